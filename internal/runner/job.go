@@ -1,0 +1,167 @@
+package runner
+
+import (
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// Job is everything a supervisor needs for one run. It travels once, over the
+// supervisor's standard input, because it holds secrets in clear.
+type Job struct {
+	ID      string // lower-case letters, digits and '-'; derived from the cause of the run
+	Stack   string // the identity of the stack, its UID; one run at a time holds it
+	Name    string // namespace/name, for people
+	Kind    stack.RunKind
+	Created time.Time
+
+	Engine Engine
+	Tree   Tree
+	Files  []workdir.File    // generated files, placed after unpacking, removed when the run ends
+	Env    map[string]string // added to the engine's environment; names were checked
+	Mask   []string          // values that must not appear in anything stored
+
+	Managed   bool   // the supervisor serves the state to the engine
+	State     []byte // managed: the state to start from; empty if there is none
+	Workspace string // empty means default
+	Plan      []byte // apply: the saved plan, exactly as it was made
+	Lineage   string // apply: what the plan was made against; empty skips the check
+	Serial    uint64
+
+	Options Options
+	Limits  Limits
+	Box     Box
+}
+
+// Engine is the program that a run drives.
+type Engine struct {
+	Path    string // absolute
+	Name    string // tofu or terraform
+	Version string // 1.12.6
+}
+
+// Tree is the module tree of a run.
+type Tree struct {
+	Archive string // path of a verified .tar.gz; empty when Files are the whole module
+	Digest  string // sha256:…; names the prepared directory's content
+	Path    string // the root module inside the tree; "" is its root
+}
+
+// Options shape the engine's command lines.
+type Options struct {
+	InitKey      string   // fingerprint of what init depends on; init is skipped while it stays the same
+	Backend      []string // -backend-config values, key=value
+	Upgrade      bool
+	Destroy      bool
+	Targets      []string
+	VarFiles     []string // relative to the root module
+	Parallelism  int
+	NoLock       bool
+	LockTimeout  time.Duration
+	ForceUnlock  string // a lock to break after init
+	ReadableText bool   // keep the plan as the engine prints it for people
+	Outputs      bool   // read outputs after an apply from a foreign backend
+}
+
+// Limits bound a run. Zero means the platform's default.
+type Limits struct {
+	Init, Plan, Apply time.Duration
+	Grace             time.Duration // between the one interrupt and the kill
+	LogBytes          int64
+	Memory            int64
+	Processes         int
+	FileBytes         int64
+}
+
+// Box says what surrounds a run.
+type Box struct {
+	Network  string   // none or host
+	Mirror   string   // provider mirror directory, read-only inside
+	Writable []string // host directories that runs may write, at the same path inside
+	MinLevel int
+}
+
+// Phase is where a run stands.
+type Phase string
+
+// The phases, in order.
+const (
+	Starting     Phase = "Starting"
+	Unpacking    Phase = "Unpacking"
+	Initializing Phase = "Initializing"
+	Planning     Phase = "Planning"
+	Showing      Phase = "Showing"
+	Applying     Phase = "Applying"
+	Saving       Phase = "Saving"
+	Done         Phase = "Done"
+)
+
+// Report is what a run says of itself: the content of its run.json, written
+// with fsync and rename at every change of phase. It holds no secret.
+type Report struct {
+	ID    string        `json:"id"`
+	Stack string        `json:"stack"`
+	Name  string        `json:"name"`
+	Kind  stack.RunKind `json:"kind"`
+
+	Phase    Phase     `json:"phase"`
+	Since    time.Time `json:"since"`
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished,omitzero"`
+	PID      int       `json:"pid"`
+	Level    int       `json:"level"` // of isolation, see process.Level
+
+	Outcome     stack.Outcome     `json:"outcome,omitempty"`
+	Step        string            `json:"step,omitempty"` // the engine command that decided the outcome: init, workspace, plan, show, apply, output
+	Exit        int               `json:"exit,omitempty"`
+	Message     string            `json:"message,omitempty"` // one redacted sentence or diagnostic, cut to 2 KiB
+	Diagnostics []plan.Diagnostic `json:"diagnostics,omitempty"`
+	Changes     stack.Changes     `json:"changes,omitzero"`
+	ChangesHash string            `json:"changesHash,omitempty"` // sha256 of what the plan would do
+	LockHash    string            `json:"lockHash,omitempty"`    // sha256 of .terraform.lock.hcl
+	Lock        *Lock             `json:"lock,omitempty"`        // the foreign lock that stopped it
+	State       StateID           `json:"state,omitzero"`        // the newest state acknowledged, or the one planned against
+	Resources   int               `json:"resources,omitempty"`   // managed resource instances in that state
+	Steps       []Step            `json:"steps,omitempty"`
+	InitSkipped bool              `json:"initSkipped,omitempty"`
+}
+
+// StateID names one version of a state.
+type StateID struct {
+	Lineage string `json:"lineage,omitempty"`
+	Serial  uint64 `json:"serial,omitempty"`
+	Digest  string `json:"digest,omitempty"` // sha256 of its bytes
+}
+
+// Lock is a state lock as the engine printed it.
+type Lock struct {
+	ID      string `json:"id"`
+	Who     string `json:"who,omitempty"`
+	Created string `json:"created,omitempty"`
+	Info    string `json:"info,omitempty"`
+}
+
+// Step is one engine process.
+type Step struct {
+	Name   string        `json:"name"`
+	Exit   int           `json:"exit"`
+	Wall   time.Duration `json:"wall"`
+	CPU    time.Duration `json:"cpu"`
+	MaxRSS int64         `json:"maxRSS"` // bytes
+}
+
+// The files that a run leaves for Open. All but the plan and the state are redacted.
+const (
+	FileLog     = "log.txt"         // for people
+	FileEvents  = "events.jsonl"    // the engine's event stream, one JSON object a line
+	FilePlan    = "plan.bin"        // the saved plan
+	FilePlanDoc = "plan.json"       // the plan as a document; sensitive values masked
+	FilePlanRaw = "plan-raw.json"   // the same, unmasked, as upstream's readable plan wants it
+	FilePlanTxt = "plan.txt"        // the plan as the engine prints it
+	FileState   = "state.json"      // the newest acknowledged state
+	FileOutputs = "outputs.json"    // name → {value, type, sensitive}
+	FileRescue  = "errored.tfstate" // a state that the backend refused
+	FileLockHCL = "lock.hcl"        // the dependency lock file after init
+)

@@ -1,0 +1,140 @@
+// Package stack is the core: what a stack is, what may be known about it, and
+// what to do next. It performs no I/O and never reads the clock; everything it
+// needs arrives in an Observation.
+//
+// Start reading at rules.go: the list of rules is the specification.
+package stack
+
+import "time"
+
+// Mode says how far a stack may go without a person.
+type Mode string
+
+// The modes.
+const (
+	Auto      Mode = "auto"      // apply every plan
+	Manual    Mode = "manual"    // apply only a plan that somebody approved
+	PlanOnly  Mode = "planOnly"  // plan, never apply
+	DriftOnly Mode = "driftOnly" // look for drift, never plan or apply
+)
+
+// Backoff says how the pause between retries grows.
+type Backoff string
+
+// The backoffs.
+const (
+	Static      Backoff = "Static"
+	Exponential Backoff = "Exponential"
+)
+
+// Spec is what the user asked for, as far as the next decision depends on it.
+// How a run is carried out (module, variables, backend) is the Program's.
+type Spec struct {
+	Mode        Mode
+	Force       bool // apply whatever is planned, in every mode; plan again at each interval
+	Suspended   bool
+	Approved    string // the name of a plan, or its digest; empty if none
+	Destroy     bool   // plans take everything down
+	DestroyLast bool   // destroy what was built when the object is deleted
+	CheckDrift  bool   // after an interval look for drift; otherwise plan anew
+	Interval    time.Duration
+	RetryEvery  time.Duration
+	RetryMax    time.Duration // cap of an exponential backoff
+	Backoff     Backoff
+	MaxRetries  *int // nil means no limit
+	Unlock      Unlock
+	Outputs     string // digest of how outputs are to be published; empty publishes none
+}
+
+// Unlock says which foreign state lock may be broken.
+type Unlock struct {
+	Auto bool   // any lock whose holder is unknown
+	ID   string // exactly this lock
+}
+
+// Basis is everything that a plan is made from and that is known before it is
+// made. Two plans of one basis answer the same question; an approval of one
+// basis says nothing about another.
+type Basis struct {
+	Revision string `json:"revision,omitempty"` // for people: main@sha1:…
+	Source   string `json:"source,omitempty"`   // digest of the module tree
+	Inputs   string `json:"inputs,omitempty"`   // digest of the resolved variables, credentials and files
+	Shape    string `json:"shape,omitempty"`    // digest of the parts of the spec that shape a plan
+	Engine   string `json:"engine,omitempty"`   // tofu 1.12.6
+}
+
+// Differs names the parts in which b and c differ, for messages.
+func (b Basis) Differs(c Basis) []string {
+	var parts []string
+	for _, p := range []struct {
+		name string
+		same bool
+	}{
+		{"source", b.Source == c.Source},
+		{"inputs", b.Inputs == c.Inputs},
+		{"spec", b.Shape == c.Shape},
+		{"engine", b.Engine == c.Engine},
+	} {
+		if !p.same {
+			parts = append(parts, p.name)
+		}
+	}
+	return parts
+}
+
+// same reports whether b and c ask the same question; the revision is only a
+// name for the source.
+func (b Basis) same(c Basis) bool { return len(b.Differs(c)) == 0 }
+
+// Plan identifies one saved plan. Two plans with one digest are one plan.
+type Plan struct {
+	Name    string    `json:"name"`   // what people approve: plan-main-b8e362c206
+	Digest  string    `json:"digest"` // covers the basis, lock file, backend, state and changes
+	Run     string    `json:"run"`    // the run that made it
+	Basis   Basis     `json:"basis"`
+	Changes Changes   `json:"changes"`
+	Destroy bool      `json:"destroy,omitempty"`
+	Drift   bool      `json:"drift,omitempty"` // found while looking for drift
+	At      time.Time `json:"at"`
+}
+
+// Changes counts what a plan would do.
+type Changes struct {
+	Add     int `json:"add,omitempty"`
+	Change  int `json:"change,omitempty"`
+	Destroy int `json:"destroy,omitempty"`
+	Import  int `json:"import,omitempty"`
+	Forget  int `json:"forget,omitempty"`
+	Outputs int `json:"outputs,omitempty"` // output values that would change
+}
+
+// None reports whether applying would change nothing at all.
+func (c Changes) None() bool { return c == Changes{} }
+
+// RunKind is what a run does.
+type RunKind string
+
+// The kinds of run.
+const (
+	PlanRun    RunKind = "plan"    // make a plan
+	CheckRun   RunKind = "check"   // make a plan only to see whether there is drift
+	ApplyRun   RunKind = "apply"   // apply a saved plan
+	DestroyRun RunKind = "destroy" // take down everything that was built
+)
+
+// Writes reports whether a run of this kind may change the world.
+func (k RunKind) Writes() bool { return k == ApplyRun || k == DestroyRun }
+
+// Outcome is how a run ended.
+type Outcome string
+
+// The outcomes. Succeeded is the only one after which the result counts.
+const (
+	Succeeded   Outcome = "Succeeded"
+	Failed      Outcome = "Failed"      // the engine said no
+	Stale       Outcome = "Stale"       // the saved plan no longer fits the state; nothing was done
+	Locked      Outcome = "Locked"      // somebody else holds the state lock
+	TimedOut    Outcome = "TimedOut"    // interrupted at its deadline
+	Interrupted Outcome = "Interrupted" // asked to stop, and stopped
+	Killed      Outcome = "Killed"      // the engine or its supervisor died
+)
