@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -33,6 +34,11 @@ type Job struct {
 	Options Options
 	Limits  Limits
 	Box     Box
+
+	// Note is the caller's own record of why the run exists. The supervisor
+	// copies it into every Report, so that a restarted controller knows what a
+	// run that it finds was made from. It must hold no secret.
+	Note json.RawMessage
 }
 
 // Engine is the program that a run drives.
@@ -126,6 +132,7 @@ type Report struct {
 	Resources   int               `json:"resources,omitempty"`   // managed resource instances in that state
 	Steps       []Step            `json:"steps,omitempty"`
 	InitSkipped bool              `json:"initSkipped,omitempty"`
+	Note        json.RawMessage   `json:"note,omitempty"` // the Job's, unchanged
 }
 
 // StateID names one version of a state.
