@@ -1,0 +1,140 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Document is a saved plan as the engine's "show -json" describes it.
+type Document struct {
+	raw  json.RawMessage
+	wire wireDocument
+}
+
+// wireDocument is the part of the document that is read here. Values stay as
+// bytes until they are asked for: a document may be tens of megabytes.
+type wireDocument struct {
+	FormatVersion string               `json:"format_version"`
+	EngineVersion string               `json:"terraform_version"`
+	Errored       bool                 `json:"errored"`
+	Changes       []wireResource       `json:"resource_changes"`
+	Drift         []wireResource       `json:"resource_drift"`
+	Deferred      []json.RawMessage    `json:"deferred_changes"`
+	Invocations   []json.RawMessage    `json:"action_invocations"`
+	Outputs       map[string]wireDelta `json:"output_changes"`
+}
+
+type wireResource struct {
+	Address  string          `json:"address"`
+	Previous string          `json:"previous_address"`
+	Module   string          `json:"module_address"`
+	Mode     string          `json:"mode"`
+	Type     string          `json:"type"`
+	Name     string          `json:"name"`
+	Key      json.RawMessage `json:"index"`
+	Provider string          `json:"provider_name"`
+	Deposed  string          `json:"deposed"`
+	Reason   string          `json:"action_reason"`
+	Delta    wireDelta       `json:"change"`
+}
+
+type wireDelta struct {
+	Actions         []Action        `json:"actions"`
+	Before          json.RawMessage `json:"before"`
+	After           json.RawMessage `json:"after"`
+	Unknown         json.RawMessage `json:"after_unknown"`
+	BeforeSensitive json.RawMessage `json:"before_sensitive"`
+	AfterSensitive  json.RawMessage `json:"after_sensitive"`
+	ReplacePaths    [][]any         `json:"replace_paths"`
+	Importing       *struct {
+		ID       string          `json:"id"`
+		Identity json.RawMessage `json:"identity"`
+	} `json:"importing"`
+	Generated string `json:"generated_config"`
+}
+
+// ParseDocument reads the output of "show -json" for a saved plan. It keeps
+// raw, which must not be changed afterwards.
+func ParseDocument(raw []byte) (*Document, error) {
+	d := &Document{raw: raw}
+	if err := json.Unmarshal(raw, &d.wire); err != nil {
+		return nil, fault.New(fault.Invalid, "PlanUnreadable", fmt.Errorf("parsing plan document: %w", err))
+	}
+	if d.wire.FormatVersion == "" {
+		return nil, fault.New(fault.Invalid, "PlanUnreadable", errors.New("parsing plan document: it has no format_version"))
+	}
+	return d, nil
+}
+
+// EngineVersion returns the version of the engine that made the plan.
+func (d *Document) EngineVersion() string { return d.wire.EngineVersion }
+
+// Errored reports whether planning ended in an error; such a plan cannot be
+// applied.
+func (d *Document) Errored() bool { return d.wire.Errored }
+
+// Changes counts what the plan would do, as the engine counts it: a
+// replacement is one added and one destroyed, reads count for nothing.
+func (d *Document) Changes() stack.Changes {
+	var c stack.Changes
+	for _, r := range d.wire.Changes {
+		if r.Delta.Importing != nil {
+			c.Import++
+		}
+		switch r.action() {
+		case Move:
+			c.Move++
+		case Create:
+			c.Add++
+		case Update:
+			c.Change++
+		case Replace:
+			c.Add++
+			c.Destroy++
+		case Delete:
+			if r.Mode != "data" {
+				c.Destroy++
+			}
+		case Forget:
+			c.Forget++
+		}
+	}
+	for _, o := range d.wire.Outputs {
+		if action(o.Actions) != NoOp {
+			c.Outputs++
+		}
+	}
+	return c
+}
+
+// action is what happens to r. A change of address or an import counts only
+// when nothing else happens.
+func (r wireResource) action() Action {
+	a := action(r.Delta.Actions)
+	switch {
+	case a != NoOp:
+		return a
+	case r.Delta.Importing != nil:
+		return Import
+	case r.Previous != "" && r.Previous != r.Address:
+		return Move
+	default:
+		return NoOp
+	}
+}
+
+// action is the one word for a list of the document's actions.
+func action(list []Action) Action {
+	switch len(list) {
+	case 0:
+		return NoOp
+	case 1:
+		return list[0]
+	default:
+		return Replace
+	}
+}
