@@ -105,6 +105,7 @@ type Changes struct {
 	Destroy int `json:"destroy,omitempty"`
 	Import  int `json:"import,omitempty"`
 	Forget  int `json:"forget,omitempty"`
+	Move    int `json:"move,omitempty"`    // moved to another address and otherwise the same
 	Outputs int `json:"outputs,omitempty"` // output values that would change
 }
 
