@@ -1,0 +1,360 @@
+package stack
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"pgregory.net/rapid"
+)
+
+// world runs the loop against a pretend cloud whose runs may fail.
+type world struct {
+	o        Observation
+	seq      int
+	content  int             // what the cloud looks like; a plan is stale once it moved
+	made     map[string]int  // plan digest → content it was made against
+	seen     map[string]bool // plan digests that a person could have approved
+	approved map[string]bool // plan digests that a person did approve
+	applied  map[string]bool
+	exists   bool // the truth about the cloud
+	gone     bool
+	written  int // status writes: times that the decision or the memory changed
+}
+
+func newWorld(t *rapid.T) *world {
+	w := &world{made: map[string]int{}, seen: map[string]bool{}, approved: map[string]bool{}, applied: map[string]bool{}}
+	var retries *int
+	if rapid.Bool().Draw(t, "limited") {
+		n := rapid.IntRange(0, 2).Draw(t, "retries")
+		retries = &n
+	}
+	w.o = Observation{
+		Now:   time.Unix(1e9, 0),
+		Basis: Basis{Revision: "main@sha1:0", Source: "s0", Inputs: "i0", Shape: "f0", Engine: "tofu 1"},
+		Spec: Spec{
+			Mode:        rapid.SampledFrom([]Mode{Auto, Manual, PlanOnly, DriftOnly}).Draw(t, "mode"),
+			CheckDrift:  rapid.Bool().Draw(t, "checkDrift"),
+			Interval:    time.Hour,
+			RetryEvery:  time.Minute,
+			RetryMax:    time.Hour,
+			Backoff:     rapid.SampledFrom([]Backoff{Static, Exponential}).Draw(t, "backoff"),
+			DestroyLast: rapid.Bool().Draw(t, "destroyLast"),
+			MaxRetries:  retries,
+			Outputs:     rapid.SampledFrom([]string{"", "o0"}).Draw(t, "outputs"),
+		},
+	}
+	return w
+}
+
+// act carries out a decision the way the controller does.
+func (w *world) act(t *rapid.T) Decision {
+	d := Decide(w.o)
+	w.check(t, d)
+	w.seq++
+	id := fmt.Sprintf("run%d", w.seq)
+	cause := Cause{Basis: w.o.Basis, Destroy: w.o.Spec.Destroy}
+	if w.o.requested() {
+		cause.Request = w.o.Request
+	}
+	switch a := d.Action.(type) {
+	case Wait:
+		w.o.Now = w.o.Now.Add(a.For)
+	case Start:
+		w.o.Run = &Run{ID: id, Kind: a.Kind, Cause: cause, Broke: a.Unlock}
+	case Apply:
+		cause.Plan = &a.Plan
+		w.o.Run = &Run{ID: id, Kind: ApplyRun, Cause: cause}
+	case Destroy:
+		w.o.Run = &Run{ID: id, Kind: DestroyRun, Cause: Cause{Destroy: true}, Broke: a.Unlock}
+	case Cancel:
+		w.o.Run.Done, w.o.Run.Outcome, w.o.Run.At = true, Interrupted, w.o.Now
+		w.record()
+	case Publish:
+		w.o.Memory.Published = Publication(w.o.Spec.Outputs, a.State)
+	case Finish:
+		w.gone = true
+	default:
+		t.Fatalf("unknown action %T", a)
+	}
+	return d
+}
+
+// finish ends the run that goes on.
+func (w *world) finish(t *rapid.T, mayFail bool) {
+	r := w.o.Run
+	if r == nil {
+		return
+	}
+	w.o.Now = w.o.Now.Add(time.Second)
+	r.Done, r.At, r.Outcome = true, w.o.Now, Succeeded
+	if mayFail {
+		r.Outcome = rapid.SampledFrom([]Outcome{Succeeded, Succeeded, Succeeded, Failed, Killed, TimedOut, Interrupted, Locked}).Draw(t, "outcome")
+	}
+	if r.Kind == ApplyRun && w.made[r.Cause.Plan.Digest] != w.content {
+		r.Outcome = Stale
+	}
+	switch r.Kind {
+	case PlanRun, CheckRun:
+		w.finishPlan(t, r)
+	case ApplyRun:
+		w.finishApply(t, r)
+	case DestroyRun:
+		if r.Outcome == Succeeded {
+			w.exists = false
+			w.content++
+		}
+	}
+	if r.Outcome == Locked {
+		r.Lock = &Lock{ID: fmt.Sprintf("lock%d", w.seq)}
+	}
+	if r.Kind == CheckRun && r.Outcome == Succeeded {
+		w.o.CheckedAt = w.o.Now
+	}
+	w.record()
+}
+
+func (w *world) finishPlan(t *rapid.T, r *Run) {
+	if r.Outcome != Succeeded {
+		return
+	}
+	r.Exists, r.State = w.exists, fmt.Sprintf("state%d", w.content)
+	if rapid.Bool().Draw(t, "changes") || (r.Kind == PlanRun && !w.exists && !r.Cause.Destroy) {
+		digest := fmt.Sprintf("%v/%d/%v", r.Cause.Basis, w.content, r.Cause.Destroy)
+		m := w.o.Memory
+		r.Plan = &Plan{
+			Name:   m.NameFor("plan-"+r.Cause.Basis.Revision, "plan-"+r.Cause.Basis.Revision+"-"+digest, digest, w.o.Spec.Approved),
+			Digest: digest, Basis: r.Cause.Basis, Changes: Changes{Add: 1}, Destroy: r.Cause.Destroy, Drift: r.Kind == CheckRun, At: r.At,
+		}
+		w.made[digest] = w.content
+	} else if r.Cause.Destroy {
+		w.exists = false
+	}
+}
+
+func (w *world) finishApply(t *rapid.T, r *Run) {
+	if r.Outcome == Stale {
+		return
+	}
+	if w.applied[r.Cause.Plan.Digest] {
+		t.Fatalf("applies plan %s twice", r.Cause.Plan.Digest)
+	}
+	w.applied[r.Cause.Plan.Digest] = true
+	w.content++
+	w.exists = !(r.Cause.Plan.Destroy && r.Outcome == Succeeded)
+	r.State = fmt.Sprintf("state%d", w.content)
+}
+
+func (w *world) record() {
+	w.o.Memory = w.o.Memory.Record(*w.o.Run)
+	w.o.Run = nil
+	if p := w.o.Memory.Pending; p != nil {
+		w.seen[p.Digest] = true
+	}
+}
+
+// check holds in every world, whatever happens.
+func (w *world) check(t *rapid.T, d Decision) {
+	if d.Rule == "" || d.Reason == "" || d.Ready == "" {
+		t.Fatalf("an unexplained decision: %+v", d)
+	}
+	if _, ok := d.Action.(Cancel); w.o.running() && !d.waits() && !ok {
+		t.Fatalf("disturbs a run with %T", d.Action)
+	}
+	switch a := d.Action.(type) {
+	case Apply:
+		switch {
+		case w.o.Deleting:
+			t.Fatalf("applies while deleting")
+		case w.o.Spec.Mode != Auto && !w.o.Spec.Force && !w.approved[a.Plan.Digest]:
+			t.Fatalf("applies %s in mode %s, which nobody approved", a.Plan.Digest, w.o.Spec.Mode)
+		case w.o.Spec.Mode != Auto && w.o.Spec.Mode != Manual && !w.o.Spec.Force:
+			t.Fatalf("applies in mode %s", w.o.Spec.Mode)
+		case !a.Plan.Basis.same(w.o.Basis):
+			t.Fatalf("applies a plan of something else")
+		case w.o.Spec.Suspended:
+			t.Fatalf("applies while suspended")
+		}
+	case Start:
+		if w.o.Spec.Suspended || w.o.Deleting || w.o.Blocked != nil || w.o.Waiting != nil {
+			t.Fatalf("starts a %s that it must not", a.Kind)
+		}
+		if w.o.Spec.Mode == DriftOnly && !w.o.Spec.Force && a.Kind != CheckRun && a.Unlock == "" {
+			t.Fatalf("plans a stack that is only watched")
+		}
+	case Finish:
+		if w.o.Spec.DestroyLast && w.exists {
+			t.Fatalf("lets go of a stack that still exists")
+		}
+		if len(w.o.Dependents) > 0 {
+			t.Fatalf("lets go of a stack that others depend on")
+		}
+	}
+	if d.Reason == Settled && w.o.Memory.Failures > 0 {
+		t.Fatalf("calls a failure settled")
+	}
+}
+
+func TestDecideIsSafe(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		step := func(t *rapid.T) {
+			if !w.gone {
+				w.act(t)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"act":     step,
+			"finish":  func(t *rapid.T) { w.finish(t, true) },
+			"advance": func(t *rapid.T) { w.finish(t, true); step(t) },
+			"calm":    func(t *rapid.T) { step(t); w.finish(t, false); step(t) },
+			"push": func(t *rapid.T) {
+				w.seq++
+				w.o.Basis.Source = fmt.Sprint("s", w.seq)
+				w.o.Basis.Revision = fmt.Sprint("main@sha1:", w.seq)
+			},
+			"back":   func(t *rapid.T) { w.o.Basis.Source, w.o.Basis.Revision = "s0", "main@sha1:0" },
+			"inputs": func(t *rapid.T) { w.o.Basis.Inputs = fmt.Sprint("i", rapid.IntRange(0, 2).Draw(t, "inputs")) },
+			"destroy": func(t *rapid.T) {
+				w.o.Spec.Destroy = !w.o.Spec.Destroy
+				w.o.Basis.Shape = fmt.Sprint("f", w.o.Spec.Destroy)
+			},
+			"force": func(t *rapid.T) { w.o.Spec.Force = !w.o.Spec.Force },
+			"mode": func(t *rapid.T) {
+				w.o.Spec.Mode = rapid.SampledFrom([]Mode{Auto, Manual, PlanOnly, DriftOnly}).Draw(t, "mode")
+			},
+			"ask":     func(t *rapid.T) { w.seq++; w.o.Request = fmt.Sprint("t", w.seq) },
+			"suspend": func(t *rapid.T) { w.o.Spec.Suspended = !w.o.Spec.Suspended },
+			"block":   func(t *rapid.T) { w.o.Blocked = toggle(w.o.Blocked, SourceNotReady) },
+			"deps":    func(t *rapid.T) { w.o.Waiting = toggle(w.o.Waiting, DependencyNotReady) },
+			"unlock":  func(t *rapid.T) { w.o.Spec.Unlock.Auto = !w.o.Spec.Unlock.Auto },
+			"drift":   func(t *rapid.T) { w.content++ },
+			"approve": func(t *rapid.T) {
+				if p := w.o.Memory.Pending; p != nil {
+					w.o.Spec.Approved = rapid.SampledFrom([]string{p.Name, p.Digest}).Draw(t, "by")
+					w.approved[p.Digest] = true
+				}
+			},
+			"delete":     func(t *rapid.T) { w.o.Deleting = true },
+			"dependents": func(t *rapid.T) { w.o.Dependents = rapid.SampledFrom([][]string{nil, {"a"}}).Draw(t, "dependents") },
+			"pass":       func(t *rapid.T) { w.o.Now = w.o.Now.Add(time.Hour) },
+			"":           func(t *rapid.T) { w.check(t, Decide(w.o)) },
+		})
+	})
+}
+
+func toggle(b *Blocked, reason Reason) *Blocked {
+	if b != nil {
+		return nil
+	}
+	return &Blocked{Kind: fault.Missing, Reason: reason, Message: "not there"}
+}
+
+// Left alone in a calm world, every stack comes to rest in a few steps, or
+// stands where it says that a person is needed.
+func TestDecideSettles(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		for range rapid.IntRange(0, 30).Draw(t, "storm") {
+			w.act(t)
+			if w.gone {
+				return
+			}
+			w.finish(t, true)
+			if rapid.IntRange(0, 9).Draw(t, "moves") == 0 {
+				w.content++
+			}
+		}
+		w.o.Deleting = rapid.Bool().Draw(t, "deleting")
+		var last Decision
+		for range 40 {
+			last = w.act(t)
+			w.finish(t, false)
+			if w.gone {
+				return
+			}
+			if last.waits() && !w.o.Deleting && last.Ready != Reconciling {
+				return
+			}
+		}
+		t.Fatalf("did not settle: %+v\n%+v", last, w.o)
+	})
+}
+
+// A quiet look for drift changes neither the memory nor what is shown.
+func TestQuietCheckLeavesNoTrace(t *testing.T) {
+	o := Observation{
+		Now: time.Unix(1e9, 0), Basis: Basis{Revision: "main@sha1:0", Source: "s", Engine: "tofu"},
+		Spec: Spec{Mode: Auto, CheckDrift: true, Interval: time.Hour, RetryEvery: time.Minute},
+	}
+	p := Plan{Name: "p", Digest: "d", Basis: o.Basis}
+	o.Memory = Memory{}.Record(Run{ID: "1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis}, Plan: &p, At: o.Now})
+	o.Memory = o.Memory.Record(Run{ID: "2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis, Plan: &p}, State: "s1", At: o.Now})
+	look := func(id string) (before, during, after Decision) {
+		o.Now = o.Now.Add(time.Hour)
+		before = Decide(o)
+		if a, ok := before.Action.(Start); !ok || a.Kind != CheckRun {
+			t.Fatalf("Decide() = %+v, want a check", before)
+		}
+		o.Run = &Run{ID: id, Kind: CheckRun, Cause: Cause{Basis: o.Basis}, State: "s1", Exists: true}
+		during = Decide(o)
+		o.Run.Done, o.Run.Outcome, o.Run.At = true, Succeeded, o.Now
+		o.Memory, o.CheckedAt, o.Run = o.Memory.Record(*o.Run), o.Now, nil
+		return before, during, Decide(o)
+	}
+	look("3") // the first look may say "No drift"
+	memory := o.Memory
+	before, during, after := look("4")
+	memory.LastRun = o.Memory.LastRun
+	if got, want := fmt.Sprintf("%+v", o.Memory), fmt.Sprintf("%+v", memory); got != want {
+		t.Errorf("memory after a quiet check\n%s\nwant\n%s", got, want)
+	}
+	for _, d := range []Decision{before, during} {
+		if d.Ready != after.Ready || d.Reason != after.Reason || d.Message != after.Message {
+			t.Errorf("shown while checking: %+v, want %+v", d, after)
+		}
+	}
+}
+
+// An old approval never reaches a new plan, even of the same revision.
+func TestNamesAreNotGivenTwice(t *testing.T) {
+	var m Memory
+	m.Named = remember(m.Named, Named{"plan-main-abc", "d1"})
+	for name, tt := range map[string]struct{ digest, approved, want string }{
+		"the same plan keeps its name":                 {"d1", "", "plan-main-abc"},
+		"another plan of the revision gets its own":    {"d2", "", "long"},
+		"a name that is approved already is not given": {"d2", "plan-main-abc", "long"},
+	} {
+		if got := m.NameFor("plan-main-abc", "long", tt.digest, tt.approved); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	if got := (Memory{}).NameFor("plan-main-abc", "long", "d2", "plan-main-abc"); got != "long" {
+		t.Errorf("after the memory is lost: %q, want long", got)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	s := Spec{RetryEvery: 15 * time.Second, RetryMax: time.Hour, Backoff: Exponential}
+	for n, want := range map[int]time.Duration{1: 15 * time.Second, 2: 30 * time.Second, 5: 4 * time.Minute, 9: time.Hour, 100000: time.Hour} {
+		if got := s.retryAfter(n); got != want {
+			t.Errorf("retryAfter(%d) = %v, want %v", n, got, want)
+		}
+	}
+	s.Backoff = Static
+	if got := s.retryAfter(50); got != 15*time.Second {
+		t.Errorf("static retryAfter(50) = %v, want 15s", got)
+	}
+}
+
+// The list of rules is documentation; keep it honest.
+func TestRulesAreNamed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, n := range Rules() {
+		if n == "" || seen[n] {
+			t.Errorf("bad rule name %q", n)
+		}
+		seen[n] = true
+	}
+}

@@ -1,0 +1,91 @@
+package stack
+
+import "time"
+
+// Action is the one thing to do next.
+//
+//sumtype:decl
+type Action interface{ action() }
+
+// The actions.
+type (
+	// Wait does nothing for a while. Zero means until something changes.
+	Wait struct{ For time.Duration }
+	// Start begins a run that makes a plan or looks for drift.
+	Start struct {
+		Kind   RunKind
+		Why    string
+		Unlock string // a foreign lock to break first
+	}
+	// Apply applies exactly this plan.
+	Apply struct{ Plan Plan }
+	// Destroy takes down what the stack built, from the record of the last apply.
+	Destroy struct{ Unlock string }
+	// Cancel stops the run that is going on.
+	Cancel struct{ Run string }
+	// Publish writes the outputs of the newest state where they are wanted.
+	Publish struct{ State string }
+	// Finish lets a deleted object go.
+	Finish struct{}
+)
+
+func (Wait) action()    {}
+func (Start) action()   {}
+func (Apply) action()   {}
+func (Destroy) action() {}
+func (Cancel) action()  {}
+func (Publish) action() {}
+func (Finish) action()  {}
+
+// Readiness is what a decision says about the stack as a whole.
+type Readiness string
+
+// The readinesses.
+const (
+	Ready       Readiness = "Ready"
+	Reconciling Readiness = "Reconciling" // on its way; nobody is needed
+	Held        Readiness = "Held"        // works as asked, and waits for a person
+	Stalled     Readiness = "Stalled"     // somebody must do something
+)
+
+// Reason is the stable name of a situation. Dialects translate it.
+type Reason string
+
+// The reasons. They are part of the interface and never change.
+const (
+	Planning           Reason = "Planning"
+	Checking           Reason = "Checking"
+	Applying           Reason = "Applying"
+	Destroying         Reason = "Destroying"
+	Cancelling         Reason = "Cancelling"
+	Deleting           Reason = "Deleting"
+	DeletionBlocked    Reason = "DeletionBlocked"
+	Suspended          Reason = "Suspended"
+	SpecInvalid        Reason = "SpecInvalid"
+	SourceNotReady     Reason = "SourceNotReady"
+	SourceDenied       Reason = "SourceDenied"
+	SourceFailed       Reason = "SourceFailed"
+	InputsFailed       Reason = "InputsFailed"
+	ModuleInvalid      Reason = "ModuleInvalid"
+	EngineMissing      Reason = "EngineMissing"
+	StateFailed        Reason = "StateFailed"
+	DependencyNotReady Reason = "DependencyNotReady"
+	LockHeld           Reason = "LockHeld"
+	Unlocking          Reason = "Unlocking"
+	RetryLater         Reason = "RetryLater"
+	RetryLimitReached  Reason = "RetryLimitReached"
+	AwaitingApproval   Reason = "AwaitingApproval"
+	PlanOnlyHeld       Reason = "PlanOnly"
+	DriftFound         Reason = "DriftFound"
+	Publishing         Reason = "Publishing"
+	Settled            Reason = "Settled"
+)
+
+// Decision is an action and how to explain it to the user.
+type Decision struct {
+	Action  Action
+	Ready   Readiness
+	Reason  Reason
+	Message string
+	Rule    string // the name of the rule that fired
+}

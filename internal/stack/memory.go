@@ -1,0 +1,265 @@
+package stack
+
+import (
+	"slices"
+	"time"
+)
+
+// Memory is what earlier reconciles wrote down. A dialect keeps it in the
+// status of the object; losing it costs a plan, never the truth.
+type Memory struct {
+	Pending *Plan  `json:"pending,omitempty"` // a plan with changes that was not applied yet
+	Note    string `json:"note,omitempty"`    // why the pending plan replaced an earlier one
+
+	Planned   Basis     `json:"planned,omitzero"` // of the last plan that came to an end
+	PlannedAt time.Time `json:"plannedAt,omitzero"`
+
+	Applied   *Plan     `json:"applied,omitempty"`
+	AppliedAt time.Time `json:"appliedAt,omitzero"`
+	Built     bool      `json:"built,omitempty"`     // something may exist in the world
+	Destroyed bool      `json:"destroyed,omitempty"` // the last apply took everything down
+	Snapshot  string    `json:"snapshot,omitempty"`  // key of the record that a destroy is made from
+
+	State     string `json:"state,omitempty"`     // digest of the newest state known
+	Published string `json:"published,omitempty"` // what was published: see Publication
+
+	Drift *Drift `json:"drift,omitempty"` // nil when none is known
+	Clean bool   `json:"clean,omitempty"` // a look since the last apply found no drift
+
+	Failures   int       `json:"failures,omitempty"`
+	FailedAt   time.Time `json:"failedAt,omitzero"`
+	FailedFor  Basis     `json:"failedFor,omitzero"`
+	FailedKind RunKind   `json:"failedKind,omitempty"`
+	FailedStep string    `json:"failedStep,omitempty"`
+	FailedWith string    `json:"failedWith,omitempty"`
+
+	Lock     *Lock  `json:"lock,omitempty"`     // a state lock that somebody else holds
+	Unlocked string `json:"unlocked,omitempty"` // the last lock that was broken
+
+	Handled string  `json:"handled,omitempty"` // the last request that was answered
+	LastRun string  `json:"lastRun,omitempty"` // the last run folded in
+	Named   []Named `json:"named,omitempty"`   // names given to plans, newest last
+}
+
+// Drift is a difference between the world and what was applied.
+type Drift struct {
+	At      time.Time `json:"at"`
+	Changes Changes   `json:"changes"`
+}
+
+// Lock is a state lock that a run met and that is not ours.
+type Lock struct {
+	ID    string    `json:"id"`
+	Who   string    `json:"who,omitempty"`
+	Since string    `json:"since,omitempty"` // as its holder wrote it
+	Seen  time.Time `json:"seen"`
+}
+
+// Named remembers which digest bears a plan's name, so that no name is given
+// to two plans: an approval of a name must never reach another plan.
+type Named struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+}
+
+// namesKept bounds Memory.Named.
+const namesKept = 8
+
+// Run is one run of the stack as it is seen now.
+type Run struct {
+	ID      string
+	Kind    RunKind
+	Cause   Cause
+	Plan    *Plan // the plan it applies, or the plan it made if that has changes
+	Done    bool
+	Outcome Outcome
+	Step    string // the engine command that decided the outcome
+	Message string
+	Lock    *Lock
+	State   string // digest of the newest state that was acknowledged, or planned against
+	Exists  bool   // that state holds something
+	Broke   string // the lock that it broke
+	Since   time.Time
+	At      time.Time // when it ended
+}
+
+// Cause is why a run was started; it travels with the run.
+type Cause struct {
+	Basis    Basis  `json:"basis"`
+	Request  string `json:"request,omitempty"`  // the request it answers
+	Plan     *Plan  `json:"plan,omitempty"`     // the plan it applies
+	Snapshot string `json:"snapshot,omitempty"` // key of the record of what it is made from
+	Destroy  bool   `json:"destroy,omitempty"`
+	Why      string `json:"why,omitempty"`
+}
+
+// Record folds a finished run into memory. Folding the same run twice changes
+// nothing, so a crash between recording and forgetting is harmless.
+func (m Memory) Record(r Run) Memory {
+	if !r.Done || r.ID == m.LastRun {
+		return m
+	}
+	m.LastRun = r.ID
+	if r.Cause.Request != "" {
+		m.Handled = r.Cause.Request
+	}
+	if r.Broke != "" {
+		m.Unlocked = r.Broke
+	}
+	if r.Outcome == Interrupted && !r.Kind.Writes() {
+		return m // somebody stopped a plan: nothing happened, nothing failed
+	}
+	if r.Outcome == Stale {
+		m.Pending, m.Note = nil, "the state changed after the plan was made"
+		m.Planned = Basis{}
+		return m
+	}
+	if r.Outcome != Succeeded {
+		return m.fail(r)
+	}
+	m = m.clear()
+	switch r.Kind {
+	case PlanRun, CheckRun:
+		return m.planned(r)
+	case ApplyRun:
+		return m.applied(r)
+	case DestroyRun:
+		m.Pending, m.Applied, m.Drift, m.Built, m.Destroyed, m.State = nil, nil, nil, false, true, ""
+		m.AppliedAt = r.At
+	}
+	return m
+}
+
+func (m Memory) planned(r Run) Memory {
+	if r.Kind == PlanRun || m.Planned != r.Cause.Basis {
+		// A quiet look for drift leaves no trace here: identical status, no write.
+		m.Planned, m.PlannedAt = r.Cause.Basis, r.At
+	}
+	if r.Exists {
+		m.Built = true
+		if m.Snapshot == "" {
+			m.Snapshot = r.Cause.Snapshot
+		}
+	}
+	if r.Plan == nil {
+		return m.unchanged(r)
+	}
+	p := *r.Plan
+	if m.Pending != nil && m.Pending.Digest == p.Digest && m.Pending.Basis == p.Basis && (m.Drift != nil) == p.Drift {
+		return m // the same plan again
+	}
+	if m.Pending == nil || m.Pending.Digest != p.Digest {
+		m.Note = m.replaced(p)
+	}
+	m.Pending = &p
+	m.Named = remember(m.Named, Named{p.Name, p.Digest})
+	m.Drift, m.Clean = nil, false
+	if p.Drift {
+		m.Drift = &Drift{At: r.At, Changes: p.Changes}
+	}
+	return m
+}
+
+// unchanged folds a plan without changes.
+func (m Memory) unchanged(r Run) Memory {
+	m.Pending, m.Note, m.Drift = nil, "", nil
+	m.Clean = m.Clean || r.Kind == CheckRun
+	if r.State != "" {
+		m.State = r.State
+	}
+	if r.Cause.Destroy {
+		m.Built, m.Destroyed, m.Published = false, true, ""
+	}
+	return m
+}
+
+// replaced says why p takes the place of the pending plan.
+func (m Memory) replaced(p Plan) string {
+	if m.Pending == nil {
+		return m.Note
+	}
+	parts := m.Pending.Basis.Differs(p.Basis)
+	if len(parts) == 0 {
+		return "the plan " + m.Pending.Name + " was replaced: its changes are no longer the same"
+	}
+	return "the plan " + m.Pending.Name + " was replaced: " + join(parts) + " changed"
+}
+
+func (m Memory) applied(r Run) Memory {
+	m.Applied, m.AppliedAt, m.State = r.Cause.Plan, r.At, r.State
+	m.Built, m.Destroyed = true, false
+	m.Pending, m.Note, m.Drift, m.Clean = nil, "", nil, false
+	m.Snapshot = r.Cause.Snapshot
+	if r.Cause.Destroy {
+		m.Built, m.Destroyed, m.Published = false, true, ""
+	}
+	return m
+}
+
+func (m Memory) fail(r Run) Memory {
+	if m.FailedFor != r.Cause.Basis || m.FailedKind.Writes() != r.Kind.Writes() && r.Kind == DestroyRun {
+		m.Failures = 0
+	}
+	m.Failures++
+	m.FailedAt, m.FailedFor, m.FailedKind = r.At, r.Cause.Basis, r.Kind
+	m.FailedStep, m.FailedWith = r.Step, r.Message
+	m.Lock = r.Lock
+	if r.Kind.Writes() {
+		// A failed apply may have built something, and its plan is spent.
+		m.Pending, m.Note = nil, ""
+		m.Planned = Basis{}
+		if r.Kind == ApplyRun {
+			m.Built = true
+			m.Snapshot = r.Cause.Snapshot
+		}
+		if r.State != "" {
+			m.State = r.State
+		}
+	}
+	return m
+}
+
+// clear forgets failures; any success does.
+func (m Memory) clear() Memory {
+	m.Failures, m.FailedAt, m.FailedFor, m.FailedKind, m.FailedStep, m.FailedWith = 0, time.Time{}, Basis{}, "", "", ""
+	m.Lock = nil
+	return m
+}
+
+// NameFor returns the name under which p is shown and approved: base, unless
+// base was borne by another plan or is approved already, in which case the
+// longer form keeps an old approval from reaching a new plan.
+func (m Memory) NameFor(base, long, digest, approved string) string {
+	for _, n := range m.Named {
+		if n.Digest == digest {
+			return n.Name
+		}
+	}
+	taken := slices.ContainsFunc(m.Named, func(n Named) bool { return n.Name == base })
+	if taken || approved == base {
+		return long
+	}
+	return base
+}
+
+func remember(names []Named, n Named) []Named {
+	if slices.Contains(names, n) {
+		return names
+	}
+	names = append(slices.Clone(names), n)
+	return names[max(0, len(names)-namesKept):]
+}
+
+func join(parts []string) string {
+	switch len(parts) {
+	case 0:
+		return ""
+	case 1:
+		return parts[0]
+	}
+	out := parts[0]
+	for _, p := range parts[1 : len(parts)-1] {
+		out += ", " + p
+	}
+	return out + " and " + parts[len(parts)-1]
+}

@@ -1,0 +1,346 @@
+package stack
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// rule is one line of the specification.
+type rule struct {
+	name string
+	when func(Observation) bool
+	then func(Observation) Decision
+}
+
+// rules are tried in order; the first that matches decides. The order is the
+// specification: read it top to bottom. docs/states.md is made from it. They
+// are a function because one of them asks what the others would say.
+func rules() []rule {
+	return []rule{
+		{
+			"a plan is not finished for a stack that is being deleted",
+			func(o Observation) bool { return o.Deleting && o.running() && !o.Run.Kind.Writes() },
+			func(o Observation) Decision {
+				return Decision{Action: Cancel{o.Run.ID}, Ready: Reconciling, Reason: Cancelling, Message: "Stopping the " + string(o.Run.Kind) + " of a stack that is being deleted"}
+			},
+		},
+		{
+			"a look for drift changes nothing while it goes on",
+			func(o Observation) bool { return o.running() && o.Run.Kind == CheckRun && o.rested().waits() },
+			func(o Observation) Decision {
+				d := o.rested()
+				d.Action = Wait{} // the end of the run wakes us
+				return d
+			},
+		},
+		{
+			"a run that goes on is left alone",
+			Observation.running,
+			func(o Observation) Decision {
+				return Decision{Action: Wait{}, Ready: Reconciling, Reason: o.Run.Kind.progress(), Message: o.Run.Cause.Why}
+			},
+		},
+		{
+			"a deleted stack waits for those that depend on it",
+			func(o Observation) bool { return o.Deleting && len(o.Dependents) > 0 },
+			func(o Observation) Decision {
+				return Decision{Action: Wait{o.Spec.RetryEvery}, Ready: Stalled, Reason: DeletionBlocked,
+					Message: "Deletion in progress, but blocked. Please delete " + strings.Join(o.Dependents, ", ") + " to resume ..."}
+			},
+		},
+		{
+			"a deleted stack with nothing to take down is let go",
+			func(o Observation) bool { return o.Deleting && !(o.Spec.DestroyLast && o.Memory.Built) },
+			is(Finish{}, Reconciling, Deleting, "Deletion in progress"),
+		},
+		{
+			"a lock that the user allows to be broken does not stop a destroy",
+			func(o Observation) bool { return o.Deleting && o.breakable() },
+			func(o Observation) Decision {
+				return Decision{Action: Destroy{Unlock: o.Memory.Lock.ID}, Ready: Reconciling, Reason: Unlocking, Message: "Breaking the state lock " + o.Memory.Lock.ID}
+			},
+		},
+		{
+			"a destroy that failed is tried again after a pause",
+			func(o Observation) bool { return o.Deleting && o.pause() > 0 },
+			func(o Observation) Decision { return o.failed(Wait{o.pause()}, Reconciling, RetryLater) },
+		},
+		{
+			"a deleted stack takes down what it built",
+			func(o Observation) bool { return o.Deleting },
+			is(Destroy{}, Reconciling, Destroying, "Deletion in progress"),
+		},
+		{
+			"a suspended stack rests",
+			func(o Observation) bool { return o.Spec.Suspended },
+			is(Wait{}, Held, Suspended, "Suspended: set suspend to false to resume"),
+		},
+		{
+			"nothing starts before its inputs can be read",
+			func(o Observation) bool { return o.Blocked != nil },
+			func(o Observation) Decision { return o.blocked(*o.Blocked) },
+		},
+		{
+			"nothing starts before its dependencies are ready",
+			func(o Observation) bool { return o.Waiting != nil },
+			func(o Observation) Decision { return o.blocked(*o.Waiting) },
+		},
+		{
+			"a lock that the user allows to be broken is broken",
+			Observation.breakable,
+			func(o Observation) Decision {
+				return Decision{Action: Start{Kind: PlanRun, Why: "breaking a state lock", Unlock: o.Memory.Lock.ID}, Ready: Reconciling, Reason: Unlocking, Message: "Breaking the state lock " + o.Memory.Lock.ID}
+			},
+		},
+		{
+			"too many failures need a person",
+			Observation.exhausted,
+			func(o Observation) Decision { return o.failed(Wait{}, Stalled, RetryLimitReached) },
+		},
+		{
+			"a failure is tried again after a pause",
+			func(o Observation) bool { return o.pause() > 0 },
+			func(o Observation) Decision { return o.failed(Wait{o.pause()}, Reconciling, RetryLater) },
+		},
+		{
+			"a request is answered with a new plan",
+			func(o Observation) bool { return o.requested() && o.Spec.Mode != DriftOnly },
+			start(PlanRun, "requested"),
+		},
+		{
+			"a stack that is only watched is looked at, never planned",
+			func(o Observation) bool {
+				return o.Spec.Mode == DriftOnly && !o.Spec.Force &&
+					(o.requested() || !o.Memory.Planned.same(o.Basis) || o.Memory.Failures > 0)
+			},
+			start(CheckRun, "watching for drift"),
+		},
+		{
+			"an approved plan is applied",
+			func(o Observation) bool { return o.current() && o.approved() },
+			func(o Observation) Decision {
+				return Decision{Action: Apply{*o.Memory.Pending}, Ready: Reconciling, Reason: Applying, Message: "Applying"}
+			},
+		},
+		{
+			"drift that nobody asked to be mended is shown",
+			func(o Observation) bool {
+				return o.current() && o.Memory.Drift != nil && (o.Spec.Mode == DriftOnly || o.Spec.Mode == Manual)
+			},
+			Observation.drifted,
+		},
+		{
+			"a stack that only plans stops at the plan",
+			func(o Observation) bool { return o.current() && o.Spec.Mode == PlanOnly },
+			is(Wait{}, Held, PlanOnlyHeld, "Plan generated: This object is in the plan only mode."),
+		},
+		{
+			"a plan waits for approval",
+			Observation.current,
+			Observation.awaiting,
+		},
+		{
+			"a change of source, inputs, spec or engine makes a new plan",
+			func(o Observation) bool { return !o.Memory.Planned.same(o.Basis) },
+			func(o Observation) Decision { return begin(PlanRun, o.why()) },
+		},
+		{
+			"a failed attempt is made again",
+			func(o Observation) bool { return o.Memory.Failures > 0 },
+			start(PlanRun, "trying again"),
+		},
+		{
+			"outputs follow the state",
+			Observation.unpublished,
+			func(o Observation) Decision {
+				return Decision{Action: Publish{o.Memory.State}, Ready: Reconciling, Reason: Publishing, Message: "Writing outputs"}
+			},
+		},
+		{
+			"what was taken down is not looked for",
+			func(o Observation) bool { return o.Memory.Destroyed && o.Spec.Destroy },
+			Observation.settled,
+		},
+		{
+			"a stack without drift detection is planned again now and then",
+			func(o Observation) bool {
+				return o.due() == 0 && (o.Spec.Force || !o.Spec.CheckDrift && o.Spec.Mode != DriftOnly)
+			},
+			start(PlanRun, "the interval is over"),
+		},
+		{
+			"drift is looked for now and then",
+			func(o Observation) bool { return o.due() == 0 },
+			func(o Observation) Decision {
+				d := o.settled()
+				d.Action = Start{Kind: CheckRun, Why: "the interval is over"}
+				return d
+			},
+		},
+		{
+			"a stack at rest rests",
+			func(Observation) bool { return true },
+			Observation.settled,
+		},
+	}
+}
+
+// Decide says what to do next. It always says something.
+func Decide(o Observation) Decision {
+	for _, r := range rules() {
+		if r.when(o) {
+			d := r.then(o)
+			d.Rule = r.name
+			return d
+		}
+	}
+	panic("stack: the last rule did not match") // it matches everything
+}
+
+// Rules returns the names of the rules, in order.
+func Rules() []string {
+	var names []string
+	for _, r := range rules() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+func is(a Action, r Readiness, reason Reason, message string) func(Observation) Decision {
+	return func(Observation) Decision { return Decision{Action: a, Ready: r, Reason: reason, Message: message} }
+}
+
+func start(k RunKind, why string) func(Observation) Decision {
+	return func(Observation) Decision { return begin(k, why) }
+}
+
+func begin(k RunKind, why string) Decision {
+	return Decision{Action: Start{Kind: k, Why: why}, Ready: Reconciling, Reason: k.progress(), Message: "Terraform Planning"}
+}
+
+// progress is the reason while a run of this kind goes on.
+func (k RunKind) progress() Reason {
+	switch k {
+	case PlanRun:
+		return Planning
+	case CheckRun:
+		return Checking
+	case ApplyRun:
+		return Applying
+	default:
+		return Destroying
+	}
+}
+
+func (o Observation) running() bool { return o.Run != nil && !o.Run.Done }
+
+// rested is what would be decided if the look for drift had just ended well.
+func (o Observation) rested() Decision {
+	o.Run, o.CheckedAt = nil, o.Now
+	return Decide(o)
+}
+
+func (d Decision) waits() bool { _, ok := d.Action.(Wait); return ok }
+
+// why names what changed since the last plan.
+func (o Observation) why() string {
+	switch parts := o.Memory.Planned.Differs(o.Basis); {
+	case o.Memory.Planned == Basis{} && o.Memory.Note != "":
+		return o.Memory.Note
+	case o.Memory.Planned == Basis{}:
+		return "first plan"
+	default:
+		return join(parts) + " changed"
+	}
+}
+
+func (o Observation) blocked(b Blocked) Decision {
+	d := Decision{Ready: Reconciling, Reason: b.Reason, Message: b.Message}
+	after := b.After
+	if after == 0 {
+		after = o.Spec.RetryEvery
+	}
+	if b.Kind.Meaning().Stalled {
+		d.Ready = Stalled
+	}
+	if b.Kind == fault.Invalid {
+		after = 0 // it gets better when the object changes
+	}
+	d.Action = Wait{after}
+	return d
+}
+
+func (o Observation) failed(a Action, r Readiness, reason Reason) Decision {
+	m := o.Memory
+	if m.Lock != nil && reason != RetryLimitReached {
+		reason = LockHeld
+	}
+	return Decision{Action: a, Ready: r, Reason: reason, Message: m.FailedWith}
+}
+
+func (o Observation) awaiting() Decision {
+	p := o.Memory.Pending
+	msg := fmt.Sprintf("Plan generated: set approvePlan: %q to approve this plan.", p.Name)
+	if a := o.Spec.Approved; a != "" {
+		msg += fmt.Sprintf(" approvePlan is %q, which is not this plan.", a)
+	}
+	if o.Memory.Note != "" {
+		msg += " (" + o.Memory.Note + ")"
+	}
+	return Decision{Action: Wait{}, Ready: Held, Reason: AwaitingApproval, Message: msg}
+}
+
+func (o Observation) drifted() Decision {
+	d := Decision{Ready: Held, Reason: DriftFound, Message: "Drift detected: " + o.Memory.Drift.Changes.String()}
+	if o.Spec.Mode == Manual {
+		d.Message += fmt.Sprintf(". Set approvePlan: %q to repair it.", o.Memory.Pending.Name)
+	}
+	d.Action = Wait{o.due()}
+	if o.due() == 0 {
+		d.Action = Start{Kind: CheckRun, Why: "the interval is over"}
+	}
+	return d
+}
+
+// settled is the same decision however often it is made: its message names
+// what the memory holds, never the time.
+func (o Observation) settled() Decision {
+	m := o.Memory
+	d := Decision{Ready: Ready, Reason: Settled}
+	switch {
+	case m.Destroyed && m.Applied != nil:
+		d.Message = "Destroy applied successfully: " + o.Basis.Revision
+	case m.Destroyed:
+		d.Message = "No objects need to be destroyed: " + o.Basis.Revision
+	case m.Clean:
+		d.Message = "No drift: " + o.Basis.Revision
+	case o.Spec.Outputs != "" && m.Published != "":
+		d.Message = "Outputs written: " + o.Basis.Revision
+	case m.Applied != nil && m.Applied.Basis.same(o.Basis):
+		d.Message = "Applied successfully: " + o.Basis.Revision
+	default:
+		d.Message = "Plan no changes: " + o.Basis.Revision
+	}
+	d.Action = Wait{o.due()}
+	if m.Destroyed && o.Spec.Destroy {
+		d.Action = Wait{}
+	}
+	return d
+}
+
+// String is the counts in the engine's words.
+func (c Changes) String() string {
+	s := fmt.Sprintf("%d to add, %d to change, %d to destroy", c.Add, c.Change, c.Destroy)
+	if c.Import > 0 {
+		s = fmt.Sprintf("%d to import, %s", c.Import, s)
+	}
+	if c.Forget > 0 {
+		s += fmt.Sprintf(", %d to forget", c.Forget)
+	}
+	if c.Outputs > 0 && c.Add+c.Change+c.Destroy+c.Import+c.Forget == 0 {
+		s = fmt.Sprintf("%d output values to change", c.Outputs)
+	}
+	return s
+}
