@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// The builders below return the arguments of one engine command, or an Invalid
+// error for a name that must not become an argument. Paths of plans and states
+// are the supervisor's own and are passed through.
+
+// InitOptions shape `init`.
+type InitOptions struct {
+	Backend []string // key=value
+	Upgrade bool
+}
+
+// Init prepares a directory. State is never migrated: a prepared directory is
+// made anew when its backend changes.
+func Init(o InitOptions) ([]string, error) {
+	args := []string{"init", "-input=false", "-no-color", "-json"}
+	if o.Upgrade {
+		args = append(args, "-upgrade")
+	}
+	for _, kv := range o.Backend {
+		if err := CheckBackendConfig(kv); err != nil {
+			return nil, err
+		}
+		args = append(args, "-backend-config="+kv)
+	}
+	return args, nil
+}
+
+// SelectWorkspace switches a prepared directory to a workspace, making it if
+// it is not there. The command knows no JSON.
+func SelectWorkspace(name string) ([]string, error) {
+	if err := CheckWorkspace(name); err != nil {
+		return nil, err
+	}
+	return []string{"workspace", "select", "-no-color", "-or-create", "--", name}, nil
+}
+
+// PlanOptions shape `plan`.
+type PlanOptions struct {
+	Out         string
+	Destroy     bool
+	Targets     []string
+	VarFiles    []string
+	Parallelism int
+	NoLock      bool
+	LockTimeout time.Duration
+}
+
+// Plan makes a saved plan; the exit code is 2 if it holds changes.
+func Plan(o PlanOptions) ([]string, error) {
+	if o.Out == "" {
+		return nil, errors.New("planning: no file for the plan")
+	}
+	args := []string{"plan", "-input=false", "-no-color", "-json", "-detailed-exitcode", "-out=" + o.Out}
+	if o.Destroy {
+		args = append(args, "-destroy")
+	}
+	for _, t := range o.Targets {
+		if err := CheckTarget(t); err != nil {
+			return nil, err
+		}
+		args = append(args, "-target="+t)
+	}
+	for _, f := range o.VarFiles {
+		if err := CheckVarFile(f); err != nil {
+			return nil, err
+		}
+		args = append(args, "-var-file="+f)
+	}
+	return shared(args, o.Parallelism, o.NoLock, o.LockTimeout)
+}
+
+// ApplyOptions shape `apply` of a saved plan: everything else is in the plan.
+type ApplyOptions struct {
+	Plan        string
+	Parallelism int
+	NoLock      bool
+	LockTimeout time.Duration
+}
+
+// Apply carries out exactly the saved plan.
+func Apply(o ApplyOptions) ([]string, error) {
+	if o.Plan == "" {
+		return nil, errors.New("applying: no saved plan")
+	}
+	args, err := shared([]string{"apply", "-input=false", "-no-color", "-json"}, o.Parallelism, o.NoLock, o.LockTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return append(args, "--", o.Plan), nil
+}
+
+// ShowJSON prints a saved plan as a document. Sensitive values are in clear.
+func ShowJSON(plan string) []string { return []string{"show", "-no-color", "-json", "--", plan} }
+
+// ShowText prints a saved plan for people.
+func ShowText(plan string) []string { return []string{"show", "-no-color", "--", plan} }
+
+// Outputs prints all outputs as a document. Sensitive values are in clear.
+func Outputs() []string { return []string{"output", "-no-color", "-json"} }
+
+// ForceUnlock breaks the state lock with this ID.
+func ForceUnlock(id string) ([]string, error) {
+	if err := CheckLockID(id); err != nil {
+		return nil, err
+	}
+	return []string{"force-unlock", "-force", "-no-color", "--", id}, nil
+}
+
+// StatePush stores a rescued state. Without force the engine compares lineage
+// and serial first, and refuses an older or a foreign one.
+func StatePush(file string) []string { return []string{"state", "push", "-no-color", "--", file} }
+
+func shared(args []string, parallelism int, noLock bool, timeout time.Duration) ([]string, error) {
+	if parallelism < 0 || parallelism > 1024 {
+		return nil, invalid("parallelism", strconv.Itoa(parallelism))
+	}
+	if parallelism > 0 {
+		args = append(args, fmt.Sprintf("-parallelism=%d", parallelism))
+	}
+	switch {
+	case noLock:
+		args = append(args, "-lock=false")
+	case timeout > 0:
+		args = append(args, "-lock-timeout="+timeout.Truncate(time.Second).String())
+	}
+	return args, nil
+}

@@ -1,0 +1,240 @@
+package engine
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// program writes an executable file that stands for an engine.
+func program(t *testing.T, dir, name string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte("engine"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func answer(version string) Output {
+	return func(context.Context, string, ...string) ([]byte, error) {
+		return []byte(`{"terraform_version":"` + version + `","platform":"linux_amd64"}`), nil
+	}
+}
+
+func TestFindOrder(t *testing.T) {
+	explicit, chosen, beside, onPath := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	program(t, explicit, "tofu")
+	program(t, chosen, "terraform")
+	program(t, beside, "terraform")
+	program(t, onPath, "terraform")
+	program(t, onPath, "tofu")
+	empty := t.TempDir()
+
+	for name, tt := range map[string]struct {
+		finder   Finder
+		explicit string
+		want     string
+	}{
+		"an explicit path comes first":        {Finder{Chosen: filepath.Join(chosen, "terraform"), Beside: beside, Path: onPath}, filepath.Join(explicit, "tofu"), filepath.Join(explicit, "tofu")},
+		"then the chosen one":                 {Finder{Chosen: filepath.Join(chosen, "terraform"), Beside: beside, Path: onPath}, "", filepath.Join(chosen, "terraform")},
+		"then the one beside the executable":  {Finder{Beside: beside, Path: onPath}, "", filepath.Join(beside, "terraform")},
+		"then the PATH, tofu before the rest": {Finder{Beside: empty, Path: "relative:" + empty + ":" + onPath}, "", filepath.Join(onPath, "tofu")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.finder.Run = answer("1.12.6")
+			got, err := tt.finder.Find(t.Context(), tt.explicit)
+			if err != nil {
+				t.Fatalf("Find() error = %v", err)
+			}
+			want := Engine{Path: tt.want, Name: filepath.Base(tt.want), Version: "1.12.6"}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("Find() differs (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestFindNone(t *testing.T) {
+	for name, f := range map[string]*Finder{
+		"nothing anywhere":           {Path: t.TempDir()},
+		"a choice that is not there": {Chosen: filepath.Join(t.TempDir(), "tofu")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := f.Find(t.Context(), "")
+			if got := fault.Of(err); got != fault.Missing {
+				t.Errorf("Find() error = %v of kind %v, want Missing", err, got)
+			}
+		})
+	}
+	_, err := (&Finder{}).Find(t.Context(), "")
+	if !strings.Contains(err.Error(), "make build") {
+		t.Errorf("Find() error = %q, want one that says how to get an engine", err)
+	}
+}
+
+func TestVersionIsAskedAgainWhenTheFileChanges(t *testing.T) {
+	path := program(t, t.TempDir(), "tofu")
+	f := &Finder{Chosen: path, Run: answer("1.12.5")}
+	find := func() string {
+		e, err := f.Find(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Version
+	}
+	find()
+	f.Run = answer("1.12.6")
+	if got := find(); got != "1.12.5" {
+		t.Errorf("version of an unchanged file = %s, want the remembered 1.12.5", got)
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(path, later, later); err != nil {
+		t.Fatal(err)
+	}
+	if got := find(); got != "1.12.6" {
+		t.Errorf("version of a changed file = %s, want 1.12.6", got)
+	}
+}
+
+func TestFindRejectsOtherPrograms(t *testing.T) {
+	f := &Finder{Chosen: program(t, t.TempDir(), "tofu"), Run: func(context.Context, string, ...string) ([]byte, error) {
+		return []byte("hello"), nil
+	}}
+	_, err := f.Find(t.Context(), "")
+	if got := fault.Of(err); got != fault.Invalid {
+		t.Errorf("Find() error = %v of kind %v, want Invalid", err, got)
+	}
+}
+
+func TestAdvisory(t *testing.T) {
+	for version, safe := range map[string]bool{
+		"1.12.6": true, "1.12.3": true, "1.12.2": false, "1.11.10": true, "1.11.9": false,
+		"1.10.10": false, "1.13.0-beta1": true, "2.0.0": true, "1.12.2-rc1": false, "dev": false,
+	} {
+		if got := Advisory(version); (got == "") != safe {
+			t.Errorf("Advisory(%s) = %q, want safe = %v", version, got, safe)
+		}
+	}
+}
+
+func TestCheckEnv(t *testing.T) {
+	denied := []string{
+		"TF_CLI_ARGS", "TF_CLI_ARGS_plan", "TF_DATA_DIR", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE",
+		"TF_REATTACH_PROVIDERS", "TF_LOG", "TF_LOG_PATH", "TF_WORKSPACE", "TF_HTTP_ADDRESS", "tf_log",
+		"TF_INPUT", "TF_ENCRYPTION", "LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "HOME", "TMPDIR", "GIT_SSH_COMMAND",
+		"SSH_AUTH_SOCK", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "NO_PROXY", "TERRIER_ENGINE", "BASH_ENV", "GODEBUG",
+	}
+	for _, name := range denied {
+		if got := fault.Of(CheckEnv(name)); got != fault.Denied {
+			t.Errorf("CheckEnv(%s) is of kind %q, want Denied", name, got)
+		}
+	}
+	for _, name := range []string{"", "A=B", "1A", "A B", "A\x00", "Ä", "A-B", strings.Repeat("A", 300)} {
+		if got := fault.Of(CheckEnv(name)); got != fault.Invalid {
+			t.Errorf("CheckEnv(%q) is of kind %q, want Invalid", name, got)
+		}
+	}
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "ARM_CLIENT_ID", "GOOGLE_CREDENTIALS", "TF_VAR_region", "VAULT_TOKEN", "_x"} {
+		if err := CheckEnv(name); err != nil {
+			t.Errorf("CheckEnv(%s) = %v, want nil", name, err)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for name, tt := range map[string]struct {
+		check func(string) error
+		good  []string
+		bad   []string
+	}{
+		"workspaces": {CheckWorkspace, []string{"default", "prod-eu_1", "a.b"},
+			[]string{"", "-x", "../x", "a..b", "a/b", "a b", "a\nb", "$(id)", ".hidden"}},
+		"targets": {CheckTarget, []string{"module.a", `aws_instance.x["k.\"y"]`, "module.a[0].null_resource.b[12]", "data.http.x"},
+			[]string{"", "-destroy", "a b", "a;b", "a\n", `a["x`, "a[b]", ".a", "a.", "a.-x"}},
+		"variable files": {CheckVarFile, []string{"prod.tfvars", "envs/prod.tfvars.json"},
+			[]string{"", "/etc/passwd", "../x", "a/../../x", "-x", "a\x00b"}},
+		"lock IDs": {CheckLockID, []string{"8c1d3c50-0083-7539-ca3a-5daa9e165a36", "1700000000000"},
+			[]string{"", "-force", "a b", "a\n"}},
+		"backend configuration": {CheckBackendConfig, []string{"bucket=x", "path=a=b", "key="},
+			[]string{"", "bucket", "-x=y", "a b=c", "k=a\nb", "../f"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range tt.good {
+				if err := tt.check(s); err != nil {
+					t.Errorf("check(%q) = %v, want nil", s, err)
+				}
+			}
+			for _, s := range tt.bad {
+				if got := fault.Of(tt.check(s)); got != fault.Invalid {
+					t.Errorf("check(%q) is of kind %q, want Invalid", s, got)
+				}
+			}
+		})
+	}
+}
+
+func TestArguments(t *testing.T) {
+	plain := func(args []string) func() ([]string, error) {
+		return func() ([]string, error) { return args, nil }
+	}
+	for name, tt := range map[string]struct {
+		build func() ([]string, error)
+		want  string
+	}{
+		"init": {func() ([]string, error) { return Init(InitOptions{Backend: []string{"a=b"}, Upgrade: true}) },
+			"init -input=false -no-color -json -upgrade -backend-config=a=b"},
+		"workspace": {func() ([]string, error) { return SelectWorkspace("prod") }, "workspace select -no-color -or-create -- prod"},
+		"plan": {func() ([]string, error) {
+			return Plan(PlanOptions{Out: "p", Destroy: true, Targets: []string{"a.b"}, VarFiles: []string{"x.tfvars"}, Parallelism: 3, LockTimeout: 90 * time.Second})
+		}, "plan -input=false -no-color -json -detailed-exitcode -out=p -destroy -target=a.b -var-file=x.tfvars -parallelism=3 -lock-timeout=1m30s"},
+		"apply":        {func() ([]string, error) { return Apply(ApplyOptions{Plan: "-p", NoLock: true}) }, "apply -input=false -no-color -json -lock=false -- -p"},
+		"show":         {plain(ShowJSON("p")), "show -no-color -json -- p"},
+		"show as text": {plain(ShowText("p")), "show -no-color -- p"},
+		"output":       {plain(Outputs()), "output -no-color -json"},
+		"force-unlock": {func() ([]string, error) { return ForceUnlock("abc-1") }, "force-unlock -force -no-color -- abc-1"},
+		"state push":   {plain(StatePush("f")), "state push -no-color -- f"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := tt.build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tt.want, strings.Join(got, " ")); d != "" {
+				t.Errorf("arguments differ (-want +got):\n%s", d)
+			}
+		})
+	}
+	for name, build := range map[string]func() ([]string, error){
+		"a bad target":      func() ([]string, error) { return Plan(PlanOptions{Out: "p", Targets: []string{"-x"}}) },
+		"a bad var file":    func() ([]string, error) { return Plan(PlanOptions{Out: "p", VarFiles: []string{"../x"}}) },
+		"a bad parallelism": func() ([]string, error) { return Apply(ApplyOptions{Plan: "p", Parallelism: -1}) },
+		"a bad workspace":   func() ([]string, error) { return SelectWorkspace("--help") },
+	} {
+		if args, err := build(); fault.Of(err) != fault.Invalid {
+			t.Errorf("%s gives %v, %v; want an Invalid error", name, args, err)
+		}
+	}
+}
+
+// FuzzNames shows that no accepted name can be read as an option or hold a
+// control character.
+func FuzzNames(f *testing.F) {
+	for _, s := range []string{"prod", "-x", "a.b[0]", `a.b["c"]`, "x/y.tfvars", "k=v"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, check := range []func(string) error{CheckWorkspace, CheckTarget, CheckVarFile, CheckLockID, CheckBackendConfig} {
+			if check(s) == nil && (strings.HasPrefix(s, "-") || strings.ContainsAny(s, "\x00\n\r\x1b")) {
+				t.Errorf("%q was accepted", s)
+			}
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+)
+
+// Lock is a state lock as the engine printed it.
+type Lock struct {
+	ID      string `json:"id"`
+	Who     string `json:"who,omitempty"`
+	Created string `json:"created,omitempty"`
+	Info    string `json:"info,omitempty"`
+}
+
+var lockField = regexp.MustCompile(`(?m)^\s*(ID|Who|Created|Info):[ \t]*(.*?)\s*$`)
+
+// LockHeld returns the lock of somebody else that stopped a command, if one of
+// its errors says so. text may hold a diagnostic's summary and detail, or the
+// plain text of a command that knows no JSON.
+func LockHeld(text string) (Lock, bool) {
+	_, info, found := strings.Cut(text, "Lock Info:")
+	if !found {
+		return Lock{}, false
+	}
+	var l Lock
+	for _, m := range lockField.FindAllStringSubmatch(info, -1) {
+		switch m[1] {
+		case "ID":
+			l.ID = m[2]
+		case "Who":
+			l.Who = m[2]
+		case "Created":
+			l.Created = m[2]
+		case "Info":
+			l.Info = m[2]
+		}
+	}
+	// Whatever is not an ID is somebody's text around the words, not a lock.
+	return l, CheckLockID(l.ID) == nil
+}
+
+// staleSummaries are how engines say that a saved plan no longer fits.
+var staleSummaries = []string{"Saved plan is stale", "Saved plan does not match the given state"}
+
+// StalePlan reports whether the engine refused a saved plan because the state
+// is no longer the one it was made against. Nothing has been done then.
+func StalePlan(errs []plan.Diagnostic) bool {
+	return slices.ContainsFunc(errs, func(d plan.Diagnostic) bool {
+		return d.Severity == "error" && slices.Contains(staleSummaries, d.Summary)
+	})
+}

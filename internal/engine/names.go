@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// Nothing that a user typed becomes an argument of the engine before it passed
+// one of these checks. None lets a text begin with a dash or hold a control
+// character, so none can become an option or a second argument.
+
+var (
+	workspaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._~-]{0,89}$`)
+	lockID        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/=+-]{0,253}$`)
+	backendKey    = regexp.MustCompile(`^[a-z][a-z0-9_.]{0,63}$`)
+	// A resource address: names, indices in brackets, dots.
+	target = regexp.MustCompile(`^[A-Za-z_][\pL\pN_-]*(\[("([^"\\]|\\.)*"|[0-9]+)\])?(\.[\pL_][\pL\pN_-]*(\[("([^"\\]|\\.)*"|[0-9]+)\])?)*$`)
+)
+
+// CheckWorkspace reports whether name can be a workspace.
+func CheckWorkspace(name string) error {
+	if !workspaceName.MatchString(name) || strings.Contains(name, "..") {
+		return invalid("workspace name", name)
+	}
+	return nil
+}
+
+// CheckTarget reports whether addr is the address of a module, a resource or a
+// resource instance.
+func CheckTarget(addr string) error {
+	if len(addr) > 1024 || !plain(addr) || !target.MatchString(addr) {
+		return invalid("target address", addr)
+	}
+	return nil
+}
+
+// CheckVarFile reports whether path names a file inside the root module.
+func CheckVarFile(path string) error {
+	if len(path) > 1024 || !plain(path) || strings.HasPrefix(path, "-") || !filepath.IsLocal(path) {
+		return invalid("variable file", path)
+	}
+	return nil
+}
+
+// CheckLockID reports whether id can be the ID of a state lock.
+func CheckLockID(id string) error {
+	if !lockID.MatchString(id) {
+		return invalid("lock ID", id)
+	}
+	return nil
+}
+
+// CheckBackendConfig reports whether arg is key=value for a backend.
+func CheckBackendConfig(arg string) error {
+	key, value, ok := strings.Cut(arg, "=")
+	if !ok || !backendKey.MatchString(key) || !plain(value) {
+		return invalid("backend configuration", key)
+	}
+	return nil
+}
+
+// plain reports whether s is valid text without control characters.
+func plain(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+func invalid(what, value string) error {
+	if len(value) > 80 {
+		value = value[:80] + "…"
+	}
+	return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%q is not a valid %s", value, what))
+}
