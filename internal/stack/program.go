@@ -1,0 +1,126 @@
+package stack
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+)
+
+// Program is how a stack is carried out: its module, what goes into it, where
+// its state is and where its outputs go. Decide does not look at it; its Shape
+// is part of the Basis.
+type Program struct {
+	Source *Ref   // nil when the module is inline
+	Path   string // the root module inside the source
+	Inline string // the text of main.tf when there is no source
+
+	Vars     []Var
+	VarsFrom []VarsFrom
+	Values   json.RawMessage // the variable named values
+	Inputs   []Input         // Secrets that Values may refer to
+	VarFiles []string        // relative to the root of the source
+
+	Backend   Backend
+	Workspace string // empty means default
+
+	Targets     []string
+	Parallelism int
+	Destroy     bool
+	Upgrade     bool
+	NoPlanLock  bool
+	LockTimeout time.Duration
+
+	Readable  Readable
+	Outputs   *Outputs
+	DependsOn []Ref
+}
+
+// Ref names an object. An empty namespace is that of the stack.
+type Ref struct{ Kind, Namespace, Name string }
+
+// Var is one variable with its value or where to find it.
+type Var struct {
+	Name   string
+	Value  json.RawMessage
+	Secret *KeyRef
+	Config *KeyRef
+}
+
+// KeyRef names one key of a Secret or ConfigMap.
+type KeyRef struct {
+	Name, Key string
+	Optional  bool
+}
+
+// VarsFrom takes variables from a Secret or a ConfigMap.
+type VarsFrom struct {
+	Kind     string // Secret or ConfigMap
+	Name     string
+	Keys     []string // key, or key:variable; empty takes all
+	Optional bool
+}
+
+// Input makes the outputs of another stack readable under a name.
+type Input struct{ Secret, As string }
+
+// Readable is the form in which a plan is published in the cluster.
+type Readable string
+
+// The readable forms.
+const (
+	ReadableNone  Readable = ""
+	ReadableJSON  Readable = "json"
+	ReadableHuman Readable = "human"
+)
+
+// Outputs says where the outputs of a stack are published.
+type Outputs struct {
+	Secret      string
+	Select      []string // output, or output:key; empty takes all
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+// BackendKind says who keeps the state.
+type BackendKind string
+
+// The kinds of backend.
+const (
+	Managed    BackendKind = "managed"    // we do, in the Secret that the kubernetes backend would use
+	Kubernetes BackendKind = "kubernetes" // the engine, in a cluster of the user's choice
+	Custom     BackendKind = "custom"     // the engine, as the user's configuration says
+	Declared   BackendKind = "declared"   // the engine, as the module itself says
+)
+
+// Backend is where the state of a stack is.
+type Backend struct {
+	Kind       BackendKind
+	Suffix     string // of the state Secret
+	Labels     map[string]string
+	InCluster  bool
+	ConfigPath string
+	Custom     string // HCL inside a terraform block
+}
+
+// Digest hashes anything that marshals, for comparison only.
+func Digest(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("stack: hashing " + err.Error()) // only our own plain structs come here
+	}
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Shape hashes those parts of p that shape a plan without being its source or
+// its inputs. Changing anything else does not void an approval.
+func (p Program) Shape() string {
+	return Digest(struct {
+		Path, Workspace string
+		Backend         Backend
+		VarFiles        []string
+		Targets         []string
+		Destroy         bool
+	}{p.Path, p.Workspace, p.Backend, p.VarFiles, p.Targets, p.Destroy})
+}
