@@ -1,0 +1,131 @@
+package outbound
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// refused are addresses that no URL of a user has a reason to name, besides
+// the classes that denied knows. Private networks are not among them: that is
+// where in-house git servers live.
+var refused = prefixes(
+	"0.0.0.0/8",          // "this network"; Linux takes 0.0.0.0 for loopback
+	"169.254.0.0/16",     // link-local, where clouds keep their metadata services
+	"240.0.0.0/4",        // reserved, broadcast
+	"100.100.100.200/32", // metadata services that are not link-local
+	"168.63.129.16/32",
+	"192.0.0.192/32",
+	"fd00:ec2::/32",
+	"fd20:ce::254/128",
+)
+
+// embedding are IPv6 prefixes that carry an IPv4 address, and the byte at which
+// it begins. A translator on the way would deliver to that address.
+var embedding = []struct {
+	prefix netip.Prefix
+	at     int
+}{
+	{netip.MustParsePrefix("::/96"), 12},           // deprecated IPv4-compatible
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12}, // SIIT
+	{netip.MustParsePrefix("64:ff9b::/96"), 12},    // NAT64
+	{netip.MustParsePrefix("2002::/16"), 2},        // 6to4
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	parsed := make([]netip.Prefix, len(texts))
+	for i, s := range texts {
+		parsed[i] = netip.MustParsePrefix(s)
+	}
+	return parsed
+}
+
+// denied says why addr may not be dialled; empty means that it may.
+func denied(addr netip.Addr, own, more []netip.Prefix) string {
+	addr = addr.Unmap().WithZone("")
+	switch {
+	case !addr.IsValid():
+		return "is no address"
+	case addr.IsLoopback():
+		return "is a loopback address"
+	case addr.IsUnspecified():
+		return "is the unspecified address"
+	case addr.IsLinkLocalUnicast():
+		return "is a link-local address"
+	case addr.IsMulticast():
+		return "is a multicast address"
+	case contains(refused, addr):
+		return "is reserved or a metadata service"
+	case contains(own, addr):
+		return "is an address of this machine"
+	case contains(more, addr):
+		return "is refused by the operator"
+	}
+	if addr.Is6() {
+		for _, e := range embedding {
+			if e.prefix.Contains(addr) {
+				b := addr.As16()
+				return denied(netip.AddrFrom4([4]byte(b[e.at:e.at+4])), own, more)
+			}
+		}
+	}
+	return ""
+}
+
+func contains(in []netip.Prefix, addr netip.Addr) bool {
+	for _, p := range in {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownAddresses are those of this machine's interfaces now.
+func ownAddresses() ([]netip.Prefix, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("listing the machine's addresses: %w", err)
+	}
+	var own []netip.Prefix
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			own = append(own, netip.PrefixFrom(p.Addr().Unmap(), p.Addr().Unmap().BitLen()))
+		}
+	}
+	return own, nil
+}
+
+// Allow lists exceptions from what is refused. The zero Allow has none.
+type Allow struct {
+	hosts map[string]bool // host:port, as it stands in a URL
+	nets  []netip.Prefix
+}
+
+// ParseAllow reads entries of three forms: host:port, an address, a CIDR. A
+// host:port allows just that spelling of a name with just that port, whatever
+// it resolves to.
+func ParseAllow(entries ...string) (Allow, error) {
+	a := Allow{hosts: map[string]bool{}}
+	for _, entry := range entries {
+		if p, err := netip.ParsePrefix(entry); err == nil {
+			a.nets = append(a.nets, p.Masked())
+		} else if addr, err := netip.ParseAddr(entry); err == nil {
+			a.nets = append(a.nets, netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()))
+		} else if host, port, err := net.SplitHostPort(entry); err == nil && host != "" && port != "" {
+			a.hosts[hostPort(host, port)] = true
+		} else {
+			return Allow{}, fmt.Errorf("reading the allow list: %q is neither host:port nor an address nor a CIDR", entry)
+		}
+	}
+	return a, nil
+}
+
+func (a Allow) host(host, port string) bool { return a.hosts[hostPort(host, port)] }
+
+func (a Allow) addr(addr netip.Addr) bool { return contains(a.nets, addr.Unmap().WithZone("")) }
+
+func hostPort(host, port string) string {
+	return net.JoinHostPort(strings.TrimSuffix(strings.ToLower(host), "."), port)
+}

@@ -1,0 +1,179 @@
+// Package outbound is the only way out: every URL that somebody else wrote is
+// fetched through a Client.
+//
+// A Client dials no address that belongs to this machine, its link or a cloud's
+// metadata service, whatever name or redirect led there, unless the operator
+// listed it. It sends credentials to the one origin they are for, follows
+// redirects to other origins without them, never falls back from https to
+// http, and bounds every answer in size and time. It retries nothing and
+// caches nothing.
+//
+// Start reading at Client.HTTP; which addresses are refused is in address.go.
+package outbound
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/secret"
+)
+
+// The reasons of this package's faults.
+const (
+	ReasonAddress  = "AddressDenied"                 // the address may not be dialled
+	ReasonInsecure = "InsecureConnectionsDisallowed" // http where only https is allowed
+	ReasonTooLarge = "AnswerTooLarge"
+	ReasonRedirect = "RedirectDenied"
+	ReasonTLS      = "TLSConfigInvalid"
+)
+
+// Policy is what the operator decides for everything that goes out. The zero
+// Policy is the strict one.
+type Policy struct {
+	Allow     Allow          // exceptions from what is refused
+	Deny      []netip.Prefix // more to refuse: the API server, our own services
+	PlainHTTP bool           // objects may ask for unencrypted connections
+	Proxy     bool           // honour HTTP_PROXY and friends; a proxy resolves names itself, so addresses behind it are not checked
+	MaxBytes  int64          // of one answer; 1 GiB if zero
+	Timeout   time.Duration  // of one request with its answer; 10 minutes if zero
+	Resolver  Resolver       // net.DefaultResolver if nil
+}
+
+// Client makes connections that obey one Policy. Make one with New and share it.
+type Client struct {
+	policy Policy
+	shared *http.Transport
+}
+
+// New returns a Client that obeys p.
+func New(p Policy) *Client {
+	if p.MaxBytes == 0 {
+		p.MaxBytes = 1 << 30
+	}
+	if p.Timeout == 0 {
+		p.Timeout = 10 * time.Minute
+	}
+	if p.Resolver == nil {
+		p.Resolver = net.DefaultResolver
+	}
+	c := &Client{policy: p}
+	c.shared = c.transport(nil)
+	return c
+}
+
+// PlainHTTP reports whether objects may ask for unencrypted connections.
+func (c *Client) PlainHTTP() bool { return c.policy.PlainHTTP }
+
+// Close drops idle connections.
+func (c *Client) Close() { c.shared.CloseIdleConnections() }
+
+// Options are what one use of the client adds to the policy.
+type Options struct {
+	PlainHTTP   bool // allow http URLs; whoever sets it has asked the policy or has another reason
+	Credentials Credentials
+	CA          []byte // PEM, trusted besides the system's
+	Cert, Key   []byte // PEM, a client certificate
+	MaxBytes    int64  // of one answer, if smaller than the policy's
+	UserAgent   string // "terrier" if empty
+}
+
+// Credentials are sent to exactly one origin: scheme, host and port of Origin.
+// With a Bearer, User and Password are not used.
+type Credentials struct {
+	Origin   *url.URL
+	User     string
+	Password secret.Text
+	Bearer   secret.Text
+}
+
+func (c Credentials) empty() bool { return c.User == "" && c.Password.Empty() && c.Bearer.Empty() }
+
+// HTTP returns an http.Client for one use. When it is no longer needed, its
+// CloseIdleConnections gives back what it does not share with others. Its
+// Transport alone may be given to a library that makes its own http.Client:
+// everything but the overall deadline holds there too.
+func (c *Client) HTTP(o Options) (*http.Client, error) {
+	t := &transport{
+		inner:     c.shared,
+		plainHTTP: o.PlainHTTP,
+		creds:     o.Credentials,
+		maxBytes:  c.policy.MaxBytes,
+		userAgent: o.UserAgent,
+	}
+	if o.MaxBytes > 0 {
+		t.maxBytes = min(t.maxBytes, o.MaxBytes)
+	}
+	if t.userAgent == "" {
+		t.userAgent = "terrier"
+	}
+	if !o.Credentials.empty() && o.Credentials.Origin == nil {
+		return nil, fmt.Errorf("credentials without an origin")
+	}
+	if len(o.CA) > 0 || len(o.Cert) > 0 || len(o.Key) > 0 {
+		config, err := tlsConfig(o)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, ReasonTLS, err)
+		}
+		own := c.transport(config)
+		t.inner, t.own = own, own
+	}
+	return &http.Client{Transport: t, Timeout: c.policy.Timeout}, nil
+}
+
+func (c *Client) transport(config *tls.Config) *http.Transport {
+	t := &http.Transport{
+		DialContext:            c.DialContext,
+		TLSClientConfig:        config,
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ResponseHeaderTimeout:  60 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+		IdleConnTimeout:        30 * time.Second,
+		MaxIdleConnsPerHost:    4,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	if c.policy.Proxy {
+		t.Proxy = http.ProxyFromEnvironment
+	}
+	return t
+}
+
+func tlsConfig(o Options) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(o.CA) > 0 {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
+		}
+		if !pool.AppendCertsFromPEM(o.CA) {
+			return nil, fmt.Errorf("the certificate authority holds no PEM certificate")
+		}
+		config.RootCAs = pool
+	}
+	if len(o.Cert) > 0 || len(o.Key) > 0 {
+		// The error of X509KeyPair never quotes the key.
+		pair, err := tls.X509KeyPair(o.Cert, o.Key)
+		if err != nil {
+			return nil, fmt.Errorf("reading the client certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// origin is the part of u that credentials are bound to, in one spelling.
+func origin(u *url.URL) string {
+	scheme, port := strings.ToLower(u.Scheme), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443", "ssh": "22"}[scheme]
+	}
+	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}

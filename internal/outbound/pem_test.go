@@ -1,0 +1,7 @@
+package outbound
+
+import "encoding/pem"
+
+func pemOf(certificate []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+}
