@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -11,8 +12,11 @@ import (
 
 // Document is a saved plan as the engine's "show -json" describes it.
 type Document struct {
-	raw  json.RawMessage
-	wire wireDocument
+	raw    json.RawMessage
+	wire   wireDocument
+	hide   *Redactor       // knows the values that the document marks as sensitive
+	secret []string        // those values
+	vars   map[string]bool // which variables of the root module may be shown
 }
 
 // wireDocument is the part of the document that is read here. Values stay as
@@ -26,6 +30,16 @@ type wireDocument struct {
 	Deferred      []json.RawMessage    `json:"deferred_changes"`
 	Invocations   []json.RawMessage    `json:"action_invocations"`
 	Outputs       map[string]wireDelta `json:"output_changes"`
+	Variables     map[string]struct {
+		Value json.RawMessage `json:"value"`
+	} `json:"variables"`
+	Configuration struct {
+		Root struct {
+			Variables map[string]struct {
+				Sensitive bool `json:"sensitive"`
+			} `json:"variables"`
+		} `json:"root_module"`
+	} `json:"configuration"`
 }
 
 type wireResource struct {
@@ -67,8 +81,38 @@ func ParseDocument(raw []byte) (*Document, error) {
 	if d.wire.FormatVersion == "" {
 		return nil, fault.New(fault.Invalid, "PlanUnreadable", errors.New("parsing plan document: it has no format_version"))
 	}
+	d.learn()
 	return d, nil
 }
+
+// learn finds out what must not be seen. The marks alone do not tell: an
+// engine forgets those of a computed attribute once it is in the state, so the
+// same value stands there a second time without one.
+func (d *Document) learn() {
+	var found secrets
+	for _, list := range [][]wireResource{d.wire.Changes, d.wire.Drift} {
+		for _, r := range list {
+			found.delta(r.Delta)
+		}
+	}
+	for _, o := range d.wire.Outputs {
+		found.delta(o)
+	}
+	d.vars = map[string]bool{}
+	for name, v := range d.wire.Variables {
+		declared, known := d.wire.Configuration.Root.Variables[name]
+		d.vars[name] = known && !declared.Sensitive
+		if known && declared.Sensitive {
+			found.value(decode(v.Value), true)
+		}
+	}
+	d.secret = found.list()
+	d.hide = NewRedactor(d.secret)
+}
+
+// Secrets returns the texts that the plan marks as sensitive, for a Redactor
+// of what the engine prints elsewhere.
+func (d *Document) Secrets() []string { return slices.Clone(d.secret) }
 
 // EngineVersion returns the version of the engine that made the plan.
 func (d *Document) EngineVersion() string { return d.wire.EngineVersion }

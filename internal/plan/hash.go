@@ -2,7 +2,6 @@ package plan
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"slices"
 )
@@ -23,19 +22,19 @@ type hashed struct {
 // wrote them down: what does not change is left out, and so are the time, the
 // variables, the versions of the format and why the engine says it does it.
 func (d *Document) Hash() string {
-	var resources []hashed
+	// One digest for each change, so that a plan of thousands is never decoded
+	// as a whole; each covers its address, so sorting them loses nothing.
+	var resources []string
 	for _, r := range d.wire.Changes {
 		if r.action() != NoOp {
-			resources = append(resources, r.hashed())
+			resources = append(resources, sum(encode(r.hashed())))
 		}
 	}
-	slices.SortFunc(resources, func(a, b hashed) int {
-		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Deposed, b.Deposed))
-	})
-	outputs := map[string]any{}
+	slices.Sort(resources)
+	outputs := map[string]string{}
 	for name, o := range d.wire.Outputs {
 		if action(o.Actions) != NoOp {
-			outputs[name] = o.hashed()
+			outputs[name] = sum(encode(o.hashed()))
 		}
 	}
 	return sum(encode(map[string]any{

@@ -54,7 +54,7 @@ func (r *Redactor) add(needle string) {
 
 // String returns s with every known value replaced by Mask.
 func (r *Redactor) String(s string) string {
-	if r.index([]byte(s)) < 0 {
+	if r == nil || len(s) < minValue || r.longest == 0 {
 		return s
 	}
 	return string(r.Redact([]byte(s)))

@@ -58,16 +58,22 @@ func (r *Redactor) redactObject(m map[string]any) (any, bool) {
 		m[key] = item
 	}
 	for key, item := range m {
-		if len(key) < minLine {
-			continue
-		}
-		if hidden := r.String(key); hidden != key {
+		if hidden := r.key(key); hidden != key {
 			delete(m, key)
 			m[hidden] = item
 			changed = true
 		}
 	}
 	return m, changed
+}
+
+// key hides values in the key of an object, unless it is so short that it may
+// be a word of the format.
+func (r *Redactor) key(key string) string {
+	if len(key) < minLine {
+		return key
+	}
+	return r.String(key)
 }
 
 // encode is the one way JSON leaves this package: keys sorted, no escaping of

@@ -1,0 +1,92 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// Change is what a plan does to one resource instance. Values in it are
+// masked.
+type Change struct {
+	Address     string          `json:"address"`
+	Previous    string          `json:"previous,omitempty"` // the address it is moved from
+	Module      string          `json:"module,omitempty"`
+	Mode        string          `json:"mode,omitempty"` // managed or data
+	Type        string          `json:"type,omitempty"`
+	Name        string          `json:"name,omitempty"`
+	Key         json.RawMessage `json:"key,omitempty"`      // of count or for_each
+	Provider    string          `json:"provider,omitempty"` // its full address
+	Deposed     string          `json:"deposed,omitempty"`  // the key of an object left over from a replacement
+	Action      Action          `json:"action"`
+	CreateFirst bool            `json:"createFirst,omitempty"` // of a Replace: the new one is made before the old one goes
+	Reason      string          `json:"reason,omitempty"`      // replace_because_tainted, …
+	Import      string          `json:"import,omitempty"`      // the id it is imported by
+	Config      string          `json:"config,omitempty"`      // configuration that the engine generated for an import
+	Diffs       []Diff          `json:"diffs,omitempty"`
+}
+
+// OutputChange is what a plan does to one output. Its Diff has no path.
+type OutputChange struct {
+	Name   string `json:"name"`
+	Action Action `json:"action"`
+	Diff   Diff   `json:"diff"`
+}
+
+// Items returns what the plan does to each resource instance, by address.
+// Instances that stay as they are are not among them.
+func (d *Document) Items() []Change { return d.changes(d.wire.Changes) }
+
+// Drift returns what was changed outside since the state was last written.
+func (d *Document) Drift() []Change { return d.changes(d.wire.Drift) }
+
+// Outputs returns the outputs that change, by name.
+func (d *Document) Outputs() []OutputChange {
+	var out []OutputChange
+	for _, name := range slices.Sorted(maps.Keys(d.wire.Outputs)) {
+		c := d.wire.Outputs[name]
+		if action(c.Actions) == NoOp {
+			continue
+		}
+		w := differ{doc: d}
+		w.emit(nil, side{decode(c.Before), decode(c.BeforeSensitive)}, side{decode(c.After), decode(c.AfterSensitive)}, decode(c.Unknown))
+		out = append(out, OutputChange{Name: name, Action: action(c.Actions), Diff: w.out[0]})
+	}
+	return out
+}
+
+func (d *Document) changes(list []wireResource) []Change {
+	var out []Change
+	for _, r := range list {
+		if r.action() != NoOp {
+			out = append(out, d.change(r))
+		}
+	}
+	slices.SortFunc(out, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Deposed, b.Deposed))
+	})
+	return out
+}
+
+func (d *Document) change(r wireResource) Change {
+	c := Change{
+		Address: r.Address, Module: r.Module, Mode: r.Mode, Type: r.Type, Name: r.Name, Key: r.Key,
+		Provider: r.Provider, Deposed: r.Deposed, Action: r.action(), Reason: r.Reason,
+		CreateFirst: len(r.Delta.Actions) == 2 && r.Delta.Actions[0] == Create,
+		Config:      d.hide.String(r.Delta.Generated),
+	}
+	if r.Previous != r.Address {
+		c.Previous = r.Previous
+	}
+	if i := r.Delta.Importing; i != nil {
+		c.Import = cmp.Or(i.ID, string(i.Identity))
+	}
+	w := differ{doc: d, forces: r.Delta.ReplacePaths}
+	w.walk(nil,
+		side{decode(r.Delta.Before), decode(r.Delta.BeforeSensitive)},
+		side{decode(r.Delta.After), decode(r.Delta.AfterSensitive)},
+		decode(r.Delta.Unknown))
+	c.Diffs = w.out
+	return c
+}

@@ -1,0 +1,276 @@
+package plan
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Bounds of a masked document. It is for showing and for policies; whoever
+// needs every byte has the saved plan.
+const (
+	maxMasked = 16 << 20 // of the whole
+	maxString = 64 << 10 // of one string
+)
+
+// sections are the parts of a document in the order in which they are kept
+// when not all of it fits. What comes late can be worked out from what comes
+// early, or matters less.
+var sections = []struct {
+	name string
+	mask func(*Document, json.RawMessage) any
+}{
+	{"format_version", (*Document).sectionPlain},
+	{"terraform_version", (*Document).sectionPlain},
+	{"errored", (*Document).sectionPlain},
+	{"complete", (*Document).sectionPlain},
+	{"timestamp", (*Document).sectionPlain},
+	{"output_changes", (*Document).sectionOutputs},
+	{"resource_changes", (*Document).sectionResources},
+	{"resource_drift", (*Document).sectionResources},
+	{"deferred_changes", (*Document).sectionDeferred},
+	{"action_invocations", (*Document).sectionInvocations},
+	{"variables", (*Document).sectionVariables},
+	{"checks", (*Document).sectionPlain},
+	{"relevant_attributes", (*Document).sectionPlain},
+	{"configuration", (*Document).sectionConfiguration},
+	{"planned_values", (*Document).sectionState},
+	{"prior_state", (*Document).sectionState},
+}
+
+// Masked returns the document as JSON without anything sensitive in it, and
+// not larger than 16 MiB. What the engine marks as sensitive is replaced by
+// Mask, and so is every other occurrence of the same text; constants in the
+// configuration are, since a literal password in a provider block carries no
+// mark. Sections that are not known here are left out. If something was left
+// out for its size, "truncated" lists the sections.
+func (d *Document) Masked() []byte { return d.maskedWithin(maxMasked) }
+
+func (d *Document) maskedWithin(limit int) []byte {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(d.raw, &all); err != nil {
+		return []byte("{}") // it was read before
+	}
+	out := map[string]json.RawMessage{}
+	var truncated []string
+	room := limit - 1024 // for what stands between and around the sections
+	for _, s := range sections {
+		raw, ok := all[s.name]
+		if !ok {
+			continue
+		}
+		// A section that is far too large is not worth decoding. Masking only
+		// ever grows it by the length of the mask.
+		fits := len(raw) <= 4*limit
+		var masked json.RawMessage
+		if fits {
+			masked = encode(s.mask(d, raw))
+			fits = len(masked) <= room
+		}
+		if !fits && s.name == "resource_changes" {
+			masked = d.outline(room)
+			fits = len(masked) <= room
+			truncated = append(truncated, s.name)
+		} else if !fits {
+			truncated = append(truncated, s.name)
+		}
+		if fits {
+			out[s.name] = masked
+			room -= len(masked) + len(s.name) + 4
+		}
+	}
+	if truncated != nil {
+		out["truncated"] = encode(truncated)
+	}
+	return encode(out)
+}
+
+// outline is what is left of the changes when they do not fit: which instances
+// change and how, as many as there is room for.
+func (d *Document) outline(room int) json.RawMessage {
+	list := []json.RawMessage{}
+	room -= 2
+	for _, r := range d.wire.Changes {
+		if r.action() == NoOp {
+			continue
+		}
+		item := encode(map[string]any{
+			"address": r.Address, "mode": r.Mode, "type": r.Type, "name": r.Name,
+			"provider_name": r.Provider, "action_reason": r.Reason,
+			"change": map[string]any{"actions": r.Delta.Actions},
+		})
+		if room -= len(item) + 1; room < 0 {
+			break
+		}
+		list = append(list, item)
+	}
+	return encode(list)
+}
+
+func (d *Document) sectionPlain(raw json.RawMessage) any {
+	return shortened(d.masked(decode(raw)))
+}
+
+func (d *Document) sectionVariables(raw json.RawMessage) any {
+	vars, _ := decode(raw).(map[string]any)
+	for name, v := range vars {
+		if d.vars[name] {
+			vars[name] = d.masked(v)
+		} else {
+			vars[name] = map[string]any{"value": Mask}
+		}
+	}
+	return shortened(vars)
+}
+
+func (d *Document) sectionOutputs(raw json.RawMessage) any {
+	outputs, _ := decode(raw).(map[string]any)
+	for name, change := range outputs {
+		outputs[name] = d.maskedChange(change)
+	}
+	return shortened(outputs)
+}
+
+// sectionResources masks one change after the other, so that only one at a
+// time exists as more than bytes.
+func (d *Document) sectionResources(raw json.RawMessage) any {
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil
+	}
+	for i, item := range list {
+		list[i] = encode(shortened(d.maskedResource(decode(item))))
+	}
+	return list
+}
+
+func (d *Document) sectionDeferred(raw json.RawMessage) any {
+	list, _ := decode(raw).([]any)
+	for _, item := range list {
+		if m, ok := item.(map[string]any); ok {
+			m["resource_change"] = d.maskedResource(m["resource_change"])
+		}
+	}
+	return shortened(list)
+}
+
+func (d *Document) sectionInvocations(raw json.RawMessage) any {
+	list, _ := decode(raw).([]any)
+	for _, item := range list {
+		if m, ok := item.(map[string]any); ok {
+			m["config_values"] = d.masked(m["config_values"], m["config_sensitive"])
+		}
+	}
+	return shortened(list)
+}
+
+func (d *Document) maskedResource(v any) any {
+	if m, ok := v.(map[string]any); ok {
+		m["change"] = d.maskedChange(m["change"])
+	}
+	return v
+}
+
+func (d *Document) maskedChange(v any) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	// Either side's marks hide both: what is sensitive now was sensitive before
+	// somebody marked it.
+	before, after := m["before_sensitive"], m["after_sensitive"]
+	for key, value := range m {
+		switch key {
+		case "before", "after":
+			if value != nil {
+				m[key] = d.masked(value, before, after)
+			}
+		case "generated_config", "importing", "before_identity", "after_identity":
+			m[key] = d.masked(value)
+		}
+	}
+	return m
+}
+
+// sectionState masks values as they stand in a state: outputs with a flag,
+// resource instances with a tree of marks, modules in modules.
+func (d *Document) sectionState(raw json.RawMessage) any {
+	return shortened(d.maskedState(decode(raw)))
+}
+
+func (d *Document) maskedState(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if v["sensitive"] == true {
+			v["value"] = Mask
+		}
+		marks, isInstance := v["sensitive_values"]
+		for key, item := range v {
+			switch {
+			case isInstance && key == "values":
+				v[key] = d.masked(item, marks)
+			case key == "value":
+				v[key] = d.masked(item)
+			default:
+				v[key] = d.maskedState(item)
+			}
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = d.maskedState(item)
+		}
+	}
+	return v
+}
+
+func (d *Document) sectionConfiguration(raw json.RawMessage) any {
+	return shortened(d.maskedConfiguration(decode(raw)))
+}
+
+func (d *Document) maskedConfiguration(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, item := range v {
+			switch {
+			case key == "constant_value", key == "default" && v["sensitive"] == true:
+				v[key] = Mask
+			default:
+				v[key] = d.maskedConfiguration(item)
+			}
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = d.maskedConfiguration(item)
+		}
+	case string:
+		return d.hide.String(v)
+	}
+	return v
+}
+
+// shortened cuts strings that are too long for anybody to read.
+func shortened(v any) any {
+	switch v := v.(type) {
+	case string:
+		return shorten(v, maxString)
+	case map[string]any:
+		for key, item := range v {
+			v[key] = shortened(item)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = shortened(item)
+		}
+	}
+	return v
+}
+
+// shorten cuts s to about n bytes, at a rune, and says how much is missing.
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "… (" + size(len(s)-n) + " more)"
+}

@@ -1,0 +1,4 @@
+resource "terraform_data" "inner" {
+  count = 0
+  input = "inside"
+}

@@ -1,0 +1,3 @@
+resource "terraform_data" "wrong" {
+  input = var.nowhere
+}
