@@ -7,7 +7,7 @@
 // through os.Root.
 //
 // Whoever extracts has compared the archive's digest before; this package
-// knows nothing of digests. Start reading at Extract.
+// knows nothing of digests. Start reading at Tree.
 package archive
 
 import (
@@ -68,7 +68,7 @@ func (b *budget) entry(name string) error {
 
 // file takes a file of the given size off the budget.
 func (b *budget) file(name string, size int64) error {
-	if size > b.File {
+	if size < 0 || size > b.File {
 		return refuse(name, "it is larger than %d bytes", b.File)
 	}
 	if b.bytes += size; b.bytes > b.Bytes {

@@ -232,6 +232,39 @@ func TestExtractFollowsNoPlantedLink(t *testing.T) {
 	}
 }
 
+func TestTreeRefuses(t *testing.T) {
+	outside := t.TempDir()
+	for name, use := range map[string]func(*Tree) error{
+		"a file through a link of its own": func(tree *Tree) error {
+			return errors.Join(tree.Symlink("l", outside), tree.Write("l/evil", false, 1, strings.NewReader("x")))
+		},
+		"a link through a link": func(tree *Tree) error {
+			return errors.Join(tree.Symlink("l", outside), tree.Symlink("l/evil", "x"))
+		},
+		"a file over a link": func(tree *Tree) error {
+			return errors.Join(tree.Symlink("l", filepath.Join(outside, "evil")), tree.Write("l", false, 1, strings.NewReader("x")))
+		},
+		"a link outside":                   func(tree *Tree) error { return tree.Symlink("../l", "x") },
+		"a file that is longer than said":  func(tree *Tree) error { return tree.Write("f", false, 1, strings.NewReader("xx")) },
+		"a file that is shorter than said": func(tree *Tree) error { return tree.Write("f", false, 2, strings.NewReader("x")) },
+		"the root as a file":               func(tree *Tree) error { return tree.Write(".", false, 0, strings.NewReader("")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree, err := NewTree(t.TempDir(), Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tree.Close()
+			if err := use(tree); fault.Of(err) != fault.Invalid {
+				t.Errorf("got %v, want an Invalid fault", err)
+			}
+		})
+	}
+	if got := tree(t, outside); len(got) != 0 {
+		t.Errorf("written outside: %v", got)
+	}
+}
+
 func TestExtractBlamesTheReader(t *testing.T) {
 	archive := gzipOf(t, tarOf(t, entry{name: "a", content: strings.Repeat("text ", 1000)}))
 	broken := io.MultiReader(bytes.NewReader(archive[:len(archive)/2]), iotest.ErrReader(os.ErrDeadlineExceeded))
