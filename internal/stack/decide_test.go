@@ -191,7 +191,7 @@ func (w *world) check(t *rapid.T, d Decision) {
 			t.Fatalf("lets go of a stack that others depend on")
 		}
 	}
-	if d.Reason == Settled && w.o.Memory.Failures > 0 {
+	if d.Reason.Settled() && w.o.Memory.Failures > 0 {
 		t.Fatalf("calls a failure settled")
 	}
 }

@@ -78,8 +78,25 @@ const (
 	PlanOnlyHeld       Reason = "PlanOnly"
 	DriftFound         Reason = "DriftFound"
 	Publishing         Reason = "Publishing"
-	Settled            Reason = "Settled"
+
+	// At rest, each with what is known of the stack.
+	Applied        Reason = "Applied"
+	Unchanged      Reason = "Unchanged"
+	NoDrift        Reason = "NoDrift"
+	OutputsWritten Reason = "OutputsWritten"
+	Destroyed      Reason = "Destroyed"
+	NothingLeft    Reason = "NothingLeft"
 )
+
+// Settled reports whether r says that there is nothing to do.
+func (r Reason) Settled() bool {
+	switch r {
+	case Applied, Unchanged, NoDrift, OutputsWritten, Destroyed, NothingLeft:
+		return true
+	default:
+		return false
+	}
+}
 
 // Decision is an action and how to explain it to the user.
 type Decision struct {

@@ -23,6 +23,8 @@ type Memory struct {
 	State     string `json:"state,omitempty"`     // digest of the newest state known
 	Published string `json:"published,omitempty"` // what was published: see Publication
 
+	Outputs []string `json:"outputs,omitempty"` // names, sorted
+
 	Drift *Drift `json:"drift,omitempty"` // nil when none is known
 	Clean bool   `json:"clean,omitempty"` // a look since the last apply found no drift
 
@@ -76,9 +78,10 @@ type Run struct {
 	Step    string // the engine command that decided the outcome
 	Message string
 	Lock    *Lock
-	State   string // digest of the newest state that was acknowledged, or planned against
-	Exists  bool   // that state holds something
-	Broke   string // the lock that it broke
+	State   string   // digest of the newest state that was acknowledged, or planned against
+	Exists  bool     // that state holds something
+	Outputs []string // names of the outputs in that state; nil if unknown
+	Broke   string   // the lock that it broke
 	Since   time.Time
 	At      time.Time // when it ended
 }
@@ -118,6 +121,9 @@ func (m Memory) Record(r Run) Memory {
 		return m.fail(r)
 	}
 	m = m.clear()
+	if r.Outputs != nil {
+		m.Outputs = r.Outputs
+	}
 	switch r.Kind {
 	case PlanRun, CheckRun:
 		return m.planned(r)

@@ -308,21 +308,22 @@ func (o Observation) drifted() Decision {
 // what the memory holds, never the time.
 func (o Observation) settled() Decision {
 	m := o.Memory
-	d := Decision{Ready: Ready, Reason: Settled}
+	d := Decision{Ready: Ready}
 	switch {
 	case m.Destroyed && m.Applied != nil:
-		d.Message = "Destroy applied successfully: " + o.Basis.Revision
+		d.Reason, d.Message = Destroyed, "Destroy applied successfully: "
 	case m.Destroyed:
-		d.Message = "No objects need to be destroyed: " + o.Basis.Revision
+		d.Reason, d.Message = NothingLeft, "No objects need to be destroyed: "
 	case m.Clean:
-		d.Message = "No drift: " + o.Basis.Revision
+		d.Reason, d.Message = NoDrift, "No drift: "
 	case o.Spec.Outputs != "" && m.Published != "":
-		d.Message = "Outputs written: " + o.Basis.Revision
+		d.Reason, d.Message = OutputsWritten, "Outputs written: "
 	case m.Applied != nil && m.Applied.Basis.same(o.Basis):
-		d.Message = "Applied successfully: " + o.Basis.Revision
+		d.Reason, d.Message = Applied, "Applied successfully: "
 	default:
-		d.Message = "Plan no changes: " + o.Basis.Revision
+		d.Reason, d.Message = Unchanged, "Plan no changes: "
 	}
+	d.Message += o.Basis.Revision
 	d.Action = Wait{o.due()}
 	if m.Destroyed && o.Spec.Destroy {
 		d.Action = Wait{}

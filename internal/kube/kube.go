@@ -1,0 +1,69 @@
+// Package kube is what Terrier knows of Kubernetes objects beyond its own
+// kinds: state Secrets and their leases, output Secrets, readable plans, the
+// Secrets and ConfigMaps that variables come from, definitions to install. It
+// reads by name, never lists Secrets, and decides nothing.
+//
+// Start reading at States.
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// FieldManager owns every field that Terrier applies. It is the name that the
+// objects' users already know (tofu-controller.md §1.5).
+const FieldManager = "tf-controller"
+
+// ReadSecret returns the data of a Secret, Missing if there is none.
+func ReadSecret(ctx context.Context, c client.Reader, key types.NamespacedName) (map[string][]byte, error) {
+	var s corev1.Secret
+	if err := c.Get(ctx, key, &s); err != nil {
+		return nil, mark(err, "Secret", key)
+	}
+	return s.Data, nil
+}
+
+// ReadConfigMap returns the data of a ConfigMap, text and binary, Missing if
+// there is none.
+func ReadConfigMap(ctx context.Context, c client.Reader, key types.NamespacedName) (map[string][]byte, error) {
+	var m corev1.ConfigMap
+	if err := c.Get(ctx, key, &m); err != nil {
+		return nil, mark(err, "ConfigMap", key)
+	}
+	data := make(map[string][]byte, len(m.Data)+len(m.BinaryData))
+	for k, v := range m.BinaryData {
+		data[k] = v
+	}
+	for k, v := range m.Data {
+		data[k] = []byte(v)
+	}
+	return data, nil
+}
+
+// mark gives an API error the kind of failure that it is.
+func mark(err error, kind string, key types.NamespacedName) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err):
+		return fault.New(fault.Missing, "NotFound", fmt.Errorf("%s %s does not exist", kind, key))
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return fault.New(fault.Denied, "AccessDenied", fmt.Errorf("%s %s: %w", kind, key, err))
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return fault.New(fault.Conflict, "Conflict", fmt.Errorf("%s %s: %w", kind, key, err))
+	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsServiceUnavailable(err):
+		return fault.New(fault.Later, "ServerBusy", fmt.Errorf("%s %s: %w", kind, key, err))
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+		return fault.New(fault.Invalid, "Refused", fmt.Errorf("%s %s: %w", kind, key, err))
+	default:
+		return fmt.Errorf("%s %s: %w", kind, key, err)
+	}
+}

@@ -1,0 +1,143 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Output is one output value of a state.
+type Output struct {
+	Value     json.RawMessage `json:"value"`
+	Type      json.RawMessage `json:"type"`
+	Sensitive bool            `json:"sensitive,omitempty"`
+}
+
+// typeSuffix marks the key that holds the type of a value that is no string.
+const typeSuffix = "__type"
+
+var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
+
+// EncodeOutputs turns outputs into the data of a Secret the way its readers
+// know it (tofu-controller.md §2.9): a string as its bytes; any other value as
+// JSON, with its type as JSON under <key>__type.
+func EncodeOutputs(outputs map[string]Output, want []string) (map[string][]byte, error) {
+	if len(want) == 0 {
+		want = slices.Sorted(maps.Keys(outputs))
+	}
+	data := map[string][]byte{}
+	for _, w := range want {
+		name, key, found := strings.Cut(w, ":")
+		if !found {
+			key = name
+		}
+		o, ok := outputs[name]
+		if !ok {
+			return nil, fault.New(fault.Invalid, "OutputMissing", fmt.Errorf("writeOutputsToSecret.outputs names %q, which the module does not output", name))
+		}
+		if !secretKey.MatchString(key) {
+			return nil, fault.New(fault.Invalid, "OutputKeyInvalid", fmt.Errorf("the output %q cannot be a key of a Secret: give it another name with %q", name, name+":NAME"))
+		}
+		var text string
+		if bytes.Equal(bytes.TrimSpace(o.Type), []byte(`"string"`)) && json.Unmarshal(o.Value, &text) == nil {
+			data[key] = []byte(text)
+			continue
+		}
+		data[key], data[key+typeSuffix] = bytes.TrimSpace(o.Value), bytes.TrimSpace(o.Type)
+	}
+	return data, nil
+}
+
+// DecodeOutputs is the reverse, for stacks that read what others published:
+// every value as JSON.
+func DecodeOutputs(data map[string][]byte) (map[string]json.RawMessage, error) {
+	values := map[string]json.RawMessage{}
+	for k, v := range data {
+		if strings.HasSuffix(k, typeSuffix) {
+			if _, ok := data[strings.TrimSuffix(k, typeSuffix)]; ok {
+				continue
+			}
+		}
+		if _, typed := data[k+typeSuffix]; typed {
+			if !json.Valid(v) {
+				return nil, fault.New(fault.Invalid, "InputInvalid", fmt.Errorf("the key %q has a type but is not JSON", k))
+			}
+			values[k] = json.RawMessage(v)
+			continue
+		}
+		text, err := json.Marshal(string(v))
+		if err != nil {
+			return nil, err
+		}
+		values[k] = text
+	}
+	return values, nil
+}
+
+// WriteOutputs makes the Secret hold exactly data. It refuses a Secret that
+// another controller owns, and writes nothing when nothing would change.
+func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to stack.Outputs, data map[string][]byte) (changed bool, err error) {
+	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: to.Secret}
+	var secret corev1.Secret
+	err = c.Get(ctx, key, &secret)
+	if apierrors.IsNotFound(err) {
+		secret = corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace}, Type: corev1.SecretTypeOpaque}
+		if err := dress(&secret, c, owner, to, data); err != nil {
+			return false, err
+		}
+		return true, mark(c.Create(ctx, &secret, client.FieldOwner(FieldManager)), "Secret", key)
+	}
+	if err != nil {
+		return false, mark(err, "Secret", key)
+	}
+	before := secret.DeepCopy()
+	if err := dress(&secret, c, owner, to, data); err != nil {
+		return false, err
+	}
+	if maps.EqualFunc(before.Data, secret.Data, bytes.Equal) && maps.Equal(before.Labels, secret.Labels) &&
+		maps.Equal(before.Annotations, secret.Annotations) && metav1.IsControlledBy(before, owner) {
+		return false, nil
+	}
+	return true, mark(c.Update(ctx, &secret, client.FieldOwner(FieldManager)), "Secret", key)
+}
+
+// dress gives a Secret its data, labels, annotations and owner.
+func dress(s *corev1.Secret, c client.Client, owner client.Object, to stack.Outputs, data map[string][]byte) error {
+	if err := controllerutil.SetControllerReference(owner, s, c.Scheme()); err != nil {
+		return fault.New(fault.Denied, "SecretOwned", fmt.Errorf("writeOutputsToSecret.name: the Secret %s/%s belongs to something else: %w", s.Namespace, s.Name, err))
+	}
+	s.Data = data
+	s.Labels = merged(s.Labels, to.Labels)
+	s.Annotations = merged(s.Annotations, to.Annotations)
+	return nil
+}
+
+func merged(a, b map[string]string) map[string]string {
+	if len(b) == 0 {
+		return a
+	}
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, b)
+	return out
+}
+
+// DataDigest names the content of a Secret or ConfigMap.
+func DataDigest(data map[string][]byte) string { return stack.Digest(data) }

@@ -1,0 +1,178 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// Names of readable plans (tofu-controller.md §1.5, §2.6).
+const (
+	planKey          = "tfplan"
+	planNameLabel    = "infra.contrib.fluxcd.io/plan-name"
+	planWorkspace    = "infra.contrib.fluxcd.io/plan-workspace"
+	planFullName     = "infra.contrib.fluxcd.io/plan-full-name"
+	planFullSpace    = "infra.contrib.fluxcd.io/plan-full-workspace"
+	planChunk        = "infra.contrib.fluxcd.io/plan-chunk"
+	planHash         = "infra.contrib.fluxcd.io/plan-hash"
+	planChunks       = "terrier.dev/plan-chunks" // how many there are, so that a missing last one is noticed
+	planSaved        = "savedPlan"
+	planChunkBytes   = 1 << 20
+	planLabelMaximum = 63
+)
+
+// ReadablePlan is a plan for people or programs to read in the cluster.
+type ReadablePlan struct {
+	Workspace string
+	Name      string // the plan's public name
+	JSON      []byte // published as a Secret, packed
+	Text      []byte // published as a ConfigMap
+}
+
+// WriteReadablePlan publishes p beside its owner and removes what it replaces.
+func WriteReadablePlan(ctx context.Context, c client.Client, owner client.Object, p ReadablePlan) error {
+	want := map[string]client.Object{}
+	if p.JSON != nil {
+		packed, err := gzipped(p.JSON)
+		if err != nil {
+			return err
+		}
+		name := owner.GetName() + ".json"
+		for i, part := range chunks(packed, false) {
+			o := &corev1.Secret{ObjectMeta: planMeta(owner, p, name, i, part.of, packed), Type: corev1.SecretTypeOpaque, Data: map[string][]byte{planKey: part.bytes}}
+			o.Annotations["encoding"] = "gzip"
+			want["Secret/"+o.Name] = o
+		}
+	}
+	if p.Text != nil {
+		for i, part := range chunks(p.Text, true) {
+			o := &corev1.ConfigMap{ObjectMeta: planMeta(owner, p, owner.GetName(), i, part.of, p.Text), Data: map[string]string{planKey: string(part.bytes)}}
+			want["ConfigMap/"+o.Name] = o
+		}
+	}
+	for key, o := range want {
+		if err := controllerutil.SetOwnerReference(owner, o, c.Scheme()); err != nil {
+			return err
+		}
+		if err := replace(ctx, c, o); err != nil {
+			return fmt.Errorf("writing the readable plan %s: %w", key, err)
+		}
+	}
+	return removeReadable(ctx, c, owner, p.Workspace, want)
+}
+
+// removeReadable deletes readable plans of owner that are not among keep.
+func removeReadable(ctx context.Context, c client.Client, owner client.Object, workspace string, keep map[string]client.Object) error {
+	for _, name := range []string{owner.GetName(), owner.GetName() + ".json"} {
+		match := client.MatchingLabels{planNameLabel: labelValue(name), planWorkspace: labelValue(workspace)}
+		var secrets corev1.SecretList
+		if err := c.List(ctx, &secrets, client.InNamespace(owner.GetNamespace()), match); err != nil {
+			return err
+		}
+		var maps corev1.ConfigMapList
+		if err := c.List(ctx, &maps, client.InNamespace(owner.GetNamespace()), match); err != nil {
+			return err
+		}
+		var old []client.Object
+		for i := range secrets.Items {
+			if name != owner.GetName() { // the binary plan of another controller is not ours to remove
+				old = append(old, &secrets.Items[i])
+			}
+		}
+		for i := range maps.Items {
+			old = append(old, &maps.Items[i])
+		}
+		for _, o := range old {
+			kind := "Secret/"
+			if _, ok := o.(*corev1.ConfigMap); ok {
+				kind = "ConfigMap/"
+			}
+			if keep[kind+o.GetName()] != nil || !ownedBy(o, owner) {
+				continue
+			}
+			if err := client.IgnoreNotFound(c.Delete(ctx, o)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// RemoveReadablePlans deletes the readable plans of owner.
+func RemoveReadablePlans(ctx context.Context, c client.Client, owner client.Object, workspace string) error {
+	return removeReadable(ctx, c, owner, workspace, nil)
+}
+
+func ownedBy(o, owner client.Object) bool {
+	for _, r := range o.GetOwnerReferences() {
+		if r.UID == owner.GetUID() {
+			return true
+		}
+	}
+	return false
+}
+
+func replace(ctx context.Context, c client.Client, o client.Object) error {
+	err := c.Create(ctx, o, client.FieldOwner(FieldManager))
+	if client.IgnoreAlreadyExists(err) != nil || err == nil {
+		return err
+	}
+	return c.Update(ctx, o, client.FieldOwner(FieldManager))
+}
+
+type chunk struct {
+	bytes []byte
+	of    int
+}
+
+// chunks cuts b into parts that an object can hold, text only between runes.
+func chunks(b []byte, text bool) []chunk {
+	var parts []chunk
+	for len(b) > planChunkBytes {
+		n := planChunkBytes
+		for text && n > 0 && !utf8.RuneStart(b[n]) {
+			n--
+		}
+		parts = append(parts, chunk{bytes: b[:n]})
+		b = b[n:]
+	}
+	parts = append(parts, chunk{bytes: b})
+	for i := range parts {
+		parts[i].of = len(parts)
+	}
+	return parts
+}
+
+func planMeta(owner client.Object, p ReadablePlan, name string, i, count int, whole []byte) metav1.ObjectMeta {
+	sum := sha256.Sum256(whole)
+	object := "tfplan-" + p.Workspace + "-" + name
+	if count > 1 {
+		object += "-" + strconv.Itoa(i)
+	}
+	return metav1.ObjectMeta{
+		Name: object, Namespace: owner.GetNamespace(),
+		Labels: map[string]string{planNameLabel: labelValue(name), planWorkspace: labelValue(p.Workspace)},
+		Annotations: map[string]string{
+			planSaved: p.Name, planFullName: name, planFullSpace: p.Workspace, planChunk: strconv.Itoa(i),
+			planChunks: strconv.Itoa(count), planHash: hex.EncodeToString(sum[:]),
+		},
+	}
+}
+
+// labelValue cuts what is too long for a label, keeping it distinct.
+func labelValue(s string) string {
+	if len(s) <= planLabelMaximum {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	suffix := "-" + hex.EncodeToString(sum[:8])
+	return s[:planLabelMaximum-len(suffix)] + suffix
+}
