@@ -29,13 +29,21 @@ func (e Exit) String() string {
 }
 
 func exitOf(s *os.ProcessState, wall time.Duration) Exit {
-	e := Exit{Code: s.ExitCode(), Wall: wall, CPU: s.UserTime() + s.SystemTime()}
-	if status, ok := s.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		e.Signal = status.Signal()
-		e.Code = 128 + int(e.Signal)
-	}
+	e := Exit{Wall: wall, CPU: s.UserTime() + s.SystemTime()}
 	if usage, ok := s.SysUsage().(*syscall.Rusage); ok {
 		e.MaxRSS = usage.Maxrss * 1024 // Linux counts KiB
 	}
+	status, _ := s.Sys().(syscall.WaitStatus)
+	return e.with(status)
+}
+
+// with sets how the program ended.
+func (e Exit) with(status syscall.WaitStatus) Exit {
+	if status.Signaled() {
+		e.Signal = status.Signal()
+		e.Code = 128 + int(e.Signal)
+		return e
+	}
+	e.Signal, e.Code = 0, status.ExitStatus()
 	return e
 }

@@ -1,16 +1,26 @@
 package process
 
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
 // Level is how well a box isolates.
 type Level int
 
-// The levels.
+// The levels. A box never has less than what its level says; an older kernel
+// lacks single rights of Landlock, which Probe says.
 const (
-	None   Level = iota // no box at all
-	Basic               // another user, limits, an own session
-	Kernel              // and Landlock and seccomp
-	Full                // and own namespaces, an own tree, no capabilities
+	None   Level = iota // no box
+	Basic               // another user if we are root, limits, an end for everything it started
+	Kernel              // and Landlock and a system call filter
+	Full                // and namespaces and a tree of its own, no capabilities
 )
 
+// String is the level's name.
 func (l Level) String() string {
 	switch l {
 	case None:
@@ -22,14 +32,77 @@ func (l Level) String() string {
 	case Full:
 		return "full"
 	}
-	return "unknown"
+	return fmt.Sprintf("Level(%d)", int(l))
 }
 
 // Probed is what this machine can do.
 type Probed struct {
-	Level   Level    // the best possible
-	Reasons []string // why not better, and which layers are on
+	Level   Level    // the best that works
+	Reasons []string // which layers are on, and why it is not better
 }
 
-// Probe tries what this machine can do, once.
-func Probe() Probed { return Probed{} }
+// probeTime is ample: a box takes milliseconds.
+const probeTime = 10 * time.Second
+
+// Probe builds the best box that works here, once, and says what it is made of.
+func Probe() Probed { return probed() }
+
+var probed = sync.OnceValue(func() Probed {
+	var p Probed
+	landlock, seccomp := landlockVersion(), filters()
+	if err := tryFull(); err != nil {
+		p.Reasons = append(p.Reasons, "no namespaces: "+err.Error())
+		p.Level = Basic
+		if landlock >= 4 && seccomp {
+			p.Level = Kernel
+		}
+	} else {
+		p.Level = Full
+		p.Reasons = append(p.Reasons, "own user, process, mount, network, IPC and host name namespaces; no capabilities")
+	}
+	p.Reasons = append(p.Reasons, landlockReason(landlock))
+	if seccomp {
+		p.Reasons = append(p.Reasons, "system call filter")
+	} else {
+		p.Reasons = append(p.Reasons, "no system call filter: the kernel has none")
+	}
+	if os.Geteuid() != 0 && p.Level < Full {
+		p.Reasons = append(p.Reasons, "runs are not another user: we are not root")
+	}
+	if g := newCgroup(&Box{Limits: Limits{Memory: 1 << 30}}); g != nil {
+		g.remove()
+		p.Reasons = append(p.Reasons, "memory is bounded for a box as a whole")
+	} else {
+		p.Reasons = append(p.Reasons, "memory is bounded by process only: no control group can be made")
+	}
+	return p
+})
+
+func landlockReason(version int) string {
+	switch {
+	case version == 0:
+		return "no Landlock: the kernel has none"
+	case version < 4:
+		return fmt.Sprintf("Landlock version %d, which knows no ports", version)
+	case version < 6:
+		return fmt.Sprintf("Landlock version %d, which knows neither abstract sockets nor signals", version)
+	default:
+		return fmt.Sprintf("Landlock version %d", version)
+	}
+}
+
+// tryFull enters a Full box and leaves it without running anything.
+func tryFull() error {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	p, err := Start(ctx, Command{
+		Path: self,
+		Box:  &Box{Level: Full, Work: os.TempDir(), Network: NoNetwork},
+		try:  true,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = p.Wait()
+	return err
+}

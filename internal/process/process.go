@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -36,9 +35,12 @@ type Command struct {
 	Stdout io.Writer
 	Stderr io.Writer
 
-	Box        *Box       // nil: started plainly
-	Detached   bool       // its own session, and it survives us; standard streams must be files
-	ExtraFiles []*os.File // become descriptors 3, 4, …
+	Box        *Box                    // nil: started plainly
+	Listening  func(net.Addr) []string // with Box.Listen: what the listener's address adds to Env
+	Detached   bool                    // its own session, and it survives us; standard streams must be files
+	ExtraFiles []*os.File              // become descriptors 3, 4, …
+
+	try bool // a box is entered and nothing started in it
 }
 
 // stragglers is how long output is still read after a plain program ended
@@ -47,15 +49,26 @@ const stragglers = 2 * time.Second
 
 // Process is a started program.
 type Process struct {
+	work     work
 	pid      int
-	kill     func() error // ends the program and everything that belongs to it
-	signal   func(syscall.Signal) error
 	listener net.Listener
 
-	interrupted atomic.Bool
-	done        chan struct{} // closed when exit and err are final
-	exit        Exit
-	err         error
+	mu          sync.Mutex
+	over        bool // ended: its process id may soon be another's
+	interrupted bool
+
+	done chan struct{} // closed when exit and err are final
+	exit Exit
+	err  error
+}
+
+// work is a way of starting a program, and the program while it lives.
+type work interface {
+	converse() error // completes the start
+	signal(syscall.Signal) error
+	kill() error
+	outcome() (syscall.WaitStatus, bool) // waits for the end; may know better than the exit of our child
+	close()
 }
 
 // Start starts a program. When ctx ends, the program and everything in its box
@@ -68,12 +81,20 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", c.Path, err)
 	}
-	start := startPlain
-	if c.Box != nil {
-		start = startBoxed
-	}
-	p, err := start(ctx, c)
+	cmd, w, err := c.prepare()
 	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", c.Path, err)
+	}
+	if c.Detached {
+		ctx = context.WithoutCancel(ctx)
+	}
+	p := &Process{work: w, done: make(chan struct{})}
+	begun := make(chan error)
+	go p.run(ctx, cmd, begun)
+	if err := <-begun; err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
 		return nil, fmt.Errorf("starting %s: %w", c.Path, err)
 	}
 	return p, nil
@@ -92,18 +113,27 @@ func (p *Process) PID() int { return p.pid }
 // children interrupted beside it would die under it. Later calls do nothing,
 // because a second SIGINT makes an engine give up at once.
 func (p *Process) Interrupt() error {
-	if p.interrupted.Swap(true) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || p.interrupted {
 		return nil
 	}
-	if err := p.signal(syscall.SIGINT); err != nil && !gone(err) {
+	p.interrupted = true
+	if err := p.work.signal(syscall.SIGINT); err != nil && !gone(err) {
 		return fmt.Errorf("interrupting process %d: %w", p.pid, err)
 	}
 	return nil
 }
 
-// Kill ends the program and everything in its box at once.
+// Kill ends the program and everything in its box, or its process group, at
+// once.
 func (p *Process) Kill() error {
-	if err := p.kill(); err != nil && !gone(err) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return nil
+	}
+	if err := p.work.kill(); err != nil && !gone(err) {
 		return fmt.Errorf("killing process %d: %w", p.pid, err)
 	}
 	return nil
@@ -143,31 +173,20 @@ func isFile(stream any) bool {
 	return ok
 }
 
-// startPlain starts a program in a process group of its own, so that Kill
-// reaches its children too.
-func startPlain(ctx context.Context, c Command) (*Process, error) {
-	cmd := c.command(c.Path, append([]string{c.Path}, c.Args...), c.Env)
-	cmd.Dir = c.Dir
-	cmd.WaitDelay = stragglers
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if c.Detached {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+// prepare makes everything but the process.
+func (c Command) prepare() (*exec.Cmd, work, error) {
+	if c.Box == nil {
+		cmd := c.plain()
+		return cmd, &plain{cmd: cmd, detached: c.Detached}, nil
 	}
-	p := &Process{done: make(chan struct{})}
-	started := make(chan error)
-	go p.run(cmd, started, func() error {
-		p.pid = cmd.Process.Pid
-		p.signal = func(s syscall.Signal) error { return cmd.Process.Signal(s) }
-		p.kill = func() error { return p.ifAlive(func() error { return syscall.Kill(-p.pid, syscall.SIGKILL) }) }
-		return nil
-	}, func() {})
-	if err := <-started; err != nil {
-		return nil, err
+	if !armed.Load() {
+		return nil, nil, errors.New("this binary did not call process.Main")
 	}
-	if !c.Detached {
-		p.killWhen(ctx)
+	l, err := c.launch()
+	if err != nil {
+		return nil, nil, err
 	}
-	return p, nil
+	return l.cmd, l, nil
 }
 
 // command makes the exec.Cmd. The environment is never nil, which to os/exec
@@ -176,58 +195,62 @@ func (c Command) command(path string, argv, env []string) *exec.Cmd {
 	return &exec.Cmd{
 		Path: path, Args: argv, Env: append([]string{}, env...),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles,
+		WaitDelay: stragglers,
 	}
 }
 
 // run starts, completes and reaps one process from one operating system thread
-// that lives as long as the process does: Pdeathsig fires at the death of the
-// thread that did the clone, not of the program it belongs to, and the runtime
-// ends idle threads. The error of the start goes to started.
-func (p *Process) run(cmd *exec.Cmd, started chan<- error, complete func() error, finish func()) {
+// that lives as long as the process does: a parent-death signal is sent at the
+// death of the thread that did the clone, not of the program it belongs to, and
+// the runtime ends threads. How the start went goes to begun.
+func (p *Process) run(ctx context.Context, cmd *exec.Cmd, begun chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	defer p.work.close()
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
-		finish()
-		started <- err
+		begun <- err
 		return
 	}
-	if err := complete(); err != nil {
-		_ = cmd.Process.Kill()
+	p.pid = cmd.Process.Pid
+	stop := context.AfterFunc(ctx, func() { _ = p.Kill() })
+	defer stop()
+	if err := p.work.converse(); err != nil {
+		_ = p.Kill()
 		_ = cmd.Wait()
-		finish()
-		started <- err
+		p.end()
+		begun <- err
 		return
 	}
-	started <- nil
+	if l, boxed := p.work.(*launch); boxed {
+		p.pid, p.listener = l.pid, l.listener
+	}
+	begun <- nil
+
+	status, known := p.work.outcome()
+	p.end()
 	err := cmd.Wait()
 	p.exit = exitOf(cmd.ProcessState, time.Since(began))
-	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed && !errors.Is(err, exec.ErrWaitDelay) {
+	if known {
+		p.exit = p.exit.with(status)
+	}
+	if !isExit(err) {
 		p.err = fmt.Errorf("waiting for process %d: %w", p.pid, err)
 	}
-	finish()
 	close(p.done)
 }
 
-// killWhen kills the process when ctx ends before it does.
-func (p *Process) killWhen(ctx context.Context) {
-	stop := context.AfterFunc(ctx, func() { _ = p.Kill() })
-	var once sync.Once
-	go func() {
-		<-p.done
-		once.Do(func() { stop() })
-	}()
+// end makes later signals do nothing.
+func (p *Process) end() {
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
 }
 
-// ifAlive keeps a signal from reaching a process id that was given to another
-// process after ours was reaped.
-func (p *Process) ifAlive(do func() error) error {
-	select {
-	case <-p.done:
-		return nil
-	default:
-		return do()
-	}
+// isExit reports whether an error of Wait is about the program alone.
+func isExit(err error) bool {
+	_, exited := errors.AsType[*exec.ExitError](err)
+	return err == nil || exited || errors.Is(err, exec.ErrWaitDelay)
 }
 
 func gone(err error) bool {

@@ -1,0 +1,187 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// orders are everything a launcher is told. All decisions are made by the
+// starter; the launcher only carries them out.
+type orders struct {
+	Level Level
+	Path  []byte   // bytes, since JSON would mend text that is not UTF-8
+	Argv  [][]byte // with argv[0]
+	Env   [][]byte
+	Dir   string // as seen inside
+
+	Try  bool // end instead of becoming the program: a probe
+	User int  // the user and group to become; 0 keeps ours
+
+	Scratch  string // below Full: the private directory to make
+	Tree     *tree  // Full: the file system to make
+	Loopback bool   // bring lo up: the network is the box's own
+	Listen   bool   // make the listener inside
+	Limits   rlimits
+	Landlock landlock
+	UDP      bool // sockets other than TCP may be made
+}
+
+// rlimits are the per-process limits. Zero keeps ours.
+type rlimits struct {
+	FileBytes, Data      uint64
+	OpenFiles, Processes uint64
+}
+
+// orders of a command. perProcess says that memory cannot be bound for the box
+// as a whole.
+func (c Command) orders(perProcess bool) *orders {
+	b := c.Box
+	o := &orders{
+		Level: b.Level,
+		Try:   c.try,
+		Path:  []byte(c.Path),
+		Argv:  [][]byte{[]byte(c.Path)},
+		Env:   bytesOf(c.Env),
+		Dir:   filepath.Join(b.Seen("/work"), b.Dir),
+		UDP:   b.Network == HostNetwork || b.Level == Full,
+		Limits: rlimits{
+			FileBytes: uint64(b.Limits.FileBytes),
+			OpenFiles: uint64(b.Limits.OpenFiles),
+			Processes: uint64(b.Limits.Processes),
+		},
+	}
+	o.Argv = append(o.Argv, bytesOf(c.Args)...)
+	if uid, change := becomes(); change {
+		o.User = uid
+	}
+	if perProcess {
+		o.Limits.Data = uint64(b.Limits.Memory)
+	}
+	if b.Level == Full {
+		o.Tree = b.tree()
+		o.Loopback = b.Network == NoNetwork
+		o.Listen = b.Listen && o.Loopback
+	}
+	if b.Level < Full {
+		o.Scratch = b.scratch()
+	}
+	if b.Level >= Kernel {
+		o.Landlock = b.landlock()
+	}
+	return o
+}
+
+func bytesOf(texts []string) [][]byte {
+	out := make([][]byte, len(texts))
+	for i, t := range texts {
+		out[i] = []byte(t)
+	}
+	return out
+}
+
+func textsOf(texts [][]byte) []string {
+	out := make([]string, len(texts))
+	for i, t := range texts {
+		out[i] = string(t)
+	}
+	return out
+}
+
+// tree is the file system of a Full box.
+type tree struct {
+	Stage   string // a host directory to build it over; what it hides is hidden from nobody else
+	Bytes   int64
+	Scratch []string // empty directories that anybody may write
+	Links   [][2]string
+	Texts   []text
+	Grafts  []graft // in this order
+}
+
+// text is a small file of the tree.
+type text struct {
+	Path    string
+	Content []byte
+}
+
+// graft shows a piece of the host in the tree.
+type graft struct {
+	Host, Inside string
+	ReadOnly     bool
+	Device       bool
+	Optional     bool // skipped where the host has none; a link is made as a link
+}
+
+// The system's part of a tree. Of /etc only what programs need to run, resolve
+// names and trust certificates: no keys, no accounts, no service's settings.
+var (
+	systemTrees = []string{
+		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
+		"/etc/alternatives", "/etc/ca-certificates", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
+	}
+	systemFiles = []string{
+		"/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/openssl.cnf", "/etc/ssl/cert.pem", "/etc/pki/tls/openssl.cnf",
+		"/etc/mime.types", "/etc/services", "/etc/protocols",
+	}
+	resolverFiles = []string{"/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"}
+	devices       = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+)
+
+const (
+	accounts = "root:x:0:0:root:/home:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/home:/usr/sbin/nologin\n"
+	groups   = "root:x:0:\nnogroup:x:65534:\n"
+	loHosts  = "127.0.0.1 localhost\n::1 localhost\n"
+)
+
+func (b *Box) tree() *tree {
+	t := &tree{
+		Stage:   b.Work,
+		Bytes:   b.TmpBytes,
+		Scratch: []string{"/tmp", "/home", "/dev/shm"},
+		Links: [][2]string{
+			{"/proc/self/fd", "/dev/fd"}, {"/proc/self/fd/0", "/dev/stdin"}, {"/proc/self/fd/1", "/dev/stdout"},
+			{"/proc/self/fd/2", "/dev/stderr"}, {"/proc/self/mounts", "/etc/mtab"},
+		},
+		Texts: []text{{"/etc/passwd", []byte(accounts)}, {"/etc/group", []byte(groups)}},
+	}
+	if t.Bytes == 0 {
+		t.Bytes = defaultTmp
+	}
+	t.Texts = append(t.Texts, resolver(b.Network)...)
+	for _, p := range slices.Concat(systemTrees, systemFiles) {
+		t.Grafts = append(t.Grafts, graft{Host: p, Inside: p, ReadOnly: true, Optional: true})
+	}
+	for _, p := range devices {
+		t.Grafts = append(t.Grafts, graft{Host: p, Inside: p, Device: true})
+	}
+	for _, bind := range b.ReadOnly {
+		t.Grafts = append(t.Grafts, graft{Host: bind.Host, Inside: bind.Inside, ReadOnly: true})
+	}
+	for _, w := range b.Writable {
+		t.Grafts = append(t.Grafts, graft{Host: w, Inside: w})
+	}
+	// The work directory is last: its content belongs to the program, and no
+	// place for another graft may be made in it.
+	t.Grafts = append(t.Grafts, graft{Host: b.Work, Inside: "/work"})
+	return t
+}
+
+// resolver is how names are looked up inside. Copies, because three small
+// writes cost less than three mounts.
+func resolver(n Network) []text {
+	if n == NoNetwork {
+		return []text{{"/etc/hosts", []byte(loHosts)}}
+	}
+	var texts []text
+	for _, p := range resolverFiles {
+		content, err := os.ReadFile(p)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			texts = append(texts, text{p, content})
+		}
+	}
+	return texts
+}
