@@ -39,9 +39,9 @@ func (d definitions) Generate(ctx *genall.GenerationContext) error {
 
 	stack := definition(p, infraGroup, "Terraform")
 	for i := range stack.Spec.Versions {
-		schema := stack.Spec.Versions[i].Schema.OpenAPIV3Schema
-		edit(schema, inlineOrSource, "spec")
-		edit(schema, undescribed, "spec")
+		whole := stack.Spec.Versions[i].Schema.OpenAPIV3Schema
+		edit(whole, inlineOrSource, "spec")
+		edit(whole, undescribed, "spec")
 	}
 	if err := d.write(stack, ""); err != nil {
 		return err

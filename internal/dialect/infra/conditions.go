@@ -1,0 +1,204 @@
+package infra
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Condition types and reasons of the API (tofu-controller.md §1.4), and one of
+// ours: FieldsIgnored.
+const (
+	ConditionReady       = "Ready"
+	ConditionReconciling = "Reconciling"
+	ConditionStalled     = "Stalled"
+	ConditionPlan        = "Plan"
+	ConditionApply       = "Apply"
+	ConditionOutput      = "Output"
+	ConditionStateLocked = "StateLocked"
+	ConditionIgnored     = "FieldsIgnored"
+
+	reasonProgressing = "Progressing"
+	reasonChanges     = "TerraformPlannedWithChanges"
+	reasonNoChanges   = "TerraformPlannedNoChanges"
+	reasonApplied     = "TerraformAppliedSucceed"
+	reasonApplyFailed = "TerraformAppliedFail"
+	reasonOutputs     = "TerraformOutputsWritten"
+	reasonAvailable   = "TerraformOutputsAvailable"
+	reasonLockHeld    = "LockHeld"
+	reasonUnlocked    = "ForceUnlock"
+)
+
+// messageRunes is where upstream cuts messages.
+const messageRunes = 20000
+
+// ready is how the Ready condition shows a reason.
+type ready struct {
+	status metav1.ConditionStatus
+	reason string
+}
+
+// readiness translates our reasons. A test demands a row for every reason.
+var readiness = map[stack.Reason]ready{
+	stack.Planning:           {metav1.ConditionUnknown, reasonProgressing},
+	stack.Checking:           {metav1.ConditionUnknown, reasonProgressing},
+	stack.Applying:           {metav1.ConditionUnknown, reasonProgressing},
+	stack.Destroying:         {metav1.ConditionUnknown, reasonProgressing},
+	stack.Cancelling:         {metav1.ConditionUnknown, reasonProgressing},
+	stack.Deleting:           {metav1.ConditionUnknown, reasonProgressing},
+	stack.Unlocking:          {metav1.ConditionUnknown, reasonProgressing},
+	stack.Publishing:         {metav1.ConditionUnknown, reasonProgressing},
+	stack.Suspended:          {}, // upstream leaves everything as it is
+	stack.DeletionBlocked:    {metav1.ConditionFalse, "DeletionBlockedByDependantsReason"},
+	stack.SpecInvalid:        {metav1.ConditionFalse, "SpecInvalid"},
+	stack.SourceNotReady:     {metav1.ConditionFalse, "ArtifactFailed"},
+	stack.SourceFailed:       {metav1.ConditionFalse, "ArtifactFailed"},
+	stack.SourceDenied:       {metav1.ConditionFalse, "AccessDenied"},
+	stack.InputsFailed:       {metav1.ConditionFalse, "VarsGenerationFailed"},
+	stack.ModuleInvalid:      {metav1.ConditionFalse, "TFExecInitFailed"},
+	stack.EngineMissing:      {metav1.ConditionFalse, "TFExecNewFailed"},
+	stack.StateFailed:        {metav1.ConditionFalse, "TFExecInitFailed"},
+	stack.OutputsFailed:      {metav1.ConditionFalse, "OutputsWritingFailed"},
+	stack.DependencyNotReady: {metav1.ConditionFalse, "DependencyNotReady"},
+	stack.LockHeld:           {metav1.ConditionFalse, reasonLockHeld},
+	stack.RetryLater:         {metav1.ConditionFalse, ""}, // by the step that failed
+	stack.RetryLimitReached:  {metav1.ConditionFalse, ""},
+	stack.AwaitingApproval:   {metav1.ConditionUnknown, reasonChanges},
+	stack.PlanOnlyHeld:       {metav1.ConditionUnknown, reasonChanges},
+	stack.DriftFound:         {metav1.ConditionFalse, "DriftDetected"},
+	stack.Applied:            {metav1.ConditionTrue, reasonApplied},
+	stack.Destroyed:          {metav1.ConditionTrue, reasonApplied},
+	stack.Unchanged:          {metav1.ConditionTrue, reasonNoChanges},
+	stack.NothingLeft:        {metav1.ConditionTrue, reasonNoChanges},
+	stack.NoDrift:            {metav1.ConditionTrue, "NoDrift"},
+	stack.OutputsWritten:     {metav1.ConditionTrue, reasonOutputs},
+}
+
+// conditions sets every condition that Terrier owns.
+func conditions(obj *v1alpha2.Terraform, s dialect.Status) {
+	c := setter{obj}
+	d := s.Decision
+	r, known := readiness[d.Reason]
+	if !known {
+		r = ready{metav1.ConditionFalse, string(d.Reason)}
+	}
+	if r.status == metav1.ConditionFalse && r.reason == "" {
+		r.reason = FailedReason(s.Memory)
+	}
+	if r.status != "" {
+		c.set(ConditionReady, r.status, r.reason, d.Message)
+	}
+	switch d.Ready {
+	case stack.Reconciling:
+		c.set(ConditionReconciling, metav1.ConditionTrue, reasonProgressing, "Fulfilling prerequisites")
+		c.drop(ConditionStalled)
+	case stack.Stalled:
+		c.drop(ConditionReconciling)
+		reason := r.reason
+		if d.Reason == stack.RetryLimitReached {
+			reason = string(stack.RetryLimitReached)
+		}
+		c.set(ConditionStalled, metav1.ConditionTrue, reason, d.Message)
+	default:
+		c.drop(ConditionReconciling)
+		c.drop(ConditionStalled)
+	}
+	planned(c, s)
+	applied(c, s)
+	locked(c, s)
+	if m := s.Memory; m.Published != "" {
+		c.set(ConditionOutput, metav1.ConditionTrue, reasonOutputs, "Outputs written")
+	} else if len(m.Outputs) > 0 {
+		c.set(ConditionOutput, metav1.ConditionTrue, reasonAvailable, "Outputs available")
+	} else {
+		c.drop(ConditionOutput)
+	}
+	if len(s.Ignored) > 0 {
+		c.set(ConditionIgnored, metav1.ConditionTrue, "NotYet", "These fields are set and do not work yet: "+strings.Join(s.Ignored, ", "))
+	} else {
+		c.drop(ConditionIgnored)
+	}
+}
+
+// FailedReason names the step that failed, as upstream does.
+func FailedReason(m stack.Memory) string {
+	switch m.FailedStep {
+	case "init", "unpack":
+		return "TFExecInitFailed"
+	case "workspace":
+		return "SelectWorkspaceFailed"
+	case "apply", "destroy":
+		return "TFExecApplyFailed"
+	case "output":
+		return "TFExecOutputFailed"
+	}
+	switch m.FailedKind {
+	case stack.CheckRun:
+		return "DriftDetectionFailed"
+	case stack.ApplyRun, stack.DestroyRun:
+		return "TFExecApplyFailed"
+	default:
+		return "TFExecPlanFailed"
+	}
+}
+
+func planned(c setter, s dialect.Status) {
+	switch m := s.Memory; {
+	case m.Pending != nil:
+		c.set(ConditionPlan, metav1.ConditionTrue, reasonChanges, "Plan generated: "+m.Pending.Changes.String())
+	case m.Planned.Revision != "" && s.Decision.Reason.Settled():
+		c.set(ConditionPlan, metav1.ConditionFalse, reasonNoChanges, "Plan no changes")
+	}
+}
+
+func applied(c setter, s dialect.Status) {
+	m := s.Memory
+	switch {
+	case s.Run != nil && !s.Run.Done && s.Run.Kind.Writes(), s.Decision.Reason == stack.Applying:
+		c.set(ConditionApply, metav1.ConditionUnknown, reasonProgressing, "Apply started")
+	case m.Failures > 0 && m.FailedKind.Writes():
+		c.set(ConditionApply, metav1.ConditionFalse, reasonApplyFailed, m.FailedWith)
+	case m.Applied != nil && m.Destroyed:
+		c.set(ConditionApply, metav1.ConditionTrue, reasonApplied, "Destroy applied successfully: "+m.Applied.Basis.Revision)
+	case m.Applied != nil:
+		c.set(ConditionApply, metav1.ConditionTrue, reasonApplied, "Applied successfully: "+m.Applied.Basis.Revision)
+	}
+}
+
+func locked(c setter, s dialect.Status) {
+	switch m := s.Memory; {
+	case m.Lock != nil:
+		c.set(ConditionStateLocked, metav1.ConditionTrue, reasonLockHeld, m.FailedWith)
+	case s.Decision.Reason == stack.Unlocking:
+		c.set(ConditionStateLocked, metav1.ConditionFalse, reasonUnlocked, s.Decision.Message)
+	default:
+		c.drop(ConditionStateLocked)
+	}
+}
+
+// setter sets conditions of one object.
+type setter struct{ obj *v1alpha2.Terraform }
+
+func (c setter) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&c.obj.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: cut(message), ObservedGeneration: c.obj.Generation,
+	})
+}
+
+func (c setter) drop(kind string) { meta.RemoveStatusCondition(&c.obj.Status.Conditions, kind) }
+
+func cut(s string) string {
+	runes := 0
+	for i := range s {
+		if runes == messageRunes {
+			return s[:i] + "…"
+		}
+		runes++
+	}
+	return s
+}

@@ -1,0 +1,41 @@
+package infra
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// memory reads what earlier reconciles wrote down. An object that upstream
+// reconciled before has a status without it, and is adopted.
+func memory(s *v1alpha2.TerraformStatus) (stack.Memory, error) {
+	if s.Terrier == nil || s.Terrier.Memory == nil {
+		return adopted(s), nil
+	}
+	var m stack.Memory
+	if err := json.Unmarshal(s.Terrier.Memory.Raw, &m); err != nil {
+		return stack.Memory{}, fault.New(fault.Broken, "", fmt.Errorf("reading status.terrier.memory: %w", err))
+	}
+	return m, nil
+}
+
+// adopted keeps of upstream's status what must not be forgotten: that
+// something may exist, which request was answered, and a lock that was met. A
+// pending plan is not kept, since it is not known what it was made from.
+func adopted(s *v1alpha2.TerraformStatus) stack.Memory {
+	m := stack.Memory{
+		Built:    s.LastAppliedRevision != "" || s.Plan.LastApplied != "",
+		Handled:  s.LastHandledReconcileAt,
+		Unlocked: s.Lock.LastApplied,
+	}
+	if s.Lock.Pending != "" {
+		m.Lock = &stack.Lock{ID: s.Lock.Pending}
+		if s.LastPlanAt != nil {
+			m.Lock.Seen = s.LastPlanAt.Time
+		}
+	}
+	return m
+}

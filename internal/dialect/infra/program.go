@@ -1,0 +1,184 @@
+package infra
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// invalid is an error that the user mends by editing the named field.
+func invalid(field, format string, args ...any) error {
+	return fault.New(fault.Invalid, string(stack.SpecInvalid), fmt.Errorf("%s %s", field, fmt.Sprintf(format, args...)))
+}
+
+// program reads how the stack called name is carried out.
+func program(name string, s *v1alpha2.TerraformSpec) (stack.Program, error) {
+	if err := refused(s); err != nil {
+		return stack.Program{}, err
+	}
+	p := stack.Program{
+		Backend:     backend(name, s.BackendConfig),
+		Targets:     s.Targets,
+		Parallelism: int(max(0, s.Parallelism)),
+		Destroy:     s.Destroy,
+		Upgrade:     s.UpgradeOnInit == nil || *s.UpgradeOnInit,
+		NoPlanLock:  s.Plan != nil && s.Plan.Lock != nil && !*s.Plan.Lock,
+	}
+	if s.TfState != nil && s.TfState.LockTimeout != nil {
+		p.LockTimeout = max(0, s.TfState.LockTimeout.Duration)
+	}
+	for _, in := range s.ReadInputsFromSecrets {
+		p.Inputs = append(p.Inputs, stack.Input{Secret: in.Name, As: in.As})
+	}
+	for _, d := range s.DependsOn {
+		p.DependsOn = append(p.DependsOn, stack.Ref{Kind: v1alpha2.Kind, Namespace: d.Namespace, Name: d.Name})
+	}
+	for _, step := range []func(*stack.Program, *v1alpha2.TerraformSpec) error{
+		module, variables, varFiles, workspace, readable, outputs,
+	} {
+		if err := step(&p, s); err != nil {
+			return stack.Program{}, err
+		}
+	}
+	return p, nil
+}
+
+// module reads where the module comes from: a source, or values.hcl alone.
+func module(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+	if r := s.SourceRef; r != nil {
+		p.Source = &stack.Ref{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+		p.Path = within(s.Path)
+		if s.Values != nil {
+			p.Values = json.RawMessage(s.Values.Raw)
+		}
+		return nil
+	}
+	if s.Values == nil {
+		return invalid("spec.sourceRef", "is missing, and there is no spec.values.hcl with an inline module instead")
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(s.Values.Raw, &values); err != nil || len(values) != 1 || values["hcl"] == nil {
+		return invalid("spec.values", "must hold exactly the key hcl, since there is no spec.sourceRef")
+	}
+	if err := json.Unmarshal(values["hcl"], &p.Inline); err != nil || strings.TrimSpace(p.Inline) == "" {
+		return invalid("spec.values.hcl", "must be the text of a module")
+	}
+	if within(s.Path) != "" {
+		return invalid("spec.path", "needs a spec.sourceRef: an inline module has no directories")
+	}
+	return nil
+}
+
+// within reads a path as one below a root that it cannot leave, as upstream's
+// securejoin does; "" is the root itself.
+func within(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
+
+func variables(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+	for i, v := range s.Vars {
+		if v.Name == "" {
+			return invalid(fmt.Sprintf("spec.vars[%d].name", i), "is empty")
+		}
+		out := stack.Var{Name: v.Name}
+		from := v.ValueFrom
+		switch {
+		case v.Value != nil:
+			out.Value = json.RawMessage(v.Value.Raw)
+		case from != nil && from.SecretKeyRef != nil:
+			r := from.SecretKeyRef
+			out.Secret = &stack.KeyRef{Name: r.Name, Key: r.Key, Optional: r.Optional != nil && *r.Optional}
+		case from != nil && from.ConfigMapKeyRef != nil:
+			r := from.ConfigMapKeyRef
+			out.Config = &stack.KeyRef{Name: r.Name, Key: r.Key, Optional: r.Optional != nil && *r.Optional}
+		default: // null, as upstream; an absent value is the module's default
+			out.Value = json.RawMessage("null")
+		}
+		p.Vars = append(p.Vars, out)
+	}
+	for i, v := range s.VarsFrom {
+		if v.Kind != "Secret" && v.Kind != "ConfigMap" {
+			return invalid(fmt.Sprintf("spec.varsFrom[%d].kind", i), "is %q, not Secret or ConfigMap", v.Kind)
+		}
+		p.VarsFrom = append(p.VarsFrom, stack.VarsFrom{Kind: v.Kind, Name: v.Name, Keys: v.VarsKeys, Optional: v.Optional})
+	}
+	return nil
+}
+
+func varFiles(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+	for i, f := range s.TfVarsFiles {
+		if p.Source == nil {
+			return invalid("spec.tfVarsFiles", "needs a spec.sourceRef: an inline module has no files")
+		}
+		if f = within(f); f == "" {
+			return invalid(fmt.Sprintf("spec.tfVarsFiles[%d]", i), "names no file")
+		}
+		p.VarFiles = append(p.VarFiles, f)
+	}
+	return nil
+}
+
+// workspace reads the engine's workspace by the engine's rule for names, and
+// keeps a name from being taken for an option.
+func workspace(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+	w := s.Workspace
+	if w == "default" {
+		w = ""
+	}
+	if w != url.PathEscape(w) || strings.HasPrefix(w, "-") || w == "." || w == ".." {
+		return invalid("spec.workspace", "is %q, which is no name for a workspace", w)
+	}
+	p.Workspace = w
+	return nil
+}
+
+func readable(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+	switch s.StoreReadablePlan {
+	case "", v1alpha2.ReadableNone:
+		p.Readable = stack.ReadableNone
+	case v1alpha2.ReadableJSON:
+		p.Readable = stack.ReadableJSON
+	case v1alpha2.ReadableHuman:
+		p.Readable = stack.ReadableHuman
+	default:
+		return invalid("spec.storeReadablePlan", "is %q, not none, json or human", s.StoreReadablePlan)
+	}
+	return nil
+}
+
+func outputs(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+	o := s.WriteOutputsToSecret
+	if o == nil {
+		return nil
+	}
+	if o.Name == "" {
+		return invalid("spec.writeOutputsToSecret.name", "is empty")
+	}
+	p.Outputs = &stack.Outputs{Secret: o.Name, Select: o.Outputs, Labels: o.Labels, Annotations: o.Annotations}
+	return nil
+}
+
+// backend reads where the state is. The Secret of the managed backend is the
+// one that upstream's default backend uses, so that existing states are found.
+func backend(name string, c *v1alpha2.BackendConfig) stack.Backend {
+	switch {
+	case c == nil:
+		return stack.Backend{Kind: stack.Managed, Suffix: name, InCluster: true}
+	case c.Disable:
+		return stack.Backend{Kind: stack.Declared}
+	case c.CustomConfiguration != "":
+		return stack.Backend{Kind: stack.Custom, Custom: c.CustomConfiguration}
+	}
+	b := stack.Backend{Kind: stack.Managed, Suffix: c.SecretSuffix, Labels: c.Labels, InCluster: c.InClusterConfig}
+	if b.Suffix == "" { // no Secret can have upstream's name for this, so none exists
+		b.Suffix = name
+	}
+	if c.ConfigPath != "" {
+		b.Kind, b.ConfigPath = stack.Kubernetes, c.ConfigPath
+	}
+	return b
+}

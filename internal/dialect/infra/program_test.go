@@ -1,0 +1,136 @@
+package infra
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+func TestDecodeProgram(t *testing.T) {
+	managed := stack.Backend{Kind: stack.Managed, Suffix: "net", InCluster: true}
+	base := stack.Program{
+		Source: &stack.Ref{Kind: "GitRepository", Name: "modules"}, Backend: managed, Upgrade: true,
+	}
+	for name, tt := range map[string]struct {
+		spec string
+		want func(*stack.Program)
+	}{
+		"nothing but a source":           {``, func(*stack.Program) {}},
+		"a path is below the source":     {`path: ./a/../b/`, func(p *stack.Program) { p.Path = "b" }},
+		"a path cannot leave the source": {`path: ../../etc`, func(p *stack.Program) { p.Path = "etc" }},
+		"the root of the source":         {`path: ./`, func(*stack.Program) {}},
+		"values with a source are a variable": {`values: {hcl: x}`, func(p *stack.Program) {
+			p.Values = json.RawMessage(`{"hcl":"x"}`)
+		}},
+		"variables": {`vars: [{name: a, value: {b: [1]}}, {name: c, value: null}, {name: d}]`, func(p *stack.Program) {
+			p.Vars = []stack.Var{
+				{Name: "a", Value: json.RawMessage(`{"b":[1]}`)},
+				{Name: "c", Value: json.RawMessage(`null`)},
+				{Name: "d", Value: json.RawMessage(`null`)},
+			}
+		}},
+		"variables by reference": {`
+vars:
+- name: a
+  valueFrom: {secretKeyRef: {name: s, key: k}}
+- name: b
+  valueFrom: {configMapKeyRef: {name: c, key: k, optional: true}}
+- name: c
+  value: 1
+  valueFrom: {secretKeyRef: {name: s, key: k}}
+- name: d
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}`, func(p *stack.Program) {
+			p.Vars = []stack.Var{
+				{Name: "a", Secret: &stack.KeyRef{Name: "s", Key: "k"}},
+				{Name: "b", Config: &stack.KeyRef{Name: "c", Key: "k", Optional: true}},
+				{Name: "c", Value: json.RawMessage(`1`)},
+				{Name: "d", Value: json.RawMessage(`null`)},
+			}
+		}},
+		"variables from elsewhere": {`varsFrom: [{kind: Secret, name: s, varsKeys: ["a:b"], optional: true}, {kind: ConfigMap, name: c}]`, func(p *stack.Program) {
+			p.VarsFrom = []stack.VarsFrom{{Kind: "Secret", Name: "s", Keys: []string{"a:b"}, Optional: true}, {Kind: "ConfigMap", Name: "c"}}
+		}},
+		"variable files": {`tfVarsFiles: [./env/a.tfvars, ../b.tfvars]`, func(p *stack.Program) { p.VarFiles = []string{"env/a.tfvars", "b.tfvars"} }},
+		"inputs":         {`readInputsFromSecrets: [{name: s, as: base}]`, func(p *stack.Program) { p.Inputs = []stack.Input{{Secret: "s", As: "base"}} }},
+		"dependencies": {`dependsOn: [{name: a}, {name: b, namespace: infra}]`, func(p *stack.Program) {
+			p.DependsOn = []stack.Ref{{Kind: "Terraform", Name: "a"}, {Kind: "Terraform", Name: "b", Namespace: "infra"}}
+		}},
+		"the default workspace has no name": {`workspace: default`, func(*stack.Program) {}},
+		"another workspace":                 {`workspace: stage`, func(p *stack.Program) { p.Workspace = "stage" }},
+		"targets and parallelism":           {`{targets: [module.a], parallelism: 4}`, func(p *stack.Program) { p.Targets, p.Parallelism = []string{"module.a"}, 4 }},
+		"negative parallelism is none":      {`parallelism: -1`, func(*stack.Program) {}},
+		"destroy":                           {`destroy: true`, func(p *stack.Program) { p.Destroy = true }},
+		"no upgrade":                        {`upgradeOnInit: false`, func(p *stack.Program) { p.Upgrade = false }},
+		"plans without a lock":              {`plan: {lock: false}`, func(p *stack.Program) { p.NoPlanLock = true }},
+		"plans with a lock":                 {`plan: {lock: true}`, func(*stack.Program) {}},
+		"a lock is waited for":              {`tfstate: {lockTimeout: 1m}`, func(p *stack.Program) { p.LockTimeout = time.Minute }},
+		"plans for people":                  {`storeReadablePlan: human`, func(p *stack.Program) { p.Readable = stack.ReadableHuman }},
+		"plans for programs":                {`storeReadablePlan: json`, func(p *stack.Program) { p.Readable = stack.ReadableJSON }},
+		"plans for neither":                 {`storeReadablePlan: none`, func(*stack.Program) {}},
+		"outputs": {`writeOutputsToSecret: {name: s, outputs: ["a:b"], labels: {l: v}, annotations: {a: v}}`, func(p *stack.Program) {
+			p.Outputs = &stack.Outputs{Secret: "s", Select: []string{"a:b"}, Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}}
+		}},
+		"the module's own backend": {`backendConfig: {disable: true, customConfiguration: x}`, func(p *stack.Program) { p.Backend = stack.Backend{Kind: stack.Declared} }},
+		"a backend of the user's":  {`backendConfig: {customConfiguration: x, secretSuffix: y, configPath: z}`, func(p *stack.Program) { p.Backend = stack.Backend{Kind: stack.Custom, Custom: "x"} }},
+		"another Secret": {`backendConfig: {secretSuffix: s, labels: {l: v}}`, func(p *stack.Program) {
+			p.Backend = stack.Backend{Kind: stack.Managed, Suffix: "s", Labels: map[string]string{"l": "v"}}
+		}},
+		"an empty backend": {`backendConfig: {}`, func(p *stack.Program) { p.Backend.InCluster = false }},
+		"another cluster": {`backendConfig: {configPath: /kubeconfig, secretSuffix: s}`, func(p *stack.Program) {
+			p.Backend = stack.Backend{Kind: stack.Kubernetes, Suffix: "s", ConfigPath: "/kubeconfig"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := base
+			tt.want(&want)
+			_, got, _, err := Decode(sourced(t, tt.spec), Defaults{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(got, want); diff != "" {
+				t.Errorf("program (-got +want):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeInlineModule(t *testing.T) {
+	_, got, _, err := Decode(object(t, `{values: {hcl: "output \"x\" { value = 1 }"}, path: ./}`), Defaults{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Source != nil || got.Values != nil || got.Path != "" || got.Inline != `output "x" { value = 1 }` {
+		t.Errorf("program = %+v, want the text inline and nothing else", got)
+	}
+}
+
+// Every manifest that Terrier was asked for in is a program, in place or from
+// its source.
+func TestDecodeSeeds(t *testing.T) {
+	for _, name := range seeds(t) {
+		obj := manifest(t, name)
+		_, p, _, err := Decode(obj, Defaults{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if (p.Source == nil) != (p.Inline != "") {
+			t.Errorf("%s: source %v, inline %q", name, p.Source, p.Inline)
+		}
+	}
+}
+
+func TestWithinNeverLeaves(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.StringMatching(`[./a]{0,12}`).Draw(t, "path")
+		got := within(p)
+		if strings.HasPrefix(got, "/") || got == ".." || strings.HasPrefix(got, "../") || strings.HasSuffix(got, "/") || got == "." {
+			t.Fatalf("within(%q) = %q", p, got)
+		}
+	})
+}

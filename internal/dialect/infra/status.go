@@ -1,0 +1,98 @@
+package infra
+
+import (
+	"encoding/json"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// encode fills the status. It keeps what it says nothing about, so that the
+// same knowledge always gives the same status.
+func encode(obj *v1alpha2.Terraform, s dialect.Status) {
+	st, m := &obj.Status, s.Memory
+	st.ObservedGeneration = obj.Generation
+	st.LastHandledReconcileAt = m.Handled
+	if s.Basis.Revision != "" {
+		st.LastAttemptedRevision = s.Basis.Revision
+	}
+	if m.Planned.Revision != "" {
+		st.LastPlannedRevision = m.Planned.Revision
+		st.LastPlanAt = at(m.PlannedAt)
+	}
+	st.Plan = v1alpha2.PlanStatus{LastApplied: st.Plan.LastApplied}
+	if p := m.Pending; p != nil {
+		st.Plan.Pending, st.Plan.IsDestroyPlan, st.Plan.IsDriftDetectionPlan = p.Name, p.Destroy, p.Drift
+		st.LastPlannedGeneration = obj.Generation
+	}
+	if p := m.Applied; p != nil {
+		st.Plan.LastApplied, st.LastAppliedRevision = p.Name, p.Basis.Revision
+		if p.Drift {
+			st.LastAppliedByDriftDetectionAt = at(m.AppliedAt)
+		}
+	}
+	if m.Failures == 0 {
+		st.LastSuccessfulReconcileAt = at(later(m.PlannedAt, m.AppliedAt))
+	}
+	if m.Drift != nil {
+		st.LastDriftDetectedAt = at(m.Drift.At)
+	}
+	st.Lock = v1alpha2.LockStatus{LastApplied: m.Unlocked}
+	if m.Lock != nil {
+		st.Lock.Pending = m.Lock.ID
+	}
+	st.AvailableOutputs = m.Outputs
+	st.ReconciliationFailures = int64(m.Failures)
+	conditions(obj, s)
+	st.Terrier = terrier(st.Terrier, s)
+}
+
+// terrier is the part of the status that upstream does not have.
+func terrier(old *v1alpha2.TerrierStatus, s dialect.Status) *v1alpha2.TerrierStatus {
+	raw, err := json.Marshal(s.Memory)
+	if err != nil {
+		panic("infra: encoding memory: " + err.Error()) // a plain struct of ours
+	}
+	t := &v1alpha2.TerrierStatus{
+		Phase:       string(s.Decision.Reason),
+		Rule:        s.Decision.Rule,
+		Isolation:   s.Isolation,
+		Environment: s.Environment,
+		Memory:      &apiextensionsv1.JSON{Raw: raw},
+		NextAttempt: at(s.Next),
+	}
+	if !s.Decision.Reason.Settled() {
+		t.WaitingFor = s.Decision.Message
+	}
+	t.Since = at(s.Now)
+	if old != nil && old.Phase == t.Phase && old.Since != nil {
+		t.Since = old.Since
+	}
+	if old != nil && t.Isolation == "" {
+		t.Isolation = old.Isolation
+	}
+	if r := s.Run; r != nil && !r.Done && r.Kind != stack.CheckRun {
+		t.Run = &v1alpha2.RunStatus{ID: r.ID, Kind: string(r.Kind), Phase: r.Step, StartedAt: at(r.Since)}
+	}
+	return t
+}
+
+// at is a time as the API keeps it: whole seconds, nil for none.
+func at(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
