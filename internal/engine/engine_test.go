@@ -39,14 +39,14 @@ func TestFindOrder(t *testing.T) {
 	empty := t.TempDir()
 
 	for name, tt := range map[string]struct {
-		finder   Finder
+		finder   *Finder
 		explicit string
 		want     string
 	}{
-		"an explicit path comes first":        {Finder{Chosen: filepath.Join(chosen, "terraform"), Beside: beside, Path: onPath}, filepath.Join(explicit, "tofu"), filepath.Join(explicit, "tofu")},
-		"then the chosen one":                 {Finder{Chosen: filepath.Join(chosen, "terraform"), Beside: beside, Path: onPath}, "", filepath.Join(chosen, "terraform")},
-		"then the one beside the executable":  {Finder{Beside: beside, Path: onPath}, "", filepath.Join(beside, "terraform")},
-		"then the PATH, tofu before the rest": {Finder{Beside: empty, Path: "relative:" + empty + ":" + onPath}, "", filepath.Join(onPath, "tofu")},
+		"an explicit path comes first":        {&Finder{Chosen: filepath.Join(chosen, "terraform"), Beside: beside, Path: onPath}, filepath.Join(explicit, "tofu"), filepath.Join(explicit, "tofu")},
+		"then the chosen one":                 {&Finder{Chosen: filepath.Join(chosen, "terraform"), Beside: beside, Path: onPath}, "", filepath.Join(chosen, "terraform")},
+		"then the one beside the executable":  {&Finder{Beside: beside, Path: onPath}, "", filepath.Join(beside, "terraform")},
+		"then the PATH, tofu before the rest": {&Finder{Beside: empty, Path: "relative:" + empty + ":" + onPath}, "", filepath.Join(onPath, "tofu")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.finder.Run = answer("1.12.6")

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,4 +54,22 @@ func StalePlan(errs []plan.Diagnostic) bool {
 	return slices.ContainsFunc(errs, func(d plan.Diagnostic) bool {
 		return d.Severity == "error" && slices.Contains(staleSummaries, d.Summary)
 	})
+}
+
+// BackendType returns the type of the backend that an initialised directory
+// uses, read from its .terraform/terraform.tfstate; "local" if none was
+// configured.
+func BackendType(data []byte) (string, error) {
+	var f struct {
+		Backend *struct {
+			Type string `json:"type"`
+		} `json:"backend"`
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return "", fmt.Errorf("reading the initialised backend: %w", err)
+	}
+	if f.Backend == nil {
+		return "local", nil
+	}
+	return f.Backend.Type, nil
 }

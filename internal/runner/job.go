@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -30,6 +31,7 @@ type Job struct {
 	Plan      []byte // apply: the saved plan, exactly as it was made
 	Lineage   string // apply: what the plan was made against; empty skips the check
 	Serial    uint64
+	LockFile  []byte // apply: the dependency lock file that the plan was made with; used if the directory is prepared anew
 
 	Options Options
 	Limits  Limits
@@ -38,15 +40,11 @@ type Job struct {
 	// Note is the caller's own record of why the run exists. The supervisor
 	// copies it into every Report, so that a restarted controller knows what a
 	// run that it finds was made from. It must hold no secret.
-	Note json.RawMessage
+	Note json.RawMessage `json:",omitempty"`
 }
 
 // Engine is the program that a run drives.
-type Engine struct {
-	Path    string // absolute
-	Name    string // tofu or terraform
-	Version string // 1.12.6
-}
+type Engine = engine.Engine
 
 // Tree is the module tree of a run.
 type Tree struct {
@@ -59,6 +57,7 @@ type Tree struct {
 type Options struct {
 	InitKey      string   // fingerprint of what init depends on; init is skipped while it stays the same
 	Backend      []string // -backend-config values, key=value
+	BackendType  string   // the backend that init must end with; managed runs know theirs, empty skips the check
 	Upgrade      bool
 	Destroy      bool
 	Targets      []string
@@ -68,7 +67,7 @@ type Options struct {
 	LockTimeout  time.Duration
 	ForceUnlock  string // a lock to break after init
 	ReadableText bool   // keep the plan as the engine prints it for people
-	Outputs      bool   // read outputs after an apply from a foreign backend
+	Outputs      bool   // foreign backend: read the outputs at the end of a run that succeeded
 }
 
 // Limits bound a run. Zero means the platform's default.
@@ -86,7 +85,7 @@ type Box struct {
 	Network  string   // none or host
 	Mirror   string   // provider mirror directory, read-only inside
 	Writable []string // host directories that runs may write, at the same path inside
-	MinLevel int
+	MinLevel int      // of isolation; a run that cannot have it is refused
 }
 
 // Phase is where a run stands.
@@ -130,6 +129,7 @@ type Report struct {
 	Lock        *Lock             `json:"lock,omitempty"`        // the foreign lock that stopped it
 	State       StateID           `json:"state,omitzero"`        // the newest state acknowledged, or the one planned against
 	Resources   int               `json:"resources,omitempty"`   // managed resource instances in that state
+	Rescued     *StateID          `json:"rescued,omitempty"`     // a state that could not be stored and is kept as FileRescue
 	Steps       []Step            `json:"steps,omitempty"`
 	InitSkipped bool              `json:"initSkipped,omitempty"`
 	Note        json.RawMessage   `json:"note,omitempty"` // the Job's, unchanged
@@ -143,12 +143,7 @@ type StateID struct {
 }
 
 // Lock is a state lock as the engine printed it.
-type Lock struct {
-	ID      string `json:"id"`
-	Who     string `json:"who,omitempty"`
-	Created string `json:"created,omitempty"`
-	Info    string `json:"info,omitempty"`
-}
+type Lock = engine.Lock
 
 // Step is one engine process.
 type Step struct {

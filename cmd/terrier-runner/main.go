@@ -1,0 +1,26 @@
+// Terrier-runner supervises one run: it reads a job from its standard input,
+// drives the engine through it in a box, and leaves everything about it in the
+// run's directory. It is small because it is started for every run.
+//
+// It is started by terrier and not by people; `terrier-runner version` is for
+// them.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/runner"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	process.Main()
+	if err := runner.Program(os.Args[1:], version); err != nil {
+		fmt.Fprintln(os.Stderr, "terrier-runner:", err)
+		os.Exit(1)
+	}
+}

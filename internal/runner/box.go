@@ -1,0 +1,131 @@
+package runner
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/process"
+)
+
+// Where things are in a run's box. MirrorInside and CLIConfig are also a
+// promise to whoever generates the CLI configuration file of a job.
+const (
+	MirrorInside = "/mirror"      // Job.Box.Mirror, read-only
+	CLIConfig    = "terrier.tfrc" // the generated File that is the CLI configuration, if there is one
+	engineInside = "/engine"
+)
+
+// enclose decides the box of all steps of the run.
+func (r *run) enclose() error {
+	probed := process.Probe()
+	if int(probed.Level) < r.job.Box.MinLevel || probed.Level == process.None {
+		return fault.New(fault.Denied, "IsolationTooWeak", fmt.Errorf(
+			"this machine can isolate runs at level %d and at least %d is asked for: %s",
+			probed.Level, r.job.Box.MinLevel, strings.Join(probed.Reasons, "; ")))
+	}
+	network := process.NoNetwork
+	if r.job.Box.Network != "" {
+		network = process.Network(r.job.Box.Network)
+	}
+	r.box = process.Box{
+		Level:    probed.Level,
+		Work:     r.work.path(dirWork),
+		Dir:      r.work.module(),
+		ReadOnly: []process.Bind{{Host: r.job.Engine.Path, Inside: r.engineInside()}},
+		Writable: r.job.Box.Writable,
+		Network:  network,
+		Limits: process.Limits{
+			Memory:    r.job.Limits.Memory,
+			FileBytes: r.job.Limits.FileBytes,
+			Processes: r.job.Limits.Processes,
+		},
+	}
+	if r.job.Box.Mirror != "" {
+		r.box.ReadOnly = append(r.box.ReadOnly, process.Bind{Host: r.job.Box.Mirror, Inside: MirrorInside})
+	}
+	r.journal.note(func(rep *Report) { rep.Level = int(probed.Level) })
+	return nil
+}
+
+func (r *run) engineInside() string {
+	return path.Join(engineInside, filepath.Base(r.job.Engine.Path))
+}
+
+// environ is the environment of the engine, but for the address of its state:
+// what the job adds and what the platform sets. Nothing is inherited.
+func (r *run) environ() []string {
+	env := map[string]string{}
+	for name, value := range r.job.Env {
+		env[name] = value
+	}
+	for name, value := range map[string]string{
+		"PATH":               "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME":               r.box.Seen("/home"),
+		"TMPDIR":             r.box.Seen("/tmp"),
+		"LANG":               "C.UTF-8",
+		"TF_IN_AUTOMATION":   "1",
+		"TF_INPUT":           "0",
+		"CHECKPOINT_DISABLE": "1",
+		"TF_CLI_CONFIG_FILE": r.cli,
+	} {
+		env[name] = value
+	}
+	if r.locally {
+		env["TF_WORKSPACE"] = r.job.Workspace
+	}
+	if m := r.job.Limits.Memory; m > 0 {
+		// A hint to collect garbage before the limit kills, with room for the
+		// providers, which inherit it.
+		env["GOMEMLIMIT"] = strconv.FormatInt(m/10*6, 10)
+	}
+	if !r.job.Kind.Writes() {
+		// A plan is short: collecting less often saves a tenth of its CPU time
+		// at the same peak memory for all but the largest stacks.
+		env["GOGC"] = "400"
+	}
+	list := make([]string, 0, len(env))
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// configure finds the CLI configuration among the job's files and makes it
+// name the mirror where this box shows it.
+func (r *run) configure() {
+	r.cli = "/dev/null"
+	for i, f := range r.job.Files {
+		if f.Path != CLIConfig {
+			continue
+		}
+		r.cli = CLIConfig
+		seen := strconv.Quote(r.box.Seen(MirrorInside))
+		r.job.Files[i].Content = bytes.ReplaceAll(f.Content, []byte(strconv.Quote(MirrorInside)), []byte(seen))
+	}
+}
+
+// limit is how long a step may take.
+func (r *run) limit(step string) (limit, grace time.Duration) {
+	l := r.job.Limits
+	limit = orDefault(l.Plan, defaultPlan)
+	switch step {
+	case "init", "workspace", "unlock":
+		limit = orDefault(l.Init, defaultInit)
+	case "apply":
+		limit = orDefault(l.Apply, defaultApply)
+	}
+	grace = orDefault(l.Grace, defaultGrace)
+	if !r.job.Kind.Writes() || step != "apply" {
+		// Only an apply has anything to lose.
+		grace = min(grace, readGrace)
+	}
+	return limit, grace
+}

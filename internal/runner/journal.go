@@ -1,0 +1,42 @@
+package runner
+
+import (
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// journal is a run's report on disk.
+type journal struct {
+	dir string
+	now func() time.Time
+
+	mu     sync.Mutex
+	report Report
+}
+
+// update changes the report and writes it down.
+func (j *journal) update(change func(*Report)) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	change(&j.report)
+	return writeJSON(filepath.Join(j.dir, fileReport), j.report)
+}
+
+// enter writes down that the run is in phase p.
+func (j *journal) enter(p Phase) error {
+	return j.update(func(r *Report) { r.Phase, r.Since = p, j.now() })
+}
+
+// note changes the report without writing it: the next update will.
+func (j *journal) note(change func(*Report)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	change(&j.report)
+}
+
+func (j *journal) current() Report {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.report
+}

@@ -1,0 +1,174 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+)
+
+// A managed stack in another workspace than the default one runs on the
+// engine's local backend: the only one besides the remote ones that knows
+// workspaces. Its file is seeded with a valid state, because an engine that
+// starts from a missing one forgets, in its intermediate snapshots, all but the
+// last object; and what it writes is taken over while it works, because it
+// truncates the file in place.
+
+const (
+	localStates   = "state" // in work/run
+	localInterval = time.Second
+)
+
+// localFile is the state file below work/run.
+func localFile(workspace string) string {
+	return path.Join(localStates, workspace, "terraform.tfstate")
+}
+
+// seed puts the state where the local backend looks for it.
+func (r *run) seed(s *sheet) error {
+	data, file := r.store.current()
+	if data == nil {
+		if !r.job.Kind.Writes() {
+			return nil
+		}
+		var err error
+		if data, err = emptyState(); err != nil {
+			return err
+		}
+		if file, err = parseState(data); err != nil {
+			return err
+		}
+	}
+	s.Lineage, s.Serial = file.Lineage, file.Serial
+	if err := os.MkdirAll(r.work.path(dirWork, dirScratch), 0o700); err != nil {
+		return err
+	}
+	root, err := r.work.open(dirScratch)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return writeFresh(root, localFile(r.job.Workspace), data, 0o600)
+}
+
+// watchLocal says when to look at the local state.
+func (r *run) watchLocal() (<-chan time.Time, func()) {
+	if !r.locally || !r.job.Kind.Writes() {
+		return nil, func() {}
+	}
+	t := time.NewTicker(localInterval)
+	return t.C, t.Stop
+}
+
+// acceptLocal takes the local state over if it is newer. A file that is being
+// written cannot be read, and is read the next time.
+func (r *run) acceptLocal() {
+	if data, err := localState(r.work, r.job.Workspace); err == nil {
+		_, file := r.store.current()
+		if next, err := parseState(data); err == nil && (file == nil || next.Serial > file.Serial) {
+			r.recorder.note(r.store.accept(data))
+		}
+	}
+}
+
+func localState(w *prepared, workspace string) ([]byte, error) {
+	root, err := w.open(dirScratch)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return readHostile(root, localFile(workspace), maxState)
+}
+
+// collect keeps, after every engine, what it could not bring home itself.
+func (r *run) collect() error {
+	if r.locally && r.store != nil && r.job.Kind.Writes() {
+		r.acceptLocal()
+	}
+	data, err := erroredState(r.work, r.work.root)
+	if err != nil || data == nil {
+		return err
+	}
+	return r.rescue(data)
+}
+
+// erroredState returns the state that an engine wrote beside the module because
+// its backend refused it.
+func erroredState(w *prepared, module string) ([]byte, error) {
+	tree, err := w.open(dirTree)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	data, err := readHostile(tree, path.Join(path.Clean("./"+module), "errored.tfstate"), maxState)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rescuing errored.tfstate: %w", err)
+	}
+	return data, nil
+}
+
+// keepRescued stores a rescued state in the run's directory.
+func keepRescued(dir string, data []byte) (StateID, error) {
+	id := StateID{Digest: digest(data)}
+	if file, err := parseState(data); err == nil {
+		id = file.id(data)
+	}
+	return id, writeDurably(filepath.Join(dir, FileRescue), data)
+}
+
+// salvage brings home what the last user of a work directory left there when
+// it died: a refused state, and a local one newer than the last taken over.
+// runs is the directory of the stack's runs.
+func salvage(w *prepared, runs string) error {
+	s, err := w.sheet()
+	if err != nil || s.Run == "" {
+		return err
+	}
+	dir := filepath.Join(runs, s.Run)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil // forgotten: whoever did so had all it wanted
+	}
+	data, err := erroredState(w, s.Root)
+	if err != nil {
+		return err
+	}
+	if data != nil {
+		if _, err := keepRescued(dir, data); err != nil {
+			return err
+		}
+	}
+	if !s.Local {
+		return nil
+	}
+	if data, err = localState(w, s.Workspace); err != nil {
+		return nil // none, or the engine died while it wrote: the last one taken over stands
+	}
+	return salvageLocal(dir, s, data)
+}
+
+// salvageLocal takes data over if it follows what the run had.
+func salvageLocal(dir string, s sheet, data []byte) error {
+	next, err := parseState(data)
+	if err != nil {
+		return nil // half written
+	}
+	last := &stateFile{Lineage: s.Lineage, Serial: s.Serial}
+	if kept, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
+		if last, err = parseState(kept); err != nil {
+			return err
+		}
+	}
+	if next.Lineage != last.Lineage || next.Serial <= last.Serial {
+		return nil
+	}
+	return writeDurably(filepath.Join(dir, FileState), data)
+}

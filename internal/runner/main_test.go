@@ -1,0 +1,25 @@
+package runner_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/runner"
+)
+
+// TestMain makes the test binary its own supervisor program.
+func TestMain(m *testing.M) {
+	process.Main()
+	if len(os.Args) > 1 && os.Args[1] == "supervise" {
+		if err := runner.Program(os.Args[1:], "test"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,63 @@
+package runner_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/runnertest"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// tofu returns the engine that `make build` makes.
+func tofu(t testing.TB) runner.Engine {
+	t.Helper()
+	path, err := filepath.Abs("../../bin/tofu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no engine to test with, `make build` makes it: %v", err)
+	}
+	return runner.Engine{Path: path, Name: "tofu", Version: "1.12.6"}
+}
+
+func open(t testing.TB, dir string) *runner.Processes {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := runner.New(runner.Config{Dir: dir, Binary: self, MinLevel: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("Close() = %v", err)
+		}
+	})
+	return p
+}
+
+func TestSmoke(t *testing.T) {
+	p := open(t, t.TempDir())
+	s := runnertest.NewStack(t, p, tofu(t), `
+resource "terraform_data" "a" { 
+  input = "one" 
+}
+output "a" { 
+  value = terraform_data.a.output 
+}
+`)
+	d := s.Must(stack.PlanRun)
+	t.Logf("%+v\n%s\n%s", d.Report, d.Log, d.Events)
+	d = s.Must(stack.ApplyRun, runnertest.Saved(d))
+	t.Logf("%+v\n%s\n%s\n%s", d.Report, d.Log, d.Events, d.Outputs)
+	d = s.Must(stack.CheckRun)
+	t.Logf("%+v\n%s\n%s", d.Report, d.Log, d.Events)
+	d = s.Must(stack.DestroyRun)
+	t.Logf("%+v\n%s\n%s", d.Report, d.Log, s.State)
+}

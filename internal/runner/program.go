@@ -1,0 +1,53 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// maxJob bounds a job: a state and a plan in base64, and little else.
+const maxJob = 2 << 30
+
+// Program is the main function of terrier-runner, but for process.Main: it
+// supervises the one job on standard input. Both signals mean the same, however
+// often they come: stop politely. What happens after the grace period is the
+// supervisor's decision.
+func Program(args []string, version string) error {
+	switch {
+	case len(args) == 1 && args[0] == "version":
+		fmt.Println("terrier-runner", version)
+		return nil
+	case len(args) != 2 || args[0] != "supervise":
+		return errors.New("usage: terrier-runner supervise DIR < job | terrier-runner version")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+	go func() {
+		<-asked
+		stop()
+	}()
+
+	ready := func(err error) {
+		say(os.Stdout, err)
+		_ = os.Stdout.Close() // the starter waits for the end of it
+	}
+	var job Job
+	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxJob)).Decode(&job); err != nil {
+		err = fmt.Errorf("reading the job: %w", err)
+		ready(err)
+		return err
+	}
+	_ = os.Stdin.Close()
+	_, err := Supervise(ctx, job, Supervisor{Dir: args[1], Now: time.Now, Ready: ready})
+	return err
+}

@@ -1,0 +1,277 @@
+package runner
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+const (
+	defaultLogBytes = 8 << 20
+	maxOperations   = 64 << 20 // of finished operations in the event file, beyond its own bound
+	maxDiagnostics  = 20
+	maxText         = 2 << 10 // of a text from outside in a report
+)
+
+// recorder turns what an engine prints into the run's log for people and its
+// event file, both redacted and bounded. The start of a log that is too long
+// is kept and so is its end; of events the start is kept, and every finished
+// operation.
+type recorder struct {
+	hide   *plan.Redactor
+	rescue func([]byte) error // stores a state that the engine could only print
+
+	mu         sync.Mutex
+	log        *os.File
+	logLeft    int64
+	logTail    tail
+	events     *os.File
+	eventsLeft int64
+	opsLeft    int64
+	failed     error // the first failure to write
+	heard      heard
+}
+
+// heard is what one step said.
+type heard struct {
+	diagnostics []plan.Diagnostic
+	lock        *engine.Lock
+	changes     map[string]stack.Changes // by operation
+	outputs     int                      // outputs that the plan would change
+	text        tail                     // lines that are no events, for a message
+}
+
+func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byte) error) (*recorder, error) {
+	if limit <= 0 {
+		limit = defaultLogBytes
+	}
+	open := func(name string) (*os.File, error) {
+		return os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	}
+	log, err := open(FileLog)
+	if err != nil {
+		return nil, err
+	}
+	events, err := open(FileEvents)
+	if err != nil {
+		log.Close()
+		return nil, err
+	}
+	return &recorder{
+		hide: hide, rescue: rescue,
+		log: log, logLeft: limit - limit/4, logTail: tail{most: int(limit / 4)},
+		events: events, eventsLeft: limit, opsLeft: maxOperations,
+	}, nil
+}
+
+// begin starts a step: what was heard before is forgotten, the log gets a
+// heading.
+func (r *recorder) begin(heading string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard = heard{text: tail{most: maxText}}
+	r.say("$ " + heading + "\n")
+}
+
+// end returns what the step said since begin, redacted, and the first failure
+// to write it down.
+func (r *recorder) end() (heard, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.heard
+	h.text.buf = r.hide.Redact(h.text.bytes())
+	return h, r.failed
+}
+
+// close completes the files.
+func (r *recorder) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	end := r.logTail.bytes()
+	if r.logTail.lost > 0 {
+		r.write(r.log, fmt.Appendf(nil, "\n… %d bytes of this log left out …\n\n", r.logTail.lost))
+	}
+	r.write(r.log, end)
+	return errors.Join(r.failed, r.log.Close(), r.events.Close())
+}
+
+// stream takes the standard output of a command that prints events.
+func (r *recorder) stream() *lineWriter {
+	return &lineWriter{line: r.event, long: isDump}
+}
+
+// isDump recognises the line in which an engine prints a whole state, having
+// found no other place for it.
+func isDump(start []byte) bool {
+	return bytes.Contains(start[:min(len(start), 256)], []byte(`"@message":"Emergency state dump"`))
+}
+
+// lines takes text for people: standard error, and the output of commands
+// that know nothing else.
+func (r *recorder) lines() *lineWriter {
+	return &lineWriter{line: func(line []byte) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.text(line)
+	}}
+}
+
+func (r *recorder) text(line []byte) {
+	r.heard.text.Write(line)
+	r.heard.text.Write([]byte{'\n'})
+	if lock, ok := engine.LockHeld(string(r.heard.text.buf)); ok {
+		r.heard.lock = &lock
+	}
+	r.say(string(line) + "\n")
+}
+
+func (r *recorder) event(line []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	event, err := plan.ParseEvent(line)
+	if err != nil {
+		if len(bytes.TrimSpace(line)) > 0 {
+			r.text(line)
+		}
+		return
+	}
+	finished := false
+	switch e := event.(type) {
+	case plan.Log:
+		if e.State != nil {
+			r.fail(r.rescue(e.State))
+			r.say("The engine could not store the state anywhere and printed it; it is kept.\n")
+			return
+		}
+	case plan.Diagnosed:
+		r.diagnosed(e)
+	case plan.Summary:
+		if r.heard.changes == nil {
+			r.heard.changes = map[string]stack.Changes{}
+		}
+		r.heard.changes[e.Operation] = e.Changes
+	case plan.OutputValues:
+		r.heard.outputs = 0
+		for _, o := range e.Outputs {
+			if o.Action != "" && o.Action != plan.NoOp {
+				r.heard.outputs++
+			}
+		}
+	case plan.Applied:
+		finished = e.Stage == plan.Completed || e.Stage == plan.Errored
+	}
+	r.keep(line, finished)
+	if _, ok := event.(plan.Diagnosed); !ok {
+		r.say(plan.HeadOf(event).Message + "\n")
+	}
+}
+
+func (r *recorder) diagnosed(e plan.Diagnosed) {
+	d := e.Diagnostic
+	if lock, ok := engine.LockHeld(d.Summary + "\n" + d.Detail); ok {
+		r.heard.lock = &lock
+	}
+	if len(r.heard.diagnostics) < maxDiagnostics {
+		r.heard.diagnostics = append(r.heard.diagnostics, r.hidden(d))
+	}
+	r.say(describe(d))
+}
+
+// describe writes a diagnostic as the engine would for people.
+func describe(d plan.Diagnostic) string {
+	var b strings.Builder
+	severity := "Error"
+	if d.Severity == "warning" {
+		severity = "Warning"
+	}
+	fmt.Fprintf(&b, "\n%s: %s\n", severity, d.Summary)
+	if d.Address != "" {
+		fmt.Fprintf(&b, "  with %s\n", d.Address)
+	}
+	if d.File != "" {
+		fmt.Fprintf(&b, "  on %s line %d:\n", d.File, d.Line)
+	}
+	if d.Snippet != "" {
+		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(d.Snippet, "\n", "\n    "))
+	}
+	if d.Detail != "" {
+		fmt.Fprintf(&b, "%s\n", d.Detail)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// hidden returns d without secrets and cut to what a report holds.
+func (r *recorder) hidden(d plan.Diagnostic) plan.Diagnostic {
+	for _, s := range []*string{&d.Summary, &d.Detail, &d.Address, &d.File, &d.Snippet} {
+		*s = cut(r.hide.String(*s), maxText)
+	}
+	return d
+}
+
+// keep appends an event to the event file. The record of a finished operation
+// is on disk before keep returns: it may be the only trace of something that
+// now exists.
+func (r *recorder) keep(line []byte, finished bool) {
+	safe := r.hide.Redact(line)
+	if !bytes.Equal(safe, line) {
+		safe = r.hide.RedactJSON(line) // dearer, but what comes out is JSON for certain
+	}
+	size := int64(len(safe) + 1)
+	budget := &r.eventsLeft
+	if finished && r.eventsLeft < size {
+		budget = &r.opsLeft
+	}
+	if *budget < size {
+		if r.eventsLeft > 0 && !finished {
+			r.eventsLeft = 0
+			r.write(r.events, []byte(`{"@level":"warn","@message":"more events were left out","type":"log"}`+"\n"))
+		}
+		return
+	}
+	*budget -= size
+	r.write(r.events, append(bytes.Clone(safe), '\n'))
+	if finished {
+		r.fail(r.events.Sync())
+	}
+}
+
+// say adds text to the log for people.
+func (r *recorder) say(text string) {
+	safe := []byte(r.hide.String(text))
+	if r.logTail.lost == 0 && len(r.logTail.buf) == 0 && int64(len(safe)) <= r.logLeft {
+		r.logLeft -= int64(len(safe))
+		r.write(r.log, safe)
+		return
+	}
+	r.logLeft = 0
+	r.logTail.Write(safe)
+}
+
+// note remembers the first failure to keep something.
+func (r *recorder) note(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail(err)
+}
+
+func (r *recorder) write(f *os.File, data []byte) {
+	if len(data) > 0 {
+		_, err := f.Write(data)
+		r.fail(err)
+	}
+}
+
+func (r *recorder) fail(err error) {
+	if r.failed == nil && err != nil {
+		r.failed = fmt.Errorf("recording the run: %w", err)
+	}
+}

@@ -1,0 +1,63 @@
+// Package runner carries out runs. It has two sides that meet in a directory:
+//
+//	controller                    RUN = DIR/runs/<stack>/<id>             supervisor
+//	Processes.Start  ── Job over stdin ─────────────────────────────────▶ Supervise
+//	Processes.Current ◀── run.json, events.jsonl, state.json, lock ───────┘   │
+//	                                                                          ▼
+//	                              STACK = DIR/stacks/<stack>          engine in its box
+//
+// A run outlives whoever started it. Its supervisor is a process of its own
+// that holds a lock on RUN/lock for as long as it lives, which is the only
+// proof of life, and one on STACK/lock, so that no stack ever has two writers.
+// Everything else about a run is read from its directory, by the controller
+// that started it or by the next one.
+//
+// It refuses to run an engine outside a box below the level asked for, to
+// store anything that was not redacted but the plan and the state, and to
+// forget a run that still lives.
+//
+// Start reading at Job and Report, then Supervise and Processes.
+package runner
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+var componentName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,127}$`)
+
+// checkName reports whether name can be one component of a path; kind names
+// it in the error.
+func checkName(kind, name string) error {
+	if !componentName.MatchString(name) || strings.Contains(name, "..") {
+		return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q cannot be the %s of a run", name, kind))
+	}
+	return nil
+}
+
+// layout is where things are below the data directory. All directories are
+// 0700 and all files 0600, except what the box's user owns below work.
+type layout struct{ dir string }
+
+func (l layout) stacks() string          { return filepath.Join(l.dir, "stacks") }
+func (l layout) runs() string            { return filepath.Join(l.dir, "runs") }
+func (l layout) stack(s string) string   { return filepath.Join(l.stacks(), s) }
+func (l layout) runsOf(s string) string  { return filepath.Join(l.runs(), s) }
+func (l layout) run(s, id string) string { return filepath.Join(l.runs(), s, id) }
+
+// Files beside those that a run leaves for Open.
+const (
+	fileLock   = "lock"           // held by the supervisor; in RUN and in STACK
+	fileReport = "run.json"       // in RUN
+	fileStderr = "supervisor.txt" // in RUN: the last words of a supervisor that broke
+	fileSheet  = "sheet.json"     // in STACK: what the last run put into the work directory
+	fileMarker = "marker.json"    // in STACK: what the work directory is prepared for
+	dirWork    = "work"           // in STACK: all that the box sees
+	dirShadow  = "shadow"         // in STACK: files of the tree that generated ones stand in for
+	dirTree    = "tree"           // in work: the module tree
+	dirScratch = "run"            // in work: what belongs to one run
+)

@@ -1,0 +1,257 @@
+// Package runnertest holds the tests that every runner has to pass, whatever
+// it isolates runs with, and what such tests are built from. They drive a real
+// engine; the modules use nothing but what is built into it.
+//
+// Start reading at Run.
+package runnertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// Runner is what a controller needs of a runner.
+type Runner interface {
+	Start(ctx context.Context, job runner.Job) error
+	Current(stack string) (*runner.Report, error)
+	Open(stack, id, file string) (io.ReadCloser, error)
+	Cancel(ctx context.Context, stack, id string) error
+	Forget(stack, id string) error
+	Remove(stack string) error
+	Ended() <-chan string
+}
+
+// patience bounds every wait of a test: a machine that is busy is slow, and a
+// test that waits this long has failed.
+const patience = 2 * time.Minute
+
+// Stack is a managed stack under test: it plays the part of the controller,
+// which carries the state from run to run.
+type Stack struct {
+	t      testing.TB
+	runner Runner
+	Job    runner.Job // what all runs have in common
+	State  []byte
+	runs   int
+}
+
+var stacks atomic.Int64
+
+// NewStack returns a stack of the module with this configuration.
+func NewStack(t testing.TB, r Runner, engine runner.Engine, module string) *Stack {
+	t.Helper()
+	s := &Stack{t: t, runner: r}
+	s.Job = runner.Job{
+		Stack: "stack-" + string('a'+rune(stacks.Add(1)%26)) + "-" + time.Now().Format("150405.000000"),
+		Name:  "test/" + t.Name(), Created: time.Now(), Engine: engine, Managed: true,
+		Tree: runner.Tree{Digest: "sha256:inline"},
+		Files: []workdir.File{
+			{Path: "main.tf", Mode: 0o600, Content: []byte(module)},
+			{Path: "terrier_override.tf", Mode: 0o600, Content: []byte("terraform {\n  backend \"http\" {\n  }\n}\n")},
+		},
+		Options: runner.Options{InitKey: "key"},
+		Box:     runner.Box{Network: "none"},
+	}
+	t.Cleanup(func() {
+		if err := r.Remove(s.Job.Stack); err != nil {
+			t.Errorf("Remove() = %v", err)
+		}
+	})
+	return s
+}
+
+// Start starts a run of this kind, changed as the test wants it.
+func (s *Stack) Start(kind stack.RunKind, change ...func(*runner.Job)) string {
+	s.t.Helper()
+	s.runs++
+	job := s.Job
+	job.ID, job.Kind, job.State = string(kind)+"-"+strings.Repeat("x", s.runs), kind, s.State
+	job.Files = append([]workdir.File(nil), s.Job.Files...)
+	for _, c := range change {
+		c(&job)
+	}
+	if err := s.runner.Start(s.t.Context(), job); err != nil {
+		s.t.Fatalf("Start(%s) = %v", kind, err)
+	}
+	return job.ID
+}
+
+// Await waits for the end of the stack's run.
+func (s *Stack) Await() runner.Report {
+	s.t.Helper()
+	deadline := time.After(patience)
+	for {
+		if r := s.Current(); r != nil && r.Phase == runner.Done {
+			return *r
+		}
+		select {
+		case <-s.runner.Ended(): // maybe of another stack
+		case <-deadline:
+			s.t.Fatalf("the run has not ended: %+v", s.Current())
+		}
+	}
+}
+
+// Current returns the stack's run.
+func (s *Stack) Current() *runner.Report {
+	s.t.Helper()
+	r, err := s.runner.Current(s.Job.Stack)
+	if err != nil {
+		s.t.Fatalf("Current() error = %v", err)
+	}
+	return r
+}
+
+// Read returns a file of a run, or nil if there is none.
+func (s *Stack) Read(id, file string) []byte {
+	s.t.Helper()
+	f, err := s.runner.Open(s.Job.Stack, id, file)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return data
+}
+
+// Done is a run that has ended: its report and the files that matter.
+type Done struct {
+	runner.Report
+	Plan, Doc, Outputs, Log, Events, Lock []byte
+}
+
+// Finish waits for the end of a run, records its state as a controller would,
+// and forgets it.
+func (s *Stack) Finish(id string) Done {
+	s.t.Helper()
+	d := Done{Report: s.Await()}
+	if d.ID != id {
+		s.t.Fatalf("run %s has ended, want %s", d.ID, id)
+	}
+	for file, to := range map[string]*[]byte{runner.FilePlan: &d.Plan, runner.FilePlanDoc: &d.Doc, runner.FileOutputs: &d.Outputs,
+		runner.FileLog: &d.Log, runner.FileEvents: &d.Events, runner.FileLockHCL: &d.Lock} {
+		*to = s.Read(id, file)
+	}
+	if state := s.Read(id, runner.FileState); state != nil {
+		s.State = state
+	}
+	if err := s.runner.Forget(s.Job.Stack, id); err != nil {
+		s.t.Fatalf("Forget() = %v", err)
+	}
+	return d
+}
+
+// Must runs a run to its end and fails the test unless it succeeds.
+func (s *Stack) Must(kind stack.RunKind, change ...func(*runner.Job)) Done {
+	s.t.Helper()
+	d := s.Finish(s.Start(kind, change...))
+	if d.Outcome != stack.Succeeded {
+		s.t.Fatalf("%s ended %s: %s\n%s", kind, d.Outcome, d.Message, d.Log)
+	}
+	return d
+}
+
+// Saved makes a run apply the plan of d.
+func Saved(d Done) func(*runner.Job) {
+	return func(j *runner.Job) {
+		j.Plan, j.Lineage, j.Serial, j.LockFile = d.Plan, d.State.Lineage, d.State.Serial, d.Lock
+	}
+}
+
+// Serial returns the serial of a state.
+func Serial(t testing.TB, state []byte) int {
+	t.Helper()
+	var s struct{ Serial int }
+	if err := json.Unmarshal(state, &s); err != nil {
+		t.Fatalf("reading state: %v", err)
+	}
+	return s.Serial
+}
+
+// Gate stands between a run and its end: a pipe that code in the box writes to
+// when it is there and reads from until it may go on.
+type Gate struct {
+	Dir         string // to be writable in the box
+	here, enter *os.File
+}
+
+// NewGate makes a gate.
+func NewGate(t testing.TB) *Gate {
+	t.Helper()
+	g := &Gate{Dir: t.TempDir()}
+	if err := os.Chmod(g.Dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]**os.File{"here": &g.here, "enter": &g.enter} {
+		path := filepath.Join(g.Dir, name)
+		if err := unix.Mkfifo(path, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		// Both ends open here: whoever comes never waits for us to open.
+		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = f
+		t.Cleanup(func() { f.Close() })
+	}
+	return g
+}
+
+// Command is what the code in the box runs to wait at the gate.
+func (g *Gate) Command() string {
+	return "echo here > " + filepath.Join(g.Dir, "here") + "; read line < " + filepath.Join(g.Dir, "enter")
+}
+
+// Arrived waits until somebody waits at the gate.
+func (g *Gate) Arrived(t testing.TB) {
+	t.Helper()
+	if err := g.here.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 64)
+	if _, err := g.here.Read(buf); err != nil {
+		t.Fatalf("nobody came to the gate: %v", err)
+	}
+}
+
+// Open lets whoever waits go on.
+func (g *Gate) Open(t testing.TB) {
+	t.Helper()
+	if _, err := g.enter.Write([]byte("go\n")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Through makes the gate reachable in the box of a run.
+func (g *Gate) Through(j *runner.Job) { j.Box.Writable = append(j.Box.Writable, g.Dir) }
+
+// Has reports whether text stands in any of files.
+func Has(text string, files ...[]byte) bool {
+	for _, f := range files {
+		if bytes.Contains(f, []byte(text)) {
+			return true
+		}
+	}
+	return false
+}

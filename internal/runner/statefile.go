@@ -1,0 +1,193 @@
+package runner
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// maxState bounds a state: far above what any store takes, far below what
+// would hurt.
+const maxState = 256 << 20
+
+// stateFile is the part of a state document that is looked at. An encrypted
+// state shows its identity and hides the rest.
+type stateFile struct {
+	Version   int                    `json:"version"`
+	Serial    uint64                 `json:"serial"`
+	Lineage   string                 `json:"lineage"`
+	Encrypted json.RawMessage        `json:"encrypted_data"`
+	Outputs   map[string]stateOutput `json:"outputs"`
+	Resources []struct {
+		Mode      string `json:"mode"`
+		Instances []struct {
+			Attributes json.RawMessage   `json:"attributes"`
+			Sensitive  []json.RawMessage `json:"sensitive_attributes"`
+		} `json:"instances"`
+	} `json:"resources"`
+}
+
+// stateOutput is an output as both the state and `output -json` write it.
+type stateOutput struct {
+	Sensitive bool            `json:"sensitive"`
+	Type      json.RawMessage `json:"type"`
+	Value     json.RawMessage `json:"value"`
+}
+
+func parseState(data []byte) (*stateFile, error) {
+	s := &stateFile{}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("reading state: %w", err)
+	}
+	if s.Lineage == "" {
+		return nil, errors.New("reading state: it has no lineage")
+	}
+	return s, nil
+}
+
+// id names this version of the state, whose bytes are data.
+func (s *stateFile) id(data []byte) StateID {
+	return StateID{Lineage: s.Lineage, Serial: s.Serial, Digest: digest(data)}
+}
+
+// managed counts the managed resource instances.
+func (s *stateFile) managed() int {
+	n := 0
+	for _, r := range s.Resources {
+		if r.Mode == "managed" {
+			n += len(r.Instances)
+		}
+	}
+	return n
+}
+
+// outputs returns the outputs as a document, or nil if the state hides them.
+func (s *stateFile) outputs() ([]byte, error) {
+	if s.Encrypted != nil {
+		return nil, nil
+	}
+	if s.Outputs == nil {
+		return []byte("{}"), nil
+	}
+	for name, o := range s.Outputs {
+		if o.Type == nil {
+			return nil, fmt.Errorf("reading state: output %q has no type", name)
+		}
+	}
+	return json.Marshal(s.Outputs)
+}
+
+// secrets returns every text that the state marks as sensitive.
+func (s *stateFile) secrets() []string {
+	var found []string
+	for _, o := range s.Outputs {
+		if o.Sensitive {
+			found = texts(found, o.Value)
+		}
+	}
+	for _, r := range s.Resources {
+		for _, in := range r.Instances {
+			for _, path := range in.Sensitive {
+				found = texts(found, follow(in.Attributes, path))
+			}
+		}
+	}
+	return found
+}
+
+// follow returns what the path of a sensitive attribute leads to. A path is a
+// list of steps into objects and lists; where it cannot be followed, all of
+// what it leads into is taken as sensitive.
+func follow(value, path json.RawMessage) json.RawMessage {
+	var steps []struct {
+		Value json.RawMessage `json:"value"`
+	}
+	if json.Unmarshal(path, &steps) != nil {
+		return value
+	}
+	for _, step := range steps {
+		// An index is wrapped in an object that also gives its type.
+		key := step.Value
+		var typed struct {
+			Value json.RawMessage `json:"value"`
+		}
+		if json.Unmarshal(key, &typed) == nil && typed.Value != nil {
+			key = typed.Value
+		}
+		var (
+			name  string
+			index int
+			items []json.RawMessage
+			attrs map[string]json.RawMessage
+		)
+		switch {
+		case json.Unmarshal(key, &name) == nil && json.Unmarshal(value, &attrs) == nil && attrs[name] != nil:
+			value = attrs[name]
+		case json.Unmarshal(key, &index) == nil && json.Unmarshal(value, &items) == nil && index >= 0 && index < len(items):
+			value = items[index]
+		default:
+			return value
+		}
+	}
+	return value
+}
+
+// texts adds every string and number in a JSON value to found.
+func texts(found []string, value json.RawMessage) []string {
+	dec := json.NewDecoder(bytes.NewReader(value))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil {
+		return found
+	}
+	return leaves(found, v)
+}
+
+func leaves(found []string, v any) []string {
+	switch v := v.(type) {
+	case string:
+		found = append(found, v)
+	case json.Number:
+		found = append(found, v.String())
+	case []any:
+		for _, item := range v {
+			found = leaves(found, item)
+		}
+	case map[string]any:
+		for _, item := range v {
+			found = leaves(found, item)
+		}
+	}
+	return found
+}
+
+// emptyState is the state of a stack that has none, for engines that lose
+// track when their local file starts out missing.
+func emptyState() ([]byte, error) {
+	lineage, err := uuid()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{
+		"version": 4, "terraform_version": "1.0.0", "serial": 0, "lineage": lineage,
+		"outputs": map[string]any{}, "resources": []any{},
+	})
+}
+
+func uuid() (string, error) {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", err
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), nil
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,208 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Limits where the job names none. An apply is interrupted late and killed
+// later still: what it has begun cannot be begun again.
+const (
+	defaultInit  = 15 * time.Minute
+	defaultPlan  = time.Hour
+	defaultApply = 24 * time.Hour
+	defaultGrace = 30 * time.Minute
+	readGrace    = time.Minute
+)
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d <= 0 {
+		return def
+	}
+	return d
+}
+
+// command is one engine process to run.
+type command struct {
+	step   string
+	args   []string
+	events bool      // its output is an event stream; else text, unless out is set
+	out    io.Writer // takes the output, which holds secrets
+	good   []int     // exit codes that are no failure, beside 0
+}
+
+// result is what came of a command.
+type result struct {
+	exit  process.Exit
+	heard heard
+}
+
+// execute runs one engine process in the box. It returns an ending if the run
+// cannot go on.
+func (r *run) execute(ctx context.Context, c command) (result, error) {
+	r.recorder.begin(r.job.Engine.Name + " " + c.args[0])
+	box := r.box
+	box.Listen = r.server != nil
+	out, text := c.sinks(r.recorder)
+	// The engine is asked to stop, not cut off: the end of ctx must not kill it.
+	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	p, err := process.Start(alive, process.Command{
+		Path: box.Seen(r.engineInside()), Args: c.args, Env: r.environ(), Listening: r.listening(),
+		Stdout: out, Stderr: text, Box: &box,
+	})
+	if err != nil {
+		return result{}, fmt.Errorf("running %s: %w", c.step, err)
+	}
+	if r.server != nil {
+		defer r.server.serve(p.Listener())()
+	}
+	stopped, exit, err := r.await(ctx, c.step, p)
+	if err != nil {
+		return result{}, fmt.Errorf("running %s: %w", c.step, err)
+	}
+	if w, ok := out.(*lineWriter); ok {
+		_ = w.Close()
+	}
+	_ = text.Close()
+	r.journal.note(func(rep *Report) {
+		rep.Steps = append(rep.Steps, Step{Name: c.step, Exit: exit.Code, Wall: exit.Wall, CPU: exit.CPU, MaxRSS: exit.MaxRSS})
+	})
+	return r.judge(c, stopped, exit)
+}
+
+func (c command) sinks(rec *recorder) (out io.Writer, text *lineWriter) {
+	text = rec.lines()
+	switch {
+	case c.out != nil:
+		return c.out, text
+	case c.events:
+		return rec.stream(), text
+	default:
+		return rec.lines(), text
+	}
+}
+
+// listening tells the engine where its state is served.
+func (r *run) listening() func(net.Addr) []string {
+	if r.server == nil {
+		return nil
+	}
+	return func(addr net.Addr) []string { return r.server.environ(addr.String()) }
+}
+
+// stop says why an engine was asked to stop.
+type stop struct {
+	outcome stack.Outcome
+	killed  bool // it did not stop within the grace period
+}
+
+// await waits for the engine. At the deadline, or when ctx ends, the engine
+// gets exactly one interrupt, then the grace period, then the box is killed.
+func (r *run) await(ctx context.Context, step string, p *process.Process) (stop, process.Exit, error) {
+	type end struct {
+		exit process.Exit
+		err  error
+	}
+	done := make(chan end, 1)
+	go func() {
+		exit, err := p.Wait()
+		done <- end{exit, err}
+	}()
+	limit, grace := r.limit(step)
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	watch, unwatch := r.watchLocal()
+	defer unwatch()
+
+	var s stop
+	for s.outcome == "" {
+		select {
+		case e := <-done:
+			return s, e.exit, e.err
+		case <-watch:
+			r.acceptLocal()
+		case <-ctx.Done():
+			s.outcome = stack.Interrupted
+		case <-deadline.C:
+			s.outcome = stack.TimedOut
+		}
+	}
+	if err := p.Interrupt(); err != nil {
+		s.killed = true
+		return s, process.Exit{}, errors.Join(err, p.Kill())
+	}
+	last := time.NewTimer(grace)
+	defer last.Stop()
+	for {
+		select {
+		case e := <-done:
+			return s, e.exit, e.err
+		case <-watch:
+			r.acceptLocal()
+		case <-last.C:
+			s.killed = true
+			if err := p.Kill(); err != nil {
+				return s, process.Exit{}, err
+			}
+		}
+	}
+}
+
+// judge decides what the end of a command means for the run.
+func (r *run) judge(c command, s stop, exit process.Exit) (result, error) {
+	h, err := r.recorder.end()
+	if len(h.diagnostics) > 0 {
+		r.journal.note(func(rep *Report) { rep.Diagnostics = append(rep.Diagnostics, h.diagnostics...) })
+	}
+	res := result{exit, h}
+	e := ending{step: c.step, exit: exit.Code, message: h.message(c.step, exit)}
+	switch {
+	case exit.OK() || exit.Signal == 0 && slices.Contains(c.good, exit.Code):
+		// Whatever we asked for meanwhile, it has done its work.
+		return res, err
+	case s.killed:
+		e.outcome = stack.Killed
+		e.message = fmt.Sprintf("%s did not stop within its grace period and was killed", c.step)
+	case s.outcome == stack.TimedOut:
+		e.outcome, e.message = stack.TimedOut, fmt.Sprintf("%s was interrupted at its deadline: %s", c.step, e.message)
+	case s.outcome == stack.Interrupted:
+		e.outcome, e.message = stack.Interrupted, fmt.Sprintf("%s was interrupted: %s", c.step, e.message)
+	case exit.Signal != 0:
+		e.outcome = stack.Killed
+	case h.lock != nil:
+		e.outcome = stack.Locked
+		r.journal.note(func(rep *Report) { rep.Lock = h.lock })
+	case engine.StalePlan(h.diagnostics):
+		e.outcome = stack.Stale
+	default:
+		e.outcome = stack.Failed
+	}
+	return res, e
+}
+
+// message is the one sentence that says why a command failed.
+func (h heard) message(step string, exit process.Exit) string {
+	for _, d := range h.diagnostics {
+		if d.Severity == "error" {
+			if d.Detail == "" {
+				return d.Summary
+			}
+			return d.Summary + ": " + d.Detail
+		}
+	}
+	if text := strings.TrimSpace(string(h.text.buf)); text != "" {
+		return text
+	}
+	return step + " " + exit.String()
+}

@@ -1,0 +1,367 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+const (
+	planName    = "plan"    // in work/run
+	maxPlan     = 512 << 20 // bytes of a saved plan
+	maxDocument = 512 << 20 // of a plan as a document, which is much larger
+	changed     = 2         // exit code of a plan that holds changes
+)
+
+// fits refuses a saved plan whose state is no longer the one it was made
+// against. The engine would find out too, but only after it was started.
+func (r *run) fits(context.Context) error {
+	if len(r.job.Plan) == 0 {
+		return fault.New(fault.Invalid, "PlanMissing", errors.New("there is no saved plan to apply"))
+	}
+	if !r.job.Managed || r.job.Lineage == "" {
+		return nil
+	}
+	var now StateID
+	if data, file := r.store.current(); file != nil {
+		now = file.id(data)
+	}
+	if now.Lineage == r.job.Lineage && now.Serial == r.job.Serial {
+		return nil
+	}
+	return ending{outcome: stack.Stale, step: "apply", message: fmt.Sprintf(
+		"the plan was made against serial %d of state %s, which is now serial %d of %s",
+		r.job.Serial, r.job.Lineage, now.Serial, orNone(now.Lineage))}
+}
+
+// prepare makes the work directory fit the run: unpacked if it is not the
+// right tree, and with the run's own files in place.
+func (r *run) prepare(context.Context) error {
+	r.key = r.initKey()
+	lockHash, ready := r.work.matches(r.key)
+	if !ready || r.job.Options.Upgrade && r.job.Kind == stack.PlanRun {
+		ready = false
+		if err := r.journal.enter(Unpacking); err != nil {
+			return err
+		}
+		if err := r.work.rebuild(r.job.Tree, r.job.LockFile); err != nil {
+			return err
+		}
+	}
+	r.journal.note(func(rep *Report) { rep.InitSkipped, rep.LockHash = ready, lockHash })
+	r.configure()
+	s := sheet{Run: r.job.ID, Local: r.locally, Workspace: r.job.Workspace}
+	if r.locally {
+		if err := r.seed(&s); err != nil {
+			return err
+		}
+	}
+	if err := r.work.place(s, r.job.Files); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.work.path(dirWork, dirScratch), 0o700); err != nil {
+		return err
+	}
+	return process.OwnWork(r.work.path(dirWork))
+}
+
+// initKey covers all that a prepared directory depends on; it is empty if the
+// job does not say.
+func (r *run) initKey() string {
+	o := r.job.Options
+	if o.InitKey == "" {
+		return ""
+	}
+	key, err := json.Marshal([]any{o.InitKey, r.job.Tree.Digest, r.work.root, r.job.Engine, o.Backend,
+		r.job.Workspace, r.job.Managed})
+	if err != nil {
+		return ""
+	}
+	return digest(key)
+}
+
+// init initialises the directory unless it already is.
+func (r *run) init(ctx context.Context) error {
+	if r.journal.current().InitSkipped {
+		return nil
+	}
+	args, err := engine.Init(engine.InitOptions{Backend: r.backendConfig(), Upgrade: r.job.Options.Upgrade})
+	if err != nil {
+		return err
+	}
+	if err := r.journal.enter(Initializing); err != nil {
+		return err
+	}
+	if _, err := r.execute(ctx, command{step: "init", args: args, events: true}); err != nil {
+		return err
+	}
+	return r.rightBackend()
+}
+
+func (r *run) backendConfig() []string {
+	if r.locally {
+		return []string{"workspace_dir=" + r.work.scratch(localStates)}
+	}
+	return r.job.Options.Backend
+}
+
+// rightBackend makes sure that the code of the stack did not choose where its
+// state goes, whatever means it tried.
+func (r *run) rightBackend() error {
+	want := r.job.Options.BackendType
+	switch {
+	case r.locally:
+		want = "local"
+	case r.job.Managed:
+		want = "http"
+	}
+	if want == "" {
+		return nil
+	}
+	got, err := r.work.backend()
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fault.New(fault.Denied, "BackendDenied",
+			fmt.Errorf("the module configures the backend %q, where %q is the stack's", got, want))
+	}
+	return nil
+}
+
+// workspace selects the workspace of a foreign backend, and then writes down
+// what the directory is now prepared for.
+func (r *run) workspace(ctx context.Context) error {
+	if r.journal.current().InitSkipped {
+		return nil
+	}
+	if w := r.job.Workspace; !r.job.Managed && w != "" && w != "default" {
+		args, err := engine.SelectWorkspace(w)
+		if err != nil {
+			return err
+		}
+		if _, err := r.execute(ctx, command{step: "workspace", args: args}); err != nil {
+			return err
+		}
+	}
+	return r.keepLockFile()
+}
+
+// keepLockFile publishes the dependency lock file and marks the directory as
+// prepared.
+func (r *run) keepLockFile() error {
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	data, hash, err := r.work.lockFile(tree)
+	if err != nil {
+		return err
+	}
+	if data != nil {
+		if err := writeSynced(filepath.Join(r.dir, FileLockHCL), data); err != nil {
+			return err
+		}
+	}
+	r.journal.note(func(rep *Report) { rep.LockHash = hash })
+	if r.key == "" {
+		return nil
+	}
+	return writeJSON(r.work.path(fileMarker), marker{Key: r.key, LockHash: hash})
+}
+
+// unlock breaks the lock that the job names. If that fails the lock is gone or
+// still held, and the next step tells which.
+func (r *run) unlock(ctx context.Context) error {
+	if r.job.Options.ForceUnlock == "" || r.job.Managed {
+		return nil
+	}
+	args, err := engine.ForceUnlock(r.job.Options.ForceUnlock)
+	if err != nil {
+		return err
+	}
+	_, err = r.execute(ctx, command{step: "unlock", args: args})
+	if e, ok := errors.AsType[ending](err); ok && (e.outcome == stack.Failed || e.outcome == stack.Locked) {
+		r.journal.note(func(rep *Report) { rep.Lock = nil })
+		return nil
+	}
+	return err
+}
+
+// plan makes the saved plan. No changes end a run here.
+func (r *run) plan(ctx context.Context) error {
+	o := r.job.Options
+	args, err := engine.Plan(engine.PlanOptions{
+		Out:     r.work.scratch(planName),
+		Destroy: o.Destroy || r.job.Kind == stack.DestroyRun,
+		Targets: o.Targets, VarFiles: o.VarFiles, Parallelism: o.Parallelism,
+		NoLock: o.NoLock || r.job.Managed, LockTimeout: o.LockTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.journal.enter(Planning); err != nil {
+		return err
+	}
+	res, err := r.execute(ctx, command{step: "plan", args: args, events: true, good: []int{changed}})
+	if err != nil {
+		return err
+	}
+	r.journal.note(func(rep *Report) {
+		rep.Exit = res.exit.Code
+		rep.Changes = res.heard.changes["plan"]
+		rep.Changes.Outputs = res.heard.outputs
+	})
+	if res.exit.Code == changed {
+		return nil
+	}
+	r.journal.note(func(rep *Report) { rep.Changes = stack.Changes{} })
+	if r.job.Kind != stack.CheckRun {
+		if err := r.outputs(ctx); err != nil {
+			return err
+		}
+	}
+	return ending{outcome: stack.Succeeded, step: "plan"}
+}
+
+// show turns the saved plan into a document, and both into files.
+func (r *run) show(ctx context.Context) error {
+	if err := r.journal.enter(Showing); err != nil {
+		return err
+	}
+	raw := &capped{most: maxDocument}
+	if _, err := r.execute(ctx, command{step: "show", args: engine.ShowJSON(r.work.scratch(planName)), out: raw}); err != nil {
+		return err
+	}
+	if raw.over {
+		return fmt.Errorf("the plan as a document is larger than %d bytes", raw.most)
+	}
+	doc, err := plan.ParseDocument(raw.Bytes())
+	if err != nil {
+		return err
+	}
+	r.journal.note(func(rep *Report) { rep.Changes, rep.ChangesHash = doc.Changes(), doc.Hash() })
+	saved, err := r.savedPlan()
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{
+		FilePlan:    saved,
+		FilePlanRaw: raw.Bytes(),
+		FilePlanDoc: r.hide.RedactJSON(doc.Masked()),
+	} {
+		if err := writeDurably(filepath.Join(r.dir, name), data); err != nil {
+			return fmt.Errorf("keeping the plan: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *run) savedPlan() ([]byte, error) {
+	root, err := r.work.open(dirScratch)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	saved, err := readHostile(root, planName, maxPlan)
+	if err != nil {
+		return nil, fmt.Errorf("reading the saved plan: %w", err)
+	}
+	return saved, nil
+}
+
+// text keeps the plan as the engine prints it for people.
+func (r *run) text(ctx context.Context) error {
+	if !r.job.Options.ReadableText {
+		return nil
+	}
+	out := &capped{most: maxDocument}
+	if _, err := r.execute(ctx, command{step: "show", args: engine.ShowText(r.work.scratch(planName)), out: out}); err != nil {
+		return err
+	}
+	return writeDurably(filepath.Join(r.dir, FilePlanTxt), r.hide.Redact(out.Bytes()))
+}
+
+// bringPlan puts the saved plan where apply finds it.
+func (r *run) bringPlan(context.Context) error {
+	root, err := r.work.open(dirScratch)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := writeFresh(root, planName, r.job.Plan, 0o600); err != nil {
+		return err
+	}
+	return process.OwnWork(r.work.path(dirWork, dirScratch))
+}
+
+// apply carries out the saved plan.
+func (r *run) apply(ctx context.Context) error {
+	o := r.job.Options
+	args, err := engine.Apply(engine.ApplyOptions{
+		Plan: r.work.scratch(planName), Parallelism: o.Parallelism, NoLock: o.NoLock || r.locally, LockTimeout: o.LockTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.journal.enter(Applying); err != nil {
+		return err
+	}
+	res, err := r.execute(ctx, command{step: "apply", args: args, events: true})
+	if changes, ok := res.heard.changes["apply"]; ok {
+		r.journal.note(func(rep *Report) { rep.Changes = changes })
+	}
+	return err
+}
+
+// outputs keeps the outputs: from the state where we hold it and can read it,
+// else from the engine. They hold secrets and so go past the recorder.
+func (r *run) outputs(ctx context.Context) error {
+	if r.job.Managed {
+		if _, file := r.store.current(); file == nil {
+			return nil
+		} else if data, err := file.outputs(); err != nil || data != nil {
+			return errors.Join(err, writeSynced(filepath.Join(r.dir, FileOutputs), data))
+		}
+	} else if !r.job.Options.Outputs {
+		return nil
+	}
+	out := &capped{most: maxState}
+	if _, err := r.execute(ctx, command{step: "output", args: engine.Outputs(), out: out}); err != nil {
+		return err
+	}
+	return writeSynced(filepath.Join(r.dir, FileOutputs), out.Bytes())
+}
+
+// capped is a buffer that stops growing.
+type capped struct {
+	bytes.Buffer
+	most int
+	over bool
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	if c.Len()+len(p) > c.most {
+		c.over = true
+		return len(p), nil // the writer goes on; what it wrote is thrown away
+	}
+	return c.Buffer.Write(p)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}

@@ -1,0 +1,248 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Supervisor is the environment of the one run that Supervise carries out.
+type Supervisor struct {
+	Dir   string           // the data directory, the same as the controller's
+	Now   func() time.Time // the clock
+	Ready func(error)      // called once: nil when the locks are held and the report is written, else why not
+}
+
+// Supervise carries out a run from start to end. The end of ctx is the one
+// polite request to stop. The error is about a run that could not be
+// supervised at all; however the engine fares is in the Report, which is also
+// what stands in the run's directory at the end.
+func Supervise(ctx context.Context, job Job, s Supervisor) (Report, error) {
+	r, err := take(job, s)
+	s.Ready(err)
+	if err != nil {
+		return Report{}, err
+	}
+	defer r.release()
+	return r.carryOut(ctx)
+}
+
+// run is one run at work.
+type run struct {
+	job     Job
+	now     func() time.Time
+	dir     string // RUN
+	work    *prepared
+	box     process.Box
+	journal *journal
+	locks   []*os.File
+
+	hide     *plan.Redactor
+	recorder *recorder
+	store    *stateStore  // managed only
+	server   *stateServer // managed, in the default workspace
+	locally  bool         // managed, in another workspace: the engine's local backend on a seeded file
+	key      string       // what the work directory has to be prepared for
+	cli      string       // the CLI configuration file, relative to the root module
+}
+
+// take takes the locks of the run and of its stack and writes the first report.
+func take(job Job, s Supervisor) (r *run, err error) {
+	if err := errors.Join(checkName("ID", job.ID), checkName("stack", job.Stack)); err != nil {
+		return nil, err
+	}
+	l := layout{s.Dir}
+	r = &run{job: job, now: s.Now, dir: l.run(job.Stack, job.ID)}
+	defer func() {
+		if err != nil {
+			r.release()
+		}
+	}()
+	if r.work, err = newPrepared(l.stack(job.Stack), job.Tree); err != nil {
+		return r, err
+	}
+	if err := os.MkdirAll(r.work.path(dirWork), 0o700); err != nil {
+		return r, err
+	}
+	// The stack's lock comes first: it is what keeps a second writer out. The
+	// run's directory is not made here, so a run that was forgotten before it
+	// came this far ends here.
+	for _, path := range []string{r.work.path(fileLock), filepath.Join(r.dir, fileLock)} {
+		f, err := tryLock(path)
+		if err != nil {
+			return r, fmt.Errorf("taking the locks of run %s: %w", job.ID, err)
+		}
+		if f == nil {
+			return r, fault.New(fault.Conflict, "StackBusy", fmt.Errorf("another run of stack %s is at work", job.Stack))
+		}
+		r.locks = append(r.locks, f)
+	}
+	now := r.now()
+	r.journal = &journal{dir: r.dir, now: s.Now}
+	return r, r.journal.update(func(rep *Report) {
+		*rep = Report{ID: job.ID, Stack: job.Stack, Name: job.Name, Kind: job.Kind, Note: job.Note,
+			Phase: Starting, Since: now, Started: now, PID: os.Getpid()}
+	})
+}
+
+func (r *run) release() {
+	for _, f := range r.locks {
+		f.Close()
+	}
+}
+
+// carryOut goes through the steps of the run and always ends in a final
+// report.
+func (r *run) carryOut(ctx context.Context) (Report, error) {
+	end := conclude(r.steps(ctx))
+	// From here on nothing is interrupted: what was done must be kept.
+	err := r.finish()
+	if err != nil && end.outcome == stack.Succeeded {
+		end = ending{outcome: stack.Failed, message: err.Error()}
+	}
+	werr := r.journal.update(func(rep *Report) {
+		rep.Phase, rep.Since, rep.Finished = Done, r.now(), r.now()
+		rep.Outcome, rep.Step, rep.Exit = end.outcome, end.step, end.exit
+		rep.Message = cut(r.hide.String(end.message), maxText)
+	})
+	return r.journal.current(), errors.Join(err, werr)
+}
+
+// steps runs the run's steps until one of them ends it.
+func (r *run) steps(ctx context.Context) error {
+	if err := r.begin(); err != nil {
+		return err
+	}
+	for _, step := range r.sequence() {
+		if ctx.Err() != nil {
+			return ending{outcome: stack.Interrupted, message: "stopped before the next step"}
+		}
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sequence is what a run of each kind consists of.
+func (r *run) sequence() []func(context.Context) error {
+	prepare := []func(context.Context) error{r.prepare, r.init, r.workspace, r.unlock}
+	switch r.job.Kind {
+	case stack.PlanRun, stack.CheckRun:
+		return append(prepare, r.plan, r.show, r.text, r.outputs)
+	case stack.ApplyRun:
+		return append(append([]func(context.Context) error{r.fits}, prepare...), r.bringPlan, r.apply, r.outputs)
+	case stack.DestroyRun:
+		return append(prepare, r.plan, r.apply)
+	default:
+		return []func(context.Context) error{func(context.Context) error {
+			return ending{outcome: stack.Failed, message: fmt.Sprintf("there is no run of kind %q", r.job.Kind)}
+		}}
+	}
+}
+
+// begin sets up what all steps need. What an earlier run left in the work
+// directory is wiped first: its owner is dead, and its state has been salvaged.
+func (r *run) begin() error {
+	if err := salvage(r.work, filepath.Dir(r.dir)); err != nil {
+		return err
+	}
+	if err := r.work.wipe(); err != nil {
+		return err
+	}
+	for name := range r.job.Env {
+		if err := engine.CheckEnv(name); err != nil {
+			return err
+		}
+	}
+	mask := r.job.Mask
+	if r.job.Managed {
+		store, err := newStateStore(r.dir, r.job.State, r.job.Kind.Writes(), r.stored)
+		if err != nil {
+			return err
+		}
+		r.store = store
+		if data, file := store.current(); file != nil {
+			mask = append(mask, file.secrets()...)
+			r.journal.note(func(rep *Report) { rep.State, rep.Resources = file.id(data), file.managed() })
+		}
+		if err := r.serve(); err != nil {
+			return err
+		}
+	}
+	r.hide = plan.NewRedactor(mask)
+	var err error
+	if r.recorder, err = newRecorder(r.dir, r.job.Limits.LogBytes, r.hide, r.rescue); err != nil {
+		return err
+	}
+	return r.enclose()
+}
+
+// serve chooses how the engine reaches a managed state. The http backend knows
+// no workspaces, and terraform.workspace must read the right name, so another
+// workspace than the default one gets the engine's local backend.
+func (r *run) serve() error {
+	if r.job.Workspace != "" && r.job.Workspace != "default" {
+		r.locally = true
+		return nil
+	}
+	var err error
+	r.server, err = newStateServer(r.store)
+	return err
+}
+
+// stored is called for every version of the state that is safe on disk.
+func (r *run) stored(id StateID, file *stateFile) {
+	// A report that cannot be written now is written at the next change of
+	// phase; the state itself is safe, which is what the engine waits to hear.
+	_ = r.journal.update(func(rep *Report) { rep.State, rep.Resources = id, file.managed() })
+}
+
+// rescue keeps a state that could be stored nowhere else.
+func (r *run) rescue(data []byte) error {
+	id, err := keepRescued(r.dir, data)
+	if err != nil {
+		return err
+	}
+	r.journal.note(func(rep *Report) { rep.Rescued = &id })
+	return nil
+}
+
+// finish keeps what must not be lost and wipes what must not stay.
+func (r *run) finish() error {
+	errs := []error{r.journal.enter(Saving), r.collect()}
+	if r.recorder != nil {
+		errs = append(errs, r.recorder.close())
+	}
+	return errors.Join(append(errs, r.work.wipe())...)
+}
+
+// ending ends a run; it is an error so that a step can return it.
+type ending struct {
+	outcome stack.Outcome
+	step    string
+	exit    int
+	message string
+}
+
+func (e ending) Error() string { return string(e.outcome) + ": " + e.message }
+
+// conclude turns what the steps returned into the end of the run.
+func conclude(err error) ending {
+	if err == nil {
+		return ending{outcome: stack.Succeeded}
+	}
+	if e, ok := errors.AsType[ending](err); ok {
+		return e
+	}
+	return ending{outcome: stack.Failed, message: err.Error()}
+}

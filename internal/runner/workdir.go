@@ -1,0 +1,300 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// prepared is a stack's work directory. It stays from run to run, so that a
+// check needs no unpacking and no init; whatever belongs to one run is put in
+// at its start and wiped at its end.
+//
+//	STACK/lock         held by the one run that uses the directory
+//	STACK/sheet.json   what to wipe, written before it is put there
+//	STACK/marker.json  what it is prepared for, written after a good init
+//	STACK/shadow/      files of the tree that generated ones stand in for
+//	STACK/work/tree/   the module tree, with .terraform and the lock file
+//	STACK/work/run/    plan, local state
+//
+// Code of the stack has run in work: everything there is read and written
+// through os.Root, and nothing outside is reached by a link in it.
+type prepared struct {
+	dir  string // STACK
+	root string // the root module, below tree; "." is the tree itself
+}
+
+// sheet says what a run has put into the work directory.
+type sheet struct {
+	Run       string   `json:"run"`
+	Root      string   `json:"root"`
+	Workspace string   `json:"workspace,omitempty"`
+	Lineage   string   `json:"lineage,omitempty"` // of the local state it started from
+	Serial    uint64   `json:"serial,omitempty"`
+	Local     bool     `json:"local,omitempty"` // it has a local state
+	Files     []string `json:"files,omitempty"` // relative to the tree; the n-th one's shadow is shadow/n
+}
+
+// marker says what a work directory is prepared for.
+type marker struct {
+	Key      string `json:"key"`  // of everything that init depends on
+	LockHash string `json:"lock"` // sha256 of the dependency lock file after init
+}
+
+func newPrepared(dir string, tree Tree) (*prepared, error) {
+	root := path.Clean("./" + filepath.ToSlash(tree.Path))
+	if !filepath.IsLocal(root) {
+		return nil, fault.New(fault.Invalid, "PathInvalid", fmt.Errorf("the path %q leads out of the source", tree.Path))
+	}
+	return &prepared{dir: dir, root: root}, nil
+}
+
+func (p *prepared) path(names ...string) string {
+	return filepath.Join(append([]string{p.dir}, names...)...)
+}
+
+// module is the root module's directory relative to work.
+func (p *prepared) module() string { return path.Join(dirTree, p.root) }
+
+// scratch returns how a file in work/run is called from the root module. It is
+// relative, so that it means the same at every level of isolation.
+func (p *prepared) scratch(name string) string {
+	up := strings.Repeat("../", strings.Count(p.module(), "/")+1)
+	return up + path.Join(dirScratch, name)
+}
+
+// open opens a directory in work.
+func (p *prepared) open(name string) (*os.Root, error) { return os.OpenRoot(p.path(dirWork, name)) }
+
+// matches reports whether the directory is prepared for key, as the last good
+// init left it.
+func (p *prepared) matches(key string) (lockHash string, ok bool) {
+	var m marker
+	if key == "" || readJSON(p.path(fileMarker), &m) != nil || m.Key != key {
+		return "", false
+	}
+	tree, err := p.open(dirTree)
+	if err != nil {
+		return "", false
+	}
+	defer tree.Close()
+	if _, err := tree.Lstat(path.Join(p.root, ".terraform")); err != nil {
+		return "", false
+	}
+	_, hash, err := p.lockFile(tree)
+	return hash, err == nil && hash == m.LockHash
+}
+
+// lockFile reads the dependency lock file; its hash is empty if there is none.
+func (p *prepared) lockFile(tree *os.Root) (data []byte, hash string, err error) {
+	data, err = readHostile(tree, path.Join(p.root, ".terraform.lock.hcl"), 16<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the dependency lock file: %w", err)
+	}
+	return data, digest(data), nil
+}
+
+// rebuild makes the tree anew from the archive and puts it in the place of the
+// old one in one step. Nothing of the old tree is kept: what code of another
+// revision left there must not reach this one.
+func (p *prepared) rebuild(tree Tree, lockFile []byte) error {
+	if err := removeIfThere(p.path(fileMarker)); err != nil {
+		return err
+	}
+	fresh := p.path(dirWork, dirTree+".new")
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(fresh, 0o755); err != nil {
+		return err
+	}
+	if tree.Archive != "" {
+		if err := unpack(tree.Archive, fresh); err != nil {
+			return err
+		}
+	}
+	if err := p.clean(fresh, lockFile, tree); err != nil {
+		return err
+	}
+	old := p.path(dirWork, dirTree)
+	if err := os.RemoveAll(old); err != nil {
+		return err
+	}
+	return os.Rename(fresh, old)
+}
+
+// clean takes out of a fresh tree what would let it choose another backend or
+// another provider, and puts the plan's lock file in.
+func (p *prepared) clean(fresh string, lockFile []byte, tree Tree) error {
+	root, err := os.OpenRoot(fresh)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if tree.Archive == "" {
+		if err := root.MkdirAll(p.root, 0o755); err != nil {
+			return err
+		}
+	}
+	info, err := root.Stat(p.root)
+	if err != nil || !info.IsDir() {
+		return fault.New(fault.Invalid, "PathInvalid", fmt.Errorf("there is no directory %q in the source", tree.Path))
+	}
+	for _, name := range []string{".terraform", "terraform.tfstate", "errored.tfstate"} {
+		if err := root.RemoveAll(path.Join(p.root, name)); err != nil {
+			return err
+		}
+	}
+	if lockFile == nil {
+		return nil
+	}
+	return writeFresh(root, path.Join(p.root, ".terraform.lock.hcl"), lockFile, 0o644)
+}
+
+func unpack(file, dir string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("opening the source: %w", err)
+	}
+	defer f.Close()
+	if err := archive.Extract(f, dir, archive.Limits{}); err != nil {
+		return fmt.Errorf("unpacking the source: %w", err)
+	}
+	return nil
+}
+
+// place puts the generated files of a run in. What they stand in for is kept
+// first, then the sheet is written, and only then the files: whoever comes next
+// can wipe them whatever happens to us.
+func (p *prepared) place(s sheet, files []workdir.File) error {
+	s.Root = p.root
+	for _, f := range files {
+		name := path.Join(p.root, f.Path)
+		if !filepath.IsLocal(f.Path) || !filepath.IsLocal(name) {
+			return fault.New(fault.Invalid, "PathInvalid", fmt.Errorf("the generated file %q would lie outside the source", f.Path))
+		}
+		s.Files = append(s.Files, name)
+	}
+	tree, err := p.open(dirTree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	for i, name := range s.Files {
+		if err := p.shade(tree, i, name); err != nil {
+			return fmt.Errorf("putting %s aside: %w", name, err)
+		}
+	}
+	if err := writeJSON(p.path(fileSheet), s); err != nil {
+		return err
+	}
+	for i, f := range files {
+		if err := writeFresh(tree, s.Files[i], f.Content, fs.FileMode(f.Mode)&fs.ModePerm); err != nil {
+			return fmt.Errorf("writing %s: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+// shade keeps the file of the tree that a generated one will stand in for.
+func (p *prepared) shade(tree *os.Root, n int, name string) error {
+	info, err := tree.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	data, err := readHostile(tree, name, 64<<20)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(p.path(dirShadow), 0o700); err != nil {
+		return err
+	}
+	return writeSynced(p.path(dirShadow, strconv.Itoa(n)), data)
+}
+
+// wipe takes out everything that belongs to one run and brings back what its
+// files stood in for. It does nothing the second time.
+func (p *prepared) wipe() error {
+	s, err := p.sheet()
+	if err != nil {
+		return err
+	}
+	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch))}
+	if tree, err := p.open(dirTree); err == nil {
+		defer tree.Close()
+		for i, name := range s.Files {
+			errs = append(errs, p.unshade(tree, i, name))
+		}
+		for _, name := range []string{"errored.tfstate", "terraform.tfstate", "terraform.tfstate.backup", "crash.log"} {
+			errs = append(errs, tree.RemoveAll(path.Join(path.Clean("./"+s.Root), name)))
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("wiping the work directory: %w", err)
+	}
+	// Without a sheet nothing is wiped, so the shadows go after it.
+	return errors.Join(removeIfThere(p.path(fileSheet)), os.RemoveAll(p.path(dirShadow)))
+}
+
+// sheet returns what the last run has put in; empty if that has been wiped.
+func (p *prepared) sheet() (sheet, error) {
+	var s sheet
+	err := readJSON(p.path(fileSheet), &s)
+	return s, err
+}
+
+func (p *prepared) unshade(tree *os.Root, n int, name string) error {
+	if err := tree.RemoveAll(name); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(p.path(dirShadow, strconv.Itoa(n)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return writeFresh(tree, name, data, 0o644)
+}
+
+// backend returns the type of the backend that init configured.
+func (p *prepared) backend() (string, error) {
+	tree, err := p.open(dirTree)
+	if err != nil {
+		return "", err
+	}
+	defer tree.Close()
+	data, err := readHostile(tree, path.Join(p.root, ".terraform", "terraform.tfstate"), 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return engine.BackendType(data)
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
