@@ -1,0 +1,151 @@
+package workdir
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// maxRendered bounds what one template may write.
+const maxRendered = 1 << 20
+
+// Values renders the templates in a JSON value: Go templates between ${{ and
+// }}, with the outputs of other stacks as their data, by the name that each was
+// given. Only strings are templates, and each is rendered on its own after the
+// JSON around it was read, so whatever an output holds, the value keeps its
+// shape. Numbers keep all their digits.
+func Values(raw json.RawMessage, outputs map[string]map[string]json.RawMessage) (json.RawMessage, error) {
+	value, err := exact(raw)
+	if err != nil {
+		return nil, invalid(fmt.Errorf("reading values: %w", err))
+	}
+	data, err := templateData(outputs)
+	if err != nil {
+		return nil, err
+	}
+	value, err = renderValue(value, data, "values")
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return nil, fmt.Errorf("encoding values: %w", err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+func renderValue(v any, data any, path string) (any, error) {
+	var err error
+	switch v := v.(type) {
+	case string:
+		return render(v, data, path)
+	case []any:
+		for i := range v {
+			if v[i], err = renderValue(v[i], data, path+"["+strconv.Itoa(i)+"]"); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for key := range v {
+			if v[key], err = renderValue(v[key], data, path+"."+key); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
+}
+
+func render(s string, data any, path string) (string, error) {
+	if !strings.Contains(s, "${{") {
+		return s, nil
+	}
+	t, err := template.New(path).Delims("${{", "}}").Option("missingkey=error").Parse(s)
+	if err != nil {
+		return "", templateFault(fmt.Errorf("reading the template in %s: %w", path, err))
+	}
+	w := limited{left: maxRendered}
+	if err := t.Execute(&w, data); err != nil {
+		return "", templateFault(fmt.Errorf("rendering the template in %s: %w", path, err))
+	}
+	return w.String(), nil
+}
+
+func templateFault(err error) error {
+	return fault.New(fault.Invalid, "TemplateGenerationFailed", err)
+}
+
+// templateData decodes outputs for templates. Whole numbers are integers so
+// that templates can compare them; those too large for one stay as written.
+func templateData(outputs map[string]map[string]json.RawMessage) (map[string]any, error) {
+	data := map[string]any{}
+	for as, values := range outputs {
+		m := map[string]any{}
+		for name, raw := range values {
+			v, err := exact(raw)
+			if err != nil {
+				return nil, invalid(fmt.Errorf("reading output %s of %s: %w", name, as, err))
+			}
+			m[name] = numbers(v)
+		}
+		data[as] = m
+	}
+	return data, nil
+}
+
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		if f, err := v.Float64(); err == nil && strconv.FormatFloat(f, 'f', -1, 64) == v.String() {
+			return f
+		}
+		return v.String()
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = numbers(v[key])
+		}
+	}
+	return v
+}
+
+// exact reads exactly one JSON value without rounding numbers.
+func exact(raw []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one JSON value")
+	}
+	return v, nil
+}
+
+// limited is a buffer with an end.
+type limited struct {
+	strings.Builder
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= len(p); l.left < 0 {
+		return 0, errors.New("it writes more than 1 MiB")
+	}
+	return l.Builder.Write(p)
+}
