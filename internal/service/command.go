@@ -1,0 +1,217 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// The annotations by which a person speaks to the controller.
+const (
+	RequestAnnotation  = infra.RequestedAt
+	RejectedAnnotation = "terrier.dev/rejected" // the name of a plan that somebody turned down
+)
+
+// Approve lets exactly the plan seen be applied: if another one waits by now,
+// it is a Conflict and nothing is changed. It returns the stack as it is then.
+func (s *Stacks) Approve(ctx context.Context, key Key, seen PlanInfo) (Stack, error) {
+	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		if err := approvable(o); err != nil {
+			return err
+		}
+		if err := waits(o, seen); err != nil {
+			return err
+		}
+		o.Spec.ApprovePlan = seen.Name
+		if o.Annotations[RejectedAnnotation] == seen.Name {
+			delete(o.Annotations, RejectedAnnotation)
+		}
+		return nil
+	})
+	if err != nil {
+		return Stack{}, err
+	}
+	return view(o), nil
+}
+
+// Reject takes back an approval of the plan seen that was not acted upon yet,
+// and leaves a note on the object that somebody turned the plan down. The plan
+// stays where it is until something replaces it.
+func (s *Stacks) Reject(ctx context.Context, key Key, seen PlanInfo) (Stack, error) {
+	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		if err := approvable(o); err != nil {
+			return err
+		}
+		if err := waits(o, seen); err != nil {
+			return err
+		}
+		if a := o.Spec.ApprovePlan; a == seen.Name || a == seen.Digest {
+			o.Spec.ApprovePlan = ""
+		}
+		annotate(o, RejectedAnnotation, seen.Name)
+		return nil
+	})
+	if err != nil {
+		return Stack{}, err
+	}
+	return view(o), nil
+}
+
+// approvable refuses what an approval would turn into something else: each of
+// these ways of working is chosen in the object and not plan by plan.
+func approvable(o *v1alpha2.Terraform) error {
+	var why string
+	switch mode := decode(o).Spec.Mode; {
+	case o.DeletionTimestamp != nil:
+		why = "it is being deleted"
+	case mode == stack.PlanOnly:
+		why = "planOnly is set, so that no plan of it is ever applied"
+	case mode == stack.Auto:
+		why = "approvePlan is auto, so that every plan is applied without being asked about"
+	case mode == stack.DriftOnly:
+		why = "approvePlan is disable, so that it is only watched for drift"
+	default:
+		return nil
+	}
+	return fault.New(fault.Invalid, ReasonNotManual, fmt.Errorf("plans of the stack %s/%s are neither approved nor rejected: %s", o.Namespace, o.Name, why))
+}
+
+// waits checks that the plan that waits is the one that was seen. The digest
+// counts where both sides know it: a name is only what people say.
+func waits(o *v1alpha2.Terraform, seen PlanInfo) error {
+	name := o.Status.Plan.Pending
+	if name == "" {
+		return fault.New(fault.Conflict, ReasonNoPlan, fmt.Errorf("no plan of the stack %s/%s waits for approval", o.Namespace, o.Name))
+	}
+	if name != seen.Name {
+		return fault.New(fault.Conflict, ReasonPlanChanged, fmt.Errorf("the plan that waits is %s, not %s", name, seen.Name))
+	}
+	p := decode(o).Memory.Pending
+	if p != nil && p.Name == name && seen.Digest != "" && p.Digest != seen.Digest {
+		return fault.New(fault.Conflict, ReasonPlanChanged, fmt.Errorf("the plan %s was made anew since it was shown", name))
+	}
+	return nil
+}
+
+// Pending returns the plan that waits: the one called name, or whichever it is
+// if name is empty.
+func Pending(s Stack, name string) (PlanInfo, error) {
+	switch {
+	case s.Pending == "":
+		return PlanInfo{}, fault.New(fault.Missing, ReasonNoPlan, fmt.Errorf("no plan of the stack %s waits for approval", s.Key()))
+	case name != "" && name != s.Pending && (s.Plan == nil || name != s.Plan.Digest):
+		return PlanInfo{}, fault.New(fault.Conflict, ReasonPlanChanged, fmt.Errorf("the plan that waits is %s, not %s", s.Pending, name))
+	case s.Plan == nil:
+		return PlanInfo{Name: s.Pending}, nil
+	default:
+		return *s.Plan, nil
+	}
+}
+
+// Replan asks for a new plan and returns the request, by which Answered knows
+// the answer. Any other request that was not answered yet is covered by it.
+func (s *Stacks) Replan(ctx context.Context, key Key) (request string, err error) {
+	request = s.request()
+	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		if o.Spec.Suspend {
+			return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
+		}
+		annotate(o, RequestAnnotation, request)
+		return nil
+	})
+	return request, err
+}
+
+// Suspend leaves a stack alone from now on; a run in flight ends first.
+func (s *Stacks) Suspend(ctx context.Context, key Key) error { return s.setSuspended(ctx, key, true) }
+
+// Resume ends a suspension.
+func (s *Stacks) Resume(ctx context.Context, key Key) error { return s.setSuspended(ctx, key, false) }
+
+func (s *Stacks) setSuspended(ctx context.Context, key Key, to bool) error {
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		o.Spec.Suspend = to
+		return nil
+	})
+	return err
+}
+
+// Unlock allows the one foreign state lock called id to be broken. It must be
+// the lock that stands in the way: any other would be broken unseen.
+func (s *Stacks) Unlock(ctx context.Context, key Key, id string) error {
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		switch held := o.Status.Lock.Pending; {
+		case held == "":
+			return fault.New(fault.Conflict, "NoLock", fmt.Errorf("no lock stands in the way of the stack %s", key))
+		case held != id:
+			return fault.New(fault.Conflict, "LockChanged", fmt.Errorf("the lock in the way of the stack %s is %s, not %s", key, held, id))
+		}
+		t := o.Spec.TfState
+		if t == nil {
+			t = &v1alpha2.TfState{}
+			o.Spec.TfState = t
+		}
+		if t.ForceUnlock != v1alpha2.UnlockAuto {
+			t.ForceUnlock = v1alpha2.UnlockYes
+		}
+		t.LockIdentifier = id
+		annotate(o, RequestAnnotation, s.request())
+		return nil
+	})
+	return err
+}
+
+func annotate(o *v1alpha2.Terraform, name, value string) {
+	if o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	o.Annotations[name] = value
+}
+
+func (s *Stacks) request() string { return s.now().UTC().Format(time.RFC3339Nano) }
+
+// Answered waits until the controller has answered a request and the stack is
+// at rest again, and returns it as it is then.
+func (s *Stacks) Answered(ctx context.Context, key Key, request string) (Stack, error) {
+	for o, err := range s.watch(ctx, Filter{Namespace: key.Namespace, Name: key.Name}) {
+		switch {
+		case err != nil:
+			return Stack{}, err
+		case o.gone:
+			return Stack{}, fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))
+		case covers(o.object.Status.LastHandledReconcileAt, request) && settled(o.object):
+			return view(o.object), nil
+		}
+	}
+	return Stack{}, errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("the request for a new plan of %s is not answered yet", key)))
+}
+
+// covers reports whether the answer to the request handled answers request as
+// well: a later one does. Requests that are no times are only themselves.
+func covers(handled, request string) bool {
+	h, err := time.Parse(time.RFC3339Nano, handled)
+	r, err2 := time.Parse(time.RFC3339Nano, request)
+	if err != nil || err2 != nil {
+		return handled == request
+	}
+	return !h.Before(r)
+}
+
+// settled reports whether nothing is on its way for o.
+func settled(o *v1alpha2.Terraform) bool {
+	if o.Status.Terrier != nil && o.Status.Terrier.Run != nil {
+		return false
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == "Reconciling" && c.Status == "True" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,246 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/runner"
+)
+
+// Connection says which cluster is meant and who asks, the way kubectl is told.
+type Connection struct {
+	Kubeconfig string // a file that somebody named
+	Path       string // files as in KUBECONFIG
+	Context    string
+	Namespace  string
+	Server     string // of the records; found in the cluster if empty
+
+	Dir  string // where a control plane of its own may have been started
+	Home string
+	Now  func() time.Time
+}
+
+// LocalKubeconfig is where a control plane that was started in a directory
+// leaves its kubeconfig.
+const LocalKubeconfig = ".terrier/kubeconfig"
+
+// Where the server writes down how its HTTP API is reached.
+const (
+	ServerNamespace = "terrier-system"
+	ServerConfigMap = "terrier-server"
+	ServerURLKey    = "url"
+	ServerCAKey     = "ca.crt"
+)
+
+// Connect returns the stacks that the caller may see and the namespace that is
+// meant when none is named. It speaks to nobody yet.
+func Connect(c Connection) (*Stacks, string, error) {
+	config, namespace, err := c.config()
+	if err != nil {
+		return nil, "", err
+	}
+	kube, err := NewClient(config)
+	if err != nil {
+		return nil, "", fault.New(fault.Invalid, ReasonNoKubeconfig, fmt.Errorf("reading the kubeconfig: %w", err))
+	}
+	find := func() (Records, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTime)
+		defer cancel()
+		s, err := findServer(ctx, kube, c.Server)
+		if err != nil {
+			return nil, err
+		}
+		return s.records(config)
+	}
+	return New(kube, &found{sync.OnceValues(find)}, c.Now), namespace, nil
+}
+
+// config is how the cluster is reached, and the namespace that is meant.
+func (c Connection) config() (*rest.Config, string, error) {
+	loader, err := c.loader()
+	if err != nil {
+		return nil, "", err
+	}
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, "", fault.New(fault.Invalid, ReasonNoKubeconfig, fmt.Errorf("no cluster is configured: %w", err))
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, "", fault.New(fault.Invalid, ReasonNoKubeconfig, fmt.Errorf("reading the kubeconfig: %w", err))
+	}
+	config.UserAgent, config.QPS, config.Burst = "terrier", 50, 100
+	return config, cmp.Or(c.Namespace, namespace), nil
+}
+
+// NewClient returns a client for New. It knows its kinds beforehand, so that a
+// command costs one request and not a tour of the API.
+func NewClient(config *rest.Config) (client.WithWatch, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1alpha2.GroupVersion.WithKind(v1alpha2.Kind), meta.RESTScopeNamespace)
+	for _, kind := range []string{"Secret", "ConfigMap", "Event"} {
+		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+}
+
+// loader chooses the kubeconfig: the one that was named, those of KUBECONFIG,
+// that of a control plane started here, the one at home, the pod's own.
+func (c Connection) loader() (clientcmd.ClientConfig, error) {
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.Context}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
+	switch local := filepath.Join(c.Dir, LocalKubeconfig); {
+	case c.Kubeconfig != "":
+	case c.Path != "":
+		rules.Precedence = filepath.SplitList(c.Path)
+	default:
+		own, err := readLocal(local)
+		if err != nil {
+			return nil, err
+		}
+		if own != nil {
+			return clientcmd.NewDefaultClientConfig(*own, overrides), nil
+		}
+		if c.Home != "" {
+			rules.Precedence = []string{filepath.Join(c.Home, ".kube", "config")}
+		}
+	}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides), nil
+}
+
+// readLocal reads a kubeconfig that nobody named. It may have come with the
+// files of somebody else, so it gets to start no program and read no file.
+func readLocal(path string) (*clientcmdapi.Config, error) {
+	config, err := clientcmd.LoadFromFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.New(fault.Invalid, ReasonNoKubeconfig, fmt.Errorf("reading %s: %w", path, err))
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	foreign := info.Mode().Perm()&0o077 != 0 // a control plane writes it for its owner only
+	for _, a := range config.AuthInfos {
+		foreign = foreign || a.Exec != nil || a.AuthProvider != nil || a.TokenFile != "" || a.ClientKey != "" || a.ClientCertificate != ""
+	}
+	if foreign {
+		return nil, fault.New(fault.Denied, ReasonNoKubeconfig, fmt.Errorf("%s was not written by a control plane: name it with --kubeconfig if it is to be trusted", path))
+	}
+	return config, nil
+}
+
+// server is the Terrier server of a cluster.
+type server struct {
+	base *url.URL
+	ca   []byte // PEM; empty if a public authority vouches for it
+}
+
+// findServer reads in the cluster, as the caller, how the server is reached.
+func findServer(ctx context.Context, kube client.Reader, override string) (server, error) {
+	var m corev1.ConfigMap
+	err := kube.Get(ctx, types.NamespacedName{Namespace: ServerNamespace, Name: ServerConfigMap}, &m)
+	if err != nil && override == "" {
+		err = kubeFault(err, "the address of the server (the ConfigMap "+ServerNamespace+"/"+ServerConfigMap+")")
+		if fault.Of(err) == fault.Missing {
+			err = fault.New(fault.Missing, ReasonNoServer, errors.New("this cluster says nothing of a Terrier server, which keeps logs and plans"))
+		}
+		return server{}, err
+	}
+	address := cmp.Or(override, m.Data[ServerURLKey])
+	base, err := url.Parse(address)
+	if err != nil || base.Scheme != "https" || base.Host == "" || base.User != nil {
+		return server{}, fault.New(fault.Invalid, ReasonNoServer, fmt.Errorf("%q is not the https address of a server", address))
+	}
+	return server{base, []byte(m.Data[ServerCAKey])}, nil
+}
+
+// records are those that the server keeps, read with the caller's own token.
+func (s server) records(config *rest.Config) (Records, error) {
+	if config.BearerToken == "" && config.BearerTokenFile == "" && config.ExecProvider == nil && config.AuthProvider == nil {
+		return nil, fault.New(fault.Denied, ReasonNoToken, errors.New("the server knows people by their token, and the kubeconfig holds none"))
+	}
+	allow, err := outbound.ParseAllow(hostPort(s.base))
+	if err != nil {
+		return nil, fault.New(fault.Invalid, ReasonNoServer, err)
+	}
+	c, err := outbound.New(outbound.Policy{Allow: allow, Proxy: true}).HTTP(outbound.Options{CA: s.ca})
+	if err != nil {
+		return nil, err
+	}
+	c.Timeout = 0
+	// Nothing of the kubeconfig but what stands for the caller.
+	c.Transport, err = rest.HTTPWrappersForConfig(&rest.Config{
+		BearerToken: config.BearerToken, BearerTokenFile: config.BearerTokenFile,
+		ExecProvider: config.ExecProvider, AuthProvider: config.AuthProvider, AuthConfigPersister: config.AuthConfigPersister,
+		Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CAFile: config.CAFile},
+	}, c.Transport)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return NewRemote(s.base, c), nil
+}
+
+func hostPort(u *url.URL) string { return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")) }
+
+// found are Records whose server is looked for when they are first asked.
+type found struct{ find func() (Records, error) }
+
+func (f *found) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
+	r, err := f.find()
+	if err != nil {
+		return nil, err
+	}
+	return r.Runs(ctx, id)
+}
+
+func (f *found) Run(ctx context.Context, id StackID, run string) (runner.Report, error) {
+	r, err := f.find()
+	if err != nil {
+		return runner.Report{}, err
+	}
+	return r.Run(ctx, id, run)
+}
+
+func (f *found) Log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error) {
+	r, err := f.find()
+	if err != nil {
+		return nil, err
+	}
+	return r.Log(ctx, id, run, follow)
+}
+
+func (f *found) Plan(ctx context.Context, id StackID, digest string) (io.ReadCloser, error) {
+	r, err := f.find()
+	if err != nil {
+		return nil, err
+	}
+	return r.Plan(ctx, id, digest)
+}

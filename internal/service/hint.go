@@ -1,0 +1,38 @@
+package service
+
+import "github.com/terrier-iac/terrier/internal/fault"
+
+// hints say what to do about a reason of this package's faults.
+var hints = map[string]string{
+	ReasonNotFound:     "See what there is with: terrier get -A",
+	ReasonNotInstalled: "Start a control plane with terrier up, or install Terrier's definitions into this cluster.",
+	ReasonUnreachable:  "See that it runs (terrier up) and that --kubeconfig and --context name the right one.",
+	ReasonAccessDenied: "Ask whoever runs the cluster for a role that allows it.",
+	ReasonUnknownUser:  "See that the kubeconfig is the one of this cluster and that its token is still good.",
+	ReasonNoKubeconfig: "Name a file with --kubeconfig or KUBECONFIG, or start a control plane here with: terrier up",
+	ReasonNoServer:     "Start it with terrier up, or name it with --server or TERRIER_SERVER.",
+	ReasonNoToken:      "Use a kubeconfig with a token, for instance one of: kubectl create token",
+	ReasonNoPlan:       "See how the stack stands with terrier explain, or ask for a new plan with terrier replan.",
+	ReasonNoRuns:       "See how the stack stands with: terrier explain",
+	ReasonPlanChanged:  "Look at the new plan with terrier plan, and decide again.",
+	ReasonNotManual:    "See what decides with: terrier explain",
+	ReasonManifest:     "Edit the file by hand.",
+	ReasonNoOutputs:    "Set writeOutputsToSecret.name to publish them.",
+	ReasonBusy:         "Try again in a moment.",
+	"Suspended":        "Resume it first with: terrier resume",
+	"NotAnswered":      "It is not lost. See how far it is with: terrier explain",
+	"Conflict":         "Try again.",
+}
+
+// Hint says what to do about err, or nothing if there is nothing to say.
+func Hint(err error) string {
+	if h := hints[fault.Reason(err, "")]; h != "" {
+		return h
+	}
+	switch fault.Of(err) {
+	case fault.Conflict, fault.Later:
+		return "Try again in a moment."
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,160 @@
+package service
+
+import "github.com/terrier-iac/terrier/internal/stack"
+
+// RuleText says of one rule what it does and why it is there.
+type RuleText struct {
+	Rule    string
+	Does    string         // what follows from it, as ActionText says it
+	Reasons []stack.Reason // under which it shows itself
+	Why     string
+}
+
+// Rules are the texts of all rules, in the order in which they are tried. A
+// test compares them with what the rules do.
+func Rules() []RuleText { return rules }
+
+var rules = []RuleText{
+	{
+		"a plan is not finished for a stack that is being deleted", "stop the run", []stack.Reason{stack.Cancelling},
+		"A plan or a look for drift changes nothing, so that nothing is lost when it is stopped. A run that writes is never stopped.",
+	},
+	{
+		"a look for drift changes nothing while it goes on", "wait", atRest,
+		"What is shown stays as it was: a quiet look writes nothing and wakes nobody.",
+	},
+	{
+		"a run that goes on is left alone", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying},
+		"One run at a time holds a stack, whatever else is asked for meanwhile.",
+	},
+	{
+		"a deleted stack waits for those that depend on it", "wait", []stack.Reason{stack.DeletionBlocked},
+		"What others stand on goes last.",
+	},
+	{
+		"a deleted stack with nothing to take down is let go", "let the object go", []stack.Reason{stack.Deleting},
+		"Nothing was built, or destroyResourcesOnDeletion is not set.",
+	},
+	{
+		"a lock that the user allows to be broken does not stop a destroy", "destroy", []stack.Reason{stack.Unlocking},
+		"tfstate.forceUnlock names this lock, or any.",
+	},
+	{
+		"a destroy that failed is tried again after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockHeld},
+		"The finalizer stays until everything is down.",
+	},
+	{
+		"a deleted stack takes down what it built", "destroy", []stack.Reason{stack.Destroying},
+		"From the record of what was applied last: source, Secrets and variables may be gone.",
+	},
+	{
+		"a suspended stack rests", "wait", []stack.Reason{stack.Suspended},
+		"suspend is true.",
+	},
+	{
+		"nothing starts before its inputs can be read", "wait", blockedBy,
+		"A plan is made from all of its inputs, or not at all.",
+	},
+	{
+		"nothing starts before its dependencies are ready", "wait", []stack.Reason{stack.DependencyNotReady},
+		"dependsOn names a stack that is not ready.",
+	},
+	{
+		"a lock that the user allows to be broken is broken", "plan", []stack.Reason{stack.Unlocking},
+		"tfstate.forceUnlock names this lock, or any. No lock is broken twice.",
+	},
+	{
+		"too many failures need a person", "wait", []stack.Reason{stack.RetryLimitReached},
+		"remediation.retries is used up for what would be tried again.",
+	},
+	{
+		"a failure is tried again after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockHeld},
+		"The pause is retryInterval, growing as retryStrategy says. A change of what failed ends it.",
+	},
+	{
+		"a request is answered with a new plan", "plan", []stack.Reason{stack.Planning},
+		"Somebody asked, with terrier replan or the annotation reconcile.fluxcd.io/requestedAt.",
+	},
+	{
+		"a stack that is only watched is looked at, never planned", "look for drift", []stack.Reason{stack.Checking},
+		"approvePlan is disable.",
+	},
+	{
+		"an approved plan is applied", "apply", []stack.Reason{stack.Applying},
+		"approvePlan names exactly the plan that waits, or is auto, or force is set; and nothing that the plan was made from has changed.",
+	},
+	{
+		"drift that nobody asked to be mended is shown", "wait, or look for drift", []stack.Reason{stack.DriftFound},
+		"The plan that would mend it can be approved like any other.",
+	},
+	{
+		"a stack that only plans stops at the plan", "wait", []stack.Reason{stack.PlanOnlyHeld},
+		"planOnly is set.",
+	},
+	{
+		"a plan waits for approval", "wait", []stack.Reason{stack.AwaitingApproval},
+		"approvePlan does not name this plan.",
+	},
+	{
+		"a change of source, inputs, spec or engine makes a new plan", "plan", []stack.Reason{stack.Planning},
+		"The last plan was made from something else, or there is none.",
+	},
+	{
+		"a failed attempt is made again", "plan", []stack.Reason{stack.Planning},
+		"The pause after the failure is over.",
+	},
+	{
+		"outputs follow the state", "write outputs", []stack.Reason{stack.Publishing},
+		"The state is newer than what was published, or what was published was changed or removed.",
+	},
+	{
+		"what was taken down is not looked for", "wait", atRest,
+		"destroy is set and done.",
+	},
+	{
+		"a stack without drift detection is planned again now and then", "plan", []stack.Reason{stack.Planning},
+		"interval is over, and disableDriftDetection, destroy or force is set.",
+	},
+	{
+		"drift is looked for now and then", "look for drift", atRest,
+		"interval is over. What is shown stays as it was until something is found.",
+	},
+	{
+		"a stack at rest rests", "wait", atRest,
+		"Nothing else applies.",
+	},
+}
+
+var (
+	atRest = []stack.Reason{stack.Applied, stack.Unchanged, stack.NoDrift, stack.OutputsWritten, stack.Destroyed, stack.NothingLeft}
+
+	blockedBy = []stack.Reason{
+		stack.SpecInvalid, stack.SourceNotReady, stack.SourceDenied, stack.SourceFailed, stack.InputsFailed,
+		stack.ModuleInvalid, stack.EngineMissing, stack.StateFailed, stack.OutputsFailed,
+	}
+)
+
+// ActionText puts an action into the words of RuleText.Does.
+func ActionText(a stack.Action) string {
+	switch a := a.(type) {
+	case stack.Wait:
+		return "wait"
+	case stack.Start:
+		if a.Kind == stack.CheckRun {
+			return "look for drift"
+		}
+		return string(a.Kind)
+	case stack.Apply:
+		return "apply"
+	case stack.Destroy:
+		return "destroy"
+	case stack.Cancel:
+		return "stop the run"
+	case stack.Publish:
+		return "write outputs"
+	case stack.Finish:
+		return "let the object go"
+	default:
+		panic("service: an action without words") // the set is closed
+	}
+}
