@@ -1,0 +1,165 @@
+# Everything a person or a machine does with this repository. `make` says what
+# there is. Flags are set once, here: a package that is built with others is
+# built twice, and the control plane takes minutes.
+export CGO_ENABLED := 0
+export GOFLAGS     := -trimpath -buildvcs=false
+export GOWORK      := off
+
+# Where `make up` keeps everything.
+DATA_DIR ?= .terrier
+
+SHELL         := bash
+.SHELLFLAGS   := -euo pipefail -c
+MAKEFLAGS     += --no-builtin-rules
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# A release is the tag it is built from; anything else is one constant, so that
+# a commit relinks nothing.
+VERSION    ?= $(shell git describe --tags --exact-match 2>/dev/null || echo v0.0.0-dev)
+KUBERNETES := 1.37.2
+kube       := k8s.io/component-base/version
+small      := -s -w
+ldflags    := $(small) -X main.version=$(VERSION) -X $(kube).gitVersion=v$(KUBERNETES) \
+	-X $(kube).gitMajor=1 -X $(kube).gitMinor=37 -X $(kube).gitTreeState=clean
+
+# The modules, and those of them that have tests.
+modules := . standalone test/world tools/gen tools/kubectl tools/lint tools/providers/local \
+	tools/providers/random tools/providers/time tools/tofu
+tested  := . standalone test/world tools/gen
+
+platform := $(shell go env GOOS 2>/dev/null)_$(shell go env GOARCH 2>/dev/null)
+mirror   := bin/mirror/registry.opentofu.org
+
+# provider NAMESPACE TYPE VERSION is where a provider lies in the mirror.
+provider = $(mirror)/$1/$2/$3/$(platform)/terraform-provider-$2_v$3
+random  := $(call provider,hashicorp,random,2.0.0)
+local   := $(call provider,hashicorp,local,1.4.0)
+time    := $(call provider,hashicorp,time,0.14.2)
+world   := $(call provider,terrier-iac,world,0.1.0)
+
+##@ Use it
+
+.PHONY: up
+up: build providers ## build, and run everything on this machine, in the foreground
+	exec bin/terrier up --quickstart --data-dir $(DATA_DIR)
+
+.PHONY: down
+down: ## stop what `make up` started
+	@tools/down.sh $(DATA_DIR)
+
+##@ Build it
+
+.PHONY: deps
+deps: ## check that Go, git and make are here and new enough; fetch modules
+	@tools/deps.sh $(modules)
+
+.PHONY: build
+build: bin/tofu bin/terrier bin/terrier-runner ## bin/terrier, bin/terrier-runner and the engine they drive
+
+# Go knows best what is out of date in our own programs, and does nothing then.
+.PHONY: bin/terrier bin/terrier-runner $(world)
+bin/terrier: | bin/tofu # one big link at a time: each takes gigabytes
+	cd standalone && go build -ldflags '$(ldflags)' -o ../$@ .
+
+bin/terrier-runner:
+	go build -ldflags '$(small) -X main.version=$(VERSION)' -o $@ ./cmd/terrier-runner
+
+# What others wrote changes only when its version does.
+bin/tofu: tools/tofu/go.mod tools/tofu/go.sum
+	cd tools/tofu && go build -ldflags '$(small) -X github.com/opentofu/opentofu/version.dev=no' \
+		-o ../../$@ github.com/opentofu/opentofu/cmd/tofu
+	@touch $@
+
+bin/kubectl: tools/kubectl/go.mod tools/kubectl/go.sum tools/kubectl/main.go
+	cd tools/kubectl && go build -ldflags '$(ldflags)' -o ../../$@ .
+	@touch $@
+
+bin/staticcheck: tools/lint/go.mod tools/lint/go.sum
+	cd tools/lint && go build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
+	@touch $@
+
+.PHONY: providers
+providers: $(random) $(local) $(time) $(world) ## an offline mirror of the providers that tests and examples use
+	@mkdir -p bin/mirror/registry.terraform.io # where terraform looks: the same files, linked
+	@cp -rlf $(mirror)/hashicorp bin/mirror/registry.terraform.io/
+
+$(random): $(wildcard tools/providers/random/*)
+	cd tools/providers/random && go build -ldflags '$(small)' -o $(CURDIR)/$@ .
+	@touch $@
+
+$(local): $(wildcard tools/providers/local/*)
+	cd tools/providers/local && go build -ldflags '$(small)' -o $(CURDIR)/$@ .
+	@touch $@
+
+$(time): $(wildcard tools/providers/time/*)
+	cd tools/providers/time && go build -ldflags '$(small)' -o $(CURDIR)/$@ github.com/hashicorp/terraform-provider-time
+	@touch $@
+
+$(world):
+	cd test/world && go build -ldflags '$(small)' -o $(CURDIR)/$@ .
+
+##@ Prove it
+
+.PHONY: test
+test: deps build providers ## every test, on a machine that has only Go, git and make
+	@tools/test.sh $(tested)
+
+.PHONY: e2e
+e2e: build providers bin/kubectl ## only the end-to-end tests, told as they go
+	go test -count=1 -v -timeout 30m ./test/e2e/...
+
+.PHONY: test-standalone
+test-standalone: build ## only the tests of the embedded control plane
+	@tools/test.sh standalone
+
+.PHONY: bench
+bench: build providers ## what a run costs, against the bare engine
+	go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/...
+
+.PHONY: check
+check: deps check-format check-generated check-modules check-arch check-vet lint ## everything about the code that needs no control plane
+
+.PHONY: check-format
+check-format:
+	@tools/check.sh format
+
+.PHONY: check-generated
+check-generated:
+	@tools/check.sh generated
+
+.PHONY: check-modules
+check-modules:
+	@tools/check.sh modules $(modules)
+
+.PHONY: check-arch
+check-arch:
+	go test -count=1 ./internal/archtest # it reads files that the cache does not know of
+
+.PHONY: check-vet
+check-vet:
+	@tools/check.sh vet $(tested)
+
+.PHONY: lint
+lint: bin/staticcheck ## only staticcheck
+	@tools/check.sh lint . test/world
+
+##@ Change it
+
+.PHONY: fmt
+fmt: ## format all Go files
+	gofmt -w $$(git ls-files --cached --others --exclude-standard '*.go')
+
+.PHONY: generate
+generate: ## CRDs, deepcopy methods and documents that follow from the code
+	cd tools/gen && go run .
+	go generate ./...
+
+.PHONY: clean
+clean: ## remove what was built, and the data of `make up`
+	@tools/down.sh $(DATA_DIR)
+	rm -rf bin dist $(DATA_DIR)
+
+.PHONY: help
+help: ## this
+	@tools/help.sh $(MAKEFILE_LIST)

@@ -1,0 +1,61 @@
+package archtest
+
+import (
+	"maps"
+	"slices"
+	"testing"
+)
+
+// exceptions are what one rule lets pass: what, and why.
+type exceptions struct {
+	rule string
+	why  map[string]string
+}
+
+// has says whether key is let pass, and notes that it was needed.
+func (e exceptions) has(t tree, key string) bool {
+	_, ok := e.why[key]
+	if ok {
+		t.excused[e.rule+": "+key] = true
+	}
+	return ok
+}
+
+var (
+	// coreLibraries are written "package → library".
+	coreLibraries = exceptions{"the core does no I/O", map[string]string{
+		"internal/secret → log/slog":                   "a secret decides how it is logged: as dots",
+		"internal/workdir → github.com/hashicorp/hcl":  "reading a module's variables and backend is the job",
+		"internal/workdir → github.com/zclconf/go-cty": "the values of that language",
+	}}
+	// archiveImports are written "package → import".
+	archiveImports = exceptions{"archives open in internal/archive", map[string]string{
+		"internal/kube → compress/gzip": "the engine's kubernetes backend keeps a state gzipped in a Secret; it is one stream, not a tree",
+	}}
+	// outboundUses are written "package → what".
+	outboundUses = exceptions{"requests go out through internal/outbound", nil}
+	// initFunctions are written as packages.
+	initFunctions = exceptions{"no init functions", map[string]string{
+		"standalone/kubeapi/quiet": "the etcd client makes its logger in its own initialisation and takes no other",
+	}}
+	// mutableVariables are written "package.name".
+	mutableVariables = exceptions{"no package variables that change", map[string]string{
+		"internal/process.armed":      "whether main called Main is a fact about the process",
+		"internal/process.groupCount": "control groups are named after the process, so their numbers are the process's too",
+	}}
+)
+
+// An exception that nothing needs would hide the next mistake.
+func TestExceptionsAreNeeded(t *testing.T) {
+	all := repository(t)
+	for _, r := range rules {
+		r.check(all)
+	}
+	for _, e := range []exceptions{coreLibraries, archiveImports, outboundUses, initFunctions, mutableVariables} {
+		for _, key := range slices.Sorted(maps.Keys(e.why)) {
+			if !all.excused[e.rule+": "+key] {
+				t.Errorf("%s: nothing needs the exception for %q: remove it", e.rule, key)
+			}
+		}
+	}
+}

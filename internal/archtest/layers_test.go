@@ -1,0 +1,130 @@
+package archtest
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// layer is a storey of the house; see docs/architecture.md.
+type layer string
+
+const (
+	core       layer = "core"       // decides; no I/O, no clock, no Kubernetes
+	ground     layer = "ground"     // opens archives, sends requests, starts programs: once for all edges
+	wire       layer = "api"        // wire types
+	edge       layer = "edge"       // one outside thing each
+	controller layer = "controller" // observe, decide, act, report
+	service    layer = "service"    // what a person asks and commands
+	outside    layer = "outside"    // speaks to people and programs
+	wiring     layer = "app"        // puts everything together
+	program    layer = "cmd"        // mains
+	support    layer = "test"       // helps tests, and may use everything
+)
+
+// layerOf holds every package of internal/, by its first directory.
+var layerOf = map[string]layer{
+	"address": core, "fault": core, "plan": core, "policy": core, "secret": core, "stack": core, "tenant": core, "workdir": core,
+	"archive": ground, "outbound": ground, "process": ground,
+	"blob": edge, "dialect": edge, "engine": edge, "kube": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "vault": edge,
+	"controller": controller, "service": service,
+	"cli": outside, "web": outside,
+	"app":      wiring,
+	"archtest": support, "testkit": support,
+}
+
+// below says what a layer may import, besides the package's own directories.
+var below = map[layer][]layer{
+	core:       {core},
+	ground:     {core},
+	wire:       {wire},
+	edge:       {core, ground},
+	controller: {core, ground, edge, wire},
+	service:    {core, ground, edge, wire},
+	outside:    {core, ground, service},
+	wiring:     {core, ground, edge, wire, controller, service, outside},
+	program:    {core, ground, edge, wire, controller, service, outside, wiring},
+	support:    {core, ground, edge, wire, controller, service, outside, wiring, support},
+}
+
+// beside are the arrows that point sideways.
+var beside = map[string][]string{
+	"internal/runner":  {"internal/engine"},      // the supervisor drives the engine inside its own process
+	"internal/dialect": {"internal/kube", "api"}, // a dialect maps those types, and writes conditions and events the way all our objects do
+}
+
+// place finds the unit that a directory belongs to, the directory whose
+// sub-packages may import one another, and its layer.
+func place(dir string) (unit string, l layer, ok bool) {
+	parts := strings.Split(dir, "/")
+	switch parts[0] {
+	case "internal":
+		if len(parts) < 2 {
+			return dir, "", false
+		}
+		l, ok = layerOf[parts[1]]
+		if strings.HasSuffix(path.Base(dir), "test") && len(parts) > 2 {
+			l = support // a conformance suite: runner/runnertest
+		}
+		return path.Join(parts[:2]...), l, ok
+	case "api", "config": // config/crd embeds the definitions of the same types
+		return parts[0], wire, true
+	case "cmd":
+		return dir, program, true
+	case "standalone":
+		if len(parts) == 1 {
+			return dir, program, true
+		}
+		return path.Join(parts[:2]...), outside, true
+	default: // test, tools, examples
+		return dir, support, true
+	}
+}
+
+func arrowsPointDown(t tree) []problem {
+	var found []problem
+	for _, f := range t.code() {
+		unit, from, ok := place(f.dir())
+		if !ok {
+			found = append(found, t.at(f, f.syntax, "package %s has no layer", f.dir()))
+			continue
+		}
+		if f.isTest() {
+			continue
+		}
+		for p, spec := range imports(f) {
+			dir, ours := strings.CutPrefix(p, module+"/")
+			if !ours {
+				continue
+			}
+			target, to, ok := place(dir)
+			if !ok || target == unit || slices.Contains(below[from], to) || slices.Contains(beside[unit], target) {
+				continue
+			}
+			found = append(found, t.at(f, spec, "%s (%s) imports %s (%s)", unit, from, dir, to))
+		}
+	}
+	return found
+}
+
+func onlyMainsImportApp(t tree) []problem {
+	return importers(t, func(p string) bool { return under(p, module+"/internal/app") }, func(f file) bool {
+		return under(f.path, "cmd", "internal/app", "test") || f.dir() == "standalone"
+	})
+}
+
+// importers lists the imports that match in files outside home.
+func importers(t tree, match func(importPath string) bool, home func(file) bool, keep ...func(file) bool) []problem {
+	var found []problem
+	for _, f := range t.code(keep...) {
+		if home(f) {
+			continue
+		}
+		for p, spec := range imports(f) {
+			if match(p) {
+				found = append(found, t.at(f, spec, "imports %s", p))
+			}
+		}
+	}
+	return found
+}

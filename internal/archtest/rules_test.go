@@ -1,0 +1,47 @@
+package archtest
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+)
+
+// rule is one thing that holds for the whole tree.
+type rule struct {
+	name   string
+	wayOut string
+	check  func(tree) []problem
+}
+
+// rules holds them all. A new one needs a tree that breaks it in
+// broken_test.go.
+var rules = []rule{
+	{"arrows point down", "move what is shared to a lower layer, or declare the interface where it is used; a new package needs a layer in layers_test.go", arrowsPointDown},
+	{"only mains import app", "take what you need as a parameter; app hands it in", onlyMainsImportApp},
+	{"the core does no I/O", "take the value as a parameter; an edge or the application layer gets it", coreImportsNothingForbidden},
+	{"the core has no clock", "take the time as a value: stack.Observation.Now, or a parameter", coreHasNoClock},
+	{"Kubernetes stays where it is spoken", "say it in our own words (stack, plan, service) and let dialect or kube translate", kubernetesStaysPut},
+	{"the control plane is only in standalone", "start the standalone binary in place of linking k8s.io/kubernetes or etcd", controlPlaneStaysPut},
+	{"programs start in internal/process", "use package process, which knows the box", programsStartInProcess},
+	{"archives open in internal/archive", "use package archive, which bounds sizes and refuses escapes", archivesOpenInArchive},
+	{"requests go out through internal/outbound", "take a client that package outbound made, which knows the address rules, the limits and the deadlines", requestsGoOutThroughOutbound},
+	{"every package says what it is", "write a comment above the package clause: what it is, what it refuses, where to start reading", packagesHaveComments},
+	{"no init functions", "make it a value, and build it where it is needed", noInit},
+	{"no package variables that change", "put the variable into a struct that somebody owns", noVariablesThatChange},
+	{"files stay short", "a file is about one thing: split it", filesStayShort},
+	{"no machine's paths", "use a relative path, t.TempDir() or a flag", noMachinePaths},
+	{"tests do not sleep", "wait for the event: a channel, a context, or a condition polled with a deadline", testsDoNotSleep},
+}
+
+func TestRules(t *testing.T) {
+	all := repository(t)
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			found := r.check(all)
+			slices.SortFunc(found, func(a, b problem) int { return cmp.Or(cmp.Compare(a.file, b.file), a.line-b.line) })
+			for _, p := range found {
+				t.Errorf("%s\n\tway out: %s", p, r.wayOut)
+			}
+		})
+	}
+}
