@@ -9,6 +9,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,13 +23,18 @@ import (
 // objects' users already know (tofu-controller.md §1.5).
 const FieldManager = "tf-controller"
 
-// ReadSecret returns the data of a Secret, Missing if there is none.
-func ReadSecret(ctx context.Context, c client.Reader, key types.NamespacedName) (map[string][]byte, error) {
+// ReadSecret returns the data of a Secret, Missing if there is none, and which
+// of its keys hold nothing secret: outputs that a stack published without
+// having marked them sensitive.
+func ReadSecret(ctx context.Context, c client.Reader, key types.NamespacedName) (data map[string][]byte, public []string, err error) {
 	var s corev1.Secret
 	if err := c.Get(ctx, key, &s); err != nil {
-		return nil, mark(err, "Secret", key)
+		return nil, nil, mark(err, "Secret", key)
 	}
-	return s.Data, nil
+	if names := s.Annotations[publicOutputs]; names != "" {
+		public = strings.Split(names, ",")
+	}
+	return s.Data, public, nil
 }
 
 // ReadConfigMap returns the data of a ConfigMap, text and binary, Missing if

@@ -31,16 +31,28 @@ type Output struct {
 // typeSuffix marks the key that holds the type of a value that is no string.
 const typeSuffix = "__type"
 
+// Annotations of a Secret with outputs.
+const (
+	publicOutputs = "terrier.dev/public-outputs" // keys that hold nothing secret, separated by commas
+	outputsDigest = "terrier.dev/outputs-digest" // of the data as it was written
+)
+
+// Published is what a Secret with outputs holds.
+type Published struct {
+	Data   map[string][]byte
+	Public []string // keys of outputs that are not sensitive
+}
+
 var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
 // EncodeOutputs turns outputs into the data of a Secret the way its readers
 // know it (tofu-controller.md §2.9): a string as its bytes; any other value as
 // JSON, with its type as JSON under <key>__type.
-func EncodeOutputs(outputs map[string]Output, want []string) (map[string][]byte, error) {
+func EncodeOutputs(outputs map[string]Output, want []string) (Published, error) {
 	if len(want) == 0 {
 		want = slices.Sorted(maps.Keys(outputs))
 	}
-	data := map[string][]byte{}
+	p := Published{Data: map[string][]byte{}}
 	for _, w := range want {
 		name, key, found := strings.Cut(w, ":")
 		if !found {
@@ -48,19 +60,22 @@ func EncodeOutputs(outputs map[string]Output, want []string) (map[string][]byte,
 		}
 		o, ok := outputs[name]
 		if !ok {
-			return nil, fault.New(fault.Invalid, "OutputMissing", fmt.Errorf("writeOutputsToSecret.outputs names %q, which the module does not output", name))
+			return Published{}, fault.New(fault.Invalid, "OutputMissing", fmt.Errorf("writeOutputsToSecret.outputs names %q, which the module does not output", name))
 		}
 		if !secretKey.MatchString(key) {
-			return nil, fault.New(fault.Invalid, "OutputKeyInvalid", fmt.Errorf("the output %q cannot be a key of a Secret: give it another name with %q", name, name+":NAME"))
+			return Published{}, fault.New(fault.Invalid, "OutputKeyInvalid", fmt.Errorf("the output %q cannot be a key of a Secret: give it another name with %q", name, name+":NAME"))
+		}
+		if !o.Sensitive {
+			p.Public = append(p.Public, key)
 		}
 		var text string
 		if bytes.Equal(bytes.TrimSpace(o.Type), []byte(`"string"`)) && json.Unmarshal(o.Value, &text) == nil {
-			data[key] = []byte(text)
+			p.Data[key] = []byte(text)
 			continue
 		}
-		data[key], data[key+typeSuffix] = bytes.TrimSpace(o.Value), bytes.TrimSpace(o.Type)
+		p.Data[key], p.Data[key+typeSuffix] = bytes.TrimSpace(o.Value), bytes.TrimSpace(o.Type)
 	}
-	return data, nil
+	return p, nil
 }
 
 // DecodeOutputs is the reverse, for stacks that read what others published:
@@ -89,15 +104,15 @@ func DecodeOutputs(data map[string][]byte) (map[string]json.RawMessage, error) {
 	return values, nil
 }
 
-// WriteOutputs makes the Secret hold exactly data. It refuses a Secret that
+// WriteOutputs makes the Secret hold exactly p. It refuses a Secret that
 // another controller owns, and writes nothing when nothing would change.
-func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to stack.Outputs, data map[string][]byte) (changed bool, err error) {
+func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to stack.Outputs, p Published) (changed bool, err error) {
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: to.Secret}
 	var secret corev1.Secret
 	err = c.Get(ctx, key, &secret)
 	if apierrors.IsNotFound(err) {
 		secret = corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace}, Type: corev1.SecretTypeOpaque}
-		if err := dress(&secret, c, owner, to, data); err != nil {
+		if err := dress(&secret, c, owner, to, p); err != nil {
 			return false, err
 		}
 		return true, mark(c.Create(ctx, &secret, client.FieldOwner(FieldManager)), "Secret", key)
@@ -106,7 +121,7 @@ func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to 
 		return false, mark(err, "Secret", key)
 	}
 	before := secret.DeepCopy()
-	if err := dress(&secret, c, owner, to, data); err != nil {
+	if err := dress(&secret, c, owner, to, p); err != nil {
 		return false, err
 	}
 	if maps.EqualFunc(before.Data, secret.Data, bytes.Equal) && maps.Equal(before.Labels, secret.Labels) &&
@@ -117,13 +132,14 @@ func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to 
 }
 
 // dress gives a Secret its data, labels, annotations and owner.
-func dress(s *corev1.Secret, c client.Client, owner client.Object, to stack.Outputs, data map[string][]byte) error {
+func dress(s *corev1.Secret, c client.Client, owner client.Object, to stack.Outputs, p Published) error {
 	if err := controllerutil.SetControllerReference(owner, s, c.Scheme()); err != nil {
 		return fault.New(fault.Denied, "SecretOwned", fmt.Errorf("writeOutputsToSecret.name: the Secret %s/%s belongs to something else: %w", s.Namespace, s.Name, err))
 	}
-	s.Data = data
+	s.Data = p.Data
 	s.Labels = merged(s.Labels, to.Labels)
 	s.Annotations = merged(s.Annotations, to.Annotations)
+	s.Annotations = merged(s.Annotations, map[string]string{outputsDigest: stack.Digest(p.Data), publicOutputs: strings.Join(p.Public, ",")})
 	return nil
 }
 
@@ -139,5 +155,11 @@ func merged(a, b map[string]string) map[string]string {
 	return out
 }
 
-// DataDigest names the content of a Secret or ConfigMap.
-func DataDigest(data map[string][]byte) string { return stack.Digest(data) }
+// OutputsIntact reports whether the Secret holds what was written to it.
+func OutputsIntact(ctx context.Context, c client.Reader, key types.NamespacedName) (bool, error) {
+	var s corev1.Secret
+	if err := c.Get(ctx, key, &s); err != nil {
+		return false, mark(err, "Secret", key)
+	}
+	return s.Annotations[outputsDigest] == stack.Digest(s.Data), nil
+}

@@ -69,6 +69,8 @@ const (
 	ModuleInvalid      Reason = "ModuleInvalid"
 	EngineMissing      Reason = "EngineMissing"
 	StateFailed        Reason = "StateFailed"
+	OutputsFailed      Reason = "OutputsFailed"
+	StartFailed        Reason = "StartFailed"
 	DependencyNotReady Reason = "DependencyNotReady"
 	LockHeld           Reason = "LockHeld"
 	Unlocking          Reason = "Unlocking"

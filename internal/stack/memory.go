@@ -102,7 +102,11 @@ func (m Memory) Record(r Run) Memory {
 	if !r.Done || r.ID == m.LastRun {
 		return m
 	}
-	m.LastRun = r.ID
+	if r.Kind != CheckRun || r.Outcome != Succeeded {
+		// A look for drift that ended well is the same however often it is
+		// folded, so it leaves its name out and costs no write.
+		m.LastRun = r.ID
+	}
 	if r.Cause.Request != "" {
 		m.Handled = r.Cause.Request
 	}

@@ -94,7 +94,9 @@ type Plan struct {
 	Basis   Basis     `json:"basis"`
 	Changes Changes   `json:"changes"`
 	Destroy bool      `json:"destroy,omitempty"`
-	Drift   bool      `json:"drift,omitempty"` // found while looking for drift
+	Drift   bool      `json:"drift,omitempty"`   // found while looking for drift
+	Lineage string    `json:"lineage,omitempty"` // of the state that it was made against
+	Serial  uint64    `json:"serial,omitempty"`
 	At      time.Time `json:"at"`
 }
 

@@ -63,6 +63,7 @@ var readiness = map[stack.Reason]ready{
 	stack.ModuleInvalid:      {metav1.ConditionFalse, "TFExecInitFailed"},
 	stack.EngineMissing:      {metav1.ConditionFalse, "TFExecNewFailed"},
 	stack.StateFailed:        {metav1.ConditionFalse, "TFExecInitFailed"},
+	stack.StartFailed:        {metav1.ConditionFalse, "TFExecNewFailed"},
 	stack.OutputsFailed:      {metav1.ConditionFalse, "OutputsWritingFailed"},
 	stack.DependencyNotReady: {metav1.ConditionFalse, "DependencyNotReady"},
 	stack.LockHeld:           {metav1.ConditionFalse, reasonLockHeld},

@@ -1,10 +1,13 @@
 package infra
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Annotations and finalizers of the API (tofu-controller.md §1.5).
@@ -22,8 +25,47 @@ var _ dialect.Dialect = Dialect{}
 // New returns an empty Terraform.
 func (Dialect) New() client.Object { return &v1alpha2.Terraform{} }
 
+// NewList returns an empty list of Terraforms.
+func (Dialect) NewList() client.ObjectList { return &v1alpha2.TerraformList{} }
+
 // Finalizer returns the finalizer that upstream uses.
 func (Dialect) Finalizer() string { return Finalizer }
+
+// DependencyFinalizer returns upstream's prefix.
+func (Dialect) DependencyFinalizer() string { return DependencyFinalizer }
+
+// Ready reports whether the object is true and up to date.
+func (Dialect) Ready(o client.Object) (bool, string) {
+	obj := o.(*v1alpha2.Terraform)
+	if obj.Status.ObservedGeneration != obj.Generation {
+		return false, "it was changed and not looked at yet"
+	}
+	c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
+	if c == nil {
+		return false, "nothing is known of it yet"
+	}
+	if c.Status != metav1.ConditionTrue {
+		return false, c.Message
+	}
+	return true, ""
+}
+
+// EventReason returns upstream's reason for the end of a run.
+func (Dialect) EventReason(r stack.Run) string {
+	if r.Outcome != stack.Succeeded {
+		return FailedReason(stack.Memory{FailedStep: r.Step, FailedKind: r.Kind})
+	}
+	switch {
+	case r.Kind == stack.DestroyRun:
+		return "TerraformDestroySucceed"
+	case r.Kind == stack.ApplyRun:
+		return reasonApplied
+	case r.Plan != nil && r.Plan.Drift:
+		return "DriftDetected"
+	default:
+		return "TerraformPlanSucceed"
+	}
+}
 
 // Decode reads a Terraform.
 func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {

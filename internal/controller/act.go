@@ -1,0 +1,264 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// act carries out one decision. It returns the decision that is to be shown:
+// the same one, or what came in its way.
+func (c *Stacks) act(ctx context.Context, p *pass, d stack.Decision) (stack.Decision, error) {
+	var err error
+	switch a := d.Action.(type) {
+	case stack.Wait:
+		return d, nil
+	case stack.Cancel:
+		err = c.Runner.Cancel(ctx, p.id, a.Run)
+	case stack.Start:
+		err = c.start(ctx, p, a.Kind, stack.Cause{Why: a.Why}, a.Unlock)
+	case stack.Apply:
+		err = c.apply(ctx, p, a.Plan)
+	case stack.Destroy:
+		err = c.destroy(ctx, p, a.Unlock)
+	case stack.Publish:
+		return c.publish(ctx, p, d)
+	case stack.Finish:
+		err = c.finish(ctx, p)
+	default:
+		return d, fmt.Errorf("unknown action %T", a)
+	}
+	return c.hindered(p, d, err)
+}
+
+// hindered shows what came in the way of an action.
+func (c *Stacks) hindered(p *pass, d stack.Decision, err error) (stack.Decision, error) {
+	switch kind := fault.Of(err); kind {
+	case fault.None:
+		if p.wait != "" && d.Ready != stack.Ready {
+			d.Message = p.wait
+		}
+		return d, nil
+	case fault.Conflict:
+		return d, err // look again with fresh eyes
+	default:
+		reason := stack.Reason(fault.Reason(err, string(stack.StartFailed)))
+		if !known(reason) {
+			reason = stack.StartFailed
+		}
+		d.Ready, d.Reason, d.Message, d.Action = stack.Reconciling, reason, err.Error(), stack.Wait{For: p.o.Spec.RetryEvery}
+		if kind.Meaning().Stalled {
+			d.Ready = stack.Stalled
+		}
+		return d, nil
+	}
+}
+
+// known reports whether an error's reason is one of the core's.
+func known(r stack.Reason) bool {
+	switch r {
+	case stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.LockHeld, stack.StartFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// start begins a plan or a look for drift.
+func (c *Stacks) start(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
+	cause.Basis, cause.Destroy = p.o.Basis, p.st.Program.Destroy
+	if p.o.Request != p.o.Memory.Handled {
+		cause.Request = p.o.Request
+	}
+	var err error
+	if cause.Snapshot, err = c.snapshot(ctx, p); err != nil {
+		return fmt.Errorf("recording what the plan is made from: %w", err)
+	}
+	return c.launch(ctx, p, kind, cause, unlock)
+}
+
+// apply begins the apply of exactly one saved plan.
+func (c *Stacks) apply(ctx context.Context, p *pass, plan stack.Plan) error {
+	cause := stack.Cause{Basis: p.o.Basis, Plan: &plan, Destroy: plan.Destroy, Why: "plan " + plan.Name}
+	var err error
+	if cause.Snapshot, err = c.snapshot(ctx, p); err != nil {
+		return fmt.Errorf("recording what the plan is made from: %w", err)
+	}
+	if p.job.Plan, err = c.get(ctx, planKey(p.id, plan.Digest, "plan.bin")); err == nil {
+		p.job.LockFile, err = c.get(ctx, planKey(p.id, plan.Digest, "lock.hcl"))
+	}
+	switch {
+	case fault.Of(err) == fault.Missing:
+		// A plan that cannot be found is made again; it is never guessed.
+		p.o.Memory.Pending, p.o.Memory.Planned = nil, stack.Basis{}
+		p.o.Memory.Note = "the saved plan " + plan.Name + " could not be found"
+		return fault.New(fault.Conflict, "PlanLost", fmt.Errorf("reading plan %s: %w", plan.Name, err))
+	case err != nil:
+		return fmt.Errorf("reading plan %s: %w", plan.Name, err)
+	}
+	p.job.Lineage, p.job.Serial = plan.Lineage, plan.Serial
+	return c.launch(ctx, p, stack.ApplyRun, cause, "")
+}
+
+// destroy begins to take down what was built, from the record of it.
+func (c *Stacks) destroy(ctx context.Context, p *pass, unlock string) error {
+	if err := c.recall(ctx, p); err != nil {
+		return fault.New(fault.Of(err), string(stack.StartFailed), err)
+	}
+	p.job.Options.Destroy, p.job.Options.Targets = true, nil
+	return c.launch(ctx, p, stack.DestroyRun, stack.Cause{Basis: p.o.Basis, Destroy: true, Snapshot: p.o.Memory.Snapshot, Why: "the object was deleted"}, unlock)
+}
+
+// launch starts a run: admission, lock, state, supervisor.
+func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
+	if why := c.queue.admit(client.ObjectKeyFromObject(p.obj), priority(kind, cause)); why != "" {
+		p.wait = why
+		return nil
+	}
+	job, err := c.ready(ctx, p, kind, cause, unlock)
+	if err == nil {
+		err = c.Runner.Start(ctx, *job)
+	}
+	if err != nil {
+		return c.locked(p, kind, cause, err)
+	}
+	p.o.Run = &stack.Run{ID: job.ID, Kind: kind, Cause: cause, Since: p.o.Now}
+	return nil
+}
+
+// ready completes the job of a pass and takes the lock of a managed state.
+func (c *Stacks) ready(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) (*runner.Job, error) {
+	job := p.job
+	job.ID, job.Kind = p.name(kind, cause), kind
+	p.note.Cause = cause
+	var err error
+	if ref := p.note.State; ref != nil {
+		if err := c.takeLock(ctx, *ref, job, kind, unlock); err != nil {
+			return nil, err
+		}
+		if job.State, err = c.States.Load(ctx, *ref); err != nil {
+			return nil, fault.New(fault.Of(err), string(stack.StateFailed), fmt.Errorf("loading the state: %w", err))
+		}
+	} else {
+		job.Options.ForceUnlock = unlock
+	}
+	job.Note, err = json.Marshal(p.note)
+	return job, err
+}
+
+// takeLock holds the state for a run that writes, and looks whether somebody
+// else holds it for one that reads.
+func (c *Stacks) takeLock(ctx context.Context, ref kube.StateRef, job *runner.Job, kind stack.RunKind, unlock string) error {
+	if unlock != "" {
+		if err := c.States.Unlock(ctx, ref, unlock); err != nil {
+			return fmt.Errorf("breaking the lock %s: %w", unlock, err)
+		}
+	}
+	if kind.Writes() {
+		return c.States.Lock(ctx, ref, kube.LockInfo{ID: job.ID, Operation: string(kind), Info: "run " + job.ID, Who: "terrier " + job.Name, Version: job.Engine.Version})
+	}
+	if job.Options.NoLock {
+		return nil
+	}
+	h, err := c.States.Holder(ctx, ref)
+	if err != nil || h == nil {
+		return err
+	}
+	return fault.New(fault.Later, string(stack.LockHeld), &kube.LockedError{Holder: *h})
+}
+
+// locked records a state lock that somebody else holds, as a run that met it
+// would have.
+func (c *Stacks) locked(p *pass, kind stack.RunKind, cause stack.Cause, err error) error {
+	held, ok := errors.AsType[*kube.LockedError](err)
+	if !ok {
+		return err
+	}
+	h := held.Holder
+	p.o.Memory = p.o.Memory.Record(stack.Run{
+		ID: p.name(kind, cause) + "-locked", Kind: kind, Cause: cause, Done: true, Outcome: stack.Locked, Step: "init", Message: held.Error(),
+		Lock: &stack.Lock{ID: h.ID, Who: h.Who, Since: h.Created.UTC().Format("2006-01-02T15:04:05Z"), Seen: p.o.Now}, At: p.o.Now,
+	})
+	return err
+}
+
+// publish writes the outputs of the newest state where they are wanted.
+func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.Decision, error) {
+	var outputs map[string]kube.Output
+	b, err := c.get(ctx, stackKey(p.id, "outputs.json"))
+	if fault.Of(err) == fault.Missing && p.note.State != nil {
+		b, err = c.stateOutputs(ctx, *p.note.State)
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &outputs)
+	}
+	var data kube.Published
+	if err == nil {
+		data, err = kube.EncodeOutputs(outputs, p.st.Program.Outputs.Select)
+	}
+	var changed bool
+	if err == nil {
+		changed, err = kube.WriteOutputs(ctx, c.Live, p.obj, *p.st.Program.Outputs, data)
+	}
+	if err != nil {
+		return c.hindered(p, d, fault.New(fault.Of(err), string(stack.OutputsFailed), err))
+	}
+	p.o.Memory.Published = stack.Publication(p.st.Spec.Outputs, p.o.Memory.State)
+	p.o.Unwritten = false
+	if changed {
+		c.Events.Event(p.obj, normal, "TerraformOutputsWritten", fmt.Sprintf("Outputs written to Secret %s: %d", p.st.Program.Outputs.Secret, len(data.Data)))
+	}
+	return stack.Decide(p.o), nil // what comes after; acted upon in the next pass
+}
+
+// stateOutputs reads the outputs out of a managed state.
+func (c *Stacks) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, error) {
+	state, err := c.States.Load(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	var s struct {
+		Outputs json.RawMessage `json:"outputs"`
+	}
+	if len(state) == 0 {
+		return []byte("{}"), nil
+	}
+	return s.Outputs, json.Unmarshal(state, &s)
+}
+
+// finish cleans up and lets a deleted object go. The finalizer is last.
+func (c *Stacks) finish(ctx context.Context, p *pass) error {
+	workspace := p.st.Program.Workspace
+	if workspace == "" {
+		workspace = "default"
+	}
+	if err := kube.RemoveReadablePlans(ctx, c.Live, p.obj, workspace); err != nil {
+		return err
+	}
+	if err := c.Runs.Remove(p.id); err != nil {
+		return err
+	}
+	if err := c.dropRecords(ctx, p.id); err != nil {
+		return err
+	}
+	before := p.obj.DeepCopyObject().(client.Object)
+	controllerutil.RemoveFinalizer(p.obj, c.Dialect.Finalizer())
+	for _, f := range before.GetFinalizers() {
+		// Upstream puts one on a dependency for each dependant; by now none is left.
+		if strings.HasPrefix(f, c.Dialect.DependencyFinalizer()) {
+			controllerutil.RemoveFinalizer(p.obj, f)
+		}
+	}
+	err := c.Live.Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
+	return client.IgnoreNotFound(err)
+}

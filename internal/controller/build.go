@@ -1,0 +1,205 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+	"github.com/terrier-iac/terrier/internal/workdir/module"
+)
+
+// buildJob makes all of the job that does not depend on the kind of run.
+func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
+	prog := p.st.Program
+	e, err := c.Engine(ctx)
+	if err != nil {
+		return blockedBy(err, stack.EngineMissing)
+	}
+	backend, ref, kind := backendOf(prog, p.obj.GetNamespace())
+	if ref != nil {
+		if err := ref.Check(); err != nil {
+			return blockedBy(err, stack.SpecInvalid)
+		}
+	}
+	guard, err := module.Guard(p.in.module, backend)
+	if err != nil {
+		return blockedBy(err, stack.ModuleInvalid)
+	}
+	backendFile, err := module.BackendFile(backend)
+	if err != nil {
+		return blockedBy(err, stack.SpecInvalid)
+	}
+	files, err := c.files(p, backendFile)
+	if err != nil {
+		return blockedBy(err, stack.InputsFailed)
+	}
+	p.note = note{State: ref, Backend: stack.Digest([]any{prog.Backend, prog.Workspace})}
+	p.job = &runner.Job{
+		Stack: p.id, Name: p.obj.GetNamespace() + "/" + p.obj.GetName(), Created: p.o.Now,
+		Engine: e,
+		Tree:   runner.Tree{Archive: p.in.archive, Digest: p.o.Basis.Source, Path: prog.Path, Exclude: guard.Exclude},
+		Files:  files,
+		Env:    p.in.resolved.Environment,
+		Mask:   p.in.mask,
+
+		Managed: ref != nil, Workspace: prog.Workspace,
+		Options: runner.Options{
+			InitKey:     stack.Digest([]any{p.o.Basis.Engine, string(backendFile.Content), prog.Workspace, c.Config.MirrorProviders, c.Config.Network}),
+			BackendType: kind,
+			Upgrade:     prog.Upgrade, Destroy: prog.Destroy, Targets: prog.Targets, VarFiles: prog.VarFiles, Parallelism: prog.Parallelism,
+			NoLock: prog.NoPlanLock, LockTimeout: prog.LockTimeout,
+			ReadableText: prog.Readable == stack.ReadableHuman,
+			Outputs:      ref == nil && prog.Outputs != nil,
+		},
+		Limits: c.Config.Limits,
+		Box:    runner.Box{Network: c.Config.Network, Mirror: c.Config.Mirror, Writable: c.Config.Writable, MinLevel: c.Config.MinLevel},
+	}
+	return nil
+}
+
+// backendOf translates a program's backend. A managed one has the reference of
+// its state.
+func backendOf(p stack.Program, namespace string) (module.Backend, *kube.StateRef, string) {
+	b := p.Backend
+	switch b.Kind {
+	case stack.Kubernetes:
+		return module.Kubernetes{SecretSuffix: b.Suffix, InClusterConfig: b.InCluster, ConfigPath: &b.ConfigPath, Namespace: namespace, Labels: b.Labels}, nil, "kubernetes"
+	case stack.Custom:
+		return module.Custom{HCL: b.Custom}, nil, ""
+	case stack.Declared:
+		return module.Unset{}, nil, ""
+	default:
+		workspace := p.Workspace
+		if workspace == "" {
+			workspace = "default"
+		}
+		return module.Managed{}, &kube.StateRef{Namespace: namespace, Workspace: workspace, Suffix: b.Suffix, Labels: b.Labels}, ""
+	}
+}
+
+// files are the generated files of every run.
+func (c *Stacks) files(p *pass, backend workdir.File) ([]workdir.File, error) {
+	vars, err := workdir.TFVars(p.in.resolved.Vars)
+	if err != nil {
+		return nil, err
+	}
+	config := workdir.CLIConfig(c.Config.MirrorProviders, runner.MirrorInside)
+	config.Path = runner.CLIConfig
+	files := []workdir.File{vars, config}
+	if backend.Path != "" {
+		files = append(files, backend)
+	}
+	if p.st.Program.Source == nil {
+		files = append(files, workdir.Inline(p.st.Program.Inline))
+	}
+	return files, nil
+}
+
+// name gives a run the name of its cause: the same cause after the same past
+// has the same name, so that starting it twice starts it once.
+func (p *pass) name(kind stack.RunKind, cause stack.Cause) string {
+	digest := stack.Digest([]any{p.id, kind, cause.Basis, cause.Request, planDigest(cause.Plan), p.o.Memory.LastRun, p.o.Memory.Failures, p.o.CheckedAt})
+	return string(kind) + "-" + digest[len("sha256:"):][:12]
+}
+
+func planDigest(p *stack.Plan) string {
+	if p == nil {
+		return ""
+	}
+	return p.Digest
+}
+
+// snapshot keeps everything that a later destroy needs, whether or not the
+// source, the Secrets or the variables exist by then. It returns its key; the
+// same inputs have the same key and are kept once.
+func (c *Stacks) snapshot(ctx context.Context, p *pass) (string, error) {
+	key := stackKey(p.id, "snapshots", hexOf(stack.Digest([]any{p.o.Basis, p.note.Backend})))
+	if p.o.Memory.Snapshot == key {
+		return key, nil
+	}
+	record := snapshot{Job: *p.job, Note: p.note, Basis: p.o.Basis}
+	if p.in.archive != "" {
+		if err := c.keepTree(ctx, p.in.archive, p.o.Basis.Source); err != nil {
+			return "", err
+		}
+	}
+	b, err := json.Marshal(record)
+	if err != nil {
+		return "", err
+	}
+	return key, c.put(ctx, key, b)
+}
+
+// snapshot is a job as it was when its plan was made.
+type snapshot struct {
+	Job   runner.Job
+	Note  note
+	Basis stack.Basis
+}
+
+// recall makes the pass's job from a snapshot. What can still be resolved now
+// is preferred for credentials, which may have been renewed since.
+func (c *Stacks) recall(ctx context.Context, p *pass) error {
+	if p.o.Memory.Snapshot == "" {
+		// Built by another controller: what it was made from is what is there now.
+		if c.observeBasis(ctx, p); p.o.Blocked != nil {
+			return fault.New(p.o.Blocked.Kind, "SnapshotMissing", fmt.Errorf(
+				"what was built was not recorded here, so its source and inputs are needed to destroy it: %s; restore them, or set destroyResourcesOnDeletion: false to leave the resources", p.o.Blocked.Message))
+		}
+		return nil
+	}
+	var s snapshot
+	b, err := c.get(ctx, p.o.Memory.Snapshot)
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the record of what was applied: %w", err)
+	}
+	e, err := c.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	s.Job.Engine = e
+	if s.Job.Tree.Archive != "" {
+		if s.Job.Tree.Archive, err = c.tree(ctx, s.Basis.Source); err != nil {
+			return fmt.Errorf("restoring the source that was applied: %w", err)
+		}
+	}
+	s.Job.Box = runner.Box{Network: c.Config.Network, Mirror: c.Config.Mirror, Writable: c.Config.Writable, MinLevel: c.Config.MinLevel}
+	s.Job.Limits = c.Config.Limits
+	for k, v := range c.freshEnvironment(ctx, p, s.Job.Env) {
+		s.Job.Env[k] = v
+		if !slices.Contains(s.Job.Mask, v) {
+			s.Job.Mask = append(s.Job.Mask, v)
+		}
+	}
+	p.job, p.note, p.o.Basis = &s.Job, s.Note, s.Basis
+	return nil
+}
+
+// freshEnvironment reads the recorded credentials again where they still are.
+func (c *Stacks) freshEnvironment(ctx context.Context, p *pass, recorded map[string]string) map[string]string {
+	fresh := map[string]string{}
+	for _, f := range p.st.Program.VarsFrom {
+		data, _, err := c.read(ctx, p, f.Kind, f.Name)
+		if err == nil {
+			data, err = choose(data, f)
+		}
+		if err != nil {
+			continue // the record stands in for what is gone
+		}
+		for name := range recorded {
+			if v, ok := data[name]; ok {
+				fresh[name] = string(v)
+			}
+		}
+	}
+	return fresh
+}

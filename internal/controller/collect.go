@@ -1,0 +1,250 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// runsKept is how many runs of a stack stay readable.
+const runsKept = 20
+
+// collect takes over everything that an ended run left: its state first, then
+// its lock, then what people read. It can be repeated until it succeeds; the
+// run stays where it is until then.
+func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
+	if r.Kind.Writes() {
+		if err := c.flush(ctx, p, r, n); err != nil {
+			return fmt.Errorf("storing the state after %s: %w", r.ID, err)
+		}
+		if err := c.rescue(ctx, p, r); err != nil {
+			return err
+		}
+		if n.State != nil {
+			if err := c.States.Unlock(ctx, *n.State, r.ID); err != nil {
+				return fmt.Errorf("freeing the state lock: %w", err)
+			}
+		}
+	}
+	if err := c.keepRecords(ctx, p, r); err != nil {
+		return err
+	}
+	if err := c.keepOutputs(ctx, p, r, run); err != nil {
+		return err
+	}
+	if r.Outcome != stack.Succeeded {
+		return nil
+	}
+	if (r.Kind == stack.PlanRun || r.Kind == stack.CheckRun) && !r.Changes.None() {
+		return c.keepPlan(ctx, p, r, n, run)
+	}
+	if r.Kind == stack.CheckRun {
+		return c.looked(ctx, p, r)
+	}
+	return nil
+}
+
+// looked notes when a look for drift ended.
+func (c *Stacks) looked(ctx context.Context, p *pass, r *runner.Report) error {
+	p.o.CheckedAt = r.Finished
+	return c.looks.note(ctx, c.Blobs, p.id, r.Finished)
+}
+
+// flush stores the newest state that the supervisor acknowledged.
+func (c *Stacks) flush(ctx context.Context, p *pass, r *runner.Report, n note) error {
+	if n.State == nil {
+		return nil
+	}
+	state, err := c.left(p.id, r.ID, runner.FileState)
+	if err != nil || len(state) == 0 {
+		return err
+	}
+	return c.States.Save(ctx, *n.State, state)
+}
+
+// rescue keeps a state that a foreign backend refused.
+func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report) error {
+	kept, err := c.keep(ctx, p.id, r.ID, runner.FileRescue, stackKey(p.id, "rescued", r.ID+".tfstate"))
+	if kept && err == nil {
+		c.Events.Event(p.obj, warning, "StateRescued", "The backend refused the newest state; it is kept as rescued/"+r.ID+".tfstate")
+	}
+	return err
+}
+
+// keepRecords keeps the report and the logs, of looks for drift only the newest.
+func (c *Stacks) keepRecords(ctx context.Context, p *pass, r *runner.Report) error {
+	name := r.ID
+	if r.Kind == stack.CheckRun && r.Outcome == stack.Succeeded && r.Changes.None() {
+		name = "check"
+	}
+	report, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	files := []string{runner.FileLog}
+	if name != "check" {
+		files = append(files, runner.FileEvents)
+	}
+	for _, file := range files {
+		if _, err := c.keep(ctx, p.id, r.ID, file, stackKey(p.id, "runs", name, file)); err != nil {
+			return fmt.Errorf("keeping %s of %s: %w", file, r.ID, err)
+		}
+	}
+	if err := c.put(ctx, stackKey(p.id, "runs", name, "report.json"), report); err != nil {
+		return err
+	}
+	if name == "check" {
+		return nil
+	}
+	return c.dropOldRuns(ctx, p.id)
+}
+
+// dropOldRuns removes the records of all but the newest runs.
+func (c *Stacks) dropOldRuns(ctx context.Context, id string) error {
+	prefix := stackKey(id, "runs", "")
+	keys, err := c.Blobs.List(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	ended := map[string]time.Time{}
+	for _, k := range keys {
+		run, file := cutKey(k, prefix)
+		if file != "report.json" || run == "check" {
+			continue
+		}
+		var r runner.Report
+		b, err := c.get(ctx, k)
+		if err == nil {
+			err = json.Unmarshal(b, &r)
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", k, err)
+		}
+		ended[run] = r.Finished
+	}
+	if len(ended) <= runsKept {
+		return nil
+	}
+	runs := slices.SortedFunc(maps.Keys(ended), func(a, b string) int { return ended[b].Compare(ended[a]) })
+	old := runs[runsKept:]
+	for _, k := range keys {
+		if run, _ := cutKey(k, prefix); slices.Contains(old, run) {
+			if err := c.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keepOutputs keeps the outputs of the newest state and says their names.
+func (c *Stacks) keepOutputs(ctx context.Context, p *pass, r *runner.Report, run *stack.Run) error {
+	b, err := c.left(p.id, r.ID, runner.FileOutputs)
+	if err != nil || b == nil {
+		return err
+	}
+	var outputs map[string]kube.Output
+	if err := json.Unmarshal(b, &outputs); err != nil {
+		return fmt.Errorf("reading the outputs of %s: %w", r.ID, err)
+	}
+	run.Outputs = slices.AppendSeq([]string{}, maps.Keys(outputs))
+	slices.Sort(run.Outputs)
+	if run.State == "" {
+		run.State = stack.Digest(outputs) // a foreign state is known by what it outputs
+	}
+	return c.put(ctx, stackKey(p.id, "outputs.json"), b)
+}
+
+// keepPlan keeps a plan with changes and gives it its name.
+func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
+	made := stack.Plan{
+		Run: r.ID, Basis: n.Cause.Basis, Changes: r.Changes, Destroy: n.Cause.Destroy, Drift: r.Kind == stack.CheckRun,
+		Lineage: r.State.Lineage, Serial: r.State.Serial, At: r.Finished,
+	}
+	made.Digest = plan.Digest(plan.Parts{
+		Basis: made.Basis, LockHash: r.LockHash, Backend: n.Backend, Lineage: made.Lineage, Serial: made.Serial,
+		ChangesHash: r.ChangesHash, Destroy: made.Destroy,
+	})
+	base := plan.Name(made.Basis.Revision)
+	made.Name = p.o.Memory.NameFor(base, plan.NameWith(base, made.Digest), made.Digest, p.o.Spec.Approved)
+	for file, key := range map[string]string{
+		runner.FilePlan: "plan.bin", runner.FilePlanDoc: "plan.json", runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
+	} {
+		if _, err := c.keep(ctx, p.id, r.ID, file, planKey(p.id, made.Digest, key)); err != nil {
+			return fmt.Errorf("keeping plan %s: %w", made.Name, err)
+		}
+	}
+	if err := c.dropOldPlans(ctx, p, made.Digest); err != nil {
+		return err
+	}
+	if err := c.readable(ctx, p, r, made); err != nil {
+		return fmt.Errorf("publishing plan %s: %w", made.Name, err)
+	}
+	run.Plan = &made
+	if r.Kind == stack.CheckRun {
+		return c.looked(ctx, p, r)
+	}
+	return nil
+}
+
+// dropOldPlans removes plans that can no longer be applied.
+func (c *Stacks) dropOldPlans(ctx context.Context, p *pass, keep string) error {
+	prefix := stackKey(p.id, "plans", "")
+	keys, err := c.Blobs.List(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	stay := []string{hexOf(keep)}
+	for _, q := range []*stack.Plan{p.o.Memory.Pending, p.o.Memory.Applied} {
+		if q != nil {
+			stay = append(stay, hexOf(q.Digest))
+		}
+	}
+	for _, k := range keys {
+		if digest, _ := cutKey(k, prefix); !slices.Contains(stay, digest) {
+			if err := c.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readable publishes the plan in the cluster if the stack asks for it.
+func (c *Stacks) readable(ctx context.Context, p *pass, r *runner.Report, made stack.Plan) error {
+	workspace := p.st.Program.Workspace
+	if workspace == "" {
+		workspace = "default"
+	}
+	out := kube.ReadablePlan{Workspace: workspace, Name: made.Name}
+	var err error
+	switch p.st.Program.Readable {
+	case stack.ReadableJSON:
+		out.JSON, err = c.left(p.id, r.ID, runner.FilePlanRaw)
+	case stack.ReadableHuman:
+		out.Text, err = c.left(p.id, r.ID, runner.FilePlanTxt)
+	}
+	if err != nil {
+		return err
+	}
+	return kube.WriteReadablePlan(ctx, c.Live, p.obj, out)
+}
+
+// cutKey splits a key below prefix into its next part and the rest.
+func cutKey(key, prefix string) (part, rest string) {
+	for i := len(prefix); i < len(key); i++ {
+		if key[i] == '/' {
+			return key[len(prefix):i], key[i+1:]
+		}
+	}
+	return key[len(prefix):], ""
+}

@@ -1,0 +1,179 @@
+// Package controller keeps stacks true: it observes an object and all that
+// belongs to it, lets the core decide, carries out one action, and reports.
+// Rules are not here, they are in package stack; neither is anything that knows
+// how a run is isolated or where bytes are kept.
+//
+// Start reading at Stacks.Reconcile.
+package controller
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Runner starts runs and finds them again.
+type Runner interface {
+	Start(ctx context.Context, job runner.Job) error
+	Current(stack string) (*runner.Report, error)
+	Cancel(ctx context.Context, stack, id string) error
+	Forget(stack, id string) error
+}
+
+// Runs holds what runs left behind.
+type Runs interface {
+	Open(stack, id, file string) (io.ReadCloser, error)
+	Remove(stack string) error
+}
+
+// Artifacts fetches the archives of sources, verified.
+type Artifacts interface {
+	Get(ctx context.Context, a source.Artifact) (path string, err error)
+}
+
+// States keeps states and their locks.
+type States interface {
+	Load(ctx context.Context, ref kube.StateRef) ([]byte, error)
+	Save(ctx context.Context, ref kube.StateRef, state []byte) error
+	Locks
+}
+
+// Locks are the locks of states.
+type Locks interface {
+	Holder(ctx context.Context, ref kube.StateRef) (*kube.LockInfo, error)
+	Lock(ctx context.Context, ref kube.StateRef, info kube.LockInfo) error
+	Unlock(ctx context.Context, ref kube.StateRef, id string) error
+}
+
+// Blobs is where records are kept.
+type Blobs interface {
+	Put(ctx context.Context, key string, r io.Reader) error
+	Get(ctx context.Context, key string) (io.ReadCloser, error)
+	Delete(ctx context.Context, key string) error
+	List(ctx context.Context, prefix string) ([]string, error)
+}
+
+// Events tells people what happened to an object.
+type Events interface {
+	Event(obj client.Object, kind, reason, message string)
+}
+
+// Config is what an operator sets for all stacks.
+type Config struct {
+	CrossNamespace  bool // sources and dependencies may be in another namespace
+	MaxRuns         int  // at work at once
+	Network         string
+	Mirror          string   // directory of providers, may be empty
+	MirrorProviders []string // their addresses
+	Writable        []string // host directories that runs may write
+	MinLevel        int
+	Limits          runner.Limits
+}
+
+// Stacks reconciles the objects of one dialect.
+type Stacks struct {
+	Client    client.Client // reads kinds of stacks and sources from its cache
+	Live      client.Client // reads everything from the server
+	Dialect   dialect.Dialect
+	Runner    Runner
+	Runs      Runs
+	Artifacts Artifacts
+	Modules   *Modules
+	States    States
+	Blobs     Blobs
+	Engine    func(context.Context) (engine.Engine, error)
+	Events    Events
+	Config    Config
+	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them
+	Now       func() time.Time
+	Log       *slog.Logger
+
+	queue    *queue
+	looks    looks
+	requests requests
+}
+
+// pass is one reconcile of one object.
+type pass struct {
+	obj   client.Object
+	id    string // the stack: the object's UID
+	st    dialect.Stack
+	o     stack.Observation
+	job   *runner.Job // as far as it is known before the kind of run is
+	note  note
+	in    inputs
+	ended *stack.Run // a run that ended and was folded in
+	level string     // isolation of the newest run
+	wait  string     // what a start waits for, if it does
+}
+
+// Reconcile brings one stack one step further.
+func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	obj := c.Dialect.New()
+	// Read from the server: a stale copy would not know the last run.
+	if err := c.Live.Get(ctx, req.NamespacedName, obj); err != nil {
+		c.queue.leave(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	c.requests.saw(string(obj.GetUID()), req.NamespacedName)
+	if added, err := c.hold(ctx, obj); added || err != nil {
+		return ctrl.Result{}, err
+	}
+	p, err := c.observe(ctx, obj)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	d := stack.Decide(p.o)
+	if p.ended == nil { // else what ended is written down first, and forgotten
+		d, err = c.act(ctx, p, d)
+	}
+	return c.report(ctx, p, d, err)
+}
+
+// hold puts our finalizer on obj before anything is built for it.
+func (c *Stacks) hold(ctx context.Context, obj client.Object) (added bool, err error) {
+	if !obj.GetDeletionTimestamp().IsZero() {
+		return false, nil
+	}
+	before := obj.DeepCopyObject().(client.Object)
+	if !addFinalizer(obj, c.Dialect.Finalizer()) {
+		return false, nil
+	}
+	err = c.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
+	return true, ignoreConflict(client.IgnoreNotFound(err))
+}
+
+func addFinalizer(obj client.Object, name string) bool {
+	for _, f := range obj.GetFinalizers() {
+		if f == name {
+			return false
+		}
+	}
+	obj.SetFinalizers(append(obj.GetFinalizers(), name))
+	return true
+}
+
+// blockedBy turns an error into something to wait for.
+func blockedBy(err error, reason stack.Reason) *stack.Blocked {
+	return &stack.Blocked{Kind: fault.Of(err), Reason: reason, Message: err.Error()}
+}
+
+// Kinds of events.
+const (
+	normal  = corev1.EventTypeNormal
+	warning = corev1.EventTypeWarning
+)

@@ -1,0 +1,277 @@
+package controller
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+	"github.com/terrier-iac/terrier/internal/workdir/module"
+)
+
+// inputs are what a plan is made from, found and resolved.
+type inputs struct {
+	archive  string // path of the module's archive; empty if it is inline
+	engine   string
+	module   module.Root
+	resolved workdir.Resolved
+	mask     []string // values that must not be shown
+	public   []string // values that may be, although a Secret holds them
+}
+
+// findSource resolves the source to an archive on disk.
+func (c *Stacks) findSource(ctx context.Context, p *pass) *stack.Blocked {
+	ref := p.st.Program.Source
+	if ref == nil {
+		p.o.Basis.Source = stack.Digest(p.st.Program.Inline)
+		p.o.Basis.Revision = p.o.Basis.Source
+		return nil
+	}
+	key := c.keyOf(*ref, p.obj)
+	if key.Namespace != p.obj.GetNamespace() && !c.Config.CrossNamespace {
+		return &stack.Blocked{Kind: fault.Denied, Reason: stack.SourceDenied,
+			Message: fmt.Sprintf("sourceRef: %s %s is in another namespace, which this platform does not allow", ref.Kind, key)}
+	}
+	artifact, err := c.artifact(ctx, ref.Kind, key)
+	if err != nil {
+		return blockedBy(err, stack.SourceNotReady)
+	}
+	if p.in.archive, err = c.Artifacts.Get(ctx, artifact); err != nil {
+		return blockedBy(fmt.Errorf("fetching the artifact of %s %s: %w", ref.Kind, key, err), stack.SourceFailed)
+	}
+	p.o.Basis.Source, p.o.Basis.Revision = artifact.Digest, artifact.Revision
+	return nil
+}
+
+// sourceObject is what all kinds of sources have in common.
+type sourceObject interface {
+	client.Object
+	sourcev1.Source
+}
+
+// newSource returns an empty source object of a kind.
+func newSource(kind string) (sourceObject, error) {
+	switch kind {
+	case sourcev1.GitRepositoryKind:
+		return &sourcev1.GitRepository{}, nil
+	case sourcev1.OCIRepositoryKind:
+		return &sourcev1.OCIRepository{}, nil
+	case sourcev1.BucketKind:
+		return &sourcev1.Bucket{}, nil
+	default:
+		return nil, fault.New(fault.Invalid, "", fmt.Errorf("sourceRef.kind: %q is none of GitRepository, OCIRepository and Bucket", kind))
+	}
+}
+
+// artifact reads where a source's archive is.
+func (c *Stacks) artifact(ctx context.Context, kind string, key types.NamespacedName) (source.Artifact, error) {
+	obj, err := newSource(kind)
+	if err != nil {
+		return source.Artifact{}, err
+	}
+	if err := c.Client.Get(ctx, key, obj); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			err = fault.New(fault.Missing, "", fmt.Errorf("Source not found: %s %s does not exist", kind, key))
+		}
+		return source.Artifact{}, err
+	}
+	a := obj.GetArtifact()
+	if a == nil {
+		return source.Artifact{}, fault.New(fault.Missing, "", fmt.Errorf("Source is not ready, artifact not found: %s %s", kind, key))
+	}
+	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest}
+	if a.Size != nil {
+		out.Size = *a.Size
+	}
+	return out, nil
+}
+
+func (c *Stacks) findEngine(ctx context.Context, p *pass) *stack.Blocked {
+	e, err := c.Engine(ctx)
+	if err != nil {
+		return blockedBy(err, stack.EngineMissing)
+	}
+	p.in.engine, p.o.Basis.Engine = e.Path, e.String()
+	return nil
+}
+
+// findModule reads what the root module declares.
+func (c *Stacks) findModule(_ context.Context, p *pass) *stack.Blocked {
+	var err error
+	if p.st.Program.Source == nil {
+		p.in.module, err = c.Modules.Inline(p.st.Program.Inline)
+	} else {
+		p.in.module, err = c.Modules.Archive(p.in.archive, p.o.Basis.Source, p.st.Program.Path)
+	}
+	if err != nil {
+		return blockedBy(err, stack.ModuleInvalid)
+	}
+	return nil
+}
+
+// findInputs resolves variables and credentials.
+func (c *Stacks) findInputs(ctx context.Context, p *pass) *stack.Blocked {
+	in, err := c.gather(ctx, p)
+	if err == nil {
+		p.in.resolved, err = in.Resolve(p.in.module.Variables)
+	}
+	if err != nil {
+		return blockedBy(err, stack.InputsFailed)
+	}
+	p.in.mask = append(p.in.mask, p.in.resolved.Secrets...)
+	// What another stack published without marking it sensitive stays readable.
+	p.in.mask = slices.DeleteFunc(p.in.mask, func(s string) bool { return slices.Contains(p.in.public, s) })
+	p.o.Basis.Inputs = c.keyed(p.in.resolved)
+	return nil
+}
+
+// keyed hashes resolved inputs under the platform's key: the digest stands in
+// the status, and must not let anybody try passwords against it.
+func (c *Stacks) keyed(r workdir.Resolved) string {
+	b, err := json.Marshal([]any{r.Vars, r.Environment})
+	if err != nil {
+		panic("controller: hashing inputs: " + err.Error()) // JSON values and strings
+	}
+	mac := hmac.New(sha256.New, []byte(c.Key.Reveal()))
+	mac.Write(b)
+	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// gather reads every Secret and ConfigMap that the stack names.
+func (c *Stacks) gather(ctx context.Context, p *pass) (workdir.Inputs, error) {
+	var in workdir.Inputs
+	var err error
+	if in.Values, err = c.values(ctx, p); err != nil {
+		return in, err
+	}
+	for _, v := range p.st.Program.Vars {
+		value, ok, err := c.variable(ctx, p, v)
+		if err != nil {
+			return in, err
+		}
+		if ok {
+			in.Vars = append(in.Vars, workdir.Var{Name: v.Name, Value: value})
+		}
+	}
+	for _, f := range p.st.Program.VarsFrom {
+		all, public, err := c.read(ctx, p, f.Kind, f.Name)
+		if fault.Of(err) == fault.Missing && f.Optional {
+			continue
+		}
+		var data map[string][]byte
+		if err == nil {
+			data, err = choose(all, f)
+		}
+		if err != nil {
+			return in, fmt.Errorf("varsFrom: %w", err)
+		}
+		for _, key := range public {
+			p.in.public = append(p.in.public, string(all[key]))
+		}
+		in.From = append(in.From, workdir.From{Name: f.Kind + " " + f.Name, Secret: f.Kind == "Secret", Data: data})
+	}
+	return in, nil
+}
+
+// values renders the variable named values over the outputs of other stacks.
+func (c *Stacks) values(ctx context.Context, p *pass) (json.RawMessage, error) {
+	outputs := map[string]map[string]json.RawMessage{}
+	for _, input := range p.st.Program.Inputs {
+		data, public, err := c.read(ctx, p, "Secret", input.Secret)
+		if err != nil {
+			return nil, fmt.Errorf("readInputsFromSecrets: %w", err)
+		}
+		if outputs[input.As], err = kube.DecodeOutputs(data); err != nil {
+			return nil, fmt.Errorf("readInputsFromSecrets: Secret %s: %w", input.Secret, err)
+		}
+		for key, value := range data {
+			if !slices.Contains(public, key) && !strings.HasSuffix(key, "__type") {
+				p.in.mask = append(p.in.mask, string(value))
+			}
+		}
+	}
+	if len(p.st.Program.Values) == 0 {
+		return nil, nil
+	}
+	v, err := workdir.Values(p.st.Program.Values, outputs)
+	if err != nil {
+		return nil, fmt.Errorf("values: %w", err)
+	}
+	return v, nil
+}
+
+// variable returns the value of one variable; ok is false if it has none and
+// need not have one.
+func (c *Stacks) variable(ctx context.Context, p *pass, v stack.Var) (value json.RawMessage, ok bool, err error) {
+	ref, kind := v.Secret, "Secret"
+	if ref == nil {
+		ref, kind = v.Config, "ConfigMap"
+	}
+	if ref == nil {
+		return v.Value, len(v.Value) > 0, nil
+	}
+	data, _, err := c.read(ctx, p, kind, ref.Name)
+	text, found := data[ref.Key]
+	switch {
+	case ref.Optional && (fault.Of(err) == fault.Missing || err == nil && !found):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("vars: %s: %w", v.Name, err)
+	case !found:
+		return nil, false, fault.New(fault.Missing, "", fmt.Errorf("vars: %s: %s %s has no key %q", v.Name, kind, ref.Name, ref.Key))
+	}
+	if kind == "Secret" {
+		p.in.mask = append(p.in.mask, string(text))
+	}
+	value, err = json.Marshal(string(text))
+	return value, true, err
+}
+
+// read returns the data of a Secret or ConfigMap in the stack's namespace, and
+// which keys of it are no secrets.
+func (c *Stacks) read(ctx context.Context, p *pass, kind, name string) (data map[string][]byte, public []string, err error) {
+	key := types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: name}
+	if kind == "ConfigMap" {
+		data, err = kube.ReadConfigMap(ctx, c.Live, key)
+		return data, slices.Collect(maps.Keys(data)), err
+	}
+	return kube.ReadSecret(ctx, c.Live, key)
+}
+
+// choose picks and renames keys as varsKeys says. A key that is not there is
+// an error, so that no variable silently becomes empty.
+func choose(data map[string][]byte, f stack.VarsFrom) (map[string][]byte, error) {
+	if len(f.Keys) == 0 {
+		return data, nil
+	}
+	out := map[string][]byte{}
+	for _, k := range f.Keys {
+		from, to, renamed := strings.Cut(k, ":")
+		if !renamed {
+			to = from
+		}
+		value, ok := data[from]
+		if !ok {
+			if f.Optional {
+				continue
+			}
+			return nil, fault.New(fault.Missing, "", fmt.Errorf("%s %s has no key %q", f.Kind, f.Name, from))
+		}
+		out[to] = value
+	}
+	return out, nil
+}

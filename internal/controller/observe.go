@@ -1,0 +1,161 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// note travels with a run: what a controller that finds it must know.
+type note struct {
+	Cause   stack.Cause    `json:"cause"`
+	State   *kube.StateRef `json:"state,omitempty"` // nil if the engine keeps the state elsewhere
+	Backend string         `json:"backend,omitempty"`
+	Request string         `json:"request,omitempty"`
+}
+
+// observe gathers all that Decide may look at, and no more than it needs: a
+// stack whose run goes on is not asked for its inputs.
+func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) {
+	p := &pass{obj: obj, id: string(obj.GetUID())}
+	var err error
+	p.st, err = c.Dialect.Decode(obj)
+	p.o = stack.Observation{
+		Now: c.Now(), Spec: p.st.Spec, Memory: p.st.Memory, Request: p.st.Request,
+		Deleting: !obj.GetDeletionTimestamp().IsZero(),
+	}
+	switch fault.Of(err) {
+	case fault.None:
+	case fault.Invalid, fault.Denied:
+		p.o.Blocked = blockedBy(err, stack.SpecInvalid)
+	default:
+		return nil, fmt.Errorf("reading %s: %w", client.ObjectKeyFromObject(obj), err)
+	}
+	if err := c.observeRun(ctx, p); err != nil {
+		return nil, err
+	}
+	if p.o.CheckedAt, err = c.looks.last(ctx, c.Blobs, p.id); err != nil {
+		return nil, err
+	}
+	switch {
+	case p.o.Run != nil:
+		p.o.Basis = p.o.Run.Cause.Basis
+		return p, nil
+	case p.o.Deleting:
+		p.o.Dependents, err = c.dependents(ctx, obj)
+		return p, err
+	case p.o.Blocked != nil || p.o.Spec.Suspended:
+		return p, nil
+	}
+	c.observeBasis(ctx, p)
+	if p.o.Blocked == nil {
+		if p.o.Waiting, err = c.dependencies(ctx, p); err != nil {
+			return nil, err
+		}
+		p.o.Unwritten, err = c.unwritten(ctx, p)
+	}
+	return p, err
+}
+
+// observeRun finds the run of the stack, and folds it into memory if it ended.
+func (c *Stacks) observeRun(ctx context.Context, p *pass) error {
+	report, err := c.Runner.Current(p.id)
+	if err != nil || report == nil {
+		return err
+	}
+	var n note
+	if err := json.Unmarshal(report.Note, &n); err != nil {
+		return fmt.Errorf("reading the note of run %s: %w", report.ID, err)
+	}
+	p.level = isolation(report.Level)
+	run := runOf(report, n)
+	if !run.Done {
+		p.o.Run = &run
+		c.queue.took(client.ObjectKeyFromObject(p.obj))
+		if run.Kind.Writes() {
+			// What is done so far is kept even if this machine is lost.
+			if err := c.flush(ctx, p, report, n); err != nil {
+				c.Log.Warn("state not stored yet", "stack", report.Name, "run", report.ID, "err", err)
+			}
+		}
+		return nil
+	}
+	if report.ID != p.o.Memory.LastRun {
+		if err := c.collect(ctx, p, report, n, &run); err != nil {
+			if p.o.Blocked == nil {
+				p.o.Blocked = blockedBy(err, stack.StateFailed)
+			}
+			c.Log.Error("run not recorded", "stack", report.Name, "run", report.ID, "err", err)
+			return nil // the run stays, and is collected again
+		}
+		p.o.Memory = p.o.Memory.Record(run)
+	}
+	p.ended = &run
+	return nil
+}
+
+// runOf is a report in the words of the core.
+func runOf(r *runner.Report, n note) stack.Run {
+	run := stack.Run{
+		ID: r.ID, Kind: r.Kind, Cause: n.Cause, Done: r.Phase == runner.Done, Outcome: r.Outcome,
+		Step: r.Step, Message: r.Message, State: r.State.Digest, Since: r.Started, At: r.Finished,
+		// A state that we do not keep may hold anything.
+		Exists: r.Resources > 0 || n.State == nil,
+	}
+	if !run.Done {
+		run.Step = string(r.Phase)
+	}
+	if r.Lock != nil {
+		run.Lock = &stack.Lock{ID: r.Lock.ID, Who: r.Lock.Who, Since: r.Lock.Created, Seen: r.Finished}
+	}
+	if run.Done && run.Message == "" && run.Outcome != stack.Succeeded {
+		run.Message = fmt.Sprintf("%s ended: %s", r.Kind, r.Outcome)
+	}
+	return run
+}
+
+func isolation(level int) string {
+	names := []string{"none", "basic", "kernel", "full"}
+	if level < 0 || level >= len(names) {
+		return ""
+	}
+	return names[level]
+}
+
+// observeBasis finds what a plan would be made from now, or says why it cannot.
+func (c *Stacks) observeBasis(ctx context.Context, p *pass) {
+	for _, step := range []func(context.Context, *pass) *stack.Blocked{c.findSource, c.findEngine, c.findModule, c.findInputs, c.buildJob} {
+		if p.o.Blocked = step(ctx, p); p.o.Blocked != nil {
+			return
+		}
+	}
+}
+
+// unwritten reports whether the published outputs are gone or were changed.
+func (c *Stacks) unwritten(ctx context.Context, p *pass) (bool, error) {
+	to, m := p.st.Program.Outputs, p.o.Memory
+	if to == nil || m.Published == "" {
+		return false, nil
+	}
+	same, err := kube.OutputsIntact(ctx, c.Live, types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: to.Secret})
+	if fault.Of(err) == fault.Missing {
+		return true, nil
+	}
+	return !same, err
+}
+
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}

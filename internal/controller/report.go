@@ -1,0 +1,105 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// runLook is how often a run that goes on is looked at, so that its state is
+// stored as it goes; its end wakes the stack by itself.
+const runLook = 20 * time.Second
+
+// report is the only writer of status and events. It writes nothing when there
+// is nothing new.
+func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause error) (ctrl.Result, error) {
+	if p.wait == "" && p.o.Run == nil {
+		c.queue.leave(client.ObjectKeyFromObject(p.obj))
+	}
+	if _, gone := d.Action.(stack.Finish); gone && cause == nil && p.ended == nil {
+		c.Log.Info("stack released", "stack", client.ObjectKeyFromObject(p.obj).String())
+		return ctrl.Result{}, nil
+	}
+	before := p.obj.DeepCopyObject().(client.Object)
+	status := dialect.Status{
+		Decision: d, Memory: p.o.Memory, Basis: p.o.Basis, Run: p.o.Run, Suspended: p.o.Spec.Suspended, Request: p.o.Request,
+		Now: p.o.Now, Isolation: p.level, Ignored: p.st.Ignored,
+		Environment: slices.Sorted(maps.Keys(p.in.resolved.Environment)),
+	}
+	if w, ok := d.Action.(stack.Wait); ok && w.For > 0 && p.o.Memory.Failures > 0 {
+		status.Next = p.o.Memory.FailedAt.Add(w.For + p.o.Now.Sub(p.o.Memory.FailedAt))
+	}
+	c.Dialect.Encode(p.obj, status)
+	if !equality.Semantic.DeepEqual(before, p.obj) {
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		err := c.Live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager))
+		if fault.Of(err) != fault.None {
+			// Somebody else wrote, or the object is gone: nothing was forgotten yet.
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	c.tell(p)
+	if p.ended != nil {
+		if err := c.Runner.Forget(p.id, p.ended.ID); err != nil {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil
+	}
+	return c.next(p, d, cause)
+}
+
+// next says when to look at the stack again.
+func (c *Stacks) next(p *pass, d stack.Decision, cause error) (ctrl.Result, error) {
+	switch a := d.Action.(type) {
+	case stack.Wait:
+		if p.o.Run != nil && (a.For == 0 || a.For > runLook) {
+			return ctrl.Result{RequeueAfter: runLook}, cause
+		}
+		return ctrl.Result{RequeueAfter: a.For}, cause
+	case stack.Start, stack.Apply, stack.Destroy, stack.Cancel:
+		if p.wait != "" && p.o.Run == nil {
+			return ctrl.Result{}, cause // woken by the queue
+		}
+		return ctrl.Result{RequeueAfter: runLook}, cause
+	default:
+		return ctrl.Result{RequeueAfter: time.Nanosecond}, cause
+	}
+}
+
+// tell makes events of what happened, once.
+func (c *Stacks) tell(p *pass) {
+	r := p.ended
+	if r == nil || r.ID == p.st.Memory.LastRun {
+		return
+	}
+	m := p.o.Memory
+	reason := c.Dialect.EventReason(*r)
+	switch {
+	case r.Outcome == stack.Interrupted && !r.Kind.Writes():
+	case r.Outcome == stack.Stale:
+		c.Events.Event(p.obj, normal, "PlanStale", "The plan was not applied: the state changed after it was made")
+	case r.Outcome != stack.Succeeded:
+		c.Events.Event(p.obj, warning, reason, fmt.Sprintf("%s (attempt %d): %s", r.Outcome, m.Failures, r.Message))
+	case r.Kind == stack.DestroyRun:
+		c.Events.Event(p.obj, normal, reason, "Everything was destroyed")
+	case r.Kind == stack.ApplyRun:
+		c.Events.Event(p.obj, normal, reason, "Applied "+r.Cause.Plan.Name+": "+r.Cause.Plan.Changes.String())
+	case r.Plan != nil && r.Plan.Drift:
+		if old := p.st.Memory.Pending; old == nil || old.Digest != r.Plan.Digest {
+			c.Events.Event(p.obj, warning, reason, "Drift detected: "+r.Plan.Changes.String())
+		}
+	case r.Plan != nil:
+		c.Events.Event(p.obj, normal, reason, "Planned "+r.Plan.Name+": "+r.Plan.Changes.String())
+	}
+}

@@ -1,0 +1,205 @@
+package controller
+
+import (
+	"context"
+	"sync"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Indexes of stacks by what they refer to.
+const (
+	indexDependsOn = "terrier.dependsOn" // namespace/name
+	indexRefers    = "terrier.refers"    // Kind/namespace/name of a source, Secret or ConfigMap
+)
+
+// requests is the controller's work queue, for those who wake a stack by name.
+type requests struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	ids   map[string]types.NamespacedName // of stacks seen
+}
+
+func (r *requests) add(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue != nil {
+		r.queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+func (r *requests) saw(id string, key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ids == nil {
+		r.ids = map[string]types.NamespacedName{}
+	}
+	r.ids[id] = key
+}
+
+func (r *requests) find(id string) (types.NamespacedName, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key, ok := r.ids[id]
+	return key, ok
+}
+
+// Setup makes mgr run the controller. Ended delivers the stacks whose runs
+// ended.
+func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error {
+	c.queue = newQueue(max(1, c.Config.MaxRuns), c.requests.add)
+	ctx := context.Background() // indexes are made before the manager starts
+	for name, keys := range map[string]func(client.Object) []string{indexDependsOn: c.dependsOnKeys, indexRefers: c.refersKeys} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, c.Dialect.New(), name, keys); err != nil {
+			return err
+		}
+	}
+	b := ctrl.NewControllerManagedBy(mgr).Named("stacks").
+		For(c.Dialect.New(), builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, finalizersChanged{}))).
+		Watches(c.Dialect.New(), handler.EnqueueRequestsFromMapFunc(c.neighbours)).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.referring("Secret")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.referring("ConfigMap")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			c.requests.mu.Lock()
+			c.requests.queue = q
+			c.requests.mu.Unlock()
+			go c.listen(ctx, ended)
+			return nil
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers})
+	for _, kind := range []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind} {
+		obj, err := newSource(kind)
+		if err != nil {
+			return err
+		}
+		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(c.referring(kind)), builder.WithPredicates(artifactChanged()))
+	}
+	return b.Complete(c)
+}
+
+// listen wakes the stacks whose runs ended, until ctx ends.
+func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case id, ok := <-ended:
+			if !ok {
+				return
+			}
+			if key, ok := c.requests.find(id); ok {
+				c.requests.add(key)
+			}
+		}
+	}
+}
+
+// dependsOnKeys are the stacks that obj depends on.
+func (c *Stacks) dependsOnKeys(obj client.Object) []string {
+	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
+	var keys []string
+	for _, ref := range st.Program.DependsOn {
+		keys = append(keys, c.keyOf(ref, obj).String())
+	}
+	return keys
+}
+
+// refersKeys are the objects that obj is made from, and the one it writes.
+func (c *Stacks) refersKeys(obj client.Object) []string {
+	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
+	p := st.Program
+	var keys []string
+	here := func(kind, name string) { keys = append(keys, kind+"/"+obj.GetNamespace()+"/"+name) }
+	if p.Source != nil {
+		keys = append(keys, p.Source.Kind+"/"+c.keyOf(*p.Source, obj).String())
+	}
+	for _, f := range p.VarsFrom {
+		here(f.Kind, f.Name)
+	}
+	for _, v := range p.Vars {
+		if v.Secret != nil {
+			here("Secret", v.Secret.Name)
+		}
+		if v.Config != nil {
+			here("ConfigMap", v.Config.Name)
+		}
+	}
+	for _, i := range p.Inputs {
+		here("Secret", i.Secret)
+	}
+	if p.Outputs != nil {
+		here("Secret", p.Outputs.Secret)
+	}
+	return keys
+}
+
+// referring maps an object of a kind to the stacks that refer to it.
+func (c *Stacks) referring(kind string) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		return c.indexed(ctx, indexRefers, kind+"/"+client.ObjectKeyFromObject(obj).String())
+	}
+}
+
+// neighbours maps a stack to those that wait for it: its dependants, and when
+// it goes, the dependencies that it kept.
+func (c *Stacks) neighbours(ctx context.Context, obj client.Object) []reconcile.Request {
+	out := c.indexed(ctx, indexDependsOn, client.ObjectKeyFromObject(obj).String())
+	if obj.GetDeletionTimestamp().IsZero() {
+		return out
+	}
+	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
+	for _, ref := range st.Program.DependsOn {
+		out = append(out, reconcile.Request{NamespacedName: c.keyOf(ref, obj)})
+	}
+	return out
+}
+
+func (c *Stacks) indexed(ctx context.Context, index, value string) []reconcile.Request {
+	list := c.Dialect.NewList()
+	if err := c.Client.List(ctx, list, client.MatchingFields{index: value}); err != nil {
+		c.Log.Error("stacks not woken", "by", value, "err", err) // they look again by themselves
+		return nil
+	}
+	var out []reconcile.Request
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o.(client.Object))})
+		return nil
+	})
+	return out
+}
+
+// artifactChanged lets a source wake its stacks only when its artifact changed.
+func artifactChanged() predicate.Predicate {
+	digest := func(o client.Object) string {
+		if s, ok := o.(sourceObject); ok && s.GetArtifact() != nil {
+			return s.GetArtifact().Revision + s.GetArtifact().Digest
+		}
+		return ""
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return digest(e.Object) != "" },
+		UpdateFunc: func(e event.UpdateEvent) bool { return digest(e.ObjectOld) != digest(e.ObjectNew) },
+	}
+}
+
+// finalizersChanged notices that another finalizer went from a deleted object.
+type finalizersChanged struct{ predicate.Funcs }
+
+func (finalizersChanged) Update(e event.UpdateEvent) bool {
+	return len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
+}

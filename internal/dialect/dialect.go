@@ -1,0 +1,61 @@
+// Package dialect maps foreign API groups to our words and back: one small
+// package below it per group. A dialect decides nothing and reads nothing but
+// the object it is given.
+//
+// Start reading at Dialect.
+package dialect
+
+import (
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Dialect is one foreign kind that asks for stacks.
+type Dialect interface {
+	// New returns an empty object of the kind.
+	New() client.Object
+	// NewList returns an empty list of such objects.
+	NewList() client.ObjectList
+	// Finalizer is what keeps an object until its stack is gone.
+	Finalizer() string
+	// DependencyFinalizer begins the finalizers that upstream puts on an object
+	// for each of its dependants.
+	DependencyFinalizer() string
+	// Decode says what the object asks for. Its error is Invalid and names the
+	// field; what could be read is returned all the same.
+	Decode(client.Object) (Stack, error)
+	// Encode writes what is known into the status of the object, the same bytes
+	// for the same knowledge.
+	Encode(client.Object, Status)
+	// Ready reports whether others may rely on the object, or why not.
+	Ready(client.Object) (ok bool, why string)
+	// EventReason is how events about a run that ended are called.
+	EventReason(stack.Run) string
+}
+
+// Stack is an object in our words.
+type Stack struct {
+	Spec    stack.Spec
+	Program stack.Program
+	Memory  stack.Memory
+	Request string   // the newest request of a person
+	Ignored []string // fields that are set and do not work yet
+}
+
+// Status is what is known of a stack after a reconcile.
+type Status struct {
+	Decision    stack.Decision
+	Memory      stack.Memory
+	Basis       stack.Basis
+	Run         *stack.Run
+	Suspended   bool
+	Request     string
+	Next        time.Time // of the next attempt; zero if it is nobody's business
+	Now         time.Time
+	Isolation   string   // of the newest run
+	Environment []string // names of variables given to runs
+	Ignored     []string
+}

@@ -1,0 +1,21 @@
+package kube
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"k8s.io/client-go/tools/record"
+)
+
+// eventBytes is what the API server takes as the message of an event.
+const eventBytes = 1000
+
+// Events writes events. What is too long is cut.
+type Events struct{ Recorder record.EventRecorder }
+
+// Event tells what happened to obj.
+func (e Events) Event(obj client.Object, kind, reason, message string) {
+	if len(message) > eventBytes {
+		message = message[:eventBytes] + "…"
+	}
+	e.Recorder.Event(obj, kind, reason, message)
+}
