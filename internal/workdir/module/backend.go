@@ -171,8 +171,10 @@ func (c Custom) check(body *hclsyntax.Body) error {
 	backends := 0
 	for _, b := range body.Blocks {
 		switch {
-		case b.Type == "backend":
+		case b.Type == "backend" && len(b.Labels) == 1:
 			backends++
+		case b.Type == "backend":
+			return fmt.Errorf("line %d: a backend block needs one name, its type", b.DefRange().Start.Line)
 		case b.Type == "cloud":
 			return fmt.Errorf("line %d: a cloud block goes into spec.cloud", b.DefRange().Start.Line)
 		case !slices.Contains(besideBackend, b.Type):

@@ -83,6 +83,7 @@ func TestCustomConfiguration(t *testing.T) {
 		"with what goes with it":    {"required_version = \">= 1.5\"\nbackend \"gcs\" {}\nencryption {\n}", ""},
 		"nothing":                   {``, "0 backend blocks"},
 		"two":                       {"backend \"a\" {}\nbackend \"b\" {}", "2 backend blocks"},
+		"a backend without type":    {"\nbackend {}", "line 2: a backend block needs one name"},
 		"a cloud block":             {"cloud {\n}", "spec.cloud"},
 		"another block":             {"backend \"a\" {}\nprovider_meta \"x\" {}", `line 2: a block of type "provider_meta"`},
 		"an argument":               {"x = 1\nbackend \"a\" {}", `line 1: the argument "x"`},
