@@ -1,0 +1,211 @@
+package blob
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Files is a Store in a directory. One process may use a directory at a time.
+//
+//	DIR/stacks/1234/plan~     the value of stacks/1234/plan
+//	DIR/.partial/…            values that are being written
+//
+// The names of values end in a character that no key has, so that one key may
+// go on where another ends.
+type Files struct {
+	root  *os.Root
+	limit int64
+
+	// tree is held while directories come and go: removing one that became
+	// empty must not take away what a Put has just made.
+	tree sync.Mutex
+}
+
+const (
+	partial = ".partial"
+	suffix  = "~"
+)
+
+// OpenFiles opens a directory, made if it is not there, for values of at most
+// limit bytes. What an earlier process left half written is removed.
+func OpenFiles(dir string, limit int64) (*Files, error) {
+	if limit <= 0 {
+		return nil, fmt.Errorf("opening blobs in %s: the limit is %d bytes", dir, limit)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("opening blobs: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening blobs: %w", err)
+	}
+	f := &Files{root: root, limit: limit}
+	if err := errors.Join(root.RemoveAll(partial), root.Mkdir(partial, 0o700)); err != nil {
+		return nil, errors.Join(fmt.Errorf("clearing what was half written: %w", err), root.Close())
+	}
+	return f, nil
+}
+
+// Close releases the directory. Values that are open stay readable.
+func (f *Files) Close() error { return f.root.Close() }
+
+// Put writes beside, syncs, renames, and syncs the directory.
+func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("keeping blob %s: %w", key, err)
+		}
+	}()
+	temp := path.Join(partial, rand.Text())
+	file, err := f.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, &bounded{ctx: ctx, r: r, left: f.limit, limit: f.limit})
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = f.rename(temp, key)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreAbsent(f.root.Remove(temp)))
+	}
+	return nil
+}
+
+func (f *Files) rename(temp, key string) error {
+	f.tree.Lock()
+	defer f.tree.Unlock()
+	dir := path.Dir(key)
+	made, err := f.makeDir(dir)
+	if err != nil {
+		return err
+	}
+	if err := f.root.Rename(temp, key+suffix); err != nil {
+		return err
+	}
+	// A new directory is only there for good once its parent is synced.
+	for ; ; dir = path.Dir(dir) {
+		if err := f.syncDir(dir); err != nil {
+			return err
+		}
+		if made == "" || dir == made || dir == "." {
+			break
+		}
+	}
+	return nil
+}
+
+// makeDir makes a directory with its parents and returns the deepest that was
+// there before.
+func (f *Files) makeDir(dir string) (existing string, err error) {
+	for existing = dir; existing != "."; existing = path.Dir(existing) {
+		if _, err := f.root.Stat(existing); err == nil {
+			break
+		}
+	}
+	return existing, f.root.MkdirAll(dir, 0o700)
+}
+
+func (f *Files) syncDir(dir string) error {
+	d, err := f.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Get opens a value; it stays what it is even if the key is written again.
+func (f *Files) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
+		return nil, err
+	}
+	file, err := f.root.Open(key + suffix)
+	if isAbsent(err) {
+		return nil, missing(key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening blob %s: %w", key, err)
+	}
+	return file, nil
+}
+
+// Delete removes a value and the directories that are empty without it.
+func (f *Files) Delete(ctx context.Context, key string) error {
+	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
+		return err
+	}
+	f.tree.Lock()
+	defer f.tree.Unlock()
+	err := f.root.Remove(key + suffix)
+	if isAbsent(err) {
+		return nil
+	}
+	if err == nil {
+		err = f.syncDir(path.Dir(key))
+	}
+	if err != nil {
+		return fmt.Errorf("deleting blob %s: %w", key, err)
+	}
+	for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
+		if f.root.Remove(dir) != nil {
+			break // something else is in it
+		}
+	}
+	return nil
+}
+
+// List walks the directory that prefix leads to.
+func (f *Files) List(ctx context.Context, prefix string) ([]string, error) {
+	if err := errors.Join(checkPrefix(prefix), ctx.Err()); err != nil {
+		return nil, err
+	}
+	start := "."
+	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
+		start = prefix[:i]
+	}
+	var keys []string
+	err := fs.WalkDir(f.root.FS(), start, func(p string, entry fs.DirEntry, err error) error {
+		switch {
+		case isAbsent(err):
+			return nil // never there, or removed under our eyes
+		case err != nil:
+			return err
+		case p == partial:
+			return fs.SkipDir
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		if key, ok := strings.CutSuffix(p, suffix); ok && entry.Type().IsRegular() && strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing blobs: %w", err)
+	}
+	slices.Sort(keys)
+	return keys, nil
+}
+
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+func ignoreAbsent(err error) error {
+	if isAbsent(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,165 @@
+package blob_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+const limit = 4 << 20
+
+func files(t *testing.T, dir string) *blob.Files {
+	t.Helper()
+	f, err := blob.OpenFiles(dir, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func TestFiles(t *testing.T) {
+	blobtest.Run(t, func(t *testing.T) blob.Store { return files(t, t.TempDir()) })
+}
+
+func TestFilesAreTheirOwnersOnly(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "blobs")
+	f := files(t, dir)
+	blobtest.Put(t, f, "a/b/c", []byte("x"))
+	for path, want := range map[string]os.FileMode{"": 0o700, "a": 0o700, "a/b": 0o700, "a/b/c~": 0o600} {
+		info, err := os.Stat(filepath.Join(dir, path))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%q has mode %v (%v), want %v", path, info.Mode(), err, want)
+		}
+	}
+}
+
+func TestEmptyDirectoriesGo(t *testing.T) {
+	dir := t.TempDir()
+	f := files(t, dir)
+	blobtest.Put(t, f, "runs/1/log", nil)
+	blobtest.Put(t, f, "runs/2/log", nil)
+	for _, key := range []string{"runs/1/log", "runs/2/log"} {
+		if err := f.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "runs")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory runs is still there (%v)", err)
+	}
+}
+
+func TestFilesHaveALimit(t *testing.T) {
+	f := files(t, t.TempDir())
+	blobtest.Put(t, f, "a", bytes.Repeat([]byte("x"), limit))
+	err := f.Put(t.Context(), "a", io.LimitReader(zeros{}, limit+1))
+	if fault.Of(err) != fault.Invalid || fault.Reason(err, "") != blob.TooLarge {
+		t.Errorf("Put() of one byte too many = %v, want %s", err, blob.TooLarge)
+	}
+	if got := blobtest.Get(t, f, "a"); len(got) != limit || got[0] != 'x' {
+		t.Errorf("after it: %d bytes, want the old value", len(got))
+	}
+	if _, err := blob.OpenFiles(t.TempDir(), 0); err == nil {
+		t.Error("OpenFiles() without a limit is accepted")
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// A link that somebody plants does not lead out of the directory.
+func TestLinksAreNotFollowedOut(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	f := files(t, dir)
+	if err := os.WriteFile(filepath.Join(outside, "secret~"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := blobtest.Read(t.Context(), f, "out/secret"); err == nil {
+		t.Errorf("Get() through a link = %q, want an error", got)
+	}
+	if err := f.Put(t.Context(), "out/planted", strings.NewReader("x")); err == nil {
+		t.Error("Put() through a link is accepted")
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 {
+		t.Errorf("outside holds %v (%v), want what was there", entries, err)
+	}
+}
+
+// The process is killed while it writes: the old value is still there, and the
+// next process clears away what was half written.
+func TestAKilledPutLeavesTheOldValue(t *testing.T) {
+	const child = "TERRIER_TEST_BLOB_DIR"
+	if dir := os.Getenv(child); dir != "" {
+		f, err := blob.OpenFiles(dir, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The parent hears of it once a megabyte is read, and kills.
+		err = f.Put(t.Context(), "a", io.MultiReader(io.LimitReader(zeros{}, 1<<20), announce{}))
+		t.Fatalf("Put() returned: %v", err)
+	}
+	dir := t.TempDir()
+	f := files(t, dir)
+	blobtest.Put(t, f, "a", []byte("old"))
+
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAKilledPutLeavesTheOldValue$")
+	cmd.Env = append(os.Environ(), child+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len(halfway))); err != nil {
+		t.Errorf("waiting for the child: %v", err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Fatal("the child ended by itself")
+	}
+
+	partial := filepath.Join(dir, ".partial")
+	if entries, err := os.ReadDir(partial); err != nil || len(entries) != 1 {
+		t.Fatalf("%v is half written (%v), want one file: the child was killed too late or too early", entries, err)
+	}
+	f = files(t, dir)
+	if got := string(blobtest.Get(t, f, "a")); got != "old" {
+		t.Errorf("Get() = %d bytes, want the old value", len(got))
+	}
+	if entries, err := os.ReadDir(partial); err != nil || len(entries) != 0 {
+		t.Errorf("%v is still half written (%v), want it cleared", entries, err)
+	}
+}
+
+const halfway = "halfway\n"
+
+// announce says that it is read, and then keeps the reader waiting for ever.
+type announce struct{}
+
+func (announce) Read([]byte) (int, error) {
+	if _, err := os.Stdout.WriteString(halfway); err != nil {
+		return 0, err
+	}
+	select {}
+}
