@@ -37,9 +37,10 @@ func parse(t testing.TB, b []byte) *Document {
 
 func TestChangesAreCountedAsTheEngineCountsThem(t *testing.T) {
 	for name, want := range map[string]stack.Changes{
-		"plan.json":      {Add: 2, Change: 1, Destroy: 3, Import: 1, Forget: 1, Move: 1, Outputs: 4},
-		"destroy.json":   {Destroy: 8, Outputs: 3},
-		"unchanged.json": {},
+		"plan.json":        {Add: 2, Change: 1, Destroy: 3, Import: 1, Forget: 1, Move: 1, Outputs: 4},
+		"destroy.json":     {Destroy: 8, Outputs: 3},
+		"unchanged.json":   {},
+		"drift-found.json": {Add: 1, Change: 1},
 	} {
 		if got := parse(t, raw(t, name)).Changes(); got != want {
 			t.Errorf("%s: Changes() = %+v, want %+v", name, got, want)

@@ -159,6 +159,13 @@ func TestStreamsOfFailures(t *testing.T) {
 	}
 }
 
+func TestStreamOfADrift(t *testing.T) {
+	drifted := of[Drifted](stream(t, "drift-found.jsonl"))
+	if len(drifted) != 1 || drifted[0].Resource.Address != "local_file.motd" || drifted[0].Action != Delete {
+		t.Errorf("drift = %+v, want the file that was deleted", drifted)
+	}
+}
+
 func TestParseEvent(t *testing.T) {
 	for name, tt := range map[string]struct {
 		line string

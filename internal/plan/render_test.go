@@ -25,6 +25,7 @@ func TestRender(t *testing.T) {
 		"destroy.txt":    {"destroy.json", Options{}},
 		"unchanged.txt":  {"unchanged.json", Options{}},
 		"drift.txt":      {"drift.json", Options{}},
+		"found.txt":      {"drift-found.json", Options{}},
 	} {
 		t.Run(golden, func(t *testing.T) {
 			var out strings.Builder

@@ -1,16 +1,17 @@
 #!/bin/sh
 # Records what a real engine says, for the tests of this package:
 #
-#	testdata/record.sh PATH-TO-TOFU
+#	testdata/record.sh PATH-TO-TOFU PATH-TO-PROVIDER-MIRROR
 #
-# Only the built-in provider is used, so nothing is fetched.
+# Beside the built-in provider only hashicorp/local is used, from the mirror.
 set -eu
-tofu=$1
+tofu=$(realpath "$1")
+mirror=$(realpath "$2")
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export TF_CLI_CONFIG_FILE="$dir/cli.tfrc" CHECKPOINT_DISABLE=1 TF_IN_AUTOMATION=1
-: >"$TF_CLI_CONFIG_FILE"
+printf 'provider_installation {\n  filesystem_mirror {\n    path = "%s"\n  }\n}\n' "$mirror" >"$TF_CLI_CONFIG_FILE"
 cd "$dir"
 
 cp -R "$here/src/before/." .
@@ -35,3 +36,10 @@ cp "$here/src/broken/main.tf" .
 "$tofu" apply -json -auto-approve >"$here/apply-failed.jsonl" || true
 cp "$here/src/invalid.tf" main.tf
 "$tofu" plan -json >"$here/plan-failed.jsonl" || true
+
+cp "$here/src/drift/main.tf" .
+"$tofu" init -no-color >/dev/null
+"$tofu" apply -auto-approve -no-color >/dev/null
+rm motd
+"$tofu" plan -json -out p >"$here/drift-found.jsonl"
+"$tofu" show -json p >"$here/drift-found.json"
