@@ -204,6 +204,7 @@ func (l *launch) kill() error {
 // outcome waits for what a keeper has to say about the program's end.
 func (l *launch) outcome() (status syscall.WaitStatus, known bool) {
 	if !l.kept {
+		awaitExit(l.cmd.Process.Pid)
 		return 0, false
 	}
 	body, _, err := l.expect(ended)

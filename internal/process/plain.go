@@ -34,16 +34,21 @@ func (p *plain) kill() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.S
 // outcome waits without reaping: as long as the leader is not reaped, its
 // process id still names the group and no other.
 func (p *plain) outcome() (syscall.WaitStatus, bool) {
-	for {
-		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	awaitExit(p.cmd.Process.Pid)
 	if !p.detached {
 		_ = p.kill()
 	}
 	return 0, false
+}
+
+// awaitExit returns when a child has ended, and leaves it to be reaped.
+func awaitExit(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 func (p *plain) close() {}
