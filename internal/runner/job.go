@@ -51,6 +51,10 @@ type Tree struct {
 	Archive string // path of a verified .tar.gz; empty when Files are the whole module
 	Digest  string // sha256:…; names the prepared directory's content
 	Path    string // the root module inside the tree; "" is its root
+
+	// Exclude names files and directories of the root module to leave out when
+	// unpacking, relative to it: they would let the module choose its backend.
+	Exclude []string
 }
 
 // Options shape the engine's command lines.

@@ -66,6 +66,9 @@ func (r *run) watchLocal() (<-chan time.Time, func()) {
 // acceptLocal takes the local state over if it is newer. A file that is being
 // written cannot be read, and is read the next time.
 func (r *run) acceptLocal() {
+	if !r.locally || !r.job.Kind.Writes() {
+		return
+	}
 	if data, err := localState(r.work, r.job.Workspace); err == nil {
 		_, file := r.store.current()
 		if next, err := parseState(data); err == nil && (file == nil || next.Serial > file.Serial) {
@@ -83,11 +86,8 @@ func localState(w *prepared, workspace string) ([]byte, error) {
 	return readHostile(root, localFile(workspace), maxState)
 }
 
-// collect keeps, after every engine, what it could not bring home itself.
+// collect keeps a state that the engine could not store.
 func (r *run) collect() error {
-	if r.locally && r.store != nil && r.job.Kind.Writes() {
-		r.acceptLocal()
-	}
 	data, err := erroredState(r.work, r.work.root)
 	if err != nil || data == nil {
 		return err

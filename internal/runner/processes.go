@@ -51,6 +51,9 @@ func New(c Config) (*Processes, error) {
 	if c.StartLimit <= 0 {
 		c.StartLimit = time.Minute
 	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	p := &Processes{Config: c, layout: layout{c.Dir}, ended: make(chan string), busy: map[string]*sync.Mutex{}}
 	for _, dir := range []string{p.stacks(), p.runs()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
-	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // tofu returns the engine that `make build` makes.
@@ -42,22 +41,9 @@ func open(t testing.TB, dir string) *runner.Processes {
 	return p
 }
 
-func TestSmoke(t *testing.T) {
-	p := open(t, t.TempDir())
-	s := runnertest.NewStack(t, p, tofu(t), `
-resource "terraform_data" "a" { 
-  input = "one" 
-}
-output "a" { 
-  value = terraform_data.a.output 
-}
-`)
-	d := s.Must(stack.PlanRun)
-	t.Logf("%+v\n%s\n%s", d.Report, d.Log, d.Events)
-	d = s.Must(stack.ApplyRun, runnertest.Saved(d))
-	t.Logf("%+v\n%s\n%s\n%s", d.Report, d.Log, d.Events, d.Outputs)
-	d = s.Must(stack.CheckRun)
-	t.Logf("%+v\n%s\n%s", d.Report, d.Log, d.Events)
-	d = s.Must(stack.DestroyRun)
-	t.Logf("%+v\n%s\n%s", d.Report, d.Log, s.State)
+func TestConformance(t *testing.T) {
+	runnertest.Run(t, runnertest.Fixture{
+		New:    func(t testing.TB) runnertest.Runner { return open(t, t.TempDir()) },
+		Engine: tofu(t),
+	})
 }

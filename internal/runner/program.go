@@ -31,7 +31,8 @@ func Program(args []string, version string) error {
 	defer stop()
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
-	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+	// Received and dropped, for what is ignored would stay so in the box.
+	signal.Notify(make(chan os.Signal), syscall.SIGHUP, syscall.SIGPIPE)
 	go func() {
 		<-asked
 		stop()

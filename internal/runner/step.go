@@ -68,6 +68,7 @@ func (r *run) execute(ctx context.Context, c command) (result, error) {
 		defer r.server.serve(p.Listener())()
 	}
 	stopped, exit, err := r.await(ctx, c.step, p)
+	r.acceptLocal()
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
 	}

@@ -1,0 +1,403 @@
+package runnertest
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// Fixture is what the suite needs to test a runner.
+type Fixture struct {
+	New    func(testing.TB) Runner // a runner with nothing in it, closed by the test's clean-up
+	Engine runner.Engine
+}
+
+// Run tests a runner against everything that a controller relies on.
+func Run(t *testing.T, f Fixture) {
+	for name, test := range map[string]func(*testing.T, Fixture){
+		"a stack is planned, applied, checked and destroyed": lifecycle,
+		"a change of outputs alone is a change":              outputsOnly,
+		"a run is started once":                              startedOnce,
+		"one run at a time holds a stack":                    oneAtATime,
+		"a cancelled apply is interrupted once":              cancelled,
+		"an apply is interrupted at its deadline":            deadline,
+		"a run that ignores the interrupt is killed":         stubborn,
+		"a stale plan is not applied":                        stale,
+		"what failed is said and what was made is kept":      failing,
+		"no secret is stored outside plan and state":         canary,
+		"a flood of output is bounded":                       flood,
+		"reserved environment variables are refused":         environment,
+		"a module cannot choose its backend":                 backend,
+		"a workspace is what the module reads":               workspaces,
+		"names that are no path components are refused":      names,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, f) })
+	}
+}
+
+const oneResource = `
+variable "input" {
+  default = "one"
+}
+resource "terraform_data" "a" {
+  input = var.input
+}
+output "a" {
+  value = terraform_data.a.output
+}
+`
+
+// input sets the variable of oneResource.
+func input(value string) func(*runner.Job) {
+	return func(j *runner.Job) { j.Env = map[string]string{"TF_VAR_input": value} }
+}
+
+func steps(d Done) string {
+	var names []string
+	for _, s := range d.Steps {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func lifecycle(t *testing.T, f Fixture) {
+	s := NewStack(t, f.New(t), f.Engine, oneResource)
+	s.Job.Note = json.RawMessage(`{"cause":"test"}`)
+
+	plan := s.Must(stack.PlanRun)
+	if got, want := plan.Changes, (stack.Changes{Add: 1, Outputs: 1}); got != want {
+		t.Errorf("planned changes = %v, want %v", got, want)
+	}
+	if plan.ChangesHash == "" || !Has(`"format_version"`, plan.Doc) || !Has("terraform_data.a: Plan to create", plan.Log) {
+		t.Errorf("a plan with changes left hash %q, document %q, log %q", plan.ChangesHash, plan.Doc, plan.Log)
+	}
+	if s.State != nil {
+		t.Errorf("a plan wrote the state %s", s.State)
+	}
+
+	apply := s.Must(stack.ApplyRun, Saved(plan))
+	if got := string(apply.Outputs); got != `{"a":{"sensitive":false,"type":"string","value":"one"}}` {
+		t.Errorf("outputs = %s", got)
+	}
+	if apply.Resources != 1 || apply.State.Serial != uint64(Serial(t, s.State)) || apply.State.Digest == "" {
+		t.Errorf("report says %d resources and state %+v; the state is %s", apply.Resources, apply.State, s.State)
+	}
+	if string(apply.Note) != `{"cause":"test"}` {
+		t.Errorf("note = %s, want the job's", apply.Note)
+	}
+	if !apply.InitSkipped || steps(apply) != "apply" {
+		t.Errorf("applying in a prepared directory took the steps %q", steps(apply))
+	}
+
+	check := s.Must(stack.CheckRun)
+	if !check.Changes.None() || steps(check) != "plan" {
+		t.Errorf("checking an unchanged stack took the steps %q and found %v; want one plan and nothing", steps(check), check.Changes)
+	}
+	if again := s.Must(stack.PlanRun, input("two")); again.Changes != (stack.Changes{Change: 1, Outputs: 1}) {
+		t.Errorf("planned changes = %v, want one change and one output", again.Changes)
+	}
+
+	before := Serial(t, s.State)
+	destroy := s.Must(stack.DestroyRun)
+	if destroy.Changes.Destroy != 1 || destroy.Resources != 0 || Serial(t, s.State) <= before {
+		t.Errorf("destroying did %v and left %d resources, serial %d after %d",
+			destroy.Changes, destroy.Resources, Serial(t, s.State), before)
+	}
+	if none := s.Must(stack.DestroyRun); !none.Changes.None() || steps(none) != "plan" {
+		t.Errorf("destroying nothing took the steps %q and did %v", steps(none), none.Changes)
+	}
+}
+
+func outputsOnly(t *testing.T, f Fixture) {
+	s := NewStack(t, f.New(t), f.Engine, "variable \"input\" {\n  default = \"one\"\n}\noutput \"a\" {\n  value = var.input\n}\n")
+	s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun)))
+	check := s.Must(stack.CheckRun, input("two"))
+	if got, want := check.Changes, (stack.Changes{Outputs: 1}); got != want {
+		t.Errorf("changes = %v, want %v", got, want)
+	}
+	if check.Plan == nil {
+		t.Error("a check that found a change left no plan")
+	}
+}
+
+func startedOnce(t *testing.T, f Fixture) {
+	r := f.New(t)
+	s := NewStack(t, r, f.Engine, oneResource)
+	id := s.Start(stack.PlanRun)
+	again := s.Job
+	again.ID, again.Kind = id, stack.PlanRun
+	if err := r.Start(t.Context(), again); err != nil {
+		t.Errorf("starting the same run again = %v, want nil", err)
+	}
+	first := s.Await()
+	if err := r.Start(t.Context(), again); err != nil {
+		t.Errorf("starting the same run after its end = %v, want nil", err)
+	}
+	if got := s.Current(); got.Phase != runner.Done || !got.Started.Equal(first.Started) {
+		t.Errorf("the run was started again: %+v", got)
+	}
+	s.Finish(id)
+	if got := s.Current(); got != nil {
+		t.Errorf("Current() after Forget() = %+v, want nil", got)
+	}
+	if err := r.Forget(s.Job.Stack, id); err != nil {
+		t.Errorf("Forget() of a forgotten run = %v, want nil", err)
+	}
+}
+
+// waiting is a module whose second resource waits at a gate.
+func waiting(g *Gate, command string) string {
+	return `
+resource "terraform_data" "first" {
+  input = "made"
+}
+resource "terraform_data" "slow" {
+  depends_on = [terraform_data.first]
+  provisioner "local-exec" {
+    command = "` + command + `"
+  }
+}
+`
+}
+
+// atGate starts an apply and returns once its code waits at the gate.
+func atGate(t *testing.T, f Fixture, change ...func(*runner.Job)) (*Stack, Runner, *Gate, string) {
+	t.Helper()
+	g, r := NewGate(t), f.New(t)
+	s := NewStack(t, r, f.Engine, waiting(g, g.Command()+"; touch "+filepath.Join(g.Dir, "after")))
+	plan := s.Must(stack.PlanRun, g.Through)
+	id := s.Start(stack.ApplyRun, append(change, Saved(plan), g.Through)...)
+	g.Arrived(t)
+	return s, r, g, id
+}
+
+func oneAtATime(t *testing.T, f Fixture) {
+	s, r, g, id := atGate(t, f)
+	other := s.Job
+	other.ID, other.Kind = "other", stack.PlanRun
+	for doing, err := range map[string]error{
+		"starting another run": r.Start(t.Context(), other),
+		"forgetting the run":   r.Forget(s.Job.Stack, id),
+		"removing the stack":   r.Remove(s.Job.Stack),
+	} {
+		if fault.Of(err) != fault.Conflict {
+			t.Errorf("%s at work = %v, want a Conflict", doing, err)
+		}
+	}
+	if got := s.Current(); got.ID != id || got.Phase != runner.Applying {
+		t.Errorf("Current() = %+v, want run %s applying", got, id)
+	}
+	g.Open(t)
+	s.Await()
+	if err := r.Start(t.Context(), other); fault.Of(err) != fault.Conflict {
+		t.Errorf("starting another run before the last was recorded = %v, want a Conflict", err)
+	}
+	if d := s.Finish(id); d.Outcome != stack.Succeeded {
+		t.Errorf("outcome = %s: %s", d.Outcome, d.Message)
+	}
+}
+
+// kept checks that a stopped apply has kept what was made and stopped what was
+// being made.
+func kept(t *testing.T, s *Stack, g *Gate, d Done) {
+	t.Helper()
+	if !Has(`"name":"first"`, s.State) || d.State.Serial == 0 {
+		t.Errorf("the state %s does not hold what was made before the stop", s.State)
+	}
+	if !Has(`"type":"apply_complete"`, d.Events) {
+		t.Errorf("the events %s do not tell what was finished", d.Events)
+	}
+	if _, err := os.Stat(filepath.Join(g.Dir, "after")); err == nil {
+		t.Error("the code in the box went on after the stop")
+	}
+}
+
+func cancelled(t *testing.T, f Fixture) {
+	s, r, g, id := atGate(t, f)
+	for range 3 {
+		if err := r.Cancel(t.Context(), s.Job.Stack, id); err != nil {
+			t.Fatalf("Cancel() = %v", err)
+		}
+	}
+	d := s.Finish(id)
+	if d.Outcome != stack.Interrupted {
+		t.Errorf("outcome = %s, want Interrupted: %s", d.Outcome, d.Message)
+	}
+	if n := strings.Count(string(d.Log), "Interrupt received"); n != 1 || Has("Two interrupts", d.Log) {
+		t.Errorf("the engine was interrupted %d times; its log:\n%s", n, d.Log)
+	}
+	kept(t, s, g, d)
+	if err := r.Cancel(t.Context(), s.Job.Stack, id); err != nil {
+		t.Errorf("Cancel() of a forgotten run = %v, want nil", err)
+	}
+}
+
+func deadline(t *testing.T, f Fixture) {
+	s, _, g, id := atGate(t, f, func(j *runner.Job) { j.Limits.Apply = 500 * time.Millisecond })
+	d := s.Finish(id)
+	if d.Outcome != stack.TimedOut || d.Step != "apply" {
+		t.Errorf("outcome = %s in %s, want TimedOut in apply: %s", d.Outcome, d.Step, d.Message)
+	}
+	kept(t, s, g, d)
+}
+
+func stubborn(t *testing.T, f Fixture) {
+	g, r := NewGate(t), f.New(t)
+	// Neither the engine's interrupt nor the end of its shell ends this one.
+	s := NewStack(t, r, f.Engine, waiting(g, "trap '' INT TERM; "+g.Command()))
+	plan := s.Must(stack.PlanRun, g.Through)
+	id := s.Start(stack.ApplyRun, Saved(plan), g.Through, func(j *runner.Job) {
+		j.Limits.Apply, j.Limits.Grace = 500*time.Millisecond, 200*time.Millisecond
+	})
+	g.Arrived(t)
+	d := s.Finish(id)
+	if d.Outcome != stack.Killed && d.Outcome != stack.TimedOut {
+		t.Errorf("outcome = %s, want Killed or TimedOut: %s", d.Outcome, d.Message)
+	}
+	if !Has(`"type":"apply_complete"`, d.Events) {
+		t.Errorf("the events %s do not tell what was finished", d.Events)
+	}
+}
+
+func stale(t *testing.T, f Fixture) {
+	s := NewStack(t, f.New(t), f.Engine, oneResource)
+	s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun)))
+	old := s.Must(stack.PlanRun, input("two"))
+	s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun, input("three"))))
+	before := string(s.State)
+
+	d := s.Finish(s.Start(stack.ApplyRun, Saved(old)))
+	if d.Outcome != stack.Stale || len(d.Steps) != 0 {
+		t.Errorf("outcome = %s after the steps %q, want Stale without any", d.Outcome, steps(d))
+	}
+	// Without the lineage the engine has to notice.
+	d = s.Finish(s.Start(stack.ApplyRun, Saved(old), func(j *runner.Job) { j.Lineage = "" }))
+	if d.Outcome != stack.Stale || steps(d) != "apply" {
+		t.Errorf("outcome = %s after the steps %q, want the engine to say Stale: %s", d.Outcome, steps(d), d.Message)
+	}
+	if string(s.State) != before {
+		t.Errorf("a stale plan changed the state from %s to %s", before, s.State)
+	}
+}
+
+func failing(t *testing.T, f Fixture) {
+	s := NewStack(t, f.New(t), f.Engine, waiting(nil, "echo it broke >&2; exit 3"))
+	plan := s.Must(stack.PlanRun)
+	d := s.Finish(s.Start(stack.ApplyRun, Saved(plan)))
+	if d.Outcome != stack.Failed || d.Step != "apply" || d.Exit != 1 {
+		t.Errorf("ended %s in %q with %d, want Failed in apply with 1", d.Outcome, d.Step, d.Exit)
+	}
+	if !strings.Contains(d.Message, "local-exec") || len(d.Diagnostics) != 1 || d.Diagnostics[0].Severity != "error" {
+		t.Errorf("message = %q, diagnostics = %+v; want the engine's error", d.Message, d.Diagnostics)
+	}
+	if !Has(`"name":"first"`, s.State) {
+		t.Errorf("the state %s does not hold what was made before the failure", s.State)
+	}
+	s.Job.Files[0].Content = []byte("resource \"x\" {\n")
+	if d := s.Finish(s.Start(stack.PlanRun)); d.Outcome != stack.Failed || d.Diagnostics[0].File != "main.tf" || d.Diagnostics[0].Line == 0 {
+		t.Errorf("a module with a syntax error ended %s with %+v", d.Outcome, d.Diagnostics)
+	}
+}
+
+func flood(t *testing.T, f Fixture) {
+	const limit = 256 << 10
+	s := NewStack(t, f.New(t), f.Engine, waiting(nil,
+		"head -c 3000000 /dev/zero | tr '\\\\0' x; i=0; while [ $i -lt 20000 ]; do echo line $i of a flood; i=$((i+1)); done; echo the last words"))
+	plan := s.Must(stack.PlanRun)
+	d := s.Must(stack.ApplyRun, Saved(plan), func(j *runner.Job) { j.Limits.LogBytes = limit })
+	for name, data := range map[string][]byte{"log": d.Log, "events": d.Events} {
+		if len(data) > limit+64<<10 {
+			t.Errorf("the %s has %d bytes, want about %d at most", name, len(data), limit)
+		}
+	}
+	if !Has("left out", d.Log) || !Has("Apply complete", d.Log) || !Has("the last words", d.Log) {
+		t.Errorf("the log does not say that it was cut, or has lost its end: …%s", d.Log[max(0, len(d.Log)-1000):])
+	}
+	if n := strings.Count(string(d.Events), `"type":"apply_complete"`); n != 2 {
+		t.Errorf("%d finished operations are in the events, want 2 in spite of the flood", n)
+	}
+}
+
+func environment(t *testing.T, f Fixture) {
+	s := NewStack(t, f.New(t), f.Engine, oneResource)
+	for _, name := range []string{"TF_CLI_ARGS", "LD_PRELOAD", "PATH", "TF_HTTP_ADDRESS", "HTTPS_PROXY"} {
+		d := s.Finish(s.Start(stack.PlanRun, func(j *runner.Job) { j.Env = map[string]string{name: "x"} }))
+		if d.Outcome != stack.Failed || len(d.Steps) != 0 || !strings.Contains(d.Message, name) {
+			t.Errorf("a job that sets %s ended %s after the steps %q: %s", name, d.Outcome, steps(d), d.Message)
+		}
+	}
+}
+
+func backend(t *testing.T, f Fixture) {
+	s := NewStack(t, f.New(t), f.Engine, oneResource)
+	for name, content := range map[string]string{
+		"a later override":      "terraform {\n  backend \"local\" {\n  }\n}\n",
+		"a cloud block":         "terraform {\n  cloud {\n    organization = \"x\"\n    workspaces {\n      name = \"y\"\n    }\n  }\n}\n",
+		"a second http backend": "terraform {\n  backend \"http\" {\n    address = \"http://127.0.0.1:1/\"\n  }\n}\n",
+	} {
+		d := s.Finish(s.Start(stack.PlanRun, func(j *runner.Job) {
+			j.Files = append(j.Files, workdir.File{Path: "zz_override.tf", Mode: 0o600, Content: []byte(content)})
+			j.Options.InitKey = ""
+		}))
+		if d.Outcome != stack.Failed || slices.ContainsFunc(d.Steps, func(s runner.Step) bool { return s.Name == "plan" }) {
+			t.Errorf("%s: ended %s after the steps %q, want Failed before any plan: %s", name, d.Outcome, steps(d), d.Message)
+		}
+	}
+}
+
+func workspaces(t *testing.T, f Fixture) {
+	s := NewStack(t, f.New(t), f.Engine, oneResource+"output \"w\" {\n  value = terraform.workspace\n}\n")
+	s.Job.Workspace = "prod"
+	s.Job.Files[1].Content = []byte("terraform {\n  backend \"local\" {\n  }\n}\n")
+	apply := s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun)))
+	if !Has(`"value":"prod"`, apply.Outputs) || apply.Resources != 1 {
+		t.Errorf("outputs = %s with %d resources, want the workspace prod", apply.Outputs, apply.Resources)
+	}
+	if check := s.Must(stack.CheckRun); !check.Changes.None() || steps(check) != "plan" {
+		t.Errorf("checking an unchanged stack took the steps %q and found %v", steps(check), check.Changes)
+	}
+	before := Serial(t, s.State)
+	s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun, input("two"))))
+	if got := Serial(t, s.State); got <= before {
+		t.Errorf("serial after a second apply = %d, want more than %d", got, before)
+	}
+	if d := s.Must(stack.DestroyRun); d.Resources != 0 || d.Changes.Destroy != 1 {
+		t.Errorf("destroying did %v and left %d resources", d.Changes, d.Resources)
+	}
+}
+
+func names(t *testing.T, f Fixture) {
+	r := f.New(t)
+	for _, name := range []string{"", "..", "../x", "a/b", "A", "a b", "-x", ".x", strings.Repeat("a", 200)} {
+		_, currentErr := r.Current(name)
+		_, openErr := r.Open("stack", name, runner.FileLog)
+		for call, err := range map[string]error{
+			"Start()":          r.Start(t.Context(), runner.Job{ID: name, Stack: "stack"}),
+			"Start() of stack": r.Start(t.Context(), runner.Job{ID: "id", Stack: name}),
+			"Current()":        currentErr,
+			"Open()":           openErr,
+			"Cancel()":         r.Cancel(t.Context(), name, "id"),
+			"Forget()":         r.Forget("stack", name),
+			"Remove()":         r.Remove(name),
+		} {
+			if fault.Of(err) != fault.Invalid {
+				t.Errorf("%s with the name %q = %v, want Invalid", call, name, err)
+			}
+		}
+	}
+	if _, err := r.Open("stack", "id", "run.json"); fault.Of(err) != fault.Invalid {
+		t.Errorf("Open() of a file that is not a run's = %v, want Invalid", err)
+	}
+	if _, err := r.Open("stack", "id", runner.FileLog); fault.Of(err) != fault.Missing {
+		t.Errorf("Open() of a file that is not there = %v, want Missing", err)
+	}
+}
