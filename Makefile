@@ -8,6 +8,9 @@ export GOWORK      := off
 # Where `make up` keeps everything.
 DATA_DIR ?= .terrier
 
+ifeq ($(filter undefine,$(.FEATURES)),)
+$(error GNU make 4 or newer is needed, this is $(MAKE_VERSION))
+endif
 SHELL         := bash
 .SHELLFLAGS   := -euo pipefail -c
 MAKEFLAGS     += --no-builtin-rules
@@ -142,7 +145,7 @@ check-vet:
 
 .PHONY: lint
 lint: bin/staticcheck ## only staticcheck
-	@tools/check.sh lint . test/world
+	@tools/check.sh lint $(tested)
 
 ##@ Change it
 
