@@ -12,7 +12,7 @@ type layer string
 const (
 	core       layer = "core"       // decides; no I/O, no clock, no Kubernetes
 	ground     layer = "ground"     // opens archives, sends requests, starts programs: once for all edges
-	wire       layer = "api"        // wire types
+	wire       layer = "api"        // wire types, and the files that describe or show them
 	edge       layer = "edge"       // one outside thing each
 	controller layer = "controller" // observe, decide, act, report
 	service    layer = "service"    // what a person asks and commands
@@ -67,7 +67,7 @@ func place(dir string) (unit string, l layer, ok bool) {
 			l = support // a conformance suite: runner/runnertest
 		}
 		return path.Join(parts[:2]...), l, ok
-	case "api", "config": // config/crd embeds the definitions of the same types
+	case "api", "config", "examples": // what is embedded of the last two is no code
 		return parts[0], wire, true
 	case "cmd":
 		return dir, program, true
@@ -76,7 +76,7 @@ func place(dir string) (unit string, l layer, ok bool) {
 			return dir, program, true
 		}
 		return path.Join(parts[:2]...), outside, true
-	default: // test, tools, examples
+	default: // test, tools
 		return dir, support, true
 	}
 }
