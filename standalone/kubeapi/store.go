@@ -1,0 +1,159 @@
+package kubeapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+)
+
+const (
+	storeQuota        = 8 << 30 // bytes; beyond it the store turns read-only rather than fill the disk
+	longestSocketPath = 100     // the kernel's limit is 104 or 108, by system
+)
+
+// store is etcd with one member, reachable through a unix socket only.
+type store struct {
+	endpoint string
+	close    func()
+}
+
+// startStore opens the store, or says why it cannot be. etcd's answer to a
+// damaged file is to panic or to end the process; what it can be told before,
+// or caught at, comes back as an error instead.
+func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool) (s store, err error) {
+	if err := checkStore(d.store()); err != nil {
+		return store{}, err
+	}
+	socket, err := socketPath(d)
+	if err != nil {
+		return store{}, err
+	}
+	// Left by a process that was killed. The lock says that it is nobody's.
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return store{}, fmt.Errorf("removing the old socket of the store: %w", err)
+	}
+	storeLog := newStoreLog(log)
+	defer func() {
+		if p := recover(); p != nil {
+			err = damagedStore(d.store(), fmt.Errorf("%v", p))
+		}
+	}()
+	etcd, err := embed.StartEtcd(storeConfig(d.store(), socket, storeLog, unsafeNoFsync))
+	if err != nil {
+		return store{}, damagedStore(d.store(), err)
+	}
+	s = store{endpoint: "unix://" + socket, close: func() {
+		storeLog.settle(false)
+		etcd.Close()
+	}}
+	select {
+	case <-etcd.Server.ReadyNotify():
+	case err := <-etcd.Err():
+		s.close()
+		return store{}, damagedStore(d.store(), err)
+	case <-ctx.Done():
+		s.close()
+		return store{}, fmt.Errorf("waiting for the store in %s: %w", d.store(), context.Cause(ctx))
+	}
+	if err := os.Chmod(socket, 0o600); err != nil { // its directory is closed to others already
+		s.close()
+		return store{}, fmt.Errorf("closing the socket of the store to others: %w", err)
+	}
+	storeLog.settle(true)
+	return s, nil
+}
+
+func storeConfig(path, socket string, log *storeLog, unsafeNoFsync bool) *embed.Config {
+	client := url.URL{Scheme: "unix", Path: socket}
+	peer := url.URL{Scheme: "http", Host: "127.0.0.1:1"} // etcd wants one, and never listens on it
+	cfg := embed.NewConfig()
+	cfg.Name = "terrier"
+	cfg.Dir = path
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, []url.URL{peer}
+	cfg.InitialCluster = cfg.Name + "=" + peer.String()
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log.logger())
+	// A single member has nobody to disagree with, so it may elect itself soon.
+	// It costs one percent of a core while idle and saves a second at start.
+	cfg.TickMs, cfg.ElectionMs = 20, 200
+	cfg.QuotaBackendBytes = storeQuota
+	cfg.BootstrapDefragThresholdMegabytes = 64 // kube-apiserver compacts, and nobody else gives the space back
+	cfg.UnsafeNoFsync = unsafeNoFsync
+	return cfg
+}
+
+// checkStore finds two kinds of damage that etcd does not survive or does not
+// see. The missing pages of a database that was cut short would kill the process
+// at the first touch, as memory that is not there. And a database without its log
+// would be taken for a new one whose first writes count as done already.
+func checkStore(path string) error {
+	file := filepath.Join(path, "member", "snap", "db")
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking at the store: %w", err)
+	}
+	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return damagedStore(path, err)
+	}
+	defer db.Close()
+	return db.View(func(tx *bolt.Tx) error {
+		if info.Size() < tx.Size() {
+			return damagedStore(path, fmt.Errorf("%s has %d bytes of %d", file, info.Size(), tx.Size()))
+		}
+		logs, err := filepath.Glob(filepath.Join(path, "member", "wal", "*.wal"))
+		if err != nil || len(logs) == 0 && everApplied(tx) {
+			return damagedStore(path, errors.Join(err, errors.New("its log is gone")))
+		}
+		return nil
+	})
+}
+
+// everApplied tells a database that was in use from one whose first start was
+// cut short before there was a log.
+func everApplied(tx *bolt.Tx) bool {
+	meta := tx.Bucket(schema.Meta.Name())
+	return meta != nil && len(bytes.Trim(meta.Get(schema.MetaConsistentIndexKeyName), "\x00")) > 0
+}
+
+func damagedStore(path string, err error) error {
+	return fmt.Errorf("the store in %s does not open: put it back from a copy that was made while the control plane was stopped, or move it away to start empty: %w", path, err)
+}
+
+// socketPath is in the data directory, or if that would be too long or a URL
+// would mangle it, in a private directory that is the same at every start.
+func socketPath(d dir) (string, error) {
+	const name = "etcd.sock"
+	if path := d.own(name); fitsSocket(path) {
+		return path, nil
+	}
+	sum := sha256.Sum256([]byte(d.path))
+	short := filepath.Join(os.TempDir(), fmt.Sprintf("terrier-%d-%x", os.Geteuid(), sum[:6]))
+	path := filepath.Join(short, name)
+	if !fitsSocket(path) {
+		return "", fmt.Errorf("the data directory %s is too long a path for a unix socket, and so is the temporary directory %s: choose a shorter one", d.path, os.TempDir())
+	}
+	return path, ensurePrivate(short)
+}
+
+func fitsSocket(path string) bool {
+	return len(path) <= longestSocketPath && !strings.ContainsFunc(path, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`%?#\,;`, r)
+	})
+}
