@@ -35,6 +35,9 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 			}
 		}
 	}
+	if err := c.findGap(p, r, n, run); err != nil {
+		return err
+	}
 	if err := c.keepRecords(ctx, p, r); err != nil {
 		return err
 	}
@@ -51,6 +54,32 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 		return c.looked(ctx, p, r)
 	}
 	return nil
+}
+
+// findGap lists what an apply that did not end well built without its state
+// knowing. A state that we do not keep cannot be compared, so there everything
+// that was built by a run that was killed is listed.
+func (c *Stacks) findGap(p *pass, r *runner.Report, n note, run *stack.Run) error {
+	if r.Kind != stack.ApplyRun || r.Outcome == stack.Succeeded || r.Outcome == stack.Stale {
+		return nil
+	}
+	if n.State == nil && r.Outcome != stack.Killed && r.Rescued == nil {
+		return nil // the engine ended by itself and wrote its state
+	}
+	state, err := c.left(p.id, r.ID, runner.FileState)
+	if err != nil {
+		return err
+	}
+	events, err := c.Runs.Open(p.id, r.ID, runner.FileEvents)
+	if fault.Of(err) == fault.Missing {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	run.Gap, err = plan.Unrecorded(events, state)
+	return err
 }
 
 // looked notes when a look for drift ended.

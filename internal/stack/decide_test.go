@@ -357,3 +357,36 @@ func TestRulesAreNamed(t *testing.T) {
 		seen[n] = true
 	}
 }
+
+// Nothing is created behind an apply that was cut short unless a person said so
+// of exactly this plan, and a deleted stack does not lose what it may have left.
+func TestGapHoldsBackWhatMayExist(t *testing.T) {
+	basis := Basis{Revision: "main@sha1:0", Source: "s", Engine: "tofu"}
+	gap := &Gap{Run: "apply-1", Source: "s", Objects: []Unrecorded{{Address: "x.y", ID: "i-1", Finished: true}}}
+	plan := &Plan{Name: "p", Digest: "d", Basis: basis}
+	for name, tt := range map[string]struct {
+		spec    Spec
+		memory  Memory
+		delete  bool
+		request string
+		want    Reason
+	}{
+		"no plan is made by itself":                  {Spec{Mode: Auto}, Memory{Gap: gap, Built: true}, false, "", StateIncomplete},
+		"a person may ask for one":                   {Spec{Mode: Auto}, Memory{Gap: gap, Built: true}, false, "t1", Planning},
+		"it is not applied by itself":                {Spec{Mode: Auto}, Memory{Gap: gap, Built: true, Pending: plan, Planned: basis}, false, "", AwaitingApproval},
+		"not even by force":                          {Spec{Mode: Auto, Force: true}, Memory{Gap: gap, Built: true, Pending: plan, Planned: basis}, false, "", AwaitingApproval},
+		"a named approval lets it through":           {Spec{Mode: Manual, Approved: "p"}, Memory{Gap: gap, Built: true, Pending: plan, Planned: basis}, false, "", Applying},
+		"what was dealt with by hand is no obstacle": {Spec{Mode: Auto, ForgetGap: "apply-1"}, Memory{Gap: gap, Built: true}, false, "", Planning},
+		"the finalizer stays":                        {Spec{Mode: Auto, DestroyLast: true}, Memory{Gap: gap}, true, "", StateIncomplete},
+		"until it was dealt with":                    {Spec{Mode: Auto, DestroyLast: true, ForgetGap: "apply-1"}, Memory{Gap: gap}, true, "", Deleting},
+		"what the state knows is taken down at once": {Spec{Mode: Auto, DestroyLast: true}, Memory{Gap: gap, Built: true}, true, "", Destroying},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.spec.Interval, tt.spec.RetryEvery = time.Hour, time.Minute
+			o := Observation{Now: time.Unix(1e9, 0), Spec: tt.spec, Memory: tt.memory, Basis: basis, Deleting: tt.delete, Request: tt.request}
+			if d := Decide(o); d.Reason != tt.want {
+				t.Errorf("Decide() = %s by %q, want %s", d.Reason, d.Rule, tt.want)
+			}
+		})
+	}
+}

@@ -76,6 +76,7 @@ const (
 	Unlocking          Reason = "Unlocking"
 	RetryLater         Reason = "RetryLater"
 	RetryLimitReached  Reason = "RetryLimitReached"
+	StateIncomplete    Reason = "StateIncomplete"
 	AwaitingApproval   Reason = "AwaitingApproval"
 	PlanOnlyHeld       Reason = "PlanOnly"
 	DriftFound         Reason = "DriftFound"

@@ -35,6 +35,8 @@ type Memory struct {
 	FailedStep string    `json:"failedStep,omitempty"`
 	FailedWith string    `json:"failedWith,omitempty"`
 
+	Gap *Gap `json:"gap,omitempty"` // what was built and is in no state
+
 	Lock     *Lock  `json:"lock,omitempty"`     // a state lock that somebody else holds
 	Unlocked string `json:"unlocked,omitempty"` // the last lock that was broken
 
@@ -47,6 +49,23 @@ type Memory struct {
 type Drift struct {
 	At      time.Time `json:"at"`
 	Changes Changes   `json:"changes"`
+}
+
+// Gap is what an apply that was cut short built, or may have built, without the
+// state knowing it. Creating it again would make it twice, so nothing is
+// applied behind it that nobody looked at.
+type Gap struct {
+	Run     string       `json:"run"`
+	At      time.Time    `json:"at"`
+	Source  string       `json:"source"` // digest of the module; another one may import what is missing
+	Objects []Unrecorded `json:"objects"`
+}
+
+// Unrecorded is one object that is in no state.
+type Unrecorded struct {
+	Address  string `json:"address"`
+	ID       string `json:"id,omitempty"`
+	Finished bool   `json:"finished,omitempty"` // its creation ended; else it may exist
 }
 
 // Lock is a state lock that a run met and that is not ours.
@@ -78,10 +97,11 @@ type Run struct {
 	Step    string // the engine command that decided the outcome
 	Message string
 	Lock    *Lock
-	State   string   // digest of the newest state that was acknowledged, or planned against
-	Exists  bool     // that state holds something
-	Outputs []string // names of the outputs in that state; nil if unknown
-	Broke   string   // the lock that it broke
+	Gap     []Unrecorded // what it built that is in no state
+	State   string       // digest of the newest state that was acknowledged, or planned against
+	Exists  bool         // that state holds something
+	Outputs []string     // names of the outputs in that state; nil if unknown
+	Broke   string       // the lock that it broke
 	Since   time.Time
 	At      time.Time // when it ended
 }
@@ -197,6 +217,7 @@ func (m Memory) replaced(p Plan) string {
 
 func (m Memory) applied(r Run) Memory {
 	m.Applied, m.AppliedAt, m.State = r.Cause.Plan, r.At, r.State
+	m.Gap = nil // whoever let this through knew of it
 	m.Built, m.Destroyed = true, false
 	m.Pending, m.Note, m.Drift, m.Clean = nil, "", nil, false
 	m.Snapshot = r.Cause.Snapshot
@@ -214,6 +235,9 @@ func (m Memory) fail(r Run) Memory {
 	m.FailedAt, m.FailedFor, m.FailedKind = r.At, r.Cause.Basis, r.Kind
 	m.FailedStep, m.FailedWith = r.Step, r.Message
 	m.Lock = r.Lock
+	if len(r.Gap) > 0 {
+		m.Gap = &Gap{Run: r.ID, At: r.At, Source: r.Cause.Basis.Source, Objects: r.Gap}
+	}
 	if r.Kind.Writes() {
 		// A failed apply may have built something, and its plan is spent.
 		m.Pending, m.Note = nil, ""

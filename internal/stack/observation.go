@@ -46,15 +46,32 @@ func (o Observation) approved() bool {
 	switch {
 	case p == nil:
 		return false
+	case o.gap() != nil && !p.Destroy:
+		return o.named() // whatever the mode: it may create what exists already
 	case o.Spec.Force:
 		return true
 	case o.Spec.Mode == Auto:
 		return true
 	case o.Spec.Mode == Manual:
-		return o.Spec.Approved != "" && (o.Spec.Approved == p.Name || o.Spec.Approved == p.Digest)
+		return o.named()
 	default:
 		return false
 	}
+}
+
+// named reports whether a person approved exactly the pending plan.
+func (o Observation) named() bool {
+	p := o.Memory.Pending
+	return o.Spec.Mode == Manual && o.Spec.Approved != "" && (o.Spec.Approved == p.Name || o.Spec.Approved == p.Digest)
+}
+
+// gap is what was built and is in no state, nil if nothing, or if a person has
+// dealt with it.
+func (o Observation) gap() *Gap {
+	if g := o.Memory.Gap; g != nil && o.Spec.ForgetGap != g.Run {
+		return g
+	}
+	return nil
 }
 
 // pause is how much of the wait after a failure is left.

@@ -51,6 +51,13 @@ func rules() []rule {
 			},
 		},
 		{
+			"a deleted stack is not let go while something is in no state",
+			func(o Observation) bool {
+				return o.Deleting && o.Spec.DestroyLast && !o.Memory.Built && o.gap() != nil
+			},
+			Observation.incomplete,
+		},
+		{
 			"a deleted stack with nothing to take down is let go",
 			func(o Observation) bool { return o.Deleting && !(o.Spec.DestroyLast && o.Memory.Built) },
 			is(Finish{}, Reconciling, Deleting, "Deletion in progress"),
@@ -86,6 +93,13 @@ func rules() []rule {
 			"nothing starts before its dependencies are ready",
 			func(o Observation) bool { return o.Waiting != nil },
 			func(o Observation) Decision { return o.blocked(*o.Waiting) },
+		},
+		{
+			"what was built and is in no state needs a person",
+			func(o Observation) bool {
+				return o.gap() != nil && o.gap().Source == o.Basis.Source && !o.requested() && o.Memory.Pending == nil
+			},
+			Observation.incomplete,
 		},
 		{
 			"a lock that the user allows to be broken is broken",
@@ -283,6 +297,9 @@ func (o Observation) failed(a Action, r Readiness, reason Reason) Decision {
 func (o Observation) awaiting() Decision {
 	p := o.Memory.Pending
 	msg := fmt.Sprintf("Plan generated: set approvePlan: %q to approve this plan.", p.Name)
+	if g := o.gap(); g != nil {
+		msg += fmt.Sprintf(" Look closely: run %s was cut short, and %s may exist without the state knowing.", g.Run, g.Objects[0].Address)
+	}
 	if a := o.Spec.Approved; a != "" {
 		msg += fmt.Sprintf(" approvePlan is %q, which is not this plan.", a)
 	}
@@ -302,6 +319,29 @@ func (o Observation) drifted() Decision {
 		d.Action = Start{Kind: CheckRun, Why: "the interval is over"}
 	}
 	return d
+}
+
+// incomplete lists what is in no state, how to bring it in, and how to go on
+// without.
+func (o Observation) incomplete() Decision {
+	g := o.Memory.Gap
+	var b strings.Builder
+	fmt.Fprintf(&b, "Run %s was cut short, and the state does not hold what it built:", g.Run)
+	for _, u := range g.Objects {
+		if u.Finished {
+			fmt.Fprintf(&b, " %s with id %q;", u.Address, u.ID)
+		} else {
+			fmt.Fprintf(&b, " %s may exist;", u.Address)
+		}
+	}
+	b.WriteString(" Add import blocks to the module")
+	for _, u := range g.Objects {
+		if u.ID != "" {
+			fmt.Fprintf(&b, " (import { to = %s, id = %q })", u.Address, u.ID)
+		}
+	}
+	fmt.Fprintf(&b, ", or remove the objects by hand and annotate the stack with terrier.dev/forget-gap=%s.", g.Run)
+	return Decision{Action: Wait{}, Ready: Stalled, Reason: StateIncomplete, Message: b.String()}
 }
 
 // settled is the same decision however often it is made: its message names
@@ -340,7 +380,10 @@ func (c Changes) String() string {
 	if c.Forget > 0 {
 		s += fmt.Sprintf(", %d to forget", c.Forget)
 	}
-	if c.Outputs > 0 && c.Add+c.Change+c.Destroy+c.Import+c.Forget == 0 {
+	if c.Move > 0 {
+		s += fmt.Sprintf(", %d to move", c.Move)
+	}
+	if c.Outputs > 0 && c.Add+c.Change+c.Destroy+c.Import+c.Forget+c.Move == 0 {
 		s = fmt.Sprintf("%d output values to change", c.Outputs)
 	}
 	return s

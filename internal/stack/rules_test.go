@@ -71,6 +71,9 @@ func drawObservation(t *rapid.T) Observation {
 	if rarely("waiting") {
 		o.Waiting = &Blocked{Kind: fault.Later, Reason: DependencyNotReady}
 	}
+	if rarely("gap") {
+		o.Memory.Gap = &Gap{Run: "g", Source: rapid.SampledFrom([]string{"s1", "s2"}).Draw(t, "gapSource"), Objects: []Unrecorded{{Address: "a"}}}
+	}
 	if rarely("dependents") {
 		o.Dependents = []string{"b"}
 	}

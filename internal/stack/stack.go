@@ -43,6 +43,7 @@ type Spec struct {
 	Backoff     Backoff
 	MaxRetries  *int // nil means no limit
 	Unlock      Unlock
+	ForgetGap   string // the run whose gap a person has dealt with by hand
 	Outputs     string // digest of how outputs are to be published; empty publishes none
 }
 

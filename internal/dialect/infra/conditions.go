@@ -69,6 +69,7 @@ var readiness = map[stack.Reason]ready{
 	stack.LockHeld:           {metav1.ConditionFalse, reasonLockHeld},
 	stack.RetryLater:         {metav1.ConditionFalse, ""}, // by the step that failed
 	stack.RetryLimitReached:  {metav1.ConditionFalse, ""},
+	stack.StateIncomplete:    {metav1.ConditionFalse, "StateIncomplete"},
 	stack.AwaitingApproval:   {metav1.ConditionUnknown, reasonChanges},
 	stack.PlanOnlyHeld:       {metav1.ConditionUnknown, reasonChanges},
 	stack.DriftFound:         {metav1.ConditionFalse, "DriftDetected"},

@@ -15,6 +15,7 @@ const (
 	Finalizer           = "finalizers.tf.contrib.fluxcd.io"
 	DependencyFinalizer = "tf.dependency.of." // prefix; followed by the name of a dependant
 	RequestedAt         = "reconcile.fluxcd.io/requestedAt"
+	ForgetGap           = "terrier.dev/forget-gap" // the run whose gap was dealt with by hand
 )
 
 // Dialect speaks infra.contrib.fluxcd.io.
@@ -71,6 +72,7 @@ func (Dialect) EventReason(r stack.Run) string {
 func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	obj := o.(*v1alpha2.Terraform)
 	spec, program, memory, err := Decode(obj, d.Defaults)
+	spec.ForgetGap = obj.Annotations[ForgetGap]
 	return dialect.Stack{
 		Spec: spec, Program: program, Memory: memory,
 		Request: obj.Annotations[RequestedAt],
