@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -69,4 +70,60 @@ func signalRun(pid int, lock string) error {
 		return nil
 	}
 	return err
+}
+
+// trace identifies the engine of a run beyond its supervisor's death. An
+// engine dies with its supervisor, but a moment later, and until then it may
+// still write.
+type trace struct {
+	PID   int    `json:"pid"`
+	Start string `json:"start"` // when it was started, as the kernel counts: it tells two bearers of one ID apart
+}
+
+// traceOf returns the trace of a process that is alive.
+func traceOf(pid int) (trace, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return trace{}, err
+	}
+	// The name of the program may hold anything but ends at the last parenthesis.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	const start = 22 - 3 // starttime is field 22; the first of fields is field 3
+	if len(fields) <= start {
+		return trace{}, fmt.Errorf("process %d has an unreadable state", pid)
+	}
+	return trace{PID: pid, Start: string(fields[start])}, nil
+}
+
+// outlive returns once the process is dead, and makes sure that it will be.
+func (t trace) outlive() error {
+	if t.PID == 0 {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(t.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening process %d: %w", t.PID, err)
+	}
+	defer unix.Close(fd)
+	if now, err := traceOf(t.PID); err != nil || now != t {
+		return nil // it is gone, and its ID is another's
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("killing process %d: %w", t.PID, err)
+	}
+	for deadline := 10_000; ; {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, deadline)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return fmt.Errorf("waiting for process %d: %w", t.PID, err)
+		case n == 0:
+			return fmt.Errorf("process %d, the engine of a dead run, does not die", t.PID)
+		}
+		return nil
+	}
 }

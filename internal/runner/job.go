@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -90,6 +91,7 @@ type Box struct {
 	Mirror   string   // provider mirror directory, read-only inside
 	Writable []string // host directories that runs may write, at the same path inside
 	MinLevel int      // of isolation; a run that cannot have it is refused
+	Level    int      // that the machine can give, if it is known; else the supervisor finds out, which costs a process
 }
 
 // Phase is where a run stands.
@@ -123,7 +125,9 @@ type Report struct {
 	Level    int       `json:"level"` // of isolation, see process.Level
 
 	Outcome     stack.Outcome     `json:"outcome,omitempty"`
-	Step        string            `json:"step,omitempty"` // the engine command that decided the outcome: init, workspace, plan, show, apply, output
+	Fault       fault.Kind        `json:"fault,omitempty"`  // of a run that we, not the engine, ended
+	Reason      string            `json:"reason,omitempty"` // of that fault
+	Step        string            `json:"step,omitempty"`   // the engine command that decided the outcome: init, workspace, plan, show, apply, output
 	Exit        int               `json:"exit,omitempty"`
 	Message     string            `json:"message,omitempty"` // one redacted sentence or diagnostic, cut to 2 KiB
 	Diagnostics []plan.Diagnostic `json:"diagnostics,omitempty"`

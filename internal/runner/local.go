@@ -137,6 +137,13 @@ func salvage(w *prepared, runs string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil // forgotten: whoever did so had all it wanted
 	}
+	var engine trace
+	if err := readJSON(filepath.Join(dir, fileTrace), &engine); err != nil {
+		return err
+	}
+	if err := engine.outlive(); err != nil {
+		return err
+	}
 	data, err := erroredState(w, s.Root)
 	if err != nil {
 		return err

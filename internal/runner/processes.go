@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/process"
-	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Config is what Processes needs.
@@ -41,6 +39,8 @@ type Processes struct {
 	ended chan string
 	watch sync.WaitGroup
 
+	level func() process.Probed
+
 	mu   sync.Mutex
 	busy map[string]*sync.Mutex // one per stack that was ever touched
 }
@@ -54,7 +54,8 @@ func New(c Config) (*Processes, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	p := &Processes{Config: c, layout: layout{c.Dir}, ended: make(chan string), busy: map[string]*sync.Mutex{}}
+	p := &Processes{Config: c, layout: layout{c.Dir}, ended: make(chan string),
+		level: sync.OnceValue(process.Probe), busy: map[string]*sync.Mutex{}}
 	for _, dir := range []string{p.stacks(), p.runs()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
@@ -95,6 +96,9 @@ func (p *Processes) Start(ctx context.Context, job Job) error {
 			fmt.Errorf("starting run %s: run %s of the same stack comes first", job.ID, current.ID))
 	}
 	job.Box.MinLevel = max(job.Box.MinLevel, p.MinLevel)
+	if job.Box.Level == 0 {
+		job.Box.Level = int(p.level().Level)
+	}
 	pid, err := p.launch(ctx, job)
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting run %s: %w", job.ID, err), os.RemoveAll(p.run(job.Stack, job.ID)))
@@ -102,69 +106,6 @@ func (p *Processes) Start(ctx context.Context, job Job) error {
 	p.Log.Debug("run started", "stack", job.Name, "run", job.ID)
 	p.follow(job.Stack, job.ID, pid)
 	return nil
-}
-
-// launch starts the supervisor and waits for its first word.
-func (p *Processes) launch(ctx context.Context, job Job) (pid int, err error) {
-	dir := p.run(job.Stack, job.ID)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return 0, err
-	}
-	data, err := json.Marshal(job)
-	if err != nil {
-		return 0, fmt.Errorf("encoding the job: %w", err)
-	}
-	// Where our own panic would be read. The job never goes to disk.
-	last, err := os.OpenFile(filepath.Join(dir, fileStderr), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	defer last.Close()
-	jobOut, jobIn, err := os.Pipe()
-	if err != nil {
-		return 0, err
-	}
-	defer jobOut.Close()
-	defer jobIn.Close()
-	word, speak, err := os.Pipe()
-	if err != nil {
-		return 0, err
-	}
-	defer word.Close()
-	defer speak.Close()
-	proc, err := process.Start(ctx, process.Command{
-		Path: p.Binary, Args: []string{"supervise", p.Config.Dir},
-		Stdin: jobOut, Stdout: speak, Stderr: last, Detached: true,
-	})
-	if err != nil {
-		return 0, err
-	}
-	jobOut.Close()
-	speak.Close()
-	if err := exchange(ctx, p.StartLimit, jobIn, data, word); err != nil {
-		return 0, errors.Join(err, proc.Kill())
-	}
-	return proc.PID(), nil
-}
-
-// exchange hands the job over and reads the answer.
-func exchange(ctx context.Context, limit time.Duration, in *os.File, job []byte, word *os.File) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	past := time.Unix(1, 0)
-	defer context.AfterFunc(ctx, func() { _, _ = in.SetDeadline(past), word.SetDeadline(past) })()
-	// A supervisor that cannot read the job says so; its answer is worth more
-	// than the broken pipe.
-	_, werr := in.Write(job)
-	in.Close()
-	answer, err := io.ReadAll(io.LimitReader(word, 64<<10))
-	if err != nil {
-		return fmt.Errorf("waiting for the supervisor: %w", errors.Join(err, context.Cause(ctx)))
-	}
-	if len(answer) == 0 {
-		return errors.Join(errors.New("the supervisor ended without a word"), werr)
-	}
-	return answered(answer)
 }
 
 // Current returns the one run of a stack that was not forgotten yet, or nil. A
@@ -193,68 +134,6 @@ func (p *Processes) current(stackID string) (*Report, error) {
 		}
 	}
 	return nil, nil
-}
-
-// look reads one run. A directory without a report is what a failed start
-// leaves, and goes.
-func (p *Processes) look(stackID, id string) (*Report, error) {
-	dir := p.run(stackID, id)
-	// First the proof of life, then the report: the other way round a run could
-	// end in between and look dead.
-	alive, err := held(filepath.Join(dir, fileLock))
-	if err != nil {
-		return nil, err
-	}
-	var r Report
-	if err := readJSON(filepath.Join(dir, fileReport), &r); err != nil {
-		return nil, err
-	}
-	switch {
-	case r.ID == "" && !alive:
-		return nil, os.RemoveAll(dir)
-	case r.ID == "":
-		return &Report{ID: id, Stack: stackID, Phase: Starting}, nil
-	case r.Phase != Done && !alive:
-		return p.bury(r)
-	}
-	return &r, nil
-}
-
-// bury completes the report of a run whose supervisor died, after bringing
-// home what the engine may have left in the work directory.
-func (p *Processes) bury(r Report) (*Report, error) {
-	if err := os.MkdirAll(p.stack(r.Stack), 0o700); err != nil {
-		return nil, err
-	}
-	lock, err := tryLock(filepath.Join(p.stack(r.Stack), fileLock))
-	if err != nil {
-		return nil, err
-	}
-	if lock == nil {
-		// Whoever holds the stack now salvages it first, see Supervise.
-		return &r, nil
-	}
-	defer lock.Close()
-	w := &prepared{dir: p.stack(r.Stack)}
-	if err := errors.Join(salvage(w, p.runsOf(r.Stack)), w.wipe()); err != nil {
-		return nil, err
-	}
-	dir := p.run(r.Stack, r.ID)
-	if data, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
-		if file, err := parseState(data); err == nil {
-			r.State, r.Resources = file.id(data), file.managed()
-		}
-	}
-	if data, err := os.ReadFile(filepath.Join(dir, FileRescue)); err == nil {
-		if file, err := parseState(data); err == nil {
-			id := file.id(data)
-			r.Rescued = &id
-		}
-	}
-	now := p.Now()
-	r.Outcome, r.Message = stack.Killed, fmt.Sprintf("the supervisor died while the run was %s", r.Phase)
-	r.Phase, r.Since, r.Finished = Done, now, now
-	return &r, writeJSON(filepath.Join(dir, fileReport), r)
 }
 
 // List returns the current run of every stack that has one.

@@ -29,7 +29,7 @@ func open(t testing.TB, dir string) *runner.Processes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := runner.New(runner.Config{Dir: dir, Binary: self, MinLevel: 1, Log: slog.New(slog.DiscardHandler)})
+	p, err := runner.New(runner.Config{Dir: dir, Binary: self, MinLevel: 1, Log: discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,3 +47,5 @@ func TestConformance(t *testing.T) {
 		Engine: tofu(t),
 	})
 }
+
+var discard = slog.New(slog.DiscardHandler)

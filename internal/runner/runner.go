@@ -54,6 +54,7 @@ const (
 	fileLock   = "lock"           // held by the supervisor; in RUN and in STACK
 	fileReport = "run.json"       // in RUN
 	fileStderr = "supervisor.txt" // in RUN: the last words of a supervisor that broke
+	fileTrace  = "engine.json"    // in RUN: the engine process at work
 	fileSheet  = "sheet.json"     // in STACK: what the last run put into the work directory
 	fileMarker = "marker.json"    // in STACK: what the work directory is prepared for
 	dirWork    = "work"           // in STACK: all that the box sees

@@ -2,10 +2,13 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +67,9 @@ func (r *run) execute(ctx context.Context, c command) (result, error) {
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
 	}
+	if err := r.track(p.PID()); err != nil {
+		return result{}, errors.Join(err, p.Kill())
+	}
 	if r.server != nil {
 		defer r.server.serve(p.Listener())()
 	}
@@ -92,6 +98,24 @@ func (c command) sinks(rec *recorder) (out io.Writer, text *lineWriter) {
 	default:
 		return rec.lines(), text
 	}
+}
+
+// track leaves a trace of the engine. It need not survive the machine, since
+// the engine would not either. An engine that is gone already leaves none.
+func (r *run) track(pid int) error {
+	t, err := traceOf(pid)
+	if err != nil {
+		return nil
+	}
+	data, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(r.dir, fileTrace)
+	if err := os.WriteFile(path+".tmp", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".tmp", path)
 }
 
 // listening tells the engine where its state is served.

@@ -107,11 +107,12 @@ func (r *run) carryOut(ctx context.Context) (Report, error) {
 	// From here on nothing is interrupted: what was done must be kept.
 	err := r.finish()
 	if err != nil && end.outcome == stack.Succeeded {
-		end = ending{outcome: stack.Failed, message: err.Error()}
+		end = conclude(err)
 	}
 	werr := r.journal.update(func(rep *Report) {
 		rep.Phase, rep.Since, rep.Finished = Done, r.now(), r.now()
 		rep.Outcome, rep.Step, rep.Exit = end.outcome, end.step, end.exit
+		rep.Fault, rep.Reason = end.fault, end.reason
 		rep.Message = cut(r.hide.String(end.message), maxText)
 	})
 	return r.journal.current(), errors.Join(err, werr)
@@ -232,6 +233,8 @@ type ending struct {
 	step    string
 	exit    int
 	message string
+	fault   fault.Kind // if it was not the engine's doing
+	reason  string
 }
 
 func (e ending) Error() string { return string(e.outcome) + ": " + e.message }
@@ -244,5 +247,5 @@ func conclude(err error) ending {
 	if e, ok := errors.AsType[ending](err); ok {
 		return e
 	}
-	return ending{outcome: stack.Failed, message: err.Error()}
+	return ending{outcome: stack.Failed, message: err.Error(), fault: fault.Of(err), reason: fault.Reason(err, "")}
 }

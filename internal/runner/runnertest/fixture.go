@@ -67,12 +67,15 @@ func NewStack(t testing.TB, r Runner, engine runner.Engine, module string) *Stac
 		Box:     runner.Box{Network: "none"},
 	}
 	t.Cleanup(func() {
-		if err := r.Remove(s.Job.Stack); err != nil {
+		if err := s.runner.Remove(s.Job.Stack); err != nil {
 			t.Errorf("Remove() = %v", err)
 		}
 	})
 	return s
 }
+
+// Use makes the stack go on with another runner.
+func (s *Stack) Use(r Runner) { s.runner = r }
 
 // Start starts a run of this kind, changed as the test wants it.
 func (s *Stack) Start(kind stack.RunKind, change ...func(*runner.Job)) string {
@@ -134,7 +137,7 @@ func (s *Stack) Read(id, file string) []byte {
 // Done is a run that has ended: its report and the files that matter.
 type Done struct {
 	runner.Report
-	Plan, Doc, Outputs, Log, Events, Lock []byte
+	Plan, Doc, Outputs, Log, Events, LockFile []byte
 }
 
 // Finish waits for the end of a run, records its state as a controller would,
@@ -146,7 +149,7 @@ func (s *Stack) Finish(id string) Done {
 		s.t.Fatalf("run %s has ended, want %s", d.ID, id)
 	}
 	for file, to := range map[string]*[]byte{runner.FilePlan: &d.Plan, runner.FilePlanDoc: &d.Doc, runner.FileOutputs: &d.Outputs,
-		runner.FileLog: &d.Log, runner.FileEvents: &d.Events, runner.FileLockHCL: &d.Lock} {
+		runner.FileLog: &d.Log, runner.FileEvents: &d.Events, runner.FileLockHCL: &d.LockFile} {
 		*to = s.Read(id, file)
 	}
 	if state := s.Read(id, runner.FileState); state != nil {
@@ -171,7 +174,7 @@ func (s *Stack) Must(kind stack.RunKind, change ...func(*runner.Job)) Done {
 // Saved makes a run apply the plan of d.
 func Saved(d Done) func(*runner.Job) {
 	return func(j *runner.Job) {
-		j.Plan, j.Lineage, j.Serial, j.LockFile = d.Plan, d.State.Lineage, d.State.Serial, d.Lock
+		j.Plan, j.Lineage, j.Serial, j.LockFile = d.Plan, d.State.Lineage, d.State.Serial, d.LockFile
 	}
 }
 

@@ -331,7 +331,7 @@ func environment(t *testing.T, f Fixture) {
 	s := NewStack(t, f.New(t), f.Engine, oneResource)
 	for _, name := range []string{"TF_CLI_ARGS", "LD_PRELOAD", "PATH", "TF_HTTP_ADDRESS", "HTTPS_PROXY"} {
 		d := s.Finish(s.Start(stack.PlanRun, func(j *runner.Job) { j.Env = map[string]string{name: "x"} }))
-		if d.Outcome != stack.Failed || len(d.Steps) != 0 || !strings.Contains(d.Message, name) {
+		if d.Outcome != stack.Failed || len(d.Steps) != 0 || d.Fault != fault.Denied || !strings.Contains(d.Message, name) {
 			t.Errorf("a job that sets %s ended %s after the steps %q: %s", name, d.Outcome, steps(d), d.Message)
 		}
 	}

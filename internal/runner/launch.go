@@ -1,0 +1,77 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/process"
+)
+
+// launch starts the supervisor and waits for its first word.
+func (p *Processes) launch(ctx context.Context, job Job) (pid int, err error) {
+	dir := p.run(job.Stack, job.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return 0, err
+	}
+	data, err := json.Marshal(job)
+	if err != nil {
+		return 0, fmt.Errorf("encoding the job: %w", err)
+	}
+	// Where our own panic would be read. The job never goes to disk.
+	last, err := os.OpenFile(filepath.Join(dir, fileStderr), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer last.Close()
+	jobOut, jobIn, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer jobOut.Close()
+	defer jobIn.Close()
+	word, speak, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer word.Close()
+	defer speak.Close()
+	proc, err := process.Start(ctx, process.Command{
+		Path: p.Binary, Args: []string{"supervise", p.Config.Dir},
+		Stdin: jobOut, Stdout: speak, Stderr: last, Detached: true,
+	})
+	if err != nil {
+		return 0, err
+	}
+	jobOut.Close()
+	speak.Close()
+	if err := exchange(ctx, p.StartLimit, jobIn, data, word); err != nil {
+		return 0, errors.Join(err, proc.Kill())
+	}
+	return proc.PID(), nil
+}
+
+// exchange hands the job over and reads the answer.
+func exchange(ctx context.Context, limit time.Duration, in *os.File, job []byte, word *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	past := time.Unix(1, 0)
+	defer context.AfterFunc(ctx, func() { _, _ = in.SetDeadline(past), word.SetDeadline(past) })()
+	// A supervisor that cannot read the job says so; its answer is worth more
+	// than the broken pipe.
+	_, werr := in.Write(job)
+	in.Close()
+	answer, err := io.ReadAll(io.LimitReader(word, 64<<10))
+	if err != nil {
+		return fmt.Errorf("waiting for the supervisor: %w", errors.Join(err, context.Cause(ctx)))
+	}
+	if len(answer) == 0 {
+		return errors.Join(errors.New("the supervisor ended without a word"), werr)
+	}
+	return answered(answer)
+}

@@ -1,0 +1,72 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// look reads one run. A directory without a report is what a failed start
+// leaves, and goes.
+func (p *Processes) look(stackID, id string) (*Report, error) {
+	dir := p.run(stackID, id)
+	// First the proof of life, then the report: the other way round a run could
+	// end in between and look dead.
+	alive, err := held(filepath.Join(dir, fileLock))
+	if err != nil {
+		return nil, err
+	}
+	var r Report
+	if err := readJSON(filepath.Join(dir, fileReport), &r); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.ID == "" && !alive:
+		return nil, os.RemoveAll(dir)
+	case r.ID == "":
+		return &Report{ID: id, Stack: stackID, Phase: Starting}, nil
+	case r.Phase != Done && !alive:
+		return p.bury(r)
+	}
+	return &r, nil
+}
+
+// bury completes the report of a run whose supervisor died, after bringing
+// home what the engine may have left in the work directory.
+func (p *Processes) bury(r Report) (*Report, error) {
+	if err := os.MkdirAll(p.stack(r.Stack), 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := tryLock(filepath.Join(p.stack(r.Stack), fileLock))
+	if err != nil {
+		return nil, err
+	}
+	if lock == nil {
+		// Whoever holds the stack now salvages it first, see Supervise.
+		return &r, nil
+	}
+	defer lock.Close()
+	w := &prepared{dir: p.stack(r.Stack)}
+	if err := errors.Join(salvage(w, p.runsOf(r.Stack)), w.wipe()); err != nil {
+		return nil, err
+	}
+	dir := p.run(r.Stack, r.ID)
+	if data, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
+		if file, err := parseState(data); err == nil {
+			r.State, r.Resources = file.id(data), file.managed()
+		}
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, FileRescue)); err == nil {
+		if file, err := parseState(data); err == nil {
+			id := file.id(data)
+			r.Rescued = &id
+		}
+	}
+	now := p.Now()
+	r.Outcome, r.Message = stack.Killed, fmt.Sprintf("the supervisor died while the run was %s", r.Phase)
+	r.Phase, r.Since, r.Finished = Done, now, now
+	return &r, writeJSON(filepath.Join(dir, fileReport), r)
+}
