@@ -146,7 +146,9 @@ func (b *Blobs) report(ctx context.Context, id StackID, run string) (runner.Repo
 		return runner.Report{}, err
 	}
 	defer r.Close()
-	return decodeReport(r)
+	report, err := decodeReport(r)
+	report.ID = run // quiet looks for drift share one place, whatever they were called
+	return report, err
 }
 
 func (b *Blobs) get(ctx context.Context, key, what string) (io.ReadCloser, error) {

@@ -40,6 +40,7 @@ var situations = map[stack.Reason]Situation{
 	stack.EngineMissing: {"No engine (tofu or terraform) fits what the stack asks for.", "Install one beside the terrier program or on PATH, or name it with --engine where the server is started."},
 	stack.StateFailed:   {"The state, or where it is kept, cannot be read or written.", "See the message. What was built is known nowhere else, so that nothing is guessed."},
 	stack.OutputsFailed: {"The outputs could not be written to their Secret.", "See the message: an output that does not exist, or a Secret that belongs to somebody else."},
+	stack.StartFailed:   {"A run could not be started.", "See the message; this is the platform's to mend. It is tried again by itself."},
 	stack.DependencyNotReady: {
 		"A stack in dependsOn is not ready.",
 		"See why with terrier explain for the stack that the message names. This one goes on by itself when that is ready.",
@@ -51,6 +52,10 @@ var situations = map[stack.Reason]Situation{
 	},
 	stack.RetryLater:        {"The last attempt failed; the message says how.", "Correct the cause; terrier logs has the whole story. It is tried again by itself, or at once with terrier replan."},
 	stack.RetryLimitReached: {"As many attempts failed as remediation.retries allows.", "Correct the cause, then ask for another attempt with terrier replan, or change the object or its source."},
+	stack.StateIncomplete: {
+		"An apply was cut short, and something that it built, or may have built, is not in the state.",
+		"Bring it in: add the import blocks that the message shows to the module. Or remove it by hand, and annotate the stack with terrier.dev/forget-gap and the name of the run.",
+	},
 	stack.AwaitingApproval: {
 		"A plan would change something, and somebody has to agree to exactly that plan.",
 		"See it with terrier plan; then terrier approve or terrier reject. Should anything change that the plan was made from, a new one takes its place and this approval is void.",
@@ -127,6 +132,9 @@ func facts(s Stack, m stack.Memory) []string {
 	}
 	if m.Failures > 0 {
 		add("%d attempts failed, the last one at %s in the step %q", m.Failures, m.FailedAt.UTC().Format(time.RFC3339), m.FailedStep)
+	}
+	if g := m.Gap; g != nil {
+		add("the run %s was cut short, and %d objects that it built may be in no state", g.Run, len(g.Objects))
 	}
 	if l := s.Lock; l != nil {
 		add("the state is locked by %q since %q, lock %s", l.Who, l.Since, l.ID)

@@ -9,15 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 )
-
-// SensitiveAnnotation on a Secret with outputs names those of its keys that the
-// module marks sensitive, separated by commas. Where it is absent, all are.
-const SensitiveAnnotation = "terrier.dev/sensitive-outputs"
 
 // Output is one value that a stack published.
 type Output struct {
@@ -27,7 +21,8 @@ type Output struct {
 }
 
 // Outputs returns what a stack published, read from its Secret as the caller.
-// The values of sensitive ones are left out unless show says otherwise.
+// The values of sensitive ones are left out unless show says otherwise; what
+// was published by somebody who does not say is sensitive.
 func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, error) {
 	o, err := s.read(ctx, key)
 	if err != nil {
@@ -36,20 +31,18 @@ func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, err
 	if o.Spec.WriteOutputsToSecret == nil {
 		return nil, fault.New(fault.Missing, ReasonNoOutputs, fmt.Errorf("the stack %s publishes no outputs", key))
 	}
-	var published corev1.Secret
 	name := types.NamespacedName{Namespace: key.Namespace, Name: o.Spec.WriteOutputsToSecret.Name}
-	if err := s.kube.Get(ctx, name, &published); err != nil {
-		return nil, kubeFault(err, "the Secret "+name.String()+" that outputs are published to")
+	data, public, err := kube.ReadSecret(ctx, s.kube, name)
+	if err != nil {
+		return nil, fmt.Errorf("reading what the stack %s published: %w", key, err)
 	}
-	values, err := kube.DecodeOutputs(published.Data)
+	values, err := kube.DecodeOutputs(data)
 	if err != nil {
 		return nil, fmt.Errorf("reading the Secret %s: %w", name, err)
 	}
-	marked, known := published.Annotations[SensitiveAnnotation]
-	hidden := strings.Split(marked, ",")
 	out := make([]Output, 0, len(values))
 	for name, value := range values {
-		v := Output{Name: name, Sensitive: !known || slices.Contains(hidden, name)}
+		v := Output{Name: name, Sensitive: !slices.Contains(public, name)}
 		if show || !v.Sensitive {
 			v.Value = value
 		}

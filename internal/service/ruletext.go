@@ -6,7 +6,7 @@ import "github.com/terrier-iac/terrier/internal/stack"
 type RuleText struct {
 	Rule    string
 	Does    string         // what follows from it, as ActionText says it
-	Reasons []stack.Reason // under which it shows itself
+	Reasons []stack.Reason // under which it shows itself; nil is that of before
 	Why     string
 }
 
@@ -20,7 +20,7 @@ var rules = []RuleText{
 		"A plan or a look for drift changes nothing, so that nothing is lost when it is stopped. A run that writes is never stopped.",
 	},
 	{
-		"a look for drift changes nothing while it goes on", "wait", atRest,
+		"a look for drift changes nothing while it goes on", "wait", nil,
 		"What is shown stays as it was: a quiet look writes nothing and wakes nobody.",
 	},
 	{
@@ -30,6 +30,10 @@ var rules = []RuleText{
 	{
 		"a deleted stack waits for those that depend on it", "wait", []stack.Reason{stack.DeletionBlocked},
 		"What others stand on goes last.",
+	},
+	{
+		"a deleted stack is not let go while something is in no state", "wait", []stack.Reason{stack.StateIncomplete},
+		"An apply was cut short, and what it built is known from its journal alone: a destroy would not reach it.",
 	},
 	{
 		"a deleted stack with nothing to take down is let go", "let the object go", []stack.Reason{stack.Deleting},
@@ -58,6 +62,10 @@ var rules = []RuleText{
 	{
 		"nothing starts before its dependencies are ready", "wait", []stack.Reason{stack.DependencyNotReady},
 		"dependsOn names a stack that is not ready.",
+	},
+	{
+		"what was built and is in no state needs a person", "wait", []stack.Reason{stack.StateIncomplete},
+		"An apply was cut short. To apply again would build a second time what exists already.",
 	},
 	{
 		"a lock that the user allows to be broken is broken", "plan", []stack.Reason{stack.Unlocking},
@@ -130,7 +138,7 @@ var (
 
 	blockedBy = []stack.Reason{
 		stack.SpecInvalid, stack.SourceNotReady, stack.SourceDenied, stack.SourceFailed, stack.InputsFailed,
-		stack.ModuleInvalid, stack.EngineMissing, stack.StateFailed, stack.OutputsFailed,
+		stack.ModuleInvalid, stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.StartFailed,
 	}
 )
 

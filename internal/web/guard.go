@@ -1,0 +1,242 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// Answers that the fault table has no row for.
+var (
+	errNoRoute  = &httpError{http.StatusNotFound, fault.New(fault.Missing, "NoRoute", errors.New("nothing is served at this address"))}
+	errNoMethod = &httpError{http.StatusMethodNotAllowed, fault.New(fault.Invalid, "NoMethod", errors.New("this address does not take that method"))}
+	errHost     = &httpError{http.StatusForbidden, fault.New(fault.Denied, "HostDenied", errors.New("the server is not called by that name"))}
+	errOrigin   = &httpError{http.StatusForbidden, fault.New(fault.Denied, "OriginDenied", errors.New("requests of other origins are refused"))}
+	errStreams  = &httpError{http.StatusTooManyRequests, fault.Wait(30*time.Second, "TooManyStreams", errors.New("too many logs are being followed at once"))}
+)
+
+// httpError is an error with a status of its own.
+type httpError struct {
+	status int
+	err    error
+}
+
+func (e *httpError) Error() string { return e.err.Error() }
+func (e *httpError) Unwrap() error { return e.err }
+
+func errName(what, value string) error {
+	return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q cannot be a %s", value, what))
+}
+
+const (
+	keyUser    = "user"
+	keyRequest = "request"
+)
+
+// recovered turns a panic of a handler into an answer. The connection of one
+// that had begun to answer is cut, so that half a log is not taken for a whole.
+func (s *server) recovered(c *gin.Context) {
+	id := make([]byte, 9)
+	rand.Read(id) // never fails
+	c.Set(keyRequest, base64.RawURLEncoding.EncodeToString(id))
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if p == http.ErrAbortHandler {
+			panic(p)
+		}
+		s.Log.Error("request panicked", "request", c.GetString(keyRequest), "path", c.FullPath(), "panic", p, "stack", string(debug.Stack()))
+		if c.Writer.Written() {
+			panic(http.ErrAbortHandler)
+		}
+		s.refuse(c, errors.New("a panic"))
+	}()
+	c.Next()
+}
+
+// logged notes requests that are not reads of an API that went well.
+func (s *server) logged(c *gin.Context) {
+	c.Next()
+	level := slog.LevelDebug
+	if c.Writer.Status() >= http.StatusInternalServerError {
+		level = slog.LevelWarn
+	}
+	s.Log.Log(c.Request.Context(), level, "request served", "request", c.GetString(keyRequest), "method", c.Request.Method,
+		"path", c.FullPath(), "status", c.Writer.Status(), "user", userOf(c).Name)
+}
+
+// hardened sets what every answer says to browsers and caches, and takes off
+// what a request must not say: who it is comes from its token alone.
+func (s *server) hardened(c *gin.Context) {
+	h := c.Writer.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	for name := range c.Request.Header {
+		if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Forwarded-") {
+			c.Request.Header.Del(name)
+		}
+	}
+	c.Next()
+}
+
+// called refuses names that are not the server's, which is how pages of others
+// get at servers on this machine.
+func (s *server) called(c *gin.Context) {
+	host := c.Request.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if !slices.Contains(s.Hosts, host) {
+		s.refuse(c, errHost)
+		return
+	}
+	c.Next()
+}
+
+func (s *server) sameOrigin(c *gin.Context) {
+	if err := http.NewCrossOriginProtection().Check(c.Request); err != nil {
+		s.refuse(c, errOrigin)
+		return
+	}
+	c.Next()
+}
+
+// bounded gives a request its limits of time and size.
+func (s *server) bounded(r route) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		within := r.within(s.Limits)
+		ctx, cancel := context.WithTimeout(c.Request.Context(), within)
+		defer cancel()
+		c.Request = c.Request.WithContext(ctx)
+		c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, r.body)
+		control := http.NewResponseController(c.Writer)
+		deadline := s.Now().Add(within)
+		if err := errors.Join(control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			s.refuse(c, err)
+			return
+		}
+		c.Next()
+	}
+}
+
+// allowed lets in whoever the row of r says.
+func (s *server) allowed(r route) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if r.door == open {
+			c.Next()
+			return
+		}
+		user, err := s.Auth.Authenticate(c.Request.Context(), tokenOf(c.Request))
+		if err != nil {
+			s.challenge(c, err)
+			return
+		}
+		c.Set(keyUser, user)
+		switch r.door {
+		case known:
+		case guarded:
+			access, err := r.access(c)
+			if err == nil {
+				err = s.Auth.Authorize(c.Request.Context(), user, access)
+			}
+			if err != nil {
+				s.refuse(c, err)
+				return
+			}
+		default:
+			s.refuse(c, errNoRoute)
+			return
+		}
+		c.Next()
+	}
+}
+
+// tokenOf reads the token of a request: a bearer token, or the password of
+// clients that know nothing else, which are those of registries.
+func tokenOf(r *http.Request) secret.Text {
+	if _, password, ok := r.BasicAuth(); ok {
+		return secret.New(password)
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return secret.Text{}
+	}
+	return secret.New(strings.TrimSpace(token))
+}
+
+// challenge refuses somebody who is not known and says how to become so.
+func (s *server) challenge(c *gin.Context, err error) {
+	if fault.Of(err) != fault.Denied {
+		s.refuse(c, err)
+		return
+	}
+	scheme := "Bearer"
+	if strings.HasPrefix(c.FullPath(), registryPrefix+"/") {
+		scheme = "Basic" // a Bearer challenge would send clients to look for a token server
+	}
+	c.Header("WWW-Authenticate", scheme+` realm="terrier"`)
+	s.refuse(c, &httpError{http.StatusUnauthorized, err})
+}
+
+// refuse answers with an error. What went wrong inside is for the log: it may
+// name what the caller has no right to know.
+func (s *server) refuse(c *gin.Context, err error) {
+	kind := fault.Of(err)
+	status := kind.Meaning().HTTP
+	if e, ok := errors.AsType[*httpError](err); ok {
+		status = e.status
+	}
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		kind, status = fault.Invalid, http.StatusRequestEntityTooLarge
+	case errors.Is(err, context.DeadlineExceeded):
+		kind, status = fault.Later, http.StatusServiceUnavailable
+	}
+	answer := service.Refusal{Error: err.Error(), Kind: kind, Reason: fault.Reason(err, ""), Hint: service.Hint(err)}
+	if kind == fault.Broken {
+		s.Log.Error("request failed", "request", c.GetString(keyRequest), "path", c.FullPath(), "err", err)
+		answer.Error = "something is wrong inside the server"
+		answer.Hint = "The server's log has more under request " + c.GetString(keyRequest) + "."
+	}
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		c.Header("Retry-After", strconv.Itoa(retryAfter(err)))
+	}
+	c.AbortWithStatusJSON(status, answer)
+}
+
+// retryAfter is in seconds, and never none.
+func retryAfter(err error) int {
+	if f, ok := errors.AsType[*fault.Fault](err); ok && f.After > time.Second {
+		return int(f.After / time.Second)
+	}
+	return 5
+}
+
+func userOf(c *gin.Context) service.User {
+	u, _ := c.Get(keyUser)
+	user, _ := u.(service.User)
+	return user
+}

@@ -1,0 +1,153 @@
+// Package web is Terrier's HTTP server: the API that the command line reads
+// logs and plans through, and the places at which artifacts and the registry
+// are mounted. Kubernetes is the only authority on who may do what: each
+// request carries the token of whoever makes it, and each route says in one
+// row of the table what right it takes.
+//
+// It refuses hosts that it was not told of, requests of other origins, and
+// every route that has no row. It believes no header about who somebody is,
+// changes nothing on a GET, and lets nobody keep an answer.
+//
+// Start reading at Options, then routes.go.
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// Stacks is what the API asks for.
+type Stacks interface {
+	List(context.Context, service.Filter) ([]service.Stack, error)
+	Describe(context.Context, service.Key) (service.Detail, error)
+	Explain(context.Context, service.Key) (service.Explanation, error)
+	Records
+}
+
+// Records is what the API asks for about runs.
+type Records interface {
+	Runs(context.Context, service.Key) ([]runner.Report, error)
+	Run(ctx context.Context, key service.Key, run string) (runner.Report, error)
+	Log(ctx context.Context, key service.Key, run string, follow bool) (io.ReadCloser, error)
+	Plan(ctx context.Context, key service.Key, digest string) (service.PlanDocument, error)
+}
+
+// Auth says who somebody is and what they may do.
+type Auth interface {
+	Authenticate(context.Context, secret.Text) (service.User, error)
+	Authorize(context.Context, service.User, service.Access) error
+}
+
+// Options are what the server is made of.
+type Options struct {
+	Stacks  Stacks
+	Auth    Auth
+	Version string
+	Ready   func(context.Context) error // nil is always ready
+	Hosts   []string                    // by which it may be called, without ports
+	Log     *slog.Logger
+	Now     func() time.Time
+
+	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and who knows one may have it
+	Registry  http.Handler // at /v2/
+
+	Limits Limits
+}
+
+// ArtifactsPrefix is where artifacts are mounted; the prefix is taken off.
+const ArtifactsPrefix = "/artifacts"
+
+// Limits bound what one request, and all of them, may take. Zero means the
+// default.
+type Limits struct {
+	Request     time.Duration // an API request: 30s
+	Transfer    time.Duration // an artifact or a request to the registry: 15m
+	Stream      time.Duration // a log that is followed: 6h; whoever wants more asks again
+	Recheck     time.Duration // how often the right to a stream is asked for again: 30s
+	Stall       time.Duration // how long a reader may take nothing: 30s
+	Streams     int           // at once: 256
+	UserStreams int           // of one user at once: 16
+	Upload      int64         // bytes of one request to the registry: 1 GiB
+}
+
+func (l Limits) filled() Limits {
+	return Limits{
+		Request:     cmp.Or(l.Request, 30*time.Second),
+		Transfer:    cmp.Or(l.Transfer, 15*time.Minute),
+		Stream:      cmp.Or(l.Stream, 6*time.Hour),
+		Recheck:     cmp.Or(l.Recheck, 30*time.Second),
+		Stall:       cmp.Or(l.Stall, 30*time.Second),
+		Streams:     cmp.Or(l.Streams, 256),
+		UserStreams: cmp.Or(l.UserStreams, 16),
+		Upload:      cmp.Or(l.Upload, 1<<30),
+	}
+}
+
+// server is what the handlers share.
+type server struct {
+	Options
+	streams streams
+}
+
+// New returns the handler of everything.
+func New(o Options) (http.Handler, error) {
+	engine, err := build(o)
+	if err != nil {
+		return nil, err
+	}
+	return engine, nil
+}
+
+func build(o Options) (*gin.Engine, error) {
+	if o.Stacks == nil || o.Auth == nil || len(o.Hosts) == 0 {
+		return nil, errors.New("a server needs stacks, somebody who knows people, and a name to be called by")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Limits = o.Limits.filled()
+	s := &server{Options: o, streams: streams{total: o.Limits.Streams, each: o.Limits.UserStreams}}
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	engine.HandleMethodNotAllowed = true
+	engine.RedirectTrailingSlash = false
+	engine.ForwardedByClientIP = false
+	engine.UseRawPath = true
+	if err := engine.SetTrustedProxies(nil); err != nil {
+		return nil, err
+	}
+	engine.Use(s.recovered, s.logged, s.hardened, s.called, s.sameOrigin)
+	for _, r := range s.routes() {
+		engine.Handle(r.method, r.path, s.bounded(r), s.allowed(r), r.handle)
+	}
+	engine.NoRoute(func(c *gin.Context) { s.refuse(c, errNoRoute) })
+	engine.NoMethod(func(c *gin.Context) { s.refuse(c, errNoMethod) })
+	return engine, nil
+}
+
+// Server returns an HTTP server for h with limits on what comes before a
+// handler is asked: slow headers, large headers, idle connections.
+func Server(h http.Handler, config *tls.Config, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, TLSConfig: config,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
