@@ -15,7 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/standalone/kubeapi"
 )
 
-const usage = `usage: terrier control-plane {--data-dir DIR | --ephemeral} [--address 127.0.0.1:0] [-o json]`
+const usage = `usage: terrier control-plane {--data-dir DIR | --ephemeral} [--address 127.0.0.1:0] [--until-eof] [-o json]`
 
 // ready is what -o json prints, on one line, once requests are answered.
 type ready struct {
@@ -49,12 +49,21 @@ func controlPlane(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	dir := flags.String("data-dir", "", "directory of the `store`, the keys and the kubeconfig")
 	ephemeral := flags.Bool("ephemeral", false, "use a temporary directory, without fsync, and remove it at the end")
 	address := flags.String("address", "127.0.0.1:0", "loopback `address` to listen on")
+	untilEOF := flags.Bool("until-eof", false, "end when standard input does, as it does when whoever holds it dies")
 	output := flags.String("o", "", "`json` for one line when ready")
 	if err := flags.Parse(args); err != nil {
 		return fault.New(fault.Invalid, "Usage", err)
 	}
 	if (*dir == "") != *ephemeral || flags.NArg() > 0 || (*output != "" && *output != "json") {
 		return fault.New(fault.Invalid, "Usage", errors.New(usage))
+	}
+	if *untilEOF {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		go func() {
+			defer cancel()
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end too
+		}()
 	}
 	if *ephemeral {
 		if *dir, err = os.MkdirTemp("", "terrier-control-plane-"); err != nil {
