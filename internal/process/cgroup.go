@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // cgroup bounds the memory of a whole box, where we may make control groups.
@@ -127,7 +129,19 @@ func (g *cgroup) remove() {
 		_ = g.v2.Close()
 	}
 	for _, dir := range g.dirs {
-		_ = os.Remove(dir)
+		removeGroup(dir)
+	}
+}
+
+// removeGroup waits a little for the last process to leave the group: the
+// kernel may take it out only after it was reaped. What stays is swept later.
+func removeGroup(dir string) {
+	const tries, pause = 50, time.Millisecond
+	for range tries {
+		if err := os.Remove(dir); !errors.Is(err, syscall.EBUSY) {
+			return
+		}
+		time.Sleep(pause)
 	}
 }
 

@@ -206,9 +206,9 @@ func (c Command) command(path string, argv, env []string) *exec.Cmd {
 func (p *Process) run(ctx context.Context, cmd *exec.Cmd, begun chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer p.work.close()
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
+		p.work.close()
 		begun <- err
 		return
 	}
@@ -219,6 +219,7 @@ func (p *Process) run(ctx context.Context, cmd *exec.Cmd, begun chan<- error) {
 		_ = p.Kill()
 		_ = cmd.Wait()
 		p.end()
+		p.work.close()
 		begun <- err
 		return
 	}
@@ -237,6 +238,7 @@ func (p *Process) run(ctx context.Context, cmd *exec.Cmd, begun chan<- error) {
 	if !isExit(err) {
 		p.err = fmt.Errorf("waiting for process %d: %w", p.pid, err)
 	}
+	p.work.close()
 	close(p.done)
 }
 
