@@ -1,0 +1,216 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
+)
+
+// Git fetches a commit of a git repository over https or ssh, and over http
+// where the operator allows it. It speaks the protocol itself: no git program,
+// no hooks, no configuration, no submodules, no LFS. What comes is never
+// checked out; its tree is written by name and content, and packed.
+type Git struct {
+	URL    string
+	Ref    GitRef
+	Auth   GitAuth
+	Ignore *string  // rules in the form of a .gitignore file; nil means Flux's defaults
+	Sparse []string // directories to take; all if empty
+
+	Out     *outbound.Client
+	Scratch string // where directories for the time of a fetch are made
+	Limits  archive.Limits
+}
+
+var _ Fetcher = (*Git)(nil)
+
+// Resolve asks the server what the reference points to. A bare commit needs no
+// asking.
+func (g *Git) Resolve(ctx context.Context) (Found, error) {
+	if _, err := parseGitURL(g.URL); err != nil {
+		return Found{}, err
+	}
+	if g.Ref.Commit != "" {
+		return g.Ref.pinned()
+	}
+	session, err := g.connect(ctx)
+	if err != nil {
+		return Found{}, err
+	}
+	defer session.Close()
+	refs, err := session.AdvertisedReferencesContext(ctx)
+	if err != nil {
+		return Found{}, gitFault("listing references", err)
+	}
+	return g.Ref.choose(refs)
+}
+
+// Fetch gets the commit that was found, without its history where the server
+// can do that.
+func (g *Git) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]string, error) {
+	at, ok := found.handle.(gitCommit)
+	if !ok {
+		return nil, fmt.Errorf("fetching %q: it was not found by git", found.Revision)
+	}
+	return nil, packed(g.Scratch, sourceRules(g.Ignore), g.Limits, w, func(dir string) error {
+		return scratch(g.Scratch, func(objects string) error {
+			store := filesystem.NewStorageWithOptions(osfs.New(objects, osfs.WithBoundOS()), cache.NewObjectLRUDefault(),
+				filesystem.Options{ExclusiveAccess: true, LargeObjectThreshold: 8 << 20})
+			if err := g.download(ctx, at, store); err != nil {
+				return err
+			}
+			commit, err := object.GetCommit(store, at.commit)
+			if err != nil {
+				return gitFault("reading commit "+at.commit.String(), err)
+			}
+			tree, err := commit.Tree()
+			if err != nil {
+				return gitFault("reading the tree of commit "+at.commit.String(), err)
+			}
+			return g.write(tree, dir)
+		})
+	})
+}
+
+// download gets the objects of a commit into store.
+func (g *Git) download(ctx context.Context, at gitCommit, store *filesystem.Storage) error {
+	session, err := g.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	refs, err := session.AdvertisedReferencesContext(ctx)
+	if err != nil {
+		return gitFault("listing references", err)
+	}
+	req, err := at.request(refs)
+	if err != nil {
+		return err
+	}
+	resp, err := session.UploadPack(ctx, req)
+	if err != nil {
+		return gitFault("fetching commit "+at.commit.String(), err)
+	}
+	defer resp.Close()
+	if err := packfile.UpdateObjectStorage(store, demultiplexed(req.Capabilities, resp)); err != nil {
+		return gitFault("fetching commit "+at.commit.String(), err)
+	}
+	return nil
+}
+
+// request asks for one commit: by the reference that points to it, by its own
+// name if the server answers to that, or else by everything that may lead to it.
+func (at gitCommit) request(refs *packp.AdvRefs) (*packp.UploadPackRequest, error) {
+	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
+	want := at.want
+	for _, hash := range refs.References {
+		if hash == at.commit {
+			want = hash
+		}
+	}
+	if want.IsZero() && (refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) || refs.Capabilities.Supports("allow-tip-sha1-in-want")) {
+		want = at.commit
+	}
+	if !want.IsZero() {
+		req.Wants = []plumbing.Hash{want}
+		if refs.Capabilities.Supports(capability.Shallow) {
+			req.Depth = packp.DepthCommits(1)
+			if err := req.Capabilities.Set(capability.Shallow); err != nil {
+				return nil, fmt.Errorf("asking for a shallow history: %w", err)
+			}
+		}
+		return req, nil
+	}
+	for name, hash := range refs.References {
+		ref := plumbing.ReferenceName(name)
+		if at.branch == "" && (ref.IsBranch() || ref.IsTag()) || at.branch != "" && ref == plumbing.NewBranchReferenceName(at.branch) {
+			req.Wants = append(req.Wants, hash)
+		}
+	}
+	if len(req.Wants) == 0 {
+		return nil, missing(ReasonGit, "no reference leads to commit %s", at.commit)
+	}
+	return req, nil
+}
+
+func demultiplexed(caps *capability.List, r io.Reader) io.Reader {
+	switch {
+	case caps.Supports(capability.Sideband64k):
+		return sideband.NewDemuxer(sideband.Sideband64k, r)
+	case caps.Supports(capability.Sideband):
+		return sideband.NewDemuxer(sideband.Sideband, r)
+	}
+	return r
+}
+
+// write writes the part of a tree that is wanted below dir.
+func (g *Git) write(tree *object.Tree, dir string) error {
+	out, err := archive.NewTree(dir, g.Limits)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	w := gitWriter{out: out}
+	for _, s := range g.Sparse {
+		w.sparse = append(w.sparse, filepath.ToSlash(filepath.Clean(s)))
+	}
+	return w.tree(tree, "")
+}
+
+// parseGitURL returns a URL that may be fetched from.
+func parseGitURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		// The error of url.Parse quotes its argument, which may hold a password.
+		return nil, invalid(ReasonURL, "the URL cannot be read")
+	}
+	switch {
+	case u.Scheme != "https" && u.Scheme != "http" && u.Scheme != "ssh":
+		return nil, invalid(ReasonURL, "the scheme of the URL is %q: only https, ssh and http are fetched from", u.Scheme)
+	case u.Opaque != "" || u.Hostname() == "" || strings.HasPrefix(u.Hostname(), "-"):
+		return nil, invalid(ReasonURL, "the URL names no host")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, invalid(ReasonURL, "the URL has a query or a fragment")
+	case strings.Trim(u.Path, "/") == "":
+		return nil, invalid(ReasonURL, "the URL names no repository")
+	}
+	if u.User != nil {
+		if _, has := u.User.Password(); has || u.Scheme != "ssh" {
+			return nil, invalid(ReasonURL, "the URL holds credentials, which belong in a Secret")
+		}
+	}
+	return u, nil
+}
+
+// gitFault gives an error of the protocol its kind.
+func gitFault(doing string, err error) error {
+	if fault.Of(err) != fault.Broken {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	kind, reason := fault.Broken, ReasonGit
+	switch {
+	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed):
+		kind, reason = fault.Denied, ReasonAuth
+	case errors.Is(err, transport.ErrRepositoryNotFound), errors.Is(err, transport.ErrEmptyRemoteRepository), errors.Is(err, plumbing.ErrObjectNotFound):
+		kind = fault.Missing
+	}
+	return fault.New(kind, reason, fmt.Errorf("%s: %w", doing, err))
+}

@@ -1,0 +1,280 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/secret"
+)
+
+// OCI fetches one layer of an artifact from a registry.
+type OCI struct {
+	URL      string // oci://registry/repository
+	Ref      OCIRef
+	Layer    OCILayer
+	Keys     *Keyring // nil asks anonymously
+	CA, Cert []byte   // PEM
+	Key      secret.Text
+	Insecure bool // over http, where the operator allows it
+	Ignore   *string
+
+	Out     *outbound.Client
+	Scratch string
+	Limits  archive.Limits
+}
+
+var _ Fetcher = (*OCI)(nil)
+
+// OCIRef says which manifest is wanted: Digest before SemVer before Tag. The
+// zero OCIRef is the tag latest.
+type OCIRef struct {
+	Tag    string
+	SemVer string // a range; the highest tag in it
+	Filter string // a regular expression for the tags that SemVer looks at
+	Digest string
+}
+
+// OCILayer says which layer is wanted and what becomes of it. The zero
+// OCILayer extracts the first one.
+type OCILayer struct {
+	MediaType string
+	Copy      bool // take the layer as it is, instead of its files
+}
+
+// OCIScheme begins the URLs of OCI sources.
+const OCIScheme = "oci://"
+
+// Resolve asks the registry for the digest.
+func (o *OCI) Resolve(ctx context.Context) (Found, error) {
+	r, err := o.open(ctx)
+	if err != nil {
+		return Found{}, err
+	}
+	defer r.close()
+	if o.Ref.Digest != "" {
+		ref, err := name.NewDigest(r.repo.Name() + "@" + o.Ref.Digest)
+		if err != nil {
+			return Found{}, invalid(ReasonReference, "%q is no digest", o.Ref.Digest)
+		}
+		return Found{Revision: ref.DigestStr(), handle: ociDigest(ref.DigestStr())}, nil
+	}
+	tag := o.Ref.Tag
+	if o.Ref.SemVer != "" {
+		if tag, err = o.highest(r); err != nil {
+			return Found{}, err
+		}
+	} else if tag == "" {
+		tag = "latest"
+	}
+	ref, err := name.NewTag(r.repo.Name()+":"+tag, name.StrictValidation)
+	if err != nil {
+		return Found{}, invalid(ReasonReference, "%q is no tag", tag)
+	}
+	digest, err := r.digest(ref)
+	if err != nil {
+		return Found{}, ociFault(fmt.Sprintf("resolving the tag %q", tag), err)
+	}
+	return Found{Revision: tag + "@" + digest, handle: ociDigest(digest)}, nil
+}
+
+// ociDigest is what Resolve hands to Fetch.
+type ociDigest string
+
+// highest returns the tag with the highest version in the range.
+func (o *OCI) highest(r *ociRemote) (string, error) {
+	filter, err := regexp.Compile(o.Ref.Filter)
+	if err != nil {
+		return "", invalid(ReasonReference, "reading the filter of tags: %w", err)
+	}
+	tags, err := remote.List(r.repo, r.options...)
+	if err != nil {
+		return "", ociFault("listing tags", err)
+	}
+	tags = slices.DeleteFunc(tags, func(t string) bool { return !filter.MatchString(t) })
+	tag, err := highestVersion(o.Ref.SemVer, tags)
+	if err == nil && tag == "" {
+		err = missing(ReasonOCI, "no tag is in the range %q", o.Ref.SemVer)
+	}
+	return tag, err
+}
+
+// Fetch gets the layer; its digest is compared before anything is unpacked.
+func (o *OCI) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]string, error) {
+	digest, ok := found.handle.(ociDigest)
+	if !ok {
+		return nil, fmt.Errorf("fetching %q: it was not found in a registry", found.Revision)
+	}
+	r, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	image, err := remote.Image(r.repo.Digest(string(digest)), r.options...)
+	if err != nil {
+		return nil, ociFault("fetching the manifest", err)
+	}
+	manifest, err := image.Manifest()
+	if err != nil {
+		return nil, ociFault("reading the manifest", err)
+	}
+	layer, err := o.pick(image, manifest)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Annotations, scratch(o.Scratch, func(dir string) error {
+		spooled := filepath.Join(dir, "layer")
+		if err := spool(layer, spooled); err != nil {
+			return ociFault("fetching the layer", err)
+		}
+		return o.convert(spooled, w)
+	})
+}
+
+func (o *OCI) pick(image v1.Image, manifest *v1.Manifest) (v1.Layer, error) {
+	for _, l := range manifest.Layers {
+		if o.Layer.MediaType == "" || string(l.MediaType) == o.Layer.MediaType {
+			layer, err := image.LayerByDigest(l.Digest)
+			if err != nil {
+				return nil, ociFault("finding the layer", err)
+			}
+			return layer, nil
+		}
+	}
+	if o.Layer.MediaType == "" {
+		return nil, invalid(ReasonLayer, "the artifact has no layer")
+	}
+	return nil, invalid(ReasonLayer, "the artifact has no layer of the media type %q", o.Layer.MediaType)
+}
+
+// spool writes a layer to a file. Reading it to its end compares its digest.
+func spool(layer v1.Layer, path string) error {
+	content, err := layer.Compressed()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	return errors.Join(err, f.Close())
+}
+
+// convert writes the artifact for a layer.
+func (o *OCI) convert(layer string, w io.Writer) error {
+	f, err := os.Open(layer)
+	if err != nil {
+		return fmt.Errorf("reading the layer: %w", err)
+	}
+	defer f.Close()
+	if o.Layer.Copy {
+		if _, err := io.Copy(w, f); err != nil {
+			return fmt.Errorf("copying the layer: %w", err)
+		}
+		return nil
+	}
+	return packed(o.Scratch, sourceRules(o.Ignore), o.Limits, w, func(dir string) error {
+		return archive.Extract(f, dir, o.Limits)
+	})
+}
+
+// ociRemote is one repository and how to speak to its registry.
+type ociRemote struct {
+	repo    name.Repository
+	options []remote.Option
+	close   func()
+}
+
+func (o *OCI) open(ctx context.Context) (*ociRemote, error) {
+	text, ok := strings.CutPrefix(o.URL, OCIScheme)
+	if !ok {
+		return nil, invalid(ReasonURL, "the URL does not begin with %s", OCIScheme)
+	}
+	repo, err := name.NewRepository(text, ociNameOptions(o.Insecure)...)
+	if err != nil {
+		return nil, invalid(ReasonURL, "the URL names no repository: %w", err)
+	}
+	if !repoGrammar.MatchString(repo.RepositoryStr()) {
+		return nil, invalid(ReasonURL, "%q is not the name of a repository", repo.RepositoryStr())
+	}
+	return openOCI(ctx, o.Out, repo, o.Keys, outbound.Options{
+		PlainHTTP: o.Out.PlainHTTP() && (o.Insecure || local(repo.RegistryStr())),
+		CA:        o.CA, Cert: o.Cert, Key: []byte(o.Key.Reveal()),
+	})
+}
+
+func ociNameOptions(insecure bool) []name.Option {
+	if insecure {
+		return []name.Option{name.Insecure}
+	}
+	return nil
+}
+
+// local reports whether a registry is on this machine by name; such registries
+// rarely have certificates, and tools agree not to expect them.
+func local(registry string) bool {
+	host, _, _ := strings.Cut(registry, ":")
+	if addrPort, err := netip.ParseAddrPort(registry); err == nil {
+		return addrPort.Addr().IsLoopback()
+	}
+	return host == "localhost"
+}
+
+func openOCI(ctx context.Context, out *outbound.Client, repo name.Repository, keys *Keyring, options outbound.Options) (*ociRemote, error) {
+	client, err := out.HTTP(options)
+	if err != nil {
+		return nil, err
+	}
+	return &ociRemote{repo: repo, close: client.CloseIdleConnections, options: []remote.Option{
+		remote.WithContext(ctx),
+		remote.WithTransport(client.Transport),
+		remote.WithAuthFromKeychain(keys),
+	}}, nil
+}
+
+// digest returns what a tag points to, without fetching it where the registry
+// can answer that.
+func (r *ociRemote) digest(ref name.Tag) (string, error) {
+	if head, err := remote.Head(ref, r.options...); err == nil {
+		return head.Digest.String(), nil
+	}
+	got, err := remote.Get(ref, r.options...)
+	if err != nil {
+		return "", err
+	}
+	return got.Digest.String(), nil
+}
+
+// ociFault gives an error of a registry its kind.
+func ociFault(doing string, err error) error {
+	if fault.Of(err) != fault.Broken {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	kind, reason := fault.Broken, ReasonOCI
+	if answer, ok := errors.AsType[*transport.Error](err); ok {
+		switch answer.StatusCode {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			kind, reason = fault.Denied, ReasonAuth
+		case http.StatusNotFound:
+			kind = fault.Missing
+		}
+	}
+	return fault.New(kind, reason, fmt.Errorf("%s: %w", doing, err))
+}

@@ -1,0 +1,116 @@
+// Package source brings code from where it is kept onto this disk, as one
+// immutable archive known by its digest.
+//
+// A Fetcher (Git, OCI, Bucket) says what there is now, cheaply, and fetches it
+// as a deterministic tar.gz. A Store keeps such artifacts for others to fetch;
+// a Cache fetches the artifacts of any such store, ours or Flux's, and hands
+// out nothing whose digest it has not compared. Push and NewRegistry let a
+// laptop be its own origin.
+//
+// The package runs no programs, trusts no name, follows no link out of a tree
+// and reaches the network only through outbound. It knows no Kubernetes.
+// Start reading at Fetcher.
+package source
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// The reasons of this package's faults. They are Flux's where Flux has one.
+const (
+	ReasonURL         = "URLInvalid"
+	ReasonAuth        = "AuthenticationFailed"
+	ReasonGit         = "GitOperationFailed"
+	ReasonOCI         = "OCIArtifactPullFailed"
+	ReasonLayer       = "OCIArtifactLayerOperationFailed"
+	ReasonBucket      = "BucketOperationFailed"
+	ReasonUnsupported = "Unsupported"
+	ReasonReference   = "ReferenceInvalid"
+	ReasonArtifact    = "ArtifactFailed"
+)
+
+// Found is what a look at a source found, before anything is downloaded.
+type Found struct {
+	// Revision names the content for people and for comparison:
+	// main@sha1:…, 1.2.3@sha256:…, sha256:….
+	Revision string
+
+	handle any // what Fetch needs to get exactly this
+}
+
+// Fetcher is one source. Resolve says what there is to fetch now; Fetch writes
+// exactly that as an artifact and returns what else is known about it.
+type Fetcher interface {
+	Resolve(ctx context.Context) (Found, error)
+	Fetch(ctx context.Context, found Found, w io.Writer) (metadata map[string]string, err error)
+}
+
+// scratch makes a directory for the time of use and removes it afterwards.
+func scratch(parent string, use func(dir string) error) error {
+	dir, err := os.MkdirTemp(parent, "fetch-")
+	if err != nil {
+		return fmt.Errorf("making a scratch directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	return use(dir)
+}
+
+// packed lets fill make a tree in a scratch directory and writes it to w, less
+// what is ignored.
+func packed(parent string, rules ignoreRules, limits archive.Limits, w io.Writer, fill func(dir string) error) error {
+	return scratch(parent, func(dir string) error {
+		if err := fill(dir); err != nil {
+			return err
+		}
+		skip, err := rules.load(dir)
+		if err != nil {
+			return err
+		}
+		return archive.Pack(dir, skip, w, limits)
+	})
+}
+
+func invalid(reason, format string, args ...any) error {
+	return fault.New(fault.Invalid, reason, fmt.Errorf(format, args...))
+}
+
+func missing(reason, format string, args ...any) error {
+	return fault.New(fault.Missing, reason, fmt.Errorf(format, args...))
+}
+
+func unauthorized(what string, err error) error {
+	return fault.New(fault.Denied, ReasonAuth, fmt.Errorf("%s: %w", what, err))
+}
+
+// query matches what follows the question mark of a URL. Signed URLs, to which
+// registries and buckets redirect, hold credentials there.
+var query = regexp.MustCompile(`(https?://[^\s"'?]*)\?[^\s"']*`)
+
+// Message returns err as a sentence that may be shown: without the queries of
+// URLs, without control characters, at most 2 KiB.
+func Message(err error) string {
+	s := query.ReplaceAllString(err.Error(), "$1?•••")
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case unicode.IsControl(r) || r == unicode.ReplacementChar || unicode.Is(unicode.Bidi_Control, r):
+			return -1
+		}
+		return r
+	}, s)
+	const most = 2048
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most-len("…")], "") + "…"
+	}
+	return s
+}
