@@ -2,14 +2,13 @@ package engine
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
+var envName = lazy(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
 
 // forbiddenEnv are variables that control the engine, its providers' start, or
 // any program below it. Who may set them may choose another backend, another
@@ -33,7 +32,7 @@ var (
 // run: Invalid if it is not a name at all, Denied if it is reserved. Programs
 // differ in how they treat case, so case does not help.
 func CheckEnv(name string) error {
-	if !envName.MatchString(name) {
+	if !envName().MatchString(name) {
 		return fault.New(fault.Invalid, "EnvironmentInvalid", fmt.Errorf("%q is not the name of an environment variable", name))
 	}
 	upper := strings.ToUpper(name)

@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,7 +17,7 @@ type Lock struct {
 	Info    string `json:"info,omitempty"`
 }
 
-var lockField = regexp.MustCompile(`(?m)^\s*(ID|Who|Created|Info):[ \t]*(.*?)\s*$`)
+var lockField = lazy(`(?m)^\s*(ID|Who|Created|Info):[ \t]*(.*?)\s*$`)
 
 // LockHeld returns the lock of somebody else that stopped a command, if one of
 // its errors says so. text may hold a diagnostic's summary and detail, or the
@@ -29,7 +28,7 @@ func LockHeld(text string) (Lock, bool) {
 		return Lock{}, false
 	}
 	var l Lock
-	for _, m := range lockField.FindAllStringSubmatch(info, -1) {
+	for _, m := range lockField().FindAllStringSubmatch(info, -1) {
 		switch m[1] {
 		case "ID":
 			l.ID = m[2]

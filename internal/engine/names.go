@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -16,16 +17,22 @@ import (
 // character, so none can become an option or a second argument.
 
 var (
-	workspaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._~-]{0,89}$`)
-	lockID        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/=+-]{0,253}$`)
-	backendKey    = regexp.MustCompile(`^[a-z][a-z0-9_.]{0,63}$`)
+	workspaceName = lazy(`^[A-Za-z0-9_][A-Za-z0-9._~-]{0,89}$`)
+	lockID        = lazy(`^[A-Za-z0-9][A-Za-z0-9._:/=+-]{0,253}$`)
+	backendKey    = lazy(`^[a-z][a-z0-9_.]{0,63}$`)
 	// A resource address: names, indices in brackets, dots.
-	target = regexp.MustCompile(`^[A-Za-z_][\pL\pN_-]*(\[("([^"\\]|\\.)*"|[0-9]+)\])?(\.[\pL_][\pL\pN_-]*(\[("([^"\\]|\\.)*"|[0-9]+)\])?)*$`)
+	target = lazy(`^[A-Za-z_][\pL\pN_-]*(\[("([^"\\]|\\.)*"|[0-9]+)\])?(\.[\pL_][\pL\pN_-]*(\[("([^"\\]|\\.)*"|[0-9]+)\])?)*$`)
 )
+
+// lazy compiles an expression when it is first used: the supervisor is started
+// for every run, and most runs use none.
+func lazy(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // CheckWorkspace reports whether name can be a workspace.
 func CheckWorkspace(name string) error {
-	if !workspaceName.MatchString(name) || strings.Contains(name, "..") {
+	if !workspaceName().MatchString(name) || strings.Contains(name, "..") {
 		return invalid("workspace name", name)
 	}
 	return nil
@@ -34,7 +41,7 @@ func CheckWorkspace(name string) error {
 // CheckTarget reports whether addr is the address of a module, a resource or a
 // resource instance.
 func CheckTarget(addr string) error {
-	if len(addr) > 1024 || !plain(addr) || !target.MatchString(addr) {
+	if len(addr) > 1024 || !plain(addr) || !target().MatchString(addr) {
 		return invalid("target address", addr)
 	}
 	return nil
@@ -50,7 +57,7 @@ func CheckVarFile(path string) error {
 
 // CheckLockID reports whether id can be the ID of a state lock.
 func CheckLockID(id string) error {
-	if !lockID.MatchString(id) {
+	if !lockID().MatchString(id) {
 		return invalid("lock ID", id)
 	}
 	return nil
@@ -59,7 +66,7 @@ func CheckLockID(id string) error {
 // CheckBackendConfig reports whether arg is key=value for a backend.
 func CheckBackendConfig(arg string) error {
 	key, value, ok := strings.Cut(arg, "=")
-	if !ok || !backendKey.MatchString(key) || !plain(value) {
+	if !ok || !backendKey().MatchString(key) || !plain(value) {
 		return invalid("backend configuration", key)
 	}
 	return nil

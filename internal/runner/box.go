@@ -87,11 +87,11 @@ func (r *run) environ() []string {
 		// A hint to collect garbage before the limit kills, with room for the
 		// providers, which inherit it.
 		env["GOMEMLIMIT"] = strconv.FormatInt(m/10*6, 10)
-	}
-	if !r.job.Kind.Writes() {
-		// A plan is short: collecting less often saves a tenth of its CPU time
-		// at the same peak memory for all but the largest stacks.
-		env["GOGC"] = "400"
+		if !r.job.Kind.Writes() {
+			// A plan is short: below that limit, collecting less often saves a
+			// tenth of its CPU time.
+			env["GOGC"] = "400"
+		}
 	}
 	list := make([]string, 0, len(env))
 	for name, value := range env {

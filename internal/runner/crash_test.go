@@ -431,3 +431,23 @@ func TestForeignBackendRefusesTheState(t *testing.T) {
 	}
 	s.Finish(id)
 }
+
+func TestStateForgedByTheModule(t *testing.T) {
+	s := runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), `
+resource "terraform_data" "a" {
+  provisioner "local-exec" {
+    command = "echo '{\"lineage\":\"forged\",\"serial\":99}' > errored.tfstate"
+  }
+}
+`)
+	d := s.Must(stack.ApplyRun, runnertest.Saved(s.Must(stack.PlanRun)))
+	if d.State.Lineage == "forged" || runnertest.Has("forged", s.State) {
+		t.Errorf("the module has replaced the state by %s", s.State)
+	}
+	if d.Rescued == nil || d.Rescued.Serial != 99 {
+		t.Errorf("rescued = %+v, want what was left, apart", d.Rescued)
+	}
+	if d := s.Must(stack.CheckRun); !d.Changes.None() {
+		t.Errorf("changes after that = %v, want none", d.Changes)
+	}
+}

@@ -86,8 +86,12 @@ func localState(w *prepared, workspace string) ([]byte, error) {
 	return readHostile(root, localFile(workspace), maxState)
 }
 
-// collect keeps a state that the engine could not store.
+// collect keeps a state that the engine could not store. Only an engine that
+// writes has one; what else bears the name was left by the module.
 func (r *run) collect() error {
+	if !r.job.Kind.Writes() {
+		return nil
+	}
 	data, err := erroredState(r.work, r.work.root)
 	if err != nil || data == nil {
 		return err
@@ -143,6 +147,9 @@ func salvage(w *prepared, runs string) error {
 	}
 	if err := engine.outlive(); err != nil {
 		return err
+	}
+	if !s.Writes {
+		return nil
 	}
 	data, err := erroredState(w, s.Root)
 	if err != nil {

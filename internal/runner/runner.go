@@ -22,18 +22,16 @@ package runner
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-var componentName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,127}$`)
-
 // checkName reports whether name can be one component of a path; kind names
 // it in the error.
 func checkName(kind, name string) error {
-	if !componentName.MatchString(name) || strings.Contains(name, "..") {
+	foreign := func(c rune) bool { return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.-", c) }
+	if name == "" || len(name) > 128 || strings.ContainsFunc(name, foreign) || strings.Trim(name[:1], ".-") == "" || strings.Contains(name, "..") {
 		return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q cannot be the %s of a run", name, kind))
 	}
 	return nil

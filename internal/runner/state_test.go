@@ -182,3 +182,30 @@ func TestEmptyStateIsAState(t *testing.T) {
 		t.Errorf("emptyState() = %s, %v", data, err)
 	}
 }
+
+func TestRescue(t *testing.T) {
+	for name, tt := range map[string]struct {
+		data     []byte
+		state    []byte
+		reported bool
+	}{
+		"a state that follows is taken over":         {data: stateOf("a", 2), state: stateOf("a", 2)},
+		"one of another lineage is kept apart":       {data: stateOf("b", 2), state: stateOf("a", 1), reported: true},
+		"one that cannot be read is kept for people": {data: []byte("half"), state: stateOf("a", 1), reported: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, dir, _ := newStore(t, stateOf("a", 1), true)
+			r := &run{dir: dir, store: store, journal: &journal{dir: dir}}
+			if err := r.rescue(tt.data); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := store.current(); !bytes.Equal(got, tt.state) {
+				t.Errorf("the state is %s, want %s", got, tt.state)
+			}
+			kept, _ := os.ReadFile(filepath.Join(dir, FileRescue))
+			if reported := r.journal.current().Rescued != nil; reported != tt.reported || reported != bytes.Equal(kept, tt.data) {
+				t.Errorf("rescued %q, reported %v, want reported %v", kept, reported, tt.reported)
+			}
+		})
+	}
+}

@@ -208,8 +208,12 @@ func (r *run) stored(id StateID, file *stateFile) {
 	_ = r.journal.update(func(rep *Report) { rep.State, rep.Resources = id, file.managed() })
 }
 
-// rescue keeps a state that could be stored nowhere else.
+// rescue keeps a state that the engine could store nowhere. If it is one that
+// we serve, what went wrong may be over by now.
 func (r *run) rescue(data []byte) error {
+	if r.store != nil && r.store.accept(data) == nil {
+		return nil
+	}
 	id, err := keepRescued(r.dir, data)
 	if err != nil {
 		return err
@@ -220,7 +224,11 @@ func (r *run) rescue(data []byte) error {
 
 // finish keeps what must not be lost and wipes what must not stay.
 func (r *run) finish() error {
-	errs := []error{r.journal.enter(Saving), r.collect()}
+	var errs []error
+	if r.job.Kind.Writes() {
+		errs = append(errs, r.journal.enter(Saving))
+	}
+	errs = append(errs, r.collect())
 	if r.recorder != nil {
 		errs = append(errs, r.recorder.close())
 	}

@@ -41,8 +41,9 @@ type sheet struct {
 	Workspace string   `json:"workspace,omitempty"`
 	Lineage   string   `json:"lineage,omitempty"` // of the local state it started from
 	Serial    uint64   `json:"serial,omitempty"`
-	Local     bool     `json:"local,omitempty"` // it has a local state
-	Files     []string `json:"files,omitempty"` // relative to the tree; the n-th one's shadow is shadow/n
+	Local     bool     `json:"local,omitempty"`  // it has a local state
+	Writes    bool     `json:"writes,omitempty"` // it may leave a state behind
+	Files     []string `json:"files,omitempty"`  // relative to the tree; the n-th one's shadow is shadow/n
 }
 
 // marker says what a work directory is prepared for.

@@ -187,7 +187,7 @@ func TestLocalStateOfADeadRun(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(runs, "r"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.place(sheet{Run: "r", Local: true, Workspace: "prod", Lineage: "a", Serial: 5}, nil); err != nil {
+			if err := p.place(sheet{Run: "r", Writes: true, Local: true, Workspace: "prod", Lineage: "a", Serial: 5}, nil); err != nil {
 				t.Fatal(err)
 			}
 			file := p.path(dirWork, dirScratch, localFile("prod"))

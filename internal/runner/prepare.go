@@ -1,0 +1,170 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// prepare makes the work directory fit the run: unpacked if it is not the
+// right tree, and with the run's own files in place.
+func (r *run) prepare(context.Context) error {
+	r.key = r.initKey()
+	lockHash, ready := r.work.matches(r.key)
+	if !ready || r.job.Options.Upgrade && r.job.Kind == stack.PlanRun {
+		ready = false
+		if err := r.journal.enter(Unpacking); err != nil {
+			return err
+		}
+		if err := r.work.rebuild(r.job.Tree, r.job.LockFile); err != nil {
+			return err
+		}
+	}
+	r.journal.note(func(rep *Report) { rep.InitSkipped, rep.LockHash = ready, lockHash })
+	r.configure()
+	s := sheet{Run: r.job.ID, Writes: r.job.Kind.Writes(), Local: r.locally, Workspace: r.job.Workspace}
+	if r.locally {
+		if err := r.seed(&s); err != nil {
+			return err
+		}
+	}
+	if err := r.work.place(s, r.job.Files); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.work.path(dirWork, dirScratch), 0o700); err != nil {
+		return err
+	}
+	return process.OwnWork(r.work.path(dirWork))
+}
+
+// initKey covers all that a prepared directory depends on; it is empty if the
+// job does not say.
+func (r *run) initKey() string {
+	o := r.job.Options
+	if o.InitKey == "" {
+		return ""
+	}
+	key, err := json.Marshal([]any{o.InitKey, r.job.Tree.Digest, r.work.root, r.job.Engine, o.Backend,
+		r.job.Workspace, r.job.Managed})
+	if err != nil {
+		return ""
+	}
+	return digest(key)
+}
+
+// init initialises the directory unless it already is.
+func (r *run) init(ctx context.Context) error {
+	if r.journal.current().InitSkipped {
+		return nil
+	}
+	args, err := engine.Init(engine.InitOptions{Backend: r.backendConfig(), Upgrade: r.job.Options.Upgrade})
+	if err != nil {
+		return err
+	}
+	if err := r.journal.enter(Initializing); err != nil {
+		return err
+	}
+	if _, err := r.execute(ctx, command{step: "init", args: args, events: true}); err != nil {
+		return err
+	}
+	return r.rightBackend()
+}
+
+func (r *run) backendConfig() []string {
+	if r.locally {
+		return []string{"workspace_dir=" + r.work.scratch(localStates)}
+	}
+	return r.job.Options.Backend
+}
+
+// rightBackend makes sure that the code of the stack did not choose where its
+// state goes, whatever means it tried.
+func (r *run) rightBackend() error {
+	want := r.job.Options.BackendType
+	switch {
+	case r.locally:
+		want = "local"
+	case r.job.Managed:
+		want = "http"
+	}
+	if want == "" {
+		return nil
+	}
+	got, err := r.work.backend()
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fault.New(fault.Denied, "BackendDenied",
+			fmt.Errorf("the module configures the backend %q, where %q is the stack's", got, want))
+	}
+	return nil
+}
+
+// workspace selects the workspace of a foreign backend, and then writes down
+// what the directory is now prepared for.
+func (r *run) workspace(ctx context.Context) error {
+	if r.journal.current().InitSkipped {
+		return nil
+	}
+	if w := r.job.Workspace; !r.job.Managed && w != "" && w != "default" {
+		args, err := engine.SelectWorkspace(w)
+		if err != nil {
+			return err
+		}
+		if _, err := r.execute(ctx, command{step: "workspace", args: args}); err != nil {
+			return err
+		}
+	}
+	return r.keepLockFile()
+}
+
+// keepLockFile publishes the dependency lock file and marks the directory as
+// prepared.
+func (r *run) keepLockFile() error {
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	data, hash, err := r.work.lockFile(tree)
+	if err != nil {
+		return err
+	}
+	if data != nil {
+		if err := writeSynced(filepath.Join(r.dir, FileLockHCL), data); err != nil {
+			return err
+		}
+	}
+	r.journal.note(func(rep *Report) { rep.LockHash = hash })
+	if r.key == "" {
+		return nil
+	}
+	return writeJSON(r.work.path(fileMarker), marker{Key: r.key, LockHash: hash})
+}
+
+// unlock breaks the lock that the job names. If that fails the lock is gone or
+// still held, and the next step tells which.
+func (r *run) unlock(ctx context.Context) error {
+	if r.job.Options.ForceUnlock == "" || r.job.Managed {
+		return nil
+	}
+	args, err := engine.ForceUnlock(r.job.Options.ForceUnlock)
+	if err != nil {
+		return err
+	}
+	_, err = r.execute(ctx, command{step: "unlock", args: args})
+	if e, ok := errors.AsType[ending](err); ok && (e.outcome == stack.Failed || e.outcome == stack.Locked) {
+		r.journal.note(func(rep *Report) { rep.Lock = nil })
+		return nil
+	}
+	return err
+}
