@@ -95,7 +95,11 @@ func (c *Stacks) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 		return fmt.Errorf("recording what the plan is made from: %w", err)
 	}
 	if p.job.Plan, err = c.get(ctx, planKey(p.id, plan.Digest, "plan.bin")); err == nil {
+		// A module without providers has no lock file.
 		p.job.LockFile, err = c.get(ctx, planKey(p.id, plan.Digest, "lock.hcl"))
+		if fault.Of(err) == fault.Missing {
+			err = nil
+		}
 	}
 	switch {
 	case fault.Of(err) == fault.Missing:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,8 +45,10 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 	if !equality.Semantic.DeepEqual(before, p.obj) {
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		err := c.Live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager))
-		if fault.Of(err) != fault.None {
-			// Somebody else wrote, or the object is gone: nothing was forgotten yet.
+		if apierrors.IsConflict(err) {
+			return again, nil // somebody else wrote; nothing was forgotten yet
+		}
+		if err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 	}
@@ -54,26 +57,35 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 		if err := c.Runner.Forget(p.id, p.ended.ID); err != nil {
 			return ctrl.Result{}, err
 		}
-		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil
+		return again, nil
 	}
 	return c.next(p, d, cause)
 }
 
+// again is a look with fresh eyes, at once.
+var again = ctrl.Result{RequeueAfter: time.Nanosecond}
+
 // next says when to look at the stack again.
 func (c *Stacks) next(p *pass, d stack.Decision, cause error) (ctrl.Result, error) {
+	if fault.Of(cause) == fault.Conflict {
+		return again, nil
+	}
+	if cause != nil {
+		return ctrl.Result{}, cause
+	}
 	switch a := d.Action.(type) {
 	case stack.Wait:
 		if p.o.Run != nil && (a.For == 0 || a.For > runLook) {
-			return ctrl.Result{RequeueAfter: runLook}, cause
+			return ctrl.Result{RequeueAfter: runLook}, nil
 		}
-		return ctrl.Result{RequeueAfter: a.For}, cause
+		return ctrl.Result{RequeueAfter: a.For}, nil
 	case stack.Start, stack.Apply, stack.Destroy, stack.Cancel:
 		if p.wait != "" && p.o.Run == nil {
-			return ctrl.Result{}, cause // woken by the queue
+			return ctrl.Result{}, nil // woken by the queue
 		}
-		return ctrl.Result{RequeueAfter: runLook}, cause
+		return ctrl.Result{RequeueAfter: runLook}, nil
 	default:
-		return ctrl.Result{RequeueAfter: time.Nanosecond}, cause
+		return again, nil
 	}
 }
 

@@ -1,0 +1,150 @@
+// Package app wires everything: it turns a Config into running controllers,
+// runners and servers, and back into nothing when it is told to end. It makes
+// decisions about which part talks to which, and no others.
+//
+// Start reading at Run.
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/source"
+)
+
+// ControlPlane starts a Kubernetes API server in this process.
+type ControlPlane interface {
+	Start(ctx context.Context, dir, address string, log *slog.Logger) (Running, error)
+}
+
+// Running is a control plane that answers.
+type Running interface {
+	Config() *rest.Config // as its administrator
+	Kubeconfig() string   // path
+	Address() string
+	Certificate() (serving tls.Certificate, ca []byte, err error) // for other servers of the same host
+	Wait() error
+}
+
+// Ready is what is said once requests are answered.
+type Ready struct {
+	Ready      bool   `json:"ready"`
+	Kubeconfig string `json:"kubeconfig"`
+	API        string `json:"api"`
+	HTTP       string `json:"http"`
+	DataDir    string `json:"dataDir"`
+	Isolation  string `json:"isolation"`
+}
+
+// Options are what Run needs besides its Config.
+type Options struct {
+	Config       Config
+	ControlPlane ControlPlane
+	Version      string
+	Stdout       io.Writer // for Ready
+	Stderr       io.Writer // for progress and logs
+	Now          func() time.Time
+	Environ      func(string) string
+	Ready        func(context.Context, Ready, *rest.Config) error // called once, after Ready was printed
+}
+
+// parts are what Run opened, in the order in which it closes them.
+type parts struct {
+	Options
+	log       *slog.Logger
+	level     slog.Level
+	runs      *runner.Processes
+	blobs     blob.Store
+	artifacts *source.Store
+	cache     *source.Cache
+	key       secret.Text
+	plane     Running
+	http      *server
+}
+
+// Run brings everything up and blocks until ctx ends. Applies that go on then
+// are finished by their supervisors.
+func Run(ctx context.Context, o Options) (err error) {
+	p := &parts{Options: o}
+	if err := p.level.UnmarshalText([]byte(o.Config.LogLevel)); err != nil {
+		return fault.New(fault.Invalid, "Usage", fmt.Errorf("--log-level: %w", err))
+	}
+	p.log = slog.New(slog.NewTextHandler(o.Stderr, &slog.HandlerOptions{Level: p.level}))
+	bridgeLogs(p.log)
+	if p.Config.DataDir, err = filepath.Abs(o.Config.DataDir); err != nil {
+		return err
+	}
+	p.progress("starting the control plane in %s", p.Config.DataDir)
+	// The control plane outlives the call until everything else has ended; only
+	// its start can be called off.
+	planeCtx, stopPlane := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopPlane()
+	started := context.AfterFunc(ctx, stopPlane)
+	if p.plane, err = o.ControlPlane.Start(planeCtx, p.Config.DataDir, o.Config.APIAddress, p.log); err != nil {
+		return err
+	}
+	started()
+	defer func() {
+		stopPlane() // last: what ends before it may still write
+		err = errors.Join(err, p.plane.Wait())
+	}()
+	if err := p.open(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.runs.Close()) }()
+	return p.serve(ctx)
+}
+
+func (p *parts) progress(format string, args ...any) {
+	fmt.Fprintf(p.Stderr, "terrier: "+format+"\n", args...)
+}
+
+// dir is a directory below the data directory.
+func (p *parts) dir(parts ...string) string {
+	return filepath.Join(append([]string{p.Config.DataDir}, parts...)...)
+}
+
+// open opens what is kept on disk.
+func (p *parts) open() (err error) {
+	keyFile := p.dir("secrets", "records")
+	if err := os.MkdirAll(filepath.Dir(keyFile), 0o700); err != nil {
+		return err
+	}
+	key, err := blob.LoadKey(keyFile)
+	if err != nil {
+		return err
+	}
+	files, err := blob.OpenFiles(p.dir("records"), 1<<30)
+	if err != nil {
+		return err
+	}
+	p.blobs = blob.Seal(files, key)
+	if p.key, err = loadSecret(p.dir("secrets", "digests")); err != nil {
+		return err
+	}
+	if p.artifacts, err = source.OpenStore(p.dir("artifacts")); err != nil {
+		return err
+	}
+	binary := p.Config.Runner
+	if binary == "" {
+		binary = beside("terrier-runner")
+	}
+	if binary == "" {
+		return fault.New(fault.Missing, "RunnerMissing", errors.New("terrier-runner is not beside this program: `make build` makes both, or give its path with --runner"))
+	}
+	p.runs, err = runner.New(runner.Config{Dir: p.dir("runner"), Binary: binary, MinLevel: p.Config.Isolation, Now: p.Now, Log: p.log})
+	return err
+}

@@ -1,0 +1,102 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Config is everything that can be set. Tags name the flag, the environment
+// variable that stands in for it, its default and its help.
+type Config struct {
+	DataDir     string `flag:"data-dir" env:"TERRIER_DATA_DIR" default:".terrier" help:"directory that holds everything: kubeconfig, store, records, caches"`
+	APIAddress  string `flag:"api-address" env:"TERRIER_API_ADDRESS" default:"127.0.0.1:0" help:"loopback address of the Kubernetes API; port 0 keeps the port of the last start"`
+	HTTPAddress string `flag:"http-address" env:"TERRIER_HTTP_ADDRESS" default:"127.0.0.1:0" help:"loopback address of the HTTP API, artifacts and registry; port 0 keeps the port of the last start"`
+	Quickstart  bool   `flag:"quickstart" env:"TERRIER_QUICKSTART" help:"apply the quickstart example and say what to try"`
+	Output      string `flag:"output" short:"o" help:"json prints one line when ready"`
+
+	Engine    string   `flag:"engine" env:"TERRIER_ENGINE" help:"path of tofu or terraform; found beside this program or on the PATH if empty"`
+	Runner    string   `flag:"runner" env:"TERRIER_RUNNER" help:"path of terrier-runner; beside this program if empty"`
+	Mirror    string   `flag:"provider-mirror" env:"TERRIER_PROVIDER_MIRROR" help:"directory of providers that runs take instead of asking their registries; mirror beside this program if there is one"`
+	Writable  []string `flag:"run-writable" env:"TERRIER_RUN_WRITABLE" help:"host directory that every run may write, at the same path (repeatable)"`
+	Network   string   `flag:"run-network" env:"TERRIER_RUN_NETWORK" default:"host" help:"network of runs: host, or none"`
+	Isolation int      `flag:"min-isolation" env:"TERRIER_MIN_ISOLATION" default:"1" help:"least level of isolation at which runs are allowed: 1 basic, 2 kernel, 3 full"`
+	MaxRuns   int      `flag:"max-runs" env:"TERRIER_MAX_RUNS" default:"4" help:"runs at work at once"`
+
+	RunTimeout     time.Duration `flag:"run-timeout" env:"TERRIER_RUN_TIMEOUT" default:"1h" help:"how long one plan or apply may take before it is interrupted"`
+	RunGrace       time.Duration `flag:"run-grace" env:"TERRIER_RUN_GRACE" default:"30m" help:"how long an interrupted run may take to write its state before it is killed"`
+	CrossNamespace bool          `flag:"allow-cross-namespace-refs" env:"TERRIER_ALLOW_CROSS_NAMESPACE_REFS" help:"allow sources and dependencies in other namespaces"`
+	AllowHosts     []string      `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that sources may reach although it is local or private to this machine (repeatable)"`
+	PlainHTTP      bool          `flag:"allow-plain-http" env:"TERRIER_ALLOW_PLAIN_HTTP" help:"allow sources over unencrypted http"`
+	Sources        bool          `flag:"sources" env:"TERRIER_SOURCES" default:"true" help:"reconcile GitRepository, OCIRepository and Bucket here; false leaves them to another source controller"`
+	LogLevel       string        `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"warn" help:"debug, info, warn or error"`
+}
+
+// bind registers the flags of c. A flag wins over its environment variable,
+// which wins over the default.
+func bind(flags *pflag.FlagSet, c *Config, environ func(string) string) error {
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		name, help, def := tag.Get("flag"), tag.Get("help"), tag.Get("default")
+		if env := tag.Get("env"); env != "" {
+			help += " [" + env + "]"
+			if set := environ(env); set != "" {
+				def = set
+			}
+		}
+		var err error
+		switch p := v.Field(i).Addr().Interface().(type) {
+		case *string:
+			flags.StringVarP(p, name, tag.Get("short"), def, help)
+		case *[]string:
+			var list []string
+			if def != "" {
+				list = filepath.SplitList(def)
+			}
+			flags.StringArrayVar(p, name, list, help)
+		case *int:
+			var n int
+			n, err = strconv.Atoi(def)
+			flags.IntVar(p, name, n, help)
+		case *bool:
+			on := false
+			if def != "" {
+				on, err = strconv.ParseBool(def)
+			}
+			flags.BoolVar(p, name, on, help)
+		case *time.Duration:
+			var d time.Duration
+			d, err = time.ParseDuration(def)
+			flags.DurationVar(p, name, d, help)
+		default:
+			err = fmt.Errorf("a field of type %T cannot be a flag", p)
+		}
+		if err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// beside is the path of a file in the directory of this program, empty if it
+// is not there.
+func beside(name string) string {
+	exe, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if exe, err = filepath.EvalSymlinks(exe); err != nil {
+		return ""
+	}
+	path := filepath.Join(filepath.Dir(exe), name)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}

@@ -1,0 +1,201 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"github.com/go-logr/logr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// stopManager is how long reconciles may go on after the end was asked for.
+const stopManager = 3 * time.Second
+
+// artifactBytes bounds one artifact of a source.
+const artifactBytes = 512 << 20
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, sourcev1.AddToScheme, v1alpha2.AddToScheme} {
+		utilruntime.Must(add(s)) // fails only if two packages claim one kind
+	}
+	return s
+}
+
+// bridgeLogs sends what Kubernetes' libraries log to our logger.
+func bridgeLogs(log *slog.Logger) {
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	klog.SetSlogLogger(log)
+}
+
+// manager makes the manager that runs the controllers. Its cache drops what no
+// controller reads.
+func (p *parts) manager() (ctrl.Manager, error) {
+	stop := stopManager
+	skip := true
+	return ctrl.NewManager(p.plane.Config(), ctrl.Options{
+		Scheme:                  newScheme(),
+		Logger:                  logr.FromSlogHandler(p.log.Handler()),
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: &stop,
+		Cache:                   cache.Options{DefaultTransform: slim},
+		Controller:              config.Controller{SkipNameValidation: &skip}, // several platforms in one test process
+		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{}}},
+	})
+}
+
+// slim drops from cached objects what only costs memory. Objects of which only
+// the metadata is watched are kept to say that they changed, nothing else.
+func slim(o any) (any, error) {
+	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
+		return &metav1.PartialObjectMetadata{
+			TypeMeta:   m.TypeMeta,
+			ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion},
+		}, nil
+	}
+	return cache.TransformStripManagedFields()(o)
+}
+
+// controllers registers the controllers of stacks and sources.
+func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
+	out, err := p.outbound()
+	if err != nil {
+		return err
+	}
+	if p.cache, err = source.NewCache(p.dir("cache"), out, artifactBytes); err != nil {
+		return err
+	}
+	if p.Config.Sources {
+		if err := p.setupSources(mgr, out); err != nil {
+			return err
+		}
+	}
+	find := p.engines()
+	settings, err := p.settings()
+	if err != nil {
+		return err
+	}
+	stacks := &controller.Stacks{
+		Client: mgr.GetClient(), Live: live, Dialect: infra.Dialect{},
+		Runner: p.runs, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
+		States: kube.States{Client: live, Now: p.Now}, Blobs: p.blobs, Engine: find,
+		Events: kube.Events{Recorder: mgr.GetEventRecorderFor(kube.FieldManager)}, //nolint:staticcheck // core/v1 events are what the API's users read
+		Config: settings, Key: p.key, Now: p.Now, Log: p.log,
+	}
+	return stacks.Setup(mgr, p.runs.Ended(), 4)
+}
+
+// outbound is the one client for everything that goes out.
+func (p *parts) outbound() (*outbound.Client, error) {
+	// Our own artifacts and registry are on loopback, and meant to be reached.
+	allow, err := outbound.ParseAllow(append([]string{p.http.listener.Addr().String()}, p.Config.AllowHosts...)...)
+	if err != nil {
+		return nil, err
+	}
+	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: p.Config.PlainHTTP}), nil
+}
+
+// engines finds the engine anew for every run: it may be replaced meanwhile.
+func (p *parts) engines() func(context.Context) (engine.Engine, error) {
+	finder := &engine.Finder{Chosen: p.Config.Engine, Path: p.Environ("PATH"), Run: output}
+	if exe, err := os.Executable(); err == nil {
+		finder.Beside = filepath.Dir(exe)
+	}
+	warned := ""
+	return func(ctx context.Context) (engine.Engine, error) {
+		e, err := finder.Find(ctx, "")
+		if err == nil && warned != e.String() {
+			warned = e.String()
+			if advice := engine.Advisory(e.Version); advice != "" {
+				p.log.Warn("engine version", "engine", e.String(), "advice", advice)
+			}
+		}
+		return e, err
+	}
+}
+
+// output runs a program of ours and returns what it says.
+func output(ctx context.Context, path string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var out, complaint bytes.Buffer
+	proc, err := process.Start(ctx, process.Command{Path: path, Args: args, Env: []string{"CHECKPOINT_DISABLE=1"}, Dir: "/", Stdout: &out, Stderr: &complaint})
+	if err != nil {
+		return nil, err
+	}
+	exit, err := proc.Wait()
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("it ended with %d: %.200s", exit.Code, complaint.String())
+	}
+	return out.Bytes(), err
+}
+
+// settings are what the operator decides for all stacks.
+func (p *parts) settings() (controller.Config, error) {
+	c := controller.Config{
+		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, Network: p.Config.Network,
+		Mirror: p.Config.Mirror, Writable: p.Config.Writable, MinLevel: p.Config.Isolation,
+		Limits: runner.Limits{Init: p.Config.RunTimeout, Plan: p.Config.RunTimeout, Apply: p.Config.RunTimeout, Grace: p.Config.RunGrace},
+	}
+	if c.Mirror == "" {
+		c.Mirror = beside("mirror")
+	}
+	if p.Config.Quickstart {
+		estate := p.dir(estateDir)
+		if err := errors.Join(os.MkdirAll(estate, 0o700), process.OwnWork(estate)); err != nil {
+			return c, fmt.Errorf("making the quickstart's estate: %w", err)
+		}
+		c.Writable = append(c.Writable, estate)
+	}
+	if c.Mirror == "" {
+		return c, nil
+	}
+	var err error
+	if c.Mirror, err = filepath.Abs(c.Mirror); err != nil {
+		return c, err
+	}
+	c.MirrorProviders, err = workdir.MirrorProviders(os.DirFS(c.Mirror))
+	return c, err
+}
+
+// blobBytes reads whole records for the service.
+type blobBytes struct{ blob.Store }
+
+func (b blobBytes) Get(ctx context.Context, key string) ([]byte, error) {
+	r, err := b.Store.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}

@@ -1,0 +1,236 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/config/crd"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/web"
+)
+
+// stopHTTP is how long requests may go on after the end was asked for.
+const stopHTTP = 2 * time.Second
+
+// server is the HTTP server and where it is.
+type server struct {
+	listener net.Listener
+	url      string
+	ca       []byte
+	cert     tls.Certificate
+}
+
+// serve starts the servers and controllers and blocks until ctx ends.
+func (p *parts) serve(ctx context.Context) (err error) {
+	direct, err := client.New(p.plane.Config(), client.Options{Scheme: newScheme()})
+	if err != nil {
+		return err
+	}
+	p.progress("installing definitions")
+	if err := kube.InstallDefinitions(ctx, direct, crd.Files, func(string) bool { return false }); err != nil {
+		return err
+	}
+	if p.http, err = p.listenHTTP(); err != nil {
+		return err
+	}
+	if err := p.publish(ctx, direct); err != nil {
+		return errors.Join(err, p.http.listener.Close())
+	}
+	handler, err := p.handler()
+	if err != nil {
+		return errors.Join(err, p.http.listener.Close())
+	}
+	p.progress("starting controllers")
+	mgr, err := p.manager()
+	if err == nil {
+		err = p.controllers(mgr, direct)
+	}
+	if err != nil {
+		return errors.Join(err, p.http.listener.Close())
+	}
+	return p.run(ctx, mgr, handler)
+}
+
+// run runs the manager and the HTTP server until ctx ends or one of them does.
+func (p *parts) run(ctx context.Context, mgr ctrl.Manager, handler http.Handler) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	srv := web.Server(handler, &tls.Config{Certificates: []tls.Certificate{p.http.cert}, MinVersion: tls.VersionTLS12}, p.log)
+	ended := make(chan error, 2)
+	go func() {
+		if err := srv.ServeTLS(p.http.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			ended <- fmt.Errorf("serving HTTP: %w", err)
+			return
+		}
+		ended <- nil
+	}()
+	go func() { ended <- mgr.Start(ctx) }()
+	said := make(chan error, 1)
+	go func() { said <- p.ready(ctx, mgr) }()
+
+	var errs []error
+	running := 2
+	for running > 0 {
+		select {
+		case err := <-said:
+			if err != nil && ctx.Err() == nil {
+				errs = append(errs, err)
+				cancel()
+			}
+			said = nil
+		case err := <-ended:
+			running--
+			errs = append(errs, err)
+			cancel()
+		case <-ctx.Done():
+			stop, done := context.WithTimeout(context.WithoutCancel(ctx), stopHTTP)
+			if err := srv.Shutdown(stop); err != nil {
+				errs = append(errs, ignoreDeadline(err), srv.Close())
+			}
+			done()
+			for ; running > 0; running-- {
+				errs = append(errs, <-ended)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func ignoreDeadline(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil // a stream that was followed; it is cut
+	}
+	return err
+}
+
+// ready says that everything answers, once it does.
+func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
+	if !mgr.GetCache().WaitForCacheSync(ctx) {
+		return ctx.Err()
+	}
+	r := Ready{
+		Ready: true, Kubeconfig: p.plane.Kubeconfig(), API: "https://" + p.plane.Address(), HTTP: p.http.url,
+		DataDir: p.Config.DataDir, Isolation: process.Probe().Level.String(),
+	}
+	if p.Config.Output == "json" {
+		if err := json.NewEncoder(p.Stdout).Encode(r); err != nil {
+			return err
+		}
+	} else if err := p.greet(r); err != nil {
+		return err
+	}
+	if p.Options.Ready == nil {
+		return nil
+	}
+	return p.Options.Ready(ctx, r, p.plane.Config())
+}
+
+// greet prints where things are and what to try, and ready on its own line.
+func (p *parts) greet(r Ready) error {
+	_, err := fmt.Fprintf(p.Stdout, `
+  Kubernetes API  %s
+  HTTP API        %s
+  kubeconfig      %s
+  isolation       runs are boxed at level %q
+
+  export KUBECONFIG=%s
+  kubectl get terraforms -A
+  terrier get -A
+  terrier explain -f STACK.yaml
+
+ready
+`, r.API, r.HTTP, r.Kubeconfig, r.Isolation, r.Kubeconfig)
+	return err
+}
+
+// listenHTTP opens the HTTP address with the control plane's certificate.
+func (p *parts) listenHTTP() (*server, error) {
+	l, err := listen(p.Config.HTTPAddress, p.dir("http-port"))
+	if err != nil {
+		return nil, err
+	}
+	s := &server{listener: l, url: "https://" + l.Addr().String()}
+	if s.cert, s.ca, err = p.plane.Certificate(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return s, nil
+}
+
+// publish writes down for the command line where the HTTP API is.
+func (p *parts) publish(ctx context.Context, c client.Client) error {
+	for _, o := range []client.Object{
+		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: service.ServerNamespace}},
+		&corev1.ConfigMap{
+			TypeMeta:   typeMeta("v1", "ConfigMap"),
+			ObjectMeta: metav1.ObjectMeta{Namespace: service.ServerNamespace, Name: service.ServerConfigMap},
+			Data:       map[string]string{service.ServerURLKey: p.http.url, service.ServerCAKey: string(p.http.ca)},
+		},
+	} {
+		u, err := toUnstructured(o)
+		if err != nil {
+			return err
+		}
+		if err := kube.Apply(ctx, c, u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func typeMeta(version, kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: version, Kind: kind}
+}
+
+func toUnstructured(o client.Object) (*unstructured.Unstructured, error) {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	var u unstructured.Unstructured
+	if err := json.Unmarshal(b, &u.Object); err != nil {
+		return nil, err
+	}
+	unstructured.RemoveNestedField(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	return &u, nil
+}
+
+// handler is the HTTP API with artifacts and registry.
+func (p *parts) handler() (http.Handler, error) {
+	kubeClient, err := service.NewClient(p.plane.Config())
+	if err != nil {
+		return nil, err
+	}
+	auth, err := service.NewKubeAuth(p.plane.Config())
+	if err != nil {
+		return nil, err
+	}
+	registry, err := source.NewRegistry(p.dir("registry"), source.RegistryOptions{Now: p.Now})
+	if err != nil {
+		return nil, err
+	}
+	records := service.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
+	return web.New(web.Options{
+		Stacks: service.New(kubeClient, records, p.Now), Auth: auth, Version: p.Version,
+		Hosts: []string{"127.0.0.1", "localhost", "::1"}, Log: p.log, Now: p.Now,
+		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry,
+	})
+}
+
+// followEvery is how often a log that is followed is looked at.
+const followEvery = 250 * time.Millisecond

@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+	"io"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// Up returns the command that brings up everything on one machine.
+func Up(plane ControlPlane, version string, environ func(string) string, now func() time.Time) (*cobra.Command, error) {
+	var c Config
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run everything on this machine, in the foreground",
+		Long: `Runs a Kubernetes API server, the controllers of stacks and sources, the HTTP
+API and the runs themselves in this process and its children. Everything is
+kept in one data directory; nothing listens beyond loopback.
+
+Says "ready" on a line of its own when requests are answered; with -o json one
+object with the addresses. SIGTERM ends it within ten seconds: applies that go on
+are finished by their supervisors and are found again at the next start.`,
+		Example: `  terrier up
+  terrier up --quickstart --data-dir /srv/terrier
+  terrier up -o json --api-address 127.0.0.1:6443`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.Output != "" && c.Output != "json" {
+				return fault.New(fault.Invalid, "Usage", errOutput)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			o := Options{
+				Config: c, ControlPlane: plane, Version: version,
+				Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Now: now, Environ: environ,
+			}
+			if c.Quickstart {
+				o.Ready = showExample(cmd.ErrOrStderr(), cmd.OutOrStdout(), now)
+			}
+			return Run(ctx, o)
+		},
+	}
+	return cmd, bind(cmd.Flags(), &c, environ)
+}
+
+// showExample returns what is done once everything answers.
+func showExample(progress, out io.Writer, now func() time.Time) func(context.Context, Ready, *rest.Config) error {
+	q := example{progress: progress, out: out, now: now}
+	return q.run
+}
