@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,8 +37,11 @@ func handle(pid int, lock string) (*os.File, error) {
 // awaitDeath returns when the supervisor is dead, or ctx has ended.
 func awaitDeath(ctx context.Context, pid int, lock string) error {
 	f, err := handle(pid, lock)
-	if err != nil || f == nil {
-		return err
+	if err != nil {
+		return errors.Join(err, pollDeath(ctx, lock))
+	}
+	if f == nil {
+		return nil
 	}
 	defer f.Close()
 	defer context.AfterFunc(ctx, func() { f.Close() })()
@@ -56,6 +60,22 @@ func awaitDeath(ctx context.Context, pid int, lock string) error {
 		return nil
 	}
 	return err
+}
+
+// pollDeath is awaitDeath where the kernel gives no handle on a process.
+func pollDeath(ctx context.Context, lock string) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		if alive, err := held(lock); err != nil || !alive {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // signalRun asks a supervisor to stop.

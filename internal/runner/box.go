@@ -3,6 +3,7 @@ package runner
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -54,6 +55,21 @@ func (r *run) enclose() error {
 		r.box.ReadOnly = append(r.box.ReadOnly, process.Bind{Host: r.job.Box.Mirror, Inside: MirrorInside})
 	}
 	r.journal.note(func(rep *Report) { rep.Level = int(probed.Level) })
+	return r.open(probed.Level)
+}
+
+// open lets the box's user pass through the directories above the work
+// directory, without listing them. In a full box nobody passes there, and
+// whoever is not root runs its boxes as itself.
+func (r *run) open(level process.Level) error {
+	if level == process.Full || os.Geteuid() != 0 {
+		return nil
+	}
+	for _, dir := range []string{r.layout.dir, r.layout.stacks(), r.work.dir} {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

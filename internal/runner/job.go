@@ -22,14 +22,19 @@ type Job struct {
 
 	Engine Engine
 	Tree   Tree
-	Files  []workdir.File    // generated files, placed after unpacking, removed when the run ends
+	Files  []workdir.File    // generated files, placed after unpacking, removed when the run ends; see CLIConfig
 	Env    map[string]string // added to the engine's environment; names were checked
 	Mask   []string          // values that must not appear in anything stored
 
-	Managed   bool   // the supervisor serves the state to the engine
+	// Managed says that the supervisor serves the state to the engine. In the
+	// default workspace the generated files then configure the backend
+	// "http" {}, in any other one "local" {}: the http backend knows no
+	// workspaces, and terraform.workspace must read the right name. Neither
+	// takes settings; the supervisor gives them.
+	Managed   bool
 	State     []byte // managed: the state to start from; empty if there is none
 	Workspace string // empty means default
-	Plan      []byte // apply: the saved plan, exactly as it was made
+	Plan      []byte // apply: the saved plan, exactly as it was made; Files and Env must give the same variables
 	Lineage   string // apply: what the plan was made against; empty skips the check
 	Serial    uint64
 	LockFile  []byte // apply: the dependency lock file that the plan was made with; used if the directory is prepared anew

@@ -42,7 +42,7 @@ func (p *Processes) launch(ctx context.Context, job Job) (pid int, err error) {
 	defer word.Close()
 	defer speak.Close()
 	proc, err := process.Start(ctx, process.Command{
-		Path: p.Binary, Args: []string{"supervise", p.Config.Dir},
+		Path: p.config.Binary, Args: []string{"supervise", p.config.Dir},
 		Stdin: jobOut, Stdout: speak, Stderr: last, Detached: true,
 	})
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Processes) launch(ctx context.Context, job Job) (pid int, err error) {
 	}
 	jobOut.Close()
 	speak.Close()
-	if err := exchange(ctx, p.StartLimit, jobIn, data, word); err != nil {
+	if err := exchange(ctx, p.config.StartLimit, jobIn, data, word); err != nil {
 		return 0, errors.Join(err, proc.Kill())
 	}
 	return proc.PID(), nil

@@ -65,7 +65,7 @@ func (p *Processes) bury(r Report) (*Report, error) {
 			r.Rescued = &id
 		}
 	}
-	now := p.Now()
+	now := p.config.Now()
 	r.Outcome, r.Message = stack.Killed, fmt.Sprintf("the supervisor died while the run was %s", r.Phase)
 	r.Phase, r.Since, r.Finished = Done, now, now
 	return &r, writeJSON(filepath.Join(dir, fileReport), r)

@@ -19,20 +19,20 @@ import (
 
 // Config is what Processes needs.
 type Config struct {
-	Dir        string        // the data directory; made if it is not there
-	Binary     string        // the supervisor's program, terrier-runner
-	MinLevel   int           // of isolation, for jobs that ask for less
-	StopReads  bool          // Close interrupts plans and checks; applies always go on
-	StartLimit time.Duration // how long a supervisor may take to its first word; a minute if zero
-	Now        func() time.Time
-	Log        *slog.Logger
+	Dir        string           // the data directory; made if it is not there
+	Binary     string           // the supervisor's program, terrier-runner
+	MinLevel   int              // of isolation, for jobs that ask for less
+	StopReads  bool             // Close interrupts plans and checks; applies always go on
+	StartLimit time.Duration    // how long a supervisor may take to its first word; a minute if zero
+	Now        func() time.Time // nil is the machine's
+	Log        *slog.Logger     // nil discards
 }
 
 // Processes runs every job under a supervisor process of its own, on this
 // machine. The supervisors outlive it: a new Processes on the same directory
 // finds their runs, alive or ended.
 type Processes struct {
-	Config
+	config Config
 	layout
 	ctx   context.Context // ends with Close; bounds the watches
 	stop  context.CancelFunc
@@ -54,7 +54,10 @@ func New(c Config) (*Processes, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	p := &Processes{Config: c, layout: layout{c.Dir}, ended: make(chan string),
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	p := &Processes{config: c, layout: layout{c.Dir}, ended: make(chan string),
 		level: sync.OnceValue(process.Probe), busy: map[string]*sync.Mutex{}}
 	for _, dir := range []string{p.stacks(), p.runs()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -95,7 +98,7 @@ func (p *Processes) Start(ctx context.Context, job Job) error {
 		return fault.New(fault.Conflict, "StackBusy",
 			fmt.Errorf("starting run %s: run %s of the same stack comes first", job.ID, current.ID))
 	}
-	job.Box.MinLevel = max(job.Box.MinLevel, p.MinLevel)
+	job.Box.MinLevel = max(job.Box.MinLevel, p.config.MinLevel)
 	if job.Box.Level == 0 {
 		job.Box.Level = int(p.level().Level)
 	}
@@ -103,7 +106,7 @@ func (p *Processes) Start(ctx context.Context, job Job) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting run %s: %w", job.ID, err), os.RemoveAll(p.run(job.Stack, job.ID)))
 	}
-	p.Log.Debug("run started", "stack", job.Name, "run", job.ID)
+	p.config.Log.Debug("run started", "stack", job.Name, "run", job.ID)
 	p.follow(job.Stack, job.ID, pid)
 	return nil
 }
@@ -239,7 +242,7 @@ func (p *Processes) Ended() <-chan string { return p.ended }
 // the next New; so do plans and checks unless Config.StopReads.
 func (p *Processes) Close() error {
 	var errs []error
-	if p.StopReads {
+	if p.config.StopReads {
 		reports, err := p.List()
 		errs = append(errs, err)
 		for _, r := range reports {
@@ -259,7 +262,7 @@ func (p *Processes) follow(stack, id string, pid int) {
 	p.watch.Go(func() {
 		err := awaitDeath(p.ctx, pid, filepath.Join(dir, fileLock))
 		if err != nil && p.ctx.Err() == nil {
-			p.Log.Warn("run cannot be watched", "run", id, "error", err)
+			p.config.Log.Warn("run cannot be watched", "run", id, "error", err)
 		}
 		select {
 		case p.ended <- stack:

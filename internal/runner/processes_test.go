@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/terrier-iac/terrier/internal/process"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 )
@@ -45,6 +46,22 @@ func TestConformance(t *testing.T) {
 	runnertest.Run(t, runnertest.Fixture{
 		New:    func(t testing.TB) runnertest.Runner { return open(t, t.TempDir()) },
 		Engine: tofu(t),
+	})
+}
+
+// Without namespaces there is no tree of the box's own: the engine runs at host
+// paths, which its user has to reach.
+func TestConformanceBelowFull(t *testing.T) {
+	runnertest.Run(t, runnertest.Fixture{
+		New: func(t testing.TB) runnertest.Runner {
+			dir := t.TempDir()
+			if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil {
+				t.Fatal(err)
+			}
+			return open(t, dir)
+		},
+		Engine: tofu(t),
+		Adapt:  func(j *runner.Job) { j.Box.Level = int(process.Kernel) },
 	})
 }
 

@@ -40,6 +40,7 @@ func Supervise(ctx context.Context, job Job, s Supervisor) (Report, error) {
 type run struct {
 	job     Job
 	now     func() time.Time
+	layout  layout
 	dir     string // RUN
 	work    *prepared
 	box     process.Box
@@ -61,7 +62,7 @@ func take(job Job, s Supervisor) (r *run, err error) {
 		return nil, err
 	}
 	l := layout{s.Dir}
-	r = &run{job: job, now: s.Now, dir: l.run(job.Stack, job.ID)}
+	r = &run{job: job, now: s.Now, layout: l, dir: l.run(job.Stack, job.ID)}
 	defer func() {
 		if err != nil {
 			r.release()

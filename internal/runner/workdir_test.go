@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -224,5 +225,31 @@ func TestTraceOutlivesNobodyElse(t *testing.T) {
 	}
 	if err := (trace{}).outlive(); err != nil {
 		t.Errorf("outlive() of no process = %v", err)
+	}
+}
+
+func TestPollingForDeath(t *testing.T) {
+	path := filepath.Join(t.TempDir(), fileLock)
+	lock, err := tryLock(path)
+	if err != nil || lock == nil {
+		t.Fatalf("tryLock() = %v, %v", lock, err)
+	}
+	if again, err := tryLock(path); again != nil || err != nil {
+		t.Errorf("tryLock() of a held lock = %v, %v; want neither a lock nor an error", again, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := pollDeath(ctx, path); err != nil {
+		t.Errorf("pollDeath() with an ended context = %v", err)
+	}
+	if alive, err := held(path); !alive || err != nil {
+		t.Errorf("held() = %v, %v; want a live holder", alive, err)
+	}
+	lock.Close()
+	if err := pollDeath(t.Context(), path); err != nil {
+		t.Errorf("pollDeath() of a dead holder = %v", err)
+	}
+	if alive, err := held(path); alive || err != nil {
+		t.Errorf("held() after the end = %v, %v; want none", alive, err)
 	}
 }

@@ -49,7 +49,7 @@ resource "terraform_data" "d" {
 
 func canary(t *testing.T, f Fixture) {
 	r := f.New(t)
-	s := NewStack(t, r, f.Engine, leaky)
+	s := f.stack(t, r, leaky)
 	s.Job.Env = map[string]string{"TF_VAR_secret": inputCanary, "CANARY": envCanary}
 	s.Job.Mask = []string{inputCanary, envCanary}
 	s.Job.Options.ReadableText = true

@@ -19,6 +19,17 @@ import (
 type Fixture struct {
 	New    func(testing.TB) Runner // a runner with nothing in it, closed by the test's clean-up
 	Engine runner.Engine
+	Adapt  func(*runner.Job) // what all jobs have beside; may be nil
+}
+
+// stack returns a stack of the fixture.
+func (f Fixture) stack(t *testing.T, r Runner, module string) *Stack {
+	t.Helper()
+	s := NewStack(t, r, f.Engine, module)
+	if f.Adapt != nil {
+		f.Adapt(&s.Job)
+	}
+	return s
 }
 
 // Run tests a runner against everything that a controller relies on.
@@ -70,7 +81,7 @@ func steps(d Done) string {
 }
 
 func lifecycle(t *testing.T, f Fixture) {
-	s := NewStack(t, f.New(t), f.Engine, oneResource)
+	s := f.stack(t, f.New(t), oneResource)
 	s.Job.Note = json.RawMessage(`{"cause":"test"}`)
 
 	plan := s.Must(stack.PlanRun)
@@ -118,7 +129,7 @@ func lifecycle(t *testing.T, f Fixture) {
 }
 
 func outputsOnly(t *testing.T, f Fixture) {
-	s := NewStack(t, f.New(t), f.Engine, "variable \"input\" {\n  default = \"one\"\n}\noutput \"a\" {\n  value = var.input\n}\n")
+	s := f.stack(t, f.New(t), "variable \"input\" {\n  default = \"one\"\n}\noutput \"a\" {\n  value = var.input\n}\n")
 	s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun)))
 	check := s.Must(stack.CheckRun, input("two"))
 	if got, want := check.Changes, (stack.Changes{Outputs: 1}); got != want {
@@ -131,7 +142,7 @@ func outputsOnly(t *testing.T, f Fixture) {
 
 func startedOnce(t *testing.T, f Fixture) {
 	r := f.New(t)
-	s := NewStack(t, r, f.Engine, oneResource)
+	s := f.stack(t, r, oneResource)
 	id := s.Start(stack.PlanRun)
 	again := s.Job
 	again.ID, again.Kind = id, stack.PlanRun
@@ -173,7 +184,7 @@ resource "terraform_data" "slow" {
 func atGate(t *testing.T, f Fixture, change ...func(*runner.Job)) (*Stack, Runner, *Gate, string) {
 	t.Helper()
 	g, r := NewGate(t), f.New(t)
-	s := NewStack(t, r, f.Engine, waiting(g, g.Command()+"; touch "+filepath.Join(g.Dir, "after")))
+	s := f.stack(t, r, waiting(g, g.Command()+"; touch "+filepath.Join(g.Dir, "after")))
 	plan := s.Must(stack.PlanRun, g.Through)
 	id := s.Start(stack.ApplyRun, append(change, Saved(plan), g.Through)...)
 	g.Arrived(t)
@@ -253,7 +264,7 @@ func deadline(t *testing.T, f Fixture) {
 func stubborn(t *testing.T, f Fixture) {
 	g, r := NewGate(t), f.New(t)
 	// Neither the engine's interrupt nor the end of its shell ends this one.
-	s := NewStack(t, r, f.Engine, waiting(g, "trap '' INT TERM; "+g.Command()))
+	s := f.stack(t, r, waiting(g, "trap '' INT TERM; "+g.Command()))
 	plan := s.Must(stack.PlanRun, g.Through)
 	id := s.Start(stack.ApplyRun, Saved(plan), g.Through, func(j *runner.Job) {
 		j.Limits.Apply, j.Limits.Grace = 500*time.Millisecond, 200*time.Millisecond
@@ -269,7 +280,7 @@ func stubborn(t *testing.T, f Fixture) {
 }
 
 func stale(t *testing.T, f Fixture) {
-	s := NewStack(t, f.New(t), f.Engine, oneResource)
+	s := f.stack(t, f.New(t), oneResource)
 	s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun)))
 	old := s.Must(stack.PlanRun, input("two"))
 	s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun, input("three"))))
@@ -290,7 +301,7 @@ func stale(t *testing.T, f Fixture) {
 }
 
 func failing(t *testing.T, f Fixture) {
-	s := NewStack(t, f.New(t), f.Engine, waiting(nil, "echo it broke >&2; exit 3"))
+	s := f.stack(t, f.New(t), waiting(nil, "echo it broke >&2; exit 3"))
 	plan := s.Must(stack.PlanRun)
 	d := s.Finish(s.Start(stack.ApplyRun, Saved(plan)))
 	if d.Outcome != stack.Failed || d.Step != "apply" || d.Exit != 1 {
@@ -310,7 +321,7 @@ func failing(t *testing.T, f Fixture) {
 
 func flood(t *testing.T, f Fixture) {
 	const limit = 256 << 10
-	s := NewStack(t, f.New(t), f.Engine, waiting(nil,
+	s := f.stack(t, f.New(t), waiting(nil,
 		"head -c 3000000 /dev/zero | tr '\\\\0' x; i=0; while [ $i -lt 20000 ]; do echo line $i of a flood; i=$((i+1)); done; echo the last words"))
 	plan := s.Must(stack.PlanRun)
 	d := s.Must(stack.ApplyRun, Saved(plan), func(j *runner.Job) { j.Limits.LogBytes = limit })
@@ -328,7 +339,7 @@ func flood(t *testing.T, f Fixture) {
 }
 
 func environment(t *testing.T, f Fixture) {
-	s := NewStack(t, f.New(t), f.Engine, oneResource)
+	s := f.stack(t, f.New(t), oneResource)
 	for _, name := range []string{"TF_CLI_ARGS", "LD_PRELOAD", "PATH", "TF_HTTP_ADDRESS", "HTTPS_PROXY"} {
 		d := s.Finish(s.Start(stack.PlanRun, func(j *runner.Job) { j.Env = map[string]string{name: "x"} }))
 		if d.Outcome != stack.Failed || len(d.Steps) != 0 || d.Fault != fault.Denied || !strings.Contains(d.Message, name) {
@@ -338,7 +349,7 @@ func environment(t *testing.T, f Fixture) {
 }
 
 func backend(t *testing.T, f Fixture) {
-	s := NewStack(t, f.New(t), f.Engine, oneResource)
+	s := f.stack(t, f.New(t), oneResource)
 	for name, content := range map[string]string{
 		"a later override":      "terraform {\n  backend \"local\" {\n  }\n}\n",
 		"a cloud block":         "terraform {\n  cloud {\n    organization = \"x\"\n    workspaces {\n      name = \"y\"\n    }\n  }\n}\n",
@@ -355,7 +366,7 @@ func backend(t *testing.T, f Fixture) {
 }
 
 func workspaces(t *testing.T, f Fixture) {
-	s := NewStack(t, f.New(t), f.Engine, oneResource+"output \"w\" {\n  value = terraform.workspace\n}\n")
+	s := f.stack(t, f.New(t), oneResource+"output \"w\" {\n  value = terraform.workspace\n}\n")
 	s.Job.Workspace = "prod"
 	s.Job.Files[1].Content = []byte("terraform {\n  backend \"local\" {\n  }\n}\n")
 	apply := s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun)))
