@@ -123,17 +123,18 @@ func (c *Stacks) snapshot(ctx context.Context, p *pass) (string, error) {
 	if p.o.Memory.Snapshot == key {
 		return key, nil
 	}
-	record := snapshot{Job: *p.job, Note: p.note, Basis: p.o.Basis}
-	if p.in.archive != "" {
-		if err := c.keepTree(ctx, p.in.archive, p.o.Basis.Source); err != nil {
-			return "", err
-		}
-	}
-	b, err := json.Marshal(record)
+	b, err := json.Marshal(snapshot{Job: *p.job, Note: p.note, Basis: p.o.Basis})
 	if err != nil {
 		return "", err
 	}
-	return key, c.put(ctx, key, b)
+	// The record first: an archive without one may be swept away.
+	if err := c.put(ctx, key, b); err != nil {
+		return "", err
+	}
+	if p.in.archive == "" {
+		return key, nil
+	}
+	return key, c.keepTree(ctx, p.in.archive, p.o.Basis.Source)
 }
 
 // snapshot is a job as it was when its plan was made.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -46,6 +47,9 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 	}
 	if r.Outcome != stack.Succeeded {
 		return nil
+	}
+	if err := c.dropOthers(ctx, stackKey(p.id, "snapshots", ""), p.o.Memory.Snapshot, n.Cause.Snapshot); err != nil {
+		return err
 	}
 	if (r.Kind == stack.PlanRun || r.Kind == stack.CheckRun) && !r.Changes.None() {
 		return c.keepPlan(ctx, p, r, n, run)
@@ -227,22 +231,28 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 
 // dropOldPlans removes plans that can no longer be applied.
 func (c *Stacks) dropOldPlans(ctx context.Context, p *pass, keep string) error {
-	prefix := stackKey(p.id, "plans", "")
+	stay := []string{stackKey(p.id, "plans", hexOf(keep))}
+	for _, q := range []*stack.Plan{p.o.Memory.Pending, p.o.Memory.Applied} {
+		if q != nil {
+			stay = append(stay, stackKey(p.id, "plans", hexOf(q.Digest)))
+		}
+	}
+	return c.dropOthers(ctx, stackKey(p.id, "plans", ""), stay...)
+}
+
+// dropOthers removes the records below prefix, except those that are one of
+// stay or below one of them.
+func (c *Stacks) dropOthers(ctx context.Context, prefix string, stay ...string) error {
 	keys, err := c.Blobs.List(ctx, prefix)
 	if err != nil {
 		return err
 	}
-	stay := []string{hexOf(keep)}
-	for _, q := range []*stack.Plan{p.o.Memory.Pending, p.o.Memory.Applied} {
-		if q != nil {
-			stay = append(stay, hexOf(q.Digest))
-		}
-	}
 	for _, k := range keys {
-		if digest, _ := cutKey(k, prefix); !slices.Contains(stay, digest) {
-			if err := c.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
-				return err
-			}
+		if slices.ContainsFunc(stay, func(s string) bool { return k == s || strings.HasPrefix(k, s+"/") }) {
+			continue
+		}
+		if err := c.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
+			return err
 		}
 	}
 	return nil

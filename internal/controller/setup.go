@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -88,6 +89,9 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 			return err
 		}
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(c.referring(kind)), builder.WithPredicates(artifactChanged()))
+	}
+	if err := mgr.Add(manager.RunnableFunc(c.Sweep)); err != nil {
+		return err
 	}
 	return b.Complete(c)
 }

@@ -1,0 +1,69 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// sweepEvery is how often what nothing refers to any more is looked for.
+const sweepEvery = 6 * time.Hour
+
+// Sweep removes archives that no record of an apply needs, now and then, until
+// ctx ends. Archives are shared by all stacks, so no single stack can tell.
+func (c *Stacks) Sweep(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Warn("records not swept", "err", err) // tried again in time
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *Stacks) sweep(ctx context.Context) error {
+	// Archives first: one that is added meanwhile is not in this list.
+	trees, err := c.Blobs.List(ctx, "trees/")
+	if err != nil || len(trees) == 0 {
+		return err
+	}
+	keys, err := c.Blobs.List(ctx, "stacks/")
+	if err != nil {
+		return err
+	}
+	needed := map[string]bool{}
+	for _, k := range keys {
+		if !strings.Contains(k, "/snapshots/") {
+			continue
+		}
+		var s snapshot
+		b, err := c.get(ctx, k)
+		if err == nil {
+			err = json.Unmarshal(b, &s)
+		}
+		if fault.Of(err) == fault.Missing {
+			continue // its stack went meanwhile
+		}
+		if err != nil {
+			return err // an archive that it may need must not go
+		}
+		needed[treeKey(s.Basis.Source)] = true
+	}
+	for _, k := range trees {
+		if needed[k] {
+			continue
+		}
+		if err := c.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
+			return err
+		}
+	}
+	return nil
+}
