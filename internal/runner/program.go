@@ -32,7 +32,7 @@ func Program(args []string, version string) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
 	// Received and dropped, for what is ignored would stay so in the box.
-	signal.Notify(make(chan os.Signal), syscall.SIGHUP, syscall.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
 	go func() {
 		<-asked
 		stop()
