@@ -147,10 +147,14 @@ func (c *Stacks) ready(ctx context.Context, p *pass, kind stack.RunKind, cause s
 	p.note.Cause = cause
 	var err error
 	if ref := p.note.State; ref != nil {
-		if err := c.takeLock(ctx, *ref, job, kind, unlock); err != nil {
+		err := c.takeLock(ctx, *ref, job, kind, unlock)
+		if p.o.Deleting && fault.Of(err) == fault.Denied {
+			err = nil // no lease can be made in a namespace that goes away, by nobody
+		}
+		if err != nil {
 			return nil, err
 		}
-		if job.State, err = c.States.Load(ctx, *ref); err != nil {
+		if job.State, err = c.load(ctx, p, *ref); err != nil {
 			return nil, fault.New(fault.Of(err), string(stack.StateFailed), fmt.Errorf("loading the state: %w", err))
 		}
 	} else {

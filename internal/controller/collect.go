@@ -101,7 +101,29 @@ func (c *Stacks) flush(ctx context.Context, p *pass, r *runner.Report, n note) e
 	if err != nil || len(state) == 0 {
 		return err
 	}
-	return c.States.Save(ctx, *n.State, state)
+	// A copy of our own: a namespace that is deleted takes the Secret with it
+	// before the stack is taken down.
+	if err := c.put(ctx, stackKey(p.id, "state.json"), state); err != nil {
+		return err
+	}
+	err = c.States.Save(ctx, *n.State, state)
+	if p.o.Deleting && fault.Of(err) == fault.Denied {
+		return nil // nothing can be made in a namespace that goes away
+	}
+	return err
+}
+
+// load returns the state to start a run from.
+func (c *Stacks) load(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, error) {
+	state, err := c.States.Load(ctx, ref)
+	if err != nil || len(state) > 0 || !p.o.Deleting {
+		return state, err
+	}
+	state, err = c.get(ctx, stackKey(p.id, "state.json"))
+	if fault.Of(err) == fault.Missing {
+		return nil, nil
+	}
+	return state, err
 }
 
 // rescue keeps a state that a foreign backend refused.

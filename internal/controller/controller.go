@@ -117,6 +117,7 @@ type pass struct {
 	note  note
 	in    inputs
 	ended *stack.Run // a run that ended and was folded in
+	stuck error      // why a run that ended could not be folded in
 	level string     // isolation of the newest run
 	wait  string     // what a start waits for, if it does
 }
@@ -138,7 +139,9 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		return ctrl.Result{}, err
 	}
 	d := stack.Decide(p.o)
-	if p.ended == nil { // else what ended is written down first, and forgotten
+	if p.stuck != nil {
+		d = stack.Decision{Action: stack.Wait{For: p.o.Spec.RetryEvery}, Ready: stack.Reconciling, Reason: stack.StateFailed, Message: p.stuck.Error(), Rule: d.Rule}
+	} else if p.ended == nil { // else what ended is written down first, and forgotten
 		d, err = c.act(ctx, p, d)
 	}
 	return c.report(ctx, p, d, err)

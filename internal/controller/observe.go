@@ -47,6 +47,8 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 		return nil, err
 	}
 	switch {
+	case p.stuck != nil:
+		return p, nil
 	case p.o.Run != nil:
 		p.o.Basis = p.o.Run.Cause.Basis
 		return p, nil
@@ -91,9 +93,7 @@ func (c *Stacks) observeRun(ctx context.Context, p *pass) error {
 	}
 	if report.ID != p.o.Memory.LastRun {
 		if err := c.collect(ctx, p, report, n, &run); err != nil {
-			if p.o.Blocked == nil {
-				p.o.Blocked = blockedBy(err, stack.StateFailed)
-			}
+			p.stuck = err
 			c.Log.Error("run not recorded", "stack", report.Name, "run", report.ID, "err", err)
 			return nil // the run stays, and is collected again
 		}

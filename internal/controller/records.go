@@ -18,6 +18,7 @@ const recordBytes = 256 << 20
 //	stacks/<uid>/runs/<run>/…     report.json, log.txt, events.jsonl
 //	stacks/<uid>/plans/<digest>/… plan.bin, plan.json, plan.txt, lock.hcl
 //	stacks/<uid>/snapshots/<hex>  what a destroy is made from
+//	stacks/<uid>/state.json       the newest state, for a namespace that goes away
 //	stacks/<uid>/outputs.json     of the newest state
 //	stacks/<uid>/checked          when drift was looked for last
 //	trees/<digest>                archives of sources that snapshots need

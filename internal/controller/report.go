@@ -36,7 +36,10 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 	status := dialect.Status{
 		Decision: d, Memory: p.o.Memory, Basis: p.o.Basis, Run: p.o.Run, Suspended: p.o.Spec.Suspended, Request: p.o.Request,
 		Now: p.o.Now, Isolation: p.level, Ignored: p.st.Ignored,
-		Environment: slices.Sorted(maps.Keys(p.in.resolved.Environment)),
+	}
+	if p.job != nil {
+		status.Environment = slices.AppendSeq([]string{}, maps.Keys(p.in.resolved.Environment))
+		slices.Sort(status.Environment)
 	}
 	if w, ok := d.Action.(stack.Wait); ok && w.For > 0 && p.o.Memory.Failures > 0 {
 		status.Next = p.o.Memory.FailedAt.Add(w.For + p.o.Now.Sub(p.o.Memory.FailedAt))

@@ -56,6 +56,6 @@ type Status struct {
 	Next        time.Time // of the next attempt; zero if it is nobody's business
 	Now         time.Time
 	Isolation   string   // of the newest run
-	Environment []string // names of variables given to runs
+	Environment []string // names of variables given to runs; nil if they were not looked at
 	Ignored     []string
 }

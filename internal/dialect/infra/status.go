@@ -70,16 +70,29 @@ func terrier(old *v1alpha2.TerrierStatus, s dialect.Status) *v1alpha2.TerrierSta
 		t.WaitingFor = s.Decision.Message
 	}
 	t.Since = at(s.Now)
-	if old != nil && old.Phase == t.Phase && old.Since != nil {
-		t.Since = old.Since
-	}
-	if old != nil && t.Isolation == "" {
-		t.Isolation = old.Isolation
+	if old != nil {
+		keepOld(t, *old, s)
 	}
 	if r := s.Run; r != nil && !r.Done && r.Kind != stack.CheckRun {
 		t.Run = &v1alpha2.RunStatus{ID: r.ID, Kind: string(r.Kind), Phase: r.Step, StartedAt: at(r.Since)}
 	}
 	return t
+}
+
+// keepOld keeps what did not change, and what this pass did not look at.
+func keepOld(t *v1alpha2.TerrierStatus, old v1alpha2.TerrierStatus, s dialect.Status) {
+	if old.Phase == t.Phase && old.Since != nil {
+		t.Since = old.Since
+	}
+	if old.Phase == t.Phase && old.WaitingFor == t.WaitingFor {
+		t.Rule = old.Rule // the one that brought it here; which rule keeps it here is not worth a write
+	}
+	if t.Isolation == "" {
+		t.Isolation = old.Isolation
+	}
+	if s.Environment == nil {
+		t.Environment = old.Environment
+	}
 }
 
 // at is a time as the API keeps it: whole seconds, nil for none.
