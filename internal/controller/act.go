@@ -246,11 +246,7 @@ func (c *Stacks) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, e
 
 // finish cleans up and lets a deleted object go. The finalizer is last.
 func (c *Stacks) finish(ctx context.Context, p *pass) error {
-	workspace := p.st.Program.Workspace
-	if workspace == "" {
-		workspace = "default"
-	}
-	if err := kube.RemoveReadablePlans(ctx, c.Live, p.obj, workspace); err != nil {
+	if err := kube.RemoveReadablePlans(ctx, c.Live, p.obj, workspaceOf(p.st.Program)); err != nil {
 		return err
 	}
 	if err := c.Runs.Remove(p.id); err != nil {

@@ -75,12 +75,24 @@ func backendOf(p stack.Program, namespace string) (module.Backend, *kube.StateRe
 	case stack.Declared:
 		return module.Unset{}, nil, ""
 	default:
-		workspace := p.Workspace
-		if workspace == "" {
-			workspace = "default"
+		ref := &kube.StateRef{Namespace: namespace, Workspace: workspaceOf(p), Suffix: b.Suffix, Labels: b.Labels}
+		if ref.Workspace != defaultWorkspace {
+			// The engine's http backend knows no workspaces, so terraform.workspace
+			// would read wrong; the supervisor carries a local state back and forth.
+			return module.Local{}, ref, ""
 		}
-		return module.Managed{}, &kube.StateRef{Namespace: namespace, Workspace: workspace, Suffix: b.Suffix, Labels: b.Labels}, ""
+		return module.Managed{}, ref, ""
 	}
+}
+
+const defaultWorkspace = "default"
+
+// workspaceOf is the workspace of the engine that a stack's state is in.
+func workspaceOf(p stack.Program) string {
+	if p.Workspace == "" {
+		return defaultWorkspace
+	}
+	return p.Workspace
 }
 
 // files are the generated files of every run.

@@ -282,11 +282,7 @@ func (c *Stacks) dropOthers(ctx context.Context, prefix string, stay ...string) 
 
 // readable publishes the plan in the cluster if the stack asks for it.
 func (c *Stacks) readable(ctx context.Context, p *pass, r *runner.Report, made stack.Plan) error {
-	workspace := p.st.Program.Workspace
-	if workspace == "" {
-		workspace = "default"
-	}
-	out := kube.ReadablePlan{Workspace: workspace, Name: made.Name}
+	out := kube.ReadablePlan{Workspace: workspaceOf(p.st.Program), Name: made.Name}
 	var err error
 	switch p.st.Program.Readable {
 	case stack.ReadableJSON:

@@ -53,7 +53,7 @@ func (r *run) initKey() string {
 		return ""
 	}
 	key, err := json.Marshal([]any{o.InitKey, r.job.Tree.Digest, r.work.root, r.job.Engine, o.Backend,
-		r.job.Workspace, r.job.Managed})
+		r.job.Workspace, r.job.Managed, r.job.Tree.Exclude})
 	if err != nil {
 		return ""
 	}

@@ -159,6 +159,14 @@ func (p *prepared) clean(fresh string, lockFile []byte, tree Tree) error {
 			return err
 		}
 	}
+	for _, name := range tree.Exclude {
+		if !filepath.IsLocal(name) {
+			return fault.New(fault.Invalid, "PathInvalid", fmt.Errorf("the file %q to leave out lies outside the source", name))
+		}
+		if err := root.RemoveAll(path.Join(p.root, name)); err != nil {
+			return err
+		}
+	}
 	if lockFile == nil {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -10,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
@@ -66,6 +69,39 @@ func TestGeneratedFilesLastOneRun(t *testing.T) {
 				t.Errorf("after the run the files hold %q", got)
 			}
 		}
+	}
+}
+
+// What would let a module choose its backend is not in the tree that runs.
+func TestExcludedFilesAreLeftOut(t *testing.T) {
+	var packed bytes.Buffer
+	src := t.TempDir()
+	for _, name := range []string{"mod/main.tf", "mod/backend_override.tofu", "mod/.terraform/terraform.tfstate", "backend_override.tofu"} {
+		path := filepath.Join(src, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("x"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := archive.Pack(src, nil, &packed, archive.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "tree.tar.gz")
+	if err := os.WriteFile(file, packed.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tree := Tree{Archive: file, Path: "mod", Exclude: []string{"backend_override.tofu"}}
+	p := newWork(t, nil)
+	if err := p.rebuild(tree, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"mod/main.tf": "x", "mod/backend_override.tofu": "(none)", "mod/.terraform/terraform.tfstate": "(none)", "backend_override.tofu": "x"} {
+		if got := p.read(t, name); got != want {
+			t.Errorf("%s holds %q, want %q", name, got, want)
+		}
+	}
+	tree.Exclude = []string{"../backend_override.tofu"}
+	if err := p.rebuild(tree, nil); fault.Of(err) != fault.Invalid {
+		t.Errorf("leaving out a file outside the root module: %v, want Invalid", err)
 	}
 }
 
