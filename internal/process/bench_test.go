@@ -20,10 +20,7 @@ func BenchmarkBox(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			if box != nil {
-				box.Work = b.TempDir()
-				if err := OwnWork(box.Work); err != nil {
-					b.Fatal(err)
-				}
+				box.Work = workDir(b)
 			}
 			before := cpuTime(b)
 			for b.Loop() {

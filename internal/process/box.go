@@ -34,7 +34,8 @@ type Box struct {
 	Listen   bool // make a loopback TCP listener in the box's network before the program starts
 }
 
-// Bind shows a host file or directory inside a box.
+// Bind shows a host file or directory inside a box. Links on the way to it are
+// followed, so nothing that a run can write may lie on that way.
 type Bind struct{ Host, Inside string }
 
 // Network is what a box can reach.
@@ -52,7 +53,7 @@ type Limits struct {
 	Memory    int64 // bytes, of the whole box where a cgroup can be made, else of each process
 	FileBytes int64 // of one file
 	OpenFiles int   // of one process
-	Processes int   // processes and threads of the whole box
+	Processes int   // processes and threads of the whole box; below Full only where a cgroup can be made
 }
 
 // Seen is where a program in the box finds what a Full box shows at inside, a

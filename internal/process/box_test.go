@@ -44,7 +44,10 @@ func TestAProgramHasWhatItIsGivenAndNoMore(t *testing.T) {
 			want := selfReport{
 				Args: []string{"print", "an arg"}, Env: []string{"A=1", "EMPTY=", "NOT_UTF8=\ufffd\ufffd", "TEXT=two\nlines"},
 				Dir: b.Seen("/work/sub"), Host: got.Host, Status: got.Status, Open: []int{0, 1, 2}, Umask: 0o022, Leader: got.Leader,
-				Limits: map[string]unix.Rlimit{"core": {}, "fsize": {Cur: 1 << 20, Max: 1 << 20}, "nofile": {Cur: 100, Max: 100}, "nproc": {Cur: 300, Max: 300}},
+				Limits: map[string]unix.Rlimit{"core": {}, "fsize": {Cur: 1 << 20, Max: 1 << 20}, "nofile": {Cur: 100, Max: 100}, "nproc": got.Limits["nproc"]},
+			}
+			if level == Full {
+				want.Limits["nproc"] = unix.Rlimit{Cur: 300, Max: 300}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("the program's own report (-want +got):\n%s", diff)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,13 +14,12 @@ import (
 	"time"
 )
 
-// cgroup bounds the memory of a whole box, where we may make control groups.
-// Below our own group, so that a box never escapes what bounds us. At levels
-// without a user namespace it also bounds processes, which the kernel would
-// else count over all boxes. A nil cgroup bounds nothing.
+// cgroup bounds a whole box, where we may make control groups. It lies below
+// our own group, so that a box never escapes what bounds us. A nil cgroup bounds
+// nothing.
 type cgroup struct {
-	dirs []string // one; with version 1 one for each controller
-	v2   *os.File // the directory of version 2
+	dirs   []string // one; with version 1 one for each controller
+	bounds map[string]bool
 }
 
 // groupPrefix and our process id begin the name of each group, so that the
@@ -29,7 +29,8 @@ const groupPrefix = "terrier-"
 var groupCount atomic.Int64
 
 // newCgroup makes the group that a box's limits ask for, or nil where they ask
-// for none or none can be made.
+// for none or none can be made. At Full the kernel counts processes by box
+// without a group, and one less is made.
 func newCgroup(b *Box) *cgroup {
 	wanted := map[string]int64{}
 	if b.Limits.Memory > 0 {
@@ -57,60 +58,54 @@ type groupHome struct {
 	byV1 map[string]string
 }
 
+// The files that limits are written to. The last ones stop a box from evading
+// into swap, and exist only where there is some.
+var (
+	v1Files = map[string]string{"memory": "memory.limit_in_bytes", "pids": "pids.max", "swap": "memory.memsw.limit_in_bytes"}
+	v2Files = map[string]string{"memory": "memory.max", "pids": "pids.max", "swap": "memory.swap.max"}
+)
+
+// make returns nil if not one of the wanted limits could be set.
 func (h groupHome) make(name string, wanted map[string]int64) *cgroup {
-	g := &cgroup{}
-	if h.v2 != "" {
-		dir := filepath.Join(h.v2, name)
-		g.dirs = []string{dir}
-		if os.Mkdir(dir, 0o755) != nil {
-			return nil
-		}
-		file := map[string]string{"memory": "memory.max", "pids": "pids.max"}
-		for controller, limit := range wanted {
-			if !writeNumber(filepath.Join(dir, file[controller]), limit) {
-				g.remove()
-				return nil
-			}
-		}
-		writeNumber(filepath.Join(dir, "memory.swap.max"), 0)
-		opened, err := os.Open(dir)
-		if err != nil {
-			g.remove()
-			return nil
-		}
-		g.v2 = opened
-		return g
-	}
-	file := map[string]string{"memory": "memory.limit_in_bytes", "pids": "pids.max"}
+	g := &cgroup{bounds: map[string]bool{}}
 	for controller, limit := range wanted {
-		dir := filepath.Join(h.byV1[controller], name)
-		if h.byV1[controller] == "" || os.Mkdir(dir, 0o755) != nil {
-			g.remove()
-			return nil
+		parent, files, swap := h.byV1[controller], v1Files, limit
+		if h.v2 != "" {
+			parent, files, swap = h.v2, v2Files, 0
 		}
-		g.dirs = append(g.dirs, dir)
-		if !writeNumber(filepath.Join(dir, file[controller]), limit) {
-			g.remove()
-			return nil
+		dir := filepath.Join(parent, name)
+		if parent == "" || !g.makeDir(dir) || !writeNumber(filepath.Join(dir, files[controller]), limit) {
+			continue
 		}
+		g.bounds[controller] = true
 		if controller == "memory" {
-			writeNumber(filepath.Join(dir, "memory.memsw.limit_in_bytes"), limit)
+			writeNumber(filepath.Join(dir, files["swap"]), swap)
 		}
+	}
+	if len(g.bounds) == 0 {
+		g.remove()
+		return nil
 	}
 	return g
 }
 
-// startIn makes the process start in the group, which version 2 can.
-func (g *cgroup) startIn(attr *syscall.SysProcAttr) {
-	if g != nil && g.v2 != nil {
-		attr.UseCgroupFD = true
-		attr.CgroupFD = int(g.v2.Fd())
+func (g *cgroup) makeDir(dir string) bool {
+	if slices.Contains(g.dirs, dir) {
+		return true
 	}
+	if os.Mkdir(dir, 0o755) != nil {
+		return false
+	}
+	g.dirs = append(g.dirs, dir)
+	return true
 }
 
-// add moves a process into the group, which version 1 needs.
+// has reports whether the group bounds by a controller.
+func (g *cgroup) has(controller string) bool { return g != nil && g.bounds[controller] }
+
+// add moves a process into the group.
 func (g *cgroup) add(pid int) error {
-	if g == nil || g.v2 != nil {
+	if g == nil {
 		return nil
 	}
 	for _, dir := range g.dirs {
@@ -124,9 +119,6 @@ func (g *cgroup) add(pid int) error {
 func (g *cgroup) remove() {
 	if g == nil {
 		return
-	}
-	if g.v2 != nil {
-		_ = g.v2.Close()
 	}
 	for _, dir := range g.dirs {
 		removeGroup(dir)

@@ -81,7 +81,8 @@ func keptLaunch(o *orders, extra int) (*launch, error) {
 	if err := l.connect(c, roleEnter); err != nil {
 		return nil, err
 	}
-	l.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	// Not our session: the program could signal us with its group.
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return l, nil
 }
 

@@ -36,7 +36,7 @@ type launch struct {
 func (c Command) launch() (*launch, error) {
 	b := c.Box
 	l := &launch{group: newCgroup(b), kept: b.Level < Full, handle: -1, tell: c.Listening}
-	l.orders = c.orders(b.Limits.Memory > 0 && l.group == nil)
+	l.orders = c.orders(l.group)
 	if b.Listen && !l.orders.Listen {
 		if err := l.listenHere(); err != nil {
 			l.close()
@@ -56,7 +56,6 @@ func (c Command) launch() (*launch, error) {
 		attr.Cloneflags = namespaces(b.Network)
 		mapUsers(attr, l.orders.User)
 	}
-	l.group.startIn(attr)
 	l.cmd.SysProcAttr = attr
 	return l, nil
 }
@@ -72,6 +71,7 @@ func (l *launch) connect(c Command, role string) error {
 	l.line, l.theirs = ours, os.NewFile(uintptr(theirs), "line")
 	fd := strconv.Itoa(3 + len(c.ExtraFiles))
 	l.cmd = c.command(self, []string{launcherName, role, fd}, nil)
+	l.cmd.WaitDelay = 0 // a box ends whole, and its output with it
 	l.cmd.ExtraFiles = append(l.cmd.ExtraFiles[:len(c.ExtraFiles):len(c.ExtraFiles)], l.theirs)
 	return nil
 }
@@ -186,10 +186,14 @@ func (l *launch) adopt(fd int) error {
 
 // signal reaches the program alone.
 func (l *launch) signal(s syscall.Signal) error {
-	if l.kept {
+	switch {
+	case !l.kept:
+		return l.cmd.Process.Signal(s)
+	case l.handle < 0:
+		return unix.ESRCH // it had ended before it could be opened
+	default:
 		return unix.PidfdSendSignal(l.handle, s, nil, 0)
 	}
-	return l.cmd.Process.Signal(s)
 }
 
 // kill ends the box. The first process of a namespace takes all others with it;

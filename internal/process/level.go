@@ -15,7 +15,7 @@ type Level int
 // lacks single rights of Landlock, which Probe says.
 const (
 	None   Level = iota // no box
-	Basic               // another user if we are root, limits, an end for everything it started
+	Basic               // another user if we are root, the same for all runs; limits; an end for everything it started
 	Kernel              // and Landlock and a system call filter
 	Full                // and namespaces and a tree of its own, no capabilities
 )

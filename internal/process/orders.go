@@ -34,9 +34,10 @@ type rlimits struct {
 	OpenFiles, Processes uint64
 }
 
-// orders of a command. perProcess says that memory cannot be bound for the box
-// as a whole.
-func (c Command) orders(perProcess bool) *orders {
+// orders of a command. What its control group does not bound is bounded by
+// process, as far as that makes sense: below Full the kernel counts a user's
+// processes over all boxes, and over the whole machine if the user is us.
+func (c Command) orders(g *cgroup) *orders {
 	b := c.Box
 	o := &orders{
 		Level: b.Level,
@@ -49,17 +50,17 @@ func (c Command) orders(perProcess bool) *orders {
 		Limits: rlimits{
 			FileBytes: uint64(b.Limits.FileBytes),
 			OpenFiles: uint64(b.Limits.OpenFiles),
-			Processes: uint64(b.Limits.Processes),
 		},
 	}
 	o.Argv = append(o.Argv, bytesOf(c.Args)...)
 	if uid, change := becomes(); change {
 		o.User = uid
 	}
-	if perProcess {
+	if !g.has("memory") {
 		o.Limits.Data = uint64(b.Limits.Memory)
 	}
 	if b.Level == Full {
+		o.Limits.Processes = uint64(b.Limits.Processes)
 		o.Tree = b.tree()
 		o.Loopback = b.Network == NoNetwork
 		o.Listen = b.Listen && o.Loopback
@@ -132,6 +133,7 @@ const (
 	accounts = "root:x:0:0:root:/home:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/home:/usr/sbin/nologin\n"
 	groups   = "root:x:0:\nnogroup:x:65534:\n"
 	loHosts  = "127.0.0.1 localhost\n::1 localhost\n"
+	loNames  = "hosts: files\n"
 )
 
 func (b *Box) tree() *tree {
@@ -171,7 +173,7 @@ func (b *Box) tree() *tree {
 // writes cost less than three mounts.
 func resolver(n Network) []text {
 	if n == NoNetwork {
-		return []text{{"/etc/hosts", []byte(loHosts)}}
+		return []text{{"/etc/hosts", []byte(loHosts)}, {"/etc/nsswitch.conf", []byte(loNames)}}
 	}
 	var texts []text
 	for _, p := range resolverFiles {

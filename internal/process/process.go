@@ -31,7 +31,7 @@ type Command struct {
 	Env  []string // the whole environment, NAME=value
 	Dir  string   // absolute; in a box use Box.Dir
 
-	Stdin  io.Reader // nil is /dev/null, like the two below
+	Stdin  io.Reader // nil is /dev/null, like the two below; Wait waits for a reader's end
 	Stdout io.Writer
 	Stderr io.Writer
 
@@ -44,8 +44,8 @@ type Command struct {
 }
 
 // stragglers is how long output is still read after a plain program ended
-// while its orphans hold the pipe.
-const stragglers = 2 * time.Second
+// while a daemon that it left holds the pipe.
+const stragglers = 10 * time.Second
 
 // Process is a started program.
 type Process struct {

@@ -83,7 +83,7 @@ func TestOrdersSurviveTheWay(t *testing.T) {
 		Level: Full, Work: "/srv/work", Dir: "a", Network: NoNetwork, Listen: true, TmpBytes: 1,
 		ReadOnly: []Bind{{"/a", "/b"}}, Writable: []string{"/c"}, Limits: Limits{Memory: 1, FileBytes: 2, OpenFiles: 3, Processes: 4},
 	}
-	want := Command{Path: "/x\xff", Args: []string{"\xfe", ""}, Env: []string{"A=\x80"}, Box: b}.orders(true)
+	want := Command{Path: "/x\xff", Args: []string{"\xfe", ""}, Env: []string{"A=\x80"}, Box: b}.orders(nil)
 	ours, theirs := lines(t)
 	defer theirs.close()
 	if err := ours.sayJSON(orderly, want); err != nil {
