@@ -36,6 +36,7 @@ const (
 	ReasonUnsupported = "Unsupported"
 	ReasonReference   = "ReferenceInvalid"
 	ReasonArtifact    = "ArtifactFailed"
+	ReasonStorage     = "StorageOperationFailed"
 )
 
 // Found is what a look at a source found, before anything is downloaded.
@@ -95,10 +96,15 @@ func unauthorized(what string, err error) error {
 // registries and buckets redirect, hold credentials there.
 var query = regexp.MustCompile(`(https?://[^\s"'?]*)\?[^\s"']*`)
 
-// Message returns err as a sentence that may be shown: without the queries of
-// URLs, without control characters, at most 2 KiB.
+// ours matches our end of a connection, whose port is another one each time.
+var ours = regexp.MustCompile(`(?:\d+(?:\.\d+){3}|\[[0-9a-f:.]+\]):\d+->`)
+
+// Message returns err as a sentence that may be shown, and that stays the same
+// as long as the reason does: without the queries of URLs, without our own
+// ports, without control characters, at most 2 KiB.
 func Message(err error) string {
 	s := query.ReplaceAllString(err.Error(), "$1?•••")
+	s = ours.ReplaceAllString(s, "")
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':

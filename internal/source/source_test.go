@@ -106,7 +106,9 @@ func TestMessage(t *testing.T) {
 		`Get "https://s3.example/x?X-Amz-Signature=canary&y=1": EOF`: `Get "https://s3.example/x?•••": EOF`,
 		"two\nlines\tand \x1b[31mcolour\x00":                         "two lines and [31mcolour",
 		"turned \u202earound":                                        "turned around",
-		"plain":                                                      "plain",
+		"read tcp 10.0.0.1:43210->10.0.0.2:443: i/o timeout":         "read tcp 10.0.0.2:443: i/o timeout",
+		"read tcp [fd00::1]:43210->[fd00::2]:443: i/o timeout":       "read tcp [fd00::2]:443: i/o timeout",
+		"plain": "plain",
 	} {
 		if got := Message(errors.New(given)); got != want {
 			t.Errorf("Message(%q) = %q, want %q", given, got, want)

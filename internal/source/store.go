@@ -39,6 +39,8 @@ type stamp struct {
 // Kubernetes allows them; Kind is in lower case.
 type Key struct{ Kind, Namespace, Name string }
 
+func (k Key) String() string { return k.Kind + "/" + k.Namespace + "/" + k.Name }
+
 // Stored describes one artifact in a Store.
 type Stored struct {
 	Path   string // slash-separated, below the store
@@ -80,18 +82,20 @@ func (s *Store) Put(key Key, write func(io.Writer) error) (Stored, error) {
 	}
 	f, err := os.CreateTemp(filepath.Join(s.dir, tmpDir), "put-")
 	if err != nil {
-		return Stored{}, fmt.Errorf("storing an artifact: %w", err)
+		return Stored{}, storageFault(err)
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	sum, count := sha256.New(), new(counter)
-	if err := write(io.MultiWriter(f, sum, count)); err != nil {
+	sum, out := sha256.New(), &sink{w: f}
+	if err := write(io.MultiWriter(out, sum)); out.failed != nil {
+		return Stored{}, storageFault(out.failed)
+	} else if err != nil {
 		return Stored{}, err
 	}
 	hexSum := hex.EncodeToString(sum.Sum(nil))
-	stored := Stored{Path: path.Join(dir, hexSum+".tar.gz"), Digest: "sha256:" + hexSum, Size: int64(*count)}
+	stored := Stored{Path: path.Join(dir, hexSum+".tar.gz"), Digest: "sha256:" + hexSum, Size: out.size}
 	if err := publish(f, filepath.Join(s.dir, filepath.FromSlash(stored.Path))); err != nil {
-		return Stored{}, fmt.Errorf("storing an artifact: %w", err)
+		return Stored{}, storageFault(err)
 	}
 	return stored, nil
 }
@@ -118,12 +122,25 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// counter counts what is written to it.
-type counter int64
+// sink counts what is written, and remembers when that fails: a full disk is
+// not the fault of what is being fetched.
+type sink struct {
+	w      io.Writer
+	size   int64
+	failed error
+}
 
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
-	return len(p), nil
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	s.size += int64(n)
+	if err != nil {
+		s.failed = err
+	}
+	return n, err
+}
+
+func storageFault(err error) error {
+	return fault.New(fault.Broken, ReasonStorage, fmt.Errorf("storing an artifact: %w", err))
 }
 
 // Has reports whether the artifact is there and is what it should be. The

@@ -1,0 +1,205 @@
+package sources
+
+import (
+	"io"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fluxcd/pkg/apis/meta"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"context"
+	"errors"
+
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+func nothing(io.Writer) error { return nil }
+
+// serveGit serves a repository with one commit to whoever knows the password.
+func serveGit(t *testing.T, content string) (url, commit string) {
+	t.Helper()
+	root, work := t.TempDir(), t.TempDir()
+	git := func(args ...string) string {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = work
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + root, "GIT_CONFIG_NOSYSTEM=1",
+			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com"}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	if err := os.WriteFile(filepath.Join(work, "main.tf"), []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git("init", "--quiet", "--initial-branch=main", ".")
+	git("add", "--all")
+	git("commit", "--quiet", "--message=one")
+	git("clone", "--quiet", "--bare", ".", filepath.Join(root, "net.git"))
+	backend := &cgi.Handler{
+		Path: filepath.Join(git("--exec-path"), "git-http-backend"), Stderr: io.Discard,
+		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "HOME=" + root},
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "u" || password != "canary" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		backend.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/net.git", git("rev-parse", "HEAD")
+}
+
+func (s *stage) secret(name string, data map[string]string) *meta.LocalObjectReference {
+	s.t.Helper()
+	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, StringData: data}
+	if err := s.Client.Create(s.t.Context(), obj); err != nil {
+		s.t.Fatal(err)
+	}
+	return &meta.LocalObjectReference{Name: name}
+}
+
+func TestGitRepository(t *testing.T) {
+	s := newStage(t)
+	url, commit := serveGit(t, "from git")
+	obj := &sourcev1.GitRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "net"},
+		Spec: sourcev1.GitRepositorySpec{URL: url, Interval: metav1.Duration{Duration: time.Hour},
+			Reference: &sourcev1.GitRepositoryRef{Branch: "main"}, SecretRef: s.secret("git", map[string]string{"username": "u", "password": "canary"})},
+	}
+	if err := s.Client.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	s.reconcile(s.reconciler(gitKind()))
+	s.read(obj)
+	a := obj.Status.Artifact
+	if content := s.file(a); content != "from git" || a.Revision != "main@sha1:"+commit {
+		t.Errorf("the artifact %q holds %q, want the commit %s", a.Revision, content, commit)
+	}
+
+	obj.Spec.RecurseSubmodules = true
+	obj.Spec.Include = []sourcev1.GitRepositoryInclude{{GitRepositoryRef: meta.LocalObjectReference{Name: "other"}}}
+	if err := s.Client.Update(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	s.reconcile(s.reconciler(gitKind()))
+	s.read(obj)
+	if got, want := message(obj.Status.Conditions, "Stalled"), "not supported: spec.include, spec.recurseSubmodules"; got != want {
+		t.Errorf("the message is %q, want %q", got, want)
+	}
+}
+
+func TestBucket(t *testing.T) {
+	s := newStage(t)
+	backend := s3mem.New()
+	server := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+	t.Cleanup(server.Close)
+	modified := map[string]string{"Last-Modified": time.Now().UTC().Format(http.TimeFormat)}
+	_, err := backend.PutObject("modules", "main.tf", modified, strings.NewReader("from a bucket"), 13, nil)
+	if err == nil {
+		t.Fatal("an object went into a bucket that is not there")
+	}
+	if err := backend.CreateBucket("modules"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backend.PutObject("modules", "main.tf", modified, strings.NewReader("from a bucket"), 13, nil); err != nil {
+		t.Fatal(err)
+	}
+	obj := &sourcev1.Bucket{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "net"},
+		Spec: sourcev1.BucketSpec{Endpoint: strings.TrimPrefix(server.URL, "http://"), BucketName: "modules", Insecure: true,
+			Interval: metav1.Duration{Duration: time.Hour}, SecretRef: s.secret("s3", map[string]string{"accesskey": "a", "secretkey": "canary"})},
+	}
+	if err := s.Client.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	s.reconcile(s.reconciler(bucketKind()))
+	s.read(obj)
+	if content := s.file(obj.Status.Artifact); content != "from a bucket" || !strings.HasPrefix(obj.Status.Artifact.Revision, "sha256:") {
+		t.Errorf("the artifact %q holds %q", obj.Status.Artifact.Revision, content)
+	}
+	obj.Spec.Provider = sourcev1.BucketProviderAzure
+	if err := s.Client.Update(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	s.reconcile(s.reconciler(bucketKind()))
+	s.read(obj)
+	if got, want := message(obj.Status.Conditions, "Stalled"), "not supported: spec.provider azure"; got != want {
+		t.Errorf("the message is %q, want %q", got, want)
+	}
+}
+
+// TestSetup runs all of it as the program does: watches wake the reconcilers,
+// an annotation makes them look again, and events arrive at the API server.
+func TestSetup(t *testing.T) {
+	s := newStage(t)
+	skip := true
+	mgr, err := ctrl.NewManager(s.Config, ctrl.Options{
+		Scheme: s.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{s.Namespace: {}}},
+		Controller: config.Controller{SkipNameValidation: &skip},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.options.Events = kube.Events{Recorder: mgr.GetEventRecorderFor(manager)} //nolint:staticcheck // core/v1 events are what the API's users read
+	if err := Setup(mgr, s.options); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the manager ended with %v", err)
+		}
+	})
+	first := s.push("latest", "one")
+	s.repository(nil)
+	revision := func(want string) func(context.Context) error {
+		return func(context.Context) error {
+			if a := s.get().Status.Artifact; a == nil || a.Revision != "latest@"+want {
+				return errors.New("no artifact of the revision")
+			}
+			return nil
+		}
+	}
+	testkit.Eventually(t, time.Minute, "the first revision is there", revision(first))
+	second := s.push("latest", "two")
+	s.edit(func(o *sourcev1.OCIRepository) {
+		o.Annotations = map[string]string{meta.ReconcileRequestAnnotation: "1"}
+	})
+	testkit.Eventually(t, time.Minute, "the second revision is there", revision(second))
+	testkit.Eventually(t, time.Minute, "an event tells so", func(ctx context.Context) error {
+		var events corev1.EventList
+		if err := s.Client.List(ctx, &events); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.InvolvedObject.Namespace == s.Namespace && e.Reason == "NewArtifact" {
+				return nil
+			}
+		}
+		return errors.New("no event")
+	})
+}

@@ -1,0 +1,165 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/fluxcd/pkg/apis/meta"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/source"
+)
+
+// reconciler serves one kind.
+type reconciler struct {
+	Options
+	kind    kind
+	client  client.Client
+	live    client.Reader
+	backoff workqueue.TypedRateLimiter[reconcile.Request]
+}
+
+// pass is one reconcile of one object.
+type pass struct {
+	obj     client.Object
+	before  client.Object // as it was read
+	adapter adapter
+	fields  fields
+	key     source.Key
+
+	fetcher source.Fetcher
+	found   source.Found
+	fresh   bool // a new artifact was made
+}
+
+// Reconcile observes, decides, acts and reports.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	p := &pass{obj: r.kind.make(), key: r.kind.key(req.Namespace, req.Name)}
+	if err := r.client.Get(ctx, req.NamespacedName, p.obj); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.backoff.Forget(req)
+			return ctrl.Result{}, r.Store.Remove(p.key)
+		}
+		return ctrl.Result{}, fmt.Errorf("reading the source: %w", err)
+	}
+	p.before = p.obj.DeepCopyObject().(client.Object)
+	p.adapter = r.kind.wrap(p.obj)
+	p.fields = p.adapter.fields()
+
+	timeout := time.Minute
+	if t := p.fields.timeout; t != nil && t.Duration > 0 {
+		timeout = t.Duration
+	}
+	work, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	o := r.observe(work, p)
+	err := o.failure
+	switch decide(o) {
+	case release:
+		return ctrl.Result{}, r.release(ctx, p)
+	case leave:
+		return ctrl.Result{}, nil
+	case build:
+		err = r.build(work, p)
+	case hold, fail:
+	}
+	if ctx.Err() != nil {
+		return ctrl.Result{}, ctx.Err() // we are being stopped; that is nobody's failure
+	}
+	if err := r.report(ctx, p, o, err); err != nil {
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return r.again(req, p, err), nil
+}
+
+// observe looks at everything that decide wants to know.
+func (r *reconciler) observe(ctx context.Context, p *pass) observation {
+	o := observation{
+		deleting: !p.obj.GetDeletionTimestamp().IsZero(), suspended: p.fields.suspended,
+		artifact: *p.fields.artifact, shaped: p.adapter.shaped(),
+	}
+	if o.deleting || o.suspended {
+		return o
+	}
+	if a := o.artifact; a != nil && a.Size != nil {
+		own := strings.HasPrefix(a.Path, p.key.Kind+"/"+p.key.Namespace+"/"+p.key.Name+"/")
+		o.stored = own && r.Store.Has(source.Stored{Path: a.Path, Digest: a.Digest, Size: *a.Size})
+	}
+	in := inputs{namespace: p.obj.GetNamespace(), live: r.live, out: r.Out, scratch: r.Scratch, limits: r.Limits}
+	if p.fetcher, o.failure = p.adapter.fetcher(ctx, in); o.failure != nil {
+		return o
+	}
+	p.found, o.failure = p.fetcher.Resolve(ctx)
+	o.revision = p.found.Revision
+	return o
+}
+
+// build makes the artifact for what was found.
+func (r *reconciler) build(ctx context.Context, p *pass) error {
+	var metadata map[string]string
+	stored, err := r.Store.Put(p.key, func(w io.Writer) (err error) {
+		metadata, err = p.fetcher.Fetch(ctx, p.found, w)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	*p.fields.artifact = &meta.Artifact{
+		Digest: stored.Digest, Path: stored.Path, Revision: p.found.Revision,
+		LastUpdateTime: metav1.NewTime(r.Now()), Size: &stored.Size, Metadata: metadata,
+	}
+	p.adapter.note()
+	p.fresh = true
+	r.Log.Info("artifact stored", "source", p.key, "revision", p.found.Revision, "digest", stored.Digest, "bytes", stored.Size)
+	return nil
+}
+
+// release lets go of an object that goes away. Flux's finalizer may still be on
+// it from before; nobody else is left to remove it.
+func (r *reconciler) release(ctx context.Context, p *pass) error {
+	if err := r.Store.Remove(p.key); err != nil {
+		return err
+	}
+	if !controllerutil.RemoveFinalizer(p.obj, sourcev1.SourceFinalizer) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(p.before, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, p.obj, patch, client.FieldOwner(manager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("releasing the source: %w", err)
+	}
+	return nil
+}
+
+// again says when to look next. A failure that may pass is looked at again
+// soon, less and less often; everything else after the interval, also what is
+// stalled: what somebody has to change may be at the origin.
+func (r *reconciler) again(req ctrl.Request, p *pass, err error) ctrl.Result {
+	after := max(p.fields.interval, r.MinInterval)
+	if err == nil {
+		r.backoff.Forget(req)
+		return ctrl.Result{RequeueAfter: after}
+	}
+	if stalled(err) {
+		return ctrl.Result{RequeueAfter: after}
+	}
+	wait := r.backoff.When(req)
+	if f, ok := errors.AsType[*fault.Fault](err); ok && f.After > 0 {
+		wait = f.After
+	}
+	return ctrl.Result{RequeueAfter: min(wait, after)}
+}

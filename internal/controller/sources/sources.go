@@ -1,0 +1,118 @@
+// Package sources keeps the artifacts of GitRepository, OCIRepository and
+// Bucket objects true to their origins, where Flux's source-controller does not
+// do it. It fulfils the same contract: whoever reads status.artifact cannot
+// tell, and need not know, which of the two wrote it.
+//
+// There is one reconciler for all kinds. It observes (the object, what the
+// origin has now, what the store holds), decides (a pure function), acts (at
+// most one artifact) and reports (at most one status write). A kind adds what
+// it is asked for and where its status lies. The package has no finalizer of
+// its own and never makes anybody wait for it; an artifact whose object is gone
+// is collected. What it does not support it refuses, with a condition that
+// names the field.
+//
+// Start reading at decide.
+package sources
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fluxcd/pkg/apis/meta"
+
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/source"
+)
+
+// manager owns the fields of a source's status. It is the name that the
+// objects' users already know.
+const manager = "source-controller"
+
+// Options are what the reconcilers stand on.
+type Options struct {
+	Store   *source.Store
+	Out     *outbound.Client
+	BaseURL func() string // below which the artifact handler answers: http://host:port/artifacts
+	Key     secret.Text   // of the artifact handler
+	Scratch string        // a directory for the time of a fetch
+	Events  kube.Events
+	Now     func() time.Time
+	Log     *slog.Logger
+
+	Limits  archive.Limits // zero means the defaults
+	Workers int            // of each kind; 4 if zero
+	// MinInterval is the shortest time between two looks at one origin, whatever
+	// its object says; 5 seconds if zero.
+	MinInterval time.Duration
+}
+
+// How many artifacts of an object are kept besides those that somebody may just
+// be fetching.
+const (
+	keep    = 2
+	keepFor = time.Minute
+)
+
+// kind is what the reconciler has to know of a kind of source.
+type kind struct {
+	name   string
+	reason string // of failures that do not say
+	make   func() client.Object
+	wrap   func(client.Object) adapter
+}
+
+func kinds() []kind { return []kind{gitKind(), ociKind(), bucketKind()} }
+
+// Setup adds the reconcilers to mgr.
+func Setup(mgr ctrl.Manager, o Options) error {
+	if o.Store == nil || o.Out == nil || o.BaseURL == nil || o.Now == nil || o.Log == nil || o.Key.Empty() {
+		return errors.New("setting up sources: an option is missing")
+	}
+	if o.Workers == 0 {
+		o.Workers = 4
+	}
+	if o.MinInterval == 0 {
+		o.MinInterval = 5 * time.Second
+	}
+	for _, k := range kinds() {
+		r := &reconciler{
+			Options: o, kind: k, client: mgr.GetClient(), live: mgr.GetAPIReader(),
+			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 5*time.Minute),
+		}
+		err := ctrl.NewControllerManagedBy(mgr).
+			Named(strings.ToLower(k.name)).
+			For(k.make(), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, requested()))).
+			WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+			Complete(r)
+		if err != nil {
+			return fmt.Errorf("setting up sources: %w", err)
+		}
+	}
+	return mgr.Add(&janitor{reader: mgr.GetClient(), store: o.Store, log: o.Log, every: time.Hour})
+}
+
+// requested passes objects whose reconcile request is a new one.
+func requested() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetAnnotations()[meta.ReconcileRequestAnnotation] != e.ObjectNew.GetAnnotations()[meta.ReconcileRequestAnnotation]
+	}}
+}
+
+func (k kind) key(namespace, name string) source.Key {
+	return source.Key{Kind: strings.ToLower(k.name), Namespace: namespace, Name: name}
+}
