@@ -105,7 +105,7 @@ $(world):
 ##@ Prove it
 
 .PHONY: test
-test: deps build providers ## every test, on a machine that has only Go, git and make
+test: deps build providers bin/kubectl ## every test, on a machine that has only Go, git and make
 	@tools/test.sh $(tested)
 
 .PHONY: e2e

@@ -31,6 +31,8 @@ type Cluster struct {
 	Kubeconfig string       // path of a file that opens Namespace
 	Namespace  string
 	Client     client.Client
+
+	platform *Platform // nil if nothing but an API server is there
 }
 
 // Kube gives the test a namespace, which is deleted after it. The client knows

@@ -111,27 +111,35 @@ var ourModule = regexp.MustCompile(`(?m)^module github\.com/terrier-iac/terrier$
 
 // findBinary looks for bin/terrier in the repository that the test runs in.
 func findBinary() (string, error) {
-	dir, err := os.Getwd()
+	dir, err := repository()
 	if err != nil {
 		return "", fmt.Errorf("finding bin/terrier: %w", err)
-	}
-	for {
-		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("finding bin/terrier: %w", err)
-		}
-		if ourModule.Match(content) {
-			break
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("finding bin/terrier: the test does not run inside the repository")
-		}
-		dir = parent
 	}
 	binary := filepath.Join(dir, "bin", "terrier")
 	if _, err := os.Stat(binary); err != nil {
 		return "", fmt.Errorf("tests use the real control plane, and it is not built: run make build: %w", err)
 	}
 	return binary, nil
+}
+
+// repository is the root of the repository that the test runs in.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		if ourModule.Match(content) {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("the test does not run inside the repository")
+		}
+		dir = parent
+	}
 }

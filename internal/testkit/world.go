@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/process"
 )
 
 // World is the cloud of the world provider (test/world): one file, which tells
@@ -70,7 +72,15 @@ type worldFile struct {
 
 // NewWorld returns an empty world in a directory of its own.
 func NewWorld(tb testing.TB) *World {
-	return &World{Path: filepath.Join(tb.TempDir(), "world.json"), tb: tb}
+	tb.Helper()
+	return newWorld(tb, tb.TempDir())
+}
+
+func newWorld(tb testing.TB, dir string) *World {
+	tb.Helper()
+	w := &World{Path: filepath.Join(dir, "world.json"), tb: tb}
+	w.change(func(*worldFile) bool { return false }) // the lock belongs to runs, too, before the first one comes
+	return w
 }
 
 // HCL is the head of a module that lives in this world.
@@ -248,6 +258,7 @@ func (w *World) change(change func(*worldFile) (write bool)) {
 		w.tb.Fatal(err)
 	}
 	defer lock.Close() // releases it
+	defer w.own()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		w.tb.Fatal(err)
 	}
@@ -272,6 +283,14 @@ func (w *World) change(change func(*worldFile) (write bool)) {
 		w.tb.Fatal(err)
 	}
 	if err := os.Rename(w.Path+".new", w.Path); err != nil {
+		w.tb.Fatal(err)
+	}
+}
+
+// own gives the world to the user that boxed runs are.
+func (w *World) own() {
+	w.tb.Helper()
+	if err := process.OwnWork(filepath.Dir(w.Path)); err != nil {
 		w.tb.Fatal(err)
 	}
 }

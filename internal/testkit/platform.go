@@ -1,0 +1,241 @@
+package testkit
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/process"
+)
+
+// Platform is one `terrier up` in a process of its own, with everything that it
+// keeps in a directory of the test's. It may be killed and started again.
+type Platform struct {
+	Dir        string // the data directory
+	Kubeconfig string
+	API, HTTP  string // URLs
+	Isolation  string // of its runs
+	Started    time.Duration
+
+	options PlatformOptions
+	binary  string
+	shared  string // a directory that its runs may write
+	log     string // path of what it says
+	command *exec.Cmd
+	ended   chan error // holds how the process ended, once it has
+}
+
+// PlatformOptions shape a platform. Dir is made for it and must not exist.
+type PlatformOptions struct {
+	Dir   string
+	Flags []string // added to those that every platform of a test has
+}
+
+// Up starts a platform for one test, which ends with it.
+func Up(tb testing.TB, flags ...string) *Platform {
+	tb.Helper()
+	p, err := NewPlatform(PlatformOptions{Dir: filepath.Join(tb.TempDir(), "platform"), Flags: flags})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("the platform said:\n%s", p.Log())
+		}
+		if err := p.Close(); err != nil {
+			tb.Errorf("ending the platform: %v", err)
+		}
+	})
+	return p
+}
+
+// NewPlatform starts a platform that several tests share. Whoever starts it
+// closes it.
+func NewPlatform(o PlatformOptions) (*Platform, error) {
+	p := &Platform{Dir: filepath.Join(o.Dir, "data"), options: o, shared: filepath.Join(o.Dir, "shared"), log: filepath.Join(o.Dir, "log")}
+	var err error
+	if p.binary, err = platformBinary(); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.MkdirAll(o.Dir, 0o700), os.Mkdir(p.shared, 0o755), process.OwnWork(p.shared)); err != nil {
+		return nil, err
+	}
+	if err := p.Start(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// platformBinary is bin/terrier, unless TERRIER_TEST_BINARY names another.
+func platformBinary() (string, error) {
+	if b := os.Getenv("TERRIER_TEST_BINARY"); b != "" {
+		return filepath.Abs(b)
+	}
+	return findBinary()
+}
+
+// Start starts the process and waits until it says that it is ready. The
+// platform must not be at work.
+func (p *Platform) Start() error {
+	began := time.Now()
+	output, err := p.Spawn()
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	if err := output.SetReadDeadline(time.Now().Add(startWithin)); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(output).ReadBytes('\n')
+	if err != nil {
+		return errors.Join(fmt.Errorf("waiting for %s: %w; it said: %s", p.binary, err, p.Log()), p.Kill())
+	}
+	var ready struct {
+		Ready                            bool
+		Kubeconfig, API, HTTP, Isolation string
+	}
+	if err := json.Unmarshal(line, &ready); err != nil || !ready.Ready {
+		return errors.Join(fmt.Errorf("reading the ready line %q: %w", line, err), p.Kill())
+	}
+	p.Started = time.Since(began)
+	p.Kubeconfig, p.API, p.HTTP, p.Isolation = ready.Kubeconfig, ready.API, ready.HTTP, ready.Isolation
+	return nil
+}
+
+// Spawn starts the process and waits for nothing. What comes out of it is the
+// ready line, if it gets so far.
+func (p *Platform) Spawn() (*os.File, error) {
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	output, said, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer said.Close()
+	// Only files, so that no goroutine of this process copies anything.
+	command := exec.Command(p.binary, p.arguments()...)
+	command.Stdout, command.Stderr = said, log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", p.binary, err), output.Close())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	p.command, p.ended = command, ended
+	return output, nil
+}
+
+// arguments let the servers of tests, which are on loopback, be sources.
+func (p *Platform) arguments() []string {
+	return append([]string{
+		"up", "-o", "json", "--data-dir", p.Dir, "--run-writable", p.shared,
+		"--allow-host", "127.0.0.0/8", "--allow-plain-http", "--log-level", "info",
+	}, p.options.Flags...)
+}
+
+// Stop ends the process as an operator does, and returns how long that took.
+// Applies go on.
+func (p *Platform) Stop() (time.Duration, error) {
+	began := time.Now()
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return 0, err
+	}
+	err := p.await(startWithin)
+	return time.Since(began), err
+}
+
+// Kill ends the process with a signal that it never sees.
+func (p *Platform) Kill() error {
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	if err := p.await(startWithin); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Platform) signal(s syscall.Signal) error {
+	if p.command == nil {
+		return errors.New("the platform is not at work")
+	}
+	return p.command.Process.Signal(s)
+}
+
+// await waits for the end of the process.
+func (p *Platform) await(within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	select {
+	case err := <-p.ended:
+		p.command = nil
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the platform, process %d, has not ended after %s", p.command.Process.Pid, within)
+	}
+}
+
+// Close ends the platform and all of its runs, and removes what it kept.
+func (p *Platform) Close() error {
+	var errs []error
+	if p.command != nil {
+		if _, err := p.Stop(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if p.command != nil {
+		errs = append(errs, p.Kill())
+	}
+	errs = append(errs, p.killRuns())
+	return errors.Join(append(errs, os.RemoveAll(p.options.Dir))...)
+}
+
+// Log is everything that the process said, whatever its log level.
+func (p *Platform) Log() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// PID is the process's, 0 if it is not at work.
+func (p *Platform) PID() int {
+	if p.command == nil {
+		return 0
+	}
+	return p.command.Process.Pid
+}
+
+// World returns an empty world that runs of this platform can reach.
+func (p *Platform) World(tb testing.TB) *World {
+	tb.Helper()
+	return newWorld(tb, p.Shared(tb))
+}
+
+// Shared returns a directory of the test's own that runs may write.
+func (p *Platform) Shared(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp(p.shared, "")
+	if err == nil {
+		err = process.OwnWork(dir)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
