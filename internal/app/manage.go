@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -122,7 +123,14 @@ func (p *parts) outbound() (*outbound.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: p.Config.PlainHTTP}), nil
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
+	}
+	if !roots.AppendCertsFromPEM(p.http.ca) {
+		return nil, errors.New("the control plane's certificate authority holds no certificate")
+	}
+	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: p.Config.PlainHTTP, Roots: roots}), nil
 }
 
 // engines finds the engine anew for every run: it may be replaced meanwhile.

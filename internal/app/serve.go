@@ -226,10 +226,15 @@ func (p *parts) handler() (http.Handler, error) {
 	}
 	records := service.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
 	return web.New(web.Options{
-		Stacks: service.New(kubeClient, records, p.Now), Auth: auth, Version: p.Version,
+		Stacks: service.New(kubeClient, records, p.Now), Auth: p.pulls(auth), Version: p.Version,
 		Hosts: []string{"127.0.0.1", "localhost", "::1"}, Log: p.log, Now: p.Now,
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry,
 	})
+}
+
+// pulls wraps auth so that sources can pull from the registry inside.
+func (p *parts) pulls(auth web.Auth) pulls {
+	return pulls{Auth: auth, key: p.key, host: p.http.listener.Addr().String()}
 }
 
 // followEvery is how often a log that is followed is looked at.

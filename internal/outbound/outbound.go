@@ -45,6 +45,7 @@ type Policy struct {
 	MaxBytes  int64          // of one answer; 1 GiB if zero
 	Timeout   time.Duration  // of one request with its answer; 10 minutes if zero
 	Resolver  Resolver       // net.DefaultResolver if nil
+	Roots     *x509.CertPool // trusted authorities; the system's if nil
 }
 
 // Client makes connections that obey one Policy. Make one with New and share it.
@@ -65,7 +66,7 @@ func New(p Policy) *Client {
 		p.Resolver = net.DefaultResolver
 	}
 	c := &Client{policy: p}
-	c.shared = c.transport(nil)
+	c.shared = c.transport(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.Roots})
 	return c
 }
 
@@ -118,7 +119,7 @@ func (c *Client) HTTP(o Options) (*http.Client, error) {
 		return nil, fmt.Errorf("credentials without an origin")
 	}
 	if len(o.CA) > 0 || len(o.Cert) > 0 || len(o.Key) > 0 {
-		config, err := tlsConfig(o)
+		config, err := c.tlsConfig(o)
 		if err != nil {
 			return nil, fault.New(fault.Invalid, ReasonTLS, err)
 		}
@@ -146,12 +147,12 @@ func (c *Client) transport(config *tls.Config) *http.Transport {
 	return t
 }
 
-func tlsConfig(o Options) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+func (c *Client) tlsConfig(o Options) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.policy.Roots}
 	if len(o.CA) > 0 {
-		pool, err := x509.SystemCertPool()
+		pool, err := c.roots()
 		if err != nil {
-			return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
+			return nil, err
 		}
 		if !pool.AppendCertsFromPEM(o.CA) {
 			return nil, fmt.Errorf("the certificate authority holds no PEM certificate")
@@ -167,6 +168,18 @@ func tlsConfig(o Options) (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
+}
+
+// roots is a copy of the trusted authorities, to add to.
+func (c *Client) roots() (*x509.CertPool, error) {
+	if c.policy.Roots != nil {
+		return c.policy.Roots.Clone(), nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
+	}
+	return pool, nil
 }
 
 // origin is the part of u that credentials are bound to, in one spelling.
