@@ -1,0 +1,142 @@
+package infra
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// reasons lists the constants of type stack.Reason as they stand in its source.
+func reasons(t *testing.T) []stack.Reason {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../stack/decision.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []stack.Reason
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Reason" {
+			for _, v := range spec.Values {
+				out = append(out, stack.Reason(strings.Trim(v.(*ast.BasicLit).Value, `"`)))
+			}
+		}
+		return true
+	})
+	if len(out) < 20 {
+		t.Fatalf("found %d reasons in the source, which cannot be all", len(out))
+	}
+	return out
+}
+
+func TestEveryReasonIsTranslated(t *testing.T) {
+	for _, r := range reasons(t) {
+		if _, ok := readiness[r]; !ok {
+			t.Errorf("the reason %s has no row in readiness", r)
+		}
+	}
+}
+
+var (
+	noon  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	basis = stack.Basis{Revision: "main@sha1:b8e362c206e3d0cbb7ed22ced771a0056455a2fb", Source: "s"}
+)
+
+// TestReady is the table of upstream's conditions [C] that clients wait for.
+func TestReady(t *testing.T) {
+	pending := &stack.Plan{Name: "plan-main-b8e362c206", Digest: "d", Basis: basis, Changes: stack.Changes{Add: 1}}
+	spec := stack.Spec{Interval: time.Hour, RetryEvery: time.Minute, CheckDrift: true}
+	with := func(m stack.Mode) stack.Spec { s := spec; s.Mode = m; return s }
+	for name, tt := range map[string]struct {
+		o       stack.Observation
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+	}{
+		"a plan waits": {stack.Observation{Spec: with(stack.Manual), Memory: stack.Memory{Pending: pending, Planned: basis}},
+			"Unknown", "TerraformPlannedWithChanges", `Plan generated: set approvePlan: "plan-main-b8e362c206" to approve this plan.`},
+		"plan only": {stack.Observation{Spec: with(stack.PlanOnly), Memory: stack.Memory{Pending: pending, Planned: basis}},
+			"Unknown", "TerraformPlannedWithChanges", "Plan generated: This object is in the plan only mode."},
+		"applied": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Applied: pending, Planned: basis, PlannedAt: noon, Built: true}},
+			"True", "TerraformAppliedSucceed", "Applied successfully: " + basis.Revision},
+		"no changes": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Planned: basis, PlannedAt: noon}},
+			"True", "TerraformPlannedNoChanges", "Plan no changes: " + basis.Revision},
+		"no drift": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Applied: pending, Planned: basis, PlannedAt: noon, Clean: true}},
+			"True", "NoDrift", "No drift: " + basis.Revision},
+		"a source that is not there": {stack.Observation{Spec: with(stack.Auto), Blocked: &stack.Blocked{Kind: "Missing", Reason: stack.SourceNotReady, Message: "Source is not ready, artifact not found"}},
+			"False", "ArtifactFailed", "Source is not ready, artifact not found"},
+		"a failed init": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.PlanRun, FailedStep: "init", FailedWith: "no such provider"}},
+			"False", "TFExecInitFailed", "no such provider"},
+		"a failed apply": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "quota"}},
+			"False", "TFExecApplyFailed", "quota"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.o.Now, tt.o.Basis = noon, basis
+			obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+			Dialect{}.Encode(obj, dialect.Status{Decision: stack.Decide(tt.o), Memory: tt.o.Memory, Basis: basis, Now: noon})
+			c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
+			if c == nil || c.Status != tt.status || c.Reason != tt.reason || c.Message != tt.message {
+				t.Errorf("Ready = %+v, want %s/%s %q", c, tt.status, tt.reason, tt.message)
+			}
+			if obj.Status.ObservedGeneration != 3 {
+				t.Errorf("observedGeneration = %d, want 3", obj.Status.ObservedGeneration)
+			}
+			// The object has no module, so Decode refuses its spec, but not its memory.
+			back, err := Dialect{}.Decode(obj)
+			if fault.Of(err) != fault.Invalid {
+				t.Errorf("Decode() = %v, want Invalid", err)
+			}
+			if diff := cmp.Diff(tt.o.Memory, back.Memory); diff != "" {
+				t.Errorf("memory does not survive (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The same knowledge gives the same status, whatever the time and the rule.
+func TestEncodeIsStable(t *testing.T) {
+	m := stack.Memory{Planned: basis, PlannedAt: noon, Built: true}
+	o := stack.Observation{Now: noon, Basis: basis, Memory: m, Spec: stack.Spec{Mode: stack.Auto, CheckDrift: true, Interval: time.Hour}}
+	obj := &v1alpha2.Terraform{}
+	encode := func() {
+		Dialect{}.Encode(obj, dialect.Status{Decision: stack.Decide(o), Memory: m, Basis: basis, Run: o.Run, Now: o.Now})
+	}
+	encode()
+	first := obj.DeepCopy()
+	for _, later := range []func(){
+		func() { o.Now = noon.Add(time.Minute) },
+		func() { o.Now = noon.Add(time.Hour) }, // drift is due
+		func() { o.Run = &stack.Run{ID: "check-1", Kind: stack.CheckRun, Cause: stack.Cause{Basis: basis}} },
+		func() { o.Run, o.CheckedAt = nil, o.Now },
+	} {
+		later()
+		encode()
+		if diff := cmp.Diff(first.Status, obj.Status); diff != "" {
+			t.Errorf("the status changed (-before +after):\n%s", diff)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	if got := []rune(cut(strings.Repeat("é", messageRunes+5))); len(got) != messageRunes+1 || got[messageRunes] != '…' {
+		t.Errorf("cut() left %d runes", len(got))
+	}
+	if got := cut("short"); got != "short" {
+		t.Errorf("cut(short) = %q", got)
+	}
+}
