@@ -4,15 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
 )
-
-// The user that boxed programs run as when we are root. It owns nothing on a
-// sane machine, and being neither root nor us it can write no kernel setting.
-const boxUser = 65534
 
 // defaultTmp bounds the private scratch space of a box that names no bound.
 const defaultTmp = 512 << 20
@@ -146,12 +141,4 @@ func (b Bind) check() error {
 
 func cleanAbsolute(p string) bool {
 	return path.IsAbs(p) && p != "/" && path.Clean(p) == p && !strings.ContainsRune(p, 0)
-}
-
-// becomes is the user a boxed program gets: nobody when we are root, else us.
-func becomes() (uid int, change bool) {
-	if uid := os.Geteuid(); uid != 0 {
-		return uid, false
-	}
-	return boxUser, true
 }

@@ -59,7 +59,7 @@ func TestAProgramHasWhatItIsGivenAndNoMore(t *testing.T) {
 func TestAProgramHasNoRights(t *testing.T) {
 	got := runJSON[selfReport](t, act(boxed(t), "print"))
 	user := "0 0 0 0"
-	if os.Geteuid() == 0 {
+	if asRoot() {
 		user = "65534 65534 65534 65534"
 	}
 	none := "0000000000000000"
@@ -71,7 +71,7 @@ func TestAProgramHasNoRights(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
-	if os.Geteuid() == 0 && got.Status["Groups"] != "" {
+	if asRoot() && got.Status["Groups"] != "" {
 		t.Errorf("Groups: got %s, want none", got.Status["Groups"])
 	}
 	if got.Host != "run" {
@@ -115,7 +115,7 @@ func TestPlaces(t *testing.T) {
 	name := filepath.Base(b.Work)
 	private := []string{"/tmp", "/home", "/dev/shm"}
 	closed := []string{"/", "/etc", "/usr", "/bin", "/proc", "/dev"}
-	if os.Geteuid() != 0 {
+	if !asRoot() {
 		closed = []string{"/usr", "/bin", "/proc"}
 	}
 	places := slices.Concat(private, closed, []string{"/work", shared})
@@ -154,7 +154,7 @@ func TestScratchIsBounded(t *testing.T) {
 	const size = 4 << 20
 	for _, dir := range []string{"/tmp", "/dev/shm", "/home"} {
 		b := boxed(t, func(b *Box) { b.TmpBytes = size })
-		if os.Geteuid() == 0 && dir == "/home" {
+		if asRoot() && dir == "/home" {
 			continue
 		}
 		got := runJSON[int64](t, act(b, "fill", filepath.Join(dir, "x"), strconv.Itoa(4*size)))

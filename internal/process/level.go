@@ -66,7 +66,7 @@ var probed = sync.OnceValue(func() Probed {
 	} else {
 		p.Reasons = append(p.Reasons, "no system call filter: the kernel has none")
 	}
-	if os.Geteuid() != 0 && p.Level < Full {
+	if _, another := becomes(); !another && p.Level < Full {
 		p.Reasons = append(p.Reasons, "runs are not another user: we are not root")
 	}
 	if g := newCgroup(&Box{Limits: Limits{Memory: 1 << 30}}); g != nil {

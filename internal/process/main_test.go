@@ -25,7 +25,8 @@ var acts map[string]func(args []string) error
 // test binary in it.
 var ground, probe string
 
-// privateMark tells a test process that it has its own mount namespace.
+// privateMark tells a test process that it has a mount namespace of its own: it
+// holds the one that it must not be in.
 const privateMark = "TERRIER_TEST_PRIVATE"
 
 func TestMain(m *testing.M) {
@@ -71,15 +72,20 @@ func tests(m *testing.M) int {
 
 // again starts the test binary once more, in a mount namespace of its own.
 func again() int {
+	machines, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	cmd := exec.Command(self, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), privateMark+"=1")
+	cmd.Env = append(os.Environ(), privateMark+"="+machines)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Geteuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		mapUsers(cmd.SysProcAttr, 0)
 	}
-	err := cmd.Run()
+	err = cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
 	}
@@ -95,12 +101,8 @@ func ownMounts() error {
 	if err != nil {
 		return err
 	}
-	parents, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
-	if err != nil {
-		return err
-	}
-	if ours == parents {
-		return errors.New("the mount namespace is the parent's")
+	if ours == os.Getenv(privateMark) {
+		return errors.New("the mount namespace is the machine's")
 	}
 	return syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, "")
 }
@@ -143,6 +145,12 @@ func need(t testing.TB, level Level) {
 		}
 		t.Fatal(message)
 	}
+}
+
+// asRoot reports whether boxes get a user of their own.
+func asRoot() bool {
+	_, change := becomes()
+	return change
 }
 
 // workDir is a directory that belongs to the boxed user.

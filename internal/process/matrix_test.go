@@ -78,7 +78,7 @@ func compare(t *testing.T, column string, stopped map[string]string) {
 }
 
 func TestMatrix(t *testing.T) {
-	if os.Geteuid() != 0 {
+	if !asRoot() {
 		t.Skip("the rights of other users are tried as root")
 	}
 	marks := newTargets(t)
@@ -92,7 +92,7 @@ func TestMatrix(t *testing.T) {
 
 // A box that an ordinary user starts stops the same attempts.
 func TestMatrixOfAnOrdinaryUser(t *testing.T) {
-	if os.Geteuid() != 0 {
+	if !asRoot() {
 		t.Skip("becoming an ordinary user takes root")
 	}
 	need(t, Full)

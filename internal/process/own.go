@@ -4,8 +4,45 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
+	"sync"
 	"syscall"
 )
+
+// boxUser is who boxed programs run as when we are root. It owns nothing on a
+// sane machine, and being neither root nor us it can write no kernel setting.
+const boxUser = 65534
+
+// becomes is the user a boxed program gets: boxUser when we are root, else us.
+func becomes() (uid int, change bool) {
+	if uid := os.Geteuid(); uid != 0 || !boxUserExists() {
+		return uid, false
+	}
+	return boxUser, true
+}
+
+// boxUserExists is false where root is only called so: in a user namespace that
+// maps no more than one ordinary user.
+var boxUserExists = sync.OnceValue(func() bool {
+	for _, path := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
+		table, err := os.ReadFile(path)
+		if err != nil || !maps(string(table), boxUser) {
+			return false
+		}
+	}
+	return true
+})
+
+// maps reads the kernel's table of ids: first inside, first outside, how many.
+func maps(table string, id int) bool {
+	for line := range strings.Lines(table) {
+		var first, outside, count int
+		if _, err := fmt.Sscan(line, &first, &outside, &count); err == nil && id >= first && id-first < count {
+			return true
+		}
+	}
+	return false
+}
 
 // OwnWork gives a work directory and all in it to the user that boxed programs
 // run as; call it after writing anything there. Where that user is us it does

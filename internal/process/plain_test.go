@@ -148,8 +148,23 @@ func TestSeen(t *testing.T) {
 	}
 }
 
+func TestWhichUsersAreMapped(t *testing.T) {
+	for table, want := range map[string]bool{
+		"         0          0 4294967295\n":                 true,
+		"         0      54321          1\n":                 false,
+		"         0     100000      65536\n":                 true,
+		"         0     100000      65534\n":                 false,
+		"         0 0 1\n     65534      65534          1\n": true,
+		"": false,
+	} {
+		if got := maps(table, boxUser); got != want {
+			t.Errorf("maps(%q) = %v, want %v", table, got, want)
+		}
+	}
+}
+
 func TestOwnWork(t *testing.T) {
-	if os.Geteuid() != 0 {
+	if !asRoot() {
 		t.Skip("giving files away takes root")
 	}
 	dir := t.TempDir()
