@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/template"
@@ -20,7 +21,8 @@ const maxRendered = 1 << 20
 // }}, with the outputs of other stacks as their data, by the name that each was
 // given. Only strings are templates, and each is rendered on its own after the
 // JSON around it was read, so whatever an output holds, the value keeps its
-// shape. Numbers keep all their digits.
+// shape. A string that is nothing but a reference to a list or map becomes that
+// list or map. Numbers keep all their digits.
 func Values(raw json.RawMessage, outputs map[string]map[string]json.RawMessage) (json.RawMessage, error) {
 	value, err := exact(raw)
 	if err != nil {
@@ -47,6 +49,9 @@ func renderValue(v any, data any, path string) (any, error) {
 	var err error
 	switch v := v.(type) {
 	case string:
+		if whole, ok := collection(v, data); ok {
+			return whole, nil
+		}
 		return render(v, data, path)
 	case []any:
 		for i := range v {
@@ -62,6 +67,33 @@ func renderValue(v any, data any, path string) (any, error) {
 		}
 	}
 	return v, nil
+}
+
+// lone is a template that is nothing but a reference to one output.
+var lone = regexp.MustCompile(`^\$\{\{\s*((?:\.[A-Za-z_][A-Za-z0-9_]*)+)\s*\}\}$`)
+
+// collection returns the list or map that a template refers to, if it is
+// nothing but such a reference: as text it would be of no use to a module.
+func collection(s string, data any) (any, bool) {
+	m := lone.FindStringSubmatch(s)
+	if m == nil {
+		return nil, false
+	}
+	for _, name := range strings.Split(m[1][1:], ".") {
+		fields, ok := data.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if data, ok = fields[name]; !ok {
+			return nil, false
+		}
+	}
+	switch data.(type) {
+	case []any, map[string]any:
+		return data, true
+	default:
+		return nil, false
+	}
 }
 
 func render(s string, data any, path string) (string, error) {

@@ -1,0 +1,71 @@
+package controller
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+func TestSweepKeepsWhatADestroyNeeds(t *testing.T) {
+	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Stacks{Blobs: files}
+	record, err := json.Marshal(snapshot{Basis: stack.Basis{Source: "sha256:aa"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string][]byte{
+		"trees/aa": []byte("needed"), "trees/bb": []byte("not"), stackKey("uid", "snapshots", "1"): record,
+	} {
+		if err := c.put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := files.List(t.Context(), "trees/")
+	if err != nil || !slices.Equal(got, []string{"trees/aa"}) {
+		t.Errorf("after the sweep there is %v, %v, want trees/aa", got, err)
+	}
+
+	// A record that cannot be read might need anything.
+	if err := c.put(t.Context(), stackKey("uid", "snapshots", "2"), []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.put(t.Context(), "trees/cc", []byte("unknown")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.sweep(t.Context()); err == nil {
+		t.Error("a record that cannot be read is passed over")
+	}
+	if got, err := files.List(t.Context(), "trees/"); err != nil || len(got) != 2 {
+		t.Errorf("after a failed sweep there is %v, %v, want nothing removed", got, err)
+	}
+}
+
+func TestDropOthers(t *testing.T) {
+	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Stacks{Blobs: files}
+	for _, key := range []string{"stacks/u/plans/aa/plan.bin", "stacks/u/plans/aab/plan.bin", "stacks/u/plans/bb/plan.bin", "stacks/u/runs/r/log.txt"} {
+		if err := files.Put(t.Context(), key, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.dropOthers(t.Context(), stackKey("u", "plans", ""), stackKey("u", "plans", "aa"), ""); err != nil {
+		t.Fatal(err)
+	}
+	got, err := files.List(t.Context(), "")
+	if want := []string{"stacks/u/plans/aa/plan.bin", "stacks/u/runs/r/log.txt"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("left %v, %v, want %v", got, err, want)
+	}
+}
