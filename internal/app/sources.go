@@ -3,7 +3,19 @@ package app
 import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/terrier-iac/terrier/internal/controller/sources"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/web"
 )
 
-func (p *parts) setupSources(mgr ctrl.Manager, out *outbound.Client) error { return nil }
+// setupSources registers the controllers of sources.
+func (p *parts) setupSources(mgr ctrl.Manager, out *outbound.Client) error {
+	return sources.Setup(mgr, sources.Options{
+		Store: p.artifacts, Out: out, Key: p.key,
+		BaseURL: func() string { return p.http.url + web.ArtifactsPrefix },
+		Scratch: p.dir("scratch", "fetches"),
+		Events:  kube.Events{Recorder: mgr.GetEventRecorderFor("source-controller")}, //nolint:staticcheck // core/v1 events are what the API's users read
+		Now:     p.Now, Log: p.log,
+	})
+}
