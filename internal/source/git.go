@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
@@ -42,6 +43,10 @@ type Git struct {
 
 var _ Fetcher = (*Git)(nil)
 
+// gitTimeout is the longest that anything takes. Ending the context also lets
+// go of answers that the protocol library drops without closing them.
+const gitTimeout = 10 * time.Minute
+
 // Resolve asks the server what the reference points to. A bare commit needs no
 // asking.
 func (g *Git) Resolve(ctx context.Context) (Found, error) {
@@ -51,6 +56,8 @@ func (g *Git) Resolve(ctx context.Context) (Found, error) {
 	if g.Ref.Commit != "" {
 		return g.Ref.pinned()
 	}
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
 	session, err := g.connect(ctx)
 	if err != nil {
 		return Found{}, err
@@ -70,6 +77,8 @@ func (g *Git) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 	if !ok {
 		return nil, fmt.Errorf("fetching %q: it was not found by git", found.Revision)
 	}
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
 	return nil, packed(g.Scratch, sourceRules(g.Ignore), g.Limits, w, func(dir string) error {
 		return scratch(g.Scratch, func(objects string) error {
 			store := filesystem.NewStorageWithOptions(osfs.New(objects, osfs.WithBoundOS()), cache.NewObjectLRUDefault(),

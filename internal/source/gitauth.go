@@ -69,6 +69,7 @@ func (g *Git) connect(ctx context.Context) (transport.UploadPackSession, error) 
 		return nil, err
 	}
 	client.Transport = refsCap{client.Transport}
+	client.Timeout = 0 // ctx has one, and its end leaves nothing behind
 	endpoint, err := transport.NewEndpoint((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
 	if err != nil {
 		return nil, invalid(ReasonURL, "the URL cannot be read: %w", err)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -24,8 +25,8 @@ import (
 // sshServer serves repositories over ssh with the real git-upload-pack.
 type sshServer struct {
 	address  string
-	hosts    []ssh.Signer
 	sessions atomic.Int32
+	all      sync.WaitGroup // goroutines
 }
 
 func newSigner(t *testing.T, kind string) (ssh.Signer, any) {
@@ -80,17 +81,20 @@ func (r *repository) serveSSH(client ssh.PublicKey, hosts ...ssh.Signer) *sshSer
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { l.Close() })
-	s := &sshServer{address: l.Addr().String(), hosts: hosts}
-	go func() {
+	s := &sshServer{address: l.Addr().String()}
+	r.t.Cleanup(func() {
+		l.Close()
+		s.all.Wait()
+	})
+	s.all.Go(func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			go s.handle(conn, config, r)
+			s.all.Go(func() { s.handle(conn, config, r) })
 		}
-	}()
+	})
 	return s
 }
 
@@ -117,7 +121,7 @@ func (s *sshServer) handle(conn net.Conn, config *ssh.ServerConfig, r *repositor
 				return
 			}
 			req.Reply(true, nil)
-			go s.run(channel, command.Text, r)
+			s.all.Go(func() { s.run(channel, command.Text, r) })
 		}
 	}
 }
@@ -137,7 +141,10 @@ func (s *sshServer) run(channel ssh.Channel, command string, r *repository) {
 	if err != nil {
 		return
 	}
-	go io.Copy(stdin, channel)
+	go func() {
+		io.Copy(stdin, channel)
+		stdin.Close()
+	}()
 	status := struct{ Code uint32 }{0}
 	if cmd.Run() != nil {
 		status.Code = 128

@@ -214,8 +214,12 @@ func (o *OCI) open(ctx context.Context) (*ociRemote, error) {
 	if !repoGrammar.MatchString(repo.RepositoryStr()) {
 		return nil, invalid(ReasonURL, "%q is not the name of a repository", repo.RepositoryStr())
 	}
+	here := local(repo.RegistryStr())
+	if o.Insecure && !here && !o.Out.PlainHTTP() {
+		return nil, fault.New(fault.Denied, outbound.ReasonInsecure, errors.New("unencrypted connections to registries are not allowed"))
+	}
 	return openOCI(ctx, o.Out, repo, o.Keys, outbound.Options{
-		PlainHTTP: o.Out.PlainHTTP() && (o.Insecure || local(repo.RegistryStr())),
+		PlainHTTP: here || o.Insecure,
 		CA:        o.CA, Cert: o.Cert, Key: []byte(o.Key.Reveal()),
 	})
 }
@@ -227,8 +231,9 @@ func ociNameOptions(insecure bool) []name.Option {
 	return nil
 }
 
-// local reports whether a registry is on this machine by name; such registries
-// rarely have certificates, and tools agree not to expect them.
+// local reports whether a registry is on this machine by name: nobody is on the
+// way there to be hidden from. Whether it may be reached is another question,
+// which outbound answers.
 func local(registry string) bool {
 	host, _, _ := strings.Cut(registry, ":")
 	if addrPort, err := netip.ParseAddrPort(registry); err == nil {

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
 )
 
 // serveOCI runs a registry of somebody else's making.
@@ -232,6 +234,42 @@ func TestOCIURLs(t *testing.T) {
 			t.Errorf("Resolve(%q) = %v, want Invalid", url, err)
 		}
 	}
+}
+
+func TestOCIOverPlainHTTP(t *testing.T) {
+	host := serveOCI(t, nil)
+	pushTree(t, "oci://"+host+"/repo:latest", map[string]string{"main.tf": "a"})
+	allow, err := outbound.ParseAllow("127.0.0.0/8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := outbound.New(outbound.Policy{Allow: allow, Resolver: loopbackResolver{}})
+	t.Cleanup(strict.Close)
+	_, port, _ := strings.Cut(host, ":")
+	for name, tt := range map[string]struct {
+		host     string
+		insecure bool
+		kind     fault.Kind
+	}{
+		"a registry on this machine":                   {host, false, ""},
+		"one elsewhere":                                {"registry.example:" + port, false, fault.Broken}, // https fails, and nothing else is tried
+		"one elsewhere, though the source asks for it": {"registry.example:" + port, true, fault.Denied},
+		"one whose name only begins like this machine": {"localhost.example:" + port, false, fault.Broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, tree, err := fetch(t, &OCI{URL: "oci://" + tt.host + "/repo", Insecure: tt.insecure, Out: strict, Scratch: scratchDir(t)})
+			if got := fault.Of(err); got != tt.kind || tt.kind == "" && tree["main.tf"] != "a" {
+				t.Errorf("fetch() = %v, %v, of kind %q, want %q", tree, err, got, tt.kind)
+			}
+		})
+	}
+}
+
+// loopbackResolver finds every name on this machine.
+type loopbackResolver struct{}
+
+func (loopbackResolver) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
 func TestPush(t *testing.T) {

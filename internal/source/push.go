@@ -35,7 +35,7 @@ var pushIgnored = append([]string{".terraform/", "*.tfstate", "*.tfstate.*", "cr
 type PushOptions struct {
 	Out      *outbound.Client
 	Keys     *Keyring // nil asks anonymously
-	Insecure bool     // over http, where the policy of Out allows it
+	Insecure bool     // over http, where the policy of Out allows it; a registry on this machine is spoken to over http anyway
 	CA       []byte   // PEM
 
 	Source   string    // where the tree comes from, for people
@@ -76,7 +76,7 @@ func Push(ctx context.Context, dir, url string, o PushOptions) (digest string, e
 		return "", fmt.Errorf("making the artifact: %w", err)
 	}
 	r, err := openOCI(ctx, o.Out, tag.Repository, o.Keys, outbound.Options{
-		PlainHTTP: o.Out.PlainHTTP() && (o.Insecure || local(tag.RegistryStr())),
+		PlainHTTP: local(tag.RegistryStr()) || o.Insecure && o.Out.PlainHTTP(),
 		CA:        o.CA,
 	})
 	if err != nil {

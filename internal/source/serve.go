@@ -21,7 +21,7 @@ func ArtifactPath(key secret.Text, artifact string) string {
 
 func ticket(key secret.Text, artifact string) string {
 	mac := hmac.New(sha256.New, []byte(key.Reveal()))
-	mac.Write([]byte(artifact))
+	mac.Write([]byte("artifact\x00" + artifact)) // the key serves other purposes too
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:18])
 }
 

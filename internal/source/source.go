@@ -14,9 +14,11 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"unicode"
@@ -55,9 +57,29 @@ type Fetcher interface {
 	Fetch(ctx context.Context, found Found, w io.Writer) (metadata map[string]string, err error)
 }
 
+// scratchName begins the names of scratch directories.
+const scratchName = "fetch-"
+
+// OpenScratch makes dir ready to be the Scratch of fetchers: it is there, and
+// what a crash left in it is not. Nothing may be fetching meanwhile.
+func OpenScratch(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("opening the scratch directory: %w", err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, scratchName+"*"))
+	if err != nil {
+		return fmt.Errorf("opening the scratch directory: %w", err)
+	}
+	var failures []error
+	for _, path := range left {
+		failures = append(failures, os.RemoveAll(path))
+	}
+	return errors.Join(failures...)
+}
+
 // scratch makes a directory for the time of use and removes it afterwards.
 func scratch(parent string, use func(dir string) error) error {
-	dir, err := os.MkdirTemp(parent, "fetch-")
+	dir, err := os.MkdirTemp(parent, scratchName)
 	if err != nil {
 		return fmt.Errorf("making a scratch directory: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"go.uber.org/goleak"
 )
 
 // loopback returns a client that may reach what tests listen on.
@@ -101,6 +102,23 @@ func scratchDir(t *testing.T) string {
 	return dir
 }
 
+func TestOpenScratch(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	if err := OpenScratch(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "fetch-1", "a"), 0o700), os.WriteFile(filepath.Join(dir, "else"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := OpenScratch(dir); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || left[0].Name() != "else" {
+		t.Errorf("left: %v, %v, want only what is not ours", left, err)
+	}
+}
+
 func TestMessage(t *testing.T) {
 	for given, want := range map[string]string{
 		`Get "https://s3.example/x?X-Amz-Signature=canary&y=1": EOF`: `Get "https://s3.example/x?•••": EOF`,
@@ -118,3 +136,5 @@ func TestMessage(t *testing.T) {
 		t.Errorf("a long message has %d bytes and ends in %q", len(got), got[len(got)-6:])
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

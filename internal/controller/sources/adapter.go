@@ -50,6 +50,7 @@ type inputs struct {
 	out       *outbound.Client
 	scratch   string
 	limits    archive.Limits
+	pull      func(namespace string) []byte
 }
 
 // secret returns the data of a Secret that is referred to, nil for no reference.

@@ -108,7 +108,8 @@ func (o oci) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
 	return f, nil
 }
 
-// keyring holds the credentials of the Secret, then those of the ServiceAccount.
+// keyring holds the credentials of the Secret, then those of the ServiceAccount,
+// then those that every source of the namespace has.
 func (o oci) keyring(ctx context.Context, in inputs) (*source.Keyring, error) {
 	var configs [][]byte
 	if o.Spec.SecretRef != nil {
@@ -122,7 +123,11 @@ func (o oci) keyring(ctx context.Context, in inputs) (*source.Keyring, error) {
 	if err != nil {
 		return nil, err
 	}
-	return source.ParseKeyring(append(configs, more...)...)
+	configs = append(configs, more...)
+	if in.pull != nil {
+		configs = append(configs, in.pull(in.namespace))
+	}
+	return source.ParseKeyring(configs...)
 }
 
 func (o oci) shaped() bool {

@@ -1,10 +1,14 @@
 package sources
 
 import (
+	"context"
+	"encoding/base64"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
+	"net/http/httputil"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,9 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	"context"
-	"errors"
 
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -108,6 +109,27 @@ func TestGitRepository(t *testing.T) {
 	}
 }
 
+func TestPullCredentialsOfTheNamespace(t *testing.T) {
+	s := newStage(t)
+	s.push("latest", "one")
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "terrier" || password != s.Namespace {
+			w.Header().Set("WWW-Authenticate", "Basic")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.Out.URL.Scheme, p.Out.URL.Host = "http", s.registry }}).ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	host := strings.TrimPrefix(front.URL, "http://")
+	s.options.Pull = func(namespace string) []byte {
+		return []byte(`{"auths":{"` + host + `":{"auth":"` + base64.StdEncoding.EncodeToString([]byte("terrier:"+namespace)) + `"}}}`)
+	}
+	s.repository(func(spec *sourcev1.OCIRepositorySpec) { spec.URL = "oci://" + host + "/net" })
+	s.reconcile(s.reconciler(ociKind()))
+	s.wantConditions(ready)
+}
+
 func TestBucket(t *testing.T) {
 	s := newStage(t)
 	backend := s3mem.New()
@@ -161,7 +183,8 @@ func TestSetup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.options.Events = kube.Events{Recorder: mgr.GetEventRecorderFor(manager)} //nolint:staticcheck // core/v1 events are what the API's users read
+	//lint:ignore SA1019 core/v1 events are what the API's users read
+	s.options.Events = kube.Events{Recorder: mgr.GetEventRecorderFor(manager)}
 	if err := Setup(mgr, s.options); err != nil {
 		t.Fatal(err)
 	}

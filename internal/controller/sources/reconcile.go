@@ -100,7 +100,7 @@ func (r *reconciler) observe(ctx context.Context, p *pass) observation {
 		own := strings.HasPrefix(a.Path, p.key.Kind+"/"+p.key.Namespace+"/"+p.key.Name+"/")
 		o.stored = own && r.Store.Has(source.Stored{Path: a.Path, Digest: a.Digest, Size: *a.Size})
 	}
-	in := inputs{namespace: p.obj.GetNamespace(), live: r.live, out: r.Out, scratch: r.Scratch, limits: r.Limits}
+	in := inputs{namespace: p.obj.GetNamespace(), live: r.live, out: r.Out, scratch: r.Scratch, limits: r.Limits, pull: r.Pull}
 	if p.fetcher, o.failure = p.adapter.fetcher(ctx, in); o.failure != nil {
 		return o
 	}

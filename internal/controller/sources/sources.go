@@ -49,10 +49,14 @@ type Options struct {
 	Out     *outbound.Client
 	BaseURL func() string // below which the artifact handler answers: http://host:port/artifacts
 	Key     secret.Text   // of the artifact handler
-	Scratch string        // a directory for the time of a fetch
-	Events  kube.Events
-	Now     func() time.Time
-	Log     *slog.Logger
+	Scratch string        // a directory of our own for the time of a fetch; Setup empties it
+	// Pull returns what the sources of a namespace may pull with besides their
+	// own credentials, as a Docker configuration: the registry that comes with
+	// us is opened this way. It may be nil.
+	Pull   func(namespace string) []byte
+	Events kube.Events
+	Now    func() time.Time
+	Log    *slog.Logger
 
 	Limits  archive.Limits // zero means the defaults
 	Workers int            // of each kind; 4 if zero
@@ -82,6 +86,9 @@ func kinds() []kind { return []kind{gitKind(), ociKind(), bucketKind()} }
 func Setup(mgr ctrl.Manager, o Options) error {
 	if o.Store == nil || o.Out == nil || o.BaseURL == nil || o.Now == nil || o.Log == nil || o.Key.Empty() {
 		return errors.New("setting up sources: an option is missing")
+	}
+	if err := source.OpenScratch(o.Scratch); err != nil {
+		return fmt.Errorf("setting up sources: %w", err)
 	}
 	if o.Workers == 0 {
 		o.Workers = 4
