@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+const kept = "approvePlan: auto\ninterval: 1h\ndestroyResourcesOnDeletion: true"
+
+// P7: what was applied is taken down from the record of it.
+func TestDeleteNeedsNothingThatWasDeletedFirst(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.Commit(map[string]string{"main.tf": w.HCL() + `
+variable "secret" {}
+variable "plain" {}
+resource "world_thing" "a" {
+  name   = "a"
+  value  = var.plain
+  secret = var.secret
+}
+`})
+	c.PutSecret(t, "inputs", map[string]string{"secret": "s3cret"})
+	c.Apply(t, g.Manifest("code")+`---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: inputs}
+data: {plain: hello}
+---
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: stack}
+spec:
+  approvePlan: auto
+  interval: 1h
+  destroyResourcesOnDeletion: true
+  sourceRef: {kind: GitRepository, name: code}
+  varsFrom:
+  - {kind: Secret, name: inputs}
+  - {kind: ConfigMap, name: inputs}
+`)
+	c.AwaitReady(t, "stack")
+	if len(w.Named("a")) != 1 {
+		t.Fatalf("the world holds %+v, want a", w.Things())
+	}
+	c.Kubectl(t, "delete", "gitrepository/code", "secret/code-login", "secret/inputs", "configmap/inputs")
+	c.Delete(t, "stack")
+	c.AwaitGone(t, "stack")
+	if left := w.Things(); len(left) != 0 {
+		t.Errorf("the stack is gone and the world holds %+v", left)
+	}
+}
+
+func TestDeleteWaitsForDependents(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("below", kept, things(w, "x", "below")))
+	c.Apply(t, inline("above", kept+"\ndependsOn: [{name: below}]", things(w, "x", "above")))
+	c.AwaitReady(t, "above")
+	c.Delete(t, "below")
+	s := c.AwaitReason(t, "below", "DeletionBlockedByDependantsReason")
+	if len(s.Finalizers) == 0 || len(w.Named("below")) != 1 {
+		t.Errorf("the dependency has the finalizers %v, and the world holds %+v", s.Finalizers, w.Things())
+	}
+	c.Delete(t, "above")
+	c.AwaitGone(t, "above")
+	c.AwaitGone(t, "below")
+	var order []string
+	for _, call := range w.Calls() {
+		if call.Call == "delete" && call.Phase == "done" {
+			order = append(order, call.Name)
+		}
+	}
+	if !slices.Equal(order, []string{"above", "below"}) {
+		t.Errorf("taken down in the order %v", order)
+	}
+}
+
+func TestSuspendedStackCanBeDeleted(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("stack", kept, things(w, "x", "a")))
+	c.AwaitReady(t, "stack")
+	c.Patch(t, "stack", `{"spec":{"suspend":true}}`)
+	c.Delete(t, "stack")
+	c.AwaitGone(t, "stack")
+	if left := w.Things(); len(left) != 0 {
+		t.Errorf("the world holds %+v", left)
+	}
+}
+
+func TestDeleteLeavesTheWorldUnlessTold(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("stack", "approvePlan: auto", things(w, "x", "a")))
+	c.AwaitReady(t, "stack")
+	c.Delete(t, "stack")
+	c.AwaitGone(t, "stack")
+	if left := w.Named("a"); len(left) != 1 {
+		t.Errorf("the world holds %+v, want a", left)
+	}
+	if !c.Exists(t, "tfstate-default-stack", &corev1.Secret{}) {
+		t.Error("the state went with the stack, and with it the knowledge of what exists")
+	}
+}
+
+// F35: a namespace that goes away takes nothing down half.
+func TestDeletedNamespaceIsDestroyedFirst(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.PutSecret(t, "inputs", map[string]string{"secret": "s3cret"})
+	c.Apply(t, inline("stack", kept+"\nvarsFrom: [{kind: Secret, name: inputs}]", "variable \"secret\" {}\n"+things(w, "x", "a")))
+	c.AwaitReady(t, "stack")
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}}
+	if err := c.Client.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 2*time.Minute, "the namespace is gone", func(ctx context.Context) error {
+		err := c.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New(string(ns.Status.Phase)))
+	})
+	if left := w.Things(); len(left) != 0 {
+		t.Errorf("the namespace is gone and the world holds %+v", left)
+	}
+}
+
+// F36: never both at once.
+func TestDeleteDuringApplyLetsItFinish(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "2s"})
+	c.Apply(t, inline("stack", kept, things(w, "x", "a")))
+	w.Await(t.Context(), begun("create", "a"))
+	c.Delete(t, "stack")
+	c.AwaitGone(t, "stack")
+	var order []string
+	for _, call := range w.Calls() {
+		if call.Call == "create" || call.Call == "delete" {
+			order = append(order, call.Call+" "+call.Phase)
+		}
+	}
+	if got, want := strings.Join(order, ", "), "create begin, create done, delete begin, delete done"; got != want {
+		t.Errorf("the world saw %s; want %s", got, want)
+	}
+}
+
+// begun matches the beginning of a call.
+func begun(call, name string) func(testkit.WorldCall) bool {
+	return func(c testkit.WorldCall) bool { return c.Call == call && c.Phase == "begin" && c.Name == name }
+}
