@@ -68,13 +68,13 @@ func (s *server) follow(c *gin.Context) {
 	defer cancel()
 	c.Header("Content-Type", "text/plain; charset=utf-8")
 	c.Writer.WriteHeaderNow()
-	if err := s.copy(c.Writer, r); err != nil {
+	if err := s.copy(ctx, c.Writer, r); err != nil {
 		panic(http.ErrAbortHandler) // a log that was cut must not look like a whole one
 	}
 }
 
 // copy sends what r gives as it comes.
-func (s *server) copy(w http.ResponseWriter, r io.Reader) error {
+func (s *server) copy(ctx context.Context, w http.ResponseWriter, r io.Reader) error {
 	control := http.NewResponseController(w)
 	if err := control.Flush(); err != nil {
 		return err
@@ -82,6 +82,9 @@ func (s *server) copy(w http.ResponseWriter, r io.Reader) error {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := r.Read(buf)
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // a log that grows fast never comes to its end
+		}
 		if n > 0 {
 			if err := control.SetWriteDeadline(s.Now().Add(s.Limits.Stall)); err != nil {
 				return err

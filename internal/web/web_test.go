@@ -1,0 +1,276 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/service/recordstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const token = "good-token"
+
+// roles is an Auth of one user whose rights can be taken away.
+type roles struct {
+	mu     sync.Mutex
+	denied map[service.Resource]bool
+	asked  []service.Access
+	user   service.User
+}
+
+func newRoles() *roles {
+	return &roles{denied: map[service.Resource]bool{}, user: service.User{Name: "ann"}}
+}
+
+func (r *roles) Authenticate(_ context.Context, t secret.Text) (service.User, error) {
+	if t.Reveal() != token {
+		return service.User{}, fault.New(fault.Denied, service.ReasonUnknownUser, errors.New("unknown token"))
+	}
+	return r.user, nil
+}
+
+func (r *roles) Authorize(_ context.Context, u service.User, a service.Access) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, a)
+	if r.denied[a.Resource] {
+		return fault.New(fault.Denied, service.ReasonAccessDenied, fmt.Errorf("%s may not %s", u.Name, a.Verb))
+	}
+	return nil
+}
+
+func (r *roles) deny(x service.Resource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.denied[x] = true
+}
+
+func (r *roles) last() service.Access {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.asked) == 0 {
+		return service.Access{}
+	}
+	return r.asked[len(r.asked)-1]
+}
+
+// estate answers about one stack whose records are kept somewhere.
+type estate struct {
+	records service.Records
+	err     error
+}
+
+func (e estate) id(key service.Key) (service.StackID, error) {
+	if e.err != nil {
+		return service.StackID{}, e.err
+	}
+	if key != recordstest.Stack.Key {
+		return service.StackID{}, fault.New(fault.Missing, service.ReasonNotFound, fmt.Errorf("stack %s does not exist", key))
+	}
+	return recordstest.Stack, nil
+}
+
+func (e estate) List(context.Context, service.Filter) ([]service.Stack, error) {
+	return []service.Stack{{Namespace: "apps", Name: "net"}}, e.err
+}
+
+func (e estate) Describe(_ context.Context, key service.Key) (service.Detail, error) {
+	id, err := e.id(key)
+	return service.Detail{Stack: service.Stack{Namespace: id.Namespace, Name: id.Name}}, err
+}
+
+func (e estate) Explain(_ context.Context, key service.Key) (service.Explanation, error) {
+	_, err := e.id(key)
+	return service.Explanation{}, err
+}
+
+func (e estate) Runs(ctx context.Context, key service.Key) ([]runner.Report, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return nil, err
+	}
+	return e.records.Runs(ctx, id)
+}
+
+func (e estate) Run(ctx context.Context, key service.Key, run string) (runner.Report, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return runner.Report{}, err
+	}
+	return e.records.Run(ctx, id, run)
+}
+
+func (e estate) Log(ctx context.Context, key service.Key, run string, follow bool) (io.ReadCloser, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return nil, err
+	}
+	return e.records.Log(ctx, id, run, follow)
+}
+
+func (e estate) Plan(ctx context.Context, key service.Key, digest string) (service.PlanDocument, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return service.PlanDocument{}, err
+	}
+	r, err := e.records.Plan(ctx, id, digest)
+	if err != nil {
+		return service.PlanDocument{}, err
+	}
+	defer r.Close()
+	raw, err := io.ReadAll(r)
+	return service.PlanDocument{Document: raw}, err
+}
+
+// nothing keeps no records.
+type nothing struct{}
+
+func (nothing) Get(context.Context, string) ([]byte, error) {
+	return nil, fault.New(fault.Missing, "BlobMissing", errors.New("nothing"))
+}
+func (nothing) List(context.Context, string) ([]string, error) { return nil, nil }
+func (nothing) Current(string) (*runner.Report, error)         { return nil, nil }
+func (nothing) Open(string, string, string) (io.ReadCloser, error) {
+	return nil, fault.New(fault.Missing, "FileMissing", errors.New("nothing"))
+}
+
+func echo(name string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+			return
+		}
+		fmt.Fprintf(w, "%s %s %s", name, r.Method, r.URL.Path)
+	})
+}
+
+func options(auth Auth) Options {
+	return Options{
+		Stacks: estate{records: service.NewBlobs(nothing{}, nothing{}, time.Millisecond)},
+		Auth:   auth, Version: "v1", Hosts: []string{"127.0.0.1"},
+		Artifacts: echo("artifacts"), Registry: echo("registry"),
+	}
+}
+
+// serve starts a real server with TLS and returns a client for it.
+func serve(t *testing.T, o Options) (*url.URL, *http.Client) {
+	t.Helper()
+	h, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewTLSServer(h)
+	t.Cleanup(srv.Close)
+	u, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u, srv.Client()
+}
+
+// ask makes one request and returns the answer with its body.
+func ask(t *testing.T, c *http.Client, method, address string, edit func(*http.Request)) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if edit != nil {
+		edit(req)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func bearer(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+
+// signed adds the token to every request, as the transport of a person does.
+type signed struct{ http.RoundTripper }
+
+func (s signed) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	bearer(r)
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// The records read over HTTP are those that are kept.
+func TestRemoteIsRecords(t *testing.T) {
+	recordstest.Run(t, func(t *testing.T, kept *service.Blobs) service.Records {
+		o := options(newRoles())
+		o.Stacks = estate{records: kept}
+		u, c := serve(t, o)
+		c.Transport = signed{c.Transport}
+		return service.NewRemote(u, c)
+	})
+}
+
+// What the server says is wrong arrives as the same fault.
+func TestRemoteFaults(t *testing.T) {
+	for _, want := range []error{
+		fault.New(fault.Denied, "AccessDenied", errors.New("no")),
+		fault.New(fault.Missing, "NotFound", errors.New("nowhere")),
+		fault.New(fault.Conflict, "PlanChanged", errors.New("another")),
+		fault.New(fault.Invalid, "NameInvalid", errors.New("bad")),
+		fault.Wait(7*time.Second, "ServerBusy", errors.New("later")),
+	} {
+		o := options(newRoles())
+		o.Stacks = estate{err: want}
+		u, c := serve(t, o)
+		c.Transport = signed{c.Transport}
+		_, err := service.NewRemote(u, c).Runs(t.Context(), recordstest.Stack)
+		if fault.Of(err) != fault.Of(want) || fault.Reason(err, "") != fault.Reason(want, "") || err.Error() != want.Error() {
+			t.Errorf("Runs() is %v (%s), want %v", err, fault.Of(err), want)
+		}
+		if f, ok := errors.AsType[*fault.Fault](want); ok && f.After > 0 {
+			if got, ok := errors.AsType[*fault.Fault](err); !ok || got.After != f.After {
+				t.Errorf("the time to wait is lost: %+v", got)
+			}
+		}
+	}
+}
+
+// What is wrong inside is told to nobody outside.
+func TestBrokenIsNotTold(t *testing.T) {
+	o := options(newRoles())
+	o.Stacks = estate{err: errors.New("opening /var/lib/secret: no")}
+	u, c := serve(t, o)
+	resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/stacks", bearer)
+	if resp.StatusCode != http.StatusInternalServerError || strings.Contains(body, "secret") || !strings.Contains(body, "request ") {
+		t.Errorf("%s %s, want 500 with the number of the request only", resp.Status, body)
+	}
+}
+
+// A panic is an answer as well, and ends nothing else.
+func TestPanicIsAnswered(t *testing.T) {
+	o := options(newRoles())
+	o.Registry = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret") })
+	u, c := serve(t, o)
+	resp, body := ask(t, c, http.MethodGet, u.String()+"/v2/", bearer)
+	if resp.StatusCode != http.StatusInternalServerError || strings.Contains(body, "secret") {
+		t.Errorf("%s %s, want 500 without the reason", resp.Status, body)
+	}
+}
