@@ -16,6 +16,7 @@ func (p *parts) setupSources(mgr ctrl.Manager, out *outbound.Client) error {
 		BaseURL: func() string { return p.http.url + web.ArtifactsPrefix },
 		Scratch: p.dir("scratch", "fetches"),
 		Events:  kube.Events{Recorder: mgr.GetEventRecorderFor("source-controller")}, //nolint:staticcheck // core/v1 events are what the API's users read
+		Pull:    p.pulls(nil).config,
 		Now:     p.Now, Log: p.log,
 	})
 }

@@ -222,7 +222,7 @@ func (c *Stacks) keepOutputs(ctx context.Context, p *pass, r *runner.Report, run
 // keepPlan keeps a plan with changes and gives it its name.
 func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	made := stack.Plan{
-		Run: r.ID, Basis: n.Cause.Basis, Changes: r.Changes, Destroy: n.Cause.Destroy, Drift: r.Kind == stack.CheckRun,
+		Run: r.ID, Basis: n.Cause.Basis, Changes: r.Changes, Destroy: n.Cause.Destroy, Drift: drifted(p.o.Memory, r.Kind, n.Cause),
 		Lineage: r.State.Lineage, Serial: r.State.Serial, At: r.Finished,
 	}
 	made.Digest = plan.Digest(plan.Parts{
@@ -249,6 +249,15 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 		return c.looked(ctx, p, r)
 	}
 	return nil
+}
+
+// drifted reports whether the changes of a plan come from the world: nothing
+// that was asked for changed since the last apply.
+func drifted(m stack.Memory, kind stack.RunKind, cause stack.Cause) bool {
+	if kind == stack.CheckRun {
+		return true
+	}
+	return m.Applied != nil && !cause.Destroy && !m.Destroyed && len(m.Applied.Basis.Differs(cause.Basis)) == 0
 }
 
 // dropOldPlans removes plans that can no longer be applied.
