@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
@@ -41,6 +42,10 @@ import (
 
 // stopManager is how long reconciles may go on after the end was asked for.
 const stopManager = 3 * time.Second
+
+// reconciles is how many stacks are looked at at once. Nothing waits for a run,
+// so few are enough.
+const reconciles = 4
 
 // artifactBytes bounds one artifact of a source.
 const artifactBytes = 512 << 20
@@ -110,10 +115,37 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		Client: mgr.GetClient(), Live: live, Dialect: infra.Dialect{},
 		Runner: p.runs, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
 		States: kube.States{Client: live, Now: p.Now}, Blobs: p.blobs, Engine: find,
-		Events: kube.Events{Recorder: mgr.GetEventRecorderFor(kube.FieldManager)}, //nolint:staticcheck // core/v1 events are what the API's users read
+		Events: p.events(mgr, kube.FieldManager),
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log,
 	}
-	return stacks.Setup(mgr, p.runs.Ended(), 4)
+	if err := mgr.Add(manager.RunnableFunc(p.prune)); err != nil {
+		return err
+	}
+	return stacks.Setup(mgr, p.runs.Ended(), reconciles)
+}
+
+// prune drops downloaded archives that were not asked for in a day, until ctx
+// ends. What a destroy needs is kept elsewhere.
+func (p *parts) prune(ctx context.Context) error {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if err := p.cache.Prune(p.Now().Add(-24*time.Hour), func(string) bool { return false }); err != nil {
+			p.log.Warn("artifact cache not pruned", "err", err) // tried again in an hour
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// events returns who tells what happened, in the core/v1 events that the API's
+// users and their tools read.
+func (p *parts) events(mgr ctrl.Manager, component string) kube.Events {
+	//lint:ignore SA1019 the newer recorder writes events.k8s.io, which kubectl shows without counts
+	return kube.Events{Recorder: mgr.GetEventRecorderFor(component)}
 }
 
 // outbound is the one client for everything that goes out.

@@ -4,7 +4,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/terrier-iac/terrier/internal/controller/sources"
-	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/web"
 )
@@ -15,7 +14,7 @@ func (p *parts) setupSources(mgr ctrl.Manager, out *outbound.Client) error {
 		Store: p.artifacts, Out: out, Key: p.key,
 		BaseURL: func() string { return p.http.url + web.ArtifactsPrefix },
 		Scratch: p.dir("scratch", "fetches"),
-		Events:  kube.Events{Recorder: mgr.GetEventRecorderFor("source-controller")}, //nolint:staticcheck // core/v1 events are what the API's users read
+		Events:  p.events(mgr, "source-controller"),
 		Pull:    p.pulls(nil).config,
 		Now:     p.Now, Log: p.log,
 	})

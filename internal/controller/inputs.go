@@ -85,12 +85,13 @@ func (c *Stacks) artifact(ctx context.Context, kind string, key types.Namespaced
 	}
 	if err := c.Client.Get(ctx, key, obj); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			err = fault.New(fault.Missing, "", fmt.Errorf("Source not found: %s %s does not exist", kind, key))
+			err = fault.New(fault.Missing, "", fmt.Errorf("source not found: %s %s does not exist", kind, key))
 		}
 		return source.Artifact{}, err
 	}
 	a := obj.GetArtifact()
 	if a == nil {
+		//lint:ignore ST1005 clients know the message by this beginning
 		return source.Artifact{}, fault.New(fault.Missing, "", fmt.Errorf("Source is not ready, artifact not found: %s %s", kind, key))
 	}
 	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest}

@@ -138,7 +138,7 @@ func (s States) Save(ctx context.Context, ref StateRef, state []byte) error {
 		return nil
 	}
 	if err := follows(old, state); err != nil {
-		return fault.New(fault.Conflict, "StateConflict", fmt.Errorf("Secret %s: %w", ref.secret(), err))
+		return fault.New(fault.Conflict, "StateConflict", fmt.Errorf("storing the state in Secret %s: %w", ref.secret(), err))
 	}
 	packed, err := gzipped(state)
 	if err != nil {

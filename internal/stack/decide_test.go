@@ -20,7 +20,6 @@ type world struct {
 	applied  map[string]bool
 	exists   bool // the truth about the cloud
 	gone     bool
-	written  int // status writes: times that the decision or the memory changed
 }
 
 func newWorld(t *rapid.T) *world {
