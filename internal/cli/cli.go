@@ -1,0 +1,232 @@
+// Package cli is the command line. Each command reads its arguments, asks
+// internal/service, and lays out the answer: it decides nothing and knows no
+// Kubernetes. Whatever the world wrote, a log or a message or a name, reaches
+// the terminal with its control characters made visible.
+//
+// Start reading at Main.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// Env is what a program is given by whoever starts it.
+type Env struct {
+	Args    []string // without the program's name
+	Environ []string // as os.Environ returns it
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Dir     string // the working directory
+	Now     func() time.Time
+	Version string
+}
+
+// Main runs one command and returns the exit code, which is that of the fault
+// table. The extra commands are those that need more than this package has.
+func Main(env Env, extra ...*cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return run(ctx, env, extra...)
+}
+
+// interrupted is the exit code of a command that somebody stopped.
+const interrupted = 130
+
+func run(ctx context.Context, env Env, extra ...*cobra.Command) int {
+	p := &program{Env: env}
+	root := p.root(extra)
+	root.SetArgs(env.Args)
+	err := root.ExecuteContext(ctx)
+	if e, ok := errors.AsType[exit](err); ok {
+		return int(e)
+	}
+	if err == nil {
+		return 0
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return interrupted
+	}
+	p.complain(err)
+	if p.changesExit {
+		return 1 // 2 says that there are changes
+	}
+	return fault.Of(err).Meaning().Exit
+}
+
+// exit ends a command with a code and without a word.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// complain says in one sentence what is wrong, and in another what to do.
+func (p *program) complain(err error) {
+	fmt.Fprintf(p.Stderr, "terrier: %s\n", clean(err.Error()))
+	hint := service.Hint(err)
+	if fault.Reason(err, "") == reasonUsage {
+		hint = "See terrier --help, or --help after the command."
+	}
+	if hint != "" {
+		fmt.Fprintf(p.Stderr, "  %s\n", hint)
+	}
+}
+
+const reasonUsage = "Usage"
+
+func usage(format string, args ...any) error {
+	return fault.New(fault.Invalid, reasonUsage, fmt.Errorf(format, args...))
+}
+
+// program is what the commands share.
+type program struct {
+	Env
+	connection  service.Connection
+	all         bool // namespaces
+	changesExit bool // the exit code says whether there are changes
+}
+
+// Groups of commands in the help.
+const (
+	groupLook    = "look"
+	groupDecide  = "decide"
+	groupOperate = "operate"
+)
+
+func (p *program) root(extra []*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "terrier",
+		Short: "Keep Terraform and OpenTofu stacks true",
+		Long: `Terrier keeps stacks true: root modules with their inputs and their state, each
+asked for by a Terraform object in a Kubernetes API.
+
+It speaks to the cluster that kubectl would: --kubeconfig, KUBECONFIG, the one
+that "terrier up" started in this directory (` + service.LocalKubeconfig + `), or the one at home.
+Every command acts as the user of that kubeconfig and may do what that user may.`,
+		Example: `  terrier up --quickstart
+  terrier get -A
+  terrier plan network
+  terrier approve network`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w", err) })
+	p.bind(root)
+	root.AddGroup(&cobra.Group{ID: groupLook, Title: "Look:"}, &cobra.Group{ID: groupDecide, Title: "Decide:"}, &cobra.Group{ID: groupOperate, Title: "Operate:"})
+	root.AddCommand(
+		p.get(), p.describe(), p.explain(), p.plan(), p.logs(), p.runs(), p.outputs(),
+		p.approve(), p.reject(), p.replan(), p.suspend(), p.resume(), p.unlock(),
+		p.push(), p.version(),
+	)
+	for _, c := range extra {
+		if c.GroupID == "" && !c.Hidden {
+			c.GroupID = groupOperate
+		}
+		root.AddCommand(c)
+	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	checkArgs(root)
+	return root
+}
+
+// bind adds the flags by which kubectl is told where to go.
+func (p *program) bind(root *cobra.Command) {
+	c := &p.connection
+	f := root.PersistentFlags()
+	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "the kubeconfig `file` to use")
+	f.StringVar(&c.Context, "context", "", "the `context` of the kubeconfig to use")
+	f.StringVarP(&c.Namespace, "namespace", "n", "", "the `namespace` that is meant")
+	f.StringVar(&c.Server, "server", "", "the `URL` of the Terrier server, which keeps logs and plans (TERRIER_SERVER); found in the cluster if absent")
+	c.Path, c.Home, c.Dir, c.Now = p.getenv("KUBECONFIG"), p.getenv("HOME"), p.Dir, p.Now
+	root.PersistentPreRun = func(*cobra.Command, []string) {
+		if c.Server == "" {
+			c.Server = p.getenv("TERRIER_SERVER")
+		}
+	}
+	// An error means that the flag does not exist, which it does.
+	_ = root.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
+	_ = root.RegisterFlagCompletionFunc("context", cobra.NoFileCompletions)
+}
+
+// checkArgs makes a wrong number of arguments an error of usage everywhere.
+func checkArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usage("%w", err)
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		checkArgs(sub)
+	}
+}
+
+// getenv reads a variable; the last of several counts.
+func (p *program) getenv(name string) string {
+	value := ""
+	for _, e := range p.Environ {
+		if k, v, ok := strings.Cut(e, "="); ok && k == name {
+			value = v
+		}
+	}
+	return value
+}
+
+// stacks connects to the cluster.
+func (p *program) stacks() (*service.Stacks, error) {
+	s, namespace, err := service.Connect(p.connection)
+	p.connection.Namespace = namespace
+	return s, err
+}
+
+// one connects and reads the name of the one stack that a command is about.
+func (p *program) one(name string) (*service.Stacks, service.Key, error) {
+	s, err := p.stacks()
+	if err != nil {
+		return nil, service.Key{}, err
+	}
+	key, err := service.ParseKey(name, p.connection.Namespace)
+	return s, key, err
+}
+
+// names completes the names of stacks.
+func (p *program) names(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	s, err := p.stacks()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
+	defer cancel()
+	list, err := s.List(ctx, service.Filter{Namespace: p.connection.Namespace})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []cobra.Completion
+	for _, st := range list {
+		out = append(out, cobra.CompletionWithDesc(st.Name, clean(st.Phase)))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+func (p *program) describe() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "describe STACK",
+		Short: "Show all that is known of a stack",
+		Long: `Shows what a stack asks for, how it stands and since when, what it waits for and
+when it is looked at again, its plans, its last failure, its conditions and its
+events.`,
+		Example: `  terrier describe network
+  terrier describe network -o yaml`,
+		GroupID:           groupLook,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, key, err := p.one(args[0])
+			if err != nil {
+				return err
+			}
+			d, err := s.Describe(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			if done, err := p.structured(f, d); done {
+				return err
+			}
+			_, err = fmt.Fprint(p.Stdout, p.detail(d))
+			return err
+		},
+	}
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+// detail lays out all that is known of a stack.
+func (p *program) detail(d service.Detail) string {
+	s := &sheet{colour: p.coloured()}
+	p.asked(s, d)
+	s.heading("Now")
+	p.standing(s, d.Stack, d.Means)
+	if r := d.Run; r != nil {
+		s.row("Run", strings.Join([]string{r.Kind, r.ID, r.Phase}, " "))
+		s.row("Started", p.at(r.Started))
+	}
+	p.known(s, d)
+	if len(d.Conditions) > 0 {
+		s.heading("Conditions")
+		for _, c := range d.Conditions {
+			s.line("%-14s %-8s %-32s %s", clean(c.Type), clean(c.Status), clean(c.Reason), age(p.Now(), c.Since))
+		}
+	}
+	if d.Unseen != "" {
+		s.heading("Events")
+		s.line("not shown: %s", clean(d.Unseen))
+	}
+	if len(d.Events) > 0 {
+		s.heading("Events")
+		for _, e := range d.Events {
+			s.line("%-6s %-8s %-28s %s", age(p.Now(), e.At), clean(e.Type), clean(e.Reason), cut(clean(e.Message), 120))
+		}
+	}
+	return s.b.String()
+}
+
+// asked is what the object asks for.
+func (p *program) asked(s *sheet, d service.Detail) {
+	s.row("Name", d.Name)
+	s.row("Namespace", d.Namespace)
+	s.row("Source", d.Source)
+	s.row("Path", d.Path)
+	s.row("Mode", string(d.Mode))
+	s.row("Approved", d.Approved)
+	s.row("Suspended", yes(d.Suspended))
+	s.row("Deleting", yes(d.Deleting))
+	s.row("Destroy", yes(d.Destroy))
+	s.row("Depends on", strings.Join(d.DependsOn, ", "))
+	s.row("Outputs in", d.OutputsIn)
+	s.row("Created", p.at(d.Created))
+}
+
+// standing is how a stack stands, why, and what somebody can do about it.
+func (p *program) standing(s *sheet, st service.Stack, means service.Situation) {
+	s.row("Ready", st.Ready)
+	s.row("Phase", st.Phase)
+	s.row("Since", p.at(st.Since))
+	s.text("Message", st.Message)
+	s.text("Means", means.Means)
+	s.text("Do", means.Do)
+	s.row("Rule", st.Rule)
+	if st.WaitingFor != st.Message {
+		s.text("Waits for", st.WaitingFor)
+	}
+	s.row("Next attempt", p.at(st.NextAttempt))
+}
+
+// known is what earlier runs left.
+func (p *program) known(s *sheet, d service.Detail) {
+	s.heading("Plans")
+	if d.Pending != "" {
+		s.row("Waits", planText(d.Stack))
+	}
+	if d.Plan != nil {
+		s.row("Digest", d.Plan.Digest)
+		s.row("Made", p.at(d.Plan.At))
+		s.row("By run", d.Plan.Run)
+	}
+	s.row("Rejected", d.Rejected)
+	if a := d.Applied; a != nil {
+		s.row("Applied", a.Name+" "+a.Revision)
+	}
+	s.row("Revision", d.Revision)
+	if d.Drift != nil {
+		s.row("Drift", d.Drift.Changes.String()+", seen "+p.at(d.Drift.At))
+	}
+	if f := d.Failure; f != nil {
+		s.heading(fmt.Sprintf("Last failure (of %d)", d.Failures))
+		s.row("At", p.at(f.At))
+		s.row("Step", strings.TrimSpace(string(f.Kind)+" "+f.Step))
+		s.text("Message", f.Message)
+	}
+	if l := d.Lock; l != nil {
+		s.heading("State lock")
+		s.row("Lock", l.ID)
+		s.row("Held by", l.Who)
+		s.row("Since", l.Since)
+	}
+	if d.Isolation != "" || len(d.Environment) > 0 {
+		s.heading("Runs")
+		s.row("Isolation", d.Isolation)
+		s.row("Environment", strings.Join(d.Environment, ", "))
+	}
+}
+
+// yes is a row only for what is so.
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return ""
+}

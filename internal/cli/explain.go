@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+func (p *program) explain() *cobra.Command {
+	var (
+		f     format
+		file  string
+		rules bool
+	)
+	c := &cobra.Command{
+		Use:   "explain {STACK | -f FILE}",
+		Short: "Say why a stack stands as it does, and what can be done",
+		Long: `Says which rule decides about a stack, since when, what is waited for, when it is
+looked at again, and what a person can do. The rules are tried in order, and the
+first that applies decides; --rules lists all of them.
+
+With -f no cluster is asked: it says what would become of the stacks in a
+manifest if all that they refer to were there. A manifest that was exported with
+its status is explained from there on.`,
+		Example: `  terrier explain network
+  terrier explain network --rules
+  terrier explain -f network.yaml
+  kubectl get tf network -o yaml | terrier explain -f -`,
+		GroupID:           groupLook,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (file != "") == (len(args) == 1) {
+				return usage("name a stack, or a manifest with -f")
+			}
+			list, err := p.explanations(cmd, args, file)
+			if err != nil {
+				return err
+			}
+			if done, err := p.structured(f, map[string]any{"items": list}); done {
+				return err
+			}
+			for i, e := range list {
+				if i > 0 {
+					if _, err := fmt.Fprintln(p.Stdout); err != nil {
+						return err
+					}
+				}
+				if _, err := fmt.Fprint(p.Stdout, p.explanation(e, rules || file != "")); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&file, "filename", "f", "", "explain the stacks in this `file`; - is standard input")
+	c.Flags().BoolVar(&rules, "rules", false, "list all rules as well")
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+func (p *program) explanations(cmd *cobra.Command, args []string, file string) ([]service.Explanation, error) {
+	if file == "" {
+		s, key, err := p.one(args[0])
+		if err != nil {
+			return nil, err
+		}
+		e, err := s.Explain(cmd.Context(), key)
+		return []service.Explanation{e}, err
+	}
+	path := file
+	if file != "-" && !filepath.IsAbs(file) {
+		path = filepath.Join(p.Dir, file)
+	}
+	content, err := p.readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return service.ExplainManifest(content, p.Now())
+}
+
+func (p *program) explanation(e service.Explanation, rules bool) string {
+	s := &sheet{colour: p.coloured()}
+	name := e.Stack.Name
+	if e.Stack.Namespace != "" {
+		name = e.Stack.Key().String()
+	}
+	s.row("Stack", name)
+	p.standing(s, e.Stack, e.Means)
+	if e.Stack.Phase == string(stack.LockHeld) && e.Stack.Lock != nil {
+		s.row("Lock", e.Stack.Lock.ID)
+	}
+	if len(e.Facts) > 0 {
+		s.heading("Known")
+		for _, f := range e.Facts {
+			s.line("- %s", clean(f))
+		}
+	}
+	if len(e.Story) > 0 {
+		s.heading("What follows, if all goes well")
+		for i, step := range e.Story {
+			if step.Given != "" {
+				s.line("   (%s)", step.Given)
+			}
+			s.line("%d. %s: %s", i+1, step.Does, paint(s.colour, faint, step.Rule))
+		}
+	}
+	if rules {
+		s.heading("Rules, in order")
+		for _, r := range e.Rules {
+			mark, colour := "  ", ""
+			switch {
+			case r.Fires:
+				mark, colour = "→ ", bold
+			case r.Tried:
+				mark, colour = "· ", faint
+			}
+			s.line("%s%s", mark, paint(s.colour, colour, r.Rule+": "+r.Does))
+		}
+	}
+	return s.b.String()
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+func (p *program) get() *cobra.Command {
+	var (
+		f        format
+		selector string
+		watch    bool
+	)
+	c := &cobra.Command{
+		Use:     "get [STACK]",
+		Aliases: []string{"ls", "list"},
+		Short:   "List stacks and how they stand",
+		Long: `Lists stacks: whether they are ready, what is going on, the plan that waits if
+there is one, the revision that was applied last.
+
+The phases are explained by "terrier explain STACK" and in docs/states.md.`,
+		Example: `  terrier get -A
+  terrier get -l team=net -o wide
+  terrier get network --watch
+  terrier get -A -o json | jq -r '.items[] | select(.ready == "False") | .name'`,
+		GroupID:           groupLook,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			filter, s, err := p.filter(args, selector)
+			if err != nil {
+				return err
+			}
+			if watch {
+				return p.watch(cmd, s, filter, f)
+			}
+			if len(args) == 1 {
+				st, err := s.Get(cmd.Context(), service.Key{Namespace: filter.Namespace, Name: filter.Name})
+				if err != nil {
+					return err
+				}
+				if done, err := p.structured(f, st); done {
+					return err
+				}
+				return p.list([]service.Stack{st}, f, filter)
+			}
+			list, err := s.List(cmd.Context(), filter)
+			if err != nil {
+				return err
+			}
+			return p.list(list, f, filter)
+		},
+	}
+	p.allFlag(c)
+	c.Flags().StringVarP(&selector, "selector", "l", "", "only stacks with these `labels`")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on and print each one that changes")
+	formatFlag(c, &f, forWide, forJSON, forYAML, forName)
+	return c
+}
+
+func (p *program) allFlag(c *cobra.Command) {
+	c.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "in all namespaces")
+}
+
+// filter reads which stacks are meant.
+func (p *program) filter(args []string, selector string) (service.Filter, *service.Stacks, error) {
+	s, err := p.stacks()
+	if err != nil {
+		return service.Filter{}, nil, err
+	}
+	f := service.Filter{Namespace: p.connection.Namespace, Selector: selector}
+	if len(args) == 1 {
+		if p.all {
+			return f, nil, usage("a stack is named, so that --all-namespaces means nothing")
+		}
+		key, err := service.ParseKey(args[0], f.Namespace)
+		f.Namespace, f.Name = key.Namespace, key.Name
+		return f, s, err
+	}
+	if p.all {
+		f.Namespace = ""
+	}
+	return f, s, nil
+}
+
+// list prints stacks in the format f.
+func (p *program) list(list []service.Stack, f format, filter service.Filter) error {
+	if done, err := p.structured(f, map[string]any{"items": list}); done {
+		return err
+	}
+	if f == forName {
+		for _, s := range list {
+			if _, err := fmt.Fprintln(p.Stdout, stackName(s, filter)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		where := "in the namespace " + filter.Namespace
+		if filter.Namespace == "" {
+			where = "in any namespace"
+		}
+		_, err := fmt.Fprintf(p.Stderr, "No stacks %s.\n", clean(where))
+		return err
+	}
+	t := p.stackTable(f, filter)
+	for _, s := range list {
+		p.addStack(t, s, f, filter)
+	}
+	return t.print(p.Stdout, p.coloured())
+}
+
+func stackName(s service.Stack, f service.Filter) string {
+	if f.Namespace == "" {
+		return s.Namespace + "/" + s.Name
+	}
+	return s.Name
+}
+
+// messageWidth is how much of a message a table shows unless it is wide.
+const messageWidth = 72
+
+func (p *program) stackTable(f format, filter service.Filter) *table {
+	t := &table{}
+	if filter.Namespace == "" {
+		t.head = append(t.head, "NAMESPACE")
+	}
+	t.head = append(t.head, "NAME", "READY", "PHASE", "PLAN", "REVISION", "AGE")
+	if f == forWide {
+		t.head = append(t.head, "MODE", "SOURCE", "SINCE", "NEXT")
+	}
+	t.head = append(t.head, "MESSAGE")
+	return t
+}
+
+func (p *program) addStack(t *table, s service.Stack, f format, filter service.Filter) {
+	var row []cell
+	if filter.Namespace == "" {
+		row = append(row, plain(s.Namespace))
+	}
+	colour := standing(s)
+	row = append(row, plain(s.Name), cell{s.Ready, colour}, cell{s.Phase, colour}, plain(planText(s)), plain(shortRevision(s.Revision)), plain(age(p.Now(), s.Created)))
+	message := s.Message
+	if f == forWide {
+		next := ""
+		if !s.NextAttempt.IsZero() {
+			next = span(s.NextAttempt.Sub(p.Now()))
+		}
+		row = append(row, plain(string(s.Mode)), plain(s.Source), plain(age(p.Now(), s.Since)), plain(next))
+	} else {
+		message = cut(clean(message), messageWidth)
+	}
+	t.add(append(row, plain(message))...)
+}
+
+// standing is the colour of how a stack stands.
+func standing(s service.Stack) string {
+	switch {
+	case s.Stalled || s.Ready == "False":
+		return red
+	case s.Ready == "True":
+		return green
+	default:
+		return yellow
+	}
+}
+
+// planText is the plan that waits and what it would do.
+func planText(s service.Stack) string {
+	if s.Plan == nil {
+		return s.Pending
+	}
+	c := s.Plan.Changes
+	return fmt.Sprintf("%s +%d ~%d -%d", s.Pending, c.Add, c.Change, c.Destroy)
+}
+
+// shortRevision cuts the hash of a revision.
+func shortRevision(r string) string {
+	i := strings.LastIndexByte(r, ':')
+	if i < 0 || len(r)-i-1 <= 10 {
+		return r
+	}
+	return r[:i+11]
+}
+
+func cut(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
+
+// watch prints stacks as they are and then each one that changes.
+func (p *program) watch(cmd *cobra.Command, s *service.Stacks, filter service.Filter, f format) error {
+	t := p.stackTable(f, filter)
+	for change, err := range s.Watch(cmd.Context(), filter) {
+		if err != nil {
+			return err
+		}
+		if change.Gone {
+			change.Phase = "Deleted"
+		}
+		if done, err := p.structured(f, change.Stack); done {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if f == forName {
+			if _, err := fmt.Fprintln(p.Stdout, stackName(change.Stack, filter)); err != nil {
+				return err
+			}
+			continue
+		}
+		p.addStack(t, change.Stack, f, filter)
+		if err := t.print(p.Stdout, p.coloured()); err != nil {
+			return err
+		}
+	}
+	return cmd.Context().Err()
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *program) logs() *cobra.Command {
+	var (
+		run    string
+		follow bool
+	)
+	c := &cobra.Command{
+		Use:     "logs STACK",
+		Aliases: []string{"log"},
+		Short:   "Print what a run printed",
+		Long: `Prints the log of the run that goes on, or of the last one. Secret values that the
+run knew of are masked. "terrier runs" lists the runs that are kept.`,
+		Example: `  terrier logs network
+  terrier logs network -f
+  terrier logs network --run apply-6d9a1f0e`,
+		GroupID:           groupLook,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, key, err := p.one(args[0])
+			if err != nil {
+				return err
+			}
+			r, err := s.Log(cmd.Context(), key, run, follow)
+			if err != nil {
+				return err
+			}
+			out := &cleanWriter{w: p.Stdout}
+			_, err = io.Copy(out, r)
+			return errors.Join(err, out.Close(), r.Close())
+		},
+	}
+	c.Flags().StringVar(&run, "run", "", "the `name` of the run")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
+	return c
+}
+
+func (p *program) runs() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "runs STACK",
+		Short: "List the runs of a stack, the newest first",
+		Example: `  terrier runs network
+  terrier runs network -o json`,
+		GroupID:           groupLook,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, key, err := p.one(args[0])
+			if err != nil {
+				return err
+			}
+			runs, err := s.Runs(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			if done, err := p.structured(f, map[string]any{"items": runs}); done {
+				return err
+			}
+			t := &table{head: []string{"RUN", "KIND", "OUTCOME", "CHANGES", "STARTED", "TOOK", "MESSAGE"}}
+			for _, r := range runs {
+				outcome, colour := string(r.Outcome), green
+				switch {
+				case outcome == "":
+					outcome, colour = string(r.Phase), yellow
+				case outcome != "Succeeded":
+					colour = red
+				}
+				end := r.Finished
+				if end.IsZero() {
+					end = p.Now()
+				}
+				changed := fmt.Sprintf("+%d ~%d -%d", r.Changes.Add, r.Changes.Change, r.Changes.Destroy)
+				t.add(plain(r.ID), plain(string(r.Kind)), cell{outcome, colour}, plain(changed), plain(age(p.Now(), r.Started)),
+					plain(end.Sub(r.Started).Round(100*time.Millisecond).String()), plain(cut(clean(r.Message), messageWidth)))
+			}
+			return t.print(p.Stdout, p.coloured())
+		},
+	}
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+func (p *program) replan() *cobra.Command {
+	var (
+		wait    bool
+		timeout time.Duration
+	)
+	c := &cobra.Command{
+		Use:     "replan STACK",
+		Aliases: []string{"reconcile"},
+		Short:   "Ask for a new plan now",
+		Long: `Asks for a new plan, whatever the interval says, and also after as many failures
+as the stack allows. In a stack that applies every plan the new one is applied as
+well. With --wait the command ends when the stack is at rest again, and says how
+it stands then.`,
+		Example: `  terrier replan network
+  terrier replan network --wait --timeout 10m`,
+		GroupID:           groupOperate,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, key, err := p.one(args[0])
+			if err != nil {
+				return err
+			}
+			request, err := s.Replan(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			if !wait {
+				_, err := fmt.Fprintf(p.Stdout, "Asked for a new plan of %s.\n", clean(key.String()))
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			st, err := s.Answered(ctx, key, request)
+			if err != nil {
+				return err
+			}
+			return p.afterwards(st)
+		},
+	}
+	c.Flags().BoolVar(&wait, "wait", false, "wait until it is made")
+	c.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
+	return c
+}
+
+// afterwards says how a stack stands that came to rest.
+func (p *program) afterwards(st service.Stack) error {
+	text := fmt.Sprintf("%s: %s", st.Phase, st.Message)
+	if st.Plan != nil {
+		text = fmt.Sprintf("%s: %s %s", st.Phase, st.Pending, plan.Summarize(st.Plan.Changes))
+	}
+	_, err := fmt.Fprintln(p.Stdout, clean(text))
+	return err
+}
+
+func (p *program) suspend() *cobra.Command {
+	return p.eachStack(&cobra.Command{
+		Use:   "suspend {STACK | --all | -A}",
+		Short: "Leave stacks alone until they are resumed",
+		Long: `Suspends stacks: nothing is planned, applied or looked at until they are resumed.
+A run in flight comes to its end first. A suspended stack can be deleted.`,
+		Example: `  terrier suspend network
+  terrier suspend --all -n apps
+  terrier suspend -A -l team=net`,
+	}, "Suspended", (*service.Stacks).Suspend)
+}
+
+func (p *program) resume() *cobra.Command {
+	return p.eachStack(&cobra.Command{
+		Use:   "resume {STACK | --all | -A}",
+		Short: "Look after suspended stacks again",
+		Example: `  terrier resume network
+  terrier resume --all -n apps`,
+	}, "Resumed", (*service.Stacks).Resume)
+}
+
+// eachStack makes a command that does one thing to one stack, or to many.
+func (p *program) eachStack(c *cobra.Command, done string, do func(*service.Stacks, context.Context, service.Key) error) *cobra.Command {
+	var (
+		all      bool
+		selector string
+	)
+	c.GroupID, c.Args, c.ValidArgsFunction = groupOperate, cobra.MaximumNArgs(1), p.names
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if many := all || p.all || selector != ""; many == (len(args) == 1) {
+			return usage("name one stack, or choose many with --all, --all-namespaces or --selector")
+		}
+		if all && p.connection.Namespace == "" {
+			p.all = true // as tfctl has it
+		}
+		filter, s, err := p.filter(args, selector)
+		if err != nil {
+			return err
+		}
+		keys := []service.Key{{Namespace: filter.Namespace, Name: filter.Name}}
+		if len(args) == 0 {
+			if keys, err = chosen(cmd.Context(), s, filter); err != nil {
+				return err
+			}
+		}
+		var errs []error
+		for _, key := range keys {
+			if err := do(s, cmd.Context(), key); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			if _, err := fmt.Fprintf(p.Stdout, "%s %s.\n", done, clean(key.String())); err != nil {
+				return err
+			}
+		}
+		return errors.Join(errs...)
+	}
+	p.allFlag(c)
+	c.Flags().BoolVar(&all, "all", false, "all stacks: of the namespace if one is given with -n, else of all of them")
+	c.Flags().StringVarP(&selector, "selector", "l", "", "all stacks with these `labels`")
+	return c
+}
+
+func chosen(ctx context.Context, s *service.Stacks, f service.Filter) ([]service.Key, error) {
+	list, err := s.List(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	var keys []service.Key
+	for _, st := range list {
+		keys = append(keys, st.Key())
+	}
+	return keys, nil
+}
+
+func (p *program) unlock() *cobra.Command {
+	var id string
+	c := &cobra.Command{
+		Use:   "force-unlock STACK",
+		Short: "Break the lock that stands in the way of a stack",
+		Long: `Allows one lock on the state to be broken: the one with the given identifier, and
+only if it is the one that stands in the way. A lock says that somebody is at work
+on the state. Be sure that they are not: two writers at once can lose what exists.
+
+"terrier describe" shows the lock and who holds it.`,
+		Example:           `  terrier force-unlock network --lock-id f2ab6b2e-5d0c-4b5e-9f66-0a6e7c2b6f1d`,
+		GroupID:           groupOperate,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if id == "" {
+				return usage("--lock-id is missing")
+			}
+			s, key, err := p.one(args[0])
+			if err != nil {
+				return err
+			}
+			if err := s.Unlock(cmd.Context(), key, id); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(p.Stdout, "The lock %s of %s may be broken.\n", clean(id), clean(key.String()))
+			return err
+		},
+	}
+	c.Flags().StringVar(&id, "lock-id", "", "the `identifier` of the lock")
+	return c
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// format is a way to print an answer.
+type format string
+
+// The formats. Not every command has all of them.
+const (
+	forPeople format = ""
+	forWide   format = "wide"
+	forJSON   format = "json"
+	forYAML   format = "yaml"
+	forName   format = "name"
+)
+
+// formatFlag adds -o with the formats that a command has.
+func formatFlag(c *cobra.Command, f *format, has ...format) {
+	var names []string
+	for _, h := range has {
+		names = append(names, string(h))
+	}
+	c.Flags().VarP(&formatValue{f, has}, "output", "o", "one of "+strings.Join(names, ", "))
+	// An error means that the flag does not exist, which it does.
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+}
+
+type formatValue struct {
+	to  *format
+	has []format
+}
+
+func (v *formatValue) String() string { return string(*v.to) }
+func (v *formatValue) Type() string   { return "format" }
+func (v *formatValue) Set(s string) error {
+	for _, h := range v.has {
+		if s == string(h) {
+			*v.to = h
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no format %q", s)
+}
+
+// structured prints v if f is a format for programs.
+func (p *program) structured(f format, v any) (done bool, err error) {
+	switch f {
+	case forJSON:
+		raw, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return true, err
+		}
+		return true, p.printJSON(raw)
+	case forYAML:
+		raw, err := yaml.Marshal(v)
+		if err != nil {
+			return true, err
+		}
+		_, err = p.Stdout.Write(raw)
+		return true, err
+	default:
+		return false, nil
+	}
+}
+
+// printJSON prints JSON in which whatever a terminal would not show is escaped;
+// to a program it says the same.
+func (p *program) printJSON(raw []byte) error {
+	var b strings.Builder
+	for _, r := range string(raw) {
+		switch {
+		case r == '\n' || shown(r) || r == utf8.RuneError:
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := surrogates(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	_, err := fmt.Fprintln(p.Stdout, strings.TrimSuffix(b.String(), "\n"))
+	return err
+}
+
+func surrogates(r rune) (high, low rune) {
+	r -= 0x10000
+	return 0xd800 + r>>10, 0xdc00 + r&0x3ff
+}
+
+// cell is one cell of a table.
+type cell struct{ text, colour string }
+
+func plain(s string) cell { return cell{text: s} }
+
+// table is laid out by the widest cell of each column but the last.
+type table struct {
+	head   []string
+	rows   [][]cell
+	widths []int
+}
+
+func (t *table) add(cells ...cell) {
+	for i := range cells {
+		cells[i].text = clean(cells[i].text)
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// measure widens the columns to what the rows need.
+func (t *table) measure() {
+	if t.widths == nil {
+		t.widths = make([]int, len(t.head))
+		for i, h := range t.head {
+			t.widths[i] = utf8.RuneCountInString(h)
+		}
+	}
+	for _, r := range t.rows {
+		for i, c := range r {
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(c.text))
+		}
+	}
+}
+
+// print writes the table; rows that are added later go on below it.
+func (t *table) print(w io.Writer, colour bool) error {
+	first := t.widths == nil
+	t.measure()
+	if first {
+		head := make([]cell, len(t.head))
+		for i, h := range t.head {
+			head[i] = cell{h, bold}
+		}
+		t.rows = append([][]cell{head}, t.rows...)
+	}
+	for _, r := range t.rows {
+		var b strings.Builder
+		for i, c := range r {
+			b.WriteString(paint(colour, c.colour, c.text))
+			if i < len(r)-1 {
+				b.WriteString(strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(c.text)+3))
+			}
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(b.String(), " ")); err != nil {
+			return err
+		}
+	}
+	t.rows = nil
+	return nil
+}
+
+// sheet is a list of what is known under each name.
+type sheet struct {
+	b      strings.Builder
+	colour bool
+}
+
+const sheetIndent = 16
+
+func (s *sheet) row(name, value string) {
+	if value == "" {
+		return
+	}
+	fmt.Fprintf(&s.b, "%s%s\n", paint(s.colour, bold, name+":")+strings.Repeat(" ", max(1, sheetIndent-len(name)-1)), clean(value))
+}
+
+// text adds sentences, broken into lines.
+func (s *sheet) text(name, value string) {
+	if value == "" {
+		return
+	}
+	for i, line := range wrap(clean(value), 100-sheetIndent) {
+		if i == 0 {
+			s.row(name, line)
+			continue
+		}
+		fmt.Fprintf(&s.b, "%s%s\n", strings.Repeat(" ", sheetIndent), line)
+	}
+}
+
+func (s *sheet) heading(name string) {
+	fmt.Fprintf(&s.b, "\n%s\n", paint(s.colour, bold, name+":"))
+}
+
+func (s *sheet) line(format string, args ...any) {
+	fmt.Fprintf(&s.b, "  %s\n", strings.TrimRight(fmt.Sprintf(format, args...), " "))
+}

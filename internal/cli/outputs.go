@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+)
+
+func (p *program) outputs() *cobra.Command {
+	var (
+		f    format
+		show bool
+	)
+	c := &cobra.Command{
+		Use:   "outputs STACK",
+		Short: "Show what a stack published",
+		Long: `Shows the outputs of a stack, read from the Secret that writeOutputsToSecret names;
+whoever may not read that Secret may not read them here. Sensitive values are
+masked unless --show is given.`,
+		Example: `  terrier outputs network
+  terrier outputs network -o json --show`,
+		GroupID:           groupLook,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, key, err := p.one(args[0])
+			if err != nil {
+				return err
+			}
+			list, err := s.Outputs(cmd.Context(), key, show)
+			if err != nil {
+				return err
+			}
+			if done, err := p.structured(f, map[string]any{"items": list}); done {
+				return err
+			}
+			for _, o := range list {
+				value := plan.Mask
+				if o.Value != nil {
+					value = compact(o.Value)
+				}
+				if _, err := fmt.Fprintf(p.Stdout, "%s = %s\n", clean(o.Name), clean(value)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&show, "show", false, "show sensitive values as well")
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+// compact is JSON on one line.
+func compact(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return string(raw)
+	}
+	return b.String()
+}

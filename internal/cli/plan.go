@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// changes is the exit code of plan --exit-code when there are any.
+const changes = exit(2)
+
+func (p *program) plan() *cobra.Command {
+	var (
+		f      format
+		digest string
+		limit  int
+	)
+	c := &cobra.Command{
+		Use:   "plan STACK",
+		Short: "Show the plan that waits, or the last one that was applied",
+		Long: `Shows what a plan would do, or did: what is destroyed and replaced comes first,
+and sensitive values are masked. With -o json it is the plan as the engine's
+"show -json" describes it, masked as well.
+
+With --exit-code the exit code is 0 if no plan waits, 2 if one does, and 1 if
+anything is wrong.`,
+		Example: `  terrier plan network
+  terrier plan network -o wide | less -R
+  terrier plan network --exit-code > /dev/null || echo "somebody has to look"`,
+		GroupID:           groupLook,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, key, err := p.one(args[0])
+			if err != nil {
+				return err
+			}
+			doc, err := s.Plan(cmd.Context(), key, digest)
+			if err != nil {
+				return err
+			}
+			if err := p.printPlan(doc, f, limit); err != nil {
+				return err
+			}
+			if p.changesExit && doc.Waits {
+				return changes
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&digest, "digest", "", "the plan with this `digest`")
+	c.Flags().IntVar(&limit, "limit", 0, "show no more than this `number` of resources; all if 0")
+	c.Flags().BoolVar(&p.changesExit, "exit-code", false, "exit with 2 if a plan waits")
+	formatFlag(c, &f, forWide, forJSON)
+	return c
+}
+
+func (p *program) printPlan(doc service.PlanDocument, f format, limit int) error {
+	if f == forJSON {
+		return p.printJSON(doc.Document)
+	}
+	d, err := plan.ParseDocument(doc.Document)
+	if err != nil {
+		return err
+	}
+	state := "was applied"
+	if doc.Waits {
+		state = "waits for approval"
+	}
+	if doc.Name == "" {
+		state, doc.Name = "is kept", doc.Digest
+	}
+	color := p.coloured()
+	if _, err := fmt.Fprintf(p.Stdout, "%s %s\n", paint(color, bold, clean(doc.Name)), state); err != nil {
+		return err
+	}
+	for _, line := range []string{doc.Revision, doc.Digest, p.at(doc.At)} {
+		if line != "" && line != doc.Name {
+			if _, err := fmt.Fprintf(p.Stdout, "  %s\n", paint(color, faint, clean(line))); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := fmt.Fprintln(p.Stdout); err != nil {
+		return err
+	}
+	return plan.Render(p.Stdout, d, plan.Options{Color: color, Wide: f == forWide, Limit: limit})
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Reference is docs/cli.md: every command with its flags, from the commands
+// themselves.
+func Reference(extra ...*cobra.Command) string {
+	p := &program{}
+	root := p.root(extra)
+	var b strings.Builder
+	b.WriteString("# The command line\n\n<!-- Made from the commands by go test ./internal/cli -update. -->\n\n")
+	fmt.Fprintf(&b, "%s\n\n", root.Long)
+	b.WriteString("| command | |\n| --- | --- |\n")
+	commands := slices.DeleteFunc(root.Commands(), func(c *cobra.Command) bool { return !c.IsAvailableCommand() || c.Name() == "help" })
+	for _, c := range commands {
+		fmt.Fprintf(&b, "| [`terrier %s`](#terrier-%s) | %s |\n", c.Name(), c.Name(), c.Short)
+	}
+	b.WriteString("\n## Flags of every command\n\n")
+	flagTable(&b, root.PersistentFlags())
+	b.WriteString("\n## Exit codes\n\n| code | when |\n| --- | --- |\n| 0 | it is done |\n")
+	for _, k := range []fault.Kind{fault.Broken, fault.Invalid, fault.Denied, fault.Missing, fault.Conflict, fault.Later} {
+		fmt.Fprintf(&b, "| %d | %s |\n", k.Meaning().Exit, exitText(k))
+	}
+	fmt.Fprintf(&b, "| %d | it was interrupted |\n", interrupted)
+	for _, c := range commands {
+		commandPage(&b, c)
+	}
+	return b.String()
+}
+
+func exitText(k fault.Kind) string {
+	switch k {
+	case fault.Invalid:
+		return "what was written or typed has to be changed"
+	case fault.Denied:
+		return "somebody forbids it"
+	case fault.Missing:
+		return "something is not there"
+	case fault.Conflict:
+		return "the world changed in the meantime: look again"
+	case fault.Later:
+		return "it cannot be done now: try again later"
+	default:
+		return "something is broken"
+	}
+}
+
+func commandPage(b *strings.Builder, c *cobra.Command) {
+	fmt.Fprintf(b, "\n## terrier %s\n\n%s.\n\n```\n%s\n```\n", c.Name(), c.Short, c.UseLine())
+	if c.Name() == "completion" {
+		b.WriteString("\nPrints a script for bash, fish, powershell or zsh; `terrier completion SHELL --help` says how to load it.\n")
+		return
+	}
+	if c.Long != "" {
+		fmt.Fprintf(b, "\n%s\n", c.Long)
+	}
+	if len(c.Aliases) > 0 {
+		fmt.Fprintf(b, "\nAlso: `%s`.\n", strings.Join(c.Aliases, "`, `"))
+	}
+	if c.Example != "" {
+		fmt.Fprintf(b, "\n```\n%s\n```\n", unindent(c.Example))
+	}
+	if flags := c.LocalNonPersistentFlags(); flags.HasAvailableFlags() {
+		b.WriteByte('\n')
+		flagTable(b, flags)
+	}
+}
+
+func unindent(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], "  ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func flagTable(b *strings.Builder, flags *pflag.FlagSet) {
+	b.WriteString("| flag | |\n| --- | --- |\n")
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "help" {
+			return
+		}
+		kind, text := pflag.UnquoteUsage(f)
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + ", " + name
+		}
+		if kind != "" {
+			name += " " + strings.ToUpper(kind)
+		}
+		if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "[]" {
+			text += " (default " + d + ")"
+		}
+		fmt.Fprintf(b, "| `%s` | %s |\n", name, strings.ReplaceAll(text, "|", "\\|"))
+	})
+}
+
+// States is docs/states.md: the rules in their order and what each situation
+// means, from the rules themselves.
+func States() string {
+	var b strings.Builder
+	b.WriteString(`# How a stack stands, and why
+
+<!-- Made from the rules by go test ./internal/cli -update. -->
+
+What to do next about a stack is decided by a list of rules. They are tried in this order, and the first that applies
+decides; it is in ` + "`status.terrier.rule`" + `, and its reason in ` + "`status.terrier.phase`" + `. ` + "`terrier explain`" + ` says the same of one stack.
+
+## The rules
+
+| | rule | what follows | phase | why |
+| --- | --- | --- | --- | --- |
+`)
+	for i, r := range service.Rules() {
+		var phases []string
+		for _, reason := range r.Reasons {
+			phases = append(phases, phaseLink(reason))
+		}
+		if phases == nil {
+			phases = []string{"as before"}
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", i+1, r.Rule, r.Does, strings.Join(phases, ", "), r.Why)
+	}
+	b.WriteString("\n## The phases\n\n| phase | what it means | what a person can do |\n| --- | --- | --- |\n")
+	for _, reason := range phases() {
+		s := service.Explained(reason)
+		do := s.Do
+		if do == "" {
+			do = "Nothing: it goes on by itself."
+			if reason.Settled() {
+				do = "Nothing."
+			}
+		}
+		fmt.Fprintf(&b, "| <a id=\"%s\"></a>`%s` | %s | %s |\n", strings.ToLower(string(reason)), reason, s.Means, do)
+	}
+	return b.String()
+}
+
+func phaseLink(r stack.Reason) string {
+	return fmt.Sprintf("[%s](#%s)", r, strings.ToLower(string(r)))
+}
+
+// phases are all reasons, in the order in which the rules name them.
+func phases() []stack.Reason {
+	var out []stack.Reason
+	for _, r := range service.Rules() {
+		for _, reason := range r.Reasons {
+			if !slices.Contains(out, reason) {
+				out = append(out, reason)
+			}
+		}
+	}
+	return out
+}

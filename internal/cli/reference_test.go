@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+var update = flag.Bool("update", false, "write golden files and pages instead of comparing with them")
+
+// golden compares got with a file, or writes it with -update.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, string(want)); diff != "" {
+		t.Errorf("%s has drifted, go test ./internal/cli -update mends it (-got +want):\n%s", path, diff)
+	}
+}
+
+func TestPages(t *testing.T) {
+	golden(t, "../../docs/cli.md", Reference())
+	golden(t, "../../docs/states.md", States())
+}
+
+// Every situation that is explained is met by some rule, and stands in the page.
+func TestEveryPhaseIsOnThePage(t *testing.T) {
+	for _, reason := range phases() {
+		if service.Explained(reason).Means == "" {
+			t.Errorf("%s is not explained", reason)
+		}
+	}
+}
+
+// Whoever meets a command finds what it is for, how to type it and an example.
+func TestEveryCommandIsHelpful(t *testing.T) {
+	p := &program{}
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		if c.Name() == "help" || c.Name() == "completion" {
+			return
+		}
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("%s: short is %q, want a phrase", c.CommandPath(), c.Short)
+		}
+		if c.Example == "" && c.Name() != "version" {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		if c.Args == nil {
+			t.Errorf("%s takes any arguments", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			check(sub)
+		}
+	}
+	check(p.root(nil))
+}

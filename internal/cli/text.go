@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// shown reports whether a terminal shows r as what it is. Everything else may
+// move the cursor, change what stands on the screen, or reverse the direction
+// of what follows.
+func shown(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
+
+// clean makes s one line of what a terminal shows: line breaks become spaces,
+// and all other control characters their escapes.
+func clean(s string) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+	return escape(s, false)
+}
+
+// cleanText is clean for text of several lines.
+func cleanText(s string) string { return escape(s, true) }
+
+func escape(s string, lines bool) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case lines && (r == '\n' || r == '\t'), shown(r), r == utf8.RuneError && n > 1:
+			b.WriteString(s[i : i+n])
+		case r == '\t':
+			b.WriteByte(' ')
+		case r == utf8.RuneError:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		default:
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// cleanWriter is cleanText for text that comes in pieces.
+type cleanWriter struct {
+	w    io.Writer
+	rest []byte // the beginning of a character
+}
+
+func (c *cleanWriter) Write(p []byte) (int, error) {
+	text := append(c.rest, p...)
+	end := len(text)
+	// A character has at most four bytes, so only the last three can be cut.
+	for i := max(0, len(text)-utf8.UTFMax+1); i < len(text); i++ {
+		if utf8.RuneStart(text[i]) && !utf8.FullRune(text[i:]) {
+			end = i
+			break
+		}
+	}
+	c.rest = append([]byte(nil), text[end:]...)
+	// A carriage return before a line break is only how some end their lines.
+	out := strings.ReplaceAll(string(text[:end]), "\r\n", "\n")
+	if _, err := io.WriteString(c.w, cleanText(out)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (c *cleanWriter) Close() error {
+	_, err := io.WriteString(c.w, cleanText(string(c.rest)))
+	c.rest = nil
+	return err
+}
+
+// Colours.
+const (
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	bold   = "\x1b[1m"
+	faint  = "\x1b[2m"
+	reset  = "\x1b[0m"
+)
+
+// coloured reports whether colours are wanted: on a terminal, unless somebody
+// says no (https://no-color.org).
+func (p *program) coloured() bool {
+	f, ok := p.Stdout.(*os.File)
+	return ok && p.getenv("NO_COLOR") == "" && p.getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+}
+
+func paint(on bool, colour, text string) string {
+	if !on || colour == "" || text == "" {
+		return text
+	}
+	return colour + text + reset
+}
+
+// age is how long ago t was, as kubectl puts it.
+func age(now, t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return span(now.Sub(t))
+}
+
+// span is a duration in its one or two largest parts.
+func span(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 10*time.Minute:
+		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 3*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// at is a moment for people: the time, and how far from now it is.
+func (p *program) at(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	text := t.UTC().Format(time.RFC3339)
+	if d := t.Sub(p.Now()); d > 0 {
+		return text + " (in " + span(d) + ")"
+	}
+	return text + " (" + age(p.Now(), t) + " ago)"
+}
+
+// wrap breaks text at spaces into lines of at most width characters.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
