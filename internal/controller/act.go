@@ -129,6 +129,7 @@ func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause 
 		p.wait = why
 		return nil
 	}
+	cause.Unlock = unlock
 	job, err := c.ready(ctx, p, kind, cause, unlock)
 	if err == nil {
 		err = c.Runner.Start(ctx, *job)

@@ -117,6 +117,9 @@ func runOf(r *runner.Report, n note) stack.Run {
 	if r.Lock != nil {
 		run.Lock = &stack.Lock{ID: r.Lock.ID, Who: r.Lock.Who, Since: r.Lock.Created, Seen: r.Finished}
 	}
+	if run.Done && (run.Lock == nil || run.Lock.ID != n.Cause.Unlock) {
+		run.Broke = n.Cause.Unlock
+	}
 	if run.Done && run.Message == "" && run.Outcome != stack.Succeeded {
 		run.Message = fmt.Sprintf("%s ended: %s", r.Kind, r.Outcome)
 	}

@@ -113,6 +113,7 @@ type Cause struct {
 	Plan     *Plan  `json:"plan,omitempty"`     // the plan it applies
 	Snapshot string `json:"snapshot,omitempty"` // key of the record of what it is made from
 	Destroy  bool   `json:"destroy,omitempty"`
+	Unlock   string `json:"unlock,omitempty"` // the foreign lock that it breaks first
 	Why      string `json:"why,omitempty"`
 }
 
@@ -144,7 +145,10 @@ func (m Memory) Record(r Run) Memory {
 	if r.Outcome != Succeeded {
 		return m.fail(r)
 	}
-	m = m.clear()
+	m.Lock = nil
+	if m.mended(r) {
+		m = m.clear()
+	}
 	if r.Outputs != nil {
 		m.Outputs = r.Outputs
 	}
@@ -158,6 +162,13 @@ func (m Memory) Record(r Run) Memory {
 		m.AppliedAt = r.At
 	}
 	return m
+}
+
+// mended reports whether the success of r ends the failures before it. To plan
+// again what could not be applied does not: else an apply that fails after each
+// plan would fail for the first time for ever, and never come to its limit.
+func (m Memory) mended(r Run) bool {
+	return r.Kind.Writes() || r.Plan == nil || !m.FailedKind.Writes() || m.FailedFor != r.Cause.Basis
 }
 
 func (m Memory) planned(r Run) Memory {
@@ -253,10 +264,9 @@ func (m Memory) fail(r Run) Memory {
 	return m
 }
 
-// clear forgets failures; any success does.
+// clear forgets failures.
 func (m Memory) clear() Memory {
 	m.Failures, m.FailedAt, m.FailedFor, m.FailedKind, m.FailedStep, m.FailedWith = 0, time.Time{}, Basis{}, "", "", ""
-	m.Lock = nil
 	return m
 }
 

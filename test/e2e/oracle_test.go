@@ -54,15 +54,20 @@ func stateOf(t *testing.T, c *testkit.Cluster, name string) []byte {
 	if len(s.Data["tfstate"]) == 0 {
 		return []byte("{}")
 	}
-	r, err := gzip.NewReader(bytes.NewReader(s.Data["tfstate"]))
+	return []byte(gunzip(t, s.Data["tfstate"]))
+}
+
+func gunzip(t *testing.T, packed []byte) string {
+	t.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := io.ReadAll(r)
+	text, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return state
+	return string(text)
 }
 
 // memoryOf is what a stack remembers.

@@ -1,0 +1,36 @@
+package stack
+
+import (
+	"testing"
+	"time"
+)
+
+func TestPlansInBetweenDoNotForgetFailedApplies(t *testing.T) {
+	basis := Basis{Source: "s", Shape: "f"}
+	limit := 1
+	o := Observation{Now: time.Unix(1e9, 0), Basis: basis, Spec: Spec{Mode: Auto, RetryEvery: time.Minute, MaxRetries: &limit}}
+	plan := &Plan{Name: "plan", Digest: "d", Basis: basis, Changes: Changes{Add: 1}}
+	applies := 0
+	for run := range 10 {
+		r := Run{ID: string(rune('a' + run)), Done: true, Cause: Cause{Basis: basis, Plan: plan}, Plan: plan, At: o.Now}
+		switch a := Decide(o).Action.(type) {
+		case Start:
+			r.Kind, r.Outcome = a.Kind, Succeeded
+		case Apply:
+			r.Kind, r.Outcome = ApplyRun, Failed
+			applies++
+		case Wait:
+			o.Now = o.Now.Add(a.For)
+			continue
+		}
+		o.Memory = o.Memory.Record(r)
+	}
+	if d := Decide(o); d.Reason != RetryLimitReached || applies != 2 {
+		t.Errorf("after %d applies that failed, each behind a plan: %s, want %s after the first and one retry", applies, d.Reason, RetryLimitReached)
+	}
+	o.Basis.Source = "mended"
+	r := Run{ID: "z", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis}, Plan: plan, At: o.Now}
+	if m := o.Memory.Record(r); m.Failures != 0 {
+		t.Errorf("a plan of another source leaves %d failures, want none", m.Failures)
+	}
+}
