@@ -78,7 +78,7 @@ func controlPlane(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		Log:           slog.New(slog.NewTextHandler(stderr, nil)),
 		UnsafeNoFsync: *ephemeral,
 	})
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return nil // told to end while starting
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 func child(dir string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	server, err := Start(ctx, Options{Dir: dir})
+	server, err := Start(ctx, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err == nil {
 		fmt.Println("ready")
 		err = server.Wait()

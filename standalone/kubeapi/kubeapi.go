@@ -32,6 +32,7 @@ const (
 	startWithin           = 2 * time.Minute
 	stopAPIWithin         = 5 * time.Second
 	stopControllersWithin = 2 * time.Second
+	stopStoreWithin       = 2 * time.Second
 )
 
 // Options says where the control plane lives. Dir is required.

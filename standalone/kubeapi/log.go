@@ -73,7 +73,6 @@ type storeLog struct {
 func newStoreLog(log *slog.Logger) *storeLog { return &storeLog{log: log.With("from", "etcd")} }
 
 func (l *storeLog) logger() *zap.Logger { return zap.New(storeCore{l, nil}, zap.WithFatalHook(l)) }
-func (l *storeLog) settle(yes bool)     { l.settled.Store(yes) }
 
 // OnWrite is called instead of os.Exit.
 func (l *storeLog) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
@@ -104,7 +103,9 @@ func (c storeCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *za
 }
 
 func (c storeCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
-	c.log.Error("the store failed", "err", describe(entry.Message, slices.Concat(c.fields, fields)))
+	if c.settled.Load() { // before, it is the opener's error
+		c.log.Error("the store failed", "err", describe(entry.Message, slices.Concat(c.fields, fields)))
+	}
 	return nil
 }
 

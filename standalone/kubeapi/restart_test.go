@@ -71,6 +71,9 @@ func TestRestartKeepsEverything(t *testing.T) {
 // and finds everything that it had acknowledged after the next start.
 func TestKilled(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
+	for _, moment := range []string{"opening the store", "starting the kubernetes api"} {
+		killWhile(t, dir, moment) // on an empty directory, and on one that was left half made
+	}
 	var kept []string
 	for round, after := range []int{5, 40, 100} {
 		plane := startChild(t, dir)
@@ -92,13 +95,41 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// killWhile starts a control plane in a process of its own and kills it when it
+// logs that moment.
+func killWhile(t *testing.T, dir, moment string) {
+	t.Helper()
+	plane := childCommand(dir)
+	log, err := plane.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(log)
+	for lines.Scan() && !strings.Contains(lines.Text(), moment) {
+	}
+	last := lines.Text()
+	_ = plane.Process.Kill()
+	_ = plane.Wait() // says that it was killed
+	if !strings.Contains(last, moment) {
+		t.Fatalf("the control plane ended before %q, with %q", moment, last)
+	}
+}
+
+func childCommand(dir string) *exec.Cmd {
+	plane := exec.Command(os.Args[0])
+	plane.Env = append(os.Environ(), childDir+"="+dir)
+	return plane
+}
+
 // startChild starts a control plane in a process of its own and returns when it
 // is ready.
 func startChild(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
-	plane := exec.Command(os.Args[0])
-	plane.Env = append(os.Environ(), childDir+"="+dir)
-	plane.Stderr = os.Stderr
+	plane, log := childCommand(dir), &recorder{}
+	plane.Stderr = log
 	out, err := plane.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +141,9 @@ func startChild(t *testing.T, dir string) *exec.Cmd {
 		if plane.ProcessState == nil {
 			_ = plane.Process.Kill()
 			_ = plane.Wait()
+		}
+		if t.Failed() {
+			t.Logf("process %d logged: %s", plane.Process.Pid, log)
 		}
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {

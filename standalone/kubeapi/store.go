@@ -1,7 +1,6 @@
 package kubeapi
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -12,11 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
+	"sync"
 
-	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
 const (
@@ -34,7 +31,7 @@ type store struct {
 // damaged file is to panic or to end the process; what it can be told before,
 // or caught at, comes back as an error instead.
 func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool) (s store, err error) {
-	if err := checkStore(d.store()); err != nil {
+	if err := checkStore(d.store(), log); err != nil {
 		return store{}, err
 	}
 	socket, err := socketPath(d)
@@ -56,8 +53,9 @@ func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool
 		return store{}, damagedStore(d.store(), err)
 	}
 	s = store{endpoint: "unix://" + socket, close: func() {
-		storeLog.settle(false)
-		etcd.Close()
+		var closing sync.WaitGroup
+		closing.Go(etcd.Close)
+		waitFor(&closing, stopStoreWithin)
 	}}
 	select {
 	case <-etcd.Server.ReadyNotify():
@@ -72,7 +70,7 @@ func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool
 		s.close()
 		return store{}, fmt.Errorf("closing the socket of the store to others: %w", err)
 	}
-	storeLog.settle(true)
+	storeLog.settled.Store(true)
 	return s, nil
 }
 
@@ -93,47 +91,6 @@ func storeConfig(path, socket string, log *storeLog, unsafeNoFsync bool) *embed.
 	cfg.BootstrapDefragThresholdMegabytes = 64 // kube-apiserver compacts, and nobody else gives the space back
 	cfg.UnsafeNoFsync = unsafeNoFsync
 	return cfg
-}
-
-// checkStore finds two kinds of damage that etcd does not survive or does not
-// see. The missing pages of a database that was cut short would kill the process
-// at the first touch, as memory that is not there. And a database without its log
-// would be taken for a new one whose first writes count as done already.
-func checkStore(path string) error {
-	file := filepath.Join(path, "member", "snap", "db")
-	info, err := os.Stat(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("looking at the store: %w", err)
-	}
-	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
-	if err != nil {
-		return damagedStore(path, err)
-	}
-	defer db.Close()
-	return db.View(func(tx *bolt.Tx) error {
-		if info.Size() < tx.Size() {
-			return damagedStore(path, fmt.Errorf("%s has %d bytes of %d", file, info.Size(), tx.Size()))
-		}
-		logs, err := filepath.Glob(filepath.Join(path, "member", "wal", "*.wal"))
-		if err != nil || len(logs) == 0 && everApplied(tx) {
-			return damagedStore(path, errors.Join(err, errors.New("its log is gone")))
-		}
-		return nil
-	})
-}
-
-// everApplied tells a database that was in use from one whose first start was
-// cut short before there was a log.
-func everApplied(tx *bolt.Tx) bool {
-	meta := tx.Bucket(schema.Meta.Name())
-	return meta != nil && len(bytes.Trim(meta.Get(schema.MetaConsistentIndexKeyName), "\x00")) > 0
-}
-
-func damagedStore(path string, err error) error {
-	return fmt.Errorf("the store in %s does not open: put it back from a copy that was made while the control plane was stopped, or move it away to start empty: %w", path, err)
 }
 
 // socketPath is in the data directory, or if that would be too long or a URL

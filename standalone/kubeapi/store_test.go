@@ -9,7 +9,10 @@ import (
 	"sync"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.uber.org/zap"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -169,4 +172,60 @@ func putMany(t *testing.T, client *clientv3.Client, count int) {
 		})
 	}
 	writers.Wait()
+}
+
+// TestAFirstStartThatWasCutShort has a log that says nothing yet, which is what
+// is left when the first start is killed just after it made the log.
+func TestAFirstStartThatWasCutShort(t *testing.T) {
+	for name, withDatabase := range map[string]bool{"after the database was made": true, "without a database": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDir(t)
+			emptyLog(t, d)
+			if withDatabase {
+				db, err := bolt.Open(filepath.Join(d.store(), "member", "snap", "db"), 0o600, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			withStore(t, d, func(client *clientv3.Client) { putMany(t, client, 10) })
+			withStore(t, d, func(client *clientv3.Client) {
+				got, err := client.Get(t.Context(), "key", clientv3.WithPrefix(), clientv3.WithCountOnly())
+				if err != nil || got.Count != 10 {
+					t.Errorf("the store has %v keys, %v, want 10", got, err)
+				}
+			})
+		})
+	}
+}
+
+// emptyLog makes a log as a member does that has joined nothing yet.
+func emptyLog(t *testing.T, d dir) {
+	t.Helper()
+	openAndClose(t, d)
+	logs := filepath.Join(d.store(), "member", "wal")
+	used, err := wal.OpenForRead(zap.NewNop(), logs, &walpb.Snapshot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, _, _, err := used.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = used.Close()
+	if err := os.RemoveAll(filepath.Join(d.store(), "member")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(d.store(), "member", "snap"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	made, err := wal.Create(zap.NewNop(), logs, member)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := made.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

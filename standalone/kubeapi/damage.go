@@ -1,0 +1,100 @@
+package kubeapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+)
+
+// checkStore looks for what etcd does not survive or does not see:
+//
+//	database   log             so
+//	cut short  any             refuse: the missing pages kill at the first touch
+//	used       gone            refuse: it would be taken for new, and its first
+//	                           writes for done already
+//	not used   nothing in it   remove both: a first start was cut short, and etcd
+//	                           waits for ever for the election of nobody
+//
+// Everything else etcd mends, or refuses by itself.
+func checkStore(path string, log *slog.Logger) error {
+	used, err := databaseUsed(filepath.Join(path, "member", "snap", "db"))
+	if err != nil {
+		return damagedStore(path, err)
+	}
+	logs := filepath.Join(path, "member", "wal")
+	switch exists := wal.Exist(logs); {
+	case used && !exists:
+		return damagedStore(path, fmt.Errorf("its log %s is gone", logs))
+	case used || !exists:
+		return nil
+	}
+	committed, err := logCommitted(logs)
+	if err != nil {
+		return damagedStore(path, err)
+	}
+	if committed {
+		return nil
+	}
+	log.Info("removing a store whose first start was cut short", "path", path)
+	if err := os.RemoveAll(filepath.Join(path, "member")); err != nil {
+		return fmt.Errorf("removing a store whose first start was cut short: %w", err)
+	}
+	return nil
+}
+
+// databaseUsed reports whether anything was ever applied to the database, and an
+// error if it is not all there.
+func databaseUsed(file string) (used bool, err error) {
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	err = db.View(func(tx *bolt.Tx) error {
+		if info.Size() < tx.Size() {
+			return fmt.Errorf("%s has %d bytes of %d", file, info.Size(), tx.Size())
+		}
+		if meta := tx.Bucket(schema.Meta.Name()); meta != nil {
+			used = len(bytes.Trim(meta.Get(schema.MetaConsistentIndexKeyName), "\x00")) > 0
+		}
+		return nil
+	})
+	return used, err
+}
+
+// logCommitted reports whether the log says that anything was committed. The
+// store's first write to it says so, and nothing is acknowledged before.
+func logCommitted(dir string) (bool, error) {
+	log, err := wal.OpenForRead(zap.NewNop(), dir, &walpb.Snapshot{})
+	if err != nil {
+		return false, fmt.Errorf("opening the log %s: %w", dir, err)
+	}
+	defer log.Close()
+	_, state, _, err := log.ReadAll()
+	if err != nil {
+		return false, fmt.Errorf("reading the log %s: %w", dir, err)
+	}
+	return state.GetCommit() > 0, nil
+}
+
+func damagedStore(path string, err error) error {
+	return fmt.Errorf("the store in %s does not open: put it back from a copy that was made while the control plane was stopped, or move it away to start empty: %w", path, err)
+}
