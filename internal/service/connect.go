@@ -25,7 +25,6 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
-	"github.com/terrier-iac/terrier/internal/runner"
 )
 
 // Connection says which cluster is meant and who asks, the way kubectl is told.
@@ -213,7 +212,7 @@ func hostPort(u *url.URL) string { return net.JoinHostPort(u.Hostname(), cmp.Or(
 // found are Records whose server is looked for when they are first asked.
 type found struct{ find func() (Records, error) }
 
-func (f *found) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
+func (f *found) Runs(ctx context.Context, id StackID) ([]Report, error) {
 	r, err := f.find()
 	if err != nil {
 		return nil, err
@@ -221,10 +220,10 @@ func (f *found) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
 	return r.Runs(ctx, id)
 }
 
-func (f *found) Run(ctx context.Context, id StackID, run string) (runner.Report, error) {
+func (f *found) Run(ctx context.Context, id StackID, run string) (Report, error) {
 	r, err := f.find()
 	if err != nil {
-		return runner.Report{}, err
+		return Report{}, err
 	}
 	return r.Run(ctx, id, run)
 }

@@ -20,12 +20,15 @@ type StackID struct {
 	UID string
 }
 
+// Report is what a run says of itself.
+type Report = runner.Report
+
 // Records are what runs left behind. What is not there is Missing.
 type Records interface {
 	// Runs returns what the runs of a stack say of themselves, newest first.
-	Runs(ctx context.Context, id StackID) ([]runner.Report, error)
+	Runs(ctx context.Context, id StackID) ([]Report, error)
 	// Run returns what one run says of itself.
-	Run(ctx context.Context, id StackID, run string) (runner.Report, error)
+	Run(ctx context.Context, id StackID, run string) (Report, error)
 	// Log opens the log of a run. With follow, reading goes on until the run
 	// has ended.
 	Log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error)
@@ -81,16 +84,16 @@ func checkDigest(digest string) error {
 	return nil
 }
 
-func decodeReport(r io.Reader) (runner.Report, error) {
-	var report runner.Report
+func decodeReport(r io.Reader) (Report, error) {
+	var report Report
 	if err := json.NewDecoder(io.LimitReader(r, reportBytes)).Decode(&report); err != nil {
-		return runner.Report{}, fmt.Errorf("reading the report of a run: %w", err)
+		return Report{}, fmt.Errorf("reading the report of a run: %w", err)
 	}
 	return report, nil
 }
 
 // Runs returns what the runs of a stack say of themselves, newest first.
-func (s *Stacks) Runs(ctx context.Context, key Key) ([]runner.Report, error) {
+func (s *Stacks) Runs(ctx context.Context, key Key) ([]Report, error) {
 	st, err := s.Get(ctx, key)
 	if err != nil {
 		return nil, err
@@ -99,10 +102,10 @@ func (s *Stacks) Runs(ctx context.Context, key Key) ([]runner.Report, error) {
 }
 
 // Run returns what one run says of itself: the newest if run is empty.
-func (s *Stacks) Run(ctx context.Context, key Key, run string) (runner.Report, error) {
+func (s *Stacks) Run(ctx context.Context, key Key, run string) (Report, error) {
 	st, err := s.Get(ctx, key)
 	if err != nil {
-		return runner.Report{}, err
+		return Report{}, err
 	}
 	if run == "" {
 		return s.newest(ctx, st)
@@ -111,13 +114,13 @@ func (s *Stacks) Run(ctx context.Context, key Key, run string) (runner.Report, e
 }
 
 // newest returns the report of the run that goes on, or of the last one.
-func (s *Stacks) newest(ctx context.Context, st Stack) (runner.Report, error) {
+func (s *Stacks) newest(ctx context.Context, st Stack) (Report, error) {
 	runs, err := s.records.Runs(ctx, st.ID())
 	if err != nil {
-		return runner.Report{}, err
+		return Report{}, err
 	}
 	if len(runs) == 0 {
-		return runner.Report{}, fault.New(fault.Missing, ReasonNoRuns, fmt.Errorf("nothing is known of any run of the stack %s", st.Key()))
+		return Report{}, fault.New(fault.Missing, ReasonNoRuns, fmt.Errorf("nothing is known of any run of the stack %s", st.Key()))
 	}
 	return runs[0], nil
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/service/recordstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 func TestBlobsAreRecords(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	recordstest.Run(t, func(_ *testing.T, kept *service.Blobs) service.Records { return kept })
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/runner"
 )
 
 // Remote are the Records as the HTTP API of a server serves them.
@@ -36,17 +35,17 @@ func NewRemote(base *url.URL, c *http.Client) *Remote {
 const requestTime = time.Minute
 
 // Runs implements Records.
-func (r *Remote) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
+func (r *Remote) Runs(ctx context.Context, id StackID) ([]Report, error) {
 	var list struct {
-		Items []runner.Report `json:"items"`
+		Items []Report `json:"items"`
 	}
 	err := r.json(ctx, &list, r.path(id, nil, "runs"))
 	return list.Items, err
 }
 
 // Run implements Records.
-func (r *Remote) Run(ctx context.Context, id StackID, run string) (runner.Report, error) {
-	var report runner.Report
+func (r *Remote) Run(ctx context.Context, id StackID, run string) (Report, error) {
+	var report Report
 	err := r.json(ctx, &report, r.path(id, nil, "runs", run, "report"))
 	return report, err
 }

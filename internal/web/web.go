@@ -23,7 +23,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/service"
 )
@@ -38,8 +37,8 @@ type Stacks interface {
 
 // Records is what the API asks for about runs.
 type Records interface {
-	Runs(context.Context, service.Key) ([]runner.Report, error)
-	Run(ctx context.Context, key service.Key, run string) (runner.Report, error)
+	Runs(context.Context, service.Key) ([]service.Report, error)
+	Run(ctx context.Context, key service.Key, run string) (service.Report, error)
 	Log(ctx context.Context, key service.Key, run string, follow bool) (io.ReadCloser, error)
 	Plan(ctx context.Context, key service.Key, digest string) (service.PlanDocument, error)
 }
