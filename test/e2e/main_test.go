@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -49,6 +52,7 @@ func (s *sharing) stop() error {
 }
 
 func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // of the clients of tests
 	code := m.Run()
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "ending the shared platform:", err)

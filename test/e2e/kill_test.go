@@ -1,0 +1,322 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// alone gives the test a platform and a namespace that it may break.
+func alone(t *testing.T) (*testkit.Platform, *testkit.Cluster, *testkit.World) {
+	t.Helper()
+	p := testkit.Up(t)
+	c := p.Cluster(t)
+	return p, c, p.World(t)
+}
+
+// one apply at a time, each call of which the test can wait for.
+const slowly = "approvePlan: auto\ninterval: 1h\nretryInterval: 1s\nparallelism: 1\nwriteOutputsToSecret: {name: out}"
+
+// chain is a module of things that are made one after another, all of one value.
+func chain(w *testkit.World, value string, names ...string) string {
+	hcl := w.HCL()
+	for i, n := range names {
+		after := ""
+		if i > 0 {
+			after = "  depends_on = [world_thing." + names[i-1] + "]\n"
+		}
+		hcl += fmt.Sprintf("\nresource \"world_thing\" %q {\n  name  = %[1]q\n  value = %q\n%s}\n", n, value, after)
+	}
+	return hcl + fmt.Sprintf("\noutput \"last\" { value = world_thing.%s.id }\n", names[len(names)-1])
+}
+
+func kill(t *testing.T, p *testkit.Platform) {
+	t.Helper()
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func start(t *testing.T, p *testkit.Platform) {
+	t.Helper()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noRuns waits until every supervisor of the platform has ended by itself.
+func noRuns(t *testing.T, p *testkit.Platform) {
+	t.Helper()
+	testkit.Eventually(t, time.Minute, "the runs are over", func(context.Context) error {
+		if left := p.Supervisors(); len(left) > 0 {
+			return fmt.Errorf("%d supervisors are at work", len(left))
+		}
+		return nil
+	})
+}
+
+// F01, F02: a plan that nobody collected is found, or made again.
+func TestControllerKilledWhilePlanning(t *testing.T) {
+	p, c, w := alone(t)
+	c.Apply(t, inline("stack", slowly, chain(w, "first", "a")))
+	c.AwaitReady(t, "stack")
+	w.Fault(testkit.WorldFault{Call: "read", Name: "a", Do: "delay", Delay: "2s", Times: 1})
+	seen := checks(w)
+	c.Apply(t, inline("stack", slowly, chain(w, "second", "a")))
+	testkit.Eventually(t, time.Minute, "a plan is under way", func(context.Context) error {
+		if began(w, "read", "a") <= seen {
+			return errNot("a read that began")
+		}
+		return nil
+	})
+	kill(t, p)
+	start(t, p)
+	c.AwaitReady(t, "stack")
+	if all := w.Named("a"); len(all) != 1 || *all[0].Value != "second" || began(w, "update", "a") != 1 {
+		t.Errorf("the world holds %+v after %d updates, want one", all, began(w, "update", "a"))
+	}
+	verify(t, c, w, "stack")
+}
+
+// F03: an apply outlives the controller, and the next one finds it.
+func TestControllerKilledWhileApplying(t *testing.T) {
+	p, c, w := alone(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "3s"})
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
+	w.Await(t.Context(), begun("create", "b"))
+	before := p.Supervisors()
+	kill(t, p)
+	start(t, p)
+	if after := p.Supervisors(); len(before) != 1 || len(after) > 1 || len(after) == 1 && after[0].PID != before[0].PID {
+		t.Errorf("the supervisors were %v and are %v, want the same one", before, after)
+	}
+	c.AwaitReady(t, "stack")
+	made(t, w, "a", "b", "c")
+	verify(t, c, w, "stack")
+}
+
+// F04, F05: what was applied while nobody looked is not lost.
+func TestControllerKilledBetweenApplyAndOutputs(t *testing.T) {
+	p, c, w := alone(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "2s"})
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b")))
+	w.Await(t.Context(), begun("create", "a"))
+	kill(t, p)
+	noRuns(t, p)
+	made(t, w, "a", "b") // the apply has ended, and nobody knows
+	start(t, p)
+	c.AwaitReady(t, "stack")
+	if got, want := c.Secret(t, "out")["last"], w.Named("b")[0].ID; got != want {
+		t.Errorf("the outputs say %q, want %q", got, want)
+	}
+	made(t, w, "a", "b")
+	verify(t, c, w, "stack")
+}
+
+// F09, and F08 below: what a killed run built is in the state or listed, and is
+// never built again by itself.
+func TestSupervisorKilledWhileApplying(t *testing.T) {
+	p, c, w := alone(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hang", IgnoreStop: true, Times: 1})
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
+	w.Await(t.Context(), begun("create", "b"))
+	p.KillSupervisors(t)
+	testkit.Eventually(t, time.Minute, "the box is gone with its supervisor", func(context.Context) error {
+		for _, e := range p.Engines() {
+			return fmt.Errorf("the engine %d is alive", e.PID)
+		}
+		return nil
+	})
+	incomplete(t, c, w)
+}
+
+func TestEngineKilledWhileApplying(t *testing.T) {
+	p, c, w := alone(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hang", IgnoreStop: true, Times: 1})
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
+	w.Await(t.Context(), begun("create", "b"))
+	p.KillEngines(t)
+	incomplete(t, c, w)
+}
+
+// incomplete expects a stack whose apply died while b was made, after a was, to
+// say so, to do nothing by itself, and to be repaired by importing a.
+func incomplete(t *testing.T, c *testkit.Cluster, w *testkit.World) {
+	t.Helper()
+	s := c.AwaitReason(t, "stack", "StateIncomplete")
+	verify(t, c, w, "stack")
+	a := w.Named("a")
+	if len(a) != 1 || began(w, "create", "b") != 1 {
+		t.Fatalf("the world holds %+v after %d attempts to make b", w.Things(), began(w, "create", "b"))
+	}
+	if len(w.Leaked(stateOf(t, c, "stack"))) > 0 && !strings.Contains(message(s), a[0].ID) {
+		t.Errorf("the message is %q, want it to name %s", message(s), a[0].ID)
+	}
+	if !strings.Contains(message(s), "world_thing.b may exist") {
+		t.Errorf("the message is %q, want it to say that b may exist", message(s))
+	}
+	repaired := chain(w, "x", "a", "b", "c")
+	if len(w.Leaked(stateOf(t, c, "stack"))) > 0 {
+		repaired += fmt.Sprintf("\nimport {\n  to = world_thing.a\n  id = %q\n}\n", a[0].ID)
+	}
+	c.Apply(t, inline("stack", slowly, repaired))
+	pending := c.AwaitPending(t, "stack").Status.Plan.Pending // auto or not: somebody must look
+	c.Patch(t, "stack", `{"spec":{"approvePlan":"`+pending+`"}}`)
+	c.AwaitReady(t, "stack")
+	made(t, w, "a", "b", "c")
+	verify(t, c, w, "stack")
+}
+
+// F07: the end of the controller is not the end of an apply.
+func TestTermLeavesApplyToItsSupervisor(t *testing.T) {
+	p, c, w := alone(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "4s"})
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b")))
+	w.Await(t.Context(), begun("create", "a"))
+	took, err := p.Stop()
+	if err != nil || took > 10*time.Second {
+		t.Errorf("terrier up ended after %s with %v, want within 10s and in peace\n%s", took, err, p.Log())
+	}
+	noRuns(t, p)
+	made(t, w, "a", "b")
+	start(t, p)
+	c.AwaitReady(t, "stack")
+	verify(t, c, w, "stack")
+}
+
+// F53: two of them on one directory would be two writers.
+func TestSecondInstanceIsRefused(t *testing.T) {
+	p, c, _ := alone(t)
+	r := c.TryTerrier(t, "up", "--data-dir", p.Dir)
+	if r.Code == 0 || !strings.Contains(r.Stdout+r.Stderr, p.Dir) {
+		t.Errorf("a second terrier up ended with %d and said %s%s; want it to refuse and to name %s", r.Code, r.Stdout, r.Stderr, p.Dir)
+	}
+	c.Apply(t, inline("stack", slowly, "resource \"terraform_data\" \"it\" {}\noutput \"last\" { value = 1 }"))
+	c.AwaitReady(t, "stack") // the first one is none the worse
+}
+
+// F52, P5: whenever everything is killed, and however often, the next start
+// finds the truth; what it cannot know it asks.
+func TestEverythingKilledAgainAndAgain(t *testing.T) {
+	p, c, w := alone(t)
+	stacks := []*torn{{name: "one", w: w}, {name: "two", w: p.World(t)}, {name: "three", w: p.World(t)}}
+	for _, s := range stacks {
+		s.w.Fault(testkit.WorldFault{Do: "delay", Delay: "100ms"})
+	}
+	for round := range 10 {
+		for _, s := range stacks {
+			s.round = round
+			s.ask(t, c)
+		}
+		before := len(w.Calls())
+		testkit.Eventually(t, time.Minute, "something happens", func(context.Context) error {
+			if s := c.Stack(t, "one"); len(w.Calls()) <= before+2*round && testkit.IsReady(s) != nil && !stuck(t, s) {
+				return errNot("another call")
+			}
+			return nil
+		})
+		kill(t, p)
+		if len(p.Supervisors()) > 0 {
+			p.KillSupervisors(t)
+		}
+		start(t, p)
+	}
+	for _, s := range stacks {
+		s.w.Fault()
+		s.settle(t, c)
+		if stuck(t, c.Stack(t, s.name)) {
+			verify(t, c, s.w, s.name)
+			s.ask(t, c)
+			s.settle(t, c)
+		}
+		if err := testkit.IsReady(c.Stack(t, s.name)); err != nil {
+			t.Errorf("%s: %v: %s", s.name, err, message(c.Stack(t, s.name)))
+		}
+		verify(t, c, s.w, s.name)
+		made(t, s.w, s.names()...)
+	}
+}
+
+// torn is a stack that is killed in every round, and a person who mends it.
+type torn struct {
+	name  string
+	w     *testkit.World
+	round int
+}
+
+// names are other ones in every round, so that each makes and removes things.
+func (s *torn) names() []string {
+	return []string{fmt.Sprint("a", s.round), fmt.Sprint("b", s.round), "c"}
+}
+
+// ask asks for what this round is about. If the stack waits for a person, the
+// person looks at the world, brings in what the state does not know, and
+// approves.
+func (s *torn) ask(t *testing.T, c *testkit.Cluster) {
+	t.Helper()
+	spec := strings.Replace(slowly, "out", "out-"+s.name, 1)
+	names, hcl := s.names(), ""
+	if s.round > 0 && stuck(t, c.Stack(t, s.name)) {
+		t.Logf("round %d: %s waits for a person", s.round, s.name)
+		for _, thing := range s.w.Leaked(stateOf(t, c, s.name)) {
+			hcl += fmt.Sprintf("\nimport {\n  to = world_thing.%s\n  id = %q\n}\n", thing.Name, thing.ID)
+			if !slices.Contains(names, thing.Name) {
+				names = append(names, thing.Name)
+			}
+		}
+		c.Apply(t, inline(s.name, spec, chain(s.w, fmt.Sprint("round ", s.round), names...)+hcl))
+		pending := c.AwaitPending(t, s.name).Status.Plan.Pending
+		c.Patch(t, s.name, `{"spec":{"approvePlan":"`+pending+`"}}`)
+		s.settle(t, c)
+	}
+	c.Apply(t, inline(s.name, spec, chain(s.w, fmt.Sprint("round ", s.round), s.names()...)))
+}
+
+// settle waits until the stack is ready or waits for a person.
+func (s *torn) settle(t *testing.T, c *testkit.Cluster) {
+	t.Helper()
+	c.Await(t, s.name, func(o *v1alpha2.Terraform) error {
+		if stuck(t, o) {
+			return nil
+		}
+		return testkit.IsReady(o)
+	})
+}
+
+// stuck reports whether a stack waits for a person because of what an apply
+// that was killed may have left.
+func stuck(t *testing.T, s *v1alpha2.Terraform) bool {
+	t.Helper()
+	return testkit.HasReason("StateIncomplete")(s) == nil ||
+		memoryOf(t, s).Gap != nil && testkit.HasReason("TerraformPlannedWithChanges")(s) == nil
+}
+
+// began counts the calls of a kind that began.
+func began(w *testkit.World, call, name string) int {
+	n := 0
+	for _, c := range w.Calls() {
+		if begun(call, name)(c) {
+			n++
+		}
+	}
+	return n
+}
+
+// made expects each of these things to exist exactly once, and no others.
+func made(t *testing.T, w *testkit.World, names ...string) {
+	t.Helper()
+	var got []string
+	for _, thing := range w.Things() {
+		got = append(got, thing.Name)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, slices.Sorted(slices.Values(names))) {
+		t.Errorf("the world holds %v, want %v", got, names)
+	}
+}
