@@ -87,11 +87,11 @@ func (r *Remote) json(ctx context.Context, v any, address string) error {
 }
 
 func (r *Remote) open(ctx context.Context, within time.Duration, address string) (io.ReadCloser, error) {
-	cancel := context.CancelFunc(func() {})
+	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if within > 0 {
-		ctx, cancel = context.WithTimeout(ctx, within)
+		bounded, cancel = context.WithTimeout(ctx, within)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	req, err := http.NewRequestWithContext(bounded, http.MethodGet, address, nil)
 	if err != nil {
 		cancel()
 		return nil, err
