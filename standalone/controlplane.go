@@ -27,14 +27,9 @@ type ready struct {
 // run is the hidden command "control-plane": the control plane and nothing else,
 // for tests and for whoever wants to look at it alone.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var err error
-	switch {
-	case len(args) > 0 && args[0] == "control-plane":
+	err := fault.New(fault.Invalid, "Usage", errors.New(usage))
+	if len(args) > 0 && args[0] == "control-plane" {
 		err = controlPlane(ctx, args[1:], stdout, stderr)
-	case len(args) == 1 && args[0] == "version":
-		_, err = fmt.Fprintln(stdout, version)
-	default:
-		err = fault.New(fault.Invalid, "Usage", errors.New(usage))
 	}
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
