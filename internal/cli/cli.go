@@ -49,7 +49,7 @@ const interrupted = 130
 func run(ctx context.Context, env Env, extra ...*cobra.Command) int {
 	p := &program{Env: env}
 	root := p.root(extra)
-	root.SetArgs(env.Args)
+	root.SetArgs(append([]string{}, env.Args...)) // nil would be those of the process
 	err := root.ExecuteContext(ctx)
 	if e, ok := errors.AsType[exit](err); ok {
 		return int(e)

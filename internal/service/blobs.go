@@ -154,7 +154,7 @@ func (b *Blobs) report(ctx context.Context, id StackID, run string) (runner.Repo
 func (b *Blobs) get(ctx context.Context, key, what string) (io.ReadCloser, error) {
 	content, err := b.store.Get(ctx, key)
 	if fault.Of(err) == fault.Missing {
-		return nil, fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("%s is not kept", what))
+		return nil, fault.New(fault.Missing, ReasonNotKept, fmt.Errorf("%s is not kept", what))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", what, err)

@@ -14,6 +14,8 @@ var hints = map[string]string{
 	ReasonNoToken:      "Use a kubeconfig with a token, for instance one of: kubectl create token",
 	ReasonNoPlan:       "See how the stack stands with terrier explain, or ask for a new plan with terrier replan.",
 	ReasonNoRuns:       "See how the stack stands with: terrier explain",
+	ReasonNotKept:      "See which runs are kept with: terrier runs",
+	ReasonUnpublished:  "They are written after an apply. See how far that is with: terrier explain",
 	ReasonPlanChanged:  "Look at the new plan with terrier plan, and decide again.",
 	ReasonNotManual:    "See what decides with: terrier explain",
 	ReasonManifest:     "Edit the file by hand.",

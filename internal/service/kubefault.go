@@ -27,10 +27,12 @@ const (
 	ReasonNoToken      = "NoToken"
 	ReasonNoPlan       = "NoPlan"
 	ReasonNoRuns       = "NoRuns"
+	ReasonNotKept      = "NotKept"
 	ReasonPlanChanged  = "PlanChanged"
 	ReasonNotManual    = "NotManual"
 	ReasonManifest     = "ManifestInvalid"
 	ReasonNoOutputs    = "NoOutputs"
+	ReasonUnpublished  = "Unpublished"
 	ReasonBusy         = "ServerBusy"
 )
 

@@ -33,6 +33,9 @@ func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, err
 	}
 	name := types.NamespacedName{Namespace: key.Namespace, Name: o.Spec.WriteOutputsToSecret.Name}
 	data, public, err := kube.ReadSecret(ctx, s.kube, name)
+	if fault.Of(err) == fault.Missing {
+		return nil, fault.New(fault.Missing, ReasonUnpublished, fmt.Errorf("the stack %s has not published its outputs yet", key))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading what the stack %s published: %w", key, err)
 	}

@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/web"
+)
+
+// kept are records in memory; no run goes on.
+type kept map[string]string
+
+func (k kept) Get(_ context.Context, key string) ([]byte, error) {
+	if content, ok := k[key]; ok {
+		return []byte(content), nil
+	}
+	return nil, fault.New(fault.Missing, "BlobMissing", errors.New(key))
+}
+
+func (k kept) List(_ context.Context, prefix string) ([]string, error) {
+	var keys []string
+	for key := range k {
+		if strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+func (kept) Current(string) (*service.Report, error) { return nil, nil }
+func (kept) Open(_, run, _ string) (io.ReadCloser, error) {
+	return nil, fault.New(fault.Missing, "FileMissing", errors.New(run))
+}
+
+// estate is a cluster with one stack in it and a server that keeps its records.
+type estate struct {
+	Env
+	cluster *testkit.Cluster
+	kube    client.WithWatch
+	records kept
+}
+
+const digest = "sha256:6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e"
+
+func newEstate(t *testing.T) estate {
+	t.Helper()
+	e := estate{Env: env(t), cluster: testkit.Kube(t, v1alpha2.AddToScheme), records: kept{}}
+	var err error
+	if e.kube, err = service.NewClient(e.cluster.Config); err != nil {
+		t.Fatal(err)
+	}
+	e.Environ = []string{"KUBECONFIG=" + e.cluster.Kubeconfig}
+	e.cluster.Apply(t, strings.Replace(manifest, ", namespace: apps", "", 1))
+	now := e.object(t).CreationTimestamp.Add(time.Hour)
+	e.Now = func() time.Time { return now }
+	e.serve(t)
+	return e
+}
+
+// serve starts the HTTP API and writes down in the cluster where it is.
+func (e estate) serve(t *testing.T) {
+	t.Helper()
+	auth, err := service.NewKubeAuth(e.cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := web.New(web.Options{
+		Stacks: service.New(e.kube, service.NewBlobs(e.records, e.records, time.Millisecond), e.Now),
+		Auth:   auth, Hosts: []string{"127.0.0.1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewTLSServer(h)
+	t.Cleanup(srv.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: service.ServerNamespace}}
+	if err := client.IgnoreAlreadyExists(e.cluster.Client.Create(t.Context(), namespace)); err != nil {
+		t.Fatal(err)
+	}
+	at := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: service.ServerNamespace, Name: service.ServerConfigMap},
+		Data:       map[string]string{service.ServerURLKey: srv.URL, service.ServerCAKey: string(ca)},
+	}
+	err = e.kube.Create(t.Context(), at)
+	if client.IgnoreAlreadyExists(err) == nil && err != nil {
+		err = e.kube.Update(t.Context(), at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (e estate) object(t *testing.T) *v1alpha2.Terraform {
+	t.Helper()
+	var o v1alpha2.Terraform
+	if err := e.kube.Get(t.Context(), client.ObjectKey{Namespace: e.cluster.Namespace, Name: "network"}, &o); err != nil {
+		t.Fatal(err)
+	}
+	return &o
+}
+
+func (e estate) status(t *testing.T, change func(*v1alpha2.TerraformStatus)) {
+	t.Helper()
+	o := e.object(t)
+	change(&o.Status)
+	if err := e.kube.Status().Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (e estate) ago(d time.Duration) time.Time { return e.Now().Add(-d) }
+
+// planned makes a plan wait, with its run and its document in the records.
+func (e estate) planned(t *testing.T) {
+	t.Helper()
+	memory, err := json.Marshal(stack.Memory{Pending: &stack.Plan{
+		Name: "plan-main-b8e362c206", Digest: digest, Run: "plan-1", At: e.ago(time.Minute),
+		Basis:   stack.Basis{Revision: "main@sha1:b8e362c206ffffffffffffffffffffffffffffff"},
+		Changes: stack.Changes{Add: 2, Destroy: 1},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := metav1.NewTime(e.ago(time.Minute))
+	e.status(t, func(s *v1alpha2.TerraformStatus) {
+		s.Plan.Pending = "plan-main-b8e362c206"
+		s.LastPlannedRevision = "main@sha1:b8e362c206ffffffffffffffffffffffffffffff"
+		s.Conditions = []metav1.Condition{{Type: "Ready", Status: "Unknown", Reason: "TerraformPlannedWithChanges", LastTransitionTime: since,
+			Message: "Plan generated: set approvePlan: \"plan-main-b8e362c206\" to approve this plan."}}
+		s.Terrier = &v1alpha2.TerrierStatus{Phase: "AwaitingApproval", Rule: "a plan waits for approval", Since: &since, Isolation: "3",
+			WaitingFor: "an approval", Memory: &apiextensionsv1.JSON{Raw: memory}}
+	})
+	document, err := os.ReadFile("../plan/testdata/plan.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid := string(e.object(t).UID)
+	report, err := json.Marshal(service.Report{ID: "plan-1", Kind: stack.PlanRun, Phase: runner.Done, Outcome: stack.Succeeded,
+		Started: e.ago(2 * time.Minute), Finished: e.ago(time.Minute), Changes: stack.Changes{Add: 2, Destroy: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.records[service.PlanKey(uid, digest, runner.FilePlanDoc)] = string(document)
+	e.records[service.RunKey(uid, "plan-1", service.ReportFile)] = string(report)
+	e.records[service.RunKey(uid, "plan-1", runner.FileLog)] = "Refreshing…\n\x1b[2Jevil\rmore\n"
+}
+
+// fixed takes out what differs from one test run to the next.
+func (e estate) fixed(t *testing.T, s string) string {
+	t.Helper()
+	o := e.object(t)
+	created, planned := o.CreationTimestamp.UTC().Format(time.RFC3339), e.ago(time.Minute).UTC().Format(time.RFC3339)
+	for from, to := range map[string]string{e.cluster.Namespace: "apps", string(o.UID): "UID", created: "CREATED", planned: "PLANNED"} {
+		s = strings.ReplaceAll(s, from, to)
+	}
+	return s
+}
+
+// What a person sees who looks at a stack whose plan waits.
+func TestLooking(t *testing.T) {
+	e := newEstate(t)
+	e.planned(t)
+	for name, args := range map[string][]string{
+		"get":           {"get"},
+		"get-wide":      {"get", "network", "-o", "wide"},
+		"get-name":      {"get", "-o", "name"},
+		"explain":       {"explain", "network", "--rules"},
+		"plan":          {"plan", "network"},
+		"runs":          {"runs", "network"},
+		"logs":          {"logs", "network"},
+		"describe":      {"describe", "network"},
+		"get-none":      {"get", "-l", "team=none"},
+		"plan-wide":     {"plan", "network", "-o", "wide"},
+		"outputs-none":  {"outputs", "network"},
+		"plan-no-such":  {"plan", "network", "--digest", "sha256:" + strings.Repeat("0", 64)},
+		"logs-no-such":  {"logs", "network", "--run", "nothing"},
+		"get-no-such":   {"get", "nothing"},
+		"approve-other": {"approve", "network", "plan-main-0000000000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := e.run(t, args...)
+			text := got.out
+			if got.err != "" {
+				text += "--- stderr\n" + got.err
+			}
+			golden(t, filepath.Join("testdata", name+".txt"), e.fixed(t, text))
+		})
+	}
+}
+
+func TestPlanForPrograms(t *testing.T) {
+	e := newEstate(t)
+	e.planned(t)
+	got := e.run(t, "plan", "network", "-o", "json", "--exit-code")
+	if got.code != 2 {
+		t.Errorf("exit %d, want 2 since a plan waits: %s", got.code, got.err)
+	}
+	var doc struct {
+		Version string `json:"format_version"`
+	}
+	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || doc.Version == "" {
+		t.Errorf("prints %.80q, %v; want the document", got.out, err)
+	}
+}
+
+func TestDeciding(t *testing.T) {
+	e := newEstate(t)
+	if got := e.run(t, "approve", "network"); got.code != 4 {
+		t.Errorf("approving nothing is exit %d, want 4: %s", got.code, got.err)
+	}
+	e.planned(t)
+	if got := e.run(t, "approve", "network", "plan-main-0000000000"); got.code != 5 || e.object(t).Spec.ApprovePlan != "" {
+		t.Errorf("approving another plan is exit %d and approvePlan %q, want 5 and nothing", got.code, e.object(t).Spec.ApprovePlan)
+	}
+	got := e.run(t, "approve", "network", "plan-main-b8e362c206")
+	if got.code != 0 || e.object(t).Spec.ApprovePlan != "plan-main-b8e362c206" || !strings.Contains(got.err, "Plan:") {
+		t.Errorf("exit %d, approvePlan %q, showing %q; want the plan shown and approved", got.code, e.object(t).Spec.ApprovePlan, got.err)
+	}
+	if got := e.run(t, "reject", "network"); got.code != 0 || e.object(t).Spec.ApprovePlan != "" {
+		t.Errorf("exit %d, approvePlan %q; want the approval taken back", got.code, e.object(t).Spec.ApprovePlan)
+	}
+}
+
+// An approval does not depend on the server that keeps the document.
+func TestApprovingWithoutRecords(t *testing.T) {
+	e := newEstate(t)
+	e.planned(t)
+	got := e.run(t, "approve", "network", "--server", "https://127.0.0.1:1")
+	if got.code != 0 || !strings.Contains(got.err, "2 to add, 0 to change, 1 to destroy") || e.object(t).Spec.ApprovePlan == "" {
+		t.Errorf("exit %d, %q; want the counts shown and the plan approved", got.code, got.err)
+	}
+}
+
+func TestApprovingInAFile(t *testing.T) {
+	e := newEstate(t)
+	e.planned(t)
+	before := "# the network\n" + strings.Replace(manifest, ", namespace: apps", "", 1)
+	path := filepath.Join(e.Dir, "network.yaml")
+	if err := os.WriteFile(path, []byte(before), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for _, says := range []string{"now", "already"} {
+		if got := e.run(t, "approve", "network", "-f", "network.yaml"); got.code != 0 || !strings.Contains(got.out, says) {
+			t.Fatalf("exit %d, %q %q; want that it approves %s", got.code, got.out, got.err, says)
+		}
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Replace(before, "spec:\n", "spec:\n  approvePlan: plan-main-b8e362c206\n", 1)
+	if !bytes.Equal(after, []byte(want)) || info.Mode().Perm() != 0o640 {
+		t.Errorf("the file is %s with mode %v, want %s", after, info.Mode(), want)
+	}
+	if got := e.object(t).Spec.ApprovePlan; got != "" {
+		t.Errorf("the object is approved as well: %q", got)
+	}
+}
+
+func TestOperating(t *testing.T) {
+	e := newEstate(t)
+	for _, args := range [][]string{{"suspend", "network"}, {"resume", "network"}, {"suspend", "--all", "-n", e.cluster.Namespace}} {
+		want := args[0] == "suspend"
+		if got := e.run(t, args...); got.code != 0 || e.object(t).Spec.Suspend != want {
+			t.Errorf("%q: exit %d %s, suspend %v; want %v", args, got.code, got.err, e.object(t).Spec.Suspend, want)
+		}
+	}
+	if got := e.run(t, "replan", "network"); got.code != 2 || !strings.Contains(got.err, "terrier resume") {
+		t.Errorf("replanning a suspended stack is exit %d %q, want 2 and what to do", got.code, got.err)
+	}
+	if got := e.run(t, "resume", "network"); got.code != 0 {
+		t.Fatal(got.err)
+	}
+	if got := e.run(t, "replan", "network", "--wait", "--timeout", "10ms"); got.code != 6 || !strings.Contains(got.err, "terrier explain") {
+		t.Errorf("an answer that does not come is exit %d %q, want 6 and what to do", got.code, got.err)
+	}
+	if e.object(t).Annotations[service.RequestAnnotation] == "" {
+		t.Error("nobody asked for a new plan")
+	}
+}
