@@ -41,7 +41,7 @@ import (
 )
 
 // stopManager is how long reconciles may go on after the end was asked for.
-const stopManager = 3 * time.Second
+const stopManager = 2 * time.Second
 
 // reconciles is how many stacks are looked at at once. Nothing waits for a run,
 // so few are enough.

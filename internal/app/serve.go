@@ -24,8 +24,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
-// stopHTTP is how long requests may go on after the end was asked for.
-const stopHTTP = 2 * time.Second
+// How long requests, and all that runs on top of the control plane, may go on
+// after the end was asked for. The control plane has the rest of ten seconds.
+const (
+	stopHTTP = 2 * time.Second
+	stopAll  = 3 * time.Second
+)
 
 // server is the HTTP server and where it is.
 type server struct {
@@ -98,13 +102,21 @@ func (p *parts) run(ctx context.Context, mgr ctrl.Manager, handler http.Handler)
 			errs = append(errs, err)
 			cancel()
 		case <-ctx.Done():
+			late := time.After(stopAll)
 			stop, done := context.WithTimeout(context.WithoutCancel(ctx), stopHTTP)
 			if err := srv.Shutdown(stop); err != nil {
 				errs = append(errs, ignoreDeadline(err), srv.Close())
 			}
 			done()
 			for ; running > 0; running-- {
-				errs = append(errs, <-ended)
+				select {
+				case err := <-ended:
+					errs = append(errs, err)
+				case <-late:
+					// An API server that no longer answers keeps them; the process ends.
+					p.log.Warn("controllers did not end in time")
+					return errors.Join(errs...)
+				}
 			}
 		}
 	}
