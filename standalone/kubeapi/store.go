@@ -56,6 +56,9 @@ func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool
 		var closing sync.WaitGroup
 		closing.Go(etcd.Close)
 		waitFor(&closing, stopStoreWithin)
+		if short := filepath.Dir(socket); short != d.own() {
+			_ = os.Remove(short) // unless the socket is left in it; the next start takes both
+		}
 	}}
 	select {
 	case <-etcd.Server.ReadyNotify():

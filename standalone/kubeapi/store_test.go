@@ -1,7 +1,9 @@
 package kubeapi
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -95,8 +97,11 @@ func TestSocketOfALongPath(t *testing.T) {
 		t.Errorf("socketPath() again = %s, %v, want %s", again, err, socket)
 	}
 	openAndClose(t, d)
+	if _, err := os.Stat(filepath.Dir(socket)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory of the socket is left behind: %v", err)
+	}
 
-	if err := os.Chmod(filepath.Dir(socket), 0o755); err != nil {
+	if err := mkdir(filepath.Dir(socket), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := socketPath(d); fault.Of(err) != fault.Denied {
