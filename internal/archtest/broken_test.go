@@ -37,8 +37,9 @@ var broken = map[string]map[string]string{
 		"internal/source/a.go": "package source\n\nimport \"time\"\n\nvar now = time.Now\n",
 	},
 	"Kubernetes stays where it is spoken": {
-		"internal/kube/a.go": "package kube\n\nimport _ \"k8s.io/api/core/v1\"\n",
-		"internal/web/a.go":  "package web\n\nimport (\n\t_ \"k8s.io/api/core/v1\" // BAD\n\t_ \"sigs.k8s.io/yaml\"\n)\n",
+		"internal/kube/a.go":     "package kube\n\nimport _ \"k8s.io/api/core/v1\"\n",
+		"internal/web/a.go":      "package web\n\nimport (\n\t_ \"k8s.io/api/core/v1\" // BAD\n\t_ \"sigs.k8s.io/yaml\"\n)\n",
+		"internal/web/a_test.go": "package web\n\nimport _ \"k8s.io/api/core/v1\"\n",
 	},
 	"the control plane is only in standalone": {
 		"go.mod":                   "module x\n\nrequire k8s.io/kubernetes v1.37.2 // BAD\n",
