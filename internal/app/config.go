@@ -20,16 +20,21 @@ type Config struct {
 	Quickstart  bool   `flag:"quickstart" env:"TERRIER_QUICKSTART" help:"apply the quickstart example and say what to try"`
 	Output      string `flag:"output" short:"o" help:"json prints one line when ready"`
 
-	Engine    string   `flag:"engine" env:"TERRIER_ENGINE" help:"path of tofu or terraform; found beside this program or on the PATH if empty"`
-	Runner    string   `flag:"runner" env:"TERRIER_RUNNER" help:"path of terrier-runner; beside this program if empty"`
-	Mirror    string   `flag:"provider-mirror" env:"TERRIER_PROVIDER_MIRROR" help:"directory of providers that runs take instead of asking their registries; mirror beside this program if there is one"`
-	Writable  []string `flag:"run-writable" env:"TERRIER_RUN_WRITABLE" help:"host directory that every run may write, at the same path (repeatable)"`
-	Network   string   `flag:"run-network" env:"TERRIER_RUN_NETWORK" default:"host" help:"network of runs: host, or none"`
-	Isolation int      `flag:"min-isolation" env:"TERRIER_MIN_ISOLATION" default:"1" help:"least level of isolation at which runs are allowed: 1 basic, 2 kernel, 3 full"`
-	MaxRuns   int      `flag:"max-runs" env:"TERRIER_MAX_RUNS" default:"4" help:"runs at work at once"`
+	Engine      string   `flag:"engine" env:"TERRIER_ENGINE" help:"path of tofu or terraform; found beside this program or on the PATH if empty"`
+	Engines     []string `flag:"engine-named" env:"TERRIER_ENGINES" help:"NAME=/PATH of an engine that stacks may choose with the annotation terrier.dev/engine (repeatable)"`
+	Runner      string   `flag:"runner" env:"TERRIER_RUNNER" help:"path of terrier-runner; beside this program if empty"`
+	Mirror      string   `flag:"provider-mirror" env:"TERRIER_PROVIDER_MIRROR" help:"directory of providers that runs take instead of asking their registries; mirror beside this program if there is one"`
+	Writable    []string `flag:"run-writable" env:"TERRIER_RUN_WRITABLE" help:"host directory that every run may write, at the same path (repeatable)"`
+	Network     string   `flag:"run-network" env:"TERRIER_RUN_NETWORK" default:"host" help:"network of runs: host, or none"`
+	HostNetwork bool     `flag:"allow-host-network" env:"TERRIER_ALLOW_HOST_NETWORK" help:"let stacks ask for the host's network where --run-network is none"`
+	Isolation   int      `flag:"min-isolation" env:"TERRIER_MIN_ISOLATION" default:"1" help:"least level of isolation at which runs are allowed: 1 basic, 2 kernel, 3 full"`
+	MaxRuns     int      `flag:"max-runs" env:"TERRIER_MAX_RUNS" default:"4" help:"runs at work at once"`
 
 	RunTimeout     time.Duration `flag:"run-timeout" env:"TERRIER_RUN_TIMEOUT" default:"1h" help:"how long one plan or apply may take before it is interrupted"`
 	RunGrace       time.Duration `flag:"run-grace" env:"TERRIER_RUN_GRACE" default:"30m" help:"how long an interrupted run may take to write its state before it is killed"`
+	RunMemory      int           `flag:"run-memory" env:"TERRIER_RUN_MEMORY" default:"4096" help:"MiB of memory that one run may take"`
+	RunFile        int           `flag:"run-file-size" env:"TERRIER_RUN_FILE_SIZE" default:"2048" help:"MiB that one file of a run may take"`
+	RunProcesses   int           `flag:"run-processes" env:"TERRIER_RUN_PROCESSES" default:"1024" help:"processes and threads that one run may have"`
 	CrossNamespace bool          `flag:"allow-cross-namespace-refs" env:"TERRIER_ALLOW_CROSS_NAMESPACE_REFS" help:"allow sources and dependencies in other namespaces"`
 	AllowHosts     []string      `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that sources may reach although it is local or private to this machine (repeatable)"`
 	PlainHTTP      bool          `flag:"allow-plain-http" env:"TERRIER_ALLOW_PLAIN_HTTP" help:"allow sources over unencrypted http"`

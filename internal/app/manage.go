@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
@@ -32,6 +34,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/process"
@@ -106,7 +109,10 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 			return err
 		}
 	}
-	find := p.engines()
+	find, err := p.engines()
+	if err != nil {
+		return err
+	}
 	settings, err := p.settings()
 	if err != nil {
 		return err
@@ -166,22 +172,31 @@ func (p *parts) outbound() (*outbound.Client, error) {
 }
 
 // engines finds the engine anew for every run: it may be replaced meanwhile.
-func (p *parts) engines() func(context.Context) (engine.Engine, error) {
-	finder := &engine.Finder{Chosen: p.Config.Engine, Path: p.Environ("PATH"), Run: output}
+func (p *parts) engines() (func(context.Context, string) (engine.Engine, error), error) {
+	finder := &engine.Finder{Chosen: p.Config.Engine, Path: p.Environ("PATH"), Run: output, Known: map[string]string{}}
+	for _, entry := range p.Config.Engines {
+		name, path, ok := strings.Cut(entry, "=")
+		if !ok || name == "" || !filepath.IsAbs(path) {
+			return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--engine-named %q is not NAME=/PATH", entry))
+		}
+		finder.Known[name] = path
+	}
 	if exe, err := os.Executable(); err == nil {
 		finder.Beside = filepath.Dir(exe)
 	}
-	warned := ""
-	return func(ctx context.Context) (engine.Engine, error) {
-		e, err := finder.Find(ctx, "")
-		if err == nil && warned != e.String() {
-			warned = e.String()
+	var warned sync.Map
+	return func(ctx context.Context, name string) (engine.Engine, error) {
+		e, err := finder.Named(ctx, name)
+		if err != nil {
+			return e, err
+		}
+		if _, said := warned.LoadOrStore(e.String(), true); !said {
 			if advice := engine.Advisory(e.Version); advice != "" {
 				p.log.Warn("engine version", "engine", e.String(), "advice", advice)
 			}
 		}
-		return e, err
-	}
+		return e, nil
+	}, nil
 }
 
 // output runs a program of ours and returns what it says.
@@ -202,10 +217,16 @@ func output(ctx context.Context, path string, args ...string) ([]byte, error) {
 
 // settings are what the operator decides for all stacks.
 func (p *parts) settings() (controller.Config, error) {
+	if n := p.Config.Network; n != "host" && n != "none" {
+		return controller.Config{}, fault.New(fault.Invalid, "Usage", fmt.Errorf("--run-network: %q is neither host nor none", n))
+	}
 	c := controller.Config{
-		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, Network: p.Config.Network,
+		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,
 		Mirror: p.Config.Mirror, Writable: p.Config.Writable, MinLevel: p.Config.Isolation,
-		Limits: runner.Limits{Init: p.Config.RunTimeout, Plan: p.Config.RunTimeout, Apply: p.Config.RunTimeout, Grace: p.Config.RunGrace},
+		Limits: runner.Limits{
+			Init: p.Config.RunTimeout, Plan: p.Config.RunTimeout, Apply: p.Config.RunTimeout, Grace: p.Config.RunGrace,
+			Memory: int64(p.Config.RunMemory) << 20, Processes: p.Config.RunProcesses, FileBytes: int64(p.Config.RunFile) << 20,
+		},
 	}
 	if c.Mirror == "" {
 		c.Mirror = beside("mirror")

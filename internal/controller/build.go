@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,7 +19,7 @@ import (
 // buildJob makes all of the job that does not depend on the kind of run.
 func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	prog := p.st.Program
-	e, err := c.Engine(ctx)
+	e, err := c.Engine(ctx, p.st.Program.Engine)
 	if err != nil {
 		return blockedBy(err, stack.EngineMissing)
 	}
@@ -32,6 +34,10 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		return blockedBy(err, stack.ModuleInvalid)
 	}
 	backendFile, err := module.BackendFile(backend)
+	if err != nil {
+		return blockedBy(err, stack.SpecInvalid)
+	}
+	network, err := c.network(prog)
 	if err != nil {
 		return blockedBy(err, stack.SpecInvalid)
 	}
@@ -50,7 +56,7 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 
 		Managed: ref != nil, Workspace: prog.Workspace,
 		Options: runner.Options{
-			InitKey:     stack.Digest([]any{p.o.Basis.Engine, string(backendFile.Content), prog.Workspace, c.Config.MirrorProviders, c.Config.Network}),
+			InitKey:     stack.Digest([]any{p.o.Basis.Engine, string(backendFile.Content), prog.Workspace, c.Config.MirrorProviders, network}),
 			BackendType: kind,
 			Upgrade:     prog.Upgrade, Destroy: prog.Destroy, Targets: prog.Targets, VarFiles: prog.VarFiles, Parallelism: prog.Parallelism,
 			NoLock: prog.NoPlanLock, LockTimeout: prog.LockTimeout,
@@ -58,9 +64,28 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 			Outputs:      ref == nil && prog.Outputs != nil,
 		},
 		Limits: c.Config.Limits,
-		Box:    runner.Box{Network: c.Config.Network, Mirror: c.Config.Mirror, Writable: c.Config.Writable, MinLevel: c.Config.MinLevel},
+		Box:    c.box(network),
 	}
 	return nil
+}
+
+// network is that of the platform, or what the stack asks for instead.
+func (c *Stacks) network(p stack.Program) (string, error) {
+	switch {
+	case p.Network == "" || p.Network == c.Config.Network, p.Network == "none":
+		return cmp.Or(p.Network, c.Config.Network), nil
+	case p.Network == "host" && c.Config.HostNetwork:
+		return p.Network, nil
+	case p.Network == "host":
+		return "", fault.New(fault.Denied, "", errors.New("terrier.dev/network: this platform does not let runs use the host's network"))
+	default:
+		return "", fault.New(fault.Invalid, "", fmt.Errorf("terrier.dev/network: %q is neither none nor host", p.Network))
+	}
+}
+
+// box is what surrounds a run with that network.
+func (c *Stacks) box(network string) runner.Box {
+	return runner.Box{Network: network, Mirror: c.Config.Mirror, Writable: c.Config.Writable, MinLevel: c.Config.MinLevel}
 }
 
 // backendOf translates a program's backend. A managed one has the reference of
@@ -175,7 +200,7 @@ func (c *Stacks) recall(ctx context.Context, p *pass) error {
 	if err != nil {
 		return fmt.Errorf("reading the record of what was applied: %w", err)
 	}
-	e, err := c.Engine(ctx)
+	e, err := c.Engine(ctx, p.st.Program.Engine)
 	if err != nil {
 		return err
 	}
@@ -185,7 +210,7 @@ func (c *Stacks) recall(ctx context.Context, p *pass) error {
 			return fmt.Errorf("restoring the source that was applied: %w", err)
 		}
 	}
-	s.Job.Box = runner.Box{Network: c.Config.Network, Mirror: c.Config.Mirror, Writable: c.Config.Writable, MinLevel: c.Config.MinLevel}
+	s.Job.Box = c.box(s.Job.Box.Network)
 	s.Job.Limits = c.Config.Limits
 	for k, v := range c.freshEnvironment(ctx, p, s.Job.Env) {
 		s.Job.Env[k] = v

@@ -74,9 +74,10 @@ type Events interface {
 
 // Config is what an operator sets for all stacks.
 type Config struct {
-	CrossNamespace  bool // sources and dependencies may be in another namespace
-	MaxRuns         int  // at work at once
-	Network         string
+	CrossNamespace  bool     // sources and dependencies may be in another namespace
+	MaxRuns         int      // at work at once
+	Network         string   // of runs that do not say: none or host
+	HostNetwork     bool     // a stack may ask for the host's network although the default is none
 	Mirror          string   // directory of providers, may be empty
 	MirrorProviders []string // their addresses
 	Writable        []string // host directories that runs may write
@@ -95,7 +96,7 @@ type Stacks struct {
 	Modules   *Modules
 	States    States
 	Blobs     Blobs
-	Engine    func(context.Context) (engine.Engine, error)
+	Engine    func(ctx context.Context, name string) (engine.Engine, error)
 	Events    Events
 	Config    Config
 	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them

@@ -102,7 +102,7 @@ func (c *Stacks) artifact(ctx context.Context, kind string, key types.Namespaced
 }
 
 func (c *Stacks) findEngine(ctx context.Context, p *pass) *stack.Blocked {
-	e, err := c.Engine(ctx)
+	e, err := c.Engine(ctx, p.st.Program.Engine)
 	if err != nil {
 		return blockedBy(err, stack.EngineMissing)
 	}

@@ -42,9 +42,10 @@ type Output func(ctx context.Context, path string, args ...string) ([]byte, erro
 // stays the same. It is safe for concurrent use.
 type Finder struct {
 	Run    Output
-	Chosen string // the value of TERRIER_ENGINE, or of the flag that stands for it
-	Beside string // the directory of our own executable
-	Path   string // the value of PATH
+	Chosen string            // the value of TERRIER_ENGINE, or of the flag that stands for it
+	Beside string            // the directory of our own executable
+	Path   string            // the value of PATH
+	Known  map[string]string // engines that the operator named: name → path
 
 	mu    sync.Mutex
 	known map[stamp]Engine
@@ -79,6 +80,25 @@ func (f *Finder) Find(ctx context.Context, explicit string) (Engine, error) {
 	return Engine{}, fault.New(fault.Missing, "EngineMissing", errors.New(
 		"no tofu or terraform program found: `make build` makes bin/tofu, or install OpenTofu "+
 			"and set TERRIER_ENGINE to its path"))
+}
+
+// Named returns an engine that a stack asks for by name: tofu or terraform,
+// wherever that is found, or one of those that the operator named. A stack
+// never chooses a program by its path.
+func (f *Finder) Named(ctx context.Context, name string) (Engine, error) {
+	if name == "" {
+		return f.Find(ctx, "")
+	}
+	if path, ok := f.Known[name]; ok {
+		return f.at(ctx, path)
+	}
+	for _, dir := range append([]string{f.Beside}, filepath.SplitList(f.Path)...) {
+		if path := filepath.Join(dir, name); slices.Contains(names, name) && filepath.IsAbs(dir) && executable(path) {
+			return f.at(ctx, path)
+		}
+	}
+	return Engine{}, fault.New(fault.Missing, "EngineMissing", fmt.Errorf(
+		"there is no engine %q here: choose one that is, or ask for it to be added with --engine-named", name))
 }
 
 // at returns the engine at path, asking it for its version if need be.

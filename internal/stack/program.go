@@ -31,6 +31,9 @@ type Program struct {
 	NoPlanLock  bool
 	LockTimeout time.Duration
 
+	Engine  string // the name of an engine; empty means the platform's choice
+	Network string // none or host; empty means the platform's choice
+
 	Readable  Readable
 	Outputs   *Outputs
 	DependsOn []Ref

@@ -1,0 +1,31 @@
+package controller
+
+import (
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+func TestNetwork(t *testing.T) {
+	for name, tt := range map[string]struct {
+		platform string
+		allow    bool
+		asked    string
+		want     string
+		kind     fault.Kind
+	}{
+		"the platform's choice":           {"host", false, "", "host", fault.None},
+		"a stack may have less":           {"host", false, "none", "none", fault.None},
+		"the same is no question":         {"host", false, "host", "host", fault.None},
+		"more only if the platform lets":  {"none", false, "host", "", fault.Denied},
+		"which it may":                    {"none", true, "host", "host", fault.None},
+		"something else is not a network": {"host", true, "bridge", "", fault.Invalid},
+	} {
+		c := &Stacks{Config: Config{Network: tt.platform, HostNetwork: tt.allow}}
+		got, err := c.network(stack.Program{Network: tt.asked})
+		if got != tt.want || fault.Of(err) != tt.kind {
+			t.Errorf("%s: network() = %q, %v, want %q, %q", name, got, err, tt.want, tt.kind)
+		}
+	}
+}
