@@ -14,11 +14,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -57,7 +52,6 @@ func (kept) Open(_, run, _ string) (io.ReadCloser, error) {
 type estate struct {
 	Env
 	cluster *testkit.Cluster
-	kube    client.WithWatch
 	records kept
 }
 
@@ -66,10 +60,6 @@ const digest = "sha256:6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6
 func newEstate(t *testing.T) estate {
 	t.Helper()
 	e := estate{Env: env(t), cluster: testkit.Kube(t, v1alpha2.AddToScheme), records: kept{}}
-	var err error
-	if e.kube, err = service.NewClient(e.cluster.Config); err != nil {
-		t.Fatal(err)
-	}
 	e.Environ = []string{"KUBECONFIG=" + e.cluster.Kubeconfig}
 	e.cluster.Apply(t, strings.Replace(manifest, ", namespace: apps", "", 1))
 	now := e.object(t).CreationTimestamp.Add(time.Hour)
@@ -85,8 +75,12 @@ func (e estate) serve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	kube, err := service.NewClient(e.cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	h, err := web.New(web.Options{
-		Stacks: service.New(e.kube, service.NewBlobs(e.records, e.records, time.Millisecond), e.Now),
+		Stacks: service.New(kube, service.NewBlobs(e.records, e.records, time.Millisecond), e.Now),
 		Auth:   auth, Hosts: []string{"127.0.0.1"},
 	})
 	if err != nil {
@@ -94,40 +88,20 @@ func (e estate) serve(t *testing.T) {
 	}
 	srv := httptest.NewTLSServer(h)
 	t.Cleanup(srv.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: service.ServerNamespace}}
-	if err := client.IgnoreAlreadyExists(e.cluster.Client.Create(t.Context(), namespace)); err != nil {
-		t.Fatal(err)
-	}
-	at := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: service.ServerNamespace, Name: service.ServerConfigMap},
-		Data:       map[string]string{service.ServerURLKey: srv.URL, service.ServerCAKey: string(ca)},
-	}
-	err = e.kube.Create(t.Context(), at)
-	if client.IgnoreAlreadyExists(err) == nil && err != nil {
-		err = e.kube.Update(t.Context(), at)
-	}
+	data, err := json.Marshal(map[string]string{
+		service.ServerURLKey: srv.URL,
+		service.ServerCAKey:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.cluster.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+service.ServerNamespace+"}\n---\n"+
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+service.ServerConfigMap+", namespace: "+service.ServerNamespace+"}\ndata: "+string(data)+"\n")
 }
 
 func (e estate) object(t *testing.T) *v1alpha2.Terraform {
 	t.Helper()
-	var o v1alpha2.Terraform
-	if err := e.kube.Get(t.Context(), client.ObjectKey{Namespace: e.cluster.Namespace, Name: "network"}, &o); err != nil {
-		t.Fatal(err)
-	}
-	return &o
-}
-
-func (e estate) status(t *testing.T, change func(*v1alpha2.TerraformStatus)) {
-	t.Helper()
-	o := e.object(t)
-	change(&o.Status)
-	if err := e.kube.Status().Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	return e.cluster.Stack(t, "network")
 }
 
 func (e estate) ago(d time.Duration) time.Time { return e.Now().Add(-d) }
@@ -135,28 +109,36 @@ func (e estate) ago(d time.Duration) time.Time { return e.Now().Add(-d) }
 // planned makes a plan wait, with its run and its document in the records.
 func (e estate) planned(t *testing.T) {
 	t.Helper()
-	memory, err := json.Marshal(stack.Memory{Pending: &stack.Plan{
-		Name: "plan-main-b8e362c206", Digest: digest, Run: "plan-1", At: e.ago(time.Minute),
-		Basis:   stack.Basis{Revision: "main@sha1:b8e362c206ffffffffffffffffffffffffffffff"},
-		Changes: stack.Changes{Add: 2, Destroy: 1},
-	}})
+	moment := e.ago(time.Minute).UTC().Format(time.RFC3339)
+	status, err := json.Marshal(map[string]any{
+		"plan":                map[string]any{"pending": "plan-main-b8e362c206"},
+		"lastPlannedRevision": "main@sha1:b8e362c206ffffffffffffffffffffffffffffff",
+		"conditions": []any{map[string]any{"type": "Ready", "status": "Unknown", "reason": "TerraformPlannedWithChanges", "lastTransitionTime": moment,
+			"message": "Plan generated: set approvePlan: \"plan-main-b8e362c206\" to approve this plan."}},
+		"terrier": map[string]any{
+			"phase": "AwaitingApproval", "rule": "a plan waits for approval", "since": moment, "isolation": "3", "waitingFor": "an approval",
+			"memory": stack.Memory{Pending: &stack.Plan{
+				Name: "plan-main-b8e362c206", Digest: digest, Run: "plan-1", At: e.ago(time.Minute),
+				Basis:   stack.Basis{Revision: "main@sha1:b8e362c206ffffffffffffffffffffffffffffff"},
+				Changes: stack.Changes{Add: 2, Destroy: 1},
+			}},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	since := metav1.NewTime(e.ago(time.Minute))
-	e.status(t, func(s *v1alpha2.TerraformStatus) {
-		s.Plan.Pending = "plan-main-b8e362c206"
-		s.LastPlannedRevision = "main@sha1:b8e362c206ffffffffffffffffffffffffffffff"
-		s.Conditions = []metav1.Condition{{Type: "Ready", Status: "Unknown", Reason: "TerraformPlannedWithChanges", LastTransitionTime: since,
-			Message: "Plan generated: set approvePlan: \"plan-main-b8e362c206\" to approve this plan."}}
-		s.Terrier = &v1alpha2.TerrierStatus{Phase: "AwaitingApproval", Rule: "a plan waits for approval", Since: &since, Isolation: "3",
-			WaitingFor: "an approval", Memory: &apiextensionsv1.JSON{Raw: memory}}
-	})
+	o := e.object(t)
+	if err := json.Unmarshal(status, &o.Status); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.cluster.Client.Status().Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
 	document, err := os.ReadFile("../plan/testdata/plan.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	uid := string(e.object(t).UID)
+	uid := string(o.UID)
 	report, err := json.Marshal(service.Report{ID: "plan-1", Kind: stack.PlanRun, Phase: runner.Done, Outcome: stack.Succeeded,
 		Started: e.ago(2 * time.Minute), Finished: e.ago(time.Minute), Changes: stack.Changes{Add: 2, Destroy: 1}})
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Reference is docs/cli.md: every command with its flags, from the commands
-// themselves.
-func Reference(extra ...*cobra.Command) string {
+// reference is docs/cli.md: every command of this package with its flags, from
+// the commands themselves.
+func reference() string {
 	p := &program{}
-	root := p.root(extra)
+	root := p.root(nil)
 	var b strings.Builder
 	b.WriteString("# The command line\n\n<!-- Made from the commands by go test ./internal/cli -update. -->\n\n")
 	fmt.Fprintf(&b, "%s\n\n", root.Long)
@@ -26,6 +26,7 @@ func Reference(extra ...*cobra.Command) string {
 	for _, c := range commands {
 		fmt.Fprintf(&b, "| [`terrier %s`](#terrier-%s) | %s |\n", c.Name(), c.Name(), c.Short)
 	}
+	b.WriteString("\n`terrier up`, which brings up a control plane of its own, says what it takes with `terrier up --help`.\n")
 	b.WriteString("\n## Flags of every command\n\n")
 	flagTable(&b, root.PersistentFlags())
 	b.WriteString("\n## Exit codes\n\n| code | when |\n| --- | --- |\n| 0 | it is done |\n")
@@ -106,9 +107,9 @@ func flagTable(b *strings.Builder, flags *pflag.FlagSet) {
 	})
 }
 
-// States is docs/states.md: the rules in their order and what each situation
+// states is docs/states.md: the rules in their order and what each situation
 // means, from the rules themselves.
-func States() string {
+func states() string {
 	var b strings.Builder
 	b.WriteString(`# How a stack stands, and why
 

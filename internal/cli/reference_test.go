@@ -33,8 +33,8 @@ func golden(t *testing.T, path, got string) {
 }
 
 func TestPages(t *testing.T) {
-	golden(t, "../../docs/cli.md", Reference())
-	golden(t, "../../docs/states.md", States())
+	golden(t, "../../docs/cli.md", reference())
+	golden(t, "../../docs/states.md", states())
 }
 
 // Every situation that is explained is met by some rule, and stands in the page.
