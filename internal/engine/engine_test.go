@@ -125,30 +125,6 @@ func TestAdvisory(t *testing.T) {
 	}
 }
 
-func TestCheckEnv(t *testing.T) {
-	denied := []string{
-		"TF_CLI_ARGS", "TF_CLI_ARGS_plan", "TF_DATA_DIR", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE",
-		"TF_REATTACH_PROVIDERS", "TF_LOG", "TF_LOG_PATH", "TF_WORKSPACE", "TF_HTTP_ADDRESS", "tf_log",
-		"TF_INPUT", "TF_ENCRYPTION", "LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "HOME", "TMPDIR", "GIT_SSH_COMMAND",
-		"SSH_AUTH_SOCK", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "NO_PROXY", "TERRIER_ENGINE", "BASH_ENV", "GODEBUG",
-	}
-	for _, name := range denied {
-		if got := fault.Of(CheckEnv(name)); got != fault.Denied {
-			t.Errorf("CheckEnv(%s) is of kind %q, want Denied", name, got)
-		}
-	}
-	for _, name := range []string{"", "A=B", "1A", "A B", "A\x00", "Ä", "A-B", strings.Repeat("A", 300)} {
-		if got := fault.Of(CheckEnv(name)); got != fault.Invalid {
-			t.Errorf("CheckEnv(%q) is of kind %q, want Invalid", name, got)
-		}
-	}
-	for _, name := range []string{"AWS_ACCESS_KEY_ID", "ARM_CLIENT_ID", "GOOGLE_CREDENTIALS", "TF_VAR_region", "VAULT_TOKEN", "_x"} {
-		if err := CheckEnv(name); err != nil {
-			t.Errorf("CheckEnv(%s) = %v, want nil", name, err)
-		}
-	}
-}
-
 func TestNames(t *testing.T) {
 	for name, tt := range map[string]struct {
 		check func(string) error

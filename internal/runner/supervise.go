@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/process"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 // Supervisor is the environment of the one run that Supervise carries out.
@@ -162,7 +162,7 @@ func (r *run) begin() error {
 		return err
 	}
 	for name := range r.job.Env {
-		if err := engine.CheckEnv(name); err != nil {
+		if err := workdir.CheckEnvironment(name); err != nil {
 			return err
 		}
 	}

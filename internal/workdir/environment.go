@@ -9,7 +9,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-var environmentName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+var (
+	credentialName  = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+	environmentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
+)
 
 // SplitEnvironment says which keys of a Secret are variables of the module and
 // which are environment for its providers: those that the module does not
@@ -17,7 +20,7 @@ var environmentName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 // keys that are not declared stay variables; the engine warns of them.
 func SplitEnvironment(declared map[string]Variable, keys []string) (vars, environment []string) {
 	for _, key := range keys {
-		if _, ok := declared[key]; !ok && environmentName.MatchString(key) {
+		if _, ok := declared[key]; !ok && credentialName.MatchString(key) {
 			environment = append(environment, key)
 		} else {
 			vars = append(vars, key)
@@ -26,37 +29,38 @@ func SplitEnvironment(declared map[string]Variable, keys []string) (vars, enviro
 	return vars, environment
 }
 
-// Names that steer the engine, its plugins, or the way processes are started
-// and reach the network, instead of telling a provider who it is.
-var (
-	refusedNames = []string{
-		"PATH", "HOME", "TMPDIR", "TMP", "TEMP", "PWD", "SHELL", "ENV", "BASH_ENV", "IFS", "USER",
-		"GODEBUG", "GOTRACEBACK", "GOMEMLIMIT", "GOMAXPROCS", "GOGC",
-	}
-	refusedPrefixes = []string{"TF_", "TOFU_", "TERRIER_", "LD_", "DYLD_", "GIT_", "SSH_", "PLUGIN_", "CHECKPOINT_", "XDG_"}
-	refusedSuffixes = []string{"_PROXY"}
-)
-
-// CheckEnvironment refuses names that a user may not set for a run.
-func CheckEnvironment(names []string) error {
-	for _, name := range names {
-		if err := checkEnvironmentName(name); err != nil {
-			return fault.New(fault.Denied, "EnvironmentRefused", err)
-		}
-	}
-	return nil
+// refusedNames are variables that control the engine, its providers' start, or
+// any program below it. Who may set them may choose another backend, another
+// provider binary or another program, so nobody but the supervisor does
+// (threat T03).
+var refusedNames = []string{
+	"PATH", "HOME", "TMPDIR", "TMP", "TEMP", "SHELL", "IFS", "ENV", "BASH_ENV", "PWD", "USER",
+	"GODEBUG", "GOTRACEBACK", "GOMEMLIMIT", "GOGC", "GOMAXPROCS", "SSL_CERT_FILE", "SSL_CERT_DIR",
+	"PYTHONPATH", "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT", "RUBYLIB", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS",
 }
 
-func checkEnvironmentName(name string) error {
-	if name == "" || strings.ContainsAny(name, "=\x00") {
-		return fmt.Errorf("%q is not a name of an environment variable", name)
+// Families of such variables. TF_VAR_ is the one part of TF_ that is free: it
+// sets a variable of the module and nothing else.
+var (
+	refusedPrefixes = []string{"TF_", "TOFU_", "TERRIER_", "LD_", "DYLD_", "GIT_", "SSH_", "PLUGIN_", "CHECKPOINT_", "BASH_FUNC_", "XDG_"}
+	refusedSuffixes = []string{"_PROXY"}
+	freePrefix      = "TF_VAR_"
+)
+
+// CheckEnvironment reports whether a user may set the environment variable in
+// a run: Invalid if it is not a name at all, Denied if it is reserved. Programs
+// differ in how they treat case, so case does not help.
+func CheckEnvironment(name string) error {
+	if !environmentName.MatchString(name) {
+		return fault.New(fault.Invalid, "EnvironmentInvalid", fmt.Errorf("%q is not the name of an environment variable", name))
 	}
 	upper := strings.ToUpper(name)
 	refused := slices.Contains(refusedNames, upper) ||
 		slices.ContainsFunc(refusedPrefixes, func(p string) bool { return strings.HasPrefix(upper, p) }) ||
 		slices.ContainsFunc(refusedSuffixes, func(s string) bool { return strings.HasSuffix(upper, s) })
-	if refused {
-		return fmt.Errorf("the environment variable %s controls the engine or its process and cannot be set", name)
+	if refused && !strings.HasPrefix(upper, freePrefix) {
+		return fault.New(fault.Denied, "EnvironmentDenied",
+			fmt.Errorf("the environment variable %s controls the engine or its processes and cannot be set by a stack", name))
 	}
 	return nil
 }

@@ -123,17 +123,26 @@ func TestResolveRefuses(t *testing.T) {
 }
 
 func TestCheckEnvironment(t *testing.T) {
-	for _, name := range []string{
-		"TF_CLI_ARGS", "TF_CLI_ARGS_plan", "TF_DATA_DIR", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE", "TF_REATTACH_PROVIDERS", "TF_LOG_PATH",
-		"TF_WORKSPACE", "TF_VAR_X", "tf_log", "LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "Path", "HOME", "TMPDIR", "GIT_SSH_COMMAND", "SSH_AUTH_SOCK",
-		"HTTP_PROXY", "https_proxy", "ALL_PROXY", "BASH_ENV", "", "A=B", "A\x00B",
-	} {
-		if err := CheckEnvironment([]string{"AWS_REGION", name}); fault.Of(err) != fault.Denied {
-			t.Errorf("CheckEnvironment(%q) = %v, want Denied", name, err)
+	denied := []string{
+		"TF_CLI_ARGS", "TF_CLI_ARGS_plan", "TF_DATA_DIR", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE",
+		"TF_REATTACH_PROVIDERS", "TF_LOG", "TF_LOG_PATH", "TF_WORKSPACE", "TF_HTTP_ADDRESS", "tf_log",
+		"TF_INPUT", "TF_ENCRYPTION", "LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "HOME", "TMPDIR", "GIT_SSH_COMMAND",
+		"SSH_AUTH_SOCK", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "NO_PROXY", "TERRIER_ENGINE", "BASH_ENV", "GODEBUG",
+	}
+	for _, name := range denied {
+		if got := fault.Of(CheckEnvironment(name)); got != fault.Denied {
+			t.Errorf("CheckEnvironment(%s) is of kind %q, want Denied", name, got)
 		}
 	}
-	if err := CheckEnvironment([]string{"AWS_SECRET_ACCESS_KEY", "ARM_TENANT_ID", "GOOGLE_CREDENTIALS", "KUBE_TOKEN", "VAULT_ADDR", "PGPASSWORD", "DIGITALOCEAN_TOKEN"}); err != nil {
-		t.Errorf("CheckEnvironment(credentials) = %v, want none refused", err)
+	for _, name := range []string{"", "A=B", "1A", "A B", "A\x00", "Ä", "A-B", strings.Repeat("A", 300)} {
+		if got := fault.Of(CheckEnvironment(name)); got != fault.Invalid {
+			t.Errorf("CheckEnvironment(%q) is of kind %q, want Invalid", name, got)
+		}
+	}
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "ARM_CLIENT_ID", "GOOGLE_CREDENTIALS", "TF_VAR_region", "VAULT_TOKEN", "_x", "PGPASSWORD", "KUBE_TOKEN"} {
+		if err := CheckEnvironment(name); err != nil {
+			t.Errorf("CheckEnvironment(%s) = %v, want nil", name, err)
+		}
 	}
 }
 

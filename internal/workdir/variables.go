@@ -96,8 +96,10 @@ func (r *Resolved) from(f From, declared map[string]Variable) error {
 	var environment []string
 	if f.Secret {
 		keys, environment = SplitEnvironment(declared, keys)
-		if err := CheckEnvironment(environment); err != nil {
-			return fmt.Errorf("reading %s: %w", f.Name, err)
+		for _, name := range environment {
+			if err := CheckEnvironment(name); err != nil {
+				return fmt.Errorf("reading %s: %w", f.Name, err)
+			}
 		}
 	}
 	for _, key := range environment {
