@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,15 +87,16 @@ func platformBinary() (string, error) {
 // platform must not be at work.
 func (p *Platform) Start() error {
 	began := time.Now()
-	output, err := p.Spawn()
+	output, err := p.spawn()
 	if err != nil {
 		return err
 	}
-	defer output.Close()
 	if err := output.SetReadDeadline(time.Now().Add(startWithin)); err != nil {
-		return err
+		return errors.Join(err, output.Close())
 	}
-	line, err := bufio.NewReader(output).ReadBytes('\n')
+	reader := bufio.NewReader(output)
+	line, err := reader.ReadBytes('\n')
+	go p.keep(reader, output) // until the process ends, for one that cannot write dies
 	if err != nil {
 		return errors.Join(fmt.Errorf("waiting for %s: %w; it said: %s", p.binary, err, p.Log()), p.Kill())
 	}
@@ -110,9 +112,21 @@ func (p *Platform) Start() error {
 	return nil
 }
 
-// Spawn starts the process and waits for nothing. What comes out of it is the
+// keep adds the rest of what the process prints to its log.
+func (p *Platform) keep(rest io.Reader, output *os.File) {
+	defer output.Close()
+	_ = output.SetReadDeadline(time.Time{})
+	log, err := os.OpenFile(p.log, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return // it was removed with everything else
+	}
+	defer log.Close()
+	_, _ = io.Copy(log, rest)
+}
+
+// spawn starts the process and waits for nothing. What comes out of it is the
 // ready line, if it gets so far.
-func (p *Platform) Spawn() (*os.File, error) {
+func (p *Platform) spawn() (*os.File, error) {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -204,7 +218,7 @@ func (p *Platform) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(p.options.Dir))...)
 }
 
-// Log is everything that the process said, whatever its log level.
+// Log is everything that the process said, but for the ready line.
 func (p *Platform) Log() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {

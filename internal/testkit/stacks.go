@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,10 +32,7 @@ const settleWithin = 3 * time.Minute
 // in it must be gone once they are deleted, or the test fails.
 func (p *Platform) Cluster(tb testing.TB) *Cluster {
 	tb.Helper()
-	c := &Cluster{platform: p, Kubeconfig: tb.TempDir() + "/kubeconfig"}
-	if err := c.connect(); err != nil {
-		tb.Fatal(err)
-	}
+	c := p.In(tb, "default")
 	said := len(p.Log())
 	c.makeNamespace(tb) // its cleanup comes after ours
 	if err := writeKubeconfig(p.Kubeconfig, c.Kubeconfig, c.Namespace); err != nil {
@@ -48,6 +46,20 @@ func (p *Platform) Cluster(tb testing.TB) *Cluster {
 			c.clear(tb)
 		}
 	})
+	return c
+}
+
+// In opens a namespace of the platform that somebody else made.
+func (p *Platform) In(tb testing.TB, namespace string) *Cluster {
+	tb.Helper()
+	c := &Cluster{platform: p, Namespace: namespace, Kubeconfig: filepath.Join(tb.TempDir(), "kubeconfig")}
+	err := c.connect()
+	if err == nil {
+		err = writeKubeconfig(p.Kubeconfig, c.Kubeconfig, c.Namespace)
+	}
+	if err != nil {
+		tb.Fatalf("opening the namespace %s: %v", namespace, err)
+	}
 	return c
 }
 

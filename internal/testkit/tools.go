@@ -128,3 +128,23 @@ func EngineConfig(tb testing.TB) string {
 	}
 	return path
 }
+
+// Shell runs a line as a person would type it in the repository, with kubectl
+// and bin/terrier at hand, and fails the test unless it succeeds.
+func (c *Cluster) Shell(tb testing.TB, line string) string {
+	tb.Helper()
+	binary, err := platformBinary()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	line = strings.ReplaceAll(line, "bin/terrier ", binary+" ")
+	env := []string{"KUBECONFIG=" + c.Kubeconfig, "HOME=" + tb.TempDir(), "PATH=" + filepath.Dir(Tool(tb, "kubectl")) + ":" + os.Getenv("PATH")}
+	r, err := run(tb.Context(), Repository(tb), env, "bash", "-c", line)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if r.Code != 0 {
+		tb.Fatalf("%s ended with %d: %s%s", line, r.Code, r.Stdout, r.Stderr)
+	}
+	return r.Stdout
+}
