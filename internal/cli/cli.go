@@ -122,13 +122,23 @@ Every command acts as the user of that kubeconfig and may do what that user may.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w", err) })
 	p.bind(root)
+	// Hidden, since there is a command for it; everywhere, since libraries put a
+	// flag of the same name into what every program inherits.
+	version := root.PersistentFlags().Bool("version", false, "print the version")
+	_ = root.PersistentFlags().MarkHidden("version")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *version {
+			_, err := fmt.Fprintln(p.Stdout, p.Version)
+			return err
+		}
+		return cmd.Help()
+	}
 	root.AddGroup(&cobra.Group{ID: groupLook, Title: "Look:"}, &cobra.Group{ID: groupDecide, Title: "Decide:"}, &cobra.Group{ID: groupOperate, Title: "Operate:"})
 	root.AddCommand(
 		p.get(), p.describe(), p.explain(), p.plan(), p.logs(), p.runs(), p.outputs(),

@@ -59,6 +59,7 @@ func TestExitCodes(t *testing.T) {
 		"help is not an error":            {[]string{"--help"}, 0, ""},
 		"nothing is help":                 {nil, 0, ""},
 		"the version":                     {[]string{"version"}, 0, ""},
+		"the version, as other programs":  {[]string{"--version"}, 0, ""},
 		"a manifest is explained":         {[]string{"explain", "-f", good}, 0, ""},
 		"a command that is none":          {[]string{"frobnicate"}, 2, "unknown command"},
 		"a flag that is none":             {[]string{"get", "--frobnicate"}, 2, "unknown flag"},
