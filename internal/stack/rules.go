@@ -300,6 +300,9 @@ func (o Observation) awaiting() Decision {
 	if g := o.gap(); g != nil {
 		msg += fmt.Sprintf(" Look closely: run %s was cut short, and %s may exist without the state knowing.", g.Run, g.Objects[0].Address)
 	}
+	if o.Spec.Rejected == p.Name {
+		msg = fmt.Sprintf("The plan %s was rejected: change the module or its inputs, or set approvePlan: %[1]q after all.", p.Name)
+	}
 	if a := o.Spec.Approved; a != "" {
 		msg += fmt.Sprintf(" approvePlan is %q, which is not this plan.", a)
 	}

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -105,5 +106,19 @@ func TestBlocked(t *testing.T) {
 				t.Errorf("Decide() = %+v, want %s and a wait of %v", d, tt.ready, tt.wait)
 			}
 		})
+	}
+}
+
+// What somebody does not want is said; what somebody approves is applied.
+func TestRejected(t *testing.T) {
+	basis := Basis{Source: "s"}
+	plan := &Plan{Name: "p1", Digest: "d", Basis: basis}
+	o := Observation{Now: time.Unix(1e9, 0), Basis: basis, Spec: Spec{Mode: Manual, Rejected: "p1"}, Memory: Memory{Planned: basis, Pending: plan}}
+	if d := Decide(o); d.Reason != AwaitingApproval || !strings.Contains(d.Message, "was rejected") {
+		t.Errorf("Decide() = %s %q, want to be told of the rejection", d.Reason, d.Message)
+	}
+	o.Spec.Approved = "p1"
+	if d := Decide(o); d.Reason != Applying {
+		t.Errorf("Decide() = %s, want the approval to count", d.Reason)
 	}
 }

@@ -33,6 +33,7 @@ type Spec struct {
 	Mode        Mode
 	Force       bool // apply whatever is planned, in every mode; plan again at each interval
 	Suspended   bool
+	Rejected    string // the name of a plan that somebody looked at and does not want; only said, since a plan that is not approved is not applied
 	Approved    string // the name of a plan, or its digest; empty if none
 	Destroy     bool   // plans take everything down
 	DestroyLast bool   // destroy what was built when the object is deleted

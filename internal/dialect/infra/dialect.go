@@ -16,6 +16,7 @@ const (
 	DependencyFinalizer = "tf.dependency.of." // prefix; followed by the name of a dependant
 	RequestedAt         = "reconcile.fluxcd.io/requestedAt"
 	ForgetGap           = "terrier.dev/forget-gap" // the run whose gap was dealt with by hand
+	Rejected            = "terrier.dev/rejected"   // the name of a plan that somebody does not want
 	Engine              = "terrier.dev/engine"     // tofu, terraform, or a name that the operator gave
 	Network             = "terrier.dev/network"    // of the runs: none or host
 )
@@ -74,7 +75,7 @@ func (Dialect) EventReason(r stack.Run) string {
 func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	obj := o.(*v1alpha2.Terraform)
 	spec, program, memory, err := Decode(obj, d.Defaults)
-	spec.ForgetGap = obj.Annotations[ForgetGap]
+	spec.ForgetGap, spec.Rejected = obj.Annotations[ForgetGap], obj.Annotations[Rejected]
 	program.Engine, program.Network = obj.Annotations[Engine], obj.Annotations[Network]
 	return dialect.Stack{
 		Spec: spec, Program: program, Memory: memory,
