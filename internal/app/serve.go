@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,7 +47,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 		return err
 	}
 	p.progress("installing definitions")
-	if err := kube.InstallDefinitions(ctx, direct, crd.Files, func(string) bool { return false }); err != nil {
+	if err := kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group); err != nil {
 		return err
 	}
 	if p.http, err = p.listenHTTP(); err != nil {

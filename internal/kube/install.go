@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -19,9 +21,9 @@ import (
 const establishTime = time.Minute
 
 // InstallDefinitions applies every CustomResourceDefinition in files and waits
-// until the API server serves them. skip names definitions that are left to
-// somebody else when they are there already.
-func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, skip func(name string) bool) error {
+// until the API server serves them. Those of the group shared belong to whoever
+// installed them first: if that was somebody else they are left alone.
+func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, shared string) error {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {
 		return err
@@ -36,12 +38,13 @@ func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, skip 
 		if err := yaml.Unmarshal(b, &u.Object); err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
-		if skip(u.GetName()) {
-			var there apiextensionsv1.CustomResourceDefinition
-			if err := c.Get(ctx, types.NamespacedName{Name: u.GetName()}, &there); err == nil {
+		if strings.HasSuffix(u.GetName(), "."+shared) {
+			theirs, err := foreign(ctx, c, u.GetName())
+			if err != nil {
+				return err
+			}
+			if theirs {
 				continue
-			} else if client.IgnoreNotFound(err) != nil {
-				return mark(err, "CustomResourceDefinition", types.NamespacedName{Name: u.GetName()})
 			}
 		}
 		if err := Apply(ctx, c, &u); err != nil {
@@ -55,6 +58,18 @@ func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, skip 
 		}
 	}
 	return nil
+}
+
+// foreign reports whether somebody else installed a definition.
+func foreign(ctx context.Context, c client.Client, name string) (bool, error) {
+	key := types.NamespacedName{Name: name}
+	var there apiextensionsv1.CustomResourceDefinition
+	err := c.Get(ctx, key, &there)
+	if client.IgnoreNotFound(err) != nil {
+		return false, mark(err, "CustomResourceDefinition", key)
+	}
+	ours := slices.ContainsFunc(there.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == FieldManager })
+	return err == nil && !ours, nil
 }
 
 // Apply makes an object what u says, as far as u says anything.
