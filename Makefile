@@ -78,6 +78,14 @@ bin/kubectl: tools/kubectl/go.mod tools/kubectl/go.sum tools/kubectl/main.go
 	cd tools/kubectl && go build -ldflags '$(ldflags)' -o ../../$@ .
 	@touch $@
 
+# Flux's controller, and the definitions of its kinds beside it. It is large: some
+# minutes of compiling, once.
+bin/source-controller: tools/flux/go.mod tools/flux/go.sum
+	cd tools/flux && go build -ldflags '$(small)' -o ../../$@ github.com/fluxcd/source-controller
+	@rm -rf bin/flux && mkdir -p bin/flux
+	@cp "$$(cd tools/flux && go list -m -f '{{.Dir}}' github.com/fluxcd/source-controller)"/config/crd/bases/*.yaml bin/flux/
+	@chmod -R u+w bin/flux && touch $@
+
 bin/staticcheck: tools/lint/go.mod tools/lint/go.sum
 	cd tools/lint && go build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
 	@touch $@
@@ -105,11 +113,11 @@ $(world):
 ##@ Prove it
 
 .PHONY: test
-test: deps build providers bin/kubectl ## every test, on a machine that has only Go, git and make
+test: deps build providers bin/kubectl bin/source-controller ## every test, on a machine that has only Go, git and make
 	@tools/test.sh $(tested)
 
 .PHONY: e2e
-e2e: build providers bin/kubectl ## only the end-to-end tests, told as they go
+e2e: build providers bin/kubectl bin/source-controller ## only the end-to-end tests, told as they go
 	go test -count=1 -v -timeout 30m ./test/e2e/...
 
 .PHONY: test-standalone
@@ -118,7 +126,7 @@ test-standalone: build ## only the tests of the embedded control plane
 
 .PHONY: bench
 bench: build providers ## what a run costs, against the bare engine
-	go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/...
+	go run ./test/bench
 
 .PHONY: check
 check: deps check-format check-generated check-modules check-arch check-vet lint ## everything about the code that needs no control plane

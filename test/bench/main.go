@@ -1,0 +1,99 @@
+// Command bench prints what Terrier costs on this machine, beside what the bare
+// engine costs there, in one run: `make bench`.
+//
+// It measures and judges nothing: goals stand beside the figures, and no test
+// depends on them. CPU is user and system time of this process and of every
+// process that it waited for, boxes and providers included; on a busy machine
+// the least of several runs says most. Start reading at run.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/terrier-iac/terrier/internal/process"
+)
+
+// repeats is how often each thing is done.
+const repeats = 12
+
+func main() {
+	process.Main() // this binary finds out how well it can box runs
+	log.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// modules are what is measured, by what their providers cost.
+var modules = []struct {
+	name, hcl string
+	quietGoal string
+}{
+	{"built-in resources only", builtin, "≤ 1.6 ×"},
+	{"random provider", random, "≤ 1.15 ×"},
+}
+
+const builtin = `
+resource "terraform_data" "a" { input = "a" }
+resource "terraform_data" "b" { input = terraform_data.a.output }
+resource "terraform_data" "c" { input = terraform_data.b.output }
+output "c" { value = terraform_data.c.output }
+`
+
+const random = `
+terraform {
+  required_providers {
+    random = { source = "hashicorp/random" }
+  }
+}
+resource "random_pet" "a" {}
+resource "random_id" "b" { byte_length = 8 }
+resource "random_string" "c" { length = 16 }
+output "a" { value = random_pet.a.id }
+`
+
+func run(ctx context.Context, out io.Writer) error {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "terrier-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	b := &bench{root: root, scratch: scratch}
+	t := &table{out: out}
+	t.head()
+	for i, m := range modules {
+		bare, ours, err := b.quiet(ctx, filepath.Join(scratch, fmt.Sprint("quiet-", i)), m.hcl)
+		if err != nil {
+			return fmt.Errorf("measuring a quiet check, %s: %w", m.name, err)
+		}
+		t.row("bare plan, "+m.name, bare, samples{}, "")
+		t.row("quiet check, "+m.name, ours, bare, m.quietGoal)
+	}
+	for i, m := range modules {
+		bare, ours, err := b.first(ctx, filepath.Join(scratch, fmt.Sprint("first-", i)), m.hcl)
+		if err != nil {
+			return fmt.Errorf("measuring a first apply, %s: %w", m.name, err)
+		}
+		t.row("bare init, plan, apply, "+m.name, bare, samples{}, "")
+		t.row("first apply, "+m.name, ours, bare, "≤ 1.25 ×")
+	}
+	if t.err != nil {
+		return t.err
+	}
+	return b.platform(ctx, out)
+}
