@@ -38,7 +38,7 @@ func commands() int {
 		fmt.Fprintln(os.Stderr, "terrier:", err)
 		return 1
 	}
-	up, err := app.Up(plane{}, version, os.Getenv, time.Now)
+	up, err := app.Up(plane{}, os.Args[0], version, os.Getenv, time.Now)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "terrier:", err)
 		return 2

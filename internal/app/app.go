@@ -53,6 +53,7 @@ type Ready struct {
 type Options struct {
 	Config       Config
 	ControlPlane ControlPlane
+	Program      string // how people call this one
 	Version      string
 	Stdout       io.Writer // for Ready
 	Stderr       io.Writer // for progress and logs

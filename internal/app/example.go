@@ -43,6 +43,7 @@ const estateDir = "estate"
 type example struct {
 	progress, out io.Writer
 	now           func() time.Time
+	program       string // how this one is called
 }
 
 func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
@@ -112,7 +113,8 @@ func (q example) apply(ctx context.Context, c client.Client, fill *strings.Repla
 			if err := yaml.Unmarshal([]byte(fill.Replace(string(doc))), &u.Object); err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			if err := kube.Apply(ctx, c, &u); err != nil {
+			// What is there already may have been changed on purpose.
+			if err := client.IgnoreAlreadyExists(c.Create(ctx, &u, client.FieldOwner(service.FieldManager))); err != nil {
 				return err
 			}
 		}
@@ -152,20 +154,30 @@ Two stacks are true: "network", written in place, and "app", from an artifact,
 made from what the first outputs. Try, in another terminal:
 
   export KUBECONFIG=%[1]s
-  bin/terrier get -A                              # what there is
-  bin/terrier outputs app -n quickstart           # what it outputs
+  %[4]s get -A                              # what there is
+  %[4]s outputs app -n quickstart           # what it outputs
 
 change it, see the plan, approve it:
-  kubectl -n quickstart patch tf app --type merge -p '{"spec":{"approvePlan":"","vars":[{"name":"estate","value":"%[2]s"},{"name":"replicas","value":3}]}}'
-  bin/terrier plan app -n quickstart
-  bin/terrier approve app -n quickstart
+  %[5]s -n quickstart patch tf app --type merge -p '{"spec":{"approvePlan":"","vars":[{"name":"estate","value":"%[2]s"},{"name":"replicas","value":3}]}}'
+  %[4]s replan app -n quickstart --wait
+  %[4]s plan app -n quickstart
+  %[4]s approve app -n quickstart
 
 break it by hand, and watch drift being noticed:
   echo broken > %[2]s/replica-0.txt
-  bin/terrier replan app -n quickstart            # or wait a minute
-  bin/terrier get -n quickstart --watch
+  %[4]s replan app -n quickstart            # or wait a minute
+  %[4]s get -n quickstart --watch
 
 Ctrl-C or "make down" stops it. Everything is kept in %[3]s.
-`, r.Kubeconfig, estate, r.DataDir)
+`, r.Kubeconfig, estate, r.DataDir, q.program, kubectl())
 	return err
+}
+
+// kubectl is how kubectl is called: the one beside this program, if it was
+// built, else the one that people have.
+func kubectl() string {
+	if path := beside("kubectl"); path != "" {
+		return path
+	}
+	return "kubectl"
 }

@@ -162,12 +162,12 @@ func (p *parts) greet(r Ready) error {
   isolation       runs are boxed at level %q
 
   export KUBECONFIG=%s
-  kubectl get terraforms -A
-  terrier get -A
-  terrier explain -f STACK.yaml
+  %s get terraforms -A
+  %s get -A
+  %s explain -f STACK.yaml
 
 ready
-`, r.API, r.HTTP, r.Kubeconfig, r.Isolation, r.Kubeconfig)
+`, r.API, r.HTTP, r.Kubeconfig, r.Isolation, r.Kubeconfig, kubectl(), p.Program, p.Program)
 	return err
 }
 

@@ -13,8 +13,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// Up returns the command that brings up everything on one machine.
-func Up(plane ControlPlane, version string, environ func(string) string, now func() time.Time) (*cobra.Command, error) {
+// Up returns the command that brings up everything on one machine. Program is
+// how people call it.
+func Up(plane ControlPlane, program, version string, environ func(string) string, now func() time.Time) (*cobra.Command, error) {
 	var c Config
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -37,11 +38,11 @@ are finished by their supervisors and are found again at the next start.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			o := Options{
-				Config: c, ControlPlane: plane, Version: version,
+				Config: c, ControlPlane: plane, Program: program, Version: version,
 				Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Now: now, Environ: environ,
 			}
 			if c.Quickstart {
-				o.Ready = showExample(cmd.ErrOrStderr(), cmd.OutOrStdout(), now)
+				o.Ready = showExample(program, cmd.ErrOrStderr(), cmd.OutOrStdout(), now)
 			}
 			return Run(ctx, o)
 		},
@@ -50,7 +51,7 @@ are finished by their supervisors and are found again at the next start.`,
 }
 
 // showExample returns what is done once everything answers.
-func showExample(progress, out io.Writer, now func() time.Time) func(context.Context, Ready, *rest.Config) error {
-	q := example{progress: progress, out: out, now: now}
+func showExample(program string, progress, out io.Writer, now func() time.Time) func(context.Context, Ready, *rest.Config) error {
+	q := example{progress: progress, out: out, now: now, program: program}
 	return q.run
 }

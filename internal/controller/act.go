@@ -225,7 +225,7 @@ func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.
 	p.o.Memory.Published = stack.Publication(p.st.Spec.Outputs, p.o.Memory.State)
 	p.o.Unwritten = false
 	if changed {
-		c.Events.Event(p.obj, normal, "TerraformOutputsWritten", fmt.Sprintf("Outputs written to Secret %s: %d", p.st.Program.Outputs.Secret, len(data.Data)))
+		c.Events.Event(p.obj, normal, "TerraformOutputsWritten", fmt.Sprintf("Outputs written to Secret %s: %d", p.st.Program.Outputs.Secret, data.Count()))
 	}
 	return stack.Decide(p.o), nil // what comes after; acted upon in the next pass
 }

@@ -160,11 +160,12 @@ func (c *Stacks) snapshot(ctx context.Context, p *pass) (string, error) {
 	if p.o.Memory.Snapshot == key {
 		return key, nil
 	}
+	c.records.RLock() // else its archive could be swept away in between
+	defer c.records.RUnlock()
 	b, err := json.Marshal(snapshot{Job: *p.job, Note: p.note, Basis: p.o.Basis})
 	if err != nil {
 		return "", err
 	}
-	// The record first: an archive without one may be swept away.
 	if err := c.put(ctx, key, b); err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,6 +104,7 @@ type Stacks struct {
 	Now       func() time.Time
 	Log       *slog.Logger
 
+	records  sync.RWMutex // held for writing while records that nothing needs are dropped
 	queue    *queue
 	looks    looks
 	requests requests

@@ -114,6 +114,21 @@ func TestInputs(t *testing.T) {
 	}
 }
 
+// A source or dependency in another namespace is somebody else's (T12).
+func TestOtherNamespaces(t *testing.T) {
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "stack"}}
+	for _, ref := range []stack.Ref{{Kind: "GitRepository", Namespace: "yours", Name: "x"}, {Kind: "Terraform", Namespace: "yours", Name: "x"}} {
+		c, p := &Stacks{}, &pass{obj: obj}
+		p.st.Program = stack.Program{Source: &ref, DependsOn: []stack.Ref{ref}}
+		if b := c.findSource(t.Context(), p); b == nil || b.Kind != fault.Denied || b.Reason != stack.SourceDenied {
+			t.Errorf("a source in another namespace: %+v, want it denied", b)
+		}
+		if b, err := c.dependencies(t.Context(), p); err != nil || b == nil || b.Kind != fault.Denied {
+			t.Errorf("a dependency in another namespace: %+v, %v, want it denied", b, err)
+		}
+	}
+}
+
 // The digest of inputs stands in the status: nobody without the key can try
 // passwords against it.
 func TestInputsDigestIsKeyed(t *testing.T) {

@@ -107,7 +107,7 @@ func (c *Stacks) tell(p *pass) {
 	case r.Outcome != stack.Succeeded:
 		c.Events.Event(p.obj, warning, reason, fmt.Sprintf("%s (attempt %d): %s", r.Outcome, m.Failures, r.Message))
 	case r.Kind == stack.DestroyRun:
-		c.Events.Event(p.obj, normal, reason, "Everything was destroyed")
+		c.Events.Event(p.obj, normal, reason, "Everything in the state was destroyed")
 	case r.Kind == stack.ApplyRun:
 		c.Events.Event(p.obj, normal, reason, "Applied "+r.Cause.Plan.Name+": "+r.Cause.Plan.Changes.String())
 	case r.Plan != nil && r.Plan.Drift:

@@ -30,7 +30,8 @@ func (c *Stacks) Sweep(ctx context.Context) error {
 }
 
 func (c *Stacks) sweep(ctx context.Context) error {
-	// Archives first: one that is added meanwhile is not in this list.
+	c.records.Lock()
+	defer c.records.Unlock()
 	trees, err := c.Blobs.List(ctx, "trees/")
 	if err != nil || len(trees) == 0 {
 		return err

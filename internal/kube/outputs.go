@@ -43,6 +43,17 @@ type Published struct {
 	Public []string // keys of outputs that are not sensitive
 }
 
+// Count is how many outputs p holds: a type is none.
+func (p Published) Count() int {
+	n := len(p.Data)
+	for k := range p.Data {
+		if _, of := p.Data[strings.TrimSuffix(k, typeSuffix)]; of && strings.HasSuffix(k, typeSuffix) {
+			n--
+		}
+	}
+	return n
+}
+
 var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
 // EncodeOutputs turns outputs into the data of a Secret the way its readers

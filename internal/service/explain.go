@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -131,7 +132,7 @@ func facts(s Stack, m stack.Memory) []string {
 		add("drift since %s: %s", s.Drift.At.UTC().Format(time.RFC3339), s.Drift.Changes)
 	}
 	if m.Failures > 0 {
-		add("%d attempts failed, the last one at %s in the step %q", m.Failures, m.FailedAt.UTC().Format(time.RFC3339), m.FailedStep)
+		add("%s failed, the last time at %s in the step %s", count(m.Failures, "attempt"), m.FailedAt.UTC().Format(time.RFC3339), cmp.Or(m.FailedStep, string(m.FailedKind), "start"))
 	}
 	if g := m.Gap; g != nil {
 		add("the run %s was cut short, and %d objects that it built may be in no state", g.Run, len(g.Objects))
@@ -146,4 +147,12 @@ func facts(s Stack, m stack.Memory) []string {
 		add("the object is being deleted")
 	}
 	return out
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -337,13 +338,14 @@ func (o Observation) incomplete() Decision {
 			fmt.Fprintf(&b, " %s may exist;", u.Address)
 		}
 	}
-	b.WriteString(" Add import blocks to the module")
+	fmt.Fprintf(&b, " remove what exists by hand and annotate the stack with terrier.dev/forget-gap=%s, or add import blocks to the module:", g.Run)
 	for _, u := range g.Objects {
+		id := "\"…\"" // nobody knows it but the provider
 		if u.ID != "" {
-			fmt.Fprintf(&b, " (import { to = %s, id = %q })", u.Address, u.ID)
+			id = strconv.Quote(u.ID)
 		}
+		fmt.Fprintf(&b, "\nimport {\n  to = %s\n  id = %s\n}", u.Address, id)
 	}
-	fmt.Fprintf(&b, ", or remove the objects by hand and annotate the stack with terrier.dev/forget-gap=%s.", g.Run)
 	return Decision{Action: Wait{}, Ready: Stalled, Reason: StateIncomplete, Message: b.String()}
 }
 

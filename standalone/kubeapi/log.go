@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -48,10 +49,25 @@ func (l kubernetesLog) Enabled(ctx context.Context, theirs slog.Level) bool {
 // Handle asks again, because errors come here without being asked about.
 func (l kubernetesLog) Handle(ctx context.Context, r slog.Record) error {
 	r.Level = l.level(r.Level)
+	if hungUp(r) {
+		r.Level = slog.LevelDebug
+	}
 	if !l.Handler.Enabled(ctx, r.Level) {
 		return nil
 	}
 	return l.Handler.Handle(ctx, r)
+}
+
+// hungUp reports whether r tells that a client went away in the middle of an
+// answer, which every client that stops watching does.
+func hungUp(r slog.Record) bool {
+	gone := false
+	r.Attrs(func(a slog.Attr) bool {
+		text := a.Value.String()
+		gone = strings.Contains(text, "http2: stream closed") || strings.Contains(text, "client disconnected")
+		return !gone
+	})
+	return gone
 }
 
 func (l kubernetesLog) WithAttrs(attrs []slog.Attr) slog.Handler {

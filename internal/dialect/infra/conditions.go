@@ -153,6 +153,8 @@ func planned(c setter, s dialect.Status) {
 	switch m := s.Memory; {
 	case m.Pending != nil:
 		c.set(ConditionPlan, metav1.ConditionTrue, reasonChanges, "Plan generated: "+m.Pending.Changes.String())
+	case m.Failures > 0 && m.FailedKind.Writes():
+		c.drop(ConditionPlan) // the plan is spent
 	case m.Planned.Revision != "" && s.Decision.Reason.Settled():
 		c.set(ConditionPlan, metav1.ConditionFalse, reasonNoChanges, "Plan no changes")
 	}
