@@ -136,6 +136,9 @@ var besideBackend = []string{"encryption", "required_providers"}
 // content checks a custom configuration and puts it into a terraform block.
 // It is parsed by itself, so that it cannot end the block around it.
 func (c Custom) content() ([]byte, error) {
+	if err := checkDepth(customField, []byte(c.HCL)); err != nil {
+		return nil, err
+	}
 	f, diags := hclsyntax.ParseConfig([]byte(c.HCL), customField, hcl.InitialPos)
 	if diags.HasErrors() {
 		return nil, diagnosed(diags)

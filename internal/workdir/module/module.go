@@ -200,6 +200,9 @@ func readFile(dir fs.FS, name string, limit int64) ([]byte, error) {
 
 // parse reads one file in the syntax that its name says.
 func parse(name string, src []byte) (hcl.Body, error) {
+	if err := checkDepth(name, src); err != nil {
+		return nil, err
+	}
 	var f *hcl.File
 	var diags hcl.Diagnostics
 	if strings.HasSuffix(name, ".json") {
