@@ -169,15 +169,15 @@ break it by hand, and watch drift being noticed:
   %[4]s get -n quickstart --watch
 
 Ctrl-C or "make down" stops it. Everything is kept in %[3]s.
-`, r.Kubeconfig, estate, r.DataDir, q.program, kubectl())
+`, r.Kubeconfig, estate, r.DataDir, q.program, kubectl(q.program))
 	return err
 }
 
 // kubectl is how kubectl is called: the one beside this program, if it was
 // built, else the one that people have.
-func kubectl() string {
-	if path := beside("kubectl"); path != "" {
-		return path
+func kubectl(program string) string {
+	if beside("kubectl") != "" && strings.ContainsRune(program, filepath.Separator) {
+		return filepath.Join(filepath.Dir(program), "kubectl")
 	}
 	return "kubectl"
 }

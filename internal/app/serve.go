@@ -167,7 +167,7 @@ func (p *parts) greet(r Ready) error {
   %s explain -f STACK.yaml
 
 ready
-`, r.API, r.HTTP, r.Kubeconfig, r.Isolation, r.Kubeconfig, kubectl(), p.Program, p.Program)
+`, r.API, r.HTTP, r.Kubeconfig, r.Isolation, r.Kubeconfig, kubectl(p.Program), p.Program, p.Program)
 	return err
 }
 
