@@ -74,7 +74,7 @@ bin/tofu: tools/tofu/go.mod tools/tofu/go.sum
 		-o ../../$@ github.com/opentofu/opentofu/cmd/tofu
 	@touch $@
 
-bin/kubectl: tools/kubectl/go.mod tools/kubectl/go.sum tools/kubectl/main.go
+bin/kubectl: tools/kubectl/go.mod tools/kubectl/go.sum tools/kubectl/main.go ## kubectl, for who has none
 	cd tools/kubectl && go build -ldflags '$(ldflags)' -o ../../$@ .
 	@touch $@
 

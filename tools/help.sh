@@ -3,5 +3,5 @@
 set -euo pipefail
 awk '
 	/^##@ /                  { printf "\n%s\n", substr($0, 5) }
-	/^[a-z0-9-]+:.* ## /     { name = $0; sub(/:.*/, "", name); sub(/^.* ## /, ""); printf "  make %-16s %s\n", name, $0 }
+	/^[a-z0-9\/-]+:.* ## /     { name = $0; sub(/:.*/, "", name); sub(/^.* ## /, ""); printf "  make %-16s %s\n", name, $0 }
 ' "$@"
