@@ -217,6 +217,23 @@ func startAndHold([]string) error {
 	return forever()
 }
 
+// openAndHold is startAndHold in a room.
+func openAndHold([]string) error {
+	armed.Store(true)
+	var o order
+	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
+		return err
+	}
+	r, err := OpenRoom(context.Background(), *o.Box)
+	if err != nil {
+		return err
+	}
+	if _, err := r.Start(Command{Path: o.Path, Args: o.Args, Stdout: os.Stdout}); err != nil {
+		return err
+	}
+	return forever()
+}
+
 func startAndWait([]string) error {
 	p, err := startErrand()
 	if err != nil {

@@ -49,3 +49,35 @@ func cpuTime(tb testing.TB) time.Duration {
 	}
 	return sum
 }
+
+// BenchmarkRoom is the cost of a room with one program, to be compared with
+// that of a box around it.
+func BenchmarkRoom(b *testing.B) {
+	for name, box := range map[string]Box{
+		"full/none": {Level: Full, Network: NoNetwork},
+		"kernel":    {Level: Kernel, Network: HostNetwork},
+	} {
+		b.Run(name, func(b *testing.B) {
+			box.Work = workDir(b)
+			before := cpuTime(b)
+			for b.Loop() {
+				r, err := OpenRoom(b.Context(), box)
+				if err != nil {
+					b.Fatal(err)
+				}
+				p, err := r.Start(Command{Path: "/usr/bin/true"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if exit, err := p.Wait(); err != nil || !exit.OK() {
+					b.Fatalf("Wait() = %v, %v", exit, err)
+				}
+				if err := r.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			spent := cpuTime(b) - before
+			b.ReportMetric(float64(spent.Microseconds())/1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+}

@@ -147,15 +147,31 @@ func endDescendants(program int) (status syscall.WaitStatus) {
 }
 
 // children are the processes whose parent we are.
-func children() []int {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
+func children() []int { return childrenOf(os.Getpid()) }
+
+// childrenOf lists a process's children: of every thread of it where the kernel
+// keeps such lists, else by looking at every process.
+func childrenOf(parent int) []int {
 	var pids []int
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for field := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	if len(lists) > 0 {
+		return pids
+	}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 		if err != nil {
 			continue
 		}
-		if parent, ok := parentIn(string(stat)); ok && parent == os.Getpid() {
+		if p, ok := parentIn(string(stat)); ok && p == parent {
 			pid, _ := strconv.Atoi(filepath.Base(dir))
 			pids = append(pids, pid)
 		}

@@ -21,6 +21,7 @@ const (
 	launcherName = "terrier-box" // its argv[0]
 	roleEnter    = "enter"       // confine yourself and become the program
 	roleKeep     = "keep"        // start the program in a box and outlive everything in it
+	roleWard     = "ward"        // already in a box: start programs there as told
 )
 
 // armed says that Main was called. Without it a binary that is started again as
@@ -52,6 +53,8 @@ func Main() {
 		err = enter(l)
 	case roleKeep:
 		err = keep(l, fd-3)
+	case roleWard:
+		err = ward(l)
 	default:
 		err = fmt.Errorf("unknown role %q", os.Args[1])
 	}

@@ -174,11 +174,11 @@ func TestInterruptReachesTheProgramOnce(t *testing.T) {
 // A starter that is killed takes its boxes with it, whatever is in them.
 func TestTheDeathOfTheStarterKills(t *testing.T) {
 	for _, level := range everyLevel {
-		for _, what := range []string{"hold", "group"} {
-			t.Run(level.String()+"/"+what, func(t *testing.T) {
+		for _, how := range [][]string{{"start", "hold"}, {"start", "group"}, {"open", "group"}} {
+			t.Run(level.String()+"/"+strings.Join(how, "/"), func(t *testing.T) {
 				out, in := alarm(t)
 				starter, err := Start(soon(t), Command{
-					Path: probe, Args: []string{"start"}, Stdin: errand(t, act(boxed(t, at(level)), what)), Stdout: in, Stderr: os.Stderr,
+					Path: probe, Args: how[:1], Stdin: errand(t, act(boxed(t, at(level)), how[1])), Stdout: in, Stderr: os.Stderr,
 				})
 				if err != nil {
 					t.Fatal(err)

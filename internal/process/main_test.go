@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	Main()
 	acts = map[string]func([]string) error{
 		"attempt": attemptAll, "calls": refusedCalls, "print": printSelf, "count": countInterrupts,
-		"exit": exitWith, "hold": hold, "daemon": startDaemon, "start": startAndHold, "run": startAndWait,
+		"exit": exitWith, "hold": hold, "daemon": startDaemon, "start": startAndHold, "open": openAndHold, "run": startAndWait,
 		"fork": forkBomb, "allocate": allocate, "fill": fill, "echo": echo, "dial": dial, "scatter": scatter,
 		"group": startGroup, "detach": detach, "leave": leaveChild,
 	}

@@ -84,8 +84,16 @@ func TestMatrix(t *testing.T) {
 	marks := newTargets(t)
 	for column, change := range columns {
 		t.Run(column, func(t *testing.T) {
-			stopped := runJSON[map[string]string](t, act(boxed(t, change), "attempt", marks))
-			compare(t, column, stopped)
+			b := boxed(t, change)
+			compare(t, column, runJSON[map[string]string](t, act(b, "attempt", marks)))
+			t.Run("room", func(t *testing.T) {
+				stdout, exit := visit(t, openRoom(t, b), act(b, "attempt", marks))
+				var stopped map[string]string
+				if err := json.Unmarshal([]byte(stdout), &stopped); err != nil || !exit.OK() {
+					t.Fatalf("the attempts: %v, %v", exit, err)
+				}
+				compare(t, column, stopped)
+			})
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -43,7 +44,7 @@ func (c Command) orders(g *cgroup) *orders {
 		Level: b.Level,
 		Try:   c.try,
 		Path:  []byte(c.Path),
-		Argv:  [][]byte{[]byte(c.Path)},
+		Argv:  [][]byte{[]byte(cmp.Or(c.name, c.Path))},
 		Env:   bytesOf(c.Env),
 		Dir:   filepath.Join(b.Seen("/work"), b.Dir),
 		UDP:   b.Network == HostNetwork || b.Level == Full,
@@ -70,6 +71,10 @@ func (c Command) orders(g *cgroup) *orders {
 	}
 	if b.Level >= Kernel {
 		o.Landlock = b.landlock()
+		if c.Path == self {
+			// The launcher's own file, which is in no tree that the box sees.
+			o.Landlock.Read = append(o.Landlock.Read, self)
+		}
 	}
 	return o
 }

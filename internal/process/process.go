@@ -40,7 +40,8 @@ type Command struct {
 	Detached   bool                    // its own session, and it survives us; standard streams must be files
 	ExtraFiles []*os.File              // become descriptors 3, 4, …
 
-	try bool // a box is entered and nothing started in it
+	try  bool   // a box is entered and nothing started in it
+	name string // argv[0], if it is not Path
 }
 
 // stragglers is how long output is still read after a plain program ended
@@ -51,6 +52,7 @@ const stragglers = 10 * time.Second
 type Process struct {
 	work     work
 	pid      int
+	inside   int // the pid in its box, where that is known and another
 	listener net.Listener
 
 	mu          sync.Mutex
@@ -107,6 +109,9 @@ func (p *Process) Listener() net.Listener { return p.listener }
 
 // PID is the program's process id as we see it.
 func (p *Process) PID() int { return p.pid }
+
+// Inside is the program's process id as the other programs of its room see it.
+func (p *Process) Inside() int { return p.inside }
 
 // Interrupt sends one SIGINT to the program itself and never to its group: an
 // engine that is interrupted once saves its state and stops its children, and

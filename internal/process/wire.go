@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,12 +25,21 @@ import (
 // sets its parent-death signal before ready, and a starter that was killed can
 // send no proceed after that, so no program runs whose starter died unnoticed.
 // Below Full the launcher is a keeper, which says started and, later, ended.
+//
+// The programs of a room are started over a second pair of sockets, which the
+// warden holds, as often as wanted and with several of them alive:
+//
+//	starter                      warden
+//	start   ───────────────────▶            carries the standard streams
+//	        ◀───────────────────  started   carries a handle on the process; or failed
+//	        ◀───────────────────  ended     of each program, in any order
 type message byte
 
 const (
 	orderly message = 'o' // orders, as JSON
 	ready   message = 'r' // the launcher is confined
 	proceed message = 'p'
+	start   message = 'g' // one more program, as JSON
 	failed  message = 'f' // a sentence
 	started message = 's' // the program's process id, as JSON
 	ended   message = 'e' // the program's wait status, as JSON
@@ -56,11 +66,11 @@ func (l line) close() { _ = unix.Close(int(l)) }
 // words can still be read.
 func (l line) hangUp() error { return unix.Shutdown(int(l), unix.SHUT_WR) }
 
-// say sends a message; fd, unless negative, travels with it.
-func (l line) say(m message, body []byte, fd int) error {
+// say sends a message; descriptors that are not negative travel with it.
+func (l line) say(m message, body []byte, fds ...int) error {
 	var rights []byte
-	if fd >= 0 {
-		rights = unix.UnixRights(fd)
+	if fds = slices.DeleteFunc(fds, func(fd int) bool { return fd < 0 }); len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
 	}
 	frame := make([]byte, 5, 5+len(body))
 	frame[0] = byte(m)
@@ -80,63 +90,82 @@ func (l line) say(m message, body []byte, fd int) error {
 }
 
 // sayJSON sends a value.
-func (l line) sayJSON(m message, value any) error {
+func (l line) sayJSON(m message, value any, fds ...int) error {
 	body, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	return l.say(m, body, -1)
+	return l.say(m, body, fds...)
 }
 
 // hear reads the next message, and the descriptor that came with it or -1. The
 // end of the stream between messages is io.EOF.
 func (l line) hear() (m message, body []byte, fd int, err error) {
+	m, body, fds, err := l.hearAll()
+	if len(fds) != 1 {
+		closeAll(fds)
+		return m, body, -1, err
+	}
+	return m, body, fds[0], err
+}
+
+// hearAll is hear where several descriptors may come.
+func (l line) hearAll() (m message, body []byte, fds []int, err error) {
 	head := make([]byte, 5)
-	fd, err = l.fill(head)
+	fds, err = l.fill(head)
 	if err != nil {
-		return 0, nil, -1, err
+		closeAll(fds)
+		return 0, nil, nil, err
 	}
 	size := binary.LittleEndian.Uint32(head[1:])
 	if size > maxMessage {
-		return 0, nil, fd, fmt.Errorf("a message of %d bytes", size)
+		return 0, nil, fds, fmt.Errorf("a message of %d bytes", size)
 	}
 	body = make([]byte, size)
 	if _, err := l.fill(body); err != nil {
-		return 0, nil, fd, io.ErrUnexpectedEOF
+		return 0, nil, fds, io.ErrUnexpectedEOF
 	}
-	return message(head[0]), body, fd, nil
+	return message(head[0]), body, fds, nil
 }
 
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// maxFDs is how many descriptors come with one message.
+const maxFDs = 3
+
 // fill reads exactly len(p) bytes.
-func (l line) fill(p []byte) (fd int, err error) {
-	fd = -1
-	control := make([]byte, unix.CmsgSpace(4))
+func (l line) fill(p []byte) (fds []int, err error) {
+	control := make([]byte, unix.CmsgSpace(4*maxFDs))
 	for got := 0; got < len(p); {
 		n, cn, _, _, err := unix.Recvmsg(int(l), p[got:], control, unix.MSG_CMSG_CLOEXEC)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.ECONNRESET), err == nil && n == 0:
-			return fd, io.EOF
+			return fds, io.EOF
 		case err != nil:
-			return fd, err
+			return fds, err
 		}
 		if cn > 0 {
-			fd = received(control[:cn])
+			fds = append(fds, received(control[:cn])...)
 		}
 		got += n
 	}
-	return fd, nil
+	return fds, nil
 }
 
-func received(control []byte) int {
+func received(control []byte) []int {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(messages) != 1 {
-		return -1
+		return nil
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return -1
+	if err != nil {
+		return nil
 	}
-	return fds[0]
+	return fds
 }
