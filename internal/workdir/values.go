@@ -9,13 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"text/template"
-
-	"github.com/terrier-iac/terrier/internal/fault"
 )
-
-// maxRendered bounds what one template may write.
-const maxRendered = 1 << 20
 
 // Values renders the templates in a JSON value: Go templates between ${{ and
 // }}, with the outputs of other stacks as their data, by the name that each was
@@ -32,36 +26,37 @@ func Values(raw json.RawMessage, outputs map[string]map[string]json.RawMessage) 
 	if err != nil {
 		return nil, err
 	}
-	value, err = renderValue(value, data, "values")
+	b := budget{actions: maxExecuted, text: maxHandled}
+	value, err = b.renderValue(value, data, "values")
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(value); err != nil {
 		return nil, fmt.Errorf("encoding values: %w", err)
 	}
-	return bytes.TrimSpace(b.Bytes()), nil
+	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-func renderValue(v any, data any, path string) (any, error) {
+func (b *budget) renderValue(v any, data any, path string) (any, error) {
 	var err error
 	switch v := v.(type) {
 	case string:
 		if whole, ok := collection(v, data); ok {
 			return whole, nil
 		}
-		return render(v, data, path)
+		return b.render(v, data, path)
 	case []any:
 		for i := range v {
-			if v[i], err = renderValue(v[i], data, path+"["+strconv.Itoa(i)+"]"); err != nil {
+			if v[i], err = b.renderValue(v[i], data, path+"["+strconv.Itoa(i)+"]"); err != nil {
 				return nil, err
 			}
 		}
 	case map[string]any:
 		for key := range v {
-			if v[key], err = renderValue(v[key], data, path+"."+key); err != nil {
+			if v[key], err = b.renderValue(v[key], data, path+"."+key); err != nil {
 				return nil, err
 			}
 		}
@@ -94,25 +89,6 @@ func collection(s string, data any) (any, bool) {
 	default:
 		return nil, false
 	}
-}
-
-func render(s string, data any, path string) (string, error) {
-	if !strings.Contains(s, "${{") {
-		return s, nil
-	}
-	t, err := template.New(path).Delims("${{", "}}").Option("missingkey=error").Parse(s)
-	if err != nil {
-		return "", templateFault(fmt.Errorf("reading the template in %s: %w", path, err))
-	}
-	w := limited{left: maxRendered}
-	if err := t.Execute(&w, data); err != nil {
-		return "", templateFault(fmt.Errorf("rendering the template in %s: %w", path, err))
-	}
-	return w.String(), nil
-}
-
-func templateFault(err error) error {
-	return fault.New(fault.Invalid, "TemplateGenerationFailed", err)
 }
 
 // templateData decodes outputs for templates. Whole numbers are integers so
@@ -167,17 +143,4 @@ func exact(raw []byte) (any, error) {
 		return nil, errors.New("there is more than one JSON value")
 	}
 	return v, nil
-}
-
-// limited is a buffer with an end.
-type limited struct {
-	strings.Builder
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if l.left -= len(p); l.left < 0 {
-		return 0, errors.New("it writes more than 1 MiB")
-	}
-	return l.Builder.Write(p)
 }

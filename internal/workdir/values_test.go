@@ -30,6 +30,8 @@ func TestValues(t *testing.T) {
 		"a comparison":             {`"${{ if gt .net.n 2 }}many${{ else }}few${{ end }}"`, `{"n":3}`, `"many"`},
 		"an element":               {`"${{ index .net.l 1 }} ${{ len .net.l }}"`, `{"l":["a","b"]}`, `"b 2"`},
 		"other braces":             {`"{{ .x }} ${y}"`, `{}`, `"{{ .x }} ${y}"`},
+		"a loop":                   {`"${{ range $i, $e := .net.l }}${{ if $i }},${{ end }}${{ printf \"%03d-%s\" $i $e }}${{ end }}"`, `{"l":["a","b"]}`, `"000-a,001-b"`},
+		"texts are made":           {`"${{ print .net.n | html | urlquery }}${{ println }}${{ js \"'\" }}"`, `{"n":3}`, `"3\n\\'"`},
 		"an output is no template": {`"${{ .net.t }}"`, `{"t":"${{ .net.secret }}"}`, `"${{ .net.secret }}"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +51,7 @@ func TestValuesRefuses(t *testing.T) {
 		"a broken template":   {`{"a":"${{ .net.id "}`, "values.a"},
 		"an unknown function": {`"${{ env \"HOME\" }}"`, "env"},
 		"output without end":  {`"${{ range .net.l }}${{ range $.net.l }}${{ range $.net.l }}${{ $.net.text }}${{ end }}${{ end }}${{ end }}"`, "more than 1 MiB"},
-		"itself again":        {`"${{ define \"x\" }}${{ template \"x\" . }}${{ end }}${{ template \"x\" . }}"`, "depth"},
+		"itself again":        {`"${{ define \"x\" }}${{ template \"x\" . }}${{ end }}${{ template \"x\" . }}"`, "does too much"},
 		"no JSON":             {`{`, "reading values"},
 		"two values":          {`{} {}`, "more than one"},
 	} {
@@ -61,6 +63,56 @@ func TestValuesRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTemplatesEnd runs templates that would not end, or would need more memory
+// than there is.
+func TestTemplatesEnd(t *testing.T) {
+	r := strings.Repeat
+	outputs := outputsOf(`{"text":"` + r("x", 1000) + `","l":[` + r("1,", 999) + `1]}`)
+	for name, value := range map[string]string{
+		"a loop over a number":    `${{ range 9223372036854775807 }}${{ end }}`,
+		"loops in loops":          `${{ range $.net.l }}${{ range $.net.l }}${{ range $.net.l }}${{ end }}${{ end }}${{ end }}`,
+		"a loop in a branch":      `${{ if true }}${{ with 1 }}${{ range 999999999 }}${{ end }}${{ end }}${{ end }}`,
+		"a loop in the else":      `${{ if false }}${{ else }}${{ range 999999999 }}${{ end }}${{ end }}`,
+		"a long round":            `${{ range 9999 }}${{ if or ` + r("(eq $.net.text 1) ", 500) + ` }}${{ end }}${{ end }}`,
+		"templates twice each":    `${{ define "t0" }}${{ end }}` + doubling(60) + `${{ template "t60" }}`,
+		"a wide number":           r(`${{ $x := printf "`+r("%999999d", 100)+`" 1 }}`, 1000),
+		"a width from outside":    `${{ $x := printf "` + r("%[2]*[1]d", 5000) + `" 1 999999 }}`,
+		"many numbers":            `${{ $x := printf "` + r("%[1]900d", 100_000) + `" 1 }}`,
+		"the same text again":     `${{ $x := printf "` + r("%[1]s", 50_000) + `" .net.text }}`,
+		"the same list again":     `${{ $x := print ` + r(".net.l ", 50_000) + ` }}`,
+		"a text that doubles":     `${{ $x := "abcdefgh" }}` + r(`${{ $x = print $x $x }}`, 60),
+		"quotes of quotes":        `${{ $x := "\\" }}` + r(`${{ $x = js $x }}`, 60),
+		"a long way":              `${{ $x := printf "%100s" "" }}` + r(`${{ $x = print $x $x }}`, 12) + `${{ $x` + r(` | html`, 10_000) + ` }}`,
+		"what is counted negated": `${{ spend -1000000000 }}${{ range 999999999 }}${{ spend -1000 }}${{ end }}`,
+		"brackets":                `${{ ` + r("(", 200_000) + `1` + r(")", 200_000) + ` }}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := json.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = Values(raw, outputs); fault.Of(err) != fault.Invalid {
+				t.Errorf("Values() error = %.200v, want Invalid", err)
+			}
+		})
+	}
+	t.Run("many of them", func(t *testing.T) {
+		raw := `[` + r(`"${{ range 900000 }}${{ end }}",`, 20_000) + `1]`
+		if _, err := Values(json.RawMessage(raw), outputs); fault.Of(err) != fault.Invalid {
+			t.Errorf("Values() error = %.200v, want Invalid", err)
+		}
+	})
+}
+
+// doubling is templates that each call the one before twice.
+func doubling(n int) string {
+	var b strings.Builder
+	for i := 1; i <= n; i++ {
+		fmt.Fprintf(&b, `${{ define "t%d" }}${{ template "t%d" }}${{ template "t%d" }}${{ end }}`, i, i-1, i-1)
+	}
+	return b.String()
 }
 
 func TestOutputsNeverChangeTheShapeOfValues(t *testing.T) {

@@ -1,0 +1,170 @@
+package workdir
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/template"
+	"text/template/parse"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// Bounds of all the templates of one stack. They run in the process that keeps every
+// stack, and nothing can stop one from outside, so each has to end by itself.
+const (
+	maxRendered = 1 << 20  // bytes that one writes, and that a text in it may have
+	maxExecuted = 1 << 20  // bytes of actions that they execute; a loop counts in each round
+	maxHandled  = 16 << 20 // bytes that their functions are given
+)
+
+// render executes the template in s over data.
+func (b *budget) render(s string, data any, path string) (string, error) {
+	if !strings.Contains(s, "${{") {
+		return s, nil
+	}
+	t, err := template.New(path).Delims("${{", "}}").Option("missingkey=error").Funcs(b.functions()).Parse(s)
+	if err != nil {
+		return "", templateFault(fmt.Errorf("reading the template in %s: %w", path, err))
+	}
+	for _, each := range t.Templates() {
+		meter(each.Root)
+	}
+	w := limited{left: maxRendered}
+	if err := t.Execute(&w, data); err != nil {
+		return "", templateFault(fmt.Errorf("rendering the template in %s: %w", path, err))
+	}
+	return w.String(), nil
+}
+
+func templateFault(err error) error {
+	return fault.New(fault.Invalid, "TemplateGenerationFailed", err)
+}
+
+// spend is the function by which a template counts what it does. One that calls
+// it by itself only ends sooner.
+const spend = "spend"
+
+// meter makes every execution of a list of nodes spend what its actions are
+// long: lists are what loops and templates repeat.
+func meter(list *parse.ListNode) {
+	if list == nil {
+		return
+	}
+	length := 0
+	for _, n := range list.Nodes {
+		var branch *parse.BranchNode
+		switch n := n.(type) {
+		case *parse.TextNode:
+			continue // bounded by what is written
+		case *parse.RangeNode:
+			branch = &n.BranchNode
+		case *parse.IfNode:
+			branch = &n.BranchNode
+		case *parse.WithNode:
+			branch = &n.BranchNode
+		default:
+			length += len(n.String())
+			continue
+		}
+		length += len(branch.Pipe.String())
+		meter(branch.List)
+		meter(branch.ElseList)
+	}
+	length++ // a round of nothing takes its time, too
+	number := &parse.NumberNode{NodeType: parse.NodeNumber, IsUint: true, Uint64: uint64(length), Text: strconv.Itoa(length)}
+	call := &parse.CommandNode{NodeType: parse.NodeCommand, Args: []parse.Node{parse.NewIdentifier(spend), number}}
+	list.Nodes = append([]parse.Node{&parse.ActionNode{
+		NodeType: parse.NodeAction,
+		Pipe:     &parse.PipeNode{NodeType: parse.NodePipe, Cmds: []*parse.CommandNode{call}},
+	}}, list.Nodes...)
+}
+
+// budget is what templates may still do.
+type budget struct{ actions, text int }
+
+var (
+	errTooLong = errors.New("it writes more than 1 MiB")
+	errTooMuch = errors.New("it does too much: its loops go round too often, or its texts are too long")
+)
+
+// functions take the place of those built into templates that make texts,
+// which double with each step if nothing bounds them.
+func (b *budget) functions() template.FuncMap {
+	return template.FuncMap{
+		"print":    b.bound(fmt.Sprint),
+		"println":  b.bound(fmt.Sprintln),
+		"html":     b.bound(template.HTMLEscaper),
+		"js":       b.bound(template.JSEscaper),
+		"urlquery": b.bound(template.URLQueryEscaper),
+		"printf":   b.printf,
+		spend: func(n uint) (string, error) {
+			if n > maxExecuted || b.actions < int(n) {
+				return "", errTooMuch
+			}
+			b.actions -= int(n)
+			return "", nil
+		},
+	}
+}
+
+func (b *budget) bound(print func(...any) string) func(...any) (string, error) {
+	return func(args ...any) (string, error) {
+		if _, err := b.take(1, args); err != nil {
+			return "", err
+		}
+		if s := print(args...); len(s) <= maxRendered {
+			return s, nil
+		}
+		return "", errTooLong
+	}
+}
+
+// wide is a width or precision that makes a long text of its own.
+var wide = regexp.MustCompile(`%[^A-Za-z%]*([0-9]{4}|\*)`)
+
+func (b *budget) printf(format string, args ...any) (string, error) {
+	if wide.MatchString(format) {
+		return "", errors.New("printf: a width or precision must be a number below 1000")
+	}
+	verbs := strings.Count(format, "%")
+	// Each may print any of the arguments, and wider than it is.
+	if longest, err := b.take(verbs, args); err != nil || len(format)+verbs*(longest+999) > maxHandled {
+		return "", errors.Join(err, errTooMuch)
+	}
+	return b.bound(func(args ...any) string { return fmt.Sprintf(format, args...) })(args...)
+}
+
+// take spends the text of args, each as often as it may be printed, and returns
+// how long the longest is.
+func (b *budget) take(times int, args []any) (longest int, err error) {
+	for _, a := range args {
+		s, ok := a.(string)
+		if !ok {
+			s = fmt.Sprint(a)
+		}
+		longest = max(longest, len(s))
+		if b.text -= 1 + len(s); b.text < 0 {
+			return 0, errTooMuch
+		}
+	}
+	if b.text -= times * longest; b.text < 0 {
+		return 0, errTooMuch
+	}
+	return longest, nil
+}
+
+// limited is a buffer with an end.
+type limited struct {
+	strings.Builder
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= len(p); l.left < 0 {
+		return 0, errTooLong
+	}
+	return l.Builder.Write(p)
+}
