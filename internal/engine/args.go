@@ -47,7 +47,8 @@ type PlanOptions struct {
 	Out         string
 	Destroy     bool
 	Targets     []string
-	VarFiles    []string
+	VarFiles    []string // below Tree
+	Tree        string   // how the root of the tree is called from the root module, with a slash at its end
 	Parallelism int
 	NoLock      bool
 	LockTimeout time.Duration
@@ -72,7 +73,7 @@ func Plan(o PlanOptions) ([]string, error) {
 		if err := CheckVarFile(f); err != nil {
 			return nil, err
 		}
-		args = append(args, "-var-file="+f)
+		args = append(args, "-var-file="+o.Tree+f)
 	}
 	return shared(args, o.Parallelism, o.NoLock, o.LockTimeout)
 }

@@ -317,7 +317,7 @@ func TestTreeOfAnArchive(t *testing.T) {
 	if plan.Changes.Outputs != 1 || !plan.InitSkipped {
 		t.Errorf("planned %v, init skipped %v; want the tree's own file back and no init", plan.Changes, plan.InitSkipped)
 	}
-	if plan = s.Must(stack.PlanRun, func(j *runner.Job) { j.Options.VarFiles = []string{"prod.tfvars"} }); plan.Changes.Outputs != 1 {
+	if plan = s.Must(stack.PlanRun, func(j *runner.Job) { j.Options.VarFiles = []string{"envs/prod/prod.tfvars"} }); plan.Changes.Outputs != 1 {
 		t.Errorf("planned %v with a variable file, want one change", plan.Changes)
 	}
 	// Another revision starts from nothing.

@@ -71,7 +71,7 @@ type Options struct {
 	Upgrade      bool
 	Destroy      bool
 	Targets      []string
-	VarFiles     []string // relative to the root module
+	VarFiles     []string // relative to the root of the tree
 	Parallelism  int
 	NoLock       bool
 	LockTimeout  time.Duration

@@ -48,7 +48,7 @@ func (r *run) plan(ctx context.Context) error {
 	args, err := engine.Plan(engine.PlanOptions{
 		Out:     r.work.scratch(planName),
 		Destroy: o.Destroy || r.job.Kind == stack.DestroyRun,
-		Targets: o.Targets, VarFiles: o.VarFiles, Parallelism: o.Parallelism,
+		Targets: o.Targets, VarFiles: o.VarFiles, Tree: r.work.treeRoot(), Parallelism: o.Parallelism,
 		NoLock: o.NoLock || r.job.Managed, LockTimeout: o.LockTimeout,
 	})
 	if err != nil {

@@ -74,6 +74,10 @@ func (p *prepared) scratch(name string) string {
 	return up + path.Join(dirScratch, name)
 }
 
+// treeRoot is how the root of the tree is called from the root module, with a
+// slash at its end; empty if they are the same.
+func (p *prepared) treeRoot() string { return strings.Repeat("../", strings.Count(p.module(), "/")) }
+
 // open opens a directory in work.
 func (p *prepared) open(name string) (*os.Root, error) { return os.OpenRoot(p.path(dirWork, name)) }
 

@@ -105,15 +105,22 @@ func run(ctx context.Context, dir string, env []string, program string, args ...
 // succeeds.
 func Engine(tb testing.TB, dir string, env []string, args ...string) string {
 	tb.Helper()
+	r := TryEngine(tb, dir, env, args...)
+	if r.Code != 0 {
+		tb.Fatalf("tofu %s ended with %d: %s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
+	}
+	return r.Stdout
+}
+
+// TryEngine is Engine for a test that looks at how it ends.
+func TryEngine(tb testing.TB, dir string, env []string, args ...string) Ran {
+	tb.Helper()
 	env = append(env, "HOME="+dir, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TF_CLI_CONFIG_FILE="+EngineConfig(tb))
 	r, err := run(tb.Context(), dir, env, Tool(tb, "tofu"), args...)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if r.Code != 0 {
-		tb.Fatalf("tofu %s ended with %d: %s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
-	}
-	return r.Stdout
+	return r
 }
 
 // EngineConfig writes a CLI configuration that installs providers from

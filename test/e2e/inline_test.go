@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -109,12 +107,7 @@ func TestInlineStackBecomesTrue(t *testing.T) {
 	})
 
 	t.Run("the plain engine goes on from its state", func(t *testing.T) {
-		dir := t.TempDir()
-		hcl := hclOf(t, typed) + "\nterraform {\n  backend \"kubernetes\" {\n    secret_suffix = \"typed\"\n    namespace     = \"" + c.Namespace + "\"\n    config_path   = \"" + c.Kubeconfig + "\"\n  }\n}\n"
-		if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(hcl), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Engine(t, dir, nil, "init", "-input=false", "-no-color")
+		dir := byHand(t, c, "typed", hclOf(t, typed))
 		testkit.Engine(t, dir, nil, "plan", "-input=false", "-no-color", "-detailed-exitcode") // 2 if there were changes
 	})
 

@@ -22,6 +22,8 @@ import (
 type adapter interface {
 	// fields are the parts that all kinds have.
 	fields() fields
+	// secrets are those that the spec names; some may be nil.
+	secrets() []*meta.LocalObjectReference
 	// fetcher turns the spec into something that can be fetched.
 	fetcher(ctx context.Context, in inputs) (source.Fetcher, error)
 	// shaped reports whether the artifact was made by the rules of the spec.

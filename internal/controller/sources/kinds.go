@@ -22,6 +22,7 @@ func gitKind() kind {
 	return kind{
 		name: sourcev1.GitRepositoryKind, reason: source.ReasonGit,
 		make: func() client.Object { return &sourcev1.GitRepository{} },
+		list: func() client.ObjectList { return &sourcev1.GitRepositoryList{} },
 		wrap: func(o client.Object) adapter { return git{o.(*sourcev1.GitRepository)} },
 	}
 }
@@ -31,6 +32,10 @@ type git struct{ *sourcev1.GitRepository }
 func (g git) fields() fields {
 	s := &g.Status
 	return fields{g.Spec.Suspend, g.Spec.Interval.Duration, g.Spec.Timeout, &s.ObservedGeneration, &s.Conditions, &s.Artifact, &s.LastHandledReconcileAt}
+}
+
+func (g git) secrets() []*meta.LocalObjectReference {
+	return []*meta.LocalObjectReference{g.Spec.SecretRef}
 }
 
 func (g git) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
@@ -70,6 +75,7 @@ func ociKind() kind {
 	return kind{
 		name: sourcev1.OCIRepositoryKind, reason: source.ReasonOCI,
 		make: func() client.Object { return &sourcev1.OCIRepository{} },
+		list: func() client.ObjectList { return &sourcev1.OCIRepositoryList{} },
 		wrap: func(o client.Object) adapter { return oci{o.(*sourcev1.OCIRepository)} },
 	}
 }
@@ -79,6 +85,10 @@ type oci struct{ *sourcev1.OCIRepository }
 func (o oci) fields() fields {
 	s := &o.Status
 	return fields{o.Spec.Suspend, o.Spec.Interval.Duration, o.Spec.Timeout, &s.ObservedGeneration, &s.Conditions, &s.Artifact, &s.LastHandledReconcileAt}
+}
+
+func (o oci) secrets() []*meta.LocalObjectReference {
+	return []*meta.LocalObjectReference{o.Spec.SecretRef, o.Spec.CertSecretRef}
 }
 
 func (o oci) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
@@ -143,6 +153,7 @@ func bucketKind() kind {
 	return kind{
 		name: sourcev1.BucketKind, reason: source.ReasonBucket,
 		make: func() client.Object { return &sourcev1.Bucket{} },
+		list: func() client.ObjectList { return &sourcev1.BucketList{} },
 		wrap: func(o client.Object) adapter { return bucket{o.(*sourcev1.Bucket)} },
 	}
 }
@@ -152,6 +163,10 @@ type bucket struct{ *sourcev1.Bucket }
 func (b bucket) fields() fields {
 	s := &b.Status
 	return fields{b.Spec.Suspend, b.Spec.Interval.Duration, b.Spec.Timeout, &s.ObservedGeneration, &s.Conditions, &s.Artifact, &s.LastHandledReconcileAt}
+}
+
+func (b bucket) secrets() []*meta.LocalObjectReference {
+	return []*meta.LocalObjectReference{b.Spec.SecretRef, b.Spec.CertSecretRef}
 }
 
 func (b bucket) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {

@@ -15,18 +15,21 @@
 package sources
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -77,6 +80,7 @@ type kind struct {
 	name   string
 	reason string // of failures that do not say
 	make   func() client.Object
+	list   func() client.ObjectList
 	wrap   func(client.Object) adapter
 }
 
@@ -101,9 +105,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			Options: o, kind: k, client: mgr.GetClient(), live: mgr.GetAPIReader(),
 			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 5*time.Minute),
 		}
+		// Indexes are made before the manager starts.
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), k.make(), indexSecrets, k.secrets); err != nil {
+			return fmt.Errorf("setting up sources: %w", err)
+		}
 		err := ctrl.NewControllerManagedBy(mgr).
 			Named(strings.ToLower(k.name)).
 			For(k.make(), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, requested()))).
+			WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.referring), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 			WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 			Complete(r)
 		if err != nil {
