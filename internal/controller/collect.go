@@ -227,7 +227,7 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 	}
 	made.Digest = plan.Digest(plan.Parts{
 		Basis: made.Basis, LockHash: r.LockHash, Backend: n.Backend, Lineage: made.Lineage, Serial: made.Serial,
-		ChangesHash: r.ChangesHash, Destroy: made.Destroy,
+		ChangesHash: r.ChangesHash, Destroy: made.Destroy, After: p.o.Memory.Wrote,
 	})
 	base := plan.Name(made.Basis.Revision)
 	made.Name = p.o.Memory.NameFor(base, plan.NameWith(base, made.Digest), made.Digest, p.o.Spec.Approved)

@@ -42,6 +42,7 @@ type Memory struct {
 
 	Handled string  `json:"handled,omitempty"` // the last request that was answered
 	LastRun string  `json:"lastRun,omitempty"` // the last run folded in
+	Wrote   string  `json:"wrote,omitempty"`   // the last run that changed the world, or may have
 	Named   []Named `json:"named,omitempty"`   // names given to plans, newest last
 }
 
@@ -133,6 +134,9 @@ func (m Memory) Record(r Run) Memory {
 	}
 	if r.Broke != "" {
 		m.Unlocked = r.Broke
+	}
+	if r.Kind.Writes() && (r.Outcome == Succeeded || len(r.Gap) > 0) {
+		m.Wrote = r.ID
 	}
 	if r.Outcome == Interrupted && !r.Kind.Writes() {
 		return m // somebody stopped a plan: nothing happened, nothing failed

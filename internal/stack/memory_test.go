@@ -34,3 +34,28 @@ func TestPlansInBetweenDoNotForgetFailedApplies(t *testing.T) {
 		t.Errorf("a plan of another source leaves %d failures, want none", m.Failures)
 	}
 }
+
+// An approval is spent once something was done: the digest of a plan covers
+// Memory.Wrote, and a plan that looks the same afterwards is another one.
+func TestWhatChangedTheWorldIsRemembered(t *testing.T) {
+	gap := []Unrecorded{{Address: "a.b"}}
+	for name, tt := range map[string]struct {
+		run  Run
+		want string
+	}{
+		"an apply":                         {Run{Kind: ApplyRun, Outcome: Succeeded}, "new"},
+		"a destroy":                        {Run{Kind: DestroyRun, Outcome: Succeeded}, "new"},
+		"an apply that was cut short":      {Run{Kind: ApplyRun, Outcome: Killed, Gap: gap}, "new"},
+		"an apply that is tried once more": {Run{Kind: ApplyRun, Outcome: Failed}, "old"},
+		"an apply that met a foreign lock": {Run{Kind: ApplyRun, Outcome: Locked}, "old"},
+		"an apply of what is no longer so": {Run{Kind: ApplyRun, Outcome: Stale}, "old"},
+		"a plan":                           {Run{Kind: PlanRun, Outcome: Succeeded}, "old"},
+		"a look for drift that found some": {Run{Kind: CheckRun, Outcome: Succeeded, Plan: &Plan{Digest: "d", Drift: true}}, "old"},
+		"an apply that has not ended":      {Run{Kind: ApplyRun}, "old"},
+	} {
+		tt.run.ID, tt.run.Done = "new", tt.run.Outcome != ""
+		if got := (Memory{Wrote: "old"}).Record(tt.run).Wrote; got != tt.want {
+			t.Errorf("%s: Wrote = %q, want %q", name, got, tt.want)
+		}
+	}
+}
