@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Locked is one provider of a dependency lock file.
+type Locked struct {
+	Address string   // registry.opentofu.org/hashicorp/random
+	Version string   // 2.0.0
+	Hashes  []string // h1:… of its package's files, zh:… of its archive
+}
+
+// Source is the address without its registry: hashicorp/random.
+func (l Locked) Source() string {
+	_, source, _ := strings.Cut(l.Address, "/")
+	return source
+}
+
+// Type is the last part of the address: random.
+func (l Locked) Type() string { return l.Address[strings.LastIndexByte(l.Address, '/')+1:] }
+
+// Both become parts of a path, so neither may hold anything that leads away.
+var (
+	providerAddress = lazy(`^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9_-]*){2}$`)
+	providerVersion = lazy(`^[0-9][0-9A-Za-z.+-]*$`)
+)
+
+// ParseLockFile reads a dependency lock file in the form in which engines write
+// it. Another form that an engine would understand is an error too: whoever
+// asks wants to be certain.
+func ParseLockFile(data []byte) ([]Locked, error) {
+	items, err := parseSyntax(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading the dependency lock file: %w", err)
+	}
+	var all []Locked
+	seen := map[string]bool{}
+	for _, i := range items {
+		if !i.block || i.name != "provider" || len(i.labels) != 1 {
+			continue
+		}
+		l := Locked{Address: i.labels[0]}
+		for _, a := range i.body {
+			switch a.name {
+			case "version":
+				l.Version, _ = a.literal()
+			case "hashes":
+				l.Hashes = a.literals()
+			}
+		}
+		if !providerAddress().MatchString(l.Address) || !providerVersion().MatchString(l.Version) || seen[l.Address] {
+			return nil, fmt.Errorf("reading the dependency lock file: the entry of %.100q is not as engines write it", l.Address)
+		}
+		seen[l.Address] = true
+		all = append(all, l)
+	}
+	return all, nil
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A provider is a program that serves an engine over a socket. Usually the
+// engine starts it, three times for one plan; here is what somebody else needs
+// to know who starts it once and tells the engine where it is.
+
+// PluginEnviron makes a provider's program serve: without the cookie it says
+// that it is not for people. Nothing asks for TLS, so the socket has to be out
+// of the reach of others.
+func PluginEnviron() []string {
+	return []string{
+		"TF_PLUGIN_MAGIC_COOKIE=d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2",
+		"PLUGIN_PROTOCOL_VERSIONS=5,6",
+	}
+}
+
+// Greeting is what a provider says first: where it serves, and what.
+type Greeting struct {
+	Protocol int // of providers, 5 or 6
+	Socket   string
+}
+
+// coreProtocol is the version of the greeting itself.
+const coreProtocol = "1"
+
+// ParseGreeting reads the one line that a provider prints:
+// 1|5|unix|/tmp/plugin123|grpc|. What an engine could not be attached to is an
+// error.
+func ParseGreeting(line string) (Greeting, error) {
+	fields := strings.Split(strings.TrimSpace(line), "|")
+	if len(fields) < 5 || fields[0] != coreProtocol {
+		return Greeting{}, fmt.Errorf("a provider greets with %.100q", line)
+	}
+	protocol, err := strconv.Atoi(fields[1])
+	if err != nil || protocol != 5 && protocol != 6 {
+		return Greeting{}, fmt.Errorf("a provider speaks the protocol %.20q", fields[1])
+	}
+	if fields[2] != "unix" || fields[4] != "grpc" || !path.IsAbs(fields[3]) || !plain(fields[3]) {
+		return Greeting{}, fmt.Errorf("a provider serves %.20q on %.20q at %.100q", fields[4], fields[2], fields[3])
+	}
+	if len(fields) > 5 && fields[5] != "" {
+		return Greeting{}, errors.New("a provider serves TLS that nobody asked for")
+	}
+	return Greeting{Protocol: protocol, Socket: fields[3]}, nil
+}
+
+// Served is a provider that runs.
+type Served struct {
+	Address string // as the engine's lock file has it
+	PID     int    // as the engine counts
+	Greeting
+}
+
+// ReattachEnviron tells an engine which providers run already.
+func ReattachEnviron(served []Served) (string, error) {
+	type addr struct{ Network, String string }
+	type config struct {
+		Protocol        string
+		ProtocolVersion int
+		Pid             int
+		Test            bool // the engine neither kills it nor minds that others use it
+		Addr            addr
+	}
+	all := map[string]config{}
+	for _, s := range served {
+		all[s.Address] = config{"grpc", s.Protocol, s.PID, true, addr{"unix", s.Socket}}
+	}
+	value, err := json.Marshal(all)
+	return "TF_REATTACH_PROVIDERS=" + string(value), err
+}
+
+// PackageDir is where init puts a provider, relative to the root module.
+func PackageDir(l Locked, platform string) string {
+	return path.Join(".terraform/providers", l.Address, l.Version, platform)
+}
+
+// Executable finds the program in a provider's package as engines do. More than
+// one is an error: which one an engine takes is nobody's promise.
+func Executable(pkg fs.FS, l Locked) (string, error) {
+	entries, err := fs.ReadDir(pkg, ".")
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), "terraform-provider-"+l.Type())
+		if ok && !e.IsDir() && (rest == "" || rest[0] == '_' || rest[0] == '.') {
+			found = append(found, e.Name())
+		}
+	}
+	if len(found) != 1 {
+		return "", fmt.Errorf("the package of %s has %d programs", l.Address, len(found))
+	}
+	return found[0], nil
+}
+
+// maxPackage bounds what is hashed of one package; the largest have one GiB.
+const maxPackage = 8 << 30
+
+// HashPackage is the h1 hash of a provider's unpacked package: of the list of
+// the hashes of its files.
+func HashPackage(pkg fs.FS) (string, error) {
+	var lines []string
+	left := int64(maxPackage)
+	err := fs.WalkDir(pkg, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if left -= info.Size(); !info.Mode().IsRegular() || left < 0 {
+			return fmt.Errorf("%s is not a regular file of an ordinary size", name)
+		}
+		f, err := pkg.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		h := sha256.New()
+		if _, err := io.Copy(h, f); err != nil {
+			return err
+		}
+		lines = append(lines, hex.EncodeToString(h.Sum(nil))+"  "+name+"\n")
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("hashing a provider's package: %w", err)
+	}
+	// By name, which stands behind the hash.
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[64:], b[64:]) })
+	h := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return "h1:" + base64.StdEncoding.EncodeToString(h[:]), nil
+}
