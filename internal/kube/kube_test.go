@@ -201,6 +201,30 @@ func TestWriteOutputs(t *testing.T) {
 	if _, err := WriteOutputs(t.Context(), k.Client, other, to, p); fault.Of(err) != fault.Denied {
 		t.Errorf("writing somebody else's Secret: %v, want Denied", err)
 	}
+
+	for name, tt := range map[string]struct {
+		data  map[string][]byte
+		owner []metav1.OwnerReference
+		want  fault.Kind
+	}{
+		"found":   {data: map[string][]byte{"password": []byte("p")}, want: fault.Denied},
+		"empty":   {want: fault.None},
+		"adopted": {data: map[string][]byte{"k": []byte("of a controller before us")}, owner: []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}, want: fault.None},
+	} {
+		s := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: name, OwnerReferences: tt.owner}, Data: tt.data}
+		if err := k.Client.Create(t.Context(), &s); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := WriteOutputs(t.Context(), k.Client, owner, stack.Outputs{Secret: name}, p); fault.Of(err) != tt.want {
+			t.Errorf("writing a Secret that is %s: %v, want %v", name, err, tt.want)
+		}
+		if err := k.Client.Get(t.Context(), client.ObjectKeyFromObject(&s), &s); err != nil {
+			t.Fatal(err)
+		}
+		if _, kept := s.Data["password"]; kept != (tt.want != fault.None) {
+			t.Errorf("a Secret that is %s holds %v afterwards", name, s.Data)
+		}
+	}
 }
 
 func TestReadablePlans(t *testing.T) {

@@ -116,7 +116,9 @@ func DecodeOutputs(data map[string][]byte) (map[string]json.RawMessage, error) {
 }
 
 // WriteOutputs makes the Secret hold exactly p. It refuses a Secret that
-// another controller owns, and writes nothing when nothing would change.
+// another controller owns, or that holds what was not written here: whoever may
+// name a Secret need not have the right to overwrite it. It writes nothing when
+// nothing would change.
 func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to stack.Outputs, p Published) (changed bool, err error) {
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: to.Secret}
 	var secret corev1.Secret
@@ -130,6 +132,10 @@ func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to 
 	}
 	if err != nil {
 		return false, mark(err, "Secret", key)
+	}
+	if _, ours := secret.Annotations[outputsDigest]; !ours && len(secret.Data) > 0 && !metav1.IsControlledBy(&secret, owner) {
+		return false, fault.New(fault.Denied, "SecretOwned",
+			fmt.Errorf("writeOutputsToSecret.name: the Secret %s holds something else: delete it, or choose another name", key))
 	}
 	before := secret.DeepCopy()
 	if err := dress(&secret, c, owner, to, p); err != nil {
