@@ -134,7 +134,7 @@ func (g *registry) hold(id string) (release func(), err error) {
 // another repository has, or because the request brings it.
 func (g *registry) begin(w http.ResponseWriter, r *http.Request, to route) error {
 	query := r.URL.Query()
-	if from := query.Get("from"); query.Get("mount") != "" && repoGrammar.MatchString(from) {
+	if from := query.Get("from"); query.Get("mount") != "" && repoGrammar.MatchString(from) && sameOwner(from, to.repo) {
 		sum, err := hexOf(query.Get("mount"))
 		if err != nil {
 			return err
@@ -162,6 +162,16 @@ func (g *registry) begin(w http.ResponseWriter, r *http.Request, to route) error
 		return g.finish(w, r, to)
 	}
 	return g.progress(w, to, http.StatusAccepted)
+}
+
+// sameOwner reports whether two repositories belong to the same namespace, the
+// first part of their names. Who may write to one has not been asked whether he
+// may read the other, and a digest is no secret: it stands in the status of
+// sources and stacks.
+func sameOwner(a, b string) bool {
+	a, _, _ = strings.Cut(a, "/")
+	b, _, _ = strings.Cut(b, "/")
+	return a == b
 }
 
 func (g *registry) mount(from, into, sum string) error {
@@ -220,7 +230,8 @@ func (g *registry) append(r *http.Request, id string) (err error) {
 		}
 	}
 	n, err := io.Copy(f, io.LimitReader(r.Body, g.BlobBytes-size+1))
-	if err == nil && size+n > g.BlobBytes {
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	if tooLarge || err == nil && size+n > g.BlobBytes {
 		err = refusal{http.StatusRequestEntityTooLarge, "SIZE_INVALID", fmt.Sprintf("a blob has at most %d bytes", g.BlobBytes)}
 	}
 	if err != nil {

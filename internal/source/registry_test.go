@@ -184,8 +184,11 @@ func TestRegistryChunks(t *testing.T) {
 	c.want(c.do("PATCH", at, "", "abc"), 404)
 	c.want(c.do("POST", "/v2/repo/blobs/uploads/?digest="+digestOf("whole"), "", "whole"), 201)
 	c.want(c.do("HEAD", "/v2/repo/blobs/"+digestOf("whole"), "", ""), 200)
-	c.want(c.do("POST", "/v2/other/blobs/uploads/?mount="+digestOf("whole")+"&from=repo", "", ""), 201)
-	c.want(c.do("POST", "/v2/third/blobs/uploads/?mount="+digestOf("whole")+"&from=gone", "", ""), 202)
+	c.want(c.do("POST", "/v2/repo/other/blobs/uploads/?mount="+digestOf("whole")+"&from=repo", "", ""), 201)
+	c.want(c.do("POST", "/v2/repo/third/blobs/uploads/?mount="+digestOf("whole")+"&from=repo/gone", "", ""), 202)
+	// The right to write to one namespace is none to read another.
+	c.want(c.do("POST", "/v2/other/blobs/uploads/?mount="+digestOf("whole")+"&from=repo", "", ""), 202)
+	c.want(c.do("GET", "/v2/other/blobs/"+digestOf("whole"), "", ""), 404)
 	c.want(c.do("GET", "/v2/fourth/blobs/"+digestOf("whole"), "", ""), 404)
 }
 
