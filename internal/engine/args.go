@@ -69,18 +69,31 @@ func Plan(o PlanOptions) ([]string, error) {
 		}
 		args = append(args, "-target="+t)
 	}
-	for _, f := range o.VarFiles {
+	files, err := varFiles(o.Tree, o.VarFiles)
+	if err != nil {
+		return nil, err
+	}
+	return shared(append(args, files...), o.Parallelism, o.NoLock, o.LockTimeout)
+}
+
+func varFiles(tree string, files []string) ([]string, error) {
+	var args []string
+	for _, f := range files {
 		if err := CheckVarFile(f); err != nil {
 			return nil, err
 		}
-		args = append(args, "-var-file="+o.Tree+f)
+		args = append(args, "-var-file="+tree+f)
 	}
-	return shared(args, o.Parallelism, o.NoLock, o.LockTimeout)
+	return args, nil
 }
 
 // ApplyOptions shape `apply` of a saved plan: everything else is in the plan.
+// Variable files are, too, but OpenTofu compares: without them, what they
+// override would seem to have changed. Terraform takes none.
 type ApplyOptions struct {
 	Plan        string
+	VarFiles    []string
+	Tree        string // as for PlanOptions
 	Parallelism int
 	NoLock      bool
 	LockTimeout time.Duration
@@ -91,7 +104,11 @@ func Apply(o ApplyOptions) ([]string, error) {
 	if o.Plan == "" {
 		return nil, errors.New("applying: no saved plan")
 	}
-	args, err := shared([]string{"apply", "-input=false", "-no-color", "-json"}, o.Parallelism, o.NoLock, o.LockTimeout)
+	files, err := varFiles(o.Tree, o.VarFiles)
+	if err != nil {
+		return nil, err
+	}
+	args, err := shared(append([]string{"apply", "-input=false", "-no-color", "-json"}, files...), o.Parallelism, o.NoLock, o.LockTimeout)
 	if err != nil {
 		return nil, err
 	}

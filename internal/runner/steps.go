@@ -152,8 +152,11 @@ func (r *run) bringPlan(context.Context) error {
 // apply carries out the saved plan.
 func (r *run) apply(ctx context.Context) error {
 	o := r.job.Options
+	if r.job.Engine.Name != "tofu" {
+		o.VarFiles = nil
+	}
 	args, err := engine.Apply(engine.ApplyOptions{
-		Plan: r.work.scratch(planName), Parallelism: o.Parallelism, NoLock: o.NoLock || r.locally, LockTimeout: o.LockTimeout,
+		Plan: r.work.scratch(planName), VarFiles: o.VarFiles, Tree: r.work.treeRoot(), Parallelism: o.Parallelism, NoLock: o.NoLock || r.locally, LockTimeout: o.LockTimeout,
 	})
 	if err != nil {
 		return err

@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"bytes"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
@@ -68,7 +70,7 @@ func TestBucketIsASource(t *testing.T) {
 		t.Fatal(err)
 	}
 	module := []byte("resource \"terraform_data\" \"it\" { input = \"from a bucket\" }\noutput \"it\" { value = terraform_data.it.output }\n")
-	if _, err := store.PutObject("modules", "stack/main.tf", map[string]string{}, bytes.NewReader(module), int64(len(module)), nil); err != nil {
+	if _, err := store.PutObject("modules", "stack/main.tf", map[string]string{"Last-Modified": time.Now().UTC().Format(http.TimeFormat)}, bytes.NewReader(module), int64(len(module)), nil); err != nil {
 		t.Fatal(err)
 	}
 	c.PutSecret(t, "login", map[string]string{"accesskey": "key", "secretkey": "secret"})
