@@ -21,11 +21,27 @@ func (l Locked) Source() string {
 // Type is the last part of the address: random.
 func (l Locked) Type() string { return l.Address[strings.LastIndexByte(l.Address, '/')+1:] }
 
-// Both become parts of a path, so neither may hold anything that leads away.
-var (
-	providerAddress = lazy(`^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9_-]*){2}$`)
-	providerVersion = lazy(`^[0-9][0-9A-Za-z.+-]*$`)
+// wellFormed reports whether address and version are what engines write. Both
+// become parts of a path, so neither may hold anything that leads away.
+func (l Locked) wellFormed() bool {
+	host, source, _ := strings.Cut(l.Address, "/")
+	namespace, kind, _ := strings.Cut(source, "/")
+	return of(host, lower+digits+".:-") && of(namespace, lower+digits+"_-") && of(kind, lower+digits+"_-") &&
+		of(l.Version, lower+upper+digits+".+-")
+}
+
+const (
+	digits = "0123456789"
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
+
+// of reports whether text consists of characters, and begins with a letter or
+// a digit. By hand: compiling an expression costs more than a lock file is long.
+func of(text, characters string) bool {
+	return text != "" && strings.Contains(lower+upper+digits, text[:1]) &&
+		!strings.ContainsFunc(text, func(c rune) bool { return !strings.ContainsRune(characters, c) })
+}
 
 // ParseLockFile reads a dependency lock file in the form in which engines write
 // it. Another form that an engine would understand is an error too: whoever
@@ -50,7 +66,7 @@ func ParseLockFile(data []byte) ([]Locked, error) {
 				l.Hashes = a.literals()
 			}
 		}
-		if !providerAddress().MatchString(l.Address) || !providerVersion().MatchString(l.Version) || seen[l.Address] {
+		if !l.wellFormed() || seen[l.Address] {
 			return nil, fmt.Errorf("reading the dependency lock file: the entry of %.100q is not as engines write it", l.Address)
 		}
 		seen[l.Address] = true

@@ -153,16 +153,19 @@ func children() []int { return childrenOf(os.Getpid()) }
 // keeps such lists, else by looking at every process.
 func childrenOf(parent int) []int {
 	var pids []int
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
-	for _, list := range lists {
-		text, _ := os.ReadFile(list)
+	known := false
+	tasks := fmt.Sprintf("/proc/%d/task", parent)
+	threads, _ := os.ReadDir(tasks)
+	for _, thread := range threads {
+		text, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "children"))
+		known = known || err == nil
 		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, pid)
 			}
 		}
 	}
-	if len(lists) > 0 {
+	if known {
 		return pids
 	}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,8 +42,8 @@ provider_installation {
 // Shapes of the three parts of a provider's address. They cannot hold what
 // would end a string in the CLI configuration.
 var (
-	mirrorHost = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?$`)
-	mirrorPart = regexp.MustCompile(`^[0-9A-Za-z](?:[0-9A-Za-z_-]{0,62}[0-9A-Za-z])?$`)
+	mirrorHost = lazy(`^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?$`)
+	mirrorPart = lazy(`^[0-9A-Za-z](?:[0-9A-Za-z_-]{0,62}[0-9A-Za-z])?$`)
 )
 
 // MirrorProviders lists the addresses of the providers in a mirror directory
@@ -66,8 +65,8 @@ func MirrorProviders(mirror fs.FS) ([]string, error) {
 			return nil
 		case !entry.IsDir():
 			return nil
-		case len(parts) == 1 && !mirrorHost.MatchString(parts[0]),
-			len(parts) > 1 && !mirrorPart.MatchString(parts[len(parts)-1]):
+		case len(parts) == 1 && !mirrorHost().MatchString(parts[0]),
+			len(parts) > 1 && !mirrorPart().MatchString(parts[len(parts)-1]):
 			return fs.SkipDir
 		case len(parts) == 3:
 			holds, err := holdsProvider(mirror, p)

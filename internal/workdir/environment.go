@@ -5,14 +5,24 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 var (
-	credentialName  = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
-	environmentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
+	credentialName  = lazy(`^[A-Z_][A-Z0-9_]*$`)
+	environmentName = lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
+
+// maxName is the length of the longest name of an environment variable.
+const maxName = 255
+
+// lazy compiles an expression when it is first used: the supervisor, which is
+// started several times for every run, uses none but one.
+func lazy(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // SplitEnvironment says which keys of a Secret are variables of the module and
 // which are environment for its providers: those that the module does not
@@ -20,7 +30,7 @@ var (
 // keys that are not declared stay variables; the engine warns of them.
 func SplitEnvironment(declared map[string]Variable, keys []string) (vars, environment []string) {
 	for _, key := range keys {
-		if _, ok := declared[key]; !ok && credentialName.MatchString(key) {
+		if _, ok := declared[key]; !ok && credentialName().MatchString(key) {
 			environment = append(environment, key)
 		} else {
 			vars = append(vars, key)
@@ -51,7 +61,7 @@ var (
 // a run: Invalid if it is not a name at all, Denied if it is reserved. Programs
 // differ in how they treat case, so case does not help.
 func CheckEnvironment(name string) error {
-	if !environmentName.MatchString(name) {
+	if len(name) > maxName || !environmentName().MatchString(name) {
 		return fault.New(fault.Invalid, "EnvironmentInvalid", fmt.Errorf("%q is not the name of an environment variable", name))
 	}
 	upper := strings.ToUpper(name)

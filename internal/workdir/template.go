@@ -3,7 +3,6 @@ package workdir
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"text/template"
@@ -123,10 +122,10 @@ func (b *budget) bound(print func(...any) string) func(...any) (string, error) {
 }
 
 // wide is a width or precision that makes a long text of its own.
-var wide = regexp.MustCompile(`%[^A-Za-z%]*([0-9]{4}|\*)`)
+var wide = lazy(`%[^A-Za-z%]*([0-9]{4}|\*)`)
 
 func (b *budget) printf(format string, args ...any) (string, error) {
-	if wide.MatchString(format) {
+	if wide().MatchString(format) {
 		return "", errors.New("printf: a width or precision must be a number below 1000")
 	}
 	verbs := strings.Count(format, "%")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -65,12 +64,12 @@ func (b *budget) renderValue(v any, data any, path string) (any, error) {
 }
 
 // lone is a template that is nothing but a reference to one output.
-var lone = regexp.MustCompile(`^\$\{\{\s*((?:\.[A-Za-z_][A-Za-z0-9_]*)+)\s*\}\}$`)
+var lone = lazy(`^\$\{\{\s*((?:\.[A-Za-z_][A-Za-z0-9_]*)+)\s*\}\}$`)
 
 // collection returns the list or map that a template refers to, if it is
 // nothing but such a reference: as text it would be of no use to a module.
 func collection(s string, data any) (any, bool) {
-	m := lone.FindStringSubmatch(s)
+	m := lone().FindStringSubmatch(s)
 	if m == nil {
 		return nil, false
 	}
