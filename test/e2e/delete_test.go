@@ -56,11 +56,31 @@ spec:
 		t.Fatalf("the world holds %+v, want a", w.Things())
 	}
 	c.Kubectl(t, "delete", "gitrepository/code", "secret/code-login", "secret/inputs", "configmap/inputs")
+	w.Fault(testkit.WorldFault{Call: "delete", Do: "delay", Delay: "1s"})
 	c.Delete(t, "stack")
+	w.Await(t.Context(), begun("delete", "a"))
+	if s := c.Stack(t, "stack"); len(s.Finalizers) == 0 {
+		t.Error("the finalizer went before the thing did")
+	}
 	c.AwaitGone(t, "stack")
 	if left := w.Things(); len(left) != 0 {
 		t.Errorf("the stack is gone and the world holds %+v", left)
 	}
+}
+
+func TestDestroyThatFailsIsTriedAgain(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("stack", kept+"\nretryInterval: 1s", things(w, "x", "a", "b")))
+	c.AwaitReady(t, "stack")
+	w.Fault(testkit.WorldFault{Call: "delete", Name: "a", Do: "fail", Times: 2})
+	c.Delete(t, "stack")
+	s := c.AwaitReason(t, "stack", "TFExecApplyFailed")
+	if !strings.Contains(message(s), "as told") || len(s.Finalizers) == 0 {
+		t.Errorf("the message is %q and the finalizers are %v; want the provider's words, and the stack held", message(s), s.Finalizers)
+	}
+	c.AwaitGone(t, "stack")
+	made(t, w)
 }
 
 func TestDeleteWaitsForDependents(t *testing.T) {

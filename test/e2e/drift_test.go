@@ -103,8 +103,14 @@ func TestQuietCheckWritesNothing(t *testing.T) {
 	if err := json.Unmarshal(platform(t).Record(t, "stacks/"+string(s.UID)+"/runs/check/report.json"), &report); err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Steps) != 1 || report.Steps[0].Name != "plan" || !report.InitSkipped {
-		t.Errorf("a quiet look took the steps %+v, want one plan", report.Steps)
+	var engines []string
+	for _, step := range report.Steps {
+		if !strings.HasPrefix(step.Name, "provider ") { // which the engine would have started, and more often
+			engines = append(engines, step.Name)
+		}
+	}
+	if len(engines) != 1 || engines[0] != "plan" || !report.InitSkipped {
+		t.Errorf("a quiet look took the engine processes %v, init skipped %v; want one plan and no init", engines, report.InitSkipped)
 	}
 }
 
