@@ -135,10 +135,24 @@ func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause 
 		err = c.Runner.Start(ctx, *job)
 	}
 	if err != nil {
-		return c.locked(p, kind, cause, err)
+		return c.locked(p, kind, cause, errors.Join(err, c.notStarted(ctx, p, kind, cause)))
 	}
 	p.o.Run = &stack.Run{ID: job.ID, Kind: kind, Cause: cause, Since: p.o.Now}
 	return nil
+}
+
+// notStarted frees the lock that was taken for a run which then could not be
+// started. Nobody else would: the next run may have another name, and a deleted
+// stack none at all.
+func (c *Stacks) notStarted(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) error {
+	if p.note.State == nil || !kind.Writes() {
+		return nil
+	}
+	report, err := c.Runner.Current(p.id)
+	if id := p.name(kind, cause); err == nil && (report == nil || report.ID != id) {
+		err = c.States.Unlock(ctx, *p.note.State, id)
+	}
+	return err
 }
 
 // ready completes the job of a pass and takes the lock of a managed state.
