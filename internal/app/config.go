@@ -28,6 +28,7 @@ type Config struct {
 	Network     string   `flag:"run-network" env:"TERRIER_RUN_NETWORK" default:"host" help:"network of runs: host, or none"`
 	HostNetwork bool     `flag:"allow-host-network" env:"TERRIER_ALLOW_HOST_NETWORK" help:"let stacks ask for the host's network where --run-network is none"`
 	Isolation   int      `flag:"min-isolation" env:"TERRIER_MIN_ISOLATION" default:"2" help:"least level of isolation at which runs are allowed: 1 basic, 2 kernel, 3 full; at 1 a run that this program starts without being root can read what its user can"`
+	Reuse       bool     `flag:"provider-reuse" env:"TERRIER_PROVIDER_REUSE" default:"true" help:"start each provider once for a run; false leaves it to the engine, which starts it several times"`
 	MaxRuns     int      `flag:"max-runs" env:"TERRIER_MAX_RUNS" default:"4" help:"runs at work at once"`
 
 	RunTimeout     time.Duration `flag:"run-timeout" env:"TERRIER_RUN_TIMEOUT" default:"1h" help:"how long one plan or apply may take before it is interrupted"`

@@ -62,6 +62,7 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 			NoLock: prog.NoPlanLock, LockTimeout: prog.LockTimeout,
 			ReadableText: prog.Readable == stack.ReadableHuman,
 			Outputs:      ref == nil && prog.Outputs != nil,
+			NoReattach:   c.Config.NoReattach,
 		},
 		Limits: c.Config.Limits,
 		Box:    c.box(network),

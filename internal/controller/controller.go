@@ -83,6 +83,7 @@ type Config struct {
 	MirrorProviders []string // their addresses
 	Writable        []string // host directories that runs may write
 	MinLevel        int
+	NoReattach      bool // the engine starts providers itself, each time it needs one
 	Limits          runner.Limits
 }
 

@@ -3,7 +3,8 @@
 // engines, stacks or Kubernetes; it never starts a shell, never inherits an
 // environment and never lets a program outlive what it promised.
 //
-// Start reading at Command and Start here, then Box. A binary that starts
+// Start reading at Command and Start here, then Box, then Room, which is a box
+// that several programs run in. A binary that starts
 // boxes calls Main first thing: the box is entered by that same binary, started
 // again as the launcher.
 package process

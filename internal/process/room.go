@@ -70,6 +70,7 @@ func OpenRoom(ctx context.Context, b Box) (*Room, error) {
 	defer func() { _ = end.Close() }()
 	warden, err := Start(ctx, Command{
 		Path: self, name: launcherName, Args: []string{roleWard, "3"}, Box: &b, ExtraFiles: []*os.File{end},
+		Env: []string{"GOMAXPROCS=1"}, // it waits; fewer threads start faster
 	})
 	if err != nil {
 		ours.close()

@@ -92,8 +92,8 @@ func signalRun(pid int, lock string) error {
 	return err
 }
 
-// trace identifies the engine of a run beyond its supervisor's death. An
-// engine dies with its supervisor, but a moment later, and until then it may
+// trace identifies a process of a run beyond its supervisor's death. An engine
+// dies with its supervisor, but a moment later, and until then it may
 // still write.
 type trace struct {
 	PID   int    `json:"pid"`
@@ -142,7 +142,7 @@ func (t trace) outlive() error {
 		case err != nil:
 			return fmt.Errorf("waiting for process %d: %w", t.PID, err)
 		case n == 0:
-			return fmt.Errorf("process %d, the engine of a dead run, does not die", t.PID)
+			return fmt.Errorf("process %d of a dead run does not die", t.PID)
 		}
 		return nil
 	}

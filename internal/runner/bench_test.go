@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 const quiet = `
@@ -43,46 +44,94 @@ func perRun(b *testing.B, run func()) {
 	b.ReportMetric(float64((children(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 }
 
+// The stacks whose quiet check is measured.
+const random = `
+resource "random_pet" "a" {
+}
+resource "random_id" "a" {
+  byte_length = 8
+}
+resource "random_integer" "a" {
+  min = 1
+  max = 9
+}
+`
+
 // BenchmarkCheck compares our quiet check, supervisor and box included, with
 // the engine alone in a prepared directory.
 func BenchmarkCheck(b *testing.B) {
-	b.Run("bare", func(b *testing.B) {
-		dir, engine := b.TempDir(), tofu(b)
-		if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(quiet), 0o600); err != nil {
-			b.Fatal(err)
+	binary := built(b)
+	for name, module := range map[string]string{"builtin": quiet, "providers": random} {
+		b.Run(name+"/bare", func(b *testing.B) { bare(b, module) })
+		b.Run(name+"/supervised", func(b *testing.B) {
+			s := prepared(b, binary, module)
+			perRun(b, func() { s.Must(stack.CheckRun) })
+		})
+		if module != random {
+			continue
 		}
-		tofu := func(args ...string) {
-			cmd := exec.CommandContext(b.Context(), engine.Path, args...)
-			cmd.Dir = dir
-			cmd.Env = []string{"HOME=" + dir, "PATH=/usr/bin:/bin", "TF_CLI_CONFIG_FILE=/dev/null", "CHECKPOINT_DISABLE=1"}
-			if out, err := cmd.CombinedOutput(); err != nil {
-				b.Fatalf("%v: %s", err, out)
-			}
-		}
-		tofu("init")
-		tofu("apply", "-auto-approve")
-		perRun(b, func() { tofu("plan", "-input=false", "-json", "-detailed-exitcode", "-lock=false", "-out=plan") })
-	})
-	b.Run("supervised", func(b *testing.B) {
-		s := prepared(b)
-		perRun(b, func() { s.Must(stack.CheckRun) })
-	})
+		b.Run(name+"/supervised, providers by the engine", func(b *testing.B) {
+			s := prepared(b, binary, module)
+			s.Job.Options.NoReattach = true
+			perRun(b, func() { s.Must(stack.CheckRun) })
+		})
+	}
 }
 
-func prepared(b *testing.B) *runnertest.Stack {
+func bare(b *testing.B, module string) {
 	b.Helper()
-	dir := b.TempDir()
-	binary := filepath.Join(dir, "terrier-runner")
-	build := exec.CommandContext(b.Context(), "go", "build", "-o", binary, "../../cmd/terrier-runner")
+	dir, engine := b.TempDir(), tofu(b)
+	config := workdir.CLIConfig(listed(b), mirror(b))
+	for name, content := range map[string][]byte{"main.tf": []byte(module), "config": config.Content} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	tofu := func(args ...string) {
+		cmd := exec.CommandContext(b.Context(), engine.Path, args...)
+		cmd.Dir = dir
+		cmd.Env = []string{"HOME=" + dir, "PATH=/usr/bin:/bin", "TF_CLI_CONFIG_FILE=" + filepath.Join(dir, "config"), "CHECKPOINT_DISABLE=1"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+	}
+	tofu("init")
+	tofu("apply", "-auto-approve")
+	perRun(b, func() { tofu("plan", "-input=false", "-json", "-detailed-exitcode", "-lock=false", "-out=plan") })
+}
+
+func listed(b *testing.B) []string {
+	b.Helper()
+	list, err := workdir.MirrorProviders(os.DirFS(mirror(b)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return list
+}
+
+// built builds the supervisor as it is released.
+func built(b *testing.B) string {
+	b.Helper()
+	binary := filepath.Join(b.TempDir(), "terrier-runner")
+	build := exec.CommandContext(b.Context(), "go", "build", "-ldflags", "-s -w", "-o", binary, "../../cmd/terrier-runner")
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("building the supervisor: %v: %s", err, out)
 	}
-	p, err := runner.New(runner.Config{Dir: filepath.Join(dir, "data"), Binary: binary, Log: discard})
+	return binary
+}
+
+func prepared(b *testing.B, binary, module string) *runnertest.Stack {
+	b.Helper()
+	p, err := runner.New(runner.Config{Dir: filepath.Join(b.TempDir(), "data"), Binary: binary, Log: discard})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = p.Close() })
-	s := runnertest.NewStack(b, p, tofu(b), quiet)
+	s := runnertest.NewStack(b, p, tofu(b), module)
+	config := workdir.CLIConfig(listed(b), runner.MirrorInside)
+	config.Path = runner.CLIConfig
+	s.Job.Files = append(s.Job.Files, config)
+	s.Job.Box.Mirror = mirror(b)
 	s.Must(stack.ApplyRun, runnertest.Saved(s.Must(stack.PlanRun)))
 	return s
 }

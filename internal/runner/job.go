@@ -78,12 +78,14 @@ type Options struct {
 	ForceUnlock  string // a lock to break after init
 	ReadableText bool   // keep the plan as the engine prints it for people
 	Outputs      bool   // foreign backend: read the outputs at the end of a run that succeeded
+	NoReattach   bool   // the engine starts providers by itself, each time it needs one
 }
 
 // Limits bound a run. Zero means the platform's default.
 type Limits struct {
 	Init, Plan, Apply time.Duration
 	Grace             time.Duration // between the one interrupt and the kill
+	Provider          time.Duration // until a provider has to say where it serves
 	LogBytes          int64
 	Memory            int64
 	Processes         int
@@ -158,7 +160,8 @@ type StateID struct {
 // Lock is a state lock as the engine printed it.
 type Lock = engine.Lock
 
-// Step is one engine process.
+// Step is one engine process, or one provider that was kept for the run: then
+// its name is "provider " and the provider's source.
 type Step struct {
 	Name   string        `json:"name"`
 	Exit   int           `json:"exit"`

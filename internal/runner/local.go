@@ -141,12 +141,14 @@ func salvage(w *prepared, runs string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil // forgotten: whoever did so had all it wanted
 	}
-	var engine trace
-	if err := readJSON(filepath.Join(dir, fileTrace), &engine); err != nil {
+	var traces []trace
+	if err := readJSON(filepath.Join(dir, fileTrace), &traces); err != nil {
 		return err
 	}
-	if err := engine.outlive(); err != nil {
-		return err
+	for _, t := range traces {
+		if err := t.outlive(); err != nil {
+			return err
+		}
 	}
 	if !s.Writes {
 		return nil

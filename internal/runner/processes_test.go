@@ -24,6 +24,16 @@ func tofu(t testing.TB) runner.Engine {
 	return runner.Engine{Path: path, Name: "tofu", Version: "1.12.6"}
 }
 
+// mirror returns the provider mirror that `make build` makes.
+func mirror(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../bin/mirror")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func open(t testing.TB, dir string) *runner.Processes {
 	t.Helper()
 	self, err := os.Executable()
@@ -46,6 +56,7 @@ func TestConformance(t *testing.T) {
 	runnertest.Run(t, runnertest.Fixture{
 		New:    func(t testing.TB) runnertest.Runner { return open(t, t.TempDir()) },
 		Engine: tofu(t),
+		Mirror: mirror(t),
 	})
 }
 
@@ -61,6 +72,7 @@ func TestConformanceBelowFull(t *testing.T) {
 			return open(t, dir)
 		},
 		Engine: tofu(t),
+		Mirror: mirror(t),
 		Adapt:  func(j *runner.Job) { j.Box.Level = int(process.Kernel) },
 	})
 }

@@ -47,6 +47,7 @@ type heard struct {
 	changes     map[string]stack.Changes // by operation
 	outputs     int                      // outputs that the plan would change
 	text        tail                     // lines that are no events, for a message
+	began       bool                     // a change was begun
 }
 
 func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byte) error) (*recorder, error) {
@@ -167,6 +168,7 @@ func (r *recorder) event(line []byte) {
 		}
 	case plan.Applied:
 		finished = e.Stage == plan.Completed || e.Stage == plan.Errored
+		r.heard.began = true
 	}
 	r.keep(line, finished)
 	if _, ok := event.(plan.Diagnosed); !ok {
@@ -254,6 +256,13 @@ func (r *recorder) say(text string) {
 	}
 	r.logLeft = 0
 	r.logTail.Write(safe)
+}
+
+// tell adds a sentence of ours to the log.
+func (r *recorder) tell(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.say(fmt.Sprintf(format, args...) + "\n")
 }
 
 // note remembers the first failure to keep something.

@@ -49,14 +49,15 @@ func (l layout) run(s, id string) string { return filepath.Join(l.runs(), s, id)
 
 // Files beside those that a run leaves for Open.
 const (
-	fileLock   = "lock"           // held by the supervisor; in RUN and in STACK
-	fileReport = "run.json"       // in RUN
-	fileStderr = "supervisor.txt" // in RUN: the last words of a supervisor that broke
-	fileTrace  = "engine.json"    // in RUN: the engine process at work
-	fileSheet  = "sheet.json"     // in STACK: what the last run put into the work directory
-	fileMarker = "marker.json"    // in STACK: what the work directory is prepared for
-	dirWork    = "work"           // in STACK: all that the box sees
-	dirShadow  = "shadow"         // in STACK: files of the tree that generated ones stand in for
-	dirTree    = "tree"           // in work: the module tree
-	dirScratch = "run"            // in work: what belongs to one run
+	fileLock     = "lock"           // held by the supervisor; in RUN and in STACK
+	fileReport   = "run.json"       // in RUN
+	fileStderr   = "supervisor.txt" // in RUN: the last words of a supervisor that broke
+	fileTrace    = "processes.json" // in RUN: the processes at work
+	fileSheet    = "sheet.json"     // in STACK: what the last run put into the work directory
+	fileMarker   = "marker.json"    // in STACK: what the work directory is prepared for
+	fileRefusals = "refused.json"   // in STACK: providers that are not kept for a run
+	dirWork      = "work"           // in STACK: all that the box sees
+	dirShadow    = "shadow"         // in STACK: files of the tree that generated ones stand in for
+	dirTree      = "tree"           // in work: the module tree
+	dirScratch   = "run"            // in work: what belongs to one run
 )

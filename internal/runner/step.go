@@ -39,9 +39,9 @@ func orDefault(d, def time.Duration) time.Duration {
 type command struct {
 	step   string
 	args   []string
-	events bool      // its output is an event stream; else text, unless out is set
-	out    io.Writer // takes the output, which holds secrets
-	good   []int     // exit codes that are no failure, beside 0
+	events bool    // its output is an event stream; else text, unless out is set
+	out    *capped // takes the output, which holds secrets
+	good   []int   // exit codes that are no failure, beside 0
 }
 
 // result is what came of a command.
@@ -50,28 +50,24 @@ type result struct {
 	heard heard
 }
 
-// execute runs one engine process in the box. It returns an ending if the run
-// cannot go on.
-func (r *run) execute(ctx context.Context, c command) (result, error) {
+// once runs one engine process.
+func (r *run) once(ctx context.Context, c command) (result, error) {
 	r.recorder.begin(r.job.Engine.Name + " " + c.args[0])
-	box := r.box
-	box.Listen = r.server != nil
 	out, text := c.sinks(r.recorder)
 	// The engine is asked to stop, not cut off: the end of ctx must not kill it.
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	p, err := process.Start(alive, process.Command{
-		Path: box.Seen(r.engineInside()), Args: c.args, Env: r.environ(), Listening: r.listening(),
-		Stdout: out, Stderr: text, Box: &box,
+	p, err := r.start(alive, process.Command{
+		Path: r.box.Seen(r.engineInside()), Args: c.args, Env: r.environ(), Stdout: out, Stderr: text,
 	})
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
 	}
-	if err := r.track(p.PID()); err != nil {
+	if err := r.track(p); err != nil {
 		return result{}, errors.Join(err, p.Kill())
 	}
-	if r.server != nil {
-		defer r.server.serve(p.Listener())()
+	if l := p.Listener(); l != nil {
+		defer r.server.serve(l)()
 	}
 	stopped, exit, err := r.await(ctx, c.step, p)
 	r.acceptLocal()
@@ -88,6 +84,28 @@ func (r *run) execute(ctx context.Context, c command) (result, error) {
 	return r.judge(c, stopped, exit)
 }
 
+// start starts an engine process in the room where the providers are, or in a
+// box of its own.
+func (r *run) start(ctx context.Context, c process.Command) (*process.Process, error) {
+	if r.kept != nil {
+		inRoom := c
+		inRoom.Env = append(c.Env[:len(c.Env):len(c.Env)], r.kept.environ...)
+		p, err := r.kept.room.Start(inRoom)
+		if err == nil {
+			return p, nil
+		}
+		// Nothing ran, so nothing is done twice.
+		r.recorder.tell("The engine starts the providers: %v.", err)
+		if err := r.dismiss(); err != nil {
+			return nil, err
+		}
+	}
+	box := r.box
+	box.Listen = r.server != nil
+	c.Box, c.Listening = &box, r.listening()
+	return process.Start(ctx, c)
+}
+
 func (c command) sinks(rec *recorder) (out io.Writer, text *lineWriter) {
 	text = rec.lines()
 	switch {
@@ -100,14 +118,21 @@ func (c command) sinks(rec *recorder) (out io.Writer, text *lineWriter) {
 	}
 }
 
-// track leaves a trace of the engine. It need not survive the machine, since
-// the engine would not either. An engine that is gone already leaves none.
-func (r *run) track(pid int) error {
-	t, err := traceOf(pid)
-	if err != nil {
-		return nil
+// track leaves a trace of the engine, and of the process that its room ends
+// with. It need not survive the machine, since they would not either. A process
+// that is gone already leaves none.
+func (r *run) track(p *process.Process) error {
+	pids := []int{p.PID()}
+	if r.kept != nil {
+		pids = append(pids, r.kept.room.PID())
 	}
-	data, err := json.Marshal(t)
+	traces := []trace{}
+	for _, pid := range pids {
+		if t, err := traceOf(pid); err == nil {
+			traces = append(traces, t)
+		}
+	}
+	data, err := json.Marshal(traces)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ type run struct {
 	recorder *recorder
 	store    *stateStore  // managed only
 	server   *stateServer // managed, in the default workspace
+	kept     *kept        // providers and the room they are in; nil where the engine starts them
 	locally  bool         // managed, in another workspace: the engine's local backend on a seeded file
 	key      string       // what the work directory has to be prepared for
 	cli      string       // the CLI configuration file, relative to the root module
@@ -140,11 +141,11 @@ func (r *run) sequence() []func(context.Context) error {
 	prepare := []func(context.Context) error{r.prepare, r.init, r.workspace, r.unlock}
 	switch r.job.Kind {
 	case stack.PlanRun, stack.CheckRun:
-		return append(prepare, r.plan, r.show, r.text, r.outputs)
+		return append(prepare, r.keep, r.plan, r.show, r.text, r.outputs)
 	case stack.ApplyRun:
-		return append(append([]func(context.Context) error{r.fits}, prepare...), r.bringPlan, r.apply, r.outputs)
+		return append(append([]func(context.Context) error{r.fits}, prepare...), r.bringPlan, r.keep, r.apply, r.outputs)
 	case stack.DestroyRun:
-		return append(prepare, r.plan, r.apply)
+		return append(prepare, r.keep, r.plan, r.apply)
 	default:
 		return []func(context.Context) error{func(context.Context) error {
 			return ending{outcome: stack.Failed, message: fmt.Sprintf("there is no run of kind %q", r.job.Kind)}
@@ -225,7 +226,7 @@ func (r *run) rescue(data []byte) error {
 
 // finish keeps what must not be lost and wipes what must not stay.
 func (r *run) finish() error {
-	var errs []error
+	errs := []error{r.dismiss()}
 	if r.job.Kind.Writes() {
 		errs = append(errs, r.journal.enter(Saving))
 	}

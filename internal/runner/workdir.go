@@ -50,6 +50,8 @@ type sheet struct {
 type marker struct {
 	Key      string `json:"key"`  // of everything that init depends on
 	LockHash string `json:"lock"` // sha256 of the dependency lock file after init
+
+	Providers []provider `json:"providers,omitempty"` // that were found to be the lock file's
 }
 
 func newPrepared(dir string, tree Tree) (*prepared, error) {

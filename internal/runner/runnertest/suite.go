@@ -19,6 +19,7 @@ import (
 type Fixture struct {
 	New    func(testing.TB) Runner // a runner with nothing in it, closed by the test's clean-up
 	Engine runner.Engine
+	Mirror string            // of providers, as `make build` makes it; empty leaves out the tests that need some
 	Adapt  func(*runner.Job) // what all jobs have beside; may be nil
 }
 
@@ -49,6 +50,7 @@ func Run(t *testing.T, f Fixture) {
 		"reserved environment variables are refused":         environment,
 		"a module cannot choose its backend":                 backend,
 		"a workspace is what the module reads":               workspaces,
+		"each provider is started once for a run":            providersOnce,
 		"names that are no path components are refused":      names,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, f) })

@@ -1,0 +1,267 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// An engine starts every provider three times for one plan, which is most of
+// what the plan costs. The supervisor starts each once per run instead, in a
+// room that is the run's box, and tells the engine where it serves:
+//
+//	after init, before the first step that needs providers
+//	  find      packages of the lock file, verified against its hashes
+//	  open      a room with the run's box, environment and nothing else
+//	  start     every provider; read where it serves
+//	plan, show, apply …
+//	  execute   each engine process in the same room, with the list of providers
+//	end of the run
+//	  end       providers killed after the last engine process, room closed
+//
+// Providers are never kept beyond their run or shared with another one. One
+// that cannot be kept is left to the engine, see fallback.go.
+
+const (
+	startTime   = time.Minute    // for a provider to say where it serves, as engines have it
+	startAgain  = 24 * time.Hour // until one that did not start is tried again
+	deathTime   = time.Second    // between the engine's end and the news of a provider's
+	maxGreeting = 4 << 10
+	maxWords    = 16 << 10 // of a provider's standard error
+)
+
+// kept are the providers of a run while they live.
+type kept struct {
+	room      *process.Room
+	providers []*keptProvider
+	environ   []string // that every engine process in the room gets beside the usual
+	unserve   func()
+}
+
+// keptProvider is one of them.
+type keptProvider struct {
+	provider
+	proc   *process.Process
+	words  words // what it writes to its standard error
+	first  firstLine
+	serves bool
+	ended  chan struct{} // closed when exit is final
+	exit   process.Exit
+}
+
+// keep starts the providers of the run, as far as they can be kept.
+func (r *run) keep(ctx context.Context) error {
+	if r.job.Options.NoReattach {
+		return nil
+	}
+	providers, err := r.keepable()
+	if err != nil {
+		r.recorder.tell("The engine starts the providers: %v.", err)
+	}
+	if len(providers) == 0 {
+		return nil
+	}
+	box := r.box
+	box.Listen = r.server != nil
+	// The end of ctx asks the engine to stop and must not kill it.
+	room, err := process.OpenRoom(context.WithoutCancel(ctx), box)
+	if err != nil {
+		r.recorder.tell("The engine starts the providers: %v.", err)
+		return nil
+	}
+	r.kept = &kept{room: room, unserve: func() {}}
+	if r.server != nil {
+		r.kept.environ = r.server.environ(room.Listener().Addr().String())
+		r.kept.unserve = r.server.serve(room.Listener())
+	}
+	served, err := r.startProviders(ctx, providers)
+	if err != nil {
+		return err
+	}
+	if len(served) == 0 {
+		return r.dismiss()
+	}
+	reattach, err := engine.ReattachEnviron(served)
+	r.kept.environ = append(r.kept.environ, reattach)
+	return err
+}
+
+// startProviders starts them beside one another.
+func (r *run) startProviders(ctx context.Context, providers []provider) ([]engine.Served, error) {
+	type start struct {
+		kept   *keptProvider
+		served engine.Served
+		err    error
+	}
+	starts := make([]start, len(providers))
+	var all sync.WaitGroup
+	for i, p := range providers {
+		all.Go(func() {
+			s := &starts[i]
+			s.kept, s.served, s.err = r.startProvider(ctx, p)
+		})
+	}
+	all.Wait()
+	var served []engine.Served
+	for _, s := range starts {
+		if s.kept != nil {
+			r.kept.providers = append(r.kept.providers, s.kept)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ending{outcome: stack.Interrupted, message: "stopped before the next step"}
+	}
+	for i, s := range starts {
+		if s.err == nil {
+			s.kept.serves = true
+			served = append(served, s.served)
+		} else {
+			p := providers[i]
+			r.recorder.tell("The engine starts the provider %s: %v.", p.Source(), s.err)
+			if err := r.refuse(p, s.err.Error(), r.now().Add(startAgain)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return served, nil
+}
+
+// startProvider starts one and waits until it serves.
+func (r *run) startProvider(ctx context.Context, p provider) (*keptProvider, engine.Served, error) {
+	k := &keptProvider{provider: p, words: words{tail: tail{most: maxWords}}, first: firstLine{line: make(chan string, 1)}, ended: make(chan struct{})}
+	proc, err := r.kept.room.Start(process.Command{
+		Path: p.inside, Env: append(r.environ(), engine.PluginEnviron()...), Stdout: &k.first, Stderr: &k.words,
+	})
+	if err != nil {
+		return nil, engine.Served{}, err
+	}
+	k.proc = proc
+	go func() {
+		defer close(k.ended)
+		k.exit, _ = proc.Wait()
+	}()
+	late := time.NewTimer(orDefault(r.job.Limits.Provider, startTime))
+	defer late.Stop()
+	var greeting engine.Greeting
+	select {
+	case line := <-k.first.line:
+		greeting, err = engine.ParseGreeting(line)
+	case <-k.ended:
+		err = fmt.Errorf("it ended before it served (%v): %s", k.exit, cut(k.lastWords(), maxText/2))
+	case <-late.C:
+		err = errors.New("it did not say in time where it serves")
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return k, engine.Served{}, errors.Join(err, proc.Kill())
+	}
+	return k, engine.Served{Address: p.Address, PID: proc.Inside(), Greeting: greeting}, nil
+}
+
+// dismiss ends the providers and everything else in the room. What they used
+// becomes part of the report.
+func (r *run) dismiss() error {
+	k := r.kept
+	if k == nil {
+		return nil
+	}
+	r.kept = nil
+	var errs []error
+	for _, p := range k.providers {
+		killed := !p.dead()
+		errs = append(errs, p.proc.Kill())
+		<-p.ended
+		step := Step{Name: "provider " + p.Source(), Exit: p.exit.Code, Wall: p.exit.Wall, CPU: p.exit.CPU, MaxRSS: p.exit.MaxRSS}
+		if killed {
+			step.Exit = 0 // by us, at the end of its work
+		}
+		r.journal.note(func(rep *Report) { rep.Steps = append(rep.Steps, step) })
+	}
+	errs = append(errs, k.room.Close())
+	k.unserve()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("ending the providers: %w", err)
+	}
+	return nil
+}
+
+// dead reports whether the provider has ended.
+func (p *keptProvider) dead() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// diesBefore waits for the end of the provider until it is too late.
+func (p *keptProvider) diesBefore(late <-chan struct{}) bool {
+	select {
+	case <-p.ended:
+		return true
+	case <-late:
+		return p.dead()
+	}
+}
+
+// lastWords are what a provider that crashed wrote last, its panic if it had
+// one.
+func (p *keptProvider) lastWords() string {
+	text := p.words.String()
+	for _, start := range []string{"panic: ", "fatal error: ", "runtime: "} {
+		if i := strings.Index(text, start); i >= 0 {
+			return text[i:]
+		}
+	}
+	return text
+}
+
+// words is a tail that may be read while it is written.
+type words struct {
+	mu   sync.Mutex
+	tail tail
+}
+
+func (w *words) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tail.Write(p)
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.TrimSpace(string(w.tail.bytes()))
+}
+
+// firstLine hands on the first line that is written, and drops the rest.
+type firstLine struct {
+	line chan string
+	buf  []byte
+	over bool
+}
+
+func (f *firstLine) Write(p []byte) (int, error) {
+	if f.over {
+		return len(p), nil
+	}
+	f.buf = append(f.buf, p...)
+	if i := bytes.IndexByte(f.buf, '\n'); i >= 0 || len(f.buf) > maxGreeting {
+		if i < 0 {
+			i = maxGreeting
+		}
+		f.line <- string(f.buf[:i])
+		f.buf, f.over = nil, true
+	}
+	return len(p), nil
+}
