@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -176,6 +177,11 @@ func (s *supervised) run(ctx context.Context, kind stack.RunKind) error {
 		return fmt.Errorf("%s ended: %+v", kind, report)
 	}
 	s.last = *report
+	// The run has ended once its lock is free; what it used is known once its
+	// supervisor is no more.
+	for syscall.Kill(report.PID, 0) == nil {
+		time.Sleep(100 * time.Microsecond)
+	}
 	if err := s.takeOver(job.ID, kind); err != nil {
 		return err
 	}
