@@ -95,6 +95,10 @@ func mode(s *v1alpha2.TerraformSpec) stack.Mode {
 	}
 }
 
+// shortest is the least time between two runs of a stack: one that is tried
+// again without a pause takes turns that others wait for.
+const shortest = time.Second
+
 func every(d *metav1.Duration, absent time.Duration) time.Duration {
 	switch {
 	case d == nil:
@@ -102,7 +106,7 @@ func every(d *metav1.Duration, absent time.Duration) time.Duration {
 	case d.Duration <= 0:
 		return never
 	default:
-		return d.Duration
+		return max(d.Duration, shortest)
 	}
 }
 

@@ -50,6 +50,7 @@ func TestDecodeSpec(t *testing.T) {
 		"times": {`{interval: 1h, retryInterval: 1m, maxRetryInterval: 30m, retryStrategy: ExponentialBackoff}`, func(s *stack.Spec) {
 			s.Interval, s.RetryEvery, s.RetryMax, s.Backoff = time.Hour, time.Minute, 30*time.Minute, stack.Exponential
 		}},
+		"a nanosecond is a second":           {`{interval: 1ns, retryInterval: 1ms}`, func(s *stack.Spec) { s.Interval, s.RetryEvery = time.Second, time.Second }},
 		"an interval of zero is never":       {`{interval: 0s, retryInterval: -1s}`, func(s *stack.Spec) { s.Interval, s.RetryEvery = never, never }},
 		"a cap of zero is none given":        {`maxRetryInterval: 0s`, func(*stack.Spec) {}},
 		"no retries":                         {`remediation: {retries: 0}`, func(s *stack.Spec) { s.MaxRetries = retries(0) }},
