@@ -197,7 +197,7 @@ func (c *Stacks) takeLock(ctx context.Context, ref kube.StateRef, job *runner.Jo
 	if err != nil || h == nil {
 		return err
 	}
-	return fault.New(fault.Later, string(stack.LockHeld), &kube.LockedError{Holder: *h})
+	return fault.New(fault.Later, string(stack.LockHeld), h)
 }
 
 // locked records a state lock that somebody else holds, as a run that met it
@@ -246,7 +246,7 @@ func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.
 
 // stateOutputs reads the outputs out of a managed state.
 func (c *Stacks) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, error) {
-	state, err := c.States.Load(ctx, ref)
+	state, _, err := c.States.Load(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

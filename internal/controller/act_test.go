@@ -33,7 +33,9 @@ func (l *lockOnly) Unlock(_ context.Context, _ kube.StateRef, id string) error {
 	return nil
 }
 
-func (l *lockOnly) Load(context.Context, kube.StateRef) ([]byte, error) { return nil, l.fail }
+func (l *lockOnly) Load(context.Context, kube.StateRef) ([]byte, string, error) {
+	return nil, "", l.fail
+}
 
 // starter fails to start runs, before or after they are there.
 type starter struct {

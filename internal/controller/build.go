@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -22,6 +23,9 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	e, err := c.Engine(ctx, p.st.Program.Engine)
 	if err != nil {
 		return blockedBy(err, stack.EngineMissing)
+	}
+	if err := speakable(prog); err != nil {
+		return blockedBy(err, stack.SpecInvalid)
 	}
 	backend, ref, kind := backendOf(prog, p.obj.GetNamespace())
 	if ref != nil {
@@ -66,6 +70,28 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		},
 		Limits: c.Config.Limits,
 		Box:    c.box(network),
+	}
+	return nil
+}
+
+// parallelismMost is what the engine is told at most.
+const parallelismMost = 1024
+
+// speakable reports which field holds something that cannot be told to the
+// engine.
+func speakable(p stack.Program) error {
+	for i, t := range p.Targets {
+		if err := engine.CheckTarget(t); err != nil {
+			return fault.New(fault.Invalid, "", fmt.Errorf("spec.targets[%d]: %w", i, err))
+		}
+	}
+	for i, f := range p.VarFiles {
+		if err := engine.CheckVarFile(f); err != nil {
+			return fault.New(fault.Invalid, "", fmt.Errorf("spec.tfVarsFiles[%d]: %w", i, err))
+		}
+	}
+	if p.Parallelism > parallelismMost {
+		return fault.New(fault.Invalid, "", fmt.Errorf("spec.parallelism: %d is more than %d", p.Parallelism, parallelismMost))
 	}
 	return nil
 }

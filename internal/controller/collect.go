@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -27,7 +30,7 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 		if err := c.flush(ctx, p, r, n); err != nil {
 			return fmt.Errorf("storing the state after %s: %w", r.ID, err)
 		}
-		if err := c.rescue(ctx, p, r); err != nil {
+		if err := c.rescue(ctx, p, r, n); err != nil {
 			return err
 		}
 		if n.State != nil {
@@ -36,7 +39,7 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 			}
 		}
 	}
-	if err := c.findGap(p, r, n, run); err != nil {
+	if err := c.findGap(ctx, p, r, n, run); err != nil {
 		return err
 	}
 	if err := c.keepRecords(ctx, p, r); err != nil {
@@ -63,14 +66,14 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 // findGap lists what an apply that did not end well built without its state
 // knowing. A state that we do not keep cannot be compared, so there everything
 // that was built by a run that was killed is listed.
-func (c *Stacks) findGap(p *pass, r *runner.Report, n note, run *stack.Run) error {
+func (c *Stacks) findGap(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	if r.Kind != stack.ApplyRun || r.Outcome == stack.Succeeded || r.Outcome == stack.Stale {
 		return nil
 	}
 	if n.State == nil && r.Outcome != stack.Killed && r.Rescued == nil {
 		return nil // the engine ended by itself and wrote its state
 	}
-	state, err := c.left(p.id, r.ID, runner.FileState)
+	state, err := c.newest(ctx, p, r, n)
 	if err != nil {
 		return err
 	}
@@ -84,6 +87,18 @@ func (c *Stacks) findGap(p *pass, r *runner.Report, n note, run *stack.Run) erro
 	defer events.Close()
 	run.Gap, err = plan.Unrecorded(events, state)
 	return err
+}
+
+// newest is the last state that was stored of a stack whose state we keep.
+func (c *Stacks) newest(ctx context.Context, p *pass, r *runner.Report, n note) ([]byte, error) {
+	if n.State == nil {
+		return c.left(p.id, r.ID, runner.FileState)
+	}
+	state, err := c.get(ctx, stackKey(p.id, "state.json"))
+	if fault.Of(err) == fault.Missing {
+		return nil, nil
+	}
+	return state, err
 }
 
 // looked notes when a look for drift ended.
@@ -106,16 +121,31 @@ func (c *Stacks) flush(ctx context.Context, p *pass, r *runner.Report, n note) e
 	if err := c.put(ctx, stackKey(p.id, "state.json"), state); err != nil {
 		return err
 	}
-	err = c.States.Save(ctx, *n.State, state)
+	err = c.States.Save(ctx, *n.State, p.obj.GetName(), state)
 	if p.o.Deleting && fault.Of(err) == fault.Denied {
 		return nil // nothing can be made in a namespace that goes away
 	}
 	return err
 }
 
+// disowned refuses a state that another stack keeps: two stacks on one state
+// would destroy each other's things by turns. A stack that is gone has no claim.
+func (c *Stacks) disowned(ctx context.Context, p *pass, owner string) error {
+	other := c.Dialect.New()
+	err := c.Live.Get(ctx, types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: owner}, other)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return fault.New(fault.Denied, string(stack.StateFailed), fmt.Errorf(
+		"the state belongs to the stack %s: give one of the two another backendConfig.secretSuffix or workspace", owner))
+}
+
 // load returns the state to start a run from.
 func (c *Stacks) load(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, error) {
-	state, err := c.States.Load(ctx, ref)
+	state, owner, err := c.States.Load(ctx, ref)
+	if err == nil && owner != "" && owner != p.obj.GetName() {
+		err = c.disowned(ctx, p, owner)
+	}
 	if err != nil || len(state) > 0 || !p.o.Deleting {
 		return state, err
 	}
@@ -126,8 +156,19 @@ func (c *Stacks) load(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, 
 	return state, err
 }
 
-// rescue keeps a state that a foreign backend refused.
-func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report) error {
+// rescue takes over a state that could not be stored during the run, if it
+// follows the one that is, and keeps it otherwise.
+func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report, n note) error {
+	if n.State != nil {
+		state, err := c.left(p.id, r.ID, runner.FileRescue)
+		if err != nil || state == nil {
+			return err
+		}
+		if c.States.Save(ctx, *n.State, p.obj.GetName(), state) == nil {
+			c.Events.Event(p.obj, warning, "StateRescued", "The newest state could not be stored during the run, and was taken over after it")
+			return c.put(ctx, stackKey(p.id, "state.json"), state)
+		}
+	}
 	kept, err := c.keep(ctx, p.id, r.ID, runner.FileRescue, stackKey(p.id, "rescued", r.ID+".tfstate"))
 	if kept && err == nil {
 		c.Events.Event(p.obj, warning, "StateRescued", "The backend refused the newest state; it is kept as rescued/"+r.ID+".tfstate")

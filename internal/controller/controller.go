@@ -48,14 +48,14 @@ type Artifacts interface {
 
 // States keeps states and their locks.
 type States interface {
-	Load(ctx context.Context, ref kube.StateRef) ([]byte, error)
-	Save(ctx context.Context, ref kube.StateRef, state []byte) error
+	Load(ctx context.Context, ref kube.StateRef) (state []byte, owner string, err error)
+	Save(ctx context.Context, ref kube.StateRef, owner string, state []byte) error
 	Locks
 }
 
 // Locks are the locks of states.
 type Locks interface {
-	Holder(ctx context.Context, ref kube.StateRef) (*kube.LockInfo, error)
+	Holder(ctx context.Context, ref kube.StateRef) (*kube.LockedError, error)
 	Lock(ctx context.Context, ref kube.StateRef, info kube.LockInfo) error
 	Unlock(ctx context.Context, ref kube.StateRef, id string) error
 }
@@ -122,8 +122,10 @@ type pass struct {
 	in    inputs
 	ended *stack.Run // a run that ended and was folded in
 	stuck error      // why a run that ended could not be folded in
-	level string     // isolation of the newest run
-	wait  string     // what a start waits for, if it does
+
+	unreadable error  // why nothing can be decided
+	level      string // isolation of the newest run
+	wait       string // what a start waits for, if it does
 }
 
 // Reconcile brings one stack one step further.
@@ -141,6 +143,9 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	p, err := c.observe(ctx, obj)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if p.unreadable != nil {
+		return c.reportUnreadable(ctx, p)
 	}
 	d := stack.Decide(p.o)
 	if p.stuck != nil {

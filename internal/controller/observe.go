@@ -38,7 +38,10 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 	case fault.Invalid, fault.Denied:
 		p.o.Blocked = blockedBy(err, stack.SpecInvalid)
 	default:
-		return nil, fmt.Errorf("reading %s: %w", client.ObjectKeyFromObject(obj), err)
+		// Nothing may be decided: a memory that is taken for empty would let go of
+		// what exists.
+		p.unreadable = err
+		return p, nil
 	}
 	if err := c.observeRun(ctx, p); err != nil {
 		return nil, err
@@ -53,7 +56,9 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 		p.o.Basis = p.o.Run.Cause.Basis
 		return p, nil
 	case p.o.Deleting:
-		p.o.Dependents, err = c.dependents(ctx, obj)
+		if p.o.Dependents, err = c.dependents(ctx, obj); err == nil {
+			err = c.inherit(ctx, p)
+		}
 		return p, err
 	case p.o.Blocked != nil || p.o.Spec.Suspended:
 		return p, nil
@@ -66,6 +71,32 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 		p.o.Unwritten, err = c.unwritten(ctx, p)
 	}
 	return p, err
+}
+
+// inherit looks whether the state of a stack that never ran here holds
+// something: it does if the object was made over what a former one left.
+func (c *Stacks) inherit(ctx context.Context, p *pass) error {
+	if p.o.Memory.Built || p.o.Memory.Destroyed || !p.o.Spec.DestroyLast || p.o.Blocked != nil {
+		return nil
+	}
+	_, ref, _ := backendOf(p.st.Program, p.obj.GetNamespace())
+	if ref == nil || ref.Check() != nil {
+		return nil
+	}
+	b, err := c.load(ctx, p, *ref)
+	if fault.Of(err) == fault.Denied {
+		return nil // it is another stack's
+	}
+	var s struct {
+		Resources []struct{ Mode string } `json:"resources"`
+	}
+	if err == nil && len(b) > 0 {
+		err = json.Unmarshal(b, &s)
+	}
+	for _, r := range s.Resources {
+		p.o.Memory.Built = p.o.Memory.Built || r.Mode == "managed"
+	}
+	return err
 }
 
 // observeRun finds the run of the stack, and folds it into memory if it ended.

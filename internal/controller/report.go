@@ -65,6 +65,18 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 	return c.next(p, d, cause)
 }
 
+// reportUnreadable says why nothing is done, and leaves the rest of the status
+// as it is, for a person to mend.
+func (c *Stacks) reportUnreadable(ctx context.Context, p *pass) (ctrl.Result, error) {
+	before := p.obj.DeepCopyObject().(client.Object)
+	c.Dialect.Encode(p.obj, dialect.Status{Unreadable: p.unreadable, Now: p.o.Now})
+	if equality.Semantic.DeepEqual(before, p.obj) {
+		return ctrl.Result{}, nil
+	}
+	err := c.Live.Status().Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
 // again is a look with fresh eyes, at once.
 var again = ctrl.Result{RequeueAfter: time.Nanosecond}
 

@@ -58,4 +58,5 @@ type Status struct {
 	Isolation   string   // of the newest run
 	Environment []string // names of variables given to runs; nil if they were not looked at
 	Ignored     []string
+	Unreadable  error // why the memory in the object cannot be read: say so, and leave everything else
 }

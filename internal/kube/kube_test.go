@@ -29,17 +29,17 @@ func TestStatesAreKeptWhereTheEngineWouldKeepThem(t *testing.T) {
 	s := States{Client: k.Client, Now: time.Now}
 	ref := StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "net", Labels: map[string]string{"team": "a"}}
 
-	if got, err := s.Load(t.Context(), ref); err != nil || len(got) != 0 {
+	if got, _, err := s.Load(t.Context(), ref); err != nil || len(got) != 0 {
 		t.Fatalf("Load() = %q, %v, want nothing", got, err)
 	}
 	for _, serial := range []int{1, 2} {
-		if err := s.Save(t.Context(), ref, state("l", serial, "")); err != nil {
+		if err := s.Save(t.Context(), ref, "net", state("l", serial, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := s.Load(t.Context(), ref)
-	if err != nil || !bytes.Equal(got, state("l", 2, "")) {
-		t.Fatalf("Load() = %q, %v, want serial 2", got, err)
+	got, owner, err := s.Load(t.Context(), ref)
+	if err != nil || owner != "net" || !bytes.Equal(got, state("l", 2, "")) {
+		t.Fatalf("Load() = %q of %q, %v, want serial 2 of net", got, owner, err)
 	}
 	var secret corev1.Secret
 	if err := k.Client.Get(t.Context(), types.NamespacedName{Namespace: k.Namespace, Name: "tfstate-default-net"}, &secret); err != nil {
@@ -58,7 +58,7 @@ func TestStatesRefuseToGoBack(t *testing.T) {
 	k := testkit.Kube(t)
 	s := States{Client: k.Client, Now: time.Now}
 	ref := StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "x"}
-	if err := s.Save(t.Context(), ref, state("l", 5, "")); err != nil {
+	if err := s.Save(t.Context(), ref, "x", state("l", 5, "")); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -71,11 +71,11 @@ func TestStatesRefuseToGoBack(t *testing.T) {
 		"another lineage":                  {state("m", 6, ""), fault.Conflict},
 		"something that is no state":       {[]byte("x"), fault.Conflict},
 	} {
-		if got := fault.Of(s.Save(t.Context(), ref, tt.state)); got != tt.want {
+		if got := fault.Of(s.Save(t.Context(), ref, "x", tt.state)); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
-	if got, err := s.Load(t.Context(), ref); err != nil || !bytes.Equal(got, state("l", 5, "")) {
+	if got, _, err := s.Load(t.Context(), ref); err != nil || !bytes.Equal(got, state("l", 5, "")) {
 		t.Errorf("Load() = %q, %v: a refused state was kept", got, err)
 	}
 }
@@ -101,7 +101,7 @@ func TestLocksKnowTheirHolder(t *testing.T) {
 	if err := s.Unlock(t.Context(), ref, "run-2"); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := s.Holder(t.Context(), ref); err != nil || h == nil || h.ID != "run-1" {
+	if h, err := s.Holder(t.Context(), ref); err != nil || h == nil || h.Holder.ID != "run-1" {
 		t.Errorf("Holder() = %v, %v: somebody else freed the lock", h, err)
 	}
 	if err := s.Unlock(t.Context(), ref, "run-1"); err != nil {

@@ -25,7 +25,8 @@ import (
 const (
 	stateKey       = "tfstate"
 	lockAnnotation = "app.terraform.io/lock-info"
-	stateBytes     = 64 << 20 // unpacked; a Secret holds 1 MiB packed
+	ownerStack     = "terrier.dev/stack" // the name of the stack whose state it is
+	stateBytes     = 64 << 20            // unpacked; a Secret holds 1 MiB packed
 )
 
 // StateRef names the state of one stack.
@@ -97,10 +98,14 @@ type States struct {
 	Now    func() time.Time
 }
 
-// Load returns the state, empty if there is none.
-func (s States) Load(ctx context.Context, ref StateRef) ([]byte, error) {
-	_, state, err := s.get(ctx, ref)
-	return state, err
+// Load returns the state, empty if there is none, and the name of the stack
+// that wrote it, empty if that was not one of ours.
+func (s States) Load(ctx context.Context, ref StateRef) (state []byte, owner string, err error) {
+	secret, state, err := s.get(ctx, ref)
+	if secret != nil {
+		owner = secret.Annotations[ownerStack]
+	}
+	return state, owner, err
 }
 
 func (s States) get(ctx context.Context, ref StateRef) (*corev1.Secret, []byte, error) {
@@ -126,10 +131,10 @@ func (s States) get(ctx context.Context, ref StateRef) (*corev1.Secret, []byte, 
 	return &secret, state, nil
 }
 
-// Save stores a newer version of the state. It refuses with Conflict to
-// replace a state of another lineage or one with a higher serial; storing the
-// same version again changes nothing.
-func (s States) Save(ctx context.Context, ref StateRef, state []byte) error {
+// Save stores a newer version of the state of the stack called owner. It
+// refuses with Conflict to replace a state of another lineage or one with a
+// higher serial; storing the same version again changes nothing.
+func (s States) Save(ctx context.Context, ref StateRef, owner string, state []byte) error {
 	secret, old, err := s.get(ctx, ref)
 	if err != nil {
 		return err
@@ -149,13 +154,14 @@ func (s States) Save(ctx context.Context, ref StateRef, state []byte) error {
 			secret.Data = map[string][]byte{}
 		}
 		secret.Data[stateKey] = packed
+		secret.Annotations = merged(secret.Annotations, map[string]string{ownerStack: owner})
 		// The resource version makes this refuse if anybody wrote in between.
 		return mark(s.Client.Update(ctx, secret, client.FieldOwner(FieldManager)), "Secret", ref.secret())
 	}
 	secret = &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: ref.secret().Name, Namespace: ref.Namespace, Labels: ref.labels(),
-			Annotations: map[string]string{"encoding": "gzip"},
+			Annotations: map[string]string{"encoding": "gzip", ownerStack: owner},
 		},
 		Data: map[string][]byte{stateKey: packed},
 	}
@@ -189,13 +195,12 @@ func follows(old, state []byte) error {
 }
 
 // Holder returns who holds the lock, nil if it is free.
-func (s States) Holder(ctx context.Context, ref StateRef) (*LockInfo, error) {
+func (s States) Holder(ctx context.Context, ref StateRef) (*LockedError, error) {
 	lease, err := s.getLease(ctx, ref)
 	if err != nil || lease == nil || lease.Spec.HolderIdentity == nil {
 		return nil, err
 	}
-	info := holder(lease)
-	return &info, nil
+	return &LockedError{Lease: ref.lease(), Holder: holder(lease)}, nil
 }
 
 // Lock takes the lock in the name of info.ID, or returns a *LockedError marked

@@ -24,6 +24,7 @@ var hints = map[string]string{
 	"Suspended":        "Resume it first with: terrier resume",
 	"NotAnswered":      "It is not lost. See how far it is with: terrier explain",
 	"Conflict":         "Try again.",
+	"DataDirectory":    "Nothing in it was touched.",
 }
 
 // Hint says what to do about err, or nothing if there is nothing to say.

@@ -40,7 +40,7 @@ func rules() []rule {
 			"a run that goes on is left alone",
 			Observation.running,
 			func(o Observation) Decision {
-				return Decision{Action: Wait{}, Ready: Reconciling, Reason: o.Run.Kind.progress(), Message: o.Run.Cause.Why}
+				return Decision{Action: Wait{}, Ready: Reconciling, Reason: o.Run.Kind.progress(), Message: o.Run.Kind.doing()}
 			},
 		},
 		{
@@ -136,7 +136,7 @@ func rules() []rule {
 			"an approved plan is applied",
 			func(o Observation) bool { return o.current() && o.approved() },
 			func(o Observation) Decision {
-				return Decision{Action: Apply{*o.Memory.Pending}, Ready: Reconciling, Reason: Applying, Message: "Applying"}
+				return Decision{Action: Apply{*o.Memory.Pending}, Ready: Reconciling, Reason: Applying, Message: ApplyRun.doing()}
 			},
 		},
 		{
@@ -232,7 +232,19 @@ func start(k RunKind, why string) func(Observation) Decision {
 }
 
 func begin(k RunKind, why string) Decision {
-	return Decision{Action: Start{Kind: k, Why: why}, Ready: Reconciling, Reason: k.progress(), Message: "Terraform Planning"}
+	return Decision{Action: Start{Kind: k, Why: why}, Ready: Reconciling, Reason: k.progress(), Message: k.doing()}
+}
+
+// doing is the message while a run of this kind goes on, in upstream's words.
+func (k RunKind) doing() string {
+	switch k {
+	case ApplyRun:
+		return "Applying"
+	case DestroyRun:
+		return "Deletion in progress"
+	default:
+		return "Terraform Planning"
+	}
 }
 
 // progress is the reason while a run of this kind goes on.

@@ -46,7 +46,7 @@ func SplitEnvironment(declared map[string]Variable, keys []string) (vars, enviro
 var refusedNames = []string{
 	"PATH", "HOME", "TMPDIR", "TMP", "TEMP", "SHELL", "IFS", "ENV", "BASH_ENV", "PWD", "USER",
 	"GODEBUG", "GOTRACEBACK", "GOMEMLIMIT", "GOGC", "GOMAXPROCS", "SSL_CERT_FILE", "SSL_CERT_DIR",
-	"PYTHONPATH", "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT", "RUBYLIB", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS",
+	"PYTHONPATH", "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT", "RUBYLIB", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "GCONV_PATH", "OPENSSL_CONF",
 }
 
 // Families of such variables. TF_VAR_ is the one part of TF_ that is free: it

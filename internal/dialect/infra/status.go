@@ -15,6 +15,11 @@ import (
 // encode fills the status. It keeps what it says nothing about, so that the
 // same knowledge always gives the same status.
 func encode(obj *v1alpha2.Terraform, s dialect.Status) {
+	if s.Unreadable != nil {
+		setter{obj}.set(ConditionReady, metav1.ConditionFalse, "MemoryUnreadable", s.Unreadable.Error()+
+			". Nothing is done until it is mended: restore it, or remove status.terrier to have the stack adopted anew from the rest of its status")
+		return
+	}
 	st, m := &obj.Status, s.Memory
 	st.ObservedGeneration = obj.Generation
 	st.LastHandledReconcileAt = m.Handled

@@ -132,6 +132,22 @@ func TestEncodeIsStable(t *testing.T) {
 	}
 }
 
+// A memory that cannot be read is named, and everything else is left alone.
+func TestUnreadableMemoryIsNamed(t *testing.T) {
+	obj := &v1alpha2.Terraform{}
+	Dialect{}.Encode(obj, dialect.Status{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Memory: stack.Memory{Built: true}, Now: noon})
+	obj.Status.Terrier.Memory.Raw = []byte(`"garbage"`)
+	_, err := Dialect{}.Decode(obj)
+	if fault.Of(err) != fault.Broken {
+		t.Fatalf("Decode() = %v, want Broken", err)
+	}
+	Dialect{}.Encode(obj, dialect.Status{Unreadable: err, Now: noon})
+	c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
+	if c.Status != metav1.ConditionFalse || c.Reason != "MemoryUnreadable" || string(obj.Status.Terrier.Memory.Raw) != `"garbage"` {
+		t.Errorf("Ready = %+v and memory %s, want it named and kept", c, obj.Status.Terrier.Memory.Raw)
+	}
+}
+
 func TestCut(t *testing.T) {
 	if got := []rune(cut(strings.Repeat("é", messageRunes+5))); len(got) != messageRunes+1 || got[messageRunes] != '…' {
 		t.Errorf("cut() left %d runes", len(got))

@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+func thing(lineage string, serial int) []byte {
+	return fmt.Appendf(nil, `{"version":4,"lineage":%q,"serial":%d,"resources":[{"mode":"managed","type":"a","name":"b"}]}`, lineage, serial)
+}
+
+// Two stacks on one state would destroy each other's things by turns.
+func TestAStateHasOneStack(t *testing.T) {
+	k := testkit.Kube(t, v1alpha2.AddToScheme)
+	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Stacks{Live: k.Client, Dialect: infra.Dialect{}, States: kube.States{Client: k.Client, Now: time.Now}, Blobs: files}
+	at := func(name string) *v1alpha2.Terraform {
+		obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: name}}
+		obj.Spec.SourceRef = &v1alpha2.SourceRef{Kind: "GitRepository", Name: "x"}
+		return obj
+	}
+	first, second := at("first"), at("second")
+	if err := k.Client.Create(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "shared"}
+	if err := c.States.Save(t.Context(), ref, "first", thing("l", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := c.load(t.Context(), &pass{obj: first}, ref); err != nil || len(state) == 0 {
+		t.Errorf("the stack that keeps the state: %q, %v", state, err)
+	}
+	_, err = c.load(t.Context(), &pass{obj: second}, ref)
+	if fault.Of(err) != fault.Denied || !strings.Contains(err.Error(), "secretSuffix") {
+		t.Errorf("another stack: %v, want to be refused and told the way out", err)
+	}
+	if err := k.Client.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := c.load(t.Context(), &pass{obj: second}, ref); err != nil || len(state) == 0 {
+		t.Errorf("after the first stack is gone: %q, %v, want the state to be adopted", state, err)
+	}
+}
+
+// An object over the state of a former one is not let go while that holds
+// something and the object says that it is to be destroyed.
+func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
+	k := testkit.Kube(t, v1alpha2.AddToScheme)
+	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Stacks{Live: k.Client, Dialect: infra.Dialect{}, States: kube.States{Client: k.Client, Now: time.Now}, Blobs: files}
+	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "app"}}
+	built := func(destroyLast bool) bool {
+		p := &pass{obj: obj, id: "uid", o: stack.Observation{Deleting: true, Spec: stack.Spec{DestroyLast: destroyLast}}}
+		p.st.Program.Backend = stack.Backend{Kind: stack.Managed, Suffix: "app"}
+		if err := c.inherit(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		return p.o.Memory.Built
+	}
+	if built(true) {
+		t.Error("there is no state, and something is said to exist")
+	}
+	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "app"}
+	if err := c.States.Save(t.Context(), ref, "app", thing("l", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if !built(true) {
+		t.Error("the state holds something, and the object would be let go")
+	}
+	if built(false) {
+		t.Error("the object does not ask for anything to be destroyed")
+	}
+}
+
+func TestSpeakable(t *testing.T) {
+	for name, tt := range map[string]struct {
+		p    stack.Program
+		want string
+	}{
+		"plain":            {stack.Program{Targets: []string{"module.a"}, VarFiles: []string{"a.tfvars"}, Parallelism: 10}, ""},
+		"an option":        {stack.Program{Targets: []string{"module.a", "-destroy"}}, "spec.targets[1]"},
+		"a way out":        {stack.Program{VarFiles: []string{"../x"}}, "spec.tfVarsFiles[0]"},
+		"too much at once": {stack.Program{Parallelism: 1 << 30}, "spec.parallelism"},
+	} {
+		err := speakable(tt.p)
+		if tt.want == "" && err != nil || tt.want != "" && (fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q to be named", name, err, tt.want)
+		}
+	}
+}
