@@ -3,11 +3,13 @@ package runner_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -268,5 +270,35 @@ func TestAProviderOutlivesTheInterrupt(t *testing.T) {
 	}
 	if !runnertest.Has(`"name":"a"`, s.State) && !runnertest.Has(`"name": "a"`, s.State) {
 		t.Errorf("the state does not hold what was made: %s", s.State)
+	}
+}
+
+// A provider that refuses its configuration may do so because it got it twice.
+// If it refuses it alone as well, the failure is told once and held against
+// nothing.
+func TestAConfigurationThatIsRefusedEitherWay(t *testing.T) {
+	s, _, work := withProviders(t, "", "")
+	s.Job.Files[0].Content = []byte(`
+terraform {
+  required_providers {
+    world = { source = "terrier-iac/world" }
+  }
+}
+provider "world" {
+}
+resource "world_thing" "a" {
+  name = "a"
+}
+`)
+	d := s.Finish(s.Start(stack.PlanRun))
+	failures := slices.DeleteFunc(d.Diagnostics, func(d plan.Diagnostic) bool { return d.Severity != "error" })
+	if d.Outcome != stack.Failed || len(failures) != 1 || !strings.Contains(failures[0].Address, "terrier-iac/world") {
+		t.Errorf("ended %s with %+v, want one error about the provider", d.Outcome, failures)
+	}
+	if n := strings.Count(string(d.Log), "Trying once more"); n != 1 {
+		t.Errorf("tried again %d times:\n%s", n, d.Log)
+	}
+	if _, err := os.Stat(filepath.Join(work, "refused.json")); err == nil {
+		t.Error("a configuration that is wrong was held against keeping the provider")
 	}
 }
