@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -42,6 +43,16 @@ func maps(table string, id int) bool {
 		}
 	}
 	return false
+}
+
+// LetRead lets boxed programs read a file of ours that they are shown, and
+// nobody else.
+func LetRead(path string) error {
+	user, change := becomes()
+	if !change {
+		return os.Chmod(path, 0o400)
+	}
+	return errors.Join(os.Chown(path, -1, user), os.Chmod(path, 0o640))
 }
 
 // OwnWork gives a work directory and all in it to the user that boxed programs

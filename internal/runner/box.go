@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Where things are in a run's box. MirrorInside and CLIConfig are also a
@@ -21,6 +23,7 @@ const (
 	MirrorInside = "/mirror"      // Job.Box.Mirror, read-only
 	CLIConfig    = "terrier.tfrc" // the generated File that is the CLI configuration, if there is one
 	engineInside = "/engine"
+	shownInside  = "/shown"
 )
 
 // enclose decides the box of all steps of the run.
@@ -53,6 +56,13 @@ func (r *run) enclose() error {
 	}
 	if r.job.Box.Mirror != "" {
 		r.box.ReadOnly = append(r.box.ReadOnly, process.Bind{Host: r.job.Box.Mirror, Inside: MirrorInside})
+	}
+	if k := r.job.Kind; k == stack.PlanRun || k == stack.CheckRun {
+		shown := r.work.path(dirShown)
+		if err := errors.Join(os.MkdirAll(shown, 0o711), os.Chmod(shown, 0o711)); err != nil {
+			return err
+		}
+		r.box.ReadOnly = append(r.box.ReadOnly, process.Bind{Host: shown, Inside: shownInside})
 	}
 	r.journal.note(func(rep *Report) { rep.Level = int(probed.Level) })
 	return r.open(probed.Level)

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -300,5 +301,33 @@ resource "world_thing" "a" {
 	}
 	if _, err := os.Stat(filepath.Join(work, "refused.json")); err == nil {
 		t.Error("a configuration that is wrong was held against keeping the provider")
+	}
+}
+
+// What is shown is what is saved: nobody in the box can write the plan that an
+// engine is reading to show it.
+func TestThePlanThatIsShownCannotBeWritten(t *testing.T) {
+	for name, level := range map[string]int{"full": 0, "kernel": 2} {
+		t.Run(name, func(t *testing.T) {
+			s, m, stackDir := withProviders(t, pet, `for f in /shown/plan $(cat $CLOUD/target); do
+  [ -s $f ] && echo seen >> $CLOUD/starts
+  rm -f $f 2>/dev/null; (echo x >> $f) 2>/dev/null && echo written >> $CLOUD/starts
+done`)
+			if err := errors.Join(os.Chmod(filepath.Dir(filepath.Dir(filepath.Dir(stackDir))), 0o711),
+				os.WriteFile(filepath.Join(m.Cloud, "target"), []byte(filepath.Join(stackDir, "shown/plan")), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			s.Job.Box.Level = level
+			s.Job.Options.NoReattach = true // so that the provider is started while the plan is shown
+			s.Job.Options.ReadableText = true
+			plan := s.Must(stack.PlanRun)
+			if got := m.Started(); !strings.Contains(got, "seen") || strings.Contains(got, "written") {
+				t.Errorf("the provider did %q, want it to see the plan and not to write it", got)
+			}
+			s.Must(stack.ApplyRun, runnertest.Saved(plan))
+			if _, err := os.Stat(filepath.Join(stackDir, "shown")); err == nil {
+				t.Error("the plan that was shown is left")
+			}
+		})
 	}
 }

@@ -59,5 +59,6 @@ const (
 	dirWork      = "work"           // in STACK: all that the box sees
 	dirShadow    = "shadow"         // in STACK: files of the tree that generated ones stand in for
 	dirTree      = "tree"           // in work: the module tree
+	dirShown     = "shown"          // in STACK: the saved plan while it is shown, which the box cannot write
 	dirScratch   = "run"            // in work: what belongs to one run
 )

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -78,13 +80,23 @@ func (r *run) plan(ctx context.Context) error {
 	return ending{outcome: stack.Succeeded, step: "plan"}
 }
 
-// show turns the saved plan into a document, and both into files.
+// show turns the saved plan into a document, and both into files. What is shown
+// is a copy that nobody in the box can write: providers live on between the
+// steps, and what is approved must be what is applied.
 func (r *run) show(ctx context.Context) error {
 	if err := r.journal.enter(Showing); err != nil {
 		return err
 	}
+	saved, err := r.savedPlan()
+	if err != nil {
+		return err
+	}
+	copied := r.work.path(dirShown, planName)
+	if err := errors.Join(os.WriteFile(copied, saved, 0o600), process.LetRead(copied)); err != nil {
+		return fmt.Errorf("showing the plan: %w", err)
+	}
 	raw := &capped{most: maxDocument}
-	if _, err := r.execute(ctx, command{step: "show", args: engine.ShowJSON(r.work.scratch(planName)), out: raw}); err != nil {
+	if _, err := r.execute(ctx, command{step: "show", args: engine.ShowJSON(r.shown()), out: raw}); err != nil {
 		return err
 	}
 	if raw.over {
@@ -95,10 +107,6 @@ func (r *run) show(ctx context.Context) error {
 		return err
 	}
 	r.journal.note(func(rep *Report) { rep.Changes, rep.ChangesHash = doc.Changes(), doc.Hash() })
-	saved, err := r.savedPlan()
-	if err != nil {
-		return err
-	}
 	for name, data := range map[string][]byte{
 		FilePlan:    saved,
 		FilePlanRaw: raw.Bytes(),
@@ -110,6 +118,9 @@ func (r *run) show(ctx context.Context) error {
 	}
 	return nil
 }
+
+// shown is where the box sees the copy.
+func (r *run) shown() string { return r.box.Seen(path.Join(shownInside, planName)) }
 
 func (r *run) savedPlan() ([]byte, error) {
 	root, err := r.work.open(dirScratch)
@@ -130,7 +141,7 @@ func (r *run) text(ctx context.Context) error {
 		return nil
 	}
 	out := &capped{most: maxDocument}
-	if _, err := r.execute(ctx, command{step: "show", args: engine.ShowText(r.work.scratch(planName)), out: out}); err != nil {
+	if _, err := r.execute(ctx, command{step: "show", args: engine.ShowText(r.shown()), out: out}); err != nil {
 		return err
 	}
 	return writeDurably(filepath.Join(r.dir, FilePlanTxt), r.hide.Redact(out.Bytes()))

@@ -24,6 +24,7 @@ import (
 //	STACK/sheet.json   what to wipe, written before it is put there
 //	STACK/marker.json  what it is prepared for, written after a good init
 //	STACK/shadow/      files of the tree that generated ones stand in for
+//	STACK/shown/       the saved plan while it is shown, read-only to the box
 //	STACK/work/tree/   the module tree, with .terraform and the lock file
 //	STACK/work/run/    plan, local state
 //
@@ -250,7 +251,7 @@ func (p *prepared) wipe() error {
 	if err != nil {
 		return err
 	}
-	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch))}
+	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch)), os.RemoveAll(p.path(dirShown))}
 	if tree, err := p.open(dirTree); err == nil {
 		defer tree.Close()
 		for i, name := range s.Files {
