@@ -140,11 +140,6 @@ func EngineConfig(tb testing.TB) string {
 // and bin/terrier at hand, and fails the test unless it succeeds.
 func (c *Cluster) Shell(tb testing.TB, line string) string {
 	tb.Helper()
-	binary, err := platformBinary()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	line = strings.ReplaceAll(line, "bin/terrier ", binary+" ")
 	env := []string{"KUBECONFIG=" + c.Kubeconfig, "HOME=" + tb.TempDir(), "PATH=" + filepath.Dir(Tool(tb, "kubectl")) + ":" + os.Getenv("PATH")}
 	r, err := run(tb.Context(), Repository(tb), env, "bash", "-c", line)
 	if err != nil {
