@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -108,6 +109,12 @@ func TestCanarySweep(t *testing.T) {
 	sweepObjects(t, c)
 	// While a run goes on its directory holds what the engine reads.
 	c.Patch(t, "stack", `{"spec":{"suspend":true}}`)
+	c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+		if s.Status.Terrier.Phase != "Suspended" {
+			return errNot("at rest")
+		}
+		return nil
+	})
 	noRuns(t, platform(t))
 	sweepFiles(t, platform(t).Dir)
 }

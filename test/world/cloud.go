@@ -73,10 +73,16 @@ type cloud struct {
 // do runs one call: it journals the beginning, lets the faults strike, changes
 // the world with act and journals the end. act returns the id it dealt with.
 func (c *cloud) do(ctx context.Context, call, name, id string, act func(*world) (string, error)) error {
+	// Faults are counted before anybody can read that the call has begun, and
+	// kill us for it.
+	due, err := c.due(call, name)
+	if err != nil {
+		return err
+	}
 	if err := c.journal(call, phaseBegin, name, id, ""); err != nil {
 		return err
 	}
-	after, err := c.strike(ctx, call, name)
+	after, err := strike(ctx, due, call, name)
 	if err == nil {
 		err = c.update(func(w *world) (bool, error) {
 			var err error

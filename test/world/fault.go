@@ -62,11 +62,7 @@ func (f fault) key() string { return f.Call + "/" + f.Name + "/" + f.Do }
 
 // strike applies the faults that hit a call, in their order. It returns what
 // to do after the world has changed.
-func (c *cloud) strike(ctx context.Context, call, name string) (after func(), err error) {
-	due, err := c.due(call, name)
-	if err != nil {
-		return nil, err
-	}
+func strike(ctx context.Context, due []fault, call, name string) (after func(), err error) {
 	after = func() {}
 	for _, f := range due {
 		switch f.Do {

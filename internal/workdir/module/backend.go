@@ -1,6 +1,7 @@
 package module
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -86,7 +87,12 @@ func BackendFile(b Backend) (workdir.File, error) {
 	default:
 		return workdir.File{}, fmt.Errorf("unknown backend %T", b)
 	}
-	return workdir.File{Path: BackendPath, Mode: mode, Content: f.Bytes()}, nil
+	content := f.Bytes()
+	if bytes.Contains(content, []byte("\ufeff")) {
+		// The writer leaves it in a key, where HCL does not read it.
+		return workdir.File{}, fault.New(fault.Invalid, "", errors.New("spec.backendConfig: a label holds a byte order mark (U+FEFF); remove it"))
+	}
+	return workdir.File{Path: BackendPath, Mode: mode, Content: content}, nil
 }
 
 func (k Kubernetes) write(body *hclwrite.Body) {

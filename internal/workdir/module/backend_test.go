@@ -114,7 +114,7 @@ func TestFieldsStayValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		piece := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{`"`, "\n}", "${file(\"/etc/shadow\")}", "%{if true}", "<<EOT\n", `\`, "$${", "%%{", "\u2028"}))
 		text := strings.ToValidUTF8(strings.Join(rapid.SliceOfN(piece, 0, 5).Draw(t, "pieces"), ""), "")
-		text = strings.ReplaceAll(text, "\x00", "")
+		text = strings.NewReplacer("\x00", "", "\ufeff", "").Replace(text)
 		f, err := BackendFile(Kubernetes{SecretSuffix: text, Namespace: text, Labels: map[string]string{text: text}})
 		if err != nil {
 			t.Fatal(err)
@@ -171,4 +171,11 @@ func FuzzCustomConfiguration(f *testing.F) {
 			t.Errorf("an accepted configuration holds more than a backend:\n%s", file.Content)
 		}
 	})
+}
+
+func TestAByteOrderMarkIsRefused(t *testing.T) {
+	_, err := BackendFile(Kubernetes{Labels: map[string]string{"a\ufeffb": "x"}})
+	if fault.Of(err) != fault.Invalid || !strings.Contains(fmt.Sprint(err), "spec.backendConfig") {
+		t.Errorf("BackendFile() = %v, want Invalid with the field", err)
+	}
 }
