@@ -1,11 +1,11 @@
 package module
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -75,6 +75,12 @@ func BackendFile(b Backend) (workdir.File, error) {
 	case Local:
 		inside.AppendNewBlock("backend", []string{"local"})
 	case Kubernetes:
+		for key := range b.Labels {
+			if strings.Contains(key, "\ufeff") {
+				// HCL's writer takes such a key for a name, and its parser does not.
+				return workdir.File{}, fault.New(fault.Invalid, "", fmt.Errorf("spec.backendConfig.labels: the key %q holds a byte order mark; remove it", key))
+			}
+		}
 		b.write(inside.AppendNewBlock("backend", []string{"kubernetes"}).Body())
 	case Cloud:
 		b.write(inside.AppendNewBlock("cloud", nil).Body())
@@ -87,12 +93,7 @@ func BackendFile(b Backend) (workdir.File, error) {
 	default:
 		return workdir.File{}, fmt.Errorf("unknown backend %T", b)
 	}
-	content := f.Bytes()
-	if bytes.Contains(content, []byte("\ufeff")) {
-		// The writer leaves it in a key, where HCL does not read it.
-		return workdir.File{}, fault.New(fault.Invalid, "", errors.New("spec.backendConfig: a label holds a byte order mark (U+FEFF); remove it"))
-	}
-	return workdir.File{Path: BackendPath, Mode: mode, Content: content}, nil
+	return workdir.File{Path: BackendPath, Mode: mode, Content: f.Bytes()}, nil
 }
 
 func (k Kubernetes) write(body *hclwrite.Body) {
