@@ -126,6 +126,7 @@ func TestSupervisorKilledWhileApplying(t *testing.T) {
 	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hang", IgnoreStop: true, Times: 1})
 	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
 	w.Await(t.Context(), begun("create", "b"))
+	heard(t, c, "world_thing.a: Creation complete")
 	p.KillSupervisors(t)
 	testkit.Eventually(t, time.Minute, "the box is gone with its supervisor", func(context.Context) error {
 		for _, e := range p.Engines() {
@@ -141,8 +142,21 @@ func TestEngineKilledWhileApplying(t *testing.T) {
 	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hang", IgnoreStop: true, Times: 1})
 	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
 	w.Await(t.Context(), begun("create", "b"))
+	heard(t, c, "world_thing.a: Creation complete")
 	p.KillEngines(t)
 	incomplete(t, c, w)
+}
+
+// heard waits until the supervisor has read what the engine printed: what is in
+// the pipe when it is killed is lost, see P2 in docs/reliability.md.
+func heard(t *testing.T, c *testkit.Cluster, text string) {
+	t.Helper()
+	testkit.Eventually(t, time.Minute, "the log says "+text, func(context.Context) error {
+		if log := c.TryTerrier(t, "logs", "stack").Stdout; !strings.Contains(log, text) {
+			return errNot("in\n" + log)
+		}
+		return nil
+	})
 }
 
 // incomplete expects a stack whose apply died while b was made, after a was, to
