@@ -20,7 +20,6 @@ type note struct {
 	Cause   stack.Cause    `json:"cause"`
 	State   *kube.StateRef `json:"state,omitempty"` // nil if the engine keeps the state elsewhere
 	Backend string         `json:"backend,omitempty"`
-	Request string         `json:"request,omitempty"`
 }
 
 // observe gathers all that Decide may look at, and no more than it needs: a

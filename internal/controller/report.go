@@ -34,7 +34,7 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 	}
 	before := p.obj.DeepCopyObject().(client.Object)
 	status := dialect.Status{
-		Decision: d, Memory: p.o.Memory, Basis: p.o.Basis, Run: p.o.Run, Suspended: p.o.Spec.Suspended, Request: p.o.Request,
+		Decision: d, Memory: p.o.Memory, Basis: p.o.Basis, Run: p.o.Run,
 		Now: p.o.Now, Isolation: p.level, Ignored: p.st.Ignored,
 	}
 	if p.job != nil {

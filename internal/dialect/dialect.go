@@ -51,8 +51,6 @@ type Status struct {
 	Memory      stack.Memory
 	Basis       stack.Basis
 	Run         *stack.Run
-	Suspended   bool
-	Request     string
 	Next        time.Time // of the next attempt; zero if it is nobody's business
 	Now         time.Time
 	Isolation   string   // of the newest run
