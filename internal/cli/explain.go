@@ -91,7 +91,7 @@ func (p *program) explanation(e service.Explanation, rules bool) string {
 	}
 	s.row("Stack", name)
 	p.standing(s, e.Stack, e.Means)
-	if e.Stack.Phase == string(stack.LockHeld) && e.Stack.Lock != nil {
+	if e.Stack.Phase == string(stack.LockedByOther) && e.Stack.Lock != nil {
 		s.row("Lock", e.Stack.Lock.ID)
 	}
 	if len(e.Facts) > 0 {

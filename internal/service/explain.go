@@ -47,7 +47,32 @@ var situations = map[stack.Reason]Situation{
 		"See why with terrier explain for the stack that the message names. This one goes on by itself when that is ready.",
 	},
 	stack.DeletionBlocked: {"The stack is being deleted while others still depend on it.", "Delete those that the message names first, or take this one out of their dependsOn."},
-	stack.LockHeld: {
+	stack.ChangesComing:   {"The source changes faster than it can be planned.", ""},
+	stack.NotConverging: {
+		"The same changes come back after each apply: the module never agrees with the world, or somebody else changes it back.",
+		"Correct the module so that a plan after an apply is empty, or find the other writer; then terrier replan.",
+	},
+	stack.StateTampered: {
+		"The stored state is not what was written last: it was changed by hand, damaged or removed. Nothing is run on it.",
+		"Compare with terrier state versions and terrier state pull. Take the last good one with terrier state rollback, or agree to what is there with terrier state accept.",
+	},
+	stack.StateWentBack: {
+		"The stored state is older than one that was seen before, or another one altogether: a backup was restored over it, or a backend answers with old data.",
+		"Take the newest with terrier state rollback, or agree to what is there with terrier state accept.",
+	},
+	stack.StateShared: {
+		"Another stack keeps its state in the same place. Two stacks on one state destroy each other's things by turns.",
+		"Give one of the two another backendConfig.secretSuffix, workspace or backend key.",
+	},
+	stack.StateNotAdopted: {
+		"A former stack of this name left a state that holds resources. It is not taken over by accident.",
+		"To continue it, annotate the stack with terrier.dev/adopt-state=true. To begin anew, give the stack another backendConfig.secretSuffix.",
+	},
+	stack.Reviewing:      {"The webhooks of the stack are asked about the plan.", ""},
+	stack.ReviewRefused:  {"A webhook did not let the plan pass, or could not be asked.", "See the plan with terrier plan, and the message for what the webhook said. Correct the module, or the webhook."},
+	stack.Previewing:     {"What a destroy would take down is being planned.", ""},
+	stack.CheckingHealth: {"What was applied is asked whether it works.", ""},
+	stack.LockedByOther: {
 		"Somebody else holds the lock on the state: another program, or one that died with it.",
 		"If its holder is alive, wait: it is tried again by itself. If it is dead, break the lock with terrier force-unlock.",
 	},
@@ -55,7 +80,7 @@ var situations = map[stack.Reason]Situation{
 	stack.RetryLimitReached: {"As many attempts failed as remediation.retries allows.", "Correct the cause, then ask for another attempt with terrier replan, or change the object or its source."},
 	stack.StateIncomplete: {
 		"An apply was cut short, and something that it built, or may have built, is not in the state.",
-		"Bring it in: add the import blocks that the message shows to the module. Or remove it by hand, and annotate the stack with terrier.dev/forget-gap and the name of the run.",
+		"Bring it in with terrier repair. Or remove it by hand, and annotate the stack with terrier.dev/forget-gap and the name of the run.",
 	},
 	stack.AwaitingApproval: {
 		"A plan would change something, and somebody has to agree to exactly that plan.",

@@ -1,11 +1,7 @@
 package service
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,38 +11,11 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/stack/stacktest"
 )
 
-// reasons reads all constants of type Reason from the source of the core.
-func reasons(t *testing.T) []stack.Reason {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../stack/decision.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []stack.Reason
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Reason" {
-			return true
-		}
-		for _, v := range spec.Values {
-			text, err := strconv.Unquote(v.(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, stack.Reason(text))
-		}
-		return true
-	})
-	return out
-}
-
 func TestEveryReasonIsExplained(t *testing.T) {
-	all := reasons(t)
+	all := stacktest.Reasons(t, "../stack")
 	if len(all) < 30 {
 		t.Fatalf("only %d reasons were found in the source", len(all))
 	}
@@ -84,7 +53,7 @@ func TestRulesDoWhatIsSaidOfThem(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		for range 50 {
-			d := stack.Decide(observation(t))
+			d := stack.Decide(stacktest.Observation(t))
 			met[d.Rule] = true
 			said := texts[d.Rule]
 			if does := ActionText(d.Action); !strings.Contains(said.Does, does) {
@@ -98,67 +67,6 @@ func TestRulesDoWhatIsSaidOfThem(t *testing.T) {
 	if len(met) != len(texts) {
 		t.Errorf("only %d of %d rules were met", len(met), len(texts))
 	}
-}
-
-// observation draws from domains that are small enough for every rule to be met.
-func observation(t *rapid.T) stack.Observation {
-	rarely := func(what string) bool { return rapid.IntRange(0, 7).Draw(t, what) == 0 }
-	pick := func(what string, from ...string) string { return rapid.SampledFrom(from).Draw(t, what) }
-	ago := func(what string) time.Time {
-		return time.Unix(1e9-int64(rapid.SampledFrom([]int{10, 7200}).Draw(t, what)), 0)
-	}
-	basis := func(what string) stack.Basis { return stack.Basis{Source: pick(what, "s1", "s1", "s2")} }
-	one := 1
-	o := stack.Observation{
-		Now: time.Unix(1e9, 0), Basis: basis("basis"), Deleting: rapid.IntRange(0, 3).Draw(t, "deleting") == 0, CheckedAt: ago("checked"), Unwritten: rarely("unwritten"),
-		Spec: stack.Spec{
-			Mode:  rapid.SampledFrom([]stack.Mode{stack.Auto, stack.Manual, stack.PlanOnly, stack.DriftOnly}).Draw(t, "mode"),
-			Force: rarely("force"), Suspended: rarely("suspended"), Destroy: rarely("destroy"), DestroyLast: rapid.Bool().Draw(t, "destroyLast"),
-			CheckDrift: !rarely("noDrift"), Approved: pick("approved", "", "p1"), Outputs: pick("outputs", "", "o"),
-			Interval: time.Hour, RetryEvery: time.Minute, RetryMax: time.Hour, Unlock: stack.Unlock{Auto: rapid.Bool().Draw(t, "unlock")},
-		},
-		Memory: stack.Memory{
-			Planned: basis("planned"), PlannedAt: ago("plannedAt"), AppliedAt: ago("appliedAt"), Built: rapid.Bool().Draw(t, "built"),
-			State: "st", Destroyed: rarely("destroyed"), Clean: rarely("clean"), Published: pick("published", "", stack.Publication("o", "st")),
-		},
-	}
-	if rarely("limit") {
-		o.Spec.MaxRetries = &one
-	}
-	if rapid.Bool().Draw(t, "pending") {
-		o.Memory.Pending = &stack.Plan{Name: pick("plan", "p1", "p2"), Digest: "d", Basis: basis("pendingBasis")}
-		if rarely("drift") {
-			o.Memory.Drift = &stack.Drift{}
-		}
-	}
-	if rapid.IntRange(0, 3).Draw(t, "failed") == 0 {
-		o.Memory.Failures, o.Memory.FailedAt, o.Memory.FailedFor = rapid.IntRange(1, 3).Draw(t, "failures"), ago("failedAt"), basis("failedFor")
-		if rapid.Bool().Draw(t, "lock") {
-			o.Memory.Lock = &stack.Lock{ID: "l"}
-		}
-	}
-	if rarely("applied") {
-		o.Memory.Applied = &stack.Plan{Basis: basis("appliedBasis")}
-	}
-	if rarely("gap") {
-		o.Memory.Gap = &stack.Gap{Run: "r0", Source: "s1", Objects: []stack.Unrecorded{{Address: "a"}}}
-	}
-	if rarely("blocked") {
-		o.Blocked = &stack.Blocked{Kind: fault.Missing, Reason: rapid.SampledFrom(blockedBy).Draw(t, "reason")}
-	}
-	if rarely("waiting") {
-		o.Waiting = &stack.Blocked{Kind: fault.Later, Reason: stack.DependencyNotReady}
-	}
-	if rarely("dependents") {
-		o.Dependents = []string{"b"}
-	}
-	if rarely("run") {
-		o.Run = &stack.Run{ID: "r", Kind: rapid.SampledFrom([]stack.RunKind{stack.PlanRun, stack.CheckRun, stack.ApplyRun, stack.DestroyRun}).Draw(t, "kind")}
-	}
-	if rarely("request") {
-		o.Request = "t1"
-	}
-	return o
 }
 
 const header = "apiVersion: infra.contrib.fluxcd.io/v1alpha2\nkind: Terraform\nmetadata: {name: net, namespace: apps}\nspec:\n  sourceRef: {kind: GitRepository, name: modules}\n"

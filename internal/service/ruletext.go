@@ -24,7 +24,7 @@ var rules = []RuleText{
 		"What is shown stays as it was: a quiet look writes nothing and wakes nobody.",
 	},
 	{
-		"a run that goes on is left alone", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying},
+		"a run that goes on is left alone", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying, stack.Previewing, stack.CheckingHealth},
 		"One run at a time holds a stack, whatever else is asked for meanwhile.",
 	},
 	{
@@ -37,15 +37,27 @@ var rules = []RuleText{
 	},
 	{
 		"a deleted stack with nothing to take down is let go", "let the object go", []stack.Reason{stack.Deleting},
-		"Nothing was built, or destroyResourcesOnDeletion is not set.",
+		"Nothing was built, or it is to be kept: destroyResourcesOnDeletion is not set, or terrier.dev/deletion is retain. What is kept is written down.",
 	},
 	{
 		"a lock that the user allows to be broken does not stop a destroy", "destroy", []stack.Reason{stack.Unlocking},
 		"tfstate.forceUnlock names this lock, or any.",
 	},
 	{
-		"a destroy that failed is tried again after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockHeld},
+		"a destroy that failed is tried again after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
 		"The finalizer stays until everything is down.",
+	},
+	{
+		"a destroy that somebody wants to see is planned first", "plan", []stack.Reason{stack.Planning},
+		"terrier.dev/deletion is approve.",
+	},
+	{
+		"a destroy that somebody wants to see waits for approval", "wait", []stack.Reason{stack.AwaitingApproval},
+		"terrier.dev/deletion is approve, and approvePlan does not name this plan.",
+	},
+	{
+		"an approved destroy is carried out as it was shown", "apply", []stack.Reason{stack.Destroying},
+		"approvePlan names exactly the plan that waits.",
 	},
 	{
 		"a deleted stack takes down what it built", "destroy", []stack.Reason{stack.Destroying},
@@ -76,8 +88,12 @@ var rules = []RuleText{
 		"remediation.retries is used up for what would be tried again.",
 	},
 	{
-		"a failure is tried again after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockHeld},
+		"a failure is tried again after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
 		"The pause is retryInterval, growing as retryStrategy says. A change of what failed ends it.",
+	},
+	{
+		"a preview of a destroy is made when somebody asks", "preview", []stack.Reason{stack.Previewing},
+		"Somebody asked, with terrier plan --destroy. Nothing else changes by it, whether it succeeds or not.",
 	},
 	{
 		"a request is answered with a new plan", "plan", []stack.Reason{stack.Planning},
@@ -86,6 +102,18 @@ var rules = []RuleText{
 	{
 		"a stack that is only watched is looked at, never planned", "look for drift", []stack.Reason{stack.Checking},
 		"approvePlan is disable.",
+	},
+	{
+		"a plan counts only after its webhooks were asked", "ask the webhooks", []stack.Reason{stack.Reviewing},
+		"webhooks has one for plans. They are asked once about each plan.",
+	},
+	{
+		"a plan that its webhooks did not let pass is held", "wait", []stack.Reason{stack.ReviewRefused},
+		"One that could not be asked is asked again after retryInterval, one that said no after interval.",
+	},
+	{
+		"changes that come back after each apply need a person", "wait, or look for drift", []stack.Reason{stack.NotConverging},
+		"The same addresses were changed by three applies in a row from the same inputs. A look that finds nothing ends it, and so does a person who names the plan.",
 	},
 	{
 		"an approved plan is applied", "apply", []stack.Reason{stack.Applying},
@@ -104,6 +132,10 @@ var rules = []RuleText{
 		"approvePlan does not name this plan.",
 	},
 	{
+		"a source that keeps changing is planned when it is quiet", "wait", []stack.Reason{stack.ChangesComing},
+		"A plan for another source was made less than ten seconds ago. A request does not wait.",
+	},
+	{
 		"a change of source, inputs, spec or engine makes a new plan", "plan", []stack.Reason{stack.Planning},
 		"The last plan was made from something else, or there is none.",
 	},
@@ -114,6 +146,10 @@ var rules = []RuleText{
 	{
 		"outputs follow the state", "write outputs", []stack.Reason{stack.Publishing},
 		"The state is newer than what was published, or what was published was changed or removed.",
+	},
+	{
+		"what was applied is asked for its health", "check health", []stack.Reason{stack.CheckingHealth},
+		"healthChecks has some, and they have not passed since the last apply.",
 	},
 	{
 		"what was taken down is not looked for", "wait", atRest,
@@ -139,6 +175,7 @@ var (
 	blockedBy = []stack.Reason{
 		stack.SpecInvalid, stack.SourceNotReady, stack.SourceDenied, stack.SourceFailed, stack.InputsFailed,
 		stack.ModuleInvalid, stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.StartFailed,
+		stack.StateTampered, stack.StateWentBack, stack.StateShared, stack.StateNotAdopted,
 	}
 )
 
@@ -148,8 +185,11 @@ func ActionText(a stack.Action) string {
 	case stack.Wait:
 		return "wait"
 	case stack.Start:
-		if a.Kind == stack.CheckRun {
+		switch a.Kind {
+		case stack.CheckRun:
 			return "look for drift"
+		case stack.HealthRun:
+			return "check health"
 		}
 		return string(a.Kind)
 	case stack.Apply:
@@ -160,6 +200,8 @@ func ActionText(a stack.Action) string {
 		return "stop the run"
 	case stack.Publish:
 		return "write outputs"
+	case stack.Review:
+		return "ask the webhooks"
 	case stack.Finish:
 		return "let the object go"
 	default:

@@ -33,15 +33,18 @@ func newWorld(t *rapid.T) *world {
 		Now:   time.Unix(1e9, 0),
 		Basis: Basis{Revision: "main@sha1:0", Source: "s0", Inputs: "i0", Shape: "f0", Engine: "tofu 1"},
 		Spec: Spec{
-			Mode:        rapid.SampledFrom([]Mode{Auto, Manual, PlanOnly, DriftOnly}).Draw(t, "mode"),
-			CheckDrift:  rapid.Bool().Draw(t, "checkDrift"),
-			Interval:    time.Hour,
-			RetryEvery:  time.Minute,
-			RetryMax:    time.Hour,
-			Backoff:     rapid.SampledFrom([]Backoff{Static, Exponential}).Draw(t, "backoff"),
-			DestroyLast: rapid.Bool().Draw(t, "destroyLast"),
-			MaxRetries:  retries,
-			Outputs:     rapid.SampledFrom([]string{"", "o0"}).Draw(t, "outputs"),
+			Mode:           rapid.SampledFrom([]Mode{Auto, Manual, PlanOnly, DriftOnly}).Draw(t, "mode"),
+			CheckDrift:     rapid.Bool().Draw(t, "checkDrift"),
+			Interval:       time.Hour,
+			RetryEvery:     time.Minute,
+			RetryMax:       time.Hour,
+			Backoff:        rapid.SampledFrom([]Backoff{Static, Exponential}).Draw(t, "backoff"),
+			DestroyLast:    rapid.Bool().Draw(t, "destroyLast"),
+			ApproveDestroy: rapid.IntRange(0, 3).Draw(t, "approveDestroy") == 0,
+			Health:         rapid.SampledFrom([]string{"", "", "h0"}).Draw(t, "health"),
+			Reviews:        rapid.SampledFrom([]string{"", "", "w0"}).Draw(t, "reviews"),
+			MaxRetries:     retries,
+			Outputs:        rapid.SampledFrom([]string{"", "o0"}).Draw(t, "outputs"),
 		},
 	}
 	return w
@@ -61,9 +64,22 @@ func (w *world) act(t *rapid.T) Decision {
 	case Wait:
 		w.o.Now = w.o.Now.Add(a.For)
 	case Start:
+		cause.Destroy = cause.Destroy || a.Destroy || a.Kind == PreviewRun
+		if a.Kind == PreviewRun {
+			cause.Preview = w.o.Spec.Preview
+		}
+		if a.Kind == HealthRun {
+			cause.Health = Vital(w.o.Spec.Health, w.o.Memory.Wrote)
+		}
 		w.o.Run = &Run{ID: id, Kind: a.Kind, Cause: cause, Broke: a.Unlock}
+	case Review:
+		passed := rapid.Bool().Draw(t, "passed")
+		w.o.Memory.Review = &Verdict{Plan: a.Plan.Digest, By: w.o.Spec.Reviews, Passed: passed, Refused: !passed && rapid.Bool().Draw(t, "refused"), At: w.o.Now}
 	case Apply:
-		cause.Plan = &a.Plan
+		if r := w.o.Memory.Review; w.o.Spec.Reviews != "" && !w.o.Deleting && (r == nil || !r.Passed || r.Plan != a.Plan.Digest) {
+			t.Fatalf("applies a plan that its webhooks did not let pass")
+		}
+		cause.Plan, cause.Destroy = &a.Plan, a.Plan.Destroy
 		w.o.Run = &Run{ID: id, Kind: ApplyRun, Cause: cause}
 	case Destroy:
 		w.o.Run = &Run{ID: id, Kind: DestroyRun, Cause: Cause{Destroy: true}, Broke: a.Unlock}
@@ -95,7 +111,7 @@ func (w *world) finish(t *rapid.T, mayFail bool) {
 		r.Outcome = Stale
 	}
 	switch r.Kind {
-	case PlanRun, CheckRun:
+	case PlanRun, CheckRun, PreviewRun:
 		w.finishPlan(t, r)
 	case ApplyRun:
 		w.finishApply(t, r)
@@ -125,9 +141,10 @@ func (w *world) finishPlan(t *rapid.T, r *Run) {
 		r.Plan = &Plan{
 			Name:   m.NameFor("plan-"+r.Cause.Basis.Revision, "plan-"+r.Cause.Basis.Revision+"-"+digest, digest, w.o.Spec.Approved),
 			Digest: digest, Basis: r.Cause.Basis, Changes: Changes{Add: 1}, Destroy: r.Cause.Destroy, Drift: r.Kind == CheckRun, At: r.At,
+			Addresses: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "addresses"),
 		}
 		w.made[digest] = w.content
-	} else if r.Cause.Destroy {
+	} else if r.Cause.Destroy && r.Kind != PreviewRun {
 		w.exists = false
 	}
 }
@@ -164,8 +181,12 @@ func (w *world) check(t *rapid.T, d Decision) {
 	switch a := d.Action.(type) {
 	case Apply:
 		switch {
+		case w.o.Deleting && !a.Plan.Destroy:
+			t.Fatalf("builds while deleting")
 		case w.o.Deleting:
-			t.Fatalf("applies while deleting")
+			if !w.approved[a.Plan.Digest] {
+				t.Fatalf("takes down what somebody wanted to see first")
+			}
 		case w.o.Spec.Mode != Auto && !w.o.Spec.Force && !w.approved[a.Plan.Digest]:
 			t.Fatalf("applies %s in mode %s, which nobody approved", a.Plan.Digest, w.o.Spec.Mode)
 		case w.o.Spec.Mode != Auto && w.o.Spec.Mode != Manual && !w.o.Spec.Force:
@@ -176,10 +197,13 @@ func (w *world) check(t *rapid.T, d Decision) {
 			t.Fatalf("applies while suspended")
 		}
 	case Start:
+		if w.o.Deleting && a.Destroy && a.Kind == PlanRun {
+			break
+		}
 		if w.o.Spec.Suspended || w.o.Deleting || w.o.Blocked != nil || w.o.Waiting != nil {
 			t.Fatalf("starts a %s that it must not", a.Kind)
 		}
-		if w.o.Spec.Mode == DriftOnly && !w.o.Spec.Force && a.Kind != CheckRun && a.Unlock == "" {
+		if w.o.Spec.Mode == DriftOnly && !w.o.Spec.Force && a.Kind == PlanRun && a.Unlock == "" {
 			t.Fatalf("plans a stack that is only watched")
 		}
 	case Finish:
@@ -223,6 +247,7 @@ func TestDecideIsSafe(t *testing.T) {
 			"mode": func(t *rapid.T) {
 				w.o.Spec.Mode = rapid.SampledFrom([]Mode{Auto, Manual, PlanOnly, DriftOnly}).Draw(t, "mode")
 			},
+			"preview": func(*rapid.T) { w.seq++; w.o.Spec.Preview = fmt.Sprint("v", w.seq) },
 			"ask":     func(t *rapid.T) { w.seq++; w.o.Request = fmt.Sprint("t", w.seq) },
 			"suspend": func(t *rapid.T) { w.o.Spec.Suspended = !w.o.Spec.Suspended },
 			"block":   func(t *rapid.T) { w.o.Blocked = toggle(w.o.Blocked, SourceNotReady) },
@@ -273,7 +298,7 @@ func TestDecideSettles(t *testing.T) {
 			if w.gone {
 				return
 			}
-			if last.waits() && !w.o.Deleting && last.Ready != Reconciling {
+			if last.waits() && (!w.o.Deleting || last.Ready == Held) && last.Ready != Reconciling {
 				return
 			}
 		}

@@ -11,11 +11,13 @@ type Action interface{ action() }
 type (
 	// Wait does nothing for a while. Zero means until something changes.
 	Wait struct{ For time.Duration }
-	// Start begins a run that makes a plan or looks for drift.
+	// Start begins a run that writes nothing: a plan, a look for drift, a preview
+	// or a look at the health of what was applied.
 	Start struct {
-		Kind   RunKind
-		Why    string
-		Unlock string // a foreign lock to break first
+		Kind    RunKind
+		Why     string
+		Unlock  string // a foreign lock to break first
+		Destroy bool   // plan to take everything down, from the record of the last apply
 	}
 	// Apply applies exactly this plan.
 	Apply struct{ Plan Plan }
@@ -25,8 +27,11 @@ type (
 	Cancel struct{ Run string }
 	// Publish writes the outputs of the newest state where they are wanted.
 	Publish struct{ State string }
-	// Finish lets a deleted object go.
-	Finish struct{}
+	// Review asks the webhooks of the stack what they think of this plan.
+	Review struct{ Plan Plan }
+	// Finish lets a deleted object go. Retained says that what it built is left
+	// where it is, which is written down.
+	Finish struct{ Retained bool }
 )
 
 func (Wait) action()    {}
@@ -35,6 +40,7 @@ func (Apply) action()   {}
 func (Destroy) action() {}
 func (Cancel) action()  {}
 func (Publish) action() {}
+func (Review) action()  {}
 func (Finish) action()  {}
 
 // Readiness is what a decision says about the stack as a whole.
@@ -72,7 +78,7 @@ const (
 	OutputsFailed      Reason = "OutputsFailed"
 	StartFailed        Reason = "StartFailed"
 	DependencyNotReady Reason = "DependencyNotReady"
-	LockHeld           Reason = "LockHeld"
+	LockedByOther      Reason = "LockedByOther"
 	Unlocking          Reason = "Unlocking"
 	RetryLater         Reason = "RetryLater"
 	RetryLimitReached  Reason = "RetryLimitReached"
@@ -81,6 +87,16 @@ const (
 	PlanOnlyHeld       Reason = "PlanOnly"
 	DriftFound         Reason = "DriftFound"
 	Publishing         Reason = "Publishing"
+	ChangesComing      Reason = "ChangesComing"
+	NotConverging      Reason = "NotConverging"
+	StateTampered      Reason = "StateTampered"
+	StateWentBack      Reason = "StateWentBack"
+	StateShared        Reason = "StateShared"
+	StateNotAdopted    Reason = "StateNotAdopted"
+	Reviewing          Reason = "Reviewing"
+	ReviewRefused      Reason = "ReviewRefused"
+	Previewing         Reason = "Previewing"
+	CheckingHealth     Reason = "CheckingHealth"
 
 	// At rest, each with what is known of the stack.
 	Applied        Reason = "Applied"

@@ -37,6 +37,15 @@ type Memory struct {
 
 	Gap *Gap `json:"gap,omitempty"` // what was built and is in no state
 
+	MovedAt time.Time `json:"movedAt,omitzero"`  // when a plan of another source than the one before was made
+	Circle  *Circle   `json:"circle,omitempty"`  // applies after which the same changes came back
+	Review  *Verdict  `json:"review,omitempty"`  // what the webhooks said of the pending plan
+	Healthy string    `json:"healthy,omitempty"` // what passed its health checks: see Vital
+
+	Previewed string `json:"previewed,omitempty"` // the last preview that was asked for
+	Preview   *Plan  `json:"preview,omitempty"`   // what a destroy would take down; nil if nothing
+	NoPreview string `json:"noPreview,omitempty"` // why the preview could not be made
+
 	Lock     *Lock  `json:"lock,omitempty"`     // a state lock that somebody else holds
 	Unlocked string `json:"unlocked,omitempty"` // the last lock that was broken
 
@@ -67,6 +76,24 @@ type Unrecorded struct {
 	Address  string `json:"address"`
 	ID       string `json:"id,omitempty"`
 	Finished bool   `json:"finished,omitempty"` // its creation ended; else it may exist
+}
+
+// Circle counts applies in a row of the same changes to the same addresses,
+// from the same inputs.
+type Circle struct {
+	Key     string `json:"key"`
+	Applies int    `json:"applies"`
+	Example string `json:"example,omitempty"`
+}
+
+// Verdict is what the webhooks said of a plan.
+type Verdict struct {
+	Plan    string    `json:"plan"` // its digest
+	By      string    `json:"by"`   // digest of the webhooks that were asked
+	Passed  bool      `json:"passed,omitempty"`
+	Refused bool      `json:"refused,omitempty"` // they said no; else they could not be asked
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at"`
 }
 
 // Lock is a state lock that a run met and that is not ours.
@@ -114,7 +141,9 @@ type Cause struct {
 	Plan     *Plan  `json:"plan,omitempty"`     // the plan it applies
 	Snapshot string `json:"snapshot,omitempty"` // key of the record of what it is made from
 	Destroy  bool   `json:"destroy,omitempty"`
-	Unlock   string `json:"unlock,omitempty"` // the foreign lock that it breaks first
+	Unlock   string `json:"unlock,omitempty"`  // the foreign lock that it breaks first
+	Preview  string `json:"preview,omitempty"` // the request for a preview that it answers
+	Health   string `json:"health,omitempty"`  // what is asked for its health: see Vital
 	Why      string `json:"why,omitempty"`
 }
 
@@ -129,8 +158,11 @@ func (m Memory) Record(r Run) Memory {
 		// folded, so it leaves its name out and costs no write.
 		m.LastRun = r.ID
 	}
+	if r.Kind == PreviewRun {
+		return m.previewed(r)
+	}
 	if r.Cause.Request != "" {
-		m.Handled = r.Cause.Request
+		m.Handled, m.Circle = r.Cause.Request, nil
 	}
 	if r.Broke != "" {
 		m.Unlocked = r.Broke
@@ -159,11 +191,13 @@ func (m Memory) Record(r Run) Memory {
 	switch r.Kind {
 	case PlanRun, CheckRun:
 		return m.planned(r)
+	case HealthRun:
+		m.Healthy = r.Cause.Health
 	case ApplyRun:
 		return m.applied(r)
 	case DestroyRun:
 		m.Pending, m.Applied, m.Drift, m.Built, m.Destroyed, m.State = nil, nil, nil, false, true, ""
-		m.AppliedAt = r.At
+		m.AppliedAt, m.Circle = r.At, nil
 	}
 	return m
 }
@@ -178,6 +212,9 @@ func (m Memory) mended(r Run) bool {
 func (m Memory) planned(r Run) Memory {
 	if r.Kind == PlanRun || m.Planned != r.Cause.Basis {
 		// A quiet look for drift leaves no trace here: identical status, no write.
+		if was := m.Planned.Source; was != "" && was != r.Cause.Basis.Source {
+			m.MovedAt = r.At
+		}
 		m.Planned, m.PlannedAt = r.Cause.Basis, r.At
 	}
 	if r.Exists {
@@ -207,7 +244,7 @@ func (m Memory) planned(r Run) Memory {
 
 // unchanged folds a plan without changes.
 func (m Memory) unchanged(r Run) Memory {
-	m.Pending, m.Note, m.Drift = nil, "", nil
+	m.Pending, m.Note, m.Drift, m.Circle, m.Review = nil, "", nil, nil, nil
 	m.Clean = m.Clean || r.Kind == CheckRun
 	if r.State != "" {
 		m.State = r.State
@@ -233,11 +270,44 @@ func (m Memory) replaced(p Plan) string {
 func (m Memory) applied(r Run) Memory {
 	m.Applied, m.AppliedAt, m.State = r.Cause.Plan, r.At, r.State
 	m.Gap = nil // whoever let this through knew of it
+	m = m.turned(r.Cause.Plan)
+	m.Review = nil
 	m.Built, m.Destroyed = true, false
 	m.Pending, m.Note, m.Drift, m.Clean = nil, "", nil, false
 	m.Snapshot = r.Cause.Snapshot
 	if r.Cause.Destroy {
 		m.Built, m.Destroyed, m.Published = false, true, ""
+	}
+	return m
+}
+
+// turned counts an apply of p: how often in a row the same changes were made.
+func (m Memory) turned(p *Plan) Memory {
+	key := p.Circle()
+	switch {
+	case key == "":
+		m.Circle = nil
+	case m.Circle != nil && m.Circle.Key == key:
+		m.Circle = &Circle{Key: key, Applies: m.Circle.Applies + 1, Example: p.Example}
+	default:
+		m.Circle = &Circle{Key: key, Applies: 1, Example: p.Example}
+	}
+	return m
+}
+
+// Circle names what a plan changes and what it is made from; empty if unknown.
+func (p *Plan) Circle() string {
+	if p == nil || p.Addresses == "" || p.Destroy {
+		return ""
+	}
+	return Digest([]any{p.Basis.Source, p.Basis.Inputs, p.Basis.Shape, p.Basis.Engine, p.Addresses})
+}
+
+// previewed folds a preview, which says something and changes nothing.
+func (m Memory) previewed(r Run) Memory {
+	m.Previewed, m.Preview, m.NoPreview = r.Cause.Preview, r.Plan, ""
+	if r.Outcome != Succeeded {
+		m.Preview, m.NoPreview = nil, r.Message
 	}
 	return m
 }

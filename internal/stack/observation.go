@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"slices"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -47,7 +48,7 @@ func (o Observation) approved() bool {
 	case p == nil:
 		return false
 	case o.gap() != nil && !p.Destroy:
-		return o.named() // whatever the mode: it may create what exists already
+		return o.named() || o.repaired() // whatever the mode: it may create what exists already
 	case o.Spec.Force:
 		return true
 	case o.Spec.Mode == Auto:
@@ -57,6 +58,104 @@ func (o Observation) approved() bool {
 	default:
 		return false
 	}
+}
+
+// repairing reports whether a person asked for the gap to be closed by imports.
+func (o Observation) repairing() bool {
+	g, r := o.gap(), o.Spec.Repair
+	return g != nil && r != nil && r.Run == g.Run
+}
+
+// repaired reports whether a person saw the plan of the repair and wants it.
+func (o Observation) repaired() bool {
+	p := o.Memory.Pending
+	return o.repairing() && o.Spec.Mode != DriftOnly && (o.Spec.Repair.Plan == p.Name || o.Spec.Repair.Plan == p.Digest)
+}
+
+// Imports returns what a plan of the repair brings into the state: the objects
+// of the gap, less those that do not exist.
+func (o Observation) Imports() []Unrecorded {
+	if !o.repairing() {
+		return nil
+	}
+	var out []Unrecorded
+	for _, u := range o.Memory.Gap.Objects {
+		if slices.Contains(o.Spec.Repair.Absent, u.Address) {
+			continue
+		}
+		if id := o.Spec.Repair.IDs[u.Address]; id != "" {
+			u.ID = id
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// circling reports whether the pending plan makes the changes that were made
+// by the last applies already.
+func (o Observation) circling() bool {
+	c := o.Memory.Circle
+	return c != nil && c.Applies >= circles && c.Key == o.Memory.Pending.Circle()
+}
+
+// circles is how often the same changes are applied in a row.
+const circles = 3
+
+// reviewed reports whether webhooks have a say in what is applied.
+func (o Observation) reviewed() bool {
+	return o.Spec.Reviews != "" && (o.Spec.Mode != DriftOnly || o.Spec.Force)
+}
+
+// unreviewed reports whether the webhooks must be asked about the pending plan.
+func (o Observation) unreviewed() bool {
+	if !o.reviewed() {
+		return false
+	}
+	r := o.Memory.Review
+	return r == nil || r.Plan != o.Memory.Pending.Digest || r.By != o.Spec.Reviews ||
+		!r.Passed && !o.Now.Before(r.At.Add(o.patience(r)))
+}
+
+// refused is what stands between the pending plan and its apply, nil if nothing.
+func (o Observation) refused() *Verdict {
+	if r := o.Memory.Review; o.reviewed() && r != nil && !r.Passed {
+		return r
+	}
+	return nil
+}
+
+// patience is how long after a review that did not pass the webhooks are asked
+// again.
+func (o Observation) patience(r *Verdict) time.Duration {
+	if r.Refused {
+		return o.Spec.Interval
+	}
+	return o.Spec.RetryEvery
+}
+
+// Vital names what the health checks of a stack are about: the checks, and what
+// was changed in the world last.
+func Vital(health, wrote string) string { return health + "/" + wrote }
+
+// unproved reports whether what was applied has not passed its health checks.
+func (o Observation) unproved() bool {
+	m := o.Memory
+	return o.Spec.Health != "" && m.Wrote != "" && m.Built && !m.Destroyed && !o.Spec.Destroy && m.Healthy != Vital(o.Spec.Health, m.Wrote)
+}
+
+// ending reports whether the pending plan takes everything down.
+func (o Observation) ending() bool { return o.Memory.Pending != nil && o.Memory.Pending.Destroy }
+
+// quiet is how long after a plan for another source the next one is put off, so
+// that thirty commits in ten seconds are two plans.
+const quiet = 10 * time.Second
+
+// flurry is how long a plan for another source is put off.
+func (o Observation) flurry() time.Duration {
+	if o.requested() || o.Memory.MovedAt.IsZero() {
+		return 0
+	}
+	return max(0, o.Memory.MovedAt.Add(quiet).Sub(o.Now))
 }
 
 // named reports whether a person approved exactly the pending plan.
@@ -117,13 +216,26 @@ func (o Observation) breakable() bool {
 
 // due is how long it is until the world should be looked at again.
 func (o Observation) due() time.Duration {
-	last := o.Memory.PlannedAt
-	for _, t := range []time.Time{o.Memory.AppliedAt, o.CheckedAt} {
-		if t.After(last) {
-			last = t
-		}
+	last, every := o.Memory.PlannedAt, o.Spec.Interval
+	if !o.Memory.AppliedAt.Before(last) && !o.Memory.AppliedAt.IsZero() {
+		last, every = o.Memory.AppliedAt, o.Spec.firstLook()
 	}
-	return max(0, last.Add(o.Spec.Interval).Sub(o.Now))
+	if o.CheckedAt.After(last) {
+		last, every = o.CheckedAt, o.Spec.Interval
+	}
+	return max(0, last.Add(every).Sub(o.Now))
+}
+
+// firstLook is how long after an apply the world is looked at first: an
+// interval, less up to half of it. Stacks that were applied together are not
+// looked at together, now or after a restart, since the looks that follow keep
+// their distance.
+func (s Spec) firstLook() time.Duration {
+	if s.Interval < time.Minute {
+		return s.Interval
+	}
+	const steps = 1 << 16
+	return s.Interval - time.Duration(s.Spread%steps)*(s.Interval/2/steps)
 }
 
 // Publication names one way of publishing one state.

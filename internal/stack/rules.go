@@ -61,7 +61,9 @@ func rules() []rule {
 		{
 			"a deleted stack with nothing to take down is let go",
 			func(o Observation) bool { return o.Deleting && !(o.Spec.DestroyLast && o.Memory.Built) },
-			is(Finish{}, Reconciling, Deleting, "Deletion in progress"),
+			func(o Observation) Decision {
+				return Decision{Action: Finish{Retained: o.Memory.Built || o.gap() != nil}, Ready: Reconciling, Reason: Deleting, Message: "Deletion in progress"}
+			},
 		},
 		{
 			"a lock that the user allows to be broken does not stop a destroy",
@@ -74,6 +76,27 @@ func rules() []rule {
 			"a destroy that failed is tried again after a pause",
 			func(o Observation) bool { return o.Deleting && o.pause() > 0 },
 			func(o Observation) Decision { return o.failed(Wait{o.pause()}, Reconciling, RetryLater) },
+		},
+		{
+			"a destroy that somebody wants to see is planned first",
+			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy && !o.ending() },
+			func(Observation) Decision {
+				d := begin(PlanRun, "the object was deleted")
+				d.Action = Start{Kind: PlanRun, Why: "the object was deleted", Destroy: true}
+				return d
+			},
+		},
+		{
+			"a destroy that somebody wants to see waits for approval",
+			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy && !o.named() },
+			Observation.awaiting,
+		},
+		{
+			"an approved destroy is carried out as it was shown",
+			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy },
+			func(o Observation) Decision {
+				return Decision{Action: Apply{*o.Memory.Pending}, Ready: Reconciling, Reason: Destroying, Message: DestroyRun.doing()}
+			},
 		},
 		{
 			"a deleted stack takes down what it built",
@@ -98,7 +121,7 @@ func rules() []rule {
 		{
 			"what was built and is in no state needs a person",
 			func(o Observation) bool {
-				return o.gap() != nil && o.gap().Source == o.Basis.Source && !o.requested() && o.Memory.Pending == nil
+				return o.gap() != nil && o.gap().Source == o.Basis.Source && !o.requested() && !o.repairing() && o.Memory.Pending == nil
 			},
 			Observation.incomplete,
 		},
@@ -120,6 +143,11 @@ func rules() []rule {
 			func(o Observation) Decision { return o.failed(Wait{o.pause()}, Reconciling, RetryLater) },
 		},
 		{
+			"a preview of a destroy is made when somebody asks",
+			func(o Observation) bool { return o.Spec.Preview != "" && o.Spec.Preview != o.Memory.Previewed },
+			start(PreviewRun, "a preview of a destroy was asked for"),
+		},
+		{
 			"a request is answered with a new plan",
 			func(o Observation) bool { return o.requested() && o.Spec.Mode != DriftOnly },
 			start(PlanRun, "requested"),
@@ -131,6 +159,30 @@ func rules() []rule {
 					(o.requested() || !o.Memory.Planned.same(o.Basis) || o.Memory.Failures > 0)
 			},
 			start(CheckRun, "watching for drift"),
+		},
+		{
+			"a plan counts only after its webhooks were asked",
+			func(o Observation) bool { return o.current() && o.unreviewed() },
+			func(o Observation) Decision {
+				return Decision{Action: Review{*o.Memory.Pending}, Ready: Reconciling, Reason: Reviewing, Message: "Asking the webhooks about " + o.Memory.Pending.Name}
+			},
+		},
+		{
+			"a plan that its webhooks did not let pass is held",
+			func(o Observation) bool { return o.current() && o.refused() != nil },
+			func(o Observation) Decision {
+				r := o.refused()
+				d := Decision{Action: Wait{max(0, r.At.Add(o.patience(r)).Sub(o.Now))}, Ready: Reconciling, Reason: ReviewRefused, Message: r.Message}
+				if r.Refused {
+					d.Ready = Stalled
+				}
+				return d
+			},
+		},
+		{
+			"changes that come back after each apply need a person",
+			func(o Observation) bool { return o.current() && o.approved() && o.circling() && !o.named() },
+			Observation.notConverging,
 		},
 		{
 			"an approved plan is applied",
@@ -157,13 +209,23 @@ func rules() []rule {
 			Observation.awaiting,
 		},
 		{
+			"a source that keeps changing is planned when it is quiet",
+			func(o Observation) bool { return o.Memory.Planned.Source != o.Basis.Source && o.flurry() > 0 },
+			func(o Observation) Decision {
+				return Decision{Action: Wait{o.flurry()}, Ready: Reconciling, Reason: ChangesComing,
+					Message: fmt.Sprintf("The source changed again within %s of the last plan: the newest of what comes until then is planned", quiet)}
+			},
+		},
+		{
 			"a change of source, inputs, spec or engine makes a new plan",
 			func(o Observation) bool { return !o.Memory.Planned.same(o.Basis) },
 			func(o Observation) Decision { return begin(PlanRun, o.why()) },
 		},
 		{
 			"a failed attempt is made again",
-			func(o Observation) bool { return o.Memory.Failures > 0 },
+			func(o Observation) bool {
+				return o.Memory.Failures > 0 && !(o.Memory.FailedKind == HealthRun && o.unproved())
+			},
 			start(PlanRun, "trying again"),
 		},
 		{
@@ -172,6 +234,11 @@ func rules() []rule {
 			func(o Observation) Decision {
 				return Decision{Action: Publish{o.Memory.State}, Ready: Reconciling, Reason: Publishing, Message: "Writing outputs"}
 			},
+		},
+		{
+			"what was applied is asked for its health",
+			Observation.unproved,
+			start(HealthRun, "something was applied"),
 		},
 		{
 			"what was taken down is not looked for",
@@ -242,6 +309,8 @@ func (k RunKind) doing() string {
 		return "Applying"
 	case DestroyRun:
 		return "Deletion in progress"
+	case HealthRun:
+		return "Checking the health of what was applied"
 	default:
 		return "Terraform Planning"
 	}
@@ -256,6 +325,10 @@ func (k RunKind) progress() Reason {
 		return Checking
 	case ApplyRun:
 		return Applying
+	case PreviewRun:
+		return Previewing
+	case HealthRun:
+		return CheckingHealth
 	default:
 		return Destroying
 	}
@@ -302,7 +375,7 @@ func (o Observation) blocked(b Blocked) Decision {
 func (o Observation) failed(a Action, r Readiness, reason Reason) Decision {
 	m := o.Memory
 	if m.Lock != nil && reason != RetryLimitReached {
-		reason = LockHeld
+		reason = LockedByOther
 	}
 	return Decision{Action: a, Ready: r, Reason: reason, Message: m.FailedWith}
 }
@@ -310,7 +383,12 @@ func (o Observation) failed(a Action, r Readiness, reason Reason) Decision {
 func (o Observation) awaiting() Decision {
 	p := o.Memory.Pending
 	msg := fmt.Sprintf("Plan generated: set approvePlan: %q to approve this plan.", p.Name)
-	if g := o.gap(); g != nil {
+	if o.Deleting {
+		msg = fmt.Sprintf("Deletion in progress: the plan %s would take down %d objects. Set approvePlan: %[1]q to let it.", p.Name, p.Changes.Destroy)
+	} else if o.repairing() {
+		msg = fmt.Sprintf("Repair planned: %s. See it with terrier plan, and carry it out with terrier repair --approve %s.", p.Changes, p.Name)
+	}
+	if g := o.gap(); g != nil && !o.repairing() {
 		msg += fmt.Sprintf(" Look closely: run %s was cut short, and %s may exist without the state knowing.", g.Run, g.Objects[0].Address)
 	}
 	if o.Spec.Rejected == p.Name {
@@ -350,7 +428,8 @@ func (o Observation) incomplete() Decision {
 			fmt.Fprintf(&b, " %s may exist;", u.Address)
 		}
 	}
-	fmt.Fprintf(&b, " remove what exists by hand and annotate the stack with terrier.dev/forget-gap=%s, or add import blocks to the module:", g.Run)
+	b.WriteString(" terrier repair brings it in: it plans the imports, shows them and carries them out when you agree.")
+	fmt.Fprintf(&b, " Or remove what exists by hand and annotate the stack with terrier.dev/forget-gap=%s, or add import blocks to the module:", g.Run)
 	for _, u := range g.Objects {
 		id := "\"…\"" // nobody knows it but the provider
 		if u.ID != "" {
@@ -359,6 +438,19 @@ func (o Observation) incomplete() Decision {
 		fmt.Fprintf(&b, "\nimport {\n  to = %s\n  id = %s\n}", u.Address, id)
 	}
 	return Decision{Action: Wait{}, Ready: Stalled, Reason: StateIncomplete, Message: b.String()}
+}
+
+// notConverging names what comes back, and is looked at again at each interval:
+// a change that no longer comes back lets the stack go on by itself.
+func (o Observation) notConverging() Decision {
+	p := o.Memory.Pending
+	d := Decision{Action: Wait{o.due()}, Ready: Stalled, Reason: NotConverging, Message: fmt.Sprintf(
+		"Applied %d times from the same inputs, and the same changes come back: %s (%s). Correct the module so that a plan after an apply is empty, for example with ignore_changes, or find who changes it back; terrier replan tries once more, and approvePlan: %q applies this plan.",
+		o.Memory.Circle.Applies, p.Example, p.Changes, p.Name)}
+	if o.due() == 0 {
+		d.Action = Start{Kind: CheckRun, Why: "the interval is over"}
+	}
+	return d
 }
 
 // settled is the same decision however often it is made: its message names

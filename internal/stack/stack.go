@@ -44,8 +44,24 @@ type Spec struct {
 	Backoff     Backoff
 	MaxRetries  *int // nil means no limit
 	Unlock      Unlock
-	ForgetGap   string // the run whose gap a person has dealt with by hand
-	Outputs     string // digest of how outputs are to be published; empty publishes none
+	ForgetGap   string  // the run whose gap a person has dealt with by hand
+	Repair      *Repair // how a person wants a gap to be closed
+	Outputs     string  // digest of how outputs are to be published; empty publishes none
+	Health      string  // digest of the health checks; empty if there are none
+	Reviews     string  // digest of the webhooks that are asked about plans; empty if there are none
+	Preview     string  // a request to see what a destroy would take down
+
+	ApproveDestroy bool   // a deleted stack is taken down only by a plan that somebody approved
+	Spread         uint64 // any number that is the stack's own: spreads looks over the interval
+}
+
+// Repair is how a person wants the gap of a run to be closed: its objects are
+// imported, in a plan like any other.
+type Repair struct {
+	Run    string            `json:"run"`
+	IDs    map[string]string `json:"ids,omitempty"`    // by address, where the journal has none or not the one to import by
+	Absent []string          `json:"absent,omitempty"` // addresses of what does not exist after all
+	Plan   string            `json:"plan,omitempty"`   // the name of the plan to carry out, once it was seen
 }
 
 // Unlock says which foreign state lock may be broken.
@@ -100,6 +116,9 @@ type Plan struct {
 	Lineage string    `json:"lineage,omitempty"` // of the state that it was made against
 	Serial  uint64    `json:"serial,omitempty"`
 	At      time.Time `json:"at"`
+
+	Addresses string `json:"addresses,omitempty"` // digest of the addresses and actions that it changes
+	Example   string `json:"example,omitempty"`   // the first of them and its attribute, for messages
 }
 
 // Changes counts what a plan would do.
@@ -125,6 +144,8 @@ const (
 	CheckRun   RunKind = "check"   // make a plan only to see whether there is drift
 	ApplyRun   RunKind = "apply"   // apply a saved plan
 	DestroyRun RunKind = "destroy" // take down everything that was built
+	PreviewRun RunKind = "preview" // plan a destroy only to show it
+	HealthRun  RunKind = "health"  // ask what was applied whether it works
 )
 
 // Writes reports whether a run of this kind may change the world.

@@ -1,9 +1,6 @@
 package infra
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"strings"
 	"testing"
 	"time"
@@ -16,36 +13,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/stack/stacktest"
 )
 
-// reasons lists the constants of type stack.Reason as they stand in its source.
-func reasons(t *testing.T) []stack.Reason {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../stack/decision.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []stack.Reason
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Reason" {
-			for _, v := range spec.Values {
-				out = append(out, stack.Reason(strings.Trim(v.(*ast.BasicLit).Value, `"`)))
-			}
-		}
-		return true
-	})
-	if len(out) < 20 {
-		t.Fatalf("found %d reasons in the source, which cannot be all", len(out))
-	}
-	return out
-}
-
 func TestEveryReasonIsTranslated(t *testing.T) {
-	for _, r := range reasons(t) {
+	for _, r := range stacktest.Reasons(t, "../../stack") {
 		if _, ok := readiness[r]; !ok {
 			t.Errorf("the reason %s has no row in readiness", r)
 		}

@@ -1,0 +1,147 @@
+// Package stacktest makes observations for tests of what is decided, and lists
+// what there is to be explained. It is for tests only.
+package stacktest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Observation draws from small domains so that coincidences are common.
+func Observation(t *rapid.T) stack.Observation {
+	rarely := func(name string) bool { return rapid.IntRange(0, 7).Draw(t, name) == 0 }
+	often := func(name string) bool { return !rarely(name) }
+	ago := func(name string) time.Time {
+		return time.Unix(1e9-int64(rapid.SampledFrom([]int{10, 10, 7200}).Draw(t, name)), 0)
+	}
+	basis := func(name string) stack.Basis {
+		return stack.Basis{Revision: "r", Source: rapid.SampledFrom([]string{"s1", "s1", "s1", "s2"}).Draw(t, name)}
+	}
+	one := 1
+	o := stack.Observation{
+		Now: time.Unix(1e9, 0), Basis: basis("basis"), Deleting: rapid.IntRange(0, 3).Draw(t, "deleting") == 0, CheckedAt: ago("checked"), Unwritten: rarely("unwritten"),
+		Spec: stack.Spec{
+			Mode: rapid.SampledFrom([]stack.Mode{stack.Auto, stack.Manual, stack.PlanOnly, stack.DriftOnly}).Draw(t, "mode"), Force: rarely("force"),
+			Suspended: rarely("suspended"), Destroy: rarely("destroy"), DestroyLast: rapid.Bool().Draw(t, "destroyLast"),
+			CheckDrift: often("checkDrift"), Approved: rapid.SampledFrom([]string{"", "p1"}).Draw(t, "approved"),
+			Interval: time.Hour, RetryEvery: time.Minute, RetryMax: time.Hour,
+			Outputs: rapid.SampledFrom([]string{"", "o"}).Draw(t, "outputs"), Unlock: stack.Unlock{Auto: rapid.Bool().Draw(t, "unlock")},
+		},
+		Memory: stack.Memory{
+			Planned: basis("planned"), PlannedAt: ago("plannedAt"), AppliedAt: ago("appliedAt"),
+			Built: rapid.Bool().Draw(t, "built"), State: "st", Destroyed: rarely("destroyed"),
+			Published: rapid.SampledFrom([]string{"", stack.Publication("o", "st")}).Draw(t, "published"),
+		},
+	}
+	if rarely("limit") {
+		o.Spec.MaxRetries = &one
+	}
+	if rapid.Bool().Draw(t, "pending") {
+		o.Memory.Pending = &stack.Plan{Name: rapid.SampledFrom([]string{"p1", "p2"}).Draw(t, "plan"), Digest: "d", Basis: basis("pendingBasis")}
+		if rarely("drift") {
+			o.Memory.Drift = &stack.Drift{}
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "failed") == 0 {
+		o.Memory.Failures = rapid.IntRange(1, 3).Draw(t, "failures")
+		o.Memory.FailedAt, o.Memory.FailedFor = ago("failedAt"), basis("failedFor")
+		if rapid.Bool().Draw(t, "lock") {
+			o.Memory.Lock = &stack.Lock{ID: "l"}
+		}
+	}
+	if rarely("blocked") {
+		o.Blocked = &stack.Blocked{Kind: fault.Missing, Reason: stack.SourceNotReady}
+	}
+	if rarely("waiting") {
+		o.Waiting = &stack.Blocked{Kind: fault.Later, Reason: stack.DependencyNotReady}
+	}
+	if rarely("applied") {
+		o.Memory.Applied = &stack.Plan{Basis: basis("appliedBasis")}
+	}
+	if rarely("gap") {
+		o.Memory.Gap = &stack.Gap{Run: "g", Source: rapid.SampledFrom([]string{"s1", "s2"}).Draw(t, "gapSource"), Objects: []stack.Unrecorded{{Address: "a"}}}
+	}
+	if rarely("dependents") {
+		o.Dependents = []string{"b"}
+	}
+	if rarely("run") {
+		o.Run = &stack.Run{ID: "r", Kind: rapid.SampledFrom([]stack.RunKind{stack.PlanRun, stack.CheckRun, stack.ApplyRun, stack.DestroyRun, stack.PreviewRun, stack.HealthRun}).Draw(t, "kind")}
+	}
+	if rarely("request") {
+		o.Request = "t1"
+	}
+	drawWorstDay(t, &o, rarely, ago)
+	return o
+}
+
+// drawWorstDay adds what few stacks have.
+func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ago func(string) time.Time) {
+	o.Spec.ApproveDestroy = rapid.Bool().Draw(t, "approveDestroy")
+	if rarely("preview") {
+		o.Spec.Preview = "t2"
+	}
+	if rarely("reviews") {
+		o.Spec.Reviews = "w"
+		if rapid.Bool().Draw(t, "reviewed") {
+			o.Memory.Review = &stack.Verdict{Plan: "d", By: "w", Passed: rapid.Bool().Draw(t, "passed"), Refused: rapid.Bool().Draw(t, "refused"), At: ago("reviewedAt")}
+		}
+	}
+	if rarely("health") {
+		o.Spec.Health, o.Memory.Wrote = "h", "apply-1"
+	}
+	if rarely("moved") {
+		o.Memory.MovedAt = ago("movedAt").Add(5 * time.Second)
+	}
+	if p := o.Memory.Pending; p != nil {
+		p.Destroy = rapid.Bool().Draw(t, "ending")
+		if rarely("circle") {
+			p.Addresses, p.Destroy = "a", false
+			o.Memory.Circle = &stack.Circle{Key: p.Circle(), Applies: 3}
+		}
+	}
+	if g := o.Memory.Gap; g != nil && rapid.Bool().Draw(t, "repair") {
+		o.Spec.Repair = &stack.Repair{Run: g.Run, Plan: rapid.SampledFrom([]string{"", "p1"}).Draw(t, "repairPlan")}
+	}
+}
+
+// Reasons reads all constants of type Reason from the source of the core, which
+// is in the directory dir.
+func Reasons(t testing.TB, dir string) []stack.Reason {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, "decision.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []stack.Reason
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Reason" {
+			return true
+		}
+		for _, v := range spec.Values {
+			text, err := strconv.Unquote(v.(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, stack.Reason(text))
+		}
+		return true
+	})
+	if len(out) < 20 {
+		t.Fatalf("found %d reasons in the source, which cannot be all", len(out))
+	}
+	return out
+}
