@@ -26,7 +26,7 @@ func (c *Stacks) act(ctx context.Context, p *pass, d stack.Decision) (stack.Deci
 	case stack.Cancel:
 		err = c.Runner.Cancel(ctx, p.id, a.Run)
 	case stack.Start:
-		err = c.start(ctx, p, a.Kind, stack.Cause{Why: a.Why}, a.Unlock)
+		err = c.start(ctx, p, a)
 	case stack.Apply:
 		err = c.apply(ctx, p, a.Plan)
 	case stack.Destroy:
@@ -34,7 +34,7 @@ func (c *Stacks) act(ctx context.Context, p *pass, d stack.Decision) (stack.Deci
 	case stack.Publish:
 		return c.publish(ctx, p, d)
 	case stack.Finish:
-		err = c.finish(ctx, p)
+		err = c.finish(ctx, p, a.Retained)
 	default:
 		return d, fmt.Errorf("unknown action %T", a)
 	}
@@ -67,32 +67,65 @@ func (c *Stacks) hindered(p *pass, d stack.Decision, err error) (stack.Decision,
 // known reports whether an error's reason is one of the core's.
 func known(r stack.Reason) bool {
 	switch r {
-	case stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.LockHeld, stack.StartFailed:
+	case stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.LockedByOther, stack.StartFailed,
+		stack.StateTampered, stack.StateWentBack, stack.StateShared, stack.StateNotAdopted:
 		return true
 	default:
 		return false
 	}
 }
 
-// start begins a plan or a look for drift.
-func (c *Stacks) start(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
-	cause.Basis, cause.Destroy = p.o.Basis, p.st.Program.Destroy
-	if p.o.Request != p.o.Memory.Handled {
-		cause.Request = p.o.Request
+// start begins a run that writes nothing.
+func (c *Stacks) start(ctx context.Context, p *pass, a stack.Start) error {
+	if a.Destroy {
+		if err := c.recall(ctx, p); err != nil {
+			return fault.New(fault.Of(err), string(stack.StartFailed), err)
+		}
+		p.job.Options.Targets = nil
+	}
+	cause := stack.Cause{Basis: p.o.Basis, Why: a.Why, Destroy: a.Destroy || a.Kind == stack.PreviewRun || p.st.Program.Destroy}
+	p.job.Options.Destroy = cause.Destroy
+	switch a.Kind {
+	case stack.PreviewRun:
+		cause.Preview = p.o.Spec.Preview
+	case stack.HealthRun:
+		cause.Health = stack.Vital(p.o.Spec.Health, p.o.Memory.Wrote)
+	default:
+		if p.o.Request != p.o.Memory.Handled {
+			cause.Request = p.o.Request
+		}
 	}
 	var err error
-	if cause.Snapshot, err = c.snapshot(ctx, p); err != nil {
-		return fmt.Errorf("recording what the plan is made from: %w", err)
+	if cause.Snapshot, err = c.snapshotFor(ctx, p); err != nil {
+		return err
 	}
-	return c.launch(ctx, p, kind, cause, unlock)
+	return c.launch(ctx, p, a.Kind, cause, a.Unlock)
+}
+
+// snapshotFor is the record of what a run is made from. A deleted stack keeps
+// the one of its last apply.
+func (c *Stacks) snapshotFor(ctx context.Context, p *pass) (string, error) {
+	if p.o.Deleting && p.o.Memory.Snapshot != "" {
+		return p.o.Memory.Snapshot, nil
+	}
+	key, err := c.snapshot(ctx, p)
+	if err != nil {
+		return "", fmt.Errorf("recording what the plan is made from: %w", err)
+	}
+	return key, nil
 }
 
 // apply begins the apply of exactly one saved plan.
 func (c *Stacks) apply(ctx context.Context, p *pass, plan stack.Plan) error {
+	if p.o.Deleting {
+		if err := c.recall(ctx, p); err != nil {
+			return fault.New(fault.Of(err), string(stack.StartFailed), err)
+		}
+	}
 	cause := stack.Cause{Basis: p.o.Basis, Plan: &plan, Destroy: plan.Destroy, Why: "plan " + plan.Name}
 	var err error
-	if cause.Snapshot, err = c.snapshot(ctx, p); err != nil {
-		return fmt.Errorf("recording what the plan is made from: %w", err)
+	if cause.Snapshot, err = c.snapshotFor(ctx, p); err != nil {
+		return err
 	}
 	if p.job.Plan, err = c.get(ctx, planKey(p.id, plan.Digest, "plan.bin")); err == nil {
 		// A module without providers has no lock file.
@@ -197,7 +230,7 @@ func (c *Stacks) takeLock(ctx context.Context, ref kube.StateRef, job *runner.Jo
 	if err != nil || h == nil {
 		return err
 	}
-	return fault.New(fault.Later, string(stack.LockHeld), h)
+	return fault.New(fault.Later, string(stack.LockedByOther), h)
 }
 
 // locked records a state lock that somebody else holds, as a run that met it
@@ -259,8 +292,14 @@ func (c *Stacks) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, e
 	return s.Outputs, json.Unmarshal(state, &s)
 }
 
-// finish cleans up and lets a deleted object go. The finalizer is last.
-func (c *Stacks) finish(ctx context.Context, p *pass) error {
+// finish cleans up and lets a deleted object go. What it built and leaves is
+// written down first; the finalizer is last.
+func (c *Stacks) finish(ctx context.Context, p *pass, retained bool) error {
+	if retained {
+		if err := c.retain(ctx, p); err != nil {
+			return fmt.Errorf("writing down what is kept: %w", err)
+		}
+	}
 	if err := kube.RemoveReadablePlans(ctx, c.Live, p.obj, workspaceOf(p.st.Program)); err != nil {
 		return err
 	}

@@ -159,6 +159,9 @@ func (c *Stacks) files(p *pass, backend workdir.File) ([]workdir.File, error) {
 	if backend.Path != "" {
 		files = append(files, backend)
 	}
+	if p.in.imports != nil {
+		files = append(files, *p.in.imports)
+	}
 	if p.st.Program.Source == nil {
 		files = append(files, workdir.Inline(p.st.Program.Inline))
 	}
@@ -168,7 +171,7 @@ func (c *Stacks) files(p *pass, backend workdir.File) ([]workdir.File, error) {
 // name gives a run the name of its cause: the same cause after the same past
 // has the same name, so that starting it twice starts it once.
 func (p *pass) name(kind stack.RunKind, cause stack.Cause) string {
-	digest := stack.Digest([]any{p.id, kind, cause.Basis, cause.Request, planDigest(cause.Plan), p.o.Memory.LastRun, p.o.Memory.Failures, p.o.CheckedAt})
+	digest := stack.Digest([]any{p.id, kind, cause.Basis, cause.Request, cause.Preview, cause.Health, cause.Destroy, planDigest(cause.Plan), p.o.Memory.LastRun, p.o.Memory.Failures, p.o.CheckedAt})
 	return string(kind) + "-" + digest[len("sha256:"):][:12]
 }
 

@@ -33,14 +33,15 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 		if err := c.rescue(ctx, p, r, n); err != nil {
 			return err
 		}
-		if n.State != nil {
-			if err := c.States.Unlock(ctx, *n.State, r.ID); err != nil {
-				return fmt.Errorf("freeing the state lock: %w", err)
-			}
-		}
 	}
+	// Before the lock is free: whoever takes it next must know of the gap.
 	if err := c.findGap(ctx, p, r, n, run); err != nil {
 		return err
+	}
+	if r.Kind.Writes() && n.State != nil {
+		if err := c.States.Unlock(ctx, *n.State, r.ID); err != nil {
+			return fmt.Errorf("freeing the state lock: %w", err)
+		}
 	}
 	if err := c.keepRecords(ctx, p, r); err != nil {
 		return err
@@ -54,7 +55,7 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 	if err := c.dropOthers(ctx, stackKey(p.id, "snapshots", ""), p.o.Memory.Snapshot, n.Cause.Snapshot); err != nil {
 		return err
 	}
-	if (r.Kind == stack.PlanRun || r.Kind == stack.CheckRun) && !r.Changes.None() {
+	if !r.Kind.Writes() && !r.Changes.None() {
 		return c.keepPlan(ctx, p, r, n, run)
 	}
 	if r.Kind == stack.CheckRun {
@@ -272,6 +273,9 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 	})
 	base := plan.Name(made.Basis.Revision)
 	made.Name = p.o.Memory.NameFor(base, plan.NameWith(base, made.Digest), made.Digest, p.o.Spec.Approved)
+	if r.Kind == stack.PreviewRun {
+		made.Name = "" // nobody is to approve it
+	}
 	for file, key := range map[string]string{
 		runner.FilePlan: "plan.bin", runner.FilePlanDoc: "plan.json", runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
 	} {
@@ -282,10 +286,13 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 	if err := c.dropOldPlans(ctx, p, made.Digest); err != nil {
 		return err
 	}
+	run.Plan = &made
+	if r.Kind == stack.PreviewRun {
+		return nil
+	}
 	if err := c.readable(ctx, p, r, made); err != nil {
 		return fmt.Errorf("publishing plan %s: %w", made.Name, err)
 	}
-	run.Plan = &made
 	if r.Kind == stack.CheckRun {
 		return c.looked(ctx, p, r)
 	}
@@ -304,7 +311,7 @@ func drifted(m stack.Memory, kind stack.RunKind, cause stack.Cause) bool {
 // dropOldPlans removes plans that can no longer be applied.
 func (c *Stacks) dropOldPlans(ctx context.Context, p *pass, keep string) error {
 	stay := []string{stackKey(p.id, "plans", hexOf(keep))}
-	for _, q := range []*stack.Plan{p.o.Memory.Pending, p.o.Memory.Applied} {
+	for _, q := range []*stack.Plan{p.o.Memory.Pending, p.o.Memory.Applied, p.o.Memory.Preview} {
 		if q != nil {
 			stay = append(stay, stackKey(p.id, "plans", hexOf(q.Digest)))
 		}

@@ -31,6 +31,7 @@ type inputs struct {
 	resolved workdir.Resolved
 	mask     []string // values that must not be shown
 	public   []string // values that may be, although a Secret holds them
+	imports  *workdir.File
 }
 
 // findSource resolves the source to an archive on disk.

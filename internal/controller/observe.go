@@ -167,6 +167,9 @@ func isolation(level int) string {
 // observeBasis finds what a plan would be made from now, or says why it cannot.
 func (c *Stacks) observeBasis(ctx context.Context, p *pass) {
 	p.o.Basis = stack.Basis{Shape: p.st.Program.Shape()}
+	if p.o.Blocked = p.findImports(); p.o.Blocked != nil {
+		return
+	}
 	for _, step := range []func(context.Context, *pass) *stack.Blocked{c.findSource, c.findEngine, c.findModule, c.findInputs, c.buildJob} {
 		if p.o.Blocked = step(ctx, p); p.o.Blocked != nil {
 			return

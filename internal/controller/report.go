@@ -113,7 +113,7 @@ func (c *Stacks) tell(p *pass) {
 	m := p.o.Memory
 	reason := c.Dialect.EventReason(*r)
 	switch {
-	case r.Outcome == stack.Interrupted && !r.Kind.Writes():
+	case r.Kind == stack.PreviewRun, r.Outcome == stack.Interrupted && !r.Kind.Writes():
 	case r.Outcome == stack.Stale:
 		c.Events.Event(p.obj, normal, "PlanStale", "The plan was not applied: the state changed after it was made")
 	case r.Outcome != stack.Succeeded:

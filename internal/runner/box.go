@@ -14,7 +14,6 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/process"
-	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Where things are in a run's box. MirrorInside and CLIConfig are also a
@@ -57,7 +56,7 @@ func (r *run) enclose() error {
 	if r.job.Box.Mirror != "" {
 		r.box.ReadOnly = append(r.box.ReadOnly, process.Bind{Host: r.job.Box.Mirror, Inside: MirrorInside})
 	}
-	if k := r.job.Kind; k == stack.PlanRun || k == stack.CheckRun {
+	if k := r.job.Kind; !k.Writes() {
 		shown := r.work.path(dirShown)
 		if err := errors.Join(os.MkdirAll(shown, 0o711), os.Chmod(shown, 0o711)); err != nil {
 			return err

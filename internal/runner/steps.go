@@ -49,7 +49,7 @@ func (r *run) plan(ctx context.Context) error {
 	o := r.job.Options
 	args, err := engine.Plan(engine.PlanOptions{
 		Out:     r.work.scratch(planName),
-		Destroy: o.Destroy || r.job.Kind == stack.DestroyRun,
+		Destroy: o.Destroy || r.job.Kind == stack.DestroyRun || r.job.Kind == stack.PreviewRun,
 		Targets: o.Targets, VarFiles: o.VarFiles, Tree: r.work.treeRoot(), Parallelism: o.Parallelism,
 		NoLock: o.NoLock || r.job.Managed, LockTimeout: o.LockTimeout,
 	})

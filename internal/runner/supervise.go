@@ -140,7 +140,7 @@ func (r *run) steps(ctx context.Context) error {
 func (r *run) sequence() []func(context.Context) error {
 	prepare := []func(context.Context) error{r.prepare, r.init, r.workspace, r.unlock}
 	switch r.job.Kind {
-	case stack.PlanRun, stack.CheckRun:
+	case stack.PlanRun, stack.CheckRun, stack.PreviewRun:
 		return append(prepare, r.keep, r.plan, r.show, r.text, r.outputs)
 	case stack.ApplyRun:
 		return append(append([]func(context.Context) error{r.fits}, prepare...), r.bringPlan, r.keep, r.apply, r.outputs)

@@ -37,6 +37,7 @@ type Spec struct {
 	Approved    string // the name of a plan, or its digest; empty if none
 	Destroy     bool   // plans take everything down
 	DestroyLast bool   // destroy what was built when the object is deleted
+	Retain      bool   // a person said that what was built stays when the object is deleted
 	CheckDrift  bool   // after an interval look for drift; otherwise plan anew
 	Interval    time.Duration
 	RetryEvery  time.Duration

@@ -19,6 +19,10 @@ const (
 	Rejected            = "terrier.dev/rejected"   // the name of a plan that somebody does not want
 	Engine              = "terrier.dev/engine"     // tofu, terraform, or a name that the operator gave
 	Network             = "terrier.dev/network"    // of the runs: none or host
+	Deletion            = "terrier.dev/deletion"   // approve, retain or destroy; what happens to what was built
+	PreviewDestroy      = "terrier.dev/preview-destroy"
+	Repair              = "terrier.dev/repair" // JSON of a stack.Repair
+	AdoptState          = "terrier.dev/adopt-state"
 )
 
 // Dialect speaks infra.contrib.fluxcd.io.
@@ -76,6 +80,9 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	obj := o.(*v1alpha2.Terraform)
 	spec, program, memory, err := Decode(obj, d.Defaults)
 	spec.ForgetGap, spec.Rejected = obj.Annotations[ForgetGap], obj.Annotations[Rejected]
+	if why := annotated(obj, &spec); err == nil {
+		err = why
+	}
 	program.Engine, program.Network = obj.Annotations[Engine], obj.Annotations[Network]
 	return dialect.Stack{
 		Spec: spec, Program: program, Memory: memory,

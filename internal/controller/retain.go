@@ -1,0 +1,103 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Retained is the record of a stack that was let go while something that it
+// built still exists. It outlives everything else that was kept of the stack.
+type Retained struct {
+	Stack     string         `json:"stack"` // namespace/name
+	UID       string         `json:"uid"`
+	At        time.Time      `json:"at"`
+	Why       string         `json:"why"`
+	State     *kube.StateRef `json:"state,omitempty"`     // where its state stays, if we kept it
+	Resources []string       `json:"resources,omitempty"` // addresses in that state
+	Gap       *stack.Gap     `json:"gap,omitempty"`       // what is in no state
+}
+
+// The names of records of stacks that are gone:
+//
+//	retained/<uid>/record.json  what was left, and why
+//	retained/<uid>/state.json   the last state that was known
+func retainedKey(id, file string) string { return "retained/" + id + "/" + file }
+
+// retain writes down what a stack leaves behind.
+func (c *Stacks) retain(ctx context.Context, p *pass) error {
+	r := Retained{
+		Stack: client.ObjectKeyFromObject(p.obj).String(), UID: p.id, At: p.o.Now, Gap: p.o.Memory.Gap,
+		Why: "destroyResourcesOnDeletion is not set",
+	}
+	if p.o.Spec.Retain {
+		r.Why = "terrier.dev/deletion is retain"
+	}
+	_, ref, _ := backendOf(p.st.Program, p.obj.GetNamespace())
+	r.State = ref
+	state, err := c.get(ctx, stackKey(p.id, "state.json"))
+	if fault.Of(err) == fault.Missing {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.keepRetained(ctx, r, state); err != nil {
+		return err
+	}
+	what := "What it built"
+	if n := len(r.Resources); n > 0 {
+		what = fmt.Sprintf("%d objects that it built", n)
+	}
+	c.Events.Event(p.obj, warning, "ResourcesRetained", what+" stay where they are: "+r.Why)
+	return nil
+}
+
+// keepRetained keeps the record, and the state if it is known.
+func (c *Stacks) keepRetained(ctx context.Context, r Retained, state []byte) error {
+	if len(state) > 0 {
+		var err error
+		if r.Resources, err = addresses(state); err != nil {
+			return err
+		}
+		if err := c.put(ctx, retainedKey(r.UID, "state.json"), state); err != nil {
+			return err
+		}
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return c.put(ctx, retainedKey(r.UID, "record.json"), b)
+}
+
+// addresses lists the managed resources in a state.
+func addresses(state []byte) ([]string, error) {
+	var s struct {
+		Resources []struct {
+			Module, Mode, Type, Name string
+		} `json:"resources"`
+	}
+	if err := json.Unmarshal(state, &s); err != nil {
+		return nil, fmt.Errorf("reading the state: %w", err)
+	}
+	var out []string
+	for _, r := range s.Resources {
+		if r.Mode != "managed" {
+			continue
+		}
+		address := r.Type + "." + r.Name
+		if r.Module != "" {
+			address = r.Module + "." + address
+		}
+		out = append(out, address)
+	}
+	return out, nil
+}

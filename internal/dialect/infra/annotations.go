@@ -1,0 +1,51 @@
+package infra
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// What the annotation terrier.dev/deletion may say.
+const (
+	DeletionDestroy = "destroy" // as destroyResourcesOnDeletion: true
+	DeletionApprove = "approve" // the same, by a plan that somebody approved
+	DeletionRetain  = "retain"  // what was built stays
+)
+
+// annotated reads the annotations that are ours into s. What cannot be read is
+// Invalid, and leaves s as it was.
+func annotated(obj *v1alpha2.Terraform, s *stack.Spec) error {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(obj.UID)) // never fails
+	s.Spread = h.Sum64()
+	s.Preview = obj.Annotations[PreviewDestroy]
+	switch v := obj.Annotations[Deletion]; v {
+	case "":
+	case DeletionDestroy:
+		s.DestroyLast = true
+	case DeletionApprove:
+		s.DestroyLast, s.ApproveDestroy = true, true
+	case DeletionRetain:
+		s.DestroyLast, s.Retain = false, true
+	default:
+		// Nothing may be taken down, or let go, by a typing error: the plan that
+		// has to be approved does neither.
+		s.DestroyLast, s.ApproveDestroy = true, true
+		return fault.New(fault.Invalid, "", fmt.Errorf("the annotation %s is %.40q; it may be %s, %s or %s", Deletion, v, DeletionDestroy, DeletionApprove, DeletionRetain))
+	}
+	text, ok := obj.Annotations[Repair]
+	if !ok {
+		return nil
+	}
+	var r stack.Repair
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return fault.New(fault.Invalid, "", fmt.Errorf("the annotation %s cannot be read: %w; write it with terrier repair, or remove it", Repair, err))
+	}
+	s.Repair = &r
+	return nil
+}
