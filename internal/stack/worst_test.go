@@ -1,0 +1,278 @@
+package stack
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	calmBasis = Basis{Revision: "main@sha1:0", Source: "s", Engine: "tofu"}
+	calm      = time.Unix(1e9, 0)
+)
+
+func calmly(spec Spec, m Memory) Observation {
+	spec.Interval, spec.RetryEvery, spec.RetryMax = time.Hour, time.Minute, time.Hour
+	return Observation{Now: calm, Spec: spec, Memory: m, Basis: calmBasis}
+}
+
+// A module that never agrees with the world is applied three times.
+func TestCirclesEnd(t *testing.T) {
+	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Memory{})
+	applies := 0
+	for seq := range 60 {
+		id := fmt.Sprint("run", seq)
+		switch a := Decide(o).Action.(type) {
+		case Start:
+			p := &Plan{Name: "p" + id, Digest: "d" + id, Basis: o.Basis, Changes: Changes{Change: 1}, Drift: a.Kind == CheckRun, Addresses: "x", Example: "x.y: tags"}
+			o.Memory = o.Memory.Record(Run{ID: id, Kind: a.Kind, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis}, Plan: p, Exists: applies > 0, At: o.Now})
+			o.CheckedAt = o.Now
+		case Apply:
+			applies++
+			o.Memory = o.Memory.Record(Run{ID: id, Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis, Plan: &a.Plan}, State: id, At: o.Now})
+		case Wait:
+			o.Now = o.Now.Add(max(a.For, time.Second))
+		}
+	}
+	d := Decide(o)
+	if applies != circles || d.Reason != NotConverging || d.Ready != Stalled {
+		t.Fatalf("%d applies, then %s; want %d, then %s", applies, d.Reason, circles, NotConverging)
+	}
+	if !strings.Contains(d.Message, "x.y: tags") {
+		t.Errorf("message %q does not name the address and attribute", d.Message)
+	}
+	t.Run("a look that finds nothing ends it", func(t *testing.T) {
+		o := o
+		o.Memory = o.Memory.Record(Run{ID: "calm", Kind: CheckRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis}, Exists: true, At: o.Now})
+		if d := Decide(o); !d.Reason.Settled() || o.Memory.Circle != nil {
+			t.Errorf("Decide() = %s with %+v, want it settled", d.Reason, o.Memory.Circle)
+		}
+	})
+	t.Run("a change of the module is a new start", func(t *testing.T) {
+		o := o
+		o.Basis.Source = "s2"
+		if d := Decide(o); d.Reason != Planning {
+			t.Errorf("Decide() = %s, want a plan", d.Reason)
+		}
+	})
+	t.Run("a request tries again", func(t *testing.T) {
+		o := o
+		o.Request = "t1"
+		p := *o.Memory.Pending
+		p.Digest = "after the request"
+		o.Memory = o.Memory.Record(Run{ID: "asked", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis, Request: "t1"}, Plan: &p, Exists: true, At: o.Now})
+		if d := Decide(o); d.Reason != Applying {
+			t.Errorf("Decide() = %s, want an apply", d.Reason)
+		}
+	})
+	t.Run("a person who names the plan is obeyed", func(t *testing.T) {
+		o := o
+		o.Spec.Mode, o.Spec.Approved = Manual, o.Memory.Pending.Name
+		if d := Decide(o); d.Reason != Applying {
+			t.Errorf("Decide() = %s, want an apply", d.Reason)
+		}
+	})
+}
+
+// A gap is closed by a plan that a person asked for, saw and named.
+func TestRepair(t *testing.T) {
+	gap := &Gap{Run: "apply-1", Source: "s", Objects: []Unrecorded{{Address: "x.a", ID: "1", Finished: true}, {Address: "x.b"}, {Address: "x.c", ID: "3"}}}
+	plan := &Plan{Name: "p", Digest: "d", Basis: calmBasis}
+	asked := &Repair{Run: "apply-1", IDs: map[string]string{"x.b": "2"}, Absent: []string{"x.c"}}
+	for name, tt := range map[string]struct {
+		mode    Mode
+		repair  *Repair
+		pending *Plan
+		want    Reason
+	}{
+		"nobody asked":             {Auto, nil, nil, StateIncomplete},
+		"somebody asked":           {Auto, asked, nil, Planning},
+		"it was planned":           {Auto, asked, plan, AwaitingApproval},
+		"it was seen and named":    {Auto, &Repair{Run: "apply-1", Plan: "p"}, plan, Applying},
+		"by its digest":            {PlanOnly, &Repair{Run: "apply-1", Plan: "d"}, plan, Applying},
+		"another plan was named":   {Manual, &Repair{Run: "apply-1", Plan: "q"}, plan, AwaitingApproval},
+		"of the gap of another":    {Auto, &Repair{Run: "apply-0", Plan: "p"}, nil, StateIncomplete},
+		"a watched stack is safe":  {DriftOnly, &Repair{Run: "apply-1", Plan: "p"}, plan, AwaitingApproval},
+		"nothing named is nothing": {Auto, &Repair{Run: "apply-1"}, plan, AwaitingApproval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := calmly(Spec{Mode: tt.mode, Repair: tt.repair}, Memory{Gap: gap, Built: true, Pending: tt.pending})
+			if tt.pending != nil {
+				o.Memory.Planned = calmBasis
+			}
+			if d := Decide(o); d.Reason != tt.want {
+				t.Errorf("Decide() = %s by %q, want %s", d.Reason, d.Rule, tt.want)
+			}
+		})
+	}
+	got := calmly(Spec{Repair: asked}, Memory{Gap: gap}).Imports()
+	want := []Unrecorded{{Address: "x.a", ID: "1", Finished: true}, {Address: "x.b", ID: "2"}}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("Imports() = %v, want %v", got, want)
+	}
+	if got := calmly(Spec{Repair: &Repair{Run: "other"}}, Memory{Gap: gap}).Imports(); got != nil {
+		t.Errorf("Imports() of another run's repair = %v, want none", got)
+	}
+}
+
+// Thirty commits in ten seconds are at most two plans more.
+func TestCommitsAreCoalesced(t *testing.T) {
+	o := calmly(Spec{Mode: Manual}, Memory{})
+	plans, seq := 0, 0
+	run := func() {
+		plans++
+		seq++
+		p := &Plan{Name: fmt.Sprint("p", seq), Digest: fmt.Sprint("d", seq), Basis: o.Basis}
+		o.Now = o.Now.Add(200 * time.Millisecond)
+		o.Memory = o.Memory.Record(Run{ID: fmt.Sprint("r", seq), Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis}, Plan: p, At: o.Now})
+	}
+	decide := func() {
+		if _, ok := Decide(o).Action.(Start); ok {
+			run()
+		}
+	}
+	decide() // the first plan of the stack
+	o.Now, plans = o.Now.Add(time.Hour), 0
+	for c := range 30 {
+		o.Basis.Source = fmt.Sprint("commit", c)
+		decide()
+		o.Now = o.Now.Add(time.Second / 3)
+	}
+	if d := Decide(o); d.Reason != ChangesComing || d.Action == (Wait{}) {
+		t.Errorf("Decide() = %+v, want a bounded wait", d)
+	}
+	o.Now = o.Now.Add(quiet)
+	decide()
+	if plans > 2 || o.Memory.Planned.Source != "commit29" {
+		t.Errorf("%d plans, the last of %s; want two, the last of commit29", plans, o.Memory.Planned.Source)
+	}
+	o.Basis.Source, o.Request = "commit30", "t1"
+	if d := Decide(o); d.Reason != Planning {
+		t.Errorf("Decide() = %s, want a request to be answered at once", d.Reason)
+	}
+}
+
+// Stacks that were applied together are not looked at together, each of them is
+// looked at in its interval, and looks keep their distance.
+func TestLooksAreSpread(t *testing.T) {
+	seen := map[time.Duration]int{}
+	for i := range uint64(1000) {
+		s := Spec{Interval: time.Hour, Spread: i * 0x9E3779B97F4A7C15}
+		first := s.firstLook()
+		if first <= s.Interval/2-time.Second || first > s.Interval {
+			t.Fatalf("firstLook() = %v, want it in the second half of the hour", first)
+		}
+		seen[first.Truncate(time.Minute)]++
+	}
+	for at, n := range seen {
+		if n > 1000/10 {
+			t.Errorf("%d of 1000 are looked at in minute %v", n, at)
+		}
+	}
+	if got := (Spec{Interval: 30 * time.Second, Spread: 65535}).firstLook(); got != 30*time.Second {
+		t.Errorf("firstLook() of a short interval = %v, want all of it", got)
+	}
+	o := calmly(Spec{Mode: Auto, CheckDrift: true, Spread: 65535}, Memory{AppliedAt: calm, Planned: calmBasis})
+	if o.due() > time.Hour*51/100 {
+		t.Errorf("due after an apply in %v, want about half the interval", o.due())
+	}
+	o.CheckedAt = calm.Add(time.Minute)
+	if got := o.due(); got != time.Hour+time.Minute {
+		t.Errorf("due after a look in %v, want an interval after it", got)
+	}
+}
+
+// A preview changes nothing but itself.
+func TestPreviewStandsAlone(t *testing.T) {
+	m := Memory{Planned: calmBasis, Built: true, Failures: 2, FailedFor: calmBasis, Pending: &Plan{Digest: "d"}}
+	for _, outcome := range []Outcome{Succeeded, Failed, Killed, Locked} {
+		got := m.Record(Run{ID: "1", Kind: PreviewRun, Done: true, Outcome: outcome, Message: "m", Plan: &Plan{Digest: "e", Destroy: true}, Cause: Cause{Preview: "t", Request: "r"}})
+		if got.Previewed != "t" || (got.Preview != nil) != (outcome == Succeeded) || (got.NoPreview != "") == (outcome == Succeeded) {
+			t.Errorf("%s: previewed %q, %v, %q", outcome, got.Previewed, got.Preview, got.NoPreview)
+		}
+		got.Previewed, got.Preview, got.NoPreview, got.LastRun = "", nil, "", ""
+		if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", m) {
+			t.Errorf("%s: memory\n%+v\nwant\n%+v", outcome, got, m)
+		}
+	}
+}
+
+// Health is asked for after each apply, and again after a pause if it is bad.
+func TestHealthIsAskedFor(t *testing.T) {
+	applied := &Plan{Name: "p", Digest: "d", Basis: calmBasis}
+	o := calmly(Spec{Mode: Auto, CheckDrift: true, Health: "h"}, Memory{Planned: calmBasis, PlannedAt: calm, Pending: applied})
+	o.Memory = o.Memory.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Plan: applied}, State: "st", At: calm})
+	asks := func() bool {
+		a, ok := Decide(o).Action.(Start)
+		return ok && a.Kind == HealthRun
+	}
+	ask := func(id string, outcome Outcome) {
+		o.Memory = o.Memory.Record(Run{ID: id, Kind: HealthRun, Done: true, Outcome: outcome, Cause: Cause{Basis: calmBasis, Health: Vital("h", o.Memory.Wrote)}, Message: "no answer", At: o.Now})
+	}
+	if !asks() {
+		t.Fatalf("Decide() = %+v, want health to be asked for", Decide(o))
+	}
+	ask("h1", Failed)
+	if d := Decide(o); d.Reason != RetryLater || d.Message != "no answer" {
+		t.Fatalf("Decide() = %+v, want a pause", d)
+	}
+	if o.Now = o.Now.Add(time.Minute); !asks() {
+		t.Fatalf("Decide() = %+v, want only the health to be asked for again", Decide(o))
+	}
+	ask("h2", Succeeded)
+	if d := Decide(o); !d.Reason.Settled() || o.Memory.Failures != 0 {
+		t.Fatalf("Decide() = %+v, want it settled", d)
+	}
+	o.Memory = o.Memory.Record(Run{ID: "a2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Plan: applied}, State: "st2", At: o.Now})
+	if !asks() {
+		t.Errorf("Decide() after another apply = %+v, want health to be asked for anew", Decide(o))
+	}
+}
+
+// What a person wants to see first is not taken down before.
+func TestDestroyCanBeApproved(t *testing.T) {
+	o := calmly(Spec{Mode: Auto, DestroyLast: true, ApproveDestroy: true}, Memory{Built: true, Planned: calmBasis, Pending: &Plan{Name: "build", Digest: "b", Basis: calmBasis}})
+	o.Deleting, o.Basis = true, Basis{}
+	d := Decide(o)
+	if a, ok := d.Action.(Start); !ok || !a.Destroy || a.Kind != PlanRun {
+		t.Fatalf("Decide() = %+v, want a plan of the destroy", d)
+	}
+	p := &Plan{Name: "p", Digest: "d", Basis: calmBasis, Destroy: true, Changes: Changes{Destroy: 3}}
+	o.Memory = o.Memory.Record(Run{ID: "1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Destroy: true}, Plan: p, Exists: true, At: calm})
+	if d := Decide(o); d.Reason != AwaitingApproval || d.Ready != Held || !strings.Contains(d.Message, "3 objects") {
+		t.Fatalf("Decide() = %+v, want it to wait for approval", d)
+	}
+	o.Spec.Mode, o.Spec.Approved = Manual, "build"
+	if d := Decide(o); d.Reason != AwaitingApproval {
+		t.Fatalf("Decide() = %+v, want the approval of another plan not to count", d)
+	}
+	o.Spec.Approved = "p"
+	d = Decide(o)
+	if a, ok := d.Action.(Apply); !ok || a.Plan.Digest != "d" {
+		t.Fatalf("Decide() = %+v, want exactly this plan to be applied", d)
+	}
+	o.Memory = o.Memory.Record(Run{ID: "2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Plan: p, Destroy: true}, At: calm})
+	if d := Decide(o); d.Action != (Finish{}) {
+		t.Errorf("Decide() = %+v, want it let go with nothing left", d)
+	}
+}
+
+// Whatever is left behind is said to be.
+func TestRetainedIsSaid(t *testing.T) {
+	for name, tt := range map[string]struct {
+		memory Memory
+		want   Finish
+	}{
+		"nothing was built":         {Memory{}, Finish{}},
+		"something was":             {Memory{Built: true}, Finish{Retained: true}},
+		"something may have been":   {Memory{Gap: &Gap{Run: "r", Objects: []Unrecorded{{Address: "a"}}}}, Finish{Retained: true}},
+		"everything was taken down": {Memory{Destroyed: true}, Finish{}},
+	} {
+		o := calmly(Spec{}, tt.memory)
+		o.Deleting = true
+		if d := Decide(o); d.Action != tt.want {
+			t.Errorf("%s: Decide() = %+v, want %+v", name, d.Action, tt.want)
+		}
+	}
+}
