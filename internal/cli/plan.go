@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,9 +16,11 @@ const changes = exit(2)
 
 func (p *program) plan() *cobra.Command {
 	var (
-		f      format
-		digest string
-		limit  int
+		f       format
+		digest  string
+		limit   int
+		destroy bool
+		timeout time.Duration
 	)
 	c := &cobra.Command{
 		Use:   "plan STACK",
@@ -25,10 +29,14 @@ func (p *program) plan() *cobra.Command {
 and sensitive values are masked. With -o json it is the plan as the engine's
 "show -json" describes it, masked as well.
 
+With --destroy it is what a destroy would take down, made for you now and shown
+to nobody else: it waits for no approval and changes nothing.
+
 With --exit-code the exit code is 0 if no plan waits, 2 if one does, and 1 if
 anything is wrong.`,
 		Example: `  terrier plan network
   terrier plan network -o wide | less -R
+  terrier plan network --destroy
   terrier plan network --exit-code > /dev/null || echo "somebody has to look"`,
 		GroupID:           groupLook,
 		Args:              cobra.ExactArgs(1),
@@ -37,6 +45,9 @@ anything is wrong.`,
 			s, key, err := p.one(args[0])
 			if err != nil {
 				return err
+			}
+			if destroy {
+				return p.preview(cmd.Context(), s, key, timeout, f, limit)
 			}
 			doc, err := s.Plan(cmd.Context(), key, digest)
 			if err != nil {
@@ -52,10 +63,28 @@ anything is wrong.`,
 		},
 	}
 	c.Flags().StringVar(&digest, "digest", "", "the plan with this `digest`")
+	c.Flags().BoolVar(&destroy, "destroy", false, "plan a destroy now, only to show it")
+	c.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait for the plan of --destroy")
+	c.MarkFlagsMutuallyExclusive("destroy", "digest")
 	c.Flags().IntVar(&limit, "limit", 0, "show no more than this `number` of resources; all if 0")
 	c.Flags().BoolVar(&p.changesExit, "exit-code", false, "exit with 2 if a plan waits")
 	formatFlag(c, &f, forWide, forJSON)
 	return c
+}
+
+// preview shows what a destroy would take down.
+func (p *program) preview(ctx context.Context, s *service.Stacks, key service.Key, timeout time.Duration, f format, limit int) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	doc, err := s.PreviewDestroy(ctx, key)
+	if err != nil {
+		return err
+	}
+	if doc.Document == nil {
+		_, err := fmt.Fprintf(p.Stdout, "A destroy of %s would take down nothing.\n", clean(key.String()))
+		return err
+	}
+	return p.printPlan(doc, f, limit)
 }
 
 func (p *program) printPlan(doc service.PlanDocument, f format, limit int) error {
@@ -70,7 +99,10 @@ func (p *program) printPlan(doc service.PlanDocument, f format, limit int) error
 	if doc.Waits {
 		state = "waits for approval"
 	}
-	if doc.Name == "" {
+	switch {
+	case doc.Name == "" && doc.Destroy:
+		state, doc.Name = "would do this", "A destroy"
+	case doc.Name == "":
 		state, doc.Name = "is kept", doc.Digest
 	}
 	color := p.coloured()

@@ -67,12 +67,15 @@ func (s *Stacks) Reject(ctx context.Context, key Key, seen PlanInfo) (Stack, err
 // these ways of working is chosen in the object and not plan by plan.
 func approvable(o *v1alpha2.Terraform) error {
 	var why string
-	switch mode := decode(o).Spec.Mode; {
+	asked := decode(o)
+	switch mode := asked.Spec.Mode; {
+	case o.DeletionTimestamp != nil && asked.Spec.ApproveDestroy:
+		return nil
 	case o.DeletionTimestamp != nil:
 		why = "it is being deleted"
 	case mode == stack.PlanOnly:
 		why = "planOnly is set, so that no plan of it is ever applied"
-	case mode == stack.Auto && decode(o).Memory.Gap == nil: // with a gap even auto asks
+	case mode == stack.Auto && asked.Memory.Gap == nil: // with a gap even auto asks
 		why = "approvePlan is auto, so that every plan is applied without being asked about"
 	case mode == stack.DriftOnly:
 		why = "approvePlan is disable, so that it is only watched for drift"

@@ -171,7 +171,14 @@ func (s *Stacks) Plan(ctx context.Context, key Key, digest string) (PlanDocument
 	if info == nil || info.Digest == "" {
 		return PlanDocument{}, fault.New(fault.Missing, ReasonNoPlan, fmt.Errorf("no plan of the stack %s is kept", key))
 	}
-	r, err := s.records.Plan(ctx, st.ID(), info.Digest)
+	doc, err := s.document(ctx, st.ID(), *info)
+	doc.Waits = info == st.Plan
+	return doc, err
+}
+
+// document reads the document of a plan that is known.
+func (s *Stacks) document(ctx context.Context, id StackID, info PlanInfo) (PlanDocument, error) {
+	r, err := s.records.Plan(ctx, id, info.Digest)
 	if err != nil {
 		return PlanDocument{}, err
 	}
@@ -179,5 +186,5 @@ func (s *Stacks) Plan(ctx context.Context, key Key, digest string) (PlanDocument
 	if err := errors.Join(err, r.Close()); err != nil {
 		return PlanDocument{}, fmt.Errorf("reading the plan %s: %w", info.Name, err)
 	}
-	return PlanDocument{PlanInfo: *info, Waits: info == st.Plan, Document: raw}, nil
+	return PlanDocument{PlanInfo: info, Document: raw}, nil
 }

@@ -47,6 +47,7 @@ type Stack struct {
 	Drift    *DriftInfo  `json:"drift,omitempty"`
 	Failures int         `json:"failures,omitempty"`
 	Lock     *stack.Lock `json:"lock,omitempty"`
+	Gap      *stack.Gap  `json:"gap,omitempty"` // what was built and is in no state
 
 	Isolation   string   `json:"isolation,omitempty"`
 	Environment []string `json:"environment,omitempty"`
@@ -143,7 +144,7 @@ func (s *Stack) progress(t *v1alpha2.TerrierStatus) {
 
 // remember takes over what earlier reconciles wrote down.
 func (s *Stack) remember(m stack.Memory) {
-	s.Plan, s.Applied, s.Lock = planInfo(m.Pending), planInfo(m.Applied), m.Lock
+	s.Plan, s.Applied, s.Lock, s.Gap = planInfo(m.Pending), planInfo(m.Applied), m.Lock, m.Gap
 	if m.Drift != nil {
 		s.Drift = &DriftInfo{At: m.Drift.At, Changes: m.Drift.Changes}
 	}
