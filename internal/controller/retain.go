@@ -49,19 +49,15 @@ func (c *Stacks) retain(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	if err := c.keepRetained(ctx, r, state); err != nil {
+	if err := c.keepRetained(ctx, &r, state); err != nil {
 		return err
 	}
-	what := "What it built"
-	if n := len(r.Resources); n > 0 {
-		what = fmt.Sprintf("%d objects that it built", n)
-	}
-	c.Events.Event(p.obj, warning, "ResourcesRetained", what+" stay where they are: "+r.Why)
+	c.Events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf("What it built stays where it is (resources in the state: %d): %s", len(r.Resources), r.Why))
 	return nil
 }
 
 // keepRetained keeps the record, and the state if it is known.
-func (c *Stacks) keepRetained(ctx context.Context, r Retained, state []byte) error {
+func (c *Stacks) keepRetained(ctx context.Context, r *Retained, state []byte) error {
 	if len(state) > 0 {
 		var err error
 		if r.Resources, err = addresses(state); err != nil {

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// A module that never agrees with the world is applied three times, and then
+// says what comes back.
+func TestCircleEnds(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	restless := w.HCL() + "\nresource \"world_thing\" \"a\" {\n  name  = \"a\"\n  value = timestamp()\n}\n"
+	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1s\nretryInterval: 1s", restless))
+	s := c.AwaitReason(t, "stack", "NotConverging")
+	if text := message(s); !strings.Contains(text, "world_thing.a") || !strings.Contains(text, "value") {
+		t.Errorf("the message is %q, want it to name world_thing.a and its value", text)
+	}
+	// The first apply creates, and is another change than those that follow.
+	if made, changed := began(w, "create", "a"), began(w, "update", "a"); made != 1 || changed != 3 {
+		t.Errorf("a was created %d times and changed %d times, want once and three times", made, changed)
+	}
+	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1h\nretryInterval: 1s", things(w, "still", "a")))
+	c.AwaitReady(t, "stack")
+}
+
+// P3, P7: what a destroy would take down can be seen before anything is deleted,
+// and a deletion can wait until somebody has.
+func TestDestroyIsPreviewedAndApproved(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1h", things(w, "x", "a", "b")))
+	c.AwaitReady(t, "stack")
+	out := c.Terrier(t, "plan", "stack", "--destroy")
+	if !strings.Contains(out, "world_thing.a") || !strings.Contains(out, "2 to destroy") {
+		t.Errorf("terrier plan --destroy says\n%s\nwant a and b", out)
+	}
+	s := c.AwaitReady(t, "stack")
+	if s.Status.Plan.Pending != "" || len(w.Things()) != 2 {
+		t.Errorf("after a preview %q is pending and the world holds %+v, want nothing changed", s.Status.Plan.Pending, w.Things())
+	}
+
+	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/deletion":"approve"}}}`)
+	c.Delete(t, "stack")
+	s = c.AwaitPending(t, "stack")
+	if !strings.Contains(message(s), "2 objects") || len(w.Things()) != 2 {
+		t.Errorf("the message is %q and the world holds %+v, want it said what would go, and nothing gone", message(s), w.Things())
+	}
+	if out := c.Terrier(t, "approve", "stack"); !strings.Contains(out, "Approved") {
+		t.Errorf("terrier approve says %s", out)
+	}
+	c.AwaitGone(t, "stack")
+	made(t, w)
+}
+
+// What is kept on purpose is said, and its state stays.
+func TestRetainIsSaid(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("stack", kept, things(w, "x", "a")))
+	c.AwaitReady(t, "stack")
+	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/deletion":"retain"}}}`)
+	c.Delete(t, "stack")
+	c.AwaitGone(t, "stack")
+	made(t, w, "a")
+	if len(w.Leaked(stateOf(t, c, "stack"))) != 0 {
+		t.Error("the state of what was kept is gone")
+	}
+	var events corev1.EventList
+	if err := c.Client.List(t.Context(), &events, client.InNamespace(c.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+		return e.Reason == "ResourcesRetained" && strings.Contains(e.Message, "state: 1)")
+	}) {
+		t.Errorf("no event says that something was kept: %+v", events.Items)
+	}
+}
+
+// A word that is not one of the three takes nothing down and lets nothing go.
+func TestDeletionByTypingError(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1h", things(w, "x", "a")))
+	c.AwaitReady(t, "stack")
+	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/deletion":"yes"}}}`)
+	c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+		if testkit.HasReason("SpecInvalid")(s) != nil && !strings.Contains(message(s), "terrier.dev/deletion") {
+			return errors.New("the annotation is not complained of")
+		}
+		return nil
+	})
+	c.Delete(t, "stack")
+	c.AwaitPending(t, "stack")
+	made(t, w, "a")
+	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/deletion":"destroy"}}}`)
+	c.AwaitGone(t, "stack")
+	made(t, w)
+}
