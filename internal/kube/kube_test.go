@@ -128,7 +128,7 @@ func TestEncodeOutputs(t *testing.T) {
 	all := Published{
 		Data: map[string][]byte{
 			"name": []byte("a\nb"), "count": []byte("3"), "count__type": []byte(`"number"`),
-			"list": []byte(`["x"]`), "list__type": []byte(`["tuple",["string"]]`),
+			"list": []byte("[\n      \"x\"\n    ]"), "list__type": []byte("[\n      \"tuple\",\n      [\n        \"string\"\n      ]\n    ]"),
 		},
 		Public: []string{"count", "name"},
 	}
@@ -156,7 +156,7 @@ func TestEncodeOutputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]json.RawMessage{"name": json.RawMessage(`"a\nb"`), "count": json.RawMessage("3"), "list": json.RawMessage(`["x"]`)}
+	want := map[string]json.RawMessage{"name": json.RawMessage(`"a\nb"`), "count": json.RawMessage("3"), "list": json.RawMessage("[\n      \"x\"\n    ]")}
 	if diff := cmp.Diff(want, back); diff != "" {
 		t.Errorf("DecodeOutputs (-want +got):\n%s", diff)
 	}

@@ -58,12 +58,13 @@ var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
 // EncodeOutputs turns outputs into the data of a Secret the way its readers
 // know it (tofu-controller.md §2.9): a string as its bytes; any other value as
-// JSON, with its type as JSON under <key>__type.
+// JSON, with its type as JSON under <key>__type, both as the engine prints them.
 func EncodeOutputs(outputs map[string]Output, want []string) (Published, error) {
 	if len(want) == 0 {
 		want = slices.Sorted(maps.Keys(outputs))
 	}
 	p := Published{Data: map[string][]byte{}}
+	var err error
 	for _, w := range want {
 		name, key, found := strings.Cut(w, ":")
 		if !found {
@@ -84,9 +85,25 @@ func EncodeOutputs(outputs map[string]Output, want []string) (Published, error) 
 			p.Data[key] = []byte(text)
 			continue
 		}
-		p.Data[key], p.Data[key+typeSuffix] = bytes.TrimSpace(o.Value), bytes.TrimSpace(o.Type)
+		if p.Data[key], err = printed(o.Value); err == nil {
+			p.Data[key+typeSuffix], err = printed(o.Type)
+		}
+		if err != nil {
+			return Published{}, fmt.Errorf("reading the output %q: %w", name, err)
+		}
 	}
 	return p, nil
+}
+
+// printed is JSON as "output -json" prints a value or its type, three levels
+// deep in a document: the form that readers find in Secrets that upstream wrote,
+// so that a Secret that is taken over keeps every byte.
+func printed(v json.RawMessage) ([]byte, error) {
+	var b bytes.Buffer
+	if err := json.Indent(&b, bytes.TrimSpace(v), "    ", "  "); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 // DecodeOutputs is the reverse, for stacks that read what others published:
