@@ -101,6 +101,12 @@ func (p *program) standing(s *sheet, st service.Stack, means service.Situation) 
 		s.text("Waits for", st.WaitingFor)
 	}
 	s.row("Next attempt", p.at(st.NextAttempt))
+	if st.Every > 0 {
+		s.row("Looked at", "when something changes, and every "+span(st.Every))
+	}
+	if r := st.Run; r != nil && !r.Until.IsZero() {
+		s.row("Interrupted", "if it takes beyond "+p.at(r.Until))
+	}
 }
 
 // known is what earlier runs left.

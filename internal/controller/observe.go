@@ -142,7 +142,7 @@ func runOf(r *runner.Report, n note) stack.Run {
 		Exists: r.Resources > 0 || n.State == nil,
 	}
 	if !run.Done {
-		run.Step = string(r.Phase)
+		run.Step, run.Until = string(r.Phase), r.Until
 	}
 	if r.Lock != nil {
 		run.Lock = &stack.Lock{ID: r.Lock.ID, Who: r.Lock.Who, Since: r.Lock.Created, Seen: r.Finished}

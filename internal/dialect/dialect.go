@@ -51,7 +51,8 @@ type Status struct {
 	Memory      stack.Memory
 	Basis       stack.Basis
 	Run         *stack.Run
-	Next        time.Time // of the next attempt; zero if it is nobody's business
+	Next        time.Time     // of the next attempt; zero if it is nobody's business
+	Every       time.Duration // how often it is looked at again while nothing changes; zero if not
 	Now         time.Time
 	Isolation   string   // of the newest run
 	Environment []string // names of variables given to runs; nil if they were not looked at

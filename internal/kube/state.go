@@ -25,8 +25,9 @@ import (
 const (
 	stateKey       = "tfstate"
 	lockAnnotation = "app.terraform.io/lock-info"
-	ownerStack     = "terrier.dev/stack" // the name of the stack whose state it is
-	stateBytes     = 64 << 20            // unpacked; a Secret holds 1 MiB packed
+	ownerStack     = "terrier.dev/stack"  // the name of the stack whose state it is
+	lockHolder     = "terrier.dev/holder" // on a Lease: which run of ours holds it
+	stateBytes     = 64 << 20             // unpacked; a Secret holds 1 MiB packed
 )
 
 // StateRef names the state of one stack.
@@ -76,6 +77,10 @@ type LockInfo struct {
 	Version   string
 	Created   time.Time
 	Path      string
+
+	// Holder says which run of which stack of which installation took the lock;
+	// empty if it was not one of ours. It is not part of what the engine writes.
+	Holder string `json:"-"`
 }
 
 // LockedError says who holds a state lock.
@@ -217,7 +222,7 @@ func (s States) Lock(ctx context.Context, ref StateRef, info LockInfo) error {
 	}
 	if lease == nil {
 		lease = &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: ref.lease().Name, Namespace: ref.Namespace, Labels: ref.labels(), Annotations: map[string]string{lockAnnotation: string(text)}},
+			ObjectMeta: metav1.ObjectMeta{Name: ref.lease().Name, Namespace: ref.Namespace, Labels: ref.labels(), Annotations: map[string]string{lockAnnotation: string(text), lockHolder: info.Holder}},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &info.ID},
 		}
 		return mark(s.Client.Create(ctx, lease, client.FieldOwner(FieldManager)), "Lease", ref.lease())
@@ -226,13 +231,13 @@ func (s States) Lock(ctx context.Context, ref StateRef, info LockInfo) error {
 		if *h == info.ID {
 			return nil
 		}
-		return fault.New(fault.Later, "LockHeld", &LockedError{Lease: ref.lease(), Holder: holder(lease)})
+		return fault.New(fault.Later, "LockedByOther", &LockedError{Lease: ref.lease(), Holder: holder(lease)})
 	}
 	lease.Spec.HolderIdentity = &info.ID
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
 	}
-	lease.Annotations[lockAnnotation] = string(text)
+	lease.Annotations[lockAnnotation], lease.Annotations[lockHolder] = string(text), info.Holder
 	return mark(s.Client.Update(ctx, lease, client.FieldOwner(FieldManager)), "Lease", ref.lease())
 }
 
@@ -245,6 +250,7 @@ func (s States) Unlock(ctx context.Context, ref StateRef, id string) error {
 	}
 	lease.Spec.HolderIdentity = nil
 	delete(lease.Annotations, lockAnnotation)
+	delete(lease.Annotations, lockHolder)
 	return mark(s.Client.Update(ctx, lease, client.FieldOwner(FieldManager)), "Lease", ref.lease())
 }
 
@@ -269,6 +275,7 @@ func holder(lease *coordinationv1.Lease) LockInfo {
 		// A lock without readable information is still a lock.
 		info = LockInfo{ID: *lease.Spec.HolderIdentity, Created: lease.CreationTimestamp.Time}
 	}
+	info.Holder = lease.Annotations[lockHolder]
 	return info
 }
 

@@ -140,6 +140,13 @@ func (r *run) configure() {
 	}
 }
 
+// enter begins a phase that one step of the engine may take its time for.
+func (r *run) enter(p Phase, step string) error {
+	limit, _ := r.limit(step)
+	r.journal.note(func(rep *Report) { rep.Until = r.journal.now().Add(limit) })
+	return r.journal.enter(p)
+}
+
 // limit is how long a step may take.
 func (r *run) limit(step string) (limit, grace time.Duration) {
 	l := r.job.Limits
@@ -149,6 +156,8 @@ func (r *run) limit(step string) (limit, grace time.Duration) {
 		limit = orDefault(l.Init, defaultInit)
 	case "apply":
 		limit = orDefault(l.Apply, defaultApply)
+	case stepHealth:
+		limit = orDefault(l.Health, checksLast(r.job.Checks))
 	}
 	grace = orDefault(l.Grace, defaultGrace)
 	if !r.job.Kind.Writes() || step != "apply" {

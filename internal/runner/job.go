@@ -42,6 +42,7 @@ type Job struct {
 	Options Options
 	Limits  Limits
 	Box     Box
+	Checks  []Check // health: what is asked; no engine runs
 
 	// Note is the caller's own record of why the run exists. The supervisor
 	// copies it into every Report, so that a restarted controller knows what a
@@ -84,6 +85,7 @@ type Options struct {
 // Limits bound a run. Zero means the platform's default.
 type Limits struct {
 	Init, Plan, Apply time.Duration
+	Health            time.Duration // of all checks together; what they may take by themselves if zero
 	Grace             time.Duration // between the one interrupt and the kill
 	Provider          time.Duration // until a provider has to say where it serves
 	LogBytes          int64
@@ -114,6 +116,9 @@ const (
 	Applying     Phase = "Applying"
 	Saving       Phase = "Saving"
 	Done         Phase = "Done"
+
+	// CheckingHealth is all that a run which asks for health does.
+	CheckingHealth Phase = "CheckingHealth"
 )
 
 // Report is what a run says of itself: the content of its run.json, written
@@ -126,6 +131,7 @@ type Report struct {
 
 	Phase    Phase     `json:"phase"`
 	Since    time.Time `json:"since"`
+	Until    time.Time `json:"until,omitzero"` // when the step of that phase is interrupted
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished,omitzero"`
 	PID      int       `json:"pid"`
@@ -134,7 +140,7 @@ type Report struct {
 	Outcome     stack.Outcome     `json:"outcome,omitempty"`
 	Fault       fault.Kind        `json:"fault,omitempty"`  // of a run that we, not the engine, ended
 	Reason      string            `json:"reason,omitempty"` // of that fault
-	Step        string            `json:"step,omitempty"`   // the engine command that decided the outcome: init, workspace, plan, show, apply, output
+	Step        string            `json:"step,omitempty"`   // the engine command that decided the outcome: init, workspace, plan, show, apply, output, health
 	Exit        int               `json:"exit,omitempty"`
 	Message     string            `json:"message,omitempty"` // one redacted sentence or diagnostic, cut to 2 KiB
 	Diagnostics []plan.Diagnostic `json:"diagnostics,omitempty"`
@@ -145,6 +151,7 @@ type Report struct {
 	State       StateID           `json:"state,omitzero"`        // the newest state acknowledged, or the one planned against
 	Resources   int               `json:"resources,omitempty"`   // managed resource instances in that state
 	Rescued     *StateID          `json:"rescued,omitempty"`     // a state that could not be stored and is kept as FileRescue
+	Health      []Health          `json:"health,omitempty"`      // how each check of the job went
 	Steps       []Step            `json:"steps,omitempty"`
 	InitSkipped bool              `json:"initSkipped,omitempty"`
 	Note        json.RawMessage   `json:"note,omitempty"` // the Job's, unchanged

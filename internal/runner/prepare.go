@@ -69,7 +69,7 @@ func (r *run) init(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.journal.enter(Initializing); err != nil {
+	if err := r.enter(Initializing, "init"); err != nil {
 		return err
 	}
 	if _, err := r.execute(ctx, command{step: "init", args: args, events: true}); err != nil {

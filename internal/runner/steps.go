@@ -56,7 +56,7 @@ func (r *run) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.journal.enter(Planning); err != nil {
+	if err := r.enter(Planning, "plan"); err != nil {
 		return err
 	}
 	res, err := r.execute(ctx, command{step: "plan", args: args, events: true, good: []int{changed}})
@@ -84,7 +84,7 @@ func (r *run) plan(ctx context.Context) error {
 // is a copy that nobody in the box can write: providers live on between the
 // steps, and what is approved must be what is applied.
 func (r *run) show(ctx context.Context) error {
-	if err := r.journal.enter(Showing); err != nil {
+	if err := r.enter(Showing, "show"); err != nil {
 		return err
 	}
 	saved, err := r.savedPlan()
@@ -172,7 +172,7 @@ func (r *run) apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.journal.enter(Applying); err != nil {
+	if err := r.enter(Applying, "apply"); err != nil {
 		return err
 	}
 	res, err := r.execute(ctx, command{step: "apply", args: args, events: true})

@@ -165,6 +165,12 @@ func facts(s Stack, m stack.Memory) []string {
 	if l := s.Lock; l != nil {
 		add("the state is locked by %q since %q, lock %s", l.Who, l.Since, l.ID)
 	}
+	if c := m.Circle; c != nil && c.Applies > 1 {
+		add("the same changes were applied %s in a row, among them %s", count(c.Applies, "time"), c.Example)
+	}
+	if r := m.Review; r != nil && !r.Passed {
+		add("the webhooks did not let the plan pass at %s", r.At.UTC().Format(time.RFC3339))
+	}
 	if s.Suspended {
 		add("suspend is true")
 	}

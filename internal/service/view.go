@@ -33,12 +33,13 @@ type Stack struct {
 	Message string `json:"message,omitempty"`
 	Stalled bool   `json:"stalled,omitempty"` // somebody must do something
 
-	Phase       string    `json:"phase,omitempty"` // a stack.Reason
-	Since       time.Time `json:"since,omitzero"`
-	Rule        string    `json:"rule,omitempty"`
-	WaitingFor  string    `json:"waitingFor,omitempty"`
-	NextAttempt time.Time `json:"nextAttempt,omitzero"`
-	Run         *Running  `json:"run,omitempty"`
+	Phase       string        `json:"phase,omitempty"` // a stack.Reason
+	Since       time.Time     `json:"since,omitzero"`
+	Rule        string        `json:"rule,omitempty"`
+	WaitingFor  string        `json:"waitingFor,omitempty"`
+	NextAttempt time.Time     `json:"nextAttempt,omitzero"`
+	Every       time.Duration `json:"recheckEvery,omitempty"` // nanoseconds; how often it is looked at again while nothing changes
+	Run         *Running      `json:"run,omitempty"`
 
 	Pending  string      `json:"pending,omitempty"` // the name of the plan that waits
 	Plan     *PlanInfo   `json:"plan,omitempty"`    // and what is known of it
@@ -61,6 +62,7 @@ type Running struct {
 	Kind    string    `json:"kind"`
 	Phase   string    `json:"phase,omitempty"`
 	Started time.Time `json:"started,omitzero"`
+	Until   time.Time `json:"until,omitzero"` // when it is interrupted at the latest
 }
 
 // PlanInfo is what is known of a plan without looking into it.
@@ -136,9 +138,12 @@ func (s *Stack) progress(t *v1alpha2.TerrierStatus) {
 	}
 	s.Phase, s.Rule, s.WaitingFor = t.Phase, t.Rule, t.WaitingFor
 	s.Since, s.NextAttempt = timeOf(t.Since), timeOf(t.NextAttempt)
+	if t.RecheckEvery != nil {
+		s.Every = t.RecheckEvery.Duration
+	}
 	s.Isolation, s.Environment = t.Isolation, t.Environment
 	if r := t.Run; r != nil {
-		s.Run = &Running{ID: r.ID, Kind: r.Kind, Phase: r.Phase, Started: timeOf(r.StartedAt)}
+		s.Run = &Running{ID: r.ID, Kind: r.Kind, Phase: r.Phase, Started: timeOf(r.StartedAt), Until: timeOf(r.Deadline)}
 	}
 }
 

@@ -74,7 +74,7 @@ func (w *world) act(t *rapid.T) Decision {
 		w.o.Run = &Run{ID: id, Kind: a.Kind, Cause: cause, Broke: a.Unlock}
 	case Review:
 		passed := rapid.Bool().Draw(t, "passed")
-		w.o.Memory.Review = &Verdict{Plan: a.Plan.Digest, By: w.o.Spec.Reviews, Passed: passed, Refused: !passed && rapid.Bool().Draw(t, "refused"), At: w.o.Now}
+		w.o.Memory.Review = &Verdict{Plan: a.Plan.Digest, By: w.o.Spec.Reviews, Passed: passed, Refused: !passed && rapid.Bool().Draw(t, "refused"), Message: "no", At: w.o.Now}
 	case Apply:
 		if r := w.o.Memory.Review; w.o.Spec.Reviews != "" && !w.o.Deleting && (r == nil || !r.Passed || r.Plan != a.Plan.Digest) {
 			t.Fatalf("applies a plan that its webhooks did not let pass")
@@ -120,6 +120,9 @@ func (w *world) finish(t *rapid.T, mayFail bool) {
 			w.exists = false
 			w.content++
 		}
+	}
+	if r.Outcome != Succeeded {
+		r.Message = "ended: " + string(r.Outcome)
 	}
 	if r.Outcome == Locked {
 		r.Lock = &Lock{ID: fmt.Sprintf("lock%d", w.seq)}

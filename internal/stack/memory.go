@@ -131,6 +131,7 @@ type Run struct {
 	Outputs []string     // names of the outputs in that state; nil if unknown
 	Broke   string       // the lock that it broke
 	Since   time.Time
+	Until   time.Time // when it is interrupted at the latest; zero if unknown
 	At      time.Time // when it ended
 }
 

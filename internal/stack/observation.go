@@ -214,6 +214,25 @@ func (o Observation) breakable() bool {
 	return l != nil && l.ID != "" && l.ID != o.Memory.Unlocked && (o.Spec.Unlock.Auto || o.Spec.Unlock.ID == l.ID)
 }
 
+// Recheck is how often a stack that waits as d says is looked at again while
+// nothing changes; zero if it is not, since an event or a person must come
+// first. It is the same however often d is made.
+func (o Observation) Recheck(d Decision) time.Duration {
+	w, waits := d.Action.(Wait)
+	switch {
+	case d.Reason.Settled() && o.Memory.Destroyed && o.Spec.Destroy:
+		return 0
+	case d.Reason.Settled(), d.Reason == NotConverging, d.Reason == DriftFound:
+		return o.Spec.Interval // also while a look goes on
+	case waits && w.For == 0, o.running():
+		return 0
+	case !waits, o.Memory.Failures > 0, d.Reason == ChangesComing, d.Reason == ReviewRefused:
+		return 0 // at a time of its own
+	default:
+		return o.Spec.RetryEvery
+	}
+}
+
 // due is how long it is until the world should be looked at again.
 func (o Observation) due() time.Duration {
 	last, every := o.Memory.PlannedAt, o.Spec.Interval

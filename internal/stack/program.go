@@ -34,9 +34,15 @@ type Program struct {
 	Engine  string // the name of an engine; empty means the platform's choice
 	Network string // none or host; empty means the platform's choice
 
+	Webhooks []Webhook // asked in this order, until one says no
+	Unmasked bool      // they are shown secret values, too
+
 	Readable  Readable
 	Outputs   *Outputs
 	DependsOn []Ref
+
+	Checks    []Check // what must answer after an apply
+	Inventory bool    // what exists is listed in the object
 }
 
 // Ref names an object. An empty namespace is that of the stack.
@@ -84,6 +90,42 @@ type Outputs struct {
 	Labels      map[string]string
 	Annotations map[string]string
 }
+
+// Webhook is asked what it thinks of a plan.
+type Webhook struct {
+	Field   string // where the object has it, for messages: spec.webhooks[0]
+	URL     string
+	Payload Payload
+	Test    string // a template over its answer that says yes or no
+	Refusal string // a template over its answer that says why not
+}
+
+// Payload is what a webhook is sent.
+type Payload string
+
+// The payloads.
+const (
+	SpecAndPlan Payload = "SpecAndPlan"
+	SpecOnly    Payload = "SpecOnly"
+	PlanAlone   Payload = "PlanOnly"
+)
+
+// Check is one thing that must answer after an apply.
+type Check struct {
+	Name    string
+	Kind    CheckKind
+	Target  string        // a URL or host:port, as a template over the outputs
+	Timeout time.Duration // zero means the platform's choice
+}
+
+// CheckKind is how a check asks.
+type CheckKind string
+
+// The kinds of check.
+const (
+	TCPCheck  CheckKind = "tcp"  // passes if a connection can be made
+	HTTPCheck CheckKind = "http" // passes if a GET is answered with 200 to 399
+)
 
 // BackendKind says who keeps the state.
 type BackendKind string

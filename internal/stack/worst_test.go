@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 var (
@@ -275,4 +277,40 @@ func TestRetainedIsSaid(t *testing.T) {
 			t.Errorf("%s: Decide() = %+v, want %+v", name, d.Action, tt.want)
 		}
 	}
+}
+
+// P6: whatever a stack waits for, either the clock ends the wait, or a person or
+// an event that the reason names does; and how often it is looked at again does
+// not change from one look to the next.
+func TestEveryWaitHasAnEnd(t *testing.T) {
+	// Nothing but a person or a change of something that is watched helps here.
+	somebody := map[Reason]bool{
+		Suspended: true, SpecInvalid: true, AwaitingApproval: true, PlanOnlyHeld: true, StateIncomplete: true,
+		RetryLimitReached: true, Destroyed: true, NothingLeft: true,
+		// The end of a run wakes the stack, and each run has a deadline.
+		Planning: true, Checking: true, Applying: true, Destroying: true, Previewing: true, CheckingHealth: true,
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			if w.gone {
+				return
+			}
+			o := w.o
+			d := Decide(o)
+			if a, ok := d.Action.(Wait); ok && a.For == 0 && !w.o.running() && !somebody[d.Reason] {
+				t.Fatalf("waits for ever under %s: %s", d.Reason, d.Message)
+			}
+			if d.Message == "" {
+				t.Fatalf("%s says nothing", d.Reason)
+			}
+			before := o.Recheck(d)
+			o.Now = o.Now.Add(time.Second)
+			if again := Decide(o); again.Reason == d.Reason && again.Rule == d.Rule && o.Recheck(again) != before {
+				t.Fatalf("%s is looked at every %v, and a second later every %v", d.Reason, before, o.Recheck(again))
+			}
+			w.act(t)
+			w.finish(t, true)
+		}
+	})
 }

@@ -130,9 +130,14 @@ type TerrierStatus struct {
 	// +optional
 	WaitingFor string `json:"waitingFor,omitempty"`
 
-	// When it is looked at again at the latest.
+	// When what failed is tried again.
 	// +optional
 	NextAttempt *metav1.Time `json:"nextAttempt,omitempty"`
+
+	// How often it is looked at again while nothing changes. Without it nothing
+	// is done until an event, or a person, changes something.
+	// +optional
+	RecheckEvery *metav1.Duration `json:"recheckEvery,omitempty"`
 
 	// The run in flight.
 	// +optional
@@ -155,7 +160,7 @@ type TerrierStatus struct {
 type RunStatus struct {
 	ID string `json:"id"`
 
-	// plan, check, apply or destroy.
+	// plan, check, apply, destroy, preview or health.
 	Kind string `json:"kind"`
 
 	// +optional
@@ -163,4 +168,8 @@ type RunStatus struct {
 
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// When it is interrupted if it has not ended by then.
+	// +optional
+	Deadline *metav1.Time `json:"deadline,omitempty"`
 }

@@ -71,6 +71,9 @@ func terrier(old *v1alpha2.TerrierStatus, s dialect.Status) *v1alpha2.TerrierSta
 		Memory:      &apiextensionsv1.JSON{Raw: raw},
 		NextAttempt: at(s.Next),
 	}
+	if s.Every > 0 && s.Every < never {
+		t.RecheckEvery = &metav1.Duration{Duration: s.Every}
+	}
 	if !s.Decision.Reason.Settled() {
 		t.WaitingFor = s.Decision.Message
 	}
@@ -79,7 +82,7 @@ func terrier(old *v1alpha2.TerrierStatus, s dialect.Status) *v1alpha2.TerrierSta
 		keepOld(t, *old, s)
 	}
 	if r := s.Run; r != nil && !r.Done && r.Kind != stack.CheckRun {
-		t.Run = &v1alpha2.RunStatus{ID: r.ID, Kind: string(r.Kind), Phase: r.Step, StartedAt: at(r.Since)}
+		t.Run = &v1alpha2.RunStatus{ID: r.ID, Kind: string(r.Kind), Phase: r.Step, StartedAt: at(r.Since), Deadline: at(r.Until)}
 	}
 	return t
 }
