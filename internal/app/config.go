@@ -37,8 +37,11 @@ type Config struct {
 	RunFile        int           `flag:"run-file-size" env:"TERRIER_RUN_FILE_SIZE" default:"2048" help:"MiB that one file of a run may take"`
 	RunProcesses   int           `flag:"run-processes" env:"TERRIER_RUN_PROCESSES" default:"1024" help:"processes and threads that one run may have"`
 	CrossNamespace bool          `flag:"allow-cross-namespace-refs" env:"TERRIER_ALLOW_CROSS_NAMESPACE_REFS" help:"allow sources and dependencies in other namespaces"`
-	AllowHosts     []string      `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that sources may reach although it is local or private to this machine (repeatable)"`
-	PlainHTTP      bool          `flag:"allow-plain-http" env:"TERRIER_ALLOW_PLAIN_HTTP" help:"allow sources over unencrypted http"`
+	AllowHosts     []string      `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that sources and webhooks may reach although it is local or private to this machine (repeatable)"`
+	PlainHTTP      bool          `flag:"allow-plain-http" env:"TERRIER_ALLOW_PLAIN_HTTP" help:"allow sources and webhooks over unencrypted http"`
+	WebhookCerts   string        `flag:"webhook-certs" env:"TERRIER_WEBHOOK_CERTS" help:"directory with HOST/ca.crt, HOST/tls.crt and HOST/tls.key for webhooks that need them"`
+	WebhookKey     string        `flag:"webhook-key" env:"TERRIER_WEBHOOK_KEY" help:"file with the key that signs what webhooks are sent"`
+	Unmasked       bool          `flag:"allow-unmasked-plans" env:"TERRIER_ALLOW_UNMASKED_PLANS" help:"let stacks show their webhooks the secrets in a plan"`
 	Sources        bool          `flag:"sources" env:"TERRIER_SOURCES" default:"true" help:"reconcile GitRepository, OCIRepository and Bucket here; false leaves them to another source controller"`
 	LogLevel       string        `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"warn" help:"debug, info, warn or error"`
 }

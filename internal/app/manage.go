@@ -117,11 +117,15 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	if err != nil {
 		return err
 	}
+	webhooks, err := p.webhooks(out)
+	if err != nil {
+		return err
+	}
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Dialect: infra.Dialect{},
 		Runner: p.runs, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
 		States: kube.States{Client: live, Now: p.Now}, Blobs: p.blobs, Engine: find,
-		Events: p.events(mgr, kube.FieldManager),
+		Events: p.events(mgr, kube.FieldManager), Webhooks: webhooks,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log,
 	}
 	if err := mgr.Add(manager.RunnableFunc(p.prune)); err != nil {

@@ -20,6 +20,9 @@ import (
 // the same one, or what came in its way.
 func (c *Stacks) act(ctx context.Context, p *pass, d stack.Decision) (stack.Decision, error) {
 	var err error
+	if _, asking := d.Action.(stack.Review); !asking {
+		c.reviews.drop(p.id)
+	}
 	switch a := d.Action.(type) {
 	case stack.Wait:
 		return d, nil
@@ -33,6 +36,8 @@ func (c *Stacks) act(ctx context.Context, p *pass, d stack.Decision) (stack.Deci
 		err = c.destroy(ctx, p, a.Unlock)
 	case stack.Publish:
 		return c.publish(ctx, p, d)
+	case stack.Review:
+		return c.review(ctx, p, d, a.Plan)
 	case stack.Finish:
 		err = c.finish(ctx, p, a.Retained)
 	default:
@@ -136,10 +141,7 @@ func (c *Stacks) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 	}
 	switch {
 	case fault.Of(err) == fault.Missing:
-		// A plan that cannot be found is made again; it is never guessed.
-		p.o.Memory.Pending, p.o.Memory.Planned = nil, stack.Basis{}
-		p.o.Memory.Note = "the saved plan " + plan.Name + " could not be found"
-		return fault.New(fault.Conflict, "PlanLost", fmt.Errorf("reading plan %s: %w", plan.Name, err))
+		return p.lost(plan, err)
 	case err != nil:
 		return fmt.Errorf("reading plan %s: %w", plan.Name, err)
 	}

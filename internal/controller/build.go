@@ -42,6 +42,9 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		return blockedBy(err, stack.SpecInvalid)
 	}
 	network, err := c.network(prog)
+	if err == nil {
+		err = c.reviewable(prog)
+	}
 	if err != nil {
 		return blockedBy(err, stack.SpecInvalid)
 	}

@@ -276,9 +276,13 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 	if r.Kind == stack.PreviewRun {
 		made.Name = "" // nobody is to approve it
 	}
-	for file, key := range map[string]string{
-		runner.FilePlan: "plan.bin", runner.FilePlanDoc: "plan.json", runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
-	} {
+	files := map[string]string{
+		runner.FilePlan: "plan.bin", runner.FilePlanDoc: documentMasked, runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
+	}
+	if planDocument(p.st.Program) == documentRaw && c.Webhooks.Unmasked {
+		files[runner.FilePlanRaw] = documentRaw
+	}
+	for file, key := range files {
 		if _, err := c.keep(ctx, p.id, r.ID, file, planKey(p.id, made.Digest, key)); err != nil {
 			return fmt.Errorf("keeping plan %s: %w", made.Name, err)
 		}

@@ -100,6 +100,7 @@ type Stacks struct {
 	Blobs     Blobs
 	Engine    func(ctx context.Context, name string) (engine.Engine, error)
 	Events    Events
+	Webhooks  Webhooks
 	Config    Config
 	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them
 	Now       func() time.Time
@@ -107,6 +108,7 @@ type Stacks struct {
 
 	records  sync.RWMutex // held for writing while records that nothing needs are dropped
 	queue    *queue
+	reviews  *reviewPool
 	looks    looks
 	requests requests
 }

@@ -16,7 +16,7 @@ const recordBytes = 256 << 20
 // The names of records:
 //
 //	stacks/<uid>/runs/<run>/…     report.json, log.txt, events.jsonl
-//	stacks/<uid>/plans/<digest>/… plan.bin, plan.json, plan.txt, lock.hcl
+//	stacks/<uid>/plans/<digest>/… plan.bin, plan.json, plan.txt, lock.hcl; plan-raw.json for webhooks that may see it
 //	stacks/<uid>/snapshots/<hex>  what a destroy is made from
 //	stacks/<uid>/state.json       the newest state, for a namespace that goes away
 //	stacks/<uid>/outputs.json     of the newest state

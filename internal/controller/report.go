@@ -95,7 +95,10 @@ func (c *Stacks) next(p *pass, d stack.Decision, cause error) (ctrl.Result, erro
 		}
 		return ctrl.Result{RequeueAfter: a.For}, nil
 	case stack.Start, stack.Apply, stack.Destroy, stack.Cancel:
-		if p.wait != "" && p.o.Run == nil {
+		if p.o.Run == nil && p.wait == "" {
+			return again, nil // decided by what this pass did, to be done in the next
+		}
+		if p.o.Run == nil {
 			return ctrl.Result{}, nil // woken by the queue
 		}
 		return ctrl.Result{RequeueAfter: runLook}, nil

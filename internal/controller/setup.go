@@ -63,6 +63,7 @@ func (r *requests) find(id string) (types.NamespacedName, bool) {
 // ended.
 func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error {
 	c.queue = newQueue(max(1, c.Config.MaxRuns), c.requests.add)
+	c.reviews = newReviewPool(c.askWebhooks, c.requests.add)
 	ctx := context.Background() // indexes are made before the manager starts
 	for name, keys := range map[string]func(client.Object) []string{indexDependsOn: c.dependsOnKeys, indexRefers: c.refersKeys} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, c.Dialect.New(), name, keys); err != nil {
@@ -90,8 +91,10 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 		}
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(c.referring(kind)), builder.WithPredicates(artifactChanged()))
 	}
-	if err := mgr.Add(manager.RunnableFunc(c.Sweep)); err != nil {
-		return err
+	for _, beside := range []manager.RunnableFunc{c.Sweep, c.reviews.Run} {
+		if err := mgr.Add(beside); err != nil {
+			return err
+		}
 	}
 	return b.Complete(c)
 }

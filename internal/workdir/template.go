@@ -19,15 +19,21 @@ const (
 	maxHandled  = 16 << 20 // bytes that their functions are given
 )
 
-// render executes the template in s over data.
+// render executes the template in s over data, in which everything that it
+// names must be.
 func (b *budget) render(s string, data any, path string) (string, error) {
+	return b.execute(s, data, path, "missingkey=error")
+}
+
+func (b *budget) execute(s string, data any, path, missing string) (string, error) {
 	if !strings.Contains(s, "${{") {
 		return s, nil
 	}
-	t, err := template.New(path).Delims("${{", "}}").Option("missingkey=error").Funcs(b.functions()).Parse(s)
+	t, err := b.parse(s, path)
 	if err != nil {
-		return "", templateFault(fmt.Errorf("reading the template in %s: %w", path, err))
+		return "", err
 	}
+	t.Option(missing)
 	for _, each := range t.Templates() {
 		meter(each.Root)
 	}
@@ -36,6 +42,14 @@ func (b *budget) render(s string, data any, path string) (string, error) {
 		return "", templateFault(fmt.Errorf("rendering the template in %s: %w", path, err))
 	}
 	return w.String(), nil
+}
+
+func (b *budget) parse(s, path string) (*template.Template, error) {
+	t, err := template.New(path).Delims("${{", "}}").Funcs(b.functions()).Parse(s)
+	if err != nil {
+		return nil, templateFault(fmt.Errorf("reading the template in %s: %w", path, err))
+	}
+	return t, nil
 }
 
 func templateFault(err error) error {

@@ -161,6 +161,8 @@ func FailedReason(m stack.Memory) string {
 
 func planned(c setter, s dialect.Status) {
 	switch m := s.Memory; {
+	case s.Decision.Reason == stack.ReviewRefused:
+		c.set(ConditionPlan, metav1.ConditionFalse, readiness[stack.ReviewRefused].reason, s.Decision.Message)
 	case m.Pending != nil:
 		c.set(ConditionPlan, metav1.ConditionTrue, reasonChanges, "Plan generated: "+m.Pending.Changes.String())
 	case m.Failures > 0 && m.FailedKind.Writes():

@@ -23,6 +23,7 @@ const (
 	PreviewDestroy      = "terrier.dev/preview-destroy"
 	Repair              = "terrier.dev/repair" // JSON of a stack.Repair
 	AdoptState          = "terrier.dev/adopt-state"
+	WebhookPlan         = "terrier.dev/webhook-plan" // masked or unmasked; what webhooks are shown of a plan
 )
 
 // Dialect speaks infra.contrib.fluxcd.io.

@@ -97,7 +97,6 @@ func TestNotYet(t *testing.T) {
 	everything.Vars[2].ValueFrom.FieldRef = fieldRef
 	everything.Vars[2].ValueFrom.FileKeyRef = fileKeyRef
 	everything.Vars[2].ValueFrom.ResourceFieldRef = resourceFieldRef
-	everything.Webhooks[0].Enabled = nil // which means true
 
 	var all []string
 	for _, r := range table(t) {

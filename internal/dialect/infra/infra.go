@@ -46,6 +46,9 @@ func Decode(obj *v1alpha2.Terraform, d Defaults) (stack.Spec, stack.Program, sta
 	if p.Outputs != nil {
 		s.Outputs = stack.Digest(p.Outputs)
 	}
+	if why := reviews(obj, &s, &p); err == nil {
+		err = why
+	}
 	return s, p, m, err
 }
 

@@ -107,8 +107,8 @@ func TestDecodeInvalid(t *testing.T) {
 		"an unknown form of a plan":             {`{values: {hcl: x}, storeReadablePlan: yaml}`, `spec.storeReadablePlan is "yaml", not none, json or human`},
 		"outputs to a Secret without a name":    {`{values: {hcl: x}, writeOutputsToSecret: {name: ""}}`, "spec.writeOutputsToSecret.name is empty"},
 		"a backend that is not complete":        {`{values: {hcl: x}, backendConfigsFrom: [{kind: Secret, name: x}]}`, "spec.backendConfigsFrom does not work yet: without it another state could be used"},
-		"a cloud and a webhook": {`{values: {hcl: x}, cloud: {organization: x, workspaces: {}}, webhooks: [{url: x, stage: post-planning, testExpression: x}]}`,
-			"spec.cloud does not work yet: without it another state would be used; spec.webhooks does not work yet: without them a plan that they would refuse could be applied"},
+		"a cloud and a backend": {`{values: {hcl: x}, cloud: {organization: x, workspaces: {}}, backendConfigsFrom: [{kind: Secret, name: x}]}`,
+			"spec.backendConfigsFrom does not work yet: without it another state could be used; spec.cloud does not work yet: without it another state would be used"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := object(t, tt.spec)

@@ -41,7 +41,6 @@ func gaps() []gap {
 		{"spec.vars[].valueFrom.fieldRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.FieldRef != nil }), ""},
 		{"spec.vars[].valueFrom.fileKeyRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.FileKeyRef != nil }), ""},
 		{"spec.vars[].valueFrom.resourceFieldRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.ResourceFieldRef != nil }), ""},
-		{"spec.webhooks", asked, "without them a plan that they would refuse could be applied"},
 	}
 }
 
@@ -80,16 +79,6 @@ func anyVar(from func(*corev1.EnvVarSource) bool) func(*v1alpha2.TerraformSpec) 
 		}
 		return false
 	}
-}
-
-// asked reports whether some webhook wants to be asked about plans.
-func asked(s *v1alpha2.TerraformSpec) bool {
-	for _, w := range s.Webhooks {
-		if w.Enabled == nil || *w.Enabled {
-			return true
-		}
-	}
-	return false
 }
 
 // templated reports whether t says anything.

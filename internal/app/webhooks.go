@@ -1,0 +1,64 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/secret"
+)
+
+// Lengths of the key that signs what webhooks are sent.
+const (
+	webhookKeyLeast = 16
+	webhookKeyMost  = 4096
+)
+
+// webhooks is how webhooks are reached. What is wrong with it is said at the
+// start, and not when the first plan waits for them.
+func (p *parts) webhooks(out *outbound.Client) (controller.Webhooks, error) {
+	w := controller.Webhooks{Client: out, Certs: p.Config.WebhookCerts, Unmasked: p.Config.Unmasked}
+	if w.Certs != "" {
+		root, err := os.OpenRoot(w.Certs)
+		if err != nil {
+			return w, fault.New(fault.Invalid, "Usage", fmt.Errorf("--webhook-certs: %w", err))
+		}
+		if err := root.Close(); err != nil {
+			return w, err
+		}
+	}
+	if p.Config.WebhookKey == "" {
+		return w, nil
+	}
+	key, err := readKey(p.Config.WebhookKey)
+	if err != nil {
+		return w, fault.New(fault.Invalid, "Usage", fmt.Errorf("--webhook-key: %w", err))
+	}
+	w.Key = key
+	return w, nil
+}
+
+func readKey(path string) (secret.Text, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return secret.Text{}, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, webhookKeyMost+1))
+	if err != nil {
+		return secret.Text{}, err
+	}
+	b = bytes.TrimRight(b, "\r\n")
+	switch {
+	case len(b) < webhookKeyLeast:
+		return secret.Text{}, fmt.Errorf("%s holds fewer than %d bytes", path, webhookKeyLeast)
+	case len(b) > webhookKeyMost:
+		return secret.Text{}, errors.New("the file is too long for a key")
+	}
+	return secret.New(string(b)), nil
+}

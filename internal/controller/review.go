@@ -1,0 +1,121 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// question is what the webhooks of a stack are asked. It holds all that it
+// takes to ask: by then the pass that asked is over.
+type question struct {
+	stack string // the UID
+	id    string // the same for the same question after the same past
+	key   types.NamespacedName
+
+	plan   stack.Plan
+	by     string // digest of the webhooks
+	hooks  []stack.Webhook
+	record string // the key of the plan's document
+	object map[string]json.RawMessage
+	hide   *plan.Redactor
+}
+
+// review folds the verdict of the webhooks into memory, or has them asked.
+func (c *Stacks) review(ctx context.Context, p *pass, d stack.Decision, made stack.Plan) (stack.Decision, error) {
+	q, err := c.question(p, made)
+	if err != nil {
+		return d, err
+	}
+	r, answered := c.reviews.answer(q)
+	switch {
+	case !answered:
+		d.Action = stack.Wait{} // the answer wakes the stack
+		return d, nil
+	case r.lost != nil:
+		return c.hindered(p, d, p.lost(made, r.lost))
+	}
+	if before := p.st.Memory.Review; before == nil || before.Plan != r.verdict.Plan || before.Message != r.verdict.Message || before.Passed != r.verdict.Passed {
+		c.tellVerdict(p, r.verdict, made)
+	}
+	p.o.Memory.Review = &r.verdict
+	return stack.Decide(p.o), nil // what comes after; acted upon in the next pass
+}
+
+// question puts together what is asked about a plan.
+func (c *Stacks) question(p *pass, made stack.Plan) (question, error) {
+	q := question{
+		stack: p.id, key: client.ObjectKeyFromObject(p.obj),
+		plan: made, by: p.o.Spec.Reviews, hooks: p.st.Program.Webhooks,
+		record: planKey(p.id, made.Digest, planDocument(p.st.Program)),
+		hide:   plan.NewRedactor(p.in.mask),
+	}
+	past := ""
+	if r := p.o.Memory.Review; r != nil {
+		past = r.At.String()
+	}
+	q.id = stack.Digest([]any{made.Digest, q.by, past})
+	obj := p.obj.DeepCopyObject().(client.Object)
+	obj.SetManagedFields(nil)
+	gvk, err := c.Live.GroupVersionKindFor(obj)
+	if err != nil {
+		return q, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	b, err := json.Marshal(obj)
+	if err == nil {
+		err = json.Unmarshal(b, &q.object)
+	}
+	return q, err
+}
+
+// The names under which the document of a plan is kept, without and with the
+// secrets in it.
+const (
+	documentMasked = "plan.json"
+	documentRaw    = "plan-raw.json"
+)
+
+// planDocument is what webhooks are shown of a plan.
+func planDocument(p stack.Program) string {
+	if p.Unmasked {
+		return documentRaw
+	}
+	return documentMasked
+}
+
+// reviewable refuses a stack whose webhooks would see more than the platform
+// shows.
+func (c *Stacks) reviewable(p stack.Program) error {
+	if p.Unmasked && len(p.Webhooks) > 0 && !c.Webhooks.Unmasked {
+		return fault.New(fault.Denied, "", errors.New("terrier.dev/webhook-plan: this platform shows webhooks no secrets (its operator can allow it with --allow-unmasked-plans); remove the annotation to have them asked about the masked plan"))
+	}
+	return nil
+}
+
+// lost has a plan made again whose record cannot be found; it is never guessed.
+func (p *pass) lost(made stack.Plan, err error) error {
+	p.o.Memory.Pending, p.o.Memory.Planned = nil, stack.Basis{}
+	p.o.Memory.Note = "the saved plan " + made.Name + " could not be found"
+	return fault.New(fault.Conflict, "PlanLost", fmt.Errorf("reading plan %s: %w", made.Name, err))
+}
+
+// tellVerdict makes an event of a verdict that says something new.
+func (c *Stacks) tellVerdict(p *pass, v stack.Verdict, made stack.Plan) {
+	switch {
+	case v.Passed:
+		c.Events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The webhooks let %s pass: %s", made.Name, made.Changes))
+	case v.Refused:
+		c.Events.Event(p.obj, warning, "PlanRefused", made.Name+" was refused: "+v.Message)
+	default:
+		c.Events.Event(p.obj, warning, "PostPlanningWebhookFailed", v.Message)
+	}
+}
