@@ -197,7 +197,7 @@ func (c *Stacks) ready(ctx context.Context, p *pass, kind stack.RunKind, cause s
 	p.note.Cause = cause
 	var err error
 	if ref := p.note.State; ref != nil {
-		err := c.takeLock(ctx, *ref, job, kind, unlock)
+		err := c.takeLock(ctx, p, *ref, kind, unlock)
 		if p.o.Deleting && fault.Of(err) == fault.Denied {
 			err = nil // no lease can be made in a namespace that goes away, by nobody
 		}
@@ -216,23 +216,53 @@ func (c *Stacks) ready(ctx context.Context, p *pass, kind stack.RunKind, cause s
 
 // takeLock holds the state for a run that writes, and looks whether somebody
 // else holds it for one that reads.
-func (c *Stacks) takeLock(ctx context.Context, ref kube.StateRef, job *runner.Job, kind stack.RunKind, unlock string) error {
+func (c *Stacks) takeLock(ctx context.Context, p *pass, ref kube.StateRef, kind stack.RunKind, unlock string) error {
+	job := p.job
 	if unlock != "" {
 		if err := c.States.Unlock(ctx, ref, unlock); err != nil {
 			return fmt.Errorf("breaking the lock %s: %w", unlock, err)
 		}
 	}
-	if kind.Writes() {
-		return c.States.Lock(ctx, ref, kube.LockInfo{ID: job.ID, Operation: string(kind), Info: "run " + job.ID, Who: "terrier " + job.Name, Version: job.Engine.Version})
-	}
-	if job.Options.NoLock {
+	if !kind.Writes() && job.Options.NoLock {
 		return nil
 	}
 	h, err := c.States.Holder(ctx, ref)
-	if err != nil || h == nil {
+	if err != nil {
 		return err
 	}
-	return fault.New(fault.Later, string(stack.LockedByOther), h)
+	if h != nil && h.Holder.ID != job.ID {
+		if dead, err := c.dead(ctx, p, h.Holder); err != nil || !dead {
+			return errors.Join(err, fault.New(fault.Later, string(stack.LockedByOther), h))
+		}
+		if err := c.States.Unlock(ctx, ref, h.Holder.ID); err != nil {
+			return fmt.Errorf("freeing the lock of a run that is gone: %w", err)
+		}
+		c.Events.Event(p.obj, normal, "LockFreed", "The state lock of run "+h.Holder.ID+" of this stack was freed: that run is gone, and so is its supervisor")
+	}
+	if !kind.Writes() {
+		return nil
+	}
+	return c.States.Lock(ctx, ref, kube.LockInfo{
+		ID: job.ID, Operation: string(kind), Info: "run " + job.ID, Who: "terrier " + job.Name, Version: job.Engine.Version, Holder: c.holder(p.id, job.ID),
+	})
+}
+
+// holder names a run in a lock, so that a lock that was left behind can be told
+// from one of another installation, whose runs we cannot see.
+func (c *Stacks) holder(id, run string) string {
+	return strings.Join([]string{c.keyed("installation")[len(keyedPrefix):][:16], id, run}, "/")
+}
+
+// dead reports whether a lock is held by a run of this stack and installation
+// that does not exist any more. A run has a supervisor for as long as it has a
+// record, and its record goes only after its lock was freed; so this is one
+// whose start was cut short. Any other lock is somebody else's.
+func (c *Stacks) dead(ctx context.Context, p *pass, l kube.LockInfo) (bool, error) {
+	if l.Holder == "" || l.Holder != c.holder(p.id, l.ID) {
+		return false, nil
+	}
+	report, err := c.Runner.Current(p.id)
+	return err == nil && (report == nil || report.ID != l.ID), err
 }
 
 // locked records a state lock that somebody else holds, as a run that met it
@@ -303,6 +333,9 @@ func (c *Stacks) finish(ctx context.Context, p *pass, retained bool) error {
 		}
 	}
 	if err := kube.RemoveReadablePlans(ctx, c.Live, p.obj, workspaceOf(p.st.Program)); err != nil {
+		return err
+	}
+	if err := c.relieve(ctx, p); err != nil {
 		return err
 	}
 	if err := c.Runs.Remove(p.id); err != nil {

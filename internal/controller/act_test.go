@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -14,8 +16,16 @@ import (
 // lockOnly is one lock, and a state that may fail to load.
 type lockOnly struct {
 	States
-	held string
-	fail error
+	held   string
+	holder string
+	fail   error
+}
+
+func (l *lockOnly) Holder(context.Context, kube.StateRef) (*kube.LockedError, error) {
+	if l.held == "" {
+		return nil, nil
+	}
+	return &kube.LockedError{Holder: kube.LockInfo{ID: l.held, Holder: l.holder}}, nil
 }
 
 func (l *lockOnly) Lock(_ context.Context, _ kube.StateRef, info kube.LockInfo) error {
@@ -82,6 +92,47 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 			}
 			if lock.held != want {
 				t.Errorf("the lock is held by %q afterwards, want %q", lock.held, want)
+			}
+		})
+	}
+}
+
+// events forgets what it is told, but for the last reason.
+type events struct{ last string }
+
+func (e *events) Event(_ client.Object, _, reason, _ string) { e.last = reason }
+
+// F06: a lock whose holder is a run of ours that does not exist any more is
+// freed; any other one is not touched.
+func TestALockOfADeadRunIsFreed(t *testing.T) {
+	const left = "apply-1"
+	for name, tt := range map[string]struct {
+		holder  func(*Stacks) string
+		current string // the run that exists
+		freed   bool
+	}{
+		"a run of ours that is gone":     {func(c *Stacks) string { return c.holder("uid", left) }, "", true},
+		"another run took its place":     {func(c *Stacks) string { return c.holder("uid", left) }, "apply-2", true},
+		"a run of ours that is there":    {func(c *Stacks) string { return c.holder("uid", left) }, left, false},
+		"a run of another stack":         {func(c *Stacks) string { return c.holder("other", left) }, "", false},
+		"a run of another installation":  {func(*Stacks) string { return "abc/uid/" + left }, "", false},
+		"a lock that does not say whose": {func(*Stacks) string { return "" }, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, start := &events{}, &starter{}
+			if tt.current != "" {
+				start.started = &runner.Report{ID: tt.current}
+			}
+			lock := &lockOnly{held: left}
+			c := &Stacks{States: lock, Runner: start, Events: said, queue: newQueue(1, nil)}
+			lock.holder = tt.holder(c)
+			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+			err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
+			if freed := lock.held != left; freed != tt.freed || (err == nil) != tt.freed || (said.last == "LockFreed") != tt.freed {
+				t.Errorf("launch() = %v, the lock is held by %q, said %q; want it freed: %v", err, lock.held, said.last, tt.freed)
+			}
+			if _, held := errors.AsType[*kube.LockedError](err); !tt.freed && !held {
+				t.Errorf("launch() = %v, want it to say who holds the lock", err)
 			}
 		})
 	}

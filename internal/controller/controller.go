@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -135,8 +136,17 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	obj := c.Dialect.New()
 	// Read from the server: a stale copy would not know the last run.
 	if err := c.Live.Get(ctx, req.NamespacedName, obj); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
 		c.queue.leave(req.NamespacedName)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		wait, err := c.abandoned(ctx, req.NamespacedName)
+		return ctrl.Result{RequeueAfter: wait}, err
+	}
+	if !obj.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(obj, c.Dialect.Finalizer()) {
+		// It was let go, and somebody else's finalizer holds it.
+		c.queue.leave(req.NamespacedName)
+		return ctrl.Result{}, nil
 	}
 	c.requests.saw(string(obj.GetUID()), req.NamespacedName)
 	if added, err := c.hold(ctx, obj); added || err != nil {

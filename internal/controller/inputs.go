@@ -137,20 +137,22 @@ func (c *Stacks) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 	p.in.mask = append(p.in.mask, p.in.resolved.Secrets...)
 	// What another stack published without marking it sensitive stays readable.
 	p.in.mask = slices.DeleteFunc(p.in.mask, func(s string) bool { return slices.Contains(p.in.public, s) })
-	p.o.Basis.Inputs = c.keyed(p.in.resolved)
+	p.o.Basis.Inputs = c.keyed([]any{p.in.resolved.Vars, p.in.resolved.Environment})
 	return nil
 }
 
+const keyedPrefix = "hmac-sha256:"
+
 // keyed hashes resolved inputs under the platform's key: the digest stands in
 // the status, and must not let anybody try passwords against it.
-func (c *Stacks) keyed(r workdir.Resolved) string {
-	b, err := json.Marshal([]any{r.Vars, r.Environment})
+func (c *Stacks) keyed(what any) string {
+	b, err := json.Marshal(what)
 	if err != nil {
 		panic("controller: hashing inputs: " + err.Error()) // JSON values and strings
 	}
 	mac := hmac.New(sha256.New, []byte(c.Key.Reveal()))
 	mac.Write(b)
-	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
+	return keyedPrefix + hex.EncodeToString(mac.Sum(nil))
 }
 
 // gather reads every Secret and ConfigMap that the stack names.

@@ -44,6 +44,7 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 	if w, ok := d.Action.(stack.Wait); ok && w.For > 0 && p.o.Memory.Failures > 0 {
 		status.Next = p.o.Memory.FailedAt.Add(w.For + p.o.Now.Sub(p.o.Memory.FailedAt))
 	}
+	status.Every = p.o.Recheck(d)
 	c.Dialect.Encode(p.obj, status)
 	if !equality.Semantic.DeepEqual(before, p.obj) {
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

@@ -59,6 +59,25 @@ func (r *requests) find(id string) (types.NamespacedName, bool) {
 	return key, ok
 }
 
+// named returns the stacks that were seen under a name.
+func (r *requests) named(key types.NamespacedName) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ids []string
+	for id, k := range r.ids {
+		if k == key {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (r *requests) forget(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.ids, id)
+}
+
 // Setup makes mgr run the controller. Ended delivers the stacks whose runs
 // ended.
 func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error {

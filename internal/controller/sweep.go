@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -12,13 +13,14 @@ import (
 // sweepEvery is how often what nothing refers to any more is looked for.
 const sweepEvery = 6 * time.Hour
 
-// Sweep removes archives that no record of an apply needs, now and then, until
-// ctx ends. Archives are shared by all stacks, so no single stack can tell.
+// Sweep looks now and then, until ctx ends, for stacks that are gone, and
+// removes archives that no record of an apply needs. Archives are shared by all
+// stacks, so no single stack can tell.
 func (c *Stacks) Sweep(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
-		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(c.sweepGone(ctx), c.sweep(ctx)); err != nil && ctx.Err() == nil {
 			c.Log.Warn("records not swept", "err", err) // tried again in time
 		}
 		select {

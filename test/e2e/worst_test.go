@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -104,4 +108,29 @@ func TestDeletionByTypingError(t *testing.T) {
 	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/deletion":"destroy"}}}`)
 	c.AwaitGone(t, "stack")
 	made(t, w)
+}
+
+// F38: an object whose finalizer was taken off by force while it is applied:
+// the apply comes to its end, and what it built is in the state that stays.
+func TestFinalizerTakenOffByForce(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "1s"})
+	c.Apply(t, inline("stack", kept+"\nparallelism: 1", chain(w, "x", "a", "b", "c")))
+	w.Await(t.Context(), begun("create", "b"))
+	c.Delete(t, "stack")
+	c.Patch(t, "stack", `{"metadata":{"finalizers":null}}`)
+	c.AwaitGone(t, "stack")
+	testkit.Eventually(t, time.Minute, "the state holds what was built, and is free", func(context.Context) error {
+		if left := w.Leaked(stateOf(t, c, "stack")); len(left) > 0 || len(w.Things()) != 3 {
+			return fmt.Errorf("the world holds %+v, of which %+v is in no state", w.Things(), left)
+		}
+		var lease coordinationv1.Lease
+		c.Get(t, "lock-tfstate-default-stack", &lease)
+		if lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
+			return fmt.Errorf("the state is locked by %s", *lease.Spec.HolderIdentity)
+		}
+		return nil
+	})
+	made(t, w, "a", "b", "c")
 }

@@ -1,0 +1,193 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// retainedFor is how long the record of a stack that is gone is kept.
+const retainedFor = 30 * 24 * time.Hour
+
+// abandoned looks after stacks whose object is gone although they were not let
+// go: somebody took the finalizer off by force. A run that goes on comes to its
+// end, its state is stored, and what is left is written down. It returns when
+// to look again, zero if there is no need.
+func (c *Stacks) abandoned(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	var again time.Duration
+	var errs []error
+	for _, id := range c.requests.named(key) {
+		wait, err := c.abandon(ctx, id, key)
+		again = max(again, wait)
+		errs = append(errs, err)
+	}
+	return again, errors.Join(errs...)
+}
+
+func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedName) (time.Duration, error) {
+	report, err := c.Runner.Current(id)
+	if err != nil {
+		return 0, err
+	}
+	if report != nil && report.Phase != runner.Done {
+		return runLook, nil
+	}
+	r := Retained{Stack: key.String(), UID: id, At: c.Now(), Why: "the object was removed although Terrier had not let it go"}
+	if report != nil {
+		if err := c.salvage(ctx, id, key, report, &r); err != nil {
+			return 0, fmt.Errorf("keeping what the run %s of the removed stack %s left: %w", report.ID, key, err)
+		}
+	}
+	left, err := c.Blobs.List(ctx, stackKey(id, ""))
+	if err != nil {
+		return 0, err
+	}
+	if len(left) > 0 { // else it was let go, and nothing is left to be said
+		state, err := c.get(ctx, stackKey(id, "state.json"))
+		if err != nil && fault.Of(err) != fault.Missing {
+			return 0, err
+		}
+		if err := c.keepRetained(ctx, &r, state); err != nil {
+			return 0, err
+		}
+		c.Log.Warn("a stack was removed by force; what it built stays, and its records are kept", "stack", key.String(), "uid", id, "resources", len(r.Resources))
+	}
+	c.requests.forget(id)
+	return 0, nil
+}
+
+// salvage stores the state of the last run of a stack that is gone, and frees
+// its lock.
+func (c *Stacks) salvage(ctx context.Context, id string, key types.NamespacedName, report *runner.Report, r *Retained) error {
+	var n note
+	if err := json.Unmarshal(report.Note, &n); err != nil {
+		return fmt.Errorf("reading its note: %w", err)
+	}
+	obj := c.Dialect.New()
+	obj.SetNamespace(key.Namespace)
+	obj.SetName(key.Name)
+	r.State = n.State
+	p := &pass{id: id, obj: obj}
+	p.o.Deleting = true // its namespace may be going, too: then our own copy has to do
+	if report.Kind.Writes() {
+		if err := c.flush(ctx, p, report, n); err != nil {
+			return err
+		}
+		if n.State != nil {
+			if err := c.States.Unlock(ctx, *n.State, report.ID); err != nil {
+				return err
+			}
+		}
+	}
+	run := stack.Run{}
+	if err := c.findGap(ctx, p, report, n, &run); err != nil {
+		return err
+	}
+	if len(run.Gap) > 0 {
+		r.Gap = &stack.Gap{Run: report.ID, At: report.Finished, Objects: run.Gap}
+	}
+	if err := c.keepRecords(ctx, p, report); err != nil {
+		return err
+	}
+	return c.Runner.Forget(id, report.ID)
+}
+
+// sweepGone writes down stacks that went while nobody looked, and drops the
+// records of those that have been gone for long. That an object is not in a
+// list is no reason to drop anything at once: the list may be wrong.
+func (c *Stacks) sweepGone(ctx context.Context) error {
+	keys, err := c.Blobs.List(ctx, "stacks/")
+	if err != nil {
+		return err
+	}
+	retained, err := c.retained(ctx)
+	if err != nil {
+		return err
+	}
+	alive, err := c.alive(ctx) // after the records: a stack that is new by now has none among them
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		id, _ := cutKey(k, "stacks/")
+		if _, known := retained[id]; known || alive[id] {
+			continue
+		}
+		key, _ := c.requests.find(id)
+		if _, err := c.abandon(ctx, id, key); err != nil {
+			return err
+		}
+		retained[id] = Retained{At: c.Now()}
+	}
+	for id, r := range retained {
+		switch {
+		case alive[id]:
+			err = c.dropOthers(ctx, retainedKey(id, "")) // a backup was restored
+		case c.Now().Sub(r.At) > retainedFor:
+			err = errors.Join(c.dropRecords(ctx, id), c.dropOthers(ctx, retainedKey(id, "")))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alive is the set of the stacks that exist.
+func (c *Stacks) alive(ctx context.Context) (map[string]bool, error) {
+	gvk, err := apiutil.GVKForObject(c.Dialect.New(), c.Live.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	gvk.Kind += "List"
+	list.SetGroupVersionKind(gvk)
+	out := map[string]bool{}
+	for {
+		if err := c.Live.List(ctx, list, client.Limit(500), client.Continue(list.Continue)); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			out[string(list.Items[i].UID)] = true
+		}
+		if list.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// retained reads the records of all stacks that are gone.
+func (c *Stacks) retained(ctx context.Context) (map[string]Retained, error) {
+	keys, err := c.Blobs.List(ctx, "retained/")
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]Retained{}
+	for _, k := range keys {
+		if !strings.HasSuffix(k, "/record.json") {
+			continue
+		}
+		var r Retained
+		b, err := c.get(ctx, k)
+		if err == nil {
+			err = json.Unmarshal(b, &r)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", k, err)
+		}
+		out[r.UID] = r
+	}
+	return out, nil
+}
