@@ -14,7 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// self is this binary, even if its file was replaced since.
+// Self is this binary, even if its file was replaced since. As the path of a
+// boxed program it is started once more in there, where no file of it needs to
+// be shown.
+const Self = self
+
 const self = "/proc/self/exe"
 
 // launch is a box on its way up, and then up, on the starter's side.

@@ -24,6 +24,8 @@ func Program(args []string, version string) error {
 	case len(args) == 1 && args[0] == "version":
 		fmt.Println("terrier-runner", version)
 		return nil
+	case len(args) == 1 && args[0] == argHealth:
+		return answerHealth(os.Stdin, os.Stdout, time.Now)
 	case len(args) != 2 || args[0] != "supervise":
 		return errors.New("usage: terrier-runner supervise DIR < job | terrier-runner version")
 	}

@@ -146,6 +146,8 @@ func (r *run) sequence() []func(context.Context) error {
 		return append(append([]func(context.Context) error{r.fits}, prepare...), r.bringPlan, r.keep, r.apply, r.outputs)
 	case stack.DestroyRun:
 		return append(prepare, r.keep, r.plan, r.apply)
+	case stack.HealthRun:
+		return []func(context.Context) error{r.health}
 	default:
 		return []func(context.Context) error{func(context.Context) error {
 			return ending{outcome: stack.Failed, message: fmt.Sprintf("there is no run of kind %q", r.job.Kind)}

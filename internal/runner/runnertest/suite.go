@@ -51,6 +51,10 @@ func Run(t *testing.T, f Fixture) {
 		"a module cannot choose its backend":                 backend,
 		"a workspace is what the module reads":               workspaces,
 		"each provider is started once for a run":            providersOnce,
+		"what was applied is asked for its health":           healthy,
+		"checks end at their deadline or when cancelled":     unhurried,
+		"checks reach no more than their run":                boxed,
+		"what is sensitive in a check is not stored":         discreet,
 		"names that are no path components are refused":      names,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, f) })
