@@ -265,7 +265,7 @@ func (c *Stacks) keepOutputs(ctx context.Context, p *pass, r *runner.Report, run
 func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	made := stack.Plan{
 		Run: r.ID, Basis: n.Cause.Basis, Changes: r.Changes, Destroy: n.Cause.Destroy, Drift: drifted(p.o.Memory, r.Kind, n.Cause),
-		Lineage: r.State.Lineage, Serial: r.State.Serial, At: r.Finished,
+		Lineage: r.State.Lineage, Serial: r.State.Serial, At: r.Finished, Addresses: r.Addresses, Example: r.Example,
 	}
 	made.Digest = plan.Digest(plan.Parts{
 		Basis: made.Basis, LockHash: r.LockHash, Backend: n.Backend, Lineage: made.Lineage, Serial: made.Serial,

@@ -146,6 +146,8 @@ type Report struct {
 	Diagnostics []plan.Diagnostic `json:"diagnostics,omitempty"`
 	Changes     stack.Changes     `json:"changes,omitzero"`
 	ChangesHash string            `json:"changesHash,omitempty"` // sha256 of what the plan would do
+	Addresses   string            `json:"addresses,omitempty"`   // sha256 of what the plan would change and how, but not into what
+	Example     string            `json:"example,omitempty"`     // one of these places and its attribute
 	LockHash    string            `json:"lockHash,omitempty"`    // sha256 of .terraform.lock.hcl
 	Lock        *Lock             `json:"lock,omitempty"`        // the foreign lock that stopped it
 	State       StateID           `json:"state,omitzero"`        // the newest state acknowledged, or the one planned against

@@ -106,7 +106,10 @@ func (r *run) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.journal.note(func(rep *Report) { rep.Changes, rep.ChangesHash = doc.Changes(), doc.Hash() })
+	r.journal.note(func(rep *Report) {
+		rep.Changes, rep.ChangesHash = doc.Changes(), doc.Hash()
+		rep.Addresses, rep.Example = doc.Addresses()
+	})
 	for name, data := range map[string][]byte{
 		FilePlan:    saved,
 		FilePlanRaw: raw.Bytes(),
