@@ -6,12 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -117,6 +120,43 @@ func (c *Stacks) dependents(ctx context.Context, obj client.Object) ([]string, e
 	})
 	slices.Sort(names)
 	return names, err
+}
+
+// relieve takes off the dependencies of a stack that goes the finalizers that
+// upstream put on them for it. Nobody here needs them, but upstream, should it
+// come back, would wait for ever for a stack that is gone.
+func (c *Stacks) relieve(ctx context.Context, p *pass) error {
+	name := p.obj.GetName()
+	for _, ref := range p.st.Program.DependsOn {
+		key := c.keyOf(ref, p.obj)
+		if key.Namespace != p.obj.GetNamespace() && !c.Config.CrossNamespace {
+			continue
+		}
+		dep := c.Dialect.New()
+		if err := c.Live.Get(ctx, key, dep); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("reading the dependency %s: %w", key, err)
+		}
+		before := dep.DeepCopyObject().(client.Object)
+		if !controllerutil.RemoveFinalizer(dep, c.Dialect.DependencyFinalizer()+name) {
+			continue
+		}
+		// Upstream leaves out the namespace of the dependant, so that another one of
+		// the same name may need the same finalizer.
+		others, err := c.dependents(ctx, dep)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(others, func(o string) bool { return strings.HasSuffix(o, "/"+name) }) {
+			continue
+		}
+		err = c.Live.Patch(ctx, dep, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing the dependency %s: %w", key, err)
+		}
+	}
+	return nil
 }
 
 func (c *Stacks) keyOf(ref stack.Ref, from client.Object) types.NamespacedName {
