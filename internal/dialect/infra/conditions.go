@@ -77,6 +77,7 @@ var readiness = map[stack.Reason]ready{
 	stack.ReviewRefused:      {metav1.ConditionFalse, "PostPlanningWebhookFailed"},
 	stack.Previewing:         {metav1.ConditionUnknown, reasonProgressing},
 	stack.CheckingHealth:     {metav1.ConditionUnknown, reasonProgressing},
+	stack.GlassBroken:        {metav1.ConditionUnknown, reasonProgressing},
 	stack.RetryLater:         {metav1.ConditionFalse, ""}, // by the step that failed
 	stack.RetryLimitReached:  {metav1.ConditionFalse, ""},
 	stack.StateIncomplete:    {metav1.ConditionFalse, "StateIncomplete"},
@@ -123,11 +124,13 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Status) {
 	planned(c, s)
 	applied(c, s)
 	locked(c, s)
-	if m := s.Memory; m.Published != "" {
+	switch m := s.Memory; {
+	case d.Reason == stack.Suspended: // nothing was looked at, and upstream may have written what we do not know of
+	case m.Published != "":
 		c.set(ConditionOutput, metav1.ConditionTrue, reasonOutputs, "Outputs written")
-	} else if len(m.Outputs) > 0 {
+	case len(m.Outputs) > 0:
 		c.set(ConditionOutput, metav1.ConditionTrue, reasonAvailable, "Outputs available")
-	} else {
+	default:
 		c.drop(ConditionOutput)
 	}
 	if len(s.Ignored) > 0 {
@@ -175,7 +178,7 @@ func planned(c setter, s dialect.Status) {
 func applied(c setter, s dialect.Status) {
 	m := s.Memory
 	switch {
-	case s.Run != nil && !s.Run.Done && s.Run.Kind.Writes(), s.Decision.Reason == stack.Applying:
+	case s.Run != nil && !s.Run.Done && s.Run.Kind.Writes() && s.Run.Kind != stack.GlassRun, s.Decision.Reason == stack.Applying:
 		c.set(ConditionApply, metav1.ConditionUnknown, reasonProgressing, "Apply started")
 	case m.Failures > 0 && m.FailedKind.Writes():
 		c.set(ConditionApply, metav1.ConditionFalse, reasonApplyFailed, m.FailedWith)

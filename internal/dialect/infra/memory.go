@@ -23,13 +23,15 @@ func memory(s *v1alpha2.TerraformStatus) (stack.Memory, error) {
 }
 
 // adopted keeps of upstream's status what must not be forgotten: that
-// something may exist, which request was answered, and a lock that was met. A
-// pending plan is not kept, since it is not known what it was made from.
+// something may exist, which request was answered, a lock that was met, and the
+// names of outputs. A pending plan is not kept, since it is not known what it
+// was made from.
 func adopted(s *v1alpha2.TerraformStatus) stack.Memory {
 	m := stack.Memory{
 		Built:    s.LastAppliedRevision != "" || s.Plan.LastApplied != "",
 		Handled:  s.LastHandledReconcileAt,
 		Unlocked: s.Lock.LastApplied,
+		Outputs:  s.AvailableOutputs,
 	}
 	if s.Lock.Pending != "" {
 		m.Lock = &stack.Lock{ID: s.Lock.Pending}

@@ -41,8 +41,8 @@ func encode(obj *v1alpha2.Terraform, s dialect.Status) {
 			st.LastAppliedByDriftDetectionAt = at(m.AppliedAt)
 		}
 	}
-	if m.Failures == 0 {
-		st.LastSuccessfulReconcileAt = at(later(m.PlannedAt, m.AppliedAt))
+	if good := at(later(m.PlannedAt, m.AppliedAt)); good != nil && m.Failures == 0 {
+		st.LastSuccessfulReconcileAt = good // nil of one that upstream reconciled before, and nothing has run since
 	}
 	if m.Drift != nil {
 		st.LastDriftDetectedAt = at(m.Drift.At)
