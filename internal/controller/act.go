@@ -309,21 +309,6 @@ func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.
 	return stack.Decide(p.o), nil // what comes after; acted upon in the next pass
 }
 
-// stateOutputs reads the outputs out of a managed state.
-func (c *Stacks) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, error) {
-	state, _, err := c.States.Load(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	var s struct {
-		Outputs json.RawMessage `json:"outputs"`
-	}
-	if len(state) == 0 {
-		return []byte("{}"), nil
-	}
-	return s.Outputs, json.Unmarshal(state, &s)
-}
-
 // finish cleans up and lets a deleted object go. What it built and leaves is
 // written down first; the finalizer is last.
 func (c *Stacks) finish(ctx context.Context, p *pass, retained bool) error {

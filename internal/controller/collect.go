@@ -9,9 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -90,91 +87,10 @@ func (c *Stacks) findGap(ctx context.Context, p *pass, r *runner.Report, n note,
 	return err
 }
 
-// newest is the last state that was stored of a stack whose state we keep.
-func (c *Stacks) newest(ctx context.Context, p *pass, r *runner.Report, n note) ([]byte, error) {
-	if n.State == nil {
-		return c.left(p.id, r.ID, runner.FileState)
-	}
-	state, err := c.get(ctx, stackKey(p.id, "state.json"))
-	if fault.Of(err) == fault.Missing {
-		return nil, nil
-	}
-	return state, err
-}
-
 // looked notes when a look for drift ended.
 func (c *Stacks) looked(ctx context.Context, p *pass, r *runner.Report) error {
 	p.o.CheckedAt = r.Finished
 	return c.looks.note(ctx, c.Blobs, p.id, r.Finished)
-}
-
-// flush stores the newest state that the supervisor acknowledged.
-func (c *Stacks) flush(ctx context.Context, p *pass, r *runner.Report, n note) error {
-	if n.State == nil {
-		return nil
-	}
-	state, err := c.left(p.id, r.ID, runner.FileState)
-	if err != nil || len(state) == 0 {
-		return err
-	}
-	// A copy of our own: a namespace that is deleted takes the Secret with it
-	// before the stack is taken down.
-	if err := c.put(ctx, stackKey(p.id, "state.json"), state); err != nil {
-		return err
-	}
-	err = c.States.Save(ctx, *n.State, p.obj.GetName(), state)
-	if p.o.Deleting && fault.Of(err) == fault.Denied {
-		return nil // nothing can be made in a namespace that goes away
-	}
-	return err
-}
-
-// disowned refuses a state that another stack keeps: two stacks on one state
-// would destroy each other's things by turns. A stack that is gone has no claim.
-func (c *Stacks) disowned(ctx context.Context, p *pass, owner string) error {
-	other := c.Dialect.New()
-	err := c.Live.Get(ctx, types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: owner}, other)
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	return fault.New(fault.Denied, string(stack.StateFailed), fmt.Errorf(
-		"the state belongs to the stack %s: give one of the two another backendConfig.secretSuffix or workspace", owner))
-}
-
-// load returns the state to start a run from.
-func (c *Stacks) load(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, error) {
-	state, owner, err := c.States.Load(ctx, ref)
-	if err == nil && owner != "" && owner != p.obj.GetName() {
-		err = c.disowned(ctx, p, owner)
-	}
-	if err != nil || len(state) > 0 || !p.o.Deleting {
-		return state, err
-	}
-	state, err = c.get(ctx, stackKey(p.id, "state.json"))
-	if fault.Of(err) == fault.Missing {
-		return nil, nil
-	}
-	return state, err
-}
-
-// rescue takes over a state that could not be stored during the run, if it
-// follows the one that is, and keeps it otherwise.
-func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report, n note) error {
-	if n.State != nil {
-		state, err := c.left(p.id, r.ID, runner.FileRescue)
-		if err != nil || state == nil {
-			return err
-		}
-		if c.States.Save(ctx, *n.State, p.obj.GetName(), state) == nil {
-			c.Events.Event(p.obj, warning, "StateRescued", "The newest state could not be stored during the run, and was taken over after it")
-			return c.put(ctx, stackKey(p.id, "state.json"), state)
-		}
-	}
-	kept, err := c.keep(ctx, p.id, r.ID, runner.FileRescue, stackKey(p.id, "rescued", r.ID+".tfstate"))
-	if kept && err == nil {
-		c.Events.Event(p.obj, warning, "StateRescued", "The backend refused the newest state; it is kept as rescued/"+r.ID+".tfstate")
-	}
-	return err
 }
 
 // keepRecords keeps the report and the logs, of looks for drift only the newest.

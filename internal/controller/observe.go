@@ -72,32 +72,6 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 	return p, err
 }
 
-// inherit looks whether the state of a stack that never ran here holds
-// something: it does if the object was made over what a former one left.
-func (c *Stacks) inherit(ctx context.Context, p *pass) error {
-	if p.o.Memory.Built || p.o.Memory.Destroyed || !p.o.Spec.DestroyLast || p.o.Blocked != nil {
-		return nil
-	}
-	_, ref, _ := backendOf(p.st.Program, p.obj.GetNamespace())
-	if ref == nil || ref.Check() != nil {
-		return nil
-	}
-	b, err := c.load(ctx, p, *ref)
-	if fault.Of(err) == fault.Denied {
-		return nil // it is another stack's
-	}
-	var s struct {
-		Resources []struct{ Mode string } `json:"resources"`
-	}
-	if err == nil && len(b) > 0 {
-		err = json.Unmarshal(b, &s)
-	}
-	for _, r := range s.Resources {
-		p.o.Memory.Built = p.o.Memory.Built || r.Mode == "managed"
-	}
-	return err
-}
-
 // observeRun finds the run of the stack, and folds it into memory if it ended.
 func (c *Stacks) observeRun(ctx context.Context, p *pass) error {
 	report, err := c.Runner.Current(p.id)
