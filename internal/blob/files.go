@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/terrier-iac/terrier/internal/failpoint"
 )
 
 // Files is a Store in a directory. One process may use a directory at a time.
@@ -87,6 +89,7 @@ func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
 }
 
 func (f *Files) rename(temp, key string) error {
+	defer failpoint.Act("blob.put", key)()
 	f.tree.Lock()
 	defer f.tree.Unlock()
 	dir := path.Dir(key)
@@ -150,6 +153,7 @@ func (f *Files) Delete(ctx context.Context, key string) error {
 	}
 	f.tree.Lock()
 	defer f.tree.Unlock()
+	defer failpoint.Act("blob.delete", key)()
 	err := f.root.Remove(key + suffix)
 	if isAbsent(err) {
 		return nil

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terrier-iac/terrier/internal/failpoint"
 )
 
 // tryLock takes the exclusive lock on the file at path, making the file if
@@ -56,8 +58,9 @@ func held(path string) (bool, error) {
 // any moment either the old or the new content is there, and after the return
 // the new one.
 func writeDurably(path string, data []byte) error {
+	defer failpoint.Act("run.file", filepath.Base(path))()
 	tmp := path + ".tmp"
-	if err := writeSynced(tmp, data); err != nil {
+	if err := writeOut(tmp, data); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp, path); err != nil {
@@ -66,7 +69,13 @@ func writeDurably(path string, data []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
+// writeSynced writes a file that nobody looks for before it is complete.
 func writeSynced(path string, data []byte) error {
+	defer failpoint.Act("run.file", filepath.Base(path))()
+	return writeOut(path, data)
+}
+
+func writeOut(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/process"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -137,9 +138,11 @@ func (r *run) startProviders(ctx context.Context, providers []provider) ([]engin
 // startProvider starts one and waits until it serves.
 func (r *run) startProvider(ctx context.Context, p provider) (*keptProvider, engine.Served, error) {
 	k := &keptProvider{provider: p, words: words{tail: tail{most: maxWords}}, first: firstLine{line: make(chan string, 1)}, ended: make(chan struct{})}
+	started := failpoint.Act("process.start", "provider")
 	proc, err := r.kept.room.Start(process.Command{
 		Path: p.inside, Env: append(r.environ(), engine.PluginEnviron()...), Stdout: &k.first, Stderr: &k.words,
 	})
+	started()
 	if err != nil {
 		return nil, engine.Served{}, err
 	}

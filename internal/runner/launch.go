@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/process"
 )
 
@@ -41,8 +42,9 @@ func (p *Processes) launch(ctx context.Context, job Job) (pid int, err error) {
 	}
 	defer word.Close()
 	defer speak.Close()
+	defer failpoint.Act("process.start", "supervisor")()
 	proc, err := process.Start(ctx, process.Command{
-		Path: p.config.Binary, Args: []string{"supervise", p.config.Dir},
+		Path: p.config.Binary, Args: []string{"supervise", p.config.Dir}, Env: failpoint.Environ(),
 		Stdin: jobOut, Stdout: speak, Stderr: last, Detached: true,
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/process"
 )
@@ -209,6 +210,7 @@ func (p *Processes) Forget(stack, id string) error {
 	if r.Phase != Done {
 		return fault.New(fault.Conflict, "StackBusy", fmt.Errorf("run %s is at work", id))
 	}
+	defer failpoint.Act("run.remove", "")()
 	if err := os.RemoveAll(p.run(stack, id)); err != nil {
 		return err
 	}
@@ -231,6 +233,7 @@ func (p *Processes) Remove(stack string) error {
 	if r != nil && r.Phase != Done {
 		return fault.New(fault.Conflict, "StackBusy", fmt.Errorf("run %s is at work", r.ID))
 	}
+	defer failpoint.Act("run.remove", "stack")()
 	return errors.Join(os.RemoveAll(p.runsOf(stack)), os.RemoveAll(p.stack(stack)))
 }
 

@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/failpoint"
 )
 
 // maxJob bounds a job: a state and a plan in base64, and little else.
@@ -28,6 +30,10 @@ func Program(args []string, version string) error {
 		return answerHealth(os.Stdin, os.Stdout, time.Now)
 	case len(args) != 2 || args[0] != "supervise":
 		return errors.New("usage: terrier-runner supervise DIR < job | terrier-runner version")
+	}
+	// Here and not in main, which the programs inside a box go through as well.
+	if err := failpoint.Arm(os.Getenv(failpoint.Env)); err != nil {
+		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -240,6 +241,9 @@ func (r *recorder) keep(line []byte, finished bool) {
 		return
 	}
 	*budget -= size
+	if finished {
+		defer failpoint.Act("run.event", "")()
+	}
 	r.write(r.events, append(bytes.Clone(safe), '\n'))
 	if finished {
 		r.fail(r.events.Sync())

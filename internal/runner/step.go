@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/process"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -87,6 +88,7 @@ func (r *run) once(ctx context.Context, c command) (result, error) {
 // start starts an engine process in the room where the providers are, or in a
 // box of its own.
 func (r *run) start(ctx context.Context, c process.Command) (*process.Process, error) {
+	defer failpoint.Act("process.start", c.Args[0])()
 	if r.kept != nil {
 		inRoom := c
 		inRoom.Env = append(c.Env[:len(c.Env):len(c.Env)], r.kept.environ...)

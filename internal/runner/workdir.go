@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -137,6 +138,7 @@ func (p *prepared) rebuild(tree Tree, lockFile []byte) error {
 	if err := p.clean(fresh, lockFile, tree); err != nil {
 		return err
 	}
+	defer failpoint.Act("run.tree", "")()
 	old := p.path(dirWork, dirTree)
 	if err := os.RemoveAll(old); err != nil {
 		return err
@@ -251,6 +253,7 @@ func (p *prepared) wipe() error {
 	if err != nil {
 		return err
 	}
+	defer failpoint.Act("run.wipe", "")()
 	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch)), os.RemoveAll(p.path(dirShown))}
 	if tree, err := p.open(dirTree); err == nil {
 		defer tree.Close()
