@@ -42,18 +42,41 @@ func (c *Stacks) retain(ctx context.Context, p *pass) error {
 	}
 	_, ref, _ := backendOf(p.st.Program, p.obj.GetNamespace())
 	r.State = ref
-	state, err := c.get(ctx, stackKey(p.id, "state.json"))
-	if fault.Of(err) == fault.Missing {
-		err = nil
-	}
+	state, err := c.lastState(ctx, p, ref)
 	if err != nil {
 		return err
 	}
 	if err := c.keepRetained(ctx, &r, state); err != nil {
 		return err
 	}
-	c.Events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf("What it built stays where it is (resources in the state: %d): %s", len(r.Resources), r.Why))
+	how := "its state is not kept here"
+	if len(state) > 0 {
+		how = fmt.Sprintf("resources in the state: %d", len(r.Resources))
+	}
+	c.Events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf("What it built stays where it is (%s): %s", how, r.Why))
 	return nil
+}
+
+// lastState is our copy of the state or, of a stack that only upstream ran, the
+// one that is there; nil if there is neither. It stays where it is in any case,
+// so that one that cannot be read holds up no deletion.
+func (c *Stacks) lastState(ctx context.Context, p *pass, ref *kube.StateRef) ([]byte, error) {
+	state, err := c.get(ctx, stackKey(p.id, "state.json"))
+	if fault.Of(err) != fault.Missing {
+		return state, err
+	}
+	if ref == nil {
+		return nil, nil
+	}
+	state, owner, err := c.States.Load(ctx, *ref)
+	if err != nil {
+		c.Log.Warn("state of a stack that goes not read", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
+		return nil, nil
+	}
+	if owner != "" && owner != p.obj.GetName() {
+		return nil, nil // it is another stack's
+	}
+	return state, nil
 }
 
 // keepRetained keeps the record, and the state if it is known.

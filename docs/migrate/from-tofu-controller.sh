@@ -1,0 +1,250 @@
+#!/bin/sh
+# Takes a cluster over from tofu-controller, and gives it back.
+#
+#   from-tofu-controller.sh check      say what is there and what stands in the way; changes nothing
+#   from-tofu-controller.sh stop       scale tofu-controller and its branch planner to zero
+#   from-tofu-controller.sh backup     copy objects, states, outputs, locks and plans to a directory
+#   from-tofu-controller.sh watch      say how each stack stands under Terrier; 1 if one needs a person
+#   from-tofu-controller.sh clean      delete what only tofu-controller needed
+#   from-tofu-controller.sh back       scale tofu-controller up again; Terrier must have been stopped
+#
+# stop, clean and back print what they would do, and do it only with --yes.
+# Every step looks before it acts and can be repeated. It needs kubectl, and the
+# cluster that kubectl speaks to.
+#
+# Settings, from the environment:
+#   CONTROLLER_NAMESPACE  where tofu-controller runs (flux-system)
+#   CONTROLLER            its Deployment (tofu-controller)
+#   PLANNER               that of its branch planner (branch-planner)
+#   REPLICAS              how many of them "back" starts (1)
+#   BACKUP                directory of "backup" (terrier-migration)
+set -eu
+
+CONTROLLER_NAMESPACE=${CONTROLLER_NAMESPACE:-flux-system}
+CONTROLLER=${CONTROLLER:-tofu-controller}
+PLANNER=${PLANNER:-branch-planner}
+REPLICAS=${REPLICAS:-1}
+BACKUP=${BACKUP:-terrier-migration}
+
+terraforms=terraforms.infra.contrib.fluxcd.io
+runners=app.kubernetes.io/created-by=tofu-controller,app.kubernetes.io/name=tf-runner
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+	printf 'stopped: %s\n' "$*" >&2
+	exit 1
+}
+
+# act does what it is given, or says so.
+act() {
+	if [ "$yes" = true ]; then
+		say "+ $*"
+		"$@"
+	else
+		say "would: $*"
+	fi
+}
+
+# replicas prints how many replicas a Deployment is to have; nothing if there is none.
+replicas() {
+	kubectl -n "$CONTROLLER_NAMESPACE" get deployment "$1" --ignore-not-found -o 'jsonpath={.spec.replicas}'
+}
+
+# runs prints the runner pods that have not ended.
+runs() {
+	kubectl get pods -A -l "$runners" --field-selector status.phase!=Succeeded,status.phase!=Failed \
+		-o 'jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}'
+}
+
+# held prints the state locks that somebody holds.
+held() {
+	kubectl get leases -A -l tfstate=true \
+		-o 'jsonpath={range .items[?(@.spec.holderIdentity)]}{.metadata.namespace}/{.metadata.name} {.spec.holderIdentity}{"\n"}{end}'
+}
+
+quiet() {
+	at_work=$(runs)
+	[ -z "$at_work" ] || die "runners are at work; wait until they have ended:
+$at_work"
+}
+
+# applying prints the stacks that an apply goes on for.
+applying() {
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.status.conditions[?(@.type=="Apply")].reason}{"\n"}{end}' |
+		sed -n 's/ Progressing$//p'
+}
+
+# differences says of each stack what is done otherwise than by tofu-controller.
+differences() {
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}|{.spec.backendConfig}|{.spec.cloud}|{.spec.approvePlan}|{.status.plan.pending}|{.metadata.deletionTimestamp}|{.spec.destroyResourcesOnDeletion}{"\n"}{end}' |
+	while IFS='|' read -r stack backend cloud approved pending deleted destroys; do
+		case $backend in
+		'') ;;
+		*customConfiguration* | *secretSuffix* | *'"disable":true'*) ;;
+		*) say "$stack: backendConfig without secretSuffix; Terrier keeps its state under the object's name" ;;
+		esac
+		[ -z "$cloud" ] || say "$stack: spec.cloud; see the compatibility page for what Terrier does with it"
+		if [ -n "$pending" ]; then
+			if [ "$approved" = auto ]; then
+				say "$stack: $pending waits to be applied; Terrier plans again and applies that"
+			elif [ "$approved" = "$pending" ]; then
+				say "$stack: $pending is approved and not applied; Terrier plans again and asks for a new approval"
+			else
+				say "$stack: $pending waits for approval; Terrier plans again"
+			fi
+		fi
+		[ -z "$deleted" ] || [ "$destroys" != true ] || say "$stack: is being deleted, and takes down what it built as soon as Terrier starts"
+	done
+}
+
+check() {
+	kubectl get crd "$terraforms" >/dev/null || die "this cluster has no $terraforms"
+	say "cluster: $(kubectl config current-context)"
+	say "stacks: $(kubectl get "$terraforms" -A -o name | wc -l | tr -d ' ')"
+	for d in "$CONTROLLER" "$PLANNER"; do
+		n=$(replicas "$d")
+		say "deployment $CONTROLLER_NAMESPACE/$d: ${n:-none}${n:+ replicas}"
+	done
+	say "applies that go on:"
+	applying | sed 's/^/  /'
+	say "runners at work:"
+	runs | sed 's/^/  /'
+	say "state locks that are held:"
+	held | sed 's/^/  /'
+	say "what to know of stacks:"
+	differences | sed 's/^/  /'
+}
+
+# stop starts with a look at what goes on: tofu-controller interrupts what takes
+# longer than its graceful shutdown.
+stop() {
+	going=$(applying)
+	[ -z "$going" ] || [ "$(replicas "$CONTROLLER")" = 0 ] || die "applies go on; wait until they have ended:
+$going"
+	found=false
+	for d in "$CONTROLLER" "$PLANNER"; do
+		n=$(replicas "$d")
+		[ -n "$n" ] || continue
+		found=true
+		if [ "$n" = 0 ]; then
+			say "$d is stopped already"
+		else
+			act kubectl -n "$CONTROLLER_NAMESPACE" scale deployment "$d" --replicas=0
+		fi
+	done
+	[ "$found" = true ] || die "there is no Deployment $CONTROLLER in $CONTROLLER_NAMESPACE: set CONTROLLER_NAMESPACE and CONTROLLER"
+	[ "$yes" = true ] || return 0
+	pods=$(kubectl -n "$CONTROLLER_NAMESPACE" get deployment "$CONTROLLER" -o 'jsonpath={.status.replicas}')
+	[ "${pods:-0}" = 0 ] || die "$CONTROLLER is still ending; repeat this in a minute"
+	quiet
+	say "tofu-controller is stopped, and no runner is at work"
+}
+
+# save copies objects to a file of the backup, which is complete or not there.
+save() {
+	file=$1
+	shift
+	kubectl get "$@" -o yaml >"$BACKUP/$file.new"
+	mv "$BACKUP/$file.new" "$BACKUP/$file"
+	say "$BACKUP/$file: $(grep -c '^- apiVersion:' "$BACKUP/$file" || true) objects"
+}
+
+backup() {
+	quiet
+	umask 077 # states and outputs are secret
+	mkdir -p "$BACKUP"
+	save terraforms.yaml "$terraforms" -A
+	save states.yaml secrets -A -l tfstate=true
+	save locks.yaml leases -A -l tfstate=true
+	save plans.yaml secrets,configmaps -A -l infra.contrib.fluxcd.io/plan-name
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[?(@.spec.writeOutputsToSecret.name)]}{.metadata.namespace} {.spec.writeOutputsToSecret.name}{"\n"}{end}' | sort -u >"$BACKUP/outputs.list"
+	: >"$BACKUP/outputs.yaml.new"
+	while read -r namespace name; do
+		[ -n "$name" ] || continue
+		{
+			echo '---'
+			kubectl -n "$namespace" get secret "$name" --ignore-not-found -o yaml
+		} >>"$BACKUP/outputs.yaml.new"
+	done <"$BACKUP/outputs.list"
+	mv "$BACKUP/outputs.yaml.new" "$BACKUP/outputs.yaml"
+	say "$BACKUP/outputs.yaml: $(grep -c '^kind: Secret' "$BACKUP/outputs.yaml" || true) objects"
+}
+
+# watch prints every stack that Terrier has looked at and that is not ready.
+watch() {
+	waiting=0 seen=0 all=0
+	stacks=$(mktemp)
+	trap 'rm -f "$stacks"' EXIT
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}|{.spec.suspend}|{.status.terrier.phase}|{.status.conditions[?(@.type=="Ready")].status}|{.status.terrier.waitingFor}{"\n"}{end}' >"$stacks"
+	while IFS='|' read -r stack suspended phase ready why; do
+		[ -n "$stack" ] || continue
+		all=$((all + 1))
+		[ -z "$phase" ] || seen=$((seen + 1))
+		[ "$suspended" != true ] || continue
+		[ "$ready" != True ] || [ -z "$phase" ] || continue
+		waiting=$((waiting + 1))
+		say "$stack: ${phase:-not looked at yet}${why:+: $why}"
+	done <"$stacks"
+	say "$all stacks, $seen of them looked at, $waiting not ready"
+	[ "$waiting" = 0 ]
+}
+
+# stopped makes sure that nobody needs what is to be deleted.
+stopped() {
+	n=$(replicas "$CONTROLLER")
+	[ "${n:-0}" = 0 ] || die "$CONTROLLER runs, and needs what would be deleted"
+	quiet
+}
+
+# clean leaves readable plans alone: those are Terrier's now.
+clean() {
+	stopped
+	kubectl get secrets -A -l infra.contrib.fluxcd.io/plan-name \
+		-o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.metadata.annotations.infra\.contrib\.fluxcd\.io/plan-full-name}{"\n"}{end}' |
+	while read -r namespace name full; do
+		case $full in
+		*.json) ;;
+		*) act kubectl -n "$namespace" delete secret "$name" --ignore-not-found ;;
+		esac
+	done
+	kubectl get secrets -A -l infra.contrib.fluxcd.io/terraform=true --field-selector type=kubernetes.io/tls \
+		-o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}' |
+	while read -r namespace name; do
+		case $name in
+		terraform-runner.tls-*) act kubectl -n "$namespace" delete secret "$name" --ignore-not-found ;;
+		esac
+	done
+	kubectl get secrets -A --field-selector metadata.name=tf-runner.cache-encryption \
+		-o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}' |
+	while read -r namespace name; do
+		act kubectl -n "$namespace" delete secret "$name" --ignore-not-found
+	done
+	say "left alone: service accounts tf-runner and their roles, which may be used by others"
+}
+
+back() {
+	locks=$(held)
+	[ -z "$locks" ] || die "states are locked; wait until these runs have ended, or see who holds them:
+$locks"
+	for d in "$CONTROLLER" "$PLANNER"; do
+		n=$(replicas "$d")
+		[ -n "$n" ] || continue
+		if [ "$n" != 0 ]; then
+			say "$d runs already"
+		else
+			act kubectl -n "$CONTROLLER_NAMESPACE" scale deployment "$d" --replicas="$REPLICAS"
+		fi
+	done
+}
+
+step=${1:-}
+yes=false
+[ "${2:-}" != --yes ] || yes=true
+case $step in
+check | stop | backup | watch | clean | back) "$step" ;;
+*)
+	sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+	exit 2
+	;;
+esac
