@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
@@ -133,4 +137,57 @@ func TestFinalizerTakenOffByForce(t *testing.T) {
 		return nil
 	})
 	made(t, w, "a", "b", "c")
+}
+
+// Thirty commits in ten seconds are at most two plans more, the last of them of
+// the last commit, and no apply is disturbed.
+func TestCommitsAreCoalesced(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.Commit(map[string]string{"main.tf": things(w, "first", "a")})
+	c.Apply(t, g.Manifest("code")+`---
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: stack}
+spec: {interval: 1h, sourceRef: {kind: GitRepository, name: code}}
+`)
+	c.AwaitPending(t, "stack")
+	plans := func() int {
+		var runs struct{ Items []struct{ Kind string } }
+		if err := json.Unmarshal([]byte(c.Terrier(t, "runs", "stack", "-o", "json")), &runs); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, r := range runs.Items {
+			if r.Kind == "plan" {
+				n++
+			}
+		}
+		return n
+	}
+	before, last := plans(), ""
+	began := time.Now()
+	tick := time.NewTicker(time.Second / 3)
+	defer tick.Stop()
+	for i := range 30 {
+		last = g.Commit(map[string]string{"main.tf": things(w, fmt.Sprint("commit ", i), "a")})
+		look := fmt.Sprintf(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"%d"}}}`, i)
+		source := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "code"}}
+		if err := c.Client.Patch(t.Context(), source, client.RawPatch(types.MergePatchType, []byte(look))); err != nil {
+			t.Fatal(err)
+		}
+		<-tick.C
+	}
+	took := time.Since(began)
+	c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+		if !strings.Contains(s.Status.LastPlannedRevision, last) || s.Status.Plan.Pending == "" {
+			return errors.New("the last commit is not planned")
+		}
+		return nil
+	})
+	// A busy machine needs longer for the commits: one plan more for each ten seconds.
+	if more, most := plans()-before, 1+int((took+9*time.Second-time.Second)/(10*time.Second)); more > most {
+		t.Errorf("30 commits in %s were planned in %d plans, want at most %d", took, more, most)
+	}
 }
