@@ -10,7 +10,7 @@ import (
 )
 
 // Event is one line of an engine's event stream. The types that implement it
-// are all in this file; what is not known to them is an Other.
+// are all in this file, but for Before; what is not known to them is an Other.
 //
 //sumtype:decl
 type Event interface{ head() Head }
@@ -174,6 +174,8 @@ func ParseEvent(line []byte) (Event, error) {
 		return e.summary(h), nil
 	case "outputs":
 		return e.outputs(line, h)
+	case beforeType:
+		return e.before(line, h)
 	}
 	if stage, ok := applyStages[e.Type]; ok {
 		return Applied{Head: h, Stage: stage, Resource: e.Hook.Resource, Action: streamAction(e.Hook.Action),

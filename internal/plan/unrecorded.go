@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,15 +19,14 @@ const eventLine = 4 << 20
 // Unrecorded compares the events of an apply that did not end by itself with
 // the last state that was stored, and lists what was created and is not in it:
 // objects whose creation finished, with their ids, and objects whose creation
-// was under way, which may exist. What was changed or destroyed is not listed:
-// the next plan sees it by itself.
+// was under way, or failed because nobody heard of its end, which may exist.
+// What was changed or destroyed is not listed: the next plan sees it by itself.
 func Unrecorded(events io.Reader, state []byte) ([]stack.Unrecorded, error) {
-	known, err := addresses(state)
+	held, err := objects(state)
 	if err != nil {
 		return nil, err
 	}
-	open := map[string]stack.Unrecorded{}
-	var order []string
+	c := creations{open: map[string]*creation{}}
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, eventLine)
 	for lines.Scan() {
@@ -34,46 +34,113 @@ func Unrecorded(events io.Reader, state []byte) ([]stack.Unrecorded, error) {
 		if err != nil {
 			continue // text between events
 		}
-		a, ok := e.(Applied)
-		if !ok || a.Action != Create {
-			continue
-		}
-		addr := a.Resource.Address
-		switch a.Stage {
-		case Started:
-			open[addr] = stack.Unrecorded{Address: addr}
-			order = append(order, addr)
-		case Completed:
-			open[addr] = stack.Unrecorded{Address: addr, ID: a.IDValue, Finished: true}
-		case Errored:
-			delete(open, addr) // the engine knows how it ended, and recorded it
-		}
+		c.see(e)
 	}
 	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
 		return nil, fmt.Errorf("reading the events: %w", err)
 	}
 	var out []stack.Unrecorded
-	for _, addr := range order {
-		if u, ok := open[addr]; ok && !known[addr] {
-			out = append(out, u)
-			delete(open, addr)
+	for _, addr := range slices.Sorted(maps.Keys(c.open)) {
+		if !c.recorded(addr, held) {
+			out = append(out, c.open[addr].Unrecorded)
 		}
 	}
-	slices.SortFunc(out, func(a, b stack.Unrecorded) int { return strings.Compare(a.Address, b.Address) })
 	return out, nil
 }
 
-// addresses lists the managed resource instances of a state.
-func addresses(state []byte) (map[string]bool, error) {
-	known := map[string]bool{}
+// creations are what the events of an apply say of new objects.
+type creations struct {
+	before map[string]bool // what the state held ahead
+	open   map[string]*creation
+}
+
+type creation struct {
+	stack.Unrecorded
+	idKey  string
+	failed bool // the engine heard an error
+	over   bool // the engine has told that error, and so had written its state
+	silent bool // the error is that the provider did not answer
+}
+
+func (c *creations) see(e Event) {
+	switch e := e.(type) {
+	case Before:
+		c.before = e.Objects
+	case Applied:
+		c.applied(e)
+	case Diagnosed:
+		// An engine tells its errors when all operations are over and the state is
+		// written.
+		for addr, o := range c.open {
+			o.over = o.over || o.failed && e.Diagnostic.Severity == "error"
+			o.silent = o.silent || addr == e.Diagnostic.Address && e.Diagnostic.LostContact()
+		}
+	}
+}
+
+func (c *creations) applied(a Applied) {
+	addr := a.Resource.Address
+	if a.Action != Create {
+		return
+	}
+	switch a.Stage {
+	case Started:
+		c.open[addr] = &creation{Unrecorded: stack.Unrecorded{Address: addr}}
+	case Completed:
+		c.open[addr] = &creation{Unrecorded: stack.Unrecorded{Address: addr, ID: a.IDValue, Finished: true}, idKey: a.IDKey}
+	case Errored:
+		c.open[addr] = &creation{Unrecorded: stack.Unrecorded{Address: addr}, failed: true}
+	}
+}
+
+// recorded reports whether nothing is missing at an address: the state holds
+// what was created there, or it is certain that there is no more than it holds.
+func (c *creations) recorded(addr string, held map[string]object) bool {
+	o := c.open[addr]
+	if o.failed && o.over && !o.silent {
+		return true
+	}
+	now, known := held[addr]
+	if !known {
+		return false
+	}
+	if id := now.attribute(o.idKey); o.Finished && id != "" && o.ID != "" && !strings.Contains(o.ID, Mask) {
+		return id == o.ID
+	}
+	// What stands there may be what is to be replaced.
+	return !c.before[objectName(now.kind, now.id)]
+}
+
+// object is the current object of a resource instance in a state.
+type object struct {
+	kind       string
+	id         string
+	attributes map[string]json.RawMessage
+}
+
+// attribute returns the text of a top-level attribute, or nothing.
+func (o object) attribute(name string) string {
+	var text string
+	if json.Unmarshal(o.attributes[name], &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// objects lists the managed resource instances of a state by address. One that
+// is deposed is not the one that its address means.
+func objects(state []byte) (map[string]object, error) {
+	held := map[string]object{}
 	if len(state) == 0 {
-		return known, nil
+		return held, nil
 	}
 	var s struct {
 		Resources []struct {
 			Module, Mode, Type, Name string
 			Instances                []struct {
-				IndexKey json.RawMessage `json:"index_key"`
+				IndexKey   json.RawMessage            `json:"index_key"`
+				Deposed    string                     `json:"deposed"`
+				Attributes map[string]json.RawMessage `json:"attributes"`
 			}
 		}
 	}
@@ -89,12 +156,17 @@ func addresses(state []byte) (map[string]bool, error) {
 			base = r.Module + "." + base
 		}
 		for _, i := range r.Instances {
+			if i.Deposed != "" {
+				continue
+			}
 			addr := base
 			if len(i.IndexKey) > 0 {
 				addr += "[" + string(i.IndexKey) + "]"
 			}
-			known[addr] = true
+			o := object{kind: r.Type, attributes: i.Attributes}
+			o.id = o.attribute("id")
+			held[addr] = o
 		}
 	}
-	return known, nil
+	return held, nil
 }

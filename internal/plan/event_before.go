@@ -1,0 +1,52 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Before is the one event that no engine prints: whoever drives one puts it
+// ahead of an apply. It names the objects that the state held then, without
+// which nobody could tell an object that was replaced from its replacement.
+type Before struct {
+	Head
+	Objects map[string]bool // see objectName
+}
+
+const beforeType = "terrier_before"
+
+// BeforeApply is the line of a Before for this state; nil if it holds nothing.
+func BeforeApply(state []byte, at time.Time) ([]byte, error) {
+	held, err := objects(state)
+	if err != nil || len(held) == 0 {
+		return nil, err
+	}
+	var names []string
+	for _, o := range held {
+		if o.id != "" {
+			names = append(names, objectName(o.kind, o.id))
+		}
+	}
+	return json.Marshal(map[string]any{
+		"@level": "debug", "@message": fmt.Sprintf("%d objects were in the state", len(held)), "@timestamp": at.UTC(),
+		"type": beforeType, "objects": names,
+	})
+}
+
+func (e wireEvent) before(line []byte, h Head) (Event, error) {
+	var payload struct {
+		Objects []string `json:"objects"`
+	}
+	if err := json.Unmarshal(line, &payload); err != nil {
+		return nil, fmt.Errorf("parsing event: %w", err)
+	}
+	b := Before{Head: h, Objects: map[string]bool{}}
+	for _, name := range payload.Objects {
+		b.Objects[name] = true
+	}
+	return b, nil
+}
+
+// objectName names an object wherever it moves in the state.
+func objectName(kind, id string) string { return kind + " " + id }

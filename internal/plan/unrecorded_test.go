@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// did is the event of one stage of an operation.
+func did(stage, action, addr, id string) string {
+	key := ""
+	if id != "" {
+		key = `,"id_key":"id","id_value":"` + id + `"`
+	}
+	return `{"@message":"m","type":"apply_` + stage + `","hook":{"resource":{"addr":"` + addr + `"},"action":"` + action + `"` + key + `}}` + "\n"
+}
+
+func told(addr, summary string) string {
+	return `{"@message":"m","type":"diagnostic","diagnostic":{"severity":"error","summary":"` + summary + `","address":"` + addr + `"}}` + "\n"
+}
+
+// held is a state of one x.a.
+func held(instances string) string {
+	return `{"resources":[{"mode":"managed","type":"x","name":"a","instances":[` + instances + `]}]}`
+}
+
+func instance(id string) string { return `{"attributes":{"id":"` + id + `"}}` }
+
+func TestUnrecorded(t *testing.T) {
+	const new, old = "new", "old"
+	finished := []stack.Unrecorded{{Address: "x.a", ID: new, Finished: true}}
+	maybe := []stack.Unrecorded{{Address: "x.a"}}
+	created := did("start", "create", "x.a", "") + did("complete", "create", "x.a", new)
+	begun := did("start", "create", "x.a", "")
+	failed := begun + did("errored", "create", "x.a", "")
+	deleted := did("start", "delete", "x.a", old) + did("complete", "delete", "x.a", old)
+	for name, tt := range map[string]struct {
+		before, events, after string
+		want                  []stack.Unrecorded
+	}{
+		"what is in the state is recorded":                       {"", created, held(instance(new)), nil},
+		"what is in no state is not":                             {"", created, "", finished},
+		"what was begun may exist":                               {"", begun, "", maybe},
+		"what was begun and is there already is recorded":        {"", begun, held(instance(new)), nil},
+		"a replacement is not what it replaces":                  {held(instance(old)), deleted + created, held(instance(old)), finished},
+		"nor where the old one goes last":                        {held(instance(old)), created, held(instance(old)), finished},
+		"nor where the old one is deposed":                       {held(instance(old)), created, held(`{"deposed":"0a","attributes":{"id":"old"}}`), finished},
+		"a replacement that was begun may exist":                 {held(instance(old)), begun, held(instance(old)), maybe},
+		"a replacement in the state is recorded":                 {held(instance(old)), deleted + created, held(instance(new)), nil},
+		"one that was begun and is in the state, too":            {held(instance(old)), deleted + begun, held(instance(new)), nil},
+		"what failed and was not told may exist":                 {"", failed, "", maybe},
+		"what failed and was told does not":                      {"", failed + told("x.a", "quota"), "", nil},
+		"where the provider went silent it may":                  {"", failed + told("x.b", "quota") + told("x.a", "Plugin did not respond"), "", maybe},
+		"silence about another one changes nothing":              {"", failed + told("x.b", "Plugin did not respond"), "", nil},
+		"a warning tells nothing":                                {"", failed + strings.Replace(told("x.a", "old"), `"error"`, `"warning"`, 1), "", maybe},
+		"what failed and is tainted is recorded":                 {"", failed + told("x.a", "provisioner"), held(instance(new)), nil},
+		"an id that was hidden is no proof that it is not there": {"", did("start", "create", "x.a", "") + did("complete", "create", "x.a", Mask), held(instance(new)), nil},
+		"changes and deletions are the next plan's":              {held(instance(old)), deleted + did("start", "update", "x.b", "b"), held(instance(old)), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, err := BeforeApply([]byte(tt.before), time.Unix(1, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Unrecorded(strings.NewReader(string(before)+"\ntext\n"+tt.events), []byte(tt.after))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("Unrecorded() (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestUnrecordedByInstance(t *testing.T) {
+	var events strings.Builder
+	for _, addr := range []string{`module.m.x.a[\"k\"]`, `x.a[1]`, `x.a[0]`} {
+		events.WriteString(did("start", "create", addr, "") + did("complete", "create", addr, "i"))
+	}
+	state := `{"resources":[{"module":"module.m","mode":"managed","type":"x","name":"a","instances":[{"index_key":"k","attributes":{"id":"i"}}]},` +
+		`{"mode":"managed","type":"x","name":"a","instances":[{"index_key":1,"attributes":{"id":"i"}}]}]}`
+	got, err := Unrecorded(strings.NewReader(events.String()), []byte(state))
+	if err != nil || len(got) != 1 || got[0].Address != "x.a[0]" {
+		t.Errorf("Unrecorded() = %+v, %v; want x.a[0] alone", got, err)
+	}
+	if _, err := Unrecorded(strings.NewReader(""), []byte("half a sta")); err == nil {
+		t.Error("a state that cannot be read is taken for an empty one")
+	}
+}
+
+func TestBeforeApply(t *testing.T) {
+	line, err := BeforeApply([]byte(held(instance("one"))), time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := ParseEvent(line)
+	b, ok := e.(Before)
+	if err != nil || !ok || fmt.Sprint(b.Objects) != "map[x one:true]" {
+		t.Errorf("ParseEvent(%s) = %#v, %v", line, e, err)
+	}
+	if line, err := BeforeApply(nil, time.Unix(1, 0)); line != nil || err != nil {
+		t.Errorf("BeforeApply(nil) = %s, %v, want nothing", line, err)
+	}
+}
