@@ -98,6 +98,10 @@ var broken = map[string]map[string]string{
 	"no machine's paths": {
 		"docs/a.md": "See /" + "root/notes BAD\nSee https://example.com/root/notes\nSee (/" + "work/main) BAD\nThe box has /work/tree\n",
 	},
+	"documents name tests that exist": {
+		"docs/a.md":               "Held: `TestThere`, `TestThere/in one case`.\nHeld: `TestGone`. BAD\nIt is `Tested`.\n",
+		"internal/plan/a_test.go": "package plan\n\nimport \"testing\"\n\nfunc TestThere(*testing.T) {}\n",
+	},
 	"tests do not sleep": {
 		"internal/plan/a_test.go": "package plan\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) } // BAD\n",
 		"internal/rows/a.go":      "package rows\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n",

@@ -30,6 +30,7 @@ var rules = []rule{
 	{"no package variables that change", "put the variable into a struct that somebody owns", noVariablesThatChange},
 	{"files stay short", "a file is about one thing: split it", filesStayShort},
 	{"no machine's paths", "use a relative path, t.TempDir() or a flag", noMachinePaths},
+	{"documents name tests that exist", "name the test that holds it now, or say that nothing does", namedTestsExist},
 	{"tests do not sleep", "wait for the event: a channel, a context, or a condition polled with a deadline", testsDoNotSleep},
 }
 
