@@ -82,6 +82,9 @@ func known(r stack.Reason) bool {
 
 // start begins a run that writes nothing.
 func (c *Stacks) start(ctx context.Context, p *pass, a stack.Start) error {
+	if a.Kind == stack.HealthRun {
+		return c.checkup(ctx, p, a.Why)
+	}
 	if a.Destroy {
 		if err := c.recall(ctx, p); err != nil {
 			return fault.New(fault.Of(err), string(stack.StartFailed), err)
@@ -93,8 +96,6 @@ func (c *Stacks) start(ctx context.Context, p *pass, a stack.Start) error {
 	switch a.Kind {
 	case stack.PreviewRun:
 		cause.Preview = p.o.Spec.Preview
-	case stack.HealthRun:
-		cause.Health = stack.Vital(p.o.Spec.Health, p.o.Memory.Wrote)
 	default:
 		if p.o.Request != p.o.Memory.Handled {
 			cause.Request = p.o.Request
@@ -282,14 +283,7 @@ func (c *Stacks) locked(p *pass, kind stack.RunKind, cause stack.Cause, err erro
 
 // publish writes the outputs of the newest state where they are wanted.
 func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.Decision, error) {
-	var outputs map[string]kube.Output
-	b, err := c.get(ctx, stackKey(p.id, "outputs.json"))
-	if fault.Of(err) == fault.Missing && p.note.State != nil {
-		b, err = c.stateOutputs(ctx, *p.note.State)
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &outputs)
-	}
+	outputs, err := c.outputs(ctx, p)
 	var data kube.Published
 	if err == nil {
 		data, err = kube.EncodeOutputs(outputs, p.st.Program.Outputs.Select)

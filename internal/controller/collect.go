@@ -46,6 +46,9 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 	if err := c.keepOutputs(ctx, p, r, run); err != nil {
 		return err
 	}
+	if err := c.takeInventory(p, r); err != nil {
+		return err
+	}
 	if r.Outcome != stack.Succeeded {
 		return nil
 	}
@@ -117,6 +120,13 @@ func (c *Stacks) keepRecords(ctx context.Context, p *pass, r *runner.Report) err
 	}
 	if name == "check" {
 		return nil
+	}
+	if r.Kind == stack.HealthRun {
+		// Asked again and again while something is not well, they would push out
+		// what was done to it.
+		if err := c.dropOthers(ctx, stackKey(p.id, "runs", string(r.Kind)+"-"), stackKey(p.id, "runs", name)); err != nil {
+			return err
+		}
 	}
 	return c.dropOldRuns(ctx, p.id)
 }

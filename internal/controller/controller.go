@@ -129,6 +129,8 @@ type pass struct {
 	unreadable error  // why nothing can be decided
 	level      string // isolation of the newest run
 	wait       string // what a start waits for, if it does
+
+	listed *dialect.Inventory // what a run of this pass left of a state that we do not keep
 }
 
 // Reconcile brings one stack one step further.

@@ -37,6 +37,7 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 		Decision: d, Memory: p.o.Memory, Basis: p.o.Basis, Run: p.o.Run,
 		Now: p.o.Now, Isolation: p.level, Ignored: p.st.Ignored,
 	}
+	status.Inventory = c.inventory(ctx, p)
 	if p.job != nil {
 		status.Environment = slices.AppendSeq([]string{}, maps.Keys(p.in.resolved.Environment))
 		slices.Sort(status.Environment)

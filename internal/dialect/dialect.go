@@ -43,6 +43,7 @@ type Stack struct {
 	Memory  stack.Memory
 	Request string   // the newest request of a person
 	Ignored []string // fields that are set and do not work yet
+	Listed  string   // what the inventory in the object is of; empty if there is none
 }
 
 // Status is what is known of a stack after a reconcile.
@@ -57,5 +58,18 @@ type Status struct {
 	Isolation   string   // of the newest run
 	Environment []string // names of variables given to runs; nil if they were not looked at
 	Ignored     []string
-	Unreadable  error // why the memory in the object cannot be read: say so, and leave everything else
+	Inventory   *Inventory // nil leaves what the object lists
+	Unreadable  error      // why the memory in the object cannot be read: say so, and leave everything else
 }
+
+// Inventory is what exists of a stack.
+type Inventory struct {
+	Of     string // what it was made from, so that it is made once
+	Items  []Item
+	More   int  // that there was no room for
+	Sealed bool // it cannot be known
+}
+
+// Item is one resource instance: its name and type in the module, and what its
+// provider calls it.
+type Item struct{ Name, Type, ID string }

@@ -132,6 +132,9 @@ func ForceUnlock(id string) ([]string, error) {
 	return []string{"force-unlock", "-force", "-no-color", "--", id}, nil
 }
 
+// StatePull prints the newest state.
+func StatePull() []string { return []string{"state", "pull"} }
+
 // StatePush stores a rescued state. Without force the engine compares lineage
 // and serial first, and refuses an older or a foreign one.
 func StatePush(file string) []string { return []string{"state", "push", "-no-color", "--", file} }

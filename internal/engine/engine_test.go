@@ -176,6 +176,7 @@ func TestArguments(t *testing.T) {
 		"show as text": {plain(ShowText("p")), "show -no-color -- p"},
 		"output":       {plain(Outputs()), "output -no-color -json"},
 		"force-unlock": {func() ([]string, error) { return ForceUnlock("abc-1") }, "force-unlock -force -no-color -- abc-1"},
+		"state pull":   {plain(StatePull()), "state pull"},
 		"state push":   {plain(StatePush("f")), "state push -no-color -- f"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -163,16 +163,18 @@ func (s inventoryState) secrets() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// reach follows a path as far as it leads.
+// reach follows a path as far as it leads: all of what it cannot be followed
+// into is taken as sensitive.
 func reach(v any, path []pathStep) any {
 	for _, p := range path {
 		switch in := v.(type) {
 		case map[string]any:
-			key, ok := p.key().(string)
-			if !ok || in[key] == nil {
+			key, _ := p.key().(string)
+			next, ok := in[key]
+			if !ok {
 				return v
 			}
-			v = in[key]
+			v = next
 		case []any:
 			n, ok := p.key().(json.Number)
 			if !ok {

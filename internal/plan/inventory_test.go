@@ -45,14 +45,16 @@ func TestInventoryOfLittle(t *testing.T) {
 		state string
 		want  Inventory
 	}{
-		"no state":            {"", Inventory{Items: []Item{}}},
-		"a state of nothing":  {`{"version": 4, "resources": []}`, Inventory{Items: []Item{}}},
-		"only data":           {`{"resources": [{"mode": "data", "type": "t", "name": "n", "instances": [{"attributes": {"id": "x"}}]}]}`, Inventory{Items: []Item{}}},
-		"an encrypted state":  {`{"serial": 1, "lineage": "x", "encrypted_data": "…"}`, Inventory{Items: []Item{}, Sealed: true}},
-		"a resource in name":  {`{"resources": [{"mode": "managed", "type": "t", "name": "n"}]}`, Inventory{Items: []Item{}}},
-		"strange attributes":  {`{"resources": [{"mode": "managed", "type": "t", "name": "n", "instances": [{"attributes": [1]}]}]}`, Inventory{Items: []Item{{"n", "t", ""}}}},
-		"everything marked":   {`{"resources": [{"mode": "managed", "type": "t", "name": "n", "instances": [{"attributes": {"id": "x"}, "sensitive_attributes": [[]]}]}]}`, Inventory{Items: []Item{{"n", "t", Mask}}}},
-		"a path that is lost": {`{"resources": [{"mode": "managed", "type": "t", "name": "n", "instances": [{"attributes": {"id": "x", "l": []}, "sensitive_attributes": [[{"value": "l"}, {"value": 4}]]}]}]}`, Inventory{Items: []Item{{"n", "t", "x"}}}},
+		"no state":                {"", Inventory{Items: []Item{}}},
+		"a state of nothing":      {`{"version": 4, "resources": []}`, Inventory{Items: []Item{}}},
+		"only data":               {`{"resources": [{"mode": "data", "type": "t", "name": "n", "instances": [{"attributes": {"id": "x"}}]}]}`, Inventory{Items: []Item{}}},
+		"an encrypted state":      {`{"serial": 1, "lineage": "x", "encrypted_data": "…"}`, Inventory{Items: []Item{}, Sealed: true}},
+		"a resource in name":      {`{"resources": [{"mode": "managed", "type": "t", "name": "n"}]}`, Inventory{Items: []Item{}}},
+		"strange attributes":      {`{"resources": [{"mode": "managed", "type": "t", "name": "n", "instances": [{"attributes": [1]}]}]}`, Inventory{Items: []Item{{"n", "t", ""}}}},
+		"everything marked":       {`{"resources": [{"mode": "managed", "type": "t", "name": "n", "instances": [{"attributes": {"id": "x"}, "sensitive_attributes": [[]]}]}]}`, Inventory{Items: []Item{{"n", "t", Mask}}}},
+		"a secret that is null":   {`{"resources": [{"mode": "managed", "type": "t", "name": "n", "instances": [{"attributes": {"id": "thing-1", "secret": null}, "sensitive_attributes": [[{"value": "secret"}]]}]}]}`, Inventory{Items: []Item{{"n", "t", "thing-1"}}}},
+		"a path that goes astray": {`{"resources": [{"mode": "managed", "type": "t", "name": "n", "instances": [{"attributes": {"id": "thing-1"}, "sensitive_attributes": [[{"value": "secret"}]]}]}]}`, Inventory{Items: []Item{{"n", "t", Mask}}}},
+		"a path that is lost":     {`{"resources": [{"mode": "managed", "type": "t", "name": "n", "instances": [{"attributes": {"id": "x", "l": []}, "sensitive_attributes": [[{"value": "l"}, {"value": 4}]]}]}]}`, Inventory{Items: []Item{{"n", "t", "x"}}}},
 	} {
 		got, err := InventoryOf([]byte(test.state), nil)
 		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
@@ -93,4 +95,26 @@ func TestInventoryIsBounded(t *testing.T) {
 			t.Errorf("%s: the inventory has %d items in %d bytes", name, len(inv.Items), len(size))
 		}
 	}
+}
+
+// A state of another backend is as its engine, or whoever else, wrote it.
+func FuzzInventory(f *testing.F) {
+	f.Add([]byte(inventoried))
+	f.Add([]byte(`{"resources": [{"mode": "managed", "instances": [{"attributes": {"l": [1]}, "sensitive_attributes": [[{"value": "l"}, {"value": {"value": 99999999999999999999}}]]}]}]}`))
+	f.Fuzz(func(t *testing.T, state []byte) {
+		inv, err := InventoryOf(state, []string{"given-to-run"})
+		if err != nil {
+			return
+		}
+		size := 0
+		for _, it := range inv.Items {
+			size += len(it.Name) + len(it.Type) + len(it.ID)
+			if strings.Contains(it.ID, "given-to-run") {
+				t.Errorf("an identifier shows what a run was given: %q", it.ID)
+			}
+		}
+		if len(inv.Items) > inventoryItems || size > inventoryBytes {
+			t.Errorf("%d items in %d bytes", len(inv.Items), size)
+		}
+	})
 }

@@ -79,6 +79,7 @@ type Options struct {
 	ForceUnlock  string // a lock to break after init
 	ReadableText bool   // keep the plan as the engine prints it for people
 	Outputs      bool   // foreign backend: read the outputs at the end of a run that succeeded
+	Inventory    bool   // foreign backend: leave an inventory of the state, too
 	NoReattach   bool   // the engine starts providers by itself, each time it needs one
 }
 
@@ -181,14 +182,15 @@ type Step struct {
 
 // The files that a run leaves for Open. All but the plan and the state are redacted.
 const (
-	FileLog     = "log.txt"         // for people
-	FileEvents  = "events.jsonl"    // the engine's event stream, one JSON object a line
-	FilePlan    = "plan.bin"        // the saved plan
-	FilePlanDoc = "plan.json"       // the plan as a document; sensitive values masked
-	FilePlanRaw = "plan-raw.json"   // the same, unmasked, as upstream's readable plan wants it
-	FilePlanTxt = "plan.txt"        // the plan as the engine prints it
-	FileState   = "state.json"      // the newest acknowledged state
-	FileOutputs = "outputs.json"    // name → {value, type, sensitive}
-	FileRescue  = "errored.tfstate" // a state that the backend refused
-	FileLockHCL = "lock.hcl"        // the dependency lock file after init
+	FileLog       = "log.txt"         // for people
+	FileEvents    = "events.jsonl"    // the engine's event stream, one JSON object a line
+	FilePlan      = "plan.bin"        // the saved plan
+	FilePlanDoc   = "plan.json"       // the plan as a document; sensitive values masked
+	FilePlanRaw   = "plan-raw.json"   // the same, unmasked, as upstream's readable plan wants it
+	FilePlanTxt   = "plan.txt"        // the plan as the engine prints it
+	FileState     = "state.json"      // the newest acknowledged state
+	FileOutputs   = "outputs.json"    // name → {value, type, sensitive}
+	FileInventory = "inventory.json"  // foreign backend: a plan.Inventory of the state
+	FileRescue    = "errored.tfstate" // a state that the backend refused
+	FileLockHCL   = "lock.hcl"        // the dependency lock file after init
 )

@@ -163,7 +163,7 @@ func (p *Processes) List() ([]Report, error) {
 }
 
 // readable are the files that Open opens.
-var readable = []string{FileLog, FileEvents, FilePlan, FilePlanDoc, FilePlanRaw, FilePlanTxt, FileState, FileOutputs, FileRescue, FileLockHCL}
+var readable = []string{FileLog, FileEvents, FilePlan, FilePlanDoc, FilePlanRaw, FilePlanTxt, FileState, FileOutputs, FileInventory, FileRescue, FileLockHCL}
 
 // Open opens a file that a run left; Missing if it left none.
 func (p *Processes) Open(stack, id, file string) (io.ReadCloser, error) {

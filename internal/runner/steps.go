@@ -195,13 +195,38 @@ func (r *run) outputs(ctx context.Context) error {
 			return errors.Join(err, writeSynced(filepath.Join(r.dir, FileOutputs), data))
 		}
 	} else if !r.job.Options.Outputs {
-		return nil
+		return r.list(ctx)
 	}
 	out := &capped{most: maxState}
 	if _, err := r.execute(ctx, command{step: "output", args: engine.Outputs(), out: out}); err != nil {
 		return err
 	}
-	return writeSynced(filepath.Join(r.dir, FileOutputs), out.Bytes())
+	if err := writeSynced(filepath.Join(r.dir, FileOutputs), out.Bytes()); err != nil {
+		return err
+	}
+	return r.list(ctx)
+}
+
+// list leaves an inventory of a state that we do not keep. A run is not a
+// failure because of it: what it was for is done.
+func (r *run) list(ctx context.Context) error {
+	if !r.job.Options.Inventory {
+		return nil
+	}
+	out := &capped{most: maxState}
+	_, err := r.execute(ctx, command{step: "inventory", args: engine.StatePull(), out: out})
+	if err == nil && out.over {
+		err = fmt.Errorf("the state is larger than %d bytes", out.most)
+	}
+	var inv plan.Inventory
+	if err == nil {
+		inv, err = plan.InventoryOf(out.Bytes(), r.job.Mask)
+	}
+	if err != nil {
+		r.recorder.tell("There is no inventory of this run: %v.", err)
+		return nil
+	}
+	return writeJSON(filepath.Join(r.dir, FileInventory), inv)
 }
 
 // capped is a buffer that stops growing.

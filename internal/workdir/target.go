@@ -21,12 +21,13 @@ type Output struct {
 // upstream documents it. Shown is the same for messages, without what is
 // sensitive; a template that cannot be rendered without is shown as it is.
 func Target(text string, outputs map[string]Output) (target, shown string, err error) {
-	text = strings.ReplaceAll(strings.ReplaceAll(text, "${{", "{{"), "{{", "${{")
+	asked := text
+	text = delimited(text)
 	values, masked := map[string]any{}, map[string]any{}
 	for name, o := range outputs {
 		v, err := exact(o.Value)
 		if err != nil {
-			return "", text, invalid(fmt.Errorf("reading output %s: %w", name, err))
+			return "", asked, invalid(fmt.Errorf("reading output %s: %w", name, err))
 		}
 		values[name] = numbers(v)
 		if masked[name] = values[name]; o.Sensitive {
@@ -35,22 +36,30 @@ func Target(text string, outputs map[string]Output) (target, shown string, err e
 	}
 	t, err := new(budget).parse(text, "target")
 	if err != nil {
-		return "", text, err
+		return "", asked, err
 	}
 	if err := present(t.Root, values); err != nil {
-		return "", text, err
+		return "", asked, err
 	}
 	b := budget{actions: maxExecuted, text: maxHandled}
 	if target, err = b.render(text, values, "target"); err != nil {
-		return "", text, err
+		return "", asked, err
 	}
 	if strings.Contains(target, nothing) {
-		return "", text, invalid(errors.New("an output that it needs is null or not there"))
+		return "", asked, invalid(errors.New("an output that it needs is null or not there"))
 	}
 	if shown, err = b.render(text, masked, "target"); err != nil {
-		shown = text
+		shown = asked
 	}
 	return target, shown, nil
+}
+
+// CheckTarget reports why text cannot be a template of a target at all.
+func CheckTarget(text, path string) error { return CheckTemplate(delimited(text), path) }
+
+// delimited is text with the one kind of delimiters that templates here have.
+func delimited(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "${{", "{{"), "{{", "${{")
 }
 
 // nothing is what a template writes for a value that is not there.

@@ -151,9 +151,27 @@ type TerrierStatus struct {
 	// +optional
 	Environment []string `json:"environment,omitempty"`
 
+	// How far status.inventory goes.
+	// +optional
+	Inventory *InventoryStatus `json:"inventory,omitempty"`
+
 	// What earlier reconciles wrote down, for the next one only.
 	// +optional
 	Memory *apiextensionsv1.JSON `json:"memory,omitempty"`
+}
+
+// InventoryStatus is what is known of an inventory.
+type InventoryStatus struct {
+	// The state that it was made from.
+	Of string `json:"of"`
+
+	// Resources that exist and are not listed.
+	// +optional
+	More int `json:"more,omitempty"`
+
+	// Why not everything is listed.
+	// +optional
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // RunStatus is a run in flight.

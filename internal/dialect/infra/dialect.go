@@ -89,6 +89,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 		Spec: spec, Program: program, Memory: memory,
 		Request: obj.Annotations[RequestedAt],
 		Ignored: NotYet(&obj.Spec),
+		Listed:  listed(&obj.Status),
 	}, err
 }
 

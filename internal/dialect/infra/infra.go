@@ -46,6 +46,7 @@ func Decode(obj *v1alpha2.Terraform, d Defaults) (stack.Spec, stack.Program, sta
 	if p.Outputs != nil {
 		s.Outputs = stack.Digest(p.Outputs)
 	}
+	s.Health = vitals(p)
 	if why := reviews(obj, &s, &p); err == nil {
 		err = why
 	}

@@ -29,10 +29,8 @@ func gaps() []gap {
 		{"spec.breakTheGlass", func(s *spec) bool { return s.BreakTheGlass }, ""},
 		{"spec.cliConfigSecretRef", func(s *spec) bool { return s.CliConfigSecretRef != nil }, ""},
 		{"spec.cloud", func(s *spec) bool { return s.Cloud != nil }, "without it another state would be used"},
-		{"spec.enableInventory", func(s *spec) bool { return s.EnableInventory }, ""},
 		{"spec.enterprise", func(s *spec) bool { return s.Enterprise != nil }, ""},
 		{"spec.fileMappings", func(s *spec) bool { return len(s.FileMappings) > 0 }, ""},
-		{"spec.healthChecks", func(s *spec) bool { return len(s.HealthChecks) > 0 }, ""},
 		{"spec.runnerPodTemplate", func(s *spec) bool { return templated(s.RunnerPodTemplate) }, ""},
 		{"spec.runnerTerminationGracePeriodSeconds", func(s *spec) bool {
 			return s.RunnerTerminationGracePeriodSeconds != nil && *s.RunnerTerminationGracePeriodSeconds != 30

@@ -40,7 +40,7 @@ func program(name string, s *v1alpha2.TerraformSpec) (stack.Program, error) {
 		p.DependsOn = append(p.DependsOn, stack.Ref{Kind: v1alpha2.Kind, Namespace: d.Namespace, Name: d.Name})
 	}
 	for _, step := range []func(*stack.Program, *v1alpha2.TerraformSpec) error{
-		module, variables, varFiles, workspace, readable, outputs, webhooks,
+		module, variables, varFiles, workspace, readable, outputs, webhooks, checks,
 	} {
 		if err := step(&p, s); err != nil {
 			return stack.Program{}, err

@@ -55,6 +55,7 @@ func encode(obj *v1alpha2.Terraform, s dialect.Status) {
 	st.ReconciliationFailures = int64(m.Failures)
 	conditions(obj, s)
 	st.Terrier = terrier(st.Terrier, s)
+	list(obj, s.Inventory)
 }
 
 // terrier is the part of the status that upstream does not have.
@@ -89,6 +90,7 @@ func terrier(old *v1alpha2.TerrierStatus, s dialect.Status) *v1alpha2.TerrierSta
 
 // keepOld keeps what did not change, and what this pass did not look at.
 func keepOld(t *v1alpha2.TerrierStatus, old v1alpha2.TerrierStatus, s dialect.Status) {
+	t.Inventory = old.Inventory
 	if old.Phase == t.Phase && old.Since != nil {
 		t.Since = old.Since
 	}

@@ -1,0 +1,106 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// checkup begins to ask what was applied for its health. Its run needs nothing
+// of what other runs do, the state and its lock least of all.
+func (c *Stacks) checkup(ctx context.Context, p *pass, why string) error {
+	outputs, err := c.outputs(ctx, p)
+	if err != nil && fault.Of(err) != fault.Missing {
+		return fault.New(fault.Of(err), string(stack.StateFailed), fmt.Errorf("reading the outputs for the health checks: %w", err))
+	}
+	p.job = &runner.Job{
+		Stack: p.job.Stack, Name: p.job.Name, Created: p.job.Created,
+		Checks: checks(p.st.Program.Checks, outputs),
+		Mask:   append(slices.Clone(p.job.Mask), sensitive(outputs)...),
+		Limits: p.job.Limits, Box: p.job.Box,
+	}
+	p.note = note{}
+	cause := stack.Cause{Basis: p.o.Basis, Why: why, Health: stack.Vital(p.o.Spec.Health, p.o.Memory.Wrote)}
+	return c.launch(ctx, p, stack.HealthRun, cause, "")
+}
+
+// outputs returns the outputs of the newest state; Missing if they are not
+// known, as those of a state that we do not keep before a run reads them.
+func (c *Stacks) outputs(ctx context.Context, p *pass) (map[string]kube.Output, error) {
+	b, err := c.get(ctx, stackKey(p.id, "outputs.json"))
+	if fault.Of(err) == fault.Missing && p.note.State != nil {
+		b, err = c.stateOutputs(ctx, *p.note.State)
+	}
+	if err != nil {
+		return nil, err
+	}
+	outputs := map[string]kube.Output{}
+	return outputs, json.Unmarshal(b, &outputs)
+}
+
+// checks renders what is to be checked. A check that cannot be rendered goes
+// along and fails by that, beside the others. Without outputs nothing is known
+// of them.
+func checks(wanted []stack.Check, outputs map[string]kube.Output) []runner.Check {
+	data := map[string]workdir.Output{}
+	for name, o := range outputs {
+		data[name] = workdir.Output{Value: o.Value, Sensitive: o.Sensitive}
+	}
+	var out []runner.Check
+	for _, w := range wanted {
+		check := runner.Check{Name: w.Name, Kind: w.Kind, Timeout: w.Timeout}
+		var err error
+		if outputs == nil && strings.Contains(w.Target, "{{") {
+			check.Broken = "the outputs are not known before the next plan or apply reads them: ask for a plan"
+		} else if check.Target, check.Shown, err = workdir.Target(w.Target, data); err != nil {
+			check.Broken = err.Error()
+		}
+		out = append(out, check)
+	}
+	return out
+}
+
+// sensitive are the texts in outputs that must not be shown.
+func sensitive(outputs map[string]kube.Output) []string {
+	var found []string
+	for _, o := range outputs {
+		if !o.Sensitive {
+			continue
+		}
+		dec := json.NewDecoder(bytes.NewReader(o.Value))
+		dec.UseNumber()
+		var v any
+		if dec.Decode(&v) == nil {
+			found = texts(found, v)
+		}
+	}
+	return found
+}
+
+// texts adds every text and number in a JSON value to found.
+func texts(found []string, v any) []string {
+	switch v := v.(type) {
+	case string:
+		found = append(found, v)
+	case json.Number:
+		found = append(found, v.String())
+	case []any:
+		for _, item := range v {
+			found = texts(found, item)
+		}
+	case map[string]any:
+		for _, item := range v {
+			found = texts(found, item)
+		}
+	}
+	return found
+}

@@ -1,0 +1,89 @@
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner"
+)
+
+// nothingExists is what an inventory is of when everything was taken down.
+const nothingExists = "nothing"
+
+// inventory lists what exists, if the stack wants it listed and the object does
+// not list it yet; nil leaves in the object what is there. It is made from the
+// state that we keep, whenever that has changed; of other states the run that
+// changed them leaves it.
+func (c *Stacks) inventory(ctx context.Context, p *pass) *dialect.Inventory {
+	m := p.o.Memory
+	of := m.State
+	if m.Destroyed {
+		of = nothingExists
+	}
+	switch {
+	case !p.st.Program.Inventory || p.o.Deleting || p.stuck != nil:
+		return nil
+	case p.listed != nil:
+		return p.listed
+	case of == "" || of == p.st.Listed:
+		return nil
+	case m.Destroyed:
+		return &dialect.Inventory{Of: of}
+	case p.job == nil: // what must not be shown is not known in this pass
+		return nil
+	}
+	_, ref, _ := backendOf(p.st.Program, p.obj.GetNamespace())
+	if ref == nil {
+		return nil
+	}
+	state, err := c.stateFor(ctx, p, *ref, of)
+	var inv plan.Inventory
+	if err == nil {
+		inv, err = plan.InventoryOf(state, p.job.Mask)
+	}
+	if err != nil {
+		c.Log.Warn("stack not listed", "stack", p.job.Name, "err", err) // the next pass tries again
+		return nil
+	}
+	return listed(of, inv)
+}
+
+// stateFor reads the state with a digest, or the newest if that one is gone.
+func (c *Stacks) stateFor(ctx context.Context, p *pass, ref kube.StateRef, digest string) ([]byte, error) {
+	if state, err := c.get(ctx, stackKey(p.id, "state.json")); err == nil {
+		sum := sha256.Sum256(state)
+		if hex.EncodeToString(sum[:]) == hexOf(digest) {
+			return state, nil
+		}
+	}
+	state, _, err := c.States.Load(ctx, ref)
+	return state, err
+}
+
+// takeInventory takes over the inventory that a run left of a state that we do
+// not keep.
+func (c *Stacks) takeInventory(p *pass, r *runner.Report) error {
+	b, err := c.left(p.id, r.ID, runner.FileInventory)
+	if err != nil || b == nil {
+		return err
+	}
+	var inv plan.Inventory
+	if err := json.Unmarshal(b, &inv); err != nil {
+		return err
+	}
+	p.listed = listed(r.ID, inv)
+	return nil
+}
+
+func listed(of string, inv plan.Inventory) *dialect.Inventory {
+	out := &dialect.Inventory{Of: of, More: inv.More, Sealed: inv.Sealed}
+	for _, it := range inv.Items {
+		out.Items = append(out.Items, dialect.Item{Name: it.Name, Type: it.Type, ID: it.ID})
+	}
+	return out
+}

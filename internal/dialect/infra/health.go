@@ -1,0 +1,84 @@
+package infra
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// ConditionHealthCheck says whether what was applied last passed its checks.
+// Upstream's is about the first apply for ever; this one is renewed after each.
+const (
+	ConditionHealthCheck = "HealthCheck"
+
+	reasonHealthy   = "HealthChecksSucceed"
+	reasonUnhealthy = "HealthChecksFailed"
+)
+
+const checksMost = 256 // of one stack
+
+// checks reads what must answer after an apply, and what is to be listed.
+func checks(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+	p.Inventory = s.EnableInventory
+	if len(s.HealthChecks) > checksMost {
+		return invalid("spec.healthChecks", "has %d checks, more than %d", len(s.HealthChecks), checksMost)
+	}
+	for i, h := range s.HealthChecks {
+		at := fmt.Sprintf("spec.healthChecks[%d]", i)
+		c := stack.Check{Name: h.Name, Kind: stack.CheckKind(h.Type)}
+		field := at
+		switch c.Kind {
+		case stack.HTTPCheck:
+			c.Target, field = h.URL, at+".url"
+		case stack.TCPCheck:
+			c.Target, field = h.Address, at+".address"
+		default:
+			return invalid(at+".type", "is %q, not tcp or http", h.Type)
+		}
+		if strings.TrimSpace(c.Target) == "" {
+			return invalid(field, "is empty, and the type is %s", h.Type)
+		}
+		if err := workdir.CheckTarget(c.Target, field); err != nil {
+			return err
+		}
+		if h.Timeout != nil {
+			c.Timeout = max(0, h.Timeout.Duration)
+		}
+		p.Checks = append(p.Checks, c)
+	}
+	return nil
+}
+
+// vitals is how health checks are known; empty if there are none.
+func vitals(p stack.Program) string {
+	if len(p.Checks) == 0 {
+		return ""
+	}
+	return stack.Digest(p.Checks)
+}
+
+// health sets the condition about the checks of obj.
+func health(c setter, s dialect.Status) {
+	var p stack.Program
+	if err := checks(&p, &c.obj.Spec); err != nil {
+		return // what is wrong with the spec is said elsewhere
+	}
+	switch m, wanted := s.Memory, vitals(p); {
+	case wanted == "" || m.Destroyed:
+		c.drop(ConditionHealthCheck)
+	case m.Wrote == "":
+		// Nothing was applied here yet: what upstream found stands.
+	case m.Healthy == stack.Vital(wanted, m.Wrote):
+		c.set(ConditionHealthCheck, metav1.ConditionTrue, reasonHealthy, "Health checks succeeded")
+	case m.Failures > 0 && m.FailedKind == stack.HealthRun:
+		c.set(ConditionHealthCheck, metav1.ConditionFalse, reasonUnhealthy, m.FailedWith)
+	default:
+		c.set(ConditionHealthCheck, metav1.ConditionUnknown, reasonProgressing, "What was applied last was not asked for its health yet")
+	}
+}
