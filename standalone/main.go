@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -39,12 +40,13 @@ func commands() int {
 		return 1
 	}
 	up, err := app.Up(plane{}, os.Args[0], version, os.Getenv, time.Now)
-	if err != nil {
+	controller, also := app.Controller(os.Args[0], version, os.Getenv, time.Now)
+	if err := errors.Join(err, also); err != nil {
 		fmt.Fprintln(os.Stderr, "terrier:", err)
 		return 2
 	}
 	return cli.Main(cli.Env{
 		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Now: time.Now, Version: version,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-	}, up)
+	}, up, controller)
 }

@@ -1,6 +1,7 @@
-// Command terrier, this one, is the command line alone, as cluster images have
-// it: it brings no control plane with it. It refuses nothing of its own. The
-// commands are in internal/cli; start reading there.
+// Command terrier, this one, is terrier without a control plane inside, as cluster
+// images have it: the command line, and the controller of a cluster. It refuses
+// nothing of its own. The commands are in internal/cli and internal/app; start
+// reading there.
 package main
 
 import (
@@ -8,20 +9,28 @@ import (
 	"os"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/app"
 	"github.com/terrier-iac/terrier/internal/cli"
+	"github.com/terrier-iac/terrier/internal/process"
 )
 
 // version is set by the linker.
 var version = "v0.0.0-dev"
 
 func main() {
+	process.Main() // this binary finds out how well it can box runs
 	dir, err := os.Getwd()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "terrier:", err)
 		os.Exit(1)
 	}
+	controller, err := app.Controller(os.Args[0], version, os.Getenv, time.Now)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "terrier:", err)
+		os.Exit(2)
+	}
 	os.Exit(cli.Main(cli.Env{
 		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Now: time.Now, Version: version,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-	}))
+	}, controller))
 }

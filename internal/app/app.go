@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -53,7 +54,8 @@ type Ready struct {
 type Options struct {
 	Config       Config
 	ControlPlane ControlPlane
-	Program      string // how people call this one
+	Cluster      *ClusterConfig // nil if the control plane is in this process
+	Program      string         // how people call this one
 	Version      string
 	Stdout       io.Writer // for Ready
 	Stderr       io.Writer // for progress and logs
@@ -83,12 +85,22 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := p.level.UnmarshalText([]byte(o.Config.LogLevel)); err != nil {
 		return fault.New(fault.Invalid, "Usage", fmt.Errorf("--log-level: %w", err))
 	}
+	if o.Cluster != nil {
+		if err := o.Cluster.check(); err != nil {
+			return err
+		}
+	}
+	if err := failpoint.Arm(o.Environ(failpoint.Env)); err != nil {
+		return fault.New(fault.Invalid, "Usage", err)
+	}
 	p.log = slog.New(slog.NewTextHandler(o.Stderr, &slog.HandlerOptions{Level: p.level}))
 	bridgeLogs(p.log)
 	if p.Config.DataDir, err = filepath.Abs(o.Config.DataDir); err != nil {
 		return err
 	}
-	p.progress("starting the control plane in %s", p.Config.DataDir)
+	if o.Cluster == nil {
+		p.progress("starting the control plane in %s", p.Config.DataDir)
+	}
 	// The control plane outlives the call until everything else has ended; only
 	// its start can be called off.
 	planeCtx, stopPlane := context.WithCancel(context.WithoutCancel(ctx))
@@ -102,11 +114,17 @@ func Run(ctx context.Context, o Options) (err error) {
 		stopPlane() // last: what ends before it may still write
 		err = errors.Join(err, p.plane.Wait())
 	}()
+	ctx, done := p.whileLeading(ctx)
+	defer done()
 	if err := p.open(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.runs.Close()) }()
-	return p.serve(ctx)
+	err = p.serve(ctx)
+	if cause := context.Cause(ctx); errors.Is(cause, errNotLeading) {
+		err = errors.Join(cause, err)
+	}
+	return err
 }
 
 func (p *parts) progress(format string, args ...any) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 type Config struct {
 	DataDir     string `flag:"data-dir" env:"TERRIER_DATA_DIR" default:".terrier" help:"directory that holds everything: kubeconfig, store, records, caches"`
 	APIAddress  string `flag:"api-address" env:"TERRIER_API_ADDRESS" default:"127.0.0.1:0" help:"loopback address of the Kubernetes API; port 0 keeps the port of the last start"`
-	HTTPAddress string `flag:"http-address" env:"TERRIER_HTTP_ADDRESS" default:"127.0.0.1:0" help:"loopback address of the HTTP API, artifacts and registry; port 0 keeps the port of the last start"`
+	HTTPAddress string `flag:"http-address" env:"TERRIER_HTTP_ADDRESS" default:"127.0.0.1:0" help:"address of the HTTP API, artifacts and registry, on loopback unless this is a controller of a cluster; port 0 keeps the port of the last start"`
 	Quickstart  bool   `flag:"quickstart" env:"TERRIER_QUICKSTART" help:"apply the quickstart example and say what to try"`
 	Output      string `flag:"output" short:"o" help:"json prints one line when ready"`
 
@@ -47,12 +48,15 @@ type Config struct {
 }
 
 // bind registers the flags of c. A flag wins over its environment variable,
-// which wins over the default.
-func bind(flags *pflag.FlagSet, c *Config, environ func(string) string) error {
+// which wins over the default. Those of omit are left at zero.
+func bind(flags *pflag.FlagSet, c any, environ func(string) string, omit ...string) error {
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
 		name, help, def := tag.Get("flag"), tag.Get("help"), tag.Get("default")
+		if slices.Contains(omit, name) {
+			continue
+		}
 		if env := tag.Get("env"); env != "" {
 			help += " [" + env + "]"
 			if set := environ(env); set != "" {

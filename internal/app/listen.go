@@ -15,14 +15,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// listen opens a loopback address. Port 0 means the port of the last start, so
+// listen opens an address, on loopback unless beyond. Port 0 means the port of the last start, so
 // that what was written down of it stays true, or any if that is taken.
-func listen(address, memory string) (net.Listener, error) {
+func listen(address, memory string, beyond bool) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-address %q is not host:port", address))
 	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+	if ip := net.ParseIP(host); !beyond && (ip == nil || !ip.IsLoopback()) {
 		return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-address %q is not a loopback address: nothing listens beyond this machine", address))
 	}
 	if port == "0" {

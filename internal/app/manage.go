@@ -72,15 +72,27 @@ func bridgeLogs(log *slog.Logger) {
 func (p *parts) manager() (ctrl.Manager, error) {
 	stop := stopManager
 	skip := true
-	return ctrl.NewManager(p.plane.Config(), ctrl.Options{
+	return ctrl.NewManager(p.rest(), ctrl.Options{
 		Scheme:                  newScheme(),
 		Logger:                  logr.FromSlogHandler(p.log.Handler()),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: &stop,
-		Cache:                   cache.Options{DefaultTransform: slim},
+		Cache:                   cache.Options{DefaultTransform: slim, DefaultNamespaces: p.namespaces()},
 		Controller:              config.Controller{SkipNameValidation: &skip}, // several platforms in one test process
 		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{}}},
 	})
+}
+
+// namespaces are those that are looked after, nil for all.
+func (p *parts) namespaces() map[string]cache.Config {
+	if p.Cluster == nil || len(p.Cluster.Namespaces) == 0 {
+		return nil
+	}
+	named := map[string]cache.Config{}
+	for _, n := range p.Cluster.Namespaces {
+		named[n] = cache.Config{}
+	}
+	return named
 }
 
 // slim drops from cached objects what only costs memory. Objects of which only
@@ -123,8 +135,8 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	}
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Dialect: infra.Dialect{},
-		Runner: p.runs, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
-		States: kube.States{Client: live, Now: p.Now}, Blobs: p.blobs, Engine: find,
+		Runner: fencedRuns{p.runs, p.leads}, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
+		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now}, Blobs: p.blobs, Engine: find,
 		Events: p.events(mgr, kube.FieldManager), Webhooks: webhooks,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log,
 	}
@@ -161,7 +173,7 @@ func (p *parts) events(mgr ctrl.Manager, component string) kube.Events {
 // outbound is the one client for everything that goes out.
 func (p *parts) outbound() (*outbound.Client, error) {
 	// Our own artifacts and registry are on loopback, and meant to be reached.
-	allow, err := outbound.ParseAllow(append([]string{p.http.listener.Addr().String()}, p.Config.AllowHosts...)...)
+	allow, err := outbound.ParseAllow(append([]string{p.http.listener.Addr().String(), strings.TrimPrefix(p.http.url, "https://")}, p.Config.AllowHosts...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -42,13 +42,15 @@ type server struct {
 
 // serve starts the servers and controllers and blocks until ctx ends.
 func (p *parts) serve(ctx context.Context) (err error) {
-	direct, err := client.New(p.plane.Config(), client.Options{Scheme: newScheme()})
+	direct, err := client.New(p.rest(), client.Options{Scheme: newScheme()})
 	if err != nil {
 		return err
 	}
-	p.progress("installing definitions")
-	if err := kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group); err != nil {
-		return err
+	if p.Cluster == nil || p.Cluster.Definitions {
+		p.progress("installing definitions")
+		if err := kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group); err != nil {
+			return err
+		}
 	}
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err
@@ -173,15 +175,27 @@ ready
 
 // listenHTTP opens the HTTP address with the control plane's certificate.
 func (p *parts) listenHTTP() (*server, error) {
-	l, err := listen(p.Config.HTTPAddress, p.dir("http-port"))
+	l, err := listen(p.Config.HTTPAddress, p.dir("http-port"), p.Cluster != nil)
 	if err != nil {
 		return nil, err
 	}
 	s := &server{listener: l, url: "https://" + l.Addr().String()}
+	if hosts := p.hosts(); len(hosts) > 0 {
+		_, port, _ := net.SplitHostPort(l.Addr().String()) // it is one of ours
+		s.url = "https://" + net.JoinHostPort(hosts[0], port)
+	}
 	if s.cert, s.ca, err = p.plane.Certificate(); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return s, nil
+}
+
+// hosts are the names by which others reach the HTTP API.
+func (p *parts) hosts() []string {
+	if p.Cluster == nil {
+		return nil
+	}
+	return p.Cluster.Hosts
 }
 
 // publish writes down for the command line where the HTTP API is.
@@ -237,10 +251,14 @@ func (p *parts) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	host, _, err := net.SplitHostPort(p.http.listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
 	records := service.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
 	return web.New(web.Options{
 		Stacks: service.New(kubeClient, records, p.Now), Auth: p.pulls(auth), Version: p.Version,
-		Hosts: []string{"127.0.0.1", "localhost", "::1"}, Log: p.log, Now: p.Now,
+		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now,
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry,
 	})
 }

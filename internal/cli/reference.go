@@ -26,7 +26,7 @@ func reference() string {
 	for _, c := range commands {
 		fmt.Fprintf(&b, "| [`terrier %s`](#terrier-%s) | %s |\n", c.Name(), c.Name(), c.Short)
 	}
-	b.WriteString("\n`terrier up`, which brings up a control plane of its own, says what it takes with `terrier up --help`.\n")
+	b.WriteString("\n`terrier up`, which brings up a control plane of its own, says what it takes with `terrier up --help`; [`terrier controller`](controller.md) runs the same for a cluster that is there already.\n")
 	b.WriteString("\n## Flags of every command\n\n")
 	flagTable(&b, root.PersistentFlags())
 	b.WriteString("\n## Exit codes\n\n| code | when |\n| --- | --- |\n| 0 | it is done |\n")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -85,26 +84,15 @@ func firstStack(ctx context.Context, p *testkit.Platform) (time.Duration, error)
 
 // idle prints what a process holds in memory once it has nothing to do.
 func idle(ctx context.Context, out io.Writer, pid int) error {
-	select {
-	case <-time.After(rest):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := sleep(ctx, rest); err != nil {
+		return err
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	mib, err := rssOf(pid)
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(string(status)) {
-		if held, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			var kib int
-			if _, err := fmt.Sscan(held, &kib); err != nil {
-				return fmt.Errorf("reading %q: %w", line, err)
-			}
-			_, err = fmt.Fprintf(out, "\nmemory of terrier up with one stack after %s at rest: %d MiB\n", rest, kib/1024)
-			return err
-		}
-	}
-	return errors.New("the kernel does not say what the process holds")
+	_, err = fmt.Fprintf(out, "\nmemory of terrier up with one stack after %s at rest: %d MiB\n", rest, mib)
+	return err
 }
 
 func seconds(all []time.Duration) string {

@@ -1,0 +1,188 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// cluster is the ControlPlane that somebody else runs.
+type cluster struct {
+	ClusterConfig
+	kubeconfig, context string
+	http                string // where the HTTP API listens
+	now                 func() time.Time
+	progress            io.Writer
+}
+
+// joined is a cluster whose one acting controller this process is.
+type joined struct {
+	cluster
+	config *rest.Config
+	lead   *leadership // nil without a Lease
+	lock   *os.File    // of the data directory
+	cert   tls.Certificate
+	ca     []byte
+}
+
+// Start implements ControlPlane: it returns once this process may act. First
+// comes the Lease, by which one of all controllers is chosen, then the lock of
+// the data directory, which nobody loses while he lives: whoever held it before
+// has really ended.
+func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ Running, err error) {
+	j := &joined{cluster: c}
+	if j.config, err = c.connect(); err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(c.http)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-address %q is not host:port", c.http))
+	}
+	if j.cert, j.ca, err = selfSigned(append(append([]string{}, c.Hosts...), loopbackHosts(host)...), c.now()); err != nil {
+		return nil, fmt.Errorf("making a certificate for the HTTP API: %w", err)
+	}
+	if c.Lease != "" {
+		if j.lead, err = takeLead(ctx, j.config, c.ClusterConfig, c.say); err != nil {
+			return nil, err
+		}
+	}
+	if j.lock, err = c.lockDir(ctx, dir); err == nil && j.lead != nil {
+		err = j.lead.claim(ctx, dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, j.Wait())
+	}
+	log.Info("this controller acts", "lease", c.Lease, "cluster", j.config.Host)
+	return j, nil
+}
+
+func (c cluster) say(format string, args ...any) {
+	fmt.Fprintf(c.progress, "terrier: "+format+"\n", args...)
+}
+
+// connect reads the kubeconfig, or what a pod is given.
+func (c cluster) connect() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context}).ClientConfig()
+	if err != nil {
+		return nil, fault.New(fault.Missing, "KubeconfigMissing", fmt.Errorf("finding the cluster: %w", err))
+	}
+	config.QPS = -1 // the server shares itself out
+	config.UserAgent = "terrier-controller"
+	return config, nil
+}
+
+// lockDir makes the data directory this process's own, waiting for the one
+// that has it.
+func (c cluster) lockDir(ctx context.Context, dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock of the data directory: %w", err)
+	}
+	for said := false; ; said = true {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
+		}
+		if !said {
+			holder, _ := os.ReadFile(path)
+			c.say("waiting for process %s, which has the data directory, to end", strings.TrimSpace(string(holder)))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), f.Close())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = fmt.Fprintln(f, os.Getpid())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("writing %s: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
+// installationOf names the data directory by what only it holds.
+func installationOf(dir string) (string, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "secrets"), 0o700); err != nil {
+		return "", err
+	}
+	key, err := loadSecret(filepath.Join(dir, "secrets", "digests"))
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte("data directory\x00" + key.Reveal()))
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// Config implements Running.
+func (j *joined) Config() *rest.Config { return rest.CopyConfig(j.config) }
+
+// Kubeconfig implements Running: who is told of this one has his own.
+func (j *joined) Kubeconfig() string { return j.kubeconfig }
+
+// Address implements Running.
+func (j *joined) Address() string {
+	if u, err := url.Parse(j.config.Host); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return j.config.Host
+}
+
+// Certificate implements Running.
+func (j *joined) Certificate() (tls.Certificate, []byte, error) { return j.cert, j.ca, nil }
+
+// Wait implements Running: everything else has ended, so the next one may act.
+func (j *joined) Wait() error {
+	var errs []error
+	if j.lock != nil {
+		errs = append(errs, j.lock.Close())
+	}
+	if j.lead != nil {
+		j.lead.release()
+	}
+	return errors.Join(errs...)
+}
+
+// Lost implements leader.
+func (j *joined) Lost() <-chan struct{} {
+	if j.lead == nil {
+		return nil
+	}
+	return j.lead.lost
+}
+
+// Leads implements leader.
+func (j *joined) Leads() error {
+	if j.lead == nil {
+		return nil
+	}
+	return j.lead.check()
+}
