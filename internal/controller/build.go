@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -52,7 +53,10 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	if err != nil {
 		return blockedBy(err, stack.InputsFailed)
 	}
-	p.note = note{State: ref, Backend: stack.Digest([]any{prog.Backend, prog.Workspace})}
+	if err := c.unshadowed(p, guard); err != nil {
+		return blockedBy(err, stack.InputsFailed)
+	}
+	p.note = note{State: ref, Backend: backendDigest(prog, p.in.placed.settings)}
 	p.job = &runner.Job{
 		Stack: p.id, Name: p.obj.GetNamespace() + "/" + p.obj.GetName(), Created: p.o.Now,
 		Engine: e,
@@ -60,10 +64,11 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		Files:  files,
 		Env:    p.in.resolved.Environment,
 		Mask:   p.in.mask,
+		Home:   p.in.placed.home,
 
 		Managed: ref != nil, Workspace: prog.Workspace,
 		Options: runner.Options{
-			InitKey:     stack.Digest([]any{p.o.Basis.Engine, string(backendFile.Content), prog.Workspace, c.Config.MirrorProviders, network}),
+			InitKey:     c.initKey(p, backendFile, network),
 			BackendType: kind,
 			Upgrade:     prog.Upgrade, Destroy: prog.Destroy, Targets: prog.Targets, VarFiles: prog.VarFiles, Parallelism: prog.Parallelism,
 			NoLock: prog.NoPlanLock, LockTimeout: prog.LockTimeout,
@@ -72,10 +77,60 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 			Inventory:    ref == nil && prog.Inventory,
 			NoReattach:   c.Config.NoReattach,
 		},
-		Limits: c.Config.Limits,
+		Limits: c.limits(prog),
 		Box:    c.box(network),
 	}
+	if p.in.placed.settings != nil {
+		p.job.Options.BackendFile = runner.BackendFile
+	}
 	return nil
+}
+
+// initKey covers all that an initialised directory depends on beside its tree.
+func (c *Stacks) initKey(p *pass, backend workdir.File, network string) string {
+	parts := []any{p.o.Basis.Engine, string(backend.Content), p.st.Program.Workspace, c.Config.MirrorProviders, network}
+	if p.in.main != nil {
+		parts = append(parts, string(p.in.main))
+	}
+	for _, f := range p.in.placed.work {
+		if workdir.IsConfiguration(f.Path) {
+			parts = append(parts, c.keyed(f))
+		}
+	}
+	if in := p.in.placed.cli.Install; in != nil {
+		parts = append(parts, in)
+	}
+	return stack.Digest(parts)
+}
+
+// unshadowed makes sure that no file which the stack brings is one of those that
+// must not be there.
+func (c *Stacks) unshadowed(p *pass, g module.Guarded) error {
+	for i, f := range p.st.Program.Files {
+		if !f.Home && slices.Contains(g.Exclude, f.Path) || p.in.main != nil && !f.Home && f.Path == workdir.InlinePath {
+			return fault.New(fault.Denied, "", fmt.Errorf("fileMappings[%d]: %s would take the place of the module's own configuration", i, f.Path))
+		}
+	}
+	return nil
+}
+
+// longestGrace is what a stack may wait at most for an engine that was
+// interrupted.
+const longestGrace = 24 * time.Hour
+
+// limits are the platform's, or what the stack asks for where that is stricter.
+// Its grace may only be longer: an apply that is cut off is what people have to
+// repair by hand.
+func (c *Stacks) limits(p stack.Program) runner.Limits {
+	l := c.Config.Limits
+	if p.Memory > 0 && (l.Memory == 0 || p.Memory < l.Memory) {
+		l.Memory = p.Memory
+	}
+	l.CPUs = p.CPUs
+	if p.Grace > cmp.Or(l.Grace, runner.DefaultGrace) {
+		l.Grace = min(p.Grace, longestGrace)
+	}
+	return l
 }
 
 // parallelismMost is what the engine is told at most.
@@ -130,6 +185,8 @@ func backendOf(p stack.Program, namespace string) (module.Backend, *kube.StateRe
 		return module.Custom{HCL: b.Custom}, nil, ""
 	case stack.Declared:
 		return module.Unset{}, nil, ""
+	case stack.Remote:
+		return module.Cloud{Organization: b.Cloud.Organization, Workspace: b.Cloud.Workspace, Tags: b.Cloud.Tags, Hostname: b.Cloud.Hostname}, nil, "cloud"
 	default:
 		ref := &kube.StateRef{Namespace: namespace, Workspace: workspaceOf(p), Suffix: b.Suffix, Labels: b.Labels}
 		if ref.Workspace != defaultWorkspace {
@@ -157,9 +214,14 @@ func (c *Stacks) files(p *pass, backend workdir.File) ([]workdir.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := workdir.CLIConfig(c.Config.MirrorProviders, runner.MirrorInside)
-	config.Path = runner.CLIConfig
-	files := []workdir.File{vars, config}
+	files, err := c.given(p.in.placed)
+	if err != nil {
+		return nil, err
+	}
+	files = append([]workdir.File{vars}, files...)
+	if p.in.main != nil {
+		files = append(files, workdir.Inline(string(p.in.main)))
+	}
 	if backend.Path != "" {
 		files = append(files, backend)
 	}
@@ -190,7 +252,7 @@ func planDigest(p *stack.Plan) string {
 // source, the Secrets or the variables exist by then. It returns its key; the
 // same inputs have the same key and are kept once.
 func (c *Stacks) snapshot(ctx context.Context, p *pass) (string, error) {
-	key := stackKey(p.id, "snapshots", hexOf(stack.Digest([]any{p.o.Basis, p.note.Backend})))
+	key := stackKey(p.id, "snapshots", hexOf(stack.Digest([]any{p.o.Basis, p.note.Backend, c.renewed(p)})))
 	if p.o.Memory.Snapshot == key {
 		return key, nil
 	}
@@ -246,33 +308,9 @@ func (c *Stacks) recall(ctx context.Context, p *pass) error {
 		}
 	}
 	s.Job.Box = c.box(s.Job.Box.Network)
-	s.Job.Limits = c.Config.Limits
-	for k, v := range c.freshEnvironment(ctx, p, s.Job.Env) {
-		s.Job.Env[k] = v
-		if !slices.Contains(s.Job.Mask, v) {
-			s.Job.Mask = append(s.Job.Mask, v)
-		}
-	}
-	p.job, p.note, p.o.Basis = &s.Job, s.Note, s.Basis
+	s.Job.Limits = c.limits(p.st.Program)
+	p.note = s.Note
+	c.refresh(ctx, p, &s.Job)
+	p.job, p.o.Basis = &s.Job, s.Basis
 	return nil
-}
-
-// freshEnvironment reads the recorded credentials again where they still are.
-func (c *Stacks) freshEnvironment(ctx context.Context, p *pass, recorded map[string]string) map[string]string {
-	fresh := map[string]string{}
-	for _, f := range p.st.Program.VarsFrom {
-		data, _, err := c.read(ctx, p, f.Kind, f.Name)
-		if err == nil {
-			data, err = choose(data, f)
-		}
-		if err != nil {
-			continue // the record stands in for what is gone
-		}
-		for name := range recorded {
-			if v, ok := data[name]; ok {
-				fresh[name] = string(v)
-			}
-		}
-	}
-	return fresh
 }

@@ -6,10 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,10 +19,12 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
+	"github.com/terrier-iac/terrier/internal/workdir/rendering"
 )
 
 // inputs are what a plan is made from, found and resolved.
@@ -28,7 +32,11 @@ type inputs struct {
 	archive  string // path of the module's archive; empty if it is inline
 	engine   string
 	module   module.Root
+	template string // the text of the module's main.tf.tpl; empty if it has none
+	main     []byte // what it was rendered to
 	resolved workdir.Resolved
+	env      []workdir.Setting // environment of runs
+	placed   placed
 	mask     []string // values that must not be shown
 	public   []string // values that may be, although a Secret holds them
 	imports  *workdir.File
@@ -115,9 +123,9 @@ func (c *Stacks) findEngine(ctx context.Context, p *pass) *stack.Blocked {
 func (c *Stacks) findModule(_ context.Context, p *pass) *stack.Blocked {
 	var err error
 	if p.st.Program.Source == nil {
-		p.in.module, err = c.Modules.Inline(p.st.Program.Inline)
+		p.in.module, err = c.Modules.Inline(p.st.Program.Inline, nil)
 	} else {
-		p.in.module, err = c.Modules.Archive(p.in.archive, p.o.Basis.Source, p.st.Program.Path)
+		p.in.module, p.in.template, err = c.Modules.Archive(p.in.archive, p.o.Basis.Source, p.st.Program.Path, nil)
 	}
 	if err != nil {
 		return blockedBy(err, stack.ModuleInvalid)
@@ -125,20 +133,105 @@ func (c *Stacks) findModule(_ context.Context, p *pass) *stack.Blocked {
 	return nil
 }
 
-// findInputs resolves variables and credentials.
+// findInputs resolves variables, credentials and files.
 func (c *Stacks) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 	in, err := c.gather(ctx, p)
 	if err == nil {
+		p.in.placed, err = c.place(ctx, p)
+	}
+	if err == nil {
 		p.in.resolved, err = in.Resolve(p.in.module.Variables)
 	}
-	if err != nil {
-		return blockedBy(err, stack.InputsFailed)
+	if err == nil {
+		err = c.complete(p, in)
+	}
+	var settings []workdir.Setting
+	if err == nil {
+		settings, err = c.settings(ctx, p)
+	}
+	if err == nil {
+		p.in.env = append(credentials(p.in.resolved.Environment), settings...)
+		p.in.resolved.Environment, err = workdir.Environ(p.in.env)
 	}
 	p.in.mask = append(p.in.mask, p.in.resolved.Secrets...)
 	// What another stack published without marking it sensitive stays readable.
 	p.in.mask = slices.DeleteFunc(p.in.mask, func(s string) bool { return slices.Contains(p.in.public, s) })
-	p.o.Basis.Inputs = c.keyed([]any{p.in.resolved.Vars, p.in.resolved.Environment})
+	if err != nil {
+		b := blockedBy(err, stack.InputsFailed)
+		b.Message = plan.NewRedactor(p.in.mask).String(b.Message) // a template may have said a value
+		return b
+	}
+	p.o.Basis.Inputs = c.keyed([]any{p.in.resolved.Vars, workdir.Lasting(p.in.env), p.in.placed.lasting()})
 	return nil
+}
+
+// credentials are settings that came out of Secrets, in order.
+func credentials(env map[string]string) []workdir.Setting {
+	var all []workdir.Setting
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		all = append(all, workdir.Setting{Name: name, Value: env[name], Secret: true})
+	}
+	return all
+}
+
+// complete looks at the module again with the configuration that is not in its
+// source: main.tf, if it is a template, and files that the stack brings.
+func (c *Stacks) complete(p *pass, in workdir.Inputs) error {
+	extra := map[string][]byte{}
+	for _, f := range p.in.placed.work {
+		if workdir.IsConfiguration(f.Path) {
+			extra[f.Path] = f.Content
+		}
+	}
+	if p.in.template != "" {
+		var err error
+		if p.in.main, err = rendering.Main(p.in.template, p.in.data(in, p.st.Program)); err != nil {
+			return err
+		}
+		extra[workdir.InlinePath] = p.in.main
+	}
+	if len(extra) == 0 {
+		return nil
+	}
+	var err error
+	if p.st.Program.Source == nil {
+		if extra[workdir.InlinePath] != nil {
+			return fault.New(fault.Invalid, "", errors.New("fileMappings: main.tf is the module of the stack itself"))
+		}
+		p.in.module, err = c.Modules.Inline(p.st.Program.Inline, extra)
+	} else {
+		p.in.module, _, err = c.Modules.Archive(p.in.archive, p.o.Basis.Source, p.st.Program.Path, extra)
+	}
+	if err == nil { // what is declared in there decides what is a variable
+		p.in.resolved, err = in.Resolve(p.in.module.Variables)
+	}
+	return err
+}
+
+// data are the variables that a template sees: all of them, and what else comes
+// from where they come from.
+func (in *inputs) data(all workdir.Inputs, prog stack.Program) map[string]rendering.Datum {
+	data := map[string]rendering.Datum{}
+	for name, value := range in.resolved.Environment {
+		text, _ := json.Marshal(value) // a string always encodes
+		data[name] = rendering.Datum{Value: text, Foreign: true}
+	}
+	foreign := map[string]bool{}
+	for _, v := range prog.Vars {
+		foreign[v.Name] = v.Secret != nil || v.Config != nil
+	}
+	for _, f := range all.From {
+		for name := range f.Data {
+			foreign[name] = true
+		}
+	}
+	for name, value := range in.resolved.Vars {
+		data[name] = rendering.Datum{Value: value, Foreign: foreign[name]}
+	}
+	if _, replaced := foreign["values"]; !replaced && len(prog.Inputs) > 0 && len(prog.Values) > 0 {
+		data["values"] = rendering.Datum{Value: in.resolved.Vars["values"], Source: prog.Values}
+	}
+	return data
 }
 
 const keyedPrefix = "hmac-sha256:"
@@ -225,21 +318,22 @@ func (c *Stacks) variable(ctx context.Context, p *pass, v stack.Var) (value json
 	if ref == nil {
 		ref, kind = v.Config, "ConfigMap"
 	}
-	if ref == nil {
-		return v.Value, len(v.Value) > 0, nil
-	}
-	data, _, err := c.read(ctx, p, kind, ref.Name)
-	text, found := data[ref.Key]
+	var text []byte
 	switch {
-	case ref.Optional && (fault.Of(err) == fault.Missing || err == nil && !found):
-		return nil, false, nil
-	case err != nil:
-		return nil, false, fmt.Errorf("vars: %s: %w", v.Name, err)
-	case !found:
-		return nil, false, fault.New(fault.Missing, "", fmt.Errorf("vars: %s: %s %s has no key %q", v.Name, kind, ref.Name, ref.Key))
+	case v.Field != "":
+		text = []byte(fieldOf(p.obj, v.Field))
+	case ref == nil:
+		return v.Value, len(v.Value) > 0, nil
+	default:
+		if text, ok, err = c.key(ctx, p, kind, *ref); err != nil {
+			return nil, false, fmt.Errorf("vars: %s: %w", v.Name, err)
+		}
+		if !ok {
+			return nil, false, nil
+		}
 	}
-	if kind == "Secret" {
-		p.in.mask = append(p.in.mask, string(text))
+	if !utf8.Valid(text) {
+		return nil, false, fault.New(fault.Invalid, "", fmt.Errorf("vars: %s: the value is not text, and a variable can only hold text", v.Name))
 	}
 	value, err = json.Marshal(string(text))
 	return value, true, err

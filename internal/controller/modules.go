@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
@@ -17,20 +18,31 @@ import (
 // modulesKept bounds how many answers Modules remembers.
 const modulesKept = 4096
 
+// templateBytes bounds the template for a main.tf.
+const templateBytes = 1 << 20
+
 // Modules reads what root modules declare, each version of each once.
 type Modules struct {
 	Dir    string // scratch space
 	Engine string // tofu or terraform
 
 	mu    sync.Mutex
-	known map[moduleKey]module.Root
+	known map[moduleKey]loaded
 }
 
-type moduleKey struct{ digest, path string }
+type moduleKey struct{ digest, path, extra string }
 
-// Archive reads the root module at path in a verified archive.
-func (m *Modules) Archive(file, digest, path string) (module.Root, error) {
-	return m.once(moduleKey{digest, path}, path, func(dir string) error {
+// loaded is what was read of a module once.
+type loaded struct {
+	root     module.Root
+	template string // the text of main.tf.tpl
+}
+
+// Archive reads the root module at path in a verified archive. Extra are files
+// of the root module that stand in for those of the archive. Without them, the
+// template that the module has for its main.tf comes along.
+func (m *Modules) Archive(file, digest, path string, extra map[string][]byte) (module.Root, string, error) {
+	return m.once(moduleKey{digest: digest, path: path}, extra, func(dir string) error {
 		f, err := os.Open(file)
 		if err != nil {
 			return err
@@ -40,44 +52,90 @@ func (m *Modules) Archive(file, digest, path string) (module.Root, error) {
 	})
 }
 
-// Inline reads a root module that is given as text.
-func (m *Modules) Inline(hcl string) (module.Root, error) {
-	return m.once(moduleKey{digest: stack.Digest(hcl)}, "", func(dir string) error {
+// Inline reads a root module that is given as text, with extra files.
+func (m *Modules) Inline(hcl string, extra map[string][]byte) (module.Root, error) {
+	root, _, err := m.once(moduleKey{digest: stack.Digest(hcl)}, extra, func(dir string) error {
 		f := workdir.Inline(hcl)
 		return os.WriteFile(filepath.Join(dir, f.Path), f.Content, 0o600)
 	})
+	return root, err
 }
 
 // once fills a scratch directory and inspects it, unless that was done before.
-func (m *Modules) once(key moduleKey, path string, fill func(dir string) error) (module.Root, error) {
+func (m *Modules) once(key moduleKey, extra map[string][]byte, fill func(dir string) error) (module.Root, string, error) {
+	if len(extra) > 0 {
+		key.extra = stack.Digest(extra)
+	}
 	m.mu.Lock()
-	root, ok := m.known[key]
+	k, ok := m.known[key]
 	m.mu.Unlock()
 	if ok {
-		return root, nil
+		return k.root, k.template, nil
 	}
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
-		return module.Root{}, err
+		return module.Root{}, "", err
 	}
 	dir, err := os.MkdirTemp(m.Dir, "module-")
 	if err != nil {
-		return module.Root{}, err
+		return module.Root{}, "", err
 	}
 	defer os.RemoveAll(dir)
 	if err := fill(dir); err != nil {
-		return module.Root{}, fmt.Errorf("unpacking the module: %w", err)
+		return module.Root{}, "", fmt.Errorf("unpacking the module: %w", err)
 	}
-	root, err = module.Inspect(os.DirFS(dir), path, m.Engine)
-	if err != nil {
-		return module.Root{}, err
+	if k, err = m.inspect(dir, key.path, extra); err != nil {
+		return module.Root{}, "", err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.known == nil || len(m.known) >= modulesKept {
-		m.known = map[moduleKey]module.Root{} // content-addressed: forgetting costs a little work
+		m.known = map[moduleKey]loaded{} // content-addressed: forgetting costs a little work
 	}
-	m.known[key] = root
-	return root, nil
+	m.known[key] = k
+	return k.root, k.template, nil
+}
+
+// inspect reads an unpacked module. A template for its main.tf takes the place
+// of the one that is there, which may be no configuration at all.
+func (m *Modules) inspect(dir, path string, extra map[string][]byte) (loaded, error) {
+	tree, err := os.OpenRoot(dir)
+	if err != nil {
+		return loaded{}, err
+	}
+	defer tree.Close()
+	k := loaded{}
+	if path == "" {
+		path = "."
+	}
+	if k.template, err = templateOf(tree, filepath.Join(path, workdir.TemplatePath)); err != nil {
+		return loaded{}, err
+	}
+	if k.template != "" {
+		if err := tree.RemoveAll(filepath.Join(path, workdir.InlinePath)); err != nil {
+			return loaded{}, err
+		}
+	}
+	for name, content := range extra {
+		name = filepath.Join(path, name)
+		if err := errors.Join(tree.RemoveAll(name), tree.WriteFile(name, content, 0o600)); err != nil {
+			return loaded{}, err
+		}
+	}
+	k.root, err = module.Inspect(tree.FS(), path, m.Engine)
+	return k, err
+}
+
+// templateOf reads the template for main.tf; empty if there is none.
+func templateOf(tree *os.Root, name string) (string, error) {
+	info, err := tree.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return "", nil // a path that is not there is said by whoever reads the module
+	}
+	if info.Size() > templateBytes {
+		return "", fault.New(fault.Invalid, "TemplateGenerationFailed", fmt.Errorf("%s has %d bytes, more than %d", name, info.Size(), templateBytes))
+	}
+	b, err := tree.ReadFile(name)
+	return string(b), err
 }
 
 // restore writes an archive into the scratch space under the name of its

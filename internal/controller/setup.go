@@ -84,14 +84,14 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 	c.queue = newQueue(max(1, c.Config.MaxRuns), c.requests.add)
 	c.reviews = newReviewPool(c.askWebhooks, c.requests.add)
 	ctx := context.Background() // indexes are made before the manager starts
-	for name, keys := range map[string]func(client.Object) []string{indexDependsOn: c.dependsOnKeys, indexRefers: c.refersKeys} {
+	for name, keys := range map[string]func(client.Object) []string{indexDependsOn: c.dependsOnKeys, indexRefers: c.refersKeys, indexState: c.stateKeys} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, c.Dialect.New(), name, keys); err != nil {
 			return err
 		}
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("stacks").
 		For(c.Dialect.New(), builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, finalizersChanged{}))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged{}))).
 		Watches(c.Dialect.New(), handler.EnqueueRequestsFromMapFunc(c.neighbours)).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.referring("Secret")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.referring("ConfigMap")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
@@ -154,20 +154,7 @@ func (c *Stacks) refersKeys(obj client.Object) []string {
 	if p.Source != nil {
 		keys = append(keys, p.Source.Kind+"/"+c.keyOf(*p.Source, obj).String())
 	}
-	for _, f := range p.VarsFrom {
-		here(f.Kind, f.Name)
-	}
-	for _, v := range p.Vars {
-		if v.Secret != nil {
-			here("Secret", v.Secret.Name)
-		}
-		if v.Config != nil {
-			here("ConfigMap", v.Config.Name)
-		}
-	}
-	for _, i := range p.Inputs {
-		here("Secret", i.Secret)
-	}
+	keys = append(keys, c.readsFrom(p, obj.GetNamespace())...)
 	if p.Outputs != nil {
 		here("Secret", p.Outputs.Secret)
 	}

@@ -14,6 +14,7 @@ import (
 // InitOptions shape `init`.
 type InitOptions struct {
 	Backend []string // key=value
+	File    string   // of backend settings, the supervisor's own
 	Upgrade bool
 }
 
@@ -29,6 +30,9 @@ func Init(o InitOptions) ([]string, error) {
 			return nil, err
 		}
 		args = append(args, "-backend-config="+kv)
+	}
+	if o.File != "" {
+		args = append(args, "-backend-config="+o.File)
 	}
 	return args, nil
 }

@@ -23,6 +23,7 @@ type Box struct {
 	ReadOnly []Bind   // shown read-only; must exist
 	Writable []string // host directories shown read-write at the same path
 	Network  Network
+	Home     string   // of the users that a Full box has, for programs that do not ask HOME; empty is /home
 	Ports    []uint16 // host network: the only TCP ports that may be connected to; empty is all
 	TmpBytes int64    // bound on /tmp, /home and /dev/shm together; 0 is 512 MiB
 	Limits   Limits

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // orders are everything a launcher is told. All decisions are made by the
@@ -135,13 +136,14 @@ var (
 )
 
 const (
-	accounts = "root:x:0:0:root:/home:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/home:/usr/sbin/nologin\n"
+	accounts = "root:x:0:0:root:HOME:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:HOME:/usr/sbin/nologin\n"
 	groups   = "root:x:0:\nnogroup:x:65534:\n"
 	loHosts  = "127.0.0.1 localhost\n::1 localhost\n"
 	loNames  = "hosts: files\n"
 )
 
 func (b *Box) tree() *tree {
+	users := strings.ReplaceAll(accounts, "HOME", cmp.Or(b.Home, "/home"))
 	t := &tree{
 		Stage:   b.Work,
 		Bytes:   b.TmpBytes,
@@ -150,7 +152,7 @@ func (b *Box) tree() *tree {
 			{"/proc/self/fd", "/dev/fd"}, {"/proc/self/fd/0", "/dev/stdin"}, {"/proc/self/fd/1", "/dev/stdout"},
 			{"/proc/self/fd/2", "/dev/stderr"}, {"/proc/self/mounts", "/etc/mtab"},
 		},
-		Texts: []text{{"/etc/passwd", []byte(accounts)}, {"/etc/group", []byte(groups)}},
+		Texts: []text{{"/etc/passwd", []byte(users)}, {"/etc/group", []byte(groups)}},
 	}
 	if t.Bytes == 0 {
 		t.Bytes = defaultTmp

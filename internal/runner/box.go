@@ -19,10 +19,12 @@ import (
 // Where things are in a run's box. MirrorInside and CLIConfig are also a
 // promise to whoever generates the CLI configuration file of a job.
 const (
-	MirrorInside = "/mirror"      // Job.Box.Mirror, read-only
-	CLIConfig    = "terrier.tfrc" // the generated File that is the CLI configuration, if there is one
+	MirrorInside = "/mirror"           // Job.Box.Mirror, read-only
+	CLIConfig    = "terrier.tfrc"      // the generated File that is the CLI configuration, if there is one
+	BackendFile  = "terrier.tfbackend" // the generated File that completes the backend, if there is one
 	engineInside = "/engine"
 	shownInside  = "/shown"
+	homeInside   = "/work/" + dirHome // of runs that have files there; others have an empty one
 )
 
 // enclose decides the box of all steps of the run.
@@ -47,6 +49,7 @@ func (r *run) enclose() error {
 		ReadOnly: []process.Bind{{Host: r.job.Engine.Path, Inside: r.engineInside()}},
 		Writable: r.job.Box.Writable,
 		Network:  network,
+		Home:     r.home(),
 		Limits: process.Limits{
 			Memory:    r.job.Limits.Memory,
 			FileBytes: r.job.Limits.FileBytes,
@@ -82,6 +85,13 @@ func (r *run) open(level process.Level) error {
 	return nil
 }
 
+func (r *run) home() string {
+	if len(r.job.Home) > 0 {
+		return homeInside
+	}
+	return "/home"
+}
+
 func (r *run) engineInside() string {
 	return path.Join(engineInside, filepath.Base(r.job.Engine.Path))
 }
@@ -95,7 +105,7 @@ func (r *run) environ() []string {
 	}
 	for name, value := range map[string]string{
 		"PATH":               "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME":               r.box.Seen("/home"),
+		"HOME":               r.box.Seen(r.home()),
 		"TMPDIR":             r.box.Seen("/tmp"),
 		"LANG":               "C.UTF-8",
 		"TF_IN_AUTOMATION":   "1",
@@ -107,6 +117,9 @@ func (r *run) environ() []string {
 	}
 	if r.locally {
 		env["TF_WORKSPACE"] = r.job.Workspace
+	}
+	if n := r.job.Limits.CPUs; n > 0 {
+		env["GOMAXPROCS"] = strconv.Itoa(n)
 	}
 	if m := r.job.Limits.Memory; m > 0 {
 		// A hint to collect garbage before the limit kills, with room for the

@@ -23,6 +23,7 @@ type Job struct {
 	Engine Engine
 	Tree   Tree
 	Files  []workdir.File    // generated files, placed after unpacking, removed when the run ends; see CLIConfig
+	Home   []workdir.File    // files at the home directory of the run, which it has to itself
 	Env    map[string]string // added to the engine's environment; names were checked
 	Mask   []string          // values that must not appear in anything stored
 
@@ -70,6 +71,7 @@ type Options struct {
 	Backend      []string // -backend-config values, key=value
 	BackendType  string   // the backend that init must end with; managed runs know theirs, empty skips the check
 	Upgrade      bool
+	BackendFile  string   // the generated File that completes the backend; every run then begins with init, for what init keeps is wiped
 	Destroy      bool
 	Targets      []string
 	VarFiles     []string // relative to the root of the tree
@@ -95,6 +97,7 @@ type Limits struct {
 	FileBytes         int64
 }
 
+	CPUs              int // processors that the engine and its providers are told to use
 // Box says what surrounds a run.
 type Box struct {
 	Network  string   // none or host

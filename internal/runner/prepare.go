@@ -28,15 +28,22 @@ func (r *run) prepare(context.Context) error {
 			return err
 		}
 	}
-	r.journal.note(func(rep *Report) { rep.InitSkipped, rep.LockHash = ready, lockHash })
+	r.ready = ready
+	r.journal.note(func(rep *Report) {
+		rep.InitSkipped, rep.LockHash = ready && r.job.Options.BackendFile == "", lockHash
+	})
 	r.configure()
-	s := sheet{Run: r.job.ID, Writes: r.job.Kind.Writes(), Local: r.locally, Workspace: r.job.Workspace}
+	s := sheet{Run: r.job.ID, Writes: r.job.Kind.Writes(), Local: r.locally, Workspace: r.job.Workspace,
+		Backend: r.job.Options.BackendFile != ""}
 	if r.locally {
 		if err := r.seed(&s); err != nil {
 			return err
 		}
 	}
 	if err := r.work.place(s, r.job.Files); err != nil {
+		return err
+	}
+	if err := r.work.settle(r.job.Home); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(r.work.path(dirWork, dirScratch), 0o700); err != nil {
@@ -65,7 +72,10 @@ func (r *run) init(ctx context.Context) error {
 	if r.journal.current().InitSkipped {
 		return nil
 	}
-	args, err := engine.Init(engine.InitOptions{Backend: r.backendConfig(), Upgrade: r.job.Options.Upgrade})
+	// A directory that is ready has its providers: only its backend is told anew.
+	args, err := engine.Init(engine.InitOptions{
+		Backend: r.backendConfig(), File: r.job.Options.BackendFile, Upgrade: r.job.Options.Upgrade && !r.ready,
+	})
 	if err != nil {
 		return err
 	}

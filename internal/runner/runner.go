@@ -61,4 +61,5 @@ const (
 	dirTree      = "tree"           // in work: the module tree
 	dirShown     = "shown"          // in STACK: the saved plan while it is shown, which the box cannot write
 	dirScratch   = "run"            // in work: what belongs to one run
+	dirHome      = "home"           // in work: the home of one run, if it has files there
 )

@@ -19,13 +19,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
+// DefaultGrace is how long an apply that was interrupted may take to end.
+const DefaultGrace = 30 * time.Minute
+
 // Limits where the job names none. An apply is interrupted late and killed
 // later still: what it has begun cannot be begun again.
 const (
 	defaultInit  = 15 * time.Minute
 	defaultPlan  = time.Hour
 	defaultApply = 24 * time.Hour
-	defaultGrace = 30 * time.Minute
+	defaultGrace = DefaultGrace
 	readGrace    = time.Minute
 )
 
@@ -43,6 +46,8 @@ type command struct {
 	events bool    // its output is an event stream; else text, unless out is set
 	out    *capped // takes the output, which holds secrets
 	good   []int   // exit codes that are no failure, beside 0
+
+	spooled bool // what it prints outlives the supervisor
 }
 
 // result is what came of a command.
@@ -58,8 +63,13 @@ func (r *run) once(ctx context.Context, c command) (result, error) {
 	// The engine is asked to stop, not cut off: the end of ctx must not kill it.
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
+	spool, err := r.newSpool(c, out)
+	if err != nil {
+		return result{}, err
+	}
+	defer spool.end()
 	p, err := r.start(alive, process.Command{
-		Path: r.box.Seen(r.engineInside()), Args: c.args, Env: r.environ(), Stdout: out, Stderr: text,
+		Path: r.box.Seen(r.engineInside()), Args: c.args, Env: r.environ(), Stdout: spool.stdout(out), Stderr: text,
 	})
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
@@ -70,11 +80,13 @@ func (r *run) once(ctx context.Context, c command) (result, error) {
 	if l := p.Listener(); l != nil {
 		defer r.server.serve(l)()
 	}
+	spool.follow(p)
 	stopped, exit, err := r.await(ctx, c.step, p)
 	r.acceptLocal()
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
 	}
+	spool.end()
 	if w, ok := out.(*lineWriter); ok {
 		_ = w.Close()
 	}

@@ -55,6 +55,7 @@ type run struct {
 	locally  bool         // managed, in another workspace: the engine's local backend on a seeded file
 	key      string       // what the work directory has to be prepared for
 	cli      string       // the CLI configuration file, relative to the root module
+	ready    bool         // the work directory was prepared when the run began
 }
 
 // take takes the locks of the run and of its stack and writes the first report.

@@ -28,6 +28,7 @@ import (
 //	STACK/shown/       the saved plan while it is shown, read-only to the box
 //	STACK/work/tree/   the module tree, with .terraform and the lock file
 //	STACK/work/run/    plan, local state
+//	STACK/work/home/   home of a run that has files there
 //
 // Code of the stack has run in work: everything there is read and written
 // through os.Root, and nothing outside is reached by a link in it.
@@ -43,9 +44,10 @@ type sheet struct {
 	Workspace string   `json:"workspace,omitempty"`
 	Lineage   string   `json:"lineage,omitempty"` // of the local state it started from
 	Serial    uint64   `json:"serial,omitempty"`
-	Local     bool     `json:"local,omitempty"`  // it has a local state
-	Writes    bool     `json:"writes,omitempty"` // it may leave a state behind
-	Files     []string `json:"files,omitempty"`  // relative to the tree; the n-th one's shadow is shadow/n
+	Local     bool     `json:"local,omitempty"`   // it has a local state
+	Writes    bool     `json:"writes,omitempty"`  // it may leave a state behind
+	Backend   bool     `json:"backend,omitempty"` // what init keeps of the backend holds secrets
+	Files     []string `json:"files,omitempty"`   // relative to the tree; the n-th one's shadow is shadow/n
 }
 
 // marker says what a work directory is prepared for.
@@ -227,6 +229,37 @@ func (p *prepared) place(s sheet, files []workdir.File) error {
 	return nil
 }
 
+// settle makes the home directory of a run that has files there. They are gone
+// with the directory when the run is wiped.
+func (p *prepared) settle(files []workdir.File) error {
+	if len(files) == 0 {
+		return nil
+	}
+	if err := os.RemoveAll(p.path(dirWork, dirHome)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(p.path(dirWork, dirHome), 0o700); err != nil {
+		return err
+	}
+	home, err := p.open(dirHome)
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	for _, f := range files {
+		if !filepath.IsLocal(f.Path) {
+			return fault.New(fault.Invalid, "PathInvalid", fmt.Errorf("the file %q would lie outside the home directory", f.Path))
+		}
+		if err := home.MkdirAll(path.Dir(f.Path), 0o700); err != nil {
+			return err
+		}
+		if err := writeFresh(home, f.Path, f.Content, fs.FileMode(f.Mode)&fs.ModePerm); err != nil {
+			return fmt.Errorf("writing %s at home: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
 // shade keeps the file of the tree that a generated one will stand in for.
 func (p *prepared) shade(tree *os.Root, n int, name string) error {
 	info, err := tree.Lstat(name)
@@ -254,7 +287,7 @@ func (p *prepared) wipe() error {
 		return err
 	}
 	defer failpoint.Act("run.wipe", "")()
-	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch)), os.RemoveAll(p.path(dirShown))}
+	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch)), os.RemoveAll(p.path(dirWork, dirHome)), os.RemoveAll(p.path(dirShown))}
 	if tree, err := p.open(dirTree); err == nil {
 		defer tree.Close()
 		for i, name := range s.Files {
@@ -262,6 +295,9 @@ func (p *prepared) wipe() error {
 		}
 		for _, name := range []string{"errored.tfstate", "terraform.tfstate", "terraform.tfstate.backup", "crash.log"} {
 			errs = append(errs, tree.RemoveAll(path.Join(path.Clean("./"+s.Root), name)))
+		}
+		if s.Backend {
+			errs = append(errs, tree.RemoveAll(path.Join(path.Clean("./"+s.Root), ".terraform", "terraform.tfstate")))
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)

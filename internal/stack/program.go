@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/secret"
 )
 
 // Program is how a stack is carried out: its module, what goes into it, where
@@ -20,6 +22,16 @@ type Program struct {
 	Values   json.RawMessage // the variable named values
 	Inputs   []Input         // Secrets that Values may refer to
 	VarFiles []string        // relative to the root of the source
+
+	Env       []EnvVar     // environment of the engine; later ones win
+	EnvFrom   []EnvFrom    // the same, whole objects; weaker than Env
+	Files     []File       // files of the run that hold a Secret's key
+	CLIConfig *Ref         // a Secret with the configuration of the engine's command line
+	Completes []ConfigFrom // what completes the configuration of the backend
+
+	Memory int64         // bytes that a run may use; zero is the platform's bound
+	CPUs   int           // processors that the engine and providers may use; zero is all
+	Grace  time.Duration // for an engine that was interrupted; never less than the platform's
 
 	Backend   Backend
 	Workspace string // empty means default
@@ -54,6 +66,40 @@ type Var struct {
 	Value  json.RawMessage
 	Secret *KeyRef
 	Config *KeyRef
+	Field  string // of the object itself: metadata.name, metadata.labels['team']
+}
+
+// EnvVar is one environment variable of the engine with its value or where to
+// find it. $(NAME) in a value is that of one before.
+type EnvVar struct {
+	Name   string
+	Value  string
+	Secret *KeyRef
+	Config *KeyRef
+	Field  string
+}
+
+// EnvFrom makes every key of a Secret or ConfigMap an environment variable.
+type EnvFrom struct {
+	Kind     string // Secret or ConfigMap
+	Name     string
+	Prefix   string
+	Optional bool
+}
+
+// File is a file of a run that holds one key of a Secret.
+type File struct {
+	Secret KeyRef
+	Home   bool   // in the home directory of the run; else in its working directory
+	Path   string // relative to it, with slashes
+}
+
+// ConfigFrom takes settings of the backend from a Secret or a ConfigMap.
+type ConfigFrom struct {
+	Kind     string // Secret or ConfigMap
+	Name     string
+	Keys     []string // empty takes all
+	Optional bool
 }
 
 // KeyRef names one key of a Secret or ConfigMap.
@@ -136,6 +182,7 @@ const (
 	Kubernetes BackendKind = "kubernetes" // the engine, in a cluster of the user's choice
 	Custom     BackendKind = "custom"     // the engine, as the user's configuration says
 	Declared   BackendKind = "declared"   // the engine, as the module itself says
+	Remote     BackendKind = "remote"     // Terraform Cloud, or what speaks its API
 )
 
 // Backend is where the state of a stack is.
@@ -146,6 +193,17 @@ type Backend struct {
 	InCluster  bool
 	ConfigPath string
 	Custom     string // HCL inside a terraform block
+	Cloud      *Cloud `json:",omitempty"` // not part of the shape of stacks that have none
+}
+
+// Cloud is where a remote state is. The token is not part of what shapes a
+// plan: whoever renews it voids no approval.
+type Cloud struct {
+	Organization string
+	Workspace    string   // the name of one
+	Tags         []string // or tags that select several
+	Hostname     string
+	Token        secret.Text `json:"-"`
 }
 
 // Digest hashes anything that marshals, for comparison only.

@@ -60,6 +60,10 @@ func templateFault(err error) error {
 // it by itself only ends sooner.
 const spend = "spend"
 
+// Meter makes every execution of a list of nodes call the function spend, with
+// how long its actions are, before it does anything else.
+func Meter(list *parse.ListNode) { meter(list) }
+
 // meter makes every execution of a list of nodes spend what its actions are
 // long: lists are what loops and templates repeat.
 func meter(list *parse.ListNode) {

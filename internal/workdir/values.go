@@ -108,6 +108,12 @@ func templateData(outputs map[string]map[string]json.RawMessage) (map[string]any
 	return data, nil
 }
 
+// Decode reads one JSON value for templates, numbers as templateData has them.
+func Decode(raw []byte) (any, error) {
+	v, err := exact(raw)
+	return numbers(v), err
+}
+
 func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:

@@ -21,6 +21,10 @@ const (
 	VariablesPath = "generated.auto.tfvars.json"
 	InlinePath    = "main.tf"
 	CLIConfigPath = ".terrier.tfrc" // hidden, so no engine takes it for configuration
+	TemplatePath  = "main.tf.tpl"   // of a module, rendered to InlinePath
+
+	BackendOverridePath = "backend_override.tf" // see module.BackendPath
+	ImportsPath         = "terrier_repair.tf"   // see module.ImportsPath
 )
 
 // Variable is a variable that the root module declares.

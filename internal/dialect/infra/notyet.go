@@ -24,21 +24,17 @@ func gaps() []gap {
 	type spec = v1alpha2.TerraformSpec
 	return []gap{
 		{"spec.alwaysCleanupRunnerPod", func(s *spec) bool { return s.AlwaysCleanupRunnerPod != nil && !*s.AlwaysCleanupRunnerPod }, ""},
-		{"spec.backendConfigsFrom", func(s *spec) bool { return len(s.BackendConfigsFrom) > 0 }, "without it another state could be used"},
 		{"spec.branchPlanner", func(s *spec) bool { return s.BranchPlanner != nil }, ""},
 		{"spec.breakTheGlass", func(s *spec) bool { return s.BreakTheGlass }, ""},
 		{"spec.cliConfigSecretRef", func(s *spec) bool { return s.CliConfigSecretRef != nil }, ""},
 		{"spec.cloud", func(s *spec) bool { return s.Cloud != nil }, "without it another state would be used"},
 		{"spec.enterprise", func(s *spec) bool { return s.Enterprise != nil }, ""},
-		{"spec.fileMappings", func(s *spec) bool { return len(s.FileMappings) > 0 }, ""},
-		{"spec.runnerPodTemplate", func(s *spec) bool { return templated(s.RunnerPodTemplate) }, ""},
-		{"spec.runnerTerminationGracePeriodSeconds", func(s *spec) bool {
-			return s.RunnerTerminationGracePeriodSeconds != nil && *s.RunnerTerminationGracePeriodSeconds != 30
+		{"spec.runnerPodTemplate.metadata", func(s *spec) bool {
+			return len(s.RunnerPodTemplate.Metadata.Labels)+len(s.RunnerPodTemplate.Metadata.Annotations) > 0
 		}, ""},
 		{"spec.serviceAccountName", func(s *spec) bool { return s.ServiceAccountName != "" && s.ServiceAccountName != "tf-runner" }, ""},
-		{"spec.vars[].valueFrom.fieldRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.FieldRef != nil }), ""},
-		{"spec.vars[].valueFrom.fileKeyRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.FileKeyRef != nil }), ""},
-		{"spec.vars[].valueFrom.resourceFieldRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.ResourceFieldRef != nil }), ""},
+		{"spec.vars[].valueFrom.fileKeyRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.FileKeyRef != nil }), "a run has no volumes that it could be in"},
+		{"spec.vars[].valueFrom.resourceFieldRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.ResourceFieldRef != nil }), "a run has no container whose resources it could name"},
 	}
 }
 
@@ -59,7 +55,7 @@ func refused(s *v1alpha2.TerraformSpec) error {
 	var why []string
 	for _, g := range gaps() {
 		if g.refuse != "" && g.set(s) {
-			why = append(why, fmt.Sprintf("%s does not work yet: %s", g.path, g.refuse))
+			why = append(why, fmt.Sprintf("%s is not supported: %s", g.path, g.refuse))
 		}
 	}
 	if len(why) == 0 {

@@ -41,6 +41,7 @@ func program(name string, s *v1alpha2.TerraformSpec) (stack.Program, error) {
 	}
 	for _, step := range []func(*stack.Program, *v1alpha2.TerraformSpec) error{
 		module, variables, varFiles, workspace, readable, outputs, webhooks, checks,
+		files, cloud, completes, cliConfig, runnerPod,
 	} {
 		if err := step(&p, s); err != nil {
 			return stack.Program{}, err
@@ -95,6 +96,10 @@ func variables(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 		case from != nil && from.ConfigMapKeyRef != nil:
 			r := from.ConfigMapKeyRef
 			out.Config = &stack.KeyRef{Name: r.Name, Key: r.Key, Optional: r.Optional != nil && *r.Optional}
+		case from != nil && from.FieldRef != nil:
+			if out.Field = from.FieldRef.FieldPath; !stack.IsField(out.Field) {
+				return invalid(fmt.Sprintf("spec.vars[%d].valueFrom.fieldRef.fieldPath", i), "is %.80q: a run has %s", out.Field, stack.Fields)
+			}
 		default: // null, as upstream; an absent value is the module's default
 			out.Value = json.RawMessage("null")
 		}

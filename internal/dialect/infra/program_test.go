@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -50,9 +51,46 @@ vars:
 				{Name: "a", Secret: &stack.KeyRef{Name: "s", Key: "k"}},
 				{Name: "b", Config: &stack.KeyRef{Name: "c", Key: "k", Optional: true}},
 				{Name: "c", Value: json.RawMessage(`1`)},
-				{Name: "d", Value: json.RawMessage(`null`)},
+				{Name: "d", Field: "metadata.name"},
 			}
 		}},
+		"files": {`fileMappings: [{secretRef: {name: s, key: k}, location: home, path: /.ssh/id}, {secretRef: {name: s, key: k}, location: workspace, path: a/../keys/k.pem}]`, func(p *stack.Program) {
+			key := stack.KeyRef{Name: "s", Key: "k"}
+			p.Files = []stack.File{{Secret: key, Home: true, Path: ".ssh/id"}, {Secret: key, Path: "keys/k.pem"}}
+		}},
+		"a cloud wins over a backend": {`{backendConfig: {customConfiguration: x}, cloud: {organization: acme, workspaces: {tags: [a]}, hostname: tf.example.com}}`, func(p *stack.Program) {
+			p.Backend = stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Organization: "acme", Tags: []string{"a"}, Hostname: "tf.example.com"}}
+		}},
+		"what completes a backend of the user's": {`{backendConfig: {customConfiguration: x}, backendConfigsFrom: [{kind: Secret, name: s, keys: [k], optional: true}]}`, func(p *stack.Program) {
+			p.Backend = stack.Backend{Kind: stack.Custom, Custom: "x"}
+			p.Completes = []stack.ConfigFrom{{Kind: "Secret", Name: "s", Keys: []string{"k"}, Optional: true}}
+		}},
+		"what completes the default backend makes it the engine's": {`backendConfigsFrom: [{kind: ConfigMap, name: c}]`, func(p *stack.Program) {
+			p.Backend.Kind, p.Completes = stack.Kubernetes, []stack.ConfigFrom{{Kind: "ConfigMap", Name: "c"}}
+		}},
+		"a command line of its own": {`cliConfigSecretRef: {name: rc, namespace: infra}`, func(p *stack.Program) {
+			p.CLIConfig = &stack.Ref{Kind: "Secret", Namespace: "infra", Name: "rc"}
+		}},
+		"an environment": {`
+runnerPodTemplate:
+  spec:
+    envFrom: [{prefix: P_, secretRef: {name: s}}, {configMapRef: {name: c, optional: true}}]
+    env:
+    - {name: A, value: $(P_X)}
+    - {name: B, valueFrom: {secretKeyRef: {name: s, key: k}}}
+    - {name: C, valueFrom: {configMapKeyRef: {name: c, key: k, optional: true}}}
+    - {name: D, valueFrom: {fieldRef: {fieldPath: "metadata.labels['team']"}}}`, func(p *stack.Program) {
+			p.EnvFrom = []stack.EnvFrom{{Kind: "Secret", Name: "s", Prefix: "P_"}, {Kind: "ConfigMap", Name: "c", Optional: true}}
+			p.Env = []stack.EnvVar{
+				{Name: "A", Value: "$(P_X)"}, {Name: "B", Secret: &stack.KeyRef{Name: "s", Key: "k"}},
+				{Name: "C", Config: &stack.KeyRef{Name: "c", Key: "k", Optional: true}}, {Name: "D", Field: "metadata.labels['team']"},
+			}
+		}},
+		"resources": {`runnerPodTemplate: {spec: {resources: {limits: {memory: 1Gi, cpu: 1500m}, requests: {memory: 2Gi}}}}`, func(p *stack.Program) {
+			p.Memory, p.CPUs = 1<<30, 2
+		}},
+		"a grace period":   {`runnerTerminationGracePeriodSeconds: 60`, func(p *stack.Program) { p.Grace = time.Minute }},
+		"no grace is none": {`runnerTerminationGracePeriodSeconds: -1`, func(*stack.Program) {}},
 		"variables from elsewhere": {`varsFrom: [{kind: Secret, name: s, varsKeys: ["a:b"], optional: true}, {kind: ConfigMap, name: c}]`, func(p *stack.Program) {
 			p.VarsFrom = []stack.VarsFrom{{Kind: "Secret", Name: "s", Keys: []string{"a:b"}, Optional: true}, {Kind: "ConfigMap", Name: "c"}}
 		}},
@@ -93,7 +131,7 @@ vars:
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(got, want); diff != "" {
+			if diff := cmp.Diff(got, want, cmp.AllowUnexported(secret.Text{})); diff != "" {
 				t.Errorf("program (-got +want):\n%s", diff)
 			}
 		})

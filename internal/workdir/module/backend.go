@@ -19,7 +19,7 @@ import (
 // BackendPath is the file that decides where state is kept. Its name is
 // upstream's, and being an override file it replaces whatever backend or cloud
 // block a module has in its ordinary files.
-const BackendPath = "backend_override.tf"
+const BackendPath = workdir.BackendOverridePath
 
 // Backend says where the state of a stack is kept.
 //
@@ -44,14 +44,17 @@ type Local struct{}
 // Custom is HCL as the user wrote it for the inside of a terraform block.
 type Custom struct{ HCL string }
 
-// Cloud is a cloud block.
+// Cloud is a cloud block. The token for it goes into the configuration of the
+// command line, see CLI: nobody prints that.
 type Cloud struct {
 	Organization string
 	Workspace    string   // the name of one
 	Tags         []string // or tags that select several
 	Hostname     string
-	Token        string
 }
+
+// CloudHost is the host of a cloud that names none.
+const CloudHost = "app.terraform.io"
 
 // Unset leaves the choice to the module itself.
 type Unset struct{}
@@ -68,7 +71,6 @@ func (Unset) backend()      {}
 func BackendFile(b Backend) (workdir.File, error) {
 	f := hclwrite.NewEmptyFile()
 	inside := f.Body().AppendNewBlock("terraform", nil).Body()
-	mode := uint32(0o644)
 	switch b := b.(type) {
 	case Managed:
 		inside.AppendNewBlock("backend", []string{"http"})
@@ -84,7 +86,6 @@ func BackendFile(b Backend) (workdir.File, error) {
 		b.write(inside.AppendNewBlock("backend", []string{"kubernetes"}).Body())
 	case Cloud:
 		b.write(inside.AppendNewBlock("cloud", nil).Body())
-		mode = 0o600
 	case Custom:
 		content, err := b.content()
 		return workdir.File{Path: BackendPath, Mode: 0o600, Content: content}, err
@@ -93,7 +94,7 @@ func BackendFile(b Backend) (workdir.File, error) {
 	default:
 		return workdir.File{}, fmt.Errorf("unknown backend %T", b)
 	}
-	return workdir.File{Path: BackendPath, Mode: mode, Content: f.Bytes()}, nil
+	return workdir.File{Path: BackendPath, Mode: 0o644, Content: f.Bytes()}, nil
 }
 
 func (k Kubernetes) write(body *hclwrite.Body) {
@@ -116,9 +117,6 @@ func (c Cloud) write(body *hclwrite.Body) {
 	body.SetAttributeValue("organization", cty.StringVal(c.Organization))
 	if c.Hostname != "" {
 		body.SetAttributeValue("hostname", cty.StringVal(c.Hostname))
-	}
-	if c.Token != "" {
-		body.SetAttributeValue("token", cty.StringVal(c.Token))
 	}
 	workspaces := body.AppendNewBlock("workspaces", nil).Body()
 	if c.Workspace != "" {

@@ -43,11 +43,10 @@ func TestBackendFile(t *testing.T) {
   }
 }
 `},
-		"cloud": {Cloud{Organization: "acme", Tags: []string{"a"}, Token: "t", Hostname: "h"}, `terraform {
+		"cloud": {Cloud{Organization: "acme", Tags: []string{"a"}, Hostname: "h"}, `terraform {
   cloud {
     organization = "acme"
     hostname     = "h"
-    token        = "t"
     workspaces {
       tags = ["a"]
     }

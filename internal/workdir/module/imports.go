@@ -13,7 +13,7 @@ import (
 )
 
 // ImportsPath is the file of the imports of a repair.
-const ImportsPath = "terrier_repair.tf"
+const ImportsPath = workdir.ImportsPath
 
 // Import brings an object that exists into the state.
 type Import struct{ Address, ID string }
