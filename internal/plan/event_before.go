@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -14,12 +15,16 @@ type Before struct {
 	Objects map[string]bool // see objectName
 }
 
-const beforeType = "terrier_before"
+const (
+	beforeType = "terrier_before"
+	beforeMost = 5000 // objects in one event
+)
 
-// BeforeApply is the line of a Before for this state; nil if it holds nothing.
-func BeforeApply(state []byte, at time.Time) ([]byte, error) {
+// BeforeApply returns the lines of Before events for this state; none if it
+// holds nothing.
+func BeforeApply(state []byte, at time.Time) ([][]byte, error) {
 	held, err := objects(state)
-	if err != nil || len(held) == 0 {
+	if err != nil {
 		return nil, err
 	}
 	var names []string
@@ -28,10 +33,19 @@ func BeforeApply(state []byte, at time.Time) ([]byte, error) {
 			names = append(names, objectName(o.kind, o.id))
 		}
 	}
-	return json.Marshal(map[string]any{
-		"@level": "debug", "@message": fmt.Sprintf("%d objects were in the state", len(held)), "@timestamp": at.UTC(),
-		"type": beforeType, "objects": names,
-	})
+	slices.Sort(names)
+	var lines [][]byte
+	for some := range slices.Chunk(names, beforeMost) {
+		line, err := json.Marshal(map[string]any{
+			"@level": "debug", "@message": fmt.Sprintf("%d objects are in the state", len(held)), "@timestamp": at.UTC(),
+			"type": beforeType, "objects": some,
+		})
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
 }
 
 func (e wireEvent) before(line []byte, h Head) (Event, error) {

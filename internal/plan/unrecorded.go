@@ -26,7 +26,7 @@ func Unrecorded(events io.Reader, state []byte) ([]stack.Unrecorded, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := creations{open: map[string]*creation{}}
+	c := creations{before: map[string]bool{}, open: map[string]*creation{}}
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, eventLine)
 	for lines.Scan() {
@@ -65,7 +65,7 @@ type creation struct {
 func (c *creations) see(e Event) {
 	switch e := e.(type) {
 	case Before:
-		c.before = e.Objects
+		maps.Copy(c.before, e.Objects)
 	case Applied:
 		c.applied(e)
 	case Diagnosed:

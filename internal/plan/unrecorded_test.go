@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +69,7 @@ func TestUnrecorded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := Unrecorded(strings.NewReader(string(before)+"\ntext\n"+tt.events), []byte(tt.after))
+			got, err := Unrecorded(strings.NewReader(string(bytes.Join(before, []byte("\n")))+"\ntext\n"+tt.events), []byte(tt.after))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,16 +97,27 @@ func TestUnrecordedByInstance(t *testing.T) {
 }
 
 func TestBeforeApply(t *testing.T) {
-	line, err := BeforeApply([]byte(held(instance("one"))), time.Unix(1, 0))
-	if err != nil {
-		t.Fatal(err)
+	var many []string
+	for i := range beforeMost + 1 {
+		many = append(many, fmt.Sprintf(`{"index_key":%d,"attributes":{"id":"%d"}}`, i, i))
 	}
-	e, err := ParseEvent(line)
-	b, ok := e.(Before)
-	if err != nil || !ok || fmt.Sprint(b.Objects) != "map[x one:true]" {
-		t.Errorf("ParseEvent(%s) = %#v, %v", line, e, err)
+	lines, err := BeforeApply([]byte(held(strings.Join(many, ","))), time.Unix(1, 0))
+	if err != nil || len(lines) != 2 {
+		t.Fatalf("BeforeApply() = %d lines, %v; want two", len(lines), err)
 	}
-	if line, err := BeforeApply(nil, time.Unix(1, 0)); line != nil || err != nil {
-		t.Errorf("BeforeApply(nil) = %s, %v, want nothing", line, err)
+	known := map[string]bool{}
+	for _, line := range lines {
+		e, err := ParseEvent(line)
+		b, ok := e.(Before)
+		if err != nil || !ok {
+			t.Fatalf("ParseEvent() = %#v, %v", e, err)
+		}
+		maps.Copy(known, b.Objects)
+	}
+	if len(known) != len(many) || !known["x 0"] {
+		t.Errorf("%d objects are known, want %d", len(known), len(many))
+	}
+	if lines, err := BeforeApply(nil, time.Unix(1, 0)); lines != nil || err != nil {
+		t.Errorf("BeforeApply(nil) = %s, %v, want nothing", lines, err)
 	}
 }

@@ -57,7 +57,7 @@ func (r *run) execute(ctx context.Context, c command) (result, error) {
 func (r *run) suspects(e *ending, h heard) []provider {
 	var crashed []provider
 	var patience time.Duration
-	if slices.ContainsFunc(h.diagnostics, lostContact) {
+	if slices.ContainsFunc(h.diagnostics, plan.Diagnostic.LostContact) {
 		patience = deathTime // the engine may have ended before we heard of the provider's end
 	}
 	late, done := context.WithTimeout(context.Background(), patience)
@@ -91,27 +91,13 @@ func (r *run) suspects(e *ending, h heard) []provider {
 	return suspects
 }
 
-// noContact is how engines say that they cannot talk to a provider, in the
-// words of their plugin library or their own.
-var noContact = []string{
-	"Reattachment process not found", "Unrecognized remote plugin message", "Plugin did not respond", "plugin crashed",
-	"Failed to load plugin schemas", "Failed to obtain provider schema", "failed to instantiate provider",
-	"no supported plugins for protocol", "Incompatible API version", "error reading from server", "transport is closing",
-	"dial unix", "Request cancelled",
-}
-
-func lostContact(d plan.Diagnostic) bool {
-	text := d.Summary + "\n" + d.Detail
-	return d.Severity == "error" && slices.ContainsFunc(noContact, func(s string) bool { return strings.Contains(text, s) })
-}
-
 // aboutProvider reports whether an error is about a provider as such: its
 // configuration, which it may have refused to get twice, or talking to it.
 func aboutProvider(d plan.Diagnostic, address string) bool {
 	if strings.HasPrefix(d.Address, `provider["`) {
 		return strings.HasPrefix(d.Address, `provider["`+address+`"]`)
 	}
-	return lostContact(d)
+	return d.LostContact()
 }
 
 // refuse remembers that the engine has to start a provider; zero is for good.

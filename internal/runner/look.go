@@ -54,6 +54,9 @@ func (p *Processes) bury(r Report) (*Report, error) {
 		return nil, err
 	}
 	dir := p.run(r.Stack, r.ID)
+	if err := unheard(dir); err != nil {
+		return nil, err
+	}
 	if data, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
 		if file, err := parseState(data); err == nil {
 			r.State, r.Resources = file.id(data), file.managed()

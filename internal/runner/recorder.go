@@ -17,7 +17,7 @@ import (
 
 const (
 	defaultLogBytes = 8 << 20
-	maxOperations   = 64 << 20 // of finished operations in the event file, beyond its own bound
+	maxOperations   = 64 << 20 // of operations and errors in the event file, beyond its own bound
 	maxDiagnostics  = 20
 	maxText         = 2 << 10 // of a text from outside in a report
 )
@@ -145,7 +145,7 @@ func (r *recorder) event(line []byte) {
 		}
 		return
 	}
-	finished := false
+	vital, finished := false, false
 	switch e := event.(type) {
 	case plan.Log:
 		if e.State != nil {
@@ -154,6 +154,7 @@ func (r *recorder) event(line []byte) {
 			return
 		}
 	case plan.Diagnosed:
+		vital = e.Diagnostic.Severity == "error"
 		r.diagnosed(e)
 	case plan.Summary:
 		if r.heard.changes == nil {
@@ -168,10 +169,15 @@ func (r *recorder) event(line []byte) {
 			}
 		}
 	case plan.Applied:
+		vital = e.Stage != plan.Progressed
 		finished = e.Stage == plan.Completed || e.Stage == plan.Errored
 		r.heard.began = true
 	}
-	r.keep(line, finished)
+	if finished {
+		r.keepSafe(line)
+	} else {
+		r.keep(line, vital)
+	}
 	if _, ok := event.(plan.Diagnosed); !ok {
 		r.say(plan.HeadOf(event).Message + "\n")
 	}
@@ -220,34 +226,36 @@ func (r *recorder) hidden(d plan.Diagnostic) plan.Diagnostic {
 	return d
 }
 
-// keep appends an event to the event file. The record of a finished operation
-// is on disk before keep returns: it may be the only trace of something that
-// now exists.
-func (r *recorder) keep(line []byte, finished bool) {
+// keep appends an event to the event file. For those that are vital there is
+// room when there is none for others: the start of an operation and its end,
+// without which nobody knows of something that now exists, and errors.
+func (r *recorder) keep(line []byte, vital bool) {
 	safe := r.hide.Redact(line)
 	if !bytes.Equal(safe, line) {
 		safe = r.hide.RedactJSON(line) // dearer, but what comes out is JSON for certain
 	}
 	size := int64(len(safe) + 1)
 	budget := &r.eventsLeft
-	if finished && r.eventsLeft < size {
+	if vital && r.eventsLeft < size {
 		budget = &r.opsLeft
 	}
 	if *budget < size {
-		if r.eventsLeft > 0 && !finished {
+		if r.eventsLeft > 0 && !vital {
 			r.eventsLeft = 0
 			r.write(r.events, []byte(`{"@level":"warn","@message":"more events were left out","type":"log"}`+"\n"))
 		}
 		return
 	}
 	*budget -= size
-	if finished {
-		defer failpoint.Act("run.event", "")()
-	}
 	r.write(r.events, append(bytes.Clone(safe), '\n'))
-	if finished {
-		r.fail(r.events.Sync())
-	}
+}
+
+// keepSafe is keep for what is finished: it is on disk before keepSafe returns,
+// for it may be the only trace of something that now exists.
+func (r *recorder) keepSafe(line []byte) {
+	defer failpoint.Act("run.event", "")()
+	r.keep(line, true)
+	r.fail(r.events.Sync())
 }
 
 // say adds text to the log for people.

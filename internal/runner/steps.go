@@ -178,7 +178,10 @@ func (r *run) apply(ctx context.Context) error {
 	if err := r.enter(Applying, "apply"); err != nil {
 		return err
 	}
-	res, err := r.execute(ctx, command{step: "apply", args: args, events: true})
+	if err := r.before(); err != nil {
+		return err
+	}
+	res, err := r.execute(ctx, command{step: "apply", args: args, events: true, spooled: true})
 	if changes, ok := res.heard.changes["apply"]; ok {
 		r.journal.note(func(rep *Report) { rep.Changes = changes })
 	}

@@ -1,0 +1,169 @@
+package runner
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+)
+
+// unheard brings home what an engine printed and its supervisor did not live to
+// hear: every operation that was begun or finished, every error, and a state
+// that could be stored nowhere. Nothing else of it is kept. The engine must be
+// dead. It can be repeated.
+func unheard(dir string) error {
+	in, err := os.Open(filepath.Join(dir, fileSpool))
+	if errors.Is(err, fs.ErrNotExist) {
+		return dropSpool(dir)
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(filepath.Join(dir, FileEvents), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	l := &latecomer{dir: dir, known: map[string]bool{}, left: maxOperations}
+	if err := readJSON(filepath.Join(dir, filePrints), &l.hide); err != nil {
+		return err
+	}
+	for _, from := range []struct {
+		file io.Reader
+		line func([]byte)
+	}{{out, l.heard}, {in, l.hear}} {
+		w := &lineWriter{line: from.line, long: isDump}
+		if _, err := io.Copy(w, from.file); err != nil {
+			return fmt.Errorf("reading what the engine printed last: %w", err)
+		}
+		// A line without an end was being printed, or written, at the moment of
+		// death. It is an event only if it is whole.
+		_ = w.Close()
+	}
+	if l.failed != nil {
+		return l.failed
+	}
+	if l.late.Len() > 0 {
+		// The last line of a dead supervisor may lack its end.
+		if _, err := out.Write(append([]byte{'\n'}, l.late.Bytes()...)); err != nil {
+			return err
+		}
+		if err := out.Sync(); err != nil {
+			return err
+		}
+	}
+	return dropSpool(dir)
+}
+
+// latecomer hears what nobody has heard.
+type latecomer struct {
+	dir    string
+	hide   plan.Prints
+	known  map[string]bool // what has been heard, see keyOf
+	late   bytes.Buffer    // events
+	left   int             // bytes that may still be kept
+	failed error
+}
+
+// heard is what the supervisor has written down.
+func (l *latecomer) heard(line []byte) {
+	if e, err := plan.ParseEvent(line); err == nil {
+		l.known[keyOf(e)] = true
+	}
+}
+
+// hear takes a line of the engine.
+func (l *latecomer) hear(line []byte) {
+	e, err := plan.ParseEvent(line)
+	if err != nil {
+		return
+	}
+	if d, ok := e.(plan.Log); ok && d.State != nil {
+		_, err := keepRescued(l.dir, d.State)
+		l.failed = errors.Join(l.failed, err)
+		return
+	}
+	safe := l.bare(line)
+	if safe == nil {
+		return
+	}
+	if e, err = plan.ParseEvent(safe); err != nil {
+		return
+	}
+	key := keyOf(e)
+	if key == "" || l.known[key] || len(safe) >= l.left {
+		return
+	}
+	l.known[key] = true
+	l.left -= len(safe) + 1
+	l.late.Write(append(safe, '\n'))
+}
+
+// keyOf tells the events that matter apart: each comes once in an apply. It is
+// empty for those that do not.
+func keyOf(e plan.Event) string {
+	switch e := e.(type) {
+	case plan.Applied:
+		if e.Stage != plan.Progressed {
+			return fmt.Sprintf("%s %s %s %s", e.Stage, e.Action, e.Resource.Address, e.IDValue)
+		}
+	case plan.Diagnosed:
+		if d := e.Diagnostic; d.Severity == "error" {
+			return fmt.Sprintf("error %s %s", d.Address, d.Summary)
+		}
+	}
+	return ""
+}
+
+// bare is a line with nothing but what matters of it, and without secrets.
+func (l *latecomer) bare(line []byte) []byte {
+	var event map[string]any
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.UseNumber()
+	if dec.Decode(&event) != nil {
+		return nil
+	}
+	keep := map[string]any{}
+	for _, name := range []string{"@level", "@message", "@timestamp", "type", "hook"} {
+		if v, ok := event[name]; ok {
+			keep[name] = v
+		}
+	}
+	if d, ok := event["diagnostic"].(map[string]any); ok {
+		keep["diagnostic"] = map[string]any{"severity": d["severity"], "summary": d["summary"], "address": d["address"]}
+	}
+	safe, err := json.Marshal(l.hidden(keep))
+	if err != nil {
+		return nil
+	}
+	return safe
+}
+
+// formatFields are the fields of an event that hold words of its format.
+var formatFields = map[string]bool{"@level": true, "@timestamp": true, "type": true, "action": true, "id_key": true, "severity": true}
+
+// hidden returns a value without secrets.
+func (l *latecomer) hidden(v any) any {
+	switch v := v.(type) {
+	case string:
+		return l.hide.String(v)
+	case map[string]any:
+		for key, item := range v {
+			if !formatFields[key] {
+				v[key] = l.hidden(item)
+			}
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = l.hidden(item)
+		}
+	}
+	return v
+}
