@@ -26,12 +26,20 @@ func gaps() []gap {
 		{"spec.alwaysCleanupRunnerPod", func(s *spec) bool { return s.AlwaysCleanupRunnerPod != nil && !*s.AlwaysCleanupRunnerPod }, ""},
 		{"spec.branchPlanner", func(s *spec) bool { return s.BranchPlanner != nil }, ""},
 		{"spec.breakTheGlass", func(s *spec) bool { return s.BreakTheGlass }, ""},
-		{"spec.cliConfigSecretRef", func(s *spec) bool { return s.CliConfigSecretRef != nil }, ""},
-		{"spec.cloud", func(s *spec) bool { return s.Cloud != nil }, "without it another state would be used"},
 		{"spec.enterprise", func(s *spec) bool { return s.Enterprise != nil }, ""},
 		{"spec.runnerPodTemplate.metadata", func(s *spec) bool {
 			return len(s.RunnerPodTemplate.Metadata.Labels)+len(s.RunnerPodTemplate.Metadata.Annotations) > 0
 		}, ""},
+		pod("affinity", func(s podSpec) bool { return s.Affinity != nil }),
+		pod("hostAliases", func(s podSpec) bool { return len(s.HostAliases) > 0 }),
+		pod("image", func(s podSpec) bool { return s.Image != "" }),
+		pod("initContainers", func(s podSpec) bool { return len(s.InitContainers) > 0 }),
+		pod("nodeSelector", func(s podSpec) bool { return len(s.NodeSelector) > 0 }),
+		pod("priorityClassName", func(s podSpec) bool { return s.PriorityClassName != "" }),
+		pod("securityContext", func(s podSpec) bool { return s.SecurityContext != nil }),
+		pod("tolerations", func(s podSpec) bool { return len(s.Tolerations) > 0 }),
+		pod("volumeMounts", func(s podSpec) bool { return len(s.VolumeMounts) > 0 }),
+		pod("volumes", func(s podSpec) bool { return len(s.Volumes) > 0 }),
 		{"spec.serviceAccountName", func(s *spec) bool { return s.ServiceAccountName != "" && s.ServiceAccountName != "tf-runner" }, ""},
 		{"spec.vars[].valueFrom.fileKeyRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.FileKeyRef != nil }), "a run has no volumes that it could be in"},
 		{"spec.vars[].valueFrom.resourceFieldRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.ResourceFieldRef != nil }), "a run has no container whose resources it could name"},
@@ -75,12 +83,9 @@ func anyVar(from func(*corev1.EnvVarSource) bool) func(*v1alpha2.TerraformSpec) 
 	}
 }
 
-// templated reports whether t says anything.
-func templated(t v1alpha2.RunnerPodTemplate) bool {
-	m, s := t.Metadata, t.Spec
-	return len(m.Labels)+len(m.Annotations) > 0 ||
-		len(s.Env)+len(s.EnvFrom)+len(s.NodeSelector)+len(s.Tolerations) > 0 ||
-		len(s.Volumes)+len(s.VolumeMounts)+len(s.InitContainers)+len(s.HostAliases) > 0 ||
-		s.Image != "" || s.PriorityClassName != "" ||
-		s.Affinity != nil || s.SecurityContext != nil || s.Resources != nil
+type podSpec = v1alpha2.RunnerPodSpec
+
+// pod is a gap in the settings of the runner pod.
+func pod(field string, set func(podSpec) bool) gap {
+	return gap{podField + field, func(s *v1alpha2.TerraformSpec) bool { return set(s.RunnerPodTemplate.Spec) }, ""}
 }
