@@ -9,6 +9,8 @@ package kube
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,10 +33,17 @@ func ReadSecret(ctx context.Context, c client.Reader, key types.NamespacedName) 
 	if err := c.Get(ctx, key, &s); err != nil {
 		return nil, nil, mark(err, "Secret", key)
 	}
-	if names := s.Annotations[publicOutputs]; names != "" {
+	if data, err = assemble(ctx, c, &s); err != nil {
+		return nil, nil, err
+	}
+	switch names := s.Annotations[publicOutputs]; names {
+	case "":
+	case allPublic:
+		public = slices.Collect(maps.Keys(data))
+	default:
 		public = strings.Split(names, ",")
 	}
-	return s.Data, public, nil
+	return data, public, nil
 }
 
 // ReadConfigMap returns the data of a ConfigMap, text and binary, Missing if

@@ -35,6 +35,9 @@ const typeSuffix = "__type"
 const (
 	publicOutputs = "terrier.dev/public-outputs" // keys that hold nothing secret, separated by commas
 	outputsDigest = "terrier.dev/outputs-digest" // of the data as it was written
+
+	allPublic   = "*"
+	publicBytes = 64 << 10 // all annotations together may have 256 KiB
 )
 
 // Published is what a Secret with outputs holds.
@@ -135,46 +138,88 @@ func DecodeOutputs(data map[string][]byte) (map[string]json.RawMessage, error) {
 // WriteOutputs makes the Secret hold exactly p. It refuses a Secret that
 // another controller owns, or that holds what was not written here: whoever may
 // name a Secret need not have the right to overwrite it. It writes nothing when
-// nothing would change.
+// nothing would change. Outputs that outgrow a Secret are spread over several,
+// and this one names the others.
 func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to stack.Outputs, p Published) (changed bool, err error) {
+	s, err := divide(p.Data)
+	if err != nil {
+		return false, err
+	}
+	names := s.names(to.Secret, stack.Digest(p.Data))
+	if err := writeParts(ctx, c, owner, to.Secret, s, names); err != nil {
+		return false, err
+	}
+	hadParts, changed, err := writeFirst(ctx, c, owner, to, p, s, names)
+	if err == nil && (hadParts || len(names) > 0) {
+		err = dropParts(ctx, c, owner, to.Secret, names)
+	}
+	return changed, err
+}
+
+// writeFirst writes the Secret that was asked for. It reports whether that had
+// parts before.
+func writeFirst(ctx context.Context, c client.Client, owner client.Object, to stack.Outputs, p Published, s spread, names []string) (hadParts, changed bool, err error) {
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: to.Secret}
 	var secret corev1.Secret
 	err = c.Get(ctx, key, &secret)
 	if apierrors.IsNotFound(err) {
 		secret = corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace}, Type: corev1.SecretTypeOpaque}
-		if err := dress(&secret, c, owner, to, p); err != nil {
-			return false, err
+		if err := dress(&secret, c, owner, to, p, s, names); err != nil {
+			return false, false, err
 		}
-		return true, mark(c.Create(ctx, &secret, client.FieldOwner(FieldManager)), "Secret", key)
+		return false, true, mark(c.Create(ctx, &secret, client.FieldOwner(FieldManager)), "Secret", key)
 	}
 	if err != nil {
-		return false, mark(err, "Secret", key)
+		return false, false, mark(err, "Secret", key)
 	}
 	if _, ours := secret.Annotations[outputsDigest]; !ours && len(secret.Data) > 0 && !metav1.IsControlledBy(&secret, owner) {
-		return false, fault.New(fault.Denied, "SecretOwned",
+		return false, false, fault.New(fault.Denied, "SecretOwned",
 			fmt.Errorf("writeOutputsToSecret.name: the Secret %s holds something else: delete it, or choose another name", key))
 	}
 	before := secret.DeepCopy()
-	if err := dress(&secret, c, owner, to, p); err != nil {
-		return false, err
+	hadParts = before.Annotations[outputsParts] != ""
+	if err := dress(&secret, c, owner, to, p, s, names); err != nil {
+		return hadParts, false, err
 	}
 	if maps.EqualFunc(before.Data, secret.Data, bytes.Equal) && maps.Equal(before.Labels, secret.Labels) &&
 		maps.Equal(before.Annotations, secret.Annotations) && metav1.IsControlledBy(before, owner) {
-		return false, nil
+		return hadParts, false, nil
 	}
-	return true, mark(c.Update(ctx, &secret, client.FieldOwner(FieldManager)), "Secret", key)
+	return hadParts, true, mark(c.Update(ctx, &secret, client.FieldOwner(FieldManager)), "Secret", key)
 }
 
 // dress gives a Secret its data, labels, annotations and owner.
-func dress(s *corev1.Secret, c client.Client, owner client.Object, to stack.Outputs, p Published) error {
+func dress(s *corev1.Secret, c client.Client, owner client.Object, to stack.Outputs, p Published, divided spread, parts []string) error {
 	if err := controllerutil.SetControllerReference(owner, s, c.Scheme()); err != nil {
 		return fault.New(fault.Denied, "SecretOwned", fmt.Errorf("writeOutputsToSecret.name: the Secret %s/%s belongs to something else: %w", s.Namespace, s.Name, err))
 	}
-	s.Data = p.Data
+	s.Data = divided.first
 	s.Labels = merged(s.Labels, to.Labels)
 	s.Annotations = merged(s.Annotations, to.Annotations)
-	s.Annotations = merged(s.Annotations, map[string]string{outputsDigest: stack.Digest(p.Data), publicOutputs: strings.Join(p.Public, ",")})
+	s.Annotations = merged(s.Annotations, map[string]string{outputsDigest: stack.Digest(divided.first), publicOutputs: p.public()})
+	delete(s.Annotations, outputsParts)
+	delete(s.Annotations, outputsCut)
+	if len(parts) > 0 {
+		s.Annotations[outputsParts] = strings.Join(parts, ",")
+	}
+	if len(divided.cut) > 0 {
+		s.Annotations[outputsCut] = strings.Join(divided.cut, ",")
+	}
 	return nil
+}
+
+// public names the keys that hold nothing secret. Too many of them to be named
+// count as secret if only one other is, which hides more than it must.
+func (p Published) public() string {
+	names := strings.Join(p.Public, ",")
+	switch {
+	case len(names) <= publicBytes:
+		return names
+	case len(p.Public) == p.Count():
+		return allPublic
+	default:
+		return ""
+	}
 }
 
 func merged(a, b map[string]string) map[string]string {
@@ -195,5 +240,14 @@ func OutputsIntact(ctx context.Context, c client.Reader, key types.NamespacedNam
 	if err := c.Get(ctx, key, &s); err != nil {
 		return false, mark(err, "Secret", key)
 	}
-	return s.Annotations[outputsDigest] == stack.Digest(s.Data), nil
+	if s.Annotations[outputsDigest] != stack.Digest(s.Data) {
+		return false, nil
+	}
+	if _, err := assemble(ctx, c, &s); err != nil {
+		if kind := fault.Of(err); kind == fault.Missing || kind == fault.Broken {
+			return false, nil
+		}
+		return false, err
+	}
+	return true, nil
 }
