@@ -69,9 +69,9 @@ type Tree struct {
 type Options struct {
 	InitKey      string   // fingerprint of what init depends on; init is skipped while it stays the same
 	Backend      []string // -backend-config values, key=value
+	BackendFile  string   // the generated File that completes the backend; every run then begins with init, for what init keeps is wiped
 	BackendType  string   // the backend that init must end with; managed runs know theirs, empty skips the check
 	Upgrade      bool
-	BackendFile  string   // the generated File that completes the backend; every run then begins with init, for what init keeps is wiped
 	Destroy      bool
 	Targets      []string
 	VarFiles     []string // relative to the root of the tree
@@ -95,9 +95,9 @@ type Limits struct {
 	Memory            int64
 	Processes         int
 	FileBytes         int64
+	CPUs              int // processors that the engine and its providers are told to use
 }
 
-	CPUs              int // processors that the engine and its providers are told to use
 // Box says what surrounds a run.
 type Box struct {
 	Network  string   // none or host
