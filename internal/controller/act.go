@@ -197,6 +197,9 @@ func (c *Stacks) ready(ctx context.Context, p *pass, kind stack.RunKind, cause s
 	job.ID, job.Kind = p.name(kind, cause), kind
 	p.note.Cause = cause
 	var err error
+	if job.State, err = c.startState(ctx, p, kind, cause); err != nil {
+		return nil, err
+	}
 	if ref := p.note.State; ref != nil {
 		err := c.takeLock(ctx, p, *ref, kind, unlock)
 		if p.o.Deleting && fault.Of(err) == fault.Denied {
@@ -205,8 +208,10 @@ func (c *Stacks) ready(ctx context.Context, p *pass, kind stack.RunKind, cause s
 		if err != nil {
 			return nil, err
 		}
-		if job.State, err = c.load(ctx, p, *ref); err != nil {
-			return nil, fault.New(fault.Of(err), string(stack.StateFailed), fmt.Errorf("loading the state: %w", err))
+		if kind.Writes() { // nobody else writes from here on
+			if job.State, err = c.startState(ctx, p, kind, cause); err != nil {
+				return nil, err
+			}
 		}
 	} else {
 		job.Options.ForceUnlock = unlock

@@ -43,8 +43,8 @@ func (l *lockOnly) Unlock(_ context.Context, _ kube.StateRef, id string) error {
 	return nil
 }
 
-func (l *lockOnly) Load(context.Context, kube.StateRef) ([]byte, string, error) {
-	return nil, "", l.fail
+func (l *lockOnly) Load(context.Context, kube.StateRef) (kube.Stored, error) {
+	return kube.Stored{}, l.fail
 }
 
 // starter fails to start runs, before or after they are there.
@@ -80,8 +80,8 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock := &lockOnly{held: tt.held, fail: tt.load}
-			c := &Stacks{States: lock, Runner: &starter{fail: tt.start, late: tt.late}, queue: newQueue(1, nil)}
-			p := &pass{obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: tt.start, late: tt.late}, queue: newQueue(1, nil)}
+			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 			err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
 			if (err == nil) != (tt.held == "" && tt.load == nil && tt.start == nil) {
 				t.Errorf("launch() error = %v", err)
@@ -97,10 +97,15 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 	}
 }
 
-// events forgets what it is told, but for the last reason.
-type events struct{ last string }
+// events remembers the reasons of what it is told.
+type events struct {
+	last string
+	all  []string
+}
 
-func (e *events) Event(_ client.Object, _, reason, _ string) { e.last = reason }
+func (e *events) Event(_ client.Object, _, reason, _ string) {
+	e.last, e.all = reason, append(e.all, reason)
+}
 
 // F06: a lock whose holder is a run of ours that does not exist any more is
 // freed; any other one is not touched.
@@ -124,7 +129,7 @@ func TestALockOfADeadRunIsFreed(t *testing.T) {
 				start.started = &runner.Report{ID: tt.current}
 			}
 			lock := &lockOnly{held: left}
-			c := &Stacks{States: lock, Runner: start, Events: said, queue: newQueue(1, nil)}
+			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Events: said, queue: newQueue(1, nil)}
 			lock.holder = tt.holder(c)
 			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 			err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")

@@ -23,13 +23,8 @@ const runsKept = 20
 // its lock, then what people read. It can be repeated until it succeeds; the
 // run stays where it is until then.
 func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
-	if r.Kind.Writes() {
-		if err := c.flush(ctx, p, r, n); err != nil {
-			return fmt.Errorf("storing the state after %s: %w", r.ID, err)
-		}
-		if err := c.rescue(ctx, p, r, n); err != nil {
-			return err
-		}
+	if err := c.settleState(ctx, p, r, n, run); err != nil {
+		return err
 	}
 	// Before the lock is free: whoever takes it next must know of the gap.
 	if err := c.findGap(ctx, p, r, n, run); err != nil {

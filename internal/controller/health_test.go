@@ -164,6 +164,6 @@ type oneState struct {
 	state string
 }
 
-func (s oneState) Load(context.Context, kube.StateRef) ([]byte, string, error) {
-	return []byte(s.state), "", nil
+func (s oneState) Load(context.Context, kube.StateRef) (kube.Stored, error) {
+	return kube.Stored{State: []byte(s.state)}, nil
 }

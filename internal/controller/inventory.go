@@ -61,8 +61,8 @@ func (c *Stacks) stateFor(ctx context.Context, p *pass, ref kube.StateRef, diges
 			return state, nil
 		}
 	}
-	state, _, err := c.States.Load(ctx, ref)
-	return state, err
+	found, err := c.States.Load(ctx, ref)
+	return found.State, err
 }
 
 // takeInventory takes over the inventory that a run left of a state that we do

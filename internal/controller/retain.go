@@ -68,15 +68,15 @@ func (c *Stacks) lastState(ctx context.Context, p *pass, ref *kube.StateRef) ([]
 	if ref == nil {
 		return nil, nil
 	}
-	state, owner, err := c.States.Load(ctx, *ref)
+	found, err := c.States.Load(ctx, *ref)
 	if err != nil {
 		c.Log.Warn("state of a stack that goes not read", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
 		return nil, nil
 	}
-	if owner != "" && owner != p.obj.GetName() {
+	if found.Owner != "" && found.Owner != p.obj.GetName() {
 		return nil, nil // it is another stack's
 	}
-	return state, nil
+	return found.State, nil
 }
 
 // keepRetained keeps the record, and the state if it is known.

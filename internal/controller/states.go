@@ -14,20 +14,176 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// load returns the state to start a run from.
+// startState returns the state that a run starts from, after making sure that it
+// is the stack's own and what it should be. It is kept as a version first: what
+// a run is about to destroy must be found again.
+func (c *Stacks) startState(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) ([]byte, error) {
+	ref := p.note.State
+	if ref == nil {
+		return nil, c.unshared(ctx, p, kind)
+	}
+	state, err := c.load(ctx, p, *ref)
+	if err != nil {
+		return nil, fault.New(fault.Of(err), fault.Reason(err, string(stack.StateFailed)), fmt.Errorf("loading the state: %w", err))
+	}
+	if len(state) == 0 {
+		return nil, c.unshared(ctx, p, kind)
+	}
+	if !destructive(kind, cause) {
+		return state, nil
+	}
+	return state, c.keepVersion(ctx, p.id, state, stack.StateVersion{By: p.o.Memory.Wrote, At: p.o.Now, Before: p.name(kind, cause)}, nil)
+}
+
+// destructive reports whether a run may take something down.
+func destructive(kind stack.RunKind, cause stack.Cause) bool {
+	switch kind {
+	case stack.DestroyRun, stack.GlassRun:
+		return true
+	case stack.ApplyRun:
+		return cause.Destroy || cause.Plan == nil || cause.Plan.Changes.Destroy > 0
+	default:
+		return false
+	}
+}
+
+// load returns the state of a stack, or says what is wrong with what is there.
 func (c *Stacks) load(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, error) {
-	state, owner, err := c.States.Load(ctx, ref)
-	if err == nil && owner != "" && owner != p.obj.GetName() {
-		err = c.disowned(ctx, p, owner)
+	found, err := c.States.Load(ctx, ref)
+	if found.Owner != "" && found.Owner != p.obj.GetName() {
+		if err := c.disowned(ctx, p, found.Owner); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil || len(state) > 0 || !p.o.Deleting {
-		return state, err
+	if err != nil && fault.Reason(err, "") != kube.StateUnreadable {
+		return nil, err
 	}
-	state, err = c.get(ctx, stackKey(p.id, "state.json"))
-	if fault.Of(err) == fault.Missing {
-		return nil, nil
+	if found.Digest == "" && p.o.Deleting {
+		// A namespace that is deleted takes the Secret with it, before the stack.
+		if own, err := c.newestKept(ctx, p.id); err != nil || len(own) > 0 {
+			return own, err
+		}
 	}
-	return state, err
+	var facts stack.StateFacts
+	if err == nil && found.Digest != "" {
+		facts, err = stack.ReadState(found.State)
+	}
+	if err != nil {
+		return nil, p.tampered(ref, fmt.Sprintf("cannot be read (%v)", err))
+	}
+	return found.State, c.compare(ctx, p, ref, found, facts)
+}
+
+// compare holds what was found against what was seen last. What somebody else
+// wrote and may have written is kept as a version.
+func (c *Stacks) compare(ctx context.Context, p *pass, ref kube.StateRef, found kube.Stored, facts stack.StateFacts) error {
+	list, err := c.versions(ctx, p.id)
+	if err != nil {
+		return err
+	}
+	known := p.expected(list.Head)
+	if facts.Digest != "" && facts.Digest == known.Digest {
+		return nil // which is the rule, and costs one read
+	}
+	reason, continued := known.Judge(facts.Known, p.o.Memory.Built && !p.o.Memory.Destroyed)
+	if reason == stack.StateTampered && found.Person != "" && facts.Follows(known) {
+		reason, continued = "", true // a person took the place of a run that could not store
+	}
+	head := &facts.Known
+	accepted := reason != "" && p.accepts(found.Digest)
+	if reason != "" && !accepted {
+		head = nil
+	}
+	if facts.Digest != "" {
+		v := stack.StateVersion{By: author(found, continued || reason != "", p.o.Memory.Wrote), At: p.o.Now}
+		if err := c.keepVersion(ctx, p.id, found.State, v, head); err != nil {
+			return err
+		}
+	}
+	switch {
+	case accepted:
+		p.o.Memory.Known, p.o.Memory.Accepted = facts.Known, p.o.Spec.AcceptState
+		if facts.Digest == "" {
+			p.o.Memory.State = "" // there is none to go by
+			if err := c.setHead(ctx, p.id, stack.Known{}); err != nil {
+				return err
+			}
+		}
+		c.Events.Event(p.obj, warning, "StateAccepted", fmt.Sprintf("The state %s was accepted as it is, although %s was expected", stack.AcceptedState(p.o.Spec.AcceptState), known))
+		return nil
+	case reason != "":
+		return p.refused(reason, ref, known, facts)
+	case continued && list.Head != facts.Known:
+		c.Events.Event(p.obj, normal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(found, true, ""), facts.Known, known))
+	}
+	return nil
+}
+
+// expected is the version that should be stored. The records remember it, too:
+// they know more than a status that was restored from a backup.
+func (p *pass) expected(head stack.Known) stack.Known {
+	known, none := p.o.Memory.Known, stack.Known{}
+	if known == none || head.Follows(known) {
+		known = head
+	}
+	if known == none && p.o.Memory.Built {
+		known.Digest = p.o.Memory.State // written down before there was more
+	}
+	return known
+}
+
+// accepts reports whether a person said that exactly this may stand there, and
+// was not taken at their word yet.
+func (p *pass) accepts(digest string) bool {
+	said := p.o.Spec.AcceptState
+	if said == "" || said == p.o.Memory.Accepted {
+		return false
+	}
+	if digest == "" {
+		digest = stack.NoState
+	}
+	return stack.AcceptedState(said) == digest
+}
+
+// author is who wrote what was found.
+func author(found kube.Stored, foreign bool, run string) string {
+	switch {
+	case found.Person != "":
+		return "person " + found.Person
+	case foreign || run == "":
+		return stack.ByOutside
+	default:
+		return run
+	}
+}
+
+// refused says what is there, what was expected, and what gets out.
+func (p *pass) refused(reason stack.Reason, ref kube.StateRef, known stack.Known, facts stack.StateFacts) error {
+	what := "is " + facts.Known.String()
+	switch {
+	case facts.Digest == "":
+		what = "is gone"
+	case known.Unstored:
+		what += ", which somebody wrote while a run was at work"
+	}
+	if reason == stack.StateTampered {
+		return p.tampered(ref, fmt.Sprintf("%s; %s was expected", what, known))
+	}
+	return fault.New(fault.Denied, string(reason), fmt.Errorf("the state in the Secret %s %s, which does not follow %s. %s", ref, what, known, p.waysOut()))
+}
+
+func (p *pass) tampered(ref kube.StateRef, what string) error {
+	return fault.New(fault.Denied, string(stack.StateTampered), fmt.Errorf("the state in the Secret %s %s. %s", ref, what, p.waysOut()))
+}
+
+// waysOut names the commands that end such a situation.
+func (p *pass) waysOut() string {
+	name := p.obj.GetName()
+	out := fmt.Sprintf("Nothing is run on it. terrier state versions %s lists what is kept; terrier state rollback %[1]s SERIAL takes one of them, terrier state push %[1]s FILE --force another, and terrier state accept %[1]s what is there", name)
+	if p.o.Deleting {
+		out += ". Or let go of what was built: annotate it with terrier.dev/deletion=retain"
+	}
+	return out
 }
 
 // disowned refuses a state that another stack keeps: two stacks on one state
@@ -38,12 +194,13 @@ func (c *Stacks) disowned(ctx context.Context, p *pass, owner string) error {
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	return fault.New(fault.Denied, string(stack.StateFailed), fmt.Errorf(
+	return fault.New(fault.Denied, string(stack.StateShared), fmt.Errorf(
 		"the state belongs to the stack %s: give one of the two another backendConfig.secretSuffix or workspace", owner))
 }
 
 // inherit looks whether the state of a stack that never ran here holds
-// something: it does if the object was made over what a former one left.
+// something: it does if the object was made over what a former one left, and it
+// may if that cannot be read.
 func (c *Stacks) inherit(ctx context.Context, p *pass) error {
 	if p.o.Memory.Built || p.o.Memory.Destroyed || !p.o.Spec.DestroyLast || p.o.Blocked != nil {
 		return nil
@@ -53,34 +210,94 @@ func (c *Stacks) inherit(ctx context.Context, p *pass) error {
 		return nil
 	}
 	b, err := c.load(ctx, p, *ref)
-	if fault.Of(err) == fault.Denied {
+	switch stack.Reason(fault.Reason(err, "")) {
+	case stack.StateShared:
 		return nil // it is another stack's
+	case stack.StateTampered, stack.StateWentBack:
+		p.o.Memory.Built = true
+		return nil // the destroy will say so
 	}
-	var s struct {
-		Resources []struct{ Mode string } `json:"resources"`
+	if err != nil || len(b) == 0 {
+		return err
 	}
-	if err == nil && len(b) > 0 {
-		err = json.Unmarshal(b, &s)
-	}
-	for _, r := range s.Resources {
-		p.o.Memory.Built = p.o.Memory.Built || r.Mode == "managed"
-	}
+	facts, err := stack.ReadState(b)
+	p.o.Memory.Built = facts.Resources > 0 || facts.Sealed
 	return err
 }
 
 // stateOutputs reads the outputs out of a managed state.
 func (c *Stacks) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, error) {
-	state, _, err := c.States.Load(ctx, ref)
+	found, err := c.States.Load(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	var s struct {
 		Outputs json.RawMessage `json:"outputs"`
 	}
-	if len(state) == 0 {
+	if len(found.State) == 0 {
 		return []byte("{}"), nil
 	}
-	return s.Outputs, json.Unmarshal(state, &s)
+	return s.Outputs, json.Unmarshal(found.State, &s)
+}
+
+// settleState stores what a run that ended made of the state, and says what is
+// known of it from now on.
+func (c *Stacks) settleState(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
+	if n.State != nil && r.State.Serial > 0 {
+		run.Known = stack.Known{Lineage: r.State.Lineage, Serial: r.State.Serial, Digest: r.State.Digest}
+	}
+	if !r.Kind.Writes() {
+		return nil
+	}
+	err := c.flush(ctx, p, r, n)
+	unstored := fault.Reason(err, "") == kube.StateConflict
+	if err != nil && !unstored {
+		return fmt.Errorf("storing the state after %s: %w", r.ID, err)
+	}
+	if n.State != nil {
+		state, err := c.left(p.id, r.ID, runner.FileState)
+		if err == nil && len(state) > 0 {
+			run.Known, err = c.keepRun(ctx, p, r.ID, state, unstored)
+		}
+		if err != nil {
+			return fmt.Errorf("keeping the state after %s: %w", r.ID, err)
+		}
+	}
+	if unstored {
+		c.Events.Event(p.obj, warning, "StateNotStored", fmt.Sprintf("Somebody wrote the state while %s was at work; what that made of it is kept as the version %d: %v", r.ID, run.Known.Serial, err))
+	}
+	return c.rescue(ctx, p, r, n, run)
+}
+
+// keepRun keeps the state of a run as the version that is expected from now on.
+func (c *Stacks) keepRun(ctx context.Context, p *pass, id string, state []byte, unstored bool) (stack.Known, error) {
+	facts, err := stack.ReadState(state)
+	if err != nil {
+		return stack.Known{}, err
+	}
+	facts.Unstored = unstored
+	v := stack.StateVersion{By: id, At: p.o.Now}
+	if unstored {
+		v.Before = id // it stays until somebody looked at it
+	}
+	return facts.Known, c.keepVersion(ctx, p.id, state, v, &facts.Known)
+}
+
+// newest is the last state that was stored of a stack whose state we keep.
+func (c *Stacks) newest(ctx context.Context, p *pass, r *runner.Report, n note) ([]byte, error) {
+	if n.State == nil {
+		return c.left(p.id, r.ID, runner.FileState)
+	}
+	return c.newestKept(ctx, p.id)
+}
+
+// newestKept is our own copy of the newest state, empty if there is none.
+func (c *Stacks) newestKept(ctx context.Context, id string) ([]byte, error) {
+	state, err := c.get(ctx, stackKey(id, "state.json"))
+	if fault.Of(err) == fault.Missing {
+		return nil, nil
+	}
+	return state, err
 }
 
 // flush stores the newest state that the supervisor acknowledged.
@@ -106,7 +323,7 @@ func (c *Stacks) flush(ctx context.Context, p *pass, r *runner.Report, n note) e
 
 // rescue takes over a state that could not be stored during the run, if it
 // follows the one that is, and keeps it otherwise.
-func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report, n note) error {
+func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	if n.State != nil {
 		state, err := c.left(p.id, r.ID, runner.FileRescue)
 		if err != nil || state == nil {
@@ -114,24 +331,15 @@ func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report, n note) 
 		}
 		if c.States.Save(ctx, *n.State, p.obj.GetName(), state) == nil {
 			c.Events.Event(p.obj, warning, "StateRescued", "The newest state could not be stored during the run, and was taken over after it")
+			if run.Known, err = c.keepRun(ctx, p, r.ID, state, false); err != nil {
+				return err
+			}
 			return c.put(ctx, stackKey(p.id, "state.json"), state)
 		}
 	}
 	kept, err := c.keep(ctx, p.id, r.ID, runner.FileRescue, stackKey(p.id, "rescued", r.ID+".tfstate"))
 	if kept && err == nil {
-		c.Events.Event(p.obj, warning, "StateRescued", "The backend refused the newest state; it is kept as rescued/"+r.ID+".tfstate")
+		c.Events.Event(p.obj, warning, "StateRescued", "The backend refused the newest state; it is kept: terrier state pull --rescued "+r.ID+" writes it to a file")
 	}
 	return err
-}
-
-// newest is the last state that was stored of a stack whose state we keep.
-func (c *Stacks) newest(ctx context.Context, p *pass, r *runner.Report, n note) ([]byte, error) {
-	if n.State == nil {
-		return c.left(p.id, r.ID, runner.FileState)
-	}
-	state, err := c.get(ctx, stackKey(p.id, "state.json"))
-	if fault.Of(err) == fault.Missing {
-		return nil, nil
-	}
-	return state, err
 }

@@ -29,17 +29,17 @@ func TestStatesAreKeptWhereTheEngineWouldKeepThem(t *testing.T) {
 	s := States{Client: k.Client, Now: time.Now}
 	ref := StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "net", Labels: map[string]string{"team": "a"}}
 
-	if got, _, err := s.Load(t.Context(), ref); err != nil || len(got) != 0 {
-		t.Fatalf("Load() = %q, %v, want nothing", got, err)
+	if got, err := s.Load(t.Context(), ref); err != nil || len(got.State) != 0 || got.Digest != "" {
+		t.Fatalf("Load() = %+v, %v, want nothing", got, err)
 	}
 	for _, serial := range []int{1, 2} {
 		if err := s.Save(t.Context(), ref, "net", state("l", serial, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, owner, err := s.Load(t.Context(), ref)
-	if err != nil || owner != "net" || !bytes.Equal(got, state("l", 2, "")) {
-		t.Fatalf("Load() = %q of %q, %v, want serial 2 of net", got, owner, err)
+	got, err := s.Load(t.Context(), ref)
+	if err != nil || got.Owner != "net" || !bytes.Equal(got.State, state("l", 2, "")) {
+		t.Fatalf("Load() = %q of %q, %v, want serial 2 of net", got.State, got.Owner, err)
 	}
 	var secret corev1.Secret
 	if err := k.Client.Get(t.Context(), types.NamespacedName{Namespace: k.Namespace, Name: "tfstate-default-net"}, &secret); err != nil {
@@ -75,8 +75,8 @@ func TestStatesRefuseToGoBack(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
-	if got, _, err := s.Load(t.Context(), ref); err != nil || !bytes.Equal(got, state("l", 5, "")) {
-		t.Errorf("Load() = %q, %v: a refused state was kept", got, err)
+	if got, err := s.Load(t.Context(), ref); err != nil || !bytes.Equal(got.State, state("l", 5, "")) {
+		t.Errorf("Load() = %q, %v: a refused state was kept", got.State, err)
 	}
 }
 

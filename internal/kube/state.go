@@ -1,15 +1,12 @@
 package kube
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Names of the engine's kubernetes backend, so that the plain engine can read
@@ -25,9 +23,16 @@ import (
 const (
 	stateKey       = "tfstate"
 	lockAnnotation = "app.terraform.io/lock-info"
-	ownerStack     = "terrier.dev/stack"  // the name of the stack whose state it is
-	lockHolder     = "terrier.dev/holder" // on a Lease: which run of ours holds it
-	stateBytes     = 64 << 20             // unpacked; a Secret holds 1 MiB packed
+	ownerStack     = "terrier.dev/stack"        // the name of the stack whose state it is
+	writtenBy      = "terrier.dev/state-writer" // a person, and the digest of what they wrote
+	lockHolder     = "terrier.dev/holder"       // on a Lease: which run of ours holds it, or which person
+)
+
+// The reasons of this file's faults.
+const (
+	StateUnreadable = "StateUnreadable" // what is stored is no state
+	StateConflict   = "StateConflict"   // what is stored is not what was expected
+	StateTooLarge   = "StateTooLarge"   // it fits nowhere
 )
 
 // StateRef names the state of one stack.
@@ -45,6 +50,9 @@ func (r StateRef) secret() types.NamespacedName {
 func (r StateRef) lease() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: "lock-" + r.secret().Name}
 }
+
+// String is the Secret that holds the state.
+func (r StateRef) String() string { return r.secret().String() }
 
 // Check reports whether r can name a Secret.
 func (r StateRef) Check() error {
@@ -68,109 +76,142 @@ func (r StateRef) labels() map[string]string {
 	return l
 }
 
-// LockInfo is a state lock as the engine writes it.
-type LockInfo struct {
-	ID        string
-	Operation string
-	Info      string
-	Who       string
-	Version   string
-	Created   time.Time
-	Path      string
-
-	// Holder says which run of which stack of which installation took the lock;
-	// empty if it was not one of ours. It is not part of what the engine writes.
-	Holder string `json:"-"`
-}
-
-// LockedError says who holds a state lock.
-type LockedError struct {
-	Lease  types.NamespacedName
-	Holder LockInfo
-}
-
-func (e *LockedError) Error() string {
-	who := e.Holder.Who
-	if who == "" {
-		who = "an unknown holder"
-	}
-	return fmt.Sprintf("the state is locked by %s since %s (lock %s, lease %s)", who, e.Holder.Created.UTC().Format(time.RFC3339), e.Holder.ID, e.Lease)
-}
-
 // States keeps states in Secrets and their locks in Leases.
 type States struct {
-	Client client.Client // must not cache Secrets
-	Now    func() time.Time
+	Client   client.Client // must not cache Secrets
+	Overflow Overflow      // for states that outgrow a Secret; nil refuses them
+	Now      func() time.Time
 }
 
-// Load returns the state, empty if there is none, and the name of the stack
-// that wrote it, empty if that was not one of ours.
-func (s States) Load(ctx context.Context, ref StateRef) (state []byte, owner string, err error) {
-	secret, state, err := s.get(ctx, ref)
-	if secret != nil {
-		owner = secret.Annotations[ownerStack]
-	}
-	return state, owner, err
+// Stored is a state as it was found.
+type Stored struct {
+	State    []byte // empty if there is none
+	Digest   string // of State; of what is there instead if that cannot be read; empty if there is none
+	Owner    string // the stack that wrote it, empty if that was none of ours
+	Person   string // who wrote exactly this through Terrier, empty if that was nobody
+	Outgrown bool   // it is beside the Secret, which only points to it
+	Packed   int    // bytes in the Secret
 }
 
-func (s States) get(ctx context.Context, ref StateRef) (*corev1.Secret, []byte, error) {
+// Load finds the state. One that is there and cannot be read is an error with
+// the reason StateUnreadable; its digest and its owner are known all the same.
+func (s States) Load(ctx context.Context, ref StateRef) (Stored, error) {
+	_, found, err := s.get(ctx, ref)
+	return found, err
+}
+
+func (s States) get(ctx context.Context, ref StateRef) (*corev1.Secret, Stored, error) {
 	if err := ref.Check(); err != nil {
-		return nil, nil, err
+		return nil, Stored{}, err
 	}
 	var secret corev1.Secret
 	err := s.Client.Get(ctx, ref.secret(), &secret)
 	if apierrors.IsNotFound(err) {
-		return nil, nil, nil
+		return nil, Stored{}, nil
 	}
 	if err != nil {
-		return nil, nil, mark(err, "Secret", ref.secret())
+		return nil, Stored{}, mark(err, "Secret", ref.secret())
 	}
-	packed := secret.Data[stateKey]
-	if len(packed) == 0 {
-		return &secret, nil, nil
+	found := Stored{Owner: secret.Annotations[ownerStack], Packed: len(secret.Data[stateKey])}
+	if found.Packed == 0 {
+		return &secret, found, nil
 	}
-	state, err := gunzip(packed, stateBytes)
-	if err != nil {
-		return nil, nil, fmt.Errorf("unpacking the state in Secret %s: %w", ref.secret(), err)
+	if found.State, found.Outgrown, err = s.unpack(ctx, ref, secret.Data[stateKey]); err != nil {
+		found.Digest = "unreadable:" + digestOf(secret.Data[stateKey])
+		return &secret, found, fmt.Errorf("reading the state in the Secret %s: %w", ref, err)
 	}
-	return &secret, state, nil
+	found.Digest = digestOf(found.State)
+	var w writer
+	if json.Unmarshal([]byte(secret.Annotations[writtenBy]), &w) == nil && w.Digest == found.Digest {
+		found.Person = w.Person // else somebody wrote after them, and left the note
+	}
+	return &secret, found, nil
+}
+
+// writer is the note that a person's hand leaves beside a state. The plain
+// engine keeps annotations as they are, so the note says of what it speaks.
+type writer struct {
+	Person string `json:"person"`
+	Digest string `json:"digest"`
 }
 
 // Save stores a newer version of the state of the stack called owner. It
-// refuses with Conflict to replace a state of another lineage or one with a
-// higher serial; storing the same version again changes nothing.
+// refuses with Conflict to replace a state of another lineage, one with a
+// higher serial, or what it cannot read; storing the same version again changes
+// nothing.
 func (s States) Save(ctx context.Context, ref StateRef, owner string, state []byte) error {
 	secret, old, err := s.get(ctx, ref)
+	if fault.Reason(err, "") == StateUnreadable {
+		return fault.New(fault.Conflict, StateConflict, err)
+	}
 	if err != nil {
 		return err
 	}
-	if bytes.Equal(old, state) {
+	if old.Digest == digestOf(state) {
 		return nil
 	}
-	if err := follows(old, state); err != nil {
-		return fault.New(fault.Conflict, "StateConflict", fmt.Errorf("storing the state in Secret %s: %w", ref.secret(), err))
+	if err := follows(old.State, state); err != nil {
+		return fault.New(fault.Conflict, StateConflict, fmt.Errorf("storing the state in Secret %s: %w", ref.secret(), err))
 	}
-	packed, err := gzipped(state)
+	return s.store(ctx, ref, secret, old, state, map[string]string{ownerStack: owner})
+}
+
+// Replacement is a state that a person puts in the place of what is stored.
+type Replacement struct {
+	State  []byte
+	Over   string // the digest of what it replaces, as Load has it
+	Owner  string // the stack whose state it is
+	Person string
+}
+
+// Replace stores what a person wants to be there. It is a Conflict if something
+// else is stored by now than what they saw.
+func (s States) Replace(ctx context.Context, ref StateRef, r Replacement) error {
+	secret, old, err := s.get(ctx, ref)
+	if err != nil && fault.Reason(err, "") != StateUnreadable {
+		return err
+	}
+	if old.Digest != r.Over {
+		return fault.New(fault.Conflict, StateConflict, fmt.Errorf("the state in the Secret %s changed in the meantime", ref))
+	}
+	note, err := json.Marshal(writer{Person: r.Person, Digest: digestOf(r.State)})
 	if err != nil {
 		return err
 	}
-	if secret != nil {
-		if secret.Data == nil {
-			secret.Data = map[string][]byte{}
-		}
-		secret.Data[stateKey] = packed
-		secret.Annotations = merged(secret.Annotations, map[string]string{ownerStack: owner})
-		// The resource version makes this refuse if anybody wrote in between.
-		return mark(s.Client.Update(ctx, secret, client.FieldOwner(FieldManager)), "Secret", ref.secret())
+	return s.store(ctx, ref, secret, old, r.State, map[string]string{ownerStack: r.Owner, writtenBy: string(note)})
+}
+
+// store writes the Secret: over secret, unless that is nil.
+func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, old Stored, state []byte, notes map[string]string) error {
+	packed, outgrown, err := s.pack(ctx, ref, state)
+	if err != nil {
+		return err
 	}
-	secret = &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: ref.secret().Name, Namespace: ref.Namespace, Labels: ref.labels(),
-			Annotations: map[string]string{"encoding": "gzip", ownerStack: owner},
-		},
-		Data: map[string][]byte{stateKey: packed},
+	if secret == nil {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Name: ref.secret().Name, Namespace: ref.Namespace, Labels: ref.labels(), Annotations: map[string]string{"encoding": "gzip"},
+		}}
 	}
-	return mark(s.Client.Create(ctx, secret, client.FieldOwner(FieldManager)), "Secret", ref.secret())
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	secret.Data[stateKey] = packed
+	secret.Annotations = merged(secret.Annotations, notes)
+	if notes[writtenBy] == "" {
+		delete(secret.Annotations, writtenBy)
+	}
+	if secret.ResourceVersion == "" {
+		err = s.Client.Create(ctx, secret, client.FieldOwner(FieldManager))
+	} else { // the resource version makes this refuse if anybody wrote in between
+		err = s.Client.Update(ctx, secret, client.FieldOwner(FieldManager))
+	}
+	if err != nil {
+		return mark(err, "Secret", ref.secret())
+	}
+	if old.Outgrown || outgrown {
+		return s.dropOverflow(ctx, ref, digestOf(state))
+	}
+	return nil
 }
 
 // follows reports why state must not replace old, if it must not.
@@ -178,14 +219,12 @@ func follows(old, state []byte) error {
 	if len(old) == 0 {
 		return nil
 	}
-	var a, b struct {
-		Lineage string `json:"lineage"`
-		Serial  uint64 `json:"serial"`
-	}
-	if err := json.Unmarshal(state, &b); err != nil {
+	b, err := stack.ReadState(state)
+	if err != nil {
 		return fmt.Errorf("the new state is not a state: %w", err)
 	}
-	if err := json.Unmarshal(old, &a); err != nil {
+	a, err := stack.ReadState(old)
+	if err != nil {
 		return fmt.Errorf("the stored state cannot be read: %w", err)
 	}
 	switch {
@@ -199,109 +238,6 @@ func follows(old, state []byte) error {
 	return nil
 }
 
-// Holder returns who holds the lock, nil if it is free.
-func (s States) Holder(ctx context.Context, ref StateRef) (*LockedError, error) {
-	lease, err := s.getLease(ctx, ref)
-	if err != nil || lease == nil || lease.Spec.HolderIdentity == nil {
-		return nil, err
-	}
-	return &LockedError{Lease: ref.lease(), Holder: holder(lease)}, nil
-}
+func unreadable(err error) error { return fault.New(fault.Broken, StateUnreadable, err) }
 
-// Lock takes the lock in the name of info.ID, or returns a *LockedError marked
-// Later. Taking a lock again that the same ID holds succeeds.
-func (s States) Lock(ctx context.Context, ref StateRef, info LockInfo) error {
-	lease, err := s.getLease(ctx, ref)
-	if err != nil {
-		return err
-	}
-	info.Created, info.Path = s.Now().UTC(), ref.secret().String()
-	text, err := json.Marshal(info)
-	if err != nil {
-		return err
-	}
-	if lease == nil {
-		lease = &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: ref.lease().Name, Namespace: ref.Namespace, Labels: ref.labels(), Annotations: map[string]string{lockAnnotation: string(text), lockHolder: info.Holder}},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &info.ID},
-		}
-		return mark(s.Client.Create(ctx, lease, client.FieldOwner(FieldManager)), "Lease", ref.lease())
-	}
-	if h := lease.Spec.HolderIdentity; h != nil && *h != "" {
-		if *h == info.ID {
-			return nil
-		}
-		return fault.New(fault.Later, "LockedByOther", &LockedError{Lease: ref.lease(), Holder: holder(lease)})
-	}
-	lease.Spec.HolderIdentity = &info.ID
-	if lease.Annotations == nil {
-		lease.Annotations = map[string]string{}
-	}
-	lease.Annotations[lockAnnotation], lease.Annotations[lockHolder] = string(text), info.Holder
-	return mark(s.Client.Update(ctx, lease, client.FieldOwner(FieldManager)), "Lease", ref.lease())
-}
-
-// Unlock frees the lock if id holds it. A lock that is free, or that somebody
-// else holds, is left as it is.
-func (s States) Unlock(ctx context.Context, ref StateRef, id string) error {
-	lease, err := s.getLease(ctx, ref)
-	if err != nil || lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != id {
-		return err
-	}
-	lease.Spec.HolderIdentity = nil
-	delete(lease.Annotations, lockAnnotation)
-	delete(lease.Annotations, lockHolder)
-	return mark(s.Client.Update(ctx, lease, client.FieldOwner(FieldManager)), "Lease", ref.lease())
-}
-
-func (s States) getLease(ctx context.Context, ref StateRef) (*coordinationv1.Lease, error) {
-	if err := ref.Check(); err != nil {
-		return nil, err
-	}
-	var lease coordinationv1.Lease
-	err := s.Client.Get(ctx, ref.lease(), &lease)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, mark(err, "Lease", ref.lease())
-	}
-	return &lease, nil
-}
-
-func holder(lease *coordinationv1.Lease) LockInfo {
-	var info LockInfo
-	if err := json.Unmarshal([]byte(lease.Annotations[lockAnnotation]), &info); err != nil || info.ID == "" {
-		// A lock without readable information is still a lock.
-		info = LockInfo{ID: *lease.Spec.HolderIdentity, Created: lease.CreationTimestamp.Time}
-	}
-	info.Holder = lease.Annotations[lockHolder]
-	return info
-}
-
-func gzipped(b []byte) ([]byte, error) {
-	var buf bytes.Buffer
-	w := gzip.NewWriter(&buf)
-	if _, err := w.Write(b); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return buf.Bytes(), nil
-}
-
-func gunzip(b []byte, limit int64) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		return nil, err
-	}
-	out, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(out)) > limit {
-		return nil, fmt.Errorf("it is larger than %d bytes", limit)
-	}
-	return out, r.Close()
-}
+var errNoOverflow = errors.New("nothing is set up to keep it")

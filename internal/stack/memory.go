@@ -21,6 +21,8 @@ type Memory struct {
 	Snapshot  string    `json:"snapshot,omitempty"`  // key of the record that a destroy is made from
 
 	State     string `json:"state,omitempty"`     // digest of the newest state known
+	Known     Known  `json:"known,omitzero"`      // of a state that we keep: which version was seen last
+	Accepted  string `json:"accepted,omitempty"`  // what a person accepted last, of what should not have been there
 	Published string `json:"published,omitempty"` // what was published: see Publication
 
 	Outputs []string `json:"outputs,omitempty"` // names, sorted
@@ -127,6 +129,7 @@ type Run struct {
 	Lock    *Lock
 	Gap     []Unrecorded // what it built that is in no state
 	State   string       // digest of the newest state that was acknowledged, or planned against
+	Known   Known        // the same of a state that we keep; zero if there is none
 	Exists  bool         // that state holds something
 	Outputs []string     // names of the outputs in that state; nil if unknown
 	Broke   string       // the lock that it broke
@@ -158,6 +161,9 @@ func (m Memory) Record(r Run) Memory {
 		// A look for drift that ended well is the same however often it is
 		// folded, so it leaves its name out and costs no write.
 		m.LastRun = r.ID
+	}
+	if r.Known != (Known{}) {
+		m.Known = r.Known
 	}
 	if r.Kind == PreviewRun {
 		return m.previewed(r)

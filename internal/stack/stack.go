@@ -51,6 +51,7 @@ type Spec struct {
 	Health      string  // digest of the health checks; empty if there are none
 	Reviews     string  // digest of the webhooks that are asked about plans; empty if there are none
 	Preview     string  // a request to see what a destroy would take down
+	AcceptState string  // the state that a person says may stand where another was expected: see AcceptedState
 
 	ApproveDestroy bool   // a deleted stack is taken down only by a plan that somebody approved
 	Spread         uint64 // any number that is the stack's own: spreads looks over the interval

@@ -23,7 +23,7 @@ func annotated(obj *v1alpha2.Terraform, s *stack.Spec) error {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(obj.UID)) // never fails
 	s.Spread = h.Sum64()
-	s.Preview = obj.Annotations[PreviewDestroy]
+	s.Preview, s.AcceptState = obj.Annotations[PreviewDestroy], obj.Annotations[AcceptState]
 	switch v := obj.Annotations[Deletion]; v {
 	case "":
 	case DeletionDestroy:

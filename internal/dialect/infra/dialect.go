@@ -23,6 +23,7 @@ const (
 	PreviewDestroy      = "terrier.dev/preview-destroy"
 	Repair              = "terrier.dev/repair" // JSON of a stack.Repair
 	AdoptState          = "terrier.dev/adopt-state"
+	AcceptState         = "terrier.dev/accept-state" // the digest of a state that may stand where another was expected
 	WebhookPlan         = "terrier.dev/webhook-plan" // masked or unmasked; what webhooks are shown of a plan
 )
 

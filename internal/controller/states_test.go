@@ -1,0 +1,363 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// shelf is one place for a state.
+type shelf struct {
+	States
+	found kube.Stored
+	err   error
+	saved []byte
+	full  error // why nothing can be saved
+}
+
+func (s *shelf) Load(context.Context, kube.StateRef) (kube.Stored, error) { return s.found, s.err }
+
+func (s *shelf) Save(_ context.Context, _ kube.StateRef, _ string, state []byte) error {
+	if s.full == nil {
+		s.saved = state
+	}
+	return s.full
+}
+
+func storedAs(state []byte) kube.Stored {
+	facts, err := stack.ReadState(state)
+	if err != nil {
+		panic(err) // a test's own state
+	}
+	return kube.Stored{State: state, Digest: facts.Digest}
+}
+
+func knownAs(state []byte) stack.Known {
+	facts, err := stack.ReadState(state)
+	if err != nil {
+		panic(err) // a test's own state
+	}
+	return facts.Known
+}
+
+// TB-16 and F18: what somebody else did to a state is named, and stops runs;
+// what they may do is accepted.
+func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
+	five := thing("l", 5)
+	by := func(person string, state []byte) kube.Stored {
+		s := storedAs(state)
+		s.Person = person
+		return s
+	}
+	unstored := knownAs(five)
+	unstored.Unstored = true
+	for name, tt := range map[string]struct {
+		known  stack.Known
+		head   stack.Known // as the records have it
+		found  kube.Stored
+		err    error
+		empty  bool // nothing was built
+		accept string
+		want   stack.Reason
+		says   string
+		event  string
+	}{
+		"the same":                             {known: knownAs(five), found: storedAs(five)},
+		"nothing was known":                    {found: storedAs(five)},
+		"continued by somebody":                {known: knownAs(five), found: storedAs(thing("l", 7)), event: "StateContinued"},
+		"an older one":                         {known: knownAs(five), found: storedAs(thing("l", 4)), want: stack.StateWentBack, says: "serial 4"},
+		"older than the records know":          {known: knownAs(thing("l", 4)), head: knownAs(five), found: storedAs(thing("l", 4)), want: stack.StateWentBack, says: "serial 5"},
+		"another lineage":                      {known: knownAs(five), found: storedAs(thing("m", 9)), want: stack.StateWentBack, says: "lineage m"},
+		"the same serial with another content": {known: knownAs(five), found: storedAs(append([]byte(" "), five...)), want: stack.StateTampered, says: "serial 5"},
+		"no JSON":                              {known: knownAs(five), found: kube.Stored{State: []byte("x"), Digest: "sha256:x"}, want: stack.StateTampered, says: "cannot be read"},
+		"no gzip":                              {found: kube.Stored{Digest: "unreadable:x"}, err: fault.New(fault.Broken, kube.StateUnreadable, errors.New("gzip")), want: stack.StateTampered, says: "gzip"},
+		"gone":                                 {known: knownAs(five), want: stack.StateTampered, says: "is gone"},
+		"gone with nothing in it":              {known: knownAs(five), empty: true},
+		"written during a run":                 {known: unstored, found: storedAs(thing("l", 9)), want: stack.StateTampered, says: "while a run was at work"},
+		"a person took its place":              {known: unstored, found: by("ann", thing("l", 9)), event: "StateContinued"},
+		"an older one is accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 4)).Digest, event: "StateAccepted"},
+		"that it is gone is accepted":          {known: knownAs(five), accept: "none@now", event: "StateAccepted"},
+		"another one was accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 3)).Digest, want: stack.StateWentBack},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, records := &events{}, openRecords(t)
+			c := &Stacks{States: &shelf{found: tt.found, err: tt.err}, Blobs: records, Events: said}
+			if tt.head != (stack.Known{}) {
+				if err := c.setHead(t.Context(), "uid", tt.head); err != nil {
+					t.Fatal(err)
+				}
+			}
+			obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "net"}}
+			p := &pass{obj: obj, id: "uid", o: stack.Observation{
+				Spec:   stack.Spec{AcceptState: tt.accept},
+				Memory: stack.Memory{Known: tt.known, Built: !tt.empty},
+			}}
+			for range 2 { // it says the same each time, and tells it once
+				state, err := c.load(t.Context(), p, kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "net"})
+				if got := stack.Reason(fault.Reason(err, "")); got != tt.want {
+					t.Fatalf("load() = %v, want %q", err, tt.want)
+				}
+				if tt.want == "" && !bytes.Equal(state, tt.found.State) {
+					t.Errorf("load() = %q, want what is there", state)
+				}
+				if tt.want != "" && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "terrier state rollback net")) {
+					t.Errorf("it says %q, want %q and a way out", err, tt.says)
+				}
+				if said.last != tt.event {
+					t.Errorf("the last event is %q, want %q", said.last, tt.event)
+				}
+			}
+			if n := len(said.all); tt.event != "" && n != 1 {
+				t.Errorf("%d events, want one", n)
+			}
+			list, err := c.versions(t.Context(), "uid")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.head != (stack.Known{}) {
+				tt.known = tt.head
+			}
+			kept := tt.found.Digest != "" && tt.err == nil && !bytes.Equal(tt.found.State, []byte("x")) && tt.found.Digest != tt.known.Digest
+			if (len(list.Versions) == 1) != kept {
+				t.Errorf("%d versions are kept, want that what was met is: %v", len(list.Versions), kept)
+			}
+		})
+	}
+}
+
+func TestAcceptanceIsOfOneMoment(t *testing.T) {
+	p := &pass{o: stack.Observation{Spec: stack.Spec{AcceptState: "sha256:a@1"}, Memory: stack.Memory{Accepted: "sha256:a@1"}}}
+	if p.accepts("sha256:a") {
+		t.Error("what was accepted once is accepted again")
+	}
+	p.o.Spec.AcceptState = "sha256:a@2"
+	if !p.accepts("sha256:a") || p.accepts("sha256:b") {
+		t.Error("a new acceptance is of the state that it names, and of no other")
+	}
+}
+
+func TestVersionsAreBounded(t *testing.T) {
+	c := &Stacks{Blobs: openRecords(t)}
+	for serial := range 80 {
+		v := stack.StateVersion{By: "apply-1"}
+		if serial%20 == 0 {
+			v.Before = "destroy-1"
+		}
+		for range 2 { // as after a crash
+			if err := c.keepVersion(t.Context(), "uid", thing("l", serial), v, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	list, err := c.versions(t.Context(), "uid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []uint64
+	for _, v := range list.Versions {
+		got = append(got, v.Serial)
+	}
+	want := []uint64{0, 20, 40}
+	for serial := uint64(50); serial < 80; serial++ {
+		want = append(want, serial)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the versions kept (-want +got):\n%s", diff)
+	}
+	keys, err := c.Blobs.List(t.Context(), "stacks/uid/states/")
+	if err != nil || len(keys) != len(want)+1 {
+		t.Errorf("%d records, %v; want the versions and their list", len(keys), err)
+	}
+	for _, v := range list.Versions {
+		if state, err := c.get(t.Context(), stackKey("uid", "states", v.Key())); err != nil || !bytes.Equal(state, thing("l", int(v.Serial))) {
+			t.Errorf("the version %d is %q, %v", v.Serial, state, err)
+		}
+	}
+	list.Trim(30, list.Versions[len(list.Versions)-1].Bytes*10)
+	if len(list.Versions) != 10 || list.Versions[9].Serial != 79 {
+		t.Errorf("%d versions up to %d fit into the bytes of ten, want the newest ten", len(list.Versions), list.Versions[len(list.Versions)-1].Serial)
+	}
+}
+
+// files are what a run left.
+type files map[string]string
+
+func (f files) Remove(string) error { return nil }
+func (f files) Open(_, _, file string) (io.ReadCloser, error) {
+	if content, ok := f[file]; ok {
+		return io.NopCloser(strings.NewReader(content)), nil
+	}
+	return nil, fault.New(fault.Missing, "", errors.New(file))
+}
+
+func TestARunThatCannotStoreItsStateLosesNothing(t *testing.T) {
+	mine := thing("l", 8)
+	for name, tt := range map[string]struct {
+		full error
+		want stack.Known
+		says string
+		err  bool
+	}{
+		"all is well":           {nil, knownAs(mine), "", false},
+		"somebody wrote":        {fault.New(fault.Conflict, kube.StateConflict, errors.New("newer")), stack.Known{Lineage: "l", Serial: 8, Digest: knownAs(mine).Digest, Unstored: true}, "StateNotStored", false},
+		"the API server is ill": {errors.New("no"), stack.Known{}, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, at := &events{}, &shelf{full: tt.full}
+			c := &Stacks{States: at, Blobs: openRecords(t), Runs: files{runner.FileState: string(mine)}, Events: said}
+			var run stack.Run
+			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}}
+			err := c.settleState(t.Context(), p, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, note{State: &kube.StateRef{}}, &run)
+			if (err != nil) != tt.err || run.Known != tt.want || said.last != tt.says {
+				t.Errorf("settleState() = %v, known %+v, said %q; want known %+v", err, run.Known, said.last, tt.want)
+			}
+			if list, err := c.versions(t.Context(), "uid"); err != nil || !tt.err && (len(list.Versions) != 1 || list.Versions[0].By != "apply-1" || list.Head != tt.want) {
+				t.Errorf("the versions are %+v, %v; want that of the run", list, err)
+			}
+		})
+	}
+}
+
+// A destroy begins with a version that is kept for as long as any is.
+func TestTheStateBeforeADestroyIsMarked(t *testing.T) {
+	state := thing("l", 3)
+	c := &Stacks{States: &shelf{found: storedAs(state)}, Blobs: openRecords(t), Events: &events{}}
+	p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, note: note{State: &kube.StateRef{}}}
+	for _, kind := range []stack.RunKind{stack.PlanRun, stack.DestroyRun} {
+		if _, err := c.startState(t.Context(), p, kind, stack.Cause{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := c.versions(t.Context(), "uid")
+	if want := p.name(stack.DestroyRun, stack.Cause{}); err != nil || len(list.Versions) != 1 || list.Versions[0].Before != want {
+		t.Errorf("the versions are %+v, %v; want one before %s", list.Versions, err, want)
+	}
+}
+
+// LQ-39: two stacks that say the same of where their state is.
+func TestAPlaceHasOneStack(t *testing.T) {
+	custom := stack.Backend{Kind: stack.Custom, Custom: `backend "s3" { bucket = "b" }`}
+	for name, tt := range map[string]struct {
+		a, b stack.Program
+		same bool
+	}{
+		"one Secret":                {stack.Program{Backend: stack.Backend{Kind: stack.Managed, Suffix: "x"}}, stack.Program{Backend: stack.Backend{Kind: stack.Managed, Suffix: "x"}}, true},
+		"two Secrets":               {stack.Program{Backend: stack.Backend{Kind: stack.Managed, Suffix: "x"}}, stack.Program{Backend: stack.Backend{Kind: stack.Managed, Suffix: "y"}}, false},
+		"two workspaces":            {stack.Program{Backend: custom}, stack.Program{Backend: custom, Workspace: "w"}, false},
+		"one bucket":                {stack.Program{Backend: custom}, stack.Program{Backend: custom}, true},
+		"completed by the same":     {stack.Program{Backend: custom, Completes: []stack.ConfigFrom{{Name: "a"}}}, stack.Program{Backend: custom, Completes: []stack.ConfigFrom{{Name: "a"}}}, true},
+		"completed by others":       {stack.Program{Backend: custom, Completes: []stack.ConfigFrom{{Name: "a"}}}, stack.Program{Backend: custom, Completes: []stack.ConfigFrom{{Name: "b"}}}, false},
+		"one cloud workspace":       {stack.Program{Backend: stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Workspace: "w"}}}, stack.Program{Backend: stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Workspace: "w"}}}, true},
+		"a file in each workdir":    {stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "x" }`}}, stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "x" }`}}, false},
+		"one file":                  {stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, true},
+		"told by their environment": {stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "http" {}`}}, stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "http" {}`}}, false},
+	} {
+		a, b := placeOf(tt.a, "apps"), placeOf(tt.b, "apps")
+		if got := a != "" && a == b; got != tt.same {
+			t.Errorf("%s: %q and %q, want one place: %v", name, a, b, tt.same)
+		}
+	}
+}
+
+// listed are the stacks of a cache with an index.
+type indexed struct {
+	client.Client
+	found []v1alpha2.Terraform
+}
+
+func (i indexed) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*v1alpha2.TerraformList).Items = i.found
+	return nil
+}
+
+func TestTheBetterClaimToAPlaceIsTheOlderOne(t *testing.T) {
+	at := func(uid string, age time.Duration) v1alpha2.Terraform {
+		o := v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: uid, UID: types.UID(uid), CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))}}
+		o.Spec.SourceRef = &v1alpha2.SourceRef{Kind: "GitRepository", Name: "x"}
+		o.Spec.BackendConfig = &v1alpha2.BackendConfig{SecretSuffix: "shared"}
+		return o
+	}
+	older, younger := at("older", time.Hour), at("younger", 0)
+	c := &Stacks{Client: indexed{found: []v1alpha2.Terraform{older, younger}}, Dialect: infra.Dialect{}}
+	for _, tt := range []struct {
+		obj     v1alpha2.Terraform
+		applied bool
+		refused bool
+	}{{older, false, false}, {younger, false, true}, {younger, true, false}} {
+		st, err := c.Dialect.Decode(&tt.obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.applied {
+			st.Memory.Applied = &stack.Plan{Basis: stack.Basis{Shape: st.Program.Shape()}}
+		}
+		err = c.unshared(t.Context(), &pass{obj: &tt.obj, id: tt.obj.Name, st: st}, stack.PlanRun)
+		if (fault.Reason(err, "") == string(stack.StateShared)) != tt.refused || tt.refused && !strings.Contains(err.Error(), "apps/older") {
+			t.Errorf("%s, which applied something there: %v: %v; want it refused: %v", tt.obj.Name, tt.applied, err, tt.refused)
+		}
+	}
+}
+
+// F40 through all layers but the run: the pointer leads to the records.
+func TestAStateBesideItsSecretIsLoaded(t *testing.T) {
+	k := testkit.Kube(t, v1alpha2.AddToScheme)
+	records := largeRecords(t)
+	c := &Stacks{Live: k.Client, Dialect: infra.Dialect{}, Blobs: records, Events: &events{}, States: kube.States{Client: k.Client, Overflow: records, Now: time.Now}}
+	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "big"}
+	state := fmt.Appendf(nil, `{"version":4,"serial":1,"lineage":"l","noise":%q}`, noise(4<<20))
+	if err := c.States.Save(t.Context(), ref, "big", state); err != nil {
+		t.Fatal(err)
+	}
+	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "big"}}
+	got, err := c.load(t.Context(), &pass{id: "uid", obj: obj}, ref)
+	if err != nil || !bytes.Equal(got, state) {
+		t.Fatalf("load() = %d bytes, %v; want %d", len(got), err, len(state))
+	}
+	keys, err := records.List(t.Context(), "overflow/")
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%v, %v; want one state beside its Secret", keys, err)
+	}
+	if err := records.Delete(t.Context(), keys[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.load(t.Context(), &pass{id: "uid", obj: obj}, ref); fault.Reason(err, "") != string(stack.StateTampered) {
+		t.Errorf("load() of a state whose record is gone: %v, want StateTampered", err)
+	}
+}
+
+// noise is text of so many bytes that no packing makes smaller by much.
+func noise(n int) string {
+	b := make([]byte, n*3/4)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // never fails
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+func largeRecords(t *testing.T) *blob.Files {
+	t.Helper()
+	files, err := blob.OpenFiles(t.TempDir(), 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}

@@ -1,0 +1,194 @@
+package kube
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// How much fits where.
+const (
+	stateBytes  = 256 << 20 // unpacked, as much as a run accepts
+	secretBytes = 950 << 10 // packed; the API takes 1 MiB in a Secret, all keys together
+)
+
+// Overflow keeps states that outgrow a Secret, by key.
+type Overflow interface {
+	Put(ctx context.Context, key string, r io.Reader) error
+	Get(ctx context.Context, key string) (io.ReadCloser, error)
+	Delete(ctx context.Context, key string) error
+	List(ctx context.Context, prefix string) ([]string, error)
+}
+
+// pointer is what a Secret holds in place of a state that it has no room for.
+// The plain engine takes a Secret without a state for an empty state, and would
+// build everything anew; so something has to be there that it refuses. It looks
+// at the version of the format first, and stops at one that it does not know.
+type pointer struct {
+	Version uint64 `json:"version"`
+	Serial  uint64 `json:"serial"`
+	Lineage string `json:"lineage"`
+	Terrier place  `json:"terrier"`
+}
+
+type place struct {
+	Note   string `json:"note"`
+	Blob   string `json:"blob"` // the key of the state
+	Digest string `json:"digest"`
+	Bytes  int    `json:"bytes"`
+}
+
+// pointerVersion is no version of the format of a state, and never will be.
+const pointerVersion = 1_000_000
+
+const pointerNote = "This state is too large for a Secret. Terrier keeps it in its own store: terrier state pull writes it to a file."
+
+// OverflowKey is where a state that outgrew its Secret is kept. It depends on
+// nothing that goes with the stack: a state that is retained outlives that.
+func OverflowKey(ref StateRef, digest string) string { return overflowPrefix(ref) + hexDigest(digest) }
+
+func overflowPrefix(ref StateRef) string {
+	return "overflow/" + hexDigest(digestOf([]byte(ref.String())))[:32] + "/"
+}
+
+// pack makes the content of the Secret. A state that does not fit is kept
+// beside it first.
+func (s States) pack(ctx context.Context, ref StateRef, state []byte) (packed []byte, outgrown bool, err error) {
+	packed, err = gzipped(state)
+	if err != nil || len(packed) <= secretBytes {
+		return packed, false, err
+	}
+	if s.Overflow == nil {
+		return nil, false, fault.New(fault.Invalid, StateTooLarge, fmt.Errorf("the state has %d bytes packed, a Secret has room for %d, and %w", len(packed), secretBytes, errNoOverflow))
+	}
+	facts, err := stack.ReadState(state)
+	if err != nil {
+		return nil, false, err
+	}
+	digest := digestOf(state)
+	key := OverflowKey(ref, digest)
+	if err := s.Overflow.Put(ctx, key, bytes.NewReader(state)); err != nil {
+		return nil, false, fmt.Errorf("keeping the state that outgrew the Secret %s: %w", ref, err)
+	}
+	b, err := json.Marshal(pointer{
+		Version: pointerVersion, Serial: facts.Serial, Lineage: facts.Lineage,
+		Terrier: place{Note: pointerNote, Blob: key, Digest: digest, Bytes: len(state)},
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	packed, err = gzipped(b)
+	return packed, true, err
+}
+
+// unpack reads the content of the Secret, and what it points to.
+func (s States) unpack(ctx context.Context, ref StateRef, packed []byte) (state []byte, outgrown bool, err error) {
+	b, err := gunzip(packed, stateBytes)
+	if err != nil {
+		return nil, false, unreadable(fmt.Errorf("unpacking it: %w", err))
+	}
+	p, ok := pointed(b)
+	if !ok {
+		return b, false, nil
+	}
+	key := OverflowKey(ref, p.Digest) // wherever it says: it leads to no other state
+	if s.Overflow == nil {
+		return nil, true, unreadable(fmt.Errorf("it is kept as %s, and %w", key, errNoOverflow))
+	}
+	r, err := s.Overflow.Get(ctx, key)
+	if fault.Of(err) == fault.Missing {
+		return nil, true, unreadable(fmt.Errorf("it points to %s, which is not there: %w", key, err))
+	}
+	if err != nil {
+		return nil, true, fmt.Errorf("fetching %s: %w", key, err)
+	}
+	defer r.Close()
+	if state, err = io.ReadAll(io.LimitReader(r, stateBytes)); err != nil {
+		return nil, true, fmt.Errorf("fetching %s: %w", key, err)
+	}
+	if got := digestOf(state); got != p.Digest {
+		return nil, true, unreadable(fmt.Errorf("%s holds something else (%s)", key, got))
+	}
+	return state, true, nil
+}
+
+// pointed reads a pointer, if b is one. A state is not: it is not even parsed
+// when its beginning already tells.
+func pointed(b []byte) (place, bool) {
+	if len(b) > 16<<10 || !bytes.Contains(b, []byte(`"terrier"`)) {
+		return place{}, false
+	}
+	var p pointer
+	if err := json.Unmarshal(b, &p); err != nil || p.Version != pointerVersion || len(hexDigest(p.Terrier.Digest)) != 2*sha256.Size {
+		return place{}, false
+	}
+	return p.Terrier, true
+}
+
+// dropOverflow removes the versions that the Secret no longer points to.
+func (s States) dropOverflow(ctx context.Context, ref StateRef, now string) error {
+	if s.Overflow == nil {
+		return nil
+	}
+	keys, err := s.Overflow.List(ctx, overflowPrefix(ref))
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if key == OverflowKey(ref, now) {
+			continue
+		}
+		if err := s.Overflow.Delete(ctx, key); err != nil && fault.Of(err) != fault.Missing {
+			return err
+		}
+	}
+	return nil
+}
+
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// hexDigest is a digest without its algorithm.
+func hexDigest(digest string) string {
+	if len(digest) < len("sha256:") {
+		return ""
+	}
+	return digest[len("sha256:"):]
+}
+
+func gzipped(b []byte) ([]byte, error) {
+	var buf bytes.Buffer
+	w := gzip.NewWriter(&buf)
+	if _, err := w.Write(b); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+func gunzip(b []byte, limit int64) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(out)) > limit {
+		return nil, fmt.Errorf("it is larger than %d bytes", limit)
+	}
+	return out, r.Close()
+}

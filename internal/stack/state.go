@@ -1,0 +1,167 @@
+package stack
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Known is the version of a state that was seen last.
+type Known struct {
+	Lineage  string `json:"lineage,omitempty"`
+	Serial   uint64 `json:"serial,omitempty"`
+	Digest   string `json:"digest,omitempty"`   // sha256 of its bytes
+	Unstored bool   `json:"unstored,omitempty"` // a run made it, and something else was stored by then
+}
+
+// StateFacts are what can be said of a state without knowing its resources.
+type StateFacts struct {
+	Known
+	Bytes     int
+	Resources int  // managed resource instances
+	Sealed    bool // the state is encrypted and shows nothing of them
+}
+
+// ReadState reads what a state says of itself.
+func ReadState(state []byte) (StateFacts, error) {
+	var s struct {
+		Lineage   string          `json:"lineage"`
+		Serial    uint64          `json:"serial"`
+		Encrypted json.RawMessage `json:"encrypted_data"`
+		Resources []struct {
+			Mode      string            `json:"mode"`
+			Instances []json.RawMessage `json:"instances"`
+		} `json:"resources"`
+	}
+	if err := json.Unmarshal(state, &s); err != nil {
+		return StateFacts{}, fmt.Errorf("it is no JSON of a state: %w", err)
+	}
+	if s.Lineage == "" {
+		return StateFacts{}, errors.New("it has no lineage")
+	}
+	sum := sha256.Sum256(state)
+	f := StateFacts{Known: Known{Lineage: s.Lineage, Serial: s.Serial, Digest: "sha256:" + hex.EncodeToString(sum[:])}, Bytes: len(state), Sealed: s.Encrypted != nil}
+	for _, r := range s.Resources {
+		if r.Mode == "managed" {
+			f.Resources += len(r.Instances)
+		}
+	}
+	return f, nil
+}
+
+// Judge says what is wrong with a state that is found where k was the last that
+// was seen; nothing if the reason is empty. The zero Known is found where there
+// is no state. A state that continues k was written by somebody else than a run.
+func (k Known) Judge(found Known, built bool) (reason Reason, continued bool) {
+	none := Known{}
+	switch {
+	case k == none:
+		return "", false
+	case found == none && built:
+		return StateTampered, false
+	case found == none, found.Digest == k.Digest:
+		return "", false
+	case k.Unstored:
+		return StateTampered, false
+	case found.Lineage != k.Lineage, found.Serial < k.Serial:
+		return StateWentBack, false
+	case found.Serial == k.Serial:
+		return StateTampered, false
+	default:
+		return "", true
+	}
+}
+
+// Follows reports whether k is the later one of two versions of a state.
+func (k Known) Follows(l Known) bool { return k.Lineage == l.Lineage && k.Serial > l.Serial }
+
+// StateVersion is one version of a state that is kept in the records.
+type StateVersion struct {
+	Lineage   string    `json:"lineage"`
+	Serial    uint64    `json:"serial"`
+	Digest    string    `json:"digest"`
+	Bytes     int       `json:"bytes"`
+	Resources int       `json:"resources"`        // managed resource instances
+	Sealed    bool      `json:"sealed,omitempty"` // it is encrypted, and they cannot be counted
+	By        string    `json:"by"`               // a run, "person NAME", or ByOutside
+	At        time.Time `json:"at"`               // when it was kept
+	Before    string    `json:"before,omitempty"` // the destructive run that began with it
+}
+
+// ByOutside is the author of a version that neither a run nor a person wrote
+// through Terrier.
+const ByOutside = "outside"
+
+// StateVersions lists the versions of a state that are kept, oldest first.
+type StateVersions struct {
+	Head     Known          `json:"head,omitzero"` // what was stored last, as far as is known
+	Versions []StateVersion `json:"versions,omitempty"`
+}
+
+// With adds a version, or marks one that is kept already. It reports whether
+// anything changed.
+func (s *StateVersions) With(v StateVersion) bool {
+	for i, old := range s.Versions {
+		if old.Digest != v.Digest {
+			continue
+		}
+		if v.Before == "" || old.Before == v.Before {
+			return false
+		}
+		s.Versions[i].Before = v.Before
+		return true
+	}
+	s.Versions = append(s.Versions, v)
+	return true
+}
+
+// Trim drops what there is no room for: all but the newest versions, and of
+// those before destructive runs all but as many again, in so many bytes
+// altogether. The newest stays whatever its size.
+func (s *StateVersions) Trim(newest int, bytes int) {
+	var keep []StateVersion
+	plain, marked, size := 0, 0, 0
+	for i := len(s.Versions) - 1; i >= 0; i-- {
+		v := s.Versions[i]
+		fits := len(keep) == 0 || size+v.Bytes <= bytes
+		switch {
+		case fits && plain < newest:
+			plain++
+		case fits && v.Before != "" && marked < newest:
+			marked++
+		default:
+			continue
+		}
+		size += v.Bytes
+		keep = append([]StateVersion{v}, keep...)
+	}
+	s.Versions = keep
+}
+
+// Key is the name of the version among those of its stack; names sort as
+// serials do.
+func (v StateVersion) Key() string {
+	return fmt.Sprintf("%020d-%.12s", v.Serial, strings.TrimPrefix(v.Digest, "sha256:"))
+}
+
+// String is k for messages.
+func (k Known) String() string {
+	if k.Lineage == "" {
+		return fmt.Sprintf("the state %.19s", k.Digest)
+	}
+	return fmt.Sprintf("serial %d of the lineage %s (%.19s)", k.Serial, k.Lineage, k.Digest)
+}
+
+// NoState stands for the digest of a state that is not there.
+const NoState = "none"
+
+// AcceptedState is the digest that a person accepts by saying said: a digest,
+// and after an @ when they said it, so that the same can be said twice.
+func AcceptedState(said string) string {
+	digest, _, _ := strings.Cut(said, "@")
+	return digest
+}
