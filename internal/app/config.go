@@ -43,6 +43,8 @@ type Config struct {
 	WebhookCerts   string        `flag:"webhook-certs" env:"TERRIER_WEBHOOK_CERTS" help:"directory with HOST/ca.crt, HOST/tls.crt and HOST/tls.key for webhooks that need them"`
 	WebhookKey     string        `flag:"webhook-key" env:"TERRIER_WEBHOOK_KEY" help:"file with the key that signs what webhooks are sent"`
 	Unmasked       bool          `flag:"allow-unmasked-plans" env:"TERRIER_ALLOW_UNMASKED_PLANS" help:"let stacks show their webhooks the secrets in a plan"`
+	Glass          bool          `flag:"allow-break-the-glass" env:"TERRIER_ALLOW_BREAK_THE_GLASS" help:"let people who may change a stack run some commands of the engine on it by hand"`
+	GlassLasts     time.Duration `flag:"break-the-glass-timeout" env:"TERRIER_BREAK_THE_GLASS_TIMEOUT" default:"1h" help:"how long the glass of a stack stays broken at most"`
 	Sources        bool          `flag:"sources" env:"TERRIER_SOURCES" default:"true" help:"reconcile GitRepository, OCIRepository and Bucket here; false leaves them to another source controller"`
 	LogLevel       string        `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"warn" help:"debug, info, warn or error"`
 }

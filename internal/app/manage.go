@@ -240,6 +240,7 @@ func (p *parts) settings() (controller.Config, error) {
 		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,
 		Mirror: p.Config.Mirror, Writable: p.Config.Writable, MinLevel: p.Config.Isolation,
 		NoReattach: !p.Config.Reuse,
+		Glass:      controller.Glass{Allowed: p.Config.Glass, Lasts: p.Config.GlassLasts},
 		Limits: runner.Limits{
 			Init: p.Config.RunTimeout, Plan: p.Config.RunTimeout, Apply: p.Config.RunTimeout, Grace: p.Config.RunGrace,
 			Memory: int64(p.Config.RunMemory) << 20, Processes: p.Config.RunProcesses, FileBytes: int64(p.Config.RunFile) << 20,

@@ -29,6 +29,9 @@ func (c *Stacks) act(ctx context.Context, p *pass, d stack.Decision) (stack.Deci
 	case stack.Cancel:
 		err = c.Runner.Cancel(ctx, p.id, a.Run)
 	case stack.Start:
+		if a.Kind == stack.GlassRun {
+			return c.command(ctx, p, d, a.Why)
+		}
 		err = c.start(ctx, p, a)
 	case stack.Apply:
 		err = c.apply(ctx, p, a.Plan)

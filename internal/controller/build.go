@@ -238,6 +238,9 @@ func (c *Stacks) files(p *pass, backend workdir.File) ([]workdir.File, error) {
 // has the same name, so that starting it twice starts it once.
 func (p *pass) name(kind stack.RunKind, cause stack.Cause) string {
 	digest := stack.Digest([]any{p.id, kind, cause.Basis, cause.Request, cause.Preview, cause.Health, cause.Destroy, planDigest(cause.Plan), p.o.Memory.LastRun, p.o.Memory.Failures, p.o.CheckedAt})
+	if cause.Command != nil {
+		digest = stack.Digest([]any{digest, cause.Command})
+	}
 	return string(kind) + "-" + digest[len("sha256:"):][:12]
 }
 

@@ -26,6 +26,10 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 	if err := c.settleState(ctx, p, r, n, run); err != nil {
 		return err
 	}
+	var err error
+	if run.Moved, err = c.moved(p, r, n); err != nil {
+		return err
+	}
 	// Before the lock is free: whoever takes it next must know of the gap.
 	if err := c.findGap(ctx, p, r, n, run); err != nil {
 		return err

@@ -84,6 +84,7 @@ type Config struct {
 	MirrorProviders []string // their addresses
 	Writable        []string // host directories that runs may write
 	MinLevel        int
+	Glass           Glass
 	NoReattach      bool // the engine starts providers itself, each time it needs one
 	Limits          runner.Limits
 }
@@ -125,6 +126,8 @@ type pass struct {
 	in    inputs
 	ended *stack.Run // a run that ended and was folded in
 	stuck error      // why a run that ended could not be folded in
+
+	glassDenied bool // somebody wants to work by hand where that is not allowed
 
 	unreadable error  // why nothing can be decided
 	level      string // isolation of the newest run

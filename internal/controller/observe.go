@@ -45,6 +45,7 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 	if err := c.observeRun(ctx, p); err != nil {
 		return nil, err
 	}
+	c.observeGlass(p)
 	if p.o.CheckedAt, err = c.looks.last(ctx, c.Blobs, p.id); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 	before := p.obj.DeepCopyObject().(client.Object)
 	status := dialect.Status{
 		Decision: d, Memory: p.o.Memory, Basis: p.o.Basis, Run: p.o.Run,
-		Now: p.o.Now, Isolation: p.level, Ignored: p.st.Ignored,
+		Now: p.o.Now, Isolation: p.level, Ignored: p.st.Ignored, GlassDenied: p.glassDenied,
 	}
 	status.Inventory = c.inventory(ctx, p)
 	if p.job != nil {
@@ -118,6 +118,8 @@ func (c *Stacks) tell(p *pass) {
 	m := p.o.Memory
 	reason := c.Dialect.EventReason(*r)
 	switch {
+	case r.Kind == stack.GlassRun:
+		c.tellByHand(p, *m.ByHand)
 	case r.Kind == stack.PreviewRun, r.Outcome == stack.Interrupted && !r.Kind.Writes():
 	case r.Outcome == stack.Stale:
 		c.Events.Event(p.obj, normal, "PlanStale", "The plan was not applied: the state changed after it was made")

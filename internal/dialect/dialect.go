@@ -58,6 +58,7 @@ type Status struct {
 	Isolation   string   // of the newest run
 	Environment []string // names of variables given to runs; nil if they were not looked at
 	Ignored     []string
+	GlassDenied bool       // somebody wants to work by hand where that is not allowed
 	Inventory   *Inventory // nil leaves what the object lists
 	Unreadable  error      // why the memory in the object cannot be read: say so, and leave everything else
 }

@@ -45,6 +45,8 @@ type Job struct {
 	Box     Box
 	Checks  []Check // health: what is asked; no engine runs
 
+	Command []string // glass: what a person typed, one of engine.HandCommands
+
 	// Note is the caller's own record of why the run exists. The supervisor
 	// copies it into every Report, so that a restarted controller knows what a
 	// run that it finds was made from. It must hold no secret.

@@ -147,6 +147,8 @@ func (r *run) sequence() []func(context.Context) error {
 		return append(append([]func(context.Context) error{r.fits}, prepare...), r.bringPlan, r.keep, r.apply, r.outputs)
 	case stack.DestroyRun:
 		return append(prepare, r.keep, r.plan, r.apply)
+	case stack.GlassRun:
+		return []func(context.Context) error{r.openUp, r.glass, r.outputs}
 	case stack.HealthRun:
 		return []func(context.Context) error{r.health}
 	default:

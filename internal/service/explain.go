@@ -72,6 +72,10 @@ var situations = map[stack.Reason]Situation{
 	stack.ReviewRefused:  {"A webhook did not let the plan pass, or could not be asked.", "See the plan with terrier plan, and the message for what the webhook said. Correct the module, or the webhook."},
 	stack.Previewing:     {"What a destroy would take down is being planned.", ""},
 	stack.CheckingHealth: {"What was applied is asked whether it works.", ""},
+	stack.GlassBroken: {
+		"A person works on the stack by hand: nothing is planned, applied or looked at by itself until the session ends.",
+		"Run commands with terrier break-glass, and end the session with terrier break-glass --end. It ends by itself, too.",
+	},
 	stack.LockedByOther: {
 		"Somebody else holds the lock on the state: another program, or one that died with it.",
 		"If its holder is alive, wait: it is tried again by itself. If it is dead, break the lock with terrier force-unlock.",

@@ -52,7 +52,7 @@ func TestRulesDoWhatIsSaidOfThem(t *testing.T) {
 		texts[r.Rule] = r
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		for range 50 {
+		for range 200 {
 			d := stack.Decide(stacktest.Observation(t))
 			met[d.Rule] = true
 			said := texts[d.Rule]

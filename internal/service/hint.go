@@ -23,6 +23,8 @@ var hints = map[string]string{
 	ReasonNoGap:        "See how it stands with: terrier explain",
 	"RepairUnclear":    "Say what to import it by with --id 'ADDRESS=ID', or that it does not exist with --absent 'ADDRESS'.",
 	"PreviewFailed":    "See the whole story with: terrier logs",
+	ReasonGlassDenied:  "Break it with: terrier break-glass STACK. The operator allows it with --allow-break-the-glass.",
+	"CommandInvalid":   "See what can be run with: terrier break-glass --help",
 	ReasonBusy:         "Try again in a moment.",
 	"Suspended":        "Resume it first with: terrier resume",
 	"NotAnswered":      "It is not lost. See how far it is with: terrier explain",

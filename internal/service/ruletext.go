@@ -24,7 +24,7 @@ var rules = []RuleText{
 		"What is shown stays as it was: a quiet look writes nothing and wakes nobody.",
 	},
 	{
-		"a run that goes on is left alone", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying, stack.Previewing, stack.CheckingHealth},
+		"a run that goes on is left alone", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying, stack.Previewing, stack.CheckingHealth, stack.GlassBroken},
 		"One run at a time holds a stack, whatever else is asked for meanwhile.",
 	},
 	{
@@ -66,6 +66,14 @@ var rules = []RuleText{
 	{
 		"a suspended stack rests", "wait", []stack.Reason{stack.Suspended},
 		"suspend is true.",
+	},
+	{
+		"a command of a person is run behind broken glass", "run the command", []stack.Reason{stack.GlassBroken},
+		"Somebody asked, with terrier break-glass. It is one of a closed list, runs in the box of any run, and is recorded.",
+	},
+	{
+		"behind broken glass nothing happens by itself", "wait", []stack.Reason{stack.GlassBroken},
+		"breakTheGlass is set, or its annotation, and the platform allows it. The session ends by itself.",
 	},
 	{
 		"nothing starts before its inputs can be read", "wait", blockedBy,
@@ -190,6 +198,8 @@ func ActionText(a stack.Action) string {
 			return "look for drift"
 		case stack.HealthRun:
 			return "check health"
+		case stack.GlassRun:
+			return "run the command"
 		}
 		return string(a.Kind)
 	case stack.Apply:

@@ -11,8 +11,8 @@ type Action interface{ action() }
 type (
 	// Wait does nothing for a while. Zero means until something changes.
 	Wait struct{ For time.Duration }
-	// Start begins a run that writes nothing: a plan, a look for drift, a preview
-	// or a look at the health of what was applied.
+	// Start begins a run that applies nothing: a plan, a look for drift, a preview,
+	// a look at the health of what was applied, or a command of a person.
 	Start struct {
 		Kind    RunKind
 		Why     string
@@ -97,6 +97,7 @@ const (
 	ReviewRefused      Reason = "ReviewRefused"
 	Previewing         Reason = "Previewing"
 	CheckingHealth     Reason = "CheckingHealth"
+	GlassBroken        Reason = "GlassBroken"
 
 	// At rest, each with what is known of the stack.
 	Applied        Reason = "Applied"

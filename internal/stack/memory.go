@@ -48,6 +48,9 @@ type Memory struct {
 	Preview   *Plan  `json:"preview,omitempty"`   // what a destroy would take down; nil if nothing
 	NoPreview string `json:"noPreview,omitempty"` // why the preview could not be made
 
+	Glass  *Glass  `json:"glass,omitempty"`  // the session in which a person works by hand, or the last one
+	ByHand *ByHand `json:"byHand,omitempty"` // the last command that a person had run
+
 	Lock     *Lock  `json:"lock,omitempty"`     // a state lock that somebody else holds
 	Unlocked string `json:"unlocked,omitempty"` // the last lock that was broken
 
@@ -131,6 +134,7 @@ type Run struct {
 	State   string       // digest of the newest state that was acknowledged, or planned against
 	Known   Known        // the same of a state that we keep; zero if there is none
 	Exists  bool         // that state holds something
+	Moved   bool         // it changed that state, or may have
 	Outputs []string     // names of the outputs in that state; nil if unknown
 	Broke   string       // the lock that it broke
 	Since   time.Time
@@ -140,15 +144,17 @@ type Run struct {
 
 // Cause is why a run was started; it travels with the run.
 type Cause struct {
-	Basis    Basis  `json:"basis"`
-	Request  string `json:"request,omitempty"`  // the request it answers
-	Plan     *Plan  `json:"plan,omitempty"`     // the plan it applies
-	Snapshot string `json:"snapshot,omitempty"` // key of the record of what it is made from
-	Destroy  bool   `json:"destroy,omitempty"`
-	Unlock   string `json:"unlock,omitempty"`  // the foreign lock that it breaks first
-	Preview  string `json:"preview,omitempty"` // the request for a preview that it answers
-	Health   string `json:"health,omitempty"`  // what is asked for its health: see Vital
-	Why      string `json:"why,omitempty"`
+	Basis    Basis    `json:"basis"`
+	Request  string   `json:"request,omitempty"`  // the request it answers
+	Plan     *Plan    `json:"plan,omitempty"`     // the plan it applies
+	Snapshot string   `json:"snapshot,omitempty"` // key of the record of what it is made from
+	Destroy  bool     `json:"destroy,omitempty"`
+	Unlock   string   `json:"unlock,omitempty"`  // the foreign lock that it breaks first
+	Preview  string   `json:"preview,omitempty"` // the request for a preview that it answers
+	Health   string   `json:"health,omitempty"`  // what is asked for its health: see Vital
+	Command  *Command `json:"command,omitempty"` // what a person wants to be run
+	Instead  string   `json:"instead,omitempty"` // why what was applied last stands in for what is asked for
+	Why      string   `json:"why,omitempty"`
 }
 
 // Record folds a finished run into memory. Folding the same run twice changes
@@ -165,8 +171,11 @@ func (m Memory) Record(r Run) Memory {
 	if r.Known != (Known{}) {
 		m.Known = r.Known
 	}
-	if r.Kind == PreviewRun {
+	switch r.Kind {
+	case PreviewRun:
 		return m.previewed(r)
+	case GlassRun:
+		return m.handled(r)
 	}
 	if r.Cause.Request != "" {
 		m.Handled, m.Circle = r.Cause.Request, nil

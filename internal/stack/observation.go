@@ -226,7 +226,7 @@ func (o Observation) Recheck(d Decision) time.Duration {
 		return o.Spec.Interval // also while a look goes on
 	case waits && w.For == 0, o.running():
 		return 0
-	case !waits, o.Memory.Failures > 0, d.Reason == ChangesComing, d.Reason == ReviewRefused:
+	case !waits, o.Memory.Failures > 0, d.Reason == ChangesComing, d.Reason == ReviewRefused, d.Reason == GlassBroken:
 		return 0 // at a time of its own
 	default:
 		return o.Spec.RetryEvery

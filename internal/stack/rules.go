@@ -109,6 +109,16 @@ func rules() []rule {
 			is(Wait{}, Held, Suspended, "Suspended: set suspend to false to resume"),
 		},
 		{
+			"a command of a person is run behind broken glass",
+			Observation.commanded,
+			func(o Observation) Decision { return begin(GlassRun, "a person asked for "+o.Spec.Command.String()) },
+		},
+		{
+			"behind broken glass nothing happens by itself",
+			Observation.broken,
+			Observation.glass,
+		},
+		{
 			"nothing starts before its inputs can be read",
 			func(o Observation) bool { return o.Blocked != nil },
 			func(o Observation) Decision { return o.blocked(*o.Blocked) },
@@ -311,6 +321,8 @@ func (k RunKind) doing() string {
 		return "Deletion in progress"
 	case HealthRun:
 		return "Checking the health of what was applied"
+	case GlassRun:
+		return breaking
 	default:
 		return "Terraform Planning"
 	}
@@ -329,6 +341,8 @@ func (k RunKind) progress() Reason {
 		return Previewing
 	case HealthRun:
 		return CheckingHealth
+	case GlassRun:
+		return GlassBroken
 	default:
 		return Destroying
 	}

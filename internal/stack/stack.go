@@ -51,7 +51,10 @@ type Spec struct {
 	Health      string  // digest of the health checks; empty if there are none
 	Reviews     string  // digest of the webhooks that are asked about plans; empty if there are none
 	Preview     string  // a request to see what a destroy would take down
-	AcceptState string  // the state that a person says may stand where another was expected: see AcceptedState
+
+	Glass       string   // the session in which a person works on the stack by hand; empty if none does
+	Command     *Command // what that person wants to be run
+	AcceptState string   // the state that a person says may stand where another was expected: see AcceptedState
 
 	ApproveDestroy bool   // a deleted stack is taken down only by a plan that somebody approved
 	Spread         uint64 // any number that is the stack's own: spreads looks over the interval
@@ -148,10 +151,11 @@ const (
 	DestroyRun RunKind = "destroy" // take down everything that was built
 	PreviewRun RunKind = "preview" // plan a destroy only to show it
 	HealthRun  RunKind = "health"  // ask what was applied whether it works
+	GlassRun   RunKind = "glass"   // a command of a person, behind broken glass
 )
 
 // Writes reports whether a run of this kind may change the world.
-func (k RunKind) Writes() bool { return k == ApplyRun || k == DestroyRun }
+func (k RunKind) Writes() bool { return k == ApplyRun || k == DestroyRun || k == GlassRun }
 
 // Outcome is how a run ended.
 type Outcome string

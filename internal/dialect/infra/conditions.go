@@ -124,6 +124,7 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Status) {
 	planned(c, s)
 	applied(c, s)
 	locked(c, s)
+	glassed(c, s)
 	health(c, s)
 	switch m := s.Memory; {
 	case d.Reason == stack.Suspended: // nothing was looked at, and upstream may have written what we do not know of

@@ -82,6 +82,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	obj := o.(*v1alpha2.Terraform)
 	spec, program, memory, err := Decode(obj, d.Defaults)
 	spec.ForgetGap, spec.Rejected = obj.Annotations[ForgetGap], obj.Annotations[Rejected]
+	glass(obj, &spec)
 	if why := annotated(obj, &spec); err == nil {
 		err = why
 	}

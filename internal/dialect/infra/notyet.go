@@ -25,7 +25,6 @@ func gaps() []gap {
 	return []gap{
 		{"spec.alwaysCleanupRunnerPod", func(s *spec) bool { return s.AlwaysCleanupRunnerPod != nil && !*s.AlwaysCleanupRunnerPod }, ""},
 		{"spec.branchPlanner", func(s *spec) bool { return s.BranchPlanner != nil }, ""},
-		{"spec.breakTheGlass", func(s *spec) bool { return s.BreakTheGlass }, ""},
 		{"spec.enterprise", func(s *spec) bool { return s.Enterprise != nil }, ""},
 		{"spec.runnerPodTemplate.metadata", func(s *spec) bool {
 			return len(s.RunnerPodTemplate.Metadata.Labels)+len(s.RunnerPodTemplate.Metadata.Annotations) > 0

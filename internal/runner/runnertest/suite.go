@@ -55,6 +55,8 @@ func Run(t *testing.T, f Fixture) {
 		"checks end at their deadline or when cancelled":     unhurried,
 		"checks reach no more than their run":                boxed,
 		"what is sensitive in a check is not stored":         discreet,
+		"a command of a person is run in the box":            byHand,
+		"a broken module hides no state from a person":       behindABrokenModule,
 		"names that are no path components are refused":      names,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, f) })

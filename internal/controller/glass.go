@@ -1,0 +1,115 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Glass is whether people may work on stacks by hand, and for how long at most.
+type Glass struct {
+	Allowed bool
+	Lasts   time.Duration // an hour if zero
+}
+
+// observeGlass opens and closes the session of a person who works on the stack
+// by hand. Where that is not allowed the wish is shown, and nothing else
+// changes.
+func (c *Stacks) observeGlass(p *pass) {
+	if p.o.Spec.Glass != "" && !c.Config.Glass.Allowed {
+		p.glassDenied = true
+		p.o.Spec.Glass, p.o.Spec.Command = "", nil
+	}
+	before := p.o.Memory.Glass
+	p.o.Memory = p.o.Memory.Breaks(p.o.Spec, p.o.Now, cmp.Or(c.Config.Glass.Lasts, time.Hour))
+	switch after := p.o.Memory.Glass; {
+	case after == before:
+	case after == nil:
+		c.Events.Event(p.obj, normal, "GlassMended", "The session of work by hand was ended: the stack goes on by itself")
+	default:
+		c.Events.Event(p.obj, warning, "GlassBroken", "A person works on the stack by hand: nothing is planned or applied by itself until "+after.Until.UTC().Format(time.RFC3339))
+	}
+}
+
+// command has the command of a person run. Whatever comes in its way is the
+// answer to that person, who can ask again.
+func (c *Stacks) command(ctx context.Context, p *pass, d stack.Decision, why string) (stack.Decision, error) {
+	asked := *p.o.Spec.Command
+	cause := stack.Cause{Basis: p.o.Basis, Command: &asked, Why: why}
+	_, err := engine.ByHand(asked.Args)
+	if err == nil {
+		cause.Instead, err = c.findJob(ctx, p)
+	}
+	if err == nil {
+		p.job.Command = asked.Args
+		left := p.o.Memory.Glass.Until.Sub(p.o.Now)
+		if l := &p.job.Limits.Plan; *l == 0 || *l > left {
+			*l = left // the session does not outlast itself by a command
+		}
+		err = c.launch(ctx, p, stack.GlassRun, cause, "")
+	}
+	switch fault.Of(err) {
+	case fault.None:
+		return c.hindered(p, d, nil)
+	case fault.Conflict:
+		return d, err
+	}
+	if h := p.o.Memory.ByHand; h == nil || h.ID != asked.ID { // a lock in the way is recorded already
+		p.o.Memory = p.o.Memory.Record(stack.Run{
+			ID: p.name(stack.GlassRun, cause) + "-refused", Kind: stack.GlassRun, Cause: cause,
+			Done: true, Outcome: stack.Failed, Message: err.Error(), At: p.o.Now,
+		})
+	}
+	c.tellByHand(p, *p.o.Memory.ByHand)
+	return stack.Decide(p.o), nil
+}
+
+// findJob has a job to run a command in: that of now, or if something that it
+// takes is missing, that of the last apply, and says why.
+func (c *Stacks) findJob(ctx context.Context, p *pass) (instead string, err error) {
+	switch b := p.o.Blocked; {
+	case b == nil && p.job != nil:
+		return "", nil
+	case b == nil:
+		return "", errors.New("nothing is known of what the stack is made from")
+	case p.o.Memory.Snapshot == "":
+		return "", fault.New(b.Kind, "", fmt.Errorf("nothing was applied yet, and what it would be made from cannot be read: %s", b.Message))
+	default:
+		return b.Message, c.recall(ctx, p)
+	}
+}
+
+// moved reports whether a command of a person changed the state, or may have.
+func (c *Stacks) moved(p *pass, r *runner.Report, n note) (bool, error) {
+	if r.Kind != stack.GlassRun {
+		return false, nil
+	}
+	if n.State != nil {
+		state, err := c.left(p.id, r.ID, runner.FileState)
+		return len(state) > 0 || r.Rescued != nil, err
+	}
+	if n.Cause.Command == nil {
+		return false, nil
+	}
+	hand, err := engine.ByHand(n.Cause.Command.Args)
+	return err == nil && hand.Writes && len(r.Steps) > 0, nil // a state that we do not keep may have changed
+}
+
+// tellByHand makes an event of a command that was run by hand.
+func (c *Stacks) tellByHand(p *pass, h stack.ByHand) {
+	kind, text := normal, fmt.Sprintf("%s ran %q: %s", cmp.Or(h.By, "somebody"), h.Command.String(), h.Outcome)
+	if h.Outcome != stack.Succeeded {
+		kind, text = warning, text+": "+h.Message
+	}
+	if h.Moved {
+		text += "; the state changed"
+	}
+	c.Events.Event(p.obj, kind, "RunByHand", text)
+}

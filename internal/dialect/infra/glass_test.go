@@ -1,0 +1,82 @@
+package infra
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+func TestDecodeGlass(t *testing.T) {
+	for name, tt := range map[string]struct {
+		field       bool
+		annotations map[string]string
+		session     string
+		command     *stack.Command
+	}{
+		"nobody asks":         {annotations: map[string]string{GlassCommand: `{"id":"1","args":["plan"]}`}},
+		"the field":           {field: true, session: "spec.breakTheGlass"},
+		"the annotation":      {annotations: map[string]string{BreakTheGlassAt: "t1"}, session: "t1"},
+		"the annotation wins": {field: true, annotations: map[string]string{BreakTheGlassAt: "t1"}, session: "t1"},
+		"a long name is not kept whole": {
+			annotations: map[string]string{BreakTheGlassAt: strings.Repeat("x", 200_000)}, session: stack.Digest(strings.Repeat("x", 200_000)),
+		},
+		"a command": {
+			annotations: map[string]string{BreakTheGlassAt: "t1", GlassCommand: `{"id":"1","session":"t1","by":"ann","args":["state","list"]}`}, session: "t1",
+			command: &stack.Command{ID: "1", Session: "t1", By: "ann", Args: []string{"state", "list"}},
+		},
+		"a command that cannot be read is answered, too": {
+			annotations: map[string]string{BreakTheGlassAt: "t1", GlassCommand: `state list`}, session: "t1",
+			command: &stack.Command{ID: stack.Digest("state list"), Session: "t1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := object(t, `{values: {hcl: x}}`)
+			obj.Annotations, obj.Spec.BreakTheGlass = tt.annotations, tt.field
+			got, err := Dialect{}.Decode(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Spec.Glass != tt.session {
+				t.Errorf("session = %.80q, want %.80q", got.Spec.Glass, tt.session)
+			}
+			if diff := cmp.Diff(got.Spec.Command, tt.command); diff != "" {
+				t.Errorf("command (-got +want):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestGlassIsShown(t *testing.T) {
+	session := &stack.Glass{Session: "t1", At: noon, Until: noon.Add(time.Hour)}
+	ran := &stack.ByHand{Command: stack.Command{Session: "t1", By: "ann", Args: []string{"state", "list"}}, Outcome: stack.Succeeded}
+	for name, tt := range map[string]struct {
+		status  dialect.Status
+		reason  string // empty: there is no condition
+		message string
+	}{
+		"nobody asked": {dialect.Status{Now: noon}, "", ""},
+		"not allowed":  {dialect.Status{Now: noon, GlassDenied: true}, "NotAllowed", "Breaking the glass is not allowed"},
+		"open":         {dialect.Status{Now: noon, Memory: stack.Memory{Glass: session}}, "SessionOpen", "Nothing is planned or applied by itself until 2026-01-01T13:00:00Z"},
+		"a command was run": {dialect.Status{Now: noon, Memory: stack.Memory{Glass: session, ByHand: ran}}, "SessionOpen",
+			"Nothing is planned or applied by itself until 2026-01-01T13:00:00Z. Run last, by ann: state list (Succeeded)"},
+		"over": {dialect.Status{Now: noon.Add(time.Hour), Memory: stack.Memory{Glass: session}}, "SessionOver",
+			"The session ended by itself at 2026-01-01T13:00:00Z; to begin another one, ask anew"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := &v1alpha2.Terraform{}
+			tt.status.Decision = stack.Decision{Ready: stack.Held, Reason: stack.GlassBroken, Message: "m"}
+			Dialect{}.Encode(obj, tt.status)
+			c := meta.FindStatusCondition(obj.Status.Conditions, ConditionGlass)
+			if (c == nil) != (tt.reason == "") || c != nil && (c.Reason != tt.reason || c.Message != tt.message) {
+				t.Errorf("condition = %+v, want %s %q", c, tt.reason, tt.message)
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	authnv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Reasons of work by hand.
+const (
+	ReasonGlassDenied = "GlassDenied" // the platform does not allow it
+	ReasonHandFailed  = "HandFailed"  // a command that was run did not succeed
+)
+
+// HandCommands lists what can be run by hand, with what each takes.
+func HandCommands() []string {
+	var out []string
+	for _, c := range engine.HandCommands() {
+		text := c.Words
+		if c.Takes != "" {
+			text += " " + c.Takes
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// BreakGlass has nothing planned or applied by itself for a stack, so that a
+// person can work on it by hand. It returns the session, which may have begun
+// before; it ends by itself.
+func (s *Stacks) BreakGlass(ctx context.Context, key Key) (stack.Glass, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	fresh := s.request()
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		if o.DeletionTimestamp != nil {
+			return fault.New(fault.Conflict, "Deleting", fmt.Errorf("the stack %s is being deleted", key))
+		}
+		if o.Spec.Suspend {
+			return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
+		}
+		if !s.open(o) {
+			annotate(o, infra.BreakTheGlassAt, fresh)
+			delete(o.Annotations, infra.GlassCommand)
+		}
+		return nil
+	})
+	if err != nil {
+		return stack.Glass{}, err
+	}
+	for seen, err := range s.watch(ctx, Filter{Namespace: key.Namespace, Name: key.Name}) {
+		if err == nil && seen.gone {
+			err = gone(key)
+		}
+		if err != nil {
+			return stack.Glass{}, err
+		}
+		if c := meta.FindStatusCondition(seen.object.Status.Conditions, infra.ConditionGlass); c != nil && c.Reason == "NotAllowed" {
+			return stack.Glass{}, errors.Join(fault.New(fault.Denied, ReasonGlassDenied, fmt.Errorf("the glass of %s stays whole: this platform does not let people work by hand", key)), s.EndGlass(ctx, key))
+		}
+		if s.open(seen.object) {
+			return *decode(seen.object).Memory.Glass, nil
+		}
+	}
+	return stack.Glass{}, unanswered(ctx, key)
+}
+
+// open reports whether the session that o asks for has begun and goes on.
+func (s *Stacks) open(o *v1alpha2.Terraform) bool {
+	asked := decode(o)
+	g := asked.Memory.Glass
+	return g != nil && g.Session == asked.Spec.Glass && s.now().Before(g.Until)
+}
+
+// EndGlass ends the session of work by hand, if there is one: the stack goes on
+// by itself. A command that is at work ends first.
+func (s *Stacks) EndGlass(ctx context.Context, key Key) error {
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		delete(o.Annotations, infra.BreakTheGlassAt)
+		delete(o.Annotations, infra.GlassCommand)
+		o.Spec.BreakTheGlass = false
+		return nil
+	})
+	return err
+}
+
+// RunByHand has one command run for a stack whose glass is broken, and copies
+// what it prints to log while it is at work, beginning with how its directory
+// was prepared. What the platform knows to be secret is masked. What was applied
+// last stands in for a module or inputs that cannot be read; instead says why.
+func (s *Stacks) RunByHand(ctx context.Context, key Key, args []string, log io.Writer) (instead string, err error) {
+	if _, err := engine.ByHand(args); err != nil {
+		return "", err
+	}
+	c := stack.Command{ID: s.request(), By: s.whoami(ctx), Args: args}
+	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		if !s.open(o) {
+			return fault.New(fault.Conflict, ReasonGlassDenied, fmt.Errorf("the glass of %s is not broken", key))
+		}
+		c.Session = decode(o).Spec.Glass
+		text, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		annotate(o, infra.GlassCommand, string(text))
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	h, err := s.follow(ctx, key, view(o).ID(), c.ID, log)
+	if err == nil && h.Outcome != stack.Succeeded {
+		err = fault.New(fault.Broken, ReasonHandFailed, fmt.Errorf("%s ended: %s: %s", c, h.Outcome, h.Message))
+	}
+	return h.Instead, err
+}
+
+// follow copies the log of the command called id until it has ended.
+func (s *Stacks) follow(ctx context.Context, key Key, stackID StackID, id string, log io.Writer) (stack.ByHand, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shown := ""
+	for seen, err := range s.watch(ctx, Filter{Namespace: key.Namespace, Name: key.Name}) {
+		if err == nil && seen.gone {
+			err = gone(key)
+		}
+		if err != nil {
+			return stack.ByHand{}, err
+		}
+		if t := seen.object.Status.Terrier; shown == "" && t != nil && t.Run != nil && t.Run.Kind == string(stack.GlassRun) {
+			shown = t.Run.ID
+			if err := s.copyLog(ctx, stackID, shown, true, log); err != nil {
+				return stack.ByHand{}, err
+			}
+		}
+		h := decode(seen.object).Memory.ByHand
+		if h == nil || h.ID != id {
+			continue
+		}
+		if shown != h.Run {
+			if err := s.copyLog(ctx, stackID, h.Run, false, log); err != nil && fault.Of(err) != fault.Missing {
+				return *h, err // what was refused has no log
+			}
+		}
+		return *h, nil
+	}
+	return stack.ByHand{}, unanswered(ctx, key)
+}
+
+func (s *Stacks) copyLog(ctx context.Context, id StackID, run string, follow bool, to io.Writer) error {
+	r, err := s.records.Log(ctx, id, run, follow)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, r)
+	return errors.Join(err, r.Close())
+}
+
+// whoami is the user as the cluster knows them, empty if it does not say. It is
+// written down for people: who may do what is decided without it.
+func (s *Stacks) whoami(ctx context.Context) string {
+	var me authnv1.SelfSubjectReview
+	if err := s.kube.Create(ctx, &me); err != nil {
+		return ""
+	}
+	return me.Status.UserInfo.Username
+}
+
+func gone(key Key) error {
+	return fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))
+}
+
+func unanswered(ctx context.Context, key Key) error {
+	return errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("what was asked of %s is not answered yet", key)))
+}
