@@ -102,7 +102,7 @@ func (c *Stacks) cycle(ctx context.Context, start, next types.NamespacedName) (s
 	return "", nil
 }
 
-// dependents lists the stacks that depend on obj.
+// dependents lists the stacks that depend on obj and go before it.
 func (c *Stacks) dependents(ctx context.Context, obj client.Object) ([]string, error) {
 	list := c.Dialect.NewList()
 	if err := c.Client.List(ctx, list, client.MatchingFields{indexDependsOn: client.ObjectKeyFromObject(obj).String()}); err != nil {
@@ -111,6 +111,13 @@ func (c *Stacks) dependents(ctx context.Context, obj client.Object) ([]string, e
 	var names []string
 	err := meta.EachListItem(list, func(o runtime.Object) error {
 		dependant := o.(client.Object)
+		if !obj.GetDeletionTimestamp().IsZero() && !dependant.GetDeletionTimestamp().IsZero() {
+			// Two that wait for each other and are both to go have no order.
+			circle, err := c.cycle(ctx, client.ObjectKeyFromObject(dependant), client.ObjectKeyFromObject(obj))
+			if err != nil || circle != "" {
+				return err
+			}
+		}
 		name := dependant.GetName()
 		if dependant.GetNamespace() != obj.GetNamespace() {
 			name = dependant.GetNamespace() + "/" + name

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -238,5 +239,52 @@ func TestFalseSurvivesGoClients(t *testing.T) {
 	if got := c.Stack(t, "stack").Spec; got.UpgradeOnInit == nil || *got.UpgradeOnInit || got.Path != "./elsewhere" {
 		text, _ := json.Marshal(got)
 		t.Errorf("the spec is %s", text)
+	}
+}
+
+// Those who wait for each other are told so, and whom they wait for; and they
+// can be deleted.
+func TestCircularDependenciesAreNamed(t *testing.T) {
+	c := cluster(t)
+	for name, on := range map[string]string{"first": "second", "second": "third", "third": "first"} {
+		c.Apply(t, inline(name, "approvePlan: auto\ninterval: 1h\ndependsOn: [{name: "+on+"}]", "resource \"terraform_data\" \"it\" {}"))
+	}
+	for _, name := range []string{"first", "second", "third"} {
+		s := c.Await(t, name, func(s *v1alpha2.Terraform) error {
+			if !strings.Contains(message(s), "cycle") {
+				return errNot("a word of a cycle")
+			}
+			return testkit.HasReason("DependencyNotReady")(s)
+		})
+		for _, other := range []string{"first", "second", "third"} {
+			if !strings.Contains(message(s), c.Namespace+"/"+other) {
+				t.Errorf("%s says %q, want it to name %s", name, message(s), other)
+			}
+		}
+	}
+	c.Kubectl(t, "delete", "terraforms", "--all", "--wait=false")
+	for _, name := range []string{"first", "second", "third"} {
+		c.AwaitGone(t, name) // no order would be right, and none is waited for
+	}
+}
+
+// A program that knows only the older version of the API takes nothing away.
+func TestNothingIsLostThroughV1alpha1(t *testing.T) {
+	c := cluster(t)
+	c.Apply(t, inline("stack", "suspend: true\nplanOnly: true\nremediation: {retries: 3}\nretryStrategy: ExponentialBackoff\nmaxRetryInterval: 1h\nupgradeOnInit: false\nplan: {lock: false}", "resource \"terraform_data\" \"it\" {}"))
+	before := c.Stack(t, "stack")
+	old := filepath.Join(t.TempDir(), "old.yaml")
+	text := c.Kubectl(t, "get", "terraforms.v1alpha1.infra.contrib.fluxcd.io", "stack", "-o", "yaml")
+	if err := os.WriteFile(old, []byte(strings.Replace(text, "  suspend: true\n", "  suspend: true\n  path: \"\"\n  parallelism: 2\n", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Kubectl(t, "replace", "-f", old)
+	after := c.Stack(t, "stack")
+	if after.Spec.Parallelism != 2 {
+		t.Fatalf("the update through v1alpha1 had no effect: %+v", after.Spec)
+	}
+	after.Spec.Parallelism = 0
+	if diff := cmp.Diff(before.Spec, after.Spec); diff != "" {
+		t.Errorf("the spec (-before +after):\n%s", diff)
 	}
 }

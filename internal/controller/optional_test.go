@@ -1,0 +1,55 @@
+package controller
+
+import (
+	"context"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// What need not exist may be absent. That it cannot be read is something else:
+// a plan without it would take away what it asked for.
+func TestOptionalHidesNoFailure(t *testing.T) {
+	k := testkit.Kube(t)
+	secrets := schema.GroupResource{Resource: "secrets"}
+	for name, failure := range map[string]error{
+		"it may not be read":   apierrors.NewForbidden(secrets, "inputs", nil),
+		"the server is busy":   apierrors.NewTooManyRequests("later", 1),
+		"the server is broken": apierrors.NewInternalError(context.DeadlineExceeded),
+		"it does not exist":    apierrors.NewNotFound(secrets, "inputs"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := client.NewWithWatch(k.Config, client.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &Stacks{Live: interceptor.NewClient(w, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return failure
+			}})}
+			ref := &stack.KeyRef{Name: "inputs", Key: "a", Optional: true}
+			for field, program := range map[string]stack.Program{
+				"varsFrom": {VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "inputs", Optional: true}}},
+				"vars":     {Vars: []stack.Var{{Name: "a", Secret: ref}}},
+			} {
+				p := &pass{obj: &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "stack"}}}
+				p.st.Program = program
+				in, err := c.gather(t.Context(), p)
+				if want := apierrors.IsNotFound(failure); (err == nil) != want {
+					t.Errorf("%s: %v, %+v; want it passed over: %v", field, err, in, want)
+				}
+				if fault.Of(err) == fault.Missing {
+					t.Errorf("%s: %v is taken for absence", field, err)
+				}
+			}
+		})
+	}
+}
