@@ -17,14 +17,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/process"
 )
 
-// Platform is one `terrier up` in a process of its own, with everything that it
-// keeps in a directory of the test's. It may be killed and started again.
+// Platform is one `terrier up` in a process of its own, or one `terrier
+// controller`, with everything that it keeps in a directory of the test's. It may
+// be killed and started again.
 type Platform struct {
 	Dir        string // the data directory
 	Kubeconfig string
 	API, HTTP  string // URLs
 	Isolation  string // of its runs
 	Started    time.Duration
+	Env        []string // added to the environment of the next start
 
 	options PlatformOptions
 	binary  string
@@ -38,6 +40,12 @@ type Platform struct {
 type PlatformOptions struct {
 	Dir   string
 	Flags []string // added to those that every platform of a test has
+	Env   []string // of the first start, as Platform.Env
+
+	// Cluster makes it a controller of that namespace, which Kube gave, in place of
+	// a platform with an API server of its own.
+	Cluster *Cluster
+	Cold    bool // Start is left to the test
 }
 
 // Up starts a platform for one test, which ends with it.
@@ -61,13 +69,19 @@ func Up(tb testing.TB, flags ...string) *Platform {
 // NewPlatform starts a platform that several tests share. Whoever starts it
 // closes it.
 func NewPlatform(o PlatformOptions) (*Platform, error) {
-	p := &Platform{Dir: filepath.Join(o.Dir, "data"), options: o, shared: filepath.Join(o.Dir, "shared"), log: filepath.Join(o.Dir, "log")}
+	p := &Platform{Dir: filepath.Join(o.Dir, "data"), Env: o.Env, options: o, shared: filepath.Join(o.Dir, "shared"), log: filepath.Join(o.Dir, "log")}
 	var err error
 	if p.binary, err = platformBinary(); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(os.MkdirAll(o.Dir, 0o700), os.Mkdir(p.shared, 0o755), process.OwnWork(p.shared)); err != nil {
 		return nil, err
+	}
+	if o.Cluster != nil {
+		p.Kubeconfig = o.Cluster.Kubeconfig
+	}
+	if o.Cold {
+		return p, nil
 	}
 	if err := p.Start(); err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -108,7 +122,10 @@ func (p *Platform) Start() error {
 		return errors.Join(fmt.Errorf("reading the ready line %q: %w", line, err), p.Kill())
 	}
 	p.Started = time.Since(began)
-	p.Kubeconfig, p.API, p.HTTP, p.Isolation = ready.Kubeconfig, ready.API, ready.HTTP, ready.Isolation
+	p.API, p.HTTP, p.Isolation = ready.API, ready.HTTP, ready.Isolation
+	if ready.Kubeconfig != "" {
+		p.Kubeconfig = ready.Kubeconfig
+	}
 	return nil
 }
 
@@ -140,6 +157,7 @@ func (p *Platform) spawn() (*os.File, error) {
 	// Only files, so that no goroutine of this process copies anything.
 	command := exec.Command(p.binary, p.arguments()...)
 	command.Stdout, command.Stderr = said, log
+	command.Env = append(os.Environ(), p.Env...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", p.binary, err), output.Close())
@@ -150,12 +168,33 @@ func (p *Platform) spawn() (*os.File, error) {
 	return output, nil
 }
 
+// Exited waits until the process has ended by itself, and returns its exit code;
+// -1 if ctx ends before, or a signal ended it.
+func (p *Platform) Exited(ctx context.Context) int {
+	if p.command == nil {
+		return -1
+	}
+	select {
+	case <-p.ended:
+		code := p.command.ProcessState.ExitCode()
+		p.command = nil
+		return code
+	case <-ctx.Done():
+		return -1
+	}
+}
+
 // arguments let the servers of tests, which are on loopback, be sources.
 func (p *Platform) arguments() []string {
-	return append([]string{
-		"up", "-o", "json", "--data-dir", p.Dir, "--run-writable", p.shared,
+	what := []string{"up"}
+	if c := p.options.Cluster; c != nil {
+		// Several of them share the test server, so each keeps to its namespace.
+		what = []string{"controller", "--kubeconfig", c.Kubeconfig, "--watch-namespace", c.Namespace, "--install-crds=false"}
+	}
+	return append(append(what,
+		"-o", "json", "--data-dir", p.Dir, "--run-writable", p.shared,
 		"--allow-host", "127.0.0.0/8", "--allow-plain-http", "--log-level", "info",
-	}, p.options.Flags...)
+	), p.options.Flags...)
 }
 
 // Stop ends the process as an operator does, and returns how long that took.

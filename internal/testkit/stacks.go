@@ -40,7 +40,7 @@ func (p *Platform) Cluster(tb testing.TB) *Cluster {
 	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			tb.Logf("%s\nmeanwhile the platform said:\n%s", c.story(), p.Log()[said:])
+			tb.Logf("%s\nmeanwhile the platform said:\n%s", c.Story(), p.Log()[said:])
 		}
 		if p.PID() != 0 {
 			c.clear(tb)
@@ -93,6 +93,23 @@ func (c *Cluster) clear(tb testing.TB) {
 	})
 	if err != nil {
 		tb.Errorf("waiting until the test's stacks are gone: %v, at last: %v", err, last)
+	}
+}
+
+// Abandon lets go of every stack of the namespace, without a controller that
+// could: what they built is forgotten. It is for clean-up.
+func (c *Cluster) Abandon(tb testing.TB) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	here := client.InNamespace(c.Namespace)
+	var stacks infrav1alpha2.TerraformList
+	err := errors.Join(c.Client.DeleteAllOf(ctx, &infrav1alpha2.Terraform{}, here), c.Client.List(ctx, &stacks, here))
+	for i := range stacks.Items {
+		free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+		err = errors.Join(err, client.IgnoreNotFound(c.Client.Patch(ctx, &stacks.Items[i], free)))
+	}
+	if err != nil {
+		tb.Errorf("letting go of the test's stacks: %v", err)
 	}
 }
 
@@ -255,8 +272,8 @@ func describe(s *infrav1alpha2.Terraform) string {
 	return b.String()
 }
 
-// story is what a person would look at first: the stacks and the events.
-func (c *Cluster) story() string {
+// Story is what a person would look at first: the stacks and the events.
+func (c *Cluster) Story() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	here := client.InNamespace(c.Namespace)

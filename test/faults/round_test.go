@@ -1,0 +1,161 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/failpoint"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// round is one scenario with at most one crash, in a namespace, a data directory
+// and a world of its own.
+type round struct {
+	scenario
+	crash
+	*testkit.Cluster
+	platform *testkit.Platform
+	world    *testkit.World
+	file     string // where acts are written down
+
+	mu      sync.Mutex
+	crashed int // controllers
+	broken  error
+	stacks  []string // that the scenario made
+}
+
+func newRound(t *testing.T, s scenario, c crash) *round {
+	t.Helper()
+	r := &round{scenario: s, crash: c, Cluster: testkit.Kube(t, v1alpha2.AddToScheme, sourcev1.AddToScheme)}
+	dir := t.TempDir()
+	r.file = filepath.Join(dir, "acts")
+	if err := os.WriteFile(r.file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	r.platform, err = testkit.NewPlatform(testkit.PlatformOptions{
+		Dir: filepath.Join(dir, "platform"), Cluster: r.Cluster, Cold: true,
+		Flags: []string{"--lease", "", "--sources=false"}, // there is one, and it takes no part
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.world = r.platform.World(t)
+	return r
+}
+
+// run plays the scenario to its end, whatever crashes on the way.
+func (r *round) run(t *testing.T) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.tell(t)
+		}
+		if err := r.platform.Close(); err != nil {
+			t.Errorf("ending the controller: %v", err)
+		}
+		r.Abandon(t)
+	})
+	r.arm("count")
+	if r.act != "" {
+		r.arm("crash:" + r.when + ":" + r.act)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var keeper sync.WaitGroup
+	keeper.Go(func() { r.keepAlive(ctx) })
+	func() {
+		defer keeper.Wait()
+		defer stop()
+		r.play(t, r)
+		r.verify(t)
+	}()
+	if r.broken != nil {
+		t.Error(r.broken)
+	}
+	text, err := os.ReadFile(r.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, crashed := failpoint.Crashed(text); r.act != "" && !crashed {
+		t.Logf("the act was not reached this time")
+	}
+}
+
+// arm says what the next start of the controller is to do with acts.
+func (r *round) arm(what string) {
+	r.platform.Env = []string{failpoint.Env + "=" + what + "@" + r.file}
+}
+
+// keepAlive starts the controller, and starts it again when it crashed, as
+// whoever looks after it would.
+func (r *round) keepAlive(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := r.platform.Start()
+		if err == nil {
+			code := r.platform.Exited(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			err = fmt.Errorf("the controller ended with %d", code)
+		}
+		text, _ := os.ReadFile(r.file)
+		if _, crashed := failpoint.Crashed(text); !crashed || r.crashed > 0 {
+			r.broken = fmt.Errorf("the controller ended without being told to: %w", err)
+			return
+		}
+		r.crashed++
+		r.arm("count")
+	}
+}
+
+func (r *round) acts(t *testing.T) []failpoint.Recorded {
+	t.Helper()
+	text, err := os.ReadFile(r.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return failpoint.Acts(text)
+}
+
+// tell says what a person needs who looks for the cause.
+func (r *round) tell(t *testing.T) {
+	if r.act != "" {
+		t.Logf("again: go test -count=1 -run TestCrashes ./test/faults -at '%s'", r.crash)
+	}
+	text, _ := os.ReadFile(r.file)
+	t.Logf("what was done:\n%s", text)
+	t.Logf("%s\nthe world: %+v", r.Story(), r.world.Things())
+	for _, c := range r.world.Calls() {
+		if c.Call != "read" {
+			t.Logf("%s %s %s %s %s", c.Time.Format(time.StampMilli), c.Call, c.Phase, c.Name, c.ID)
+		}
+	}
+	t.Logf("the controller said:\n%s", r.platform.Log())
+}
+
+// verify asks the oracle.
+func (r *round) verify(t *testing.T) {
+	t.Helper()
+	for _, problem := range r.Oracle(t, r.world, r.stacks...) {
+		t.Error(problem)
+	}
+}
+
+// inline is the manifest of a stack with the module in itself.
+func inline(name, spec, hcl string) string {
+	return "apiVersion: infra.contrib.fluxcd.io/v1alpha2\nkind: Terraform\nmetadata: {name: " + name + "}\nspec:\n" +
+		indent(2, spec) + "\n  values:\n    hcl: |\n" + indent(6, hcl) + "\n"
+}
+
+func indent(by int, text string) string {
+	pad := strings.Repeat(" ", by)
+	return pad + strings.ReplaceAll(strings.Trim(text, "\n"), "\n", "\n"+pad)
+}
