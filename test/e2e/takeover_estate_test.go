@@ -72,6 +72,7 @@ func newEstate(t *testing.T) *estate {
 		t.Fatal(err)
 	}
 	e.alone(t)
+	e.define(t)
 	git := testkit.NewGit(t)
 	e.before, e.commit = git.Commit(e.tree("old")), git.Commit(e.tree("new"))
 	for _, h := range holdings {
@@ -120,6 +121,32 @@ func (e *estate) alone(t *testing.T) {
 			e.plane()
 		}
 	})
+}
+
+// define makes the definition of the kind one that a chart of somebody else
+// installed, and that knows nothing of ours.
+func (e *estate) define(t *testing.T) {
+	t.Helper()
+	d := &unstructured.Unstructured{}
+	d.SetAPIVersion("apiextensions.k8s.io/v1")
+	d.SetKind("CustomResourceDefinition")
+	if err := e.Client.Get(t.Context(), client.ObjectKey{Name: "terraforms.infra.contrib.fluxcd.io"}, d); err != nil {
+		t.Fatal(err)
+	}
+	d.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "Helm"})
+	d.SetAnnotations(map[string]string{"meta.helm.sh/release-name": "tofu-controller"})
+	versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
+	for _, v := range versions {
+		version := v.(map[string]any)
+		status := []string{"schema", "openAPIV3Schema", "properties", "status", "properties"}
+		unstructured.RemoveNestedField(version, append(status, "terrier")...)
+		unstructured.RemoveNestedField(version, append(status, "conditions", "x-kubernetes-list-type")...)
+		unstructured.RemoveNestedField(version, append(status, "conditions", "x-kubernetes-list-map-keys")...)
+	}
+	err := unstructured.SetNestedSlice(d.Object, versions, "spec", "versions")
+	if err = errors.Join(err, e.Client.Update(t.Context(), d, client.FieldOwner("helm"))); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // tree is the source: a directory for each stack. What differs between commits

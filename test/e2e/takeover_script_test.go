@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -50,6 +51,9 @@ func (e *estate) makeReady(t *testing.T, before memento) {
 		"/going: is being deleted, and takes down")
 	e.says(t, "stop", 0, "would: kubectl")
 	e.says(t, "clean --yes", 1, "tofu-controller runs")
+	e.applying(t, "once", true)
+	e.says(t, "stop --yes", 1, "applies go on", "/once")
+	e.applying(t, "once", false)
 	if n := e.scaled(t, "tofu-controller"); n != 1 {
 		t.Errorf("a dry run scaled the controller to %d", n)
 	}
@@ -71,10 +75,24 @@ func (e *estate) makeReady(t *testing.T, before memento) {
 		t.Fatal(err)
 	}
 	e.says(t, "stop --yes", 0, "is stopped already", "no runner is at work")
-	for range 2 { // it can be repeated
-		e.says(t, "backup", 0, "states.yaml: 17 objects" /* blue has an empty one in the default workspace */, "terraforms.yaml: 17 objects", "outputs.yaml: 1 objects")
+	for range 2 { // it can be repeated; blue has an empty state in the default workspace, too
+		e.says(t, "backup", 0, "states.yaml: 17 objects", "terraforms.yaml: 17 objects", "outputs.yaml: 1 objects")
 	}
 	e.backedUp(t, before)
+}
+
+// applying makes a stack say that an apply of it goes on, or that it has ended.
+func (e *estate) applying(t *testing.T, name string, goesOn bool) {
+	t.Helper()
+	s := e.Stack(t, name)
+	c := meta.FindStatusCondition(s.Status.Conditions, "Apply")
+	c.Status, c.Reason = metav1.ConditionTrue, "TerraformAppliedSucceed"
+	if goesOn {
+		c.Status, c.Reason = metav1.ConditionUnknown, "Progressing"
+	}
+	if err := e.Client.Status().Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // backedUp reads the backup.
