@@ -277,7 +277,12 @@ func (c *Stacks) gather(ctx context.Context, p *pass) (workdir.Inputs, error) {
 			return in, fmt.Errorf("varsFrom: %w", err)
 		}
 		for _, key := range public {
-			p.in.public = append(p.in.public, string(all[key]))
+			p.in.public = append(p.in.public, spellings(all[key])...)
+		}
+		for _, value := range data {
+			if f.Kind == "Secret" {
+				p.in.mask = append(p.in.mask, spellings(value)...)
+			}
 		}
 		in.From = append(in.From, workdir.From{Name: f.Kind + " " + f.Name, Secret: f.Kind == "Secret", Data: data})
 	}
@@ -297,7 +302,7 @@ func (c *Stacks) values(ctx context.Context, p *pass) (json.RawMessage, error) {
 		}
 		for key, value := range data {
 			if !slices.Contains(public, key) && !strings.HasSuffix(key, "__type") {
-				p.in.mask = append(p.in.mask, string(value))
+				p.in.mask = append(p.in.mask, spellings(value)...)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func given(t *testing.T) (*Stacks, client.Object) {
 	for _, o := range []client.Object{
 		&corev1.Secret{ObjectMeta: at("creds"), StringData: map[string]string{"AWS_ACCESS_KEY_ID": "AKIACANARY", "password": "s3cr3t-canary", "size": "3"}},
 		&corev1.Secret{ObjectMeta: at("evil"), StringData: map[string]string{"LD_PRELOAD": "/x.so"}},
-		&corev1.Secret{ObjectMeta: outputs, StringData: map[string]string{"vpc": "vpc-123456", "count": "2", "count__type": `"number"`, "zones": `["a","b"]`, "zones__type": `["list","string"]`, "token": "tok-canary"}},
+		&corev1.Secret{ObjectMeta: outputs, StringData: map[string]string{"vpc": "vpc-123456", "count": "2", "count__type": `"number"`, "zones": `["a","b"]`, "zones__type": `["list","string"]`, "token": "tok-canary", "tokens": "[\n      \"first-canary\"\n    ]", "tokens__type": `["list","string"]`}},
 		&corev1.ConfigMap{ObjectMeta: at("config"), Data: map[string]string{"region": "eu-1", "HTTP_HOST": "a"}},
 	} {
 		if err := k.Client.Create(t.Context(), o); err != nil {
@@ -65,7 +65,11 @@ func TestInputs(t *testing.T) {
 		"values are made from outputs of others, of which only the marked are hidden": {
 			program: stack.Program{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.vpc }}","n":"${{ .net.count }}","all":"${{ .net.zones }}"}`)},
 			vars:    map[string]string{"values": `{"all":["a","b"],"id":"vpc-123456","n":"2"}`}, env: map[string]string{},
-			mask: []string{"tok-canary"}, shown: []string{"vpc-123456"},
+			mask: []string{"tok-canary", "first-canary"}, shown: []string{"vpc-123456"},
+		},
+		"what is in a secret list is hidden, too": {
+			program: stack.Program{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "outputs", Keys: []string{"tokens:names"}}}},
+			vars:    map[string]string{"names": `"[\n      \"first-canary\"\n    ]"`}, env: map[string]string{}, mask: []string{"first-canary"},
 		},
 		"one variable from a Secret": {
 			program: stack.Program{Vars: []stack.Var{{Name: "p", Secret: &stack.KeyRef{Name: "creds", Key: "password"}}, {Name: "q", Config: &stack.KeyRef{Name: "nope", Key: "x", Optional: true}}}},
