@@ -54,6 +54,12 @@ func asking(t *testing.T) (p *reviewPool, woken func(stack string) time.Duration
 	}
 }
 
+// later lets time go by in the bubble of a test, and all that happens meanwhile.
+func later(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
 func questionOf(namespace, name, plan, takes string) question {
 	return question{
 		stack: name, id: plan, key: types.NamespacedName{Namespace: namespace, Name: name},
@@ -70,8 +76,7 @@ func TestAnAnswerIsKeptUntilItIsTaken(t *testing.T) {
 				t.Fatal("there is an answer before anybody was asked")
 			}
 		}
-		time.Sleep(3 * time.Second) // of the bubble
-		synctest.Wait()
+		later(3 * time.Second)
 		if got := woken("one"); got != 2*time.Second {
 			t.Errorf("the stack was woken after %v, want 2s", got)
 		}
@@ -95,8 +100,7 @@ func TestHangingWebhooksHoldNobodyElse(t *testing.T) {
 			p.answer(questionOf("hostile", fmt.Sprint("hostile-", n), "d", "10s"))
 		}
 		p.answer(questionOf("honest", "honest", "d", "1s"))
-		time.Sleep(11 * time.Second)
-		synctest.Wait()
+		later(11 * time.Second)
 		if got := woken("honest"); got != time.Second {
 			t.Errorf("the other stack was woken after %v, want 1s", got)
 		}
@@ -119,8 +123,7 @@ func TestNoMoreAreAskedThanThereAreGivenPlaces(t *testing.T) {
 			name := fmt.Sprint("s", n)
 			p.answer(questionOf(name, name, "d", "1s"))
 		}
-		time.Sleep(1500 * time.Millisecond)
-		synctest.Wait()
+		later(1500 * time.Millisecond)
 		answered := 0
 		for n := range 2 * reviewsAtOnce {
 			if woken(fmt.Sprint("s", n)) >= 0 {
@@ -141,8 +144,7 @@ func TestAnotherQuestionTakesThePlaceOfTheLast(t *testing.T) {
 		p.answer(questionOf("a", "one", "old", "10s"))
 		synctest.Wait()
 		p.answer(questionOf("a", "one", "new", "1s"))
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		later(2 * time.Second)
 		if got := woken("one"); got != time.Second {
 			t.Errorf("the stack was woken after %v, want 1s: by the new plan", got)
 		}

@@ -16,10 +16,7 @@ import (
 // which nothing else works, so that a directory which cannot be prepared does
 // not end it: what works on the state alone is then run without the module.
 
-const (
-	stepGlass       = "glass"
-	backendOverride = "backend_override.tf" // what tells the engine where the state is
-)
+const stepGlass = "glass"
 
 // ByHand is the phase in which a person's command is at work.
 const ByHand Phase = "ByHand"
@@ -95,9 +92,12 @@ func passable(err error) bool {
 // needs no more and the state is not where only the module says. The directory
 // is made anew by the next run.
 func (r *run) strip(c engine.HandCommand) (bool, error) {
-	keep := []string{backendOverride, CLIConfig}
+	keep := []string{workdir.BackendOverridePath, CLIConfig}
+	if b := r.job.Options.BackendFile; b != "" {
+		keep = append(keep, b)
+	}
 	files := slices.DeleteFunc(slices.Clone(r.job.Files), func(f workdir.File) bool { return !slices.Contains(keep, f.Path) })
-	located := slices.ContainsFunc(files, func(f workdir.File) bool { return f.Path == backendOverride })
+	located := slices.ContainsFunc(files, func(f workdir.File) bool { return f.Path == workdir.BackendOverridePath })
 	if !c.Bare || !located {
 		return false, nil
 	}

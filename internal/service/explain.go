@@ -175,6 +175,12 @@ func facts(s Stack, m stack.Memory) []string {
 	if r := m.Review; r != nil && !r.Passed {
 		add("the webhooks did not let the plan pass at %s", r.At.UTC().Format(time.RFC3339))
 	}
+	if g := m.Glass; g != nil && s.Phase == string(stack.GlassBroken) {
+		add("the session ends by itself at %s", g.Until.UTC().Format(time.RFC3339))
+	}
+	if h := m.ByHand; h != nil {
+		add("run last by hand: %s (%s), by %s at %s", h.Command, h.Outcome, cmp.Or(h.By, "somebody"), h.At.UTC().Format(time.RFC3339))
+	}
 	if s.Suspended {
 		add("suspend is true")
 	}
