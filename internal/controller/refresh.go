@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -63,9 +64,11 @@ func renew(old, fresh []workdir.File) []workdir.File {
 	return old
 }
 
-// freshSettings reads the environment again as far as it can be.
+// freshSettings reads the environment again as far as it can be. If some of it
+// is gone, what refers to other variables is left as it was.
 func (c *Stacks) freshSettings(ctx context.Context, p *pass) []workdir.Setting {
 	var all []workdir.Setting
+	whole := true
 	for _, f := range p.st.Program.VarsFrom {
 		if f.Kind != "Secret" {
 			continue
@@ -75,6 +78,7 @@ func (c *Stacks) freshSettings(ctx context.Context, p *pass) []workdir.Setting {
 			data, err = choose(data, f)
 		}
 		if err != nil {
+			whole = false
 			continue
 		}
 		for name, value := range data {
@@ -85,16 +89,18 @@ func (c *Stacks) freshSettings(ctx context.Context, p *pass) []workdir.Setting {
 		}
 	}
 	for _, from := range p.st.Program.EnvFrom {
-		if some, err := c.settingsFrom(ctx, p, from); err == nil {
-			all = append(all, some...)
-		}
+		some, err := c.settingsFrom(ctx, p, from)
+		whole = whole && err == nil
+		all = append(all, some...)
 	}
 	for _, v := range p.st.Program.Env {
-		if s, ok, err := c.setting(ctx, p, v); err == nil && ok {
+		s, ok, err := c.setting(ctx, p, v)
+		whole = whole && err == nil
+		if err == nil && ok {
 			all = append(all, s)
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(s workdir.Setting) bool { return !whole && s.Refers && strings.Contains(s.Value, "$(") })
 }
 
 // renewed is a digest of the credentials that a plan does not depend on and a
