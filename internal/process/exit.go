@@ -14,7 +14,8 @@ type Exit struct {
 	Signal syscall.Signal // 0 when it ended by itself
 	CPU    time.Duration  // user and system
 	Wall   time.Duration
-	MaxRSS int64 // bytes, of its largest process
+	MaxRSS int64  // bytes, of its largest process
+	Memory Memory // of its box, or of its room until then
 }
 
 // OK reports whether the program ended by itself with code 0.

@@ -241,6 +241,9 @@ func (p *Process) run(ctx context.Context, cmd *exec.Cmd, begun chan<- error) {
 	if known {
 		p.exit = p.exit.with(status)
 	}
+	if l, boxed := p.work.(*launch); boxed {
+		p.exit.Memory = l.group.memory()
+	}
 	if !isExit(err) {
 		p.err = fmt.Errorf("waiting for process %d: %w", p.pid, err)
 	}

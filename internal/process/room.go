@@ -85,6 +85,14 @@ func OpenRoom(ctx context.Context, b Box) (*Room, error) {
 // else nil. It is closed with the room.
 func (r *Room) Listener() net.Listener { return r.warden.Listener() }
 
+// memory is what the room has used so far.
+func (r *Room) memory() Memory {
+	if l, boxed := r.warden.work.(*launch); boxed {
+		return l.group.memory()
+	}
+	return Memory{}
+}
+
 // PID is the process id, as we see it, of the process that everything in the
 // room ends with.
 func (r *Room) PID() int { return r.warden.PID() }
@@ -154,14 +162,14 @@ func (r *Room) forget(id int) {
 func (r *Room) see(p *Process, g *guest, s *streams, began time.Time) {
 	select {
 	case d := <-g.over:
-		p.exit = Exit{CPU: d.CPU, MaxRSS: d.MaxRSS}.with(d.Status)
+		p.exit = Exit{CPU: d.CPU, MaxRSS: d.MaxRSS, Memory: r.memory()}.with(d.Status)
 		p.end()
 		r.sweep()
 	case <-r.read:
 		// It ended with the room, and is gone when the warden is.
 		p.end()
-		p.exit = Exit{}.with(syscall.WaitStatus(syscall.SIGKILL))
-		_, p.err = r.warden.Wait()
+		end, err := r.warden.Wait()
+		p.exit, p.err = Exit{Memory: end.Memory}.with(syscall.WaitStatus(syscall.SIGKILL)), err
 	}
 	p.exit.Wall = time.Since(began)
 	s.wait()

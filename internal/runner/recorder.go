@@ -49,6 +49,8 @@ type heard struct {
 	outputs     int                      // outputs that the plan would change
 	text        tail                     // lines that are no events, for a message
 	began       bool                     // a change was begun
+	underway    map[string]operation     // by address
+	last        string                   // message of the last event
 }
 
 func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byte) error) (*recorder, error) {
@@ -145,6 +147,7 @@ func (r *recorder) event(line []byte) {
 		}
 		return
 	}
+	r.heard.follow(event)
 	vital, finished := false, false
 	switch e := event.(type) {
 	case plan.Log:

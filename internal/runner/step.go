@@ -15,6 +15,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/process"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -168,7 +169,9 @@ func (r *run) listening() func(net.Addr) []string {
 // stop says why an engine was asked to stop.
 type stop struct {
 	outcome stack.Outcome
-	killed  bool // it did not stop within the grace period
+	killed  bool          // it did not stop within the grace period
+	during  string        // what the engine was doing then
+	limit   time.Duration // of the step, or of the grace period if killed
 }
 
 // await waits for the engine. At the deadline, or when ctx ends, the engine
@@ -202,6 +205,7 @@ func (r *run) await(ctx context.Context, step string, p *process.Process) (stop,
 			s.outcome = stack.TimedOut
 		}
 	}
+	s.during, s.limit = r.recorder.atWork(r.now()), limit
 	if err := p.Interrupt(); err != nil {
 		s.killed = true
 		return s, process.Exit{}, errors.Join(err, p.Kill())
@@ -216,6 +220,7 @@ func (r *run) await(ctx context.Context, step string, p *process.Process) (stop,
 			r.acceptLocal()
 		case <-last.C:
 			s.killed = true
+			s.during, s.limit = r.recorder.atWork(r.now()), grace
 			if err := p.Kill(); err != nil {
 				return s, process.Exit{}, err
 			}
@@ -237,11 +242,16 @@ func (r *run) judge(c command, s stop, exit process.Exit) (result, error) {
 		return res, err
 	case s.killed:
 		e.outcome = stack.Killed
-		e.message = fmt.Sprintf("%s did not stop within its grace period and was killed", c.step)
+		e.message = fmt.Sprintf("%s did not stop within its grace period of %s and was killed, %s", c.step, s.limit, s.during)
+		if s.outcome == stack.TimedOut {
+			e.fault, e.reason = fault.Broken, Stuck
+		}
 	case s.outcome == stack.TimedOut:
-		e.outcome, e.message = stack.TimedOut, fmt.Sprintf("%s was interrupted at its deadline: %s", c.step, e.message)
+		e.outcome, e.fault, e.reason = stack.TimedOut, fault.Broken, Stuck
+		e.message = fmt.Sprintf("%s was interrupted at its deadline after %s, %s: %s", c.step, s.limit, s.during, e.message)
 	case s.outcome == stack.Interrupted:
-		e.outcome, e.message = stack.Interrupted, fmt.Sprintf("%s was interrupted: %s", c.step, e.message)
+		e.outcome = stack.Interrupted
+		e.message = fmt.Sprintf("%s was interrupted %s: %s", c.step, s.during, e.message)
 	case exit.Signal != 0:
 		e.outcome = stack.Killed
 	case h.lock != nil:
@@ -252,6 +262,7 @@ func (r *run) judge(c command, s stop, exit process.Exit) (result, error) {
 	default:
 		e.outcome = stack.Failed
 	}
+	e.blame(exit, h)
 	return res, e
 }
 

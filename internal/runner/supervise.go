@@ -262,5 +262,9 @@ func conclude(err error) ending {
 	if e, ok := errors.AsType[ending](err); ok {
 		return e
 	}
-	return ending{outcome: stack.Failed, message: err.Error(), fault: fault.Of(err), reason: fault.Reason(err, "")}
+	e := ending{outcome: stack.Failed, message: err.Error(), fault: fault.Of(err), reason: fault.Reason(err, "")}
+	if spaceless(err) {
+		e.reason, e.message = NoSpace, "there is no space left: "+e.message
+	}
+	return e
 }

@@ -1,0 +1,123 @@
+package runner
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Reasons in a Report for what neither the engine nor a person did wrong.
+const (
+	OutOfMemory = "OutOfMemory" // the run reached the limit of its memory
+	NoSpace     = "NoSpace"     // there was no room on a disk, or in a file
+	Stuck       = "Stuck"       // a step reached its deadline; the message says at what
+)
+
+// operation is something that an engine has begun and not ended.
+type operation struct {
+	doing string
+	since time.Time
+}
+
+var gerunds = map[plan.Action]string{
+	plan.Create: "creating", plan.Update: "changing", plan.Delete: "destroying", plan.Read: "reading", plan.Import: "importing",
+}
+
+// follow keeps track of what is under way.
+func (h *heard) follow(e plan.Event) {
+	if h.underway == nil {
+		h.underway = map[string]operation{}
+	}
+	h.last = cmp.Or(plan.HeadOf(e).Message, h.last)
+	switch e := e.(type) {
+	case plan.Applied:
+		h.step(e.Stage, e.Resource.Address, cmp.Or(gerunds[e.Action], string(e.Action)), e.At)
+	case plan.Refreshed:
+		h.step(e.Stage, e.Resource.Address, "reading", e.At)
+	}
+}
+
+func (h *heard) step(s plan.Stage, addr, doing string, at time.Time) {
+	switch s {
+	case plan.Started:
+		h.underway[addr] = operation{doing: doing, since: at}
+	case plan.Completed, plan.Errored:
+		delete(h.underway, addr)
+	case plan.Progressed:
+	}
+}
+
+// atWork says what the engine is doing now: which operations and for how long,
+// the longest first, or what it said last if there are none.
+func (r *recorder) atWork(now time.Time) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const most = 3
+	all := r.heard.underway
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(all[a].since.Compare(all[b].since), strings.Compare(a, b))
+	})
+	var texts []string
+	for _, addr := range names[:min(most, len(names))] {
+		o := all[addr]
+		texts = append(texts, fmt.Sprintf("%s %s for %s", o.doing, addr, now.Sub(o.since).Round(time.Second/10)))
+	}
+	switch {
+	case len(names) > most:
+		texts = append(texts, fmt.Sprintf("%d more", len(names)-most))
+	case len(names) == 0 && r.heard.last != "":
+		return fmt.Sprintf("after it said %q", cut(r.heard.last, 200))
+	case len(names) == 0:
+		return "before it said anything"
+	}
+	return "while " + strings.Join(texts, ", ")
+}
+
+// blame says of a command that failed what the machine had to do with it.
+func (e *ending) blame(exit process.Exit, h heard) {
+	m := exit.Memory
+	said := string(h.text.buf)
+	for _, d := range h.diagnostics {
+		if d.Severity == "error" {
+			said += "\n" + d.Summary + "\n" + d.Detail
+		}
+	}
+	switch {
+	case m.Kills > 0:
+		used := ""
+		if m.Peak > 0 {
+			used = fmt.Sprintf(", having used %s", mebibytes(m.Peak))
+		}
+		e.fault, e.reason = fault.Broken, OutOfMemory
+		e.message = fmt.Sprintf("the run reached its memory limit of %s and was killed by the kernel%s: %s", mebibytes(m.Limit), used, e.message)
+	case contains(said, "fatal error: runtime: cannot allocate memory", "fatal error: out of memory", "runtime: out of memory"):
+		e.fault, e.reason = fault.Broken, OutOfMemory
+		e.message = fmt.Sprintf("the run reached its memory limit, having used %s: %s", mebibytes(exit.MaxRSS), e.message)
+	case contains(said, syscall.ENOSPC.Error(), syscall.EDQUOT.Error(), syscall.EFBIG.Error()):
+		e.fault, e.reason = fault.Broken, NoSpace
+		e.message = "there is no space left: " + e.message
+	case e.outcome == stack.Killed && exit.MaxRSS > 0:
+		e.message += fmt.Sprintf("; its largest process had used %s", mebibytes(exit.MaxRSS))
+	}
+}
+
+// spaceless reports whether an error of ours is that there is no room.
+func spaceless(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}
+
+func contains(text string, any ...string) bool {
+	return slices.ContainsFunc(any, func(s string) bool { return strings.Contains(text, s) })
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<19)>>20) }
