@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -29,7 +30,10 @@ func main() {
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
+	what := flag.String("only", "", "measure only this: runs, platform or settled")
+	many := flag.Int("stacks", 0, "how many settled stacks; 1000 and then 10000 if 0")
+	flag.Parse()
+	if err := run(ctx, os.Stdout, *what, *many); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -63,7 +67,7 @@ resource "random_string" "c" { length = 16 }
 output "a" { value = random_pet.a.id }
 `
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context, out io.Writer, only string, many int) error {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
@@ -74,6 +78,27 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	defer os.RemoveAll(scratch)
 	b := &bench{root: root, scratch: scratch}
+	parts := []struct {
+		name string
+		do   func(context.Context, io.Writer) error
+	}{
+		{"runs", b.runs},
+		{"platform", b.platform},
+		{"settled", func(ctx context.Context, out io.Writer) error { return b.estates(ctx, out, many) }},
+	}
+	for _, p := range parts {
+		if only == "" || only == p.name {
+			if err := p.do(ctx, out); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// runs measures what a run costs, beside the bare engine.
+func (b *bench) runs(ctx context.Context, out io.Writer) error {
+	scratch := b.scratch
 	t := &table{out: out}
 	t.head()
 	for i, m := range modules {
@@ -92,8 +117,5 @@ func run(ctx context.Context, out io.Writer) error {
 		t.row("bare init, plan, apply, "+m.name, bare, samples{}, "")
 		t.row("first apply, "+m.name, ours, bare, "≤ 1.25 ×")
 	}
-	if t.err != nil {
-		return t.err
-	}
-	return b.platform(ctx, out)
+	return t.err
 }

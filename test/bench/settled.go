@@ -35,7 +35,7 @@ const (
 	perTenant = 10              // stacks in each namespace
 	writers   = 16              // at once, while an estate is made
 	settling  = 2 * time.Second // with next to no work in it, all is looked at
-	watched   = 5 * time.Minute // at rest
+	watched   = time.Minute // at rest
 )
 
 // estate is a control plane and a controller, each a process of its own, so
@@ -47,6 +47,20 @@ type estate struct {
 	controller *exec.Cmd
 	kubeconfig string
 	client     client.Client
+}
+
+// estates measures what many stacks cost that have nothing to do.
+func (b *bench) estates(ctx context.Context, out io.Writer, many int) error {
+	sizes := []int{1000, 10000}
+	if many > 0 {
+		sizes = []int{many}
+	}
+	for _, n := range sizes {
+		if err := b.settled(ctx, out, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settled measures what many stacks cost that have nothing to do: they are
@@ -88,7 +102,10 @@ func (b *bench) settled(ctx context.Context, out io.Writer, n int) (err error) {
 	}
 	fmt.Fprintf(out, "\n%d settled stacks in %d namespaces (made in %.0f s)\n", n, (n+perTenant-1)/perTenant, loaded.Seconds())
 	fmt.Fprintf(out, "cold start of the controller: ready after %.1f s, every stack looked at after %.1f s, runs started: %d; goals 60 s, 0\n", ready.Seconds(), looked.Seconds(), after-runs)
-	return e.rest(ctx, out, watched)
+	if err := e.rest(ctx, out, watched); err != nil {
+		return err
+	}
+	return e.unrelated(ctx, out, 1500, 32<<10)
 }
 
 // rest prints memory and CPU of both processes over a while without work.

@@ -191,3 +191,30 @@ spec: {interval: 1h, sourceRef: {kind: GitRepository, name: code}}
 		t.Errorf("30 commits in %s were planned in %d plans, want at most %d", took, more, most)
 	}
 }
+
+// F40, F41: a thousand resources and a value of 1.5 MB are nothing special; make
+// bench has five thousand.
+func TestLargePlanAndValues(t *testing.T) {
+	c := cluster(t)
+	c.Apply(t, inline("large", "approvePlan: auto\ninterval: 1h\nwriteOutputsToSecret: {name: large}", `
+resource "terraform_data" "many" {
+  count = 1000
+  input = "number ${count.index}"
+}
+output "text" { value = join("", [for i in range(1000) : format("%01500d", i)]) }
+output "count" { value = length(terraform_data.many) }
+`))
+	c.AwaitReady(t, "large")
+	var out map[string]struct{ Value any }
+	if err := json.Unmarshal([]byte(c.Terrier(t, "outputs", "large", "-o", "json")), &out); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := out["text"].Value.(string); len(text) != 1500000 || !strings.HasSuffix(text, "00999") || out["count"].Value != 1000.0 {
+		t.Errorf("the outputs are a text of %d bytes and the count %v, want 1500000 and 1000", len(text), out["count"].Value)
+	}
+	c.Apply(t, inline("reader", "approvePlan: auto\ninterval: 1h\nreadInputsFromSecrets: [{name: large, as: large}]\nwriteOutputsToSecret: {name: read}", "variable \"values\" {}\noutput \"length\" { value = length(var.values.text) }\n")+"    text: ${{ .large.text }}\n")
+	c.AwaitReady(t, "reader")
+	if got := c.Secret(t, "read")["length"]; got != "1500000" {
+		t.Errorf("the reader read %s bytes, want 1500000", got)
+	}
+}
