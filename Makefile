@@ -124,6 +124,13 @@ e2e: build providers bin/kubectl bin/source-controller ## only the end-to-end te
 test-standalone: build ## only the tests of the embedded control plane
 	@tools/test.sh standalone
 
+# Started as a program of its own, so that what it says is seen at once. FAULTS
+# may hold -only SCENARIO, or -at CRASH for one of them.
+.PHONY: test-faults
+test-faults: build providers ## crash before and after every durable act of some scenarios: up to an hour
+	go test -c -o bin/faults.test ./test/faults
+	cd test/faults && ../../bin/faults.test -test.run TestCrashes -test.timeout 65m -test.parallel 3 -every $(FAULTS)
+
 .PHONY: bench
 bench: build providers ## what a run costs, against the bare engine
 	go run ./test/bench

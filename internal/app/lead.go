@@ -210,10 +210,10 @@ func (p *parts) leads() error {
 // rest is how the API server is reached, by whoever acts for stacks.
 func (p *parts) rest() *rest.Config {
 	c := p.plane.Config()
-	if l, ok := p.plane.(leader); ok {
-		fence(c, l.Leads)
-	}
 	kube.CountWrites(c)
+	if l, ok := p.plane.(leader); ok {
+		fence(c, l.Leads) // around the other: what is refused was not done
+	}
 	return c
 }
 

@@ -33,6 +33,7 @@ type Cluster struct {
 	Client     client.Client
 
 	platform *Platform // nil if nothing but an API server is there
+	witness  *Witness  // nil likewise
 }
 
 // Kube gives the test a namespace, which is deleted after it. The client knows

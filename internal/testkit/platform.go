@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +35,9 @@ type Platform struct {
 	log     string // path of what it says
 	command *exec.Cmd
 	ended   chan error // holds how the process ended, once it has
+
+	mu     sync.Mutex
+	worlds map[testing.TB][]*World // by the test that asked for them
 }
 
 // PlatformOptions shape a platform. Dir is made for it and must not exist.
@@ -210,7 +214,7 @@ func (p *Platform) Stop() (time.Duration, error) {
 
 // Kill ends the process with a signal that it never sees.
 func (p *Platform) Kill() error {
-	if err := p.signal(syscall.SIGKILL); err != nil {
+	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	if err := p.await(startWithin); err != nil {
@@ -277,7 +281,14 @@ func (p *Platform) PID() int {
 // World returns an empty world that runs of this platform can reach.
 func (p *Platform) World(tb testing.TB) *World {
 	tb.Helper()
-	return newWorld(tb, p.Shared(tb))
+	w := newWorld(tb, p.Shared(tb))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.worlds == nil {
+		p.worlds = map[testing.TB][]*World{}
+	}
+	p.worlds[tb] = append(p.worlds[tb], w)
+	return w
 }
 
 // Shared returns a directory of the test's own that runs may write.

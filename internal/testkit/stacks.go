@@ -38,13 +38,16 @@ func (p *Platform) Cluster(tb testing.TB) *Cluster {
 	if err := writeKubeconfig(p.Kubeconfig, c.Kubeconfig, c.Namespace); err != nil {
 		tb.Fatalf("writing a kubeconfig for the test: %v", err)
 	}
+	c.witness = c.Witness(tb, p)
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			tb.Logf("%s\nmeanwhile the platform said:\n%s", c.Story(), p.Log()[said:])
 		}
+		c.witness.Collect()
 		if p.PID() != 0 {
 			c.clear(tb)
 		}
+		c.witness.Judge(false)
 	})
 	return c
 }

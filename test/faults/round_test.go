@@ -11,6 +11,7 @@ import (
 	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/failpoint"
@@ -25,6 +26,7 @@ type round struct {
 	*testkit.Cluster
 	platform *testkit.Platform
 	world    *testkit.World
+	witness  *testkit.Witness
 	file     string // where acts are written down
 
 	mu      sync.Mutex
@@ -50,6 +52,7 @@ func newRound(t *testing.T, s scenario, c crash) *round {
 		t.Fatal(err)
 	}
 	r.world = r.platform.World(t)
+	r.witness = r.Witness(t, r.platform)
 	return r
 }
 
@@ -75,11 +78,14 @@ func (r *round) run(t *testing.T) {
 		defer keeper.Wait()
 		defer stop()
 		r.play(t, r)
+		r.rest(t)
 		r.verify(t)
 	}()
 	if r.broken != nil {
 		t.Error(r.broken)
 	}
+	r.witness.Collect()
+	r.witness.Judge(true)
 	text, err := os.ReadFile(r.file)
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +93,26 @@ func (r *round) run(t *testing.T) {
 	if _, crashed := failpoint.Crashed(text); r.act != "" && !crashed {
 		t.Logf("the act was not reached this time")
 	}
+}
+
+// rest waits until nothing is under way: every run has ended, and was collected.
+func (r *round) rest(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, time.Minute, "everything is at rest", func(ctx context.Context) error {
+		var stacks v1alpha2.TerraformList
+		if err := r.Client.List(ctx, &stacks, client.InNamespace(r.Namespace)); err != nil {
+			return err
+		}
+		for _, s := range stacks.Items {
+			if s.Status.Terrier != nil && s.Status.Terrier.Run != nil {
+				return fmt.Errorf("%s shows the run %s", s.Name, s.Status.Terrier.Run.ID)
+			}
+		}
+		if left, err := filepath.Glob(filepath.Join(r.platform.Dir, "runner", "runs", "*", "*")); err != nil || len(left) > 0 {
+			return fmt.Errorf("there are runs: %v, %w", left, err)
+		}
+		return nil
+	})
 }
 
 // arm says what the next start of the controller is to do with acts.
@@ -128,7 +154,9 @@ func (r *round) acts(t *testing.T) []failpoint.Recorded {
 // tell says what a person needs who looks for the cause.
 func (r *round) tell(t *testing.T) {
 	if r.act != "" {
-		t.Logf("again: go test -count=1 -run TestCrashes ./test/faults -at '%s'", r.crash)
+		again := fmt.Sprintf("make test-faults FAULTS=\"-at '%s'\"", r.crash)
+		fmt.Println("faults: failed; again:", again) // at once, and not when all others have ended
+		t.Log("again: ", again)
 	}
 	text, _ := os.ReadFile(r.file)
 	t.Logf("what was done:\n%s", text)

@@ -1,0 +1,222 @@
+package testkit
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1alpha2 "github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit/history"
+)
+
+// stackFact is a version of an object in the words of the validators.
+func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Stack {
+	s := history.Stack{
+		Name: o.Name, UID: string(o.UID), At: now, Gone: gone,
+		Deleting: !o.DeletionTimestamp.IsZero(), Held: slices.Contains(o.Finalizers, infra.Dialect{}.Finalizer()),
+		Current: o.Status.ObservedGeneration == o.Generation, Approve: o.Spec.ApprovePlan, Destroys: o.Spec.DestroyResourcesOnDeletion,
+	}
+	switch o.Annotations[infra.Deletion] {
+	case infra.DeletionDestroy, infra.DeletionApprove:
+		s.Destroys = true
+	case infra.DeletionRetain:
+		s.Destroys = false
+	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); c != nil {
+		s.Ready = c.Status == metav1.ConditionTrue
+	}
+	t := o.Status.Terrier
+	if t == nil {
+		return s
+	}
+	s.Phase, s.Waiting = stack.Reason(t.Phase), t.WaitingFor
+	if t.Since != nil {
+		s.Since = t.Since.Time
+	}
+	if t.NextAttempt != nil {
+		s.Next = t.NextAttempt.Time
+	}
+	if t.RecheckEvery != nil {
+		s.Every = t.RecheckEvery.Duration
+	}
+	s.Memory, _ = MemoryOf(o) // one that a test has spoilt is none
+	if t.Run != nil {
+		s.Run = &history.Run{ID: t.Run.ID, Stack: s.UID, Kind: stack.RunKind(t.Run.Kind)}
+		if t.Run.StartedAt != nil {
+			s.Run.Started = t.Run.StartedAt.Time
+		}
+		switch s.Run.Kind {
+		case stack.ApplyRun:
+			s.Run.Cause.Plan = s.Memory.Pending
+		case stack.DestroyRun:
+			s.Run.Cause.Destroy = true
+		}
+	}
+	return s
+}
+
+// stateFact is a version of a state, if the Secret holds one.
+func stateFact(o *corev1.Secret, gone bool, now time.Time) (history.State, bool) {
+	packed, ok := o.Data["tfstate"]
+	if !ok || !strings.HasPrefix(o.Name, "tfstate-") {
+		return history.State{}, false
+	}
+	s := history.State{Name: o.Name, At: now, Gone: gone, Ours: wroteState(o)}
+	text, err := unpackState(packed)
+	if err != nil {
+		return s, true // another has written there
+	}
+	var f struct {
+		Lineage   string
+		Serial    uint64
+		Resources []struct {
+			Mode      string
+			Instances []json.RawMessage
+		}
+	}
+	if json.Unmarshal(text, &f) != nil {
+		return s, true
+	}
+	s.Lineage, s.Serial = f.Lineage, f.Serial
+	for _, r := range f.Resources {
+		if r.Mode == "managed" {
+			s.Resources += len(r.Instances)
+		}
+	}
+	return s, true
+}
+
+// wroteState reports whether the state in a Secret is Terrier's own: whoever
+// writes a field last owns it.
+func wroteState(o *corev1.Secret) bool {
+	ours := false
+	for _, m := range o.ManagedFields {
+		if m.FieldsV1 == nil || !strings.Contains(string(m.FieldsV1.Raw), `"f:tfstate"`) {
+			continue
+		}
+		if m.Manager != kube.FieldManager {
+			return false
+		}
+		ours = true
+	}
+	return ours
+}
+
+// lockFact is who holds the lock of a state, if the Lease is one.
+func lockFact(o *coordinationv1.Lease, gone bool, now time.Time) (history.Lock, bool) {
+	name, ok := strings.CutPrefix(o.Name, "lock-")
+	l := history.Lock{Name: name, At: now}
+	if h := o.Spec.HolderIdentity; h != nil && !gone {
+		l.Holder = *h
+	}
+	return l, ok
+}
+
+// reports are the reports of all runs that the platform has a record of, and of
+// those that are at work or were not recorded yet.
+func (p *Platform) reports(tb testing.TB) []history.Run {
+	tb.Helper()
+	records, err := filepath.Glob(filepath.Join(p.Dir, "records", "stacks", "*", "runs", "*", "report.json~"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	found := map[string]history.Run{}
+	keep := func(text []byte) {
+		r, err := runFact(text)
+		if err != nil {
+			tb.Errorf("reading a report: %v", err)
+			return
+		}
+		if known, ok := found[r.Stack+"/"+r.ID]; !ok || !known.Done {
+			found[r.Stack+"/"+r.ID] = r
+		}
+	}
+	for _, path := range records {
+		key, err := filepath.Rel(filepath.Join(p.Dir, "records"), strings.TrimSuffix(path, "~"))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if text := p.Record(tb, filepath.ToSlash(key)); text != nil {
+			keep(text)
+		}
+	}
+	open, err := filepath.Glob(filepath.Join(p.Dir, "runner", "runs", "*", "*", "run.json"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, path := range open {
+		if text, err := os.ReadFile(path); err == nil { // else it was recorded meanwhile
+			keep(text)
+		}
+	}
+	var all []history.Run
+	for _, r := range found {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b history.Run) int { return a.Started.Compare(b.Started) })
+	return all
+}
+
+// runFact is a report in the words of the validators.
+func runFact(text []byte) (history.Run, error) {
+	var r runner.Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return history.Run{}, err
+	}
+	var note struct {
+		Cause stack.Cause    `json:"cause"`
+		State *kube.StateRef `json:"state"`
+	}
+	if err := json.Unmarshal(r.Note, &note); err != nil {
+		return history.Run{}, fmt.Errorf("its note: %w", err)
+	}
+	run := history.Run{
+		ID: r.ID, Stack: r.Stack, Kind: r.Kind, Cause: note.Cause,
+		Started: r.Started, Finished: r.Finished, Done: r.Phase == runner.Done, Outcome: r.Outcome,
+	}
+	if s := note.State; s != nil {
+		run.State = s.Namespace + "/tfstate-" + s.Workspace + "-" + s.Suffix
+	}
+	return run, nil
+}
+
+// callsOf is what the worlds of a test were made to do.
+func (p *Platform) callsOf(tb testing.TB) []history.Call {
+	tb.Helper()
+	p.mu.Lock()
+	worlds := p.worlds[tb]
+	p.mu.Unlock()
+	var all []history.Call
+	for _, w := range worlds {
+		for _, c := range w.Calls() {
+			writer := fmt.Sprintf("%d/%d", c.Engine, c.PID)
+			switch {
+			case c.Call == "read" || c.Call == "lookup":
+			case c.Phase == "begin":
+				all = append(all, history.Call{Call: c.Call, Name: c.Name, Begun: c.Time, Writer: writer})
+			default:
+				for i := len(all) - 1; i >= 0; i-- {
+					if o := &all[i]; o.Call == c.Call && o.Name == c.Name && o.Writer == writer && o.Ended.IsZero() {
+						o.Ended = c.Time
+						break
+					}
+				}
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,167 @@
+package testkit
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1alpha2 "github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/testkit/history"
+)
+
+// Witness sees every version of the stacks, states and locks of a namespace.
+type Witness struct {
+	cluster  *Cluster
+	platform *Platform
+	tb       testing.TB
+	client   client.WithWatch
+	stop     context.CancelFunc
+	watching sync.WaitGroup
+
+	mu   sync.Mutex
+	seen map[string]string // UID → resource version
+	h    history.History
+}
+
+// Witness begins to watch the namespace, which runs of p change, until the test
+// ends.
+func (c *Cluster) Witness(tb testing.TB, p *Platform) *Witness {
+	tb.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, infrav1alpha2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	w := &Witness{cluster: c, platform: p, tb: tb, seen: map[string]string{}}
+	var err error
+	if w.client, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme}); err != nil {
+		tb.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background()) // the test's own ends before its cleanup
+	w.stop = stop
+	for _, list := range []client.ObjectList{&infrav1alpha2.TerraformList{}, &corev1.SecretList{}, &coordinationv1.LeaseList{}} {
+		w.watching.Go(func() { w.follow(ctx, list) })
+	}
+	tb.Cleanup(w.close)
+	return w
+}
+
+func (w *Witness) close() {
+	w.stop()
+	w.watching.Wait()
+}
+
+// follow watches objects of one kind. A watch that ends, because the server does,
+// goes on from the version that was seen last.
+func (w *Witness) follow(ctx context.Context, kind client.ObjectList) {
+	last, hole := "", false
+	for ctx.Err() == nil {
+		events, err := w.client.Watch(ctx, kind, &client.ListOptions{
+			Namespace: w.cluster.Namespace, Raw: &metav1.ListOptions{ResourceVersion: last, AllowWatchBookmarks: true},
+		})
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			last, hole = "", true
+		}
+		if err == nil && hole {
+			w.missed()
+			hole = false
+		}
+		if err == nil {
+			if last = w.hear(events, last); last == "" {
+				hole = true
+			}
+			events.Stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond): // the server may be starting
+		}
+	}
+}
+
+func (w *Witness) hear(events watch.Interface, last string) string {
+	for e := range events.ResultChan() {
+		o, ok := e.Object.(client.Object)
+		if !ok {
+			return "" // an error: what was seen last is too old to go on from
+		}
+		last = o.GetResourceVersion()
+		if e.Type != watch.Bookmark {
+			w.see(o, e.Type == watch.Deleted)
+		}
+	}
+	return last
+}
+
+// missed notes that versions before now may not have been seen.
+func (w *Witness) missed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.h.Holes = append(w.h.Holes, time.Now())
+}
+
+// see adds a version, once.
+func (w *Witness) see(o client.Object, gone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := string(o.GetUID())
+	if w.seen[id] == o.GetResourceVersion() {
+		return
+	}
+	w.seen[id] = o.GetResourceVersion()
+	now := time.Now()
+	switch o := o.(type) {
+	case *infrav1alpha2.Terraform:
+		w.h.Stacks = append(w.h.Stacks, stackFact(o, gone, now))
+	case *corev1.Secret:
+		if s, ok := stateFact(o, gone, now); ok {
+			w.h.States = append(w.h.States, s)
+		}
+	case *coordinationv1.Lease:
+		if l, ok := lockFact(o, gone, now); ok {
+			w.h.Locks = append(w.h.Locks, l)
+		}
+	}
+}
+
+// Collect takes over what is on disk, which goes with the stacks: the reports of
+// the runs.
+func (w *Witness) Collect() {
+	w.tb.Helper()
+	runs := w.platform.reports(w.tb)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mine := map[string]bool{}
+	for _, s := range w.h.Stacks {
+		mine[s.UID] = true
+	}
+	for _, r := range runs {
+		if mine[r.Stack] {
+			w.h.Runs = append(w.h.Runs, r)
+		}
+	}
+}
+
+// Judge asks the validators about everything that was seen, and fails the test
+// for what they find. Rest says that nothing is under way.
+func (w *Witness) Judge(rest bool) {
+	w.tb.Helper()
+	calls := w.platform.callsOf(w.tb)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.h.World, w.h.End, w.h.Rest = calls, time.Now(), rest
+	for _, p := range history.Check(w.h) {
+		w.tb.Error(p)
+	}
+}
