@@ -33,10 +33,13 @@ var canaries = map[string]string{
 const (
 	canaryOfOutput = "canary-of-an-output-77aa"
 	canaryOfThing  = "canary-of-a-thing-3c5d"
+	canaryOfFile   = "canary-of-a-file-60e4"
+	canaryOfEnv    = "canary-of-an-environment-60e4"
+	canaryOfCLI    = "canary-of-a-command-line-60e4"
 )
 
 func allCanaries() []string {
-	all := []string{canaryOfOutput, canaryOfThing}
+	all := []string{canaryOfOutput, canaryOfThing, canaryOfFile, canaryOfEnv, canaryOfCLI}
 	for _, c := range canaries {
 		all = append(all, c)
 	}
@@ -60,7 +63,7 @@ variable "thing" { default = "a-thing" }
 resource "terraform_data" "leaky" {
   triggers_replace = [nonsensitive(var.password)]
   provisioner "local-exec" {
-    command = "echo password $PASSWORD; echo credential $AWS_SECRET_ACCESS_KEY"
+    command = "echo password $PASSWORD; echo credential $AWS_SECRET_ACCESS_KEY; echo file $(cat ~/cred); echo environment $TOKEN"
     environment = { PASSWORD = nonsensitive(var.password) }
   }
 }
@@ -78,8 +81,16 @@ func TestCanarySweep(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.PutSecret(t, "inputs", canaries)
+	c.PutSecret(t, "given", map[string]string{"file": canaryOfFile, "token": canaryOfEnv})
+	c.PutSecret(t, "rc", map[string]string{"a.tfrc": "credentials \"h.example.com\" {\n  token = \"" + canaryOfCLI + "\"\n}\n"})
 	watch := watchArguments(platform(t))
-	c.Apply(t, inline("stack", "interval: 1s\nstoreReadablePlan: human\nvarsFrom: [{kind: Secret, name: inputs}]\nwriteOutputsToSecret: {name: out}", w.HCL()+canaryStack))
+	c.Apply(t, inline("stack", `interval: 1s
+storeReadablePlan: human
+varsFrom: [{kind: Secret, name: inputs}]
+fileMappings: [{secretRef: {name: given, key: file}, location: home, path: cred}]
+runnerPodTemplate: {spec: {env: [{name: TOKEN, valueFrom: {secretKeyRef: {name: given, key: token}}}]}}
+cliConfigSecretRef: {name: rc}
+writeOutputsToSecret: {name: out}`, w.HCL()+canaryStack))
 	pending := c.AwaitPending(t, "stack").Status.Plan.Pending
 	said := map[string]string{"terrier plan": c.Terrier(t, "plan", "stack"), "terrier plan -o json": c.Terrier(t, "plan", "stack", "-o", "json")}
 	c.Patch(t, "stack", `{"spec":{"approvePlan":"`+pending+`"}}`)
@@ -93,7 +104,7 @@ func TestCanarySweep(t *testing.T) {
 		t.Fatalf("the world holds %+v, want a thing with a secret", all)
 	}
 	log := logOfApply(t, c)
-	if !strings.Contains(log, "password ") || !strings.Contains(log, "credential ") {
+	if !strings.Contains(log, "password ") || !strings.Contains(log, "credential ") || !strings.Contains(log, "file ") || !strings.Contains(log, "environment ") {
 		t.Errorf("the log of the apply does not show what the module printed, so the sweep proves nothing:\n%s", log)
 	}
 
@@ -156,7 +167,7 @@ func sweep(t *testing.T, where string, text []byte) {
 // are meant to hold secrets.
 func sweepObjects(t *testing.T, c *testkit.Cluster) {
 	t.Helper()
-	meant := []string{"inputs", "out", "tfstate-default-stack"}
+	meant := []string{"inputs", "given", "rc", "out", "tfstate-default-stack"}
 	d, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
 		t.Fatal(err)
