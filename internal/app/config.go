@@ -32,6 +32,10 @@ type Config struct {
 	Reuse       bool     `flag:"provider-reuse" env:"TERRIER_PROVIDER_REUSE" default:"true" help:"start each provider once for a run; false leaves it to the engine, which starts it several times"`
 	MaxRuns     int      `flag:"max-runs" env:"TERRIER_MAX_RUNS" default:"4" help:"runs at work at once"`
 
+	MaxTenantRuns int    `flag:"max-runs-per-tenant" env:"TERRIER_MAX_RUNS_PER_TENANT" default:"0" help:"runs of one tenant at work at once; 0 is as many as --max-runs"`
+	TenantLabel   string `flag:"tenant-label" env:"TERRIER_TENANT_LABEL" default:"terrier.dev/tenant" help:"label of stacks whose value is their tenant, for fair turns; the namespace is where it is not set, and everywhere if this is empty"`
+	RunsMemory    int    `flag:"memory-for-runs" env:"TERRIER_MEMORY_FOR_RUNS" default:"0" help:"MiB of memory that the runs at work may take together, by what was seen of earlier runs; 0 is 70 % of this machine or its control group"`
+
 	RunTimeout     time.Duration `flag:"run-timeout" env:"TERRIER_RUN_TIMEOUT" default:"1h" help:"how long one plan or apply may take before it is interrupted"`
 	RunGrace       time.Duration `flag:"run-grace" env:"TERRIER_RUN_GRACE" default:"30m" help:"how long an interrupted run may take to write its state before it is killed"`
 	RunMemory      int           `flag:"run-memory" env:"TERRIER_RUN_MEMORY" default:"4096" help:"MiB of memory that one run may take"`

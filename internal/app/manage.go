@@ -236,8 +236,12 @@ func (p *parts) settings() (controller.Config, error) {
 	if n := p.Config.Network; n != "host" && n != "none" {
 		return controller.Config{}, fault.New(fault.Invalid, "Usage", fmt.Errorf("--run-network: %q is neither host nor none", n))
 	}
+	if p.Config.MaxTenantRuns < 0 || p.Config.RunsMemory < 0 {
+		return controller.Config{}, fault.New(fault.Invalid, "Usage", errors.New("--max-runs-per-tenant and --memory-for-runs are not negative"))
+	}
 	c := controller.Config{
-		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,
+		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, MaxTenantRuns: p.Config.MaxTenantRuns,
+		TenantLabel: p.Config.TenantLabel, RunsMemory: int64(p.Config.RunsMemory) << 20, Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,
 		Mirror: p.Config.Mirror, Writable: p.Config.Writable, MinLevel: p.Config.Isolation,
 		NoReattach: !p.Config.Reuse,
 		Glass:      controller.Glass{Allowed: p.Config.Glass, Lasts: p.Config.GlassLasts},
@@ -245,6 +249,9 @@ func (p *parts) settings() (controller.Config, error) {
 			Init: p.Config.RunTimeout, Plan: p.Config.RunTimeout, Apply: p.Config.RunTimeout, Grace: p.Config.RunGrace,
 			Memory: int64(p.Config.RunMemory) << 20, Processes: p.Config.RunProcesses, FileBytes: int64(p.Config.RunFile) << 20,
 		},
+	}
+	if c.RunsMemory == 0 {
+		c.RunsMemory = runsMemory(os.DirFS("/"))
 	}
 	if c.Mirror == "" {
 		c.Mirror = beside("mirror")

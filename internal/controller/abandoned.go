@@ -42,8 +42,10 @@ func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedNam
 		return 0, err
 	}
 	if report != nil && report.Phase != runner.Done {
+		c.queue.withdraw(id)
 		return runLook, nil
 	}
+	c.queue.leave(id)
 	r := Retained{Stack: key.String(), UID: id, At: c.Now(), Why: "the object was removed although Terrier had not let it go"}
 	if report != nil {
 		if err := c.salvage(ctx, id, key, report, &r); err != nil {

@@ -164,11 +164,10 @@ func (c *Stacks) destroy(ctx context.Context, p *pass, unlock string) error {
 
 // launch starts a run: admission, lock, state, supervisor.
 func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
-	if why := c.queue.admit(client.ObjectKeyFromObject(p.obj), priority(kind, cause)); why != "" {
-		p.wait = why
+	cause.Unlock = unlock
+	if p.wait = c.queue.admit(p.id, c.askOf(ctx, p, kind, cause)); p.wait != "" {
 		return nil
 	}
-	cause.Unlock = unlock
 	job, err := c.ready(ctx, p, kind, cause, unlock)
 	if err == nil {
 		err = c.Runner.Start(ctx, *job)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,7 +81,7 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock := &lockOnly{held: tt.held, fail: tt.load}
-			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: tt.start, late: tt.late}, queue: newQueue(1, nil)}
+			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: tt.start, late: tt.late}, queue: newQueue(limits{runs: 1}, nil, time.Now)}
 			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 			err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
 			if (err == nil) != (tt.held == "" && tt.load == nil && tt.start == nil) {
@@ -129,7 +130,7 @@ func TestALockOfADeadRunIsFreed(t *testing.T) {
 				start.started = &runner.Report{ID: tt.current}
 			}
 			lock := &lockOnly{held: left}
-			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Events: said, queue: newQueue(1, nil)}
+			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Events: said, queue: newQueue(limits{runs: 1}, nil, time.Now)}
 			lock.holder = tt.holder(c)
 			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 			err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")

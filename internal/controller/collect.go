@@ -42,6 +42,9 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 	if err := c.keepRecords(ctx, p, r); err != nil {
 		return err
 	}
+	if err := c.weigh(ctx, p, r); err != nil {
+		return fmt.Errorf("keeping what memory %s took: %w", r.ID, err)
+	}
 	if err := c.keepOutputs(ctx, p, r, run); err != nil {
 		return err
 	}
@@ -98,7 +101,7 @@ func (c *Stacks) looked(ctx context.Context, p *pass, r *runner.Report) error {
 // keepRecords keeps the report and the logs, of looks for drift only the newest.
 func (c *Stacks) keepRecords(ctx context.Context, p *pass, r *runner.Report) error {
 	name := r.ID
-	if r.Kind == stack.CheckRun && r.Outcome == stack.Succeeded && r.Changes.None() {
+	if quiet(r) {
 		name = "check"
 	}
 	report, err := json.Marshal(r)

@@ -40,6 +40,7 @@ type Runner interface {
 type Runs interface {
 	Open(stack, id, file string) (io.ReadCloser, error)
 	Remove(stack string) error
+	List() ([]runner.Report, error) // of all stacks, those at work and those not forgotten
 }
 
 // Artifacts fetches the archives of sources, verified.
@@ -78,6 +79,9 @@ type Events interface {
 type Config struct {
 	CrossNamespace  bool     // sources and dependencies may be in another namespace
 	MaxRuns         int      // at work at once
+	MaxTenantRuns   int      // of one tenant at work at once; 0 is as many as all
+	TenantLabel     string   // whose value is the tenant of a stack; its namespace if empty or not set
+	RunsMemory      int64    // bytes that all runs at work may take together, as far as it is known; 0 is no limit
 	Network         string   // of runs that do not say: none or host
 	HostNetwork     bool     // a stack may ask for the host's network although the default is none
 	Mirror          string   // directory of providers, may be empty
@@ -144,13 +148,12 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		if client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, err
 		}
-		c.queue.leave(req.NamespacedName)
 		wait, err := c.abandoned(ctx, req.NamespacedName)
 		return ctrl.Result{RequeueAfter: wait}, err
 	}
 	if !obj.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(obj, c.Dialect.Finalizer()) {
 		// It was let go, and somebody else's finalizer holds it.
-		c.queue.leave(req.NamespacedName)
+		c.queue.leave(string(obj.GetUID()))
 		return ctrl.Result{}, nil
 	}
 	c.requests.saw(string(obj.GetUID()), req.NamespacedName)
@@ -159,9 +162,11 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	}
 	p, err := c.observe(ctx, obj)
 	if err != nil {
+		c.queue.withdraw(string(obj.GetUID())) // it asks again once it can be read
 		return ctrl.Result{}, err
 	}
 	if p.unreadable != nil {
+		c.queue.withdraw(p.id)
 		return c.reportUnreadable(ctx, p)
 	}
 	d := stack.Decide(p.o)

@@ -87,7 +87,7 @@ func (c *Stacks) observeRun(ctx context.Context, p *pass) error {
 	run := runOf(report, n)
 	if !run.Done {
 		p.o.Run = &run
-		c.queue.took(client.ObjectKeyFromObject(p.obj))
+		c.queue.took(p.id, c.askOf(ctx, p, run.Kind, run.Cause))
 		if run.Kind.Writes() {
 			// What is done so far is kept even if this machine is lost.
 			if err := c.flush(ctx, p, report, n); err != nil {

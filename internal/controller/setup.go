@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -28,6 +29,11 @@ const (
 	indexRefers    = "terrier.refers"    // Kind/namespace/name of a source, Secret or ConfigMap
 )
 
+// wakePriority puts a stack that is called by name before those that are looked
+// at because something changed, or because the controller has just started: it
+// has a slot that is held for it, or one to give back.
+const wakePriority = 100
+
 // requests is the controller's work queue, for those who wake a stack by name.
 type requests struct {
 	mu    sync.Mutex
@@ -38,8 +44,13 @@ type requests struct {
 func (r *requests) add(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.queue != nil {
-		r.queue.Add(reconcile.Request{NamespacedName: key})
+	request := reconcile.Request{NamespacedName: key}
+	switch q := r.queue.(type) {
+	case nil: // every stack is looked at in the beginning
+	case priorityqueue.PriorityQueue[reconcile.Request]:
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(wakePriority)}, request)
+	default:
+		q.Add(request)
 	}
 }
 
@@ -81,9 +92,12 @@ func (r *requests) forget(id string) {
 // Setup makes mgr run the controller. Ended delivers the stacks whose runs
 // ended.
 func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error {
-	c.queue = newQueue(max(1, c.Config.MaxRuns), c.requests.add)
+	c.queue = newQueue(limits{runs: max(1, c.Config.MaxRuns), perTenant: c.Config.MaxTenantRuns, memory: c.Config.RunsMemory}, c.requests.add, c.Now)
 	c.reviews = newReviewPool(c.askWebhooks, c.requests.add)
-	ctx := context.Background() // indexes are made before the manager starts
+	ctx := context.Background() // all this is done before the manager starts
+	if err := c.countRuns(ctx); err != nil {
+		return err
+	}
 	for name, keys := range map[string]func(client.Object) []string{indexDependsOn: c.dependsOnKeys, indexRefers: c.refersKeys, indexState: c.stateKeys} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, c.Dialect.New(), name, keys); err != nil {
 			return err
@@ -128,6 +142,7 @@ func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 			if !ok {
 				return
 			}
+			c.queue.ended(id)
 			if key, ok := c.requests.find(id); ok {
 				c.requests.add(key)
 			}

@@ -204,6 +204,9 @@ func TestVersionsAreBounded(t *testing.T) {
 type files map[string]string
 
 func (f files) Remove(string) error { return nil }
+
+func (f files) List() ([]runner.Report, error) { return nil, nil }
+
 func (f files) Open(_, _, file string) (io.ReadCloser, error) {
 	if content, ok := f[file]; ok {
 		return io.NopCloser(strings.NewReader(content)), nil
