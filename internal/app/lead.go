@@ -210,6 +210,7 @@ func (p *parts) leads() error {
 // rest is how the API server is reached, by whoever acts for stacks.
 func (p *parts) rest() *rest.Config {
 	c := p.plane.Config()
+	bound(c, requestTime)
 	kube.CountWrites(c)
 	if l, ok := p.plane.(leader); ok {
 		fence(c, l.Leads) // around the other: what is refused was not done

@@ -255,10 +255,14 @@ func (p *parts) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	ready, err := p.reachable()
+	if err != nil {
+		return nil, err
+	}
 	records := service.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
 	return web.New(web.Options{
 		Stacks: service.New(kubeClient, records, p.Now), Auth: p.pulls(auth), Version: p.Version,
-		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now,
+		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready,
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry,
 	})
 }
