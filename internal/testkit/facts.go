@@ -16,24 +16,43 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1alpha2 "github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
-	"github.com/terrier-iac/terrier/internal/kube"
-	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit/history"
 )
+
+// What the packages that own these names call them. Their tests use this package,
+// so it cannot use them.
+const (
+	ourManager = "tf-controller"
+	onDeletion = "terrier.dev/deletion"
+	runDone    = "Done"
+)
+
+// report is what the validators need of a run's own.
+type report struct {
+	ID                string
+	Stack             string
+	Kind              stack.RunKind
+	Phase             string
+	Started, Finished time.Time
+	Outcome           stack.Outcome
+	Note              struct {
+		Cause stack.Cause
+		State *struct{ Namespace, Workspace, Suffix string }
+	}
+}
 
 // stackFact is a version of an object in the words of the validators.
 func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Stack {
 	s := history.Stack{
 		Name: o.Name, UID: string(o.UID), At: now, Gone: gone,
-		Deleting: !o.DeletionTimestamp.IsZero(), Held: slices.Contains(o.Finalizers, infra.Dialect{}.Finalizer()),
-		Current: o.Status.ObservedGeneration == o.Generation, Approve: o.Spec.ApprovePlan, Destroys: o.Spec.DestroyResourcesOnDeletion,
+		Deleting: !o.DeletionTimestamp.IsZero(),
+		Current:  o.Status.ObservedGeneration == o.Generation, Approve: o.Spec.ApprovePlan, Destroys: o.Spec.DestroyResourcesOnDeletion,
 	}
-	switch o.Annotations[infra.Deletion] {
-	case infra.DeletionDestroy, infra.DeletionApprove:
+	switch o.Annotations[onDeletion] {
+	case "destroy", "approve":
 		s.Destroys = true
-	case infra.DeletionRetain:
+	case "retain":
 		s.Destroys = false
 	}
 	if c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); c != nil {
@@ -108,7 +127,7 @@ func wroteState(o *corev1.Secret) bool {
 		if m.FieldsV1 == nil || !strings.Contains(string(m.FieldsV1.Raw), `"f:tfstate"`) {
 			continue
 		}
-		if m.Manager != kube.FieldManager {
+		if m.Manager != ourManager {
 			return false
 		}
 		ours = true
@@ -173,22 +192,15 @@ func (p *Platform) reports(tb testing.TB) []history.Run {
 
 // runFact is a report in the words of the validators.
 func runFact(text []byte) (history.Run, error) {
-	var r runner.Report
+	var r report
 	if err := json.Unmarshal(text, &r); err != nil {
 		return history.Run{}, err
 	}
-	var note struct {
-		Cause stack.Cause    `json:"cause"`
-		State *kube.StateRef `json:"state"`
-	}
-	if err := json.Unmarshal(r.Note, &note); err != nil {
-		return history.Run{}, fmt.Errorf("its note: %w", err)
-	}
 	run := history.Run{
-		ID: r.ID, Stack: r.Stack, Kind: r.Kind, Cause: note.Cause,
-		Started: r.Started, Finished: r.Finished, Done: r.Phase == runner.Done, Outcome: r.Outcome,
+		ID: r.ID, Stack: r.Stack, Kind: r.Kind, Cause: r.Note.Cause,
+		Started: r.Started, Finished: r.Finished, Done: r.Phase == runDone, Outcome: r.Outcome,
 	}
-	if s := note.State; s != nil {
+	if s := r.Note.State; s != nil {
 		run.State = s.Namespace + "/tfstate-" + s.Workspace + "-" + s.Suffix
 	}
 	return run, nil

@@ -36,7 +36,6 @@ type Stack struct {
 	At        time.Time // when it was seen
 	Gone      bool      // the object does not exist any more; the rest is as it was last
 	Deleting  bool
-	Held      bool // our finalizer is on it
 
 	Current  bool   // the status is of the newest spec
 	Approve  string // spec.approvePlan

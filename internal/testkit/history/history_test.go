@@ -30,7 +30,7 @@ func good() History {
 	destroy := Run{ID: "d", Stack: "u", State: "n/tfstate-default-s", Kind: stack.DestroyRun, Cause: stack.Cause{Destroy: true, Why: "the object was deleted"},
 		Started: at(30), Finished: at(31), Done: true, Outcome: stack.Succeeded}
 	v := func(sec float64, change func(*Stack)) Stack {
-		s := Stack{Name: "s", UID: "u", At: at(sec), Since: at(sec), Held: true, Current: true, Destroys: true}
+		s := Stack{Name: "s", UID: "u", At: at(sec), Since: at(sec), Current: true, Destroys: true}
 		change(&s)
 		return s
 	}
@@ -133,7 +133,7 @@ func TestValidatorsRefuse(t *testing.T) {
 
 // still leaves another stack in a situation for good.
 func still(h *History, phase stack.Reason, waiting string) {
-	h.Stacks = append(h.Stacks, Stack{Name: "t", UID: "v", At: at(35), Since: at(35), Held: true, Current: true, Phase: phase, Waiting: waiting})
+	h.Stacks = append(h.Stacks, Stack{Name: "t", UID: "v", At: at(35), Since: at(35), Current: true, Phase: phase, Waiting: waiting})
 }
 
 // What must pass although it looks like what must not.
