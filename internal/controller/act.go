@@ -187,10 +187,15 @@ func (c *Stacks) notStarted(ctx context.Context, p *pass, kind stack.RunKind, ca
 		return nil
 	}
 	report, err := c.Runner.Current(p.id)
-	if id := p.name(kind, cause); err == nil && (report == nil || report.ID != id) {
-		err = c.States.Unlock(ctx, *p.note.State, id)
+	id := p.name(kind, cause)
+	if err != nil || report != nil && report.ID == id {
+		return err
 	}
-	return err
+	h, err := c.States.Holder(ctx, *p.note.State)
+	if err != nil || h == nil || c.foreign(p, h.Holder) {
+		return err
+	}
+	return c.States.Unlock(ctx, *p.note.State, id)
 }
 
 // ready completes the job of a pass and takes the lock of a managed state.
@@ -238,7 +243,7 @@ func (c *Stacks) takeLock(ctx context.Context, p *pass, ref kube.StateRef, kind 
 	if err != nil {
 		return err
 	}
-	if h != nil && h.Holder.ID != job.ID {
+	if h != nil && (h.Holder.ID != job.ID || c.foreign(p, h.Holder)) {
 		if dead, err := c.dead(ctx, p, h.Holder); err != nil || !dead {
 			return errors.Join(err, fault.New(fault.Later, string(stack.LockedByOther), h))
 		}
@@ -259,6 +264,12 @@ func (c *Stacks) takeLock(ctx context.Context, p *pass, ref kube.StateRef, kind 
 // from one of another installation, whose runs we cannot see.
 func (c *Stacks) holder(id, run string) string {
 	return strings.Join([]string{c.keyed("installation")[len(keyedPrefix):][:16], id, run}, "/")
+}
+
+// foreign reports whether a lock is known to be held by another installation. Its
+// runs may bear the names that ours do, since a name follows from the cause.
+func (c *Stacks) foreign(p *pass, l kube.LockInfo) bool {
+	return l.Holder != "" && l.Holder != c.holder(p.id, l.ID)
 }
 
 // dead reports whether a lock is held by a run of this stack and installation

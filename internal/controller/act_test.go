@@ -98,6 +98,23 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 	}
 }
 
+// P1: two installations that look after one stack give their runs the same names,
+// and are told apart all the same.
+func TestALockOfAnotherInstallationIsForeign(t *testing.T) {
+	lock := &lockOnly{}
+	c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{}, queue: newQueue(limits{runs: 1}, nil, time.Now)}
+	p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+	id := p.name(stack.ApplyRun, stack.Cause{})
+	lock.held, lock.holder = id, "abc/uid/"+id
+	err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
+	if held, ok := errors.AsType[*kube.LockedError](err); !ok || held.Holder.Holder != lock.holder {
+		t.Errorf("launch() = %v, want to be told of %s", err, lock.holder)
+	}
+	if lock.held != id {
+		t.Error("the lock of another installation was freed")
+	}
+}
+
 // events remembers the reasons of what it is told.
 type events struct {
 	last string

@@ -85,13 +85,17 @@ func TestLocksKnowTheirHolder(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := States{Client: k.Client, Now: func() time.Time { return now }}
 	ref := StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "x"}
-	mine := LockInfo{ID: "run-1", Who: "terrier a/b", Operation: "apply"}
+	mine := LockInfo{ID: "run-1", Who: "terrier a/b", Operation: "apply", Holder: "installation/uid/run-1"}
 
 	if err := s.Lock(t.Context(), ref, mine); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Lock(t.Context(), ref, mine); err != nil {
 		t.Errorf("taking a lock twice: %v", err)
+	}
+	mine.Holder = "other installation/uid/run-1"
+	if err := s.Lock(t.Context(), ref, mine); fault.Of(err) != fault.Later {
+		t.Errorf("Lock() by a run of the same name elsewhere = %v, want it refused", err)
 	}
 	err := s.Lock(t.Context(), ref, LockInfo{ID: "run-2"})
 	held, ok := errors.AsType[*LockedError](err)

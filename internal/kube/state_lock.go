@@ -54,7 +54,8 @@ func (s States) Holder(ctx context.Context, ref StateRef) (*LockedError, error) 
 }
 
 // Lock takes the lock in the name of info.ID, or returns a *LockedError marked
-// Later. Taking a lock again that the same ID holds succeeds.
+// Later. Taking a lock again that the same ID holds succeeds, unless that is known
+// to be another's.
 func (s States) Lock(ctx context.Context, ref StateRef, info LockInfo) error {
 	lease, err := s.getLease(ctx, ref)
 	if err != nil {
@@ -73,7 +74,7 @@ func (s States) Lock(ctx context.Context, ref StateRef, info LockInfo) error {
 		return mark(s.Client.Create(ctx, lease, client.FieldOwner(FieldManager)), "Lease", ref.lease())
 	}
 	if h := lease.Spec.HolderIdentity; h != nil && *h != "" {
-		if *h == info.ID {
+		if of := lease.Annotations[lockHolder]; *h == info.ID && (of == "" || info.Holder == "" || of == info.Holder) {
 			return nil
 		}
 		return fault.New(fault.Later, "LockedByOther", &LockedError{Lease: ref.lease(), Holder: holder(lease)})
