@@ -203,7 +203,11 @@ func (r *round) mend(t *testing.T, name, spec, hcl string) {
 	r.verify(t)
 	t.Logf("%s waits for a person", name)
 	looked := hcl + "\n# somebody looked\n"
-	for _, thing := range r.world.Leaked(r.State(t, name)) {
+	var states [][]byte // the world is one for all stacks of a round
+	for _, s := range r.stacks {
+		states = append(states, r.State(t, s))
+	}
+	for _, thing := range r.world.Leaked(states...) {
 		looked += fmt.Sprintf("\nimport {\n  to = world_thing.%s\n  id = %q\n}\n", thing.Name, thing.ID)
 	}
 	r.Apply(t, inline(name, spec, looked))
