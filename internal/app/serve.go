@@ -48,9 +48,12 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	}
 	if p.Cluster == nil || p.Cluster.Definitions {
 		p.progress("installing definitions")
-		if err := kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group); err != nil {
-			return err
-		}
+		err = kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group)
+	} else {
+		err = kube.AwaitDefinitions(ctx, direct, crd.Files)
+	}
+	if err != nil {
+		return err
 	}
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,20 +26,11 @@ const establishTime = time.Minute
 // until the API server serves them. Those of the group shared belong to whoever
 // installed them first: if that was somebody else they are left alone.
 func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, shared string) error {
-	names, err := fs.Glob(files, "*.yaml")
+	all, err := readDefinitions(files)
 	if err != nil {
 		return err
 	}
-	var installed []string
-	for _, name := range names {
-		b, err := fs.ReadFile(files, name)
-		if err != nil {
-			return err
-		}
-		var u unstructured.Unstructured
-		if err := yaml.Unmarshal(b, &u.Object); err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
+	for _, u := range all {
 		if strings.HasSuffix(u.GetName(), "."+shared) {
 			theirs, err := foreign(ctx, c, u.GetName())
 			if err != nil {
@@ -47,17 +40,11 @@ func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, share
 				continue
 			}
 		}
-		if err := Apply(ctx, c, &u); err != nil {
+		if err := Apply(ctx, c, u); err != nil {
 			return err
 		}
-		installed = append(installed, u.GetName())
 	}
-	for _, name := range installed {
-		if err := established(ctx, c, name); err != nil {
-			return fmt.Errorf("waiting for the definition %s: %w", name, err)
-		}
-	}
-	return nil
+	return AwaitDefinitions(ctx, c, files)
 }
 
 // foreign reports whether somebody else installed a definition.
@@ -78,17 +65,65 @@ func Apply(ctx context.Context, c client.Client, u *unstructured.Unstructured) e
 	return mark(c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership), u.GetKind(), key)
 }
 
-func established(ctx context.Context, c client.Client, name string) error {
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, establishTime, true, func(ctx context.Context) (bool, error) {
+// AwaitDefinitions waits until the API server serves the kinds of every
+// CustomResourceDefinition in files. That one is established is not enough: it
+// stays so when the server starts again, and is served a moment later.
+func AwaitDefinitions(ctx context.Context, c client.Client, files fs.FS) error {
+	all, err := readDefinitions(files)
+	if err != nil {
+		return err
+	}
+	for _, u := range all {
 		var crd apiextensionsv1.CustomResourceDefinition
-		if err := c.Get(ctx, types.NamespacedName{Name: name}, &crd); err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-		for _, cond := range crd.Status.Conditions {
-			if cond.Type == apiextensionsv1.Established {
-				return string(cond.Status) == string(metav1.ConditionTrue), nil
+		var last error
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, establishTime, true, func(ctx context.Context) (bool, error) {
+			if last = c.Get(ctx, client.ObjectKeyFromObject(u), &crd); last == nil {
+				last = served(c, &crd)
 			}
+			return last == nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for the definition %s: %w: %w", u.GetName(), err, last)
 		}
-		return false, nil
-	})
+	}
+	return nil
+}
+
+// served says why the kind of a definition is not served, if it is not.
+func served(c client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
+	for _, cond := range crd.Status.Conditions {
+		if cond.Type == apiextensionsv1.Established && string(cond.Status) == string(metav1.ConditionTrue) {
+			for _, v := range crd.Spec.Versions {
+				if !v.Served {
+					continue
+				}
+				if _, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}, v.Name); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return errors.New("it is not established")
+}
+
+// readDefinitions reads the definitions in files.
+func readDefinitions(files fs.FS) ([]*unstructured.Unstructured, error) {
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, name := range names {
+		b, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(b, &u.Object); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+		all = append(all, u)
+	}
+	return all, nil
 }
