@@ -47,7 +47,7 @@ func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Sta
 	s := history.Stack{
 		Name: o.Name, UID: string(o.UID), At: now, Gone: gone,
 		Deleting: !o.DeletionTimestamp.IsZero(),
-		Current:  o.Status.ObservedGeneration == o.Generation, Approve: o.Spec.ApprovePlan, Destroys: o.Spec.DestroyResourcesOnDeletion,
+		Current:  o.Status.ObservedGeneration == o.Generation, Approve: o.Spec.ApprovePlan, Forced: o.Spec.Force, Destroys: o.Spec.DestroyResourcesOnDeletion,
 	}
 	switch o.Annotations[onDeletion] {
 	case "destroy", "approve":

@@ -39,6 +39,7 @@ type Stack struct {
 
 	Current  bool   // the status is of the newest spec
 	Approve  string // spec.approvePlan
+	Forced   bool   // spec.force: nobody is asked, whatever else is said
 	Destroys bool   // what was built goes with the object
 	Ready    bool
 	Phase    stack.Reason

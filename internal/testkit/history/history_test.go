@@ -153,8 +153,11 @@ func TestValidatorsLetPass(t *testing.T) {
 			h.Holes, h.Stacks[4].Memory.Pending, h.Stacks[4].Approve, h.Stacks[5].Approve = []time.Time{at(14.5)}, nil, "", ""
 		},
 		"a lock that was free while nobody could watch": func(h *History) { h.Holes, h.Locks[1].Holder = []time.Time{at(8.5), at(15)}, "a3" },
-		"a destroy that only the status knows of":       func(h *History) { h.Runs = h.Runs[:2] },
-		"a wait for another stack":                      func(h *History) { still(h, stack.DependencyNotReady, "net is not ready") },
+		"an apply that was forced": func(h *History) {
+			h.Stacks[4].Approve, h.Stacks[5].Approve, h.Stacks[5].Forced = "", "", true
+		},
+		"a destroy that only the status knows of": func(h *History) { h.Runs = h.Runs[:2] },
+		"a wait for another stack":                func(h *History) { still(h, stack.DependencyNotReady, "net is not ready") },
 		"a wait that is looked at now and then": func(h *History) {
 			still(h, stack.LockedByOther, "somebody has the lock")
 			h.Stacks[len(h.Stacks)-1].Every = time.Minute

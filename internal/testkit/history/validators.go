@@ -89,7 +89,7 @@ func appliesWerePending(h History) (found []string) {
 // auto is what spec.approvePlan holds where nobody is asked.
 const auto = "auto"
 
-// appliesWereApproved: in manual mode somebody named the plan before it was
+// appliesWereApproved: where somebody is asked, he named the plan before it was
 // applied, by its name or its digest.
 func appliesWereApproved(h History) (found []string) {
 	_, versions := h.versions()
@@ -98,7 +98,7 @@ func appliesWereApproved(h History) (found []string) {
 			continue
 		}
 		approved := slices.ContainsFunc(versions[r.Stack], func(s Stack) bool {
-			return s.Approve == auto || s.Approve != "" && (s.Approve == r.Cause.Plan.Name || s.Approve == r.Cause.Plan.Digest)
+			return s.Forced || s.Approve == auto || s.Approve != "" && (s.Approve == r.Cause.Plan.Name || s.Approve == r.Cause.Plan.Digest)
 		})
 		if !approved && h.whole(time.Time{}, r.Finished) {
 			found = append(found, fmt.Sprintf("%s applied %s, which nobody approved", r, r.Cause.Plan.Name))
