@@ -2,7 +2,6 @@ package testkit
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,7 +46,7 @@ func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Sta
 	s := history.Stack{
 		Name: o.Name, UID: string(o.UID), At: now, Gone: gone,
 		Deleting: !o.DeletionTimestamp.IsZero(),
-		Current:  o.Status.ObservedGeneration == o.Generation, Approve: o.Spec.ApprovePlan, Forced: o.Spec.Force, Destroys: o.Spec.DestroyResourcesOnDeletion,
+		Approve: o.Spec.ApprovePlan, Forced: o.Spec.Force, Destroys: o.Spec.DestroyResourcesOnDeletion,
 	}
 	switch o.Annotations[onDeletion] {
 	case "destroy", "approve":
@@ -215,18 +214,8 @@ func (p *Platform) callsOf(tb testing.TB) []history.Call {
 	var all []history.Call
 	for _, w := range worlds {
 		for _, c := range w.Calls() {
-			writer := fmt.Sprintf("%d/%d", c.Engine, c.PID)
-			switch {
-			case c.Call == "read" || c.Call == "lookup":
-			case c.Phase == "begin":
-				all = append(all, history.Call{Call: c.Call, Name: c.Name, Begun: c.Time, Writer: writer})
-			default:
-				for i := len(all) - 1; i >= 0; i-- {
-					if o := &all[i]; o.Call == c.Call && o.Name == c.Name && o.Writer == writer && o.Ended.IsZero() {
-						o.Ended = c.Time
-						break
-					}
-				}
+			if c.Phase == "begin" && c.Call != "read" && c.Call != "lookup" {
+				all = append(all, history.Call{Call: c.Call, Name: c.Name, Begun: c.Time})
 			}
 		}
 	}

@@ -20,7 +20,7 @@ var (
 	only  = flag.String("only", "", "with -every: this scenario alone")
 	at    = flag.String("at", "", "crash once, at SCENARIO:before:ACT or SCENARIO:after:ACT")
 	seed  = flag.Uint64("seed", 0, "of the sample; one that differs each time if zero")
-	some  = flag.Int("some", 6, "how many crashes the sample has beside the fixed ones")
+	some  = flag.Int("some", 4, "how many crashes the sample has beside the fixed ones")
 )
 
 func TestMain(m *testing.M) {

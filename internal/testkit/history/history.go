@@ -37,7 +37,6 @@ type Stack struct {
 	Gone      bool      // the object does not exist any more; the rest is as it was last
 	Deleting  bool
 
-	Current  bool   // the status is of the newest spec
 	Approve  string // spec.approvePlan
 	Forced   bool   // spec.force: nobody is asked, whatever else is said
 	Destroys bool   // what was built goes with the object
@@ -85,8 +84,6 @@ type Run struct {
 type Call struct {
 	Call, Name string // create, update or delete
 	Begun      time.Time
-	Ended      time.Time // zero if it died on the way
-	Writer     string    // the process
 }
 
 // Problem is something that may never happen.

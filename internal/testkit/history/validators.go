@@ -8,8 +8,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// writersAreAlone: no two runs that may write one state are at work at once, by
-// their own account or by the world's.
+// writersAreAlone: no two runs that may write one state are at work at once. That
+// no two processes write to one world is asked by the oracle, which knows whose
+// world it is.
 func writersAreAlone(h History) (found []string) {
 	var writers []Run
 	for _, r := range h.Runs { // reports alone say to the moment when a run began and ended
