@@ -46,7 +46,7 @@ func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Sta
 	s := history.Stack{
 		Name: o.Name, UID: string(o.UID), At: now, Gone: gone,
 		Deleting: !o.DeletionTimestamp.IsZero(),
-		Approve: o.Spec.ApprovePlan, Forced: o.Spec.Force, Destroys: o.Spec.DestroyResourcesOnDeletion,
+		Approve:  o.Spec.ApprovePlan, Forced: o.Spec.Force, Destroys: o.Spec.DestroyResourcesOnDeletion,
 	}
 	switch o.Annotations[onDeletion] {
 	case "destroy", "approve":
