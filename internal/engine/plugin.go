@@ -26,6 +26,9 @@ func PluginEnviron() []string {
 	return []string{
 		"TF_PLUGIN_MAGIC_COOKIE=d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2",
 		"PLUGIN_PROTOCOL_VERSIONS=5,6",
+		// By itself a provider logs every step it takes, for an engine that drops
+		// nearly all of it. What it says when it breaks is no log.
+		"TF_LOG_SDK=off", "TF_LOG_PROVIDER=off",
 	}
 }
 
