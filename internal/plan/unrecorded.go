@@ -52,13 +52,15 @@ func Unrecorded(events io.Reader, state []byte) ([]stack.Unrecorded, error) {
 type creations struct {
 	before map[string]bool // what the state held ahead
 	open   map[string]*creation
+	silent bool // a provider did not answer, and it was not said about what
 }
 
 type creation struct {
 	stack.Unrecorded
 	idKey  string
 	failed bool // the engine heard an error
-	over   bool // the engine has told that error, and so had written its state
+	over   bool // the engine has told its errors, and so had written its state
+	told   bool // the error is the provider's own
 	silent bool // the error is that the provider did not answer
 }
 
@@ -69,11 +71,23 @@ func (c *creations) see(e Event) {
 	case Applied:
 		c.applied(e)
 	case Diagnosed:
-		// An engine tells its errors when all operations are over and the state is
-		// written.
-		for addr, o := range c.open {
-			o.over = o.over || o.failed && e.Diagnostic.Severity == "error"
-			o.silent = o.silent || addr == e.Diagnostic.Address && e.Diagnostic.LostContact()
+		c.diagnosed(e.Diagnostic)
+	}
+}
+
+// diagnosed takes an error. An engine tells its errors when all operations are
+// over and the state is written, and those of a provider that went silent often
+// without an address.
+func (c *creations) diagnosed(d Diagnostic) {
+	if d.Severity != "error" {
+		return
+	}
+	lost := d.LostContact()
+	c.silent = c.silent || lost && d.Address == ""
+	for addr, o := range c.open {
+		o.over = o.over || o.failed
+		if addr == d.Address {
+			o.silent, o.told = o.silent || lost, o.told || !lost
 		}
 	}
 }
@@ -97,7 +111,7 @@ func (c *creations) applied(a Applied) {
 // what was created there, or it is certain that there is no more than it holds.
 func (c *creations) recorded(addr string, held map[string]object) bool {
 	o := c.open[addr]
-	if o.failed && o.over && !o.silent {
+	if o.failed && o.over && !o.silent && (o.told || !c.silent) {
 		return true
 	}
 	now, known := held[addr]

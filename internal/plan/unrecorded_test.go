@@ -58,6 +58,8 @@ func TestUnrecorded(t *testing.T) {
 		"what failed and was not told may exist":                 {"", failed, "", maybe},
 		"what failed and was told does not":                      {"", failed + told("x.a", "quota"), "", nil},
 		"where the provider went silent it may":                  {"", failed + told("x.b", "quota") + told("x.a", "Plugin did not respond"), "", maybe},
+		"where it is not said about what":                        {"", failed + told("x.b", "quota") + told("", "Plugin did not respond"), "", maybe},
+		"what failed by itself beside it does not":               {"", failed + told("", "Plugin did not respond") + told("x.a", "quota"), "", nil},
 		"silence about another one changes nothing":              {"", failed + told("x.b", "Plugin did not respond"), "", nil},
 		"a warning tells nothing":                                {"", failed + strings.Replace(told("x.a", "old"), `"error"`, `"warning"`, 1), "", maybe},
 		"what failed and is tainted is recorded":                 {"", failed + told("x.a", "provisioner"), held(instance(new)), nil},

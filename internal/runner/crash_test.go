@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -75,6 +76,7 @@ func child(t *testing.T, pid int) int {
 	return 0
 }
 
+// F09: the death of the supervisor is that of everything in its box.
 func TestSupervisorKilledDuringApply(t *testing.T) {
 	dir := t.TempDir()
 	s, g, id := applying(t, open(t, dir))
@@ -124,6 +126,7 @@ func wiped(t *testing.T, dir, stack string) {
 	}
 }
 
+// F08: an engine that is killed leaves the list of what it did.
 func TestEngineKilledDuringApply(t *testing.T) {
 	dir := t.TempDir()
 	s, _, id := applying(t, open(t, dir))
@@ -223,6 +226,7 @@ func hanging(t *testing.T) (arrived <-chan struct{}, url string) {
 	return here, server.URL
 }
 
+// F53: a stack has one supervisor.
 func TestSecondSupervisorIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s, g, id := applying(t, open(t, dir))
@@ -356,11 +360,14 @@ type foreign struct {
 	state  []byte
 	held   map[string]string // a lock of somebody else
 	refuse bool              // writes
+	broken atomic.Bool       // refuses everything, from now on
 }
 
 func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	switch {
+	case f.broken.Load():
+		w.WriteHeader(http.StatusInternalServerError)
 	case r.Method == "LOCK" && f.held != nil:
 		w.WriteHeader(http.StatusLocked)
 		_ = json.NewEncoder(w).Encode(f.held)
@@ -403,6 +410,7 @@ func TestForeignBackend(t *testing.T) {
 	}
 }
 
+// F17: a lock of somebody else is named, and can be broken.
 func TestForeignLock(t *testing.T) {
 	f := &foreign{held: map[string]string{"ID": "lock-1", "Who": "somebody@else", "Created": "2026-01-02T03:04:05Z", "Info": "nightly"}}
 	s := abroad(t, f)
@@ -416,6 +424,7 @@ func TestForeignLock(t *testing.T) {
 	}
 }
 
+// F16: a state that its backend refuses is kept.
 func TestForeignBackendRefusesTheState(t *testing.T) {
 	f := &foreign{}
 	s := abroad(t, f)

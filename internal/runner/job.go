@@ -14,6 +14,7 @@ import (
 // Job is everything a supervisor needs for one run. It travels once, over the
 // supervisor's standard input, because it holds secrets in clear.
 type Job struct {
+	Version int    // JobVersion of whoever starts the run; set by Start
 	ID      string // lower-case letters, digits and '-'; derived from the cause of the run
 	Stack   string // the identity of the stack, its UID; one run at a time holds it
 	Name    string // namespace/name, for people
@@ -130,6 +131,8 @@ const (
 // Report is what a run says of itself: the content of its run.json, written
 // with fsync and rename at every change of phase. It holds no secret.
 type Report struct {
+	Version int `json:"version,omitempty"` // ReportVersion of the supervisor
+
 	ID    string        `json:"id"`
 	Stack string        `json:"stack"`
 	Name  string        `json:"name"`

@@ -11,6 +11,8 @@ type journal struct {
 	dir string
 	now func() time.Time
 
+	reserve *reserve
+
 	mu     sync.Mutex
 	report Report
 }
@@ -20,7 +22,7 @@ func (j *journal) update(change func(*Report)) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	change(&j.report)
-	return writeJSON(filepath.Join(j.dir, fileReport), j.report)
+	return j.reserve.write(func() error { return writeJSON(filepath.Join(j.dir, fileReport), j.report) })
 }
 
 // enter writes down that the run is in phase p.

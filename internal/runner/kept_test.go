@@ -107,7 +107,7 @@ func TestAStepThatReadsIsRunAgain(t *testing.T) {
 	}
 }
 
-// An apply is run once, whatever its provider does.
+// F12: an apply is run once, whatever its provider does.
 func TestAnApplyIsNotRunAgain(t *testing.T) {
 	s, m, work := withProviders(t, "", "")
 	s.Job.Files[0].Content = []byte(m.World() + "resource \"world_thing\" \"a\" {\n  name = \"a\"\n}\n")

@@ -20,6 +20,7 @@ func (p *Processes) launch(ctx context.Context, job Job) (pid int, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, err
 	}
+	job.Version = JobVersion
 	data, err := json.Marshal(job)
 	if err != nil {
 		return 0, fmt.Errorf("encoding the job: %w", err)

@@ -54,7 +54,7 @@ func (p *Processes) bury(r Report) (*Report, error) {
 		return nil, err
 	}
 	dir := p.run(r.Stack, r.ID)
-	if err := unheard(dir); err != nil {
+	if err := errors.Join(bequeath(dir), unheard(dir)); err != nil {
 		return nil, err
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
@@ -71,5 +71,5 @@ func (p *Processes) bury(r Report) (*Report, error) {
 	now := p.config.Now()
 	r.Outcome, r.Message = stack.Killed, fmt.Sprintf("the supervisor died while the run was %s", r.Phase)
 	r.Phase, r.Since, r.Finished = Done, now, now
-	return &r, writeJSON(filepath.Join(dir, fileReport), r)
+	return &r, amend(dir, r)
 }

@@ -38,6 +38,7 @@ type recorder struct {
 	eventsLeft int64
 	opsLeft    int64
 	failed     error // the first failure to write
+	reserve    *reserve
 	heard      heard
 }
 
@@ -288,10 +289,11 @@ func (r *recorder) note(err error) {
 }
 
 func (r *recorder) write(f *os.File, data []byte) {
-	if len(data) > 0 {
-		_, err := f.Write(data)
-		r.fail(err)
-	}
+	r.fail(r.reserve.write(func() error {
+		n, err := f.Write(data)
+		data = data[n:]
+		return err
+	}))
 }
 
 func (r *recorder) fail(err error) {

@@ -13,7 +13,8 @@
 // that started it or by the next one.
 //
 // It refuses to run an engine outside a box below the level asked for, to
-// store anything that was not redacted but the plan and the state, and to
+// store anything that was not redacted but the plan, the state and, while it is
+// printed, what an engine says that changes the world (see spool.go), and to
 // forget a run that still lives.
 //
 // Start reading at Job and Report, then Supervise and Processes.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/process"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -31,7 +33,8 @@ import (
 const (
 	fileSpool  = "engine.out"  // in RUN
 	filePrints = "prints.json" // in RUN: recognises what must not be shown of the spool, without telling it
-	spoolMost  = 16 << 20      // from here on a spool is cut
+	spoolMost  = 1 << 20       // from here on a spool is cut
+	spoolRoom  = 2 * spoolMost // on the disk, held from the start
 	spoolPiece = 64 << 10      // that is read at once
 )
 
@@ -88,8 +91,21 @@ func openSpool(dir string, to io.Writer, failed func(error)) (s *spool, err erro
 	if s.out, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
 		return nil, errors.Join(err, s.in.Close())
 	}
+	if err := s.room(); err != nil {
+		return nil, errors.Join(err, s.in.Close(), s.out.Close())
+	}
 	s.watch = newWatch(path)
 	return s, nil
+}
+
+// room holds room for what will be printed: an engine does not care whether its
+// words find any.
+func (s *spool) room() error {
+	err := unix.Fallocate(int(s.in.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, spoolRoom)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return nil
+	}
+	return err
 }
 
 // stdout is what the engine is given: the spool, or what else it prints to.
@@ -187,6 +203,9 @@ func (s *spool) cut() {
 	}
 	if err == nil {
 		err = s.in.Truncate(begun)
+	}
+	if err == nil {
+		_ = s.room() // it had been there; if it is gone the engine goes on all the same
 	}
 	if err != nil {
 		s.failed(fmt.Errorf("cutting the spool: %w", err))

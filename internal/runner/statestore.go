@@ -22,6 +22,7 @@ type stateStore struct {
 	dir      string // RUN
 	writable bool   // plans and checks have no business writing
 	accepted func(StateID, *stateFile)
+	reserve  *reserve
 
 	mu   sync.Mutex
 	data []byte // the newest version; nil if there is none
@@ -75,7 +76,7 @@ func (s *stateStore) accept(data []byte) error {
 			return fmt.Errorf("%w: serial %d does not follow %d", errStateRefused, next.Serial, s.file.Serial)
 		}
 	}
-	if err := s.store(data); err != nil {
+	if err := s.reserve.write(func() error { return s.store(data) }); err != nil {
 		return fmt.Errorf("storing state: %w", err)
 	}
 	s.data, s.file = data, next

@@ -60,7 +60,7 @@ type run struct {
 
 // take takes the locks of the run and of its stack and writes the first report.
 func take(job Job, s Supervisor) (r *run, err error) {
-	if err := errors.Join(checkName("ID", job.ID), checkName("stack", job.Stack)); err != nil {
+	if err := errors.Join(job.understood(), checkName("ID", job.ID), checkName("stack", job.Stack)); err != nil {
 		return nil, err
 	}
 	l := layout{s.Dir}
@@ -92,7 +92,7 @@ func take(job Job, s Supervisor) (r *run, err error) {
 	now := r.now()
 	r.journal = &journal{dir: r.dir, now: s.Now}
 	return r, r.journal.update(func(rep *Report) {
-		*rep = Report{ID: job.ID, Stack: job.Stack, Name: job.Name, Kind: job.Kind, Note: job.Note,
+		*rep = Report{Version: ReportVersion, ID: job.ID, Stack: job.Stack, Name: job.Name, Kind: job.Kind, Note: job.Note,
 			Phase: Starting, Since: now, Started: now, PID: os.Getpid()}
 	})
 }
@@ -188,11 +188,31 @@ func (r *run) begin() error {
 		}
 	}
 	r.hide = plan.NewRedactor(mask)
-	var err error
+	err := r.setAside()
+	if err != nil {
+		return err
+	}
 	if r.recorder, err = newRecorder(r.dir, r.job.Limits.LogBytes, r.hide, r.rescue); err != nil {
 		return err
 	}
+	r.recorder.reserve = r.journal.reserve
 	return r.enclose()
+}
+
+// setAside holds room on the disk for what a run that writes must write down.
+func (r *run) setAside() error {
+	if !r.job.Kind.Writes() {
+		return nil
+	}
+	room, err := newReserve(r.dir, len(r.job.State))
+	if err != nil {
+		return err
+	}
+	r.journal.reserve = room
+	if r.store != nil {
+		r.store.reserve = room
+	}
+	return nil
 }
 
 // serve chooses how the engine reaches a managed state. The http backend knows
@@ -232,6 +252,7 @@ func (r *run) rescue(data []byte) error {
 // finish keeps what must not be lost and wipes what must not stay.
 func (r *run) finish() error {
 	errs := []error{r.dismiss()}
+	defer r.journal.reserve.free()
 	if r.job.Kind.Writes() {
 		errs = append(errs, r.journal.enter(Saving))
 	}

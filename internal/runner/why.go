@@ -103,7 +103,7 @@ func (e *ending) blame(exit process.Exit, h heard) {
 	case contains(said, "fatal error: runtime: cannot allocate memory", "fatal error: out of memory", "runtime: out of memory"):
 		e.fault, e.reason = fault.Broken, OutOfMemory
 		e.message = fmt.Sprintf("the run reached its memory limit, having used %s: %s", mebibytes(exit.MaxRSS), e.message)
-	case contains(said, syscall.ENOSPC.Error(), syscall.EDQUOT.Error(), syscall.EFBIG.Error()):
+	case contains(strings.ToLower(said), syscall.ENOSPC.Error(), syscall.EDQUOT.Error(), syscall.EFBIG.Error()):
 		e.fault, e.reason = fault.Broken, NoSpace
 		e.message = "there is no space left: " + e.message
 	case e.outcome == stack.Killed && exit.MaxRSS > 0:

@@ -240,6 +240,7 @@ func kept(t *testing.T, s *Stack, g *Gate, d Done) {
 	}
 }
 
+// F10: whoever asks a run to stop, however often, interrupts its engine once.
 func cancelled(t *testing.T, f Fixture) {
 	s, r, g, id := atGate(t, f)
 	for range 3 {
@@ -260,6 +261,7 @@ func cancelled(t *testing.T, f Fixture) {
 	}
 }
 
+// F13: a step ends at its deadline, politely.
 func deadline(t *testing.T, f Fixture) {
 	s, _, g, id := atGate(t, f, func(j *runner.Job) { j.Limits.Apply = 500 * time.Millisecond })
 	d := s.Finish(id)
@@ -269,6 +271,7 @@ func deadline(t *testing.T, f Fixture) {
 	kept(t, s, g, d)
 }
 
+// F14: what does not end politely is killed.
 func stubborn(t *testing.T, f Fixture) {
 	g, r := NewGate(t), f.New(t)
 	// Neither the engine's interrupt nor the end of its shell ends this one.
@@ -327,6 +330,7 @@ func failing(t *testing.T, f Fixture) {
 	}
 }
 
+// F44: a log has an end, and keeps it.
 func flood(t *testing.T, f Fixture) {
 	const limit = 256 << 10
 	s := f.stack(t, f.New(t), waiting(nil,

@@ -1,0 +1,61 @@
+package runner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// A run may outlive the program that started it: after an upgrade the old
+// supervisor reports to a new controller, and after a downgrade a new one to an
+// old controller. So fields are added and never change their meaning, readers
+// leave alone what they do not know, and both sides say which version they are.
+const (
+	JobVersion    = 1 // of what a supervisor is told
+	ReportVersion = 1 // of what it says; 0 is from before there were versions
+)
+
+// understood refuses a job that asks for more than this supervisor knows: what
+// it would leave out may be what keeps the run safe.
+func (j Job) understood() error {
+	if j.Version > JobVersion {
+		return fault.New(fault.Later, "SupervisorTooOld", fmt.Errorf(
+			"the job has version %d, and this supervisor knows version %d", j.Version, JobVersion))
+	}
+	return nil
+}
+
+// amend replaces the report in a run's directory and keeps those fields of it
+// that only a newer program knows.
+func amend(dir string, r Report) error {
+	path := filepath.Join(dir, fileReport)
+	all := map[string]json.RawMessage{}
+	if err := readJSON(path, &all); err != nil {
+		return err
+	}
+	ours, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	known := map[string]json.RawMessage{}
+	if err := json.Unmarshal(ours, &known); err != nil {
+		return err
+	}
+	maps.Copy(all, known)
+	return writeJSON(path, all)
+}
+
+// bequeath frees the room that a dead run has held, for what is written of it
+// now.
+func bequeath(dir string) error {
+	err := os.Remove(filepath.Join(dir, fileReserve))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
