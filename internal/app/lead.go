@@ -42,6 +42,7 @@ type leadership struct {
 	elector *leaderelection.LeaderElector
 	client  client.Client
 	name    string
+	me      string // as the Lease calls this process
 	stop    context.CancelFunc
 	lost    chan struct{} // closed when it is over, however it ended
 }
@@ -62,7 +63,7 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, say fun
 	host, _ := os.Hostname() // the random part tells two apart
 	me := host + "_" + rand.Text()[:8]
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	l := &leadership{client: c, name: k.Lease, stop: stop, lost: make(chan struct{})}
+	l := &leadership{client: c, name: k.Lease, me: me, stop: stop, lost: make(chan struct{})}
 	began := make(chan struct{})
 	l.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
@@ -70,12 +71,11 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, say fun
 			Client:    set.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: me},
 		},
 		LeaseDuration: k.LeaseTime, RenewDeadline: k.LeaseTime * 2 / 3, RetryPeriod: k.LeaseTime / 6,
-		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(began) },
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(who string) {
-				if who != me {
+				if who != me && who != "" {
 					say("waiting: the controller %s acts", who)
 				}
 			},
@@ -132,10 +132,32 @@ func (l *leadership) check() error {
 	return nil
 }
 
-// release gives the Lease back, if it is still held.
+// releaseTime bounds how long the end waits for the Lease to be given back.
+const releaseTime = 2 * time.Second
+
+// release gives the Lease back, so that the next one need not wait until it has
+// run out. The elector would do so as well, but by what it saw last, and then a
+// process that was held up takes the Lease away from who has it by now.
 func (l *leadership) release() {
+	leads := l.check() == nil
 	l.stop()
 	<-l.lost
+	if !leads {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
+	defer cancel()
+	var lease coordinationv1.Lease
+	if err := l.client.Get(ctx, client.ObjectKey{Namespace: service.ServerNamespace, Name: l.name}, &lease); err != nil {
+		return // it runs out
+	}
+	if h := lease.Spec.HolderIdentity; h == nil || *h != l.me {
+		return
+	}
+	nobody := ""
+	lease.Spec.HolderIdentity = &nobody
+	// Refused if somebody else has written in between; and otherwise it runs out.
+	_ = l.client.Update(ctx, &lease, client.FieldOwner(kube.FieldManager))
 }
 
 func ensureServerNamespace(ctx context.Context, c client.Client) error {
