@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -157,7 +158,9 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		return ctrl.Result{}, nil
 	}
 	c.requests.saw(string(obj.GetUID()), req.NamespacedName)
-	if added, err := c.hold(ctx, obj); added || err != nil {
+	if added, err := c.hold(ctx, obj); apierrors.IsConflict(err) {
+		return again, nil // whoever wrote may not have changed anything that wakes the stack
+	} else if added || err != nil {
 		return ctrl.Result{}, err
 	}
 	p, err := c.observe(ctx, obj)
@@ -188,7 +191,7 @@ func (c *Stacks) hold(ctx context.Context, obj client.Object) (added bool, err e
 		return false, nil
 	}
 	err = c.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
-	return true, ignoreConflict(client.IgnoreNotFound(err))
+	return true, client.IgnoreNotFound(err)
 }
 
 func addFinalizer(obj client.Object, name string) bool {

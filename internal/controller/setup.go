@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"sync"
+	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,14 @@ const (
 // at because something changed, or because the controller has just started: it
 // has a slot that is held for it, or one to give back.
 const wakePriority = 100
+
+// How soon a look that failed, because the API server did for instance, is made
+// again: at first, and at last. However long the server was away, no stack waits
+// for longer than the latter once it is back.
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
 
 // requests is the controller's work queue, for those who wake a stack by name.
 type requests struct {
@@ -116,7 +125,10 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 			go c.listen(ctx, ended)
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers})
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		})
 	for _, kind := range []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind} {
 		obj, err := newSource(kind)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -37,16 +38,17 @@ type Proxy struct {
 	struck map[*ProxyFault]int
 }
 
-// ProxyFault makes requests go wrong, in one of these ways. The first fault that
-// matches a request strikes it.
+// ProxyFault makes requests go wrong. The first fault that matches a request
+// strikes it.
 type ProxyFault struct {
 	Match func(*http.Request) bool // nil for every request
 	Times int                      // how often it strikes; 0 for always
 
-	Cut    bool   // the connection ends in place of an answer
-	Hold   bool   // nothing is answered until the faults change; then the connection ends
-	Status int    // is answered in the server's place,
-	Body   string // with this,
+	Delay  time.Duration // before anything else happens
+	Cut    bool          // the connection ends in place of an answer
+	Hold   bool          // nothing is answered until the faults change; then the connection ends
+	Status int           // is answered in the server's place,
+	Body   string        // with this,
 	Header http.Header
 	Lose   bool // the server does what it is asked, and its answer is lost
 	Flip   bool // one bit of the answer is another
@@ -129,9 +131,16 @@ func (p *Proxy) handler(back http.Handler) http.Handler {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(live, cancel)()
-		switch {
-		case f == nil:
+		if f == nil {
 			f = &ProxyFault{}
+		}
+		if f.Delay > 0 {
+			select {
+			case <-time.After(f.Delay):
+			case <-ctx.Done():
+			}
+		}
+		switch {
 		case f.Cut:
 			panic(http.ErrAbortHandler)
 		case f.Hold:
