@@ -52,7 +52,7 @@ type Artifacts interface {
 // States keeps states and their locks.
 type States interface {
 	Load(ctx context.Context, ref kube.StateRef) (kube.Stored, error)
-	Save(ctx context.Context, ref kube.StateRef, owner string, state []byte) error
+	Save(ctx context.Context, ref kube.StateRef, owner kube.Owner, state []byte) error
 	Locks
 }
 

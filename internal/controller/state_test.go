@@ -39,7 +39,7 @@ func TestAStateHasOneStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "shared"}
-	if err := c.States.Save(t.Context(), ref, "first", thing("l", 1)); err != nil {
+	if err := c.States.Save(t.Context(), ref, kube.Owner{Name: "first"}, thing("l", 1)); err != nil {
 		t.Fatal(err)
 	}
 	if state, err := c.load(t.Context(), &pass{id: "first", obj: first}, ref); err != nil || len(state) == 0 {
@@ -79,7 +79,7 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 		t.Error("there is no state, and something is said to exist")
 	}
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "app"}
-	if err := c.States.Save(t.Context(), ref, "app", thing("l", 1)); err != nil {
+	if err := c.States.Save(t.Context(), ref, kube.Owner{Name: "app"}, thing("l", 1)); err != nil {
 		t.Fatal(err)
 	}
 	if !built(true) {

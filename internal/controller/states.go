@@ -71,7 +71,22 @@ func (c *Stacks) load(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, 
 	if err != nil {
 		return nil, p.tampered(ref, fmt.Sprintf("cannot be read (%v)", err))
 	}
+	if err := p.adopts(ref, found, facts); err != nil {
+		return nil, err
+	}
 	return found.State, c.compare(ctx, p, ref, found, facts)
+}
+
+// adopts refuses a state that holds resources of a former stack of this name,
+// unless the stack says that it continues it (F37): whoever creates a stack anew
+// may not know that there was one.
+func (p *pass) adopts(ref kube.StateRef, found kube.Stored, facts stack.StateFacts) error {
+	former := found.OwnerUID != "" && found.OwnerUID != p.id && found.Owner == p.obj.GetName()
+	if !former || p.o.Spec.AdoptState || p.o.Memory.Known != (stack.Known{}) || facts.Resources == 0 && !facts.Sealed {
+		return nil
+	}
+	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
+		"the Secret %s holds a state with %d resources of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another backendConfig.secretSuffix to begin anew", ref, facts.Resources))
 }
 
 // compare holds what was found against what was seen last. What somebody else
@@ -211,7 +226,7 @@ func (c *Stacks) inherit(ctx context.Context, p *pass) error {
 	}
 	b, err := c.load(ctx, p, *ref)
 	switch stack.Reason(fault.Reason(err, "")) {
-	case stack.StateShared:
+	case stack.StateShared, stack.StateNotAdopted:
 		return nil // it is another stack's
 	case stack.StateTampered, stack.StateWentBack:
 		p.o.Memory.Built = true
@@ -314,7 +329,7 @@ func (c *Stacks) flush(ctx context.Context, p *pass, r *runner.Report, n note) e
 	if err := c.put(ctx, stackKey(p.id, "state.json"), state); err != nil {
 		return err
 	}
-	err = c.States.Save(ctx, *n.State, p.obj.GetName(), state)
+	err = c.States.Save(ctx, *n.State, kube.Owner{Name: p.obj.GetName(), UID: p.id}, state)
 	if p.o.Deleting && fault.Of(err) == fault.Denied {
 		return nil // nothing can be made in a namespace that goes away
 	}
@@ -329,7 +344,7 @@ func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report, n note, 
 		if err != nil || state == nil {
 			return err
 		}
-		if c.States.Save(ctx, *n.State, p.obj.GetName(), state) == nil {
+		if c.States.Save(ctx, *n.State, kube.Owner{Name: p.obj.GetName(), UID: p.id}, state) == nil {
 			c.Events.Event(p.obj, warning, "StateRescued", "The newest state could not be stored during the run, and was taken over after it")
 			if run.Known, err = c.keepRun(ctx, p, r.ID, state, false); err != nil {
 				return err

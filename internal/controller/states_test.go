@@ -38,7 +38,7 @@ type shelf struct {
 
 func (s *shelf) Load(context.Context, kube.StateRef) (kube.Stored, error) { return s.found, s.err }
 
-func (s *shelf) Save(_ context.Context, _ kube.StateRef, _ string, state []byte) error {
+func (s *shelf) Save(_ context.Context, _ kube.StateRef, _ kube.Owner, state []byte) error {
 	if s.full == nil {
 		s.saved = state
 	}
@@ -329,7 +329,7 @@ func TestAStateBesideItsSecretIsLoaded(t *testing.T) {
 	c := &Stacks{Live: k.Client, Dialect: infra.Dialect{}, Blobs: records, Events: &events{}, States: kube.States{Client: k.Client, Overflow: records, Now: time.Now}}
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "big"}
 	state := fmt.Appendf(nil, `{"version":4,"serial":1,"lineage":"l","noise":%q}`, noise(4<<20))
-	if err := c.States.Save(t.Context(), ref, "big", state); err != nil {
+	if err := c.States.Save(t.Context(), ref, kube.Owner{Name: "big"}, state); err != nil {
 		t.Fatal(err)
 	}
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "big"}}
@@ -363,4 +363,44 @@ func largeRecords(t *testing.T) *blob.Files {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// F37: what a former stack of the same name left is not taken over by accident.
+func TestAFormerStateIsNotAdoptedByAccident(t *testing.T) {
+	full := thing("l", 3)
+	empty := []byte(`{"version":4,"lineage":"l","serial":4,"resources":[]}`)
+	for name, tt := range map[string]struct {
+		state []byte
+		uid   string // of whoever wrote it
+		known bool   // the stack has seen it before
+		adopt bool
+		want  bool // it is refused
+	}{
+		"a former stack's":               {full, "former", false, false, true},
+		"the stack says that it goes on": {full, "former", false, true, false},
+		"its own":                        {full, "uid", false, false, false},
+		"of a controller before us":      {full, "", false, false, false},
+		"nothing is in it":               {empty, "former", false, false, false},
+		"it was taken over before":       {full, "former", true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := storedAs(tt.state)
+			found.Owner, found.OwnerUID = "app", tt.uid
+			obj := &v1alpha2.Terraform{}
+			obj.Name = "app"
+			p := &pass{id: "uid", obj: obj}
+			p.o.Spec.AdoptState = tt.adopt
+			facts, err := stack.ReadState(tt.state)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.known {
+				p.o.Memory.Known = facts.Known
+			}
+			err = p.adopts(kube.StateRef{Workspace: "default", Suffix: "app"}, found, facts)
+			if refused := fault.Reason(err, "") == string(stack.StateNotAdopted); refused != tt.want {
+				t.Errorf("adopts() = %v, want it refused: %v", err, tt.want)
+			}
+		})
+	}
 }

@@ -33,7 +33,7 @@ func TestStatesAreKeptWhereTheEngineWouldKeepThem(t *testing.T) {
 		t.Fatalf("Load() = %+v, %v, want nothing", got, err)
 	}
 	for _, serial := range []int{1, 2} {
-		if err := s.Save(t.Context(), ref, "net", state("l", serial, "")); err != nil {
+		if err := s.Save(t.Context(), ref, Owner{Name: "net"}, state("l", serial, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestStatesRefuseToGoBack(t *testing.T) {
 	k := testkit.Kube(t)
 	s := States{Client: k.Client, Now: time.Now}
 	ref := StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "x"}
-	if err := s.Save(t.Context(), ref, "x", state("l", 5, "")); err != nil {
+	if err := s.Save(t.Context(), ref, Owner{Name: "x"}, state("l", 5, "")); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -71,7 +71,7 @@ func TestStatesRefuseToGoBack(t *testing.T) {
 		"another lineage":                  {state("m", 6, ""), fault.Conflict},
 		"something that is no state":       {[]byte("x"), fault.Conflict},
 	} {
-		if got := fault.Of(s.Save(t.Context(), ref, "x", tt.state)); got != tt.want {
+		if got := fault.Of(s.Save(t.Context(), ref, Owner{Name: "x"}, tt.state)); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}

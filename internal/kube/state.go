@@ -24,6 +24,7 @@ const (
 	stateKey       = "tfstate"
 	lockAnnotation = "app.terraform.io/lock-info"
 	ownerStack     = "terrier.dev/stack"        // the name of the stack whose state it is
+	ownerUID       = "terrier.dev/stack-uid"    // and its UID: another stack of that name is another stack
 	writtenBy      = "terrier.dev/state-writer" // a person, and the digest of what they wrote
 	lockHolder     = "terrier.dev/holder"       // on a Lease: which run of ours holds it, or which person
 )
@@ -88,6 +89,7 @@ type Stored struct {
 	State    []byte // empty if there is none
 	Digest   string // of State; of what is there instead if that cannot be read; empty if there is none
 	Owner    string // the stack that wrote it, empty if that was none of ours
+	OwnerUID string // and its UID, if that is known
 	Person   string // who wrote exactly this through Terrier, empty if that was nobody
 	Outgrown bool   // it is beside the Secret, which only points to it
 	Packed   int    // bytes in the Secret
@@ -112,7 +114,7 @@ func (s States) get(ctx context.Context, ref StateRef) (*corev1.Secret, Stored, 
 	if err != nil {
 		return nil, Stored{}, mark(err, "Secret", ref.secret())
 	}
-	found := Stored{Owner: secret.Annotations[ownerStack], Packed: len(secret.Data[stateKey])}
+	found := Stored{Owner: secret.Annotations[ownerStack], OwnerUID: secret.Annotations[ownerUID], Packed: len(secret.Data[stateKey])}
 	if found.Packed == 0 {
 		return &secret, found, nil
 	}
@@ -135,11 +137,21 @@ type writer struct {
 	Digest string `json:"digest"`
 }
 
-// Save stores a newer version of the state of the stack called owner. It
-// refuses with Conflict to replace a state of another lineage, one with a
+// Owner is the stack whose state is stored.
+type Owner struct{ Name, UID string }
+
+func (o Owner) notes() map[string]string {
+	n := map[string]string{ownerStack: o.Name}
+	if o.UID != "" {
+		n[ownerUID] = o.UID
+	}
+	return n
+}
+
+// Save stores a newer version of the state of a stack. It refuses with Conflict to replace a state of another lineage, one with a
 // higher serial, or what it cannot read; storing the same version again changes
 // nothing.
-func (s States) Save(ctx context.Context, ref StateRef, owner string, state []byte) error {
+func (s States) Save(ctx context.Context, ref StateRef, owner Owner, state []byte) error {
 	secret, old, err := s.get(ctx, ref)
 	if fault.Reason(err, "") == StateUnreadable {
 		return fault.New(fault.Conflict, StateConflict, err)
@@ -153,14 +165,14 @@ func (s States) Save(ctx context.Context, ref StateRef, owner string, state []by
 	if err := follows(old.State, state); err != nil {
 		return fault.New(fault.Conflict, StateConflict, fmt.Errorf("storing the state in Secret %s: %w", ref.secret(), err))
 	}
-	return s.store(ctx, ref, secret, old, state, map[string]string{ownerStack: owner})
+	return s.store(ctx, ref, secret, old, state, owner.notes())
 }
 
 // Replacement is a state that a person puts in the place of what is stored.
 type Replacement struct {
 	State  []byte
 	Over   string // the digest of what it replaces, as Load has it
-	Owner  string // the stack whose state it is
+	Owner  Owner
 	Person string
 }
 
@@ -178,7 +190,9 @@ func (s States) Replace(ctx context.Context, ref StateRef, r Replacement) error 
 	if err != nil {
 		return err
 	}
-	return s.store(ctx, ref, secret, old, r.State, map[string]string{ownerStack: r.Owner, writtenBy: string(note)})
+	notes := r.Owner.notes()
+	notes[writtenBy] = string(note)
+	return s.store(ctx, ref, secret, old, r.State, notes)
 }
 
 // store writes the Secret: over secret, unless that is nil.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -40,6 +41,9 @@ func (e *LockedError) Error() string {
 	who := e.Holder.Who
 	if who == "" {
 		who = "an unknown holder"
+	}
+	if e.Holder.Info != "" && strings.HasPrefix(e.Holder.Holder, "person/") {
+		who += fmt.Sprintf(" (%.200q)", e.Holder.Info)
 	}
 	return fmt.Sprintf("the state is locked by %s since %s (lock %s, lease %s)", who, e.Holder.Created.UTC().Format(time.RFC3339), e.Holder.ID, e.Lease)
 }

@@ -78,7 +78,7 @@ func TestAStateThatOutgrowsItsSecret(t *testing.T) {
 	s := States{Client: k.Client, Now: time.Now, Overflow: beside}
 	ref := StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "big"}
 	for _, serial := range []int{1, 2} {
-		if err := s.Save(t.Context(), ref, "big", large(serial)); err != nil {
+		if err := s.Save(t.Context(), ref, Owner{Name: "big"}, large(serial)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -92,7 +92,7 @@ func TestAStateThatOutgrowsItsSecret(t *testing.T) {
 	if len(beside) != 2 {
 		t.Errorf("%d blobs are kept, want the newest version and what belongs to others", len(beside))
 	}
-	if err := s.Save(t.Context(), ref, "big", large(1)); fault.Of(err) != fault.Conflict {
+	if err := s.Save(t.Context(), ref, Owner{Name: "big"}, large(1)); fault.Of(err) != fault.Conflict {
 		t.Errorf("storing an older version: %v, want a conflict", err)
 	}
 	engine := byHand(t, k, "big", "plan", "-input=false", "-no-color", "-lock=false")
@@ -103,7 +103,7 @@ func TestAStateThatOutgrowsItsSecret(t *testing.T) {
 		t.Errorf("without a store: %v, want it to be unreadable and not empty", err)
 	}
 	small := state("big", 3, "")
-	if err := s.Save(t.Context(), ref, "big", small); err != nil {
+	if err := s.Save(t.Context(), ref, Owner{Name: "big"}, small); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Load(t.Context(), ref); err != nil || !bytes.Equal(got.State, small) || got.Outgrown {
@@ -134,7 +134,7 @@ func TestWhatCannotBeReadIsNotEmpty(t *testing.T) {
 	beside := shelf{}
 	s := States{Client: k.Client, Now: time.Now, Overflow: beside}
 	ref := StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "x"}
-	if err := s.Save(t.Context(), ref, "x", large(1)); err != nil {
+	if err := s.Save(t.Context(), ref, Owner{Name: "x"}, large(1)); err != nil {
 		t.Fatal(err)
 	}
 	good := stored(t, k, ref)
@@ -158,10 +158,10 @@ func TestWhatCannotBeReadIsNotEmpty(t *testing.T) {
 			if fault.Reason(err, "") != StateUnreadable || got.State != nil || got.Digest == "" {
 				t.Errorf("Load() = %d bytes with digest %q, %v; want it to be unreadable", len(got.State), got.Digest, err)
 			}
-			if err := s.Save(t.Context(), ref, "x", large(3)); fault.Of(err) != fault.Conflict {
+			if err := s.Save(t.Context(), ref, Owner{Name: "x"}, large(3)); fault.Of(err) != fault.Conflict {
 				t.Errorf("Save() over it: %v, want a conflict", err)
 			}
-			if err := s.Replace(t.Context(), ref, Replacement{State: state("big", 9, ""), Over: got.Digest, Owner: "x", Person: "ann"}); err != nil {
+			if err := s.Replace(t.Context(), ref, Replacement{State: state("big", 9, ""), Over: got.Digest, Owner: Owner{Name: "x"}, Person: "ann"}); err != nil {
 				t.Errorf("a person cannot replace it: %v", err)
 			}
 		})
@@ -172,17 +172,17 @@ func TestAPersonReplacesWhatTheySaw(t *testing.T) {
 	k := testkit.Kube(t)
 	s := States{Client: k.Client, Now: time.Now}
 	ref := StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "x"}
-	if err := s.Replace(t.Context(), ref, Replacement{State: state("l", 1, ""), Owner: "x", Person: "ann"}); err != nil {
+	if err := s.Replace(t.Context(), ref, Replacement{State: state("l", 1, ""), Owner: Owner{Name: "x"}, Person: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	seen, err := s.Load(t.Context(), ref)
 	if err != nil || seen.Person != "ann" || seen.Owner != "x" {
 		t.Fatalf("Load() = %+v, %v; want what ann wrote for x", seen, err)
 	}
-	if err := s.Save(t.Context(), ref, "x", state("l", 2, "")); err != nil {
+	if err := s.Save(t.Context(), ref, Owner{Name: "x"}, state("l", 2, "")); err != nil {
 		t.Fatal(err)
 	}
-	err = s.Replace(t.Context(), ref, Replacement{State: state("l", 9, ""), Over: seen.Digest, Owner: "x", Person: "ann"})
+	err = s.Replace(t.Context(), ref, Replacement{State: state("l", 9, ""), Over: seen.Digest, Owner: Owner{Name: "x"}, Person: "ann"})
 	if fault.Of(err) != fault.Conflict {
 		t.Errorf("Replace() of what is no longer there: %v, want a conflict", err)
 	}
@@ -196,7 +196,7 @@ func TestANoteSpeaksOfOneVersion(t *testing.T) {
 	k := testkit.Kube(t)
 	s := States{Client: k.Client, Now: time.Now}
 	ref := StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "x"}
-	if err := s.Replace(t.Context(), ref, Replacement{State: state("l", 1, ""), Owner: "x", Person: "ann"}); err != nil {
+	if err := s.Replace(t.Context(), ref, Replacement{State: state("l", 1, ""), Owner: Owner{Name: "x"}, Person: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	packed, err := gzipped(state("l", 2, "by somebody else"))

@@ -50,11 +50,12 @@ type Spec struct {
 	Outputs     string  // digest of how outputs are to be published; empty publishes none
 	Health      string  // digest of the health checks; empty if there are none
 	Reviews     string  // digest of the webhooks that are asked about plans; empty if there are none
+	AdoptState  bool    // a state that a former stack of the same name left is continued
 	Preview     string  // a request to see what a destroy would take down
+	AcceptState string  // the state that a person says may stand where another was expected: see AcceptedState
 
-	Glass       string   // the session in which a person works on the stack by hand; empty if none does
-	Command     *Command // what that person wants to be run
-	AcceptState string   // the state that a person says may stand where another was expected: see AcceptedState
+	Glass   string   // the session in which a person works on the stack by hand; empty if none does
+	Command *Command // what that person wants to be run
 
 	ApproveDestroy bool   // a deleted stack is taken down only by a plan that somebody approved
 	Spread         uint64 // any number that is the stack's own: spreads looks over the interval

@@ -218,3 +218,24 @@ output "count" { value = length(terraform_data.many) }
 		t.Errorf("the reader read %s bytes, want 1500000", got)
 	}
 }
+
+// F37: a stack that is created anew under a name does not take over what the
+// former one left, unless it says so.
+func TestFormerStateIsNotAdoptedByAccident(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	spec := "approvePlan: auto\ninterval: 1h\nretryInterval: 1s"
+	c.Apply(t, inline("stack", spec, things(w, "x", "a")))
+	c.AwaitReady(t, "stack")
+	c.Delete(t, "stack")
+	c.AwaitGone(t, "stack")
+	c.Apply(t, inline("stack", spec, things(w, "y", "b")))
+	s := c.AwaitReason(t, "stack", "StateNotAdopted")
+	if !strings.Contains(message(s), "terrier.dev/adopt-state=true") {
+		t.Errorf("the message is %q, want it to say how to go on", message(s))
+	}
+	made(t, w, "a")
+	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/adopt-state":"true"}}}`)
+	c.AwaitReady(t, "stack")
+	made(t, w, "b") // a was the former one's, and is taken down by the plan
+}

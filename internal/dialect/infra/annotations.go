@@ -24,6 +24,7 @@ func annotated(obj *v1alpha2.Terraform, s *stack.Spec) error {
 	_, _ = h.Write([]byte(obj.UID)) // never fails
 	s.Spread = h.Sum64()
 	s.Preview, s.AcceptState = obj.Annotations[PreviewDestroy], obj.Annotations[AcceptState]
+	s.AdoptState = obj.Annotations[AdoptState] == "true"
 	switch v := obj.Annotations[Deletion]; v {
 	case "":
 	case DeletionDestroy:

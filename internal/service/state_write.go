@@ -1,0 +1,206 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// StateChange is a state that somebody wants in the place of the one that is
+// stored, as it was then.
+type StateChange struct {
+	Key  Key                  `json:"-"`
+	From stack.Known          `json:"from,omitzero"` // zero if there is none, or none that can be read
+	To   stack.Known          `json:"to"`
+	Diff plan.StateDifference `json:"diff"`
+
+	state []byte
+	over  string
+}
+
+// PlanRollback prepares to make an older version the newest: the same resources
+// under a serial that follows, so that whoever knows a later one accepts it.
+// With force it may replace what is kept nowhere else.
+func (s *Stacks) PlanRollback(ctx context.Context, key Key, version string, force bool) (StateChange, error) {
+	h, err := s.kept(ctx, key)
+	if err != nil {
+		return StateChange{}, err
+	}
+	v, err := s.version(ctx, h, version)
+	if err != nil {
+		return StateChange{}, err
+	}
+	old, err := s.read256(s.records.State(ctx, h.id, v.Key()))
+	if err != nil {
+		return StateChange{}, err
+	}
+	return s.change(ctx, h, old, true, force)
+}
+
+// PlanPush prepares to store a state that somebody brings. It must follow the
+// one that is stored; with force its lineage and serial are rewritten so that it
+// does.
+func (s *Stacks) PlanPush(ctx context.Context, key Key, state []byte, force bool) (StateChange, error) {
+	h, err := s.kept(ctx, key)
+	if err != nil {
+		return StateChange{}, err
+	}
+	return s.change(ctx, h, state, force, force)
+}
+
+// change compares a state with what is stored. With follow it is rewritten so
+// that it follows.
+func (s *Stacks) change(ctx context.Context, h *held, state []byte, follow, force bool) (StateChange, error) {
+	out := StateChange{Key: h.id.Key}
+	facts, err := stack.ReadState(state)
+	if err != nil {
+		return out, fault.New(fault.Invalid, ReasonNoState, fmt.Errorf("that is no state: %w", err))
+	}
+	found, err := h.states.Load(ctx, h.ref)
+	if err != nil && fault.Reason(err, "") != kube.StateUnreadable {
+		return out, err
+	}
+	out.over = found.Digest
+	kept, err := s.records.States(ctx, h.id)
+	if err != nil {
+		return out, err
+	}
+	if now, err := stack.ReadState(found.State); err == nil {
+		out.From = now.Known
+		if !force && !known(kept, h.memory, now.Digest) {
+			return out, fault.New(fault.Conflict, ReasonStateUnseen, fmt.Errorf("what is stored for %s now (%s) is kept nowhere else, since Terrier has not looked at it yet", h.id.Key, now.Known))
+		}
+	}
+	after := newest(out.From, h.memory.Known, kept.Head)
+	if follow {
+		if state, err = rewritten(state, after); err == nil {
+			facts, err = stack.ReadState(state)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	if after != (stack.Known{}) && facts.Digest != out.From.Digest && !facts.Follows(after) {
+		return out, fault.New(fault.Conflict, ReasonStateBehind, fmt.Errorf("the state (%s) does not follow %s of the stack %s", facts.Known, after, h.id.Key))
+	}
+	out.state, out.To = state, facts.Known
+	out.Diff, err = plan.DiffStates(found.State, state)
+	return out, err
+}
+
+// known reports whether a state can be found again once it was replaced.
+func known(kept KeptStates, m stack.Memory, digest string) bool {
+	return m.Known.Digest == digest && len(kept.Versions) == 0 ||
+		slices.ContainsFunc(kept.Versions, func(v stack.StateVersion) bool { return v.Digest == digest })
+}
+
+// newest is the version that whatever is stored next has to follow. Where the
+// lineages differ it is the one that the stack expects.
+func newest(stored, known, head stack.Known) stack.Known {
+	out := known
+	if out == (stack.Known{}) || head.Follows(out) {
+		out = head
+	}
+	if out == (stack.Known{}) || stored.Follows(out) {
+		out = stored
+	}
+	out.Unstored = false
+	return out
+}
+
+// rewritten gives a state the lineage of after and a serial that follows, and
+// leaves everything else as it is, byte for byte.
+func rewritten(state []byte, after stack.Known) ([]byte, error) {
+	var doc map[string]json.RawMessage
+	if err := json.Unmarshal(state, &doc); err != nil {
+		return nil, err
+	}
+	if doc["encrypted_data"] != nil {
+		return nil, fault.New(fault.Invalid, ReasonNoState, errors.New("the state is encrypted, and its lineage and serial are sealed with it"))
+	}
+	if after == (stack.Known{}) {
+		return state, nil
+	}
+	lineage, err := json.Marshal(after.Lineage)
+	if err != nil {
+		return nil, err
+	}
+	if after.Lineage != "" {
+		doc["lineage"] = lineage
+	}
+	doc["serial"] = json.RawMessage(fmt.Sprint(after.Serial + 1))
+	return json.MarshalIndent(doc, "", "  ")
+}
+
+// WriteState stores a change that was prepared, under a lock in the name of the
+// person, and asks for a plan. It is a Conflict if something else is stored by
+// now, or if a run is at work.
+func (s *Stacks) WriteState(ctx context.Context, c StateChange) error {
+	h, err := s.kept(ctx, c.Key)
+	if err != nil {
+		return err
+	}
+	if err := h.resting(); err != nil {
+		return err
+	}
+	who := s.person(ctx)
+	free, err := h.take(ctx, who, "writing the state by hand", "")
+	if err != nil {
+		return err
+	}
+	err = h.states.Replace(ctx, h.ref, kube.Replacement{State: c.state, Over: c.over, Owner: kube.Owner{Name: c.Key.Name, UID: h.id.UID}, Person: who})
+	if err = errors.Join(err, free()); err != nil {
+		return err
+	}
+	return s.wake(ctx, c.Key)
+}
+
+// wake has the controller look at what was done.
+func (s *Stacks) wake(ctx context.Context, key Key) error {
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		annotate(o, RequestAnnotation, s.request())
+		return nil
+	})
+	return err
+}
+
+// AcceptState says that what is stored for a stack may stand there, although
+// something else was expected. It returns what was accepted.
+func (s *Stacks) AcceptState(ctx context.Context, key Key) (stack.Known, error) {
+	h, err := s.kept(ctx, key)
+	if err != nil {
+		return stack.Known{}, err
+	}
+	found, err := h.states.Load(ctx, h.ref)
+	if err != nil {
+		return stack.Known{}, err
+	}
+	said, facts := stack.NoState, stack.StateFacts{}
+	if found.Digest != "" {
+		if facts, err = stack.ReadState(found.State); err != nil {
+			return stack.Known{}, fault.New(fault.Invalid, ReasonNoState, fmt.Errorf("what is stored for %s cannot be read: %w", key, err))
+		}
+		said = facts.Digest
+	}
+	request := s.request()
+	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		annotate(o, infra.AcceptState, said+"@"+request)
+		annotate(o, RequestAnnotation, request)
+		return nil
+	})
+	return facts.Known, err
+}
+
+// newLock is the identifier of a lock.
+func newLock() string { return string(uuid.NewUUID()) }
