@@ -58,7 +58,7 @@ func exitText(k fault.Kind) string {
 }
 
 func commandPage(b *strings.Builder, c *cobra.Command) {
-	fmt.Fprintf(b, "\n## terrier %s\n\n%s.\n\n```\n%s\n```\n", c.Name(), c.Short, c.UseLine())
+	fmt.Fprintf(b, "\n## %s\n\n%s.\n\n```\n%s\n```\n", c.CommandPath(), c.Short, c.UseLine())
 	if c.Name() == "completion" {
 		b.WriteString("\nPrints a script for bash, fish, powershell or zsh; `terrier completion SHELL --help` says how to load it.\n")
 		return
@@ -75,6 +75,9 @@ func commandPage(b *strings.Builder, c *cobra.Command) {
 	if flags := c.LocalNonPersistentFlags(); flags.HasAvailableFlags() {
 		b.WriteByte('\n')
 		flagTable(b, flags)
+	}
+	for _, sub := range c.Commands() {
+		commandPage(b, sub)
 	}
 }
 

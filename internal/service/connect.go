@@ -15,6 +15,7 @@ import (
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,6 +107,7 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	for _, kind := range []string{"Secret", "ConfigMap", "Event"} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	mapper.Add(authnv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 }

@@ -36,6 +36,7 @@ const (
 	ResourceLog      Resource = "stacks/log"
 	ResourcePlan     Resource = "stacks/plan"
 	ResourceOutputs  Resource = "stacks/outputs"
+	ResourceState    Resource = "stacks/state"
 	ResourceRegistry Resource = "registry" // repositories of the registry; the first part of a name is its namespace
 )
 
@@ -133,6 +134,8 @@ func (r Resource) kubernetes() (resource, sub string, err error) {
 		return "terraforms", "plan", nil
 	case ResourceOutputs:
 		return "terraforms", "outputs", nil
+	case ResourceState:
+		return "terraforms", "state", nil
 	case ResourceRegistry:
 		return "terraforms", "registry", nil
 	default:

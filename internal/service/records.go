@@ -34,6 +34,8 @@ type Records interface {
 	Log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error)
 	// Plan opens the document of a plan, its sensitive values masked.
 	Plan(ctx context.Context, id StackID, digest string) (io.ReadCloser, error)
+
+	StateRecords
 }
 
 // Limits of what is read of records at once.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,7 +67,7 @@ func New(kube client.WithWatch, records Records, now func() time.Time) *Stacks {
 // NewScheme returns the kinds that a client for New must know.
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	return s, errors.Join(corev1.AddToScheme(s), authnv1.AddToScheme(s), v1alpha2.AddToScheme(s))
+	return s, errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), authnv1.AddToScheme(s), v1alpha2.AddToScheme(s))
 }
 
 // FieldManager is who edits objects on behalf of the person at the keyboard.

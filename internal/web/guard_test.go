@@ -34,6 +34,10 @@ var doors = map[string]string{
 	"GET /api/v1/namespaces/:namespace/stacks/:name/runs/:run/report": "get terraforms/log apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/runs/:run/log":    "get terraforms/log apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/plan":             "get terraforms/plan apps/net",
+	"GET /api/v1/namespaces/:namespace/stacks/:name/states":           "get terraforms/state apps/net",
+	"GET /api/v1/namespaces/:namespace/stacks/:name/states/:version":  "get terraforms/state apps/net",
+	"GET /api/v1/namespaces/:namespace/stacks/:name/outgrown":         "get terraforms/state apps/net",
+	"PUT /api/v1/namespaces/:namespace/stacks/:name/outgrown":         "update terraforms/state apps/net",
 	"GET /v2/*path":    "get terraforms/registry apps",
 	"HEAD /v2/*path":   "get terraforms/registry apps",
 	"POST /v2/*path":   "update terraforms/registry apps",
@@ -81,7 +85,7 @@ func TestEveryRouteHasADoor(t *testing.T) {
 			if resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("WWW-Authenticate") == "" {
 				t.Errorf("without a token: %s, want 401 and how to become known", resp.Status)
 			}
-			for _, x := range []service.Resource{service.ResourceStacks, service.ResourceLog, service.ResourcePlan, service.ResourceRegistry} {
+			for _, x := range []service.Resource{service.ResourceStacks, service.ResourceLog, service.ResourcePlan, service.ResourceState, service.ResourceRegistry} {
 				auth.deny(x)
 			}
 			resp, _ = ask(t, c, r.Method, address, bearer)

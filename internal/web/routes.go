@@ -55,6 +55,7 @@ func (s *server) routes() []route {
 		get(one+"/runs/:run/log", guarded, right("get", service.ResourceLog), s.log),
 		get(one+"/plan", guarded, right("get", service.ResourcePlan), s.plan),
 	}
+	table = append(table, s.stateRoutes(one, get)...)
 	for i, r := range table {
 		if strings.HasSuffix(r.path, "/log") {
 			table[i].within = func(l Limits) time.Duration { return l.Stream }

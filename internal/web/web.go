@@ -33,6 +33,7 @@ type Stacks interface {
 	Describe(context.Context, service.Key) (service.Detail, error)
 	Explain(context.Context, service.Key) (service.Explanation, error)
 	Records
+	States
 }
 
 // Records is what the API asks for about runs.

@@ -138,6 +138,38 @@ func (e estate) Plan(ctx context.Context, key service.Key, digest string) (servi
 	return service.PlanDocument{Document: raw}, err
 }
 
+func (e estate) StateVersions(ctx context.Context, key service.Key) (service.KeptStates, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return service.KeptStates{}, err
+	}
+	return e.records.States(ctx, id)
+}
+
+func (e estate) ServerState(ctx context.Context, key service.Key, name string) (io.ReadCloser, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return nil, err
+	}
+	return e.records.State(ctx, id, name)
+}
+
+func (e estate) ServerOutgrown(ctx context.Context, key service.Key, digest string) (io.ReadCloser, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return nil, err
+	}
+	return e.records.Outgrown(ctx, id, recordstest.Where, digest)
+}
+
+func (e estate) KeepOutgrown(ctx context.Context, key service.Key, state []byte) error {
+	id, err := e.id(key)
+	if err != nil {
+		return err
+	}
+	return e.records.KeepOutgrown(ctx, id, recordstest.Where, state)
+}
+
 // nothing keeps no records.
 type nothing struct{}
 

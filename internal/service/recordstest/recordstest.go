@@ -61,6 +61,8 @@ func Run(t *testing.T, subject func(t *testing.T, kept *service.Blobs) service.R
 		"whoever stops following is let go":             followingStops,
 		"a plan is read by its digest":                  planByDigest,
 		"what is not there is missing":                  missing,
+		"states of the past are read by their names":    statesByName,
+		"a state beside its Secret is kept and read":    stateBesideItsSecret,
 		"names that lead elsewhere are invalid":         namesThatLeadElsewhere,
 		"a stack that was never run has an empty list":  nothingAtAll,
 		"a failure of the store is not taken for a gap": brokenStore,

@@ -1,0 +1,271 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+func (p *program) state() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "state",
+		Short: "Look at states, go back to older ones, and lock them",
+		Long: `A state says what a stack built. Terrier keeps it where the plain engine with
+backend "kubernetes" would, and beside it the versions of the past. What a state
+holds in clear is read and written as the user of the kubeconfig: whoever may not
+read the Secret may not read the state here.
+
+docs/state.md says where everything is kept.`,
+		Example: `  terrier state list
+  terrier state versions network
+  terrier state rollback network 17`,
+		GroupID: groupOperate,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(p.stateList(), p.stateShow(), p.stateVersions(), p.statePull(), p.statePush(), p.stateRollback(), p.stateAccept(), p.stateLock(), p.stateUnlock())
+	return c
+}
+
+func (p *program) stateList() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "list [STACK]",
+		Short: "List states, or what one of them holds",
+		Long: `Without a stack: all stacks of the namespace, with serial, size and lock of their
+states. With one: the addresses of everything in its state.`,
+		Example: `  terrier state list -A
+  terrier state list network`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			filter, s, err := p.filter(args, "")
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				list, err := s.StateInfos(cmd.Context(), filter)
+				if err != nil {
+					return err
+				}
+				return p.printStates(list, f, filter)
+			}
+			view, err := s.StateOf(cmd.Context(), service.Key{Namespace: filter.Namespace, Name: filter.Name}, "", false)
+			if err != nil {
+				return err
+			}
+			var addresses []string
+			for _, r := range view.Resources {
+				addresses = append(addresses, r.Address)
+			}
+			if done, err := p.structured(f, map[string]any{"items": addresses}); done {
+				return err
+			}
+			for _, a := range addresses {
+				if _, err := fmt.Fprintln(p.Stdout, clean(a)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	p.allFlag(c)
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+func (p *program) printStates(list []service.StateInfo, f format, filter service.Filter) error {
+	if done, err := p.structured(f, map[string]any{"items": list}); done {
+		return err
+	}
+	t := &table{head: []string{"NAME", "SERIAL", "RESOURCES", "SIZE", "KEPT", "LOCK"}}
+	if filter.Namespace == "" {
+		t.head = append([]string{"NAMESPACE"}, t.head...)
+	}
+	for _, i := range list {
+		var row []cell
+		if filter.Namespace == "" {
+			row = append(row, plain(i.Namespace))
+		}
+		serial, resources, size, lock := "", "", "", ""
+		if i.Digest != "" && i.Problem == "" {
+			serial, resources, size = fmt.Sprint(i.Serial), fmt.Sprint(i.Resources), bytesText(i.Bytes)
+		}
+		if i.Lock != nil {
+			lock = i.Lock.Who + " since " + age(p.Now(), i.Lock.Since)
+		}
+		kept := i.Kept
+		switch {
+		case i.Problem != "":
+			kept = cut(clean(i.Problem), messageWidth)
+		case i.Outgrown:
+			kept += " (outgrown)"
+		}
+		t.add(append(row, plain(i.Stack), plain(serial), plain(resources), plain(size), plain(kept), plain(lock))...)
+	}
+	return t.print(p.Stdout, p.coloured())
+}
+
+// bytesText is a size for people.
+func bytesText(n int) string {
+	switch {
+	case n < 10<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 10<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	default:
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+}
+
+func (p *program) stateShow() *cobra.Command {
+	var (
+		f       format
+		reveal  bool
+		version string
+	)
+	c := &cobra.Command{
+		Use:   "show STACK [ADDRESS]",
+		Short: "Show what a state says of its resources and outputs",
+		Long: `Shows the resources and outputs in the state of a stack, or one of them. What is
+sensitive is masked unless --reveal is given: what the state marks, and what has a
+name like password or token.`,
+		Example: `  terrier state show network
+  terrier state show network 'aws_subnet.a[0]' -o json
+  terrier state show network --version 17`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, key, err := p.one(args[0])
+			if err != nil {
+				return err
+			}
+			view, err := s.StateOf(cmd.Context(), key, version, reveal)
+			if err != nil {
+				return err
+			}
+			if len(args) == 2 {
+				if view, err = only(view, args[1]); err != nil {
+					return err
+				}
+			}
+			if done, err := p.structured(f, view); done {
+				return err
+			}
+			return p.printState(view)
+		},
+	}
+	c.Flags().BoolVar(&reveal, "reveal", false, "show sensitive values as well")
+	c.Flags().StringVar(&version, "version", "", "the `serial` of an older version")
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+// only keeps what has one address.
+func only(v plan.StateView, address string) (plan.StateView, error) {
+	var found []plan.StateResource
+	for _, r := range v.Resources {
+		if r.Address == address {
+			found = append(found, r)
+		}
+	}
+	if found == nil {
+		return v, service.NoAddress(address)
+	}
+	v.Resources, v.Outputs = found, nil
+	return v, nil
+}
+
+func (p *program) printState(v plan.StateView) error {
+	var b strings.Builder
+	if v.Sealed {
+		b.WriteString("# The state is encrypted and shows nothing.\n")
+	}
+	for _, r := range v.Resources {
+		notes := ""
+		if r.Tainted {
+			notes += " (tainted)"
+		}
+		if r.Deposed != "" {
+			notes += " (deposed object " + r.Deposed + ")"
+		}
+		fmt.Fprintf(&b, "# %s%s\n", clean(r.Address), clean(notes))
+		for _, name := range sortedKeys(r.Attributes) {
+			fmt.Fprintf(&b, "    %s = %s\n", clean(name), clean(inline(r.Attributes[name])))
+		}
+	}
+	if len(v.Outputs) > 0 {
+		b.WriteString("\nOutputs:\n")
+	}
+	for _, o := range v.Outputs {
+		fmt.Fprintf(&b, "    %s = %s\n", clean(o.Name), clean(inline(o.Value)))
+	}
+	_, err := fmt.Fprint(p.Stdout, b.String())
+	return err
+}
+
+func (p *program) stateVersions() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "versions STACK",
+		Short: "List the versions of a state that are kept",
+		Long: `Lists the versions of the state of a stack that Terrier kept: the newest ones, and
+the one before each run that took something down. BY is the run that wrote it, the
+person, or "outside" for another program. States that a backend refused are listed
+below, with the run whose they are.`,
+		Example: `  terrier state versions network
+  terrier state versions network -o json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, key, err := p.one(args[0])
+			if err != nil {
+				return err
+			}
+			kept, err := s.StateVersions(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			if done, err := p.structured(f, kept); done {
+				return err
+			}
+			return p.printVersions(kept)
+		},
+	}
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+func (p *program) printVersions(kept service.KeptStates) error {
+	t := &table{head: []string{"SERIAL", "DIGEST", "RESOURCES", "SIZE", "AGE", "BY", "NOTE"}}
+	for i := len(kept.Versions) - 1; i >= 0; i-- {
+		v := kept.Versions[i]
+		var notes []string
+		if v.Digest == kept.Head.Digest {
+			notes = append(notes, "newest")
+		}
+		if v.Before != "" {
+			notes = append(notes, "before "+v.Before)
+		}
+		if v.Lineage != kept.Versions[len(kept.Versions)-1].Lineage {
+			notes = append(notes, "lineage "+v.Lineage)
+		}
+		digest := strings.TrimPrefix(v.Digest, "sha256:")
+		t.add(plain(fmt.Sprint(v.Serial)), plain(digest[:min(12, len(digest))]), plain(fmt.Sprint(v.Resources)), plain(bytesText(v.Bytes)), plain(age(p.Now(), v.At)), plain(v.By), plain(strings.Join(notes, ", ")))
+	}
+	if len(kept.Versions) > 0 || len(kept.Rescued) == 0 {
+		if err := t.print(p.Stdout, p.coloured()); err != nil {
+			return err
+		}
+	}
+	for _, run := range kept.Rescued {
+		if _, err := fmt.Fprintf(p.Stdout, "A backend refused the state of the run %s. Write it to a file with: terrier state pull STACK --rescued %[1]s\n", clean(run)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

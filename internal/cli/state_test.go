@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+func aState(serial int, names ...string) []byte {
+	var resources []string
+	for _, n := range names {
+		resources = append(resources, fmt.Sprintf(`{"mode":"managed","type":"t","name":%q,"instances":[{"attributes":{"id":%q,"password":"hunter22"}}]}`, n, n))
+	}
+	return fmt.Appendf(nil, `{"version":4,"serial":%d,"lineage":"l","outputs":{"o":{"value":"topsecret","type":"string","sensitive":true}},"resources":[%s]}`, serial, strings.Join(resources, ","))
+}
+
+// withStates stores a state for the stack, and keeps versions of it.
+func (e estate) withStates(t *testing.T, versions ...[]byte) kube.StateRef {
+	t.Helper()
+	ref := kube.StateRef{Namespace: e.cluster.Namespace, Workspace: "default", Suffix: "network"}
+	states := kube.States{Client: e.cluster.Client, Now: e.Now}
+	var list stack.StateVersions
+	prefix := "stacks/" + string(e.object(t).UID) + "/"
+	for _, b := range versions {
+		if err := states.Save(t.Context(), ref, "network", b); err != nil {
+			t.Fatal(err)
+		}
+		f, err := stack.ReadState(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := stack.StateVersion{Lineage: f.Lineage, Serial: f.Serial, Digest: f.Digest, Bytes: f.Bytes, Resources: f.Resources, By: "apply-1", At: e.ago(time.Minute)}
+		list.With(v)
+		list.Head = f.Known
+		e.records[prefix+"states/"+v.Key()] = string(b)
+	}
+	raw, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.records[prefix+"states/index.json"] = string(raw)
+	e.records[prefix+"rescued/apply-0.tfstate"] = "rescued"
+	return ref
+}
+
+func TestStateCommands(t *testing.T) {
+	e := newEstate(t)
+	e.withStates(t, aState(3, "a", "b"), aState(7, "b"))
+	file := filepath.Join(t.TempDir(), "pulled")
+	pushed := filepath.Join(t.TempDir(), "pushed")
+	if err := os.WriteFile(pushed, aState(5, "c"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args  string
+		code  int
+		says  []string // in the output, or in what is complained
+		never string
+	}{
+		{"state list", 0, []string{"network", "7", "tfstate-default-network"}, ""},
+		{"state list network", 0, []string{"t.b\n"}, "t.a"},
+		{"state show network", 0, []string{"# t.b", `id = "b"`, "o = "}, "hunter22"},
+		{"state show network -o json", 0, []string{`"serial": 7`}, "topsecret"},
+		{"state show network t.b --reveal", 0, []string{"hunter22"}, ""},
+		{"state show network --version 3", 0, []string{"# t.a"}, "topsecret"},
+		{"state show network t.z", 4, []string{"holds no t.z"}, ""},
+		{"state versions network", 0, []string{"newest", "apply-1", "--rescued apply-0"}, ""},
+		{"state pull network --version 3", 0, []string{`"serial":3`}, ""},
+		{"state pull network --rescued apply-0", 0, []string{"rescued"}, ""},
+		{"state pull network --version 4", 4, []string{"terrier state versions"}, ""},
+		{"state pull network -o " + file, 0, nil, ""},
+		{"state push network " + pushed + " --yes", 5, []string{"does not follow", "--force"}, ""},
+		{"state rollback network 3", 0, []string{"+ t.a (in the state again)", "by serial 8?"}, "is serial 8 now"},
+		{"state rollback network 3 --yes", 0, []string{"is serial 8 now"}, ""},
+		{"state push network " + pushed + " --force --yes", 0, []string{"- t.a (no longer in the state)", "is serial 9 now"}, ""},
+		{"state lock network --reason by-hand", 0, []string{"is locked by"}, ""},
+		{"state list network", 0, []string{"t.c"}, ""},
+		{"state unlock network nonsense", 5, []string{"not nonsense"}, ""},
+		{"state unlock network", 0, []string{"is free"}, ""},
+		{"state unlock network", 5, []string{"nobody holds"}, ""},
+		{"state accept network", 0, []string{"serial 9"}, ""},
+		{"state push network -", 2, []string{"--yes"}, ""},
+		{"state pull network --version 3 --rescued x", 2, []string{"two different"}, ""},
+	} {
+		got := e.run(t, strings.Fields(tt.args)...)
+		text := got.out + got.err
+		if got.code != tt.code {
+			t.Errorf("terrier %s ends with %d and says %s", tt.args, got.code, text)
+		}
+		for _, want := range tt.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("terrier %s says %q, want %q in it", tt.args, text, want)
+			}
+		}
+		if tt.never != "" && strings.Contains(text, tt.never) {
+			t.Errorf("terrier %s says %q, which holds %q", tt.args, text, tt.never)
+		}
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != int64(len(aState(7, "b"))) {
+		t.Errorf("the file is %v, %v; want the state, for its owner only", info, err)
+	}
+}
