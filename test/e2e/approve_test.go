@@ -120,7 +120,7 @@ func TestChangeDuringApplyIsPlannedAfterIt(t *testing.T) {
 	if all := w.Named("a"); len(all) != 1 || *all[0].Value != "second" {
 		t.Errorf("the world holds %+v, want one thing as it was asked for last", all)
 	}
-	if open := overlaps(w); len(open) > 0 {
+	if open := w.Overlaps(); len(open) > 0 {
 		t.Errorf("writers overlap: %v", open)
 	}
 }
