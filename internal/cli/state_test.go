@@ -29,7 +29,7 @@ func (e estate) withStates(t *testing.T, versions ...[]byte) kube.StateRef {
 	var list stack.StateVersions
 	prefix := "stacks/" + string(e.object(t).UID) + "/"
 	for _, b := range versions {
-		if err := states.Save(t.Context(), ref, "network", b); err != nil {
+		if err := states.Save(t.Context(), ref, kube.Owner{Name: "network"}, b); err != nil {
 			t.Fatal(err)
 		}
 		f, err := stack.ReadState(b)

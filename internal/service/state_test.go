@@ -78,7 +78,7 @@ func newVault(t *testing.T, now []byte, versions ...[]byte) vault {
 	v.ref = kube.StateRef{Namespace: v.Namespace, Workspace: "default", Suffix: "net"}
 	v.Stacks = service.New(interceptor.NewClient(v.kube, interceptor.Funcs{}), service.NewBlobs(v.records, v.records, time.Millisecond), time.Now)
 	if now != nil {
-		if err := v.states.Save(t.Context(), v.ref, "net", now); err != nil {
+		if err := v.states.Save(t.Context(), v.ref, kube.Owner{Name: "net"}, now); err != nil {
 			t.Fatal(err)
 		}
 	}

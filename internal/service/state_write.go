@@ -159,7 +159,7 @@ func (s *Stacks) WriteState(ctx context.Context, c StateChange) error {
 	if err != nil {
 		return err
 	}
-	err = h.states.Replace(ctx, h.ref, kube.Replacement{State: c.state, Over: c.over, Owner: c.Key.Name, Person: who})
+	err = h.states.Replace(ctx, h.ref, kube.Replacement{State: c.state, Over: c.over, Owner: kube.Owner{Name: c.Key.Name, UID: h.id.UID}, Person: who})
 	if err = errors.Join(err, free()); err != nil {
 		return err
 	}
