@@ -202,10 +202,11 @@ func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, 
 		return err
 	}
 	if secret == nil {
-		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-			Name: ref.secret().Name, Namespace: ref.Namespace, Labels: ref.labels(), Annotations: map[string]string{"encoding": "gzip"},
-		}}
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: ref.secret().Name, Namespace: ref.Namespace}}
 	}
+	// Each time, for somebody may have taken off that by which the engine finds it.
+	secret.Labels = merged(secret.Labels, ref.labels())
+	secret.Annotations = merged(secret.Annotations, map[string]string{"encoding": "gzip"})
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}

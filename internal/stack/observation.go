@@ -113,7 +113,7 @@ func (o Observation) unreviewed() bool {
 	}
 	r := o.Memory.Review
 	return r == nil || r.Plan != o.Memory.Pending.Digest || r.By != o.Spec.Reviews ||
-		!r.Passed && !o.Now.Before(r.At.Add(o.patience(r)))
+		!r.Passed && o.left(r.At, o.patience(r)) == 0
 }
 
 // refused is what stands between the pending plan and its apply, nil if nothing.
@@ -155,7 +155,7 @@ func (o Observation) flurry() time.Duration {
 	if o.requested() || o.Memory.MovedAt.IsZero() {
 		return 0
 	}
-	return max(0, o.Memory.MovedAt.Add(quiet).Sub(o.Now))
+	return o.left(o.Memory.MovedAt, quiet)
 }
 
 // named reports whether a person approved exactly the pending plan.
@@ -182,7 +182,7 @@ func (o Observation) pause() time.Duration {
 	if !o.Deleting && !m.FailedFor.same(o.Basis) {
 		return 0 // what failed is not what would be tried now
 	}
-	return max(0, m.FailedAt.Add(o.Spec.retryAfter(m.Failures)).Sub(o.Now))
+	return o.left(m.FailedAt, o.Spec.retryAfter(m.Failures))
 }
 
 // retryAfter is the pause before retry number n, from 1.
@@ -235,14 +235,31 @@ func (o Observation) Recheck(d Decision) time.Duration {
 
 // due is how long it is until the world should be looked at again.
 func (o Observation) due() time.Duration {
-	last, every := o.Memory.PlannedAt, o.Spec.Interval
-	if !o.Memory.AppliedAt.Before(last) && !o.Memory.AppliedAt.IsZero() {
-		last, every = o.Memory.AppliedAt, o.Spec.firstLook()
+	every := o.Spec.Interval
+	planned, applied, checked := o.past(o.Memory.PlannedAt, every), o.past(o.Memory.AppliedAt, every), o.past(o.CheckedAt, every)
+	last := planned
+	if !applied.Before(last) && !applied.IsZero() {
+		last, every = applied, o.Spec.firstLook()
 	}
-	if o.CheckedAt.After(last) {
-		last, every = o.CheckedAt, o.Spec.Interval
+	if checked.After(last) {
+		last, every = checked, o.Spec.Interval
 	}
-	return max(0, last.Add(every).Sub(o.Now))
+	return o.left(last, every)
+}
+
+// past is t, or the zero time if t is further ahead than a wait is long: then the
+// clock was wrong when t was written down, or is now, and t says nothing. A clock
+// that was set back by less makes one wait longer, by no more than that wait.
+func (o Observation) past(t time.Time, wait time.Duration) time.Time {
+	if t.Sub(o.Now) > wait {
+		return time.Time{}
+	}
+	return t
+}
+
+// left is how much is left of a wait that began at since.
+func (o Observation) left(since time.Time, wait time.Duration) time.Duration {
+	return max(0, o.past(since, wait).Add(wait).Sub(o.Now))
 }
 
 // firstLook is how long after an apply the world is looked at first: an

@@ -182,7 +182,7 @@ func rules() []rule {
 			func(o Observation) bool { return o.current() && o.refused() != nil },
 			func(o Observation) Decision {
 				r := o.refused()
-				d := Decision{Action: Wait{max(0, r.At.Add(o.patience(r)).Sub(o.Now))}, Ready: Reconciling, Reason: ReviewRefused, Message: r.Message}
+				d := Decision{Action: Wait{o.left(r.At, o.patience(r))}, Ready: Reconciling, Reason: ReviewRefused, Message: r.Message}
 				if r.Refused {
 					d.Ready = Stalled
 				}

@@ -1,0 +1,50 @@
+package stack
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// F24: whatever the clock did while times were written down, no wait is longer
+// than two of its kind, a look that was just made is not due again, and one look
+// or one failure by the clock of now puts everything right.
+func TestClockJumps(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		jump := func(label string) time.Time {
+			return calm.Add(time.Duration(rapid.Int64Range(-1e5, 1e5).Draw(t, label)) * time.Second)
+		}
+		every := time.Duration(rapid.Int64Range(1, 7200).Draw(t, "interval")) * time.Second
+		retry := time.Duration(rapid.Int64Range(1, 600).Draw(t, "retry")) * time.Second
+		o := calmly(Spec{Mode: Auto, CheckDrift: true, Spread: rapid.Uint64().Draw(t, "spread")},
+			Memory{PlannedAt: jump("planned"), AppliedAt: jump("applied"), MovedAt: jump("moved"), Failures: 1, FailedAt: jump("failed"), FailedFor: calmBasis})
+		o.Spec.Interval, o.Spec.RetryEvery, o.CheckedAt = every, retry, jump("checked")
+		for what, got := range map[string]struct{ wait, kind time.Duration }{
+			"the next look": {o.due(), every}, "the next attempt": {o.pause(), retry}, "the next plan": {o.flurry(), quiet},
+		} {
+			if got.wait < 0 || got.wait > 2*got.kind {
+				t.Fatalf("%s comes after %v, want at most twice %v", what, got.wait, got.kind)
+			}
+		}
+		o.CheckedAt = o.Now
+		if due := o.due(); due < every/2-time.Second || due > 2*every {
+			t.Fatalf("after a look the next one is due in %v, want about %v", due, every)
+		}
+		o.Memory.FailedAt = o.Now
+		if left := o.pause(); left != retry {
+			t.Fatalf("after a failure the next attempt comes in %v, want %v", left, retry)
+		}
+	})
+}
+
+// F24: a clock that is set back by a second right after a look does not make it
+// due again.
+func TestClockSetBackALittle(t *testing.T) {
+	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Memory{PlannedAt: calm.Add(-time.Hour)})
+	o.CheckedAt = o.Now
+	o.Now = o.Now.Add(-time.Second)
+	if got := o.due(); got != time.Hour+time.Second {
+		t.Errorf("due in %v, want an hour after the look", got)
+	}
+}
