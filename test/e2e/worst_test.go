@@ -205,14 +205,23 @@ output "text" { value = join("", [for i in range(1000) : format("%01500d", i)]) 
 output "count" { value = length(terraform_data.many) }
 `))
 	c.AwaitReady(t, "large")
-	var out map[string]struct{ Value any }
-	if err := json.Unmarshal([]byte(c.Terrier(t, "outputs", "large", "-o", "json")), &out); err != nil {
+	var list struct {
+		Items []struct {
+			Name  string
+			Value any
+		}
+	}
+	if err := json.Unmarshal([]byte(c.Terrier(t, "outputs", "large", "-o", "json")), &list); err != nil {
 		t.Fatal(err)
 	}
-	if text, _ := out["text"].Value.(string); len(text) != 1500000 || !strings.HasSuffix(text, "00999") || out["count"].Value != 1000.0 {
-		t.Errorf("the outputs are a text of %d bytes and the count %v, want 1500000 and 1000", len(text), out["count"].Value)
+	out := map[string]any{}
+	for _, o := range list.Items {
+		out[o.Name] = o.Value
 	}
-	c.Apply(t, inline("reader", "approvePlan: auto\ninterval: 1h\nreadInputsFromSecrets: [{name: large, as: large}]\nwriteOutputsToSecret: {name: read}", "variable \"values\" {}\noutput \"length\" { value = length(var.values.text) }\n")+"    text: ${{ .large.text }}\n")
+	if text, _ := out["text"].(string); len(text) != 1500000 || !strings.HasSuffix(text, "00999") || out["count"] != 1000.0 {
+		t.Errorf("the outputs are a text of %d bytes and the count %v, want 1500000 and 1000", len(text), out["count"])
+	}
+	c.Apply(t, inline("reader", "approvePlan: auto\ninterval: 1h\nvarsFrom: [{kind: Secret, name: large, varsKeys: [text]}]\nwriteOutputsToSecret: {name: read}", "variable \"text\" {}\noutput \"length\" { value = length(var.text) }\n"))
 	c.AwaitReady(t, "reader")
 	if got := c.Secret(t, "read")["length"]; got != "1500000" {
 		t.Errorf("the reader read %s bytes, want 1500000", got)
