@@ -104,3 +104,9 @@ spec:
   secretRef: {name: ` + name + `-login}
 `
 }
+
+// Do runs git in the tree that commits come from, with the server as origin.
+func (g *Git) Do(args ...string) string {
+	g.tb.Helper()
+	return g.git(g.tree, args...)
+}
