@@ -74,6 +74,7 @@ func (s *severed) answers(t *testing.T, path string) int {
 // and a person changes their mind. Nobody ends, and what was done meanwhile is
 // written down once the server is back; nothing is done twice.
 func TestAPIServerIsAway(t *testing.T) {
+	t.Parallel()
 	for name, away := range map[string]func(*testkit.Proxy){
 		"refusing":  (*testkit.Proxy).Down,
 		"listening": func(p *testkit.Proxy) { p.Fault(testkit.ProxyFault{Hold: true}); p.HangUp() },
