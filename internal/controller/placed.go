@@ -115,7 +115,7 @@ func (c *Stacks) backendSettings(ctx context.Context, p *pass) (map[string]strin
 			continue
 		}
 		if err == nil {
-			data, err = choose(data, stack.VarsFrom{Kind: f.Kind, Name: f.Name, Keys: f.Keys, Optional: f.Optional})
+			data, err = choose(data, stack.VarsFrom(f))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("backendConfigsFrom[%d]: %w", i, err)

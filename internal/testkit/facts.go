@@ -123,7 +123,7 @@ func stateFact(o *corev1.Secret, gone bool, now time.Time) (history.State, bool)
 func wroteState(o *corev1.Secret) bool {
 	ours := false
 	for _, m := range o.ManagedFields {
-		if m.FieldsV1 == nil || !strings.Contains(string(m.FieldsV1.Raw), `"f:tfstate"`) {
+		if m.FieldsV1 == nil || !strings.Contains(m.FieldsV1.GetRawString(), `"f:tfstate"`) {
 			continue
 		}
 		if m.Manager != ourManager {

@@ -29,7 +29,6 @@ type round struct {
 	witness  *testkit.Witness
 	file     string // where acts are written down
 
-	mu      sync.Mutex
 	crashed int // controllers
 	broken  error
 	stacks  []string // that the scenario made
