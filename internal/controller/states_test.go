@@ -98,6 +98,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 		"a person took its place":              {known: unstored, found: by("ann", thing("l", 9)), event: "StateContinued"},
 		"an older one is accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 4)).Digest, event: "StateAccepted"},
 		"that it is gone is accepted":          {known: knownAs(five), accept: "none@now", event: "StateAccepted"},
+		"only a digest was written down":       {known: stack.Known{Digest: knownAs(five).Digest}, found: storedAs(thing("l", 7)), event: "StateContinued"},
 		"another one was accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 3)).Digest, want: stack.StateWentBack},
 	} {
 		t.Run(name, func(t *testing.T) {

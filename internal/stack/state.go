@@ -67,6 +67,8 @@ func (k Known) Judge(found Known, built bool) (reason Reason, continued bool) {
 		return "", false
 	case k.Unstored:
 		return StateTampered, false
+	case k.Lineage == "": // nothing but a digest was written down, and it may have been continued
+		return "", true
 	case found.Lineage != k.Lineage, found.Serial < k.Serial:
 		return StateWentBack, false
 	case found.Serial == k.Serial:
