@@ -50,6 +50,7 @@ type queue struct {
 	tenants map[string]*tenant
 	contest [classes]contest
 	passed  [classes]int // starts of others since a class that waits had its last one
+	large   *ticket      // the one that room is kept for; nil if none
 }
 
 // slot is a run at work, or the room that is kept for one.

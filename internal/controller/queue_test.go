@@ -256,7 +256,7 @@ func TestQueueHandsOnWhatIsNotTaken(t *testing.T) {
 		}
 		y.lazy = true
 		y.leave("1")
-		time.Sleep(callTime)
+		<-time.After(callTime) // of the bubble
 		synctest.Wait()
 		if !slices.Equal(y.called, []string{"late", "2"}) {
 			t.Fatalf("called %v, want the next one after the one that did not come", y.called)
@@ -267,7 +267,7 @@ func TestQueueHandsOnWhatIsNotTaken(t *testing.T) {
 		if why := y.want("2", "a", changed, 1); why != "" {
 			t.Errorf("the next one has no slot: %s", why)
 		}
-		time.Sleep(2 * callTime)
+		<-time.After(2 * callTime)
 		synctest.Wait()
 		if !y.atWork("2") {
 			t.Error("a slot that was taken up was taken back")

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"container/heap"
 	"container/list"
 	"time"
@@ -64,7 +63,7 @@ type ticket struct {
 	id     string
 	tenant *tenant
 	asked  time.Time
-	passed int // how often smaller ones went before it when it was its turn
+	passed int // how often smaller ones went before it
 	place  *list.Element
 }
 
@@ -112,6 +111,9 @@ func (q *queue) enqueue(id string, a ask, asked time.Time) *ticket {
 
 func (q *queue) dequeue(t *ticket) {
 	delete(q.waiting, t.id)
+	if q.large == t {
+		q.large = nil
+	}
 	line := &t.tenant.lines[t.class]
 	line.Remove(t.place)
 	t.tenant.waiting--
@@ -131,24 +133,42 @@ func (q *queue) next() *ticket {
 	if q.limits.runs > 0 && len(q.slots) >= q.limits.runs {
 		return nil
 	}
+	if t := q.large; t != nil && !q.full(t.tenant) {
+		if !q.fits(t.memory) {
+			return nil
+		}
+		q.pass(t)
+		t.tenant.passed[t.class] = 0
+		return t
+	}
 	c, ok := q.class()
 	if !ok {
 		return nil
 	}
 	t := q.contest[c].tenants[0].first()
 	if q.fits(t.memory) {
+		// Only the class that had the turn has had it: the tenant may have used it
+		// for another, in which others still wait for theirs.
 		q.pass(t)
-		q.passed[c], q.passed[t.class], t.tenant.passed[t.class] = 0, 0, 0
+		q.passed[c], t.tenant.passed[t.class] = 0, 0
 		return t
 	}
-	if t.passed >= patience {
+	small := q.smaller()
+	if small == nil {
 		return nil
 	}
-	small := q.smaller()
-	if small != nil {
-		// It takes what would be left over: that was nobody's turn.
-		q.pass(small)
-		t.passed++
+	// It takes what would be left over, and that was nobody's turn. But a tenant
+	// that has runs at work ranks behind others, so its own order counts here, too.
+	own := small.tenant.first()
+	if q.fits(own.memory) {
+		small = own
+	}
+	q.pass(small)
+	if small == own {
+		small.tenant.passed[small.class] = 0
+	}
+	for _, over := range small.tenant.over(small, own, t) {
+		q.skip(over)
 	}
 	return small
 }
@@ -193,31 +213,6 @@ func (t *tenant) first() *ticket {
 	return best
 }
 
-// smaller is the first, in the same order, that fits into what is left of the
-// memory. It looks at a bounded number: with thousands that are all too large,
-// nobody wants to know of each.
-func (q *queue) smaller() (found *ticket) {
-	looked := 0
-	for c := range classes {
-		var aside []*tenant
-		for found == nil && looked < lookAhead && q.open(c) {
-			t := heap.Pop(&q.contest[c]).(*tenant)
-			aside = append(aside, t)
-			for e := t.lines[c].Front(); e != nil && looked < lookAhead; e = e.Next() {
-				looked++
-				if tk := e.Value.(*ticket); q.fits(tk.memory) {
-					found = tk
-					break
-				}
-			}
-		}
-		for _, t := range aside {
-			heap.Push(&q.contest[c], t)
-		}
-	}
-	return found
-}
-
 // pass counts what the start of t goes before.
 func (q *queue) pass(t *ticket) {
 	for k := t.class + 1; k < classes; k++ {
@@ -228,41 +223,4 @@ func (q *queue) pass(t *ticket) {
 			t.tenant.passed[k]++
 		}
 	}
-}
-
-// contest ranks the tenants that wait in a class; it is a heap.
-type contest struct {
-	class   class
-	tenants []*tenant
-}
-
-// Len implements heap.Interface.
-func (h *contest) Len() int { return len(h.tenants) }
-
-// Less implements heap.Interface.
-func (h *contest) Less(i, j int) bool {
-	a, b := h.tenants[i], h.tenants[j]
-	return cmp.Or(cmp.Compare(a.working, b.working), cmp.Compare(a.moved, b.moved)) < 0
-}
-
-// Swap implements heap.Interface.
-func (h *contest) Swap(i, j int) {
-	h.tenants[i], h.tenants[j] = h.tenants[j], h.tenants[i]
-	h.tenants[i].index[h.class], h.tenants[j].index[h.class] = i, j
-}
-
-// Push implements heap.Interface.
-func (h *contest) Push(x any) {
-	t := x.(*tenant)
-	t.index[h.class] = len(h.tenants)
-	h.tenants = append(h.tenants, t)
-}
-
-// Pop implements heap.Interface.
-func (h *contest) Pop() any {
-	last := len(h.tenants) - 1
-	t := h.tenants[last]
-	h.tenants[last] = nil
-	h.tenants = h.tenants[:last]
-	return t
 }

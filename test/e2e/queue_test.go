@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// With one slot, whoever waits for it says so, once; goes if it is deleted or
+// suspended meanwhile; and comes to its turn although the controller died with
+// a run at work. At no time are there two.
+func TestWhoWaitsForARunIsNotLost(t *testing.T) {
+	p := testkit.Up(t, "--max-runs=1")
+	c, w := p.Cluster(t), p.World(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "busy", Do: "delay", Delay: "25s"})
+	c.Apply(t, inline("busy", slowly, chain(w, "x", "busy")))
+	w.Await(t.Context(), begun("create", "busy"))
+
+	versions := map[string]string{}
+	for _, name := range []string{"waits", "deleted", "suspended"} {
+		c.Apply(t, inline(name, "approvePlan: auto\ninterval: 1h", things(w, "x", name)))
+		s := c.Await(t, name, waitsFor("Waiting for its turn: 1 runs may be at work at once"))
+		versions[name] = s.ResourceVersion
+	}
+	c.Delete(t, "deleted")
+	c.AwaitGone(t, "deleted")
+	c.Patch(t, "suspended", `{"spec":{"suspend":true}}`)
+	c.Await(t, "suspended", func(s *v1alpha2.Terraform) error {
+		if s.Status.Terrier.Phase != "Suspended" {
+			return fmt.Errorf("it is %s", s.Status.Terrier.Phase)
+		}
+		return nil
+	})
+	if got := c.Stack(t, "waits").ResourceVersion; got != versions["waits"] {
+		t.Errorf("the stack that waits went from version %s to %s while it waited", versions["waits"], got)
+	}
+	kill(t, p)
+	if len(p.Supervisors()) != 1 {
+		t.Skip("the machine was too slow: the run that others wait for is over")
+	}
+	start(t, p)
+	testkit.Eventually(t, 2*time.Minute, "the one that waited is ready", func(context.Context) error {
+		if runs := p.Supervisors(); len(runs) > 1 {
+			t.Fatalf("%d runs are at work, with one allowed", len(runs))
+		}
+		return testkit.IsReady(c.Stack(t, "waits"))
+	})
+	c.AwaitReady(t, "busy")
+	if began(w, "create", "suspended")+began(w, "create", "deleted") != 0 {
+		t.Error("something was made for a stack that gave up its place")
+	}
+	c.Patch(t, "suspended", `{"spec":{"suspend":false}}`)
+	c.AwaitReady(t, "suspended")
+}
+
+// waitsFor is met by a stack whose readiness has a message that contains text.
+func waitsFor(text string) func(*v1alpha2.Terraform) error {
+	return func(s *v1alpha2.Terraform) error {
+		for _, cond := range s.Status.Conditions {
+			if cond.Type == "Ready" && strings.Contains(cond.Message, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("it does not say %q", text)
+	}
+}
