@@ -82,9 +82,15 @@ func TestWhatWasAppliedMustBeHealthy(t *testing.T) {
 	if got := conditionOf(app, "HealthCheck"); got != "False/HealthChecksFailed" {
 		t.Errorf("HealthCheck = %s", got)
 	}
-	after := c.AwaitReason(t, "after", "DependencyNotReady")
-	if left := w.Named("later"); len(left) != 0 || !strings.Contains(message(after), "health checks failed") {
-		t.Errorf("a stack that depends on what is not well has built %+v, and says %q", left, message(after))
+	// In between, while they are asked again, it says that they are.
+	c.Await(t, "after", func(s *v1alpha2.Terraform) error {
+		if testkit.HasReason("DependencyNotReady")(s) != nil || !strings.Contains(message(s), "health checks failed") {
+			return errors.New("it does not say what it waits for")
+		}
+		return nil
+	})
+	if left := w.Named("later"); len(left) != 0 {
+		t.Errorf("a stack that depends on what is not well has built %+v", left)
 	}
 	applied := app.Status.Plan.LastApplied
 

@@ -218,10 +218,10 @@ spec: {holderIdentity: f00d}
 
 func TestUnsupportedFieldIsNamed(t *testing.T) {
 	c := cluster(t)
-	c.Apply(t, inline("stack", "approvePlan: auto\nenableInventory: true", "resource \"terraform_data\" \"it\" {}"))
+	c.Apply(t, inline("stack", "approvePlan: auto\nserviceAccountName: mine", "resource \"terraform_data\" \"it\" {}"))
 	s := c.AwaitReady(t, "stack")
-	if ignored := meta.FindStatusCondition(s.Status.Conditions, "FieldsIgnored"); ignored == nil || !strings.Contains(ignored.Message, "enableInventory") {
-		t.Errorf("FieldsIgnored is %+v, want it to name enableInventory", ignored)
+	if ignored := meta.FindStatusCondition(s.Status.Conditions, "FieldsIgnored"); ignored == nil || !strings.Contains(ignored.Message, "serviceAccountName") {
+		t.Errorf("FieldsIgnored is %+v, want it to name serviceAccountName", ignored)
 	}
 }
 
