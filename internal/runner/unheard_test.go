@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,7 +40,7 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// engineOf finds the engine of a run among its processes.
+// engineOf finds the engine of a run among its processes; 0 if it has ended.
 func engineOf(t *testing.T, alive func() []string) int {
 	t.Helper()
 	for _, dir := range alive() {
@@ -52,7 +53,6 @@ func engineOf(t *testing.T, alive func() []string) int {
 			return pid
 		}
 	}
-	t.Fatal("there is no engine")
 	return 0
 }
 
@@ -127,7 +127,12 @@ func TestGapIsExactWheneverItIsKilled(t *testing.T) {
 				if victim == "engine" {
 					pid = engineOf(t, alive)
 				}
-				kill(t, pid)
+				// A machine that is slow to look may find that all is done already.
+				if pid > 0 {
+					if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+						t.Fatal(err)
+					}
+				}
 				d := s.Finish(id)
 				if d.Outcome != stack.Killed && d.Outcome != stack.Succeeded {
 					t.Errorf("ended %s: %s", d.Outcome, d.Message)
