@@ -150,7 +150,7 @@ func TestStateIsContinuedAndRolledBack(t *testing.T) {
 	if !strings.Contains(out, "+ world_thing.b (in the state again)") {
 		t.Errorf("terrier state rollback says %q, want b to come back", out)
 	}
-	c.AwaitReason(t, "stack", "TerraformPlannedNoChanges")
+	c.AwaitReady(t, "stack")
 	made(t, w, "a", "b")
 	if n := began(w, "create", "b"); n != 1 {
 		t.Errorf("b was created %d times, want once", n)
@@ -211,8 +211,8 @@ resource "terraform_data" "large" {
 	if r := testkit.TryEngine(t, dir, nil, "apply", "-input=false", "-no-color", "-auto-approve"); r.Code == 0 {
 		t.Errorf("the plain engine took the state for an empty one: %s", r.Stdout)
 	}
-	c.Terrier(t, "replan", "stack")
-	c.AwaitReason(t, "stack", "TerraformPlannedNoChanges")
+	c.Terrier(t, "replan", "stack", "--wait")
+	c.AwaitReady(t, "stack") // nothing is to be changed
 	c.Delete(t, "stack")
 	c.AwaitGone(t, "stack")
 }
