@@ -35,7 +35,7 @@ const (
 	perTenant = 10              // stacks in each namespace
 	writers   = 16              // at once, while an estate is made
 	settling  = 2 * time.Second // with next to no work in it, all is looked at
-	watched   = 5 * time.Minute     // at rest
+	watched   = 5 * time.Minute // at rest
 )
 
 // estate is a control plane and a controller, each a process of its own, so
