@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -46,6 +47,9 @@ func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedNam
 		return runLook, nil
 	}
 	c.queue.leave(id)
+	if report != nil && key.Name == "" { // found by its records alone
+		key.Namespace, key.Name, _ = strings.Cut(report.Name, "/")
+	}
 	r := Retained{Stack: key.String(), UID: id, At: c.Now(), Why: "the object was removed although Terrier had not let it go"}
 	if report != nil {
 		if err := c.salvage(ctx, id, key, report, &r); err != nil {
@@ -84,7 +88,9 @@ func (c *Stacks) salvage(ctx context.Context, id string, key types.NamespacedNam
 	p := &pass{id: id, obj: obj}
 	p.o.Deleting = true // its namespace may be going, too: then our own copy has to do
 	if report.Kind.Writes() {
-		if err := c.flush(ctx, p, report, n); err != nil {
+		// What somebody else stored meanwhile is not replaced; our own copy stays
+		// in the record.
+		if err := c.flush(ctx, p, report, n); err != nil && fault.Reason(err, "") != kube.StateConflict {
 			return err
 		}
 		if n.State != nil {

@@ -23,6 +23,7 @@ func spellings(value []byte) []string {
 	return within(all, v)
 }
 
+// within adds every text and number in a JSON value to found.
 func within(found []string, v any) []string {
 	switch v := v.(type) {
 	case string:

@@ -80,26 +80,7 @@ func sensitive(outputs map[string]kube.Output) []string {
 		dec.UseNumber()
 		var v any
 		if dec.Decode(&v) == nil {
-			found = texts(found, v)
-		}
-	}
-	return found
-}
-
-// texts adds every text and number in a JSON value to found.
-func texts(found []string, v any) []string {
-	switch v := v.(type) {
-	case string:
-		found = append(found, v)
-	case json.Number:
-		found = append(found, v.String())
-	case []any:
-		for _, item := range v {
-			found = texts(found, item)
-		}
-	case map[string]any:
-		for _, item := range v {
-			found = texts(found, item)
+			found = within(found, v)
 		}
 	}
 	return found
