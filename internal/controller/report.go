@@ -47,7 +47,9 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 	}
 	status.Every = p.o.Recheck(d)
 	c.Dialect.Encode(p.obj, status)
-	if !equality.Semantic.DeepEqual(before, p.obj) {
+	if changed, err := differ(before, p.obj); err != nil {
+		return ctrl.Result{}, err
+	} else if changed {
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		err := c.Live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager))
 		if apierrors.IsConflict(err) {
@@ -72,11 +74,22 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 func (c *Stacks) reportUnreadable(ctx context.Context, p *pass) (ctrl.Result, error) {
 	before := p.obj.DeepCopyObject().(client.Object)
 	c.Dialect.Encode(p.obj, dialect.Status{Unreadable: p.unreadable, Now: p.o.Now})
-	if equality.Semantic.DeepEqual(before, p.obj) {
-		return ctrl.Result{}, nil
+	if changed, err := differ(before, p.obj); err != nil || !changed {
+		return ctrl.Result{}, err
 	}
 	err := c.Live.Status().Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
 	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// differ reports whether a patch from one object to the other would say
+// anything. Equal is what the API server would hold to be equal: it sorts the
+// keys of the memory, and knows no difference between an empty list and none.
+func differ(before, after client.Object) (bool, error) {
+	if equality.Semantic.DeepEqual(before, after) {
+		return false, nil
+	}
+	data, err := client.MergeFrom(before).Data(after)
+	return err != nil || string(data) != "{}", err
 }
 
 // again is a look with fresh eyes, at once.
