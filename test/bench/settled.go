@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -230,6 +231,11 @@ func (e *estate) seed(ctx context.Context) (*v1alpha2.Terraform, error) {
 
 // copies makes n stacks that stand as the seed does.
 func (e *estate) copies(ctx context.Context, seed *v1alpha2.Terraform, n int) error {
+	state := &corev1.Secret{}
+	name := client.ObjectKey{Namespace: seed.Namespace, Name: "tfstate-default-" + seed.Name}
+	if err := e.client.Get(ctx, name, state); err != nil {
+		return fmt.Errorf("reading the state of the seed: %w", err)
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
 	for tenant := range (n + perTenant - 1) / perTenant {
@@ -245,6 +251,9 @@ func (e *estate) copies(ctx context.Context, seed *v1alpha2.Terraform, n int) er
 				if err := e.client.Create(ctx, s); err != nil {
 					return err
 				}
+				if err := e.client.Create(ctx, stateOf(state, s)); err != nil {
+					return err
+				}
 				s.Status = status
 				s.Status.ObservedGeneration = s.Generation
 				if err := e.client.Status().Update(ctx, s); err != nil {
@@ -255,6 +264,19 @@ func (e *estate) copies(ctx context.Context, seed *v1alpha2.Terraform, n int) er
 		})
 	}
 	return g.Wait()
+}
+
+// stateOf is a copy of a state that belongs to the stack s.
+func stateOf(state *corev1.Secret, s *v1alpha2.Terraform) *corev1.Secret {
+	n := state.DeepCopy()
+	n.ObjectMeta = metav1.ObjectMeta{
+		Namespace: s.Namespace, Name: "tfstate-default-" + s.Name,
+		Labels: maps.Clone(state.Labels), Annotations: maps.Clone(state.Annotations),
+	}
+	n.Labels["tfstateSecretSuffix"] = s.Name
+	n.Annotations["terrier.dev/stack"] = s.Name
+	n.Annotations["terrier.dev/stack-uid"] = string(s.UID)
+	return n
 }
 
 // runs counts the runs that the controller keeps the work of: each that was
