@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,6 +38,35 @@ func kill(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// halt stops a process for good: the call that asks for it comes back before
+// each of its threads has stopped.
+func halt(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for tasks := fmt.Sprintf("/proc/%d/task", pid); ; runtime.Gosched() {
+		all, err := os.ReadDir(tasks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopped := 0
+		for _, task := range all {
+			stat, err := os.ReadFile(filepath.Join(tasks, task.Name(), "stat"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			// "12 (a name) T …": proc(5); the name may hold anything, also ")".
+			if _, state, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')'):], []byte(" ")); ok && state[0] == 'T' {
+				stopped++
+			}
+		}
+		if stopped == len(all) {
+			return
+		}
 	}
 }
 
@@ -78,9 +108,7 @@ func TestAKilledSupervisorLosesNoOperation(t *testing.T) {
 	id := s.Start(stack.ApplyRun, runnertest.Saved(saved), before.Through, after.Through)
 	before.Arrived(t)
 	pid := s.Current().PID
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	halt(t, pid)
 	before.Open(t)
 	after.Arrived(t) // all things are there, and the engine has said so
 	run := filepath.Join(dir, "runs", s.Job.Stack, id)
