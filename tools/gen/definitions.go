@@ -18,6 +18,8 @@ const (
 	fluxAPI    = "github.com/fluxcd/source-controller/api"
 	fluxGroup  = "source.toolkit.fluxcd.io"
 	infraGroup = "infra.contrib.fluxcd.io"
+
+	tenantsGroup = "operator.kubernetes-tenants.org"
 )
 
 // descriptionLength bounds a field's description, which ends with a sentence.
@@ -45,6 +47,12 @@ func (d definitions) Generate(ctx *genall.GenerationContext) error {
 	}
 	if err := d.write(stack, ""); err != nil {
 		return err
+	}
+
+	for _, kind := range []string{"TenantRegistry", "TenantTemplate", "Tenant"} {
+		if err := d.write(definition(p, tenantsGroup, kind), ""); err != nil {
+			return err
+		}
 	}
 
 	for _, kind := range []string{"GitRepository", "OCIRepository", "Bucket"} {

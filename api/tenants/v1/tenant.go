@@ -1,0 +1,121 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Tenant is one row with one template: the objects of one tenant.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=tenants,singular=tenant
+// +kubebuilder:printcolumn:name="UID",type="string",JSONPath=".spec.uid"
+// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.templateRef"
+// +kubebuilder:printcolumn:name="Ready",type="integer",JSONPath=".status.readyResources"
+// +kubebuilder:printcolumn:name="Desired",type="integer",JSONPath=".status.desiredResources"
+// +kubebuilder:printcolumn:name="Skipped",type="integer",JSONPath=".status.skippedResources",priority=1
+// +kubebuilder:printcolumn:name="Conflicted",type="string",JSONPath=".status.conditions[?(@.type==\"Conflicted\")].status"
+// +kubebuilder:printcolumn:name="Conditions",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].reason"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
+type Tenant struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   TenantSpec   `json:"spec,omitempty"`
+	Status TenantStatus `json:"status,omitzero"`
+}
+
+// TenantList is a list of Tenant objects.
+//
+// +kubebuilder:object:root=true
+type TenantList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Tenant `json:"items"`
+}
+
+// TenantSpec is the generation of the template that this tenant has, as it is
+// written there: no value of the row is in it.
+type TenantSpec struct {
+	// The uid of the row.
+	// +kubebuilder:validation:MinLength=1
+	UID string `json:"uid"`
+
+	// The TenantTemplate in the same namespace.
+	// +kubebuilder:validation:MinLength=1
+	TemplateRef string `json:"templateRef"`
+
+	Resources `json:",inline"`
+
+	// As in the template.
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+}
+
+// TenantStatus is what is known of the tenant's objects.
+type TenantStatus struct {
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// +optional
+	ReadyResources int32 `json:"readyResources,omitempty"`
+	// +optional
+	DesiredResources int32 `json:"desiredResources,omitempty"`
+	// +optional
+	FailedResources int32 `json:"failedResources,omitempty"`
+	// +optional
+	SkippedResources int32 `json:"skippedResources,omitempty"`
+	// +optional
+	SkippedResourceIDs []string `json:"skippedResourceIds,omitempty"`
+
+	// Kind/namespace/name@id of each object, as Tenant Operator writes it.
+	// +optional
+	AppliedResources []string `json:"appliedResources,omitempty"`
+
+	// The same, exactly: what this tenant has to clean up.
+	// +optional
+	Inventory []InventoryItem `json:"inventory,omitempty"`
+
+	// Each resource that is not simply ready.
+	// +optional
+	Resources []ResourceStatus `json:"resources,omitempty"`
+
+	// The keyed digest of the row that the objects were made of.
+	// +optional
+	Row string `json:"row,omitempty"`
+
+	// The generation of the template that the objects were made of.
+	// +optional
+	TemplateGeneration int64 `json:"templateGeneration,omitempty"`
+
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// InventoryItem is one object that the tenant has, or had and must still clean up.
+type InventoryItem struct {
+	ID string `json:"id"`
+	// +optional
+	Group   string `json:"group,omitempty"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Empty until the object is known to be there.
+	// +optional
+	UID string `json:"uid,omitempty"`
+	// As it was when the object was written, since the template may be gone.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+	// Its place in the order of making; deletions go the other way.
+	// +optional
+	Order int32 `json:"order,omitempty"`
+}
+
+// ResourceStatus is one resource and why it is not ready.
+type ResourceStatus struct {
+	ID      string      `json:"id"`
+	State   string      `json:"state"`
+	Reason  string      `json:"reason,omitempty"`
+	Message string      `json:"message,omitempty"`
+	Since   metav1.Time `json:"since"`
+}

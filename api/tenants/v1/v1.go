@@ -1,0 +1,71 @@
+// Package v1 holds the wire types of operator.kubernetes-tenants.org/v1: every
+// field that Tenant Operator 1.1.8 has, those that Lynq added to the same kinds
+// later, and what Terrier adds; all additions are optional. It is data only: no
+// defaulting in code, no mapping; the mapping to rows and templates is
+// internal/dialect/tenants's.
+//
+// Start reading at TenantTemplateSpec.
+//
+// +kubebuilder:object:generate=true
+// +groupName=operator.kubernetes-tenants.org
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is what manifests write as apiVersion.
+var GroupVersion = schema.GroupVersion{Group: "operator.kubernetes-tenants.org", Version: "v1"}
+
+// Kinds of this group.
+const (
+	RegistryKind = "TenantRegistry"
+	TemplateKind = "TenantTemplate"
+	TenantKind   = "Tenant"
+)
+
+// Names that Tenant Operator gives to things, kept so that an installation of it
+// can be taken over.
+const (
+	FieldManager      = "tenant-operator"
+	TenantFinalizer   = "tenant.operator.kubernetes-tenants.org/finalizer"
+	RegistryFinalizer = "kubernetes-tenants.org/registry-finalizer"
+
+	LabelRegistry        = "kubernetes-tenants.org/registry"
+	LabelUID             = "kubernetes-tenants.org/uid"
+	LabelTenant          = "kubernetes-tenants.org/tenant"           // on children: the Tenant's name
+	LabelTenantNamespace = "kubernetes-tenants.org/tenant-namespace" // on children: and its namespace
+	LabelOrphaned        = "kubernetes-tenants.org/orphaned"
+
+	AnnotationHostOrURL          = "kubernetes-tenants.org/hostOrUrl"
+	AnnotationActivate           = "kubernetes-tenants.org/activate"
+	AnnotationExtra              = "kubernetes-tenants.org/extra" // read from Tenants made by hand or by the operator; never written
+	AnnotationTemplateGeneration = "kubernetes-tenants.org/template-generation"
+	AnnotationOrphanedAt         = "kubernetes-tenants.org/orphaned-at"
+	AnnotationOrphanedReason     = "kubernetes-tenants.org/orphaned-reason"
+	AnnotationDeletionPolicy     = "kubernetes-tenants.org/deletion-policy"
+	AnnotationCreatedOnce        = "kubernetes-tenants.org/created-once"
+)
+
+// Names that Terrier adds.
+const (
+	FinalizerTemplate = "terrier.dev/template" // a template goes after its Tenants
+
+	LabelTenantID = "terrier.dev/tenant-id" // on children, Terraform objects above all: the row's uid
+
+	AnnotationRow                = "terrier.dev/row"                 // on a Tenant: keyed digest of its row's values
+	AnnotationLeaving            = "terrier.dev/leaving"             // on a Tenant: since when and why its row asks for its end
+	AnnotationDeletionProtection = "terrier.dev/deletion-protection" // "true" on a Tenant or TenantTemplate
+	AnnotationAllowDeletions     = "terrier.dev/allow-deletions"     // on a TenantRegistry: the token of status.blocked that may pass
+	AnnotationSyncNow            = "terrier.dev/sync"                // on a TenantRegistry: any new value reads the rows now
+	AnnotationRollout            = "terrier.dev/rollout"             // on a TenantTemplate: resume, for the generation whose rollout stopped
+)
+
+// AddToScheme makes the types of this package known to s.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &TenantRegistry{}, &TenantRegistryList{}, &TenantTemplate{}, &TenantTemplateList{}, &Tenant{}, &TenantList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
