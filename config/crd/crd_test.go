@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha1"
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 )
 
 // What is installed and what is compiled in agree: every version that a CRD
@@ -27,8 +28,8 @@ import (
 func TestFilesHaveTypes(t *testing.T) {
 	scheme := newScheme(t)
 	names, err := fs.Glob(Files, "*.yaml")
-	if err != nil || len(names) != 4 {
-		t.Fatalf("Files holds %v (%v), want four", names, err)
+	if err != nil || len(names) != 7 {
+		t.Fatalf("Files holds %v (%v), want seven", names, err)
 	}
 	for _, name := range names {
 		raw, err := Files.ReadFile(name)
@@ -109,7 +110,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, v1alpha2.AddToScheme, sourcev1.AddToScheme, sourcev1beta2.AddToScheme,
+		v1alpha1.AddToScheme, v1alpha2.AddToScheme, tenantsv1.AddToScheme, sourcev1.AddToScheme, sourcev1beta2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
