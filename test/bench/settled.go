@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 )
 
 const (
@@ -254,7 +255,10 @@ func (e *estate) copies(ctx context.Context, seed *v1alpha2.Terraform, n int) er
 				if err := e.client.Create(ctx, stateOf(state, s)); err != nil {
 					return err
 				}
-				s.Status = status
+				var err error
+				if s.Status, err = asIf(status, seed, s); err != nil {
+					return err
+				}
 				s.Status.ObservedGeneration = s.Generation
 				if err := e.client.Status().Update(ctx, s); err != nil {
 					return err
@@ -277,6 +281,22 @@ func stateOf(state *corev1.Secret, s *v1alpha2.Terraform) *corev1.Secret {
 	n.Annotations["terrier.dev/stack"] = s.Name
 	n.Annotations["terrier.dev/stack-uid"] = string(s.UID)
 	return n
+}
+
+// asIf is the status of the seed as its copy s would have it: the shape of a
+// plan says where its state is.
+func asIf(status v1alpha2.TerraformStatus, seed, s *v1alpha2.Terraform) (v1alpha2.TerraformStatus, error) {
+	var shapes [2]string
+	for i, o := range []*v1alpha2.Terraform{seed, s} {
+		st, err := infra.Dialect{}.Decode(o)
+		if err != nil {
+			return status, err
+		}
+		shapes[i] = st.Program.Shape()
+	}
+	status = *status.DeepCopy()
+	status.Terrier.Memory.Raw = bytes.ReplaceAll(status.Terrier.Memory.Raw, []byte(shapes[0]), []byte(shapes[1]))
+	return status, nil
 }
 
 // runs counts the runs that the controller keeps the work of: each that was
