@@ -1,0 +1,191 @@
+package tenant
+
+import (
+	"strings"
+	"time"
+)
+
+// Ref is where an object is.
+type Ref struct {
+	Group, Version, Kind string
+	Namespace            string // empty for cluster-scoped objects
+	Name                 string
+}
+
+// RefOf returns where a rendered object belongs.
+func RefOf(object map[string]any) Ref {
+	apiVersion, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	meta, _ := object["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	namespace, _ := meta["namespace"].(string)
+	group, version, found := strings.Cut(apiVersion, "/")
+	if !found {
+		group, version = "", apiVersion
+	}
+	return Ref{Group: group, Version: version, Kind: kind, Namespace: namespace, Name: name}
+}
+
+// Place is r without its version: two versions of a kind are views of one object.
+func (r Ref) Place() Ref {
+	r.Version = ""
+	return r
+}
+
+// String is the object as messages name it.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// Item is one object that a tenant has, or has to clean up.
+type Item struct {
+	ID string // of the resource that it was made for
+	Ref
+	UID      string         // empty until the object is known to be there
+	Deletion DeletionPolicy // as it was when the object was written; empty if nobody knows
+	Order    int            // its place in the order of making; a greater one goes first
+}
+
+// Key is the item as Tenant Operator writes it.
+func (i Item) Key() string {
+	return i.Kind + "/" + i.Namespace + "/" + i.Name + "@" + i.ID
+}
+
+// ParseKey reads what Key writes. Of group and version nothing is known.
+func ParseKey(key string) (Item, bool) {
+	at := strings.LastIndexByte(key, '@') // names have none, ids should not
+	if at < 0 {
+		return Item{}, false
+	}
+	parts := strings.Split(key[:at], "/")
+	if len(parts) != 3 || parts[0] == "" || parts[2] == "" {
+		return Item{}, false
+	}
+	return Item{ID: key[at+1:], Ref: Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}}, true
+}
+
+// Readiness is what the rules of a kind say of an object.
+type Readiness string
+
+// The readinesses.
+const (
+	IsReady       Readiness = "Ready"
+	IsProgressing Readiness = "Progressing"
+	IsFailed      Readiness = "Failed" // it will not become ready by itself
+)
+
+// Child is what is known of one object of a tenant. The zero Child is an object
+// that is not there.
+type Child struct {
+	Exists   bool
+	Deleting bool // it waits for its finalizers
+	Owned    bool // it says that it is this tenant's
+
+	CreatedOnce bool // it was made with Once
+	Current     bool // it is what was rendered; nothing is to be written
+	Wrote       bool // it was changed in this pass, so its time starts anew
+
+	UID        string
+	Generation int64
+	Deletion   DeletionPolicy // of its annotation; empty without one
+	Finalizers []string
+	Readiness  Readiness
+	Message    string         // why it is not ready
+	Object     map[string]any // only needed for ReadyWhen
+
+	Failure *Failure // why it could not be looked at, written or taken away
+	Unseen  bool     // it could not be looked at: nothing else here is known
+}
+
+// Failure is an attempt that did not succeed.
+type Failure struct {
+	Conflict bool // somebody else holds the object, or fields of it
+	Reason   string
+	Message  string
+	RetryAt  time.Time // zero: not before something changes
+}
+
+// waits says that the next attempt is not due.
+func (f *Failure) waits(now time.Time) bool {
+	return f != nil && (f.RetryAt.IsZero() || now.Before(f.RetryAt))
+}
+
+// State is how far one resource is.
+type State string
+
+// The states of a resource.
+const (
+	Ready       State = "Ready"
+	Pending     State = "Pending"     // it waits for what it depends on
+	Progressing State = "Progressing" // it was written, or is about to be, and is not ready yet
+	Failed      State = "Failed"
+	Conflicted  State = "Conflicted" // failed because it is somebody else's
+	Skipped     State = "Skipped"    // what it depends on has failed
+	Deleting    State = "Deleting"
+	Kept        State = "Kept" // no longer wanted, and there is a reason that it is still held
+)
+
+// leaving says that a state is one of an object that is not wanted any more.
+func (s State) leaving() bool { return s == Deleting || s == Kept }
+
+// stops says that what depends on a resource in this state is skipped.
+func (s State) stops() bool { return s == Failed || s == Conflicted || s == Skipped }
+
+// Reasons of states. Those that are events have the names of Tenant Operator and Lynq.
+const (
+	ApplyFailed          = "ApplyFailed"
+	Applying             = "Applying"
+	BeingDeleted         = "BeingDeleted"
+	CannotBeRead         = "CannotBeRead"
+	CleanupFailed        = "CleanupPartialFailure"
+	DeletionProtected    = "DeletionProtected"
+	DependencyNotReady   = "DependencyNotReady"
+	DependencySkipped    = "DependencySkipped"
+	DuplicateObject      = "DuplicateObject"
+	Forbidden            = "Forbidden"
+	KindUnknown          = "KindUnknown"
+	NamespaceNotAllowed  = "NamespaceNotAllowed"
+	NotReady             = "NotReady"
+	ReadinessTimeout     = "ReadinessTimeout"
+	RemovedFromTemplate  = "RemovedFromTemplate"
+	ResourceConflict     = "ResourceConflict"
+	ResourceFailed       = "ResourceFailed"
+	TemplateRenderError  = "TemplateRenderError"
+	TenantDeleted        = "TenantDeleted"
+	WaitsForDependents   = "WaitsForDependents"
+	WaitsForFinalizers   = "WaitsForFinalizers"
+	DependencyError      = "DependencyError"
+	SortError            = "SortError"
+	VariablesBuildError  = "VariablesBuildError"
+	ProceedingDependency = "DependencyFailedButProceeding"
+)
+
+// Verdict is how one resource stands.
+type Verdict struct {
+	ID      string
+	State   State
+	Reason  string
+	Message string
+	Since   time.Time // when State and Reason became what they are
+}
+
+// same says that two verdicts differ in words and times at most.
+func (v Verdict) same(w Verdict) bool { return v.State == w.State && v.Reason == w.Reason }
+
+// rank is an object's place in the order of making: level by level, and in one
+// level what others are kept in or read comes first.
+func rank(level int, r Ref) int {
+	const classes = 4
+	switch {
+	case r.Kind == "Namespace" && r.Group == "":
+		return level * classes
+	case r.Group == "" && (r.Kind == "Secret" || r.Kind == "ConfigMap" || r.Kind == "ServiceAccount"):
+		return level*classes + 1
+	case r.Group == "infra.contrib.fluxcd.io" && r.Kind == "Terraform":
+		return level*classes + 3
+	}
+	return level*classes + 2
+}

@@ -1,0 +1,216 @@
+package tenant
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// wanted is one resource of the template, and all that its rules ask.
+type wanted struct {
+	*planning
+	r      Resource
+	object *Object // nil if it could not be rendered
+	ref    Ref
+	child  Child
+	first  string // the id that has the same object already
+
+	failed  []string // dependencies that have failed
+	waiting []string // those that are not ready yet
+}
+
+// depend sorts the dependencies of w by how they stand. One that was left out
+// for this tenant is nothing to wait for.
+func (w *wanted) depend() {
+	for _, id := range w.r.DependIDs {
+		v, ok := w.verdicts[id]
+		switch {
+		case !ok || v.State == Ready:
+		case v.State.stops():
+			w.failed = append(w.failed, id)
+		default:
+			w.waiting = append(w.waiting, id)
+		}
+	}
+}
+
+// wantedRule is one line of what becomes of a wanted object.
+type wantedRule struct {
+	name string
+	when func(*wanted) bool
+	then func(*wanted) (Verdict, *Act)
+}
+
+// wantedRules are tried in order; the first that matches decides.
+var wantedRules = []wantedRule{
+	{
+		"what cannot be rendered has failed, and what it had stays",
+		func(w *wanted) bool { return w.object == nil },
+		(*wanted).unrendered,
+	},
+	{
+		"two resources are never one object",
+		func(w *wanted) bool { return w.first != "" },
+		func(w *wanted) (Verdict, *Act) {
+			return Verdict{State: Failed, Reason: DuplicateObject, Message: w.ref.String() + " is also the object of " + w.first + "; give one of them another name"}, nil
+		},
+	},
+	{
+		"nothing is done to an object that cannot be looked at",
+		func(w *wanted) bool { return w.child.Unseen },
+		func(w *wanted) (Verdict, *Act) {
+			w.retry(w.child.Failure)
+			return w.child.Failure.verdict(CannotBeRead), nil
+		},
+	},
+	{
+		"an object that is going is waited for, then made again",
+		func(w *wanted) bool { return w.child.Exists && w.child.Deleting },
+		func(w *wanted) (Verdict, *Act) {
+			return w.overdue(BeingDeleted, fmt.Sprintf("%s is being deleted%s; it is made again when it is gone", w.ref, finalizers(w.child)))
+		},
+	},
+	{
+		"what was made once is never written again",
+		func(w *wanted) bool { return w.object.Creation == Once && w.child.Exists && w.child.CreatedOnce },
+		(*wanted).judge,
+	},
+	{
+		"what is as it should be is not written",
+		func(w *wanted) bool { return w.child.Exists && w.child.Current },
+		(*wanted).judge,
+	},
+	{
+		"what depends on something failed is skipped",
+		func(w *wanted) bool { return len(w.failed) > 0 && !w.r.ProceedOnFailedDepends },
+		func(w *wanted) (Verdict, *Act) {
+			return Verdict{State: Skipped, Reason: DependencySkipped, Message: "not written because " + strings.Join(w.failed, ", ") + " failed"}, nil
+		},
+	},
+	{
+		"what depends on something that is not ready waits",
+		func(w *wanted) bool { return len(w.waiting) > 0 },
+		func(w *wanted) (Verdict, *Act) {
+			return Verdict{State: Pending, Reason: DependencyNotReady, Message: "waits for " + strings.Join(w.waiting, ", ")}, nil
+		},
+	},
+	{
+		"a write that failed is tried again after a pause, or when something changed",
+		func(w *wanted) bool { return w.child.Failure.waits(w.Now) },
+		func(w *wanted) (Verdict, *Act) {
+			w.retry(w.child.Failure)
+			return w.child.Failure.verdict(ApplyFailed), nil
+		},
+	},
+	{
+		"everything else is written",
+		func(*wanted) bool { return true },
+		func(w *wanted) (Verdict, *Act) {
+			v := Verdict{State: Progressing, Reason: Applying, Message: w.ref.String() + " is about to be written"}
+			return v, &Act{Write: w.object, Despite: w.failed}
+		},
+	},
+}
+
+func (w *wanted) unrendered() (Verdict, *Act) {
+	if w.Broken != nil {
+		return Verdict{State: Failed, Reason: w.Broken.Reason, Message: w.Broken.Message}, nil
+	}
+	e, ok := w.errors[w.r.ID]
+	if !ok {
+		e = w.errors[""]
+	}
+	return Verdict{State: Failed, Reason: TemplateRenderError, Message: e.Error()}, nil
+}
+
+// verdict is what an attempt that failed means for its object.
+func (f *Failure) verdict(fallback string) Verdict {
+	switch {
+	case f == nil:
+		return Verdict{State: Failed, Reason: fallback, Message: "for an unknown reason"}
+	case f.Conflict:
+		return Verdict{State: Conflicted, Reason: ResourceConflict, Message: f.Message}
+	case f.Reason != "":
+		return Verdict{State: Failed, Reason: f.Reason, Message: f.Message}
+	}
+	return Verdict{State: Failed, Reason: fallback, Message: f.Message}
+}
+
+// judge says how an object stands that is what it should be.
+func (w *wanted) judge() (Verdict, *Act) {
+	if w.r.NoWait {
+		return Verdict{State: Ready}, nil
+	}
+	readiness, message := w.child.Readiness, w.child.Message
+	if w.r.ReadyWhen != "" {
+		readiness, message = w.readyWhen()
+	}
+	switch readiness {
+	case IsReady:
+		return Verdict{State: Ready}, nil
+	case IsFailed:
+		return Verdict{State: Failed, Reason: ResourceFailed, Message: w.ref.String() + ": " + orElse(message, "it says that it failed")}, nil
+	case IsProgressing:
+	}
+	return w.overdue(NotReady, w.ref.String()+": "+orElse(message, "it is not ready yet"))
+}
+
+// readyWhen asks the template's own rule. What a status says of an older
+// generation of the object counts for no rule.
+func (w *wanted) readyWhen() (Readiness, string) {
+	status, _ := w.child.Object["status"].(map[string]any)
+	if seen, ok := status["observedGeneration"].(int64); ok && seen < w.child.Generation {
+		return IsProgressing, "its status is of an older generation"
+	}
+	ready, err := ReadyWhen(w.r.ReadyWhen, w.child.Object)
+	switch {
+	case err != nil:
+		return IsProgressing, "readyWhen: " + err.Error()
+	case !ready:
+		return IsProgressing, orElse(w.child.Message, "readyWhen is false")
+	}
+	return IsReady, ""
+}
+
+// overdue is progress for as long as it may take, and a failure after that,
+// until the object becomes ready or is changed.
+func (w *wanted) overdue(reason, message string) (Verdict, *Act) {
+	before, known := w.before[past{w.r.ID, false}]
+	if w.child.Wrote {
+		known = false
+	}
+	timeout := w.r.Timeout
+	late := Verdict{State: Failed, Reason: ReadinessTimeout, Message: fmt.Sprintf("not ready within %s: %s", timeout, message)}
+	switch {
+	case known && before.same(late):
+		late.Since = before.Since
+		return late, nil
+	case !known || before.State != Progressing || before.Reason == Applying:
+		w.recheck(timeout)
+		return Verdict{State: Progressing, Reason: reason, Message: message, Since: w.Now}, nil
+	}
+	if left := before.Since.Add(timeout).Sub(w.Now); left > 0 {
+		w.recheck(left)
+		return Verdict{State: Progressing, Reason: reason, Message: message, Since: before.Since}, nil
+	}
+	late.Since = w.Now
+	return late, nil
+}
+
+// finalizers says what holds an object that is going.
+func finalizers(c Child) string {
+	if len(c.Finalizers) == 0 {
+		return ""
+	}
+	return ", held by " + strings.Join(c.Finalizers, ", ")
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+// patience is how often something that only a watch would tell of is looked at anyway.
+const patience = time.Minute
