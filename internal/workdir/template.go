@@ -3,12 +3,11 @@ package workdir
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"text/template"
-	"text/template/parse"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/meter"
 )
 
 // Bounds of all the templates of one stack. They run in the process that keeps every
@@ -35,9 +34,9 @@ func (b *budget) execute(s string, data any, path, missing string) (string, erro
 	}
 	t.Option(missing)
 	for _, each := range t.Templates() {
-		meter(each.Root)
+		meter.Rounds(each.Root)
 	}
-	w := limited{left: maxRendered}
+	w := meter.Writer{Left: maxRendered, Full: errTooLong}
 	if err := t.Execute(&w, data); err != nil {
 		return "", templateFault(fmt.Errorf("rendering the template in %s: %w", path, err))
 	}
@@ -54,49 +53,6 @@ func (b *budget) parse(s, path string) (*template.Template, error) {
 
 func templateFault(err error) error {
 	return fault.New(fault.Invalid, "TemplateGenerationFailed", err)
-}
-
-// spend is the function by which a template counts what it does. One that calls
-// it by itself only ends sooner.
-const spend = "spend"
-
-// Meter makes every execution of a list of nodes call the function spend, with
-// how long its actions are, before it does anything else.
-func Meter(list *parse.ListNode) { meter(list) }
-
-// meter makes every execution of a list of nodes spend what its actions are
-// long: lists are what loops and templates repeat.
-func meter(list *parse.ListNode) {
-	if list == nil {
-		return
-	}
-	length := 0
-	for _, n := range list.Nodes {
-		var branch *parse.BranchNode
-		switch n := n.(type) {
-		case *parse.TextNode:
-			continue // bounded by what is written
-		case *parse.RangeNode:
-			branch = &n.BranchNode
-		case *parse.IfNode:
-			branch = &n.BranchNode
-		case *parse.WithNode:
-			branch = &n.BranchNode
-		default:
-			length += len(n.String())
-			continue
-		}
-		length += len(branch.Pipe.String())
-		meter(branch.List)
-		meter(branch.ElseList)
-	}
-	length++ // a round of nothing takes its time, too
-	number := &parse.NumberNode{NodeType: parse.NodeNumber, IsUint: true, Uint64: uint64(length), Text: strconv.Itoa(length)}
-	call := &parse.CommandNode{NodeType: parse.NodeCommand, Args: []parse.Node{parse.NewIdentifier(spend), number}}
-	list.Nodes = append([]parse.Node{&parse.ActionNode{
-		NodeType: parse.NodeAction,
-		Pipe:     &parse.PipeNode{NodeType: parse.NodePipe, Cmds: []*parse.CommandNode{call}},
-	}}, list.Nodes...)
 }
 
 // budget is what templates may still do.
@@ -117,7 +73,7 @@ func (b *budget) functions() template.FuncMap {
 		"js":       b.bound(template.JSEscaper),
 		"urlquery": b.bound(template.URLQueryEscaper),
 		"printf":   b.printf,
-		spend: func(n uint) (string, error) {
+		meter.SpendName: func(n uint) (string, error) {
 			if n > maxExecuted || b.actions < int(n) {
 				return "", errTooMuch
 			}
@@ -171,17 +127,4 @@ func (b *budget) take(times int, args []any) (longest int, err error) {
 		return 0, errTooMuch
 	}
 	return longest, nil
-}
-
-// limited is a buffer with an end.
-type limited struct {
-	strings.Builder
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if l.left -= len(p); l.left < 0 {
-		return 0, errTooLong
-	}
-	return l.Builder.Write(p)
 }

@@ -1,8 +1,6 @@
 package rendering
 
 import (
-	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 )
@@ -56,7 +54,11 @@ func (r *render) taint(v any) any {
 // strip returns v with plain text in place of foreign text, as a copy if there
 // is any, and counts how much it is.
 func (r *render) strip(v any) (plain any, isForeign bool, err error) {
-	if isForeign, err = r.weigh(v, 0); err != nil || !isForeign {
+	err = r.Weigh(v, func(text any) {
+		s, own := text.(string)
+		isForeign = isForeign || !own || r.keys[s]
+	})
+	if err != nil || !isForeign {
 		return v, isForeign, err
 	}
 	return untaint(v), true, nil
@@ -81,84 +83,4 @@ func untaint(v any) any {
 	default:
 		return v
 	}
-}
-
-// weigh counts v and reports whether there is foreign text in it. A list may
-// hold another many times over, so that counting is what has to be bounded.
-func (r *render) weigh(v any, depth int) (isForeign bool, err error) {
-	if depth > maxDepth {
-		return false, errTooMuch
-	}
-	if err := r.handle(1); err != nil {
-		return false, err
-	}
-	switch v := v.(type) {
-	case foreign:
-		return true, r.text(string(v))
-	case string:
-		return r.keys[v], r.text(v)
-	case []any:
-		for _, e := range v {
-			f, err := r.weigh(e, depth+1)
-			if err != nil {
-				return false, err
-			}
-			isForeign = isForeign || f
-		}
-		return isForeign, nil
-	case map[string]any:
-		for k, e := range v {
-			f, err := r.weigh(e, depth+1)
-			if err == nil {
-				err = r.text(k)
-			}
-			if err != nil {
-				return false, err
-			}
-			isForeign = isForeign || f || r.keys[k]
-		}
-		return isForeign, nil
-	case []string:
-		for _, s := range v {
-			if err := r.text(s); err != nil {
-				return false, err
-			}
-			isForeign = isForeign || r.keys[s]
-		}
-		return isForeign, nil
-	case map[string]string:
-		for k, s := range v {
-			if err := r.text(k + s); err != nil {
-				return false, err
-			}
-		}
-		return false, nil
-	}
-	return false, r.other(reflect.ValueOf(v), depth)
-}
-
-// other counts what is neither text nor made of it.
-func (r *render) other(v reflect.Value, depth int) error {
-	switch v.Kind() {
-	case reflect.Invalid, reflect.Bool, reflect.Float32, reflect.Float64,
-		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return nil
-	case reflect.Slice:
-		for i := range v.Len() {
-			if _, err := r.weigh(v.Index(i).Interface(), depth+1); err != nil {
-				return err
-			}
-		}
-		return nil
-	default:
-		return fmt.Errorf("a value of type %s cannot be used here", v.Type())
-	}
-}
-
-func (r *render) text(s string) error {
-	if len(s) > maxText {
-		return errTooLong
-	}
-	return r.handle(len(s) + 1)
 }

@@ -1,71 +1,24 @@
 package rendering
 
 import (
-	"errors"
-	"fmt"
-	"maps"
-	"reflect"
-	"regexp"
-	"slices"
 	"strings"
 	"text/template"
 
-	"github.com/Masterminds/sprig/v3"
+	"github.com/terrier-iac/terrier/internal/meter"
 )
-
-// allowed are the functions of sprig that templates have. What is missing gives
-// another text each time, looks at the machine, makes keys, or changes what it
-// is given.
-const allowed = `
-abbrev abbrevboth trunc trim upper lower title untitle substr repeat trimall trimAll trimSuffix trimPrefix nospace
-initials swapcase snakecase camelcase kebabcase wrap wrapWith contains hasPrefix hasSuffix cat indent nindent replace
-plural sha1sum sha256sum sha512sum adler32sum toString atoi int64 int float64 seq toDecimal split splitList splitn
-toStrings until untilStep add1 add sub div mod mul add1f addf subf divf mulf biggest max min maxf minf ceil floor round
-join sortAlpha default empty coalesce all any compact mustCompact fromJson mustFromJson ternary typeOf typeIs typeIsLike
-kindOf kindIs deepEqual base dir clean ext isAbs b64enc b64dec b32enc b32dec tuple list dict get hasKey pluck pick omit
-append mustAppend push mustPush prepend mustPrepend first mustFirst rest mustRest last mustLast initial mustInitial
-reverse mustReverse uniq mustUniq without mustWithout has mustHas slice mustSlice concat dig chunk mustChunk
-semverCompare fail regexMatch mustRegexMatch regexFindAll mustRegexFindAll regexFind mustRegexFind regexReplaceAll
-mustRegexReplaceAll regexReplaceAllLiteral mustRegexReplaceAllLiteral regexSplit mustRegexSplit regexQuoteMeta
-quote squote toJson toPrettyJson toRawJson mustToJson mustToPrettyJson mustToRawJson urlParse urlJoin`
 
 // functions are all that a template can call.
 func (r *render) functions() template.FuncMap {
-	all := sprig.HermeticTxtFuncMap()
-	fns := template.FuncMap{printed: r.print, "spend": r.spend}
-	for _, name := range strings.Fields(allowed) {
-		fns[name] = r.wrap(name, reflect.ValueOf(all[name]))
-	}
-	for name, fn := range map[string]any{
-		"print": fmt.Sprint, "println": fmt.Sprintln, "printf": fmt.Sprintf,
-		"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
-		"keys": keys, "values": values,
-	} {
-		fns[name] = r.wrap(name, reflect.ValueOf(fn))
+	fns := template.FuncMap{printed: r.print, meter.SpendName: r.Spend}
+	for _, name := range meter.Names() {
+		fns[name] = r.wrap(name)
 	}
 	return fns
 }
 
-// keys are in order, unlike sprig's: the same data must give the same text.
-func keys(dicts ...map[string]any) []string {
-	var all []string
-	for _, d := range dicts {
-		all = append(all, slices.Sorted(maps.Keys(d))...)
-	}
-	return all
-}
-
-func values(dict map[string]any) []any {
-	var all []any
-	for _, k := range slices.Sorted(maps.Keys(dict)) {
-		all = append(all, dict[k])
-	}
-	return all
-}
-
 // wrap makes a function count what it is given, and keep foreign what is made
 // of foreign text.
-func (r *render) wrap(name string, fn reflect.Value) func(...any) (any, error) {
+func (r *render) wrap(name string) func(...any) (any, error) {
 	return func(args ...any) (any, error) {
 		plain := make([]any, len(args))
 		isForeign := false
@@ -76,17 +29,10 @@ func (r *render) wrap(name string, fn reflect.Value) func(...any) (any, error) {
 			}
 			plain[i], isForeign = p, isForeign || f
 		}
-		if err := r.afford(name, plain); err != nil {
-			return nil, err
-		}
-		out, err := call(name, fn, plain)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := r.weigh(out, 0); err != nil {
-			return nil, err
-		}
+		out, err := r.Call(name, plain)
 		switch {
+		case err != nil:
+			return nil, err
 		case !isForeign:
 			return out, nil
 		case strings.HasSuffix(name, "uote"), strings.HasSuffix(name, "Json") && !strings.HasSuffix(strings.ToLower(name), "fromjson"):
@@ -95,179 +41,4 @@ func (r *render) wrap(name string, fn reflect.Value) func(...any) (any, error) {
 			return r.taint(out), nil
 		}
 	}
-}
-
-// call calls a function with what it takes.
-func call(name string, fn reflect.Value, args []any) (any, error) {
-	t := fn.Type()
-	least := t.NumIn()
-	if t.IsVariadic() {
-		least--
-	}
-	if len(args) < least || len(args) > least && !t.IsVariadic() {
-		return nil, fmt.Errorf("%s takes %d arguments, and got %d", name, least, len(args))
-	}
-	in := make([]reflect.Value, len(args))
-	for i, a := range args {
-		want := t.In(min(i, t.NumIn()-1))
-		if t.IsVariadic() && i >= t.NumIn()-1 {
-			want = want.Elem()
-		}
-		v, err := fit(a, want)
-		if err != nil {
-			return nil, fmt.Errorf("%s: argument %d %w", name, i+1, err)
-		}
-		in[i] = v
-	}
-	out := fn.Call(in)
-	if len(out) == 2 && !out[1].IsNil() {
-		return nil, out[1].Interface().(error)
-	}
-	return out[0].Interface(), nil
-}
-
-// fit makes a value of a type, if it is one or a number that is the same.
-func fit(v any, t reflect.Type) (reflect.Value, error) {
-	if v == nil {
-		switch t.Kind() {
-		case reflect.Interface, reflect.Map, reflect.Slice:
-			return reflect.Zero(t), nil
-		default:
-			return reflect.Value{}, errAbsent
-		}
-	}
-	got := reflect.ValueOf(v)
-	if got.Type().AssignableTo(t) {
-		return got, nil
-	}
-	if isNumber(got.Kind()) && isNumber(t.Kind()) {
-		if to := got.Convert(t); to.Convert(got.Type()).Equal(got) {
-			return to, nil
-		}
-	}
-	return reflect.Value{}, fmt.Errorf("is a %s and must be a %s", got.Type(), t)
-}
-
-func isNumber(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Float64 }
-
-var errWide = errors.New("a width, precision or count of repetitions must be below 1000")
-
-var (
-	wideFormat  = regexp.MustCompile(`%[^A-Za-z%]*([0-9]{4}|\*)`)
-	widePattern = regexp.MustCompile(`\{[0-9]*,?[0-9]{3}`)
-)
-
-// afford counts in advance what a function may make that is longer than what it
-// is given.
-func (r *render) afford(name string, args []any) error {
-	longest, total := 0, 0
-	for _, a := range args {
-		n := length(a)
-		longest, total = max(longest, n), total+n
-	}
-	switch base := strings.TrimPrefix(name, "must"); {
-	case name == "repeat", name == "indent", name == "nindent", name == "until", name == "untilStep", name == "seq", name == "round", name == "toDecimal":
-		size := 1
-		for _, a := range args {
-			size = max(size, count(a))
-		}
-		if size > maxText {
-			return errTooMuch
-		}
-		if name != "seq" && !strings.HasPrefix(name, "until") {
-			return r.grow(size * (longest + 1))
-		}
-		return r.grow(size * 16)
-	case name == "printf":
-		format, _ := first(args).(string)
-		if wideFormat.MatchString(format) {
-			return errWide
-		}
-		return r.grow(strings.Count(format, "%") * (longest + 999))
-	case strings.HasPrefix(strings.ToLower(base), "regex"):
-		pattern, _ := first(args).(string)
-		if widePattern.MatchString(pattern) {
-			return errWide
-		}
-		return errors.Join(r.handle(8*(len(pattern)+1)*(total+1)/4), r.grow((longest+1)*(len(pattern)+1)))
-	case name == "replace", name == "join", name == "wrapWith", name == "wrap":
-		return r.grow((longest + 1) * (total - longest + 1))
-	case strings.HasSuffix(strings.ToLower(base), "uniq"), strings.HasSuffix(strings.ToLower(base), "without"):
-		n := 0
-		for _, a := range args {
-			n += elements(a)
-		}
-		return r.handle(n * n) // each is compared with each
-	case strings.HasSuffix(base, "PrettyJson"):
-		return r.grow(total * maxDepth)
-	default:
-		return nil
-	}
-}
-
-func first(args []any) any {
-	if len(args) == 0 {
-		return nil
-	}
-	return args[0]
-}
-
-// grow allows a text of so many bytes.
-func (r *render) grow(n int) error {
-	if n > maxHandled {
-		return errTooMuch
-	}
-	return r.handle(n)
-}
-
-// length is how much text there is in v, which was weighed.
-func length(v any) int {
-	switch v := v.(type) {
-	case string:
-		return len(v) + 1
-	case []any:
-		n := 1
-		for _, e := range v {
-			n += length(e)
-		}
-		return n
-	case map[string]any:
-		n := 1
-		for k, e := range v {
-			n += len(k) + length(e)
-		}
-		return n
-	case []string:
-		n := 1
-		for _, s := range v {
-			n += len(s) + 1
-		}
-		return n
-	default:
-		return 24 * elements(v)
-	}
-}
-
-// elements is how many values there are in v; one if it is no list.
-func elements(v any) int {
-	if got := reflect.ValueOf(v); got.IsValid() && got.Kind() == reflect.Slice {
-		return got.Len()
-	}
-	return 1
-}
-
-// count is the size of a number; other values have none.
-func count(v any) int {
-	got := reflect.ValueOf(v)
-	if !got.IsValid() || !isNumber(got.Kind()) {
-		return 0
-	}
-	f := got.Convert(reflect.TypeFor[float64]()).Float()
-	if f < 0 {
-		f = -f
-	}
-	if f != f || f > maxHandled {
-		return maxHandled
-	}
-	return int(f)
 }

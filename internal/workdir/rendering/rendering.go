@@ -15,13 +15,13 @@ package rendering
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"text/template"
 	"text/template/parse"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/meter"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
@@ -29,10 +29,8 @@ import (
 const (
 	maxSource   = 1 << 20  // bytes of the template
 	maxRendered = 4 << 20  // bytes of what it writes
-	maxText     = 1 << 20  // bytes of a text in it
 	maxExecuted = 1 << 20  // bytes of actions that it executes; a loop counts in each round
 	maxHandled  = 16 << 20 // bytes that its functions are given
-	maxDepth    = 64       // of lists in lists
 )
 
 // Datum is one variable.
@@ -51,7 +49,7 @@ func Main(text string, variables map[string]Datum) ([]byte, error) {
 	if len(text) > maxSource {
 		return nil, invalid(fmt.Errorf("%s has %d bytes, more than %d", workdir.TemplatePath, len(text), maxSource))
 	}
-	r := &render{actions: maxExecuted, handled: maxHandled, keys: map[string]bool{}}
+	r := &render{Budget: meter.Budget{Actions: maxExecuted, Text: maxHandled}, keys: map[string]bool{}}
 	data := map[string]any{}
 	for name, d := range variables {
 		v, err := r.decode(d)
@@ -69,9 +67,9 @@ func Main(text string, variables map[string]Datum) ([]byte, error) {
 	}
 	for _, each := range t.Templates() {
 		printAll(each.Root)
-		workdir.Meter(each.Root)
+		meter.Rounds(each.Root)
 	}
-	w := &limited{left: maxRendered}
+	w := &meter.Writer{Left: maxRendered}
 	if err := t.Execute(w, data); err != nil {
 		return nil, invalid(fmt.Errorf("rendering %w", err))
 	}
@@ -86,9 +84,9 @@ func invalid(err error) error { return fault.New(fault.Invalid, "TemplateGenerat
 
 // render is one rendering.
 type render struct {
-	actions, handled int
-	placed           []placed        // what stands for foreign text, by its number
-	keys             map[string]bool // names of fields out of foreign text that are no plain names
+	meter.Budget
+	placed []placed        // what stands for foreign text, by its number
+	keys   map[string]bool // names of fields out of foreign text that are no plain names
 }
 
 // decode reads a variable.
@@ -161,16 +159,10 @@ func printAll(list *parse.ListNode) {
 	}
 }
 
-var (
-	errTooLong = errors.New("it writes too much")
-	errTooMuch = errors.New("it does too much: its loops go round too often, or its texts are too long")
-	errAbsent  = errors.New("there is no such value")
-)
-
 // print turns a value into what is written.
 func (r *render) print(v any) (string, error) {
 	if v == nil {
-		return "", errAbsent
+		return "", meter.ErrAbsent
 	}
 	plain, foreign, err := r.strip(v)
 	if err != nil {
@@ -181,35 +173,4 @@ func (r *render) print(v any) (string, error) {
 		return text, nil
 	}
 	return r.stand(placed{text: text}), nil
-}
-
-// spend counts what the template does.
-func (r *render) spend(n uint) (string, error) {
-	if n > maxExecuted || r.actions < int(n) {
-		return "", errTooMuch
-	}
-	r.actions -= int(n)
-	return "", nil
-}
-
-// handle counts the text that its functions are given.
-func (r *render) handle(n int) error {
-	if n < 0 || n > r.handled {
-		return errTooMuch
-	}
-	r.handled -= n
-	return nil
-}
-
-// limited is a buffer with an end.
-type limited struct {
-	strings.Builder
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if l.left -= len(p); l.left < 0 {
-		return 0, errTooLong
-	}
-	return l.Builder.Write(p)
 }
