@@ -1,0 +1,242 @@
+package tenant
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Rollout limits how a change of a template reaches tenants that are there.
+type Rollout struct {
+	MaxSkew     int // changed and not ready yet, at most; 0 for no limit
+	Deadline    time.Duration
+	MaxFailures int
+	Waves       []Wave
+}
+
+// Wave is some of the tenants.
+type Wave struct {
+	Name    string
+	Matches func(labels map[string]string) bool // nil for all
+	Percent int                                 // of all tenants that are changed when it is through; 0 for all that match
+}
+
+// Phases of a rollout.
+const (
+	RolloutIdle       = "Idle"
+	RolloutInProgress = "InProgress"
+	RolloutFailed     = "Failed"
+	RolloutComplete   = "Complete"
+)
+
+// RolloutState is how far the newest generation of a template is. It follows
+// from what the tenants are: nothing has to be remembered for it.
+type RolloutState struct {
+	Phase   string
+	Target  int64
+	Wave    string // the one under way; empty for the rest
+	Message string
+
+	Total, Updated, Updating, ReadyUpdated, Failed int
+}
+
+// rolling is one look at a rollout.
+type rolling struct {
+	t     TemplateKnown
+	own   []Existing
+	state map[string]progress
+}
+
+type progress int
+
+const (
+	behind   progress = iota // has an older generation
+	underway                 // has this one, and is not ready yet
+	done                     // and is ready
+	failed                   // and will not be, or takes too long
+	newborn                  // was made with it: says nothing about the change
+	lost                     // likewise, and has failed
+)
+
+// Advance returns the tenants that get the newest generation of a template now,
+// how far its rollout is, and when a deadline has to be looked at. Tenants that
+// are leaving or being deleted do not count; those that were made with the
+// newest generation neither hold it up nor fail it.
+func Advance(t TemplateKnown, tenants []Existing, now time.Time) (next []string, state RolloutState, again time.Duration) {
+	r := &rolling{t: t, state: map[string]progress{}}
+	for _, e := range tenants {
+		if !e.Deleting && e.Leaving == nil {
+			r.own = append(r.own, e)
+		}
+	}
+	slices.SortFunc(r.own, func(a, b Existing) int { return strings.Compare(a.Name, b.Name) })
+	for _, e := range r.own {
+		p, left := r.progressOf(e, now)
+		r.state[e.Name] = p
+		if left > 0 && (again == 0 || left < again) {
+			again = left
+		}
+	}
+	state = r.counts()
+	switch {
+	case len(r.own) == 0:
+		state.Phase = RolloutIdle
+	case t.Rollout != nil && state.Failed > r.tolerated():
+		state.Phase = RolloutFailed
+		state.Message = r.stopped(state)
+	case state.Updated == state.Total && state.Updating == 0:
+		state.Phase = RolloutComplete
+	default:
+		state.Phase = RolloutInProgress
+		next, state.Wave = r.next(state)
+		state.Message = fmt.Sprintf("%d of %d tenants have generation %d, %d are ready with it", state.Updated, state.Total, t.Generation, state.ReadyUpdated)
+	}
+	return next, state, again
+}
+
+// progressOf is how far one tenant is, and how long it may still take.
+func (r *rolling) progressOf(e Existing, now time.Time) (progress, time.Duration) {
+	left := time.Duration(0)
+	if r.t.Rollout != nil && !e.Changed.IsZero() {
+		left = e.Changed.Add(r.t.Rollout.Deadline).Sub(now)
+	}
+	switch {
+	case e.Generation != r.t.Generation || e.Rendered:
+		return behind, 0
+	case e.Ready:
+		return done, 0
+	case e.Changed.IsZero() && e.Failed:
+		return lost, 0
+	case e.Changed.IsZero():
+		return newborn, 0
+	case e.Failed, r.t.Rollout != nil && left <= 0:
+		return failed, 0
+	}
+	return underway, left
+}
+
+func (r *rolling) counts() RolloutState {
+	s := RolloutState{Target: r.t.Generation, Total: len(r.own)}
+	for _, p := range r.state {
+		switch p {
+		case behind:
+			continue
+		case underway, newborn:
+			s.Updating++
+		case done:
+			s.ReadyUpdated++
+		case failed:
+			s.Failed++
+		}
+		s.Updated++
+	}
+	return s
+}
+
+// ResumeRollout is what lets a rollout of a generation go on although this many
+// tenants have failed.
+func ResumeRollout(generation int64, failures int) string {
+	return fmt.Sprintf("resume-%d-%d", generation, failures)
+}
+
+// tolerated is how many tenants may fail. Somebody who resumes the rollout of a
+// generation raises it: to what they saw, or, without a number, to any.
+func (r *rolling) tolerated() int {
+	most := r.t.Rollout.MaxFailures
+	rest, ok := strings.CutPrefix(r.t.Resume, fmt.Sprintf("resume-%d", r.t.Generation))
+	if !ok {
+		return most
+	}
+	if rest == "" {
+		return len(r.own)
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
+	if err != nil || !strings.HasPrefix(rest, "-") {
+		return most
+	}
+	return max(most, n)
+}
+
+func (r *rolling) stopped(s RolloutState) string {
+	const shown = 5
+	var names []string
+	for _, e := range r.own {
+		if r.state[e.Name] == failed {
+			names = append(names, e.Name)
+		}
+	}
+	list := strings.Join(names[:min(len(names), shown)], ", ")
+	if len(names) > shown {
+		list += fmt.Sprintf(" and %d more", len(names)-shown)
+	}
+	return fmt.Sprintf("stopped after %d of %d tenants: %s failed with generation %d. It goes on once they are ready, or with the annotation terrier.dev/rollout=%s",
+		s.Updated, s.Total, list, r.t.Generation, ResumeRollout(r.t.Generation, s.Failed))
+}
+
+// next are the tenants that get the newest generation now, and the wave they are
+// in.
+func (r *rolling) next(s RolloutState) (names []string, wave string) {
+	skew := len(r.own)
+	if r.t.Rollout != nil && r.t.Rollout.MaxSkew > 0 {
+		skew = r.t.Rollout.MaxSkew
+		for _, p := range r.state {
+			if p == underway {
+				skew--
+			}
+		}
+	}
+	wave, members := r.wave()
+	for _, e := range members {
+		if r.state[e.Name] == behind && !e.Rendered && len(names) < skew {
+			names = append(names, e.Name)
+		}
+	}
+	return names, wave
+}
+
+// wave is the first of the waves that is not through, and its tenants; at last
+// those that are in none.
+func (r *rolling) wave() (name string, members []Existing) {
+	rest := slices.Clone(r.own)
+	if r.t.Rollout == nil {
+		return "", rest
+	}
+	before := 0
+	for _, w := range r.t.Rollout.Waves {
+		members, rest = r.divide(w, rest, before)
+		before += len(members)
+		if slices.ContainsFunc(members, func(e Existing) bool { p := r.state[e.Name]; return p == behind || p == underway }) {
+			return w.Name, members
+		}
+	}
+	return "", rest
+}
+
+// divide takes the tenants of a wave out of those that earlier waves have left.
+// Where a share is wanted, tenants that were changed already come first, so that
+// a wave does not move on while others come and go.
+func (r *rolling) divide(w Wave, from []Existing, before int) (members, rest []Existing) {
+	most := len(from)
+	if w.Percent > 0 {
+		most = max(0, (len(r.own)*w.Percent+99)/100-before)
+	}
+	for _, changed := range []bool{true, false} {
+		for _, e := range from {
+			if (r.state[e.Name] != behind) == changed && len(members) < most && (w.Matches == nil || w.Matches(e.Labels)) {
+				members = append(members, e)
+			}
+		}
+	}
+	taken := map[string]bool{}
+	for _, e := range members {
+		taken[e.Name] = true
+	}
+	for _, e := range from {
+		if !taken[e.Name] {
+			rest = append(rest, e)
+		}
+	}
+	return members, rest
+}

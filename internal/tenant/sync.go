@@ -1,0 +1,357 @@
+package tenant
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Known is all that one step of a registry is decided from.
+type Known struct {
+	Now      time.Time
+	Registry string
+	Guard    Guard
+	Allowed  string // the token of deletions that somebody let pass; empty if none
+
+	Read      Read
+	Templates []TemplateKnown
+	Tenants   []Existing        // of this registry
+	Taken     map[string]string // names of other Tenants in the namespace, and whose they are
+	Departed  []Departed
+
+	Digest func(Row) string // what Existing.Row is compared with
+}
+
+// Read is what was last read of the rows.
+type Read struct {
+	OK       bool // false: the rows are not known, and nothing is concluded from them
+	Time     time.Time
+	Rows     []Row
+	Errors   []RowError
+	Total    int    // rows that were there, those with errors included
+	Mark     string // the greatest value of the high-water column
+	LastMark string // of the last read that was taken
+}
+
+// TemplateKnown is a template of the registry.
+type TemplateKnown struct {
+	Name       string
+	Generation int64
+	Valid      bool // false: it reaches no tenant
+	Deleting   bool
+	Protected  bool
+	Good       int64 // an older generation to make tenants of if the newest cannot be; 0 for none
+	Rollout    *Rollout
+	Resume     string // what somebody said about a rollout that has stopped
+}
+
+// Existing is a Tenant object.
+type Existing struct {
+	Name, UID, Template string
+	Labels              map[string]string
+
+	Row        string    // digest of the row that it has; empty if that is not written down
+	Generation int64     // of the template
+	Rendered   bool      // made by Tenant Operator: its spec is no template but what one was rendered to
+	Changed    time.Time // when it was given this generation; zero if it was made with it
+	Leaving    *Leaving  // nil if it stays
+	Deleting   bool
+	Protected  bool
+
+	Ready, Failed bool // of this row, this generation
+}
+
+// Leaving says since when a tenant's row asks for its end.
+type Leaving struct {
+	Since   time.Time // when that was read
+	Absent  bool      // the row is not there; otherwise it is inactive
+	Allowed bool      // somebody has let it pass a guard
+}
+
+// Departed is a row whose tenants went lately, and how often they have.
+type Departed struct {
+	UID   string
+	Time  time.Time
+	Count int
+}
+
+// Step is what to do now. Everything in it is in order of names.
+type Step struct {
+	Create []Creation
+	Change []Change
+	Remove []Removal
+
+	Blocked   *Blocked // deletions that are not in Remove because a guard has stopped them
+	Protected []string // tenants that would go if they were not protected
+	Kept      []string // tenants whose rows are gone, and which the registry says to keep
+	Ignored   string   // why nothing was concluded from the rows; empty if something was
+	RowErrors []RowError
+	Departed  []Departed
+	Rollouts  map[string]RolloutState // by template
+
+	Desired, Ready, Failed, Leaving int
+
+	Again time.Duration // look again after this, with or without reading; 0: no need to
+}
+
+// Creation is a tenant that is not there yet.
+type Creation struct {
+	Name, Template string
+	Generation     int64
+	Row            Row
+}
+
+// Change is one write to a Tenant; what is zero stays as it is.
+type Change struct {
+	Name, Template string
+	Row            *Row
+	Generation     int64
+	Leaving        *Leaving // its row asks for its end from now on
+	Stay           bool     // its row wants it again
+}
+
+// Removal is a tenant to take away.
+type Removal struct {
+	Name, UID string
+	Reason    string
+}
+
+// Reasons of removals.
+const (
+	RowInactive     = "RowInactive"
+	RowAbsent       = "RowAbsent"
+	TemplateDeleted = "TemplateDeleted"
+)
+
+// syncing is one step in the making.
+type syncing struct {
+	Known
+	usable       bool
+	rows         map[string]*Row // by uid
+	held         map[string]bool // uids, without case, that rows with errors have
+	unidentified bool            // a row could be anybody's
+	templates    map[string]*TemplateKnown
+	leaving      []candidate
+	change       map[string]*Change
+	step         Step
+}
+
+// Sync decides what becomes of the tenants of a registry.
+func Sync(k Known) Step {
+	s := &syncing{Known: k, rows: map[string]*Row{}, held: map[string]bool{}, templates: map[string]*TemplateKnown{}, change: map[string]*Change{}}
+	s.Tenants = slices.SortedFunc(slices.Values(k.Tenants), func(a, b Existing) int { return strings.Compare(a.Name, b.Name) })
+	s.Templates = slices.SortedFunc(slices.Values(k.Templates), func(a, b TemplateKnown) int { return strings.Compare(a.Name, b.Name) })
+	for i := range s.Templates {
+		s.templates[s.Templates[i].Name] = &s.Templates[i]
+	}
+	s.step.Departed = recent(k.Departed, k.Now)
+	s.understand()
+	for i := range s.Tenants {
+		s.compare(&s.Tenants[i])
+	}
+	s.depart()
+	s.rollOut()
+	s.makeNew()
+	s.count()
+	for _, name := range slices.Sorted(maps.Keys(s.change)) {
+		s.step.Change = append(s.step.Change, *s.change[name])
+	}
+	return s.step
+}
+
+// understand finds out whether anything can be concluded from the rows.
+func (s *syncing) understand() {
+	r := s.Read
+	switch {
+	case !r.OK:
+		return
+	case r.LastMark != "" && r.Total > 0 && older(r.Mark, r.LastMark):
+		s.step.Ignored = fmt.Sprintf("an older copy was read: its high-water mark is %s, after %s in an earlier read", quoted(r.Mark), quoted(r.LastMark))
+		return
+	}
+	s.usable = true
+	s.step.RowErrors = slices.Clone(r.Errors)
+	for i := range r.Rows {
+		s.rows[r.Rows[i].UID] = &r.Rows[i]
+	}
+	for _, e := range r.Errors {
+		s.held[folded(e.UID)] = true
+		s.unidentified = s.unidentified || e.UID == ""
+	}
+}
+
+// compare looks at one tenant beside its row.
+func (s *syncing) compare(e *Existing) {
+	t := s.templates[e.Template]
+	switch {
+	case e.Deleting:
+		return
+	case t != nil && t.Deleting:
+		s.leaving = append(s.leaving, candidate{Existing: e, reason: TemplateDeleted})
+		return
+	case !s.usable || s.held[folded(e.UID)]:
+		return
+	}
+	row := s.rows[e.UID]
+	switch {
+	case row == nil && s.Guard.KeepVanished:
+		s.step.Kept = append(s.step.Kept, e.Name)
+	case row == nil:
+		s.leaving = append(s.leaving, candidate{Existing: e, reason: RowAbsent})
+	case !row.Active:
+		s.leaving = append(s.leaving, candidate{Existing: e, reason: RowInactive})
+	default:
+		s.stay(e, t, row)
+	}
+}
+
+// stay is for a tenant whose row wants it.
+func (s *syncing) stay(e *Existing, t *TemplateKnown, row *Row) {
+	if e.Leaving != nil {
+		s.changeOf(e).Stay = true
+		e.Leaving = nil
+	}
+	if e.Rendered {
+		// Its spec holds values of the row: it is replaced together with the row, or
+		// not at all.
+		if t != nil && t.Valid {
+			c := s.changeOf(e)
+			c.Row, c.Generation = row, t.Generation
+		}
+		return
+	}
+	if e.Row != s.Digest(*row) {
+		s.changeOf(e).Row = row
+	}
+}
+
+func (s *syncing) changeOf(e *Existing) *Change {
+	c := s.change[e.Name]
+	if c == nil {
+		c = &Change{Name: e.Name, Template: e.Template}
+		s.change[e.Name] = c
+	}
+	return c
+}
+
+// rollOut gives the newest generation of each template to as many tenants as
+// its rollout allows.
+func (s *syncing) rollOut() {
+	s.step.Rollouts = map[string]RolloutState{}
+	for i := range s.Templates {
+		t := &s.Templates[i]
+		var own []Existing
+		for _, e := range s.Tenants {
+			if e.Template == t.Name {
+				own = append(own, e)
+			}
+		}
+		next, state, again := Advance(*t, own, s.Now)
+		s.step.Rollouts[t.Name] = state
+		s.again(again)
+		if !t.Valid || t.Deleting {
+			continue
+		}
+		for _, name := range next {
+			s.changeOf(&s.Tenants[s.index(name)]).Generation = t.Generation
+		}
+	}
+}
+
+func (s *syncing) index(name string) int {
+	i, _ := slices.BinarySearchFunc(s.Tenants, name, func(e Existing, name string) int { return strings.Compare(e.Name, name) })
+	return i
+}
+
+// again keeps the earliest time to look again.
+func (s *syncing) again(d time.Duration) {
+	if d > 0 && (s.step.Again == 0 || d < s.step.Again) {
+		s.step.Again = d
+	}
+}
+
+// TenantName is the name of the Tenant of a row with a template.
+func TenantName(uid, template string) string { return uid + "-" + template }
+
+// longestTenant leaves room for terrier-row- before the name of a Tenant.
+const longestTenant = longestName - len("terrier-row-")
+
+// makeNew finds rows whose tenants are not there. How far a rollout is does not
+// matter to them; one that has stopped lets them have what was good before.
+func (s *syncing) makeNew() {
+	if !s.usable {
+		return
+	}
+	wanted := map[string][]Creation{}
+	for _, t := range s.Templates {
+		generation := t.Generation
+		if t.Good != 0 && (!t.Valid || s.step.Rollouts[t.Name].Phase == RolloutFailed) {
+			generation = t.Good
+		}
+		if t.Deleting || !t.Valid && t.Good == 0 {
+			continue
+		}
+		for _, row := range s.Read.Rows {
+			if row.Active {
+				name := TenantName(row.UID, t.Name)
+				wanted[name] = append(wanted[name], Creation{Name: name, Template: t.Name, Generation: generation, Row: row})
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		s.makeOne(name, wanted[name])
+	}
+	s.step.RowErrors = sortRowErrors(s.step.RowErrors)
+}
+
+// makeOne makes the tenant of this name, if it can be only one and is none yet.
+func (s *syncing) makeOne(name string, wanted []Creation) {
+	var there *Existing
+	if i := s.index(name); i < len(s.Tenants) && s.Tenants[i].Name == name {
+		there = &s.Tenants[i]
+	}
+	for _, c := range wanted {
+		e := RowError{UID: c.Row.UID}
+		switch holder, taken := s.Taken[name]; {
+		case there != nil && there.UID == c.Row.UID && there.Template == c.Template:
+			continue
+		case there != nil:
+			e.Reason, e.Message = RowTenantConflict, fmt.Sprintf("uid %s with template %s would be the tenant %s, which uid %s with template %s is", quoted(c.Row.UID), c.Template, name, quoted(there.UID), there.Template)
+		case len(wanted) > 1:
+			e.Reason, e.Message = RowTenantConflict, fmt.Sprintf("uid %s with template %s would be the tenant %s, as another uid with another template would; neither is made", quoted(c.Row.UID), c.Template, name)
+		case len(name) > longestTenant:
+			e.Reason, e.Message = RowNameTooLong, fmt.Sprintf("uid %s with template %s makes a name of %d characters; %d are the most", quoted(c.Row.UID), c.Template, len(name), longestTenant)
+		case taken:
+			e.Reason, e.Message = RowNameTaken, fmt.Sprintf("the tenant %s of uid %s cannot be made: that name is taken by %s", name, quoted(c.Row.UID), holder)
+		default:
+			s.step.Create = append(s.step.Create, c)
+			continue
+		}
+		s.step.RowErrors = append(s.step.RowErrors, e)
+	}
+}
+
+// count fills in what printer columns show.
+func (s *syncing) count() {
+	for _, e := range s.Tenants {
+		switch {
+		case e.Deleting:
+		case e.Ready:
+			s.step.Ready++
+		case e.Failed:
+			s.step.Failed++
+		}
+	}
+	for _, t := range s.Templates {
+		if t.Deleting {
+			continue
+		}
+		for _, r := range s.Read.Rows {
+			if r.Active {
+				s.step.Desired++
+			}
+		}
+	}
+}
