@@ -138,22 +138,21 @@ func (r *rolling) counts() RolloutState {
 // ResumeRollout is what lets a rollout of a generation go on although this many
 // tenants have failed.
 func ResumeRollout(generation int64, failures int) string {
-	return fmt.Sprintf("resume-%d-%d", generation, failures)
+	return fmt.Sprintf("%d-%d", generation, failures)
 }
 
 // tolerated is how many tenants may fail. Somebody who resumes the rollout of a
-// generation raises it: to what they saw, or, without a number, to any.
+// generation raises it: to what they saw, or, with the generation alone, to any.
 func (r *rolling) tolerated() int {
 	most := r.t.Rollout.MaxFailures
-	rest, ok := strings.CutPrefix(r.t.Resume, fmt.Sprintf("resume-%d", r.t.Generation))
-	if !ok {
+	generation, failures, bounded := strings.Cut(r.t.Resume, "-")
+	n, err := strconv.Atoi(failures)
+	switch {
+	case generation != strconv.FormatInt(r.t.Generation, 10):
 		return most
-	}
-	if rest == "" {
+	case !bounded:
 		return len(r.own)
-	}
-	n, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
-	if err != nil || !strings.HasPrefix(rest, "-") {
+	case err != nil:
 		return most
 	}
 	return max(most, n)

@@ -28,7 +28,7 @@ func (s *syncing) graceOf(uid string) time.Duration {
 
 // recent drops departures that are too old to mean anything.
 func recent(all []Departed, now time.Time) []Departed {
-	return slices.DeleteFunc(slices.Clone(all), func(d Departure) bool { return now.Sub(d.Time) > flapMemory })
+	return slices.DeleteFunc(slices.Clone(all), func(d Departed) bool { return now.Sub(d.Time) > flapMemory })
 }
 
 // remember writes down that rows went, those that are in gone.
@@ -47,7 +47,7 @@ func (s *syncing) remember(gone map[string]bool) {
 			all = append(all, Departed{UID: uid, Time: s.Now, Count: 1})
 		}
 	}
-	slices.SortFunc(all, func(a, b Departure) int {
+	slices.SortFunc(all, func(a, b Departed) int {
 		if c := b.Time.Compare(a.Time); c != 0 {
 			return c
 		}
