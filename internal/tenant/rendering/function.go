@@ -1,0 +1,321 @@
+package rendering
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/terrier-iac/terrier/internal/meter"
+)
+
+// function is one that texts call. Its arguments were weighed.
+type function func(r *Run, args []any) (any, error)
+
+// refused are functions of sprig and of templates that texts cannot call, and why.
+var refused = func() map[string]string {
+	all := map[string]string{
+		"call": "there is nothing that could be called", "hello": "it says nothing of the tenant",
+		"semver":   "it gives what no text can hold; semverCompare compares versions",
+		"deepCopy": "nothing changes what it is given, so copies are of no use", "mustDeepCopy": "nothing changes what it is given, so copies are of no use",
+	}
+	for why, names := range map[string][]string{
+		"it would give another text each time":        {"now", "date", "dateInZone", "date_in_zone", "dateModify", "date_modify", "mustDateModify", "must_date_modify", "mustToDate", "toDate", "ago", "htmlDate", "htmlDateInZone", "duration", "durationRound", "unixEpoch", "uuidv4", "randAlphaNum", "randAlpha", "randAscii", "randNumeric", "randBytes", "randInt", "shuffle"},
+		"it looks at the machine that renders":        {"env", "expandenv", "getHostByName", "osBase", "osClean", "osDir", "osExt", "osIsAbs"},
+		"it makes a key, a password or a certificate": {"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd", "encryptAES", "decryptAES", "buildCustomCert"},
+		"it changes what it is given":                 {"set", "unset", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"},
+	} {
+		for _, name := range names {
+			all[name] = why
+		}
+	}
+	return all
+}()
+
+// functions are all that are not built into templates.
+var functions = sync.OnceValue(func() map[string]function {
+	all := map[string]function{}
+	for _, name := range meter.Names() {
+		all[name] = func(r *Run, args []any) (any, error) { return r.Call(name, args) }
+	}
+	for _, name := range arithmetic {
+		next := all[name]
+		all[name] = func(r *Run, args []any) (any, error) {
+			args, err := numbers(args)
+			if err != nil {
+				return nil, err
+			}
+			return next(r, args)
+		}
+	}
+	for _, name := range []string{"trunc", "substr", "abbrev", "abbrevboth"} {
+		next := all[name]
+		all[name] = func(r *Run, args []any) (any, error) { return withoutHalves(next(r, args)) }
+	}
+	for name, fn := range map[string]func(any) (any, error){
+		"int":   func(v any) (any, error) { n, err := whole(v); return int(n), err },
+		"int64": func(v any) (any, error) { return whole(v) },
+		"atoi":  func(v any) (any, error) { n, err := whole(v); return int(n), err },
+		"float": func(v any) (any, error) { return fraction(v) }, "float64": func(v any) (any, error) { return fraction(v) },
+		"bool":   func(v any) (any, error) { return truth(v) },
+		"toHost": onText(toHost), "trunc63": onText(trunc63),
+		"fromJson": fromJSON, "mustFromJson": fromJSON,
+	} {
+		all[name] = func(_ *Run, args []any) (any, error) {
+			if len(args) != 1 {
+				return nil, fmt.Errorf("it takes one argument, and got %d", len(args))
+			}
+			return fn(args[0])
+		}
+	}
+	ternary := all["ternary"]
+	all["ternary"] = func(r *Run, args []any) (any, error) {
+		if len(args) == 3 && args[2] == nil {
+			args[2] = false
+		}
+		return ternary(r, args)
+	}
+	return all
+})
+
+func isFunction(name string) bool {
+	_, ok := functions()[name]
+	return ok
+}
+
+// absent is what is not there: an empty list, so that conditions take it for
+// false, with what it is behind its end.
+type absent []string
+
+func newAbsent(what string) absent { return absent{what}[:0] }
+
+func (a absent) what() string { return a[:1][0] }
+
+// callError is the error of a function that a text calls.
+type callError struct {
+	name string
+	err  error
+}
+
+func (e *callError) Error() string { return e.name + ": " + e.err.Error() }
+func (e *callError) Unwrap() error { return e.err }
+
+// missingError is that of a value that is not there.
+type missingError struct{ text string }
+
+func (e *missingError) Error() string { return e.text }
+
+// function returns what a template calls by a name.
+func (in *instance) function(name string) any {
+	switch name {
+	case fnVariable:
+		return func(path ...string) (any, error) { return in.run.variable(path) }
+	case fnField:
+		return field
+	case fnThere:
+		return func(v any) (any, error) { return v, in.run.there(v) }
+	case fnWritten:
+		return in.written
+	}
+	fn, isFree := functions()[name], forgiving[name]
+	return func(args ...any) (any, error) {
+		out, err := in.run.apply(fn, isFree, args)
+		if _, isMissing := errors.AsType[*missingError](err); err == nil || isMissing {
+			return out, err
+		}
+		return nil, &callError{name, err}
+	}
+}
+
+func (r *Run) apply(fn function, isFree bool, args []any) (any, error) {
+	given := make([]any, len(args))
+	for i, a := range args {
+		if _, ok := a.(absent); ok && isFree {
+			continue
+		}
+		if err := r.there(a); err != nil {
+			return nil, err
+		}
+		if err := r.Weigh(a, nil); err != nil {
+			return nil, err
+		}
+		given[i] = a
+	}
+	return fn(r, given)
+}
+
+// there is the error of a value that is not there.
+func (r *Run) there(v any) error {
+	a, ok := v.(absent)
+	if !ok {
+		return nil
+	}
+	if strings.ContainsAny(a.what(), ". ") {
+		return &missingError{"there is no " + a.what()}
+	}
+	return &missingError{fmt.Sprintf("there is no variable %s; there are %s", a.what(), strings.Join(r.names(), ", "))}
+}
+
+func (r *Run) names() []string {
+	all := make([]string, 0, len(r.values))
+	for name := range r.values {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (r *Run) variable(path []string) (any, error) {
+	v, ok := r.values[path[0]]
+	switch {
+	case !ok:
+		return newAbsent(path[0]), nil
+	case len(path) > 1:
+		return nil, fmt.Errorf("the variable %s is a text and has no field %s; fromJson makes an object of JSON", path[0], path[1])
+	}
+	return v, nil
+}
+
+// field looks fields up, one in the other.
+func field(v any, path ...string) (any, error) {
+	for _, name := range path {
+		switch m := v.(type) {
+		case absent:
+			return m, nil
+		case map[string]any:
+			next, ok := m[name]
+			if !ok {
+				return newAbsent("field " + name), nil
+			}
+			v = next
+		case map[string]string:
+			next, ok := m[name]
+			if !ok {
+				return newAbsent("field " + name), nil
+			}
+			v = next
+		case nil:
+			return newAbsent("field " + name), nil
+		default:
+			return nil, fmt.Errorf("there is no field %s in a value of type %T", name, v)
+		}
+	}
+	return v, nil
+}
+
+// written is called with everything that a template writes.
+func (in *instance) written(v any) (string, error) {
+	in.value = nil
+	if err := in.run.there(v); err != nil {
+		return "", err
+	}
+	switch v := v.(type) {
+	case nil:
+		return "", &missingError{"there is no value to write"}
+	case string:
+		return v, nil
+	case bool:
+		in.value = v
+		return fmt.Sprint(v), nil
+	}
+	if n, ok := integer(v); ok {
+		in.value = n
+		return fmt.Sprint(n), nil
+	}
+	if f, ok := v.(float64); ok {
+		in.value = f
+		return decimal(f), nil
+	}
+	if err := in.run.Weigh(v, nil); err != nil {
+		return "", err
+	}
+	return fmt.Sprint(v), nil
+}
+
+func onText(fn func(string) string) func(any) (any, error) {
+	return func(v any) (any, error) {
+		s, ok := v.(string)
+		if !ok {
+			return nil, fmt.Errorf("a %T is no text; toString makes one of it", v)
+		}
+		return fn(s), nil
+	}
+}
+
+// toHost is the host of an address, or what is before the first colon of a text
+// that is none.
+func toHost(s string) string {
+	if u, err := url.Parse(s); err == nil && u.Host != "" {
+		return u.Hostname()
+	}
+	before, _, _ := strings.Cut(s, ":")
+	return before
+}
+
+// trunc63 cuts to what a label can hold. What it cuts ends as names may: not
+// within a character, and not with a separator.
+func trunc63(s string) string {
+	const most = 63
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return strings.TrimRight(s[:cut], "-_.")
+}
+
+// withoutHalves takes away what is left of a character that was cut in two.
+func withoutHalves(out any, err error) (any, error) {
+	if s, ok := out.(string); ok && !utf8.ValidString(s) {
+		return strings.ToValidUTF8(s, ""), err
+	}
+	return out, err
+}
+
+// fromJSON reads JSON. Whole numbers stay whole, however long.
+func fromJSON(v any) (any, error) {
+	s, ok := v.(string)
+	if !ok {
+		return nil, fmt.Errorf("a %T is no text", v)
+	}
+	d := json.NewDecoder(bytes.NewReader([]byte(s)))
+	d.UseNumber()
+	var out any
+	if err := d.Decode(&out); err != nil {
+		return nil, fmt.Errorf("the text is no JSON: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the text is no JSON: there is more after its end")
+	}
+	return settled(out)
+}
+
+// settled has numbers in place of their texts.
+func settled(v any) (any, error) {
+	var err error
+	switch v := v.(type) {
+	case json.Number:
+		return number(string(v))
+	case []any:
+		for i := range v {
+			if v[i], err = settled(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for k := range v {
+			if v[k], err = settled(v[k]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
+}
