@@ -83,6 +83,8 @@ type Child struct {
 	Exists   bool
 	Deleting bool // it waits for its finalizers
 	Owned    bool // it says that it is this tenant's
+	Orphaned bool // it was left behind on purpose, and says so
+	NoKind   bool // the cluster has no such kind, so it cannot be there
 
 	CreatedOnce bool // it was made with Once
 	Current     bool // it is what was rendered; nothing is to be written

@@ -38,6 +38,7 @@ type Act struct {
 type Departure struct {
 	Item
 	Stranger bool // it was not this tenant's, and stays where it is
+	Retained bool // it was, and stays as an orphan
 	Unknown  bool // its kind is not one of this cluster, so it cannot be there
 }
 
@@ -67,7 +68,7 @@ type Outcome struct {
 func Plan(o Observed) Outcome {
 	p := newPlanning(o)
 	if !o.Deleting {
-		for _, r := range o.Resources {
+		for _, r := range p.Resources {
 			p.want(r)
 		}
 	}
@@ -247,4 +248,18 @@ func (p *planning) count() {
 			p.out.Written = false
 		}
 	}
+}
+
+// Ranked gives items their places in the order of making, as far as resources
+// tell.
+func Ranked(items []Item, resources []Resource) []Item {
+	level := map[string]int{}
+	if ordered, err := Order(resources); err == nil {
+		level = levels(ordered)
+	}
+	ranked := slices.Clone(items)
+	for i := range ranked {
+		ranked[i].Order = rank(level[ranked[i].ID], ranked[i].Ref)
+	}
+	return ranked
 }

@@ -23,7 +23,10 @@ func (p *planning) leave() {
 			continue
 		}
 		if policy, ok := p.policy[i.ID]; ok && p.Deleting {
-			i.Deletion = policy // somebody may have changed it since
+			i.Deletion = policy // somebody may have changed it since, as well as the order
+			if level, ok := p.level[i.ID]; ok {
+				i.Order = rank(level, i.Ref)
+			}
 		}
 		all = append(all, &leaver{planning: p, item: i, child: p.Live[i.Ref]})
 	}
@@ -83,7 +86,12 @@ var leavingRules = []leavingRule{
 	{
 		"what is not there is done",
 		func(l *leaver) bool { return !l.child.Exists },
-		func(l *leaver) { l.depart(Departure{Item: l.item, Unknown: l.item.Version == ""}) },
+		func(l *leaver) { l.depart(Departure{Item: l.item, Unknown: l.child.NoKind}) },
+	},
+	{
+		"what was let go of is done",
+		func(l *leaver) bool { return l.child.Orphaned && !l.child.Owned },
+		func(l *leaver) { l.depart(Departure{Item: l.item, Retained: true}) },
 	},
 	{
 		"what was never ours is let alone",
