@@ -24,6 +24,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/terrier-iac/terrier/internal/meter"
+	"github.com/terrier-iac/terrier/internal/tenant/memo"
 )
 
 // Bounds of all texts of one tenant.
@@ -71,12 +72,19 @@ func Parse(text string) (*Text, error) {
 	if !strings.Contains(text, "{{") {
 		return &Text{literal: text}, nil
 	}
-	if c, ok := parsed.get(text); ok {
-		return c.text, c.err
-	}
-	t, err := compile(text)
-	parsed.put(text, compiled{t, err})
-	return t, err
+	c := parsed.Of(text, func() compiled {
+		t, err := compile(text)
+		return compiled{t, err}
+	})
+	return c.text, c.err
+}
+
+// parsed are texts that were parsed lately.
+var parsed = &memo.Memory[compiled]{}
+
+type compiled struct {
+	text *Text
+	err  error
 }
 
 func compile(text string) (*Text, error) {

@@ -280,23 +280,6 @@ func TestSchemasDecide(t *testing.T) {
 	}
 }
 
-// A text that is remembered is forgotten again when there are too many.
-func TestMemoryIsBounded(t *testing.T) {
-	m := &memory{}
-	for i := range 20_000 {
-		m.put(fmt.Sprint(i), compiled{})
-		if _, ok := m.get("0"); !ok {
-			t.Fatalf("what is used all the time is forgotten after %d", i)
-		}
-	}
-	if n := len(m.newer) + len(m.older); n > 2*maxRemembered/1024 {
-		t.Errorf("%d texts are remembered", n)
-	}
-	if _, ok := m.get("7"); ok {
-		t.Error("what nobody uses is remembered")
-	}
-}
-
 func FuzzText(f *testing.F) {
 	for _, s := range []string{"{{ .uid }}", "{{ .x | default (list 1 2) }}", "{{ with $x := .n }}{{ $x.y }}{{ end }}", `{{ define "a" }}{{ end }}`, "{{ (.uid).x }}", "{{ break }}", "{{ and }}", "{{ nil }}", "{{ .a.b.c | index }}", "{{ range $i, $e := . }}{{ break }}{{ end }}", "{{ block \"x\" . }}{{ end }}", "{{/* x */}}", "{{- -}}", "{{ $ }}", "{{ printf \"%*d\" 9999999 1 }}", "{{ \"x\".y }}", "{{ 1.x }}", "{{ ternary }}", "{{ int }}", "{{ dig \"a\" \"b\" \"c\" . }}"} {
 		f.Add(s, "x")
