@@ -68,24 +68,53 @@ func (p *program) afterwards(st service.Stack) error {
 }
 
 func (p *program) suspend() *cobra.Command {
-	return p.eachStack(&cobra.Command{
-		Use:   "suspend {STACK | --all | -A}",
-		Short: "Leave stacks alone until they are resumed",
+	return p.orRegistry("Suspended", (*service.Tenants).SuspendRegistry, p.eachStack(&cobra.Command{
+		Use:   "suspend {STACK | --all | -A | tenantregistry/NAME}",
+		Short: "Leave stacks, or the rows of a registry, alone until they are resumed",
 		Long: `Suspends stacks: nothing is planned, applied or looked at until they are resumed.
-A run in flight comes to its end first. A suspended stack can be deleted.`,
+A run in flight comes to its end first. A suspended stack can be deleted.
+
+A registry of tenants that is suspended reads no rows: tenants are neither made,
+changed nor taken away. The objects of those that are there are looked after.`,
 		Example: `  terrier suspend network
   terrier suspend --all -n apps
-  terrier suspend -A -l team=net`,
-	}, "Suspended", (*service.Stacks).Suspend)
+  terrier suspend -A -l team=net
+  terrier suspend tenantregistry/customers`,
+	}, "Suspended", (*service.Stacks).Suspend))
 }
 
 func (p *program) resume() *cobra.Command {
-	return p.eachStack(&cobra.Command{
-		Use:   "resume {STACK | --all | -A}",
-		Short: "Look after suspended stacks again",
+	return p.orRegistry("Resumed", (*service.Tenants).ResumeRegistry, p.eachStack(&cobra.Command{
+		Use:   "resume {STACK | --all | -A | tenantregistry/NAME}",
+		Short: "Look after suspended stacks, or a suspended registry, again",
 		Example: `  terrier resume network
-  terrier resume --all -n apps`,
-	}, "Resumed", (*service.Stacks).Resume)
+  terrier resume --all -n apps
+  terrier resume tenantregistry/customers`,
+	}, "Resumed", (*service.Stacks).Resume))
+}
+
+// orRegistry lets a command about stacks also take a registry of tenants, named
+// as kubectl does.
+func (p *program) orRegistry(done string, do func(*service.Tenants, context.Context, service.Key) error, c *cobra.Command) *cobra.Command {
+	stacks := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 || !service.IsRegistry(args[0]) {
+			return stacks(cmd, args)
+		}
+		if cmd.Flags().Changed("all") || cmd.Flags().Changed("selector") || p.all {
+			return usage("a registry is named, so that --all, --all-namespaces and --selector mean nothing")
+		}
+		t, key, err := p.oneOf(args[0], service.RegistryWords)
+		if err != nil {
+			return err
+		}
+		if err := do(t, cmd.Context(), key); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.Stdout, "%s the registry %s.\n", done, clean(key.String()))
+		return err
+	}
+	return c
 }
 
 // eachStack makes a command that does one thing to one stack, or to many.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authnv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
 )
@@ -108,6 +110,13 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	for _, kind := range []string{tenantsv1.RegistryKind, tenantsv1.TemplateKind, tenantsv1.TenantKind} {
+		mapper.Add(tenantsv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
+	for _, kind := range []string{lynqHub, lynqForm, lynqNode} {
+		mapper.Add(lynqGroup.WithKind(kind), meta.RESTScopeNamespace)
+	}
 	mapper.Add(authnv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 }

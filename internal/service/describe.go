@@ -59,22 +59,29 @@ func (s *Stacks) Describe(ctx context.Context, key Key) (Detail, error) {
 		d.Failure = &Failure{At: m.FailedAt, Kind: m.FailedKind, Step: m.FailedStep, Message: m.FailedWith}
 	}
 	d.Means = Explained(stack.Reason(d.Phase))
-	var events corev1.EventList
-	err = s.kube.List(ctx, &events, client.InNamespace(key.Namespace), client.MatchingFields{"involvedObject.uid": d.UID})
+	d.Events, err = events(ctx, s.kube, key.Namespace, d.UID)
 	if err != nil {
-		d.Unseen = kubeFault(err, "events").Error()
-		return d, nil
+		d.Unseen = err.Error()
 	}
-	for _, e := range events.Items {
+	return d, nil
+}
+
+// events returns what happened to an object, newest first.
+func events(ctx context.Context, kube client.Reader, namespace, uid string) ([]Event, error) {
+	var list corev1.EventList
+	if err := kube.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{"involvedObject.uid": uid}); err != nil {
+		return nil, kubeFault(err, "events")
+	}
+	var out []Event
+	for _, e := range list.Items {
 		at := e.LastTimestamp.Time
 		for _, t := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time} {
 			if at.IsZero() {
 				at = t
 			}
 		}
-		d.Events = append(d.Events, Event{At: at, Type: e.Type, Reason: e.Reason, Message: e.Message, Count: int(e.Count)})
+		out = append(out, Event{At: at, Type: e.Type, Reason: e.Reason, Message: e.Message, Count: int(e.Count)})
 	}
-	slices.SortStableFunc(d.Events, func(a, b Event) int { return b.At.Compare(a.At) })
-	d.Events = d.Events[:min(len(d.Events), eventsShown)]
-	return d, nil
+	slices.SortStableFunc(out, func(a, b Event) int { return b.At.Compare(a.At) })
+	return out[:min(len(out), eventsShown)], nil
 }

@@ -1,5 +1,5 @@
-// Package service is the questions that a person has about stacks and the
-// commands they give, for whatever they sit in front of: the command line and
+// Package service is the questions that a person has about stacks and tenants
+// and the commands they give, for whatever they sit in front of: the command line and
 // the HTTP API are two views of it. It answers from Kubernetes as whoever
 // asks, and from the records that the server keeps of runs. Nothing of
 // Kubernetes shows in its types.
@@ -8,7 +8,7 @@
 // controller draws the conclusions. An edit names what it was made upon, so
 // that it never reaches something that its author did not see.
 //
-// Start reading at Stacks.
+// Start reading at Stacks, then at Tenants.
 package service
 
 import (
@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authnv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -67,7 +69,8 @@ func New(kube client.WithWatch, records Records, now func() time.Time) *Stacks {
 // NewScheme returns the kinds that a client for New must know.
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	return s, errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), authnv1.AddToScheme(s), v1alpha2.AddToScheme(s))
+	return s, errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), authnv1.AddToScheme(s), v1alpha2.AddToScheme(s),
+		appsv1.AddToScheme(s), tenantsv1.AddToScheme(s))
 }
 
 // FieldManager is who edits objects on behalf of the person at the keyboard.

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+func (p *program) rollout() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "rollout",
+		Short: "See how far a change of a template has come, go on, or go back",
+		Long: `A change of a template reaches its tenants as the template's rollout says: all at
+once, some at a time, or in waves. It stops when more tenants fail than it allows;
+new rows then get the last good generation.`,
+		Example: `  terrier rollout status web
+  terrier rollout undo web`,
+		GroupID: groupOperate,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(p.rolloutStatus(), p.rolloutResume(), p.rolloutUndo())
+	return c
+}
+
+func (p *program) rolloutStatus() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "status TEMPLATE",
+		Short: "Show how far a change of a template has come",
+		Long: `Shows the phase of the rollout, how many tenants have which generation of the
+template, which of them hold it up, and the generations that can be gone back to.`,
+		Example: `  terrier rollout status web
+  terrier rollout status web -o json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.templateNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, key, err := p.oneOf(args[0], service.TemplateWords)
+			if err != nil {
+				return err
+			}
+			r, err := t.Rollout(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			if done, err := p.structured(f, r); done {
+				return err
+			}
+			return p.write(p.rolloutSheet(r))
+		},
+	}
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+// holdingShown bounds how many tenants that hold up a rollout are listed.
+const holdingShown = 20
+
+func (p *program) rolloutSheet(r service.Rollout) *sheet {
+	s := &sheet{colour: p.coloured()}
+	s.row("Template", r.Namespace+"/"+r.Template)
+	s.row("Registry", r.Registry)
+	s.row("Phase", r.Phase)
+	s.row("Generation", fmt.Sprint(r.Target))
+	if r.Good != 0 {
+		s.row("Last good", fmt.Sprint(r.Good))
+	}
+	s.row("Tenants", fmt.Sprintf("%d: %d changed, of which %d are ready and %d failed; %d on their way", r.Total, r.Updated, r.Ready, r.Failed, r.Updating))
+	if len(r.Waves) > 0 {
+		wave := r.Wave
+		if wave == "" {
+			wave = "the rest"
+		}
+		s.row("Wave", fmt.Sprintf("%s (of %s)", wave, join(r.Waves)))
+	}
+	s.row("Started", p.at(r.Started))
+	s.row("Ended", p.at(r.Completed))
+	s.text("Message", r.Message)
+	s.text("Means", r.Means.Means)
+	s.text("Do", r.Means.Do)
+	s.heading("Generations")
+	for _, g := range r.Generations {
+		text := counted(g.Tenants, "tenant")
+		if g.Tenants > 0 {
+			text += fmt.Sprintf(", %d ready", g.Ready)
+		}
+		if !g.Made.IsZero() {
+			text += ", kept since " + p.at(g.Made)
+		}
+		if !g.Kept {
+			text += ", not kept"
+		}
+		mark := "  "
+		switch g.Number {
+		case r.Target:
+			mark = "→ "
+		case r.Good:
+			mark = "✓ "
+		}
+		s.line("%s%-4d %s", mark, g.Number, text)
+	}
+	if len(r.Holding) > 0 {
+		s.heading("Changed and not ready")
+		for i, t := range r.Holding {
+			if i == holdingShown {
+				more(s, len(r.Holding)-i)
+				break
+			}
+			s.line("%s  %s  %s", clean(t.Name), paint(s.colour, tenantColour(t.State), clean(t.State)), cut(clean(t.Reason+": "+t.Message), 100))
+		}
+	}
+	return s
+}
+
+func join(list []string) string {
+	out := ""
+	for i, s := range list {
+		if i > 0 {
+			out += ", "
+		}
+		out += s
+	}
+	return out
+}
+
+func (p *program) rolloutResume() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume TEMPLATE",
+		Short: "Go on with a rollout that has stopped",
+		Long: `Goes on with a rollout that has stopped: the tenants that have failed so far are
+not held against it any more.`,
+		Example:           `  terrier rollout resume web`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.templateNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, key, err := p.oneOf(args[0], service.TemplateWords)
+			if err != nil {
+				return err
+			}
+			generation, err := t.ResumeRollout(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(p.Stdout, "The rollout of generation %d of %s goes on.\n", generation, clean(key.String()))
+			return err
+		},
+	}
+}
+
+func (p *program) rolloutUndo() *cobra.Command {
+	var (
+		to  int64
+		yes bool
+	)
+	c := &cobra.Command{
+		Use:   "undo TEMPLATE",
+		Short: "Make a template what it was before",
+		Long: `Makes a template what it was in an earlier generation: the last that all tenants
+were ready with, or the one that --to names. That is a change as any other, and is
+rolled out as one; the tenants that never had the newer generation stay as they
+are. Whoever keeps templates in Git should go back there, too.`,
+		Example: `  terrier rollout undo web
+  terrier rollout undo web --to 4 --yes`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.templateNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, key, err := p.oneOf(args[0], service.TemplateWords)
+			if err != nil {
+				return err
+			}
+			u, err := t.PlanUndo(cmd.Context(), key, to)
+			if err != nil {
+				return err
+			}
+			if u.Same {
+				_, err := fmt.Fprintf(p.Stdout, "%s is what it was in generation %d.\n", clean(key.String()), u.To)
+				return err
+			}
+			if !yes {
+				agreed, err := p.confirm(fmt.Sprintf("Make %s what it was in generation %d, in the place of %d?", clean(key.String()), u.To, u.From))
+				if err != nil || !agreed {
+					return err
+				}
+			}
+			if err := t.Undo(cmd.Context(), u); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(p.Stdout, "%s is what it was in generation %d. See how far that has come: terrier rollout status %s\n", clean(key.String()), u.To, clean(key.Name))
+			return err
+		},
+	}
+	c.Flags().Int64Var(&to, "to", 0, "the `generation` to go back to")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do it without asking")
+	return c
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+func (p *program) rows() *cobra.Command {
+	var (
+		f               format
+		now, allow, yes bool
+		timeout         time.Duration
+	)
+	c := &cobra.Command{
+		Use:   "rows REGISTRY",
+		Short: "Show what a database says, and what would change",
+		Long: `Shows what the last complete read of a registry's rows found, the rows that no
+tenant can be made of, the tenants that will go, the deletions that a guard has
+stopped, and what a dry run would have done.
+
+The rows are read by the controller alone: this command asks it, and needs no
+password of the database. --now has them read at once, and waits for it.
+
+--allow shows the deletions that a guard has stopped, asks, and lets exactly those
+pass. If others have come by then, none does.`,
+		Example: `  terrier rows customers
+  terrier rows customers --now
+  terrier rows customers --allow`,
+		GroupID:           groupLook,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.registryNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, key, err := p.oneOf(args[0], service.RegistryWords)
+			if err != nil {
+				return err
+			}
+			r, err := p.readRows(cmd.Context(), t, key, now, timeout)
+			if err != nil {
+				return err
+			}
+			if allow {
+				return p.allow(cmd.Context(), t, r, yes)
+			}
+			if done, err := p.structured(f, r); done {
+				return err
+			}
+			return p.write(p.registrySheet(r))
+		},
+	}
+	c.Flags().BoolVar(&now, "now", false, "have the rows read now, and wait for it")
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait")
+	c.Flags().BoolVar(&allow, "allow", false, "let the deletions pass that a guard has stopped")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "allow them without asking")
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+func (p *program) readRows(ctx context.Context, t *service.Tenants, key service.Key, now bool, timeout time.Duration) (service.Registry, error) {
+	if !now {
+		return t.Registry(ctx, key)
+	}
+	request, err := t.ReadNow(ctx, key)
+	if err != nil {
+		return service.Registry{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return t.WasRead(ctx, key, request)
+}
+
+// allow lets blocked deletions pass, once somebody has seen which they are.
+func (p *program) allow(ctx context.Context, t *service.Tenants, r service.Registry, yes bool) error {
+	if r.Blocked == nil {
+		_, err := fmt.Fprintf(p.Stdout, "No deletions of %s are blocked.\n", clean(r.Key().String()))
+		return err
+	}
+	s := &sheet{colour: p.coloured()}
+	p.blocked(s, r.Blocked)
+	if _, err := fmt.Fprint(p.Stderr, s.b.String()); err != nil {
+		return err
+	}
+	if !yes {
+		agreed, err := p.confirm(fmt.Sprintf("Delete these %s of %s, with all that they have?", counted(r.Blocked.Count, "tenant"), clean(r.Key().String())))
+		if err != nil || !agreed {
+			return err
+		}
+	}
+	if err := t.Allow(ctx, r.Key(), r.Blocked.Token); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(p.Stdout, "%s may pass. They do with the next read: terrier rows %s --now\n", counted(r.Blocked.Count, "deletion"), clean(r.Name))
+	return err
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// registrySheet lays out what is known of a registry.
+func (p *program) registrySheet(r service.Registry) *sheet {
+	s := &sheet{colour: p.coloured()}
+	if r.Blocked != nil {
+		p.blocked(s, r.Blocked)
+		s.line("Let exactly these pass with: terrier rows %s --allow", clean(r.Name))
+		s.b.WriteByte('\n')
+	}
+	s.row("Registry", r.Key().String())
+	s.row("Source", r.Source)
+	s.row("Read every", r.Interval)
+	s.row("Suspended", yes(r.Suspended))
+	s.row("Dry run", yes(r.DryRun))
+	s.row("Ready", r.Ready)
+	s.row("Reason", r.Reason)
+	s.row("Since", p.at(r.Since))
+	s.text("Message", r.Message)
+	s.text("Means", r.Means.Means)
+	s.text("Do", r.Means.Do)
+	s.heading("Rows, as they were read last")
+	if r.LastRead.IsZero() {
+		s.line("They have not been read yet.")
+	} else {
+		s.row("Like this since", p.at(r.LastRead))
+		s.row("Rows", fmt.Sprintf("%d, of which %d are active", r.Rows, r.Active))
+		s.row("High water", r.Mark)
+	}
+	if r.RowErrors > 0 {
+		s.heading(fmt.Sprintf("Rows without a tenant (%d)", r.RowErrors))
+		for _, e := range r.FirstErrors {
+			s.line("%-20s %-20s %s", clean(`"`+e.UID+`"`), clean(e.Reason), clean(e.Message))
+		}
+		more(s, r.RowErrors-len(r.FirstErrors))
+	}
+	s.heading("Tenants")
+	s.row("Templates", fmt.Sprint(r.Templates))
+	s.row("Wanted", fmt.Sprint(r.Desired))
+	s.row("Ready", fmt.Sprint(r.ReadyNow))
+	s.row("Failed", fmt.Sprint(r.Failed))
+	p.changes(s, r)
+	p.conditionsAndEvents(s, r.Conditions, nil)
+	return s
+}
+
+// changes says what will change, or would.
+func (p *program) changes(s *sheet, r service.Registry) {
+	s.heading("What changes")
+	quiet := true
+	if w := r.WouldChange; w != nil && r.DryRun {
+		quiet = false
+		s.line("A dry run: %s would be made, %d changed and %d deleted.", counted(w.Create, "tenant"), w.Update, w.Delete)
+		for _, name := range w.Tenants {
+			s.line("  %s", clean(name))
+		}
+		more(s, w.Create+w.Update+w.Delete-len(w.Tenants))
+	}
+	if b := r.Blocked; b != nil {
+		quiet = false
+		s.line("%s blocked, see above.", counted(b.Count, "deletion"))
+	}
+	if r.Leaving > 0 {
+		quiet = false
+		s.line("%s will go when the grace period of %s is over.", counted(r.Leaving, "tenant"), span(r.Grace))
+	}
+	if quiet {
+		s.line("Nothing but what a newer read brings.")
+	}
+	if r.Keeps {
+		s.line("Tenants of rows that are not there any more are kept (vanishedRows: Keep).")
+	}
+	for _, d := range r.Departed {
+		s.line("The tenants of %s went at %s, since its row became inactive (%s).", clean(d.UID), p.at(d.At), counted(d.Count, "time"))
+	}
+}
+
+// blocked shows the deletions that wait for somebody.
+func (p *program) blocked(s *sheet, b *service.BlockedSet) {
+	text := fmt.Sprintf("! A guard has stopped %s, %s ago: %s (%s)", counted(b.Count, "deletion"), age(p.Now(), b.Since), clean(b.Message), clean(b.Reason))
+	fmt.Fprintln(&s.b, paint(s.colour, red, text))
+	for _, name := range b.Tenants {
+		s.line("- %s", clean(name))
+	}
+	more(s, b.Count-len(b.Tenants))
+	if b.Allowed {
+		s.line("Somebody has let them pass; they do with the next read.")
+	}
+	if b.Token != "" {
+		s.line("They stand for the token %s.", strings.TrimSpace(clean(b.Token)))
+	}
+}
+
+// more says how many are not shown.
+func more(s *sheet, n int) {
+	if n > 0 {
+		s.line("  and %d more", n)
+	}
+}

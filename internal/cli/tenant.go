@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+func (p *program) tenant() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "tenant TENANT",
+		Short: "Show a tenant and its objects",
+		Long: `Shows a tenant: its objects in the order in which they are made, how each stands
+and why, since when, and what it waits for; of a Terraform object also what its
+stack is doing, the plan that waits and what was changed last.
+
+Of its row only the names of the variables are shown. The values are in a Secret,
+which whoever may read Secrets of the namespace can read.`,
+		Example: `  terrier tenant acme-web
+  terrier tenant acme-web -o yaml`,
+		GroupID:           groupLook,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.tenantNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, key, err := p.oneOf(args[0], service.TenantWords)
+			if err != nil {
+				return err
+			}
+			d, err := t.Describe(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			if done, err := p.structured(f, d); done {
+				return err
+			}
+			return p.write(p.tenantSheet(d))
+		},
+	}
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+// tenantSheet lays out all that is known of a tenant.
+func (p *program) tenantSheet(d service.TenantDetail) *sheet {
+	s := &sheet{colour: p.coloured()}
+	s.row("Tenant", d.Key().String())
+	s.row("UID", d.UID)
+	s.row("Registry", d.Registry)
+	s.row("Template", generationText(d))
+	s.row("Row", strings.Join(d.Row.Variables, ", "))
+	if d.Row.Secret != "" {
+		s.row("Values in", "Secret "+d.Row.Secret)
+	} else if len(d.Row.Variables) > 0 {
+		s.row("Values in", "annotations of the Tenant")
+	}
+	s.row("Created", p.at(d.Created))
+	s.row("Protected", yes(d.Protected))
+	s.heading("Now")
+	s.row("State", d.State)
+	s.row("Ready", fmt.Sprintf("%d of %d objects", d.Ready, d.Desired))
+	s.row("Reason", d.Reason)
+	s.row("Since", p.at(d.Since))
+	s.text("Message", d.Message)
+	s.text("Leaving", d.Leaving)
+	s.text("Means", d.Means.Means)
+	s.text("Do", d.Means.Do)
+	p.tenantTree(s, d.Objects)
+	p.conditionsAndEvents(s, d.Conditions, d.Events)
+	if len(d.Unseen) > 0 {
+		s.heading("Not shown")
+		for _, u := range d.Unseen {
+			s.line("%s", clean(u))
+		}
+	}
+	return s
+}
+
+// generationText is the template of a tenant and which generation of it.
+func generationText(d service.TenantDetail) string {
+	text := d.Template
+	if d.Generation != 0 {
+		text += fmt.Sprintf(", generation %d", d.Generation)
+	}
+	if d.Behind != "" && d.Newest > d.Generation {
+		return text + fmt.Sprintf(" of %d: %s", d.Newest, d.Behind)
+	}
+	if d.Behind != "" {
+		return text + ": " + d.Behind
+	}
+	return text
+}
+
+// tenantTree draws the objects of a tenant in their order.
+func (p *program) tenantTree(s *sheet, objects []service.TenantObject) {
+	if len(objects) == 0 {
+		return
+	}
+	s.heading("Objects, in the order of making")
+	width := 0
+	for _, o := range objects {
+		width = max(width, len([]rune(clean(o.ID))))
+	}
+	for i, o := range objects {
+		branch, stem := "├─ ", "│  "
+		if i == len(objects)-1 {
+			branch, stem = "└─ ", "   "
+		}
+		state := o.State
+		if o.Reason != "" && o.Reason != o.State {
+			state += " (" + o.Reason + ")"
+		}
+		if !o.Since.IsZero() {
+			state += " for " + age(p.Now(), o.Since)
+		}
+		id := clean(o.ID)
+		s.line("%s%s%s  %s  %s", branch, id, strings.Repeat(" ", width-len([]rune(id))), paint(s.colour, objectColour(o.State), clean(state)), objectText(o))
+		for _, text := range p.objectNotes(o) {
+			for _, line := range wrap(clean(text), 92) {
+				s.line("%s    %s", stem, line)
+			}
+		}
+	}
+}
+
+func objectColour(state string) string {
+	switch state {
+	case service.ObjectReady, service.ObjectLeftOut:
+		return green
+	case "Failed", "Conflicted", "Skipped":
+		return red
+	default:
+		return yellow
+	}
+}
+
+// objectText is where an object is, and what is special about it.
+func objectText(o service.TenantObject) string {
+	text := o.Kind
+	switch {
+	case o.Name != "" && o.Namespace != "":
+		text += " " + o.Namespace + "/" + o.Name
+	case o.Name != "":
+		text += " " + o.Name
+	}
+	var special []string
+	if o.Once {
+		special = append(special, "written once")
+	}
+	if o.Retain {
+		special = append(special, "stays when the tenant goes")
+	}
+	if special != nil {
+		text += " [" + strings.Join(special, ", ") + "]"
+	}
+	return clean(text)
+}
+
+// objectNotes are what a person would ask next about an object.
+func (p *program) objectNotes(o service.TenantObject) []string {
+	var notes []string
+	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if o.Message != "" {
+		add("%s", o.Message)
+	}
+	if len(o.WaitsFor) > 0 {
+		add("waits for %s", strings.Join(o.WaitsFor, ", "))
+	}
+	if o.Means.Do != "" {
+		add("→ %s", o.Means.Do)
+	}
+	if o.StackUnseen != "" {
+		add("its stack is not shown: %s", o.StackUnseen)
+	}
+	if st := o.Stack; st != nil {
+		text := "stack: " + st.Phase
+		if !st.Since.IsZero() {
+			text += " for " + age(p.Now(), st.Since)
+		}
+		add("%s: %s", text, st.Message)
+		if st.Plan != nil {
+			add("plan %s waits: %s", st.Pending, plan.Summarize(st.Plan.Changes))
+		} else if st.Pending != "" {
+			add("plan %s waits", st.Pending)
+		}
+		if st.Applied != nil {
+			add("applied last: %s, %s, %s", st.Applied.Name, st.Applied.Changes, p.at(st.Applied.At))
+		}
+		if st.Drift != nil {
+			add("drift: %s", st.Drift.Changes)
+		}
+	}
+	return notes
+}
+
+// conditionsAndEvents are the end of every description.
+func (p *program) conditionsAndEvents(s *sheet, conditions []service.Condition, events []service.Event) {
+	if len(conditions) > 0 {
+		s.heading("Conditions")
+		for _, c := range conditions {
+			s.line("%-14s %-8s %-32s %s", clean(c.Type), clean(c.Status), clean(c.Reason), age(p.Now(), c.Since))
+		}
+	}
+	if len(events) > 0 {
+		s.heading("Events")
+		for _, e := range events {
+			s.line("%-6s %-8s %-28s %s", age(p.Now(), e.At), clean(e.Type), clean(e.Reason), cut(clean(e.Message), 120))
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// tenantsOf connects to the cluster, for commands about tenants.
+func (p *program) tenantsOf() (*service.Tenants, error) {
+	t, namespace, err := service.ConnectTenants(p.connection)
+	p.connection.Namespace = namespace
+	return t, err
+}
+
+// oneOf connects and reads the name of the one thing that a command is about.
+func (p *program) oneOf(name string, kinds []string) (*service.Tenants, service.Key, error) {
+	t, err := p.tenantsOf()
+	if err != nil {
+		return nil, service.Key{}, err
+	}
+	key, err := service.ParseTenantsKey(name, p.connection.Namespace, kinds...)
+	return t, key, err
+}
+
+func (p *program) tenants() *cobra.Command {
+	var (
+		f      format
+		filter service.TenantFilter
+	)
+	c := &cobra.Command{
+		Use:   "tenants",
+		Short: "List tenants and how they stand",
+		Long: `Lists tenants: the row and the template that each is made of, how many of its
+objects are ready, and why not all of them are. What holds up a registry or a
+template stands above the list: deletions that a guard has stopped, a rollout that
+has stopped, a database that cannot be read.`,
+		Example: `  terrier tenants
+  terrier tenants -A --not-ready
+  terrier tenants --template web -l tier=gold
+  terrier tenants -A -o json | jq -r '.items[] | select(.state == "Failed") | .name'`,
+		GroupID: groupLook,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := p.tenantsOf()
+			if err != nil {
+				return err
+			}
+			if !p.all {
+				filter.Namespace = p.connection.Namespace
+			}
+			list, err := t.List(cmd.Context(), filter)
+			if err != nil {
+				return err
+			}
+			return p.listTenants(list, f, filter)
+		},
+	}
+	p.allFlag(c)
+	c.Flags().StringVar(&filter.Registry, "registry", "", "only tenants of this `registry`")
+	c.Flags().StringVar(&filter.Template, "template", "", "only tenants of this `template`")
+	c.Flags().StringVarP(&filter.Selector, "selector", "l", "", "only tenants with these `labels`")
+	c.Flags().BoolVar(&filter.NotReady, "not-ready", false, "only tenants that are not ready")
+	formatFlag(c, &f, forWide, forJSON, forYAML, forName)
+	return c
+}
+
+func (p *program) listTenants(list service.TenantList, f format, filter service.TenantFilter) error {
+	if done, err := p.structured(f, list); done {
+		return err
+	}
+	if f == forName {
+		for _, v := range list.Items {
+			name := v.Name
+			if filter.Namespace == "" {
+				name = v.Key().String()
+			}
+			if _, err := fmt.Fprintln(p.Stdout, clean(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := p.alarms(list.Alarms); err != nil {
+		return err
+	}
+	if len(list.Items) > 0 {
+		if err := p.tenantTable(list.Items, f, filter).print(p.Stdout, p.coloured()); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(p.Stdout); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(p.Stdout, countText(list.Counts))
+	return err
+}
+
+// alarms says what somebody has to look at, before all else.
+func (p *program) alarms(list []service.Alarm) error {
+	for _, a := range list {
+		where := a.Kind + " " + a.Namespace + "/" + a.Name
+		if a.Name == "" {
+			where = a.Kind
+		}
+		since := ""
+		if !a.Since.IsZero() {
+			since = ", for " + age(p.Now(), a.Since)
+		}
+		text := fmt.Sprintf("! %s: %s (%s%s)", clean(where), clean(a.Message), clean(a.Reason), since)
+		if _, err := fmt.Fprintln(p.Stdout, paint(p.coloured(), red, text)); err != nil {
+			return err
+		}
+		if a.Look != "" {
+			if _, err := fmt.Fprintf(p.Stdout, "    %s\n", clean(a.Look)); err != nil {
+				return err
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintln(p.Stdout)
+	return err
+}
+
+func (p *program) tenantTable(list []service.Tenant, f format, filter service.TenantFilter) *table {
+	t := &table{}
+	if filter.Namespace == "" {
+		t.head = append(t.head, "NAMESPACE")
+	}
+	t.head = append(t.head, "NAME", "UID", "TEMPLATE", "READY", "STATE", "REASON", "AGE")
+	if f == forWide {
+		t.head = append(t.head, "REGISTRY", "GENERATION", "SINCE", "MESSAGE")
+	}
+	for _, v := range list {
+		var row []cell
+		if filter.Namespace == "" {
+			row = append(row, plain(v.Namespace))
+		}
+		colour := tenantColour(v.State)
+		row = append(row, plain(v.Name), plain(v.UID), plain(v.Template), plain(fmt.Sprintf("%d/%d", v.Ready, v.Desired)),
+			cell{v.State, colour}, plain(v.Reason), plain(age(p.Now(), v.Created)))
+		if f == forWide {
+			row = append(row, plain(v.Registry), plain(strconv.FormatInt(v.Generation, 10)), plain(age(p.Now(), v.Since)), plain(v.Message))
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+func tenantColour(state string) string {
+	switch state {
+	case service.TenantReady:
+		return green
+	case service.TenantFailed, service.TenantConflicted:
+		return red
+	default:
+		return yellow
+	}
+}
+
+// countText is how many tenants there are, and how they stand.
+func countText(counts map[string]int) string {
+	total := 0
+	var parts []string
+	for _, state := range []string{
+		service.TenantReady, service.TenantProgressing, service.TenantNew, service.TenantFailed,
+		service.TenantConflicted, service.TenantLeaving, service.TenantDeleting,
+	} {
+		if n := counts[state]; n > 0 {
+			total += n
+			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ToLower(state)))
+		}
+	}
+	switch total {
+	case 0:
+		return "No tenants."
+	case 1:
+		return "1 tenant: " + parts[0] + "."
+	default:
+		return fmt.Sprintf("%d tenants: %s.", total, strings.Join(parts, ", "))
+	}
+}
+
+// tenantNames completes the names of tenants.
+func (p *program) tenantNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return p.complete(cmd, args, func(v service.Tenant) (string, string) { return v.Name, v.State })
+}
+
+// templateNames completes the names of templates that have tenants.
+func (p *program) templateNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return p.complete(cmd, args, func(v service.Tenant) (string, string) { return v.Template, v.Registry })
+}
+
+// registryNames completes the names of registries that have tenants.
+func (p *program) registryNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return p.complete(cmd, args, func(v service.Tenant) (string, string) { return v.Registry, "" })
+}
+
+func (p *program) complete(cmd *cobra.Command, args []string, of func(service.Tenant) (name, about string)) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	t, err := p.tenantsOf()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
+	defer cancel()
+	list, err := t.List(ctx, service.TenantFilter{Namespace: p.connection.Namespace})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []cobra.Completion
+	for _, v := range list.Items {
+		if name, about := of(v); name != "" {
+			out = append(out, cobra.CompletionWithDesc(name, clean(about)))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
+}
+
+// write prints a text that has been laid out.
+func (p *program) write(s *sheet) error {
+	_, err := io.WriteString(p.Stdout, s.b.String())
+	return err
+}
