@@ -1,19 +1,190 @@
 package tenant
 
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/tenant/expression"
+	"github.com/terrier-iac/terrier/internal/tenant/rendering"
+)
+
 // Check finds everything that is wrong with a template as far as that can be
 // known without a row, all of it at once. With vars, the variables of its
 // registry (see VariablesOf), names of variables are checked, too; nil says that
 // nobody knows them yet.
 func Check(t Template, vars []string) []ResourceError {
-	return orderErrors(t.Resources)
+	c := &checking{vars: vars, errs: orderErrors(t.Resources), same: map[identity]string{}}
+	for _, r := range t.Resources {
+		c.resource(r)
+	}
+	return c.errs
 }
 
-// VariablesOf are the names of the variables that a registry with this mapping
-// gives to templates, in order.
-func VariablesOf(m Mapping) []string {
-	r := Row{Extra: map[string]string{}}
-	for name := range m.Extra {
-		r.Extra[name] = ""
+type checking struct {
+	vars []string
+	errs []ResourceError
+	same map[identity]string // objects by the texts that identify them
+	r    Resource
+}
+
+func (c *checking) fail(field string, err error) {
+	if err != nil {
+		c.errs = append(c.errs, ResourceError{c.r.ID, field, err.Error()})
 	}
-	return ValuesOf(r, "", "").names()
+}
+
+func (c *checking) resource(r Resource) {
+	c.r = r
+	if err := r.kindError(); err != nil {
+		for _, one := range split(err) {
+			c.fail("spec", one)
+		}
+	} else {
+		c.names()
+	}
+	c.text("nameTemplate", r.NameTemplate)
+	c.text("targetNamespace", r.TargetNamespace)
+	for _, what := range []struct {
+		name string
+		of   map[string]string
+		own  any
+	}{{"labels", r.LabelsTemplate, metadataOf(r)["labels"]}, {"annotations", r.AnnotationsTemplate, metadataOf(r)["annotations"]}} {
+		c.keys("spec.metadata."+what.name, slices.Sorted(maps.Keys(object(what.own))))
+		c.keys(what.name+"Template", slices.Sorted(maps.Keys(what.of)))
+		for _, key := range slices.Sorted(maps.Keys(what.of)) {
+			c.text(what.name+"Template."+key, what.of[key])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Object)) {
+		if name != "apiVersion" && name != "kind" {
+			c.value(r.Object[name], place{field: name})
+		}
+	}
+	if r.ReadyWhen != "" {
+		c.fail("readyWhen", expression.OverObject().Check(r.ReadyWhen))
+	}
+	if r.IncludeWhen != "" {
+		c.fail("includeWhen", expression.OverRow().Check(r.IncludeWhen))
+	}
+	for i, path := range r.IgnoreFields {
+		c.fail(fmt.Sprintf("ignoreFields[%d]", i), pathError(path))
+	}
+}
+
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+func object(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+func metadataOf(r Resource) map[string]any { return object(r.Object["metadata"]) }
+
+// names checks names that are no templates, and finds resources that are the same
+// object for any row: those whose names and namespaces come of the same texts.
+func (c *checking) names() {
+	apiVersion, kind := text(c.r.Object["apiVersion"]), text(c.r.Object["kind"])
+	name, field := c.r.NameTemplate, "nameTemplate"
+	if name == "" {
+		name, field = text(metadataOf(c.r)["name"]), "spec.metadata.name"
+	}
+	if !strings.Contains(name, "{{") {
+		c.fail(field, nameError(apiVersion, kind, name))
+	}
+	if namespace := c.r.TargetNamespace; namespace != "" && !strings.Contains(namespace, "{{") {
+		c.fail("targetNamespace", dnsLabelError(namespace))
+	}
+	id := identity{groupOf(apiVersion), kind, c.r.TargetNamespace, name}
+	if c.r.IncludeWhen != "" {
+		return // it may be for other rows
+	}
+	if other, ok := c.same[id]; !ok {
+		c.same[id] = c.r.ID
+	} else {
+		c.fail(field, fmt.Errorf("it is the same %s as that of %s", kind, other))
+	}
+}
+
+func (c *checking) keys(field string, all []string) {
+	for _, key := range all {
+		if err := keyError(key); err != nil {
+			c.fail(field, fmt.Errorf("%s is no key: %w", quoted(key), err))
+		}
+	}
+}
+
+func (c *checking) value(v any, at place) {
+	switch v := v.(type) {
+	case string:
+		c.text(at.String(), v)
+	case []any:
+		for i := range v {
+			c.value(v[i], place{index: i, inList: true, up: &at})
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			c.value(v[name], place{field: name, up: &at})
+		}
+	}
+}
+
+func (c *checking) text(field, template string) {
+	t, err := rendering.Parse(template)
+	if err != nil {
+		c.fail(field, err)
+		return
+	}
+	if c.vars == nil {
+		return
+	}
+	used := t.Variables()
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		if used[name] && !slices.Contains(c.vars, name) {
+			c.fail(field, fmt.Errorf("there is no variable %s; there are %s", name, strings.Join(c.vars, ", ")))
+		}
+	}
+}
+
+// pathError finds entries of ignoreFields that are no JSONPath whatever its
+// dialect.
+func pathError(path string) error {
+	if strings.TrimSpace(path) == "" {
+		return errors.New("it is empty")
+	}
+	var open []rune
+	var quote rune
+	for _, r := range path {
+		switch {
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			}
+		case r == '\'', r == '"':
+			quote = r
+		case r == '[':
+			open = append(open, ']')
+		case r == '(':
+			open = append(open, ')')
+		case r == ']', r == ')':
+			if len(open) == 0 || open[len(open)-1] != r {
+				return fmt.Errorf("%s closes what was not opened", quoted(string(r)))
+			}
+			open = open[:len(open)-1]
+		}
+	}
+	if quote != 0 {
+		return fmt.Errorf("a %s is not closed", quoted(string(quote)))
+	}
+	if len(open) > 0 {
+		return fmt.Errorf("a %s is missing", quoted(string(open[len(open)-1])))
+	}
+	return nil
 }

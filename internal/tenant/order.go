@@ -27,12 +27,17 @@ func Order(all []Resource) ([]Resource, error) {
 		}
 		return nil, errors.Join(list...)
 	}
+	return sorted(all), nil
+}
+
+// sorted returns resources that have an order in it.
+func sorted(all []Resource) []Resource {
 	level := levels(all)
 	ordered := slices.Clone(all)
 	slices.SortStableFunc(ordered, func(a, b Resource) int {
 		return cmp.Or(cmp.Compare(level[a.ID], level[b.ID]), cmp.Compare(groupOrder(a.Group), groupOrder(b.Group)))
 	})
-	return ordered, nil
+	return ordered
 }
 
 // groupOrder is the place of a group; those that nobody knows come last.

@@ -1,9 +1,12 @@
 package tenant
 
 import (
-	"errors"
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/terrier-iac/terrier/internal/tenant/rendering"
 )
 
 // RenderOptions are what rendering has to know about the place of the objects.
@@ -12,7 +15,8 @@ type RenderOptions struct {
 	// Namespace of the Tenant: that of objects whose resource names no other.
 	Namespace string
 
-	// TenantUID is the row's uid; Terraform objects carry it as a label.
+	// TenantUID is the row's uid; Terraform objects carry it as a label, in the
+	// form that IDLabel gives.
 	TenantUID string
 
 	// Types are the schemas of the kinds. Without them a text becomes a number or
@@ -26,22 +30,215 @@ type RenderOptions struct {
 
 // Render makes the objects that a tenant with these values has, in Order. A
 // resource that could not be rendered is missing there and has its errors. One
-// that includeWhen leaves out is missing, too, and nothing depends on it any
-// more.
+// that includeWhen leaves out is missing, too; what depends on it depends on
+// what it depends on instead.
+//
+// Types is asked with the names of fields; "{}" is never among them, since only
+// a schema knows which names are free.
 func Render(t Template, v Values, o RenderOptions) ([]Object, []ResourceError) {
-	return nil, []ResourceError{{Message: errUnbuilt.Error()}}
+	if errs := orderErrors(t.Resources); len(errs) > 0 {
+		return nil, errs
+	}
+	run := rendering.NewRun(v)
+	var objects []Object
+	var errs []ResourceError
+	left := map[string][]string{} // what is left out, and what it depends on
+	same := map[identity]string{}
+	for i, r := range sorted(t.Resources) {
+		included, err := r.includes(v)
+		switch {
+		case err != nil:
+			errs = append(errs, ResourceError{r.ID, "includeWhen", err.Error()})
+			continue
+		case !included:
+			left[r.ID] = r.DependIDs
+			continue
+		}
+		w := &writing{r: r, o: o, run: run}
+		rendered := w.object()
+		if errs = append(errs, w.errs...); len(w.errs) > 0 {
+			continue
+		}
+		id := identityOf(rendered)
+		if other, ok := same[id]; ok {
+			errs = append(errs, ResourceError{r.ID, "nameTemplate", fmt.Sprintf("it becomes %s, as %s does already", id, other)})
+			continue
+		}
+		same[id] = r.ID
+		objects = append(objects, Object{Resource: r, Rendered: rendered, Order: i})
+	}
+	for i := range objects {
+		objects[i].DependIDs = without(objects[i].DependIDs, left)
+	}
+	return objects, errs
 }
 
-var errUnbuilt = errors.New("rendering is not built yet")
+func (r Resource) includes(v Values) (bool, error) {
+	if r.IncludeWhen == "" {
+		return true, nil
+	}
+	return IncludeWhen(r.IncludeWhen, v)
+}
+
+// without returns ids with those that are left out replaced by what they depend
+// on; there is no cycle among them.
+func without(ids []string, left map[string][]string) []string {
+	var out []string
+	for _, id := range ids {
+		through := []string{id}
+		if behind, ok := left[id]; ok {
+			through = without(behind, left)
+		}
+		for _, id := range through {
+			if !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	}
+	return out
+}
+
+// identity is what makes two objects the same.
+type identity struct{ group, kind, namespace, name string }
+
+func (i identity) String() string {
+	if i.namespace == "" {
+		return i.kind + " " + i.name
+	}
+	return i.kind + " " + i.namespace + "/" + i.name
+}
+
+func identityOf(object map[string]any) identity {
+	meta, _ := object["metadata"].(map[string]any)
+	return identity{groupOf(text(object["apiVersion"])), text(object["kind"]), text(meta["namespace"]), text(meta["name"])}
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
 
 // ValuesOf returns the variables that the templates of a row see. An extra
 // variable may have the name of another, and then replaces it.
 func ValuesOf(r Row, registry, template string) Values {
-	v := Values{"uid": r.UID, "hostOrUrl": r.HostOrURL, "activate": r.Activate, "registryId": registry, "templateRef": template}
-	for name, text := range r.Extra {
-		v[name] = text
+	v := Values{
+		"uid": r.UID, "hostOrUrl": r.HostOrURL, "host": rendering.ToHost(r.HostOrURL), "activate": r.Activate,
+		"registryId": registry, "templateRef": template,
 	}
+	maps.Copy(v, r.Extra)
 	return v
 }
 
-func (v Values) names() []string { return slices.Sorted(maps.Keys(v)) }
+// VariablesOf are the names of the variables that a registry with this mapping
+// gives to templates, in order.
+func VariablesOf(m Mapping) []string {
+	r := Row{Extra: map[string]string{}}
+	for name := range m.Extra {
+		r.Extra[name] = ""
+	}
+	return slices.Sorted(maps.Keys(ValuesOf(r, "", "")))
+}
+
+// writing is the rendering of one resource.
+type writing struct {
+	r    Resource
+	o    RenderOptions
+	run  *rendering.Run
+	errs []ResourceError
+
+	apiVersion, kind string
+}
+
+func (w *writing) fail(field string, err error) {
+	w.errs = append(w.errs, ResourceError{w.r.ID, field, err.Error()})
+}
+
+// object returns the whole object; it is of use only if there are no errors.
+func (w *writing) object() map[string]any {
+	if err := w.r.kindError(); err != nil {
+		w.fail("spec", err)
+		return nil
+	}
+	w.apiVersion, w.kind = text(w.r.Object["apiVersion"]), text(w.r.Object["kind"])
+	out := make(map[string]any, len(w.r.Object)+1)
+	for _, name := range slices.Sorted(maps.Keys(w.r.Object)) { // errors come in order
+		switch v := w.r.Object[name]; name {
+		case "apiVersion", "kind":
+			out[name] = v
+		case "metadata":
+		default:
+			out[name] = w.value(v, place{field: name, up: nil})
+		}
+	}
+	out["metadata"] = w.metadata()
+	if isTerraform(w.apiVersion, w.kind) {
+		w.terraform(out)
+	}
+	return out
+}
+
+// one renders a text of the resource itself, which stays a text.
+func (w *writing) one(template, field string) (string, bool) {
+	v, err := w.text(template)
+	if err != nil {
+		w.fail(field, err)
+		return "", false
+	}
+	return rendering.ToText(v), true
+}
+
+func (w *writing) text(template string) (any, error) {
+	t, err := rendering.Parse(template)
+	if err != nil {
+		return nil, err
+	}
+	return t.Render(w.run)
+}
+
+// value renders what is below one field of the object.
+func (w *writing) value(v any, at place) any {
+	switch v := v.(type) {
+	case string:
+		out, err := w.leaf(v, at)
+		if err != nil {
+			w.fail(at.String(), err)
+		}
+		return out
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = w.value(v[i], place{index: i, inList: true, up: &at})
+		}
+		return list
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			m[name] = w.value(v[name], place{field: name, up: &at})
+		}
+		return m
+	default:
+		return v
+	}
+}
+
+// leaf renders a text, and makes of it what its place asks for.
+func (w *writing) leaf(s string, at place) (any, error) {
+	t, err := rendering.Parse(s)
+	if err != nil {
+		return nil, err
+	}
+	v, err := t.Render(w.run)
+	if err != nil || !t.IsTemplate() {
+		return v, err
+	}
+	return as(v, w.typeOf(at))
+}
+
+func (w *writing) typeOf(at place) Type {
+	path := at.path()
+	var t Type
+	if w.o.Types != nil {
+		t = w.o.Types.At(w.apiVersion, w.kind, path)
+	}
+	return cmp.Or(t, knownType(w.kind, path))
+}

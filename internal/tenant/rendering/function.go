@@ -64,7 +64,7 @@ var functions = sync.OnceValue(func() map[string]function {
 		"atoi":  func(v any) (any, error) { n, err := whole(v); return int(n), err },
 		"float": func(v any) (any, error) { return fraction(v) }, "float64": func(v any) (any, error) { return fraction(v) },
 		"bool":   func(v any) (any, error) { return truth(v) },
-		"toHost": onText(toHost), "trunc63": onText(trunc63),
+		"toHost": onText(ToHost), "trunc63": onText(trunc63),
 		"fromJson": fromJSON, "mustFromJson": fromJSON,
 	} {
 		all[name] = func(_ *Run, args []any) (any, error) {
@@ -248,9 +248,9 @@ func onText(fn func(string) string) func(any) (any, error) {
 	}
 }
 
-// toHost is the host of an address, or what is before the first colon of a text
+// ToHost is the function of that name: the host of an address, or what is before the first colon of a text
 // that is none.
-func toHost(s string) string {
+func ToHost(s string) string {
 	if u, err := url.Parse(s); err == nil && u.Host != "" {
 		return u.Hostname()
 	}
