@@ -1,0 +1,116 @@
+package rows
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+func sqliteDialect() dialect {
+	return dialect{
+		quote: `"`, name: "SQLite", connect: connectSQLite, explain: explainSQLite, exists: sqliteExists,
+		// The driver would make times of what is declared as such.
+		text: func(expression, _ string) string { return "CAST(" + expression + " AS TEXT)" },
+	}
+}
+
+// sqliteExists counts tables and views of a name. A text is quoted like a name,
+// but by apostrophes.
+func sqliteExists(table []string) string {
+	text := dialect{quote: "'"}.ident
+	schema := "main"
+	if len(table) > 1 {
+		schema = table[0]
+	}
+	return fmt.Sprintf("SELECT COUNT(*) FROM pragma_table_list WHERE schema = %s COLLATE NOCASE AND name = %s COLLATE NOCASE", text(schema), text(table[len(table)-1]))
+}
+
+// allowed finds the file that path leads to, and refuses one that is not below
+// an allowed directory. What is outside is refused alike whether it exists or not.
+func allowed(path string, dirs []string) (string, error) {
+	denied := fault.New(fault.Denied, PathRefused, fmt.Errorf("%s is not below a directory that files of SQLite may be in: put it there, or allow another with --sqlite-dir", quoted(path)))
+	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+		return "", refuse(ConfigInvalid, "path %s is not absolute", quoted(path))
+	}
+	path = filepath.Clean(path)
+	for _, dir := range dirs {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil || !below(path, filepath.Clean(dir)) && !below(path, real) {
+			continue
+		}
+		file, err := filepath.EvalSymlinks(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", fault.New(fault.Missing, DatabaseMissing, fmt.Errorf("there is no file %s", quoted(path)))
+		}
+		if err != nil || !below(file, real) {
+			continue
+		}
+		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+			return "", refuse(ConfigInvalid, "%s is no file", quoted(path))
+		}
+		return file, nil
+	}
+	return "", denied
+}
+
+func below(path, dir string) bool {
+	rest, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rest) && rest != "."
+}
+
+// sqliteConn is one opened file. It is not kept: a file that was replaced would
+// go on being read as it was.
+type sqliteConn struct{ driver driver.Conn }
+
+// connectSQLite opens a file for reading only; mode=ro holds below anything that
+// a statement can say. Whoever writes to it may go on.
+func connectSQLite(ctx context.Context, c Config, o Options) (conn, error) {
+	file, err := allowed(c.Path, o.SQLiteDirs)
+	if err != nil {
+		return nil, err
+	}
+	wait := min(left(ctx), 5*time.Second)
+	set := url.Values{"mode": {"ro"}, "_dqs": {"0"}, "_defensive": {"1"}, "_query_only": {"1"}, "_busy_timeout": {fmt.Sprint(wait.Milliseconds())}, "_pragma": {"trusted_schema(0)", "cell_size_check(1)"}}
+	connector, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: file, RawQuery: set.Encode()}).String())
+	if err != nil {
+		return nil, err
+	}
+	opened, err := connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &sqliteConn{driver: opened}, nil
+}
+
+// begin takes no snapshot yet: SQLite does with the first statement that reads.
+// The deadline is that of the context, which interrupts.
+func (s *sqliteConn) begin(ctx context.Context, _ time.Duration) error { return s.exec(ctx, "BEGIN") }
+
+func (s *sqliteConn) end(ctx context.Context) error { return s.exec(ctx, "ROLLBACK") }
+
+func (s *sqliteConn) close() { _ = s.driver.Close() }
+
+func (s *sqliteConn) exec(ctx context.Context, statement string) error {
+	_, err := s.driver.(driver.ExecerContext).ExecContext(ctx, statement, nil)
+	return err
+}
+
+func (s *sqliteConn) stream(ctx context.Context, statement string, row func([][]byte) error) ([]column, error) {
+	rows, err := s.driver.(driver.QueryerContext).QueryContext(ctx, statement, nil)
+	if err != nil {
+		return nil, err
+	}
+	columns, err := streamDriver(ctx, rows, row)
+	return columns, errors.Join(err, rows.Close())
+}
