@@ -76,6 +76,7 @@ func (s *syncing) depart() {
 		case c.due:
 			s.step.Remove = append(s.step.Remove, Removal{Name: c.Name, UID: c.UID, Reason: c.reason})
 			gone[c.UID] = gone[c.UID] || c.reason != TemplateDeleted
+			c.Leaving = cmp.Or(c.Leaving, &Leaving{Since: s.Read.Time}) // no rollout counts on it
 		default:
 			s.wait(c)
 		}

@@ -280,7 +280,7 @@ type TenantRegistryStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The last complete read.
+	// The last complete read that found something else than the one before it.
 	// +optional
 	LastRead *Read `json:"lastRead,omitempty"`
 

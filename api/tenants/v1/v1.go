@@ -57,10 +57,11 @@ const (
 
 	AnnotationRow                = "terrier.dev/row"                 // on a Tenant: keyed digest of its row's values
 	AnnotationLeaving            = "terrier.dev/leaving"             // on a Tenant: since when and why its row asks for its end
+	AnnotationChanged            = "terrier.dev/template-changed"    // on a Tenant: when it was given its generation of the template; absent if it was made with it
 	AnnotationDeletionProtection = "terrier.dev/deletion-protection" // "true" on a Tenant or TenantTemplate
 	AnnotationAllowDeletions     = "terrier.dev/allow-deletions"     // on a TenantRegistry: the token of status.blocked that may pass
 	AnnotationSyncNow            = "terrier.dev/sync"                // on a TenantRegistry: any new value reads the rows now
-	AnnotationRollout            = "terrier.dev/rollout"             // on a TenantTemplate: resume, for the generation whose rollout stopped
+	AnnotationRollout            = "terrier.dev/rollout"             // on a TenantTemplate: the generation whose rollout stopped and may go on, alone or with -N for N failures
 )
 
 // AddToScheme makes the types of this package known to s.

@@ -1,0 +1,242 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// Registries makes the Tenant objects of each registry what its rows ask for. A
+// look at one is:
+//
+//	read     the rows, if it is time to                      registry_read.go
+//	know     the Tenants and templates that are there        registry_know.go
+//	decide   tenant.Sync
+//	act      make, change, take away                         registry_act.go
+//	report   status, conditions, events, metrics             registry_report.go
+//
+// Most looks do not read: a Tenant became ready, a template changed. They decide
+// with the rows of the last read.
+type Registries struct {
+	Options
+
+	cache     client.Client // of the kinds of tenants
+	templates *templates
+	revisions *revisions
+	metrics   *registryMetrics
+	wake      *wake
+
+	mu     sync.Mutex
+	memory map[types.NamespacedName]*remembered
+}
+
+// remembered is what is known of one registry between looks. All of it can be
+// lost: the next look reads then.
+type remembered struct {
+	uid        types.UID
+	generation int64 // of the registry when it was read last
+
+	read  tenant.Read // the last complete one
+	err   error       // of the last attempt; nil if it was complete
+	next  time.Time   // when to read again
+	fails int
+
+	mu   sync.Mutex
+	now  bool            // somebody notified us
+	kept map[string]bool // Tenants whose rows this process has written
+}
+
+// look is one look at one registry.
+type look struct {
+	obj      *tenantsv1.TenantRegistry
+	before   *tenantsv1.TenantRegistry
+	memory   *remembered
+	fresh    bool // the rows were read, or not, in this very look
+	known    tenant.Known
+	tenants  map[string]*tenantsv1.Tenant // of this registry, by name; their groups are left out
+	specs    map[string]*tenantsv1.TenantTemplate
+	step     tenant.Step
+	failures []tenant.RowError // what could not be written
+}
+
+// Reconcile takes one look.
+func (c *Registries) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	l := &look{obj: &tenantsv1.TenantRegistry{}}
+	if err := c.Live.Get(ctx, req.NamespacedName, l.obj); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.forget(req.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	if l.obj.DeletionTimestamp != nil {
+		return c.finish(ctx, l.obj)
+	}
+	if !controllerutil.ContainsFinalizer(l.obj, tenantsv1.RegistryFinalizer) {
+		before := l.obj.DeepCopy()
+		controllerutil.AddFinalizer(l.obj, tenantsv1.RegistryFinalizer)
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := c.Live.Patch(ctx, l.obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
+			return ctrl.Result{}, retry(err)
+		}
+	}
+	l.before = l.obj.DeepCopy()
+	l.memory = c.recall(l.obj)
+	return c.look(ctx, l)
+}
+
+// look does what the type's comment says, and says when to look again.
+func (c *Registries) look(ctx context.Context, l *look) (ctrl.Result, error) {
+	began := c.Now()
+	if l.obj.Spec.Suspend {
+		c.wake.listen(l.obj, nil)
+		return ctrl.Result{}, c.reportSuspended(ctx, l)
+	}
+	if c.due(l) {
+		c.read(ctx, l)
+	}
+	if err := c.know(ctx, l); err != nil {
+		return ctrl.Result{}, err
+	}
+	l.step = tenant.Sync(l.known)
+	var err error
+	if !l.obj.Spec.DryRun {
+		err = c.act(ctx, l)
+	}
+	if reported := c.report(ctx, l); reported != nil {
+		return ctrl.Result{}, retry(errors.Join(err, reported))
+	}
+	c.metrics.looked(l, c.Now().Sub(began))
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	pause := max(l.memory.next.Sub(c.Now()), time.Millisecond)
+	if a := l.step.Again; a > 0 && a < pause {
+		// A grace period can only end with a read; a deadline of a rollout needs none.
+		pause = a
+		if l.step.Leaving > 0 && l.memory.err == nil {
+			l.memory.next = c.Now().Add(a)
+		}
+	}
+	return ctrl.Result{RequeueAfter: pause}, nil
+}
+
+// retry makes a conflict an occasion to look with fresh eyes.
+func retry(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil // it went meanwhile
+	}
+	return err
+}
+
+// recall returns what is remembered of a registry; nothing of a former one of
+// its name.
+func (c *Registries) recall(obj *tenantsv1.TenantRegistry) *remembered {
+	key := client.ObjectKeyFromObject(obj)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memory[key]
+	if m == nil || m.uid != obj.UID {
+		m = &remembered{uid: obj.UID, kept: map[string]bool{}}
+		c.memory[key] = m
+	}
+	return m
+}
+
+// forget drops everything that is kept for a registry that is gone.
+func (c *Registries) forget(key types.NamespacedName) {
+	c.mu.Lock()
+	m := c.memory[key]
+	delete(c.memory, key)
+	c.mu.Unlock()
+	c.metrics.forget(key)
+	c.wake.forget(key)
+	if m != nil {
+		c.Rows.Drop(string(m.uid))
+	}
+}
+
+// finish takes away the Tenants of a registry that a person has deleted, and
+// then lets it go. What Tenants retain is their affair; those that are protected
+// stay, and hold their registry.
+func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(obj, tenantsv1.RegistryFinalizer) {
+		return ctrl.Result{}, nil
+	}
+	c.wake.listen(obj, nil)
+	// Read from the server: a cache that lags would let go of what was just made.
+	var list tenantsv1.TenantList
+	if err := c.Live.List(ctx, &list, client.InNamespace(obj.Namespace), client.MatchingLabels{tenantsv1.LabelRegistry: obj.Name}); err != nil {
+		return ctrl.Result{}, err
+	}
+	protecting, err := c.protecting(ctx, obj)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	known := map[string]*tenantsv1.Tenant{}
+	var gone []tenant.Removal
+	var protected []string
+	for i := range list.Items {
+		t := dialect.Existing(&list.Items[i])
+		known[t.Name] = &list.Items[i]
+		switch {
+		case t.Deleting:
+		case t.Protected || protecting[t.Template]:
+			protected = append(protected, t.Name)
+		default:
+			gone = append(gone, tenant.Removal{Name: t.Name, UID: t.UID, Reason: registryDeleted})
+		}
+	}
+	if len(list.Items) > 0 {
+		err := errors.Join(c.remove(ctx, obj, gone, known), c.reportLeaving(ctx, obj, len(list.Items), protected))
+		return ctrl.Result{RequeueAfter: leavingLook}, retry(err)
+	}
+	before := obj.DeepCopy()
+	controllerutil.RemoveFinalizer(obj, tenantsv1.RegistryFinalizer)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Live.Patch(ctx, obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
+		return ctrl.Result{}, retry(err)
+	}
+	c.Events.Event(obj, corev1.EventTypeNormal, "TenantDeleted", "All tenants of the registry are gone")
+	c.forget(client.ObjectKeyFromObject(obj))
+	return ctrl.Result{}, nil
+}
+
+// registryDeleted is why a Tenant goes whose registry does.
+const registryDeleted = "RegistryDeleted"
+
+// leavingLook is how often it is looked whether what leaves has left; the end of
+// each Tenant wakes its registry besides.
+const leavingLook = 30 * time.Second
+
+// protecting are the templates of a registry whose tenants may not be taken away.
+func (c *Registries) protecting(ctx context.Context, obj *tenantsv1.TenantRegistry) (map[string]bool, error) {
+	var list tenantsv1.TenantTemplateList
+	if err := c.Live.List(ctx, &list, client.InNamespace(obj.Namespace)); err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for i := range list.Items {
+		if t := &list.Items[i]; t.Spec.RegistryID == obj.Name && protects(t) {
+			names[t.Name] = true
+		}
+	}
+	return names, nil
+}
+
+// protects reports whether no tenant of a template may be taken away.
+func protects(t *tenantsv1.TenantTemplate) bool {
+	return t.Spec.DeletionProtection || t.Annotations[tenantsv1.AnnotationDeletionProtection] == "true"
+}

@@ -1,0 +1,249 @@
+package tenants
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// tenantsAtOnce is how many Tenants of one registry are written at once.
+const tenantsAtOnce = 8
+
+// rowRefused is a tenant that the API server did not take.
+const rowRefused = "TenantRefused"
+
+// act makes, changes and takes away what the step says. One tenant that cannot
+// be written does not keep the others from it.
+func (c *Registries) act(ctx context.Context, l *look) error {
+	pinned := &pins{c: c.revisions, at: map[pin]*tenantsv1.TenantTemplateSpec{}}
+	var errs []error
+	var mu sync.Mutex
+	failed := func(uid, name string, err error) {
+		if err == nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+		l.failures = append(l.failures, tenant.RowError{UID: uid, Reason: rowRefused, Message: fmt.Sprintf("writing tenant %s: %v", name, err)})
+	}
+	each(ctx, l.step.Create, func(ctx context.Context, n tenant.Creation) {
+		failed(n.Row.UID, n.Name, c.create(ctx, l, pinned, n))
+	})
+	each(ctx, l.step.Change, func(ctx context.Context, n tenant.Change) {
+		failed(l.tenants[n.Name].Spec.UID, n.Name, c.change(ctx, l, pinned, n))
+	})
+	if err := c.remove(ctx, l.obj, l.step.Remove, l.tenants); err != nil {
+		errs = append(errs, err)
+	}
+	slices.SortFunc(l.failures, func(a, b tenant.RowError) int { return strings.Compare(a.Message, b.Message) })
+	if len(errs) > 3 {
+		errs = append(errs[:3], fmt.Errorf("and %d more", len(errs)-3))
+	}
+	return errors.Join(errs...)
+}
+
+// each calls f for all items, some at once.
+func each[T any](ctx context.Context, items []T, f func(context.Context, T)) {
+	var g errgroup.Group
+	g.SetLimit(tenantsAtOnce)
+	for _, item := range items {
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			f(ctx, item)
+			return nil
+		})
+	}
+	_ = g.Wait() // f keeps its own errors
+}
+
+// create makes a Tenant and then its row, which the Tenant owns. In between the
+// Tenant waits: its annotation says that there will be a row.
+func (c *Registries) create(ctx context.Context, l *look, pinned *pins, n tenant.Creation) error {
+	spec, err := pinned.spec(ctx, l.specs[n.Template], n.Generation)
+	if err != nil {
+		return err
+	}
+	t := &tenantsv1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: l.obj.Namespace, Name: n.Name,
+			Labels: map[string]string{tenantsv1.LabelRegistry: l.obj.Name, tenantsv1.LabelUID: n.Row.UID},
+			Annotations: map[string]string{
+				tenantsv1.AnnotationTemplateGeneration: strconv.FormatInt(n.Generation, 10),
+				tenantsv1.AnnotationRow:                digestOf(c.Key, n.Row),
+			},
+			Finalizers:      []string{tenantsv1.TenantFinalizer},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(l.obj, tenantsv1.GroupVersion.WithKind(tenantsv1.RegistryKind))},
+		},
+		Spec: tenantsv1.TenantSpec{UID: n.Row.UID, TemplateRef: n.Template, Resources: spec.Resources, ServiceAccountName: spec.ServiceAccountName},
+	}
+	err = c.Live.Create(ctx, t, client.FieldOwner(tenantsv1.FieldManager))
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil // the cache lags: its event will bring us back
+	case err != nil:
+		return err
+	}
+	delete(t.Annotations, tenantsv1.AnnotationRow) // a new Tenant has no Secret to change
+	return c.keep(ctx, l, t, n.Row)
+}
+
+// keep writes the row of a Tenant.
+func (c *Registries) keep(ctx context.Context, l *look, t *tenantsv1.Tenant, row tenant.Row) error {
+	if err := writeRow(ctx, c.Live, t, row); err != nil {
+		return err
+	}
+	l.memory.mu.Lock()
+	defer l.memory.mu.Unlock()
+	l.memory.kept[t.Name] = true
+	return nil
+}
+
+// change writes what is new: first the row, then one patch of the Tenant. What
+// Tenant Operator wrote of the row into annotations goes, since the Secret has it.
+func (c *Registries) change(ctx context.Context, l *look, pinned *pins, n tenant.Change) error {
+	t := l.tenants[n.Name]
+	old := t.Annotations
+	annotations := map[string]any{}
+	patch := map[string]any{}
+	if n.Row != nil {
+		if err := c.keep(ctx, l, t, *n.Row); err != nil {
+			return err
+		}
+		annotations[tenantsv1.AnnotationRow] = digestOf(c.Key, *n.Row)
+		for _, value := range []string{tenantsv1.AnnotationHostOrURL, tenantsv1.AnnotationActivate, tenantsv1.AnnotationExtra} {
+			if _, there := old[value]; there {
+				annotations[value] = nil
+			}
+		}
+	}
+	if n.Generation != 0 {
+		spec, err := pinned.spec(ctx, l.specs[n.Template], n.Generation)
+		if err != nil {
+			return err
+		}
+		generation := strconv.FormatInt(n.Generation, 10)
+		if old[tenantsv1.AnnotationRow] != "" && old[tenantsv1.AnnotationTemplateGeneration] != generation {
+			annotations[tenantsv1.AnnotationChanged] = c.Now().UTC().Format(time.RFC3339)
+		}
+		annotations[tenantsv1.AnnotationTemplateGeneration] = generation
+		patch["spec"] = specPatch(spec)
+	}
+	switch {
+	case n.Stay:
+		annotations[tenantsv1.AnnotationLeaving] = nil
+	case n.Leaving != nil:
+		annotations[tenantsv1.AnnotationLeaving] = dialect.LeavingText(*n.Leaving)
+	}
+	patch["metadata"] = map[string]any{"uid": t.UID, "annotations": annotations} // of no other Tenant of this name
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	target := &metav1.PartialObjectMetadata{}
+	target.SetGroupVersionKind(tenantsv1.GroupVersion.WithKind(tenantsv1.TenantKind))
+	target.Namespace, target.Name = t.Namespace, t.Name
+	return client.IgnoreNotFound(c.Live.Patch(ctx, target, client.RawPatch(types.MergePatchType, data), client.FieldOwner(tenantsv1.FieldManager)))
+}
+
+// specPatch puts all groups in the place of those that a Tenant has.
+func specPatch(spec *tenantsv1.TenantTemplateSpec) map[string]any {
+	out := map[string]any{"serviceAccountName": nil}
+	if spec.ServiceAccountName != "" {
+		out["serviceAccountName"] = spec.ServiceAccountName
+	}
+	for _, g := range spec.Groups() {
+		out[g.Name] = nil
+		if len(g.Resources) > 0 {
+			out[g.Name] = g.Resources
+		}
+	}
+	return out
+}
+
+// remove asks for the end of Tenants. Each one's own finalizer waits for its
+// objects.
+func (c *Registries) remove(ctx context.Context, obj *tenantsv1.TenantRegistry, all []tenant.Removal, known map[string]*tenantsv1.Tenant) error {
+	var mu sync.Mutex
+	var errs []error
+	each(ctx, all, func(ctx context.Context, r tenant.Removal) {
+		t := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: r.Name}}
+		only := client.Preconditions{UID: &known[r.Name].UID} // no other Tenant of this name
+		if err := client.IgnoreNotFound(c.Live.Delete(ctx, t, only)); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, fmt.Errorf("deleting tenant %s: %w", r.Name, err))
+		}
+	})
+	if len(all) > 0 {
+		c.Events.Event(obj, corev1.EventTypeNormal, "TenantDeleting", removed(all))
+		c.Log.Info("tenants leave", "registry", client.ObjectKeyFromObject(obj).String(), "count", len(all))
+	}
+	if len(errs) > 0 {
+		c.Events.Event(obj, corev1.EventTypeWarning, "TenantDeletionFailed", errs[0].Error())
+	}
+	return errors.Join(errs[:min(len(errs), 3)]...)
+}
+
+// removed says in words who goes, and why.
+func removed(all []tenant.Removal) string {
+	const shown = 10
+	var names []string
+	for _, r := range all {
+		names = append(names, r.Name+" ("+r.Reason+")")
+	}
+	text := strings.Join(names[:min(len(names), shown)], ", ")
+	if len(names) > shown {
+		text += fmt.Sprintf(" and %d more", len(names)-shown)
+	}
+	return text
+}
+
+// pins finds the specs of generations, each once for a look.
+type pins struct {
+	c  *revisions
+	mu sync.Mutex
+	at map[pin]*tenantsv1.TenantTemplateSpec
+}
+
+type pin struct {
+	template   string
+	generation int64
+}
+
+func (p *pins) spec(ctx context.Context, t *tenantsv1.TenantTemplate, generation int64) (*tenantsv1.TenantTemplateSpec, error) {
+	if t == nil {
+		return nil, fault.New(fault.Missing, "", errors.New("its template is gone"))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := pin{t.Name, generation}
+	if s := p.at[key]; s != nil {
+		return s, nil
+	}
+	s, err := p.c.spec(ctx, t, generation)
+	if err == nil {
+		p.at[key] = s
+	}
+	return s, err
+}

@@ -1,0 +1,107 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// know gathers what a step is decided from.
+func (c *Registries) know(ctx context.Context, l *look) error {
+	s := &l.obj.Status
+	l.known = tenant.Known{
+		Now: c.Now(), Registry: l.obj.Namespace + "/" + l.obj.Name, Guard: dialect.Guard(l.obj),
+		Allowed: l.obj.Annotations[tenantsv1.AnnotationAllowDeletions],
+		Read:    l.memory.read, Taken: map[string]string{},
+		Digest: func(r tenant.Row) string { return digestOf(c.Key, r) },
+	}
+	l.known.Read.OK = l.known.Read.OK && l.memory.err == nil
+	for _, d := range s.Departed {
+		l.known.Departed = append(l.known.Departed, tenant.Departed{UID: d.UID, Time: d.Time.Time, Count: int(d.Count)})
+	}
+	if err := c.knowTemplates(ctx, l); err != nil {
+		return err
+	}
+	return c.knowTenants(ctx, l)
+}
+
+func (c *Registries) knowTemplates(ctx context.Context, l *look) error {
+	var list tenantsv1.TenantTemplateList
+	if err := c.cache.List(ctx, &list, client.InNamespace(l.obj.Namespace), client.MatchingFields{indexRegistry: l.obj.Name}); err != nil {
+		return fmt.Errorf("listing templates: %w", err)
+	}
+	l.specs = map[string]*tenantsv1.TenantTemplate{}
+	for i := range list.Items {
+		t := &list.Items[i]
+		l.specs[t.Name] = t
+		l.known.Templates = append(l.known.Templates, c.templates.known(t, l.obj))
+	}
+	return nil
+}
+
+// knowTenants sorts the Tenants of the namespace into ours and others.
+func (c *Registries) knowTenants(ctx context.Context, l *look) error {
+	var list tenantsv1.TenantList
+	if err := c.cache.List(ctx, &list, client.InNamespace(l.obj.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing tenants: %w", err)
+	}
+	kept, err := c.rowsKept(ctx, l)
+	if err != nil {
+		return err
+	}
+	l.tenants = map[string]*tenantsv1.Tenant{}
+	for i := range list.Items {
+		t := &list.Items[i]
+		if t.Labels[tenantsv1.LabelRegistry] != l.obj.Name {
+			l.known.Taken[t.Name] = holderOf(t)
+			continue
+		}
+		e := dialect.Existing(t)
+		if !kept[t.Name] {
+			e.Row = "" // whatever its annotation says: it has to be written again
+		}
+		l.tenants[t.Name] = t
+		l.known.Tenants = append(l.known.Tenants, e)
+	}
+	return nil
+}
+
+func holderOf(t *tenantsv1.Tenant) string {
+	if other := t.Labels[tenantsv1.LabelRegistry]; other != "" {
+		return "the registry " + other
+	}
+	return "a tenant that belongs to no registry"
+}
+
+// rowsKept are the Tenants whose rows are there, as far as the cache knows, and
+// those whose rows were written just now.
+func (c *Registries) rowsKept(ctx context.Context, l *look) (map[string]bool, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := c.cache.List(ctx, list, client.InNamespace(l.obj.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the rows of tenants: %w", err)
+	}
+	kept := map[string]bool{}
+	for i := range list.Items {
+		if name, ok := strings.CutPrefix(list.Items[i].Name, dialect.RowSecret("")); ok {
+			kept[name] = true
+		}
+	}
+	l.memory.mu.Lock()
+	defer l.memory.mu.Unlock()
+	for name := range l.memory.kept {
+		if kept[name] {
+			delete(l.memory.kept, name) // from now on the cache knows
+		}
+		kept[name] = true
+	}
+	return kept, nil
+}

@@ -1,0 +1,86 @@
+package tenants
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+)
+
+// registryMetrics are those of registries: the first three as Tenant Operator
+// has them. The series of a registry go with it.
+type registryMetrics struct {
+	desired, ready, failed   *prometheus.GaugeVec
+	rows, rowErrors, blocked *prometheus.GaugeVec
+	queries                  *prometheus.CounterVec
+	sync                     *prometheus.HistogramVec
+}
+
+func newRegistryMetrics(r prometheus.Registerer) (*registryMetrics, error) {
+	names := []string{"registry", "namespace"}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, names)
+	}
+	m := &registryMetrics{
+		desired:   gauge("registry_desired", "Tenants that the active rows of a registry make with its templates."),
+		ready:     gauge("registry_ready", "Tenants of a registry that are ready."),
+		failed:    gauge("registry_failed", "Tenants of a registry of which something failed."),
+		rows:      gauge("registry_rows", "Rows of a registry at the last complete read."),
+		rowErrors: gauge("registry_row_errors", "Rows of a registry that no tenant can be made of."),
+		blocked:   gauge("registry_deletions_blocked", "Tenants of a registry that would be taken away if a guard did not stop it."),
+		queries:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "registry_queries_total", Help: "Reads of the rows of a registry."}, append(names, "result")),
+		sync: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "registry_sync_duration_seconds", Help: "How long it took to read rows and to make tenants follow.", Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60},
+		}, names),
+	}
+	if r == nil {
+		return m, nil
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{m.desired, m.ready, m.failed, m.rows, m.rowErrors, m.blocked, m.queries, m.sync} {
+		errs = append(errs, r.Register(c))
+	}
+	return m, errors.Join(errs...)
+}
+
+func (m *registryMetrics) queried(obj *tenantsv1.TenantRegistry, err error) {
+	result := "success"
+	if err != nil {
+		result = "error"
+	}
+	m.queries.WithLabelValues(obj.Name, obj.Namespace, result).Inc()
+}
+
+// looked sets the gauges to what the status says.
+func (m *registryMetrics) looked(l *look, took time.Duration) {
+	s := l.obj.Status
+	set := func(g *prometheus.GaugeVec, n int32) { g.WithLabelValues(l.obj.Name, l.obj.Namespace).Set(float64(n)) }
+	set(m.desired, s.Desired)
+	set(m.ready, s.Ready)
+	set(m.failed, s.Failed)
+	set(m.rowErrors, s.RowErrorCount)
+	blocked := int32(0)
+	if s.Blocked != nil {
+		blocked = s.Blocked.Count
+	}
+	set(m.blocked, blocked)
+	if s.LastRead != nil {
+		set(m.rows, s.LastRead.Rows)
+	}
+	if l.fresh {
+		m.sync.WithLabelValues(l.obj.Name, l.obj.Namespace).Observe(took.Seconds())
+	}
+}
+
+// forget drops the series of a registry.
+func (m *registryMetrics) forget(key types.NamespacedName) {
+	of := prometheus.Labels{"registry": key.Name, "namespace": key.Namespace}
+	for _, g := range []*prometheus.GaugeVec{m.desired, m.ready, m.failed, m.rows, m.rowErrors, m.blocked} {
+		g.Delete(of)
+	}
+	m.queries.DeletePartialMatch(of)
+	m.sync.Delete(of)
+}

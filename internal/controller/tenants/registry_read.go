@@ -1,0 +1,195 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/rows"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+const (
+	firstReadRetry = 5 * time.Second // doubled with each failure, up to the interval
+	readOverrun    = time.Second     // a read ends by itself after its timeout
+)
+
+// due reports whether the rows have to be read: it is time, the registry is
+// another one, somebody asks for it, or somebody allowed deletions, which must
+// be what the rows still ask for.
+func (c *Registries) due(l *look) bool {
+	m, a := l.memory, l.obj.Annotations
+	m.mu.Lock()
+	notified := m.now
+	m.now = false
+	m.mu.Unlock()
+	b := l.obj.Status.Blocked
+	allowing := b != nil && b.Token != "" && a[tenantsv1.AnnotationAllowDeletions] == b.Token
+	return notified || allowing || m.generation != l.obj.Generation || !c.Now().Before(m.next) ||
+		a[tenantsv1.AnnotationSyncNow] != l.obj.Status.LastHandledSync
+}
+
+// read reads the rows, and remembers what came of it.
+func (c *Registries) read(ctx context.Context, l *look) {
+	m := l.memory
+	began := c.Now()
+	l.fresh = true
+	snapshot, err := c.query(ctx, l)
+	c.metrics.queried(l.obj, err)
+	interval := dialect.Interval(l.obj)
+	if m.err = err; err != nil {
+		m.fails++
+		m.generation = l.obj.Generation
+		m.next = c.Now().Add(min(interval, firstReadRetry<<min(m.fails-1, 10)))
+		return
+	}
+	last := ""
+	if r := l.obj.Status.LastRead; r != nil && l.obj.Status.ObservedGeneration == l.obj.Generation {
+		last = r.HighWaterMark // whoever edits the registry may as well mean another column
+	}
+	found, faults := tenant.Rows(dialect.Mapping(l.obj), snapshot)
+	m.read = tenant.Read{OK: true, Time: began, Rows: found, Errors: faults, Total: len(snapshot.Rows), Mark: snapshot.Mark, LastMark: last}
+	m.fails, m.generation = 0, l.obj.Generation
+	m.next = c.Now().Add(spread(interval, m.uid, began))
+}
+
+// spread is an interval, or up to a tenth less, so that registries which were
+// made together do not ask together.
+func spread(interval time.Duration, uid types.UID, at time.Time) time.Duration {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s/%d", uid, at.UnixNano())
+	return interval - time.Duration(h.Sum32()%1000)*interval/10_000
+}
+
+// query makes one complete read.
+func (c *Registries) query(ctx context.Context, l *look) (tenant.Snapshot, error) {
+	config, err := c.config(ctx, l.obj)
+	if err != nil {
+		return tenant.Snapshot{}, err
+	}
+	c.wake.listen(l.obj, config)
+	ctx, cancel := context.WithTimeout(ctx, config.Timeout+readOverrun)
+	defer cancel()
+	return c.Rows.Read(ctx, string(l.obj.UID), *config, dialect.Mapping(l.obj).Columns())
+}
+
+// config is where the rows of a registry are. Secrets are read each time, so that
+// a password can be changed.
+func (c *Registries) config(ctx context.Context, obj *tenantsv1.TenantRegistry) (*rows.Config, error) {
+	s := obj.Spec.Source
+	out := &rows.Config{Kind: rows.Kind(s.Type), Timeout: rows.DefaultTimeout, MaxRows: rows.DefaultMaxRows, HighWaterMark: s.HighWaterMark}
+	if s.Timeout != nil && s.Timeout.Duration > 0 {
+		out.Timeout = s.Timeout.Duration
+	}
+	if s.MaxRows != nil {
+		out.MaxRows = int(*s.MaxRows)
+	}
+	switch {
+	case s.Type == "mysql" && s.MySQL != nil:
+		return out, c.server(ctx, out, obj.Namespace, *s.MySQL)
+	case s.Type == "postgresql" && s.PostgreSQL != nil:
+		p := s.PostgreSQL
+		out.Channel = p.Channel
+		return out, c.server(ctx, out, obj.Namespace, tenantsv1.Server{
+			Host: p.Host, Port: p.Port, Username: p.Username, PasswordRef: p.PasswordRef, Database: p.Database, Selection: p.Selection, TLS: p.TLS,
+		})
+	case s.Type == "sqlite" && s.SQLite != nil:
+		out.Table, out.Query = s.SQLite.Table, s.SQLite.Query
+		out.Path = c.file(s.SQLite.Path)
+		return out, nil
+	}
+	return nil, fault.New(fault.Invalid, "", fmt.Errorf("spec.source: type %s without spec.source.%s", s.Type, s.Type))
+}
+
+func (c *Registries) server(ctx context.Context, out *rows.Config, namespace string, s tenantsv1.Server) error {
+	out.Host, out.Port, out.User, out.Database, out.Table, out.Query = s.Host, int(s.Port), s.Username, s.Database, s.Table, s.Query
+	password, err := c.key(ctx, namespace, "passwordRef", s.PasswordRef)
+	if err != nil {
+		return err
+	}
+	out.Password = secret.New(string(password))
+	if s.TLS == nil {
+		return nil
+	}
+	ca, err := c.key(ctx, namespace, "tls.caRef", s.TLS.CARef)
+	if err != nil {
+		return err
+	}
+	cert, err := c.key(ctx, namespace, "tls.certRef", s.TLS.CertRef)
+	if err != nil {
+		return err
+	}
+	key, err := c.key(ctx, namespace, "tls.keyRef", s.TLS.KeyRef)
+	out.TLS = &rows.TLS{CA: ca, Cert: cert, Key: secret.New(string(key)), ServerName: s.TLS.ServerName}
+	return err
+}
+
+// key reads one key of a Secret. One that is not there is an error: a password
+// that silently becomes empty would be tried against the server.
+func (c *Registries) key(ctx context.Context, namespace, field string, ref *tenantsv1.SecretRef) ([]byte, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	data, _, err := kube.ReadSecret(ctx, c.Live, types.NamespacedName{Namespace: namespace, Name: ref.Name})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	value, ok := data[ref.Key]
+	if !ok {
+		return nil, fault.New(fault.Missing, "", fmt.Errorf("%s: Secret %s has no key %q", field, ref.Name, ref.Key))
+	}
+	return value, nil
+}
+
+// file is where a database of this machine is. A relative path is looked for
+// below each directory that is open to registries; whether a file is in one of
+// them is looked at when it is opened.
+func (c *Registries) file(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	for _, dir := range c.SQLiteDirs {
+		full := filepath.Join(dir, path)
+		if _, err := os.Stat(full); err == nil {
+			return full
+		}
+	}
+	if len(c.SQLiteDirs) > 0 {
+		return filepath.Join(c.SQLiteDirs[0], path)
+	}
+	return path
+}
+
+// notice says that a Secret with the row of a Tenant is gone: it is written again.
+func (c *Registries) notice(registry types.NamespacedName, name string) {
+	c.mu.Lock()
+	m := c.memory[registry]
+	c.mu.Unlock()
+	if m != nil {
+		m.mu.Lock()
+		delete(m.kept, name)
+		m.mu.Unlock()
+	}
+}
+
+// notify makes the next look at a registry read.
+func (c *Registries) notify(registry types.NamespacedName) {
+	c.mu.Lock()
+	m := c.memory[registry]
+	c.mu.Unlock()
+	if m != nil {
+		m.mu.Lock()
+		m.now = true
+		m.mu.Unlock()
+	}
+}

@@ -1,0 +1,257 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// Conditions of a registry, and their reasons besides those of package tenant.
+const (
+	conditionReady     = "Ready"
+	conditionGuarded   = "Guarded"   // True: something would be taken away and is not
+	conditionRowsValid = "RowsValid" // False: rows that no tenant can be made of
+
+	reasonConnected    = "DatabaseConnected"
+	reasonNotConnected = "DatabaseConnectionFailed"
+	reasonSuspended    = "Suspended"
+	reasonLeaving      = "Deleting"
+	reasonNothing      = "NothingBlocked"
+	reasonProtected    = "DeletionProtected"
+	reasonOlderRead    = "OlderRead"
+	reasonKept         = "VanishedRowsKept"
+	reasonRowsValid    = "RowsValid"
+	reasonRowErrors    = "RowErrors"
+)
+
+// shown is how many of anything a status names.
+const shown = 20
+
+// report writes the status, if it says anything new, and tells what happened.
+func (c *Registries) report(ctx context.Context, l *look) error {
+	s := &l.obj.Status
+	s.ObservedGeneration = l.obj.Generation
+	s.ReferencingTemplates = int32(len(l.specs))
+	s.Ready, s.Failed = int32(l.step.Ready), int32(l.step.Failed)
+	if l.fresh && l.memory.err == nil {
+		s.LastHandledSync = l.obj.Annotations[tenantsv1.AnnotationSyncNow]
+	}
+	c.sayReady(l)
+	if l.known.Read.OK {
+		s.Desired = int32(l.step.Desired)
+		c.sayRead(l)
+		c.sayRows(l)
+	}
+	if l.known.Read.OK || l.step.Blocked != nil {
+		c.sayGuarded(l)
+	}
+	s.DryRun = nil
+	if l.obj.Spec.DryRun {
+		s.DryRun = wouldChange(l.step)
+	} else if l.known.Read.OK && l.step.Ignored == "" {
+		s.Leaving = int32(l.step.Leaving)
+		s.Departed = departedOf(l.step.Departed)
+	}
+	return c.write(ctx, l.before, l.obj)
+}
+
+// write patches the status, unless that would say nothing.
+func (c *Registries) write(ctx context.Context, before, obj *tenantsv1.TenantRegistry) error {
+	if changed, err := differ(before, obj); err != nil || !changed {
+		return err
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Live.Status().Patch(ctx, obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
+		return fmt.Errorf("writing the status of the registry %s: %w", obj.Name, err)
+	}
+	return nil
+}
+
+func (c *Registries) condition(obj *tenantsv1.TenantRegistry, kind string, status bool, reason, message string) {
+	setCondition(&obj.Status.Conditions, obj.Generation, c.Now(), kind, status, reason, message)
+}
+
+// setCondition says one thing about an object. Its time changes with its status.
+func setCondition(all *[]metav1.Condition, generation int64, now time.Time, kind string, status bool, reason, message string) {
+	s := metav1.ConditionFalse
+	if status {
+		s = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(all, metav1.Condition{
+		Type: kind, Status: s, Reason: reason, Message: short(message), ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
+	})
+}
+
+// sayReady tells whether the rows can be read. What the database says of it is
+// the pool's to cut and to scrub.
+func (c *Registries) sayReady(l *look) {
+	before := meta.FindStatusCondition(l.before.Status.Conditions, conditionReady)
+	if err := l.memory.err; err != nil {
+		c.condition(l.obj, conditionReady, false, reasonNotConnected, err.Error()+"; nothing is made, changed or taken away because of it")
+		if before == nil || before.Reason != reasonNotConnected {
+			c.Events.Event(l.obj, corev1.EventTypeWarning, "DatabaseQueryFailed", err.Error())
+		}
+		return
+	}
+	c.condition(l.obj, conditionReady, true, reasonConnected, fmt.Sprintf("%d rows were read, %d of them active", l.memory.read.Total, active(l.memory.read.Rows)))
+	if before != nil && before.Reason == reasonNotConnected {
+		c.Events.Event(l.obj, corev1.EventTypeNormal, reasonConnected, "The rows can be read again")
+	}
+}
+
+func active(all []tenant.Row) (n int) {
+	for _, r := range all {
+		if r.Active {
+			n++
+		}
+	}
+	return n
+}
+
+// sayRead tells what the last complete read found. Its time alone is nothing new.
+func (c *Registries) sayRead(l *look) {
+	if l.step.Ignored != "" {
+		return
+	}
+	r := l.memory.read
+	now := tenantsv1.Read{Time: metav1.NewTime(r.Time.UTC()), Rows: int32(r.Total), Active: int32(active(r.Rows)), HighWaterMark: r.Mark}
+	if now.HighWaterMark == "" {
+		now.HighWaterMark = r.LastMark // an empty table does not make older copies welcome
+	}
+	if last := l.obj.Status.LastRead; last != nil && last.Rows == now.Rows && last.Active == now.Active && last.HighWaterMark == now.HighWaterMark {
+		return
+	}
+	l.obj.Status.LastRead = &now
+}
+
+// sayRows tells which rows no tenant can be made of.
+func (c *Registries) sayRows(l *look) {
+	s := &l.obj.Status
+	if l.step.Ignored != "" {
+		return
+	}
+	all := slices.Concat(l.step.RowErrors, l.failures)
+	s.RowErrors, s.RowErrorCount = nil, int32(len(all))
+	for _, e := range all[:min(len(all), shown)] {
+		s.RowErrors = append(s.RowErrors, tenantsv1.RowError{UID: short(e.UID), Reason: e.Reason, Message: short(e.Message)})
+	}
+	if len(all) == 0 {
+		c.condition(l.obj, conditionRowsValid, true, reasonRowsValid, "every row is understood")
+		return
+	}
+	message := s.RowErrors[0].Message
+	if len(all) > 1 {
+		message += fmt.Sprintf("; and %d more in status.rowErrors", len(all)-1)
+	}
+	c.condition(l.obj, conditionRowsValid, false, reasonRowErrors, message)
+	if !slices.Equal(s.RowErrors, l.before.Status.RowErrors) {
+		c.Events.Event(l.obj, corev1.EventTypeWarning, reasonRowErrors, message)
+	}
+}
+
+// sayGuarded tells what would go and does not, and what lets it.
+func (c *Registries) sayGuarded(l *look) {
+	s := &l.obj.Status
+	reason, message := reasonNothing, "nothing that rows ask for is held back"
+	held := l.step.Blocked
+	switch {
+	case held != nil:
+		reason, message = held.Reason, held.Message
+	case l.step.Ignored != "":
+		reason, message = reasonOlderRead, l.step.Ignored+"; nothing was concluded from it"
+	case len(l.step.Protected) > 0:
+		held = &tenant.Blocked{Reason: reasonProtected, Tenants: l.step.Protected, Message: "protected against deletion by an annotation, or by the template: " + some(l.step.Protected)}
+		reason, message = held.Reason, held.Message
+	case len(l.step.Kept) > 0:
+		reason, message = reasonKept, "rows are gone, and guard.vanishedRows says to keep: "+some(l.step.Kept)
+	}
+	c.condition(l.obj, conditionGuarded, reason != reasonNothing, reason, message)
+	if held == nil {
+		s.Blocked = nil
+		return
+	}
+	was := s.Blocked
+	s.Blocked = &tenantsv1.Blocked{
+		Reason: held.Reason, Message: held.Message, Since: metav1.NewTime(c.Now().UTC()),
+		Count: int32(len(held.Tenants)), Tenants: slices.Clone(held.Tenants[:min(len(held.Tenants), shown)]), Token: held.Token,
+	}
+	if was != nil && was.Reason == held.Reason && was.Token == held.Token && was.Count == s.Blocked.Count {
+		s.Blocked.Since = was.Since
+		return
+	}
+	c.Events.Event(l.obj, corev1.EventTypeWarning, "DeletionsBlocked", message)
+}
+
+func wouldChange(s tenant.Step) *tenantsv1.Changes {
+	out := &tenantsv1.Changes{Create: int32(len(s.Create)), Update: int32(len(s.Change)), Delete: int32(len(s.Remove))}
+	add := func(sign, name string) {
+		if len(out.Tenants) < shown {
+			out.Tenants = append(out.Tenants, sign+name)
+		}
+	}
+	for _, r := range s.Remove {
+		add("-", r.Name)
+	}
+	for _, n := range s.Create {
+		add("+", n.Name)
+	}
+	for _, n := range s.Change {
+		add("~", n.Name)
+	}
+	return out
+}
+
+func departedOf(all []tenant.Departed) []tenantsv1.Departure {
+	var out []tenantsv1.Departure
+	for _, d := range all {
+		out = append(out, tenantsv1.Departure{UID: d.UID, Time: metav1.NewTime(d.Time.UTC()), Count: int32(d.Count)})
+	}
+	return out
+}
+
+func (c *Registries) reportSuspended(ctx context.Context, l *look) error {
+	l.obj.Status.ObservedGeneration = l.obj.Generation
+	c.condition(l.obj, conditionReady, false, reasonSuspended, "spec.suspend: nothing is read, made, changed or taken away")
+	return c.write(ctx, l.before, l.obj)
+}
+
+// reportLeaving tells what a registry that was deleted waits for.
+func (c *Registries) reportLeaving(ctx context.Context, obj *tenantsv1.TenantRegistry, left int, protected []string) error {
+	before := obj.DeepCopy()
+	message := fmt.Sprintf("the registry was deleted; %d of its tenants are still there", left)
+	if len(protected) > 0 {
+		message += ", and protected against deletion by an annotation, or by the template: " + some(protected)
+		c.condition(obj, conditionGuarded, true, reasonProtected, message)
+	}
+	c.condition(obj, conditionReady, false, reasonLeaving, message)
+	return c.write(ctx, before, obj)
+}
+
+// some names the first of many.
+func some(names []string) string {
+	const most = 5
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		text += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return text
+}
+
+// short keeps a text that may come from outside to what a status should hold.
+func short(s string) string {
+	const most = 1024
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

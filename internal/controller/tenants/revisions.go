@@ -1,0 +1,114 @@
+package tenants
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// generationsKept is how many generations of a template can be gone back to.
+const generationsKept = 10
+
+// revisions keeps the generations of templates, as ControllerRevisions.
+type revisions struct {
+	live client.Client
+
+	mu   sync.Mutex
+	kept map[types.UID]int64 // the newest that is known to be kept
+}
+
+// spec is what a template said, or says, as of a generation. The generation that
+// it has now is kept before anything is made of it.
+func (r *revisions) spec(ctx context.Context, t *tenantsv1.TenantTemplate, generation int64) (*tenantsv1.TenantTemplateSpec, error) {
+	if generation == t.Generation {
+		return &t.Spec, r.keep(ctx, t)
+	}
+	var old appsv1.ControllerRevision
+	key := client.ObjectKey{Namespace: t.Namespace, Name: dialect.RevisionName(t.Name, generation)}
+	if err := r.live.Get(ctx, key, &old); err != nil {
+		return nil, fmt.Errorf("reading generation %d of the template %s: %w", generation, t.Name, err)
+	}
+	if !metav1.IsControlledBy(&old, t) {
+		return nil, fault.New(fault.Missing, "", fmt.Errorf("generation %d of the template %s is not kept", generation, t.Name))
+	}
+	s, err := dialect.RevisionSpec(&old)
+	return &s, err
+}
+
+// keep keeps the generation that a template has now.
+func (r *revisions) keep(ctx context.Context, t *tenantsv1.TenantTemplate) error {
+	r.mu.Lock()
+	known := r.kept[t.UID] >= t.Generation
+	r.mu.Unlock()
+	if known {
+		return nil
+	}
+	made, err := dialect.Revision(t)
+	if err != nil {
+		return err
+	}
+	err = r.live.Create(ctx, made.DeepCopy(), client.FieldOwner(tenantsv1.FieldManager))
+	if apierrors.IsAlreadyExists(err) {
+		err = r.replace(ctx, t, made)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping generation %d of the template %s: %w", t.Generation, t.Name, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept[t.UID] = t.Generation
+	return nil
+}
+
+// replace puts a generation in the place of one that a former template of the
+// same name left.
+func (r *revisions) replace(ctx context.Context, t *tenantsv1.TenantTemplate, made *appsv1.ControllerRevision) error {
+	var there appsv1.ControllerRevision
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(made), &there); err != nil || metav1.IsControlledBy(&there, t) {
+		return err
+	}
+	if metav1.GetControllerOf(&there) == nil {
+		return fault.New(fault.Conflict, "", fmt.Errorf("the ControllerRevision %s is somebody else's", made.Name))
+	}
+	if err := r.live.Delete(ctx, &there, client.Preconditions{UID: &there.UID}); err != nil {
+		return err
+	}
+	return r.live.Create(ctx, made, client.FieldOwner(tenantsv1.FieldManager))
+}
+
+// prune drops the oldest generations that no tenant has.
+func (r *revisions) prune(ctx context.Context, t *tenantsv1.TenantTemplate, used map[int64]bool) error {
+	var list appsv1.ControllerRevisionList
+	if err := r.live.List(ctx, &list, client.InNamespace(t.Namespace)); err != nil {
+		return fmt.Errorf("listing the generations of the template %s: %w", t.Name, err)
+	}
+	own := slices.DeleteFunc(list.Items, func(o appsv1.ControllerRevision) bool { return !metav1.IsControlledBy(&o, t) })
+	slices.SortFunc(own, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(b.Revision, a.Revision) })
+	for i := range own {
+		if o := &own[i]; i >= generationsKept && !used[o.Revision] {
+			if err := r.live.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("dropping generation %d of the template %s: %w", o.Revision, t.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// forget drops what is only kept for a template that is there.
+func (r *revisions) forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.kept, uid)
+}

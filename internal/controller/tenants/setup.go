@@ -1,0 +1,213 @@
+package tenants
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/kube/children"
+	"github.com/terrier-iac/terrier/internal/rows"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// Rows reads the tables of registries.
+type Rows interface {
+	Read(ctx context.Context, key string, c rows.Config, columns []string) (tenant.Snapshot, error)
+	Listen(ctx context.Context, key string, c rows.Config, notify func()) error
+	Drop(key string)
+}
+
+// Events tells people what happened to an object.
+type Events interface {
+	Event(obj client.Object, kind, reason, message string)
+}
+
+// Options are what the reconcilers need.
+type Options struct {
+	Live     client.Client     // reads everything from the server
+	Children *children.Cluster // the objects of tenants
+	Rows     Rows
+	Events   Events
+	Metrics  prometheus.Registerer // nil for none
+
+	Key        secret.Text // keys the digests of rows
+	SQLiteDirs []string    // where files of registries may be; absolute
+	Namespaces []string    // patterns of those that tenants may write to besides their own; * is all of them, and what is cluster-scoped
+
+	RegistryWorkers, TemplateWorkers, TenantWorkers int // 3, 5 and 10 if zero
+
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// Indexes of the cache.
+const (
+	indexRegistry = "terrier.registry" // of TenantTemplates: registryId
+	indexTemplate = "terrier.template" // of Tenants: templateRef
+)
+
+// How many objects are looked at at once, as Tenant Operator has it.
+const (
+	registryWorkers = 3
+	templateWorkers = 5
+)
+
+// settle is how long counters of registries and templates wait for more Tenants
+// to change: a thousand that become ready are a few looks.
+const settle = time.Second
+
+// Setup makes mgr run all three reconcilers.
+func Setup(mgr ctrl.Manager, o Options) error {
+	ctx := context.Background() // all this is done before the manager starts
+	indexes := mgr.GetFieldIndexer()
+	err := errors.Join(
+		indexes.IndexField(ctx, &tenantsv1.TenantTemplate{}, indexRegistry, func(o client.Object) []string {
+			return []string{o.(*tenantsv1.TenantTemplate).Spec.RegistryID}
+		}),
+		indexes.IndexField(ctx, &tenantsv1.Tenant{}, indexTemplate, func(o client.Object) []string {
+			return []string{o.(*tenantsv1.Tenant).Spec.TemplateRef}
+		}))
+	if err != nil {
+		return err
+	}
+	shared := &templates{checked: map[types.UID]checked{}}
+	kept := &revisions{live: o.Live, kept: map[types.UID]int64{}}
+	registries, err := newRegistries(mgr.GetClient(), o, shared, kept)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(manager.RunnableFunc(registries.wake.Run)); err != nil {
+		return err
+	}
+	tenants := &Tenants{Options: o}
+	return errors.Join(
+		registries.SetupWithManager(mgr),
+		(&Templates{Options: o, cache: mgr.GetClient(), templates: shared, revisions: kept}).SetupWithManager(mgr),
+		tenants.SetupWithManager(mgr))
+}
+
+func newRegistries(cache client.Client, o Options, shared *templates, kept *revisions) (*Registries, error) {
+	m, err := newRegistryMetrics(o.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	c := &Registries{Options: o, cache: cache, templates: shared, revisions: kept, metrics: m, memory: map[types.NamespacedName]*remembered{}}
+	c.wake = &wake{rows: o.Rows, notify: c.notify, log: o.Log, changed: make(chan struct{}, 1), wanted: map[types.NamespacedName]channel{}}
+	return c, nil
+}
+
+// Slim drops from a cached Tenant its copy of the template, which is most of it:
+// who needs that reads it from the server.
+func Slim(o any) (any, error) {
+	t, ok := o.(*tenantsv1.Tenant)
+	if !ok {
+		return o, nil
+	}
+	t.ManagedFields = nil
+	t.Spec.Resources = tenantsv1.Resources{}
+	delete(t.Annotations, corev1.LastAppliedConfigAnnotation)
+	return t, nil
+}
+
+// SetupWithManager makes mgr run c.
+func (c *Registries) SetupWithManager(mgr ctrl.Manager) error {
+	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+	return ctrl.NewControllerManagedBy(mgr).Named("tenantregistries").
+		For(&tenantsv1.TenantRegistry{}, changed). // its own status is no news
+		Watches(&tenantsv1.TenantTemplate{}, handler.EnqueueRequestsFromMapFunc(registryOfTemplate), builder.WithPredicates(templateChanged())).
+		Watches(&tenantsv1.Tenant{}, soon(registryOfTenant), builder.WithPredicates(tenantChanged())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.rowLost), builder.WithPredicates(onlyDeleted(isRow))).
+		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			c.wake.mu.Lock()
+			defer c.wake.mu.Unlock()
+			c.wake.queue = q
+			return nil
+		})).
+		WithOptions(retrying(cmp.Or(c.RegistryWorkers, registryWorkers))).
+		Complete(c)
+}
+
+// SetupWithManager makes mgr run c.
+func (c *Templates) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("tenanttemplates").
+		For(&tenantsv1.TenantTemplate{}, builder.WithPredicates(templateChanged())).
+		Watches(&tenantsv1.TenantRegistry{}, handler.EnqueueRequestsFromMapFunc(c.templatesOfRegistry), builder.WithPredicates(registryChanged())).
+		Watches(&tenantsv1.Tenant{}, soon(templateOfTenant), builder.WithPredicates(tenantChanged())).
+		WithOptions(retrying(cmp.Or(c.TemplateWorkers, templateWorkers))).
+		Complete(c)
+}
+
+func retrying(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+	}
+}
+
+func registryOfTemplate(_ context.Context, o client.Object) []reconcile.Request {
+	return named(o.GetNamespace(), o.(*tenantsv1.TenantTemplate).Spec.RegistryID)
+}
+
+func registryOfTenant(o client.Object) []reconcile.Request {
+	return named(o.GetNamespace(), o.GetLabels()[tenantsv1.LabelRegistry])
+}
+
+func templateOfTenant(o client.Object) []reconcile.Request {
+	return named(o.GetNamespace(), o.(*tenantsv1.Tenant).Spec.TemplateRef)
+}
+
+func named(namespace, name string) []reconcile.Request {
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}
+
+// templatesOfRegistry maps a registry to those that take their variables from it.
+func (c *Templates) templatesOfRegistry(ctx context.Context, o client.Object) []reconcile.Request {
+	var list tenantsv1.TenantTemplateList
+	if err := c.cache.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexRegistry: o.GetName()}); err != nil {
+		c.Log.Error("templates not woken", "registry", client.ObjectKeyFromObject(o).String(), "err", err)
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return out
+}
+
+// rowLost maps the Secret of a row that is gone to the registry that has to write
+// it again, if the Tenant is still there.
+func (c *Registries) rowLost(ctx context.Context, o client.Object) []reconcile.Request {
+	name := strings.TrimPrefix(o.GetName(), dialect.RowSecret(""))
+	var t tenantsv1.Tenant
+	if err := c.cache.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: name}, &t); err != nil {
+		return nil // it goes together with its Tenant
+	}
+	out := registryOfTenant(&t)
+	for _, r := range out {
+		c.notice(r.NamespacedName, name)
+	}
+	return out
+}

@@ -1,0 +1,162 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// Conditions of a template, and their reasons.
+const (
+	conditionValid   = "Valid"
+	conditionApplied = "Applied"
+
+	reasonPassed           = "ValidationPassed"
+	reasonFailed           = "ValidationFailed"
+	reasonRegistryNotFound = "RegistryNotFound"
+	reasonAllReady         = "AllTenantsReady"
+	reasonNotAllReady      = "NotAllTenantsReady"
+	reasonNoTenants        = "NoTenants"
+)
+
+// report writes the status, if it says anything new. It returns when a deadline
+// has to be looked at, and whether the generation was not reported on before.
+func (c *Templates) report(ctx context.Context, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry, own []tenant.Existing) (time.Duration, bool, error) {
+	before := obj.DeepCopy()
+	s := &obj.Status
+	fresh := s.ObservedGeneration != obj.Generation || s.Rollout == nil
+	s.ObservedGeneration = obj.Generation
+	c.sayValid(before, obj, registry)
+	s.TotalTenants, s.ReadyTenants = 0, 0
+	for _, e := range own {
+		if e.Deleting {
+			continue
+		}
+		s.TotalTenants++
+		if e.Ready {
+			s.ReadyTenants++
+		}
+	}
+	_, state, again := tenant.Advance(c.templates.known(obj, registry), own, c.Now())
+	c.sayRollout(before, obj, state)
+	switch {
+	case s.TotalTenants == 0:
+		c.condition(obj, conditionApplied, false, reasonNoTenants, "there is no tenant")
+	case s.ReadyTenants == s.TotalTenants && state.Updated == state.Total:
+		c.condition(obj, conditionApplied, true, reasonAllReady, fmt.Sprintf("all %d tenants are ready", s.TotalTenants))
+	default:
+		c.condition(obj, conditionApplied, false, reasonNotAllReady, fmt.Sprintf("%d of %d tenants are ready, %d have generation %d", s.ReadyTenants, s.TotalTenants, state.Updated, obj.Generation))
+	}
+	return again, fresh, c.write(ctx, before, obj)
+}
+
+func (c *Templates) condition(obj *tenantsv1.TenantTemplate, kind string, status bool, reason, message string) {
+	setCondition(&obj.Status.Conditions, obj.Generation, c.Now(), kind, status, reason, message)
+}
+
+func (c *Templates) write(ctx context.Context, before, obj *tenantsv1.TenantTemplate) error {
+	if changed, err := differ(before, obj); err != nil || !changed {
+		return err
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Live.Status().Patch(ctx, obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
+		return fmt.Errorf("writing the status of the template %s: %w", obj.Name, err)
+	}
+	return nil
+}
+
+// sayValid tells whether the template can reach tenants; an event tells when that
+// is different from before.
+func (c *Templates) sayValid(before, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) {
+	reason, message := reasonPassed, "the template is valid"
+	if problems := c.templates.check(obj, registry); len(problems) > 0 {
+		reason, message = reasonFailed, problems[0]
+		if len(problems) > 1 {
+			message += fmt.Sprintf("; and %d more", len(problems)-1)
+		}
+	} else if registry == nil {
+		reason, message = reasonRegistryNotFound, "there is no TenantRegistry "+obj.Spec.RegistryID+" in this namespace"
+	}
+	c.condition(obj, conditionValid, reason == reasonPassed, reason, message)
+	was := meta.FindStatusCondition(before.Status.Conditions, conditionValid)
+	if was != nil && was.Reason == reason && was.Message == short(message) {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if reason != reasonPassed {
+		kind = corev1.EventTypeWarning
+	}
+	c.Events.Event(obj, kind, reason, message)
+}
+
+// sayRollout tells how far the newest generation has come.
+func (c *Templates) sayRollout(before, obj *tenantsv1.TenantTemplate, state tenant.RolloutState) {
+	was := before.Status.Rollout
+	if was == nil {
+		was = &tenantsv1.RolloutStatus{}
+	}
+	now := &tenantsv1.RolloutStatus{
+		Phase: state.Phase, TargetGeneration: state.Target, GoodGeneration: was.GoodGeneration,
+		TotalNodes: int32(state.Total), UpdatedNodes: int32(state.Updated), UpdatingNodes: int32(state.Updating),
+		ReadyUpdatedNodes: int32(state.ReadyUpdated), FailedNodes: int32(state.Failed), Wave: state.Wave, Message: short(state.Message),
+	}
+	at := metav1.NewTime(c.Now().UTC())
+	if was.TargetGeneration == now.TargetGeneration {
+		now.StartTime = was.StartTime
+	}
+	if now.StartTime == nil && now.Phase != tenant.RolloutIdle {
+		now.StartTime = &at
+	}
+	if now.Phase == tenant.RolloutComplete {
+		now.CompletionTime = &at
+		if was.TargetGeneration == now.TargetGeneration && was.CompletionTime != nil {
+			now.CompletionTime = was.CompletionTime
+		}
+		if state.ReadyUpdated == state.Total {
+			now.GoodGeneration = now.TargetGeneration
+		}
+	}
+	obj.Status.Rollout = now
+	if was.Phase == now.Phase && was.TargetGeneration == now.TargetGeneration {
+		return
+	}
+	switch now.Phase {
+	case tenant.RolloutFailed:
+		c.Events.Event(obj, corev1.EventTypeWarning, "RolloutFailed", state.Message)
+	case tenant.RolloutComplete:
+		c.Events.Event(obj, corev1.EventTypeNormal, "RolloutComplete", fmt.Sprintf("Generation %d has reached all %d tenants", state.Target, state.Total))
+	}
+}
+
+// reportLeaving tells what a template that was deleted waits for.
+func (c *Templates) reportLeaving(ctx context.Context, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry, left []tenantsv1.Tenant) error {
+	before := obj.DeepCopy()
+	obj.Status.TotalTenants = int32(len(left))
+	message := fmt.Sprintf("the template was deleted; %d of its tenants are still there", len(left))
+	var kept []string
+	for i := range left {
+		if e := dialect.Existing(&left[i]); !e.Deleting && (e.Protected || protects(obj)) {
+			kept = append(kept, e.Name)
+		}
+	}
+	reason := reasonLeaving
+	switch {
+	case len(kept) > 0:
+		reason, message = reasonProtected, message+", and protected against deletion: "+some(kept)
+	case registry != nil && registry.Spec.Suspend:
+		reason, message = reasonSuspended, message+", and the registry "+registry.Name+", which takes them away, is suspended"
+	case registry != nil && registry.Status.Blocked != nil:
+		reason, message = registry.Status.Blocked.Reason, message+": "+registry.Status.Blocked.Message
+	}
+	c.condition(obj, conditionApplied, false, reason, message)
+	return c.write(ctx, before, obj)
+}

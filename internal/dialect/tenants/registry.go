@@ -1,0 +1,106 @@
+package tenants
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// Defaults of the API, for objects that it did not fill in.
+const (
+	defaultInterval  = 30 * time.Second
+	shortestInterval = time.Second // 0s is a valid syncInterval
+	defaultPercent   = 10
+	defaultCount     = 10
+	defaultDeadline  = 600 * time.Second
+)
+
+// Mapping is what the columns of a registry mean.
+func Mapping(r *tenantsv1.TenantRegistry) tenant.Mapping {
+	v := r.Spec.ValueMappings
+	return tenant.Mapping{
+		UID: v.UID, HostOrURL: v.HostOrURL, Activate: v.Activate,
+		Extra: maps.Clone(r.Spec.ExtraValueMappings), ActiveValues: r.Spec.ActiveValues,
+	}
+}
+
+// Guard is what one read of a registry's rows may take away.
+func Guard(r *tenantsv1.TenantRegistry) tenant.Guard {
+	g := r.Spec.Guard
+	out := tenant.Guard{AllowEmpty: g.AllowEmpty, MaxPercent: defaultPercent, MaxCount: defaultCount, KeepVanished: g.VanishedRows == "Keep"}
+	if g.MaxDeletionPercent != nil {
+		out.MaxPercent = int(*g.MaxDeletionPercent)
+	}
+	if g.MaxDeletions != nil {
+		out.MaxCount = int(*g.MaxDeletions)
+	}
+	if g.GracePeriod != nil {
+		out.Grace = g.GracePeriod.Duration
+	}
+	return out
+}
+
+// Interval is the pause between reads of a registry's rows.
+func Interval(r *tenantsv1.TenantRegistry) time.Duration {
+	d, err := time.ParseDuration(r.Spec.Source.SyncInterval)
+	if err != nil {
+		return defaultInterval
+	}
+	return max(shortestInterval, d)
+}
+
+// Rollout is how changes of a template go out, nil for all at once. Its error is
+// Invalid.
+func Rollout(t *tenantsv1.TenantTemplate) (*tenant.Rollout, error) {
+	r := t.Spec.Rollout
+	if r == nil {
+		return nil, nil
+	}
+	out := &tenant.Rollout{MaxSkew: int(r.MaxSkew), MaxFailures: int(r.MaxFailures), Deadline: time.Duration(r.ProgressDeadlineSeconds) * time.Second}
+	if out.Deadline == 0 {
+		out.Deadline = defaultDeadline
+	}
+	for i, w := range r.Waves {
+		wave := tenant.Wave{Name: w.Name}
+		if w.Percent != nil {
+			wave.Percent = int(*w.Percent)
+		}
+		if w.Selector != nil {
+			s, err := metav1.LabelSelectorAsSelector(w.Selector)
+			if err != nil {
+				return nil, fault.New(fault.Invalid, "ValidationFailed", fmt.Errorf("rollout.waves[%d] (%s): %w", i, w.Name, err))
+			}
+			wave.Matches = func(l map[string]string) bool { return s.Matches(labels.Set(l)) }
+		}
+		out.Waves = append(out.Waves, wave)
+	}
+	return out, nil
+}
+
+// Existing is what the registry of a Tenant has to know of it.
+func Existing(t *tenantsv1.Tenant) tenant.Existing {
+	a := t.Annotations
+	generation, _ := strconv.ParseInt(a[tenantsv1.AnnotationTemplateGeneration], 10, 64) // none is older than any
+	changed, _ := time.Parse(time.RFC3339, a[tenantsv1.AnnotationChanged])               // zero: it never was
+	e := tenant.Existing{
+		Name: t.Name, UID: t.Spec.UID, Template: t.Spec.TemplateRef, Labels: t.Labels,
+		Row: a[tenantsv1.AnnotationRow], Generation: generation, Rendered: a[tenantsv1.AnnotationRow] == "", Changed: changed,
+		Leaving: LeavingOf(t), Deleting: t.DeletionTimestamp != nil, Protected: a[tenantsv1.AnnotationDeletionProtection] == "true",
+	}
+	s := &t.Status
+	if s.ObservedGeneration == t.Generation { // what was looked at is what the tenant is now
+		made := s.Row == e.Row && s.TemplateGeneration == generation
+		e.Ready = made && meta.IsStatusConditionTrue(s.Conditions, "Ready")
+		e.Failed = meta.IsStatusConditionTrue(s.Conditions, "Degraded")
+	}
+	return e
+}
