@@ -1,0 +1,207 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube/children"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// deed is an act that was done, for those who are told of it.
+type deed struct {
+	tenant.Act
+	ref    tenant.Ref
+	uid    string
+	change children.Change
+}
+
+// act does what was decided, one wave after another, and folds what came of it
+// into what is observed. An attempt that an object's own trouble stopped is
+// noted there; an error is trouble with the server.
+func (c *Tenants) act(ctx context.Context, p *pass, acts []tenant.Act) error {
+	for wave := range slices.Values(waves(acts)) {
+		if err := c.wave(ctx, p, wave); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waves are the acts that may be done at once; acts are sorted.
+func waves(acts []tenant.Act) [][]tenant.Act {
+	var all [][]tenant.Act
+	for i, a := range acts {
+		if i == 0 || a.Wave != acts[i-1].Wave {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], a)
+	}
+	return all
+}
+
+func (c *Tenants) wave(ctx context.Context, p *pass, acts []tenant.Act) error {
+	type result struct {
+		ref   tenant.Ref
+		child tenant.Child
+		done  deed
+		err   error
+	}
+	results := make([]result, len(acts))
+	var group errgroup.Group // the others are not stopped by one that fails: what they do must be known
+	group.SetLimit(parallel)
+	for i, a := range acts {
+		group.Go(func() error {
+			r := &results[i]
+			if a.Write != nil {
+				r.ref = tenant.RefOf(a.Write.Rendered)
+				r.child, r.done, r.err = c.write(ctx, p, a)
+			} else {
+				r.ref = itemOf(a).Ref
+				r.child, r.done, r.err = c.remove(ctx, p, a)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // every error is in its result
+	var errs []error
+	for _, r := range results {
+		if r.err != nil {
+			errs = append(errs, r.err)
+			continue
+		}
+		p.o.Live[r.ref] = r.child
+		if r.child.Failure == nil {
+			p.deeds = append(p.deeds, r.done)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func itemOf(a tenant.Act) *tenant.Item {
+	if a.Remove != nil {
+		return a.Remove
+	}
+	return a.Orphan
+}
+
+// write makes one object what it should be.
+func (c *Tenants) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, deed, error) {
+	o, ref := a.Write, tenant.RefOf(a.Write.Rendered)
+	want, n, before := wantedDigest(*o), p.memory.get(ref), p.o.Live[ref]
+	live, err := p.children.Write(ctx, children.Write{
+		Object: o.Rendered, Patch: o.Patch, Force: o.Conflict == tenant.Force, IgnoreFields: o.IgnoreFields,
+		Creation: o.Creation, Deletion: o.Deletion, Owner: p.owner, Seen: p.take(ref),
+	})
+	c.metrics.applied(ref.Kind, string(o.Conflict), err)
+	if err != nil {
+		f, told := c.failureOf(p, "write", ref, err)
+		if !told {
+			return tenant.Child{}, deed{}, err
+		}
+		if f.Conflict {
+			c.metrics.conflict(p.obj, ref.Kind, string(o.Conflict))
+		}
+		n.fail(f, want+n.seen, p.now)
+		p.memory.put(ref, n)
+		before.Failure = n.failure
+		return before, deed{}, nil
+	}
+	if live.Object != nil {
+		n.seen = withoutStatus(live.Object)
+	}
+	n.version, n.desired, n.live = live.ResourceVersion, want, n.seen
+	n.failure, n.tried, n.attempts = nil, "", 0
+	if o.ReadyWhen != "" && live.Object != nil {
+		n.object = live.Object
+	}
+	p.memory.put(ref, n)
+	child := childOf(live)
+	child.Current, child.Wrote = true, live.Change != children.Unchanged
+	if child.Object == nil {
+		child.Object = n.object
+	}
+	return child, deed{Act: a, ref: ref, uid: live.UID, change: live.Change}, nil
+}
+
+// remove asks for the end of one object, or lets go of it.
+func (c *Tenants) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, deed, error) {
+	item := itemOf(a)
+	before, n, key := p.o.Live[item.Ref], p.memory.get(item.Ref), children.Key(item.Ref)
+	verb := "delete"
+	var err error
+	if a.Orphan != nil {
+		verb = "patch"
+		err = p.children.Orphan(ctx, key, before.UID, a.Why, p.owner, p.now)
+	} else {
+		err = p.children.Delete(ctx, key, before.UID)
+	}
+	if err != nil {
+		f, told := c.failureOf(p, verb, item.Ref, err)
+		if !told {
+			return tenant.Child{}, deed{}, err
+		}
+		if f.Reason == tenant.ApplyFailed {
+			f.Reason = tenant.CleanupFailed
+		}
+		n.fail(f, n.seen, p.now)
+		p.memory.put(item.Ref, n)
+		before.Failure = n.failure
+		return before, deed{}, nil
+	}
+	done := deed{Act: a, ref: item.Ref, uid: before.UID}
+	if a.Orphan != nil {
+		before.Orphaned, before.Owned, before.Failure = true, false, nil
+		return before, done, nil
+	}
+	live, err := p.children.Look(ctx, key, p.owner) // most objects are gone at once
+	if err != nil {
+		return tenant.Child{}, deed{}, fmt.Errorf("looking whether %s is gone: %w", item.Ref, err)
+	}
+	n.version, n.seen, n.failure = live.ResourceVersion, withoutStatus(live.Object), nil
+	p.memory.put(item.Ref, n)
+	child := childOf(live)
+	child.Deleting = live.Exists && (live.Deleting || live.UID == before.UID)
+	return child, done, nil
+}
+
+// failureOf says what an error means for one object; told is false for one that
+// says nothing about it, but that the server is not well.
+func (c *Tenants) failureOf(p *pass, verb string, ref tenant.Ref, err error) (f tenant.Failure, told bool) {
+	f = tenant.Failure{Reason: tenant.ApplyFailed, Message: shorten(p.conceal(err.Error()))}
+	if conflict, ok := errors.AsType[*children.ConflictError](err); ok {
+		f.Conflict, f.Reason, f.Message = true, tenant.ResourceConflict, shorten(p.conceal(conflict.Error()))
+		return f, true
+	}
+	if meta.IsNoMatchError(err) {
+		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the cluster has no kind %s of %s; its definition may have to be installed first", ref.Kind, children.Key(ref).APIVersion())
+		return f, true
+	}
+	var status apierrors.APIStatus
+	ok := errors.As(err, &status)
+	switch {
+	case ok && apierrors.IsForbidden(err):
+		f.Reason = tenant.Forbidden
+		if p.account != "" {
+			f.Message = fmt.Sprintf("ServiceAccount %s may not %s %s: %s", p.account, verb, ref, f.Message)
+		} else {
+			f.Message = fmt.Sprintf("the controller may not %s %s: %s", verb, ref, f.Message)
+		}
+		return f, true
+	case ok && status.Status().Code < http.StatusInternalServerError:
+		return f, !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsUnauthorized(err)
+	case ok && apierrors.IsInternalError(err):
+		return f, true // such as a webhook that does not answer
+	case ok:
+		return f, false
+	}
+	return f, slices.Contains([]fault.Kind{fault.Invalid, fault.Denied, fault.Missing}, fault.Of(err))
+}

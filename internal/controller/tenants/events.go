@@ -1,0 +1,83 @@
+package tenants
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/terrier-iac/terrier/internal/kube/children"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// tell writes the events of a look: of what was done, of what left, and of what
+// is different from what was known before. Their names are Tenant Operator's.
+func (c *Tenants) tell(p *pass, out tenant.Outcome) {
+	say := func(warning bool, reason, format string, args ...any) {
+		kind := corev1.EventTypeNormal
+		if warning {
+			kind = corev1.EventTypeWarning
+		}
+		c.Events.Event(p.obj, kind, reason, p.conceal(fmt.Sprintf(format, args...)))
+	}
+	written := 0
+	for _, d := range p.deeds {
+		switch {
+		case d.Orphan != nil:
+			c.Events.Event(stub(d), corev1.EventTypeNormal, "OrphanMarkersAdded", "Left behind by tenant "+p.obj.Name+": "+d.Why)
+		case d.Write == nil: // it is told when it is gone
+		case d.change == children.Adopted:
+			c.Events.Event(stub(d), corev1.EventTypeNormal, "OrphanMarkersRemoved", "Wanted again by tenant "+p.obj.Name)
+			written++
+		case d.change != children.Unchanged:
+			written++
+		}
+		if len(d.Despite) > 0 && d.change != children.Unchanged {
+			say(true, tenant.ProceedingDependency, "%s was written although %s failed", d.ref, strings.Join(d.Despite, ", "))
+		}
+	}
+	for _, d := range p.departed {
+		switch {
+		case d.Unknown:
+			say(true, tenant.KindUnknown, "%s (%s) is forgotten: the cluster has no such kind, so it cannot have the object", d.Item, d.ID)
+		case d.Stranger:
+			say(false, "ResourceRetained", "%s (%s) stays: it is not the object that this tenant made", d.Item, d.ID)
+		case d.Retained && p.o.Deleting:
+			say(false, "ResourceRetained", "%s (%s) stays, as its deletionPolicy says", d.Item, d.ID)
+		case d.Retained:
+			say(false, "OrphanedResourceRetained", "%s (%s) is not in the template any more and stays, as its deletionPolicy says", d.Item, d.ID)
+		case d.UID != "" && !p.o.Deleting:
+			say(false, "OrphanedResourceDeleted", "%s (%s) is not in the template any more and was deleted", d.Item, d.ID)
+		}
+	}
+	for _, e := range out.Events {
+		say(e.Warning, e.Reason, "%s", e.Message)
+	}
+	c.sum(p, out, written, say)
+	p.deeds, p.departed = nil, nil
+}
+
+// sum tells of the tenant as a whole.
+func (c *Tenants) sum(p *pass, out tenant.Outcome, written int, say func(bool, string, string, ...any)) {
+	if written == 0 || p.o.Deleting {
+		return
+	}
+	if out.Failed > 0 || len(out.Skipped) > 0 {
+		say(true, "TemplateAppliedPartial", "%d objects written; %d of %d resources failed, %d were skipped", written, out.Failed, out.Desired, len(out.Skipped))
+		return
+	}
+	say(false, "TemplateAppliedSuccess", "%d objects written; %d of %d resources are ready", written, out.Ready, out.Desired)
+}
+
+// stub is enough of an object for an event about it.
+func stub(d deed) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(children.Key(d.ref).APIVersion())
+	u.SetKind(d.ref.Kind)
+	u.SetNamespace(d.ref.Namespace)
+	u.SetName(d.ref.Name)
+	u.SetUID(types.UID(d.uid))
+	return u
+}

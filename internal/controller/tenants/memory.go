@@ -1,0 +1,114 @@
+package tenants
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// memory is what is remembered of one Tenant's objects. All of it can be lost.
+type memory struct {
+	uid types.UID
+
+	mu    sync.Mutex
+	notes map[tenant.Ref]note
+}
+
+// note is what is remembered of one object.
+type note struct {
+	desired string         // what was wanted when it was last written or found to be right
+	live    string         // what it was then, apart from its status
+	version string         // its resourceVersion when it was last looked at
+	seen    string         // what it was then, apart from its status
+	object  map[string]any // then; only kept for a readyWhen
+
+	failure  *tenant.Failure // of the last attempt
+	tried    string          // what was tried, and on what; another attempt is due if that is something else
+	attempts int
+}
+
+// recall returns the memory of a Tenant; one of a former Tenant of this name is dropped.
+func (c *Tenants) recall(key types.NamespacedName, uid types.UID) *memory {
+	kept, _ := c.memory.LoadOrStore(key, &memory{uid: uid, notes: map[tenant.Ref]note{}})
+	if m := kept.(*memory); m.uid == uid {
+		return m
+	}
+	m := &memory{uid: uid, notes: map[tenant.Ref]note{}}
+	c.memory.Store(key, m)
+	return m
+}
+
+func (m *memory) get(r tenant.Ref) note {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.notes[r]
+}
+
+func (m *memory) put(r tenant.Ref, n note) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notes[r] = n
+}
+
+// only drops the notes of objects that are neither wanted nor held.
+func (m *memory) only(refs map[tenant.Ref]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.notes, func(r tenant.Ref, _ note) bool { return !refs[r] })
+}
+
+// Pauses after an attempt that failed: the server may have changed its mind by
+// then, although nothing that is watched says so.
+const (
+	firstPause = 5 * time.Second
+	lastPause  = 5 * time.Minute
+)
+
+// fail writes an attempt down that did not succeed.
+func (n *note) fail(f tenant.Failure, tried string, now time.Time) {
+	if n.tried != tried {
+		n.attempts = 0
+	}
+	pause := min(firstPause<<min(n.attempts, 10), lastPause)
+	f.RetryAt = now.Add(pause)
+	n.failure, n.tried, n.attempts = &f, tried, n.attempts+1
+}
+
+// digest identifies a value that JSON can hold.
+func digest(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil { // no value of ours is such: they all came from JSON
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// wantedDigest identifies an object as it should be, and how it is to be written.
+func wantedDigest(o tenant.Object) string {
+	return digest([]any{o.Rendered, o.Creation, o.Deletion, o.Conflict, o.Patch, o.IgnoreFields})
+}
+
+// withoutStatus identifies what people and controllers want of an object, not
+// what they say of it: a status alone is no reason to write.
+func withoutStatus(object map[string]any) string {
+	if object == nil {
+		return ""
+	}
+	rest := maps.Clone(object)
+	delete(rest, "status")
+	if meta, ok := rest["metadata"].(map[string]any); ok {
+		meta = maps.Clone(meta)
+		delete(meta, "resourceVersion")
+		delete(meta, "managedFields")
+		rest["metadata"] = meta
+	}
+	return digest(rest)
+}

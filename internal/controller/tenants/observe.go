@@ -1,0 +1,258 @@
+package tenants
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube/children"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// parallel is how many objects of one tenant are looked at or written at once.
+const parallel = 4
+
+// observe finds out all that is known of a Tenant and its objects.
+func (c *Tenants) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, error) {
+	p := &pass{
+		obj: obj, now: c.Now().UTC().Truncate(time.Second), children: c.Children, // times in a status have no fractions
+		owner: children.Owner{
+			APIVersion: tenantsv1.GroupVersion.String(), Kind: tenantsv1.TenantKind,
+			Namespace: obj.Namespace, Name: obj.Name, UID: string(obj.UID), TenantID: obj.Spec.UID,
+		},
+		memory: c.recall(client.ObjectKeyFromObject(obj), obj.UID),
+		seen:   map[tenant.Ref]children.Live{},
+	}
+	if name := obj.Spec.ServiceAccountName; name != "" {
+		as, err := c.Children.As(obj.Namespace, name)
+		if err != nil {
+			return nil, fmt.Errorf("writing as %s/%s: %w", obj.Namespace, name, err)
+		}
+		p.children, p.account = as, obj.Namespace+"/"+name
+	}
+	p.o = tenant.Observed{
+		Now: p.now, Deleting: !obj.DeletionTimestamp.IsZero(),
+		Protected: obj.Annotations[tenantsv1.AnnotationDeletionProtection] == "true",
+		Inventory: inventoryOf(obj), Before: verdictsOf(obj), Live: map[tenant.Ref]tenant.Child{},
+	}
+	if err := c.render(ctx, p); err != nil {
+		return nil, err
+	}
+	p.recorded = map[tenant.Ref]bool{}
+	for _, i := range p.o.Inventory {
+		p.recorded[i.Place()] = true
+	}
+	if len(obj.Status.Inventory) == 0 {
+		takeOver(p)
+	}
+	if err := c.resolveAll(ctx, p); err != nil {
+		return nil, err
+	}
+	return p, c.lookAt(ctx, p)
+}
+
+// render makes the objects of p, or says why there are none. Only what may pass
+// by itself is an error.
+func (c *Tenants) render(ctx context.Context, p *pass) error {
+	generation := generationOf(p.obj)
+	template, err := dialect.Pinned(p.obj, generation)
+	if err != nil {
+		p.o.Broken = &tenant.Failure{Reason: tenant.SortError, Message: err.Error()}
+		return nil
+	}
+	p.o.Resources = template.Resources
+	if p.o.Deleting && len(p.o.Inventory) > 0 {
+		return nil // what there is, is written down
+	}
+	row, err := readRow(ctx, c.Live, p.obj)
+	if err != nil {
+		if fault.Of(err) == fault.Broken && !p.o.Deleting {
+			return err
+		}
+		p.o.Broken = &tenant.Failure{Reason: tenant.VariablesBuildError, Message: err.Error()}
+		return nil
+	}
+	values := tenant.ValuesOf(row, p.obj.Labels[tenantsv1.LabelRegistry], p.obj.Spec.TemplateRef)
+	p.o.Objects, p.o.Errors = tenant.Render(template, values, tenant.RenderOptions{
+		Namespace: p.obj.Namespace, TenantUID: p.obj.Spec.UID,
+		Types: c.Children.Types(), IsNamespaced: c.Children.Types().IsNamespaced,
+	})
+	p.secrets = secretsOf(row, p.o.Objects)
+	return nil
+}
+
+// shortSecret is the length below which a value of a row is no secret, or could
+// not be told from anything else in a message.
+const shortSecret = 8
+
+// secretsOf are the values of a row that may be secrets: those that are in no
+// name, which everybody sees.
+func secretsOf(row tenant.Row, objects []tenant.Object) []string {
+	var all []string
+	for _, v := range row.Extra {
+		if len(v) >= shortSecret && !slices.ContainsFunc(objects, func(o tenant.Object) bool { return strings.Contains(tenant.RefOf(o.Rendered).String(), v) }) {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	return all
+}
+
+// conceal takes values of the row out of a text that others wrote.
+func (p *pass) conceal(text string) string {
+	for _, s := range p.secrets {
+		text = strings.ReplaceAll(text, s, "•••")
+	}
+	return text
+}
+
+// generationOf is the generation of the template that a Tenant was given; zero
+// for one that was made by hand.
+func generationOf(t *tenantsv1.Tenant) int64 {
+	n, err := strconv.ParseInt(t.Annotations[tenantsv1.AnnotationTemplateGeneration], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// lookAt looks at every object that is wanted or held.
+func (c *Tenants) lookAt(ctx context.Context, p *pass) error {
+	refs := map[tenant.Ref]bool{}
+	type target struct {
+		ref    tenant.Ref
+		object *tenant.Object
+		item   *tenant.Item
+	}
+	var targets []target
+	for i := range p.o.Objects {
+		if ref := tenant.RefOf(p.o.Objects[i].Rendered); !refs[ref] {
+			refs[ref] = true
+			targets = append(targets, target{ref: ref, object: &p.o.Objects[i]})
+		}
+	}
+	for i := range p.o.Inventory {
+		if ref := p.o.Inventory[i].Ref; !refs[ref] {
+			refs[ref] = true
+			targets = append(targets, target{ref: ref, item: &p.o.Inventory[i]})
+		}
+	}
+	found := make([]tenant.Child, len(targets))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, t := range targets {
+		group.Go(func() (err error) {
+			found[i], err = c.child(ctx, p, t.ref, t.object)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i, t := range targets {
+		p.o.Live[t.ref] = found[i]
+		if t.item != nil && !found[i].Owned && c.refuses(p, t.ref) != nil {
+			t.item.UID = "" // where tenants may not write, only the object itself can say whose it is
+		}
+	}
+	p.memory.only(refs)
+	return nil
+}
+
+// child is what is known of one object; object is nil for one that is not wanted.
+func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *tenant.Object) (tenant.Child, error) {
+	if object != nil {
+		if f := c.refuses(p, ref); f != nil {
+			return tenant.Child{Unseen: true, Failure: f}, nil
+		}
+	}
+	if ref.Version == "" {
+		return tenant.Child{Unseen: true, Failure: &tenant.Failure{Reason: tenant.KindUnknown, RetryAt: p.now.Add(lastPause),
+			Message: "it is not known whether the cluster has this kind: some of its APIs do not answer"}}, nil
+	}
+	key := children.Key(ref)
+	c.Children.Watches().Ensure(key.APIVersion(), key.Kind, client.ObjectKeyFromObject(p.obj))
+	n := p.memory.get(ref)
+	live, known := p.children.Recall(key, p.owner)
+	if !known || live.ResourceVersion != n.version || object != nil && object.ReadyWhen != "" && n.object == nil {
+		var err error
+		if live, err = p.children.Look(ctx, key, p.owner); err != nil {
+			return c.unseen(p, ref, object, err)
+		}
+		p.saw(ref, live)
+		n.version, n.seen = live.ResourceVersion, withoutStatus(live.Object)
+		n.object = nil
+		if object != nil && object.ReadyWhen != "" {
+			n.object = live.Object
+		}
+		p.memory.put(ref, n)
+	}
+	child := childOf(live)
+	if child.Object == nil {
+		child.Object = n.object
+	}
+	want := ""
+	if object != nil {
+		want = wantedDigest(*object)
+		child.Current = live.Exists && n.desired == want && n.live == n.seen
+	}
+	if n.failure != nil && n.tried == want+n.seen {
+		child.Failure = n.failure
+	}
+	return child, nil
+}
+
+// unseen is an object that could not be looked at. What has nothing to do with
+// the object is an error.
+func (c *Tenants) unseen(p *pass, ref tenant.Ref, object *tenant.Object, err error) (tenant.Child, error) {
+	if meta.IsNoMatchError(err) && object == nil {
+		return tenant.Child{NoKind: true}, nil // with its kind, its objects went
+	}
+	f, told := c.failureOf(p, "get", ref, err)
+	if !told {
+		return tenant.Child{}, err
+	}
+	f.RetryAt = p.now.Add(firstPause * 6)
+	return tenant.Child{Unseen: true, Failure: &f}, nil
+}
+
+func childOf(l children.Live) tenant.Child {
+	return tenant.Child{
+		Exists: l.Exists, Deleting: l.Deleting, Owned: l.Owned, Orphaned: l.Orphaned, CreatedOnce: l.CreatedOnce,
+		UID: l.UID, Generation: l.Generation, Deletion: tenant.DeletionPolicy(l.DeletionPolicy), Finalizers: l.Finalizers,
+		Readiness: tenant.Readiness(l.State), Message: l.Message, Object: l.Object,
+	}
+}
+
+// refuses says why a tenant may not have an object there: its own namespace is
+// its own, everything else is the platform's to allow, unless somebody writes
+// whose rights the cluster knows.
+func (c *Tenants) refuses(p *pass, ref tenant.Ref) *tenant.Failure {
+	if ref.Namespace == p.obj.Namespace || p.account != "" || slices.Contains(c.Namespaces, "*") {
+		return nil
+	}
+	where := "in namespace " + ref.Namespace
+	if ref.Namespace == "" {
+		where = "for the whole cluster"
+	} else if slices.ContainsFunc(c.Namespaces, func(pattern string) bool {
+		ok, err := path.Match(pattern, ref.Namespace)
+		return err == nil && ok
+	}) {
+		return nil
+	}
+	return &tenant.Failure{Reason: tenant.NamespaceNotAllowed, Message: fmt.Sprintf(
+		"%s would be %s, but tenants of %s may write to their own namespace only; allow it with --tenant-namespaces, or give the template a serviceAccountName that may write there",
+		ref, where, p.obj.Namespace)}
+}

@@ -1,0 +1,141 @@
+package tenants
+
+import (
+	"context"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// messageBytes is what one message may be long in a status.
+const messageBytes = 1024
+
+// record writes down which objects are about to be made, before the first of
+// them is: a controller that ends in between finds them again, whatever the
+// template says by then.
+func (c *Tenants) record(ctx context.Context, p *pass, out tenant.Outcome) error {
+	for _, a := range out.Acts {
+		if a.Write != nil && !p.recorded[tenant.RefOf(a.Write.Rendered).Place()] {
+			if err := c.save(ctx, p, out); err != nil {
+				return err
+			}
+			for _, i := range out.Inventory {
+				p.recorded[i.Place()] = true
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// report is where a look ends: status, events and metrics.
+func (c *Tenants) report(ctx context.Context, p *pass, out tenant.Outcome) error {
+	if err := c.save(ctx, p, out); err != nil {
+		return err
+	}
+	c.tell(p, out)
+	c.metrics.report(p.obj)
+	return nil
+}
+
+// save writes the status, if it says anything new.
+func (c *Tenants) save(ctx context.Context, p *pass, out tenant.Outcome) error {
+	before := p.obj.DeepCopy()
+	encode(p.obj, out, p.now, p.conceal)
+	if changed, err := differ(before, p.obj); err != nil || !changed {
+		return err
+	}
+	err := c.Live.Status().Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantsv1.FieldManager))
+	return client.IgnoreNotFound(err)
+}
+
+// differ reports whether a patch from one object to the other would say
+// anything; the server knows no difference between an empty list and none.
+func differ(before, after client.Object) (bool, error) {
+	if equality.Semantic.DeepEqual(before, after) {
+		return false, nil
+	}
+	data, err := client.MergeFrom(before).Data(after)
+	return err != nil || string(data) != "{}", err
+}
+
+// encode makes the status of t say what out says.
+func encode(t *tenantsv1.Tenant, out tenant.Outcome, now time.Time, conceal func(string) string) {
+	s := &t.Status
+	s.ObservedGeneration = t.Generation
+	s.DesiredResources, s.ReadyResources = int32(out.Desired), int32(out.Ready)
+	s.FailedResources, s.SkippedResources = int32(out.Failed), int32(len(out.Skipped))
+	s.SkippedResourceIDs = out.Skipped
+	s.Inventory, s.AppliedResources = nil, nil
+	for _, i := range out.Inventory {
+		s.Inventory = append(s.Inventory, tenantsv1.InventoryItem{
+			ID: i.ID, Group: i.Group, Version: i.Version, Kind: i.Kind, Namespace: i.Namespace, Name: i.Name,
+			UID: i.UID, DeletionPolicy: tenantsv1.DeletionPolicy(i.Deletion), Order: int32(i.Order),
+		})
+		if i.UID != "" {
+			s.AppliedResources = append(s.AppliedResources, i.Key())
+		}
+	}
+	s.Resources = nil
+	for _, v := range out.Verdicts {
+		if v.State != tenant.Ready {
+			s.Resources = append(s.Resources, tenantsv1.ResourceStatus{
+				ID: v.ID, State: string(v.State), Reason: v.Reason, Message: shorten(conceal(v.Message)), Since: metav1.NewTime(v.Since),
+			})
+		}
+	}
+	if out.Written {
+		s.Row, s.TemplateGeneration = t.Annotations[tenantsv1.AnnotationRow], generationOf(t)
+	}
+	for _, c := range out.Conditions {
+		status := metav1.ConditionFalse
+		if c.True {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: string(c.Type), Status: status, Reason: c.Reason, Message: shorten(conceal(c.Message)),
+			ObservedGeneration: t.Generation, LastTransitionTime: metav1.NewTime(now),
+		})
+	}
+}
+
+// shorten keeps a message short, in whole characters.
+func shorten(text string) string {
+	if len(text) <= messageBytes {
+		return text
+	}
+	end := messageBytes
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// inventoryOf is the inventory as it was written down.
+func inventoryOf(t *tenantsv1.Tenant) []tenant.Item {
+	var all []tenant.Item
+	for _, i := range t.Status.Inventory {
+		all = append(all, tenant.Item{
+			ID: i.ID, Ref: tenant.Ref{Group: i.Group, Version: i.Version, Kind: i.Kind, Namespace: i.Namespace, Name: i.Name},
+			UID: i.UID, Deletion: tenant.DeletionPolicy(i.DeletionPolicy), Order: int(i.Order),
+		})
+	}
+	return all
+}
+
+// verdictsOf are the verdicts as they were written down; those of resources that
+// were ready are not.
+func verdictsOf(t *tenantsv1.Tenant) []tenant.Verdict {
+	var all []tenant.Verdict
+	for _, r := range t.Status.Resources {
+		all = append(all, tenant.Verdict{ID: r.ID, State: tenant.State(r.State), Reason: r.Reason, Message: r.Message, Since: r.Since.UTC()})
+	}
+	return all
+}

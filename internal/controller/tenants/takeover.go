@@ -1,0 +1,126 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/terrier-iac/terrier/internal/kube/children"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// kind is one that a cluster has.
+type kind struct {
+	schema.GroupVersionKind
+	namespaced bool
+}
+
+// kinds finds every kind of a name, in whatever group. It says whether it knows
+// them all.
+type kinds func(name string) (found []kind, complete bool, err error)
+
+// discover asks the server.
+func discover(config *rest.Config) (kinds, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return func(name string) (found []kind, complete bool, err error) {
+		lists, err := d.ServerPreferredResources()
+		complete = err == nil
+		if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+			return nil, false, fmt.Errorf("asking for the kinds of the cluster: %w", err)
+		}
+		for _, list := range lists {
+			gv, err := schema.ParseGroupVersion(list.GroupVersion)
+			if err != nil {
+				return nil, false, err
+			}
+			for _, r := range list.APIResources {
+				if r.Kind == name && slices.Contains(r.Verbs, "delete") {
+					found = append(found, kind{gv.WithKind(name), r.Namespaced})
+				}
+			}
+		}
+		return found, complete, nil
+	}, nil
+}
+
+// takeOver fills the inventory of a Tenant that has none: with what Tenant
+// Operator wrote down, of which only kinds without groups are known, and for one
+// that is going, with what its template would have made.
+func takeOver(p *pass) {
+	rendered := map[tenant.Ref]tenant.Object{} // as a key has it: kind, namespace and name
+	for _, o := range p.o.Objects {
+		ref := tenant.RefOf(o.Rendered)
+		rendered[tenant.Ref{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}] = o
+	}
+	var items []tenant.Item
+	for _, key := range p.obj.Status.AppliedResources {
+		item, ok := tenant.ParseKey(key)
+		if !ok {
+			p.departed = append(p.departed, tenant.Departure{Item: tenant.Item{ID: key, Ref: tenant.Ref{Kind: "object", Name: key}}, Unknown: true})
+			continue
+		}
+		if o, ok := rendered[item.Ref]; ok {
+			item.Ref, item.Deletion = tenant.RefOf(o.Rendered), o.Deletion
+		}
+		items = append(items, item)
+	}
+	if p.o.Deleting {
+		for _, o := range p.o.Objects {
+			ref := tenant.RefOf(o.Rendered)
+			if !slices.ContainsFunc(items, func(i tenant.Item) bool { return i.Place() == ref.Place() }) {
+				items = append(items, tenant.Item{ID: o.ID, Ref: ref, Deletion: o.Deletion})
+			}
+		}
+	}
+	p.o.Inventory = tenant.Ranked(items, p.o.Resources)
+}
+
+// resolveAll finds out which kinds the items are of that have only a name of one.
+func (c *Tenants) resolveAll(ctx context.Context, p *pass) error {
+	for i := range p.o.Inventory {
+		if item := &p.o.Inventory[i]; item.Version == "" {
+			if err := c.resolve(ctx, p, item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// resolve finds out which kind a key means: the one of which this tenant has the
+// object. It stays without a version if not every kind of the cluster is known.
+func (c *Tenants) resolve(ctx context.Context, p *pass, item *tenant.Item) error {
+	found, complete, err := c.kinds(item.Kind)
+	if err != nil {
+		return err
+	}
+	place := item.Ref
+	for _, k := range found {
+		key := children.Key{Group: k.Group, Version: k.Version, Kind: k.Kind, Namespace: place.Namespace, Name: place.Name}
+		if !k.namespaced {
+			key.Namespace = ""
+		}
+		live, err := p.children.Look(ctx, key, p.owner)
+		if err != nil {
+			return fmt.Errorf("looking for %s: %w", key, err)
+		}
+		if live.Exists && live.Owned {
+			item.Ref = tenant.Ref(key)
+			return nil
+		}
+		if complete && item.Version == "" {
+			item.Ref = tenant.Ref(key) // gone, or somebody else's
+		}
+	}
+	if complete && len(found) == 0 {
+		item.Version = "v1" // no such kind: a look will say so
+	}
+	return nil
+}

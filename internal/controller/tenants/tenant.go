@@ -1,0 +1,222 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/kube/children"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+const (
+	tenantWorkers = 10 // as Tenant Operator has it
+
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 30 * time.Second
+
+	// maxRounds bounds the steps of one look, so that a tenant with very many
+	// levels takes its turn like any other.
+	maxRounds = 64
+)
+
+// Tenants makes the objects of each Tenant what its row and its template make of
+// them. A look at one is: what is there (observe.go), what next (tenant.Plan), do
+// it (act.go), until nothing more can be done now, and say so (report.go).
+//
+// What was seen and written is remembered, so that a tenant of which nothing
+// changed costs no request. Nothing that matters is only remembered: a new
+// controller compares instead.
+type Tenants struct {
+	Options
+
+	kinds   kinds
+	metrics *metrics
+	memory  sync.Map // of *memory, by NamespacedName
+}
+
+// pass is one look at one Tenant.
+type pass struct {
+	obj      *tenantsv1.Tenant
+	now      time.Time
+	children *children.Cluster // as whoever the template says
+	account  string            // the ServiceAccount that writes, if it is not us
+	owner    children.Owner
+	memory   *memory
+	o        tenant.Observed
+	secrets  []string            // values of the row that no message may show
+	recorded map[tenant.Ref]bool // places that are in the inventory as it is written down
+	departed []tenant.Departure
+	deeds    []deed
+
+	mu   sync.Mutex
+	seen map[tenant.Ref]children.Live // what was read in this very pass
+}
+
+func (p *pass) saw(r tenant.Ref, l children.Live) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen[r] = l
+}
+
+// take returns what was read of an object, once: after a write it is not so any more.
+func (p *pass) take(r tenant.Ref) *children.Live {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, ok := p.seen[r]
+	delete(p.seen, r)
+	if !ok {
+		return nil
+	}
+	return &l
+}
+
+// Reconcile brings one Tenant as far as it gets now.
+func (c *Tenants) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var obj tenantsv1.Tenant
+	// Read from the server: a stale copy would not know the last inventory.
+	if err := c.Live.Get(ctx, req.NamespacedName, &obj); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.forget(req.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	if obj.DeletionTimestamp.IsZero() {
+		if err := c.hold(ctx, &obj); apierrors.IsConflict(err) {
+			return again, nil
+		} else if err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	} else if !controllerutil.ContainsFinalizer(&obj, tenantsv1.TenantFinalizer) {
+		return ctrl.Result{}, nil // it was let go, and somebody else's finalizer holds it
+	}
+	began := c.Now()
+	result, outcome, err := c.look(ctx, &obj)
+	c.metrics.observe(c.Now().Sub(began), outcome, err)
+	if apierrors.IsConflict(err) {
+		return again, nil // somebody else wrote: look with fresh eyes
+	}
+	return result, err
+}
+
+// again is a look with fresh eyes, at once.
+var again = ctrl.Result{RequeueAfter: time.Nanosecond}
+
+// hold puts the finalizer on a Tenant before anything is made for it.
+func (c *Tenants) hold(ctx context.Context, obj *tenantsv1.Tenant) error {
+	before := obj.DeepCopy()
+	if !controllerutil.AddFinalizer(obj, tenantsv1.TenantFinalizer) {
+		return nil
+	}
+	return c.patch(ctx, obj, before)
+}
+
+func (c *Tenants) patch(ctx context.Context, obj, before *tenantsv1.Tenant) error {
+	return c.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantsv1.FieldManager))
+}
+
+// look observes, decides, acts and reports.
+func (c *Tenants) look(ctx context.Context, obj *tenantsv1.Tenant) (ctrl.Result, tenant.Outcome, error) {
+	p, err := c.observe(ctx, obj)
+	if err != nil {
+		return ctrl.Result{}, tenant.Outcome{}, err
+	}
+	var out tenant.Outcome
+	for range maxRounds {
+		out = tenant.Plan(p.o)
+		p.departed = append(p.departed, out.Departed...)
+		p.o.Inventory = out.Inventory
+		if len(out.Acts) == 0 {
+			break
+		}
+		if err := c.record(ctx, p, out); err != nil {
+			return ctrl.Result{}, out, err
+		}
+		if err := c.act(ctx, p, out.Acts); err != nil {
+			// What was done so far is told: nothing else will.
+			return ctrl.Result{}, out, errors.Join(err, c.report(ctx, p, tenant.Plan(p.o)))
+		}
+	}
+	if out.Done {
+		return ctrl.Result{}, out, c.release(ctx, p)
+	}
+	if err := c.report(ctx, p, out); err != nil {
+		return ctrl.Result{}, out, err
+	}
+	if len(out.Acts) > 0 {
+		return again, out, nil
+	}
+	return ctrl.Result{RequeueAfter: out.Recheck}, out, nil
+}
+
+// release lets a Tenant go of which nothing is left.
+func (c *Tenants) release(ctx context.Context, p *pass) error {
+	c.tell(p, tenant.Outcome{})
+	before := p.obj.DeepCopy()
+	controllerutil.RemoveFinalizer(p.obj, tenantsv1.TenantFinalizer)
+	if err := c.patch(ctx, p.obj, before); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	c.Events.Event(p.obj, corev1.EventTypeNormal, tenant.TenantDeleted, "All objects of the tenant are gone or let go of")
+	c.Log.Info("tenant released", "tenant", client.ObjectKeyFromObject(p.obj).String())
+	c.forget(client.ObjectKeyFromObject(p.obj))
+	return nil
+}
+
+// forget drops what is only kept for a Tenant that is there.
+func (c *Tenants) forget(key types.NamespacedName) {
+	c.memory.Delete(key)
+	c.metrics.forget(key)
+}
+
+// SetupWithManager makes mgr run c.
+func (c *Tenants) SetupWithManager(mgr ctrl.Manager) error {
+	if c.kinds == nil {
+		found, err := discover(mgr.GetConfig())
+		if err != nil {
+			return err
+		}
+		c.kinds = found
+	}
+	var err error
+	if c.metrics, err = newMetrics(c.Metrics); err != nil {
+		return err
+	}
+	workers := c.TenantWorkers
+	if workers == 0 {
+		workers = tenantWorkers
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("tenants").
+		For(&tenantsv1.Tenant{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, // and the start of a deletion, which raises it
+			predicate.AnnotationChangedPredicate{},
+		))).
+		// The row arrives after the Tenant that owns it.
+		Owns(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(isRow), predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(c.Children.Watches().Source()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		Complete(c)
+}
+
+// isRow says that a Secret holds the row of a Tenant.
+func isRow(o client.Object) bool { return strings.HasPrefix(o.GetName(), dialect.RowSecret("")) }
