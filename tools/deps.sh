@@ -8,16 +8,30 @@ fail() {
 	exit 1
 }
 
-# Only git can be had without asking: where apt is and we may use it.
-if ! command -v git >/dev/null; then
+# install WHAT PACKAGE... is for what can be had without asking: where apt is and
+# we may use it. Elsewhere it says what to do.
+install() {
+	local what=$1
+	shift
 	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		echo "deps: installing git"
+		echo "deps: installing $what"
 		apt-get update -qq
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends git ca-certificates
+		# Servers are for tests to start, not for the machine to run.
+		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 	else
-		fail "git is missing: install it, for instance with: sudo apt-get install git"
+		fail "$what is missing: install it, for instance with: sudo apt-get install $*"
 	fi
-fi
+}
+
+# there PATTERN... says whether one of some files is there.
+there() {
+	compgen -G "$1" >/dev/null || { shift && [ $# -gt 0 ] && there "$@"; }
+}
+
+command -v git >/dev/null || install git git ca-certificates
+# Tests of registries start both databases for themselves.
+there /usr/sbin/mariadbd /usr/local/sbin/mariadbd /usr/bin/mariadbd || install MariaDB mariadb-server-core
+there '/usr/lib/postgresql/*/bin/initdb' /usr/local/bin/initdb /usr/bin/initdb || install PostgreSQL postgresql
 command -v go >/dev/null || fail "Go is missing: get 1.26.8 or newer from https://go.dev/dl/"
 
 # The newest release that a module asks for. Go fetches it by itself unless it
