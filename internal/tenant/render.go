@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/terrier-iac/terrier/internal/tenant/expression"
 	"github.com/terrier-iac/terrier/internal/tenant/rendering"
 )
 
@@ -77,7 +78,7 @@ func (r Resource) includes(v Values) (bool, error) {
 	if r.IncludeWhen == "" {
 		return true, nil
 	}
-	return IncludeWhen(r.IncludeWhen, v)
+	return expression.OverRow().Eval(r.IncludeWhen, map[string]string(v))
 }
 
 // without returns ids with those that are left out replaced by what they depend

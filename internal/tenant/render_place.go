@@ -73,16 +73,13 @@ var textMaps = []string{"labels", "annotations", "matchLabels", "nodeSelector"}
 // knownType is the type of places that everybody knows, for kinds that nobody has
 // a schema of.
 func knownType(kind string, path []string) Type {
-	isText := false
-	switch n := len(path); {
-	case path[0] == "metadata", n > 1 && slices.Contains(textMaps, path[n-2]):
-		isText = true
-	case kind == "ConfigMap", kind == "Secret":
-		isText = path[0] == "data" || path[0] == "stringData" || path[0] == "binaryData"
-	case n > 3 && path[n-1] == "value" && path[n-2] == "[]" && path[n-3] == "env":
-		isText = slices.Contains([]string{"containers", "initContainers"}, path[max(0, n-5)])
-	}
-	if isText {
+	n := len(path)
+	isData := path[0] == "data" || path[0] == "stringData" || path[0] == "binaryData"
+	switch {
+	case path[0] == "metadata",
+		n > 1 && slices.Contains(textMaps, path[n-2]),
+		isData && (kind == "ConfigMap" || kind == "Secret"),
+		n > 4 && path[n-1] == "value" && path[n-3] == "env" && (path[n-5] == "containers" || path[n-5] == "initContainers"):
 		return Text
 	}
 	return Unknown
