@@ -128,7 +128,7 @@ func (p *program) registrySheet(r service.Registry) *sheet {
 	if r.LastRead.IsZero() {
 		s.line("They have not been read yet.")
 	} else {
-		s.row("Like this since", p.at(r.LastRead))
+		s.row("Since", p.at(r.LastRead))
 		s.row("Rows", fmt.Sprintf("%d, of which %d are active", r.Rows, r.Active))
 		s.row("High water", r.Mark)
 	}

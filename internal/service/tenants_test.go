@@ -260,7 +260,9 @@ func TestAllow(t *testing.T) {
 		t.Errorf("with nothing blocked, Allow is %v", err)
 	}
 	r := get(t, h, "customers", &tenantsv1.TenantRegistry{})
-	stands(t, h, r, func() { r.Status.Blocked = &tenantsv1.Blocked{Reason: "x", Count: 2, Since: metav1.NewTime(noon), Token: "t2"} })
+	stands(t, h, r, func() {
+		r.Status.Blocked = &tenantsv1.Blocked{Reason: "x", Count: 2, Since: metav1.NewTime(noon), Token: "t2"}
+	})
 	if err := h.Allow(t.Context(), h.key("customers"), "t1"); fault.Reason(err, "") != service.ReasonTokenChanged {
 		t.Errorf("with another set blocked, Allow is %v", err)
 	}
@@ -373,7 +375,9 @@ func TestResumeRollout(t *testing.T) {
 		t.Errorf("with nothing stopped, ResumeRollout is %v", err)
 	}
 	tpl := get(t, h, "web", &tenantsv1.TenantTemplate{})
-	stands(t, h, tpl, func() { tpl.Status.Rollout = &tenantsv1.RolloutStatus{Phase: tenantsv1.RolloutFailed, TargetGeneration: 1} })
+	stands(t, h, tpl, func() {
+		tpl.Status.Rollout = &tenantsv1.RolloutStatus{Phase: tenantsv1.RolloutFailed, TargetGeneration: 1}
+	})
 	if _, err := h.ResumeRollout(t.Context(), h.key("web")); err != nil {
 		t.Fatal(err)
 	}

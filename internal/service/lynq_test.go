@@ -1,0 +1,124 @@
+package service_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// lynqKinds installs definitions of Lynq's kinds that take any spec.
+func lynqKinds(t *testing.T, c client.Client) {
+	t.Helper()
+	yes := true
+	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &yes}
+	for _, kind := range []string{"LynqHub", "LynqForm", "LynqNode"} {
+		plural := strings.ToLower(kind) + "s"
+		crd := &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: plural + ".operator.lynq.sh"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: "operator.lynq.sh", Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: plural, Singular: strings.ToLower(kind)},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": anything, "status": anything}}}}},
+			},
+		}
+		if err := c.Create(t.Context(), crd); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			if err := c.Delete(ctx, crd); err != nil {
+				t.Logf("deleting the definition of %s: %v", kind, err)
+			}
+		})
+		testkit.Eventually(t, time.Minute, kind+" is served", func(ctx context.Context) error {
+			var list unstructured.UnstructuredList
+			list.SetGroupVersionKind(schema.GroupVersionKind{Group: "operator.lynq.sh", Version: "v1", Kind: kind + "List"})
+			return c.List(ctx, &list)
+		})
+	}
+}
+
+const lynqManifest = `
+apiVersion: operator.lynq.sh/v1
+kind: LynqHub
+metadata: {name: customers, labels: {team: shop, operator.lynq.sh/x: z}}
+spec:
+  source: {type: mysql, syncInterval: 1m, mysql: {host: db, port: 3306, username: reader, database: shop, table: customers, passwordRef: {name: db, key: password}}}
+  valueMappings: {uid: id, activate: active}
+  extraValueMappings: {plan: plan}
+---
+apiVersion: operator.lynq.sh/v1
+kind: LynqForm
+metadata: {name: web, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}}
+spec:
+  hubId: customers
+  rollout: {maxSkew: 3}
+  dashboard: {color: blue}
+  deployments:
+  - id: app
+    nameTemplate: "{{ .uid }}-{{ .hubId }}"
+    skipOnDependencyFailure: false
+    spec: {apiVersion: apps/v1, kind: Deployment, metadata: {annotations: {note: "about .hubId"}}, spec: {replicas: "{{ .plan | int }}"}}
+---
+apiVersion: operator.lynq.sh/v1
+kind: LynqNode
+metadata: {name: acme-web}
+spec: {uid: acme, templateRef: web}
+`
+
+// What Lynq has is said in the words of here, with a note wherever something is
+// different, and the API server takes it.
+func TestImportLynq(t *testing.T) {
+	h := hall{Cluster: testkit.Kube(t, tenantsv1.AddToScheme, apiextensionsv1.AddToScheme)}
+	h.Tenants, h.kube = h.as(t, h.Config)
+	if _, err := h.ImportLynq(t.Context(), h.Namespace); fault.Reason(err, "") != service.ReasonNoLynq {
+		t.Errorf("without Lynq, ImportLynq is %v", err)
+	}
+	lynqKinds(t, h.Client)
+	h.Apply(t, lynqManifest)
+	i, err := h.ImportLynq(t.Context(), h.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(i.Objects) != 2 || i.Nodes != 1 {
+		t.Fatalf("%d objects and %d nodes, want 2 and 1", len(i.Objects), i.Nodes)
+	}
+	text, err := i.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"spec.dashboard is not known here", ".hubId became .registryId", "int, float or bool", "note: about .hubId", "suspend: true", "{{ .uid }}-{{ .registryId }}"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the manifest does not say %q:\n%s", want, text)
+		}
+	}
+	if err := h.WriteImport(t.Context(), i); err != nil {
+		t.Fatal(err)
+	}
+	r := get(t, h, "customers", &tenantsv1.TenantRegistry{})
+	if !r.Spec.Suspend || r.Spec.Source.MySQL.PasswordRef.Key != "password" || r.Spec.ExtraValueMappings["plan"] != "plan" || len(r.Labels) != 1 {
+		t.Errorf("the registry is %+v", r)
+	}
+	tpl := get(t, h, "web", &tenantsv1.TenantTemplate{})
+	if tpl.Spec.RegistryID != "customers" || tpl.Spec.Rollout.MaxSkew != 3 || *tpl.Spec.Deployments[0].SkipOnDependencyFailure || len(tpl.Annotations) != 0 {
+		t.Errorf("the template is %+v", tpl)
+	}
+	if err := h.WriteImport(t.Context(), i); fault.Of(err) != fault.Conflict {
+		t.Errorf("making them twice is %v, want a conflict", err)
+	}
+}
