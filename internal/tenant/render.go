@@ -33,9 +33,6 @@ type RenderOptions struct {
 // resource that could not be rendered is missing there and has its errors. One
 // that includeWhen leaves out is missing, too; what depends on it depends on
 // what it depends on instead.
-//
-// Types is asked with the names of fields; "{}" is never among them, since only
-// a schema knows which names are free.
 func Render(t Template, v Values, o RenderOptions) ([]Object, []ResourceError) {
 	if errs := orderErrors(t.Resources); len(errs) > 0 {
 		return nil, errs

@@ -13,8 +13,8 @@ const (
 	IntOrString             // becomes int64 if it is a whole number, as ports do
 )
 
-// Types knows the schemas of kinds. Path steps are field names; "[]" stands for
-// any element of a list, and "{}" for any key of a map with free keys.
+// Types knows the schemas of kinds. Path steps are field names, keys of maps whose
+// keys are free among them; "[]" stands for any element of a list.
 type Types interface {
 	At(apiVersion, kind string, path []string) Type
 }
