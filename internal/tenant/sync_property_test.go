@@ -1,0 +1,194 @@
+package tenant
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+// history is what a table went through, and what tenants it has left.
+type history struct {
+	k      Known
+	rows   map[string]Row
+	absent map[string][]time.Time // complete reads without the row since it was last there
+}
+
+// Whatever a table goes through, a tenant goes only for a reason that was read,
+// and never with more others than the guard says.
+func TestNothingGoesWithoutAReason(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := &history{rows: map[string]Row{}, absent: map[string][]time.Time{}, k: Known{
+			Now: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Registry: "ns/r", Digest: digest,
+			Guard: Guard{
+				MaxPercent: rapid.IntRange(0, 60).Draw(t, "percent"), MaxCount: rapid.IntRange(0, 4).Draw(t, "count"),
+				Grace: rapid.SampledFrom([]time.Duration{0, 0, time.Minute}).Draw(t, "grace"), KeepVanished: rapid.IntRange(0, 5).Draw(t, "keep") == 0,
+			},
+			Templates: []TemplateKnown{{Name: "web", Generation: 1, Valid: true}, {Name: "db", Generation: 1, Valid: true}},
+		}}
+		for i := range rapid.IntRange(1, 14).Draw(t, "rows at first") {
+			uid := fmt.Sprintf("u%02d", i)
+			h.rows[uid] = Row{UID: uid, Activate: "1", Active: true}
+		}
+		for range rapid.IntRange(1, 12).Draw(t, "reads") {
+			h.happen(t)
+			h.look(t)
+		}
+	})
+}
+
+// happen changes the table.
+func (h *history) happen(t *rapid.T) {
+	share := rapid.SampledFrom([]int{0, 0, 10, 50, 100}).Draw(t, "share")
+	what := rapid.SampledFrom([]string{"delete", "deactivate", "activate", "edit"}).Draw(t, "what")
+	for _, uid := range sortedKeys(h.rows) {
+		r := h.rows[uid]
+		if rapid.IntRange(0, 99).Draw(t, "row") >= share {
+			continue
+		}
+		switch what {
+		case "delete":
+			delete(h.rows, uid)
+			continue
+		case "deactivate":
+			r.Active = false
+		case "activate":
+			r.Active = true
+		case "edit":
+			r.HostOrURL += "x"
+		}
+		h.rows[uid] = r
+	}
+}
+
+// look reads, decides, judges the decision and does it.
+func (h *history) look(t *rapid.T) {
+	h.k.Now = h.k.Now.Add(30 * time.Second)
+	h.k.Read = Read{OK: rapid.IntRange(0, 4).Draw(t, "database") > 0, Time: h.k.Now, Total: len(h.rows)}
+	unreadable := map[string]bool{}
+	for _, uid := range sortedKeys(h.rows) {
+		if rapid.IntRange(0, 19).Draw(t, "error") == 0 {
+			unreadable[uid] = true
+			h.k.Read.Errors = append(h.k.Read.Errors, RowError{UID: uid, Reason: RowUIDDuplicate})
+			continue
+		}
+		h.k.Read.Rows = append(h.k.Read.Rows, h.rows[uid])
+	}
+	s := Sync(h.k)
+	h.judge(t, s, unreadable)
+	h.sameInAnyOrder(t, s)
+	h.do(s)
+}
+
+func (h *history) judge(t *rapid.T, s Step, unreadable map[string]bool) {
+	gone := map[string]bool{}
+	for _, r := range s.Remove {
+		e := h.k.Tenants[slices.IndexFunc(h.k.Tenants, func(e Existing) bool { return e.Name == r.Name })]
+		row, there := h.rows[e.UID]
+		switch {
+		case !h.k.Read.OK:
+			t.Fatalf("%s goes although nothing was read", r.Name)
+		case unreadable[e.UID], there && row.Active:
+			t.Fatalf("%s goes although its row is there", r.Name)
+		case !there && h.k.Guard.KeepVanished:
+			t.Fatalf("%s goes although vanished rows keep", r.Name)
+		case !there && h.k.Read.Total == 0:
+			t.Fatalf("%s goes although no row was read at all", r.Name)
+		case !there && len(h.absent[e.UID]) == 0 && e.Leaving == nil:
+			t.Fatalf("%s goes at the first read without its row", r.Name)
+		}
+		if e.Leaving == nil {
+			gone[e.UID] = true
+		}
+	}
+	total := map[string]bool{}
+	for _, e := range h.k.Tenants {
+		total[e.UID] = true
+	}
+	if n := len(gone); n > h.k.Guard.MaxCount && 100*n > h.k.Guard.MaxPercent*len(total) {
+		t.Fatalf("%d of %d go at once: %+v", n, len(total), h.k.Guard)
+	}
+	if len(total) > 1 && len(gone) == len(total) {
+		t.Fatalf("all %d go at once", len(total))
+	}
+}
+
+// sameInAnyOrder: a decision depends on what is known, not on its order.
+func (h *history) sameInAnyOrder(t *rapid.T, want Step) {
+	other := h.k
+	other.Tenants, other.Templates = slices.Clone(h.k.Tenants), slices.Clone(h.k.Templates)
+	slices.Reverse(other.Tenants)
+	slices.Reverse(other.Templates)
+	if diff := cmp.Diff(want, Sync(other), cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("in another order it is another decision:\n%s", diff)
+	}
+}
+
+func (h *history) do(s Step) {
+	for _, n := range s.Create {
+		h.k.Tenants = append(h.k.Tenants, Existing{Name: n.Name, UID: n.Row.UID, Template: n.Template, Row: digest(n.Row), Generation: n.Generation})
+	}
+	for _, c := range s.Change {
+		e := &h.k.Tenants[slices.IndexFunc(h.k.Tenants, func(e Existing) bool { return e.Name == c.Name })]
+		if c.Row != nil {
+			e.Row = digest(*c.Row)
+		}
+		if c.Leaving != nil {
+			e.Leaving = c.Leaving
+		}
+		if c.Stay {
+			e.Leaving = nil
+		}
+	}
+	for _, r := range s.Remove {
+		h.k.Tenants = slices.DeleteFunc(h.k.Tenants, func(e Existing) bool { return e.Name == r.Name })
+	}
+	h.k.Departed = s.Departed
+	for _, e := range h.k.Tenants {
+		if _, there := h.rows[e.UID]; there {
+			delete(h.absent, e.UID)
+		} else if h.k.Read.OK {
+			h.absent[e.UID] = append(h.absent[e.UID], h.k.Now)
+		}
+	}
+}
+
+func sortedKeys(m map[string]Row) []string {
+	var all []string
+	for k := range m {
+		all = append(all, k)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// A table that stays as it is comes to rest: what is active has its tenants, and
+// nothing more is done.
+func TestStepsComeToRest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k := Known{Now: time.Unix(0, 0), Registry: "ns/r", Digest: digest, Guard: Guard{MaxPercent: 100, MaxCount: 100},
+			Templates: []TemplateKnown{{Name: "web", Generation: 1, Valid: true}}}
+		h := &history{k: k, rows: map[string]Row{}, absent: map[string][]time.Time{}}
+		for i := range rapid.IntRange(0, 8).Draw(t, "rows") {
+			uid := fmt.Sprintf("u%d", i)
+			h.rows[uid] = Row{UID: uid, Active: rapid.Bool().Draw(t, "active")}
+		}
+		active := 0
+		for _, uid := range sortedKeys(h.rows) {
+			h.k.Read.Rows = append(h.k.Read.Rows, h.rows[uid])
+			if h.rows[uid].Active {
+				active++
+			}
+		}
+		h.k.Read.OK, h.k.Read.Total = true, len(h.rows)
+		h.do(Sync(h.k))
+		s := Sync(h.k)
+		if len(h.k.Tenants) != active || len(s.Create)+len(s.Change)+len(s.Remove) != 0 || s.Desired != active {
+			t.Fatalf("%d active rows have %d tenants, and this is left to do: %+v", active, len(h.k.Tenants), s)
+		}
+	})
+}
