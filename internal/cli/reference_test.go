@@ -35,6 +35,7 @@ func golden(t *testing.T, path, got string) {
 func TestPages(t *testing.T) {
 	golden(t, "../../docs/cli.md", reference())
 	golden(t, "../../docs/states.md", states())
+	golden(t, "../../docs/tenant-reasons.md", tenantReasons())
 }
 
 // Every situation that is explained is met by some rule, and stands in the page.

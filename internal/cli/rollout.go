@@ -130,7 +130,8 @@ func (p *program) rolloutResume() *cobra.Command {
 		Use:   "resume TEMPLATE",
 		Short: "Go on with a rollout that has stopped",
 		Long: `Goes on with a rollout that has stopped: the tenants that have failed so far are
-not held against it any more.`,
+not held against it any more. If as many more fail as the template allows, and one
+besides, it stops again.`,
 		Example:           `  terrier rollout resume web`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.templateNames,

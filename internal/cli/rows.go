@@ -85,6 +85,9 @@ func (p *program) allow(ctx context.Context, t *service.Tenants, r service.Regis
 	if _, err := fmt.Fprint(p.Stderr, s.b.String()); err != nil {
 		return err
 	}
+	if r.Blocked.Token == "" {
+		return usage("these cannot be let pass at once: %s", r.Blocked.Message)
+	}
 	if !yes {
 		agreed, err := p.confirm(fmt.Sprintf("Delete these %s of %s, with all that they have?", counted(r.Blocked.Count, "tenant"), clean(r.Key().String())))
 		if err != nil || !agreed {
@@ -110,7 +113,9 @@ func (p *program) registrySheet(r service.Registry) *sheet {
 	s := &sheet{colour: p.coloured()}
 	if r.Blocked != nil {
 		p.blocked(s, r.Blocked)
-		s.line("Let exactly these pass with: terrier rows %s --allow", clean(r.Name))
+		if r.Blocked.Token != "" {
+			s.line("Let exactly these pass with: terrier rows %s --allow", clean(r.Name))
+		}
 		s.b.WriteByte('\n')
 	}
 	s.row("Registry", r.Key().String())
@@ -163,7 +168,7 @@ func (p *program) changes(s *sheet, r service.Registry) {
 	}
 	if b := r.Blocked; b != nil {
 		quiet = false
-		s.line("%s blocked, see above.", counted(b.Count, "deletion"))
+		s.line("%s held back, see above.", counted(b.Count, "deletion"))
 	}
 	if r.Leaving > 0 {
 		quiet = false
@@ -182,7 +187,7 @@ func (p *program) changes(s *sheet, r service.Registry) {
 
 // blocked shows the deletions that wait for somebody.
 func (p *program) blocked(s *sheet, b *service.BlockedSet) {
-	text := fmt.Sprintf("! A guard has stopped %s, %s ago: %s (%s)", counted(b.Count, "deletion"), age(p.Now(), b.Since), clean(b.Message), clean(b.Reason))
+	text := fmt.Sprintf("! %s held back, since %s: %s (%s)", counted(b.Count, "deletion"), p.at(b.Since), clean(b.Message), clean(b.Reason))
 	fmt.Fprintln(&s.b, paint(s.colour, red, text))
 	for _, name := range b.Tenants {
 		s.line("- %s", clean(name))

@@ -231,7 +231,7 @@ func TestSuspendingARegistry(t *testing.T) {
 	if got := s.run(t, "suspend", "tenantregistry/customers", "--all"); got.code != 2 {
 		t.Errorf("a registry and all stacks is exit %d, want 2", got.code)
 	}
-	if got := s.run(t, "rollout", "resume", "web"); got.code != 0 || find(t, s, "web", &tenantsv1.TenantTemplate{}).Annotations[tenantsv1.AnnotationRollout] != "1" {
+	if got := s.run(t, "rollout", "resume", "web"); got.code != 0 || find(t, s, "web", &tenantsv1.TenantTemplate{}).Annotations[tenantsv1.AnnotationRollout] != "1-1" {
 		t.Errorf("resuming the rollout: exit %d, %q", got.code, got.err)
 	}
 	if got := s.run(t, "rollout", "undo", "web", "--yes"); got.code != 4 {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -129,8 +128,9 @@ func (t *Tenants) revisions(ctx context.Context, o *tenantsv1.TenantTemplate) ([
 	return slices.DeleteFunc(list.Items, func(r appsv1.ControllerRevision) bool { return !metav1.IsControlledBy(&r, o) }), nil
 }
 
-// ResumeRollout goes on with a rollout that has stopped: the tenants that failed
-// are not held against it any more. It returns the generation that goes on.
+// ResumeRollout goes on with a rollout that has stopped: the tenants that were
+// seen to have failed are not held against it any more, further ones are. It
+// returns the generation that goes on.
 func (t *Tenants) ResumeRollout(ctx context.Context, key Key) (int64, error) {
 	var target int64
 	err := t.editTemplate(ctx, key, func(o *tenantsv1.TenantTemplate) error {
@@ -139,7 +139,11 @@ func (t *Tenants) ResumeRollout(ctx context.Context, key Key) (int64, error) {
 			return fault.New(fault.Conflict, ReasonNotStopped, fmt.Errorf("no rollout of the template %s has stopped", key))
 		}
 		target = s.TargetGeneration
-		note(o, tenantsv1.AnnotationRollout, strconv.FormatInt(target, 10))
+		tolerated := s.FailedNodes
+		if r := o.Spec.Rollout; r != nil {
+			tolerated += r.MaxFailures
+		}
+		note(o, tenantsv1.AnnotationRollout, fmt.Sprintf("%d-%d", target, tolerated))
 		return nil
 	})
 	return target, err

@@ -259,10 +259,7 @@ func variables(o *tenantsv1.TenantRegistry) []string {
 	if o == nil {
 		return nil
 	}
-	return tenant.VariablesOf(tenant.Mapping{
-		UID: o.Spec.ValueMappings.UID, HostOrURL: o.Spec.ValueMappings.HostOrURL,
-		Activate: o.Spec.ValueMappings.Activate, Extra: o.Spec.ExtraValueMappings,
-	})
+	return tenant.VariablesOf(tenants.Mapping(o))
 }
 
 // Manifest is the objects of a rendering as YAML, in the order of making, each

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -208,8 +209,9 @@ func (t *Tenants) ReadNow(ctx context.Context, key Key) (request string, err err
 // WasRead waits until a request of ReadNow was acted upon, and returns what is
 // known of the registry then.
 func (t *Tenants) WasRead(ctx context.Context, key Key, request string) (Registry, error) {
+	why := ""
 	late := func() error {
-		return errors.Join(ctx.Err(), fault.New(fault.Later, ReasonNotRead, fmt.Errorf("the rows of %s have not been read yet", key)))
+		return errors.Join(ctx.Err(), fault.New(fault.Later, ReasonNotRead, fmt.Errorf("the rows of %s have not been read yet%s", key, why)))
 	}
 	for ctx.Err() == nil {
 		o, err := t.registry(ctx, key)
@@ -221,6 +223,9 @@ func (t *Tenants) WasRead(ctx context.Context, key Key, request string) (Registr
 		}
 		if covers(o.Status.LastHandledSync, request) {
 			return registryView(o), nil
+		}
+		if why = ""; meta.IsStatusConditionFalse(o.Status.Conditions, "Ready") {
+			why = ": " + condition(o.Status.Conditions, "Ready").Message
 		}
 		if err := t.changed(ctx, o); err != nil && ctx.Err() == nil {
 			return Registry{}, err

@@ -80,8 +80,21 @@ var ofRegistries = map[string]Situation{
 	"DatabaseConnected":        {"The rows were read.", ""},
 	"DatabaseConnectionFailed": {"The rows could not be read. Nothing is changed, and nothing is taken away.", "See the message. It is tried again by itself, or at once with terrier rows REGISTRY --now."},
 	"Suspended":                {"The rows are not read, and tenants stay as they are.", "Resume it with terrier resume tenantregistry/NAME."},
+	"RowsValid":                {"Every row is understood.", ""},
 	"RowErrors":                {"No tenant can be made of some rows. Their tenants, if there are any, stay as they are.", "Correct the rows that terrier rows REGISTRY shows."},
+	"NothingBlocked":           {"Nothing that rows ask for is held back.", ""},
+	tenant.NoRows:              {"A complete read had no rows at all. That is rather an empty copy or a wrong view than the end of all tenants.", allowIt},
+	tenant.EveryTenant:         {"No tenant would be left.", allowIt},
+	tenant.TooManyDeletions:    {"More tenants would go at once than the guard of the registry lets pass.", allowIt},
+	tenant.RowsUnidentified:    {"Rows are missing, and there are rows without a uid that could be those.", "Give the rows their uids. Or, if the others really are gone: " + lowerAllowIt},
+	"OlderRead":                {"The database answered with older data than before, such as a copy that lags. Nothing is concluded from it.", "Nothing, if it catches up. Otherwise see where the registry reads."},
+	"VanishedRowsKept":         {"Rows are gone, and vanishedRows: Keep keeps their tenants.", "Delete the Tenants that really are to go, or deactivate rows in place of deleting them."},
 }
+
+const (
+	lowerAllowIt = "see which they are with terrier rows REGISTRY, and let exactly these pass with terrier rows REGISTRY --allow."
+	allowIt      = "If the database is right, see which they are with terrier rows REGISTRY, and let exactly these pass with terrier rows REGISTRY --allow."
+)
 
 var ofRows = map[string]Situation{
 	tenant.RowUIDMissing:     {"The uid is NULL or empty.", "Give the row a uid, or leave it out with a view."},

@@ -205,7 +205,7 @@ func registryAlarms(r *tenantsv1.TenantRegistry) []Alarm {
 		out = append(out, Alarm{tenantsv1.RegistryKind, r.Namespace, r.Name, reason, message, since, "terrier rows " + r.Name + " -n " + r.Namespace})
 	}
 	if b := r.Status.Blocked; b != nil {
-		add(b.Reason, fmt.Sprintf("a guard has stopped %s: %s", count(int(b.Count), "deletion"), b.Message), b.Since.Time)
+		add(b.Reason, fmt.Sprintf("%s held back: %s", count(int(b.Count), "deletion"), b.Message), b.Since.Time)
 	}
 	if c := condition(r.Status.Conditions, "Ready"); c != nil && c.Status == "False" {
 		add(c.Reason, c.Message, c.LastTransitionTime.Time)

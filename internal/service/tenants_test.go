@@ -376,12 +376,12 @@ func TestResumeRollout(t *testing.T) {
 	}
 	tpl := get(t, h, "web", &tenantsv1.TenantTemplate{})
 	stands(t, h, tpl, func() {
-		tpl.Status.Rollout = &tenantsv1.RolloutStatus{Phase: tenantsv1.RolloutFailed, TargetGeneration: 1}
+		tpl.Status.Rollout = &tenantsv1.RolloutStatus{Phase: tenantsv1.RolloutFailed, TargetGeneration: 1, FailedNodes: 3}
 	})
 	if _, err := h.ResumeRollout(t.Context(), h.key("web")); err != nil {
 		t.Fatal(err)
 	}
-	if a := get(t, h, "web", &tenantsv1.TenantTemplate{}).Annotations[tenantsv1.AnnotationRollout]; !strings.HasPrefix(a, "1") {
-		t.Errorf("the annotation is %q, want the generation", a)
+	if a := get(t, h, "web", &tenantsv1.TenantTemplate{}).Annotations[tenantsv1.AnnotationRollout]; a != "1-3" {
+		t.Errorf("the annotation is %q, want the generation and the failures that were seen", a)
 	}
 }
