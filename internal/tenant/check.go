@@ -3,7 +3,6 @@ package tenant
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -47,19 +46,9 @@ func (c *checking) resource(r Resource) {
 	}
 	c.text("nameTemplate", r.NameTemplate)
 	c.text("targetNamespace", r.TargetNamespace)
-	for _, what := range []struct {
-		name string
-		of   map[string]string
-		own  any
-	}{{"labels", r.LabelsTemplate, metadataOf(r)["labels"]}, {"annotations", r.AnnotationsTemplate, metadataOf(r)["annotations"]}} {
-		c.keys("spec.metadata."+what.name, slices.Sorted(maps.Keys(object(what.own))))
-		c.keys(what.name+"Template", slices.Sorted(maps.Keys(what.of)))
-		for _, key := range slices.Sorted(maps.Keys(what.of)) {
-			c.text(what.name+"Template."+key, what.of[key])
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Object)) {
-		if name != "apiVersion" && name != "kind" {
+	c.metadata()
+	for _, name := range keysOf(r.Object) {
+		if name != "apiVersion" && name != "kind" && name != "metadata" {
 			c.value(r.Object[name], place{field: name})
 		}
 	}
@@ -72,6 +61,52 @@ func (c *checking) resource(r Resource) {
 	for i, path := range r.IgnoreFields {
 		c.fail(fmt.Sprintf("ignoreFields[%d]", i), pathError(path))
 	}
+}
+
+// metadata checks what Render looks at: not what something else is laid over.
+func (c *checking) metadata() {
+	own := metadataOf(c.r)
+	for _, name := range keysOf(own) {
+		switch name {
+		case "namespace", "labels", "annotations":
+		case "name":
+			if c.r.NameTemplate == "" {
+				c.value(own[name], place{field: name, up: &place{field: "metadata"}})
+			}
+		default:
+			c.value(own[name], place{field: name, up: &place{field: "metadata"}})
+		}
+	}
+	c.texts("spec.metadata.labels", object(own["labels"]), c.r.LabelsTemplate, labelError)
+	c.texts("labelsTemplate", anything(c.r.LabelsTemplate), nil, labelError)
+	c.texts("spec.metadata.annotations", object(own["annotations"]), c.r.AnnotationsTemplate, func(string) error { return nil })
+	c.texts("annotationsTemplate", anything(c.r.AnnotationsTemplate), nil, func(string) error { return nil })
+}
+
+// texts checks labels or annotations, but for those that others are laid over.
+func (c *checking) texts(field string, all map[string]any, over map[string]string, check func(string) error) {
+	for _, key := range keysOf(all) {
+		if _, ok := over[key]; ok {
+			continue
+		}
+		if err := keyError(key); err != nil {
+			c.fail(field, fmt.Errorf("%s is no key: %w", quoted(key), err))
+		}
+		value := text(all[key])
+		if c.text(field+"."+key, value); !rendering.IsTemplate(value) {
+			if err := check(value); err != nil {
+				c.fail(field+"."+key, fmt.Errorf("%s is no value of a label: %w", quoted(value), err))
+			}
+		}
+	}
+}
+
+func anything(m map[string]string) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
 }
 
 func split(err error) []error {
@@ -96,11 +131,13 @@ func (c *checking) names() {
 	if name == "" {
 		name, field = text(metadataOf(c.r)["name"]), "spec.metadata.name"
 	}
-	if !strings.Contains(name, "{{") {
+	if !rendering.IsTemplate(name) {
 		c.fail(field, nameError(apiVersion, kind, name))
 	}
-	if namespace := c.r.TargetNamespace; namespace != "" && !strings.Contains(namespace, "{{") {
-		c.fail("targetNamespace", dnsLabelError(namespace))
+	if namespace := c.r.TargetNamespace; namespace != "" && !rendering.IsTemplate(namespace) {
+		if err := dnsLabelError(namespace); err != nil {
+			c.fail("targetNamespace", fmt.Errorf("%s is no name of a namespace: %w", quoted(namespace), err))
+		}
 	}
 	id := identity{groupOf(apiVersion), kind, c.r.TargetNamespace, name}
 	if c.r.IncludeWhen != "" {
@@ -113,14 +150,6 @@ func (c *checking) names() {
 	}
 }
 
-func (c *checking) keys(field string, all []string) {
-	for _, key := range all {
-		if err := keyError(key); err != nil {
-			c.fail(field, fmt.Errorf("%s is no key: %w", quoted(key), err))
-		}
-	}
-}
-
 func (c *checking) value(v any, at place) {
 	switch v := v.(type) {
 	case string:
@@ -130,7 +159,7 @@ func (c *checking) value(v any, at place) {
 			c.value(v[i], place{index: i, inList: true, up: &at})
 		}
 	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
+		for _, name := range keysOf(v) {
 			c.value(v[name], place{field: name, up: &at})
 		}
 	}
@@ -146,7 +175,7 @@ func (c *checking) text(field, template string) {
 		return
 	}
 	used := t.Variables()
-	for _, name := range slices.Sorted(maps.Keys(used)) {
+	for _, name := range keysOf(used) {
 		if used[name] && !slices.Contains(c.vars, name) {
 			c.fail(field, fmt.Errorf("there is no variable %s; there are %s", name, strings.Join(c.vars, ", ")))
 		}

@@ -20,7 +20,7 @@ func said(errs []ResourceError) []string {
 func TestCheckFindsEverything(t *testing.T) {
 	template := Template{Resources: []Resource{
 		{ID: "a", Group: "deployments", NameTemplate: "{{ .uid", DependIDs: []string{"b", "nope"}, Object: parse(t, `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"x":["{{ .plan }}",{"y":"{{ env \"A\" }}"}]}}`)},
-		{ID: "b", Group: "services", NameTemplate: "b", DependIDs: []string{"a"}, LabelsTemplate: map[string]string{"not a key": "{{ .plan }}"}, Object: parse(t, `{"apiVersion":"v1","kind":"{{ .kind }}","metadata":{"generateName":"x","labels":{"-":"x"}}}`)},
+		{ID: "b", Group: "services", NameTemplate: "b", DependIDs: []string{"a"}, LabelsTemplate: map[string]string{"not a key": "{{ .plan }}"}, Object: parse(t, `{"apiVersion":"v1","kind":"{{ .kind }}","metadata":{"generateName":"x","labels":{"-":"x","a":"b c","not a key":"{{"},"namespace":"{{ .nowhere }}","name":"{{ .either }}"}}`)},
 		{ID: "b", Group: "manifests", NameTemplate: "UP", TargetNamespace: "a.b", ReadyWhen: "object.", IncludeWhen: "object.x", IgnoreFields: []string{"$.spec.replicas", "$.a[0", ""}, Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)},
 		{Group: "manifests", Object: parse(t, `{}`)},
 	}}
@@ -35,10 +35,11 @@ func TestCheckFindsEverything(t *testing.T) {
 		"b: spec: kind must be written out: no row chooses what kind of object there is",
 		"b: spec: metadata.generateName cannot be set: each rendering would make another object",
 		`b: spec.metadata.labels: "-" is no key: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`,
+		`b: spec.metadata.labels.a: "b c" is no value of a label: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`,
 		`b: labelsTemplate: "not a key" is no key: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`,
 		"b: labelsTemplate.not a key: there is no variable plan; there are uid",
 		`b: nameTemplate: "UP" is no name of a ConfigMap: it has capital letters; lower makes small ones`,
-		"b: targetNamespace: only small letters, digits and - can be in it",
+		`b: targetNamespace: "a.b" is no name of a namespace: only small letters, digits and - can be in it`,
 		"b: readyWhen: line 1, column 8: Syntax error: no viable alternative at input '.'",
 		"b: includeWhen: line 1, column 1: undeclared reference to 'object' (in container '')",
 		`b: ignoreFields[1]: a "]" is missing`,

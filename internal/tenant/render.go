@@ -111,6 +111,16 @@ func identityOf(object map[string]any) identity {
 	return identity{groupOf(text(object["apiVersion"])), text(object["kind"]), text(meta["namespace"]), text(meta["name"])}
 }
 
+// keysOf are the keys of a map, in order.
+func keysOf[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 func text(v any) string {
 	s, _ := v.(string)
 	return s
@@ -134,7 +144,7 @@ func VariablesOf(m Mapping) []string {
 	for name := range m.Extra {
 		r.Extra[name] = ""
 	}
-	return slices.Sorted(maps.Keys(ValuesOf(r, "", "")))
+	return keysOf(ValuesOf(r, "", ""))
 }
 
 // writing is the rendering of one resource.
@@ -159,7 +169,7 @@ func (w *writing) object() map[string]any {
 	}
 	w.apiVersion, w.kind = text(w.r.Object["apiVersion"]), text(w.r.Object["kind"])
 	out := make(map[string]any, len(w.r.Object)+1)
-	for _, name := range slices.Sorted(maps.Keys(w.r.Object)) { // errors come in order
+	for _, name := range keysOf(w.r.Object) { // errors come in order
 		switch v := w.r.Object[name]; name {
 		case "apiVersion", "kind":
 			out[name] = v
@@ -186,6 +196,9 @@ func (w *writing) one(template, field string) (string, bool) {
 }
 
 func (w *writing) text(template string) (any, error) {
+	if !rendering.IsTemplate(template) {
+		return template, nil
+	}
 	t, err := rendering.Parse(template)
 	if err != nil {
 		return nil, err
@@ -210,7 +223,7 @@ func (w *writing) value(v any, at place) any {
 		return list
 	case map[string]any:
 		m := make(map[string]any, len(v))
-		for _, name := range slices.Sorted(maps.Keys(v)) {
+		for _, name := range keysOf(v) {
 			m[name] = w.value(v[name], place{field: name, up: &at})
 		}
 		return m
@@ -221,12 +234,8 @@ func (w *writing) value(v any, at place) any {
 
 // leaf renders a text, and makes of it what its place asks for.
 func (w *writing) leaf(s string, at place) (any, error) {
-	t, err := rendering.Parse(s)
-	if err != nil {
-		return nil, err
-	}
-	v, err := t.Render(w.run)
-	if err != nil || !t.IsTemplate() {
+	v, err := w.text(s)
+	if err != nil || !rendering.IsTemplate(s) {
 		return v, err
 	}
 	return as(v, w.typeOf(at))

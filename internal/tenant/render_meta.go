@@ -5,9 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+
+	"github.com/terrier-iac/terrier/internal/tenant/rendering"
 )
 
 // labelTenantID is the label by which the stacks of a tenant are found. It is the
@@ -29,7 +30,7 @@ func IDLabel(uid string) string {
 func (w *writing) metadata() map[string]any {
 	own, _ := w.r.Object["metadata"].(map[string]any) // kindError is about those that are none
 	out := make(map[string]any, len(own)+2)
-	for _, name := range slices.Sorted(maps.Keys(own)) {
+	for _, name := range keysOf(own) {
 		switch name {
 		case "name", "namespace", "labels", "annotations":
 		default:
@@ -103,12 +104,12 @@ func (w *writing) texts(own any, over map[string]string, what string, check func
 		out[key] = v
 	}
 	theirs, _ := own.(map[string]any)
-	for _, key := range slices.Sorted(maps.Keys(theirs)) {
+	for _, key := range keysOf(theirs) {
 		if _, ok := over[key]; !ok && theirs[key] != nil {
 			add(key, text(theirs[key]), "spec.metadata."+what+"."+key)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(over)) {
+	for _, key := range keysOf(over) {
 		add(key, over[key], what+"Template."+key)
 	}
 	return out
@@ -155,7 +156,7 @@ func (r Resource) kindError() error {
 		switch s, ok := r.Object[field].(string); {
 		case !ok || s == "":
 			errs = append(errs, fmt.Errorf("%s is missing", field))
-		case strings.Contains(s, "{{"):
+		case rendering.IsTemplate(s):
 			errs = append(errs, fmt.Errorf("%s must be written out: no row chooses what kind of object there is", field))
 		}
 	}
@@ -178,7 +179,7 @@ func (r Resource) kindError() error {
 		if own[field] != nil && !ok {
 			errs = append(errs, fmt.Errorf("metadata.%s is no map", field))
 		}
-		for _, key := range slices.Sorted(maps.Keys(values)) {
+		for _, key := range keysOf(values) {
 			if _, isText := values[key].(string); !isText && values[key] != nil {
 				errs = append(errs, fmt.Errorf("metadata.%s.%s is no text: put %v in quotes", field, key, values[key]))
 			}

@@ -55,8 +55,7 @@ func NewRun(values map[string]string) *Run {
 
 // Text is a text that was parsed. It is for any number of goroutines.
 type Text struct {
-	literal  string // the text, if it is no template
-	template bool
+	literal string // the text, if it is no template
 
 	trees    map[string]*parse.Tree
 	calls    []string // the functions that it calls
@@ -67,9 +66,12 @@ type Text struct {
 
 const mainTree = "text"
 
+// IsTemplate reports whether there is anything to render in a text.
+func IsTemplate(text string) bool { return strings.Contains(text, "{{") }
+
 // Parse reads a text. Its error is everything that is wrong with it.
 func Parse(text string) (*Text, error) {
-	if !strings.Contains(text, "{{") {
+	if !IsTemplate(text) {
 		return &Text{literal: text}, nil
 	}
 	c := parsed.Of(text, func() compiled {
@@ -91,7 +93,7 @@ func compile(text string) (*Text, error) {
 	if len(text) > maxSource {
 		return nil, fmt.Errorf("the text has %d bytes, more than %d", len(text), maxSource)
 	}
-	t := &Text{template: true, trees: map[string]*parse.Tree{}}
+	t := &Text{trees: map[string]*parse.Tree{}}
 	tree := parse.New(mainTree)
 	tree.Mode = parse.SkipFuncCheck // rewrite says more about what is not there
 	if _, err := tree.Parse(text, "{{", "}}", t.trees); err != nil {
@@ -128,9 +130,6 @@ func isOneExpression(list *parse.ListNode) bool {
 	return writes == 1
 }
 
-// IsTemplate reports whether there is anything to render.
-func (t *Text) IsTemplate() bool { return t.template }
-
 // Variables are the names of the variables that it uses, in order; true stands
 // for one that has to be there.
 func (t *Text) Variables() map[string]bool { return t.required }
@@ -138,7 +137,7 @@ func (t *Text) Variables() map[string]bool { return t.required }
 // Render returns what a text becomes: a string, or, if it is one expression, the
 // int64, float64 or bool that this gives.
 func (t *Text) Render(r *Run) (any, error) {
-	if !t.template {
+	if t.trees == nil {
 		return t.literal, nil
 	}
 	in := t.pool.Get().(*instance)

@@ -76,6 +76,8 @@ func TestRender(t *testing.T) {
 		"hasKey":                    {`{{ hasKey . "plan" }} {{ hasKey . "uid" }}`, "false true"},
 		"if":                        {`{{ if .plan }}a{{ else }}b{{ end }}`, "b"},
 		"if, then the variable":     {`{{ if .plan }}{{ .plan | upper }}{{ end }}`, ""},
+		"if, then a comparison":     {`{{ if and .plan (eq .plan "gold") }}x{{ else }}y{{ end }}`, "y"},
+		"if it has it":              {`{{ if hasKey . "plan" }}{{ .plan }}{{ else }}y{{ end }}`, "y"},
 		"if not":                    {`{{ if not .plan }}none{{ else }}{{ .plan }}{{ end }}`, "none"},
 		"with":                      {`{{ with .plan }}{{ . }}{{ else }}none{{ end }}`, "none"},
 		"with what is there":        {`{{ with .uid }}<{{ . }}>{{ end }}`, "<acme>"},
@@ -193,12 +195,15 @@ func TestBudgetIsOfAllTexts(t *testing.T) {
 
 func TestVariables(t *testing.T) {
 	for text, want := range map[string]map[string]bool{
-		`{{ .a | default "x" }}{{ .b }}`:                         {"a": false, "b": true},
-		`{{ if .a }}{{ .a | upper }}{{ .b }}{{ end }}{{ $.c }}`:  {"a": false, "b": true, "c": true},
-		`{{ with .a }}{{ .b }}{{ $.c }}{{ end }}`:                {"a": false, "c": true},
-		`{{ coalesce (.a | upper) .b "x" }}`:                     {"a": true, "b": false},
-		`{{ .a }}{{ .a | default "x" }}`:                         {"a": true},
-		`{{ define "t" }}{{ .b }}{{ end }}{{ template "t" .a }}`: {"a": false},
+		`{{ .a | default "x" }}{{ .b }}`:                                              {"a": false, "b": true},
+		`{{ if .a }}{{ .a | upper }}{{ .b }}{{ end }}{{ $.c }}`:                       {"a": false, "b": true, "c": true},
+		`{{ with .a }}{{ .b }}{{ $.c }}{{ end }}`:                                     {"a": false, "c": true},
+		`{{ coalesce (.a | upper) .b "x" }}`:                                          {"a": true, "b": false},
+		`{{ .a }}{{ .a | default "x" }}`:                                              {"a": true},
+		`{{ define "t" }}{{ .b }}{{ end }}{{ template "t" .a }}`:                      {"a": false},
+		`{{ if hasKey . "a" }}{{ .a }}{{ end }}`:                                      {"a": false},
+		`{{ if and .a (eq .a "x") }}{{ .b }}{{ end }}`:                                {"a": false, "b": true},
+		`{{ if and (hasKey . "a") (eq .a "x") (eq .b .a) }}x{{ end }}{{ eq .c "x" }}`: {"a": false, "b": true, "c": true},
 		`none`: nil,
 	} {
 		parsed, err := Parse(text)

@@ -152,8 +152,16 @@ func (w *rewriter) command(cmd *parse.CommandNode, name string, s scope, free bo
 		return
 	}
 	w.uses(name)
+	asked := len(w.asked)
 	for i, a := range cmd.Args[1:] {
-		a = w.operand(a, s, forgiving[name])
+		within := s
+		switch key, isText := a.(*parse.StringNode); {
+		case name == "hasKey" && isText:
+			w.asked = append(w.asked, key.Text)
+		case name == "and", name == "or": // go on only after what they were given before
+			within = s.asking(w.asked[asked:])
+		}
+		a = w.operand(a, within, forgiving[name])
 		if builtin[name] {
 			a = w.pipeOf(a.Position(), w.call(a.Position(), fnThere, a))
 		}
