@@ -27,6 +27,7 @@ var (
 		"internal/secret → log/slog":                    "a secret decides how it is logged: as dots",
 		"internal/workdir → github.com/hashicorp/hcl":   "reading a module's variables and backend is the job",
 		"internal/workdir → github.com/zclconf/go-cty":  "the values of that language",
+		"internal/tenant → github.com/google/cel-go":    "conditions of templates are written in the language that Kubernetes has for them; it has no way out",
 		"internal/meter → github.com/Masterminds/sprig": "the functions that templates of modules and of tenants are written with; only those without effects are taken",
 	}}
 	// archiveImports are written "package → import".
