@@ -95,7 +95,8 @@ func refuseLinkLocal(network, address string, _ syscall.RawConn) error {
 // wire, so that no answer, well-formed or not, is held beyond it.
 type meter struct {
 	net.Conn
-	left atomic.Int64
+	left   atomic.Int64
+	asking bool // PostgreSQL answers the wish for TLS with one letter
 }
 
 // metered dials with o. The limit is on what is read between two resets.
@@ -117,6 +118,12 @@ func (m *meter) Read(p []byte) (int, error) {
 	}
 	n, err := m.Conn.Read(p)
 	m.left.Add(-int64(n))
+	if m.asking && n > 0 {
+		m.asking = false
+		if p[0] == 'N' {
+			return 0, errPlain
+		}
+	}
 	return n, err
 }
 

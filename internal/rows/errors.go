@@ -179,5 +179,8 @@ func (p *Pools) diagnose(ctx context.Context, key string, c Config, columns []st
 	if len(there) > most {
 		names = append(names, "…")
 	}
+	if len(names) == 0 {
+		names = append(names, "none")
+	}
 	return refuse(ColumnMissing, "there is no column %s; there are %s", strings.Join(gone, ", "), strings.Join(names, ", "))
 }

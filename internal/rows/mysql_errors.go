@@ -27,7 +27,7 @@ func explainMySQL(err error, c Config) error {
 		return fault.New(fault.Missing, DatabaseMissing, fmt.Errorf("there is no database %s: %s", quoted(c.Database), words))
 	case 1051, 1146:
 		return fault.New(fault.Missing, TableMissing, fmt.Errorf("a table or view is not there: %s", words))
-	case 1142, 1143, 1227, 1370:
+	case 1142, 1143, 1227:
 		return fault.New(fault.Denied, TableDenied, fmt.Errorf("user %s may not read this: grant SELECT on it: %s", quoted(c.User), words))
 	case 1054:
 		return refuse(ColumnMissing, "a column is not there: %s", words)
@@ -37,7 +37,7 @@ func explainMySQL(err error, c Config) error {
 		return fault.New(fault.Later, ReadTimedOut, fmt.Errorf("the database gave up after %s: raise timeout, or read a smaller view: %s", c.timeout(), words))
 	case 1927, 3169:
 		return fault.New(fault.Later, ReadIncomplete, fmt.Errorf("the connection was ended: %s", words))
-	case 1046, 1052, 1060, 1064, 1102, 1109, 1247, 1248, 1290, 1305, 1356, 1792, 3572:
+	case 1046, 1052, 1060, 1064, 1102, 1109, 1247, 1248, 1290, 1305, 1356, 1370, 1792, 3572:
 		return refuse(QueryRefused, "the database cannot run this: %s", words)
 	}
 	if c.Query != "" {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -23,16 +25,19 @@ func postgresDialect() dialect {
 // plainConnection names every setting that would otherwise come from the
 // environment or from files in a home directory. Nothing of a registry is in it;
 // postgresConfig sets that.
-const plainConnection = "host=localhost port=5432 dbname=none user=none password=none passfile='' servicefile='' sslmode=disable sslcertmode=disable sslrootcert='' sslcert='' sslkey='' sslpassword='' sslsni=1 sslnegotiation=postgres " +
+const plainConnection = "host=localhost port=5432 dbname=none user=none password=none passfile='' sslmode=disable sslcertmode=disable sslrootcert='' sslcert='' sslkey='' sslpassword='' sslsni=1 sslnegotiation=postgres " +
 	"connect_timeout=0 target_session_attrs=any min_protocol_version=3.0 max_protocol_version=3.0 channel_binding=prefer require_auth=''"
 
 // postgresConfig leaves nothing of the environment in effect: what parsing takes
-// from there, PGOPTIONS for instance, is replaced. Only PGSERVICE can make
-// parsing itself fail, and then nobody is connected to.
+// from there, PGOPTIONS for instance, is replaced. Only PGSERVICE would make it
+// read a file, which is refused before.
 func postgresConfig(c Config, o Options, dialled func(*meter)) (*pgconn.Config, error) {
+	if os.Getenv("PGSERVICE") != "" {
+		return nil, fault.New(fault.Broken, ConfigInvalid, fmt.Errorf("the variable PGSERVICE in the environment of this program keeps it from connecting to PostgreSQL: take it away"))
+	}
 	cfg, err := pgconn.ParseConfig(plainConnection)
 	if err != nil {
-		return nil, fault.New(fault.Broken, ConfigInvalid, fmt.Errorf("a variable such as PGSERVICE in the environment of this program keeps it from connecting: take it away"))
+		return nil, err
 	}
 	d := postgresDialect()
 	cfg.Host, cfg.Port, cfg.User, cfg.Password, cfg.Database = c.host(), uint16(c.portOf(d)), c.User, c.Password.Reveal(), c.Database
@@ -53,6 +58,7 @@ func postgresConfig(c Config, o Options, dialled func(*meter)) (*pgconn.Config, 
 		if err != nil {
 			return nil, err
 		}
+		m.asking = c.TLS != nil
 		dialled(m)
 		return m, nil
 	}
@@ -100,12 +106,22 @@ func (p *postgresConn) close() {
 	_ = p.conn.Close(ctx)
 }
 
+// boolean is the type whose text on the wire, t or f, is not what a cast to text
+// gives, and people expect.
+const boolean = 16
+
 // stream uses the extended protocol, which takes one statement and no more, and
 // sends every value as the text that the database would print.
 func (p *postgresConn) stream(ctx context.Context, statement string, row func([][]byte) error) ([]column, error) {
 	result := p.conn.ExecParams(ctx, statement, nil, nil, nil, []int16{pgproto3.TextFormat})
 	for result.NextRow() {
-		if err := row(result.Values()); err != nil {
+		cells := result.Values()
+		for i, f := range result.FieldDescriptions() {
+			if f.DataTypeOID == boolean && len(cells[i]) == 1 {
+				cells[i] = []byte(strconv.FormatBool(cells[i][0] == 't'))
+			}
+		}
+		if err := row(cells); err != nil {
 			p.abandon()
 			_, _ = result.Close()
 			return nil, err

@@ -15,14 +15,14 @@ import (
 // https://www.postgresql.org/docs/current/errcodes-appendix.html.
 func explainPostgres(err error, c Config) error {
 	answer, ok := errors.AsType[*pgconn.PgError](err)
+	_, early := errors.AsType[connecting](err)
 	if !ok {
-		if _, large := errors.AsType[*pgproto3.ExceededMaxBodyLenErr](err); large {
+		if _, large := errors.AsType[*pgproto3.ExceededMaxBodyLenErr](err); large && !early {
 			return refuse(ReadTooLarge, "one answer is larger than all rows may be: map fewer columns, or read a view with fewer rows")
 		}
 		return nil
 	}
 	words := said(answer.Code+": "+answer.Message, c)
-	_, early := errors.AsType[connecting](err)
 	code := answer.Code
 	in := func(prefixes ...string) bool {
 		for _, p := range prefixes {

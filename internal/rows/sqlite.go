@@ -80,7 +80,7 @@ func connectSQLite(ctx context.Context, c Config, o Options) (conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	wait := min(left(ctx), 5*time.Second)
+	wait := min(left(ctx)/2, 5*time.Second)
 	set := url.Values{"mode": {"ro"}, "_dqs": {"0"}, "_defensive": {"1"}, "_query_only": {"1"}, "_busy_timeout": {fmt.Sprint(wait.Milliseconds())}, "_pragma": {"trusted_schema(0)", "cell_size_check(1)"}}
 	connector, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: file, RawQuery: set.Encode()}).String())
 	if err != nil {

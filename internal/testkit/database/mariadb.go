@@ -31,7 +31,7 @@ func (m mariadb) version(ctx context.Context) (string, error) {
 // small keeps a server from reserving what a test does not need. It comes before
 // all other arguments.
 func (mariadb) small(dir string) []string {
-	return []string{"--no-defaults", "--datadir=" + dir, "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=8M", "--innodb-flush-log-at-trx-commit=0", "--skip-performance-schema", "--skip-log-bin", "--skip-name-resolve"}
+	return []string{"--no-defaults", "--datadir=" + dir, "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=8M", "--innodb-flush-log-at-trx-commit=0", "--skip-performance-schema", "--skip-log-bin", "--skip-name-resolve", "--character-set-server=utf8mb4"}
 }
 
 // prepare runs the scripts that mariadb-install-db would, which insists on more

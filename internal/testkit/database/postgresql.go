@@ -35,7 +35,7 @@ func (p postgres) prepare(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	err = helper(ctx, filepath.Dir(dir), nil, initdb, "--pgdata", dir, "--username=admin", "--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-sync")
+	err = helper(ctx, filepath.Dir(dir), nil, initdb, "--pgdata", dir, "--username=admin", "--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-sync", "--wal-segsize=1")
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (p postgres) prepare(ctx context.Context, dir string) error {
 func (p postgres) start(s *Server) *exec.Cmd {
 	path, _ := p.tool("postgres")
 	args := []string{"-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.Port), "-k", s.dir, "-c", "listen_addresses=" + s.Host,
-		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=8MB", "-c", "max_connections=20"}
+		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=8MB", "-c", "min_wal_size=2MB", "-c", "max_wal_size=16MB", "-c", "max_connections=20"}
 	if s.CA != nil {
 		args = append(args, "-c", "ssl=on", "-c", "ssl_cert_file="+filepath.Join(s.dir, "server.crt"), "-c", "ssl_key_file="+filepath.Join(s.dir, "server.key"), "-c", "ssl_ca_file="+filepath.Join(s.dir, "ca.crt"))
 	}

@@ -39,7 +39,7 @@ func own(dir string) error {
 }
 
 // edition counts the ways in which templates were made.
-const edition = "1"
+const edition = "3"
 
 // template returns an empty data directory to copy, which is made once for each
 // version of a server and stays below bin until make clean.
