@@ -78,6 +78,15 @@ const settle = time.Second
 
 // Setup makes mgr run all three reconcilers.
 func Setup(mgr ctrl.Manager, o Options) error {
+	if err := setupRows(mgr, o); err != nil {
+		return err
+	}
+	tenants := &Tenants{Options: o}
+	return tenants.SetupWithManager(mgr)
+}
+
+// setupRows makes mgr run those that turn rows into Tenants.
+func setupRows(mgr ctrl.Manager, o Options) error {
 	ctx := context.Background() // all this is done before the manager starts
 	indexes := mgr.GetFieldIndexer()
 	err := errors.Join(
@@ -99,11 +108,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err := mgr.Add(manager.RunnableFunc(registries.wake.Run)); err != nil {
 		return err
 	}
-	tenants := &Tenants{Options: o}
 	return errors.Join(
 		registries.SetupWithManager(mgr),
-		(&Templates{Options: o, cache: mgr.GetClient(), templates: shared, revisions: kept}).SetupWithManager(mgr),
-		tenants.SetupWithManager(mgr))
+		(&Templates{Options: o, cache: mgr.GetClient(), templates: shared, revisions: kept}).SetupWithManager(mgr))
 }
 
 func newRegistries(cache client.Client, o Options, shared *templates, kept *revisions) (*Registries, error) {

@@ -1,0 +1,174 @@
+package tenants
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// generation waits until exactly n tenants have a generation of the template.
+func (o *office) generation(when string, generation int64, n int) {
+	o.t.Helper()
+	o.eventually(when, func() error {
+		var have []string
+		for name, t := range o.tenants() {
+			if generationOf(&t) == generation {
+				have = append(have, name)
+			}
+		}
+		if slices.Sort(have); len(have) != n {
+			return fmt.Errorf("%v have generation %d, want %d: %+v", have, generation, n, o.web().Status.Rollout)
+		}
+		return nil
+	})
+}
+
+// are makes some tenants ready or failed as they are now.
+func (o *office) are(ready bool, names ...string) {
+	o.t.Helper()
+	for _, name := range names {
+		t := o.tenants()[name]
+		if err := o.say(o.t.Context(), &t, ready); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+}
+
+func (o *office) phase(want string) *tenantsv1.RolloutStatus {
+	o.t.Helper()
+	var r *tenantsv1.RolloutStatus
+	o.eventually("the rollout is "+want, func() error {
+		if r = o.web().Status.Rollout; r == nil || r.Phase != want {
+			return fmt.Errorf("it is %+v", r)
+		}
+		return nil
+	})
+	return r
+}
+
+// L-04: one tenant that fails stops the rollout, and no row behind it.
+func TestARolloutStopsAndIsResumed(t *testing.T) {
+	o := newOffice(t)
+	o.insert(4)
+	o.open()
+	o.sync()
+	o.are(true, "a000-web", "a001-web", "a002-web", "a003-web")
+	o.phase(tenantsv1.RolloutComplete)
+	o.template("rollout: {maxSkew: 1}", "serviceAccountName: other")
+	o.generation("the first has it", 2, 1)
+	o.are(false, "a000-web")
+	r := o.phase(tenantsv1.RolloutFailed)
+	if r.GoodGeneration != 1 || r.UpdatedNodes != 1 || r.FailedNodes != 1 || !strings.Contains(r.Message, "a000-web") {
+		t.Errorf("the rollout is %+v", r)
+	}
+	if o.heard.count("RolloutFailed") != 1 {
+		t.Errorf("told: %v", o.heard.all)
+	}
+	o.set("new", "https://new.example.com", "1", "gold")
+	o.sync()
+	o.eventually("the new row has its tenant, of the good generation", func() error {
+		n, ok := o.tenants()["new-web"]
+		if !ok {
+			return fmt.Errorf("it is not there")
+		}
+		if generationOf(&n) != 1 || n.Spec.ServiceAccountName != "" {
+			t.Fatalf("it has generation %d and the account %q", generationOf(&n), n.Spec.ServiceAccountName)
+		}
+		return nil
+	})
+	o.annotate(o.web(), tenantsv1.AnnotationRollout, tenant.ResumeRollout(2, 1))
+	o.generation("after it was resumed the next has it", 2, 2)
+	o.tenantsAreReady()
+	o.generation("when nothing fails any more all have it", 2, 5)
+	if r := o.phase(tenantsv1.RolloutComplete); r.GoodGeneration != 2 || r.CompletionTime == nil {
+		t.Errorf("the rollout is %+v", r)
+	}
+}
+
+func TestAnInvalidTemplateSaysSoAndReachesNobody(t *testing.T) {
+	o := newOffice(t)
+	o.insert(1)
+	o.open()
+	o.sync()
+	o.wantCondition(o.ofTemplate, "Valid", metav1.ConditionTrue, "ValidationPassed")
+	o.template(`secrets: [{id: a, dependIds: [b], spec: {apiVersion: v1, kind: Secret}}, {id: b, dependIds: [a], spec: {apiVersion: v1, kind: Secret}}]`)
+	o.wantCondition(o.ofTemplate, "Valid", metav1.ConditionFalse, "ValidationFailed")
+	o.set("b", "https://b.example.com", "1", "gold")
+	o.sync()
+	for name, tn := range o.tenants() {
+		if generationOf(&tn) != 1 || tn.Spec.Secrets != nil {
+			t.Errorf("%s has generation %d", name, generationOf(&tn))
+		}
+	}
+	if o.heard.count("ValidationPassed") != 1 || o.heard.count("ValidationFailed") != 1 {
+		t.Errorf("told: %v", o.heard.all)
+	}
+}
+
+func TestATemplateWithoutItsRegistry(t *testing.T) {
+	o := newOffice(t)
+	o.template()
+	o.wantCondition(o.ofTemplate, "Valid", metav1.ConditionFalse, "RegistryNotFound")
+	o.open()
+	o.wantCondition(o.ofTemplate, "Valid", metav1.ConditionTrue, "ValidationPassed")
+}
+
+func TestDeletingATemplate(t *testing.T) {
+	o := newOffice(t)
+	o.insert(12)
+	o.open()
+	o.sync()
+	if err := o.Client.Delete(t.Context(), o.web()); err != nil {
+		t.Fatal(err)
+	}
+	o.wantCondition(o.ofTemplate, "Applied", metav1.ConditionFalse, "TooManyDeletions")
+	if n := len(o.tenants()); n != 12 {
+		t.Errorf("%d of 12 tenants are left", n)
+	}
+	o.annotate(o.registry(), tenantsv1.AnnotationAllowDeletions, o.registry().Status.Blocked.Token)
+	o.wantTenants("after it was allowed")
+	o.eventually("the template is gone", func() error {
+		err := o.Client.Get(t.Context(), client.ObjectKey{Namespace: o.Namespace, Name: "web"}, &tenantsv1.TenantTemplate{})
+		if err == nil {
+			return fmt.Errorf("it is there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+func TestOldGenerationsAreKept(t *testing.T) {
+	o := newOffice(t)
+	o.open()
+	for i := 2; i <= generationsKept+3; i++ {
+		o.template(fmt.Sprintf("serviceAccountName: a%d", i))
+		o.eventually("it is reported on", func() error {
+			if g := o.web().Status.ObservedGeneration; g != int64(i) {
+				return fmt.Errorf("generation %d is", g)
+			}
+			return nil
+		})
+	}
+	o.eventually("the last ten are there", func() error {
+		var list appsv1.ControllerRevisionList
+		if err := o.Client.List(t.Context(), &list, client.InNamespace(o.Namespace), client.MatchingLabels{dialect.LabelTemplate: "web"}); err != nil {
+			return err
+		}
+		if len(list.Items) != generationsKept {
+			return fmt.Errorf("%d are", len(list.Items))
+		}
+		return nil
+	})
+	s, err := (&revisions{live: o.Client}).spec(t.Context(), o.web(), 5)
+	if err != nil || s.ServiceAccountName != "a5" {
+		t.Errorf("generation 5 is %+v, %v", s, err)
+	}
+}
