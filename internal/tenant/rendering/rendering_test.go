@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -191,6 +192,28 @@ func TestBudgetIsOfAllTexts(t *testing.T) {
 	if _, err := text.Render(NewRun(nil)); err != nil {
 		t.Errorf("the next tenant has to suffer: %v", err)
 	}
+}
+
+// One parsed text serves many tenants at the same time, and mixes none of them up.
+func TestTextIsForManyGoroutines(t *testing.T) {
+	text, err := Parse(`{{ range until (int .n) }}{{ $.uid | upper }}{{ end }}{{ define "x" }}{{ . }}{{ end }}{{ template "x" .uid }}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for g := range 8 {
+		group.Go(func() {
+			uid := string(rune('a' + g))
+			want := strings.Repeat(strings.ToUpper(uid), g) + uid
+			for range 200 {
+				if got, err := text.Render(NewRun(map[string]string{"uid": uid, "n": fmt.Sprint(g)})); err != nil || got != want {
+					t.Errorf("tenant %s got %v, %v; want %s", uid, got, err, want)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
 func TestVariables(t *testing.T) {
