@@ -2,6 +2,7 @@ package rows
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -71,7 +72,17 @@ func below(path, dir string) bool {
 
 // sqliteConn is one opened file. It is not kept: a file that was replaced would
 // go on being read as it was.
-type sqliteConn struct{ driver driver.Conn }
+type sqliteConn struct {
+	db   *sql.DB // of this one connection, which is the only way to set its limits
+	conn *sql.Conn
+}
+
+// What a statement may make of values, whatever a row holds: SQLite runs inside
+// this program, and would take a gigabyte of its memory.
+const (
+	limitLength, mostLength     = 0, 16 << 20
+	limitAttached, mostAttached = 7, 0
+)
 
 // connectSQLite opens a file for reading only; mode=ro holds below anything that
 // a statement can say. Whoever writes to it may go on.
@@ -86,11 +97,17 @@ func connectSQLite(ctx context.Context, c Config, o Options) (conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened, err := connector.Connect(ctx)
-	if err != nil {
+	s := &sqliteConn{db: sql.OpenDB(connector)}
+	if s.conn, err = s.db.Conn(ctx); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
+	_, tooLong := sqlite.Limit(s.conn, limitLength, max(mostLength, o.MaxCell))
+	_, attached := sqlite.Limit(s.conn, limitAttached, mostAttached)
+	if err := errors.Join(tooLong, attached); err != nil {
+		s.close()
 		return nil, err
 	}
-	return &sqliteConn{driver: opened}, nil
+	return s, nil
 }
 
 // begin takes no snapshot yet: SQLite does with the first statement that reads.
@@ -99,18 +116,22 @@ func (s *sqliteConn) begin(ctx context.Context, _ time.Duration) error { return 
 
 func (s *sqliteConn) end(ctx context.Context) error { return s.exec(ctx, "ROLLBACK") }
 
-func (s *sqliteConn) close() { _ = s.driver.Close() }
+func (s *sqliteConn) close() { _ = errors.Join(s.conn.Close(), s.db.Close()) }
 
 func (s *sqliteConn) exec(ctx context.Context, statement string) error {
-	_, err := s.driver.(driver.ExecerContext).ExecContext(ctx, statement, nil)
+	_, err := s.conn.ExecContext(ctx, statement)
 	return err
 }
 
-func (s *sqliteConn) stream(ctx context.Context, statement string, row func([][]byte) error) ([]column, error) {
-	rows, err := s.driver.(driver.QueryerContext).QueryContext(ctx, statement, nil)
-	if err != nil {
-		return nil, err
-	}
-	columns, err := streamDriver(ctx, rows, row)
-	return columns, errors.Join(err, rows.Close())
+// stream works on the driver itself: database/sql would copy each cell twice.
+func (s *sqliteConn) stream(ctx context.Context, statement string, row func([][]byte) error) (columns []column, err error) {
+	err = s.conn.Raw(func(under any) error {
+		rows, err := under.(driver.QueryerContext).QueryContext(ctx, statement, nil)
+		if err != nil {
+			return err
+		}
+		columns, err = streamDriver(ctx, rows, row)
+		return errors.Join(err, rows.Close())
+	})
+	return columns, err
 }
