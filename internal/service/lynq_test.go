@@ -2,14 +2,17 @@ package service_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
@@ -120,5 +123,48 @@ func TestImportLynq(t *testing.T) {
 	}
 	if err := h.WriteImport(t.Context(), i); fault.Of(err) != fault.Conflict {
 		t.Errorf("making them twice is %v, want a conflict", err)
+	}
+}
+
+// What docs/migrate-from-tenant-operator.md tells people to do with the fields
+// of an object of Lynq: with the manager renamed, a later change is no conflict,
+// and nothing of the object is written for it but metadata.
+func TestFieldsOfLynqChangeHands(t *testing.T) {
+	c := testkit.Kube(t)
+	object := func(value string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": c.Namespace, "name": "acme-config"}, "data": map[string]any{"plan": value}}}
+	}
+	apply := func(o *unstructured.Unstructured, manager string) error {
+		return c.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(manager))
+	}
+	if err := apply(object("gold"), "lynq-operator"); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply(object("silver"), tenantsv1.FieldManager); !apierrors.IsConflict(err) {
+		t.Fatalf("before, a change is %v, want a conflict", err)
+	}
+	o := object("")
+	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		t.Fatal(err)
+	}
+	fields := o.GetManagedFields()
+	for i := range fields {
+		if fields[i].Manager == "lynq-operator" {
+			fields[i].Manager = tenantsv1.FieldManager
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": o.GetResourceVersion(), "managedFields": fields}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Client.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := unstructured.NestedString(o.Object, "data", "plan"); got != "gold" {
+		t.Errorf("the object says %q by then, want what it said", got)
+	}
+	if err := apply(object("silver"), tenantsv1.FieldManager); err != nil {
+		t.Errorf("afterwards, a change is %v", err)
 	}
 }
