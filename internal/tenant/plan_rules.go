@@ -120,7 +120,11 @@ func (w *wanted) unrendered() (Verdict, *Act) {
 	if !ok {
 		e = w.errors[""]
 	}
-	return Verdict{State: Failed, Reason: TemplateRenderError, Message: e.Error()}, nil
+	message := e.Message // the verdict has the id
+	if e.Field != "" {
+		message = e.Field + ": " + message
+	}
+	return Verdict{State: Failed, Reason: TemplateRenderError, Message: message}, nil
 }
 
 // verdict is what an attempt that failed means for its object.

@@ -17,8 +17,10 @@ import (
 type memory struct {
 	uid types.UID
 
-	mu    sync.Mutex
-	notes map[tenant.Ref]note
+	mu     sync.Mutex
+	notes  map[tenant.Ref]note
+	digest string // of the row that was last read
+	values tenant.Row
 }
 
 // note is what is remembered of one object.
@@ -55,6 +57,19 @@ func (m *memory) put(r tenant.Ref, n note) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notes[r] = n
+}
+
+// row returns the row with this digest, if it is the one that was last read.
+func (m *memory) row(digest string) (tenant.Row, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.values, digest != "" && digest == m.digest
+}
+
+func (m *memory) keepRow(digest string, row tenant.Row) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.digest, m.values = digest, row
 }
 
 // only drops the notes of objects that are neither wanted nor held.

@@ -76,7 +76,7 @@ func (c *Tenants) render(ctx context.Context, p *pass) error {
 	if p.o.Deleting && len(p.o.Inventory) > 0 {
 		return nil // what there is, is written down
 	}
-	row, err := readRow(ctx, c.Live, p.obj)
+	row, err := c.row(ctx, p)
 	if err != nil {
 		if fault.Of(err) == fault.Broken && !p.o.Deleting {
 			return err
@@ -91,6 +91,25 @@ func (c *Tenants) render(ctx context.Context, p *pass) error {
 	})
 	p.secrets = secretsOf(row, p.o.Objects)
 	return nil
+}
+
+// row returns the row of p. One that was read before is not read again as long
+// as the Tenant says that it is still that one.
+func (c *Tenants) row(ctx context.Context, p *pass) (tenant.Row, error) {
+	said := p.obj.Annotations[tenantsv1.AnnotationRow]
+	if row, ok := p.memory.row(said); ok {
+		p.row = said
+		return row, nil
+	}
+	row, err := readRow(ctx, c.Live, p.obj)
+	if err != nil || said == "" {
+		return row, err
+	}
+	// The Secret and what the Tenant says of it are written one after the other:
+	// what the objects are made of is what was read.
+	p.row = digestOf(c.Key, row)
+	p.memory.keepRow(p.row, row)
+	return row, nil
 }
 
 // shortSecret is the length below which a value of a row is no secret, or could

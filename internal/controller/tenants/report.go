@@ -2,7 +2,6 @@ package tenants
 
 import (
 	"context"
-	"time"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -48,7 +47,7 @@ func (c *Tenants) report(ctx context.Context, p *pass, out tenant.Outcome) error
 // save writes the status, if it says anything new.
 func (c *Tenants) save(ctx context.Context, p *pass, out tenant.Outcome) error {
 	before := p.obj.DeepCopy()
-	encode(p.obj, out, p.now, p.conceal)
+	encode(p, out)
 	if changed, err := differ(before, p.obj); err != nil || !changed {
 		return err
 	}
@@ -66,9 +65,9 @@ func differ(before, after client.Object) (bool, error) {
 	return err != nil || string(data) != "{}", err
 }
 
-// encode makes the status of t say what out says.
-func encode(t *tenantsv1.Tenant, out tenant.Outcome, now time.Time, conceal func(string) string) {
-	s := &t.Status
+// encode makes the status of a Tenant say what out says.
+func encode(p *pass, out tenant.Outcome) {
+	t, s := p.obj, &p.obj.Status
 	s.ObservedGeneration = t.Generation
 	s.DesiredResources, s.ReadyResources = int32(out.Desired), int32(out.Ready)
 	s.FailedResources, s.SkippedResources = int32(out.Failed), int32(len(out.Skipped))
@@ -87,12 +86,12 @@ func encode(t *tenantsv1.Tenant, out tenant.Outcome, now time.Time, conceal func
 	for _, v := range out.Verdicts {
 		if v.State != tenant.Ready {
 			s.Resources = append(s.Resources, tenantsv1.ResourceStatus{
-				ID: v.ID, State: string(v.State), Reason: v.Reason, Message: shorten(conceal(v.Message)), Since: metav1.NewTime(v.Since),
+				ID: v.ID, State: string(v.State), Reason: v.Reason, Message: shorten(p.conceal(v.Message)), Since: metav1.NewTime(v.Since),
 			})
 		}
 	}
 	if out.Written {
-		s.Row, s.TemplateGeneration = t.Annotations[tenantsv1.AnnotationRow], generationOf(t)
+		s.Row, s.TemplateGeneration = p.row, generationOf(t)
 	}
 	for _, c := range out.Conditions {
 		status := metav1.ConditionFalse
@@ -100,8 +99,8 @@ func encode(t *tenantsv1.Tenant, out tenant.Outcome, now time.Time, conceal func
 			status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: string(c.Type), Status: status, Reason: c.Reason, Message: shorten(conceal(c.Message)),
-			ObservedGeneration: t.Generation, LastTransitionTime: metav1.NewTime(now),
+			Type: string(c.Type), Status: status, Reason: c.Reason, Message: shorten(p.conceal(c.Message)),
+			ObservedGeneration: t.Generation, LastTransitionTime: metav1.NewTime(p.now),
 		})
 	}
 }

@@ -60,6 +60,7 @@ type pass struct {
 	owner    children.Owner
 	memory   *memory
 	o        tenant.Observed
+	row      string              // digest of the row, if it is one of a registry
 	secrets  []string            // values of the row that no message may show
 	recorded map[tenant.Ref]bool // places that are in the inventory as it is written down
 	departed []tenant.Departure
