@@ -68,7 +68,8 @@ type TLS struct {
 
 // Options are what the platform decides, and no registry.
 type Options struct {
-	// SQLiteDirs are the directories below which files may be read; none if empty.
+	// SQLiteDirs are the directories, absolute, below which files may be read; no
+	// file may be if there is none.
 	SQLiteDirs []string
 	// MaxCell bounds one value in bytes; 256 KiB if zero.
 	MaxCell int
