@@ -11,8 +11,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Condition types and reasons of the API (tofu-controller.md §1.4), and one of
-// ours: FieldsIgnored.
+// Condition types and reasons of the API (tofu-controller.md §1.4), and two of
+// ours: FieldsIgnored and ModuleRepaired.
 const (
 	ConditionReady       = "Ready"
 	ConditionReconciling = "Reconciling"
@@ -22,6 +22,7 @@ const (
 	ConditionOutput      = "Output"
 	ConditionStateLocked = "StateLocked"
 	ConditionIgnored     = "FieldsIgnored"
+	ConditionRepaired    = "ModuleRepaired"
 
 	reasonProgressing = "Progressing"
 	reasonChanges     = "TerraformPlannedWithChanges"
@@ -140,6 +141,23 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Status) {
 	} else {
 		c.drop(ConditionIgnored)
 	}
+	repaired(c)
+}
+
+// repaired warns that the engine was given a text with more lines than the one
+// that was written.
+func repaired(c setter) {
+	found := broken(&c.obj.Spec)
+	if len(found) == 0 {
+		c.drop(ConditionRepaired)
+		return
+	}
+	var where []string
+	for _, o := range found {
+		where = append(where, o.String())
+	}
+	c.set(ConditionRepaired, metav1.ConditionTrue, "LinesBroken", "spec.values.hcl has blocks with several arguments on one line, which HCL refuses: "+
+		strings.Join(where, ", ")+". Their arguments were put on lines of their own; the engine counts these lines, too")
 }
 
 // FailedReason names the step that failed, as upstream does.

@@ -10,6 +10,8 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
 
 // invalid is an error that the user mends by editing the named field.
@@ -40,7 +42,7 @@ func program(name string, s *v1alpha2.TerraformSpec) (stack.Program, error) {
 		p.DependsOn = append(p.DependsOn, stack.Ref{Kind: v1alpha2.Kind, Namespace: d.Namespace, Name: d.Name})
 	}
 	for _, step := range []func(*stack.Program, *v1alpha2.TerraformSpec) error{
-		module, variables, varFiles, workspace, readable, outputs, webhooks, checks,
+		moduleOf, variables, varFiles, workspace, readable, outputs, webhooks, checks,
 		files, cloud, completes, cliConfig, runnerPod,
 	} {
 		if err := step(&p, s); err != nil {
@@ -50,8 +52,8 @@ func program(name string, s *v1alpha2.TerraformSpec) (stack.Program, error) {
 	return p, nil
 }
 
-// module reads where the module comes from: a source, or values.hcl alone.
-func module(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+// moduleOf reads where the module comes from: a source, or values.hcl alone.
+func moduleOf(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 	if r := s.SourceRef; r != nil {
 		p.Source = &stack.Ref{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 		p.Path = within(s.Path)
@@ -70,10 +72,28 @@ func module(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 	if err := json.Unmarshal(values["hcl"], &p.Inline); err != nil || strings.TrimSpace(p.Inline) == "" {
 		return invalid("spec.values.hcl", "must be the text of a module")
 	}
+	var err error
+	if p.Inline, _, err = module.Repair(workdir.InlinePath, p.Inline); err != nil {
+		return invalid("spec.values.hcl", "%v", err)
+	}
 	if within(s.Path) != "" {
 		return invalid("spec.path", "needs a spec.sourceRef: an inline module has no directories")
 	}
 	return nil
+}
+
+// broken are the blocks of an inline module that had to be broken into lines.
+func broken(s *v1alpha2.TerraformSpec) []module.OneLine {
+	var p stack.Program
+	if s.SourceRef != nil || moduleOf(&p, s) != nil {
+		return nil
+	}
+	var values struct{ HCL string }
+	if json.Unmarshal(s.Values.Raw, &values) != nil {
+		return nil
+	}
+	_, found, _ := module.Repair(workdir.InlinePath, values.HCL)
+	return found
 }
 
 // within reads a path as one below a root that it cannot leave, as upstream's
