@@ -154,7 +154,7 @@ type office struct {
 	ready bool
 }
 
-func newOffice(t *testing.T) *office {
+func newOffice(t *testing.T, set ...func(*Options)) *office {
 	o := &office{
 		Cluster: testkit.Kube(t, tenantsv1.AddToScheme), t: t, heard: &rumours{}, metrics: prometheus.NewRegistry(), wire: &wire{},
 		table: &board{rows: map[string][3]string{}, listen: map[string]func(){}},
@@ -179,10 +179,13 @@ func newOffice(t *testing.T) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = setupRows(mgr, Options{
+	options := Options{
 		Live: live, Rows: o.table, Events: o.heard, Metrics: o.metrics, Key: secret.New("key"), Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	if err == nil {
+	}
+	for _, s := range set {
+		s(&options)
+	}
+	if err = setupRows(mgr, options); err == nil {
 		err = ctrl.NewControllerManagedBy(mgr).Named("stand-in").For(&tenantsv1.Tenant{}).Complete(o)
 	}
 	if err != nil {

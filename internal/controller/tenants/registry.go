@@ -52,6 +52,7 @@ type remembered struct {
 	err   error       // of the last attempt; nil if it was complete
 	next  time.Time   // when to read again
 	fails int
+	asked string // what people asked for when it was read last
 
 	mu   sync.Mutex
 	now  bool            // somebody notified us
@@ -115,8 +116,11 @@ func (c *Registries) look(ctx context.Context, l *look) (ctrl.Result, error) {
 	if !l.obj.Spec.DryRun {
 		err = c.act(ctx, l)
 	}
-	if reported := c.report(ctx, l); reported != nil {
-		return ctrl.Result{}, retry(errors.Join(err, reported))
+	switch reported := c.report(ctx, l); {
+	case err == nil && apierrors.IsConflict(reported):
+		return again, nil // somebody else wrote: look with fresh eyes
+	case reported != nil:
+		return ctrl.Result{}, errors.Join(err, retry(reported))
 	}
 	c.metrics.looked(l, c.Now().Sub(began))
 	if err != nil {
@@ -133,7 +137,7 @@ func (c *Registries) look(ctx context.Context, l *look) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: pause}, nil
 }
 
-// retry makes a conflict an occasion to look with fresh eyes.
+// retry is for writes to an object that may be gone by now.
 func retry(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil // it went meanwhile

@@ -35,8 +35,14 @@ func (c *Registries) due(l *look) bool {
 	m.mu.Unlock()
 	b := l.obj.Status.Blocked
 	allowing := b != nil && b.Token != "" && a[tenantsv1.AnnotationAllowDeletions] == b.Token
-	return notified || allowing || m.generation != l.obj.Generation || !c.Now().Before(m.next) ||
-		a[tenantsv1.AnnotationSyncNow] != l.obj.Status.LastHandledSync
+	asking := allowing || a[tenantsv1.AnnotationSyncNow] != l.obj.Status.LastHandledSync
+	return notified || m.generation != l.obj.Generation || !c.Now().Before(m.next) || asking && m.asked != asked(l.obj)
+}
+
+// asked is what people ask for of the rows. If that could not be done, it is not
+// tried again with every look.
+func asked(obj *tenantsv1.TenantRegistry) string {
+	return obj.Annotations[tenantsv1.AnnotationSyncNow] + "\n" + obj.Annotations[tenantsv1.AnnotationAllowDeletions]
 }
 
 // read reads the rows, and remembers what came of it.
@@ -44,6 +50,7 @@ func (c *Registries) read(ctx context.Context, l *look) {
 	m := l.memory
 	began := c.Now()
 	l.fresh = true
+	m.asked = asked(l.obj)
 	snapshot, err := c.query(ctx, l)
 	c.metrics.queried(l.obj, err)
 	interval := dialect.Interval(l.obj)

@@ -57,7 +57,10 @@ func (c *Templates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	again, fresh, err := c.report(ctx, &obj, registry, own)
+	pause, fresh, err := c.report(ctx, &obj, registry, own)
+	if apierrors.IsConflict(err) {
+		return again, nil // somebody else wrote: look with fresh eyes
+	}
 	if err != nil {
 		return ctrl.Result{}, retry(err)
 	}
@@ -70,7 +73,7 @@ func (c *Templates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{RequeueAfter: again}, nil
+	return ctrl.Result{RequeueAfter: pause}, nil
 }
 
 // registryOf returns the registry of a template, nil if there is none.
