@@ -168,13 +168,11 @@ func (l *leaver) why() string {
 	return RemovedFromTemplate
 }
 
-// retained says whether the object outlives this. While the template still has
-// it, what is written there counts; otherwise both what was written when it was
-// made and what stands on the object can keep it.
+// retained says whether the object outlives this: if the template says so, or
+// said so when the object was written, or if that stands on the object. The last
+// counts even against the first, since an object that was not written since is
+// not made for its end: a stack of it would leave behind what it built.
 func (l *leaver) retained() bool {
-	if _, ok := l.planning.policy[l.item.ID]; ok && l.Deleting {
-		return l.item.Deletion == Retain || l.shelters()
-	}
 	return l.item.Deletion == Retain || l.child.Deletion == Retain || l.shelters()
 }
 

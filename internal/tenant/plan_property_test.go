@@ -236,12 +236,12 @@ func (w *fakeWorld) checkRemoval(o Observed, item *Item) {
 	if i := slices.IndexFunc(w.template, func(r Resource) bool { return r.ID == item.ID }); i >= 0 && w.deleting {
 		policy = w.template[i].Deletion
 	}
-	if policy == Retain {
+	if policy == Retain || w.objects[item.Ref].deletion == Retain {
 		w.t.Fatalf("%s is retained, and deleted", item)
 	}
 	for _, other := range o.Inventory {
 		object := w.objects[other.Ref]
-		if object == nil || !w.deleting || other.Deletion == Retain || !object.owned {
+		if object == nil || !w.deleting || other.Deletion == Retain || object.deletion == Retain || !object.owned {
 			continue
 		}
 		_, known := level[other.ID]
