@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -76,12 +76,7 @@ func sensitive(outputs map[string]kube.Output) []string {
 		if !o.Sensitive {
 			continue
 		}
-		dec := json.NewDecoder(bytes.NewReader(o.Value))
-		dec.UseNumber()
-		var v any
-		if dec.Decode(&v) == nil {
-			found = within(found, v)
-		}
+		found = append(found, plan.Texts(o.Value)...)
 	}
 	return found
 }

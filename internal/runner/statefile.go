@@ -1,13 +1,14 @@
 package runner
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/terrier-iac/terrier/internal/plan"
 )
 
 // maxState bounds a state: far above what any store takes, far below what
@@ -86,13 +87,13 @@ func (s *stateFile) secrets() []string {
 	var found []string
 	for _, o := range s.Outputs {
 		if o.Sensitive {
-			found = texts(found, o.Value)
+			found = append(found, plan.Texts(o.Value)...)
 		}
 	}
 	for _, r := range s.Resources {
 		for _, in := range r.Instances {
 			for _, path := range in.Sensitive {
-				found = texts(found, follow(in.Attributes, path))
+				found = append(found, plan.Texts(follow(in.Attributes, path))...)
 			}
 		}
 	}
@@ -134,35 +135,6 @@ func follow(value, path json.RawMessage) json.RawMessage {
 		}
 	}
 	return value
-}
-
-// texts adds every string and number in a JSON value to found.
-func texts(found []string, value json.RawMessage) []string {
-	dec := json.NewDecoder(bytes.NewReader(value))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return found
-	}
-	return leaves(found, v)
-}
-
-func leaves(found []string, v any) []string {
-	switch v := v.(type) {
-	case string:
-		found = append(found, v)
-	case json.Number:
-		found = append(found, v.String())
-	case []any:
-		for _, item := range v {
-			found = leaves(found, item)
-		}
-	case map[string]any:
-		for _, item := range v {
-			found = leaves(found, item)
-		}
-	}
-	return found
 }
 
 // emptyState is the state of a stack that has none, for engines that lose
