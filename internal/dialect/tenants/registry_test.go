@@ -1,0 +1,99 @@
+package tenants
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+func TestLeavingIsReadAsItIsWritten(t *testing.T) {
+	for _, want := range []tenant.Leaving{
+		{Since: time.Date(2026, 11, 28, 12, 0, 0, 123456000, time.UTC)},
+		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Absent: true},
+		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Absent: true, Allowed: true},
+	} {
+		tn := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tenantsv1.AnnotationLeaving: LeavingText(want)}}}
+		got := LeavingOf(tn)
+		if got == nil || !got.Since.Equal(want.Since) || got.Absent != want.Absent || got.Allowed != want.Allowed {
+			t.Errorf("%q is read as %+v, want %+v", LeavingText(want), got, want)
+		}
+	}
+	for _, text := range []string{"", "yes", "yesterday RowAbsent", "2026-11-28T12:00:00Z"} {
+		tn := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tenantsv1.AnnotationLeaving: text}}}
+		if got := LeavingOf(tn); got != nil {
+			t.Errorf("%q is read as %+v", text, got)
+		}
+	}
+}
+
+// A Tenant is ready with what it is now, not with what it was.
+func TestReadyIsOfThisGenerationAndThisRow(t *testing.T) {
+	tn := func(edit func(*tenantsv1.Tenant)) tenant.Existing {
+		o := &tenantsv1.Tenant{
+			ObjectMeta: metav1.ObjectMeta{Generation: 3, Annotations: map[string]string{tenantsv1.AnnotationRow: "d", tenantsv1.AnnotationTemplateGeneration: "2"}},
+			Status: tenantsv1.TenantStatus{
+				ObservedGeneration: 3, Row: "d", TemplateGeneration: 2,
+				Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue}, {Type: "Degraded", Status: metav1.ConditionFalse}},
+			},
+		}
+		edit(o)
+		return Existing(o)
+	}
+	for rule, c := range map[string]struct {
+		edit          func(*tenantsv1.Tenant)
+		ready, failed bool
+	}{
+		"as it is":                     {func(*tenantsv1.Tenant) {}, true, false},
+		"another spec":                 {func(o *tenantsv1.Tenant) { o.Generation = 4 }, false, false},
+		"another row":                  {func(o *tenantsv1.Tenant) { o.Annotations[tenantsv1.AnnotationRow] = "e" }, false, false},
+		"the same spec of another one": {func(o *tenantsv1.Tenant) { o.Annotations[tenantsv1.AnnotationTemplateGeneration] = "3" }, false, false},
+		"not ready and nothing failed": {func(o *tenantsv1.Tenant) { o.Status.Conditions[0].Status = metav1.ConditionFalse }, false, false},
+		"failed, before it was made": {func(o *tenantsv1.Tenant) {
+			o.Status.TemplateGeneration = 1
+			o.Status.Conditions[1].Status = metav1.ConditionTrue
+		}, false, true},
+		"failed with an earlier spec":    {func(o *tenantsv1.Tenant) { o.Generation = 4; o.Status.Conditions[1].Status = metav1.ConditionTrue }, false, false},
+		"nothing was ever said about it": {func(o *tenantsv1.Tenant) { o.Status = tenantsv1.TenantStatus{} }, false, false},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			if e := tn(c.edit); e.Ready != c.ready || e.Failed != c.failed {
+				t.Errorf("ready %t, failed %t, want %t, %t", e.Ready, e.Failed, c.ready, c.failed)
+			}
+		})
+	}
+}
+
+func TestDefaultsOfARegistry(t *testing.T) {
+	r := &tenantsv1.TenantRegistry{}
+	if diff := cmp.Diff(tenant.Guard{MaxPercent: 10, MaxCount: 10}, Guard(r)); diff != "" {
+		t.Errorf("the guard (-want +got):\n%s", diff)
+	}
+	for text, want := range map[string]time.Duration{"": 30 * time.Second, "soon": 30 * time.Second, "0s": time.Second, "5m": 5 * time.Minute} {
+		r.Spec.Source.SyncInterval = text
+		if got := Interval(r); got != want {
+			t.Errorf("syncInterval %q is %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestWavesSelectByLabels(t *testing.T) {
+	o := &tenantsv1.TenantTemplate{}
+	if r, err := Rollout(o); r != nil || err != nil {
+		t.Errorf("no rollout is %+v, %v", r, err)
+	}
+	o.Spec.Rollout = &tenantsv1.Rollout{Waves: []tenantsv1.Wave{{Name: "a", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"canary": "yes"}}}}}
+	r, err := Rollout(o)
+	if err != nil || r.Deadline != 10*time.Minute || !r.Waves[0].Matches(map[string]string{"canary": "yes"}) || r.Waves[0].Matches(nil) {
+		t.Errorf("the rollout is %+v, %v", r, err)
+	}
+	o.Spec.Rollout.Waves[0].Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}
+	if _, err := Rollout(o); fault.Of(err) != fault.Invalid {
+		t.Errorf("a selector that is none is %v", err)
+	}
+}
