@@ -1,0 +1,194 @@
+package children
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// Names on objects, as Tenant Operator gives them; tenantID is ours.
+const (
+	manager = "tenant-operator"
+
+	tenantGroup = "operator.kubernetes-tenants.org"
+	tenantKind  = "Tenant"
+
+	labelTenant    = "kubernetes-tenants.org/tenant"
+	labelNamespace = "kubernetes-tenants.org/tenant-namespace"
+	labelOrphaned  = "kubernetes-tenants.org/orphaned"
+	labelTenantID  = "terrier.dev/tenant-id"
+
+	annotationOrphanedAt     = "kubernetes-tenants.org/orphaned-at"
+	annotationOrphanedReason = "kubernetes-tenants.org/orphaned-reason"
+	annotationDeletionPolicy = "kubernetes-tenants.org/deletion-policy"
+	annotationCreatedOnce    = "kubernetes-tenants.org/created-once"
+)
+
+func typesUID(uid string) types.UID { return types.UID(uid) }
+
+func containsUID(message string) bool { return strings.Contains(message, "UID in precondition") }
+
+// liveOf reads what an object says of itself; its state is left out.
+func liveOf(u *unstructured.Unstructured, owner Owner) Live {
+	annotations := u.GetAnnotations()
+	l := Live{
+		Exists: true, Deleting: u.GetDeletionTimestamp() != nil,
+		Orphaned:    u.GetLabels()[labelOrphaned] == "true",
+		CreatedOnce: annotations[annotationCreatedOnce] == "true", DeletionPolicy: annotations[annotationDeletionPolicy],
+		Finalizers: u.GetFinalizers(), UID: string(u.GetUID()), ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(),
+		Object: u.Object,
+	}
+	l.Tenant = holder(u)
+	l.Owned = l.Tenant == owner.key() && l.Tenant.Name != "" && !otherTenant(u, owner)
+	return l
+}
+
+// holder is the Tenant that an object belongs to, by its labels or else by its
+// owners; zero if it belongs to none.
+func holder(o metav1.Object) types.NamespacedName {
+	if labels := o.GetLabels(); labels[labelTenant] != "" {
+		namespace := labels[labelNamespace]
+		if namespace == "" {
+			namespace = o.GetNamespace()
+		}
+		return types.NamespacedName{Namespace: namespace, Name: labels[labelTenant]}
+	}
+	for _, r := range o.GetOwnerReferences() {
+		if isTenant(r) {
+			return types.NamespacedName{Namespace: o.GetNamespace(), Name: r.Name}
+		}
+	}
+	return types.NamespacedName{}
+}
+
+func isTenant(r metav1.OwnerReference) bool {
+	group, _, _ := strings.Cut(r.APIVersion, "/")
+	return r.Kind == tenantKind && group == tenantGroup
+}
+
+// otherTenant says that an object is owned by a Tenant of this name which was
+// another one: deleted, and made again since.
+func otherTenant(o metav1.Object, owner Owner) bool {
+	refs := slices.DeleteFunc(slices.Clone(o.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return !isTenant(r) })
+	return len(refs) > 0 && !slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return string(r.UID) == owner.UID })
+}
+
+// taken says who else holds an object as a whole, if anybody does.
+func taken(key Key, u *unstructured.Unstructured, w Write) error {
+	if t := holder(u); t.Name != "" && t != w.Owner.key() {
+		return &ConflictError{Key: key, Holder: "Tenant " + t.String()}
+	}
+	if r := metav1.GetControllerOf(u); r != nil && !isTenant(*r) && !w.Force {
+		return &ConflictError{Key: key, Holder: r.Kind + " " + r.Name}
+	}
+	return nil
+}
+
+// decorated is the object of w as it is written over live (nil if there is
+// none), with what says whose it is.
+func (c *Cluster) decorated(key Key, w Write, live *unstructured.Unstructured) *unstructured.Unstructured {
+	u := (&unstructured.Unstructured{Object: w.Object}).DeepCopy()
+	delete(u.Object, "status")
+	labels, annotations := u.GetLabels(), u.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[annotationDeletionPolicy] = string(w.Deletion)
+	if w.Creation == tenant.Once {
+		annotations[annotationCreatedOnce] = "true"
+	}
+	if c.owns(key, w, live) {
+		yes := true
+		u.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: w.Owner.APIVersion, Kind: w.Owner.Kind, Name: w.Owner.Name, UID: types.UID(w.Owner.UID),
+			Controller: &yes, BlockOwnerDeletion: &yes,
+		}})
+	} else {
+		labels[labelTenant], labels[labelNamespace] = w.Owner.Name, w.Owner.Namespace
+	}
+	// An object that another operator made for this tenant is not written only
+	// to put a label of ours on it.
+	if _, has := labels[labelTenantID]; !has && w.Owner.TenantID != "" && len(validation.IsValidLabelValue(w.Owner.TenantID)) == 0 {
+		if live == nil || live.GetLabels()[labelTenantID] != "" {
+			labels[labelTenantID] = w.Owner.TenantID
+		}
+	}
+	u.SetLabels(labels)
+	u.SetAnnotations(annotations)
+	return u
+}
+
+// owns says that an object is tied to its Tenant by an ownerReference, as Tenant
+// Operator does it; otherwise labels say whose it is. What is cluster-scoped, in
+// another namespace or to be retained must not go with the Tenant, and an object
+// has one controller only.
+func (c *Cluster) owns(key Key, w Write, live *unstructured.Unstructured) bool {
+	namespaced, known := c.types.IsNamespaced(key.APIVersion(), key.Kind)
+	if known && !namespaced || key.Namespace != w.Owner.Namespace || w.Deletion == tenant.Retain {
+		return false
+	}
+	if live == nil {
+		return true
+	}
+	r := metav1.GetControllerOf(live)
+	return r == nil || isTenant(*r)
+}
+
+// Orphan lets go of the object with this UID: our ownerReference and tracking
+// labels go, the markers of an orphan come. References of others stay.
+func (c *Cluster) Orphan(ctx context.Context, key Key, uid, reason string, owner Owner, now time.Time) error {
+	for range 5 {
+		live, err := c.look(ctx, key, owner)
+		if err != nil || !live.Exists || live.UID != uid {
+			return err
+		}
+		u := &unstructured.Unstructured{Object: live.Object}
+		refs := slices.DeleteFunc(slices.Clone(u.GetOwnerReferences()), func(r metav1.OwnerReference) bool {
+			return string(r.UID) == owner.UID || isTenant(r) && r.Name == owner.Name
+		})
+		err = c.patch(ctx, key, map[string]any{"metadata": map[string]any{
+			"resourceVersion": live.ResourceVersion, "ownerReferences": refs,
+			"labels":      map[string]any{labelTenant: nil, labelNamespace: nil, labelOrphaned: "true"},
+			"annotations": map[string]any{annotationOrphanedAt: now.UTC().Format(time.RFC3339), annotationOrphanedReason: reason},
+		}})
+		if !apierrors.IsConflict(err) {
+			return ignoreNotFound(err)
+		}
+	}
+	return errors.New(key.String() + " changes too often to let go of it")
+}
+
+// patch is a JSON merge patch as tenant-operator.
+func (c *Cluster) patch(ctx context.Context, key Key, change map[string]any) error {
+	objects, err := c.at(c.writer, key)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	_, err = objects.Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
+	return err
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,230 @@
+package children
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// How long schemas of a group are used before the server is asked again, and how
+// long after a failure, or for a kind that a group did not have.
+const (
+	schemasLast  = 5 * time.Minute
+	schemasRetry = 5 * time.Second
+)
+
+// Types are the kinds of the cluster: their schemas and scopes, as its OpenAPI
+// documents and discovery say. What it cannot find out is unknown, which leaves
+// texts what they are.
+type Types struct {
+	discovery *discovery.DiscoveryClient
+	mapper    meta.RESTMapper
+	now       func() time.Time
+	log       *slog.Logger
+
+	mu     sync.Mutex
+	groups map[string]*group // by apiVersion
+}
+
+var _ tenant.Types = (*Types)(nil)
+
+// group is the schemas of one apiVersion.
+type group struct {
+	schemas map[string]*node // by the names that references use
+	kinds   map[string]*node // by kind
+	asked   time.Time
+	failed  bool
+}
+
+// node is as much of an OpenAPI schema as says what a field's type is.
+type node struct {
+	Ref        string           `json:"$ref"`
+	AllOf      []*node          `json:"allOf"`
+	Type       string           `json:"type"`
+	Format     string           `json:"format"`
+	Items      *node            `json:"items"`
+	Properties map[string]*node `json:"properties"`
+	Free       *additional      `json:"additionalProperties"`
+
+	IntOrString bool `json:"x-kubernetes-int-or-string"`
+
+	Kinds []struct{ Group, Version, Kind string } `json:"x-kubernetes-group-version-kind"`
+}
+
+// additional is the schema of a map's values, or true or false.
+type additional struct{ of *node }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *additional) UnmarshalJSON(data []byte) error {
+	if string(data) == "true" || string(data) == "false" {
+		return nil
+	}
+	a.of = &node{}
+	return json.Unmarshal(data, a.of)
+}
+
+func newTypes(c Config, mapper meta.RESTMapper) (*Types, error) {
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(c.REST, c.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	return &Types{discovery: d, mapper: mapper, now: c.Now, log: c.Log, groups: map[string]*group{}}, nil
+}
+
+// IsNamespaced says whether objects of a kind live in namespaces; known is false
+// for a kind that the cluster does not have.
+func (t *Types) IsNamespaced(apiVersion, kind string) (namespaced, known bool) {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return false, false
+	}
+	mapping, err := t.mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: kind}, gv.Version)
+	if err != nil {
+		return false, false
+	}
+	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, true
+}
+
+// At implements tenant.Types.
+func (t *Types) At(apiVersion, kind string, path []string) tenant.Type {
+	g, at := t.kind(apiVersion, kind)
+	for _, s := range path {
+		if at = g.child(at, s); at == nil {
+			return tenant.Unknown
+		}
+	}
+	return g.typeOf(at)
+}
+
+// reports says that a kind has conditions in its status.
+func (t *Types) reports(apiVersion, kind string) bool {
+	g, at := t.kind(apiVersion, kind)
+	return g.child(g.child(at, "status"), "conditions") != nil
+}
+
+// kind finds the schema of a kind; nil if there is none.
+func (t *Types) kind(apiVersion, kind string) (*group, *node) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.groups[apiVersion]
+	if g == nil || t.stale(g, kind) {
+		g = t.ask(apiVersion, g)
+		t.groups[apiVersion] = g
+	}
+	return g, g.kinds[kind]
+}
+
+func (t *Types) stale(g *group, kind string) bool {
+	age := t.now().Sub(g.asked)
+	return age > schemasLast || age > schemasRetry && (g.failed || g.kinds[kind] == nil)
+}
+
+// ask reads the schemas of an apiVersion; what was known stays if it cannot.
+func (t *Types) ask(apiVersion string, before *group) *group {
+	fresh, err := t.read(apiVersion)
+	if err == nil {
+		return fresh
+	}
+	t.log.Warn("schemas not read", "apiVersion", apiVersion, "err", err)
+	g := &group{}
+	if before != nil {
+		*g = *before
+	}
+	g.asked, g.failed = t.now(), true
+	return g
+}
+
+// read asks the server for one OpenAPI v3 document.
+func (t *Types) read(apiVersion string) (*group, error) {
+	where := "/openapi/v3/apis/" + apiVersion
+	if !strings.Contains(apiVersion, "/") {
+		where = "/openapi/v3/api/" + apiVersion
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	data, err := t.discovery.RESTClient().Get().AbsPath(where).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Components struct{ Schemas map[string]*node }
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, err
+	}
+	g := &group{schemas: map[string]*node{}, kinds: map[string]*node{}, asked: t.now()}
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil, err
+	}
+	for name, n := range doc.Components.Schemas {
+		g.schemas["#/components/schemas/"+name] = n
+		for _, k := range n.Kinds {
+			if k.Group == gv.Group && k.Version == gv.Version {
+				g.kinds[k.Kind] = n
+			}
+		}
+	}
+	return g, nil
+}
+
+// resolved follows references.
+func (g *group) resolved(n *node) *node {
+	for range 16 { // a schema that goes round in circles is none
+		switch {
+		case n == nil:
+			return nil
+		case n.Ref != "":
+			n = g.schemas[n.Ref]
+		case len(n.AllOf) == 1 && len(n.Properties) == 0:
+			n = n.AllOf[0]
+		default:
+			return n
+		}
+	}
+	return nil
+}
+
+// child is the schema of one step below n; nil if there is none.
+func (g *group) child(n *node, step string) *node {
+	n = g.resolved(n)
+	switch {
+	case n == nil:
+		return nil
+	case step == "[]":
+		return n.Items
+	case n.Properties[step] != nil:
+		return n.Properties[step]
+	case n.Free != nil:
+		return n.Free.of
+	}
+	return nil
+}
+
+func (g *group) typeOf(n *node) tenant.Type {
+	n = g.resolved(n)
+	switch {
+	case n == nil:
+		return tenant.Unknown
+	case n.IntOrString, n.Format == "int-or-string":
+		return tenant.IntOrString
+	case n.Type == "string":
+		return tenant.Text
+	case n.Type == "integer":
+		return tenant.Integer
+	case n.Type == "number":
+		return tenant.Number
+	case n.Type == "boolean":
+		return tenant.Boolean
+	}
+	return tenant.Unknown
+}

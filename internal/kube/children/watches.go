@@ -1,0 +1,236 @@
+package children
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// kindRetry is how often the server is asked whether it has a kind by now.
+const kindRetry = 10 * time.Second
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Watches are metadata-only watches of the kinds that tenants use. They keep what
+// belongs to a tenant and nothing of anything else.
+type Watches struct {
+	client     metadata.Interface
+	mapper     meta.RESTMapper
+	namespaces []string
+	log        *slog.Logger
+
+	mu      sync.Mutex
+	ctx     context.Context // set once the controller runs
+	queue   queue
+	kinds   map[schema.GroupVersionKind]*kindWatch
+	found   map[Key]seen   // as last looked at or written, by us
+	holders map[Key]heldBy // objects of tenants as last heard
+}
+
+// seen is what was last found out about an object, for one Tenant.
+type seen struct {
+	owner Owner
+	live  Live
+}
+
+// heldBy is whose an object is and which version of it was heard of.
+type heldBy struct {
+	tenant  types.NamespacedName
+	version string
+	uid     types.UID
+}
+
+// kindWatch is the watch of one kind.
+type kindWatch struct {
+	started bool
+	synced  int                           // lists that have arrived
+	lists   int                           // lists that are needed: one for each namespace that is looked after
+	waiting map[types.NamespacedName]bool // who asked while the kind was not there
+}
+
+func newWatches(c Config, mapper meta.RESTMapper) (*Watches, error) {
+	client, err := metadata.NewForConfigAndClient(c.REST, c.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	return &Watches{
+		client: client, mapper: mapper, namespaces: c.Namespaces, log: c.Log,
+		kinds: map[schema.GroupVersionKind]*kindWatch{}, found: map[Key]seen{}, holders: map[Key]heldBy{},
+	}, nil
+}
+
+// Ensure watches a kind from now on; t is told if it does not exist yet and does
+// later. It does not wait.
+func (w *Watches) Ensure(apiVersion, kind string, t types.NamespacedName) {
+	gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := w.kinds[gvk]
+	if k == nil {
+		k = &kindWatch{waiting: map[types.NamespacedName]bool{}}
+		w.kinds[gvk] = k
+		w.start(gvk, k)
+	}
+	if k.lists == 0 {
+		k.waiting[t] = true
+	}
+}
+
+// start begins to watch a kind, if the controller runs. w.mu is held.
+func (w *Watches) start(gvk schema.GroupVersionKind, k *kindWatch) {
+	if w.ctx == nil || k.started {
+		return
+	}
+	k.started = true
+	go w.run(w.ctx, gvk, k)
+}
+
+// run watches one kind until ctx ends, once the server has it.
+func (w *Watches) run(ctx context.Context, gvk schema.GroupVersionKind, k *kindWatch) {
+	mapping, err := w.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	for ; err != nil; mapping, err = w.mapper.RESTMapping(gvk.GroupKind(), gvk.Version) {
+		select {
+		case <-time.After(kindRetry):
+		case <-ctx.Done():
+			return
+		}
+	}
+	namespaces := w.namespaces
+	if len(namespaces) == 0 || mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	w.mu.Lock()
+	k.lists = len(namespaces)
+	for t := range k.waiting {
+		w.queue.Add(reconcile.Request{NamespacedName: t})
+	}
+	k.waiting = nil
+	w.mu.Unlock()
+	for _, namespace := range namespaces {
+		store := &store{watches: w, kind: gvk, watch: k, has: map[Key]bool{}}
+		objects := w.client.Resource(mapping.Resource).Namespace(namespace)
+		lw := &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return objects.Watch(ctx, o)
+			},
+		}
+		r := cache.NewReflectorWithOptions(lw, &metav1.PartialObjectMetadata{}, store, cache.ReflectorOptions{Name: "children", TypeDescription: gvk.String()})
+		go r.RunWithContext(ctx)
+	}
+}
+
+// Version is the resourceVersion of an object as last heard; ok is false if its
+// kind is not watched, or the object is none of a tenant's.
+func (w *Watches) Version(key Key) (resourceVersion string, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h, ok := w.holders[key]
+	return h.version, ok && w.complete(key)
+}
+
+// complete says that all there is of a kind was heard of. w.mu is held.
+func (w *Watches) complete(key Key) bool {
+	k := w.kinds[schema.GroupVersionKind{Group: key.Group, Version: key.Version, Kind: key.Kind}]
+	return k != nil && k.lists > 0 && k.synced >= k.lists
+}
+
+// recall is what was last found of an object, if it has not changed since.
+func (w *Watches) recall(key Key, owner Owner) (Live, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, ok := w.found[key]
+	h, heard := w.holders[key]
+	if !ok || !heard || s.owner != owner || s.live.ResourceVersion != h.version || !w.complete(key) {
+		return Live{}, false
+	}
+	return s.live, true
+}
+
+// remember keeps what was found, without the object itself.
+func (w *Watches) remember(key Key, owner Owner, l Live) {
+	l.Object, l.Change = nil, Unchanged
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.Tenant.Name == "" {
+		delete(w.found, key) // nobody would tell that it has gone
+		return
+	}
+	w.found[key] = seen{owner: owner, live: l}
+}
+
+func (w *Watches) forget(key Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.found, key)
+}
+
+// Source gives a controller of Tenants the requests that changes of their objects
+// are worth. All watches run while the controller does; it may be used once.
+func (w *Watches) Source() source.Source {
+	return source.Func(func(ctx context.Context, q queue) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.ctx, w.queue = ctx, q
+		for gvk, k := range w.kinds {
+			w.start(gvk, k)
+		}
+		return nil
+	})
+}
+
+// heard takes note of an object, and wakes whose it is and whose it was unless
+// that is what they did themselves.
+func (w *Watches) heard(key Key, o *metav1.PartialObjectMetadata) (ours bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := heldBy{tenant: holder(o), version: o.ResourceVersion, uid: o.UID}
+	before, had := w.holders[key]
+	if had && before == now {
+		return true
+	}
+	if had && before.tenant != now.tenant {
+		w.wake(before.tenant)
+	}
+	if now.tenant.Name == "" {
+		delete(w.holders, key)
+		delete(w.found, key)
+		return false
+	}
+	w.holders[key] = now
+	if w.found[key].live.ResourceVersion != now.version {
+		w.wake(now.tenant)
+	}
+	return true
+}
+
+// gone takes note of the end of an object.
+func (w *Watches) gone(key Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h, had := w.holders[key]; had {
+		w.wake(h.tenant)
+	}
+	delete(w.holders, key)
+	delete(w.found, key)
+}
+
+// wake has a Tenant looked at. w.mu is held.
+func (w *Watches) wake(t types.NamespacedName) {
+	if w.queue != nil && t.Name != "" {
+		w.queue.Add(reconcile.Request{NamespacedName: t})
+	}
+}

@@ -1,0 +1,209 @@
+package children
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// Write makes an object what w says, if it is not. An object that goes away is
+// left alone: what comes after it is another one.
+func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
+	key := KeyOf(w.Object)
+	ignored, err := paths(w.IgnoreFields)
+	if err != nil {
+		return Live{}, err
+	}
+	objects, err := c.at(c.writer, key)
+	if err != nil {
+		return Live{}, err
+	}
+	before, err := c.seen(ctx, key, w)
+	if err != nil {
+		return Live{}, err
+	}
+	if !before.Exists {
+		return c.create(ctx, objects, key, w)
+	}
+	live := &unstructured.Unstructured{Object: before.Object}
+	if before.Deleting {
+		return before, nil
+	}
+	if err := taken(key, live, w); err != nil {
+		return Live{}, err
+	}
+	if w.Creation == tenant.Once && before.CreatedOnce && !before.Orphaned {
+		return before, nil
+	}
+	desired := c.decorated(key, w, live)
+	for _, p := range ignored {
+		p.keep(desired.Object, live.Object)
+	}
+	if before.Orphaned {
+		if err := c.adopt(ctx, key); err != nil {
+			return Live{}, err
+		}
+	} else if unchanged(w.Patch, desired, live) {
+		return before, nil
+	}
+	u, err := c.write(ctx, objects, key, w, desired, live)
+	if err != nil {
+		return Live{}, err
+	}
+	after := c.found(key, u, w.Owner)
+	switch {
+	case before.Orphaned:
+		after.Change = Adopted
+	case after.ResourceVersion != before.ResourceVersion:
+		after.Change = Updated
+	}
+	return after, nil
+}
+
+// seen is the object as it is, read unless the caller just did.
+func (c *Cluster) seen(ctx context.Context, key Key, w Write) (Live, error) {
+	if w.Seen != nil && (!w.Seen.Exists || w.Seen.Object != nil) {
+		return *w.Seen, nil
+	}
+	return c.look(ctx, key, w.Owner)
+}
+
+// create makes an object that is not there. With apply it is a server-side apply,
+// so that its fields are managed as they will be from then on.
+func (c *Cluster) create(ctx context.Context, objects dynamic.ResourceInterface, key Key, w Write) (Live, error) {
+	desired := c.decorated(key, w, nil)
+	var u *unstructured.Unstructured
+	var err error
+	if w.Patch == tenant.Merge || w.Patch == tenant.Replace {
+		u, err = objects.Create(ctx, desired, metav1.CreateOptions{FieldManager: manager})
+	} else {
+		u, err = apply(ctx, objects, key, desired, w.Force)
+	}
+	if err != nil {
+		return Live{}, err
+	}
+	live := c.found(key, u, w.Owner)
+	live.Change = Created
+	return live, nil
+}
+
+// adopt takes the markers of an orphan off.
+func (c *Cluster) adopt(ctx context.Context, key Key) error {
+	return c.patch(ctx, key, map[string]any{"metadata": map[string]any{
+		"labels":      map[string]any{labelOrphaned: nil},
+		"annotations": map[string]any{annotationOrphanedAt: nil, annotationOrphanedReason: nil},
+	}})
+}
+
+// write brings an object that is there to what is desired, by the strategy of w.
+func (c *Cluster) write(ctx context.Context, objects dynamic.ResourceInterface, key Key, w Write, desired, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	switch w.Patch {
+	case tenant.Merge:
+		if err := held(key, w, desired, live); err != nil {
+			return nil, err
+		}
+		data, err := json.Marshal(desired.Object)
+		if err != nil {
+			return nil, err
+		}
+		return objects.Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
+	case tenant.Replace:
+		if err := held(key, w, desired, live); err != nil {
+			return nil, err
+		}
+		settle(desired.Object, live.Object)
+		return objects.Update(ctx, desired, metav1.UpdateOptions{FieldManager: manager})
+	case tenant.Apply, "":
+		return apply(ctx, objects, key, desired, w.Force)
+	}
+	return nil, fault.New(fault.Invalid, "PatchStrategyUnknown", fmt.Errorf("patchStrategy %q is none of apply, merge and replace", w.Patch))
+}
+
+// apply is a server-side apply. One that changes nothing does not change the
+// resource version either.
+func apply(ctx context.Context, objects dynamic.ResourceInterface, key Key, desired *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
+	data, err := runtime.Encode(unstructured.UnstructuredJSONScheme, desired)
+	if err != nil {
+		return nil, err
+	}
+	u, err := objects.Patch(ctx, key.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: manager, Force: &force})
+	if apierrors.IsConflict(err) {
+		if conflict := managed(key, err); conflict != nil {
+			return nil, conflict
+		}
+	}
+	return u, err
+}
+
+// settled are fields that the server fills in and that cannot change, or not
+// without harm, by the path that they have.
+var settled = [][]string{
+	{"metadata", "uid"}, {"metadata", "creationTimestamp"}, {"metadata", "generation"}, {"metadata", "resourceVersion"},
+	{"metadata", "selfLink"}, {"metadata", "finalizers"}, {"metadata", "deletionTimestamp"}, {"metadata", "deletionGracePeriodSeconds"},
+	{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "ipFamilies"}, {"spec", "ipFamilyPolicy"}, {"spec", "healthCheckNodePort"},
+	{"spec", "volumeName"}, {"spec", "storageClassName"}, {"spec", "volumeMode"},
+	{"secrets"}, {"imagePullSecrets"}, // of ServiceAccounts, by other controllers
+	{"spec", "selector"}, {"status"},
+}
+
+// settle copies into an object that replaces another what the server has put
+// there and nobody asks to be otherwise.
+func settle(desired, live map[string]any) {
+	for _, path := range settled {
+		if _, set, _ := unstructured.NestedFieldNoCopy(desired, path...); set && path[0] != "metadata" {
+			continue
+		}
+		value, set, err := unstructured.NestedFieldCopy(live, path...)
+		if err != nil || !set {
+			continue
+		}
+		_ = unstructured.SetNestedField(desired, value, path...) // fails only if a parent is no object, as it is in live too
+	}
+	ports(desired, live)
+	mergeOwners(desired, live)
+}
+
+// ports keeps the node ports of a Service, by port.
+func ports(desired, live map[string]any) {
+	was, _, _ := unstructured.NestedSlice(live, "spec", "ports")
+	want, found, _ := unstructured.NestedSlice(desired, "spec", "ports")
+	if !found {
+		return
+	}
+	for _, p := range want {
+		port, ok := p.(map[string]any)
+		if !ok || port["nodePort"] != nil {
+			continue
+		}
+		for _, q := range was {
+			if old, ok := q.(map[string]any); ok && equal(old["port"], port["port"]) && old["nodePort"] != nil && equal(old["name"], port["name"]) {
+				port["nodePort"] = old["nodePort"]
+			}
+		}
+	}
+	_ = unstructured.SetNestedSlice(desired, want, "spec", "ports")
+}
+
+// mergeOwners keeps the owners that others put there.
+func mergeOwners(desired, live map[string]any) {
+	want, was := &unstructured.Unstructured{Object: desired}, &unstructured.Unstructured{Object: live}
+	refs := want.GetOwnerReferences()
+	for _, r := range was.GetOwnerReferences() {
+		if !isTenant(r) {
+			refs = append(refs, r)
+		}
+	}
+	if len(refs) > 0 {
+		want.SetOwnerReferences(refs)
+	}
+}
