@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube/children"
@@ -183,6 +184,10 @@ func (c *Tenants) failureOf(p *pass, verb string, ref tenant.Ref, err error) (f 
 	}
 	if meta.IsNoMatchError(err) {
 		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the cluster has no kind %s of %s; its definition may have to be installed first", ref.Kind, children.Key(ref).APIVersion())
+		return f, true
+	}
+	if _, silent := errors.AsType[*apiutil.ErrResourceDiscoveryFailed](err); silent {
+		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("%s does not answer, so it is not known whether it has the kind %s", children.Key(ref).APIVersion(), ref.Kind)
 		return f, true
 	}
 	var status apierrors.APIStatus
