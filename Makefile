@@ -27,8 +27,8 @@ ldflags    := $(small) -X main.version=$(VERSION) -X $(kube).gitVersion=v$(KUBER
 	-X $(kube).gitMajor=1 -X $(kube).gitMinor=37 -X $(kube).gitTreeState=clean
 
 # The modules, and those of them that have tests.
-modules := . standalone test/world tools/gen tools/kubectl tools/lint tools/providers/local \
-	tools/providers/random tools/providers/time tools/tofu
+modules := . standalone test/standin test/world tools/gen tools/kubectl tools/lint tools/providers/kafka \
+	tools/providers/local tools/providers/rabbitmq tools/providers/random tools/providers/time tools/tofu
 tested  := . standalone test/world tools/gen
 
 platform := $(shell go env GOOS 2>/dev/null)_$(shell go env GOARCH 2>/dev/null)
@@ -40,6 +40,15 @@ random  := $(call provider,hashicorp,random,2.0.0)
 local   := $(call provider,hashicorp,local,1.4.0)
 time    := $(call provider,hashicorp,time,0.14.2)
 world   := $(call provider,terrier-iac,world,0.1.0)
+
+# The providers that the guide of Tenant Operator names lie in a mirror of their
+# own: some stand in for what cannot be had, and nobody else should get those.
+guide    := bin/mirror-guide/registry.opentofu.org
+guided    = $(guide)/$1/$2/$3/$(platform)/terraform-provider-$2_v$3
+rabbitmq := $(call guided,cyrilgdn,rabbitmq,1.8.0)
+kafka    := $(call guided,mongey,kafka,0.7.1)
+standin  := $(call guided,hashicorp,aws,5.99.0)
+standins := $(call guided,hashicorp,random,3.5.1) $(call guided,redis,redis,1.3.5) $(call guided,cyrilgdn,postgresql,1.21.0)
 
 ##@ Use it
 
@@ -61,7 +70,7 @@ deps: ## check that Go, git and make are here and new enough; fetch modules
 build: bin/tofu bin/terrier bin/terrier-runner ## bin/terrier, bin/terrier-runner and the engine they drive
 
 # Go knows best what is out of date in our own programs, and does nothing then.
-.PHONY: bin/terrier bin/terrier-runner $(world)
+.PHONY: bin/terrier bin/terrier-runner $(world) $(standin)
 bin/terrier: | bin/tofu # one big link at a time: each takes gigabytes
 	cd standalone && go build -ldflags '$(ldflags)' -o ../$@ .
 
@@ -110,14 +119,29 @@ $(time): $(wildcard tools/providers/time/*)
 $(world):
 	cd test/world && go build -ldflags '$(small)' -o $(CURDIR)/$@ .
 
+.PHONY: providers-guide
+providers-guide: $(rabbitmq) $(kafka) $(standin) ## the providers that the guide of Tenant Operator names, or what stands in for them
+	@for p in $(standins); do mkdir -p $$(dirname $$p) && ln -f $(standin) $$p; done
+
+$(rabbitmq): $(wildcard tools/providers/rabbitmq/*)
+	cd tools/providers/rabbitmq && go build -ldflags '$(small)' -o $(CURDIR)/$@ .
+	@touch $@
+
+$(kafka): $(wildcard tools/providers/kafka/*)
+	cd tools/providers/kafka && go build -ldflags '$(small)' -o $(CURDIR)/$@ github.com/Mongey/terraform-provider-kafka
+	@touch $@
+
+$(standin):
+	cd test/standin && go build -ldflags '$(small)' -o $(CURDIR)/$@ .
+
 ##@ Prove it
 
 .PHONY: test
-test: deps build providers bin/kubectl bin/source-controller ## every test, on a machine that has only Go, git and make
+test: deps build providers providers-guide bin/kubectl bin/source-controller ## every test, on a machine that has only Go, git and make
 	@tools/test.sh $(tested)
 
 .PHONY: e2e
-e2e: build providers bin/kubectl bin/source-controller ## only the end-to-end tests, told as they go
+e2e: build providers providers-guide bin/kubectl bin/source-controller ## only the end-to-end tests, told as they go
 	go test -count=1 -v -timeout 30m ./test/e2e/...
 
 .PHONY: test-standalone
