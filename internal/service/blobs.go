@@ -124,7 +124,11 @@ func (b *Blobs) Log(ctx context.Context, id StackID, run string, follow bool) (i
 	case goesOn:
 		return io.NopCloser(bytes.NewReader(nil)), nil // nothing is written yet
 	}
-	return b.get(ctx, RunKey(id.UID, run, runner.FileLog), "the log of the run "+run)
+	log, err := b.get(ctx, RunKey(id.UID, run, runner.FileLog), "the log of the run "+run)
+	if b.isQuiet(ctx, id, run, err) {
+		return b.get(ctx, RunKey(id.UID, quietRun, runner.FileLog), "the log of the run "+run)
+	}
+	return log, err
 }
 
 func (b *Blobs) goesOn(id StackID, run string) (bool, error) {
@@ -140,14 +144,36 @@ func (b *Blobs) current(id StackID) (*runner.Report, error) {
 	return live, nil
 }
 
+// quietRun is where the newest look for drift that found nothing is kept: such
+// looks share one place, whatever they were called.
+const quietRun = "check"
+
+// isQuiet reports whether a run that is missing under its own name is the newest
+// quiet look. Whoever saw it at work, or follows it, knows it by that name.
+func (b *Blobs) isQuiet(ctx context.Context, id StackID, run string, err error) bool {
+	if fault.Of(err) != fault.Missing {
+		return false
+	}
+	r, err := b.get(ctx, RunKey(id.UID, quietRun, ReportFile), "the run "+quietRun)
+	if err != nil {
+		return false // it stays missing
+	}
+	defer r.Close()
+	report, err := decodeReport(r)
+	return err == nil && report.ID == run
+}
+
 func (b *Blobs) report(ctx context.Context, id StackID, run string) (runner.Report, error) {
 	r, err := b.get(ctx, RunKey(id.UID, run, ReportFile), "the run "+run)
+	if b.isQuiet(ctx, id, run, err) {
+		r, err = b.get(ctx, RunKey(id.UID, quietRun, ReportFile), "the run "+run)
+	}
 	if err != nil {
 		return runner.Report{}, err
 	}
 	defer r.Close()
 	report, err := decodeReport(r)
-	report.ID = run // quiet looks for drift share one place, whatever they were called
+	report.ID = run // as it was asked for
 	return report, err
 }
 

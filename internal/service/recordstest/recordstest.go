@@ -58,6 +58,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *service.Blobs) service.R
 		"a log is read as far as it goes":               logIsReadAsFarAsItGoes,
 		"a log is followed until its run has ended":     logIsFollowed,
 		"a log is followed before anything is written":  logIsFollowedFromTheStart,
+		"a quiet look is read by both its names":        quietLook,
 		"whoever stops following is let go":             followingStops,
 		"a plan is read by its digest":                  planByDigest,
 		"what is not there is missing":                  missing,
@@ -142,6 +143,28 @@ func logIsFollowedFromTheStart(t *testing.T, w *world, r service.Records) {
 	if rest, err := io.ReadAll(log); err != nil || len(rest) != 0 {
 		t.Errorf("the rest is %q, %v; want nothing", rest, err)
 	}
+}
+
+// quietLook is about a look for drift that found nothing: it is kept under a name
+// that the next one will bear, and was known by its own while it went on.
+func quietLook(t *testing.T, w *world, r service.Records) {
+	w.keepAs("check", report("check-4", 4, runner.Done), "no changes\n")
+	w.begin(report("plan-1", 1, runner.Done)) // nothing newer goes on
+	runs, err := r.Runs(t.Context(), Stack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, r, runs[0].ID, false); got != "no changes\n" {
+		t.Errorf("the log of the newest run, %s, is %q", runs[0].ID, got)
+	}
+	if got := read(t, r, "check-4", false); got != "no changes\n" {
+		t.Errorf("the log by its own name is %q", got)
+	}
+	got, err := r.Run(t.Context(), Stack, "check-4")
+	if diff := cmp.Diff(got, report("check-4", 4, runner.Done)); err != nil || diff != "" {
+		t.Errorf("Run(check-4) = %v (-got +want):\n%s", err, diff)
+	}
+	wantKind(t, r, Stack, "check-3", strings.Repeat("0", 64), fault.Missing) // an older one
 }
 
 func followingStops(t *testing.T, _ *world, r service.Records) {

@@ -32,13 +32,16 @@ func (w *world) put(key, content string) {
 }
 
 // keep stores a run that has ended.
-func (w *world) keep(r runner.Report, log string) {
+func (w *world) keep(r runner.Report, log string) { w.keepAs(r.ID, r, log) }
+
+// keepAs stores a run under another name than its own.
+func (w *world) keepAs(name string, r runner.Report, log string) {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		panic(err)
 	}
-	w.put(service.RunKey(Stack.UID, r.ID, service.ReportFile), string(raw))
-	w.put(service.RunKey(Stack.UID, r.ID, runner.FileLog), log)
+	w.put(service.RunKey(Stack.UID, name, service.ReportFile), string(raw))
+	w.put(service.RunKey(Stack.UID, name, runner.FileLog), log)
 }
 
 func (w *world) begin(r runner.Report) {
