@@ -118,6 +118,10 @@ func runOf(r *runner.Report, n note) stack.Run {
 	if !run.Done {
 		run.Step, run.Until = string(r.Phase), r.Until
 	}
+	switch r.Reason {
+	case runner.OutOfMemory, runner.NoSpace, runner.Stuck:
+		run.Why = r.Reason // others are names of steps and locks, which are told apart already
+	}
 	if r.Lock != nil {
 		run.Lock = &stack.Lock{ID: r.Lock.ID, Who: r.Lock.Who, Since: r.Lock.Created, Seen: r.Finished}
 	}

@@ -36,6 +36,7 @@ type Memory struct {
 	FailedKind RunKind   `json:"failedKind,omitempty"`
 	FailedStep string    `json:"failedStep,omitempty"`
 	FailedWith string    `json:"failedWith,omitempty"`
+	FailedWhy  string    `json:"failedWhy,omitempty"` // a name for it, of what neither the engine nor a person did wrong
 
 	Gap *Gap `json:"gap,omitempty"` // what was built and is in no state
 
@@ -129,6 +130,7 @@ type Run struct {
 	Outcome Outcome
 	Step    string // the engine command that decided the outcome
 	Message string
+	Why     string // a name for what ended it, if neither the engine nor a person did
 	Lock    *Lock
 	Gap     []Unrecorded // what it built that is in no state
 	State   string       // digest of the newest state that was acknowledged, or planned against
@@ -334,7 +336,7 @@ func (m Memory) fail(r Run) Memory {
 	}
 	m.Failures++
 	m.FailedAt, m.FailedFor, m.FailedKind = r.At, r.Cause.Basis, r.Kind
-	m.FailedStep, m.FailedWith = r.Step, r.Message
+	m.FailedStep, m.FailedWith, m.FailedWhy = r.Step, r.Message, r.Why
 	m.Lock = r.Lock
 	if len(r.Gap) > 0 {
 		m.Gap = &Gap{Run: r.ID, At: r.At, Source: r.Cause.Basis.Source, Objects: r.Gap}
@@ -356,7 +358,7 @@ func (m Memory) fail(r Run) Memory {
 
 // clear forgets failures.
 func (m Memory) clear() Memory {
-	m.Failures, m.FailedAt, m.FailedFor, m.FailedKind, m.FailedStep, m.FailedWith = 0, time.Time{}, Basis{}, "", "", ""
+	m.Failures, m.FailedAt, m.FailedFor, m.FailedKind, m.FailedStep, m.FailedWith, m.FailedWhy = 0, time.Time{}, Basis{}, "", "", "", ""
 	return m
 }
 

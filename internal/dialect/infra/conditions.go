@@ -160,8 +160,12 @@ func repaired(c setter) {
 		strings.Join(where, ", ")+". Their arguments were put on lines of their own; the engine counts these lines, too")
 }
 
-// FailedReason names the step that failed, as upstream does.
+// FailedReason names the step that failed, as upstream does; what upstream has no
+// name for, since neither the engine nor a person did it, keeps its own.
 func FailedReason(m stack.Memory) string {
+	if m.FailedWhy != "" {
+		return m.FailedWhy
+	}
 	switch m.FailedStep {
 	case "init", "unpack":
 		return "TFExecInitFailed"

@@ -63,7 +63,7 @@ func (Dialect) Ready(o client.Object) (bool, string) {
 // EventReason returns upstream's reason for the end of a run.
 func (Dialect) EventReason(r stack.Run) string {
 	if r.Outcome != stack.Succeeded {
-		return FailedReason(stack.Memory{FailedStep: r.Step, FailedKind: r.Kind})
+		return FailedReason(stack.Memory{FailedStep: r.Step, FailedKind: r.Kind, FailedWhy: r.Why})
 	}
 	switch {
 	case r.Kind == stack.DestroyRun:

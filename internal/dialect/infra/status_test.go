@@ -56,6 +56,8 @@ func TestReady(t *testing.T) {
 			"False", "TFExecInitFailed", "no such provider"},
 		"a failed apply": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "quota"}},
 			"False", "TFExecApplyFailed", "quota"},
+		"an apply that ran out of memory": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "the limit is 512 MiB", FailedWhy: "OutOfMemory"}},
+			"False", "OutOfMemory", "the limit is 512 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.o.Now, tt.o.Basis = noon, basis
