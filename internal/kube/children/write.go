@@ -169,8 +169,22 @@ func settle(desired, live map[string]any) {
 		}
 		_ = unstructured.SetNestedField(desired, value, path...) // fails only if a parent is no object, as it is in live too
 	}
+	template(desired, live)
 	ports(desired, live)
 	mergeOwners(desired, live)
+}
+
+// template keeps that of a Job, which cannot change: the server has added labels
+// to it. One that is asked to be otherwise is left for the server to refuse.
+func template(desired, live map[string]any) {
+	if desired["kind"] != "Job" {
+		return
+	}
+	want, _, _ := unstructured.NestedMap(desired, "spec", "template")
+	is, found, _ := unstructured.NestedMap(live, "spec", "template")
+	if found && covers(want, is, false) {
+		_ = unstructured.SetNestedMap(desired, is, "spec", "template") // spec is an object, as it is in live
+	}
 }
 
 // ports keeps the node ports of a Service, by port.
