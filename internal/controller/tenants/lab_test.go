@@ -98,14 +98,24 @@ func (l tapped) RoundTrip(r *http.Request) (*http.Response, error) {
 	if l.dead() {
 		return nil, context.Canceled
 	}
+	l.tell(r.Method + " " + r.URL.RequestURI()) // before anybody can see what it does
 	response, err := l.next.RoundTrip(r)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.requests = append(l.requests, r.Method+" "+r.URL.RequestURI())
 	if r.Method != http.MethodGet {
-		l.writes++
+		l.wrote()
 	}
 	return response, err
+}
+
+func (l *line) tell(request string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests = append(l.requests, request)
+}
+
+func (l *line) wrote() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writes++
 }
 
 func (l *line) dead() bool {
