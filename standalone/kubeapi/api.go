@@ -118,6 +118,9 @@ func prepareAPI(ctx context.Context, s *options.ServerRunOptions, listener *net.
 	}
 	loopback := rest.CopyConfig(chain.GenericAPIServer.LoopbackClientConfig)
 	loopback.QPS = -1 // the server's own fairness is limit enough
+	// The server's own clients speak protobuf, which no custom resource can: each
+	// client chooses by the kind.
+	loopback.ContentType = ""
 	return prepared.Run, loopback, nil
 }
 
