@@ -20,7 +20,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-
 // guide is a platform that has the providers which the guide names.
 var guide = sync.OnceValues(func() (string, error) {
 	mirror, err := filepath.Abs("../../bin/mirror-guide")
