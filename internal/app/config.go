@@ -50,7 +50,14 @@ type Config struct {
 	Glass          bool          `flag:"allow-break-the-glass" env:"TERRIER_ALLOW_BREAK_THE_GLASS" help:"let people who may change a stack run some commands of the engine on it by hand"`
 	GlassLasts     time.Duration `flag:"break-the-glass-timeout" env:"TERRIER_BREAK_THE_GLASS_TIMEOUT" default:"1h" help:"how long the glass of a stack stays broken at most"`
 	Sources        bool          `flag:"sources" env:"TERRIER_SOURCES" default:"true" help:"reconcile GitRepository, OCIRepository and Bucket here; false leaves them to another source controller"`
-	LogLevel       string        `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"warn" help:"debug, info, warn or error"`
+
+	TenantNamespaces []string `flag:"tenant-namespaces" env:"TERRIER_TENANT_NAMESPACES" help:"pattern of the namespaces that tenants may write to besides their own, unless their template names a ServiceAccount; * is all of them and what is in none; not given: * for one machine, none in a cluster (repeatable)"`
+	SQLiteDirs       []string `flag:"sqlite-dir" env:"TERRIER_SQLITE_DIRS" help:"directory below which registries of tenants may read SQLite files; not given: the current and the data directory for one machine, none in a cluster (repeatable)"`
+	RegistryWorkers  int      `flag:"registry-concurrency" env:"TERRIER_REGISTRY_CONCURRENCY" default:"3" help:"registries of tenants that are looked at at once"`
+	TemplateWorkers  int      `flag:"template-concurrency" env:"TERRIER_TEMPLATE_CONCURRENCY" default:"5" help:"templates of tenants that are looked at at once"`
+	TenantWorkers    int      `flag:"tenant-concurrency" env:"TERRIER_TENANT_CONCURRENCY" default:"10" help:"tenants that are looked at at once"`
+
+	LogLevel string `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"warn" help:"debug, info, warn or error"`
 }
 
 // bind registers the flags of c. A flag wins over its environment variable,

@@ -30,9 +30,12 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/controller/tenants"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -55,7 +58,7 @@ const artifactBytes = 512 << 20
 
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, sourcev1.AddToScheme, v1alpha2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, sourcev1.AddToScheme, v1alpha2.AddToScheme, tenantsv1.AddToScheme} {
 		utilruntime.Must(add(s)) // fails only if two packages claim one kind
 	}
 	return s
@@ -77,9 +80,12 @@ func (p *parts) manager() (ctrl.Manager, error) {
 		Logger:                  logr.FromSlogHandler(p.log.Handler()),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: &stop,
-		Cache:                   cache.Options{DefaultTransform: slim, DefaultNamespaces: p.namespaces()},
-		Controller:              config.Controller{SkipNameValidation: &skip}, // several platforms in one test process
-		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{}}},
+		Cache: cache.Options{
+			DefaultTransform: slim, DefaultNamespaces: p.namespaces(),
+			ByObject: map[client.Object]cache.ByObject{&tenantsv1.Tenant{}: {Transform: tenants.Slim}},
+		},
+		Controller: config.Controller{SkipNameValidation: &skip}, // several platforms in one test process
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{}}},
 	})
 }
 
@@ -96,18 +102,23 @@ func (p *parts) namespaces() map[string]cache.Config {
 }
 
 // slim drops from cached objects what only costs memory. Objects of which only
-// the metadata is watched are kept to say that they changed, nothing else.
+// the metadata is watched are kept to say that they changed, and, if they hold
+// the row of a tenant, whose.
 func slim(o any) (any, error) {
 	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
-		return &metav1.PartialObjectMetadata{
+		kept := &metav1.PartialObjectMetadata{
 			TypeMeta:   m.TypeMeta,
 			ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion},
-		}, nil
+		}
+		if strings.HasPrefix(m.Name, dialect.RowSecret("")) {
+			kept.OwnerReferences = m.OwnerReferences
+		}
+		return kept, nil
 	}
 	return cache.TransformStripManagedFields()(o)
 }
 
-// controllers registers the controllers of stacks and sources.
+// controllers registers the controllers of stacks, sources and tenants.
 func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	out, err := p.outbound()
 	if err != nil {
@@ -120,6 +131,9 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		if err := p.setupSources(mgr, out); err != nil {
 			return err
 		}
+	}
+	if err := p.setupTenants(mgr, live); err != nil {
+		return err
 	}
 	find, err := p.engines()
 	if err != nil {
