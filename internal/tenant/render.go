@@ -63,7 +63,7 @@ func Render(t Template, v Values, o RenderOptions) ([]Object, []ResourceError) {
 			continue
 		}
 		same[id] = r.ID
-		objects = append(objects, Object{Resource: r, Rendered: rendered, Order: i})
+		objects = append(objects, Object{Resource: r, Rendered: rendered, Order: i, Defaults: w.defaults})
 	}
 	for i := range objects {
 		objects[i].DependIDs = without(objects[i].DependIDs, left)
@@ -155,6 +155,7 @@ type writing struct {
 	errs []ResourceError
 
 	apiVersion, kind string
+	defaults         [][]string
 }
 
 func (w *writing) fail(field string, err error) {

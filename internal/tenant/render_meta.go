@@ -48,6 +48,7 @@ func (w *writing) metadata() map[string]any {
 	labels := w.texts(own["labels"], w.r.LabelsTemplate, "labels", labelError)
 	if w.o.TenantUID != "" && isTerraform(w.apiVersion, w.kind) {
 		labels[labelTenantID] = IDLabel(w.o.TenantUID)
+		w.defaults = append(w.defaults, []string{"metadata", "labels", labelTenantID})
 	}
 	if len(labels) > 0 {
 		out["labels"] = labels

@@ -14,8 +14,10 @@ func (w *writing) terraform(object map[string]any) {
 	}
 	if _, said := spec["approvePlan"]; !said && spec["planOnly"] != true {
 		spec["approvePlan"] = "auto"
+		w.defaults = append(w.defaults, []string{"spec", "approvePlan"})
 	}
 	if _, said := spec["destroyResourcesOnDeletion"]; !said && w.r.Deletion != Retain {
 		spec["destroyResourcesOnDeletion"] = true
+		w.defaults = append(w.defaults, []string{"spec", "destroyResourcesOnDeletion"})
 	}
 }

@@ -83,4 +83,8 @@ type Object struct {
 	Resource                // with everything but its templates still of use
 	Rendered map[string]any // complete: apiVersion, kind, metadata.name and namespace ("" if cluster-scoped)
 	Order    int            // its place in the order of making
+
+	// Defaults are the fields of Rendered that the template says nothing of. An
+	// object that somebody else made, or an earlier operator, is not given them.
+	Defaults [][]string
 }

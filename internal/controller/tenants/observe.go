@@ -28,7 +28,7 @@ func (c *Tenants) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, er
 		obj: obj, now: c.Now().UTC().Truncate(time.Second), children: c.Children, // times in a status have no fractions
 		owner: children.Owner{
 			APIVersion: tenantsv1.GroupVersion.String(), Kind: tenantsv1.TenantKind,
-			Namespace: obj.Namespace, Name: obj.Name, UID: string(obj.UID), TenantID: obj.Spec.UID,
+			Namespace: obj.Namespace, Name: obj.Name, UID: string(obj.UID), TenantID: tenant.IDLabel(obj.Spec.UID),
 		},
 		memory: c.recall(client.ObjectKeyFromObject(obj), obj.UID),
 		seen:   map[tenant.Ref]children.Live{},

@@ -121,9 +121,6 @@ func TestTakeOverTouchesNoChild(t *testing.T) {
 			t.Errorf("%s %s: %v", before.GetKind(), before.GetName(), err)
 			continue
 		}
-		if before.GetKind() == "Terraform" {
-			continue // it gets the label of its tenant
-		}
 		if after.GetResourceVersion() != before.GetResourceVersion() {
 			t.Errorf("%s %s was written", before.GetKind(), before.GetName())
 		}

@@ -139,6 +139,10 @@ type Write struct {
 	Deletion     tenant.DeletionPolicy
 	Owner        Owner
 
+	// Defaults are fields of Object that nobody asked for: an object that is
+	// there and that we did not make is not given them.
+	Defaults [][]string
+
 	// Seen is what Look returned in this same pass, Object included; it spares
 	// the read. Nil if nothing was looked at.
 	Seen *Live

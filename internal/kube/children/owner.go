@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
@@ -100,6 +101,13 @@ func taken(key Key, u *unstructured.Unstructured, w Write) error {
 func (c *Cluster) decorated(key Key, w Write, live *unstructured.Unstructured) *unstructured.Unstructured {
 	u := (&unstructured.Unstructured{Object: w.Object}).DeepCopy()
 	delete(u.Object, "status")
+	if live != nil && !made(live, w.Defaults) {
+		// A stack whose plans waited for somebody under the operator before us
+		// would be applied by being taken over.
+		for _, field := range w.Defaults {
+			unstructured.RemoveNestedField(u.Object, field...)
+		}
+	}
 	labels, annotations := u.GetLabels(), u.GetAnnotations()
 	if labels == nil {
 		labels = map[string]string{}
@@ -130,6 +138,33 @@ func (c *Cluster) decorated(key Key, w Write, live *unstructured.Unstructured) *
 	u.SetLabels(labels)
 	u.SetAnnotations(annotations)
 	return u
+}
+
+// made says that we gave an object defaults when it was made: it has our label,
+// or, if somebody took that off, we manage one of the fields.
+func made(live *unstructured.Unstructured, defaults [][]string) bool {
+	if live.GetLabels()[labelTenantID] != "" {
+		return true
+	}
+	for _, entry := range live.GetManagedFields() {
+		if entry.Manager != manager || entry.Subresource != "" {
+			continue
+		}
+		for _, field := range defaults {
+			if set := fieldSet(entry); set != nil && set.Has(fieldPath(field)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func fieldPath(names []string) fieldpath.Path {
+	var p fieldpath.Path
+	for _, n := range names {
+		p = append(p, fieldpath.PathElement{FieldName: &n})
+	}
+	return p
 }
 
 // owns says that an object is tied to its Tenant by an ownerReference, as Tenant
