@@ -2,7 +2,6 @@ package children
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -55,7 +55,7 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	types, err := newTypes(c, mapper)
+	kinds, err := newTypes(c, mapper)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{config: c.REST, reader: reader, mapper: mapper, types: types, watches: watches, accounts: map[string]dynamic.Interface{}}
+	s := &shared{config: c.REST, reader: reader, mapper: mapper, types: kinds, watches: watches, accounts: map[string]dynamic.Interface{}}
 	return &Cluster{shared: s, writer: reader}, nil
 }
 
@@ -135,17 +135,16 @@ func (c *Cluster) Delete(ctx context.Context, key Key, uid string) error {
 	if err != nil {
 		return err
 	}
-	id, background := typesUID(uid), metav1.DeletePropagationBackground
+	id, background := types.UID(uid), metav1.DeletePropagationBackground
 	err = objects.Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}, PropagationPolicy: &background})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && differentUID(err) {
+	if apierrors.IsConflict(err) {
+		// The server says only in words what the conflict is.
+		if now, looked := objects.Get(ctx, key.Name, metav1.GetOptions{}); looked == nil && now.GetUID() == id {
+			return err
+		} else if looked != nil && !apierrors.IsNotFound(looked) {
+			return looked
+		}
 		return nil
 	}
-	return err
-}
-
-// differentUID says that a precondition on the UID was what failed.
-func differentUID(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.UID != "" ||
-		errors.As(err, &status) && containsUID(status.Status().Message)
+	return ignoreNotFound(err)
 }

@@ -36,10 +36,6 @@ const (
 	annotationCreatedOnce    = "kubernetes-tenants.org/created-once"
 )
 
-func typesUID(uid string) types.UID { return types.UID(uid) }
-
-func containsUID(message string) bool { return strings.Contains(message, "UID in precondition") }
-
 // liveOf reads what an object says of itself; its state is left out.
 func liveOf(u *unstructured.Unstructured, owner Owner) Live {
 	annotations := u.GetAnnotations()
@@ -119,13 +115,11 @@ func (c *Cluster) decorated(key Key, w Write, live *unstructured.Unstructured) *
 	if w.Creation == tenant.Once {
 		annotations[annotationCreatedOnce] = "true"
 	}
-	if c.owns(key, w, live) {
-		yes := true
-		u.SetOwnerReferences([]metav1.OwnerReference{{
-			APIVersion: w.Owner.APIVersion, Kind: w.Owner.Kind, Name: w.Owner.Name, UID: types.UID(w.Owner.UID),
-			Controller: &yes, BlockOwnerDeletion: &yes,
-		}})
-	} else {
+	owns := c.owns(key, w, live)
+	if refs := references(w, live, owns); refs != nil {
+		u.SetOwnerReferences(refs)
+	}
+	if !owns {
 		labels[labelTenant], labels[labelNamespace] = w.Owner.Name, w.Owner.Namespace
 	}
 	// An object that another operator made for this tenant is not written only
@@ -138,6 +132,30 @@ func (c *Cluster) decorated(key Key, w Write, live *unstructured.Unstructured) *
 	u.SetLabels(labels)
 	u.SetAnnotations(annotations)
 	return u
+}
+
+// references are the owners that are written: with apply only ours, since the
+// server keeps those of others. The other strategies write the whole list, and so
+// have to name those of others and leave out ours where it has to go; nil leaves
+// the list as it is.
+func references(w Write, live *unstructured.Unstructured, owns bool) []metav1.OwnerReference {
+	var refs []metav1.OwnerReference
+	if live != nil && w.Patch != tenant.Apply && w.Patch != "" && len(live.GetOwnerReferences()) > 0 {
+		refs = slices.DeleteFunc(live.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return isOf(r, w.Owner) })
+	}
+	if owns {
+		yes := true
+		refs = append(refs, metav1.OwnerReference{
+			APIVersion: w.Owner.APIVersion, Kind: w.Owner.Kind, Name: w.Owner.Name, UID: types.UID(w.Owner.UID),
+			Controller: &yes, BlockOwnerDeletion: &yes,
+		})
+	}
+	return refs
+}
+
+// isOf says that a reference is to a Tenant, or to an earlier one of its name.
+func isOf(r metav1.OwnerReference, o Owner) bool {
+	return string(r.UID) == o.UID || isTenant(r) && r.Name == o.Name
 }
 
 // made says that we gave an object defaults when it was made: it has our label,
@@ -192,10 +210,8 @@ func (c *Cluster) Orphan(ctx context.Context, key Key, uid, reason string, owner
 			return err
 		}
 		u := &unstructured.Unstructured{Object: live.Object}
-		refs := slices.DeleteFunc(slices.Clone(u.GetOwnerReferences()), func(r metav1.OwnerReference) bool {
-			return string(r.UID) == owner.UID || isTenant(r) && r.Name == owner.Name
-		})
-		err = c.patch(ctx, key, map[string]any{"metadata": map[string]any{
+		refs := slices.DeleteFunc(slices.Clone(u.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return isOf(r, owner) })
+		_, err = c.patch(ctx, key, map[string]any{"metadata": map[string]any{
 			"resourceVersion": live.ResourceVersion, "ownerReferences": refs,
 			"labels":      map[string]any{labelTenant: nil, labelNamespace: nil, labelOrphaned: "true"},
 			"annotations": map[string]any{annotationOrphanedAt: now.UTC().Format(time.RFC3339), annotationOrphanedReason: reason},
@@ -208,17 +224,16 @@ func (c *Cluster) Orphan(ctx context.Context, key Key, uid, reason string, owner
 }
 
 // patch is a JSON merge patch as tenant-operator.
-func (c *Cluster) patch(ctx context.Context, key Key, change map[string]any) error {
+func (c *Cluster) patch(ctx context.Context, key Key, change map[string]any) (*unstructured.Unstructured, error) {
 	objects, err := c.at(c.writer, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	data, err := json.Marshal(change)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = objects.Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
-	return err
+	return objects.Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
 }
 
 func ignoreNotFound(err error) error {

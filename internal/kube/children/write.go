@@ -49,16 +49,19 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 	for _, p := range ignored {
 		p.keep(desired.Object, live.Object)
 	}
-	if before.Orphaned {
-		if err := c.adopt(ctx, key); err != nil {
-			return Live{}, err
-		}
-	} else if unchanged(w.Patch, desired, live) {
+	if !before.Orphaned && unchanged(w.Patch, desired, live) {
 		return before, nil
 	}
-	u, err := c.write(ctx, objects, key, w, desired, live)
-	if err != nil {
-		return Live{}, err
+	u := live
+	if w.Creation != tenant.Once || !before.CreatedOnce {
+		if u, err = c.write(ctx, objects, key, w, desired, live); err != nil {
+			return Live{}, err
+		}
+	}
+	if before.Orphaned { // last, so that it is tried again if the write is refused
+		if u, err = c.adopt(ctx, key, w, u); err != nil {
+			return Live{}, err
+		}
 	}
 	after := c.found(key, u, w.Owner)
 	switch {
@@ -97,11 +100,18 @@ func (c *Cluster) create(ctx context.Context, objects dynamic.ResourceInterface,
 	return live, nil
 }
 
-// adopt takes the markers of an orphan off.
-func (c *Cluster) adopt(ctx context.Context, key Key) error {
+// adopt takes the markers of an orphan off, and puts on what says whose it is:
+// an object that is made once is not written for that.
+func (c *Cluster) adopt(ctx context.Context, key Key, w Write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	labels := map[string]any{labelOrphaned: nil}
+	owns := c.owns(key, w, live)
+	if !owns {
+		labels[labelTenant], labels[labelNamespace] = w.Owner.Name, w.Owner.Namespace
+	}
+	w.Patch = tenant.Merge // what this is
 	return c.patch(ctx, key, map[string]any{"metadata": map[string]any{
-		"labels":      map[string]any{labelOrphaned: nil},
-		"annotations": map[string]any{annotationOrphanedAt: nil, annotationOrphanedReason: nil},
+		"resourceVersion": live.GetResourceVersion(), "ownerReferences": references(w, live, owns), "labels": labels,
+		"annotations": map[string]any{annotationOrphanedAt: nil, annotationOrphanedReason: nil, annotationDeletionPolicy: string(w.Deletion)},
 	}})
 }
 
@@ -171,7 +181,6 @@ func settle(desired, live map[string]any) {
 	}
 	template(desired, live)
 	ports(desired, live)
-	mergeOwners(desired, live)
 }
 
 // template keeps that of a Job, which cannot change: the server has added labels
@@ -206,18 +215,4 @@ func ports(desired, live map[string]any) {
 		}
 	}
 	_ = unstructured.SetNestedSlice(desired, want, "spec", "ports")
-}
-
-// mergeOwners keeps the owners that others put there.
-func mergeOwners(desired, live map[string]any) {
-	want, was := &unstructured.Unstructured{Object: desired}, &unstructured.Unstructured{Object: live}
-	refs := want.GetOwnerReferences()
-	for _, r := range was.GetOwnerReferences() {
-		if !isTenant(r) {
-			refs = append(refs, r)
-		}
-	}
-	if len(refs) > 0 {
-		want.SetOwnerReferences(refs)
-	}
 }
