@@ -10,6 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
 // ConflictError says that an object, or some of its fields, is somebody else's.
@@ -69,26 +72,52 @@ func managed(key Key, err error) error {
 }
 
 // held says for merge and replace what the server says for apply: that a field
-// which would change was set by another manager.
-func held(key Key, w Write, desired, live *unstructured.Unstructured) error {
+// which would change was set by another manager. Replace would also drop what is
+// not desired; labels, annotations and the like of others it keeps (settle).
+func (c *Cluster) held(key Key, w Write, desired, live *unstructured.Unstructured) error {
 	if w.Force {
 		return nil
 	}
-	c := &ConflictError{Key: key}
-	for _, path := range differing(desired.Object, live.Object) {
+	fields := differing(desired.Object, live.Object)
+	if w.Patch == tenant.Replace {
+		fields = append(fields, dropped(desired.Object, live.Object)...)
+	}
+	conflict := &ConflictError{Key: key}
+	for _, path := range fields {
 		for _, entry := range live.GetManagedFields() {
-			if entry.Manager == manager || entry.Subresource != "" || !holds(entry, path) {
+			if entry.Manager == manager || entry.Subresource == "status" || !c.holds(key, entry, path) {
 				continue
 			}
-			c.Fields = append(c.Fields, "."+strings.Join(path, "."))
-			if !slices.Contains(c.Managers, entry.Manager) {
-				c.Managers = append(c.Managers, entry.Manager)
+			conflict.Fields = append(conflict.Fields, "."+strings.Join(path, "."))
+			if !slices.Contains(conflict.Managers, entry.Manager) {
+				conflict.Managers = append(conflict.Managers, entry.Manager)
 			}
 			break
 		}
 	}
-	if len(c.Fields) == 0 {
+	if len(conflict.Fields) == 0 {
 		return nil
 	}
-	return c
+	return conflict
+}
+
+// holds says that a manager set the field of a path, or something in it, or a map
+// around it that is one value. Lists are taken as a whole.
+func (c *Cluster) holds(key Key, entry metav1.ManagedFieldsEntry, path []string) bool {
+	set := fieldSet(entry)
+	for i := range path {
+		if set == nil {
+			return false
+		}
+		step := fieldpath.PathElement{FieldName: &path[i]}
+		below, more := set.Children.Get(step)
+		if set.Members.Has(step) && (i == len(path)-1 || !more && c.types.atomic(key.APIVersion(), key.Kind, path[:i+1])) {
+			return true
+		}
+		if i == len(path)-1 {
+			return more
+		}
+		set = below
+	}
+	return false
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -84,7 +86,7 @@ func (p path) keep(desired, live any) {
 			switch {
 			case i >= len(l):
 			case len(p) == 1:
-				d[i] = l[i]
+				d[i] = runtime.DeepCopyJSONValue(l[i])
 			default:
 				p[1:].keep(d[i], l[i])
 			}
@@ -118,8 +120,30 @@ func (p path) keepField(desired, live map[string]any, name string) {
 		return
 	}
 	if there {
-		desired[name] = is
+		desired[name] = runtime.DeepCopyJSONValue(is)
 	} else {
 		delete(desired, name)
+	}
+}
+
+// drop takes a field out of an object, so that nothing is asked of it. Elements
+// of lists stay, as they were kept: without one, the others would have another
+// place.
+func (p path) drop(object any) {
+	switch o := object.(type) {
+	case map[string]any:
+		for _, name := range p.names(o, nil) {
+			if len(p) == 1 {
+				delete(o, name)
+			} else {
+				p[1:].drop(o[name])
+			}
+		}
+	case []any:
+		for i := range o {
+			if _, all := p[0].(wildcard); len(p) > 1 && (all || p[0] == i) {
+				p[1:].drop(o[i])
+			}
+		}
 	}
 }

@@ -129,6 +129,9 @@ func (c *Cluster) decorated(key Key, w Write, live *unstructured.Unstructured) *
 			labels[labelTenantID] = w.Owner.TenantID
 		}
 	}
+	if len(labels) == 0 {
+		labels = nil // the server does not keep an empty one
+	}
 	u.SetLabels(labels)
 	u.SetAnnotations(annotations)
 	return u

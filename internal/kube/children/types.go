@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -31,8 +32,10 @@ type Types struct {
 	now       func() time.Time
 	log       *slog.Logger
 
+	asking singleflight.Group // by apiVersion: nobody waits for the schemas of another one
+
 	mu     sync.Mutex
-	groups map[string]*group // by apiVersion
+	groups map[string]*group // by apiVersion; none of them changes
 }
 
 var _ tenant.Types = (*Types)(nil)
@@ -55,7 +58,8 @@ type node struct {
 	Properties map[string]*node `json:"properties"`
 	Free       *additional      `json:"additionalProperties"`
 
-	IntOrString bool `json:"x-kubernetes-int-or-string"`
+	IntOrString bool   `json:"x-kubernetes-int-or-string"`
+	MapType     string `json:"x-kubernetes-map-type"`
 
 	Kinds []struct{ Group, Version, Kind string } `json:"x-kubernetes-group-version-kind"`
 }
@@ -111,16 +115,38 @@ func (t *Types) reports(apiVersion, kind string) bool {
 	return g.child(g.child(at, "status"), "conditions") != nil
 }
 
+// atomic says that a map is one value, which one manager sets.
+func (t *Types) atomic(apiVersion, kind string, path []string) bool {
+	g, at := t.kind(apiVersion, kind)
+	for _, s := range path {
+		at = g.child(at, s)
+	}
+	if at == nil {
+		return false
+	}
+	resolved := g.resolved(at) // the mark may be beside a reference
+	return at.MapType == "atomic" || resolved != nil && resolved.MapType == "atomic"
+}
+
 // kind finds the schema of a kind; nil if there is none.
 func (t *Types) kind(apiVersion, kind string) (*group, *node) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g := t.groups[apiVersion]
+	g := t.have(apiVersion)
 	if g == nil || t.stale(g, kind) {
-		g = t.ask(apiVersion, g)
-		t.groups[apiVersion] = g
+		fresh, _, _ := t.asking.Do(apiVersion, func() (any, error) { // has no error
+			if g := t.have(apiVersion); g != nil && !t.stale(g, kind) {
+				return g, nil
+			}
+			return t.ask(apiVersion), nil
+		})
+		g = fresh.(*group)
 	}
 	return g, g.kinds[kind]
+}
+
+func (t *Types) have(apiVersion string) *group {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.groups[apiVersion]
 }
 
 func (t *Types) stale(g *group, kind string) bool {
@@ -129,17 +155,20 @@ func (t *Types) stale(g *group, kind string) bool {
 }
 
 // ask reads the schemas of an apiVersion; what was known stays if it cannot.
-func (t *Types) ask(apiVersion string, before *group) *group {
-	fresh, err := t.read(apiVersion)
-	if err == nil {
-		return fresh
+func (t *Types) ask(apiVersion string) *group {
+	g, err := t.read(apiVersion)
+	if err != nil {
+		t.log.Warn("schemas not read", "apiVersion", apiVersion, "err", err)
+		g = &group{}
+		if before := t.have(apiVersion); before != nil {
+			*g = *before
+		}
+		g.failed = true
 	}
-	t.log.Warn("schemas not read", "apiVersion", apiVersion, "err", err)
-	g := &group{}
-	if before != nil {
-		*g = *before
-	}
-	g.asked, g.failed = t.now(), true
+	g.asked = t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.groups[apiVersion] = g
 	return g
 }
 
@@ -161,7 +190,7 @@ func (t *Types) read(apiVersion string) (*group, error) {
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return nil, err
 	}
-	g := &group{schemas: map[string]*node{}, kinds: map[string]*node{}, asked: t.now()}
+	g := &group{schemas: map[string]*node{}, kinds: map[string]*node{}}
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
 		return nil, err
@@ -180,16 +209,24 @@ func (t *Types) read(apiVersion string) (*group, error) {
 // resolved follows references.
 func (g *group) resolved(n *node) *node {
 	for range 16 { // a schema that goes round in circles is none
-		switch {
-		case n == nil:
-			return nil
-		case n.Ref != "":
-			n = g.schemas[n.Ref]
-		case len(n.AllOf) == 1 && len(n.Properties) == 0:
-			n = n.AllOf[0]
-		default:
+		next := g.next(n)
+		if next == nil {
 			return n
 		}
+		n = next
+	}
+	return nil
+}
+
+// next is the schema that n stands for, if it is one in place of another.
+func (g *group) next(n *node) *node {
+	switch {
+	case n == nil:
+		return nil
+	case n.Ref != "":
+		return g.schemas[n.Ref]
+	case len(n.AllOf) == 1 && len(n.Properties) == 0:
+		return n.AllOf[0]
 	}
 	return nil
 }

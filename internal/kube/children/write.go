@@ -49,7 +49,11 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 	for _, p := range ignored {
 		p.keep(desired.Object, live.Object)
 	}
-	if !before.Orphaned && unchanged(w.Patch, desired, live) {
+	asked := desired.DeepCopy()
+	for _, p := range ignored {
+		p.drop(asked.Object)
+	}
+	if !before.Orphaned && unchanged(w.Patch, asked, desired, live) {
 		return before, nil
 	}
 	u := live
@@ -119,7 +123,7 @@ func (c *Cluster) adopt(ctx context.Context, key Key, w Write, live *unstructure
 func (c *Cluster) write(ctx context.Context, objects dynamic.ResourceInterface, key Key, w Write, desired, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch w.Patch {
 	case tenant.Merge:
-		if err := held(key, w, desired, live); err != nil {
+		if err := c.held(key, w, desired, live); err != nil {
 			return nil, err
 		}
 		data, err := json.Marshal(desired.Object)
@@ -128,7 +132,7 @@ func (c *Cluster) write(ctx context.Context, objects dynamic.ResourceInterface, 
 		}
 		return objects.Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
 	case tenant.Replace:
-		if err := held(key, w, desired, live); err != nil {
+		if err := c.held(key, w, desired, live); err != nil {
 			return nil, err
 		}
 		settle(desired.Object, live.Object)
