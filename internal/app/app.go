@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/blob"
@@ -75,6 +76,7 @@ type parts struct {
 	cache     *source.Cache
 	key       secret.Text
 	plane     Running
+	metrics   *prometheus.Registry
 	http      *server
 }
 
@@ -152,6 +154,9 @@ func (p *parts) open() (err error) {
 	}
 	p.blobs = blob.Seal(files, key)
 	if p.key, err = loadSecret(p.dir("secrets", "digests")); err != nil {
+		return err
+	}
+	if p.metrics, err = newMetrics(); err != nil {
 		return err
 	}
 	if p.artifacts, err = source.OpenStore(p.dir("artifacts")); err != nil {

@@ -68,7 +68,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	p.progress("starting controllers")
 	mgr, err := p.manager()
 	if err == nil {
-		err = p.controllers(mgr, direct)
+		err = errors.Join(p.controllers(mgr, direct), p.serveMetrics(mgr))
 	}
 	if err != nil {
 		return errors.Join(err, p.http.listener.Close())

@@ -21,7 +21,6 @@ type fakeObject struct {
 	deleting bool
 	holds    bool // a finalizer that takes its time
 	ready    Readiness
-	built    []string // dependencies when it was last written
 }
 
 // fakeWorld is a cluster and a tenant, driven as the reconciler does it.
