@@ -9,12 +9,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -22,15 +24,17 @@ import (
 	"github.com/terrier-iac/terrier/internal/process"
 )
 
+var tenants = flag.Int("tenants", manyTenants, "how many tenants with a stack each; without, ten times as many")
+
 // repeats is how often each thing is done.
 const repeats = 12
 
 func main() {
 	process.Main() // this binary finds out how well it can box runs
 	log.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	what := flag.String("only", "", "measure only this: runs, platform or settled")
+	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled or tenants")
 	many := flag.Int("stacks", 0, "how many settled stacks; 1000 and then 10000 if 0")
 	flag.Parse()
 	if err := run(ctx, os.Stdout, *what, *many); err != nil {
@@ -67,7 +71,7 @@ resource "random_string" "c" { length = 16 }
 output "a" { value = random_pet.a.id }
 `
 
-func run(ctx context.Context, out io.Writer, only string, many int) error {
+func run(ctx context.Context, out io.Writer, only string, many int) (err error) {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
@@ -76,22 +80,31 @@ func run(ctx context.Context, out io.Writer, only string, many int) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch)
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	b := &bench{root: root, scratch: scratch}
 	parts := []struct {
 		name string
 		do   func(context.Context, io.Writer) error
 	}{
 		{"runs", b.runs},
+		{"checks", b.checks},
 		{"platform", b.platform},
+		{"fairness", b.fairness},
+		{"large", b.large},
 		{"settled", func(ctx context.Context, out io.Writer) error { return b.estates(ctx, out, many) }},
+		{"tenants", func(ctx context.Context, out io.Writer) error { return b.tenants(ctx, out, *tenants) }},
 	}
+	known := only == ""
 	for _, p := range parts {
 		if only == "" || only == p.name {
+			known = true
 			if err := p.do(ctx, out); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
 		}
+	}
+	if !known {
+		return fmt.Errorf("-only %s: there is no such part", only)
 	}
 	return nil
 }

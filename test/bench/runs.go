@@ -49,7 +49,7 @@ func (b *bench) quiet(ctx context.Context, dir, hcl string) (bare, ours samples,
 		return nil, nil, err
 	}
 	for range repeats {
-		one, err := measure(func() error { return plain.engine(ctx, "plan", "-input=false", "-detailed-exitcode") })
+		one, err := measure(func() error { return plain.plan(ctx) })
 		if err != nil {
 			return nil, nil, err
 		}
@@ -106,6 +106,11 @@ func (p *plain) engine(ctx context.Context, args ...string) error {
 		return fmt.Errorf("tofu %s: %w: %s", args[0], err, out)
 	}
 	return nil
+}
+
+// plan is a plan that must find nothing.
+func (p *plain) plan(ctx context.Context) error {
+	return p.engine(ctx, "plan", "-input=false", "-detailed-exitcode")
 }
 
 func (p *plain) apply(ctx context.Context) error {

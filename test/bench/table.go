@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -84,3 +86,29 @@ func (t *table) printf(format string, args ...any) {
 func median(sorted []time.Duration) time.Duration { return sorted[len(sorted)/2] }
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.0f", float64(d)/float64(time.Millisecond)) }
+
+// facts prints figures that have no other beside them but their goal. It prints
+// as it goes, too.
+type facts table
+
+const factLayout = "%-64s %22s  %s\n"
+
+// newFacts begins a table. How busy the machine is before the work starts says
+// how much figures in seconds are worth.
+func newFacts(out io.Writer, about string) *facts {
+	f := &facts{out: out}
+	load, err := os.ReadFile("/proc/loadavg")
+	f.err = err
+	minute, _, _ := strings.Cut(string(load), " ")
+	(*table)(f).printf("\n")
+	f.fact(fmt.Sprintf("%s (load %s)", about, minute), "", "goal")
+	return f
+}
+
+func (f *facts) fact(name, figure, goal string) {
+	(*table)(f).printf(factLayout, name, figure, goal)
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+func mib(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
