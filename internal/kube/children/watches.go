@@ -8,19 +8,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
-
-// kindRetry is how often the server is asked whether it has a kind by now.
-const kindRetry = 10 * time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -58,6 +53,7 @@ type kindWatch struct {
 	started bool
 	synced  int                           // lists that have arrived
 	lists   int                           // lists that are needed: one for each namespace that is looked after
+	blind   int                           // lists that may not be had, or that there are none of any more
 	waiting map[types.NamespacedName]bool // who asked while the kind was not there
 }
 
@@ -84,7 +80,7 @@ func (w *Watches) Ensure(apiVersion, kind string, t types.NamespacedName) {
 		w.kinds[gvk] = k
 		w.start(gvk, k)
 	}
-	if k.lists == 0 {
+	if k.lists == 0 || k.blind > 0 {
 		k.waiting[t] = true
 	}
 }
@@ -101,6 +97,7 @@ func (w *Watches) start(gvk schema.GroupVersionKind, k *kindWatch) {
 // run watches one kind until ctx ends, once the server has it.
 func (w *Watches) run(ctx context.Context, gvk schema.GroupVersionKind, k *kindWatch) {
 	mapping, err := w.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	late := err != nil
 	for ; err != nil; mapping, err = w.mapper.RESTMapping(gvk.GroupKind(), gvk.Version) {
 		select {
 		case <-time.After(kindRetry):
@@ -114,23 +111,20 @@ func (w *Watches) run(ctx context.Context, gvk schema.GroupVersionKind, k *kindW
 	}
 	w.mu.Lock()
 	k.lists = len(namespaces)
-	for t := range k.waiting {
-		w.queue.Add(reconcile.Request{NamespacedName: t})
+	if late {
+		w.wakeAll(k)
 	}
-	k.waiting = nil
+	clear(k.waiting) // those who asked for what was there have it
 	w.mu.Unlock()
+	var running sync.WaitGroup
 	for _, namespace := range namespaces {
 		store := &store{watches: w, kind: gvk, watch: k, has: map[Key]bool{}}
-		objects := w.client.Resource(mapping.Resource).Namespace(namespace)
-		lw := &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return objects.Watch(ctx, o)
-			},
-		}
+		p := &patient{watches: w, kind: gvk, watch: k, objects: w.client.Resource(mapping.Resource).Namespace(namespace)}
+		lw := &cache.ListWatch{ListWithContextFunc: p.list, WatchFuncWithContext: p.follow}
 		r := cache.NewReflectorWithOptions(lw, &metav1.PartialObjectMetadata{}, store, cache.ReflectorOptions{Name: "children", TypeDescription: gvk.String()})
-		go r.RunWithContext(ctx)
+		running.Go(func() { r.RunWithContext(ctx) })
 	}
+	running.Wait()
 }
 
 // Version is the resourceVersion of an object as last heard; ok is false if its
@@ -145,7 +139,7 @@ func (w *Watches) Version(key Key) (resourceVersion string, ok bool) {
 // complete says that all there is of a kind was heard of. w.mu is held.
 func (w *Watches) complete(key Key) bool {
 	k := w.kinds[schema.GroupVersionKind{Group: key.Group, Version: key.Version, Kind: key.Kind}]
-	return k != nil && k.lists > 0 && k.synced >= k.lists
+	return k != nil && k.lists > 0 && k.synced >= k.lists && k.blind == 0
 }
 
 // recall is what was last found of an object, if it has not changed since.
@@ -226,6 +220,14 @@ func (w *Watches) gone(key Key) {
 	}
 	delete(w.holders, key)
 	delete(w.found, key)
+}
+
+// wakeAll has those looked at who asked for a kind in vain. w.mu is held.
+func (w *Watches) wakeAll(k *kindWatch) {
+	for t := range k.waiting {
+		w.wake(t)
+	}
+	clear(k.waiting)
 }
 
 // wake has a Tenant looked at. w.mu is held.

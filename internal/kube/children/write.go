@@ -132,10 +132,10 @@ func (c *Cluster) write(ctx context.Context, objects dynamic.ResourceInterface, 
 		}
 		return objects.Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
 	case tenant.Replace:
+		settle(desired, live, w.Force)
 		if err := c.held(key, w, desired, live); err != nil {
 			return nil, err
 		}
-		settle(desired.Object, live.Object)
 		return objects.Update(ctx, desired, metav1.UpdateOptions{FieldManager: manager})
 	case tenant.Apply, "":
 		return apply(ctx, objects, key, desired, w.Force)
@@ -157,66 +157,4 @@ func apply(ctx context.Context, objects dynamic.ResourceInterface, key Key, desi
 		}
 	}
 	return u, err
-}
-
-// settled are fields that the server fills in and that cannot change, or not
-// without harm, by the path that they have.
-var settled = [][]string{
-	{"metadata", "uid"}, {"metadata", "creationTimestamp"}, {"metadata", "generation"}, {"metadata", "resourceVersion"},
-	{"metadata", "selfLink"}, {"metadata", "finalizers"}, {"metadata", "deletionTimestamp"}, {"metadata", "deletionGracePeriodSeconds"},
-	{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "ipFamilies"}, {"spec", "ipFamilyPolicy"}, {"spec", "healthCheckNodePort"},
-	{"spec", "volumeName"}, {"spec", "storageClassName"}, {"spec", "volumeMode"},
-	{"secrets"}, {"imagePullSecrets"}, // of ServiceAccounts, by other controllers
-	{"spec", "selector"}, {"status"},
-}
-
-// settle copies into an object that replaces another what the server has put
-// there and nobody asks to be otherwise.
-func settle(desired, live map[string]any) {
-	for _, path := range settled {
-		if _, set, _ := unstructured.NestedFieldNoCopy(desired, path...); set && path[0] != "metadata" {
-			continue
-		}
-		value, set, err := unstructured.NestedFieldCopy(live, path...)
-		if err != nil || !set {
-			continue
-		}
-		_ = unstructured.SetNestedField(desired, value, path...) // fails only if a parent is no object, as it is in live too
-	}
-	template(desired, live)
-	ports(desired, live)
-}
-
-// template keeps that of a Job, which cannot change: the server has added labels
-// to it. One that is asked to be otherwise is left for the server to refuse.
-func template(desired, live map[string]any) {
-	if desired["kind"] != "Job" {
-		return
-	}
-	want, _, _ := unstructured.NestedMap(desired, "spec", "template")
-	is, found, _ := unstructured.NestedMap(live, "spec", "template")
-	if found && covers(want, is, false) {
-		_ = unstructured.SetNestedMap(desired, is, "spec", "template") // spec is an object, as it is in live
-	}
-}
-
-// ports keeps the node ports of a Service, by port.
-func ports(desired, live map[string]any) {
-	was, _, _ := unstructured.NestedSlice(live, "spec", "ports")
-	want, found, _ := unstructured.NestedSlice(desired, "spec", "ports")
-	if !found {
-		return
-	}
-	for _, p := range want {
-		port, ok := p.(map[string]any)
-		if !ok || port["nodePort"] != nil {
-			continue
-		}
-		for _, q := range was {
-			if old, ok := q.(map[string]any); ok && equal(old["port"], port["port"]) && old["nodePort"] != nil && equal(old["name"], port["name"]) {
-				port["nodePort"] = old["nodePort"]
-			}
-		}
-	}
-	_ = unstructured.SetNestedSlice(desired, want, "spec", "ports")
 }
