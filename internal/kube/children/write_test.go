@@ -115,6 +115,24 @@ func TestWhatIsNotWantedAnyMore(t *testing.T) {
 	}
 }
 
+// Replacing does not undo in silence what somebody else added.
+func TestReplaceAsksBeforeItDrops(t *testing.T) {
+	l := newLab(t)
+	key := l.key("ConfigMap", "c")
+	l.write(l.want(l.configMap("c", map[string]string{"a": "1"}), by(tenant.Replace)))
+	l.patchAs("them", key, `{"data":{"theirs":"3"}}`)
+	_, err := l.cluster.Write(t.Context(), l.want(l.configMap("c", map[string]string{"a": "2"}), by(tenant.Replace)))
+	conflict, ok := errors.AsType[*ConflictError](err)
+	if !ok || !slices.Equal(conflict.Fields, []string{".data.theirs"}) {
+		t.Fatalf("Write() = %v, want a conflict about .data.theirs", err)
+	}
+	l.write(l.want(l.configMap("c", map[string]string{"a": "2"}), by(tenant.Replace), force))
+	data, _, _ := unstructured.NestedStringMap(l.live(key).Object, "data")
+	if diff := cmp.Diff(data, map[string]string{"a": "2"}); diff != "" {
+		t.Errorf("data with Force (-got +want):\n%s", diff)
+	}
+}
+
 func TestReplaceKeepsWhatTheServerSet(t *testing.T) {
 	for name, manifest := range map[string][2]string{
 		"Service": {`
