@@ -72,7 +72,11 @@ var wantedRules = []wantedRule{
 	},
 	{
 		"what was made once is never written again",
-		func(w *wanted) bool { return w.object.Creation == Once && w.child.Exists && w.child.CreatedOnce },
+		// If it is this tenant's: whoever can write a template must not find out
+		// by readyWhen what is in an object that he may not read.
+		func(w *wanted) bool {
+			return w.object.Creation == Once && w.child.Exists && w.child.CreatedOnce && w.child.Owned
+		},
 		(*wanted).judge,
 	},
 	{

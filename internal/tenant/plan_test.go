@@ -112,6 +112,10 @@ func TestPlan(t *testing.T) {
 	}{
 		{"nothing is done to what is right",
 			newEstate().add(depends("db"), "Terraform", good()).add(depends("app", "db"), "Deployment", good()), nil},
+		{"an object of somebody else that was made once tells nothing of itself",
+			newEstate().add(Resource{ID: "probe", Creation: Once, ReadyWhen: "object.data.password.startsWith('a')"}, "Secret",
+				Child{Exists: true, CreatedOnce: true, Object: map[string]any{"data": map[string]any{"password": "abc"}}}),
+			[]string{"write probe", "probe Progressing Applying"}},
 		{"a dependency is written first, and its dependents wait (A5)",
 			newEstate().add(depends("app", "db"), "Deployment", Child{}).add(depends("db"), "Terraform", Child{}),
 			[]string{"write db", "db Progressing Applying", "app Pending DependencyNotReady"}},

@@ -42,7 +42,7 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 	if err := taken(key, live, w); err != nil {
 		return Live{}, err
 	}
-	if w.Creation == tenant.Once && before.CreatedOnce && !before.Orphaned {
+	if w.Creation == tenant.Once && before.CreatedOnce && !before.Orphaned && before.Tenant == w.Owner.key() {
 		return before, nil
 	}
 	desired := c.decorated(key, w, live)
