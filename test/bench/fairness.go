@@ -39,6 +39,15 @@ func (b *bench) fairness(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	runs, err := e.runsOf(ctx, "crowd")
+	if err != nil {
+		return err
+	}
+	const goal = "≤ 2 median runs"
+	unit := median(runs)
+	f.fact(fmt.Sprintf("median run of that tenant, of %d", len(runs)), seconds(unit), "")
+	f.fact("another tenant's stack, right behind: first looked at after", inRuns(first.look, unit), "")
+	f.fact("… its first run starts after", inRuns(first.run, unit), goal)
 	var later []time.Duration
 	for i := range newcomers {
 		w, err := e.newcomer(ctx, fmt.Sprint("newcomer-", i))
@@ -47,16 +56,7 @@ func (b *bench) fairness(ctx context.Context, out io.Writer) (err error) {
 		}
 		later = append(later, w.run)
 	}
-	runs, err := e.runsOf(ctx, "crowd")
-	if err != nil {
-		return err
-	}
 	slices.Sort(later)
-	const goal = "≤ 2 median runs"
-	unit := median(runs)
-	f.fact(fmt.Sprintf("median run of that tenant, of %d", len(runs)), seconds(unit), "")
-	f.fact("another tenant's stack, right behind: first looked at after", inRuns(first.look, unit), "")
-	f.fact("… its first run starts after", inRuns(first.run, unit), goal)
 	f.fact(fmt.Sprintf("%d more tenants, one after another: first run after, at best", newcomers), inRuns(later[0], unit), goal)
 	f.fact("… at worst", inRuns(later[len(later)-1], unit), goal)
 	return f.err
