@@ -2,139 +2,83 @@ package e2e
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
-	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	_ "modernc.org/sqlite" // the driver that registries use, too
+	"k8s.io/apimachinery/pkg/api/meta"
 
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// guide is a platform that has the providers which the guide names.
-var guide = sync.OnceValues(func() (string, error) {
-	mirror, err := filepath.Abs("../../bin/mirror-guide")
-	if err == nil {
-		_, err = os.Stat(mirror)
-	}
-	return mirror, err
-})
-
-func guidePlatform(t *testing.T) *testkit.Platform {
-	t.Helper()
-	mirror, err := guide()
-	if err != nil {
-		t.Fatalf("run make providers-guide: %v", err)
-	}
-	return testkit.Up(t, "--provider-mirror", mirror, "--sqlite-dir", os.TempDir())
-}
-
-// example is a namespace with one template of the guide and its registry.
-type example struct {
-	*testkit.Cluster
-	rows  *sql.DB
-	cloud string // the file that stands in for a cloud
-}
-
-// newExample applies a template as it is, but for the namespace, and a registry
-// that the template names, without rows. Credentials are what the example says
-// there are.
-func newExample(t *testing.T, p *testkit.Platform, name string, credentials map[string]map[string]string) *example {
-	t.Helper()
-	e := &example{Cluster: p.Cluster(t), cloud: filepath.Join(p.Shared(t), "cloud.json")}
-	text, err := os.ReadFile(filepath.Join(guideDir, name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for secret, data := range credentials {
-		data = maps.Clone(data)
-		if secret == "aws-credentials" {
-			data["AWS_ENDPOINT_URL"] = "file://" + e.cloud
-		}
-		e.PutSecret(t, secret, data)
-	}
-	path := filepath.Join(t.TempDir(), "rows.db")
-	if e.rows, err = sql.Open("sqlite", path); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.rows.Close() })
-	e.sql(t, "CREATE TABLE tenants (id TEXT PRIMARY KEY, url TEXT, active INTEGER)")
-	_, registry, _ := strings.Cut(string(text), "registryId: ")
-	registry, _, _ = strings.Cut(registry, "\n")
-	e.Apply(t, fmt.Sprintf(`
-apiVersion: operator.kubernetes-tenants.org/v1
-kind: TenantRegistry
-metadata: {name: %s}
-spec:
-  source: {type: sqlite, syncInterval: 1s, sqlite: {path: %q, table: tenants}}
-  valueMappings: {uid: id, hostOrUrl: url, activate: active}
-`, registry, path))
-	e.Apply(t, strings.ReplaceAll(string(text), "  namespace: default\n", "  namespace: "+e.Namespace+"\n"))
-	return e
-}
-
-func (e *example) sql(t *testing.T, statement string, args ...any) {
-	t.Helper()
-	if _, err := e.rows.ExecContext(t.Context(), statement, args...); err != nil {
-		t.Fatal(err)
+// The examples of Tenant Operator's guide as they are written, from a row to what
+// it builds, and back. Each is told in a namespace of its own; all share one
+// platform.
+func TestGuide(t *testing.T) {
+	p := guidePlatform(t)
+	for name, tell := range map[string]func(*testing.T, *testkit.Platform){
+		"S3": guideS3, "RDS": guideRDS, "CDN": guideCDN, "Git": guideGit, "Enterprise": guideEnterprise,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tell(t, p)
+		})
 	}
 }
 
-// holds are the resources in the cloud, by kind and id.
-func (e *example) holds(t *testing.T) []string {
-	t.Helper()
-	var account struct{ Holds map[string]json.RawMessage }
-	text, err := os.ReadFile(e.cloud)
-	if err == nil {
-		err = json.Unmarshal(text, &account)
+// Example 3: everything goes with the row, by the credentials that made it (A2,
+// A3, A6, A10, A11); but nothing because the rows cannot be read (A18).
+func guideCDN(t *testing.T, p *testkit.Platform) {
+	e := newExample(t, p, "tenant-with-cdn", awsCredentials)
+	e.activate(t)
+	e.awaitStack(t, "tenant-alpha-cdn")
+	got := e.outputs(t, "tenant-alpha-cdn-outputs", "cdn_arn", "cdn_distribution_id", "cdn_domain_name")
+	built := []string{"aws_cloudfront_distribution/" + got["cdn_distribution_id"], "aws_s3_bucket/tenant-tenant-alpha-cdn-logs"}
+	if diff := cmp.Diff(built, e.holds(t)); diff != "" {
+		t.Errorf("the cloud holds something else (-want +got):\n%s", diff)
 	}
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	return slices.Sorted(maps.Keys(account.Holds))
-}
 
-var awsCredentials = map[string]map[string]string{"aws-credentials": {
-	"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "of the guide", "AWS_DEFAULT_REGION": "us-east-1",
-}}
+	away := filepath.Join(t.TempDir(), "away.db")
+	move(t, e.database, away)
+	e.awaitRegistry(t, "my-registry", false)
+	o := e.awaitTenant(t, "is there", func(*tenantsv1.Tenant) error { return nil })
+	if s := e.Stack(t, "tenant-alpha-cdn"); !o.DeletionTimestamp.IsZero() || !s.DeletionTimestamp.IsZero() {
+		t.Error("without its database the tenant is being deleted")
+	}
+	move(t, away, e.database)
+	e.awaitRegistry(t, "my-registry", true)
 
-// An example from an active row to the cloud, and back when the row is not
-// active any more (A2, A3, A6, A10, A11).
-func TestGuideExampleCDN(t *testing.T) {
-	e := newExample(t, guidePlatform(t), "tenant-with-cdn", awsCredentials)
-	e.sql(t, "INSERT INTO tenants VALUES ('tenant-alpha', 'https://alpha.example.com/x', 1)")
-	testkit.Eventually(t, time.Minute, "the tenant is there", func(context.Context) error {
-		if e.Kubectl(t, "get", "tenant", "tenant-alpha-tenant-with-cdn", "--ignore-not-found", "-o", "name") == "" {
-			return errNot("a Tenant")
-		}
-		return nil
-	})
-	testkit.Eventually(t, time.Minute, "its stack is there", func(context.Context) error {
-		if len(e.Kubectl(t, "get", "terraform", "tenant-alpha-cdn", "--ignore-not-found", "-o", "name")) == 0 {
-			return errNot("a Terraform")
-		}
-		return nil
-	})
-	e.AwaitReady(t, "tenant-alpha-cdn")
-	got := e.Secret(t, "tenant-alpha-cdn-outputs")
-	if want := []string{"cdn_arn", "cdn_distribution_id", "cdn_domain_name"}; !cmp.Equal(want, slices.Sorted(maps.Keys(got))) {
-		t.Errorf("the outputs are %v, want %v", got, want)
-	}
-	if want := []string{"aws_cloudfront_distribution/" + got["cdn_distribution_id"], "aws_s3_bucket/tenant-tenant-alpha-cdn-logs"}; !cmp.Equal(want, e.holds(t)) {
-		t.Errorf("the cloud holds %v, want %v", e.holds(t), want)
-	}
-	e.sql(t, "UPDATE tenants SET active = 0")
+	e.deactivate(t)
 	e.AwaitGone(t, "tenant-alpha-cdn")
-	if left := e.holds(t); len(left) > 0 {
-		t.Errorf("the cloud still holds %v", left)
+	account := e.account(t)
+	if len(account.Holds) > 0 || len(account.Deleted) != len(built) {
+		t.Errorf("the cloud still holds %v, and has deleted %v", account.Holds, account.Deleted)
 	}
+	for _, d := range account.Deleted {
+		if d.By != accessKey {
+			t.Errorf("%s was deleted by %q", d.ID, d.By)
+		}
+	}
+}
+
+func move(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (e *example) awaitRegistry(t *testing.T, name string, ready bool) {
+	t.Helper()
+	testkit.Eventually(t, time.Minute, "the registry knows how its database is", func(context.Context) error {
+		var o tenantsv1.TenantRegistry
+		e.get(t, "TenantRegistry", name, &o)
+		if c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); c == nil || meta.IsStatusConditionTrue(o.Status.Conditions, "Ready") != ready {
+			return errNot("what it says")
+		}
+		return nil
+	})
 }
