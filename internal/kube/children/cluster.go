@@ -112,6 +112,9 @@ func (c *Cluster) look(ctx context.Context, key Key, owner Owner) (Live, error) 
 	u, err := objects.Get(ctx, key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		c.watches.forget(key)
+		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // there is no such path: the kind is gone
+			return Live{}, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: key.Group, Kind: key.Kind}, SearchedVersions: []string{key.Version}}
+		}
 		return Live{}, nil
 	}
 	if err != nil {

@@ -1,0 +1,131 @@
+package children
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// meter counts the requests for ConfigMaps and the bytes that come back.
+type meter struct {
+	next            http.RoundTripper
+	requests, bytes *atomic.Int64
+}
+
+func (m meter) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := m.next.RoundTrip(r)
+	if err == nil && strings.HasSuffix(r.URL.Path, "/configmaps") {
+		m.requests.Add(1)
+		response.Body = metered{response.Body, m.bytes}
+	}
+	return response, err
+}
+
+type metered struct {
+	io.ReadCloser
+	bytes *atomic.Int64
+}
+
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	m.bytes.Add(int64(n))
+	return n, err
+}
+
+// metered is a Cluster of the lab whose watches see its namespace only.
+func (l *lab) metered(config *rest.Config, log *slog.Logger) meter {
+	l.t.Helper()
+	m := meter{requests: &atomic.Int64{}, bytes: &atomic.Int64{}}
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { m.next = next; return m })
+	var err error
+	if l.cluster, err = New(Config{REST: config, Namespaces: []string{l.Namespace}, Log: log}); err != nil {
+		l.t.Fatal(err)
+	}
+	return m
+}
+
+// Of what belongs to nobody only the metadata come, and nothing is kept, nor is
+// anybody woken. A list of it costs one request, whatever there is.
+func TestWhatOthersHaveIsCheapToWatch(t *testing.T) {
+	l := newLab(t)
+	const many, size = 200, 8 << 10
+	for i := range many {
+		c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: fmt.Sprint("c", i)}, Data: map[string]string{"a": strings.Repeat("x", size)}}
+		if err := l.Client.Create(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ours := l.write(l.want(l.configMap("ours", map[string]string{"a": "1"})))
+	m := l.metered(l.Config, nil) // as after a restart: it has heard of nothing
+	l.watched("v1", "ConfigMap")
+	w := l.cluster.Watches()
+	if v, ok := w.Version(l.key("ConfigMap", "ours")); !ok || v != ours.ResourceVersion {
+		t.Errorf("after a restart the version is %q, %v, want %q", v, ok, ours.ResourceVersion)
+	}
+	if got := m.bytes.Load(); got > many*size/8 {
+		t.Errorf("%d objects of %d bytes cost %d bytes, want their metadata only", many, size, got)
+	}
+	t.Logf("%d objects of others: %d requests, %d bytes", many, m.requests.Load(), m.bytes.Load())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.holders) != 1 {
+		t.Errorf("%d objects are kept, want ours only", len(w.holders))
+	}
+}
+
+// A kind that may not be watched is complained of once, and not asked for again
+// and again; its objects are looked at every time.
+func TestForbiddenWatchIsQuiet(t *testing.T) {
+	l := newLab(t)
+	var complaints atomic.Int64
+	log := slog.New(slog.NewTextHandler(writer(func(p []byte) { complaints.Add(1) }), nil))
+	config := rest.CopyConfig(l.Config)
+	config.Impersonate.UserName = "system:serviceaccount:" + l.Namespace + ":nobody"
+	config.Impersonate.Groups = []string{"system:serviceaccounts", "system:authenticated"} // who may discover
+	m := l.metered(config, log)
+	w := l.cluster.Watches()
+	w.Ensure("v1", "ConfigMap", l.owner.key())
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	if err := w.Source().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, soon, "the watch is refused", func(context.Context) error {
+		if complaints.Load() == 0 {
+			return errors.New("nobody complains")
+		}
+		return nil
+	})
+	if got := m.requests.Load(); got != 1 {
+		t.Errorf("it was asked %d times, want once and then not for a while", got)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k := w.kinds[schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}]; k.blind == 0 || w.complete(Key{Version: "v1", Kind: "ConfigMap"}) {
+		t.Errorf("the watch is taken to be complete, want it blind")
+	}
+}
+
+// writer tells of every line of a log.
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
