@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -128,4 +129,29 @@ type writer func([]byte)
 func (w writer) Write(p []byte) (int, error) {
 	w(p)
 	return len(p), nil
+}
+
+// Watches end with what they were started for.
+func TestWatchesEnd(t *testing.T) {
+	l := newLab(t)
+	key := l.key("ConfigMap", "c")
+	l.write(l.want(l.configMap("c", map[string]string{"a": "1"}))) // opens the connection, which stays
+	before := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(t.Context())
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	w := l.cluster.Watches()
+	w.Ensure("v1", "ConfigMap", l.owner.key())
+	w.Ensure("example.com/v1", "Nothing", l.owner.key())
+	if err := w.Source().Start(ctx, q); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, soon, "the object is heard of", func(context.Context) error {
+		if _, ok := w.Version(key); !ok {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	cancel()
+	q.ShutDown()
+	goleak.VerifyNone(t, before)
 }
