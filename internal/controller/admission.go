@@ -25,7 +25,7 @@ func (c *Stacks) askOf(ctx context.Context, p *pass, kind stack.RunKind, cause s
 	key := client.ObjectKeyFromObject(p.obj)
 	return ask{
 		key: key, class: classOf(kind, cause, p.o), memory: c.charge(ctx, p.id, kind),
-		tenant: cmp.Or(p.obj.GetLabels()[c.Config.TenantLabel], key.Namespace),
+		tenant: c.tenantOf(p.obj),
 	}
 }
 

@@ -118,6 +118,8 @@ type Stacks struct {
 	reviews  *reviewPool
 	looks    looks
 	requests requests
+
+	newcomers newcomers
 }
 
 // pass is one reconcile of one object.
@@ -143,6 +145,7 @@ type pass struct {
 
 // Reconcile brings one stack one step further.
 func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	c.newcomers.seen(req.NamespacedName)
 	obj := c.Dialect.New()
 	// Read from the server: a stale copy would not know the last run.
 	if err := c.Live.Get(ctx, req.NamespacedName, obj); err != nil {
@@ -158,10 +161,10 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		return ctrl.Result{}, nil
 	}
 	c.requests.saw(string(obj.GetUID()), req.NamespacedName)
-	if added, err := c.hold(ctx, obj); apierrors.IsConflict(err) {
+	if err := c.hold(ctx, obj); apierrors.IsConflict(err) {
 		return again, nil // whoever wrote may not have changed anything that wakes the stack
-	} else if added || err != nil {
-		return ctrl.Result{}, err
+	} else if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	p, err := c.observe(ctx, obj)
 	if err != nil {
@@ -182,16 +185,15 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 }
 
 // hold puts our finalizer on obj before anything is built for it.
-func (c *Stacks) hold(ctx context.Context, obj client.Object) (added bool, err error) {
+func (c *Stacks) hold(ctx context.Context, obj client.Object) error {
 	if !obj.GetDeletionTimestamp().IsZero() {
-		return false, nil
+		return nil
 	}
 	before := obj.DeepCopyObject().(client.Object)
 	if !addFinalizer(obj, c.Dialect.Finalizer()) {
-		return false, nil
+		return nil
 	}
-	err = c.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
-	return true, client.IgnoreNotFound(err)
+	return c.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
 }
 
 func addFinalizer(obj client.Object, name string) bool {

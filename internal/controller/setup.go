@@ -116,6 +116,7 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 		For(c.Dialect.New(), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged{}))).
 		Watches(c.Dialect.New(), handler.EnqueueRequestsFromMapFunc(c.neighbours)).
+		Watches(c.Dialect.New(), handler.Funcs{CreateFunc: c.newcomer}).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.referring("Secret")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.referring("ConfigMap")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {

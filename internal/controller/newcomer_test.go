@@ -1,0 +1,57 @@
+package controller
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+)
+
+// The first stack of a tenant is looked at before the hundredth of another; the
+// second one is not, or everybody would be first.
+func TestNewcomersAreLookedAtFirst(t *testing.T) {
+	c := &Stacks{}
+	c.queue = newQueue(limits{runs: 1}, c.requests.add, time.Now)
+	q := priorityqueue.New("newcomers", func(o *priorityqueue.Opts[reconcile.Request]) { o.Log = logr.Discard() })
+	defer q.ShutDown()
+	created := func(namespace, name string, initial bool) {
+		o := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		q.Add(reconcile.Request{NamespacedName: nn(namespace, name)}) // as the controller's own handler does
+		c.newcomer(t.Context(), event.CreateEvent{Object: o, IsInInitialList: initial}, q)
+	}
+	for _, name := range []string{"1", "2", "3"} {
+		created("a", name, false)
+	}
+	created("old", "1", true)
+	created("b", "1", false)
+	created("b", "2", false)
+	var got []string
+	next := func() {
+		r, priority, _ := q.GetWithPriority()
+		c.newcomers.seen(r.NamespacedName)
+		q.Done(r)
+		if priority == newcomerPriority {
+			got = append(got, r.String())
+		}
+	}
+	next()
+	next()
+	created("b", "3", false) // b/1 was looked at and asked for nothing
+	next()
+	slices.Sort(got)
+	if want := []string{"a/1", "b/1", "b/3"}; !slices.Equal(got, want) {
+		t.Errorf("these went first: %v, want %v", got, want)
+	}
+
+	c.queue.admit("a-1", ask{key: nn("a", "1"), tenant: "a"})
+	if c.queue.idle("a") || !c.queue.idle("b") {
+		t.Error("a has a run at work, and b has nothing")
+	}
+}
