@@ -5,14 +5,15 @@
 //
 //	apply    server-side apply as tenant-operator; forced only with conflictPolicy Force
 //	merge    JSON merge patch, and a create if there is nothing to patch
-//	replace  create or update; what the server set and nobody may change stays
+//	replace  create or update; what the server set and nobody may change stays,
+//	         and so do the labels and annotations of others, unless forced
 //
 // Nothing is written over what somebody else holds: an object of another
 // controller or of another tenant, and, unless the policy is Force, a field that
 // another manager set. That is a *ConflictError, which names them. Of an object
 // of another tenant it is one even with Force. With merge and replace the fields
 // that would change are compared with metadata.managedFields, as the server does
-// it for apply.
+// it for apply; what a replace would drop counts.
 //
 // An object that is as it should be is not written; Write compares, and asks the
 // server only in doubt. Between looks, Watches knows the versions of the objects

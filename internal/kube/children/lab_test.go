@@ -47,7 +47,7 @@ func (l *lab) restart() {
 	config := rest.CopyConfig(l.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return recorded{l, next} })
 	var err error
-	if l.cluster, err = New(Config{REST: config}); err != nil {
+	if l.cluster, err = New(Config{REST: config, Namespaces: []string{l.Namespace}}); err != nil {
 		l.t.Fatal(err)
 	}
 }
