@@ -1,7 +1,6 @@
 package children
 
 import (
-	"bytes"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,7 +56,7 @@ func fieldSet(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 		return nil
 	}
 	set := &fieldpath.Set{}
-	if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+	if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 		return nil
 	}
 	return set
