@@ -32,6 +32,8 @@ command -v git >/dev/null || install git git ca-certificates
 # Tests of registries start both databases for themselves.
 there /usr/sbin/mariadbd /usr/local/sbin/mariadbd /usr/bin/mariadbd || install MariaDB mariadb-server-core
 there '/usr/lib/postgresql/*/bin/initdb' /usr/local/bin/initdb /usr/bin/initdb || install PostgreSQL postgresql
+# So does the guide's example of RabbitMQ.
+there /usr/lib/rabbitmq/bin/rabbitmq-server || install RabbitMQ rabbitmq-server
 command -v go >/dev/null || fail "Go is missing: get 1.26.8 or newer from https://go.dev/dl/"
 
 # The newest release that a module asks for. Go fetches it by itself unless it

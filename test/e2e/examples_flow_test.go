@@ -21,6 +21,7 @@ func TestGuide(t *testing.T) {
 	p := guidePlatform(t)
 	for name, tell := range map[string]func(*testing.T, *testkit.Platform){
 		"S3": guideS3, "RDS": guideRDS, "CDN": guideCDN, "Git": guideGit, "Enterprise": guideEnterprise,
+		"Kafka": guideKafka, "RabbitMQ": guideRabbitMQ, "PostgreSQL": guidePostgreSQL, "Redis": guideRedis,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
