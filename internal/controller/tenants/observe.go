@@ -160,8 +160,12 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 	n := p.memory.get(ref)
 	live, known := p.children.Recall(key, p.owner)
 	if !known || live.ResourceVersion != n.version || object != nil && object.ReadyWhen != "" && n.object == nil {
+		reader := p.children
+		if object == nil {
+			reader = c.Children // whether something is gone must be known when its account's roles are gone, too
+		}
 		var err error
-		if live, err = p.children.Look(ctx, key, p.owner); err != nil {
+		if live, err = reader.Look(ctx, key, p.owner); err != nil {
 			return c.unseen(p, ref, object, err)
 		}
 		p.saw(ref, live)

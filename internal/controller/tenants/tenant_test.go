@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 )
 
 // A5, D-05: what depends on a stack is made when the stack is ready for the spec
@@ -93,6 +96,30 @@ func TestProceedingInSpiteOfAFailure(t *testing.T) {
 	if n := l.heard.count("DependencyFailedButProceeding"); n != 1 {
 		t.Errorf("DependencyFailedButProceeding was told %d times, want once", n)
 	}
+}
+
+// What an object on its way says is written now and then; what it means, at once.
+func TestWordsAreWrittenNowAndThen(t *testing.T) {
+	l := newLab(t)
+	l.tenant("manifests:" + terraform("db"))
+	l.look()
+	l.stackIs("acme-db", "False", "Progressing", "waits for its turn", 0)
+	said := l.get()
+	result := l.look()
+	if got := l.get(); got.ResourceVersion != said.ResourceVersion {
+		t.Errorf("other words were written at once: %q after %q", got.Status.Resources[0].Message, said.Status.Resources[0].Message)
+	}
+	if result.RequeueAfter <= 0 || result.RequeueAfter > wordsApart {
+		t.Errorf("it is looked at again after %s, want %s at most", result.RequeueAfter, wordsApart)
+	}
+	l.later(wordsApart)
+	l.look()
+	if got := l.get().Status.Resources[0].Message; !strings.Contains(got, "waits for its turn") {
+		t.Errorf("after %s it says %q", wordsApart, got)
+	}
+	l.stackIs("acme-db", "True", "Ready", "applied", 0)
+	l.look()
+	l.wantStates("as soon as it is ready", "")
 }
 
 // L-03: what is asked to have no replicas is ready when it has none.
@@ -228,6 +255,38 @@ func TestForbiddenNamesTheServiceAccount(t *testing.T) {
 	for _, want := range []string{"ServiceAccount " + l.Namespace + "/nobody", "ConfigMap", "configmaps"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the message %q does not say %s", got, want)
+		}
+	}
+}
+
+// Whoever may write a template, but not read a Secret elsewhere, learns nothing
+// of it: not by readyWhen, not by a guess that causes no conflict, and not by
+// what another tenant has made once.
+func TestAnAccountTellsWhatItMaySee(t *testing.T) {
+	l := newLab(t)
+	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: l.Namespace + "-"}}
+	if err := l.Client.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: other.Name, Name: "theirs", Annotations: map[string]string{tenantsv1.AnnotationCreatedOnce: "true"},
+	}, StringData: map[string]string{"pin": "1234"}}
+	if err := l.Client.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	const entry = `
+- {id: %s, nameTemplate: %s, targetNamespace: %s, %s, spec: {apiVersion: v1, kind: Secret, stringData: {pin: "%s"}}}`
+	l.tenant("serviceAccountName: nobody\nsecrets:" +
+		fmt.Sprintf(entry, "once", "theirs", other.Name, `creationPolicy: Once, readyWhen: "object.data.pin != ''"`, "1234"))
+	l.look()
+	l.wantStates("what was made once", "once Failed Forbidden")
+	told := l.get().Status.Resources[0].Message
+	for name, guess := range map[string]string{"theirs": "4321", "absent": "1234"} {
+		l.tenant("serviceAccountName: nobody\nsecrets:" + fmt.Sprintf(entry, "once", name, other.Name, "patchStrategy: merge", guess))
+		l.look()
+		got := strings.ReplaceAll(l.get().Status.Resources[0].Message, name, "theirs")
+		if got != told {
+			t.Errorf("with %s and %s, it is said:\n%s\nwant:\n%s", name, guess, got, told)
 		}
 	}
 }

@@ -68,7 +68,8 @@ func New(c Config) (*Cluster, error) {
 }
 
 // As returns a Cluster that writes and deletes as a ServiceAccount, so that the
-// cluster's own rules say what that may do. It reads as before.
+// cluster's own rules say what that may do. It also reads as that account what is
+// not in the namespace of the Tenant.
 func (c *Cluster) As(namespace, serviceAccount string) (*Cluster, error) {
 	user := "system:serviceaccount:" + namespace + ":" + serviceAccount
 	c.mu.Lock()
@@ -105,7 +106,13 @@ func (c *Cluster) at(asked dynamic.Interface, key Key) (dynamic.ResourceInterfac
 }
 
 func (c *Cluster) look(ctx context.Context, key Key, owner Owner) (Live, error) {
-	objects, err := c.at(c.reader, key)
+	reader := c.reader
+	if key.Namespace != owner.Namespace {
+		// What is found out about an object, the author of the template learns,
+		// who may have no rights there but those of the account.
+		reader = c.writer
+	}
+	objects, err := c.at(reader, key)
 	if err != nil {
 		return Live{}, err
 	}
