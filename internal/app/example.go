@@ -39,7 +39,7 @@ const exampleNamespace = "quickstart"
 // directory.
 const estateDir = "estate"
 
-// example applies the quickstart and waits for it.
+// example applies the quickstart and the tenants, and waits for them.
 type example struct {
 	progress, out io.Writer
 	now           func() time.Time
@@ -58,14 +58,20 @@ func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
 	if err := q.push(ctx, r, registry); err != nil {
 		return fmt.Errorf("pushing the quickstart: %w", err)
 	}
-	q.say("applying two stacks")
+	q.say("applying two stacks, and a table whose rows are tenants")
 	if err := q.apply(ctx, c, strings.NewReplacer("REGISTRY", registry, "ESTATE", filepath.Join(r.DataDir, estateDir))); err != nil {
 		return fmt.Errorf("applying the quickstart: %w", err)
+	}
+	if err := q.applyTenants(ctx, r, c); err != nil {
+		return fmt.Errorf("applying the tenants: %w", err)
 	}
 	for _, name := range []string{"network", "app"} {
 		if err := q.await(ctx, c, name); err != nil {
 			return err
 		}
+	}
+	if err := q.awaitTenants(ctx, c); err != nil {
+		return fmt.Errorf("waiting for the tenants: %w", err)
 	}
 	return q.tell(r)
 }
@@ -94,17 +100,26 @@ func (q example) push(ctx context.Context, r Ready, registry string) error {
 
 // apply applies the manifests, with what only this machine knows filled in.
 func (q example) apply(ctx context.Context, c client.Client, fill *strings.Replacer) error {
-	ns := &corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace")}
-	ns.Name = exampleNamespace
-	u, err := toUnstructured(ns)
-	if err == nil {
-		err = kube.Apply(ctx, c, u)
+	if err := createNamespace(ctx, c, exampleNamespace); err != nil {
+		return err
 	}
+	return create(ctx, c, quickstart.Files, fill, "network.yaml", "app.yaml")
+}
+
+func createNamespace(ctx context.Context, c client.Client, name string) error {
+	ns := &corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace")}
+	ns.Name = name
+	u, err := toUnstructured(ns)
 	if err != nil {
 		return err
 	}
-	for _, file := range []string{"network.yaml", "app.yaml"} {
-		b, err := fs.ReadFile(quickstart.Files, file)
+	return kube.Apply(ctx, c, u)
+}
+
+// create makes what the files say and is not there yet.
+func create(ctx context.Context, c client.Client, from fs.FS, fill *strings.Replacer, files ...string) error {
+	for _, file := range files {
+		b, err := fs.ReadFile(from, file)
 		if err != nil {
 			return err
 		}
@@ -167,9 +182,9 @@ break it by hand, and watch drift being noticed:
   echo broken > %[2]s/replica-0.txt
   %[4]s replan app -n quickstart            # or wait a minute
   %[4]s get -n quickstart --watch
-
+%[6]s
 Ctrl-C or "make down" stops it. Everything is kept in %[3]s.
-`, r.Kubeconfig, estate, r.DataDir, q.program, kubectl(q.program))
+`, r.Kubeconfig, estate, r.DataDir, q.program, kubectl(q.program), q.tellTenants(r))
 	return err
 }
 
