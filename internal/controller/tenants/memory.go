@@ -15,7 +15,8 @@ import (
 
 // memory is what is remembered of one Tenant's objects. All of it can be lost.
 type memory struct {
-	uid types.UID
+	uid   types.UID
+	spoke time.Time // when its status was last written; of whoever looks at the Tenant, which is one at a time
 
 	mu     sync.Mutex
 	notes  map[tenant.Ref]note

@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"context"
+	"time"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -34,24 +35,61 @@ func (c *Tenants) record(ctx context.Context, p *pass, out tenant.Outcome) error
 	return nil
 }
 
-// report is where a look ends: status, events and metrics.
-func (c *Tenants) report(ctx context.Context, p *pass, out tenant.Outcome) error {
-	if err := c.save(ctx, p, out); err != nil {
-		return err
+// wordsApart is how long after one write of a status another is worth it that
+// only finds other words for objects which are on their way.
+const wordsApart = 5 * time.Second
+
+// report is where a look ends: status, events and metrics. It returns when to look
+// again for the sake of words that were not written yet; never if zero.
+func (c *Tenants) report(ctx context.Context, p *pass, out tenant.Outcome) (time.Duration, error) {
+	before := p.obj.DeepCopy()
+	encode(p, out)
+	later := p.memory.spoke.Add(wordsApart).Sub(p.now)
+	if later <= 0 || !onlyWords(before, p.obj) {
+		later = 0
+		if err := c.put(ctx, p, before); err != nil {
+			return 0, err
+		}
 	}
 	c.tell(p, out)
 	c.metrics.report(p.obj)
-	return nil
+	return later, nil
 }
 
-// save writes the status, if it says anything new.
+// onlyWords reports whether nothing but the messages of objects that are on their
+// way has changed: a stack says how far it is several times in a moment.
+func onlyWords(before, after *tenantsv1.Tenant) bool {
+	same := after.DeepCopy()
+	for i := range same.Status.Resources {
+		r := &same.Status.Resources[i]
+		if i < len(before.Status.Resources) && r.State == string(tenant.Progressing) {
+			r.Message = before.Status.Resources[i].Message
+		}
+	}
+	changed, err := differ(before, same)
+	if err != nil || changed {
+		return false
+	}
+	changed, err = differ(before, after)
+	return err == nil && changed
+}
+
+// save makes the status say what out says.
 func (c *Tenants) save(ctx context.Context, p *pass, out tenant.Outcome) error {
 	before := p.obj.DeepCopy()
 	encode(p, out)
+	return c.put(ctx, p, before)
+}
+
+// put writes the status, if it says anything new.
+func (c *Tenants) put(ctx context.Context, p *pass, before *tenantsv1.Tenant) error {
 	if changed, err := differ(before, p.obj); err != nil || !changed {
 		return err
 	}
 	err := c.Live.Status().Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantsv1.FieldManager))
+	if err == nil {
+		p.memory.spoke = p.now
+	}
 	return client.IgnoreNotFound(err)
 }
 

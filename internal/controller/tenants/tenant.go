@@ -152,19 +152,24 @@ func (c *Tenants) look(ctx context.Context, obj *tenantsv1.Tenant) (ctrl.Result,
 		}
 		if err := c.act(ctx, p, out.Acts); err != nil {
 			// What was done so far is told: nothing else will.
-			return ctrl.Result{}, out, errors.Join(err, c.report(ctx, p, tenant.Plan(p.o)))
+			_, untold := c.report(ctx, p, tenant.Plan(p.o))
+			return ctrl.Result{}, out, errors.Join(err, untold)
 		}
 	}
 	if out.Done {
 		return ctrl.Result{}, out, c.release(ctx, p)
 	}
-	if err := c.report(ctx, p, out); err != nil {
+	later, err := c.report(ctx, p, out)
+	if err != nil {
 		return ctrl.Result{}, out, err
 	}
 	if len(out.Acts) > 0 {
 		return again, out, nil
 	}
-	return ctrl.Result{RequeueAfter: out.Recheck}, out, nil
+	if later == 0 || out.Recheck > 0 && out.Recheck < later {
+		later = out.Recheck
+	}
+	return ctrl.Result{RequeueAfter: later}, out, nil
 }
 
 // release lets a Tenant go of which nothing is left.

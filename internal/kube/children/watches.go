@@ -3,6 +3,7 @@ package children
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,6 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
+
+// wakesApart is how long after one event of its objects a Tenant is looked at for
+// the next.
+const wakesApart = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -33,6 +38,8 @@ type Watches struct {
 	kinds   map[schema.GroupVersionKind]*kindWatch
 	found   map[Key]seen   // as last looked at or written, by us
 	holders map[Key]heldBy // objects of tenants as last heard
+	woken   map[types.NamespacedName]time.Time
+	swept   time.Time // when woken was rid of what is past
 }
 
 // seen is what was last found out about an object, for one Tenant.
@@ -64,7 +71,7 @@ func newWatches(c Config, mapper meta.RESTMapper) (*Watches, error) {
 	}
 	return &Watches{
 		client: client, mapper: mapper, namespaces: c.Namespaces, log: c.Log,
-		kinds: map[schema.GroupVersionKind]*kindWatch{}, found: map[Key]seen{}, holders: map[Key]heldBy{},
+		kinds: map[schema.GroupVersionKind]*kindWatch{}, found: map[Key]seen{}, holders: map[Key]heldBy{}, woken: map[types.NamespacedName]time.Time{},
 	}, nil
 }
 
@@ -230,9 +237,29 @@ func (w *Watches) wakeAll(k *kindWatch) {
 	clear(k.waiting)
 }
 
-// wake has a Tenant looked at. w.mu is held.
+// wake has a Tenant looked at: at once, or a moment later if it just was. What an
+// object says on its way to be ready is many events, and few of them matter.
+// w.mu is held.
 func (w *Watches) wake(t types.NamespacedName) {
-	if w.queue != nil && t.Name != "" {
-		w.queue.Add(reconcile.Request{NamespacedName: t})
+	if w.queue == nil || t.Name == "" {
+		return
+	}
+	now, r := time.Now(), reconcile.Request{NamespacedName: t} // the queue's clock
+	last := w.woken[t]
+	switch next := last.Add(wakesApart); {
+	case last.After(now):
+		// It will be, unless it was already: the queue makes one of what it has
+		// twice, and the look that was asked for then may have come early.
+		w.queue.AddAfter(r, last.Sub(now))
+	case next.After(now):
+		w.woken[t] = next
+		w.queue.AddAfter(r, next.Sub(now))
+	default:
+		w.woken[t] = now
+		w.queue.Add(r)
+	}
+	if now.Sub(w.swept) > time.Minute {
+		w.swept = now
+		maps.DeleteFunc(w.woken, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) > wakesApart })
 	}
 }
