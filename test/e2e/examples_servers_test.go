@@ -102,7 +102,7 @@ func guidePostgreSQL(t *testing.T, p *testkit.Platform) {
 }
 
 // Example 8: the number of the database is made of the tenant's id. Of some ids
-// it is none, and then the variable is named, once (A12).
+// it is none, and then the variable is named (A12).
 func guideRedis(t *testing.T, p *testkit.Platform) {
 	e := newExample(t, p, "tenant-with-redis", nil)
 	e.activate(t)
@@ -133,6 +133,9 @@ func guideKafka(t *testing.T, p *testkit.Platform) {
 	e.activate(t)
 	e.awaitSaid(t, "tenant-alpha-kafka", "kafka-resources", "out of available brokers")
 	repaired(t, e.Stack(t, "tenant-alpha-kafka"), `variable "kafka_password"`)
+	if told := e.Kubectl(t, "get", "events"); !strings.Contains(told, "6 to add, 0 to change, 0 to destroy") {
+		t.Errorf("there was no plan of three topics and three rules:\n%s", told)
+	}
 	e.silent(t, "canary of the guide")
 	e.deactivate(t)
 	e.AwaitGone(t, "tenant-alpha-kafka")
