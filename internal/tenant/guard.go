@@ -196,13 +196,13 @@ func (s *syncing) block(match func(*candidate) bool) bool {
 // stop names the deletions that are blocked, unless somebody has allowed exactly
 // these: then they are let go.
 func (s *syncing) stop(reason, message string) {
-	var names []string
+	var names, these []string
 	for _, c := range s.leaving {
 		if c.blocked {
-			names = append(names, c.Name)
+			names, these = append(names, c.Name), append(these, c.Name+" "+c.ID)
 		}
 	}
-	token := DeletionToken(s.Registry, names)
+	token := DeletionToken(s.Registry, these)
 	if s.Allowed != token {
 		message += fmt.Sprintf("; nothing of that is done. To let exactly this pass, annotate the TenantRegistry with terrier.dev/allow-deletions=%s", token)
 		s.step.Blocked = &Blocked{Reason: reason, Message: message, Tenants: names, Token: token}
@@ -217,10 +217,11 @@ func (s *syncing) stop(reason, message string) {
 	}
 }
 
-// DeletionToken stands for exactly the deletion of these tenants of a registry.
-func DeletionToken(registry string, names []string) string {
-	names = slices.Sorted(slices.Values(names))
-	sum := sha256.Sum256([]byte(registry + "\n" + strings.Join(names, "\n")))
+// DeletionToken stands for exactly the deletion of these tenants of a registry,
+// each of them a name and a UID: one that is made again under its name is another.
+func DeletionToken(registry string, tenants []string) string {
+	tenants = slices.Sorted(slices.Values(tenants))
+	sum := sha256.Sum256([]byte(registry + "\n" + strings.Join(tenants, "\n")))
 	return hex.EncodeToString(sum[:8])
 }
 

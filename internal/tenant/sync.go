@@ -49,6 +49,7 @@ type TemplateKnown struct {
 
 // Existing is a Tenant object.
 type Existing struct {
+	ID                  string // of the object: one that is made again under its name has another
 	Name, UID, Template string
 	Labels              map[string]string
 

@@ -348,6 +348,27 @@ func TestTheTokenOfAnEmptyTable(t *testing.T) {
 	e.wantTenants("after it", 0)
 }
 
+// The annotation stays where somebody has put it. Tenants that were made again
+// since are others, whatever they are called.
+func TestATokenIsOfNoUseForTenantsMadeAgain(t *testing.T) {
+	e := newRoll(t, 3)
+	e.deactivate(3)
+	e.k.Allowed = e.read().Blocked.Token
+	wantBlocked(t, e.read(), "")
+	e.wantTenants("with the token", 0)
+	for i := range e.k.Read.Rows {
+		e.k.Read.Rows[i].Active = true
+	}
+	e.read()
+	e.wantTenants("once the rows are active again", 3)
+	for i := range e.k.Tenants {
+		e.k.Tenants[i].ID += "-again"
+	}
+	e.deactivate(3)
+	wantBlocked(t, e.read(), EveryTenant)
+	e.wantTenants("with yesterday's token", 3)
+}
+
 // F28: a row that is not understood keeps its tenants, even those that differ
 // from it in case.
 func TestRowsWithErrorsChangeNothing(t *testing.T) {

@@ -92,7 +92,7 @@ func Existing(t *tenantsv1.Tenant) tenant.Existing {
 	generation, _ := strconv.ParseInt(a[tenantsv1.AnnotationTemplateGeneration], 10, 64) // none is older than any
 	changed, _ := time.Parse(time.RFC3339, a[tenantsv1.AnnotationChanged])               // zero: it never was
 	e := tenant.Existing{
-		Name: t.Name, UID: t.Spec.UID, Template: t.Spec.TemplateRef, Labels: t.Labels,
+		ID: string(t.UID), Name: t.Name, UID: t.Spec.UID, Template: t.Spec.TemplateRef, Labels: t.Labels,
 		Row: a[tenantsv1.AnnotationRow], Generation: generation, Rendered: a[tenantsv1.AnnotationRow] == "", Changed: changed,
 		Leaving: LeavingOf(t), Deleting: t.DeletionTimestamp != nil, Protected: a[tenantsv1.AnnotationDeletionProtection] == "true",
 	}
