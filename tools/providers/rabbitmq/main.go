@@ -3,8 +3,8 @@
 package main
 
 import (
-	"github.com/terraform-providers/terraform-provider-rabbitmq/rabbitmq"
 	"github.com/hashicorp/terraform-plugin-sdk/v2/plugin"
+	"github.com/terraform-providers/terraform-provider-rabbitmq/rabbitmq"
 )
 
 func main() {
