@@ -19,7 +19,7 @@ type Config struct {
 	APIAddress     string `flag:"api-address" env:"TERRIER_API_ADDRESS" default:"127.0.0.1:0" help:"loopback address of the Kubernetes API; port 0 keeps the port of the last start"`
 	HTTPAddress    string `flag:"http-address" env:"TERRIER_HTTP_ADDRESS" default:"127.0.0.1:0" help:"address of the HTTP API, artifacts and registry, on loopback unless this is a controller of a cluster; port 0 keeps the port of the last start"`
 	MetricsAddress string `flag:"metrics-address" env:"TERRIER_METRICS_ADDRESS" help:"address on which /metrics is served to Prometheus, unencrypted and without asking who it is; not served if empty"`
-	Quickstart     bool   `flag:"quickstart" env:"TERRIER_QUICKSTART" help:"apply the quickstart example and say what to try"`
+	Quickstart     bool   `flag:"quickstart" env:"TERRIER_QUICKSTART" help:"apply the examples, two stacks and three tenants, and say what to try"`
 	Output         string `flag:"output" short:"o" help:"json prints one line when ready"`
 
 	Engine      string   `flag:"engine" env:"TERRIER_ENGINE" help:"path of tofu or terraform; found beside this program or on the PATH if empty"`
