@@ -33,18 +33,18 @@ func TestManyEventsAreFewLooks(t *testing.T) {
 		for range 25 { // ten a second
 			wake("loud")
 			take()
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond) // by the clock of the bubble
 		}
 		take()
 		if looked["loud"] != 3 || looked["other"] != 1 {
 			t.Errorf("in 2.5 s there were the looks %v, want 3 at the loud one and 1 at the other", looked)
 		}
-		time.Sleep(wakesApart)
+		<-time.After(wakesApart) // by the clock of the bubble
 		take()
 		if looked["loud"] != 4 {
 			t.Errorf("%d looks, want 4: the last event came after the third", looked["loud"])
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour) // by the clock of the bubble
 		wake("other")
 		take()
 		if looked["other"] != 2 || len(w.woken) != 1 {
