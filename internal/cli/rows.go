@@ -97,7 +97,7 @@ func (p *program) allow(ctx context.Context, t *service.Tenants, r service.Regis
 	if err := t.Allow(ctx, r.Key(), r.Blocked.Token); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Stdout, "%s may pass. They do with the next read: terrier rows %s --now\n", counted(r.Blocked.Count, "deletion"), clean(r.Name))
+	_, err := fmt.Fprintf(p.Stdout, "%s may pass. They do with the next read: terrier rows %s -n %s --now\n", counted(r.Blocked.Count, "deletion"), clean(r.Name), clean(r.Namespace))
 	return err
 }
 
@@ -114,7 +114,7 @@ func (p *program) registrySheet(r service.Registry) *sheet {
 	if r.Blocked != nil {
 		p.blocked(s, r.Blocked)
 		if r.Blocked.Token != "" {
-			s.line("Let exactly these pass with: terrier rows %s --allow", clean(r.Name))
+			s.line("Let exactly these pass with: terrier rows %s -n %s --allow", clean(r.Name), clean(r.Namespace))
 		}
 		s.b.WriteByte('\n')
 	}
@@ -181,7 +181,7 @@ func (p *program) changes(s *sheet, r service.Registry) {
 		s.line("Tenants of rows that are not there any more are kept (vanishedRows: Keep).")
 	}
 	for _, d := range r.Departed {
-		s.line("The tenants of %s went at %s, since its row became inactive (%s).", clean(d.UID), p.at(d.At), counted(d.Count, "time"))
+		s.line("The tenants of %s went at %s, since its row was inactive or gone (%s).", clean(d.UID), p.at(d.At), counted(d.Count, "time"))
 	}
 }
 

@@ -79,7 +79,7 @@ type WouldChange struct {
 	Tenants []string `json:"tenants,omitempty"` // the first of them, with +, ~ or - before each
 }
 
-// Departed is a row whose tenants went because it became inactive.
+// Departed is a row whose tenants went because it became inactive, or was gone.
 type Departed struct {
 	UID   string    `json:"uid"`
 	At    time.Time `json:"at"`
