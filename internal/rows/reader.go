@@ -188,9 +188,9 @@ func (t *taker) take(cells [][]byte) error {
 		case cell == nil:
 			row[i].Null = true
 		case len(cell) > t.options.MaxCell:
-			return refuse(CellTooLarge, "column %s of row %d%s holds %d bytes, where %d are the most: map another column, or shorten it in a view", quoted(t.columns[i]), len(s.Rows)+1, called(row[:i]), len(cell), t.options.MaxCell)
+			row[i].Bad = fmt.Sprintf("holds %d bytes, where %d are the most: map another column, or shorten it in a view", len(cell), t.options.MaxCell)
 		case !utf8.Valid(cell):
-			return refuse(ValueNotText, "column %s of row %d%s holds bytes that are no UTF-8: map another column, or make it a text in a view", quoted(t.columns[i]), len(s.Rows)+1, called(row[:i]))
+			row[i].Bad = "holds bytes that are no UTF-8: map another column, or make it a text in a view"
 		default:
 			row[i].Text = string(cell)
 		}
@@ -200,12 +200,4 @@ func (t *taker) take(cells [][]byte) error {
 	}
 	s.Rows = append(s.Rows, row)
 	return nil
-}
-
-// called says which row it is by its first cell, the uid as a rule.
-func called(cells []tenant.Cell) string {
-	if len(cells) == 0 || cells[0].Null {
-		return ""
-	}
-	return " (" + quoted(cells[0].Text) + ")"
 }

@@ -102,6 +102,7 @@ var ofRows = map[string]Situation{
 	tenant.RowUIDTooLong:     {"The uid is too long for a label.", "Use a shorter one."},
 	tenant.RowUIDDuplicate:   {"Several rows have this uid. None of them counts.", "Make the uid unique, best with a unique index."},
 	tenant.RowUIDsAlike:      {"Several rows have uids that differ in nothing that a name can show.", "Make them differ."},
+	tenant.RowValueUnusable:  {"A value of this row is too large, or no text. Its tenants stay as they are.", "Mend the value, map another column, or shorten it in a view."},
 	tenant.RowHostEmpty:      {"The hostOrUrl column is mapped, and empty in this row.", "Fill it in, or leave valueMappings.hostOrUrl out."},
 	tenant.RowColumnMissing:  {"A column that is mapped is not there.", "Correct the mapping, or bring the column back. Until then nothing changes."},
 	tenant.RowNameTooLong:    {"UID and template make a name that is too long for an object.", "Use a shorter uid, or a shorter name of the template."},

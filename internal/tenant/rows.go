@@ -25,6 +25,7 @@ const (
 	RowUIDDuplicate   = "UIDDuplicate"
 	RowUIDsAlike      = "UIDsAlike"
 	RowHostEmpty      = "HostOrURLEmpty"
+	RowValueUnusable  = "ValueUnusable"
 	RowColumnMissing  = "ColumnMissing"
 	RowNameTooLong    = "NameTooLong"
 	RowNameTaken      = "NameTaken"
@@ -75,11 +76,19 @@ func Rows(m Mapping, s Snapshot) ([]Row, []RowError) {
 			continue
 		}
 		row := m.row(at, cells)
+		if bad := cells[at[m.UID]].Bad; bad != "" {
+			errs = append(errs, RowError{Reason: RowUIDMissing, Message: fmt.Sprintf("row %d: its uid in %q %s", i+1, m.UID, bad)})
+			continue
+		}
 		if cells[at[m.UID]].Null || row.UID == "" {
 			errs = append(errs, RowError{Reason: RowUIDMissing, Message: fmt.Sprintf("row %d has no value in %q", i+1, m.UID)})
 			continue
 		}
 		alike[folded(row.UID)] = append(alike[folded(row.UID)], row.UID)
+		if i := slices.IndexFunc(cells, func(c Cell) bool { return c.Bad != "" }); i >= 0 {
+			errs = append(errs, RowError{UID: row.UID, Reason: RowValueUnusable, Message: fmt.Sprintf("%q of uid %s %s; its tenants stay as they are", s.Columns[i], quoted(row.UID), cells[i].Bad)})
+			continue
+		}
 		rows = append(rows, row)
 	}
 	kept := rows[:0]

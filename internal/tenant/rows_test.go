@@ -95,6 +95,27 @@ func TestRowsThatNoTenantCanBeMadeOf(t *testing.T) {
 	}
 }
 
+// A value that cannot be used spoils its own row. Where it is the uid, nobody
+// knows whose row it is.
+func TestAValueThatCannotBeUsedSpoilsItsRowOnly(t *testing.T) {
+	m := Mapping{UID: "id", Activate: "on", Extra: map[string]string{"note": "note"}}
+	rows, errs := Rows(m, Snapshot{Columns: []string{"id", "note", "on"}, Rows: [][]Cell{
+		{{Text: "a"}, {Text: "x"}, {Text: "1"}},
+		{{Text: "b"}, {Bad: "holds 3 GiB"}, {Text: "0"}},
+		{{Bad: "holds bytes"}, {Text: "x"}, {Text: "1"}},
+	}})
+	if len(rows) != 1 || rows[0].UID != "a" {
+		t.Errorf("rows = %+v, want a alone", rows)
+	}
+	var got []string
+	for _, e := range errs {
+		got = append(got, e.UID+" "+e.Reason)
+	}
+	if diff := cmp.Diff([]string{" UIDMissing", "b ValueUnusable"}, got); diff != "" {
+		t.Errorf("errors differ (-want +got):\n%s", diff)
+	}
+}
+
 func TestNoHostIsNeededThatNobodyAskedFor(t *testing.T) {
 	m := Mapping{UID: "id", Activate: "on"}
 	rows, errs := Rows(m, Snapshot{Columns: []string{"id", "on"}, Rows: [][]Cell{{{Text: "a"}, {Text: "1"}}}})

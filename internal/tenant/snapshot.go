@@ -11,6 +11,11 @@ type Snapshot struct {
 type Cell struct {
 	Text string
 	Null bool
+
+	// Bad says why a value cannot be used: its text is left out then. One such
+	// value spoils its row and not the read, or whoever writes one row could stop
+	// a whole registry.
+	Bad string
 }
 
 // Mapping says what columns mean.
