@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -94,6 +95,10 @@ func TestRoomHoldsSeveralPrograms(t *testing.T) {
 
 // A program in a room is confined exactly as it would be in a box of its own.
 func TestRoomConfinesLikeABox(t *testing.T) {
+	// Under nohup the tests ignore SIGHUP, and what a box starts would, too.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	for _, level := range everyLevel {
 		t.Run(level.String(), func(t *testing.T) {
 			b := boxed(t, at(level), func(b *Box) { b.Limits = Limits{FileBytes: 1 << 20, OpenFiles: 99} })
