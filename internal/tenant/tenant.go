@@ -19,7 +19,6 @@ type Row struct {
 	Activate  string            // as it is in the row
 	Active    bool              // what that means
 	Extra     map[string]string // further variables
-	Labels    map[string]string // reserved for selectors of waves
 }
 
 // Values are the variables that templates see, all of them texts.
