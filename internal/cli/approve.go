@@ -17,7 +17,7 @@ import (
 )
 
 func (p *program) approve() *cobra.Command {
-	var file string
+	var file, comment string
 	c := &cobra.Command{
 		Use:   "approve STACK [PLAN]",
 		Short: "Let the plan that waits be applied",
@@ -45,7 +45,7 @@ objects in git: only approvePlan of the stack is changed, in place.`,
 			if file != "" {
 				return p.approveIn(file, st, seen)
 			}
-			if _, err := s.Approve(cmd.Context(), st.Key(), seen); err != nil {
+			if _, err := s.Approve(cmd.Context(), st.Key(), seen, comment); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(p.Stdout, "Approved %s of %s.\n", clean(seen.Name), clean(st.Key().String()))
@@ -56,11 +56,14 @@ objects in git: only approvePlan of the stack is changed, in place.`,
 		},
 	}
 	c.Flags().StringVarP(&file, "filename", "f", "", "write the approval into this `file`; - edits standard input to standard output")
+	c.Flags().StringVarP(&comment, "comment", "m", "", "what to say about it; it stays on the object and in the audit journal")
+	c.MarkFlagsMutuallyExclusive("filename", "comment")
 	return c
 }
 
 func (p *program) reject() *cobra.Command {
-	return &cobra.Command{
+	var comment string
+	c := &cobra.Command{
 		Use:   "reject STACK [PLAN]",
 		Short: "Turn down the plan that waits",
 		Long: `Notes on the stack that the plan which waits was turned down, and takes back an
@@ -76,13 +79,15 @@ change of source, inputs or spec, or "terrier replan", puts another in its place
 			if err != nil {
 				return err
 			}
-			if _, err := s.Reject(cmd.Context(), st.Key(), seen); err != nil {
+			if _, err := s.Reject(cmd.Context(), st.Key(), seen, comment); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(p.Stdout, "Rejected %s of %s.\n", clean(seen.Name), clean(st.Key().String()))
 			return err
 		},
 	}
+	c.Flags().StringVarP(&comment, "comment", "m", "", "why; it stays on the object and in the audit journal")
+	return c
 }
 
 // pending finds the plan that a decision is about.

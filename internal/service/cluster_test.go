@@ -126,7 +126,7 @@ func TestApprove(t *testing.T) {
 			})
 			before := c.object().Spec.ApprovePlan
 			c.status(waits(t, tt.pending.Name, tt.pending.Digest))
-			_, err := c.stacks(interceptor.Funcs{}).Approve(t.Context(), c.key(), shown)
+			_, err := c.stacks(interceptor.Funcs{}).Approve(t.Context(), c.key(), shown, "")
 			if fault.Of(err) != tt.want || fault.Reason(err, "") != tt.reason {
 				t.Errorf("Approve() is %v, want %s %s", err, tt.want, tt.reason)
 			}
@@ -153,7 +153,7 @@ func TestApproveNeverReachesAnotherPlan(t *testing.T) {
 			c.status(waits(t, shown.Name, "sha256:other"))
 		}
 		return k.Patch(ctx, o, p, opts...)
-	}}).Approve(t.Context(), c.key(), shown)
+	}}).Approve(t.Context(), c.key(), shown, "")
 	if fault.Of(err) != fault.Conflict || fault.Reason(err, "") != service.ReasonPlanChanged {
 		t.Errorf("Approve() is %v, want a conflict about the plan", err)
 	}
@@ -173,7 +173,7 @@ func TestApproveSurvivesOtherWrites(t *testing.T) {
 			c.status(func(s *v1alpha2.TerraformStatus) { s.ReconciliationFailures++ })
 		}
 		return k.Patch(ctx, o, p, opts...)
-	}}).Approve(t.Context(), c.key(), shown)
+	}}).Approve(t.Context(), c.key(), shown, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,17 +186,17 @@ func TestReject(t *testing.T) {
 	c := newCluster(t)
 	c.status(waits(t, shown.Name, shown.Digest))
 	s := c.stacks(interceptor.Funcs{})
-	if _, err := s.Approve(t.Context(), c.key(), shown); err != nil {
+	if _, err := s.Approve(t.Context(), c.key(), shown, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Reject(t.Context(), c.key(), shown); err != nil {
+	if _, err := s.Reject(t.Context(), c.key(), shown, ""); err != nil {
 		t.Fatal(err)
 	}
 	o := c.object()
 	if o.Spec.ApprovePlan != "" || o.Annotations[service.RejectedAnnotation] != shown.Name {
 		t.Errorf("approvePlan is %q and rejected %q, want the approval taken back and a note", o.Spec.ApprovePlan, o.Annotations[service.RejectedAnnotation])
 	}
-	if _, err := s.Approve(t.Context(), c.key(), shown); err != nil {
+	if _, err := s.Approve(t.Context(), c.key(), shown, ""); err != nil {
 		t.Fatal(err)
 	}
 	if note, has := c.object().Annotations[service.RejectedAnnotation]; has {

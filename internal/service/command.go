@@ -16,11 +16,16 @@ import (
 const (
 	RequestAnnotation  = infra.RequestedAt
 	RejectedAnnotation = "terrier.dev/rejected" // the name of a plan that somebody turned down
+	CommentAnnotation  = "terrier.dev/comment"  // what somebody said to the approval or rejection made last
 )
 
 // Approve lets exactly the plan seen be applied: if another one waits by now,
-// it is a Conflict and nothing is changed. It returns the stack as it is then.
-func (s *Stacks) Approve(ctx context.Context, key Key, seen PlanInfo) (Stack, error) {
+// it is a Conflict and nothing is changed. The comment, if there is one, stays
+// on the object. It returns the stack as it is then.
+func (s *Stacks) Approve(ctx context.Context, key Key, seen PlanInfo, comment string) (Stack, error) {
+	if err := checkComment(comment); err != nil {
+		return Stack{}, err
+	}
 	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		if err := approvable(o); err != nil {
 			return err
@@ -32,6 +37,7 @@ func (s *Stacks) Approve(ctx context.Context, key Key, seen PlanInfo) (Stack, er
 		if o.Annotations[RejectedAnnotation] == seen.Name {
 			delete(o.Annotations, RejectedAnnotation)
 		}
+		say(o, comment)
 		return nil
 	})
 	if err != nil {
@@ -43,7 +49,10 @@ func (s *Stacks) Approve(ctx context.Context, key Key, seen PlanInfo) (Stack, er
 // Reject takes back an approval of the plan seen that was not acted upon yet,
 // and leaves a note on the object that somebody turned the plan down. The plan
 // stays where it is until something replaces it.
-func (s *Stacks) Reject(ctx context.Context, key Key, seen PlanInfo) (Stack, error) {
+func (s *Stacks) Reject(ctx context.Context, key Key, seen PlanInfo, comment string) (Stack, error) {
+	if err := checkComment(comment); err != nil {
+		return Stack{}, err
+	}
 	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		if err := approvable(o); err != nil {
 			return err
@@ -55,12 +64,32 @@ func (s *Stacks) Reject(ctx context.Context, key Key, seen PlanInfo) (Stack, err
 			o.Spec.ApprovePlan = ""
 		}
 		annotate(o, RejectedAnnotation, seen.Name)
+		say(o, comment)
 		return nil
 	})
 	if err != nil {
 		return Stack{}, err
 	}
 	return view(o), nil
+}
+
+// commentBytes bounds what somebody says to an approval: it stays on the object.
+const commentBytes = 2000
+
+func checkComment(comment string) error {
+	if len(comment) > commentBytes {
+		return fault.New(fault.Invalid, "CommentTooLong", fmt.Errorf("the comment has %d bytes, and may have %d", len(comment), commentBytes))
+	}
+	return nil
+}
+
+// say leaves a comment, or takes off that of an earlier decision.
+func say(o *v1alpha2.Terraform, comment string) {
+	if comment != "" {
+		annotate(o, CommentAnnotation, comment)
+	} else {
+		delete(o.Annotations, CommentAnnotation)
+	}
 }
 
 // approvable refuses what an approval would turn into something else: each of

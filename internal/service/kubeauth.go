@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	authnv1 "k8s.io/api/authentication/v1"
 	authzv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
@@ -38,6 +41,15 @@ const (
 	ResourceOutputs  Resource = "stacks/outputs"
 	ResourceState    Resource = "stacks/state"
 	ResourceRegistry Resource = "registry" // repositories of the registry; the first part of a name is its namespace
+
+	ResourceAudit         Resource = "stacks/audit"         // what the journal says about the stacks of a namespace
+	ResourceNotifications Resource = "stacks/notifications" // what was sent for a namespace, and what became of it
+
+	ResourceTenants    Resource = "tenants"
+	ResourceTemplates  Resource = "templates"  // of tenants
+	ResourceRegistries Resource = "registries" // of tenants
+
+	ResourceSources Resource = "sources" // GitRepositories, OCIRepositories and Buckets; who may see the first may see all
 )
 
 // Access is one thing that somebody wants to do.
@@ -99,7 +111,7 @@ func (a *KubeAuth) Authenticate(ctx context.Context, token secret.Text) (User, e
 
 // Authorize returns nil if u may do what x says, and Denied if not.
 func (a *KubeAuth) Authorize(ctx context.Context, u User, x Access) error {
-	resource, sub, err := x.Resource.kubernetes()
+	group, version, resource, sub, err := x.Resource.kubernetes()
 	if err != nil {
 		return err
 	}
@@ -110,7 +122,7 @@ func (a *KubeAuth) Authorize(ctx context.Context, u User, x Access) error {
 	review, err := a.accesses.Create(ctx, &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{
 		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: extra,
 		ResourceAttributes: &authzv1.ResourceAttributes{
-			Group: v1alpha2.GroupVersion.Group, Version: v1alpha2.GroupVersion.Version, Resource: resource, Subresource: sub,
+			Group: group, Version: version, Resource: resource, Subresource: sub,
 			Verb: x.Verb, Namespace: x.Namespace, Name: x.Name,
 		},
 	}}, metav1.CreateOptions{})
@@ -124,34 +136,37 @@ func (a *KubeAuth) Authorize(ctx context.Context, u User, x Access) error {
 }
 
 // kubernetes is the resource in the words that roles are written in.
-func (r Resource) kubernetes() (resource, sub string, err error) {
+func (r Resource) kubernetes() (group, version, resource, sub string, err error) {
+	ours, tenants := v1alpha2.GroupVersion, tenantsv1.GroupVersion
 	switch r {
 	case ResourceStacks:
-		return "terraforms", "", nil
-	case ResourceLog:
-		return "terraforms", "log", nil
-	case ResourcePlan:
-		return "terraforms", "plan", nil
-	case ResourceOutputs:
-		return "terraforms", "outputs", nil
-	case ResourceState:
-		return "terraforms", "state", nil
+		return ours.Group, ours.Version, "terraforms", "", nil
+	case ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceAudit, ResourceNotifications:
+		return ours.Group, ours.Version, "terraforms", strings.TrimPrefix(string(r), "stacks/"), nil
 	case ResourceRegistry:
-		return "terraforms", "registry", nil
+		return ours.Group, ours.Version, "terraforms", "registry", nil
+	case ResourceTenants:
+		return tenants.Group, tenants.Version, "tenants", "", nil
+	case ResourceTemplates:
+		return tenants.Group, tenants.Version, "tenanttemplates", "", nil
+	case ResourceRegistries:
+		return tenants.Group, tenants.Version, "tenantregistries", "", nil
+	case ResourceSources:
+		return sourcev1.GroupVersion.Group, sourcev1.GroupVersion.Version, "gitrepositories", "", nil
 	default:
-		return "", "", fmt.Errorf("%q is no resource", r)
+		return "", "", "", "", fmt.Errorf("%q is no resource", r)
 	}
 }
 
 func (x Access) what() string {
-	resource, sub, err := x.Resource.kubernetes()
+	group, _, resource, sub, err := x.Resource.kubernetes()
 	if err != nil {
 		return string(x.Resource)
 	}
 	if sub != "" {
 		resource += "/" + sub
 	}
-	resource += "." + v1alpha2.GroupVersion.Group
+	resource += "." + group
 	switch {
 	case x.Name != "":
 		return resource + " " + x.Namespace + "/" + x.Name

@@ -47,6 +47,7 @@ func errName(what, value string) error {
 const (
 	keyUser    = "user"
 	keyRequest = "request"
+	keyBrowser = "browser" // who asks is a browser, for a page
 )
 
 // recovered turns a panic of a handler into an answer. The connection of one
@@ -126,6 +127,7 @@ func (s *server) sameOrigin(c *gin.Context) {
 // bounded gives a request its limits of time and size.
 func (s *server) bounded(r route) gin.HandlerFunc {
 	return func(c *gin.Context) {
+		c.Set(keyBrowser, r.browser)
 		within := r.within(s.Limits)
 		ctx, cancel := context.WithTimeout(c.Request.Context(), within)
 		defer cancel()
@@ -148,7 +150,7 @@ func (s *server) allowed(r route) gin.HandlerFunc {
 			c.Next()
 			return
 		}
-		user, err := s.Auth.Authenticate(c.Request.Context(), tokenOf(c.Request))
+		user, err := s.identify(c.Request)
 		if err != nil {
 			s.challenge(c, err)
 			return
@@ -171,6 +173,11 @@ func (s *server) allowed(r route) gin.HandlerFunc {
 		}
 		c.Next()
 	}
+}
+
+// identify says who makes a request.
+func (s *server) identify(r *http.Request) (service.User, error) {
+	return s.Auth.Authenticate(r.Context(), tokenOf(r))
 }
 
 // tokenOf reads the token of a request: a bearer token, or the password of
@@ -223,6 +230,10 @@ func (s *server) refuse(c *gin.Context, err error) {
 	}
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		c.Header("Retry-After", strconv.Itoa(retryAfter(err)))
+	}
+	if c.GetBool(keyBrowser) {
+		s.problem(c, status, answer)
+		return
 	}
 	c.AbortWithStatusJSON(status, answer)
 }

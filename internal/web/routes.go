@@ -29,6 +29,7 @@ type route struct {
 	within       func(Limits) time.Duration
 	body         int64 // bytes
 	handle       gin.HandlerFunc
+	browser      bool // it is for browsers: failures are pages, and strangers are sent to sign in
 }
 
 const api = "/api/v1"
@@ -56,6 +57,7 @@ func (s *server) routes() []route {
 		get(one+"/plan", guarded, right("get", service.ResourcePlan), s.plan),
 	}
 	table = append(table, s.stateRoutes(one, get)...)
+	table = append(table, s.pageRoutes()...)
 	for i, r := range table {
 		if strings.HasSuffix(r.path, "/log") {
 			table[i].within = func(l Limits) time.Duration { return l.Stream }

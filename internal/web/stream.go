@@ -116,7 +116,7 @@ func (s *server) recheck(ctx context.Context, end context.CancelFunc, c *gin.Con
 			return
 		case <-tick.C:
 		}
-		user, err := s.Auth.Authenticate(ctx, tokenOf(c.Request))
+		user, err := s.identify(c.Request.WithContext(ctx))
 		if err == nil && user.Name != was.Name {
 			end()
 			return

@@ -16,7 +16,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -25,23 +24,18 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
-// Stacks is what the API asks for.
+// Stacks is what is asked about stacks.
 type Stacks interface {
-	List(context.Context, service.Filter) ([]service.Stack, error)
-	Describe(context.Context, service.Key) (service.Detail, error)
-	Explain(context.Context, service.Key) (service.Explanation, error)
-	Records
+	service.StackReader
 	States
 }
 
-// Records is what the API asks for about runs.
-type Records interface {
-	Runs(context.Context, service.Key) ([]service.Report, error)
-	Run(ctx context.Context, key service.Key, run string) (service.Report, error)
-	Log(ctx context.Context, key service.Key, run string, follow bool) (io.ReadCloser, error)
-	Plan(ctx context.Context, key service.Key, digest string) (service.PlanDocument, error)
+// Board is all stacks as they are now.
+type Board interface {
+	pages.Board
 }
 
 // Auth says who somebody is and what they may do.
@@ -52,7 +46,11 @@ type Auth interface {
 
 // Options are what the server is made of.
 type Options struct {
-	Stacks  Stacks
+	Stacks  Stacks               // answers by itself: whoever asks has been checked before
+	Tenants service.TenantReader // likewise
+	Board   Board                // likewise
+	People  func(service.User) (service.Person, error)
+	Scopes  func(context.Context, service.User) (service.Scope, error) // the namespaces whose stacks somebody may list
 	Auth    Auth
 	Version string
 	Ready   func(context.Context) error // nil is always ready
@@ -98,7 +96,9 @@ func (l Limits) filled() Limits {
 // server is what the handlers share.
 type server struct {
 	Options
-	streams streams
+	streams  streams
+	renderer *pages.Renderer
+	house    pages.House
 }
 
 // New returns the handler of everything.
@@ -122,6 +122,12 @@ func build(o Options) (*gin.Engine, error) {
 	}
 	o.Limits = o.Limits.filled()
 	s := &server{Options: o, streams: streams{total: o.Limits.Streams, each: o.Limits.UserStreams}}
+	renderer, err := pages.NewRenderer(o.Version)
+	if err != nil {
+		return nil, err
+	}
+	s.renderer = renderer
+	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Version: o.Version}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true

@@ -72,6 +72,7 @@ func (r *roles) last() service.Access {
 
 // estate answers about one stack whose records are kept somewhere.
 type estate struct {
+	service.StackReader // what is not below is asked by no test
 	records service.Records
 	err     error
 }
@@ -213,7 +214,9 @@ func serve(t *testing.T, o Options) (*url.URL, *http.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return u, srv.Client()
+	c := srv.Client()
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return u, c
 }
 
 // ask makes one request and returns the answer with its body.

@@ -1,0 +1,73 @@
+package service
+
+import (
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Status is how a stack stands, in one word that people can count and filter by.
+type Status string
+
+// The statuses, those that somebody has to look at first.
+const (
+	StatusFailed    Status = "failed"    // the last attempt failed; it is tried again, or waits for somebody
+	StatusLocked    Status = "locked"    // somebody else holds the lock on the state
+	StatusPending   Status = "pending"   // a plan waits for an approval
+	StatusDrifted   Status = "drifted"   // the world is not what was applied
+	StatusRunning   Status = "running"   // a run goes on
+	StatusWaiting   Status = "waiting"   // for a source, an input, a dependency or its turn
+	StatusDeleting  Status = "deleting"  // the object is being deleted
+	StatusSuspended Status = "suspended" // it is left alone
+	StatusReady     Status = "ready"     // nothing is to be done
+)
+
+// Statuses lists all of them in the order above.
+func Statuses() []Status {
+	return []Status{StatusFailed, StatusLocked, StatusPending, StatusDrifted, StatusRunning, StatusWaiting, StatusDeleting, StatusSuspended, StatusReady}
+}
+
+// Row is one stack among many.
+type Row struct {
+	Stack
+	Status Status         `json:"status"`
+	Tenant string         `json:"tenant,omitempty"` // by the label that the platform takes for it
+	Delta  *stack.Changes `json:"delta,omitempty"`  // of the plan that waits, else of the drift, else of what was applied last
+}
+
+// BoardQuery chooses and orders rows.
+type BoardQuery struct {
+	Text      string   // words that must all occur in the name, namespace, tenant, source, path, labels or message
+	Statuses  []Status // any of them; all if empty
+	Namespace string   // all if empty
+	Tenant    string   // all if empty
+	Selector  string   // of labels, as kubectl reads it
+	Group     string   // namespace, tenant or label:KEY; empty for none
+	Sort      string   // name, status, since, applied or -FIELD; name if empty
+	Offset    int
+	Limit     int // 100 if 0, 1000 at most
+}
+
+// BoardPage is what a query found.
+type BoardPage struct {
+	Items  []Row          `json:"items"`
+	Total  int            `json:"total"`            // that the query chooses
+	Counts map[Status]int `json:"counts"`           // by status, of all that the query chooses but for Statuses
+	Groups []BoardGroup   `json:"groups,omitempty"` // by name, of all that the query chooses; with Group, rows are ordered by group first
+	Cursor string         `json:"cursor"`           // from where Board.Changes goes on
+}
+
+// BoardGroup is the rows that have one value in common.
+type BoardGroup struct {
+	Name   string         `json:"name"`
+	Total  int            `json:"total"`
+	Counts map[Status]int `json:"counts"`
+}
+
+// BoardChange is one row that changed.
+type BoardChange struct {
+	Cursor string    `json:"-"`
+	At     time.Time `json:"at"`
+	Row    Row       `json:"row"`
+	Gone   bool      `json:"gone,omitempty"`
+}

@@ -1,0 +1,131 @@
+package web
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/web/pages"
+)
+
+// pageRoutes are the rows of everything that is for browsers. Whoever may not
+// see something gets a page that says so; whoever is not known is sent to sign
+// in.
+func (s *server) pageRoutes() []route {
+	table := []route{
+		{method: http.MethodGet, path: "/", door: known, handle: func(c *gin.Context) { c.Redirect(http.StatusSeeOther, "/stacks") }},
+		s.page("/about", known, nil, pages.About),
+	}
+	static := gin.WrapH(http.StripPrefix(pages.StaticPrefix, s.renderer.Static()))
+	for _, m := range []string{http.MethodGet, http.MethodHead} {
+		table = append(table, route{method: m, path: pages.StaticPrefix + "/*path", door: open, handle: static})
+	}
+	for i := range table {
+		table[i].browser = true
+		if table[i].within == nil {
+			table[i].within = func(l Limits) time.Duration { return l.Request }
+		}
+	}
+	return table
+}
+
+// access names the right that a row takes.
+type access = func(*gin.Context) (service.Access, error)
+
+// page is the row of a page.
+func (s *server) page(path string, d door, a access, h pages.Handler) route {
+	return route{method: http.MethodGet, path: path, door: d, access: a, handle: func(c *gin.Context) {
+		v, err := s.visit(c)
+		if err != nil {
+			s.refuse(c, err)
+			return
+		}
+		p, err := h(v)
+		if err != nil {
+			s.refuse(c, err)
+			return
+		}
+		s.show(c, http.StatusOK, v, p)
+	}}
+}
+
+// formBytes bounds what a form of a page sends.
+const formBytes = 1 << 20
+
+// action is the row of a form.
+func (s *server) action(path string, d door, a access, do pages.Action) route {
+	return route{method: http.MethodPost, path: path, door: d, access: a, body: formBytes, handle: func(c *gin.Context) {
+		v, err := s.visit(c)
+		if err == nil {
+			err = c.Request.ParseForm()
+			v.Form = c.Request.PostForm
+		}
+		if err != nil {
+			s.refuse(c, err)
+			return
+		}
+		done, err := do(v)
+		if err != nil {
+			s.refuse(c, err)
+			return
+		}
+		to := done.To
+		if done.Said != "" {
+			to += "?" + url.Values{"done": {string(done.Said)}}.Encode()
+		}
+		c.Redirect(http.StatusSeeOther, to)
+	}}
+}
+
+// visit is what a page is told of a request.
+func (s *server) visit(c *gin.Context) (*pages.Visit, error) {
+	user := userOf(c)
+	v := &pages.Visit{
+		Context: c.Request.Context(), House: &s.house, User: user, Now: s.Now(),
+		Path: c.Request.URL.Path, Query: c.Request.URL.Query(), Names: map[string]string{},
+		Can: func(a service.Access) bool { return s.Auth.Authorize(c.Request.Context(), user, a) == nil },
+	}
+	for _, p := range c.Params {
+		v.Names[p.Key] = p.Value
+	}
+	var err error
+	if user.Name != "" && s.Scopes != nil {
+		if v.Scope, err = s.Scopes(c.Request.Context(), user); err != nil {
+			return v, err
+		}
+	}
+	if user.Name != "" && s.People != nil {
+		v.Person, err = s.People(user)
+	}
+	return v, err
+}
+
+// show sends a page.
+func (s *server) show(c *gin.Context, status int, v *pages.Visit, p pages.Page) {
+	html, err := s.renderer.Render(v, p)
+	if err != nil {
+		s.Log.Error("page failed", "request", c.GetString(keyRequest), "path", c.FullPath(), "err", err)
+		c.Data(http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("something is wrong inside the server\n"))
+		return
+	}
+	c.Header("Content-Security-Policy", pages.ContentPolicy)
+	c.DataFromReader(status, int64(len(html)), "text/html; charset=utf-8", bytes.NewReader(html), nil)
+}
+
+// problem shows a browser why it does not get what it asked for.
+func (s *server) problem(c *gin.Context, status int, answer service.Refusal) {
+	v := &pages.Visit{Context: c.Request.Context(), House: &s.house, User: userOf(c), Path: c.Request.URL.Path, Query: url.Values{}, Now: s.Now()}
+	s.show(c, status, v, pages.Page{Title: titles[answer.Kind], Template: "problem", Data: answer})
+	c.Abort()
+}
+
+// titles head the pages about failures.
+var titles = map[fault.Kind]string{
+	fault.Invalid: "That cannot be done", fault.Denied: "Not allowed", fault.Missing: "Not found",
+	fault.Conflict: "It changed in the meantime", fault.Later: "Not now", fault.Broken: "Something is broken",
+}

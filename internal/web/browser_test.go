@@ -1,0 +1,8 @@
+package web
+
+var _ = addDoors(map[string]string{
+	"GET /":              "known",
+	"GET /about":         "known",
+	"GET /static/*path":  "open",
+	"HEAD /static/*path": "open",
+})

@@ -1,0 +1,68 @@
+package pages
+
+import (
+	"fmt"
+	"html/template"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// functions are what templates may call besides what html/template has.
+func (r *Renderer) functions() template.FuncMap {
+	return template.FuncMap{
+		"age":   age,
+		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"path":  pathOf,
+		"count": count,
+		"join":  strings.Join,
+	}
+}
+
+// pathOf builds a path of ours, each part escaped.
+func pathOf(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString("/" + url.PathEscape(p))
+	}
+	return b.String()
+}
+
+// age is how long ago t was, in the largest unit that says enough.
+func age(now, t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	d := now.Sub(t)
+	switch {
+	case d < 0:
+		return "in " + span(-d)
+	case d < time.Second:
+		return "now"
+	default:
+		return span(d) + " ago"
+	}
+}
+
+// span is a duration in one unit, and never none.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= 2*day:
+		return fmt.Sprintf("%dd", d/day)
+	case d >= 2*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	default:
+		return fmt.Sprintf("%ds", max(1, d/time.Second))
+	}
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

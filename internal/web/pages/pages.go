@@ -1,0 +1,86 @@
+// Package pages is what people see in a browser: for each screen a function
+// that asks the service and says what to show, and a template that shows it.
+// Pages are whole without scripts; what is in static/ makes them live.
+//
+// It knows nothing of gin or of sessions, and decides nobody's rights: whoever
+// calls a Handler has checked the right that the table of routes asks for. Text
+// from outside reaches a browser through html/template and nowhere else.
+//
+// Start reading at Visit and Page, then at Stacks in stacks.go.
+package pages
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// House is everything that pages ask, answered by the server itself: whoever
+// calls has been checked before.
+type House struct {
+	Stacks  service.StackReader
+	Tenants service.TenantReader
+	Board   Board
+	Version string
+}
+
+// Board is all stacks as they are now.
+type Board interface {
+	Page(service.Scope, service.BoardQuery) (service.BoardPage, error)
+}
+
+// Visit is one request for a page.
+type Visit struct {
+	Context context.Context
+	House   *House
+	User    service.User
+	Scope   service.Scope // the namespaces whose stacks the visitor may list
+	Person  service.Person
+	Can     func(service.Access) bool // asks the cluster; its answers are kept for a moment
+
+	Path  string            // as the browser has it, without the query
+	Names map[string]string // the parts of the path that are variables
+	Query url.Values
+	Form  url.Values // of an Action
+	Now   time.Time
+}
+
+// Key is the object that the path names.
+func (v *Visit) Key() service.Key {
+	return service.Key{Namespace: v.Names["namespace"], Name: v.Names["name"]}
+}
+
+// Page is what is shown.
+type Page struct {
+	Title    string
+	Section  string // the entry of the menu that it belongs to
+	Template string // its file in templates/, without .html
+	Data     any
+	Live     Live
+}
+
+// Live says what makes a page stale. The zero Live is a page that never is.
+type Live struct {
+	Stacks bool          // any change of a stack that the visitor may see
+	Stack  service.Key   // a change of this one
+	Every  time.Duration // looked at again this often, for what tells nobody that it changes
+}
+
+// Handler makes a page.
+type Handler func(*Visit) (Page, error)
+
+// Action does what a form asks for. The browser is sent on to another page, so
+// that going back or reloading repeats nothing.
+type Action func(*Visit) (Done, error)
+
+// Done is where the browser goes after an action, and what it is told there.
+type Done struct {
+	To   string // a path of ours
+	Said Said
+}
+
+// Said names a sentence about what was done. It travels in the address, so it
+// is a name and not the sentence: nobody gets to put words into our mouth.
+type Said string

@@ -1,0 +1,115 @@
+package pages
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed templates static
+var files embed.FS
+
+// Renderer turns pages into HTML.
+type Renderer struct {
+	pages   map[string]*template.Template
+	static  string // the address below which static files are served: it changes with them
+	version string
+}
+
+// NewRenderer parses all templates.
+func NewRenderer(version string) (*Renderer, error) {
+	r := &Renderer{pages: map[string]*template.Template{}, version: version}
+	sum, err := digest("static")
+	if err != nil {
+		return nil, err
+	}
+	r.static = StaticPrefix + "/" + sum + "/"
+	// What every page shares: the layout, and the parts in templates/parts.
+	base, err := template.New("layout").Funcs(r.functions()).ParseFS(files, "templates/layout.html", "templates/parts/*.html")
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		t, err := base.Clone()
+		if err == nil {
+			t, err = t.ParseFS(files, name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.pages[strings.TrimSuffix(path.Base(name), ".html")] = t
+	}
+	return r, nil
+}
+
+// digest is of all files below dir.
+func digest(dir string) (string, error) {
+	h := sha256.New()
+	err := fs.WalkDir(files, dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := files.ReadFile(p)
+		fmt.Fprintf(h, "%s\x00%d\x00", p, len(content))
+		h.Write(content)
+		return err
+	})
+	return hex.EncodeToString(h.Sum(nil))[:16], err
+}
+
+// view is what the layout is given.
+type view struct {
+	Page
+	Visit   *Visit
+	Said    string
+	Static  string
+	Version string
+}
+
+// Render returns the HTML of a page.
+func (r *Renderer) Render(v *Visit, p Page) ([]byte, error) {
+	t := r.pages[p.Template]
+	if t == nil {
+		return nil, fmt.Errorf("there is no template %q", p.Template)
+	}
+	var out bytes.Buffer
+	err := t.ExecuteTemplate(&out, "layout", view{Page: p, Visit: v, Said: Sentence(Said(v.Query.Get("done"))), Static: r.static, Version: r.version})
+	return out.Bytes(), err
+}
+
+// StaticPrefix is where static files are served.
+const StaticPrefix = "/static"
+
+// Static serves the static files; StaticPrefix is taken off the path before.
+// Their address changes with them, so that they may be kept for good.
+func (r *Renderer) Static() http.Handler {
+	dir, err := fs.Sub(files, "static")
+	if err != nil {
+		panic(err) // the directory is in the binary
+	}
+	serve := http.StripPrefix(strings.TrimPrefix(strings.TrimSuffix(r.static, "/"), StaticPrefix), http.FileServerFS(dir))
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if strings.HasSuffix(q.URL.Path, "/") {
+			http.NotFound(w, q) // directories are nobody's business
+			return
+		}
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		serve.ServeHTTP(w, q)
+	})
+}
+
+// ContentPolicy is what browsers may do with a page: nothing but what comes
+// from us, and nothing inline.
+const ContentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
