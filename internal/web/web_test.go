@@ -73,8 +73,8 @@ func (r *roles) last() service.Access {
 // estate answers about one stack whose records are kept somewhere.
 type estate struct {
 	service.StackReader // what is not below is asked by no test
-	records service.Records
-	err     error
+	records             service.Records
+	err                 error
 }
 
 func (e estate) id(key service.Key) (service.StackID, error) {
