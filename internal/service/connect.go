@@ -93,7 +93,7 @@ func (c Connection) config() (*rest.Config, string, error) {
 	if err != nil {
 		return nil, "", fault.New(fault.Invalid, ReasonNoKubeconfig, fmt.Errorf("reading the kubeconfig: %w", err))
 	}
-	config.UserAgent, config.QPS, config.Burst = "terrier", 50, 100
+	config.UserAgent, config.QPS, config.Burst = ClientAgent, 50, 100
 	return config, cmp.Or(c.Namespace, namespace), nil
 }
 

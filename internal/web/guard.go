@@ -211,6 +211,7 @@ func (s *server) challenge(c *gin.Context, err error) {
 // name what the caller has no right to know.
 func (s *server) refuse(c *gin.Context, err error) {
 	kind := fault.Of(err)
+	s.refused(c, err)
 	status := kind.Meaning().HTTP
 	if e, ok := errors.AsType[*httpError](err); ok {
 		status = e.status

@@ -58,6 +58,9 @@ type Options struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 
+	Journal service.Journal // who did what, to read; nil if none is kept
+	Audit   Audit           // and to write; nil if none is kept
+
 	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and who knows one may have it
 	Registry  http.Handler // at /v2/
 
@@ -97,6 +100,7 @@ func (l Limits) filled() Limits {
 type server struct {
 	Options
 	streams  streams
+	refusals refusals
 	renderer *pages.Renderer
 	house    pages.House
 }
@@ -127,7 +131,7 @@ func build(o Options) (*gin.Engine, error) {
 		return nil, err
 	}
 	s.renderer = renderer
-	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Version: o.Version}
+	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Journal: o.Journal, Version: o.Version}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true

@@ -23,6 +23,7 @@ type House struct {
 	Stacks  service.StackReader
 	Tenants service.TenantReader
 	Board   Board
+	Journal service.Journal
 	Version string
 }
 

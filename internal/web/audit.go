@@ -1,0 +1,105 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// Audit is the journal, to write to.
+type Audit interface {
+	// Record returns once the entry is on the disk.
+	Record(context.Context, service.AuditEntry) error
+}
+
+// audit records what the person of a request does. Whoever and Via are filled in
+// if they are empty. A handler that shows what is secret records it first, and
+// shows nothing if that fails.
+func (s *server) audit(c *gin.Context, e service.AuditEntry) error {
+	if s.Audit == nil {
+		return nil
+	}
+	if e.Who == "" {
+		e.Who = userOf(c).Name
+	}
+	if e.Via == "" {
+		e.Via = viaOf(c)
+	}
+	err := s.Audit.Record(c.Request.Context(), e)
+	if err != nil {
+		s.Log.Error("journal not written", "request", c.GetString(keyRequest), "what", e.What, "user", e.Who, "err", err)
+	}
+	return err
+}
+
+// viaOf is the way on which a request came.
+func viaOf(c *gin.Context) service.AuditVia {
+	switch {
+	case c.GetBool(keyBrowser):
+		return service.ViaUI
+	case strings.HasPrefix(c.GetHeader("User-Agent"), service.ClientAgent):
+		return service.ViaCLI
+	default:
+		return service.ViaAPI
+	}
+}
+
+// refused records a command of somebody who has no right to it. What strangers
+// are told is no command: their attempts to sign in are recorded where they are
+// made.
+func (s *server) refused(c *gin.Context, err error) {
+	user := userOf(c)
+	if s.Audit == nil || user.Name == "" || fault.Of(err) != fault.Denied || c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead {
+		return
+	}
+	more, ok := s.refusals.take(s.Now())
+	if !ok {
+		return
+	}
+	e := service.AuditEntry{
+		What: service.AuditDenied, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
+		Object:  service.AuditObject{Namespace: c.Param("namespace"), Name: c.Param("name")},
+		Details: map[string]string{"request": c.Request.Method + " " + c.FullPath()},
+	}
+	if more > 0 {
+		e.Details["unrecorded"] = strconv.Itoa(more)
+	}
+	_ = s.audit(c, e) // it was refused in any case; the log has what came in the way
+}
+
+// refusalsPerMinute bounds what refused requests may add to the journal: whoever
+// may do nothing may not fill the disk either. Those beyond it are counted in
+// the next entry.
+const refusalsPerMinute = 60
+
+// refusals counts what was refused.
+type refusals struct {
+	mu    sync.Mutex
+	since time.Time
+	taken int
+	left  int // refused and not recorded since the last that was
+}
+
+// take reports whether one more may be recorded, and how many were not before it.
+func (r *refusals) take(now time.Time) (left int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.since) >= time.Minute {
+		r.since, r.taken = now, 0
+	}
+	if r.taken >= refusalsPerMinute {
+		r.left++
+		return 0, false
+	}
+	r.taken++
+	left, r.left = r.left, 0
+	return left, true
+}
