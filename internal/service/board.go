@@ -64,10 +64,19 @@ type BoardGroup struct {
 	Counts map[Status]int `json:"counts"`
 }
 
-// BoardChange is one row that changed.
+// BoardChange is one row that changed, as it is now.
 type BoardChange struct {
 	Cursor string    `json:"-"`
 	At     time.Time `json:"at"`
-	Row    Row       `json:"row"`
+	Row    Row       `json:"row"` // the last that was seen of it if it is gone
 	Gone   bool      `json:"gone,omitempty"`
+}
+
+// BoardNews is what changed since a cursor. A row that changed several times is
+// there once, as it is now.
+type BoardNews struct {
+	Changes []BoardChange   // oldest first
+	Next    string          // the cursor to ask with next
+	Reset   bool            // what changed since is not known: look at everything again, then go on from Next
+	Wait    <-chan struct{} // closed as soon as there is more; never buffers, and need not be read
 }

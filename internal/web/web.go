@@ -36,6 +36,9 @@ type Stacks interface {
 // Board is all stacks as they are now.
 type Board interface {
 	pages.Board
+	Changes(scope service.Scope, since string) (service.BoardNews, error)
+	Namespaces() []string
+	Len() int
 }
 
 // Auth says who somebody is and what they may do.
@@ -49,6 +52,8 @@ type Options struct {
 	Stacks  Stacks               // answers by itself: whoever asks has been checked before
 	Tenants service.TenantReader // likewise
 	Board   Board                // likewise
+	Details service.StackDetails // likewise
+	Sources service.SourceReader // likewise
 	People  func(service.User) (service.Person, error)
 	Scopes  func(context.Context, service.User) (service.Scope, error) // the namespaces whose stacks somebody may list
 	Auth    Auth
@@ -131,7 +136,7 @@ func build(o Options) (*gin.Engine, error) {
 		return nil, err
 	}
 	s.renderer = renderer
-	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Journal: o.Journal, Version: o.Version}
+	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, Journal: o.Journal, Version: o.Version}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true

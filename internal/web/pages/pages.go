@@ -23,6 +23,8 @@ type House struct {
 	Stacks  service.StackReader
 	Tenants service.TenantReader
 	Board   Board
+	Details service.StackDetails
+	Sources service.SourceReader
 	Journal service.Journal
 	Version string
 }
@@ -30,6 +32,9 @@ type House struct {
 // Board is all stacks as they are now.
 type Board interface {
 	Page(service.Scope, service.BoardQuery) (service.BoardPage, error)
+	Get(service.Key) (service.Row, bool)
+	Graph(scope service.Scope, key service.Key, depth int) (service.Graph, error)
+	Capacity(slots int) (service.CapacityInfo, error)
 }
 
 // Visit is one request for a page.
