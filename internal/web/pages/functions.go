@@ -16,6 +16,18 @@ func (r *Renderer) functions() template.FuncMap {
 		"path":  pathOf,
 		"count": count,
 		"join":  strings.Join,
+
+		// What parts are called with.
+		"pill":     pillOf,
+		"status":   statusPill,
+		"outcome":  outcomePill,
+		"moment":   func(now, at time.Time) Moment { return Moment{now, at} },
+		"problem":  func(title, text string) Problem { return Problem{Title: title, Error: text} },
+		"cut":      cut,
+		"revision": revision,
+		"took":     took,
+
+		"thousands": thousands,
 	}
 }
 
@@ -65,4 +77,29 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// took is how long something took, as people say it.
+func took(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	default:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+}
+
+// thousands is a number in groups of three.
+func thousands(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }

@@ -20,6 +20,7 @@ var files embed.FS
 type Renderer struct {
 	pages   map[string]*template.Template
 	static  string // the address below which static files are served: it changes with them
+	sheets  []string
 	version string
 }
 
@@ -31,6 +32,9 @@ func NewRenderer(version string) (*Renderer, error) {
 		return nil, err
 	}
 	r.static = StaticPrefix + "/" + sum + "/"
+	if r.sheets, err = sheets(r.static); err != nil {
+		return nil, err
+	}
 	// What every page shares: the layout, and the parts in templates/parts.
 	base, err := template.New("layout").Funcs(r.functions()).ParseFS(files, "templates/layout.html", "templates/parts/*.html")
 	if err != nil {
@@ -51,6 +55,19 @@ func NewRenderer(version string) (*Renderer, error) {
 		r.pages[strings.TrimSuffix(path.Base(name), ".html")] = t
 	}
 	return r, nil
+}
+
+// sheets are the addresses of all style sheets. What all pages look like comes
+// first, so that a screen's own may refine it.
+func sheets(static string) ([]string, error) {
+	names, err := fs.Glob(files, "static/*.css")
+	out := []string{static + "app.css"}
+	for _, name := range names {
+		if base := path.Base(name); base != "app.css" {
+			out = append(out, static+base)
+		}
+	}
+	return out, err
 }
 
 // digest is of all files below dir.
@@ -74,6 +91,7 @@ type view struct {
 	Visit   *Visit
 	Said    string
 	Static  string
+	Sheets  []string
 	Version string
 }
 
@@ -84,7 +102,7 @@ func (r *Renderer) Render(v *Visit, p Page) ([]byte, error) {
 		return nil, fmt.Errorf("there is no template %q", p.Template)
 	}
 	var out bytes.Buffer
-	err := t.ExecuteTemplate(&out, "layout", view{Page: p, Visit: v, Said: Sentence(Said(v.Query.Get("done"))), Static: r.static, Version: r.version})
+	err := t.ExecuteTemplate(&out, "layout", view{Page: p, Visit: v, Said: Sentence(Said(v.Query.Get("done"))), Static: r.static, Sheets: r.sheets, Version: r.version})
 	return out.Bytes(), err
 }
 

@@ -1,1 +1,21 @@
-// What makes pages live.
+// What scripts add to pages that are whole without them. An element with
+// data-island="name" is handed to static/name.js, which exports mount(element):
+// once for each, also for those that come when a part of the page is replaced.
+
+const mounted = new WeakSet();
+
+function mountAll(root) {
+  for (const element of root.querySelectorAll("[data-island]")) {
+    if (mounted.has(element)) continue;
+    mounted.add(element);
+    const name = element.dataset.island;
+    if (!/^[a-z][a-z0-9-]*$/.test(name)) continue;
+    import(new URL(`./${name}.js`, import.meta.url)).then(
+      (island) => island.mount(element),
+      (error) => console.error(`the script ${name} cannot be loaded`, error),
+    );
+  }
+}
+
+mountAll(document);
+document.addEventListener("terrier:updated", (event) => mountAll(event.target));
