@@ -19,6 +19,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -100,9 +101,18 @@ func (c Connection) config() (*rest.Config, string, error) {
 // NewClient returns a client for New. It knows its kinds beforehand, so that a
 // command costs one request and not a tour of the API.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
-	scheme, err := NewScheme()
+	scheme, mapper, err := kinds()
 	if err != nil {
 		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+}
+
+// kinds are those that a client for New knows, and where they are served.
+func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, nil, err
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1alpha2.GroupVersion.WithKind(v1alpha2.Kind), meta.RESTScopeNamespace)
@@ -118,7 +128,7 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 		mapper.Add(lynqGroup.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(authnv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
-	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+	return scheme, mapper, nil
 }
 
 // loader chooses the kubeconfig: the one that was named, those of KUBECONFIG,

@@ -12,6 +12,7 @@ var hints = map[string]string{
 	ReasonNoKubeconfig: "Name a file with --kubeconfig or KUBECONFIG, or start a control plane here with: terrier up",
 	ReasonNoServer:     "Start it with terrier up, or name it with --server or TERRIER_SERVER.",
 	ReasonNoToken:      "Use a kubeconfig with a token, for instance one of: kubectl create token",
+	ReasonImpersonate:  "Whoever runs the server gives its account that right: docs/rbac.md has the role.",
 	ReasonNoPlan:       "See how the stack stands with terrier explain, or ask for a new plan with terrier replan.",
 	ReasonNoRuns:       "See how the stack stands with: terrier explain",
 	ReasonNotKept:      "See which runs are kept with: terrier runs",

@@ -49,6 +49,8 @@ func kubeFault(err error, what string) error {
 		return fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("%s does not exist", what))
 	case apierrors.IsUnauthorized(err):
 		return fault.New(fault.Denied, ReasonUnknownUser, fmt.Errorf("the cluster does not know who asks for %s: %w", what, err))
+	case impersonationFault(err) != nil:
+		return impersonationFault(err)
 	case apierrors.IsForbidden(err):
 		return fault.New(fault.Denied, ReasonAccessDenied, fmt.Errorf("%s: %w", what, err))
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):

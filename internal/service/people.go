@@ -1,0 +1,145 @@
+package service
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// People lends the server's connection to persons: what one of them commands
+// goes to the cluster in that person's name, and the cluster decides.
+type People struct {
+	shared  *rest.Config // connections that all persons share
+	scheme  *runtime.Scheme
+	mapper  meta.RESTMapper
+	records Records
+	now     func() time.Time
+	known   kept[Person]
+}
+
+// How many persons are remembered, and for how long. Nothing depends on it: a
+// person that is forgotten is made again, which costs a few allocations.
+const (
+	peopleKept = 256
+	personKept = 10 * time.Minute
+)
+
+// NewPeople returns the People of the cluster of config, whose user must be
+// allowed to impersonate whoever may sign in.
+func NewPeople(config *rest.Config, records Records, now func() time.Time) (*People, error) {
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	address, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	scheme, mapper, err := kinds()
+	if err != nil {
+		return nil, err
+	}
+	return &People{
+		// The transport brings TLS and who the server is.
+		shared: &rest.Config{Host: address.String(), Transport: transport, UserAgent: cmp.Or(config.UserAgent, "terrier"), QPS: -1},
+		scheme: scheme, mapper: mapper, records: records, now: now,
+		known: kept[Person]{most: peopleKept, now: now},
+	}, nil
+}
+
+// As returns the hands of u. Who u is has been established by a token or by an
+// issuer that the operator trusts; nothing is added to it here.
+func (p *People) As(u User) (Person, error) {
+	if err := u.somebody(); err != nil {
+		return Person{}, err
+	}
+	key := u.key()
+	if person, ok := p.known.get(key); ok {
+		return person, nil
+	}
+	config := rest.CopyConfig(p.shared)
+	config.Impersonate = u.impersonation()
+	kube, err := client.NewWithWatch(config, client.Options{Scheme: p.scheme, Mapper: p.mapper})
+	if err != nil {
+		return Person{}, fmt.Errorf("making a client for %s: %w", u.Name, err)
+	}
+	stacks := New(kube, p.records, p.now)
+	person := Person{User: u, Stacks: stacks, Tenants: NewTenants(stacks, config)}
+	p.known.put(key, person, p.now().Add(personKept))
+	return person, nil
+}
+
+// The names that Kubernetes gives to who is nobody in particular.
+const (
+	anonymous       = "system:anonymous"
+	unauthenticated = "system:unauthenticated"
+	authenticated   = "system:authenticated"
+)
+
+// somebody refuses to act for nobody: without a name, a request would be made
+// as the server itself.
+func (u User) somebody() error {
+	if u.Name == "" || u.Name == anonymous || slices.Contains(u.Groups, unauthenticated) {
+		return fault.New(fault.Denied, ReasonUnknownUser, errors.New("it is not known who asks"))
+	}
+	return nil
+}
+
+// impersonation is u in the words of a client. That everybody is authenticated
+// is added by the API server, which wants no right for it.
+func (u User) impersonation() rest.ImpersonationConfig {
+	groups := slices.DeleteFunc(slices.Clone(u.Groups), func(g string) bool { return g == authenticated })
+	return rest.ImpersonationConfig{UserName: u.Name, UID: u.UID, Groups: groups, Extra: u.Extra}
+}
+
+// key is the same for the same person with the same groups, and for nobody
+// else. It tells nothing about them.
+func (u User) key() string {
+	groups := slices.Sorted(slices.Values(u.Groups))
+	extra := make([]any, 0, 2*len(u.Extra))
+	for _, k := range slices.Sorted(maps.Keys(u.Extra)) {
+		extra = append(extra, k, u.Extra[k])
+	}
+	b, err := json.Marshal([]any{u.Name, u.UID, groups, extra})
+	if err != nil {
+		panic("service: encoding strings: " + err.Error())
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// ReasonImpersonate is of a server that may not act for people.
+const ReasonImpersonate = "ImpersonationDenied"
+
+// impersonationFault says which right the server lacks, if err is about that:
+// whoever asked can do nothing about it.
+func impersonationFault(err error) error {
+	var status apierrors.APIStatus
+	if !apierrors.IsForbidden(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	d := status.Status().Details
+	what := d.Kind
+	switch {
+	case d.Group == "" && (d.Kind == "users" || d.Kind == "groups" || d.Kind == "serviceaccounts"):
+	case d.Group == "authentication.k8s.io" && slices.Contains([]string{"users", "groups", "serviceaccounts", "uids", "userextras"}, d.Kind):
+		what += "." + d.Group
+	default:
+		return nil
+	}
+	return fault.New(fault.Denied, ReasonImpersonate, fmt.Errorf("this server may not act in your name: its own account lacks the right to impersonate %s %q", what, d.Name))
+}
