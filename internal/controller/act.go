@@ -168,6 +168,11 @@ func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause 
 	if p.wait = c.queue.admit(p.id, c.askOf(ctx, p, kind, cause)); p.wait != "" {
 		return nil
 	}
+	if kind.Writes() {
+		if err := c.current(ctx, p); err != nil {
+			return err
+		}
+	}
 	job, err := c.ready(ctx, p, kind, cause, unlock)
 	if err == nil {
 		err = c.Runner.Start(ctx, *job)
@@ -324,6 +329,9 @@ func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.
 // finish cleans up and lets a deleted object go. What it built and leaves is
 // written down first; the finalizer is last.
 func (c *Stacks) finish(ctx context.Context, p *pass, retained bool) error {
+	if err := c.current(ctx, p); err != nil {
+		return err
+	}
 	if retained {
 		if err := c.retain(ctx, p); err != nil {
 			return fmt.Errorf("writing down what is kept: %w", err)
@@ -349,6 +357,7 @@ func (c *Stacks) finish(ctx context.Context, p *pass, retained bool) error {
 			controllerutil.RemoveFinalizer(p.obj, f)
 		}
 	}
+	c.writes.doubt(client.ObjectKeyFromObject(p.obj)) // a copy that is still held must not bring it back
 	err := c.Live.Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
 	return client.IgnoreNotFound(err)
 }

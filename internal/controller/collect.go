@@ -282,6 +282,9 @@ func (c *Stacks) readable(ctx context.Context, p *pass, r *runner.Report, made s
 	if err != nil {
 		return err
 	}
+	if m := p.st.Memory; out.JSON == nil && out.Text == nil && m.LastRun == "" && m.Pending == nil && m.Applied == nil {
+		return nil // the first plan of a stack replaces none, and looking costs two lists of the namespace
+	}
 	return kube.WriteReadablePlan(ctx, c.Live, p.obj, out)
 }
 

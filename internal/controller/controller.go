@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -92,6 +93,7 @@ type Config struct {
 	Glass           Glass
 	NoReattach      bool // the engine starts providers itself, each time it needs one
 	Limits          runner.Limits
+	StackMetrics    bool // a metric that upstream has by the names of stacks has them here, too
 }
 
 // Stacks reconciles the objects of one dialect.
@@ -112,6 +114,7 @@ type Stacks struct {
 	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them
 	Now       func() time.Time
 	Log       *slog.Logger
+	Metrics   prometheus.Registerer // nil counts for nobody
 
 	records  sync.RWMutex // held for writing while records that nothing needs are dropped
 	queue    *queue
@@ -120,19 +123,24 @@ type Stacks struct {
 	requests requests
 
 	newcomers newcomers
+	writes    ownWrites
+	marks     marked
+	metrics   *metrics
 }
 
 // pass is one reconcile of one object.
 type pass struct {
 	obj   client.Object
+	stale bool   // obj is a copy that the server may have a newer version of
 	id    string // the stack: the object's UID
 	st    dialect.Stack
 	o     stack.Observation
 	job   *runner.Job // as far as it is known before the kind of run is
 	note  note
 	in    inputs
-	ended *stack.Run // a run that ended and was folded in
-	stuck error      // why a run that ended could not be folded in
+	ended *stack.Run     // a run that ended and was folded in
+	stuck error          // why a run that ended could not be folded in
+	said  *runner.Report // what a run that ended said of itself
 
 	glassDenied bool // somebody wants to work by hand where that is not allowed
 
@@ -146,9 +154,8 @@ type pass struct {
 // Reconcile brings one stack one step further.
 func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c.newcomers.seen(req.NamespacedName)
-	obj := c.Dialect.New()
-	// Read from the server: a stale copy would not know the last run.
-	if err := c.Live.Get(ctx, req.NamespacedName, obj); err != nil {
+	obj, cached, err := c.look(ctx, req.NamespacedName)
+	if err != nil {
 		if client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, err
 		}
@@ -162,7 +169,7 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	}
 	c.requests.saw(string(obj.GetUID()), req.NamespacedName)
 	if err := c.hold(ctx, obj); apierrors.IsConflict(err) {
-		return again, nil // whoever wrote may not have changed anything that wakes the stack
+		return c.anew(obj), nil // whoever wrote may not have changed anything that wakes the stack
 	} else if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -171,6 +178,7 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		c.queue.withdraw(string(obj.GetUID())) // it asks again once it can be read
 		return ctrl.Result{}, err
 	}
+	p.stale = cached
 	if p.unreadable != nil {
 		c.queue.withdraw(p.id)
 		return c.reportUnreadable(ctx, p)
@@ -193,7 +201,11 @@ func (c *Stacks) hold(ctx context.Context, obj client.Object) error {
 	if !addFinalizer(obj, c.Dialect.Finalizer()) {
 		return nil
 	}
-	return c.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
+	err := c.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
+	if err == nil {
+		c.writes.wrote(obj)
+	}
+	return err
 }
 
 func addFinalizer(obj client.Object, name string) bool {

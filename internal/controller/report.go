@@ -53,20 +53,32 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		err := c.Live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager))
 		if apierrors.IsConflict(err) {
-			return again, nil // somebody else wrote; nothing was forgotten yet
+			return c.anew(p.obj), nil // somebody else wrote; nothing was forgotten yet
 		}
 		if err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
+		c.writes.wrote(p.obj)
 	}
 	c.tell(p)
+	later := c.mark(ctx, p, d)
 	if p.ended != nil {
 		if err := c.Runner.Forget(p.id, p.ended.ID); err != nil {
 			return ctrl.Result{}, err
 		}
 		return again, nil
 	}
-	return c.next(p, d, cause)
+	return sooner(later)(c.next(p, d, cause))
+}
+
+// sooner looks again after a while at the latest, if that is not zero.
+func sooner(after time.Duration) func(ctrl.Result, error) (ctrl.Result, error) {
+	return func(r ctrl.Result, err error) (ctrl.Result, error) {
+		if err == nil && after > 0 && (r.RequeueAfter == 0 || r.RequeueAfter > after) {
+			r.RequeueAfter = after
+		}
+		return r, err
+	}
 }
 
 // reportUnreadable says why nothing is done, and leaves the rest of the status
@@ -78,6 +90,9 @@ func (c *Stacks) reportUnreadable(ctx context.Context, p *pass) (ctrl.Result, er
 		return ctrl.Result{}, err
 	}
 	err := c.Live.Status().Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
+	if apierrors.IsConflict(err) {
+		return c.anew(p.obj), nil
+	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
@@ -98,7 +113,7 @@ var again = ctrl.Result{RequeueAfter: time.Nanosecond}
 // next says when to look at the stack again.
 func (c *Stacks) next(p *pass, d stack.Decision, cause error) (ctrl.Result, error) {
 	if fault.Of(cause) == fault.Conflict {
-		return again, nil
+		return c.anew(p.obj), nil
 	}
 	if cause != nil {
 		return ctrl.Result{}, cause
@@ -130,6 +145,7 @@ func (c *Stacks) tell(p *pass) {
 	}
 	m := p.o.Memory
 	reason := c.Dialect.EventReason(*r)
+	c.metrics.ended(p.obj.GetNamespace(), p.obj.GetName(), p.said, *r, reason)
 	switch {
 	case r.Kind == stack.GlassRun:
 		c.tellByHand(p, *m.ByHand)
@@ -144,6 +160,7 @@ func (c *Stacks) tell(p *pass) {
 		c.Events.Event(p.obj, normal, reason, "Applied "+r.Cause.Plan.Name+": "+r.Cause.Plan.Changes.String())
 	case r.Plan != nil && r.Plan.Drift:
 		if old := p.st.Memory.Pending; old == nil || old.Digest != r.Plan.Digest {
+			c.metrics.drifts.Inc()
 			c.Events.Event(p.obj, warning, reason, "Drift detected: "+r.Plan.Changes.String())
 		}
 	case r.Plan != nil:
