@@ -24,7 +24,7 @@ const (
 func (c *Stacks) askOf(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) ask {
 	key := client.ObjectKeyFromObject(p.obj)
 	return ask{
-		key: key, class: classOf(kind, cause, p.o), memory: c.charge(ctx, p.id, kind),
+		key: key, kind: kind, class: classOf(kind, cause, p.o), memory: c.charge(ctx, p.id, kind),
 		tenant: c.tenantOf(p.obj),
 	}
 }
@@ -118,7 +118,8 @@ func (c *Stacks) countRuns(ctx context.Context) error {
 		namespace, name, _ := strings.Cut(r.Name, "/")
 		// Its tenant is known once the stack is looked at.
 		c.queue.counted(r.Stack, ask{
-			key: types.NamespacedName{Namespace: namespace, Name: name}, tenant: namespace, memory: c.charge(ctx, r.Stack, r.Kind),
+			key: types.NamespacedName{Namespace: namespace, Name: name}, kind: r.Kind, tenant: namespace,
+			memory: c.charge(ctx, r.Stack, r.Kind), began: r.Started,
 		})
 	}
 	return nil

@@ -231,22 +231,22 @@ func TestBacklogAndPlace(t *testing.T) {
 	y.want("4", "b", idle, 100)
 	c := &Stacks{queue: y.queue}
 	got, ok := c.Place("4")
-	want := Place{Class: "drift", Tenant: "b", Since: start.Add(5 * time.Second), Before: 2, Others: 1, Why: "Waiting for its turn: 1 runs may be at work at once"}
+	want := stack.Place{Class: "drift", Tenant: "b", Since: start.Add(6 * time.Second), Before: 2, Others: 1, Why: "Waiting for its turn: 1 runs may be at work at once"}
 	if diff := cmp.Diff(want, got); !ok || diff != "" {
 		t.Errorf("Place() (-want +got):\n%s", diff)
 	}
 	if _, ok := c.Place("0"); ok {
 		t.Error("a stack at work has a place in the line")
 	}
-	backlog := Backlog{
-		AtWork: 1, MaxRuns: 1, MaxPerTenant: 9, Memory: 100 << 20, MaxMemory: 1 << 30, Waiting: 4, OldestSince: start.Add(2 * time.Second),
-		Classes: []ClassBacklog{
-			{Class: "apply"}, {Class: "person", Waiting: 1, OldestSince: start.Add(3 * time.Second)}, {Class: "spec"}, {Class: "upstream"},
-			{Class: "drift", Waiting: 3, OldestSince: start.Add(2 * time.Second)},
+	backlog := stack.Backlog{
+		AtWork: 1, MaxRuns: 1, MaxPerTenant: 9, Memory: 100 << 20, MaxMemory: 1 << 30, Waiting: 4, OldestSince: start.Add(3 * time.Second),
+		Classes: []stack.ClassBacklog{
+			{Class: "apply"}, {Class: "person", Waiting: 1, OldestSince: start.Add(4 * time.Second)}, {Class: "spec"}, {Class: "upstream"},
+			{Class: "drift", Waiting: 3, OldestSince: start.Add(3 * time.Second)},
 		},
-		Tenants: []TenantBacklog{
-			{Tenant: "a", AtWork: 1, Memory: 100 << 20, Waiting: map[string]int{"drift": 1}, OldestSince: start.Add(2 * time.Second)},
-			{Tenant: "b", Waiting: map[string]int{"drift": 2, "person": 1}, OldestSince: start.Add(3 * time.Second)},
+		Tenants: []stack.TenantBacklog{
+			{Tenant: "a", AtWork: 1, Memory: 100 << 20, Waiting: map[string]int{"drift": 1}, OldestSince: start.Add(3 * time.Second)},
+			{Tenant: "b", Waiting: map[string]int{"drift": 2, "person": 1}, OldestSince: start.Add(4 * time.Second)},
 		},
 	}
 	if diff := cmp.Diff(backlog, c.Backlog()); diff != "" {

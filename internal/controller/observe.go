@@ -86,7 +86,9 @@ func (c *Stacks) observeRun(ctx context.Context, p *pass) error {
 	run := runOf(report, n)
 	if !run.Done {
 		p.o.Run = &run
-		c.queue.took(p.id, c.askOf(ctx, p, run.Kind, run.Cause))
+		a := c.askOf(ctx, p, run.Kind, run.Cause)
+		a.began = report.Started
+		c.queue.took(p.id, a)
 		if run.Kind.Writes() {
 			// What is done so far is kept even if this machine is lost.
 			if err := c.flush(ctx, p, report, n); err != nil {
@@ -103,7 +105,7 @@ func (c *Stacks) observeRun(ctx context.Context, p *pass) error {
 		}
 		p.o.Memory = p.o.Memory.Record(run)
 	}
-	p.ended = &run
+	p.ended, p.said = &run, report
 	return nil
 }
 

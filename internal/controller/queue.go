@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // limits bound what is at work at once. Zero means no bound.
@@ -18,9 +20,11 @@ type limits struct {
 // ask is what a stack wants a slot for.
 type ask struct {
 	key    types.NamespacedName // under which it is woken
+	kind   stack.RunKind
 	class  class
 	tenant string
-	memory int64 // bytes that the run is charged
+	memory int64     // bytes that the run is charged
+	began  time.Time // when the run did, of one that was found at work
 }
 
 // queue admits runs within limits. What may start has a slot held for it at
@@ -41,6 +45,7 @@ type queue struct {
 	limits limits
 	wake   func(types.NamespacedName) // must not call back into the queue
 	now    func() time.Time
+	waited func(class, time.Duration) // is told how long a run waited; may be nil
 
 	mu      sync.Mutex
 	turn    uint64 // counts asks, starts and ends
@@ -51,15 +56,19 @@ type queue struct {
 	contest [classes]contest
 	passed  [classes]int // starts of others since a class that waits had its last one
 	large   *ticket      // the one that room is kept for; nil if none
+
+	seen sight
 }
 
 // slot is a run at work, or the room that is kept for one.
 type slot struct {
 	ask
-	tenant *tenant
-	asked  time.Time   // since when it waited
-	called *time.Timer // runs until the slot is taken up; nil once it is
-	found  bool        // at work before this controller saw the stack
+	id      string
+	tenant  *tenant
+	asked   time.Time   // since when it waited
+	started time.Time   // when it was taken up
+	called  *time.Timer // runs until the slot is taken up; nil once it is
+	found   bool        // at work before this controller saw the stack
 }
 
 // callTime is how long a slot is held for a stack that does not come: its pass
@@ -82,7 +91,7 @@ func (q *queue) admit(id string, a ask) (why string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s := q.slots[id]; s != nil {
-		s.take()
+		q.take(s, a)
 		return ""
 	}
 	switch t := q.waiting[id]; {
@@ -96,7 +105,7 @@ func (q *queue) admit(id string, a ask) (why string) {
 	}
 	q.call(id)
 	if s := q.slots[id]; s != nil {
-		s.take()
+		q.take(s, a)
 		return ""
 	}
 	return q.why(q.waiting[id])
@@ -130,7 +139,7 @@ func (q *queue) found(id string, a ask) *slot {
 	if s == nil {
 		s = q.hold(id, a, q.now())
 	}
-	s.take()
+	q.take(s, a)
 	return s
 }
 
@@ -203,9 +212,18 @@ func (q *queue) missed(id string, s *slot) {
 	q.call("")
 }
 
-// take says that the stack has come for its slot.
-func (s *slot) take() {
-	s.found = false
+// take says that the stack has come for its slot, and for which run.
+func (q *queue) take(s *slot, a ask) {
+	s.kind, s.class, s.found = a.kind, a.class, false
+	switch {
+	case !a.began.IsZero():
+		s.started = a.began
+	case s.started.IsZero():
+		s.started = q.now()
+		if q.waited != nil {
+			q.waited(s.class, s.started.Sub(s.asked))
+		}
+	}
 	if s.called != nil {
 		s.called.Stop()
 		s.called = nil
@@ -214,7 +232,7 @@ func (s *slot) take() {
 
 // hold counts a slot.
 func (q *queue) hold(id string, a ask, asked time.Time) *slot {
-	s := &slot{ask: a, tenant: q.tenant(a.tenant), asked: asked}
+	s := &slot{ask: a, id: id, tenant: q.tenant(a.tenant), asked: asked}
 	q.slots[id] = s
 	q.charged += a.memory
 	q.busy(s.tenant, +1)

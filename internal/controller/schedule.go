@@ -65,6 +65,7 @@ type ticket struct {
 	asked  time.Time
 	passed int // how often smaller ones went before it
 	place  *list.Element
+	why    string // of a copy: what it waits for
 }
 
 // tenant finds a tenant, or takes it in.
