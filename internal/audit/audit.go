@@ -21,7 +21,7 @@ import (
 // Entry is one line of the journal.
 type Entry struct {
 	Seq uint64    `json:"seq"` // 1, 2, 3 …; given by the journal
-	At  time.Time `json:"at"`  // given by the journal where it is zero
+	At  time.Time `json:"at"`  // when it was recorded; never earlier than of the entry before
 
 	ID  string `json:"id,omitempty"`  // of the deed: one that is among the newest entries already is not recorded again
 	Who string `json:"who,omitempty"` // as the API server knows them; empty if it was nobody but Terrier
@@ -129,7 +129,8 @@ const (
 	CommandDenied  What = "denied"          // somebody commanded what they may not
 	JournalOpened  What = "journal-opened"  // a program began to write
 	JournalCut     What = "journal-cut"     // a line that was cut short by a crash was taken off
-	JournalArchive What = "journal-archive" // segments before this one were moved away
+	JournalDamaged What = "journal-damaged" // what was written before is not what was written
+	Unreadable     What = "unreadable"      // in the place of a line that cannot be read; never recorded
 )
 
 // Object is what something was done to.

@@ -1,0 +1,203 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of one answer.
+const (
+	entriesAsked = 100     // if nobody says how many
+	entriesAtAll = 1000    // at most
+	linesAtAll   = 200_000 // looked at before an answer is given with what there is
+)
+
+// Read finds entries, the newest first, without reading more of the journal than
+// it takes. A query that few entries match may be answered with fewer than there
+// are; Next then says where to go on.
+func (j *Journal) Read(q Query) (Page, error) {
+	end := j.end()
+	return read(j.dir, limits{end.segment: end.size}, q)
+}
+
+// Read is the method of that name for a journal that nobody writes.
+func Read(dir string, q Query) (Page, error) { return read(dir, nil, q) }
+
+func read(dir string, sizes limits, q Query) (Page, error) {
+	names, err := segmentsIn(dir)
+	if err != nil {
+		return Page{}, fmt.Errorf("reading the journal: %w", err)
+	}
+	s := newSearch(q)
+	for i := len(names) - 1; i >= 0 && !s.full; i-- {
+		if first, _ := firstOf(names[i]); q.Before > 0 && first >= q.Before {
+			continue
+		}
+		if err := s.segment(dir, names[i], sizes); err != nil {
+			return Page{}, err
+		}
+	}
+	page := Page{Items: s.found}
+	if s.full && s.last > 1 {
+		page.Next = s.last
+	}
+	return page, nil
+}
+
+// search is on its way back through a journal.
+type search struct {
+	q     Query
+	must  [][]byte // texts that each line has to contain
+	words []string
+	found []Entry
+	seen  int
+	last  uint64 // number of the last entry that was looked at
+	full  bool   // no more are looked at
+}
+
+func newSearch(q Query) *search {
+	switch {
+	case q.Limit <= 0:
+		q.Limit = entriesAsked
+	case q.Limit > entriesAtAll:
+		q.Limit = entriesAtAll
+	}
+	s := &search{q: q, words: strings.Fields(strings.ToLower(q.Text)), found: []Entry{}}
+	// Most lines are passed over without being decoded.
+	for _, v := range []string{q.Who, q.Namespace, q.Stack, string(q.Via)} {
+		if v != "" {
+			quoted, _ := json.Marshal(v) // a string can be marshalled
+			s.must = append(s.must, quoted)
+		}
+	}
+	return s
+}
+
+func (s *search) segment(dir, name string, sizes limits) error {
+	f, err := os.Open(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // archived under our eyes
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, counts := sizes[name]
+	if !counts {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		size = info.Size()
+	}
+	return backwards(f, size, func(line []byte) bool {
+		s.line(line)
+		return !s.full
+	})
+}
+
+// line takes a line in if it is one that is asked for.
+func (s *search) line(line []byte) {
+	seq, at, ok := stampOf(line)
+	if ok && s.q.Before > 0 && seq >= s.q.Before {
+		return
+	}
+	if ok {
+		s.last = seq
+	} else if s.last > 0 {
+		s.last-- // it keeps its place
+	}
+	if s.seen++; s.seen >= linesAtAll {
+		s.full = true
+	}
+	if !s.q.Since.IsZero() && ok {
+		// Entries are in the order of time.
+		if t, err := time.Parse(time.RFC3339Nano, at); err == nil && t.Before(s.q.Since) {
+			s.full, s.last = true, 0
+			return
+		}
+	}
+	if slices.ContainsFunc(s.must, func(m []byte) bool { return !bytes.Contains(line, m) }) {
+		return
+	}
+	var e Entry
+	if err := json.Unmarshal(line, &e); err != nil {
+		e = Entry{Seq: s.last, What: Unreadable, Why: "the line is not what was written; terrier audit verify says where"}
+	}
+	if s.matches(&e, line) {
+		s.found = append(s.found, e)
+		s.full = s.full || len(s.found) == s.q.Limit
+	}
+}
+
+func (s *search) matches(e *Entry, line []byte) bool {
+	q := &s.q
+	switch {
+	case q.Seen != nil && !q.Seen(e.Object.Namespace),
+		!q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && !e.At.Before(q.Until),
+		q.Who != "" && e.Who != q.Who, q.Via != "" && e.Via != q.Via,
+		len(q.What) > 0 && !slices.Contains(q.What, e.What),
+		q.Namespace != "" && e.Object.Namespace != q.Namespace, q.Stack != "" && e.Object.Name != q.Stack:
+		return false
+	case len(s.words) == 0:
+		return true
+	}
+	text := strings.ToLower(e.text())
+	return !slices.ContainsFunc(s.words, func(w string) bool { return !strings.Contains(text, w) })
+}
+
+// text is everything of an entry that people search for.
+func (e *Entry) text() string {
+	parts := []string{e.Who, string(e.What), e.Object.Kind, e.Object.Namespace + "/" + e.Object.Name, e.Plan, e.Digest, e.Run, e.Outcome, e.Comment, e.Why}
+	for _, v := range e.Details {
+		parts = append(parts, v)
+	}
+	return strings.Join(parts, "\n")
+}
+
+// chunk is how much of a file is read at once.
+const chunk = 64 << 10
+
+// backwards calls do with each whole line of the first size bytes of f, the last
+// one first, until it returns false. Lines are without their ends, and are do's
+// only until it returns.
+func backwards(f io.ReaderAt, size int64, do func(line []byte) bool) error {
+	var rest []byte // the beginning of what was read, whose line begins before it
+	ended := false  // rest ends with the end of a line, which is taken off
+	for size > 0 {
+		n := min(size, chunk)
+		block := make([]byte, n, n+int64(len(rest)))
+		if _, err := f.ReadAt(block, size-n); err != nil && err != io.EOF {
+			return err
+		}
+		size -= n
+		block = append(block, rest...)
+		if len(block) > lineBytes+2*chunk {
+			return errLong
+		}
+		for {
+			i := bytes.LastIndexByte(block, '\n')
+			if i < 0 {
+				break
+			}
+			if ended && !do(block[i+1:]) {
+				return nil
+			}
+			block, ended = block[:i], true
+		}
+		rest = block
+	}
+	if ended {
+		do(rest)
+	}
+	return nil
+}

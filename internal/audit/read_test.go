@@ -1,0 +1,140 @@
+package audit
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestRead(t *testing.T) {
+	j := open(t, t.TempDir(), 700)
+	stack := func(namespace, name string) Object {
+		return Object{Kind: "Terraform", Namespace: namespace, Name: name}
+	}
+	record(t, j,
+		Entry{What: SignedIn, Who: "ann", Via: ViaUI},
+		Entry{What: Planned, Via: ViaController, Object: stack("apps", "net"), Plan: "plan-main-1"},
+		Entry{What: Approved, Who: "ann", Via: ViaUI, Object: stack("apps", "net"), Plan: "plan-main-1", Comment: "Looks <fine>"},
+		Entry{What: Approved, Who: "bob", Via: ViaKubectl, Object: stack("shop", "db"), Details: map[string]string{"manager": "kubectl-patch"}},
+		Entry{What: Applied, Via: ViaController, Object: stack("apps", "net")},
+	)
+	start := time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC) // the entries are of the seconds after it
+	for name, c := range map[string]struct {
+		q    Query
+		want []uint64
+	}{
+		"all":             {Query{}, []uint64{5, 4, 3, 2, 1}},
+		"the newest":      {Query{Limit: 2}, []uint64{5, 4}},
+		"before":          {Query{Before: 4, Limit: 2}, []uint64{3, 2}},
+		"who":             {Query{Who: "ann"}, []uint64{3, 1}},
+		"part of a name":  {Query{Who: "an"}, nil},
+		"what":            {Query{What: []What{Approved, Applied}}, []uint64{5, 4, 3}},
+		"via":             {Query{Via: ViaKubectl}, []uint64{4}},
+		"namespace":       {Query{Namespace: "apps"}, []uint64{5, 3, 2}},
+		"stack":           {Query{Stack: "db"}, []uint64{4}},
+		"since":           {Query{Since: start.Add(4 * time.Second)}, []uint64{5, 4}},
+		"until":           {Query{Until: start.Add(3 * time.Second)}, []uint64{2, 1}},
+		"words":           {Query{Text: "FINE plan-main-1"}, []uint64{3}},
+		"words of detail": {Query{Text: "kubectl-patch"}, []uint64{4}},
+		"no such words":   {Query{Text: "fine db"}, nil},
+		"one namespace":   {Query{Seen: func(n string) bool { return n == "shop" }}, []uint64{4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page, err := j.Read(c.q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []uint64
+			for _, e := range page.Items {
+				got = append(got, e.Seq)
+			}
+			if !cmp.Equal(got, c.want) {
+				t.Errorf("Read() finds %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// Page by page everything is found once, whatever the size of pages.
+func TestPages(t *testing.T) {
+	j := open(t, t.TempDir(), 600)
+	for i := range 37 {
+		record(t, j, Entry{What: Planned, Run: fmt.Sprint(i), Who: []string{"ann", "bob"}[i%2]})
+	}
+	for _, q := range []Query{{Limit: 1}, {Limit: 5}, {Limit: 37}, {Limit: 1000}, {Limit: 4, Who: "ann"}} {
+		var got []uint64
+		for {
+			page, err := j.Read(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range page.Items {
+				got = append(got, e.Seq)
+			}
+			if q.Before = page.Next; q.Before == 0 {
+				break
+			}
+		}
+		want := 37
+		if q.Who != "" {
+			want = 19
+		}
+		if len(got) != want || !slices.IsSortedFunc(got, func(a, b uint64) int { return int(b) - int(a) }) {
+			t.Errorf("pages of %d show %v, want %d entries, the newest first", q.Limit, got, want)
+		}
+	}
+}
+
+// What cannot be read keeps its place and hides nothing beside it.
+func TestUnreadableLine(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, 0)
+	record(t, j, Entry{What: Planned})
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	add(t, dir+"/"+segmentName(1), "not an entry\n")
+	j = open(t, dir, 0)
+	record(t, j, Entry{What: Applied})
+	page, err := j.Read(Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := whats(page.Items); !cmp.Equal(got, []What{Applied, JournalDamaged, Unreadable, Planned}) {
+		t.Errorf("Read() finds %v", got)
+	}
+	if got := page.Items[2].Seq; got != 2 {
+		t.Errorf("what cannot be read has the number %d, want 2", got)
+	}
+}
+
+// Lines are the same read backwards.
+func TestBackwards(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var want []string
+		for range rapid.IntRange(0, 12).Draw(t, "lines") {
+			n := rapid.SampledFrom([]int{0, 1, 7, chunk - 1, chunk, chunk + 1, 2*chunk + 3}).Draw(t, "length")
+			want = append(want, strings.Repeat("x", n))
+		}
+		text := strings.Join(want, "\n")
+		if len(want) > 0 {
+			text += "\n"
+		}
+		torn := rapid.SampledFrom([]string{"", "torn", strings.Repeat("y", chunk)}).Draw(t, "torn")
+		var got []string
+		err := backwards(bytes.NewReader([]byte(text+torn)), int64(len(text+torn)), func(line []byte) bool {
+			got = append(got, string(line))
+			return true
+		})
+		slices.Reverse(got)
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("read %d lines backwards (%v), want %d", len(got), err, len(want))
+		}
+	})
+}

@@ -1,0 +1,172 @@
+package audit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Error says what is wrong, and where.
+func (b Bad) Error() string {
+	if b.Line == 0 {
+		return b.Segment + ": " + b.What
+	}
+	return fmt.Sprintf("%s, line %d (entry %d): %s", b.Segment, b.Line, b.Seq, b.What)
+}
+
+// Verify reads a whole journal and looks whether it is what was written: each
+// line, their order, their numbers, their hashes, and that each of anchors, the
+// heads that were kept elsewhere, is in it. It changes nothing and takes no lock;
+// the journal that is being written is verified by its Journal.
+func Verify(dir string, anchors ...Head) (Report, error) {
+	names, err := segmentsIn(dir)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the journal: %w", err)
+	}
+	return verify(dir, names, nil, anchors)
+}
+
+// Verify is the function of that name for a journal that is being written.
+func (j *Journal) Verify(anchors ...Head) (Report, error) {
+	end := j.end()
+	names, err := segmentsIn(j.dir)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the journal: %w", err)
+	}
+	for i, name := range names {
+		if name > end.segment { // begun since
+			names = names[:i]
+			break
+		}
+	}
+	return verify(j.dir, names, limits{end.segment: end.size}, append(slices.Clone(anchors), end.head))
+}
+
+// limits are sizes up to which segments count; one that is not named counts whole.
+type limits map[string]int64
+
+// verifier is on its way through a journal.
+type verifier struct {
+	Report
+	anchors map[uint64]Head
+	prev    string
+	known   bool // prev is the hash of the line before; else that line is elsewhere
+}
+
+func verify(dir string, names []string, sizes limits, anchors []Head) (Report, error) {
+	v := &verifier{anchors: map[uint64]Head{}}
+	for _, a := range anchors {
+		if a.Seq > 0 {
+			v.anchors[a.Seq] = a
+		}
+	}
+	for i, name := range names {
+		if err := v.segment(dir, name, i == len(names)-1, sizes); err != nil {
+			return v.Report, err
+		}
+		if v.Bad != nil {
+			return v.Report, nil
+		}
+	}
+	for _, a := range v.anchors { // those that were met are no longer among them
+		switch {
+		case a.Seq > v.Head.Seq:
+			v.bad("", 0, fmt.Sprintf("the end is missing: entry %d was recorded, and the last one here is %d", a.Seq, v.Head.Seq))
+		case a.Seq < v.First:
+			// It was archived; whoever verifies the archive has it there.
+		}
+	}
+	return v.Report, nil
+}
+
+func (v *verifier) bad(segment string, line int, what string) {
+	if v.Bad == nil {
+		if segment == "" {
+			segment = "the journal"
+		}
+		v.Bad = &Bad{Segment: segment, Line: line, Seq: v.Head.Seq + 1, What: what}
+	}
+}
+
+func (v *verifier) segment(dir, name string, last bool, sizes limits) error {
+	first, _ := firstOf(name)
+	if v.Segments == 0 {
+		// The first that is there: what was before it may have been archived.
+		v.First, v.Head.Seq, v.known = first, first-1, first == 1
+	} else if first != v.Head.Seq+1 {
+		v.bad(name, 0, fmt.Sprintf("it should begin with entry %d: a segment before it is missing, or was added", v.Head.Seq+1))
+		return nil
+	}
+	v.Segments++
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var r io.Reader = f
+	if size, ok := sizes[name]; ok {
+		if info, err := f.Stat(); err != nil {
+			return err
+		} else if info.Size() < size {
+			v.bad(name, 0, fmt.Sprintf("its end is missing: it has %d bytes, of %d that were written", info.Size(), size))
+			return nil
+		}
+		r = io.LimitReader(f, size)
+	}
+	l := readLines(r)
+	n := 0
+	for ; v.Bad == nil; n++ {
+		line, whole, err := l.next()
+		switch {
+		case err == io.EOF:
+			if n == 0 && !last {
+				v.bad(name, 0, "it is empty, and is not the last one")
+			}
+			return nil
+		case errors.Is(err, errLong):
+			v.bad(name, n+1, errLong.Error())
+		case err != nil:
+			return fmt.Errorf("reading %s: %w", name, err)
+		case !whole:
+			v.bad(name, n+1, "it is cut short; if Terrier was ended in the middle of writing it, the next start takes it off and says so")
+		default:
+			v.line(name, n+1, line)
+		}
+	}
+	return nil
+}
+
+// line looks at one line.
+func (v *verifier) line(segment string, n int, line []byte) {
+	var e Entry
+	err := json.Unmarshal(line, &e)
+	hash := hashOf(line)
+	want := v.Head.Seq + 1
+	switch {
+	case err != nil:
+		v.bad(segment, n, "it is no entry: "+err.Error())
+		return
+	case e.Seq != want:
+		v.bad(segment, n, fmt.Sprintf("it has the number %d where %d belongs: lines were removed, added or moved", e.Seq, want))
+		return
+	case v.known && e.Prev != v.prev, !v.known && e.Prev == "":
+		v.bad(segment, n, "it does not follow the line before it: one of the two was changed")
+		return
+	case e.At.Before(v.Head.At):
+		v.bad(segment, n, "it is older than the line before it")
+		return
+	}
+	if a, ok := v.anchors[e.Seq]; ok {
+		if a.Hash != hash {
+			v.bad(segment, n, "it is not the entry that was recorded: its hash is not the one that was kept outside of the journal")
+			return
+		}
+		delete(v.anchors, e.Seq)
+	}
+	v.Entries++
+	v.Head, v.prev, v.known = Head{Seq: e.Seq, Hash: hash, At: e.At}, hash, true
+}
