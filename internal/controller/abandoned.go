@@ -71,6 +71,7 @@ func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedNam
 		c.Log.Warn("a stack was removed by force; what it built stays, and its records are kept", "stack", key.String(), "uid", id, "resources", len(r.Resources))
 	}
 	c.requests.forget(id)
+	c.marks.forget(id)
 	return 0, nil
 }
 

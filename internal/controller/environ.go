@@ -120,6 +120,9 @@ func fieldOf(obj client.Object, path string) string {
 	case "uid":
 		return string(obj.GetUID())
 	case "labels":
+		if isStatusLabel(key) {
+			return ""
+		}
 		return obj.GetLabels()[key]
 	case "annotations":
 		return obj.GetAnnotations()[key]

@@ -102,6 +102,11 @@ func (r *requests) forget(id string) {
 // ended.
 func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error {
 	c.queue = newQueue(limits{runs: max(1, c.Config.MaxRuns), perTenant: c.Config.MaxTenantRuns, memory: c.Config.RunsMemory}, c.requests.add, c.Now)
+	var err error
+	if c.metrics, err = newMetrics(c.Metrics, c.Config.StackMetrics); err != nil {
+		return err
+	}
+	c.queue.waited = c.metrics.waited
 	c.reviews = newReviewPool(c.askWebhooks, c.requests.add)
 	ctx := context.Background() // all this is done before the manager starts
 	if err := c.countRuns(ctx); err != nil {
@@ -114,9 +119,9 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("stacks").
 		For(c.Dialect.New(), builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged{}))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, c.labelsChanged(), finalizersChanged{}))).
 		Watches(c.Dialect.New(), handler.EnqueueRequestsFromMapFunc(c.neighbours)).
-		Watches(c.Dialect.New(), handler.Funcs{CreateFunc: c.newcomer}).
+		Watches(c.Dialect.New(), handler.Funcs{CreateFunc: c.newcomer, UpdateFunc: c.answered}).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.referring("Secret")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.referring("ConfigMap")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {

@@ -1,0 +1,71 @@
+package controller
+
+import (
+	"context"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// answer is what a person said to a plan, as metrics call it.
+type answer string
+
+const (
+	answerGiven    answer = "given"
+	answerStale    answer = "stale" // it names a plan that does not wait, or no longer
+	answerRejected answer = "rejected"
+)
+
+// answered counts what people say to plans, when they say it: answers come as
+// edits of objects, whoever makes them and however. It wakes nobody.
+func (c *Stacks) answered(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	if !mayAnswer(e.ObjectOld, e.ObjectNew) {
+		return
+	}
+	before, _ := c.Dialect.Decode(e.ObjectOld) // an error is the object's own to report
+	after, _ := c.Dialect.Decode(e.ObjectNew)
+	if a := answerOf(before, after); a != "" {
+		c.metrics.answers.WithLabelValues(string(a)).Inc()
+	}
+}
+
+// mayAnswer keeps most updates, which are of statuses, from being decoded.
+func mayAnswer(before, after client.Object) bool {
+	if before.GetGeneration() != after.GetGeneration() {
+		return true
+	}
+	was, is := before.GetAnnotations(), after.GetAnnotations()
+	if len(was) != len(is) {
+		return true
+	}
+	for k, v := range is {
+		if was[k] != v {
+			return true
+		}
+	}
+	return false
+}
+
+// answerOf is what an edit says to the plan that waits; nothing if it says
+// nothing, or if the stack asks nobody.
+func answerOf(before, after dialect.Stack) answer {
+	said, p := after.Spec, after.Memory.Pending
+	waits := func(name string) bool { return p != nil && (name == p.Name || name == p.Digest) }
+	switch {
+	case said.Mode != stack.Manual:
+		return ""
+	case said.Rejected != before.Spec.Rejected && waits(said.Rejected):
+		return answerRejected
+	case said.Approved == "" || said.Approved == before.Spec.Approved:
+		return ""
+	case waits(said.Approved):
+		return answerGiven
+	default:
+		return answerStale
+	}
+}
