@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // functions are what templates may call besides what html/template has.
@@ -28,6 +30,16 @@ func (r *Renderer) functions() template.FuncMap {
 		"took":     took,
 
 		"thousands": thousands,
+		"mode":      func(m stack.Mode) string { return modes[m] },
+		"head": func(now time.Time, h stackHead) struct {
+			Now  time.Time
+			Head stackHead
+		} {
+			return struct {
+				Now  time.Time
+				Head stackHead
+			}{now, h}
+		},
 	}
 }
 

@@ -1,0 +1,109 @@
+package pages
+
+import (
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// stackButtons are what can be done with a stack, each with the reason why not.
+// What decides in the end is the command: these reasons spare a detour. may says
+// why the visitor may not change the stack.
+func stackButtons(s service.Stack, may string) []Button {
+	to := func(action string) string { return stackPath(s.Key(), action) }
+	first := func(reasons ...string) string {
+		for _, r := range append([]string{may}, reasons...) {
+			if r != "" {
+				return r
+			}
+		}
+		return ""
+	}
+	suspended := when(s.Suspended, "The stack is suspended. Resume it first.")
+	deleting := when(s.Deleting, "The object is being deleted.")
+	out := []Button{{Label: "Plan now", To: to("replan"), Why: first(suspended)}}
+	if s.Suspended {
+		out = append(out, Button{Label: "Resume", To: to("resume"), Why: first()})
+	} else {
+		out = append(out, Button{Label: "Suspend", To: to("suspend"), Why: first()})
+	}
+	unlock := Button{Label: "Unlock", To: to("unlock"), Look: "danger", Why: first(when(s.Lock == nil, "Nobody else holds the lock on the state."))}
+	if s.Lock != nil {
+		unlock.Fields = map[string]string{"lock": s.Lock.ID}
+	}
+	repair := Button{Label: "Repair", To: stackPath(s.Key(), "repair"), Why: first(suspended,
+		when(s.Gap == nil, "Everything that the stack built is in its state."),
+		when(s.Mode == stack.DriftOnly, "The stack is only watched, so that nothing can be imported into its state."))}
+	return append(out, unlock, repair, Button{Label: "Preview destroy", To: to("preview-destroy"), Why: first(suspended, deleting)})
+}
+
+func when(yes bool, reason string) string {
+	if yes {
+		return reason
+	}
+	return ""
+}
+
+// Decide is a plan that somebody may approve or reject; the part "decide" shows
+// it. It carries what was seen, so that no other plan is approved in its place.
+type Decide struct {
+	Key     service.Key
+	Plan    service.PlanInfo
+	Approve string // addresses that the form posts to
+	Reject  string
+	Back    string // where the browser goes afterwards, see backTo
+	Why     string // why the visitor cannot decide
+	Warn    string // what is lost if it is approved
+	Said    string // what was said about it already: approved, or nothing
+	See     string // the address of the plan
+	Confirm bool   // the plan destroys: a box has to be ticked
+}
+
+// decideOf is for the plan that waits in s.
+func decideOf(s service.Stack, may, back string) Decide {
+	p := service.PlanInfo{Name: s.Pending}
+	if s.Plan != nil {
+		p = *s.Plan
+	}
+	d := Decide{Key: s.Key(), Plan: p, Approve: stackPath(s.Key(), "approve"), Reject: stackPath(s.Key(), "reject"), Back: back, Why: may, See: planPath(s.Key(), p)}
+	if why := undecidable(s); why != "" {
+		d.Why = why // it is so for everybody
+	}
+	if s.Approved != "" && (s.Approved == p.Name || s.Approved == p.Digest) {
+		d.Said = "approved"
+	}
+	switch {
+	case p.Destroy:
+		d.Warn = "This plan takes down everything that the stack built."
+	case p.Changes.Destroy > 0:
+		d.Warn = "This plan destroys " + count(p.Changes.Destroy, "object") + "."
+	}
+	d.Confirm = d.Warn != ""
+	return d
+}
+
+// planPath is the address of a plan, by its digest where it is known.
+func planPath(k service.Key, p service.PlanInfo) string {
+	if p.Digest == "" {
+		return stackPath(k, "plan")
+	}
+	return with(stackPath(k, "plan"), nil, "digest", p.Digest)
+}
+
+// undecidable says why plans of a stack are neither approved nor rejected; empty
+// if they are. The command knows more and decides.
+func undecidable(s service.Stack) string {
+	switch {
+	case s.Deleting:
+		return ""
+	case s.Gap != nil && s.Mode != stack.PlanOnly && s.Mode != stack.DriftOnly:
+		return ""
+	case s.Mode == stack.PlanOnly:
+		return "planOnly is set, so that no plan of this stack is ever applied."
+	case s.Mode == stack.Auto:
+		return "approvePlan is auto: plans of this stack are applied without being asked about."
+	case s.Mode == stack.DriftOnly:
+		return "approvePlan is disable: this stack is only watched for drift."
+	default:
+		return ""
+	}
+}
