@@ -155,9 +155,10 @@ func phaseLink(r stack.Reason) string {
 	return fmt.Sprintf("[%s](#%s)", r, strings.ToLower(string(r)))
 }
 
-// phases are all reasons, in the order in which the rules name them.
+// phases are all reasons: first the one that whatever is decided may wait in,
+// then those of the rules in their order.
 func phases() []stack.Reason {
-	var out []stack.Reason
+	out := []stack.Reason{stack.Queued}
 	for _, r := range service.Rules() {
 		for _, reason := range r.Reasons {
 			if !slices.Contains(out, reason) {

@@ -54,7 +54,7 @@ func (c *Stacks) hindered(p *pass, d stack.Decision, err error) (stack.Decision,
 	switch kind := fault.Of(err); kind {
 	case fault.None:
 		if p.wait != "" && d.Ready != stack.Ready {
-			d.Message = p.wait
+			d.Reason, d.Message = stack.Queued, p.wait
 		}
 		return d, nil
 	case fault.Conflict:

@@ -17,6 +17,7 @@ type Situation struct {
 
 // situations has an entry for every reason that there is; a test sees to it.
 var situations = map[stack.Reason]Situation{
+	stack.Queued:      {"A run is due and waits for its turn, or for memory; the message says for which.", "Nothing, unless it takes too long: see who is at work and raise --max-runs, --max-runs-per-tenant or --memory-for-runs."},
 	stack.Planning:    {"A plan is being made.", ""},
 	stack.Checking:    {"The world is compared with what was applied.", ""},
 	stack.Applying:    {"A plan is being applied.", ""},

@@ -59,6 +59,7 @@ type Reason string
 
 // The reasons. They are part of the interface and never change.
 const (
+	Queued             Reason = "Queued" // of no rule: what a rule decided waits for its turn, or for memory
 	Planning           Reason = "Planning"
 	Checking           Reason = "Checking"
 	Applying           Reason = "Applying"

@@ -46,6 +46,7 @@ type ready struct {
 
 // readiness translates our reasons. A test demands a row for every reason.
 var readiness = map[stack.Reason]ready{
+	stack.Queued:             {metav1.ConditionUnknown, reasonProgressing},
 	stack.Planning:           {metav1.ConditionUnknown, reasonProgressing},
 	stack.Checking:           {metav1.ConditionUnknown, reasonProgressing},
 	stack.Applying:           {metav1.ConditionUnknown, reasonProgressing},
