@@ -144,6 +144,10 @@ test: deps build providers providers-guide bin/kubectl bin/source-controller ## 
 e2e: build providers providers-guide bin/kubectl bin/source-controller ## only the end-to-end tests, told as they go
 	go test -count=1 -v -timeout 30m ./test/e2e/...
 
+.PHONY: pictures
+pictures: deps build providers bin/kubectl ## pictures of every screen, at two widths and in two themes, in bin/pictures
+	TERRIER_PICTURES=$(CURDIR)/bin/pictures go test -count=1 -v -timeout 20m -run TestPictures ./test/browser
+
 .PHONY: test-standalone
 test-standalone: build ## only the tests of the embedded control plane
 	@tools/test.sh standalone
