@@ -53,7 +53,7 @@ func (c *Stacks) act(ctx context.Context, p *pass, d stack.Decision) (stack.Deci
 func (c *Stacks) hindered(p *pass, d stack.Decision, err error) (stack.Decision, error) {
 	switch kind := fault.Of(err); kind {
 	case fault.None:
-		if p.wait != "" && d.Ready != stack.Ready {
+		if p.wait != "" && d.Ready != stack.Ready && d.Reason != stack.RetryLater {
 			d.Reason, d.Message = stack.Queued, p.wait
 		}
 		return d, nil

@@ -24,7 +24,7 @@ var rules = []RuleText{
 		"What is shown stays as it was: a quiet look writes nothing and wakes nobody.",
 	},
 	{
-		"a run that goes on is left alone", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying, stack.Previewing, stack.CheckingHealth, stack.GlassBroken},
+		"a run that goes on is left alone", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying, stack.Previewing, stack.CheckingHealth, stack.GlassBroken, stack.RetryLater},
 		"One run at a time holds a stack, whatever else is asked for meanwhile.",
 	},
 	{
@@ -156,7 +156,7 @@ var rules = []RuleText{
 		"The state is newer than what was published, or what was published was changed or removed.",
 	},
 	{
-		"what was applied is asked for its health", "check health", []stack.Reason{stack.CheckingHealth},
+		"what was applied is asked for its health", "check health", []stack.Reason{stack.CheckingHealth, stack.RetryLater},
 		"healthChecks has some, and they have not passed since the last apply.",
 	},
 	{

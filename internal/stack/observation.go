@@ -143,6 +143,11 @@ func (o Observation) unproved() bool {
 	return o.Spec.Health != "" && m.Wrote != "" && m.Built && !m.Destroyed && !o.Spec.Destroy && m.Healthy != Vital(o.Spec.Health, m.Wrote)
 }
 
+// unwell reports whether what was applied was found not to work.
+func (o Observation) unwell() bool {
+	return o.Memory.Failures > 0 && o.Memory.FailedKind == HealthRun && o.unproved()
+}
+
 // ending reports whether the pending plan takes everything down.
 func (o Observation) ending() bool { return o.Memory.Pending != nil && o.Memory.Pending.Destroy }
 

@@ -37,6 +37,9 @@ func rules() []rule {
 			"a run that goes on is left alone",
 			Observation.running,
 			func(o Observation) Decision {
+				if o.Run.Kind == HealthRun && o.unwell() {
+					return o.failed(Wait{}, Reconciling, RetryLater) // it stays as bad as it was until something better is known
+				}
 				return Decision{Action: Wait{}, Ready: Reconciling, Reason: o.Run.Kind.progress(), Message: o.Run.Kind.doing()}
 			},
 		},
@@ -231,7 +234,7 @@ func rules() []rule {
 		{
 			"a failed attempt is made again",
 			func(o Observation) bool {
-				return o.Memory.Failures > 0 && !(o.Memory.FailedKind == HealthRun && o.unproved())
+				return o.Memory.Failures > 0 && !o.unwell()
 			},
 			start(PlanRun, "trying again"),
 		},
@@ -245,7 +248,12 @@ func rules() []rule {
 		{
 			"what was applied is asked for its health",
 			Observation.unproved,
-			start(HealthRun, "something was applied"),
+			func(o Observation) Decision {
+				if o.unwell() {
+					return o.failed(Start{Kind: HealthRun, Why: "it did not work"}, Reconciling, RetryLater)
+				}
+				return begin(HealthRun, "something was applied")
+			},
 		},
 		{
 			"what was taken down is not looked for",

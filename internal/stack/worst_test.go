@@ -222,6 +222,14 @@ func TestHealthIsAskedFor(t *testing.T) {
 	if o.Now = o.Now.Add(time.Minute); !asks() {
 		t.Fatalf("Decide() = %+v, want only the health to be asked for again", Decide(o))
 	}
+	if d := Decide(o); d.Reason != RetryLater || d.Message != "no answer" {
+		t.Fatalf("Decide() = %+v, want it to stay as it was while it is asked again", d)
+	}
+	o.Run = &Run{ID: "h2", Kind: HealthRun}
+	if d := Decide(o); d.Action != (Wait{}) || d.Reason != RetryLater || d.Message != "no answer" {
+		t.Fatalf("Decide() = %+v, want it to stay as it was while it is asked again", d)
+	}
+	o.Run = nil
 	ask("h2", Succeeded)
 	if d := Decide(o); !d.Reason.Settled() || o.Memory.Failures != 0 {
 		t.Fatalf("Decide() = %+v, want it settled", d)
