@@ -1,6 +1,7 @@
 package service
 
 import (
+	"slices"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -23,9 +24,7 @@ const (
 )
 
 // Statuses lists all of them in the order above.
-func Statuses() []Status {
-	return []Status{StatusFailed, StatusLocked, StatusPending, StatusDrifted, StatusRunning, StatusWaiting, StatusDeleting, StatusSuspended, StatusReady}
-}
+func Statuses() []Status { return slices.Clone(allStatuses[:]) }
 
 // Row is one stack among many.
 type Row struct {

@@ -41,14 +41,15 @@ type Stack struct {
 	Every       time.Duration `json:"recheckEvery,omitempty"` // nanoseconds; how often it is looked at again while nothing changes
 	Run         *Running      `json:"run,omitempty"`
 
-	Pending  string      `json:"pending,omitempty"` // the name of the plan that waits
-	Plan     *PlanInfo   `json:"plan,omitempty"`    // and what is known of it
-	Applied  *PlanInfo   `json:"applied,omitempty"`
-	Revision string      `json:"revision,omitempty"` // applied last, else planned last
-	Drift    *DriftInfo  `json:"drift,omitempty"`
-	Failures int         `json:"failures,omitempty"`
-	Lock     *stack.Lock `json:"lock,omitempty"`
-	Gap      *stack.Gap  `json:"gap,omitempty"` // what was built and is in no state
+	Pending   string      `json:"pending,omitempty"` // the name of the plan that waits
+	Plan      *PlanInfo   `json:"plan,omitempty"`    // and what is known of it
+	Applied   *PlanInfo   `json:"applied,omitempty"`
+	AppliedAt time.Time   `json:"appliedAt,omitzero"`
+	Revision  string      `json:"revision,omitempty"` // applied last, else planned last
+	Drift     *DriftInfo  `json:"drift,omitempty"`
+	Failures  int         `json:"failures,omitempty"`
+	Lock      *stack.Lock `json:"lock,omitempty"`
+	Gap       *stack.Gap  `json:"gap,omitempty"` // what was built and is in no state
 
 	Isolation   string   `json:"isolation,omitempty"`
 	Environment []string `json:"environment,omitempty"`
@@ -99,8 +100,9 @@ func (s Stack) Key() Key { return Key{s.Namespace, s.Name} }
 func (s Stack) ID() StackID { return StackID{Key: s.Key(), UID: s.UID} }
 
 // view translates the object of a stack.
-func view(o *v1alpha2.Terraform) Stack {
-	asked := decode(o)
+func view(o *v1alpha2.Terraform) Stack { return viewOf(o, decode(o)) }
+
+func viewOf(o *v1alpha2.Terraform, asked dialect.Stack) Stack {
 	s := Stack{
 		Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), Labels: o.Labels, Created: o.CreationTimestamp.Time,
 		Mode: asked.Spec.Mode, Suspended: o.Spec.Suspend, Deleting: o.DeletionTimestamp != nil, Destroy: o.Spec.Destroy,
@@ -150,6 +152,9 @@ func (s *Stack) progress(t *v1alpha2.TerrierStatus) {
 // remember takes over what earlier reconciles wrote down.
 func (s *Stack) remember(m stack.Memory) {
 	s.Plan, s.Applied, s.Lock, s.Gap = planInfo(m.Pending), planInfo(m.Applied), m.Lock, m.Gap
+	if m.Applied != nil {
+		s.AppliedAt = m.AppliedAt
+	}
 	if m.Drift != nil {
 		s.Drift = &DriftInfo{At: m.Drift.At, Changes: m.Drift.Changes}
 	}
