@@ -1,7 +1,6 @@
 package tenant
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,7 +58,8 @@ func (c *checking) resource(r Resource) {
 		c.fail("includeWhen", expression.OverRow().Check(r.IncludeWhen))
 	}
 	for i, path := range r.IgnoreFields {
-		c.fail(fmt.Sprintf("ignoreFields[%d]", i), pathError(path))
+		_, err := ParsePath(path)
+		c.fail(fmt.Sprintf("ignoreFields[%d]", i), err)
 	}
 }
 
@@ -180,40 +180,4 @@ func (c *checking) text(field, template string) {
 			c.fail(field, fmt.Errorf("there is no variable %s; there are %s", name, strings.Join(c.vars, ", ")))
 		}
 	}
-}
-
-// pathError finds entries of ignoreFields that are no JSONPath whatever its
-// dialect.
-func pathError(path string) error {
-	if strings.TrimSpace(path) == "" {
-		return errors.New("it is empty")
-	}
-	var open []rune
-	var quote rune
-	for _, r := range path {
-		switch {
-		case quote != 0:
-			if r == quote {
-				quote = 0
-			}
-		case r == '\'', r == '"':
-			quote = r
-		case r == '[':
-			open = append(open, ']')
-		case r == '(':
-			open = append(open, ')')
-		case r == ']', r == ')':
-			if len(open) == 0 || open[len(open)-1] != r {
-				return fmt.Errorf("%s closes what was not opened", quoted(string(r)))
-			}
-			open = open[:len(open)-1]
-		}
-	}
-	if quote != 0 {
-		return fmt.Errorf("a %s is not closed", quoted(string(quote)))
-	}
-	if len(open) > 0 {
-		return fmt.Errorf("a %s is missing", quoted(string(open[len(open)-1])))
-	}
-	return nil
 }

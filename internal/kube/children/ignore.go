@@ -3,68 +3,25 @@ package children
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// path is one entry of ignoreFields: names of fields, numbers of elements, and
-// "*" for all of either.
-type path []any
-
-type wildcard struct{}
-
-// step matches the beginning of what is left of an entry.
-var step = regexp.MustCompile(`^(?:\.?([A-Za-z0-9_-]+|\*)|\[(\d+|\*)\]|\['([^']+)'\]|\["([^"]+)"\])`)
-
-// ParseIgnore says what is wrong with an entry of ignoreFields, if anything is.
-// Entries are JSONPaths of names, ['quoted names'], [0] and [*]; the leading $ may
-// be left out.
-func ParseIgnore(entry string) error {
-	_, err := parse(entry)
-	return err
-}
-
-func parse(entry string) (path, error) {
-	var p path
-	for rest := strings.TrimPrefix(entry, "$"); rest != ""; {
-		m := step.FindStringSubmatch(rest)
-		if m == nil {
-			return nil, fault.New(fault.Invalid, "ValidationFailed", fmt.Errorf("ignoreFields: %q cannot be read from %q on: write it like $.spec.replicas, $.spec.template.spec.containers[0].image or $.metadata.annotations['example.com/a']", entry, rest))
-		}
-		rest = rest[len(m[0]):]
-		switch {
-		case m[1] == "*" || m[2] == "*":
-			p = append(p, wildcard{})
-		case m[2] != "":
-			n, err := strconv.Atoi(m[2])
-			if err != nil {
-				return nil, fault.New(fault.Invalid, "ValidationFailed", fmt.Errorf("ignoreFields: %q: %w", entry, err))
-			}
-			p = append(p, n)
-		default:
-			p = append(p, m[1]+m[3]+m[4])
-		}
-	}
-	if len(p) == 0 {
-		return nil, fault.New(fault.Invalid, "ValidationFailed", fmt.Errorf("ignoreFields: %q names no field", entry))
-	}
-	return p, nil
-}
+// path is one entry of ignoreFields.
+type path tenant.Path
 
 func paths(entries []string) ([]path, error) {
 	all := make([]path, 0, len(entries))
 	for _, e := range entries {
-		p, err := parse(e)
+		p, err := tenant.ParsePath(e)
 		if err != nil {
-			return nil, err
+			return nil, fault.New(fault.Invalid, "ValidationFailed", fmt.Errorf("ignoreFields: %w", err))
 		}
-		all = append(all, p)
+		all = append(all, path(p))
 	}
 	return all, nil
 }
@@ -80,7 +37,7 @@ func (p path) keep(desired, live any) {
 	case []any:
 		l, _ := live.([]any)
 		for i := range d {
-			if _, all := p[0].(wildcard); !all && p[0] != i {
+			if _, all := p[0].(tenant.Any); !all && p[0] != i {
 				continue
 			}
 			switch {
@@ -99,7 +56,7 @@ func (p path) names(desired, live map[string]any) []string {
 	switch s := p[0].(type) {
 	case string:
 		return []string{s}
-	case wildcard:
+	case tenant.Any:
 		all := slices.Collect(maps.Keys(desired))
 		return append(all, slices.Collect(maps.Keys(live))...)
 	}
@@ -141,7 +98,7 @@ func (p path) drop(object any) {
 		}
 	case []any:
 		for i := range o {
-			if _, all := p[0].(wildcard); len(p) > 1 && (all || p[0] == i) {
+			if _, all := p[0].(tenant.Any); len(p) > 1 && (all || p[0] == i) {
 				p[1:].drop(o[i])
 			}
 		}

@@ -10,20 +10,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-func TestParseIgnore(t *testing.T) {
-	for entry, ok := range map[string]bool{
-		"$.spec.replicas": true, "spec.replicas": true, ".spec.replicas": true, "$.metadata.annotations['example.com/a']": true,
-		`$.metadata.annotations["example.com/a"]`: true, "$.spec.containers[0].image": true, "$.spec.containers[*].image": true, "$.data.*": true,
-		"": false, "$": false, "$..replicas": false, "$.spec[": false, "$.spec[-1]": false, "$.spec[?(@.a)]": false, "$.spec.['a": false,
-		"$.spec[99999999999999999999]": false, "$.a b": false,
-	} {
-		err := ParseIgnore(entry)
-		if (err == nil) != ok || err != nil && fault.Of(err) != fault.Invalid {
-			t.Errorf("ParseIgnore(%q) = %v, want it to be good: %v, and else invalid", entry, err, ok)
-		}
-	}
-}
-
 func TestIgnoredFieldsAreKept(t *testing.T) {
 	const desired = "{meta: {annotations: {a/x: ours, b: ours}}, list: [{name: a, image: ours}, {name: b, image: ours}, {name: c, image: ours}]}"
 	const live = "{meta: {annotations: {a/x: theirs, b: theirs, c: theirs}}, list: [{name: a, image: theirs}, {name: b, image: theirs}], spec: {replicas: 7}}"
