@@ -82,11 +82,20 @@ func (d *Document) change(r wireResource) Change {
 	if i := r.Delta.Importing; i != nil {
 		c.Import = cmp.Or(i.ID, string(i.Identity))
 	}
-	w := differ{doc: d, forces: r.Delta.ReplacePaths}
+	w := differ{doc: d, forces: r.Delta.ReplacePaths, unseen: r.Delta.Concealed}
 	w.walk(nil,
 		side{decode(r.Delta.Before), decode(r.Delta.BeforeSensitive)},
 		side{decode(r.Delta.After), decode(r.Delta.AfterSensitive)},
 		decode(r.Delta.Unknown))
 	c.Diffs = w.out
 	return c
+}
+
+// Because says in plain words why the engine does it; it is empty where there is
+// nothing to say.
+func (c Change) Because() string {
+	if c.Reason == "" {
+		return ""
+	}
+	return reason(c.Reason)
 }

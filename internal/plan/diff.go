@@ -15,14 +15,15 @@ type Diff struct {
 	Before            any    `json:"before,omitempty"` // nil if there was nothing
 	After             any    `json:"after,omitempty"`  // nil if there will be nothing, or if Unknown
 	Unknown           bool   `json:"unknown,omitempty"`
-	Sensitive         bool   `json:"sensitive,omitempty"` // Before and After are Mask
+	Sensitive         bool   `json:"sensitive,omitempty"` // what differs is masked
 	ForcesReplacement bool   `json:"forcesReplacement,omitempty"`
 }
 
 // differ compares the two sides of one change.
 type differ struct {
 	doc    *Document
-	forces [][]any // paths that force a replacement
+	forces [][]any  // paths that force a replacement
+	unseen []string // of a masked document: paths where what differs may not be seen
 	out    []Diff
 }
 
@@ -40,7 +41,7 @@ func (d *differ) walk(path []any, before, after side, unknown any) {
 	switch {
 	case before.marks == true || after.marks == true:
 		if unknown == true || !reflect.DeepEqual(before.value, after.value) ||
-			(before.marks == true) != (after.marks == true) && before.value != nil && after.value != nil {
+			(before.marks == true) != (after.marks == true) && before.value != nil && after.value != nil || d.conceals(path) {
 			d.emit(path, before, after, unknown)
 		}
 	case unknown == true:
@@ -49,7 +50,7 @@ func (d *differ) walk(path []any, before, after side, unknown any) {
 		d.walkObject(path, before, after, unknown)
 	case isList(before.value, after.value, unknown):
 		d.walkList(path, before, after, unknown)
-	case reflect.DeepEqual(before.value, after.value):
+	case reflect.DeepEqual(before.value, after.value) && !d.conceals(path):
 	case d.walkJSON(path, before, after):
 	default:
 		d.emit(path, before, after, unknown)
@@ -85,7 +86,8 @@ func (d *differ) walkList(path []any, before, after side, unknown any) {
 	}
 	same := func(i, j int) bool {
 		return i < len(b) && j < len(a) && !anyMarked(child(unknown, j)) && reflect.DeepEqual(b[i], a[j]) &&
-			anyMarked(child(before.marks, i)) == anyMarked(child(after.marks, j))
+			anyMarked(child(before.marks, i)) == anyMarked(child(after.marks, j)) &&
+			!d.conceals(append(slices.Clip(path), i)) && !d.conceals(append(slices.Clip(path), j))
 	}
 	head := 0
 	for head < min(len(b), n) && same(head, head) {
@@ -140,7 +142,7 @@ func (d *differ) emit(path []any, before, after side, unknown any) {
 		return d.doc.masked(v, before.marks, after.marks)
 	}
 	diff.Before, diff.After = hide(before.value), hide(after.value)
-	diff.Sensitive = before.marks == true || after.marks == true
+	diff.Sensitive = before.marks == true || after.marks == true || d.conceals(path)
 	d.out = append(d.out, diff)
 }
 

@@ -27,6 +27,7 @@ type wireDocument struct {
 	Errored       bool                 `json:"errored"`
 	Changes       []wireResource       `json:"resource_changes"`
 	Drift         []wireResource       `json:"resource_drift"`
+	Truncated     []string             `json:"truncated"` // of a masked document
 	Deferred      []json.RawMessage    `json:"deferred_changes"`
 	Invocations   []json.RawMessage    `json:"action_invocations"`
 	Outputs       map[string]wireDelta `json:"output_changes"`
@@ -68,7 +69,8 @@ type wireDelta struct {
 		ID       string          `json:"id"`
 		Identity json.RawMessage `json:"identity"`
 	} `json:"importing"`
-	Generated string `json:"generated_config"`
+	Generated string   `json:"generated_config"`
+	Concealed []string `json:"sensitive_changes"` // of a masked document; see concealed
 }
 
 // ParseDocument reads the output of "show -json" for a saved plan. It keeps
@@ -120,6 +122,10 @@ func (d *Document) EngineVersion() string { return d.wire.EngineVersion }
 // Errored reports whether planning ended in an error; such a plan cannot be
 // applied.
 func (d *Document) Errored() bool { return d.wire.Errored }
+
+// Truncated lists the sections that were left out, or cut, because the document
+// was too large to keep.
+func (d *Document) Truncated() []string { return slices.Clone(d.wire.Truncated) }
 
 // Changes counts what the plan would do, as the engine counts it: a
 // replacement is one added and one destroyed, reads count for nothing.

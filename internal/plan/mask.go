@@ -95,6 +95,9 @@ func anyMarked(marks any) bool {
 // masked returns v with everything hidden that one of the trees of marks
 // covers, or that is or contains a value known to be sensitive.
 func (d *Document) masked(v any, marks ...any) any {
+	if v == nil {
+		return nil // that there is no value is no secret: engines say so, too
+	}
 	if slices.Contains(marks, any(true)) {
 		return Mask
 	}

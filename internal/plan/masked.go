@@ -178,6 +178,9 @@ func (d *Document) maskedChange(v any) any {
 	// Either side's marks hide both: what is sensitive now was sensitive before
 	// somebody marked it.
 	before, after := m["before_sensitive"], m["after_sensitive"]
+	if paths := d.concealed(m); paths != nil {
+		m["sensitive_changes"] = paths
+	}
 	for key, value := range m {
 		switch key {
 		case "before", "after":
