@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -206,6 +207,15 @@ func findServer(ctx context.Context, kube client.Reader, override string) (serve
 
 // records are those that the server keeps, read with the caller's own token.
 func (s server) records(config *rest.Config) (Records, error) {
+	c, err := s.client(config)
+	if err != nil {
+		return nil, err
+	}
+	return NewRemote(s.base, c), nil
+}
+
+// client sends requests to the server with the caller's own token.
+func (s server) client(config *rest.Config) (*http.Client, error) {
 	if config.BearerToken == "" && config.BearerTokenFile == "" && config.ExecProvider == nil && config.AuthProvider == nil {
 		return nil, fault.New(fault.Denied, ReasonNoToken, errors.New("the server knows people by their token, and the kubeconfig holds none"))
 	}
@@ -227,7 +237,7 @@ func (s server) records(config *rest.Config) (Records, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	return NewRemote(s.base, c), nil
+	return c, nil
 }
 
 func hostPort(u *url.URL) string { return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")) }

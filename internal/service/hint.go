@@ -13,6 +13,7 @@ var hints = map[string]string{
 	ReasonNoServer:     "Start it with terrier up, or name it with --server or TERRIER_SERVER.",
 	ReasonNoToken:      "Use a kubeconfig with a token, for instance one of: kubectl create token",
 	ReasonImpersonate:  "Whoever runs the server gives its account that right: docs/rbac.md has the role.",
+	"CertificateOnly":  "Make a ServiceAccount with the roles that you need, and sign in with its token: kubectl create token NAME. docs/sign-in.md has the commands.",
 	ReasonNoPlan:       "See how the stack stands with terrier explain, or ask for a new plan with terrier replan.",
 	ReasonNoRuns:       "See how the stack stands with: terrier explain",
 	ReasonNotKept:      "See which runs are kept with: terrier runs",

@@ -38,6 +38,9 @@ const (
 
 // kubeFault gives an answer of the Kubernetes API the kind of failure it is.
 func kubeFault(err error, what string) error {
+	if f, ok := errors.AsType[*fault.Fault](err); ok {
+		return f // of the connection, which knew better
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -49,8 +52,6 @@ func kubeFault(err error, what string) error {
 		return fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("%s does not exist", what))
 	case apierrors.IsUnauthorized(err):
 		return fault.New(fault.Denied, ReasonUnknownUser, fmt.Errorf("the cluster does not know who asks for %s: %w", what, err))
-	case impersonationFault(err) != nil:
-		return impersonationFault(err)
 	case apierrors.IsForbidden(err):
 		return fault.New(fault.Denied, ReasonAccessDenied, fmt.Errorf("%s: %w", what, err))
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):

@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,11 +10,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	authzclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +31,7 @@ type People struct {
 	records Records
 	now     func() time.Time
 	known   kept[Person]
+	lending lending
 }
 
 // How many persons are remembered, and for how long. Nothing depends on it: a
@@ -53,9 +56,14 @@ func NewPeople(config *rest.Config, records Records, now func() time.Time) (*Peo
 	if err != nil {
 		return nil, err
 	}
+	// The transport brings TLS and who the server is.
+	shared := &rest.Config{Host: address.String(), Transport: transport, UserAgent: cmp.Or(config.UserAgent, "terrier"), QPS: -1}
+	own, err := authzclient.NewForConfig(shared)
+	if err != nil {
+		return nil, err
+	}
 	return &People{
-		// The transport brings TLS and who the server is.
-		shared: &rest.Config{Host: address.String(), Transport: transport, UserAgent: cmp.Or(config.UserAgent, "terrier"), QPS: -1},
+		shared: shared, lending: lending{own.SelfSubjectAccessReviews(), now, kept[error]{most: peopleKept, now: now}},
 		scheme: scheme, mapper: mapper, records: records, now: now,
 		known: kept[Person]{most: peopleKept, now: now},
 	}, nil
@@ -73,6 +81,7 @@ func (p *People) As(u User) (Person, error) {
 	}
 	config := rest.CopyConfig(p.shared)
 	config.Impersonate = u.impersonation()
+	config.Transport = lent{p.shared.Transport, func(ctx context.Context) error { return p.lending.lacks(ctx, u) }}
 	kube, err := client.NewWithWatch(config, client.Options{Scheme: p.scheme, Mapper: p.mapper})
 	if err != nil {
 		return Person{}, fmt.Errorf("making a client for %s: %w", u.Name, err)
@@ -90,11 +99,18 @@ const (
 	authenticated   = "system:authenticated"
 )
 
+// OwnUsers begins the names of the server's own programs, which the cluster
+// knows nothing of.
+const OwnUsers = "system:terrier:"
+
 // somebody refuses to act for nobody: without a name, a request would be made
 // as the server itself.
 func (u User) somebody() error {
-	if u.Name == "" || u.Name == anonymous || slices.Contains(u.Groups, unauthenticated) {
+	switch {
+	case u.Name == "", u.Name == anonymous, slices.Contains(u.Groups, unauthenticated):
 		return fault.New(fault.Denied, ReasonUnknownUser, errors.New("it is not known who asks"))
+	case strings.HasPrefix(u.Name, OwnUsers):
+		return fault.New(fault.Denied, ReasonAccessDenied, fmt.Errorf("%s is a program of this server and no person", u.Name))
 	}
 	return nil
 }
@@ -122,24 +138,9 @@ func (u User) key() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ReasonImpersonate is of a server that may not act for people.
-const ReasonImpersonate = "ImpersonationDenied"
-
-// impersonationFault says which right the server lacks, if err is about that:
-// whoever asked can do nothing about it.
-func impersonationFault(err error) error {
-	var status apierrors.APIStatus
-	if !apierrors.IsForbidden(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return nil
-	}
-	d := status.Status().Details
-	what := d.Kind
-	switch {
-	case d.Group == "" && (d.Kind == "users" || d.Kind == "groups" || d.Kind == "serviceaccounts"):
-	case d.Group == "authentication.k8s.io" && slices.Contains([]string{"users", "groups", "serviceaccounts", "uids", "userextras"}, d.Kind):
-		what += "." + d.Group
-	default:
-		return nil
-	}
-	return fault.New(fault.Denied, ReasonImpersonate, fmt.Errorf("this server may not act in your name: its own account lacks the right to impersonate %s %q", what, d.Name))
-}
+// ReasonImpersonate is of a server that may not act for people, and
+// ReasonCertificateOnly of people whom only the API server can know.
+const (
+	ReasonImpersonate     = "ImpersonationDenied"
+	ReasonCertificateOnly = "CertificateOnly"
+)

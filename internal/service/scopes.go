@@ -121,6 +121,9 @@ func (s *Scopes) ask(ctx context.Context, u User, of *scopeOf) (Scope, error) {
 		return Scope{}, err
 	}
 	scope, until := Scope{In: map[string]bool{}}, asked.Add(scopeKept)
+	if len(verdicts) == 0 {
+		until = asked // what there is to see is not known yet
+	}
 	for namespace, v := range verdicts {
 		if v.allowed {
 			scope.In[namespace] = true
