@@ -26,13 +26,19 @@ type House struct {
 	Details service.StackDetails
 	Sources service.SourceReader
 	Journal service.Journal
+	Estate  service.TenantEstate
+	Queue   service.Queue
+	Notices service.Notices
 	Version string
+
+	Platform Platform
 }
 
 // Board is all stacks as they are now.
 type Board interface {
 	Page(service.Scope, service.BoardQuery) (service.BoardPage, error)
 	Get(service.Key) (service.Row, bool)
+	Namespaces() []string
 	Graph(scope service.Scope, key service.Key, depth int) (service.Graph, error)
 	Capacity(slots int) (service.CapacityInfo, error)
 }
@@ -72,6 +78,7 @@ type Live struct {
 	Stacks bool          // any change of a stack that the visitor may see
 	Stack  service.Key   // a change of this one
 	Every  time.Duration // looked at again this often, for what tells nobody that it changes
+	Cursor string        // of the board, from where changes count; from when the page is open if empty
 }
 
 // Handler makes a page.
@@ -85,6 +92,7 @@ type Action func(*Visit) (Done, error)
 type Done struct {
 	To   string // a path of ours
 	Said Said
+	Page *Page // shown at once, where there is more to say than a sentence; only of what may be repeated
 }
 
 // Said names a sentence about what was done. It travels in the address, so it

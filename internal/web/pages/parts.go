@@ -180,7 +180,7 @@ func problemOf(title string, err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	return &Problem{Title: title, Error: err.Error(), Hint: service.Hint(err)}
+	return &Problem{Title: title, Error: err.Error(), Hint: browserHint(err)}
 }
 
 // revision shortens the name of a revision: what it is called by, and as much of

@@ -79,7 +79,7 @@ func headOf(v *Visit, current string) (stackHead, error) {
 // headFor is headOf for a stack that was read already.
 func headFor(v *Visit, s service.Stack, current string) stackHead {
 	h := stackHead{Stack: s, Pill: statusPill(rowStatus(v, s)), Tabs: stackTabs(s.Key(), current), Back: stackPath(s.Key())}
-	if row, ok := v.House.Board.Get(s.Key()); ok {
+	if row, ok := v.row(s.Key()); ok {
 		h.Tenant = row.Tenant
 	}
 	may := mayChange(v, s.Key())
@@ -95,10 +95,10 @@ func headFor(v *Visit, s service.Stack, current string) stackHead {
 // rowStatus is how a stack stands on the board, which knows it as everybody else
 // sees it.
 func rowStatus(v *Visit, s service.Stack) service.Status {
-	if row, ok := v.House.Board.Get(s.Key()); ok {
+	if row, ok := v.row(s.Key()); ok {
 		return row.Status
 	}
-	return ""
+	return service.StatusWaiting // it is new, or on its way out
 }
 
 // mayChange says why the visitor may not change the stack; empty if they may.

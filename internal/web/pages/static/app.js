@@ -2,10 +2,15 @@
 // data-island="name" is handed to static/name.js, which exports mount(element):
 // once for each, also for those that come when a part of the page is replaced.
 
+import { start as startKeys } from "./keys.js";
+import { start as startLive } from "./live.js";
+
 const mounted = new WeakSet();
 
 function mountAll(root) {
-  for (const element of root.querySelectorAll("[data-island]")) {
+  const found = [...root.querySelectorAll("[data-island]")];
+  if (root.matches?.("[data-island]")) found.push(root);
+  for (const element of found) {
     if (mounted.has(element)) continue;
     mounted.add(element);
     const name = element.dataset.island;
@@ -19,3 +24,5 @@ function mountAll(root) {
 
 mountAll(document);
 document.addEventListener("terrier:updated", (event) => mountAll(event.target));
+startKeys();
+startLive();

@@ -1,0 +1,99 @@
+package pages
+
+import (
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Approvals lists the plans that wait for somebody's word: first those that the
+// visitor may speak about, then the others, each with the reason.
+func Approvals(v *Visit) (Page, error) {
+	q := boardQuery(v.Query)
+	q.Statuses, q.Sort = []service.Status{service.StatusPending, service.StatusDrifted}, "since" // plans to mend drift wait as well
+	found, err := v.page(q)
+	if err != nil {
+		return Page{}, err
+	}
+	view := approvalsView(found.Items, newRights(v).whyNot)
+	view.Query = q
+	view.Pager = pager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "plan")
+	return Page{Title: "Approvals", Section: "approvals", Template: "approvals", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
+}
+
+// rights asks for the right to change stacks once for each namespace, and for
+// single stacks only where that is refused.
+type rights struct {
+	visit *Visit
+	known map[string]bool
+}
+
+func newRights(v *Visit) rights { return rights{v, map[string]bool{}} }
+
+// whyNot says why the visitor may not change a stack; empty if they may.
+func (r rights) whyNot(k service.Key) string {
+	all, asked := r.known[k.Namespace]
+	if !asked {
+		all = mayChange(r.visit, service.Key{Namespace: k.Namespace}) == ""
+		r.known[k.Namespace] = all
+	}
+	if all {
+		return ""
+	}
+	return mayChange(r.visit, k)
+}
+
+type approvalList struct {
+	Query  service.BoardQuery
+	Mine   []approval
+	Others []approval
+	Pager  Pager
+}
+
+// approval is one plan that waits.
+type approval struct {
+	Row    service.Row
+	Href   string
+	Plan   service.PlanInfo
+	Decide Decide
+	Why    string // the plan was made
+}
+
+func approvalsView(rows []service.Row, whyNot func(service.Key) string) approvalList {
+	var out approvalList
+	for _, r := range rows {
+		if r.Pending == "" || r.Status == service.StatusDrifted && undecidable(r.Stack) != "" {
+			continue // drift that is only watched is on the page of drift
+		}
+		d := decideOf(r.Stack, whyNot(r.Key()), "approvals")
+		a := approval{Row: r, Href: stackPath(r.Key()), Plan: d.Plan, Decide: d, Why: planCause(r.Stack, d.Plan)}
+		if a.Plan.At.IsZero() {
+			a.Plan.At = r.Since
+		}
+		if d.Why == "" {
+			out.Mine = append(out.Mine, a)
+		} else {
+			out.Others = append(out.Others, a)
+		}
+	}
+	return out
+}
+
+// planCause says what a plan is for.
+func planCause(s service.Stack, p service.PlanInfo) string {
+	switch {
+	case p.Destroy:
+		return "to take everything down"
+	case s.Gap != nil:
+		return "to bring in what is in no state"
+	case p.Drift:
+		return "to mend drift"
+	case s.Applied == nil:
+		return "to build it for the first time"
+	case s.Applied.Revision != p.Revision && p.Revision != "":
+		return "for a new revision"
+	case s.Mode == stack.PlanOnly:
+		return "to be looked at"
+	default:
+		return "for a change of the stack or its inputs"
+	}
+}

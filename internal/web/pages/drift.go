@@ -1,0 +1,50 @@
+package pages
+
+import "github.com/terrier-iac/terrier/internal/service"
+
+// Drift lists the stacks whose world is not what was applied.
+func Drift(v *Visit) (Page, error) {
+	q := boardQuery(v.Query)
+	q.Statuses, q.Sort = []service.Status{service.StatusDrifted}, "since"
+	found, err := v.page(q)
+	if err != nil {
+		return Page{}, err
+	}
+	view := driftView(found.Items, newRights(v).whyNot)
+	view.Query = q
+	view.Pager = pager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "stack")
+	return Page{Title: "Drift", Section: "drift", Template: "drift", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
+}
+
+type driftList struct {
+	Query service.BoardQuery
+	Rows  []driftRow
+	Pager Pager
+}
+
+type driftRow struct {
+	service.Row
+	Href    string
+	Details string
+	Source  string
+	Replan  Button
+	Decide  *Decide
+}
+
+func driftView(rows []service.Row, whyNot func(service.Key) string) driftList {
+	var out driftList
+	for _, r := range rows {
+		may := whyNot(r.Key())
+		d := driftRow{Row: r, Href: stackPath(r.Key()), Details: stackPath(r.Key(), tabDrift), Source: sourceText(r.Stack, true)}
+		d.Replan = Button{Label: "Plan now", To: stackPath(r.Key(), "replan"), Fields: map[string]string{"back": "drift"}, Why: may, Name: r.Key().String()}
+		if may == "" && r.Suspended {
+			d.Replan.Why = "The stack is suspended. Resume it first."
+		}
+		if r.Pending != "" {
+			x := decideOf(r.Stack, may, "drift")
+			d.Decide = &x
+		}
+		out.Rows = append(out.Rows, d)
+	}
+	return out
+}

@@ -1,0 +1,107 @@
+package pages
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// Failed is the page of a request that was not carried out. The request's id is
+// what the log of the server knows it by.
+func Failed(path string, r service.Refusal, request string) Page {
+	p := Page{Title: titles[r.Kind], Template: "problem", Data: failure{
+		Error: r.Error, Hint: hintFor(r.Reason, r.Hint), Request: request, Links: waysOut(path, r), Again: r.Kind == fault.Later,
+	}}
+	if p.Title == "" {
+		p.Title = titles[fault.Broken]
+	}
+	if r.Kind == fault.Later {
+		p.Live.Every = 3 * time.Second
+	}
+	return p
+}
+
+type failure struct {
+	Error, Hint, Request string
+	Links                []link
+	Again                bool // it is tried again by itself where scripts run
+}
+
+type link struct{ Name, Href string }
+
+// titles head the pages about failures.
+var titles = map[fault.Kind]string{
+	fault.Invalid: "That cannot be done", fault.Denied: "Not allowed", fault.Missing: "Not found",
+	fault.Conflict: "It changed in the meantime", fault.Later: "Not now", fault.Broken: "Something is broken",
+}
+
+// hints say in a browser what the command line says with commands.
+var hints = map[string]string{
+	service.ReasonPlanChanged:  "Nothing was done. Look at the plan that waits now, and decide again.",
+	service.ReasonNoPlan:       "Somebody was faster, or the plan was replaced. Look at how the stack stands now.",
+	service.ReasonNotFound:     "It may be deleted by now, or its name is misspelt.",
+	service.ReasonAccessDenied: "Ask whoever runs the cluster for a role that allows it.",
+	service.ReasonUnknownUser:  "Sign in again.",
+	service.ReasonNotManual:    "The stack's page says what decides.",
+	service.ReasonNoRuns:       "The stack's page says what it waits for.",
+	service.ReasonNotKept:      "The list of runs has those that are kept.",
+	service.ReasonNoVersion:    "The list of states has those that are kept.",
+	service.ReasonStateUnseen:  "Plan the stack first, so that what is stored is looked at and kept.",
+	service.ReasonRunning:      "Wait until the run has ended, or suspend the stack first to keep further ones off.",
+	service.ReasonNoGap:        "The stack's page says how it stands.",
+	service.ReasonNoOutputs:    "Set writeOutputsToSecret.name to publish them.",
+	service.ReasonUnpublished:  "They are written after an apply.",
+	service.ReasonStateForeign: "Use the engine with that backend.",
+	service.ReasonLockChanged:  "Look at who holds it now.",
+	"Suspended":                "Resume it first.",
+	"RepairUnclear":            "Say of each object what to import it by, or that it does not exist.",
+	"PreviewFailed":            "The log of the run has the whole story.",
+	"DestroyUnseen":            "Go back, look at what the plan destroys, and tick the box.",
+	"NotAnswered":              "It is not lost. The stack's page says how far it is.",
+	"NoRoute":                  "Look for it in the list of stacks.",
+	"TooManyStreams":           "Close some of the pages that follow something.",
+	service.ReasonNoSuchThing:  "It may be deleted by now, or its name is misspelt.",
+	service.ReasonNotInstalled: "Install Terrier's definitions into this cluster.",
+	service.ReasonTokenChanged: "Nothing was done. Look at what would be deleted now, and decide again.",
+	service.ReasonRegistryIdle: "Resume the registry first.",
+	service.ReasonNotBlocked:   "Look at how the registry stands now.",
+	service.ReasonStateBehind:  "Look at what is stored now.",
+}
+
+func hintFor(reason, otherwise string) string {
+	if h, ok := hints[reason]; ok {
+		return h
+	}
+	return otherwise
+}
+
+func browserHint(err error) string { return hintFor(fault.Reason(err, ""), service.Hint(err)) }
+
+// waysOut lead on from a failure, by what the address was about.
+func waysOut(path string, r service.Refusal) []link {
+	var out []link
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if len(parts) > 2 && parts[0] == "stacks" && r.Kind != fault.Missing {
+		k := service.Key{Namespace: parts[1], Name: parts[2]}
+		if r.Reason == service.ReasonPlanChanged {
+			out = append(out, link{"See the plan that waits now", stackPath(k, "plan")})
+		}
+		out = append(out, link{"The stack " + k.String(), stackPath(k)})
+	}
+	if len(parts) > 0 && parts[0] == "approvals" {
+		out = append(out, link{"All approvals", "/approvals"})
+	}
+	return append(out, link{"All stacks", "/stacks"})
+}
+
+// listAddress is the list that a form came from, if it says so and it is that:
+// nobody is led out of the house.
+func listAddress(back string) string {
+	if u, err := url.Parse(back); err == nil && u.Scheme == "" && u.Host == "" && u.Path == "/stacks" {
+		return with("/stacks", u.Query(), "")
+	}
+	return "/stacks"
+}

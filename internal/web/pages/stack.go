@@ -1,0 +1,132 @@
+package pages
+
+import (
+	"slices"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Stack shows how one stack stands, why, and how it came to that.
+func Stack(v *Visit) (Page, error) {
+	e, err := v.House.Stacks.Explain(v.Context, v.Key())
+	if err != nil {
+		return Page{}, err
+	}
+	view := overviewOf(e, headFor(v, e.Stack, tabOverview))
+	moments, err := v.House.Details.Timeline(v.Context, v.Key())
+	view.Untold = problemOf("The timeline cannot be shown", err)
+	view.Timeline = timeline(v.Key(), moments)
+	return stackPage(v, "stack", "", view), nil
+}
+
+// stackPage is the frame of the pages below a stack.
+func stackPage(v *Visit, template, tab string, data any) Page {
+	title := v.Key().String()
+	if tab != "" {
+		title = tab + " · " + title
+	}
+	return Page{Title: title, Section: "stacks", Template: template, Live: Live{Stack: v.Key()}, Data: data}
+}
+
+// overview is the first tab of a stack.
+type overview struct {
+	Head     stackHead
+	Means    service.Situation
+	Message  string
+	Failed   bool
+	Waiting  string
+	Facts    []string
+	Rule     string // that fired
+	RuleWhy  string
+	Rules    []service.RuleVerdict
+	Run      *runNow
+	Labels   []field
+	Timeline []moment
+	Untold   *Problem
+}
+
+// runNow is the run that goes on.
+type runNow struct {
+	service.Running
+	Href, Log string
+}
+
+func overviewOf(e service.Explanation, head stackHead) overview {
+	s := e.Stack
+	o := overview{Head: head, Means: e.Means, Message: s.Message, Waiting: s.WaitingFor, Facts: e.Facts, Rule: s.Rule, Rules: e.Rules}
+	o.Failed = s.Stalled || s.Failures > 0
+	for _, r := range service.Rules() {
+		if r.Rule == s.Rule {
+			o.RuleWhy = r.Why
+		}
+	}
+	if r := s.Run; r != nil {
+		o.Run = &runNow{*r, runPath(s.Key(), r.ID), runPath(s.Key(), r.ID) + "/log"}
+	}
+	for k, value := range s.Labels {
+		o.Labels = append(o.Labels, field{k, value})
+	}
+	slices.SortFunc(o.Labels, func(a, b field) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return o
+}
+
+func runPath(k service.Key, run string) string { return stackPath(k, "runs", run) }
+
+// moment is one line of a timeline.
+type moment struct {
+	service.Moment
+	Icon string
+	Tone Tone
+	Href string
+	Took time.Duration
+	Pill *Pill
+}
+
+// momentIcons are the glyphs of what happens; a failure has its own.
+var momentIcons = map[service.MomentKind]string{
+	service.MomentCreated: "plus", service.MomentRun: "play", service.MomentDecision: "chevron", service.MomentEvent: "dot",
+}
+
+// timelineShown bounds how much of a story is on one page.
+const timelineShown = 100
+
+func timeline(k service.Key, moments []service.Moment) []moment {
+	var out []moment
+	for _, m := range moments[:min(len(moments), timelineShown)] {
+		x := moment{Moment: m, Icon: momentIcons[m.Kind], Tone: ToneIdle, Took: m.Took}
+		if m.Bad {
+			x.Icon, x.Tone = "cross", ToneBad
+		}
+		if m.Run != "" {
+			x.Href = runPath(k, m.Run)
+		}
+		if m.Outcome != "" {
+			p := outcomePill(m.Outcome)
+			x.Pill, x.Tone = &p, p.Tone
+			if m.Outcome == stack.Succeeded {
+				x.Icon = "play"
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// StackEvents lists what Kubernetes' events say of a stack, and its conditions.
+func StackEvents(v *Visit) (Page, error) {
+	d, err := v.House.Stacks.Describe(v.Context, v.Key())
+	if err != nil {
+		return Page{}, err
+	}
+	return stackPage(v, "stack_events", "Events", struct {
+		Head   stackHead
+		Detail service.Detail
+	}{headFor(v, d.Stack, tabEvents), d}), nil
+}

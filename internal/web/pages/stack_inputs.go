@@ -1,0 +1,58 @@
+package pages
+
+import (
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// StackInputs lists what goes into the runs of a stack, never with a value.
+func StackInputs(v *Visit) (Page, error) {
+	head, err := headOf(v, tabInputs)
+	if err != nil {
+		return Page{}, err
+	}
+	inputs, err := v.House.Details.Inputs(v.Context, v.Key())
+	return stackPage(v, "stack_inputs", "Inputs", struct {
+		Head    stackHead
+		Inputs  []service.InputInfo
+		Problem *Problem
+	}{head, inputs, problemOf("The inputs cannot be shown", err)}), nil
+}
+
+// StackOutputs lists what the last apply left as outputs. Sensitive values never
+// come here.
+func StackOutputs(v *Visit) (Page, error) {
+	head, err := headOf(v, tabOutputs)
+	if err != nil {
+		return Page{}, err
+	}
+	outputs, err := v.House.Details.OutputsKept(v.Context, v.Key())
+	view := outputList{Head: head, Secret: head.Stack.OutputsIn}
+	if fault.Of(err) == fault.Missing {
+		view.Nothing = "There are no outputs: nothing was applied yet, or the module declares none."
+	} else {
+		view.Problem = problemOf("The outputs cannot be shown", err)
+	}
+	for _, o := range outputs {
+		view.Outputs = append(view.Outputs, outputRow{Name: o.Name, Sensitive: o.Sensitive, Value: valueText(o.Value), Absent: len(o.Value) == 0})
+	}
+	if len(outputs) == 0 && view.Problem == nil && view.Nothing == "" {
+		view.Nothing = "The module declares no outputs."
+	}
+	return stackPage(v, "stack_outputs", "Outputs", view), nil
+}
+
+type outputList struct {
+	Head    stackHead
+	Secret  string
+	Outputs []outputRow
+	Nothing string
+	Problem *Problem
+}
+
+type outputRow struct {
+	Name      string
+	Value     string
+	Sensitive bool
+	Absent    bool // the value is not shown
+}

@@ -1,0 +1,85 @@
+package pages
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// StackRepair asks what is known of the objects that an apply which was cut
+// short may have built.
+func StackRepair(v *Visit) (Page, error) {
+	head, err := headOf(v, tabOverview)
+	if err != nil {
+		return Page{}, err
+	}
+	view := repairView{Head: head, To: stackPath(v.Key(), "repair")}
+	if g := head.Stack.Gap; g != nil {
+		view.Gap = g
+		for i, o := range g.Objects {
+			view.Objects = append(view.Objects, repairObject{Unrecorded: o, ID: "id-" + strconv.Itoa(i), Number: i})
+		}
+	}
+	if s := head.Stack; s.Plan != nil && s.Pending != "" {
+		view.Plan = s.Plan
+		view.See = planPath(s.Key(), *s.Plan)
+	}
+	return stackPage(v, "stack_repair", "Repair", view), nil
+}
+
+type repairView struct {
+	Head    stackHead
+	Gap     *stack.Gap
+	Objects []repairObject
+	Plan    *service.PlanInfo // that waits
+	See     string
+	To      string
+}
+
+type repairObject struct {
+	stack.Unrecorded
+	ID     string // of its field
+	Number int
+}
+
+// Repair plans a repair from what was said of each object; with a plan in the
+// form it lets that one be carried out.
+func Repair(v *Visit) (Done, error) {
+	if v.Form.Get("plan") != "" {
+		seen, err := seenPlan(v)
+		if err != nil {
+			return Done{}, err
+		}
+		return Done{To: stackPath(v.Key()), Said: "repaired"}, v.Person.Stacks.Repair(v.Context, v.Key(), seen)
+	}
+	a, err := repairAnswers(v)
+	if err != nil {
+		return Done{}, err
+	}
+	_, err = v.Person.Stacks.PlanRepair(v.Context, v.Key(), a)
+	return Done{To: stackPath(v.Key()), Said: "repairing"}, err
+}
+
+// repairAnswers reads the form: for the address number N, id-N is what to import
+// it by, and absent-N says that it does not exist.
+func repairAnswers(v *Visit) (service.RepairAnswers, error) {
+	a := service.RepairAnswers{IDs: map[string]string{}}
+	for i, address := range v.Form["address"] {
+		n := strconv.Itoa(i)
+		id := strings.TrimSpace(v.Form.Get("id-" + n))
+		absent := v.Form.Get("absent-"+n) != ""
+		switch {
+		case absent && id != "" && id != v.Form.Get("known-"+n):
+			return a, fault.New(fault.Invalid, "RepairUnclear", errors.New(cut(200, address)+" is said to be absent, and to be imported"))
+		case absent:
+			a.Absent = append(a.Absent, address)
+		case id != "":
+			a.IDs[address] = id
+		}
+	}
+	return a, nil
+}

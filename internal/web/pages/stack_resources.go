@@ -1,0 +1,188 @@
+package pages
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// StackResources lists what the state of a stack holds, by module and type. What
+// is sensitive was masked before it came here.
+func StackResources(v *Visit) (Page, error) {
+	head, err := headOf(v, tabResources)
+	if err != nil {
+		return Page{}, err
+	}
+	view := resourceList{Head: head, Text: strings.TrimSpace(v.Query.Get("q")), Version: v.Query.Get("version")}
+	state, err := v.House.Stacks.StateOf(v.Context, v.Key(), view.Version, false)
+	switch {
+	case fault.Of(err) == fault.Missing && view.Version == "":
+		view.Nothing = "Nothing is built yet: the stack has no state."
+	case fault.Reason(err, "") == service.ReasonStateForeign:
+		view.Nothing = "The stack keeps its state in a backend of its own, and not with Terrier: ask the engine."
+	case err != nil:
+		view.Problem = problemOf("The state cannot be shown", err)
+	case state.Sealed:
+		view.Nothing = "The state is encrypted by the engine. Only a run can read it."
+	default:
+		view.fill(state)
+	}
+	return stackPage(v, "stack_resources", "Resources", view), nil
+}
+
+// resourcesShown bounds how many resources one page has.
+const resourcesShown = 500
+
+type resourceList struct {
+	Head    stackHead
+	Text    string
+	Version string // of the state; empty for the newest
+	Serial  uint64
+	Engine  string
+	Total   int
+	Found   int
+	Hidden  int // found and not shown
+	Modules []moduleGroup
+	Nothing string
+	Problem *Problem
+}
+
+type moduleGroup struct {
+	Name  string // empty for the root module
+	Types []typeGroup
+	Count int
+}
+
+type typeGroup struct {
+	Name      string
+	Resources []resource
+}
+
+type resource struct {
+	plan.StateResource
+	Short string // its address in its module
+	Attrs []field
+	More  int // attributes that are not shown
+}
+
+func (l *resourceList) fill(s plan.StateView) {
+	l.Serial, l.Engine, l.Total = s.Serial, s.Engine, len(s.Resources)
+	var found []plan.StateResource
+	for _, r := range s.Resources {
+		if matches(l.Text, r.Address, r.Provider) {
+			found = append(found, r)
+		}
+	}
+	l.Found = len(found)
+	slices.SortStableFunc(found, func(a, b plan.StateResource) int {
+		am, at, _ := splitAddress(a.Address)
+		bm, bt, _ := splitAddress(b.Address)
+		if c := strings.Compare(am, bm); c != 0 {
+			return c
+		}
+		if c := strings.Compare(at, bt); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Address, b.Address)
+	})
+	if len(found) > resourcesShown {
+		l.Hidden = len(found) - resourcesShown
+		found = found[:resourcesShown]
+	}
+	for _, r := range found {
+		l.add(r)
+	}
+}
+
+func (l *resourceList) add(r plan.StateResource) {
+	module, kind, short := splitAddress(r.Address)
+	if n := len(l.Modules); n == 0 || l.Modules[n-1].Name != module {
+		l.Modules = append(l.Modules, moduleGroup{Name: module})
+	}
+	m := &l.Modules[len(l.Modules)-1]
+	if n := len(m.Types); n == 0 || m.Types[n-1].Name != kind {
+		m.Types = append(m.Types, typeGroup{Name: kind})
+	}
+	t := &m.Types[len(m.Types)-1]
+	x := resource{StateResource: r, Short: short}
+	x.Attrs, x.More = attributes(r.Attributes)
+	t.Resources = append(t.Resources, x)
+	m.Count++
+}
+
+// moduleSteps are the modules at the beginning of an address, with their keys;
+// a key may hold dots and brackets.
+var moduleSteps = regexp.MustCompile(`^(module\.[^.\["]+(\[(\d+|"(\\.|[^"\\])*")\])?\.)+`)
+
+// splitAddress takes an address apart: the module, the type, and the rest.
+func splitAddress(address string) (module, kind, short string) {
+	module = moduleSteps.FindString(address)
+	short = address[len(module):]
+	kind, _, _ = strings.Cut(strings.TrimPrefix(short, "data."), ".")
+	if strings.HasPrefix(short, "data.") {
+		kind = "data." + kind
+	}
+	return strings.TrimSuffix(module, "."), kind, short
+}
+
+// matches reports whether all words of text occur in one of the others.
+func matches(text string, in ...string) bool {
+	all := strings.ToLower(strings.Join(in, "\n"))
+	for _, word := range strings.Fields(strings.ToLower(text)) {
+		if !strings.Contains(all, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// Bounds of what is shown of one resource.
+const (
+	attributesShown = 80
+	valueLength     = 400
+)
+
+// attributes are the values of a resource as text, by name.
+func attributes(values map[string]any) (shown []field, more int) {
+	names := make([]string, 0, len(values))
+	for name, value := range values {
+		if value != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if len(names) > attributesShown {
+		more = len(names) - attributesShown
+		names = names[:attributesShown]
+	}
+	for _, name := range names {
+		shown = append(shown, field{name, valueText(values[name])})
+	}
+	return shown, more
+}
+
+// valueText is a value as one would write it, cut where it is long.
+func valueText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return cut(valueLength, v)
+	case json.RawMessage:
+		var s string
+		if json.Unmarshal(v, &s) == nil {
+			return cut(valueLength, s)
+		}
+		return cut(valueLength, string(v))
+	default:
+		b, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return fmt.Sprintf("a value that cannot be written down: %v", err)
+		}
+		return cut(valueLength, string(b))
+	}
+}

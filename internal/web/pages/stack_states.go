@@ -1,0 +1,142 @@
+package pages
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// StackStates lists the versions of a stack's state that are kept. With a
+// version to go back to in the address it asks whether that is meant.
+func StackStates(v *Visit) (Page, error) {
+	head, err := headOf(v, tabStates)
+	if err != nil {
+		return Page{}, err
+	}
+	view := stateList{Head: head, May: mayRollBack(v)}
+	kept, err := v.House.Stacks.StateVersions(v.Context, v.Key())
+	if fault.Reason(err, "") == service.ReasonStateForeign {
+		view.Nothing = "The stack keeps its state in a backend of its own, and not with Terrier."
+	} else {
+		view.Problem = problemOf("The versions cannot be shown", err)
+	}
+	view.fill(v.Key(), kept)
+	if to := v.Query.Get("to"); to != "" {
+		view.ask(v, to)
+	}
+	return stackPage(v, "stack_states", "States", view), nil
+}
+
+type stateList struct {
+	Head    stackHead
+	Rows    []stateRow
+	Rescued []string
+	May     string // why the visitor may not go back to another
+	Ask     *rollback
+	Nothing string
+	Problem *Problem
+}
+
+type stateRow struct {
+	stack.StateVersion
+	Newest  bool
+	Version string // by which it is asked for
+	See     string
+	Back    string // the address that asks whether to go back to it
+	Run     string // the address of the run that wrote it
+	Size    string
+}
+
+// rollback is the question whether an older state is to be the newest.
+type rollback struct {
+	Version string
+	Row     stateRow
+	Name    string // has to be typed
+	To      string
+	Diff    plan.StateDifference
+	Problem *Problem
+}
+
+func mayRollBack(v *Visit) string {
+	if v.Can == nil || !v.Can(service.Access{Verb: "update", Resource: service.ResourceState, Namespace: v.Key().Namespace, Name: v.Key().Name}) {
+		return fmt.Sprintf("You may not change states: it takes the right to update terraforms/state in the namespace %s.", v.Key().Namespace)
+	}
+	return ""
+}
+
+func (l *stateList) fill(k service.Key, kept service.KeptStates) {
+	l.Rescued = kept.Rescued
+	serials := map[uint64]int{}
+	for _, s := range kept.Versions {
+		serials[s.Serial]++
+	}
+	for _, s := range kept.Versions {
+		r := stateRow{StateVersion: s, Newest: s.Digest == kept.Head.Digest, Version: fmt.Sprint(s.Serial), Size: size(s.Bytes)}
+		if digest := strings.TrimPrefix(s.Digest, "sha256:"); serials[s.Serial] > 1 && len(digest) >= 12 {
+			r.Version = digest[:12] // one serial has several
+		}
+		r.See = with(stackPath(k, tabResources), nil, "version", r.Version)
+		if !r.Newest {
+			r.Back = with(stackPath(k, tabStates), nil, "to", r.Version) + "#rollback"
+		}
+		if s.By != stack.ByOutside && !strings.HasPrefix(s.By, "person ") {
+			r.Run = runPath(k, s.By)
+		}
+		l.Rows = append(l.Rows, r)
+	}
+	slices.Reverse(l.Rows)
+	if len(l.Rows) == 0 && l.Nothing == "" && l.Problem == nil {
+		l.Nothing = "No version is kept yet: nothing was applied."
+	}
+}
+
+// ask prepares the question. What would change is asked for as the visitor, who
+// is the one to answer for it.
+func (l *stateList) ask(v *Visit, version string) {
+	for _, r := range l.Rows {
+		if r.Version != version || r.Newest {
+			continue
+		}
+		l.Ask = &rollback{Version: version, Row: r, Name: v.Key().Name, To: stackPath(v.Key(), tabStates, "rollback")}
+		if l.May != "" || v.Person.Stacks == nil {
+			return
+		}
+		change, err := v.Person.Stacks.PlanRollback(v.Context, v.Key(), version, false)
+		l.Ask.Diff, l.Ask.Problem = change.Diff, problemOf("It cannot be rolled back", err)
+		return
+	}
+	l.Problem = problemOf("There is nothing to go back to", fault.New(fault.Missing, service.ReasonNoVersion, fmt.Errorf("no older version %q is kept", cut(40, version))))
+}
+
+// Rollback makes an older state the newest, if the name of the stack was typed.
+func Rollback(v *Visit) (Done, error) {
+	if typed := strings.TrimSpace(v.Form.Get("name")); typed != v.Key().Name {
+		return Done{}, fault.New(fault.Invalid, "NotConfirmed", errors.New("the name of the stack was not typed as it is, so that nothing was done"))
+	}
+	change, err := v.Person.Stacks.PlanRollback(v.Context, v.Key(), v.Form.Get("version"), false)
+	if err != nil {
+		return Done{}, err
+	}
+	if err := v.Person.Stacks.WriteState(v.Context, change); err != nil {
+		return Done{}, err
+	}
+	return Done{To: stackPath(v.Key(), tabStates), Said: "rolled-back"}, nil
+}
+
+// size is a number of bytes in the unit that says enough.
+func size(n int) string {
+	switch {
+	case n < 10<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 10<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	default:
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+}

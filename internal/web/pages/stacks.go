@@ -1,0 +1,304 @@
+package pages
+
+import (
+	"cmp"
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// pageRows is how many rows of a list are on one page.
+const pageRows = 100
+
+// Stacks lists all stacks that the visitor may see.
+func Stacks(v *Visit) (Page, error) {
+	q := boardQuery(v.Query)
+	found, err := v.page(q)
+	if err != nil && fault.Of(err) != fault.Invalid {
+		return Page{}, err
+	}
+	view := stacksView(v.Path, v.Query, q, found)
+	view.Problem = problemOf("The list cannot be filtered like that", err)
+	view.Namespaces = namespacesOf(v)
+	return Page{Title: "Stacks", Section: "stacks", Template: "stacks", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
+}
+
+// page asks the board; a house without one says that it is not there yet.
+func (v *Visit) page(q service.BoardQuery) (service.BoardPage, error) {
+	if v.House.Board == nil {
+		return service.BoardPage{}, fault.New(fault.Later, "NotReady", errors.New("this server does not watch the stacks"))
+	}
+	return v.House.Board.Page(v.Scope, q)
+}
+
+// row is one stack of the board.
+func (v *Visit) row(k service.Key) (service.Row, bool) {
+	if v.House.Board == nil {
+		return service.Row{}, false
+	}
+	return v.House.Board.Get(k)
+}
+
+// boardQuery reads what the address asks for. What makes no sense counts as not
+// said: addresses are typed by hand.
+func boardQuery(q url.Values) service.BoardQuery {
+	out := service.BoardQuery{
+		Text: strings.TrimSpace(q.Get("q")), Namespace: strings.TrimSpace(q.Get("namespace")), Tenant: strings.TrimSpace(q.Get("tenant")),
+		Selector: strings.TrimSpace(q.Get("labels")), Group: strings.TrimSpace(q.Get("group")), Limit: pageRows,
+	}
+	for _, s := range q["status"] {
+		if slices.Contains(service.Statuses(), service.Status(s)) {
+			out.Statuses = append(out.Statuses, service.Status(s))
+		}
+	}
+	if s := q.Get("sort"); slices.Contains(sorts, strings.TrimPrefix(s, "-")) {
+		out.Sort = s
+	}
+	if n, err := strconv.Atoi(q.Get("offset")); err == nil && n > 0 {
+		out.Offset = n
+	}
+	return out
+}
+
+// sorts are what the list can be ordered by.
+var sorts = []string{"name", "status", "since", "applied"}
+
+// namespacesOf are the namespaces with stacks that the visitor may see, for the
+// filter to offer.
+func namespacesOf(v *Visit) []string {
+	const offered = 500
+	var out []string
+	for _, n := range v.House.Board.Namespaces() {
+		if v.Scope.Has(n) && len(out) < offered {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// stackList is what the page of all stacks shows.
+type stackList struct {
+	Query      service.BoardQuery
+	Kept       []field // what the search form carries along
+	Chips      []chip
+	Tokens     []token // the filters that are set, each with the way to take it off
+	Namespaces []string
+	Filtered   bool
+	Columns    []column
+	HasTenants bool
+	Groups     []rowGroup
+	Pager      Pager
+	Empty      *Empty
+	Problem    *Problem
+	Here       string // the address of the page, to come back to
+}
+
+type field struct{ Name, Value string }
+
+// chip is a filter with how many it would find.
+type chip struct {
+	Pill    Pill
+	Count   int
+	Href    string
+	Current bool
+}
+
+type token struct{ Name, Value, Off string }
+
+// column is a heading of the table; Href sorts by it.
+type column struct {
+	Name, Href, Sorted string // Sorted as aria-sort has it
+}
+
+// rowGroup is rows under a common heading; without grouping there is one, and
+// it has no name.
+type rowGroup struct {
+	Named bool
+	Name  string
+	Total int
+	Pills []chip
+	Rows  []stackRow
+}
+
+// stackRow is one stack of the list.
+type stackRow struct {
+	service.Row
+	Pill   Pill
+	Href   string
+	Source string // what it is made of, short
+	Full   string // the same in full
+	Why    string // why it is not ready, cut
+	Tenant string // the address of the list of its tenant's stacks
+	Drift  bool   // it is drifted and the status says something else
+}
+
+// stacksView makes the view of what was found.
+func stacksView(path string, query url.Values, q service.BoardQuery, found service.BoardPage) stackList {
+	l := stackList{
+		Query: q, Chips: statusChips(path, query, q, found.Counts), Tokens: tokens(path, query, q),
+		Filtered: q.Text != "" || q.Namespace != "" || q.Tenant != "" || q.Selector != "" || len(q.Statuses) > 0,
+		Columns:  columns(path, query, q.Sort),
+		Groups:   groups(q.Group, found),
+		Pager:    pager(path, query, q.Offset, len(found.Items), pageRows, found.Total, "row"),
+		Here:     with(path, query, ""),
+	}
+	for _, s := range q.Statuses {
+		l.Kept = append(l.Kept, field{"status", string(s)})
+	}
+	if q.Sort != "" {
+		l.Kept = append(l.Kept, field{"sort", q.Sort})
+	}
+	for _, r := range found.Items {
+		l.HasTenants = l.HasTenants || r.Tenant != "" && r.Tenant != r.Namespace
+	}
+	if len(found.Items) == 0 {
+		l.Empty = noStacks(path, l.Filtered || q.Offset > 0)
+	}
+	return l
+}
+
+func noStacks(path string, filtered bool) *Empty {
+	if filtered {
+		return &Empty{Title: "No stack is like that", Text: "None of those that you may see fits all filters.", Href: path, Link: "Show all stacks"}
+	}
+	return &Empty{
+		Title:   "There are no stacks yet",
+		Text:    "A stack is a Terraform object: a module, its variables and where its state is kept. Apply one, and it shows up here by itself. If you expected some, ask for the right to list terraforms in their namespace.",
+		Command: "terrier init hello && kubectl apply -f hello/stack.yaml",
+	}
+}
+
+// statusChips count by status, and filter.
+func statusChips(path string, query url.Values, q service.BoardQuery, counts map[service.Status]int) []chip {
+	all := 0
+	for _, n := range counts {
+		all += n
+	}
+	query = without(query, "offset")
+	out := []chip{{Pill: Pill{Word: "All"}, Count: all, Href: with(path, query, "status"), Current: len(q.Statuses) == 0}}
+	for _, s := range service.Statuses() {
+		c := chip{Pill: statusPill(s), Count: counts[s], Current: slices.Contains(q.Statuses, s)}
+		c.Href = with(path, query, "status", string(s))
+		if c.Current {
+			c.Href = with(path, query, "status") // once more takes it off
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func tokens(path string, query url.Values, q service.BoardQuery) []token {
+	var out []token
+	for _, t := range []struct{ name, param, value string }{
+		{"Search", "q", q.Text}, {"Namespace", "namespace", q.Namespace}, {"Tenant", "tenant", q.Tenant}, {"Labels", "labels", q.Selector}, {"Grouped by", "group", q.Group},
+	} {
+		if t.value != "" {
+			out = append(out, token{t.name, t.value, with(path, without(query, "offset"), t.param)})
+		}
+	}
+	return out
+}
+
+// columns are the headings that sort; a click on the one that is sorted by turns
+// it around.
+func columns(path string, query url.Values, sorted string) []column {
+	sorted = cmp.Or(sorted, "name")
+	out := []column{{Name: "Status", Href: "status"}, {Name: "Name", Href: "name"}, {Name: "Since", Href: "since"}}
+	for i, c := range out {
+		to := c.Href
+		switch sorted {
+		case to:
+			out[i].Sorted, to = "ascending", "-"+to
+		case "-" + to:
+			out[i].Sorted = "descending"
+		}
+		out[i].Href = with(path, without(query, "offset"), "sort", to)
+	}
+	return out
+}
+
+// groups puts rows under the headings that they belong to. The rows come in the
+// order of the groups.
+func groups(by string, found service.BoardPage) []rowGroup {
+	if by == "" || len(found.Groups) == 0 {
+		g := rowGroup{}
+		for _, r := range found.Items {
+			g.Rows = append(g.Rows, listed(r))
+		}
+		return []rowGroup{g}
+	}
+	var out []rowGroup
+	for _, r := range found.Items {
+		name := groupOf(by, r)
+		if len(out) == 0 || out[len(out)-1].Name != name {
+			out = append(out, rowGroup{Named: true, Name: name})
+		}
+		g := &out[len(out)-1]
+		g.Rows = append(g.Rows, listed(r))
+	}
+	for i := range out {
+		for _, g := range found.Groups {
+			if g.Name != out[i].Name {
+				continue
+			}
+			out[i].Total = g.Total
+			for _, s := range service.Statuses() {
+				if g.Counts[s] > 0 {
+					out[i].Pills = append(out[i].Pills, chip{Pill: statusPill(s), Count: g.Counts[s]})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// groupOf is the group of a row, as the board names it.
+func groupOf(by string, r service.Row) string {
+	switch key, isLabel := strings.CutPrefix(by, "label:"); {
+	case isLabel:
+		return r.Labels[key]
+	case by == "tenant":
+		return r.Tenant
+	default:
+		return r.Namespace
+	}
+}
+
+// whyLength is how much of a message the list shows; the stack's page has it all.
+const whyLength = 160
+
+func listed(r service.Row) stackRow {
+	s := stackRow{Row: r, Pill: statusPill(r.Status), Href: stackPath(r.Key()), Source: sourceText(r.Stack, true), Full: sourceText(r.Stack, false)}
+	if r.Tenant != "" {
+		s.Tenant = with("/stacks", nil, "tenant", r.Tenant)
+	}
+	if r.Status != service.StatusReady && r.Status != service.StatusSuspended {
+		s.Why = cut(whyLength, cmp.Or(r.Message, r.WaitingFor))
+	}
+	s.Drift = r.Drift != nil && r.Status != service.StatusDrifted
+	return s
+}
+
+// sourceText is where a stack's module comes from: its source, the revision, and
+// the path in it.
+func sourceText(s service.Stack, short bool) string {
+	text, rev := s.Source, s.Revision
+	if short {
+		if _, name, ok := strings.Cut(text, "/"); ok {
+			text = name
+		}
+		rev = revision(rev)
+	}
+	if rev != "" && s.Source != "inline" {
+		text += "@" + rev
+	}
+	if p := strings.TrimPrefix(strings.TrimPrefix(s.Path, "."), "/"); p != "" {
+		text += ":" + p
+	}
+	return text
+}

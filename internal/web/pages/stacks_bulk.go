@@ -1,0 +1,76 @@
+package pages
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// ToStacks does one thing to all stacks that were ticked, and says of each what
+// became of it: nothing is done to some of them and kept quiet about.
+func ToStacks(v *Visit) (Done, error) {
+	d := bulkDeeds[v.Form.Get("do")]
+	view := bulkResult{Done: d.done, Back: listAddress(v.Form.Get("back"))}
+	keys, bad := chosen(v.Form["stack"])
+	view.Refused = bad
+	switch {
+	case d.do == nil:
+		view.Nothing = "The form does not say what to do."
+	case len(keys)+len(bad) == 0:
+		view.Nothing = "No stack is ticked."
+	case len(keys) > pageRows:
+		view.Nothing = fmt.Sprintf("%d stacks are too many at once: %d are the most. Nothing was done.", len(keys), pageRows)
+	default:
+		for _, k := range keys {
+			r := bulkRow{Name: k.String(), Href: stackPath(k)}
+			if err := d.do(v, k); err != nil {
+				r.Why, r.Hint = err.Error(), browserHint(err)
+				view.Refused = append(view.Refused, r)
+				continue
+			}
+			view.Succeeded = append(view.Succeeded, r)
+		}
+	}
+	return Done{Page: &Page{Title: "What was done", Section: "stacks", Template: "stacks_done", Data: view}}, nil
+}
+
+// deed is one thing that can be done to many stacks.
+type deed struct {
+	done string
+	do   func(*Visit, service.Key) error
+}
+
+var bulkDeeds = map[string]deed{
+	"replan": {"A new plan is asked for", func(v *Visit, k service.Key) error {
+		_, err := v.Person.Stacks.Replan(v.Context, k)
+		return err
+	}},
+	"suspend": {"Suspended", func(v *Visit, k service.Key) error { return v.Person.Stacks.Suspend(v.Context, k) }},
+	"resume":  {"Resumed", func(v *Visit, k service.Key) error { return v.Person.Stacks.Resume(v.Context, k) }},
+}
+
+type bulkResult struct {
+	Done      string
+	Succeeded []bulkRow
+	Refused   []bulkRow
+	Nothing   string // why nothing was done at all
+	Back      string
+}
+
+type bulkRow struct{ Name, Href, Why, Hint string }
+
+// chosen are the stacks that a form names, each once.
+func chosen(names []string) (keys []service.Key, bad []bulkRow) {
+	for _, n := range names {
+		k, err := service.ParseKey(n, "")
+		if err != nil {
+			bad = append(bad, bulkRow{Name: cut(100, n), Why: "That is not the name of a stack."})
+			continue
+		}
+		if !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys, bad
+}

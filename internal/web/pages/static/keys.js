@@ -1,0 +1,110 @@
+// Keys, the theme, and what may be copied.
+
+import { open } from "./palette.js";
+
+const root = document.documentElement;
+
+// unhide shows what is of use only where scripts run.
+function unhide(element) {
+  element.hidden = false;
+  element.dataset.unhidden = "";
+}
+
+function typing(target) {
+  return target.isContentEditable || target.matches?.("input:not([type=checkbox]), textarea, select");
+}
+
+function keys(event) {
+  if (event.defaultPrevented || event.isComposing) return;
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    open();
+  } else if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey && !typing(event.target)) {
+    const field = document.querySelector("[data-slash]");
+    if (!field) return;
+    event.preventDefault();
+    field.focus();
+    field.select();
+  }
+}
+
+const themes = ["auto", "light", "dark"];
+
+function theme() {
+  return themes.includes(root.dataset.theme) ? root.dataset.theme : "auto";
+}
+
+function turn(button) {
+  const next = themes[(themes.indexOf(theme()) + 1) % themes.length];
+  if (next === "auto") delete root.dataset.theme;
+  else root.dataset.theme = next;
+  try {
+    if (next === "auto") localStorage.removeItem("theme");
+    else localStorage.setItem("theme", next);
+  } catch {
+    // No storage: it holds for this page.
+  }
+  label(button);
+}
+
+function label(button) {
+  const now = theme();
+  button.textContent = { auto: "Auto", light: "Light", dark: "Dark" }[now];
+  button.title = `The theme is ${now === "auto" ? "that of the system" : now}. Click for another.`;
+  button.setAttribute("aria-label", `Theme: ${now}`);
+}
+
+async function copy(button) {
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.dataset.copied = "";
+    setTimeout(() => delete button.dataset.copied, 1500);
+  } catch {
+    // Without the right to the clipboard the text is still there to be marked.
+  }
+}
+
+function findCopies(scope) {
+  if (!navigator.clipboard) return;
+  for (const button of scope.querySelectorAll("[data-copy][hidden]")) unhide(button);
+}
+
+// What was said about an action is said once, and not again when the page is
+// loaded anew.
+function forgetSaid() {
+  const here = new URL(location.href);
+  if (!here.searchParams.has("done")) return;
+  here.searchParams.delete("done");
+  history.replaceState(history.state, "", here);
+}
+
+export function start() {
+  forgetSaid();
+  document.addEventListener("keydown", keys);
+  for (const button of document.querySelectorAll("[data-palette]")) {
+    if (/Mac|iP(hone|ad)/.test(navigator.platform)) button.querySelector("kbd").textContent = "⌘ K";
+    unhide(button);
+    button.addEventListener("click", open);
+  }
+  for (const button of document.querySelectorAll("[data-theme-switch]")) {
+    label(button);
+    unhide(button);
+    button.addEventListener("click", () => turn(button));
+  }
+  findCopies(document);
+  document.addEventListener("terrier:updated", (event) => findCopies(event.target));
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("[data-copy]");
+    if (button) copy(button);
+  });
+  document.addEventListener("change", (event) => event.target.closest("form[data-submit-on-change]")?.requestSubmit());
+  // A second click on a button that is at work sends nothing twice.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.method !== "post" || event.defaultPrevented) return;
+    if (form.dataset.sent !== undefined) event.preventDefault();
+    form.dataset.sent = "";
+    setTimeout(() => delete form.dataset.sent, 5000);
+  });
+  addEventListener("pageshow", () => document.querySelectorAll("form[data-sent]").forEach((form) => delete form.dataset.sent));
+}

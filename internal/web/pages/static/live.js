@@ -1,0 +1,198 @@
+// Keeps a page as it would be if it were loaded again. The server says on
+// /api/v1/events that something changed; the page is then fetched from its own
+// address, and its regions are made like the new ones.
+//
+// Nothing is fetched while nobody looks: a hidden tab lets go of the stream and
+// catches up when it is seen again.
+
+import { morph } from "./morph.js";
+
+const quiet = 300; // ms without news before the page is fetched
+const atMost = 2000; // ms that news wait, however much of it there is
+const giveUp = 20; // failures in a row
+
+const main = document.getElementById("page");
+const indicator = document.querySelector("[data-live-indicator]");
+const words = { live: "Live", reconnecting: "Reconnecting", away: "Not live", "signed-out": "Signed out" };
+
+let source = null;
+let cursor = main?.dataset.liveCursor ?? "";
+let timer = 0;
+let firstNews = 0;
+let fetching = false;
+let again = false;
+let failures = 0;
+let ended = false;
+
+function say(state) {
+  if (!indicator || indicator.dataset.state === state) return;
+  indicator.hidden = false;
+  indicator.dataset.state = state;
+  if (state === "signed-out") {
+    const link = document.createElement("a");
+    link.href = `/sign-in?to=${encodeURIComponent(location.pathname + location.search)}`;
+    link.textContent = "Signed out: sign in again";
+    indicator.replaceChildren(link);
+  } else {
+    indicator.textContent = words[state];
+  }
+}
+
+// address is where the news of this page come from; null if it is looked at
+// again by the clock only.
+function address() {
+  const { live, namespace, name } = main.dataset;
+  if (!live) return null;
+  const query = new URLSearchParams();
+  if (live === "stack") query.set("stack", `${namespace}/${name}`);
+  else if (new URLSearchParams(location.search).get("namespace")) query.set("namespace", new URLSearchParams(location.search).get("namespace"));
+  if (cursor) query.set("cursor", cursor);
+  return `/api/v1/events?${query}`;
+}
+
+function listen() {
+  const from = address();
+  if (!from || source || ended || document.hidden) return;
+  source = new EventSource(from);
+  source.onopen = () => {
+    failures = 0;
+    say("live");
+    if (!cursor) soon(); // what changed while the page was on its way
+  };
+  const news = (event) => {
+    if (event.lastEventId) cursor = event.lastEventId;
+    soon();
+  };
+  source.addEventListener("stack", news);
+  source.addEventListener("reset", news);
+  source.onerror = () => {
+    if (document.hidden || ended) return;
+    say("reconnecting");
+    // A browser comes back by itself unless it was refused; then the page says why.
+    if (source.readyState !== EventSource.CLOSED) return;
+    release();
+    failures++;
+    if (failures > giveUp) say("away");
+    else setTimeout(() => refetch().then(listen), Math.min(30000, 1000 * 2 ** failures));
+  };
+}
+
+function release() {
+  source?.close();
+  source = null;
+}
+
+// soon fetches the page when it has been quiet for a moment.
+function soon() {
+  const now = Date.now();
+  firstNews ||= now;
+  clearTimeout(timer);
+  timer = setTimeout(refetch, Math.max(0, Math.min(quiet, firstNews + atMost - now)));
+}
+
+async function refetch() {
+  if (document.hidden || ended) return;
+  if (fetching) {
+    again = true;
+    return;
+  }
+  fetching = true;
+  firstNews = 0;
+  try {
+    const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" }, redirect: "manual" });
+    if (answer.type === "opaqueredirect" || answer.status === 401) {
+      ended = true;
+      release();
+      say("signed-out");
+    } else if (answer.ok) {
+      show(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      failures = 0;
+      if (main.dataset.live || main.dataset.liveEvery) say("live");
+    } else if (answer.status === 403 || answer.status === 404) {
+      ended = true; // it is gone, or no longer for this reader: say so in its place
+      release();
+      show(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      say("away");
+    } else {
+      say("reconnecting");
+    }
+  } catch {
+    say("reconnecting");
+  } finally {
+    fetching = false;
+    if (again) {
+      again = false;
+      soon();
+    }
+  }
+}
+
+const regions = (root) => [...root.querySelectorAll("[data-region]")].filter((r) => !r.parentElement.closest("[data-region]"));
+
+// show makes this page like the other one. Pages that have other regions than
+// this one are taken over as a whole, but for what was said about an action.
+function show(page) {
+  const next = page.getElementById("page");
+  if (!next) return;
+  if (!source) cursor = next.dataset.liveCursor ?? "";
+  const now = regions(main);
+  const then = new Map(regions(next).map((r) => [r.dataset.region, r]));
+  if (now.length !== then.size || !now.every((r) => then.has(r.dataset.region))) {
+    morph(main, next);
+    changed(main);
+  } else {
+    for (const region of now) {
+      const other = then.get(region.dataset.region);
+      if (region.isEqualNode(other)) continue;
+      morph(region, other);
+      changed(region);
+    }
+  }
+  document.title = page.title;
+}
+
+function changed(element) {
+  element.dispatchEvent(new CustomEvent("terrier:updated", { bubbles: true }));
+}
+
+// Ages are told by the server; between its answers they grow here.
+function grow() {
+  for (const time of main.querySelectorAll("time[datetime]")) {
+    const at = Date.parse(time.dateTime);
+    if (!Number.isNaN(at) && time.dataset.exact === undefined) time.textContent = age(Date.now() - at);
+  }
+}
+
+function age(ms) {
+  const s = Math.abs(ms) / 1000;
+  const [n, unit] = s >= 172800 ? [s / 86400, "d"] : s >= 7200 ? [s / 3600, "h"] : s >= 120 ? [s / 60, "m"] : [Math.max(1, s), "s"];
+  const text = Math.floor(n) + unit;
+  if (ms < 0) return `in ${text}`;
+  return ms < 1000 ? "now" : `${text} ago`;
+}
+
+function every() {
+  const ms = Number(main.dataset.liveEvery);
+  if (!(ms > 0) || ended) return;
+  setTimeout(async () => {
+    await refetch();
+    every();
+  }, ms);
+}
+
+export function start() {
+  if (!main) return;
+  setInterval(() => document.hidden || grow(), 5000);
+  if (!main.dataset.live && !main.dataset.liveEvery) return;
+  listen();
+  every();
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      release();
+      return;
+    }
+    refetch().then(listen);
+  });
+  addEventListener("pageshow", (event) => event.persisted && refetch().then(listen));
+  addEventListener("pagehide", release);
+}
