@@ -24,8 +24,9 @@ type Board struct {
 
 	mu     sync.RWMutex
 	synced bool
-	seq    uint64 // of the last change
-	floor  uint64 // of the last change that was forgotten
+	full   chan struct{} // closed when synced
+	seq    uint64        // of the last change
+	floor  uint64        // of the last change that was forgotten
 	rows   map[Key]*card
 	byUID  map[string]*card
 	order  []*card       // those that are there, by key
@@ -64,7 +65,7 @@ type card struct {
 func NewBoard(o BoardOptions) *Board {
 	return &Board{
 		o: o, boot: strings.ToLower(rand.Text()[:10]),
-		rows: map[Key]*card{}, byUID: map[string]*card{}, ghosts: map[Key]*card{}, news: make(chan struct{}),
+		rows: map[Key]*card{}, byUID: map[string]*card{}, ghosts: map[Key]*card{}, full: make(chan struct{}), news: make(chan struct{}),
 	}
 }
 
@@ -76,8 +77,14 @@ var errNotReady = fault.Wait(time.Second, "NotReady", errors.New("the stacks are
 func (b *Board) Synced() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.synced = true
+	if !b.synced {
+		b.synced = true
+		close(b.full)
+	}
 }
+
+// Full is closed once the board answers.
+func (b *Board) Full() <-chan struct{} { return b.full }
 
 // Set takes in a stack that is there or changed. The object must not be changed
 // afterwards.

@@ -1,10 +1,12 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -133,6 +135,34 @@ func (b *Board) Ran(uid string, kind stack.RunKind, took time.Duration) {
 	default:
 		e.took += (took - e.took) / 4
 	}
+}
+
+// Measure takes in how long the last look at each stack took, as its records
+// have it. Stacks that have run since are left as they are.
+func (b *Board) Measure(ctx context.Context, records *Blobs) error {
+	for _, id := range b.unmeasured() {
+		r, err := records.report(ctx, id, quietRun)
+		switch {
+		case fault.Of(err) == fault.Missing:
+		case err != nil:
+			return err
+		case r.Outcome == stack.Succeeded:
+			b.Ran(id.UID, r.Kind, r.Finished.Sub(r.Started))
+		}
+	}
+	return nil
+}
+
+func (b *Board) unmeasured() []StackID {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	var out []StackID
+	for _, c := range b.order {
+		if c.took == 0 {
+			out = append(out, c.row.ID())
+		}
+	}
+	return out
 }
 
 // looksEvery is how often a stack is looked at by itself, however it stands at

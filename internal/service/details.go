@@ -2,7 +2,15 @@ package service
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"slices"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 )
 
 // StackDetails answers what the page of one stack shows beside its row.
@@ -20,10 +28,27 @@ type StackDetails interface {
 	DriftDetails(context.Context, Key) (DriftDetail, error)
 }
 
+// The reasons of faults about details.
+const (
+	ReasonNoDrift       = "NoDrift"
+	ReasonNoOutputsKept = "NoOutputsKept"
+)
+
 // OutputRecords are the outputs of stacks as runs left them.
 type OutputRecords interface {
 	// OutputsOf opens the outputs of the newest state of a stack, values and all.
 	OutputsOf(context.Context, StackID) (io.ReadCloser, error)
+}
+
+// OutputsKey is the key of the outputs of a stack's newest state.
+func OutputsKey(uid string) string { return "stacks/" + uid + "/outputs.json" }
+
+// OutputsOf implements OutputRecords.
+func (b *Blobs) OutputsOf(ctx context.Context, id StackID) (io.ReadCloser, error) {
+	if err := checkID(id, "any"); err != nil {
+		return nil, err
+	}
+	return b.get(ctx, OutputsKey(id.UID), "what the stack outputs")
 }
 
 // Details answers for the server itself: whoever calls it has been checked.
@@ -39,20 +64,36 @@ func NewDetails(stacks *Stacks, outputs OutputRecords, decisions Decisions) *Det
 	return &Details{stacks: stacks, outputs: outputs, decisions: decisions}
 }
 
-var errUnread = errNotReady
-
-// Inputs implements StackDetails.
-func (d *Details) Inputs(ctx context.Context, key Key) ([]InputInfo, error) { return nil, errUnread }
-
-// Timeline implements StackDetails.
-func (d *Details) Timeline(ctx context.Context, key Key) ([]Moment, error) { return nil, errUnread }
-
-// OutputsKept implements StackDetails.
-func (d *Details) OutputsKept(ctx context.Context, key Key) ([]Output, error) { return nil, errUnread }
-
-// DriftDetails implements StackDetails.
-func (d *Details) DriftDetails(ctx context.Context, key Key) (DriftDetail, error) {
-	return DriftDetail{}, errUnread
-}
-
 var _ StackDetails = (*Details)(nil)
+
+// outputBytes bounds the outputs of one stack.
+const outputBytes = 64 << 20
+
+// OutputsKept implements StackDetails. They need not be published to be here.
+func (d *Details) OutputsKept(ctx context.Context, key Key) ([]Output, error) {
+	st, err := d.stacks.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.outputs.OutputsOf(ctx, st.ID())
+	if fault.Of(err) == fault.Missing {
+		return nil, fault.New(fault.Missing, ReasonNoOutputsKept, fmt.Errorf("no outputs of the stack %s are kept: nothing was applied since they are, or there are none", key))
+	}
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]kube.Output
+	err = json.NewDecoder(io.LimitReader(r, outputBytes)).Decode(&values)
+	if err := errors.Join(err, r.Close()); err != nil {
+		return nil, fmt.Errorf("reading the outputs of the stack %s: %w", key, err)
+	}
+	out := make([]Output, 0, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		o := Output{Name: name, Sensitive: values[name].Sensitive}
+		if !o.Sensitive {
+			o.Value = values[name].Value
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authnv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -70,7 +71,7 @@ func New(kube client.WithWatch, records Records, now func() time.Time) *Stacks {
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	return s, errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), authnv1.AddToScheme(s), v1alpha2.AddToScheme(s),
-		appsv1.AddToScheme(s), tenantsv1.AddToScheme(s))
+		appsv1.AddToScheme(s), tenantsv1.AddToScheme(s), sourcev1.AddToScheme(s))
 }
 
 // FieldManager is who edits objects on behalf of the person at the keyboard.

@@ -1,10 +1,16 @@
 package service
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
-	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -48,10 +54,171 @@ const (
 	MomentEvent    MomentKind = "event"
 )
 
-// DriftDetail is how the world differs from what was applied.
-type DriftDetail struct {
-	Since   time.Time     `json:"since"` // when it was first seen
-	Changes stack.Changes `json:"changes"`
-	Digest  string        `json:"digest,omitempty"` // of the plan that was made of it
-	Drifted []plan.Change `json:"drifted,omitempty"`
+// momentsShown bounds a timeline.
+const momentsShown = 500
+
+// Timeline implements StackDetails. An event that only tells of the end of a run
+// is not there beside that run.
+func (d *Details) Timeline(ctx context.Context, key Key) ([]Moment, error) {
+	o, err := d.stacks.read(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	st := view(o)
+	runs, err := d.stacks.records.Runs(ctx, st.ID())
+	if err != nil {
+		return nil, err
+	}
+	happened, err := events(ctx, d.stacks.kube, key.Namespace, st.UID)
+	if err != nil {
+		return nil, err
+	}
+	var decided []Decided
+	if d.decisions != nil {
+		if decided, err = d.decisions.Decisions(ctx, st.ID()); err != nil {
+			return nil, err
+		}
+	}
+	return timeline(st.Created, runs, happened, decided), nil
+}
+
+// timeline puts everything in one order, newest first. What is of one second is
+// in the order in which it is caused: a decision starts a run, whose end makes
+// an event.
+func timeline(created time.Time, runs []Report, happened []Event, decided []Decided) []Moment {
+	out := []Moment{{At: created, Kind: MomentCreated, Title: "Created"}}
+	for _, d := range decided[:min(len(decided), momentsShown)] {
+		out = append(out, momentOfDecision(d))
+	}
+	told := map[int]string{} // by run, in the words of its event
+	var others []Event
+	for _, e := range happened {
+		if i := slices.IndexFunc(runs, func(r Report) bool { return tellsOf(e, r) }); i >= 0 {
+			told[i] = e.Message
+			continue
+		}
+		others = append(others, e)
+	}
+	for i, r := range runs {
+		out = append(out, momentOfRun(r, told[i]))
+	}
+	for _, e := range others {
+		m := Moment{At: e.At, Kind: MomentEvent, Title: words(e.Reason), Text: e.Message, Bad: e.Type == "Warning"}
+		if e.Count > 1 {
+			m.Count = e.Count
+		}
+		out = append(out, m)
+	}
+	causes := []MomentKind{MomentEvent, MomentRun, MomentDecision, MomentCreated}
+	slices.SortStableFunc(out, func(a, b Moment) int {
+		return cmp.Or(b.At.Truncate(time.Second).Compare(a.At.Truncate(time.Second)),
+			cmp.Compare(slices.Index(causes, a.Kind), slices.Index(causes, b.Kind)), b.At.Compare(a.At))
+	})
+	return out[:min(len(out), momentsShown)]
+}
+
+func momentOfDecision(d Decided) Moment {
+	return Moment{
+		At: d.At, Kind: MomentDecision, Title: words(d.Phase), Text: cmp.Or(d.Message, d.WaitingFor, Explained(stack.Reason(d.Phase)).Means),
+		Rule: d.Rule, Bad: statuses[stack.Reason(d.Phase)] == StatusFailed,
+	}
+}
+
+func momentOfRun(r Report, said string) Moment {
+	m := Moment{At: r.Started, Kind: MomentRun, Title: runTitle(r), Run: r.ID}
+	if r.Phase != runner.Done {
+		return m
+	}
+	m.At, m.Took, m.Outcome = r.Finished, r.Finished.Sub(r.Started), r.Outcome
+	m.Text = cmp.Or(said, r.Message)
+	m.Bad = r.Outcome != stack.Succeeded && r.Outcome != stack.Interrupted && r.Outcome != stack.Stale
+	return m
+}
+
+// tells are how long after a run its event may be made.
+const tells = 2 * time.Minute
+
+// tellsOf reports whether e says no more than that r ended. Events are kept to
+// the second.
+func tellsOf(e Event, r Report) bool {
+	if r.Phase != runner.Done || e.At.Before(r.Finished.Add(-time.Second)) || e.At.After(r.Finished.Add(tells)) {
+		return false
+	}
+	end := stack.Run{Kind: r.Kind, Outcome: r.Outcome, Step: r.Step, Why: r.Reason}
+	if e.Reason == (infra.Dialect{}).EventReason(end) {
+		return true
+	}
+	end.Plan = &stack.Plan{Drift: true} // nobody wrote down in the report that it was drift
+	return r.Outcome == stack.Succeeded && !r.Kind.Writes() && e.Reason == (infra.Dialect{}).EventReason(end)
+}
+
+// runNouns name the kinds of run at the beginning of a sentence.
+var runNouns = map[stack.RunKind]string{
+	stack.PlanRun: "Plan", stack.CheckRun: "Look for drift", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
+	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.GlassRun: "Command by hand",
+}
+
+// runTitle says in a few words how a run went.
+func runTitle(r Report) string {
+	noun := cmp.Or(runNouns[r.Kind], words(string(r.Kind)))
+	if r.Phase != runner.Done {
+		return noun + " goes on"
+	}
+	switch r.Outcome {
+	case stack.Succeeded:
+		return noun + ": " + runResult(r)
+	case stack.Failed:
+		if r.Step != "" && r.Step != string(r.Kind) {
+			return fmt.Sprintf("%s failed in the step %s", noun, r.Step)
+		}
+		return noun + " failed"
+	case stack.Stale:
+		return noun + ": not done, the state changed after the plan was made"
+	case stack.Locked:
+		return noun + ": somebody else holds the lock on the state"
+	case stack.TimedOut:
+		return noun + " took too long and was stopped"
+	case stack.Interrupted:
+		return noun + " was stopped"
+	case stack.Killed:
+		return noun + " was killed"
+	default:
+		return noun + " ended: " + words(string(r.Outcome))
+	}
+}
+
+// runResult is what a run that succeeded found or did.
+func runResult(r Report) string {
+	switch {
+	case r.Kind == stack.HealthRun:
+		return "well"
+	case r.Kind == stack.GlassRun, r.Kind == stack.ApplyRun && r.Changes.None(), r.Kind == stack.DestroyRun:
+		return "done"
+	case r.Kind == stack.CheckRun && r.Changes.None():
+		return "none"
+	case r.Changes.None():
+		return "no changes"
+	default:
+		return r.Changes.String()
+	}
+}
+
+// words is a CamelCase name as people write it: AwaitingApproval is Awaiting
+// approval.
+func words(name string) string {
+	var b strings.Builder
+	before := rune(0)
+	for i, r := range name {
+		if i == 0 {
+			r = unicode.ToUpper(r)
+		} else if unicode.IsUpper(r) && unicode.IsLower(before) {
+			b.WriteByte(' ')
+			if next := name[i+1:]; next == "" || !unicode.IsUpper(rune(next[0])) {
+				r = unicode.ToLower(r)
+			}
+		}
+		before = rune(name[i])
+		b.WriteRune(r)
+	}
+	return b.String()
 }
