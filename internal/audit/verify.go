@@ -170,3 +170,45 @@ func (v *verifier) line(segment string, n int, line []byte) {
 	v.Entries++
 	v.Head, v.prev, v.known = Head{Seq: e.Seq, Hash: hash, At: e.At}, hash, true
 }
+
+// Holds reports whether h is an entry of the journal, as it was when h was its
+// head.
+func (j *Journal) Holds(h Head) (bool, error) {
+	end := j.end()
+	if h.Seq == 0 || h.Seq > end.head.Seq {
+		return h.Seq == 0, nil
+	}
+	names, err := segmentsIn(j.dir)
+	if err != nil {
+		return false, err
+	}
+	i, found := slices.BinarySearch(names, segmentName(h.Seq))
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return true, nil // it was archived, and is verified there
+	}
+	f, err := os.Open(filepath.Join(j.dir, names[i]))
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	first, _ := firstOf(names[i])
+	for l := readLines(f); ; first++ {
+		line, whole, err := l.next()
+		if err != nil || !whole {
+			return false, ignoreEOF(err)
+		}
+		if first == h.Seq {
+			return hashOf(line) == h.Hash, nil
+		}
+	}
+}
+
+func ignoreEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}

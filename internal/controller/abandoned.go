@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -68,11 +69,22 @@ func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedNam
 		if err := c.keepRetained(ctx, &r, state); err != nil {
 			return 0, err
 		}
+		if err := c.record(ctx, c.remains(id, key), audit.Entry{What: audit.Orphaned, Why: r.Why}, ""); err != nil {
+			return 0, err
+		}
 		c.Log.Warn("a stack was removed by force; what it built stays, and its records are kept", "stack", key.String(), "uid", id, "resources", len(r.Resources))
 	}
 	c.requests.forget(id)
 	c.marks.forget(id)
 	return 0, nil
+}
+
+// remains is a pass over what is left of a stack whose object is gone.
+func (c *Stacks) remains(id string, key types.NamespacedName) *pass {
+	obj := c.Dialect.New()
+	obj.SetNamespace(key.Namespace)
+	obj.SetName(key.Name)
+	return &pass{id: id, obj: obj}
 }
 
 // salvage stores the state of the last run of a stack that is gone, and frees
@@ -82,11 +94,8 @@ func (c *Stacks) salvage(ctx context.Context, id string, key types.NamespacedNam
 	if err := json.Unmarshal(report.Note, &n); err != nil {
 		return fmt.Errorf("reading its note: %w", err)
 	}
-	obj := c.Dialect.New()
-	obj.SetNamespace(key.Namespace)
-	obj.SetName(key.Name)
 	r.State = n.State
-	p := &pass{id: id, obj: obj}
+	p := c.remains(id, key)
 	p.o.Deleting = true // its namespace may be going, too: then our own copy has to do
 	if report.Kind.Writes() {
 		// What somebody else stored meanwhile is not replaced; our own copy stays

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -174,6 +175,9 @@ func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause 
 		}
 	}
 	job, err := c.ready(ctx, p, kind, cause, unlock)
+	if err == nil {
+		err = c.begins(ctx, p, kind, cause)
+	}
 	if err == nil {
 		err = c.Runner.Start(ctx, *job)
 	}
@@ -347,6 +351,13 @@ func (c *Stacks) finish(ctx context.Context, p *pass, retained bool) error {
 		return err
 	}
 	if err := c.dropRecords(ctx, p.id); err != nil {
+		return err
+	}
+	gone := audit.Entry{What: audit.Deleted}
+	if retained {
+		gone = audit.Entry{What: audit.Retained, Why: "what it built stays where it is"}
+	}
+	if err := c.record(ctx, p, gone, ""); err != nil {
 		return err
 	}
 	before := p.obj.DeepCopyObject().(client.Object)

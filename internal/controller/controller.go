@@ -109,6 +109,7 @@ type Stacks struct {
 	Blobs     Blobs
 	Engine    func(ctx context.Context, name string) (engine.Engine, error)
 	Events    Events
+	Audit     Journal // nil records nothing
 	Webhooks  Webhooks
 	Config    Config
 	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them
@@ -120,7 +121,9 @@ type Stacks struct {
 	queue    *queue
 	reviews  *reviewPool
 	looks    looks
+	tolds    tolds
 	requests requests
+	history  timelines
 
 	newcomers newcomers
 	writes    ownWrites
@@ -145,6 +148,7 @@ type pass struct {
 	glassDenied bool // somebody wants to work by hand where that is not allowed
 
 	unreadable error  // why nothing can be decided
+	untold     error  // why the journal does not hold what people asked for
 	level      string // isolation of the newest run
 	wait       string // what a start waits for, if it does
 
@@ -183,6 +187,7 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		c.queue.withdraw(p.id)
 		return c.reportUnreadable(ctx, p)
 	}
+	c.hear(ctx, p)
 	d := stack.Decide(p.o)
 	if p.stuck != nil {
 		d = stack.Decision{Action: stack.Wait{For: p.o.Spec.RetryEvery}, Ready: stack.Reconciling, Reason: stack.StateFailed, Message: p.stuck.Error(), Rule: d.Rule}

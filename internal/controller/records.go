@@ -115,5 +115,7 @@ func (c *Stacks) dropRecords(ctx context.Context, id string) error {
 		}
 	}
 	c.looks.forget(id)
+	c.tolds.forget(id)
+	c.history.forget(id)
 	return nil
 }

@@ -32,6 +32,9 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 		c.Log.Info("stack released", "stack", client.ObjectKeyFromObject(p.obj).String())
 		return ctrl.Result{}, nil
 	}
+	if err := c.happened(ctx, p); err != nil {
+		d, cause = p.unrecorded(err), nil
+	}
 	before := p.obj.DeepCopyObject().(client.Object)
 	status := dialect.Status{
 		Decision: d, Memory: p.o.Memory, Basis: p.o.Basis, Run: p.o.Run,
@@ -61,6 +64,7 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 		c.writes.wrote(p.obj)
 	}
 	c.tell(p)
+	c.decided(ctx, p, d)
 	later := c.mark(ctx, p, d)
 	if p.ended != nil {
 		if err := c.Runner.Forget(p.id, p.ended.ID); err != nil {

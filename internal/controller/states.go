@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -108,6 +109,12 @@ func (c *Stacks) compare(ctx context.Context, p *pass, ref kube.StateRef, found 
 	accepted := reason != "" && p.accepts(found.Digest)
 	if reason != "" && !accepted {
 		head = nil
+	}
+	if continued && found.Person != "" && list.Head != facts.Known {
+		e := audit.Entry{What: audit.StatePushed, Why: "who it was stands beside the state, by the word of whoever wrote it", Details: map[string]string{"by": found.Person, "state": facts.Known.String(), "after": known.String()}}
+		if err := c.record(ctx, p, e, facts.Known.Digest); err != nil {
+			return err
+		}
 	}
 	if facts.Digest != "" {
 		v := stack.StateVersion{By: author(found, continued || reason != "", p.o.Memory.Wrote), At: p.o.Now}

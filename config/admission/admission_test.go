@@ -1,0 +1,217 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+const (
+	changedBy = "terrier.dev/changed-by"
+	decidedBy = "terrier.dev/decided-by"
+)
+
+// bound installs the policy under a name of the test's own, for its namespace.
+func bound(t *testing.T) *testkit.Cluster {
+	t.Helper()
+	k := testkit.Kube(t)
+	for _, file := range []string{"changed-by.yaml", "changed-by-binding.yaml"} {
+		text, err := Files.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "changed-by.terrier.dev", k.Namespace)), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(u.GetKind(), "Binding") {
+			only := map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": k.Namespace}}}
+			if err := unstructured.SetNestedMap(u.Object, only, "spec", "matchResources"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := k.Client.Create(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			if err := k.Client.Delete(ctx, u); err != nil {
+				t.Logf("removing %s: %v", u.GetKind(), err)
+			}
+		})
+	}
+	n := 0
+	testkit.Eventually(t, 30*time.Second, "the policy is in force", func(ctx context.Context) error {
+		n++
+		o := stackNamed(k.Namespace, fmt.Sprint("probe-", n))
+		if err := k.Client.Create(ctx, o); err != nil {
+			return err
+		}
+		if o.GetAnnotations()[changedBy] == "" {
+			return fmt.Errorf("%s is not stamped", o.GetName())
+		}
+		return nil
+	})
+	return k
+}
+
+func stackNamed(namespace, name string) *unstructured.Unstructured {
+	return object(namespace, name, "infra.contrib.fluxcd.io/v1alpha2", "Terraform", map[string]any{
+		"interval": "1h", "suspend": true, "sourceRef": map[string]any{"kind": "GitRepository", "name": "none"},
+	})
+}
+
+func object(namespace, name, version, kind string, spec map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetAPIVersion(version)
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// as is a client of somebody else, who may do everything.
+func as(t *testing.T, k *testkit.Cluster, name string) client.Client {
+	t.Helper()
+	config := rest.CopyConfig(k.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters"}}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestWhoChangedAStack(t *testing.T) {
+	k := bound(t)
+	ann, bob, eve := as(t, k, "ann"), as(t, k, "bob"), as(t, k, "eve")
+	o := stackNamed(k.Namespace, "net")
+	if err := ann.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	patch := func(who client.Client, text string) error {
+		return who.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+	status := func(who client.Client, text string) error {
+		return who.Status().Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+	for _, step := range []struct {
+		what             string
+		do               func() error
+		changed, decided string
+	}{
+		{"a new stack is its maker's", func() error { return nil }, "ann", ""},
+		{"a change of the spec", func() error { return patch(bob, `{"spec":{"interval":"2h"}}`) }, "bob", ""},
+		{"a label is no change", func() error { return patch(eve, `{"metadata":{"labels":{"a":"b"}}}`) }, "bob", ""},
+		{"a finalizer is none", func() error { return patch(eve, `{"metadata":{"finalizers":["example.com/x"]}}`) }, "bob", ""},
+		{"a status is none", func() error { return status(eve, `{"status":{"observedGeneration":7}}`) }, "bob", ""},
+		{"another annotation is none", func() error { return patch(eve, `{"metadata":{"annotations":{"example.com/x":"y"}}}`) }, "bob", ""},
+		{"a request is one", func() error {
+			return patch(ann, `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"1"}}}`)
+		}, "ann", ""},
+		{"an approval", func() error { return patch(bob, `{"spec":{"approvePlan":"plan-main-1"}}`) }, "bob", "bob"},
+		{"a change after an approval", func() error { return patch(ann, `{"spec":{"interval":"3h"}}`) }, "ann", "bob"},
+		{"a rejection", func() error {
+			return patch(ann, `{"spec":{"approvePlan":""},"metadata":{"annotations":{"terrier.dev/rejected":"plan-main-1"}}}`)
+		}, "ann", "ann"},
+		{"taking back is no decision", func() error { return patch(bob, `{"metadata":{"annotations":{"terrier.dev/rejected":null}}}`) }, "bob", "ann"},
+		{"nobody writes the stamps", func() error {
+			return patch(eve, `{"metadata":{"annotations":{"terrier.dev/changed-by":"ann","terrier.dev/decided-by":"ann"}}}`)
+		}, "bob", "ann"},
+		{"nobody takes them off", func() error { return patch(eve, `{"metadata":{"annotations":null}}`) }, "eve", "ann"},
+		{"nor forges one beside a change", func() error {
+			return patch(eve, `{"spec":{"approvePlan":"plan-main-2"},"metadata":{"annotations":{"terrier.dev/changed-by":"ann","terrier.dev/decided-by":"ann"}}}`)
+		}, "eve", "eve"},
+	} {
+		t.Run(step.what, func(t *testing.T) {
+			if err := step.do(); err != nil {
+				t.Fatal(err)
+			}
+			if got := o.GetAnnotations(); got[changedBy] != step.changed || got[decidedBy] != step.decided {
+				t.Errorf("changed by %q, decided by %q, want %q and %q", got[changedBy], got[decidedBy], step.changed, step.decided)
+			}
+		})
+	}
+	forged := stackNamed(k.Namespace, "forged")
+	forged.SetAnnotations(map[string]string{changedBy: "ann", decidedBy: "ann"})
+	if err := eve.Create(t.Context(), forged); err != nil {
+		t.Fatal(err)
+	}
+	if got := forged.GetAnnotations(); got[changedBy] != "eve" || got[decidedBy] != "" {
+		t.Errorf("a stack that was made with stamps has %v, want those of its maker", got)
+	}
+}
+
+func TestWhoChangedTenants(t *testing.T) {
+	k := bound(t)
+	ann, bob := as(t, k, "ann"), as(t, k, "bob")
+	for kind, spec := range map[string]map[string]any{
+		"TenantRegistry": {
+			"source":             map[string]any{"type": "sqlite", "syncInterval": "1m", "sqlite": map[string]any{"path": "/none", "table": "t"}},
+			"valueMappings":      map[string]any{"uid": "id", "activate": "on"},
+			"suspend":            true,
+			"extraValueMappings": map[string]any{},
+		},
+		"TenantTemplate": {"registryId": "none"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			o := object(k.Namespace, "who", "operator.kubernetes-tenants.org/v1", kind, spec)
+			if err := ann.Create(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			text := `{"metadata":{"annotations":{"terrier.dev/allow-deletions":"token","terrier.dev/rollout":"3"}}}`
+			if err := bob.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
+				t.Fatal(err)
+			}
+			if got := o.GetAnnotations(); got[changedBy] != "bob" || got[decidedBy] != "bob" {
+				t.Errorf("stamped %v, want bob", got)
+			}
+			if err := ann.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"terrier.dev/allow-deletions":null}}}`))); err != nil {
+				t.Fatal(err)
+			}
+			if got := o.GetAnnotations(); got[changedBy] != "ann" || got[decidedBy] != "bob" {
+				t.Errorf("stamped %v after taking it back, want ann and bob", got)
+			}
+		})
+	}
+}
+
+// A stack that is as large as an object may be is not refused by what it costs
+// to look at it.
+func TestLargeStack(t *testing.T) {
+	k := bound(t)
+	ann, bob := as(t, k, "ann"), as(t, k, "bob")
+	var vars []any
+	for i := range 3000 {
+		vars = append(vars, map[string]any{"name": fmt.Sprintf("variable_%d", i), "value": map[string]any{"a": strings.Repeat("x", 150), "list": []any{int64(1), "two", map[string]any{"three": true}}}})
+	}
+	o := stackNamed(k.Namespace, "large")
+	if err := unstructured.SetNestedSlice(o.Object, vars, "spec", "vars"); err != nil {
+		t.Fatal(err)
+	}
+	notes := map[string]string{}
+	for i := range 500 {
+		notes[fmt.Sprintf("terrier.dev/note-%d", i)] = strings.Repeat("n", 300)
+	}
+	o.SetAnnotations(notes)
+	if err := ann.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := bob.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approvePlan":"plan-main-1"},"metadata":{"annotations":{"terrier.dev/note-499":"x"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.GetAnnotations(); got[changedBy] != "bob" || got[decidedBy] != "bob" {
+		t.Errorf("changed by %q, decided by %q, want bob", got[changedBy], got[decidedBy])
+	}
+}

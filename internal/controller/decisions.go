@@ -1,0 +1,169 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// decisionsKept is how much of what was decided about a stack stays readable.
+const decisionsKept = 50
+
+// decisionsKey is where it is kept; service.DecisionsKey is the same.
+func decisionsKey(id string) string { return stackKey(id, "decisions.json") }
+
+// timelines hold what was decided about stacks and is not written down yet.
+type timelines struct {
+	mu sync.Mutex
+	of map[string]*timeline
+}
+
+// timeline is what is new of one stack. It is the stack's own worker that uses
+// it, and no other.
+type timeline struct {
+	phase, rule string // of the last one, written or not
+	loaded      bool
+	fresh       []stack.Decided // newest last
+}
+
+func (l *timelines) at(id string) *timeline {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil {
+		l.of = map[string]*timeline{}
+	}
+	if l.of[id] == nil {
+		l.of[id] = &timeline{}
+	}
+	return l.of[id]
+}
+
+func (l *timelines) forget(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.of, id)
+}
+
+// decided notes what was decided, if it is another thing than before, and writes
+// down what is new once the stack is at rest or a run of it has ended. A look for
+// drift that finds nothing decides nothing. It is for people to read: what cannot
+// be written is tried again at the next rest.
+func (c *Stacks) decided(ctx context.Context, p *pass, d stack.Decision) {
+	if c.looking(p, d) {
+		return
+	}
+	t := c.history.at(p.id)
+	if err := c.noteDecision(ctx, t, p, d); err != nil {
+		c.Log.Warn("decisions not kept", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
+	}
+}
+
+// looking reports whether a pass belongs to a look for drift.
+func (c *Stacks) looking(p *pass, d stack.Decision) bool {
+	if a, ok := d.Action.(stack.Start); ok && a.Kind == stack.CheckRun {
+		return true
+	}
+	return p.o.Run != nil && p.o.Run.Kind == stack.CheckRun || p.ended != nil && p.ended.Kind == stack.CheckRun && p.ended.Outcome == stack.Succeeded && p.ended.Plan == nil
+}
+
+func (c *Stacks) noteDecision(ctx context.Context, t *timeline, p *pass, d stack.Decision) error {
+	var kept []stack.Decided
+	if !t.loaded {
+		var err error
+		if kept, err = c.keptDecisions(ctx, p.id); err != nil {
+			return err
+		}
+		if n := len(kept); n > 0 {
+			t.phase, t.rule = kept[n-1].Phase, kept[n-1].Rule
+		}
+		t.loaded = true
+	}
+	now := stack.Decided{At: p.o.Now.UTC(), Phase: string(d.Reason), Rule: d.Rule, Message: d.Message, WaitingFor: waitingFor(p, d)}
+	if now.Phase != t.phase || now.Rule != t.rule {
+		t.phase, t.rule = now.Phase, now.Rule
+		t.fresh = append(t.fresh, now)
+		t.fresh = t.fresh[max(0, len(t.fresh)-decisionsKept):]
+	}
+	_, rests := d.Action.(stack.Wait)
+	if len(t.fresh) == 0 || p.ended == nil && (p.o.Run != nil || !rests) {
+		return nil
+	}
+	if kept == nil {
+		var err error
+		if kept, err = c.keptDecisions(ctx, p.id); err != nil {
+			return err
+		}
+	}
+	kept = append(kept, t.fresh...)
+	b, err := json.Marshal(kept[max(0, len(kept)-decisionsKept):])
+	if err == nil {
+		err = c.put(ctx, decisionsKey(p.id), b)
+	}
+	if err == nil {
+		t.fresh = nil
+	}
+	return err
+}
+
+// keptDecisions are those that were written down, the newest last. A list that
+// is damaged is begun anew: nothing depends on it.
+func (c *Stacks) keptDecisions(ctx context.Context, id string) ([]stack.Decided, error) {
+	b, err := c.get(ctx, decisionsKey(id))
+	if fault.Of(err) == fault.Missing || fault.Reason(err, "") == damagedRecord {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the decisions: %w", err)
+	}
+	var kept []stack.Decided
+	if json.Unmarshal(b, &kept) != nil {
+		return nil, nil
+	}
+	return kept, nil
+}
+
+// waitingFor names what has to come about before the stack goes on, empty if it
+// waits for nothing but time.
+func waitingFor(p *pass, d stack.Decision) string {
+	m := p.o.Memory
+	switch d.Reason {
+	case stack.Queued:
+		return "its turn"
+	case stack.AwaitingApproval:
+		if m.Pending != nil {
+			return "an approval of " + m.Pending.Name
+		}
+		return "an approval"
+	case stack.LockedByOther:
+		if m.Lock != nil && m.Lock.Who != "" {
+			return "the state lock of " + m.Lock.Who
+		}
+		return "the state lock"
+	case stack.DependencyNotReady:
+		return "a dependency"
+	case stack.DeletionBlocked:
+		return "the stacks that depend on it"
+	case stack.SourceNotReady:
+		return "its source"
+	case stack.InputsFailed:
+		return "its inputs"
+	case stack.Reviewing:
+		return "the answer of its webhooks"
+	case stack.Suspended:
+		return "somebody to resume it"
+	case stack.GlassBroken:
+		return "the end of the work by hand"
+	case stack.RetryLater:
+		return "the next attempt"
+	case stack.SpecInvalid, stack.ModuleInvalid, stack.SourceDenied, stack.RetryLimitReached, stack.StateIncomplete, stack.NotConverging, stack.ReviewRefused:
+		return "somebody to change it"
+	default:
+		return ""
+	}
+}

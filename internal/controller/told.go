@@ -1,0 +1,212 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/asker"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// told is what people ask of a stack, as far as the journal has been told. It is
+// kept beside the status, and written only when somebody has changed something.
+type told struct {
+	Generation int64  `json:"generation"`
+	Approved   string `json:"approved,omitempty"`
+	Rejected   string `json:"rejected,omitempty"`
+	Request    string `json:"request,omitempty"`
+	Forgotten  string `json:"forgotten,omitempty"` // the run whose gap somebody dealt with
+	Repair     string `json:"repair,omitempty"`    // digest
+	Accepted   string `json:"accepted,omitempty"`
+	Adopted    bool   `json:"adopted,omitempty"`
+	Suspended  bool   `json:"suspended,omitempty"`
+	Deleting   bool   `json:"deleting,omitempty"`
+}
+
+func toldOf(p *pass) told {
+	s := p.st.Spec
+	t := told{
+		Generation: p.obj.GetGeneration(), Approved: s.Approved, Rejected: s.Rejected, Request: p.st.Request, Forgotten: s.ForgetGap,
+		Accepted: s.AcceptState, Adopted: s.AdoptState, Suspended: s.Suspended, Deleting: !p.obj.GetDeletionTimestamp().IsZero(),
+	}
+	if s.Repair != nil {
+		t.Repair = stack.Digest(s.Repair)
+	}
+	return t
+}
+
+func toldKey(id string) string { return stackKey(id, "told") }
+
+// tolds remembers what was told.
+type tolds struct {
+	mu    sync.Mutex
+	known map[string]told
+}
+
+func (l *tolds) get(id string) (told, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, ok := l.known[id]
+	return t, ok
+}
+
+func (l *tolds) set(id string, t told) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil {
+		l.known = map[string]told{}
+	}
+	l.known[id] = t
+}
+
+func (l *tolds) forget(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.known, id)
+}
+
+// lastTold is what was told of a stack, nil if nothing ever was.
+func (c *Stacks) lastTold(ctx context.Context, id string) (*told, error) {
+	if t, ok := c.tolds.get(id); ok {
+		return &t, nil
+	}
+	b, err := c.get(ctx, toldKey(id))
+	if fault.Of(err) == fault.Missing {
+		return nil, nil
+	}
+	var t told
+	if err == nil {
+		err = json.Unmarshal(b, &t)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading what the journal was told: %w", err)
+	}
+	c.tolds.set(id, t)
+	return &t, nil
+}
+
+// hear records what people have asked for since the last pass. What cannot be
+// recorded holds back what would change the world, and nothing else.
+func (c *Stacks) hear(ctx context.Context, p *pass) {
+	if c.Audit == nil {
+		return
+	}
+	if p.untold = c.tellAsked(ctx, p); p.untold != nil {
+		c.Log.Warn("what was asked for is not recorded", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", p.untold)
+	}
+}
+
+func (c *Stacks) tellAsked(ctx context.Context, p *pass) error {
+	is := toldOf(p)
+	was, err := c.lastTold(ctx, p.id)
+	if err != nil || was != nil && *was == is {
+		return err
+	}
+	if was == nil && (p.st.Memory.LastRun != "" || p.st.Memory.Built || is.Deleting) {
+		c.tolds.set(p.id, is) // it was there before the journal was
+		return nil
+	}
+	for _, d := range wishes(p, was, is) {
+		a, err := asker.Of(ctx, c.Live, p.obj, decides[d.What])
+		if err != nil {
+			return err
+		}
+		a.In(&d.Entry)
+		if d.What == audit.DeletionAsked {
+			d.Who, d.Via, d.Why, d.Details = "", "", "Kubernetes does not keep who deletes; the API server's own audit log does", nil
+		}
+		if err := c.record(ctx, p, d.Entry, d.once); err != nil {
+			return err
+		}
+	}
+	b, err := json.Marshal(is)
+	if err == nil {
+		err = c.put(ctx, toldKey(p.id), b)
+	}
+	if err == nil {
+		c.tolds.set(p.id, is)
+	}
+	return err
+}
+
+// decides are the entries about what somebody decided, of which it is kept apart
+// who it was.
+var decides = map[audit.What]bool{audit.Approved: true, audit.ApprovedStale: true, audit.Rejected: true}
+
+// wishes says what is different between what was told and what is asked for.
+func wishes(p *pass, was *told, is told) []deed {
+	var out []deed
+	generation := strconv.FormatInt(is.Generation, 10)
+	add := func(e audit.Entry, once string) { out = append(out, deed{e, once}) }
+	fresh := was == nil
+	if fresh {
+		add(audit.Entry{What: audit.Created}, "")
+		was = &told{Generation: is.Generation}
+	}
+	if is.Approved != was.Approved && is.Approved != "" {
+		e := decision(p, is.Approved)
+		add(e, is.Approved+"/"+generation)
+	}
+	if is.Rejected != was.Rejected && is.Rejected != "" {
+		e := decision(p, is.Rejected)
+		e.What = audit.Rejected
+		add(e, is.Rejected)
+	}
+	if is.Suspended != was.Suspended {
+		what := audit.Resumed
+		if is.Suspended {
+			what = audit.Suspended
+		}
+		add(audit.Entry{What: what}, generation)
+	}
+	if is.Request != was.Request && is.Request != "" && !fresh {
+		add(audit.Entry{What: audit.ReplanAsked, Details: map[string]string{"request": is.Request}}, is.Request)
+	}
+	if is.Forgotten != was.Forgotten && is.Forgotten != "" {
+		add(audit.Entry{What: audit.GapForgotten, Run: is.Forgotten}, is.Forgotten)
+	}
+	if is.Repair != was.Repair && is.Repair != "" {
+		r := p.st.Spec.Repair
+		add(audit.Entry{What: audit.RepairAsked, Run: r.Run, Plan: r.Plan, Details: map[string]string{"imports": strconv.Itoa(len(r.IDs)), "absent": strconv.Itoa(len(r.Absent))}}, is.Repair)
+	}
+	if is.Accepted != was.Accepted && is.Accepted != "" {
+		add(audit.Entry{What: audit.StateAccepted, Details: map[string]string{"state": stack.AcceptedState(is.Accepted)}}, is.Accepted)
+	}
+	if is.Adopted && !was.Adopted {
+		add(audit.Entry{What: audit.StateAccepted, Details: map[string]string{"state": "that of a former stack of this name"}}, "adopted/"+generation)
+	}
+	if is.Deleting && !was.Deleting {
+		add(audit.Entry{What: audit.DeletionAsked}, "")
+	}
+	// The API server counts the deletion as a change of its own.
+	if more := is.Generation - was.Generation; more > 1 || more == 1 && is.Approved == was.Approved && is.Suspended == was.Suspended && is.Deleting == was.Deleting {
+		add(audit.Entry{What: audit.Changed, Details: map[string]string{"generation": generation}}, generation)
+	}
+	return out
+}
+
+// decision is an approval of what is called said, or of something else than the
+// plan that waits.
+func decision(p *pass, said string) audit.Entry {
+	e := audit.Entry{What: audit.Approved, Comment: p.obj.GetAnnotations()[kube.Comment]}
+	m := p.o.Memory
+	for _, plan := range []*stack.Plan{m.Pending, m.Applied} {
+		if plan != nil && (said == plan.Name || said == plan.Digest) {
+			planIn(&e, plan)
+			return e
+		}
+	}
+	e.What, e.Plan = audit.ApprovedStale, said
+	if m.Pending != nil {
+		e.Details = map[string]string{"waiting": m.Pending.Name}
+	}
+	return e
+}

@@ -1,0 +1,58 @@
+package kube
+
+import (
+	"encoding/json"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The stamps that the policies of config/admission put on an object. Where they
+// are in force nobody else can write them.
+const (
+	ChangedBy = "terrier.dev/changed-by" // who changed last what is asked for
+	DecidedBy = "terrier.dev/decided-by" // who decided last what has to be decided
+)
+
+// Comment is the annotation with what somebody said to what they decided last.
+const Comment = "terrier.dev/comment"
+
+// ManagerOf is the field manager that wrote one of fields last, empty if there is
+// none. A field is a path of names, separated by tabs:
+// the names of annotations have dots and slashes in them. Obj must come from the
+// server, since caches drop who manages what.
+func ManagerOf(obj client.Object, fields ...string) string {
+	var last string
+	var at metav1.Time
+	for _, m := range obj.GetManagedFields() {
+		if m.Subresource != "" || m.Time == nil {
+			continue
+		}
+		for _, f := range fields {
+			if manages(m.FieldsV1, strings.Split(f, "\t")) && (last == "" || !m.Time.Before(&at)) {
+				last, at = m.Manager, *m.Time
+			}
+		}
+	}
+	return last
+}
+
+func manages(fields *metav1.FieldsV1, path []string) bool {
+	if fields == nil {
+		return false
+	}
+	raw := json.RawMessage(fields.GetRawBytes())
+	for _, name := range path {
+		var at map[string]json.RawMessage
+		if json.Unmarshal(raw, &at) != nil {
+			return false
+		}
+		next, ok := at["f:"+name]
+		if !ok {
+			return false
+		}
+		raw = next
+	}
+	return true
+}

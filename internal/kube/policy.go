@@ -1,0 +1,37 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// ErrNoPolicies is why policies are not in force: the API server knows nothing
+// of their kind, or does not let us write any.
+var ErrNoPolicies = errors.New("the API server takes no admission policies from us")
+
+// InstallPolicies applies every policy and binding in files.
+func InstallPolicies(ctx context.Context, c client.Client, files fs.FS) error {
+	all, err := readDefinitions(files)
+	if err != nil {
+		return err
+	}
+	for _, u := range all {
+		gvk := u.GroupVersionKind()
+		if _, err := c.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); meta.IsNoMatchError(err) {
+			return fmt.Errorf("%w: it does not know %s of %s", ErrNoPolicies, gvk.Kind, gvk.GroupVersion())
+		}
+		if err := Apply(ctx, c, u); fault.Of(err) == fault.Denied {
+			return fmt.Errorf("%w: %w", ErrNoPolicies, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,13 @@
+package stack
+
+import "time"
+
+// Decided is one decision about a stack, kept for people to read. It stands until
+// the next one.
+type Decided struct {
+	At         time.Time `json:"at"`
+	Phase      string    `json:"phase"` // a Reason
+	Rule       string    `json:"rule"`
+	Message    string    `json:"message,omitempty"`
+	WaitingFor string    `json:"waitingFor,omitempty"` // what has to come about before the stack goes on
+}
