@@ -19,9 +19,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
@@ -75,6 +77,9 @@ type parts struct {
 	artifacts *source.Store
 	cache     *source.Cache
 	key       secret.Text
+	journal   *audit.Journal
+	anchor    kube.Anchor // of the journal's head
+	anchored  audit.Head  // what is there
 	plane     Running
 	metrics   *prometheus.Registry
 	http      *server
@@ -122,6 +127,10 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.runs.Close()) }()
+	if err := p.openJournal(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.journal.Close()) }()
 	err = p.serve(ctx)
 	if cause := context.Cause(ctx); errors.Is(cause, errNotLeading) {
 		err = errors.Join(cause, err)

@@ -48,7 +48,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	}
 	if p.Cluster == nil || p.Cluster.Definitions {
 		p.progress("installing definitions")
-		err = kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group)
+		err = errors.Join(kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group), p.stamps(ctx, direct))
 	} else {
 		err = kube.AwaitDefinitions(ctx, direct, crd.Files)
 	}
@@ -58,7 +58,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err
 	}
-	if err := p.publish(ctx, direct); err != nil {
+	if err := errors.Join(p.publish(ctx, direct), p.beginJournal(ctx, direct)); err != nil {
 		return errors.Join(err, p.http.listener.Close())
 	}
 	handler, err := p.handler()
@@ -263,11 +263,13 @@ func (p *parts) handler() (http.Handler, error) {
 		return nil, err
 	}
 	records := service.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
-	return web.New(web.Options{
+	o := web.Options{
 		Stacks: service.New(kubeClient, records, p.Now), Auth: p.pulls(auth), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready,
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry,
-	})
+	}
+	p.journaled(&o)
+	return web.New(o)
 }
 
 // pulls wraps auth so that sources can pull from the registry inside.
