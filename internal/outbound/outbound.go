@@ -46,6 +46,10 @@ type Policy struct {
 	Timeout   time.Duration  // of one request with its answer; 10 minutes if zero
 	Resolver  Resolver       // net.DefaultResolver if nil
 	Roots     *x509.CertPool // trusted authorities; the system's if nil
+
+	// Count is told of each answer once it was read or dropped: its status, 0 if
+	// none came, and how many bytes of it were read. It may be nil.
+	Count func(status int, bytes int64)
 }
 
 // Client makes connections that obey one Policy. Make one with New and share it.
@@ -108,6 +112,7 @@ func (c *Client) HTTP(o Options) (*http.Client, error) {
 		creds:     o.Credentials,
 		maxBytes:  c.policy.MaxBytes,
 		userAgent: o.UserAgent,
+		count:     c.policy.Count,
 	}
 	if o.MaxBytes > 0 {
 		t.maxBytes = min(t.maxBytes, o.MaxBytes)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 )
@@ -19,6 +20,7 @@ type transport struct {
 	creds     Credentials
 	maxBytes  int64
 	userAgent string
+	count     func(status int, bytes int64)
 }
 
 // CloseIdleConnections serves http.Client.CloseIdleConnections.
@@ -38,18 +40,26 @@ func (t *transport) RoundTrip(in *http.Request) (*http.Response, error) {
 	}
 	resp, err := t.inner.RoundTrip(req)
 	if err != nil {
+		t.counted(0, 0)
 		return nil, err
 	}
 	if resp.ContentLength > t.maxBytes {
 		resp.Body.Close()
+		t.counted(resp.StatusCode, 0)
 		return nil, tooLarge(t.maxBytes)
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		resp.Body = &cappedBody{ReadCloser: resp.Body, left: t.maxBytes, max: t.maxBytes}
+		resp.Body = &cappedBody{ReadCloser: resp.Body, left: t.maxBytes, max: t.maxBytes, status: resp.StatusCode, counted: t.counted}
 	}
 	// http.Client compares pointers to find its way through redirects.
 	resp.Request = in
 	return resp, nil
+}
+
+func (t *transport) counted(status int, bytes int64) {
+	if t.count != nil {
+		t.count(status, bytes)
+	}
 }
 
 // crossOrigin are the headers that may follow a redirect to another origin:
@@ -118,14 +128,28 @@ func followed(req *http.Request) (strayed bool, err error) {
 type cappedBody struct {
 	io.ReadCloser
 	left, max int64
+	status    int
+	counted   func(status int, bytes int64)
+	read      atomic.Int64
+	closed    atomic.Bool
 }
 
 func (b *cappedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.read.Add(int64(n))
 	if b.left -= int64(n); b.left < 0 {
 		return 0, tooLarge(b.max)
 	}
 	return n, err
+}
+
+// Close says once what was read. A client may close a body while it reads from
+// it, and then what came last may be missing.
+func (b *cappedBody) Close() error {
+	if b.closed.CompareAndSwap(false, true) {
+		b.counted(b.status, b.read.Load())
+	}
+	return b.ReadCloser.Close()
 }
 
 func tooLarge(most int64) error {

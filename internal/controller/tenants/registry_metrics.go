@@ -2,12 +2,14 @@ package tenants
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 )
 
 // registryMetrics are those of registries: the first three as Tenant Operator
@@ -15,8 +17,11 @@ import (
 type registryMetrics struct {
 	desired, ready, failed   *prometheus.GaugeVec
 	rows, rowErrors, blocked *prometheus.GaugeVec
-	queries                  *prometheus.CounterVec
-	sync                     *prometheus.HistogramVec
+	read, interval           *prometheus.GaugeVec
+
+	known   sync.Map // registries that read is set of, by their keys
+	queries *prometheus.CounterVec
+	sync    *prometheus.HistogramVec
 }
 
 func newRegistryMetrics(r prometheus.Registerer) (*registryMetrics, error) {
@@ -31,6 +36,8 @@ func newRegistryMetrics(r prometheus.Registerer) (*registryMetrics, error) {
 		rows:      gauge("registry_rows", "Rows of a registry at the last complete read."),
 		rowErrors: gauge("registry_row_errors", "Rows of a registry that no tenant can be made of."),
 		blocked:   gauge("registry_deletions_blocked", "Tenants of a registry that would be taken away if a guard did not stop it."),
+		read:      gauge("terrier_registry_last_read_timestamp_seconds", "When all rows of a registry were read last, or first could not be."),
+		interval:  gauge("terrier_registry_interval_seconds", "How often the rows of a registry are to be read."),
 		queries:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "registry_queries_total", Help: "Reads of the rows of a registry."}, append(names, "result")),
 		sync: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "registry_sync_duration_seconds", Help: "How long it took to read rows and to make tenants follow.", Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60},
@@ -40,17 +47,24 @@ func newRegistryMetrics(r prometheus.Registerer) (*registryMetrics, error) {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.desired, m.ready, m.failed, m.rows, m.rowErrors, m.blocked, m.queries, m.sync} {
+	for _, c := range []prometheus.Collector{m.desired, m.ready, m.failed, m.rows, m.rowErrors, m.blocked, m.read, m.interval, m.queries, m.sync} {
 		errs = append(errs, r.Register(c))
 	}
 	return m, errors.Join(errs...)
 }
 
-func (m *registryMetrics) queried(obj *tenantsv1.TenantRegistry, err error) {
+// queried counts a read of rows. Of a registry that was never read, the time of
+// the first attempt stands: how long it is not read is counted from then.
+func (m *registryMetrics) queried(obj *tenantsv1.TenantRegistry, at time.Time, err error) {
 	result := "success"
 	if err != nil {
 		result = "error"
 	}
+	_, known := m.known.LoadOrStore(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, true)
+	if err == nil || !known {
+		m.read.WithLabelValues(obj.Name, obj.Namespace).Set(float64(at.UnixMilli()) / 1000)
+	}
+	m.interval.WithLabelValues(obj.Name, obj.Namespace).Set(dialect.Interval(obj).Seconds())
 	m.queries.WithLabelValues(obj.Name, obj.Namespace, result).Inc()
 }
 
@@ -78,7 +92,8 @@ func (m *registryMetrics) looked(l *look, took time.Duration) {
 // forget drops the series of a registry.
 func (m *registryMetrics) forget(key types.NamespacedName) {
 	of := prometheus.Labels{"registry": key.Name, "namespace": key.Namespace}
-	for _, g := range []*prometheus.GaugeVec{m.desired, m.ready, m.failed, m.rows, m.rowErrors, m.blocked} {
+	m.known.Delete(key)
+	for _, g := range []*prometheus.GaugeVec{m.desired, m.ready, m.failed, m.rows, m.rowErrors, m.blocked, m.read, m.interval} {
 		g.Delete(of)
 	}
 	m.queries.DeletePartialMatch(of)

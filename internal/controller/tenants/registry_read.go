@@ -52,7 +52,7 @@ func (c *Registries) read(ctx context.Context, l *look) {
 	l.fresh = true
 	m.asked = asked(l.obj)
 	snapshot, err := c.query(ctx, l)
-	c.metrics.queried(l.obj, err)
+	c.metrics.queried(l.obj, c.Now(), err)
 	interval := dialect.Interval(l.obj)
 	if m.err = err; err != nil {
 		m.fails++

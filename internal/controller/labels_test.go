@@ -1,0 +1,193 @@
+package controller
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+func TestMarksFollowFromHowAStackStands(t *testing.T) {
+	const yes = "true"
+	plan, drift := &stack.Plan{Name: "plan-main"}, &stack.Drift{}
+	held, next := stack.Wait{}, stack.Apply{}
+	for name, c := range map[string]struct {
+		memory stack.Memory
+		d      stack.Decision
+		run    *stack.Run
+		wait   string
+		want   marks
+	}{
+		"nothing is to be done":              {d: stack.Decision{Action: held, Ready: stack.Ready}},
+		"a plan waits":                       {memory: stack.Memory{Pending: plan}, d: stack.Decision{Action: held}, want: marks{yes}},
+		"a plan waits while another is made": {memory: stack.Memory{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.PlanRun}, want: marks{yes}},
+		"a plan is about to be applied":      {memory: stack.Memory{Pending: plan}, d: stack.Decision{Action: next}},
+		"a plan waits for its turn":          {memory: stack.Memory{Pending: plan}, d: stack.Decision{Action: next}, wait: "4 runs are at work", want: marks{yes}},
+		"a plan is being applied":            {memory: stack.Memory{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}},
+		"drift waits for somebody":           {memory: stack.Memory{Pending: plan, Drift: drift}, d: stack.Decision{Action: held}, want: marks{yes, yes}},
+		"drift is about to be put right":     {memory: stack.Memory{Pending: plan, Drift: drift}, d: stack.Decision{Action: next}},
+		"the last attempt failed":            {memory: stack.Memory{Failures: 1}, d: stack.Decision{Action: held, Ready: stack.Reconciling}, want: marks{2: yes}},
+		"another attempt is at work":         {memory: stack.Memory{Failures: 1}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}, want: marks{2: yes}},
+		"somebody must do something":         {d: stack.Decision{Action: held, Ready: stack.Stalled}, want: marks{2: yes}},
+		"it waits for its source":            {d: stack.Decision{Action: held, Ready: stack.Reconciling}},
+	} {
+		p := &pass{wait: c.wait}
+		p.o.Memory, p.o.Run = c.memory, c.run
+		if got := marksOf(p, c.d); got != c.want {
+			t.Errorf("%s: marksOf() = %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestWhoseLabelsWakeAStack(t *testing.T) {
+	c := &Stacks{}
+	c.marks.note("u-1", marks{"true"}, time.Time{})
+	wakes := c.labelsChanged()
+	for name, l := range map[string]struct {
+		was, is map[string]string
+		want    bool
+	}{
+		"ours, as we wrote them":       {nil, map[string]string{PendingPlanLabel: "true"}, false},
+		"ours, taken away":             {map[string]string{PendingPlanLabel: "true"}, nil, true},
+		"ours, forged":                 {map[string]string{PendingPlanLabel: "true"}, map[string]string{PendingPlanLabel: "no"}, true},
+		"ours, one more":               {map[string]string{PendingPlanLabel: "true"}, map[string]string{PendingPlanLabel: "true", DriftedLabel: "true"}, true},
+		"another one":                  {map[string]string{"team": "net"}, map[string]string{"team": "web"}, true},
+		"another one, together":        {nil, map[string]string{PendingPlanLabel: "true", "team": "web"}, true},
+		"none, the status was written": {map[string]string{"team": "net"}, map[string]string{"team": "net"}, false},
+		"wrong before, and untouched":  {map[string]string{FailingLabel: "true"}, map[string]string{FailingLabel: "true"}, false},
+	} {
+		of := func(labels map[string]string) client.Object {
+			return &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{UID: "u-1", Labels: labels}}
+		}
+		if got := wakes.Update(event.UpdateEvent{ObjectOld: of(l.was), ObjectNew: of(l.is)}); got != l.want {
+			t.Errorf("%s: it wakes: %v, want %v", name, got, l.want)
+		}
+	}
+}
+
+// A stack must not be planned anew because it was planned.
+func TestStatusLabelsAreNoInput(t *testing.T) {
+	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "net", DriftedLabel: "true"}}}
+	for path, want := range map[string]string{"metadata.labels['team']": "net", "metadata.labels['" + DriftedLabel + "']": ""} {
+		if got := fieldOf(obj, path); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+}
+
+// marker is a stack on a real API server whose labels are written.
+type marker struct {
+	*Stacks
+	t    *testing.T
+	kube *testkit.Cluster
+	now  time.Time
+	wait stack.Decision
+}
+
+func newMarker(t *testing.T) *marker {
+	t.Helper()
+	k := testkit.Kube(t, v1alpha2.AddToScheme)
+	k.Apply(t, `
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: stack, labels: {team: net}}
+spec: {interval: 1h, path: ./, sourceRef: {kind: GitRepository, name: code}}
+`)
+	return &marker{
+		Stacks: &Stacks{Live: k.Client, Dialect: infra.Dialect{}, Log: slog.New(slog.DiscardHandler)},
+		t:      t, kube: k, now: time.Unix(1e9, 0), wait: stack.Decision{Action: stack.Wait{}},
+	}
+}
+
+func (m *marker) object() *v1alpha2.Terraform {
+	m.t.Helper()
+	var o v1alpha2.Terraform
+	if err := m.kube.Client.Get(m.t.Context(), client.ObjectKey{Namespace: m.kube.Namespace, Name: "stack"}, &o); err != nil {
+		m.t.Fatal(err)
+	}
+	return &o
+}
+
+// pass marks the stack as one with this memory, and returns its labels.
+func (m *marker) pass(memory stack.Memory) (labels map[string]string, later time.Duration) {
+	m.t.Helper()
+	p := &pass{obj: m.object()}
+	p.id, p.o.Memory, p.o.Now = string(p.obj.GetUID()), memory, m.now
+	later = m.mark(m.t.Context(), p, m.wait)
+	return m.object().Labels, later
+}
+
+// become sets a label as somebody else does.
+func (m *marker) become(patch string) {
+	m.t.Helper()
+	m.kube.Patch(m.t, "stack", `{"metadata":{"labels":`+patch+`}}`)
+}
+
+func TestLabelsAreThereWhileTheyAreTrue(t *testing.T) {
+	m := newMarker(t)
+	pending := stack.Memory{Pending: &stack.Plan{Name: "plan-main"}}
+	labels, _ := m.pass(pending)
+	if labels[PendingPlanLabel] != "true" || labels["team"] != "net" || len(labels) != 2 {
+		t.Fatalf("with a plan that waits, the labels are %v", labels)
+	}
+	version := m.object().ResourceVersion
+	if m.pass(pending); m.object().ResourceVersion != version {
+		t.Error("labels that are right were written again")
+	}
+	if got := managers(m.object())[labelManager]; got != "Update" {
+		t.Errorf("the labels are managed by %v", managers(m.object()))
+	}
+	if labels, _ := m.pass(stack.Memory{}); len(labels) != 1 || labels["team"] != "net" {
+		t.Errorf("with nothing to say, the labels are %v", labels)
+	}
+}
+
+func managers(o client.Object) map[string]string {
+	out := map[string]string{}
+	for _, f := range o.GetManagedFields() {
+		out[f.Manager] = string(f.Operation)
+	}
+	return out
+}
+
+// Somebody else's labels are put right at once, but not again and again: two
+// controllers that disagree would write for ever.
+func TestForgedLabelsArePutRight(t *testing.T) {
+	m := newMarker(t)
+	m.become(`{"` + DriftedLabel + `":"true"}`)
+	if labels, later := m.pass(stack.Memory{}); len(labels) != 1 || later != 0 {
+		t.Fatalf("after the first time the labels are %v, and it waits for %s", labels, later)
+	}
+	m.become(`{"` + DriftedLabel + `":"yes"}`)
+	if labels, later := m.pass(stack.Memory{}); labels[DriftedLabel] != "yes" || later != labelPause {
+		t.Errorf("right after it the labels are %v, and it waits for %s, want %s", labels, later, labelPause)
+	}
+	m.now = m.now.Add(labelPause)
+	if labels, later := m.pass(stack.Memory{}); len(labels) != 1 || later != 0 {
+		t.Errorf("after the pause the labels are %v, and it waits for %s", labels, later)
+	}
+	if labels, later := m.pass(stack.Memory{Failures: 1}); labels[FailingLabel] != "true" || later != 0 {
+		t.Errorf("what is new waits for nothing: the labels are %v, and it waits for %s", labels, later)
+	}
+}
+
+// A stack that was made anew under the same name is another one.
+func TestLabelsOfAFormerStackReachNoOther(t *testing.T) {
+	m := newMarker(t)
+	p := &pass{obj: m.object(), id: "00000000-0000-0000-0000-000000000000"}
+	p.o.Memory, p.o.Now = stack.Memory{Failures: 1}, m.now
+	if later := m.mark(t.Context(), p, m.wait); later == 0 {
+		t.Error("nothing was said to come of it")
+	}
+	if labels := m.object().Labels; len(labels) != 1 {
+		t.Errorf("the labels are %v", labels)
+	}
+}
