@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Board is all stacks as they are now, kept by whoever watches them. It answers
@@ -91,6 +92,7 @@ func (b *Board) Full() <-chan struct{} { return b.full }
 func (b *Board) Set(o *v1alpha2.Terraform) {
 	asked := decode(o)
 	row := rowOf(viewOf(o, asked), b.o.TenantLabel)
+	row.Rule, row.Phase, row.Reason = shared(row.Rule), shared(row.Phase), shared(row.Reason)
 	e := &card{key: row.Key(), row: &row, rank: row.Status.rank(), search: searchText(&row), ties: tiesOf(o), every: looksEvery(row, asked.Spec)}
 
 	b.mu.Lock()
@@ -112,6 +114,26 @@ func (b *Board) Set(o *v1alpha2.Terraform) {
 	old.row, old.rank, old.search = e.row, e.rank, e.search
 	b.recent.MoveToBack(old.mark)
 	b.changed(old)
+}
+
+// vocabulary are the texts of ours that thousands of rows have in common.
+var vocabulary = func() map[string]string {
+	v := map[string]string{}
+	for _, rule := range stack.Rules() {
+		v[rule] = rule
+	}
+	for reason := range statuses {
+		v[string(reason)] = string(reason)
+	}
+	return v
+}()
+
+// shared is s, without a copy of its own if it is one of ours.
+func shared(s string) string {
+	if ours, ok := vocabulary[s]; ok {
+		return ours
+	}
+	return s
 }
 
 func (b *Board) add(e *card) {

@@ -288,16 +288,11 @@ const searchedMessage = 512
 // searchText is what words are looked for in. Parts are kept apart, so that no
 // word is found across two of them.
 func searchText(r *Row) string {
-	var b strings.Builder
-	b.WriteString(r.Namespace + "/" + r.Name)
-	for _, part := range []string{r.Tenant, r.Source, r.Path, r.Pending} {
-		if part != "" {
-			b.WriteString("\n" + part)
-		}
-	}
+	parts := make([]string, 0, 16)
+	parts = append(parts, r.Namespace+"/"+r.Name, r.Tenant, r.Source, r.Path, r.Pending)
 	for k, v := range r.Labels {
-		b.WriteString("\n" + k + "=" + v)
+		parts = append(parts, k+"="+v)
 	}
-	b.WriteString("\n" + r.Message[:min(len(r.Message), searchedMessage)])
-	return strings.ToLower(b.String())
+	parts = append(parts, r.Message[:min(len(r.Message), searchedMessage)])
+	return strings.ToLower(strings.Join(parts, "\n"))
 }
