@@ -48,7 +48,7 @@ func (p *parts) setupTenants(mgr ctrl.Manager, live client.Client) error {
 		return err
 	}
 	return tenants.Setup(mgr, tenants.Options{
-		Live: live, Children: objects, Rows: pools, Events: p.events(mgr, tenantsv1.FieldManager), Metrics: p.metrics,
+		Live: live, Children: objects, Rows: pools, Events: p.events(mgr, tenantsv1.FieldManager), Audit: p.journal, Metrics: p.metrics,
 		Key: p.key, SQLiteDirs: dirs, Namespaces: p.tenantNamespaces(),
 		RegistryWorkers: p.Config.RegistryWorkers, TemplateWorkers: p.Config.TemplateWorkers, TenantWorkers: p.Config.TenantWorkers,
 		Now: p.Now, Log: p.log,

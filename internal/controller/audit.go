@@ -131,6 +131,13 @@ func (c *Stacks) happened(ctx context.Context, p *pass) error {
 	deeds := changes(p.st.Memory, p.o.Memory)
 	if p.ended != nil && p.ended.ID != p.st.Memory.LastRun {
 		deeds = append(deeds, outcome(*p.ended, p.st.Memory, p.o.Memory)...)
+	} else if was, is := p.st.Memory, p.o.Memory; is.Failures > was.Failures && failsAnew(was, is) {
+		// Something came in the way of a run before it began.
+		e := audit.Entry{What: audit.PlanFailed, Run: is.LastRun, Outcome: string(stack.Failed), Details: map[string]string{"kind": string(is.FailedKind), "step": is.FailedStep}}
+		if is.Lock != nil {
+			e.Outcome, e.Details["lock"] = string(stack.Locked), is.Lock.ID
+		}
+		deeds = append(deeds, deed{e, is.LastRun})
 	}
 	for _, d := range deeds {
 		if err := c.record(ctx, p, d.Entry, d.once); err != nil {

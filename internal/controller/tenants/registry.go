@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/audit"
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
@@ -114,6 +115,9 @@ func (c *Registries) look(ctx context.Context, l *look) (ctrl.Result, error) {
 	l.step = tenant.Sync(l.known)
 	var err error
 	if !l.obj.Spec.DryRun {
+		if err = c.allowed(ctx, l); err != nil {
+			return ctrl.Result{}, err // nothing goes of which it is not known who let it
+		}
 		err = c.act(ctx, l)
 	}
 	switch reported := c.report(ctx, l); {
@@ -206,6 +210,9 @@ func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) 
 	if len(list.Items) > 0 {
 		err := errors.Join(c.remove(ctx, obj, gone, known), c.reportLeaving(ctx, obj, len(list.Items), protected))
 		return ctrl.Result{RequeueAfter: leavingLook}, retry(err)
+	}
+	if err := c.record(ctx, obj, tenantsv1.RegistryKind, told{Entry: audit.Entry{What: audit.Deleted}}); err != nil {
+		return ctrl.Result{}, err
 	}
 	before := obj.DeepCopy()
 	controllerutil.RemoveFinalizer(obj, tenantsv1.RegistryFinalizer)

@@ -70,6 +70,9 @@ func (c *Registries) write(ctx context.Context, before, obj *tenantsv1.TenantReg
 	if changed, err := differ(before, obj); err != nil || !changed {
 		return err
 	}
+	if err := c.record(ctx, obj, tenantsv1.RegistryKind, registryDeeds(before, obj)...); err != nil {
+		return err
+	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Live.Status().Patch(ctx, obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
 		return fmt.Errorf("writing the status of the registry %s: %w", obj.Name, err)

@@ -90,12 +90,10 @@ func (r *revisions) replace(ctx context.Context, t *tenantsv1.TenantTemplate, ma
 
 // prune drops the oldest generations that no tenant has.
 func (r *revisions) prune(ctx context.Context, t *tenantsv1.TenantTemplate, used map[int64]bool) error {
-	var list appsv1.ControllerRevisionList
-	if err := r.live.List(ctx, &list, client.InNamespace(t.Namespace)); err != nil {
-		return fmt.Errorf("listing the generations of the template %s: %w", t.Name, err)
+	own, err := r.of(ctx, t)
+	if err != nil {
+		return err
 	}
-	own := slices.DeleteFunc(list.Items, func(o appsv1.ControllerRevision) bool { return !metav1.IsControlledBy(&o, t) })
-	slices.SortFunc(own, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(b.Revision, a.Revision) })
 	for i := range own {
 		if o := &own[i]; i >= generationsKept && !used[o.Revision] {
 			if err := r.live.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
@@ -104,6 +102,37 @@ func (r *revisions) prune(ctx context.Context, t *tenantsv1.TenantTemplate, used
 		}
 	}
 	return nil
+}
+
+// of lists the generations of a template that are kept, the newest first.
+func (r *revisions) of(ctx context.Context, t *tenantsv1.TenantTemplate) ([]appsv1.ControllerRevision, error) {
+	var list appsv1.ControllerRevisionList
+	if err := r.live.List(ctx, &list, client.InNamespace(t.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the generations of the template %s: %w", t.Name, err)
+	}
+	own := slices.DeleteFunc(list.Items, func(o appsv1.ControllerRevision) bool { return !metav1.IsControlledBy(&o, t) })
+	slices.SortFunc(own, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(b.Revision, a.Revision) })
+	return own, nil
+}
+
+// again is the newest generation before that of t which said the same, 0 if none
+// is kept.
+func (r *revisions) again(ctx context.Context, t *tenantsv1.TenantTemplate) (int64, error) {
+	own, err := r.of(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	now := digest(t.Spec)
+	for i := range own {
+		if own[i].Revision >= t.Generation {
+			continue
+		}
+		// One that cannot be read is not what this one was made of.
+		if spec, err := dialect.RevisionSpec(&own[i]); err == nil && digest(spec) == now {
+			return own[i].Revision, nil
+		}
+	}
+	return 0, nil
 }
 
 // forget drops what is only kept for a template that is there.

@@ -48,6 +48,7 @@ type Options struct {
 	Children *children.Cluster // the objects of tenants
 	Rows     Rows
 	Events   Events
+	Audit    Journal               // nil records nothing
 	Metrics  prometheus.Registerer // nil for none
 
 	Key        secret.Text // keys the digests of rows

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/audit"
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
@@ -120,6 +121,9 @@ func (c *Templates) finish(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 			}
 		}
 		return ctrl.Result{RequeueAfter: leavingLook}, retry(c.reportLeaving(ctx, obj, registry, list.Items))
+	}
+	if err := c.record(ctx, obj, tenantsv1.TemplateKind, told{Entry: audit.Entry{What: audit.Deleted}}); err != nil {
+		return ctrl.Result{}, err
 	}
 	before := obj.DeepCopy()
 	controllerutil.RemoveFinalizer(obj, tenantsv1.FinalizerTemplate)

@@ -67,6 +67,9 @@ func (c *Templates) write(ctx context.Context, before, obj *tenantsv1.TenantTemp
 	if changed, err := differ(before, obj); err != nil || !changed {
 		return err
 	}
+	if err := c.recordTemplate(ctx, before, obj); err != nil {
+		return err
+	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Live.Status().Patch(ctx, obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
 		return fmt.Errorf("writing the status of the template %s: %w", obj.Name, err)

@@ -1,0 +1,179 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/asker"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// Journal is where it is written down who did what. Record returns once it is
+// there for good; what bears an ID that it has seen is not written again.
+type Journal interface {
+	Record(context.Context, audit.Entry) error
+}
+
+// by is who brought something about.
+type by int
+
+const (
+	itself  by = iota // Terrier, by its rules
+	changer           // whoever changed the object last
+	decider           // whoever decided last
+)
+
+// told is an entry, what tells it from others of its sort, and whose it is.
+type told struct {
+	audit.Entry
+	once string
+	by   by
+}
+
+// record writes deeds about an object of a kind into the journal.
+func (o Options) record(ctx context.Context, obj client.Object, kind string, deeds ...told) error {
+	if o.Audit == nil {
+		return nil
+	}
+	for _, d := range deeds {
+		d.ID = string(obj.GetUID()) + "/" + string(d.What) + "/" + d.once
+		d.Object = audit.Object{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: string(obj.GetUID())}
+		d.Via = audit.ViaController
+		if d.by != itself {
+			a, err := asker.Of(ctx, o.Live, obj, d.by == decider)
+			if err != nil {
+				return err
+			}
+			a.In(&d.Entry)
+		}
+		if err := o.Audit.Record(ctx, d.Entry); err != nil {
+			return fmt.Errorf("recording what happened to %s %s: %w", kind, obj.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// allowed records that somebody lets a set of deletions through, before any of
+// them is done.
+func (c *Registries) allowed(ctx context.Context, l *look) error {
+	b := l.before.Status.Blocked
+	if b == nil || b.Token == "" || l.known.Allowed != b.Token || l.step.Blocked != nil {
+		return nil
+	}
+	return c.record(ctx, l.obj, tenantsv1.RegistryKind, told{Entry: audit.Entry{
+		What: audit.DeletionsAllowed, Why: "held back by " + b.Reason,
+		Details: map[string]string{"token": b.Token, "held": strconv.Itoa(int(b.Count)), "deleted": strconv.Itoa(len(l.step.Remove))},
+	}, once: b.Token, by: decider})
+}
+
+// reasonOf is the reason of a condition, empty if it is not there.
+func reasonOf(all []metav1.Condition, kind string) string {
+	if c := meta.FindStatusCondition(all, kind); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+// registryDeeds says what happened between two statuses of a registry.
+func registryDeeds(before, obj *tenantsv1.TenantRegistry) []told {
+	var out []told
+	generation := strconv.FormatInt(obj.Generation, 10)
+	was, is := reasonOf(before.Status.Conditions, conditionReady), reasonOf(obj.Status.Conditions, conditionReady)
+	switch suspended, suspends := was == reasonSuspended, is == reasonSuspended; {
+	case before.Status.ObservedGeneration == 0:
+		out = append(out, told{Entry: audit.Entry{What: audit.Created}, by: changer})
+	case suspends && !suspended:
+		out = append(out, told{Entry: audit.Entry{What: audit.RegistrySuspended}, once: generation, by: changer})
+	case suspended && !suspends && is != reasonLeaving:
+		out = append(out, told{Entry: audit.Entry{What: audit.RegistryResumed}, once: generation, by: changer})
+	case is == reasonLeaving && was != reasonLeaving:
+		out = append(out, told{Entry: audit.Entry{What: audit.DeletionAsked, Why: notKept}})
+	case before.Status.ObservedGeneration != obj.Status.ObservedGeneration:
+		out = append(out, told{Entry: audit.Entry{What: audit.Changed, Details: map[string]string{"generation": generation}}, once: generation, by: changer})
+	}
+	held, holds := before.Status.Blocked, obj.Status.Blocked
+	switch {
+	case holds != nil && (held == nil || held.Reason != holds.Reason || held.Token != holds.Token):
+		out = append(out, told{Entry: audit.Entry{What: audit.GuardTripped, Why: holds.Reason, Details: map[string]string{
+			"token": holds.Token, "held": strconv.Itoa(int(holds.Count)),
+		}}, once: holds.Reason + "/" + holds.Token + "/" + holds.Since.UTC().Format("20060102T150405Z")})
+	case holds == nil && held != nil:
+		out = append(out, told{Entry: audit.Entry{What: audit.GuardCleared, Details: map[string]string{"token": held.Token, "held": strconv.Itoa(int(held.Count))}},
+			once: held.Token + "/" + held.Since.UTC().Format("20060102T150405Z")})
+	}
+	return out
+}
+
+// notKept is why it is not said who deleted something.
+const notKept = "Kubernetes does not keep who deletes; the API server's own audit log does"
+
+// recordTemplate records what happened between two statuses of a template.
+func (c *Templates) recordTemplate(ctx context.Context, before, obj *tenantsv1.TenantTemplate) error {
+	if c.Audit == nil {
+		return nil
+	}
+	var again int64
+	if seen := before.Status.ObservedGeneration; seen != 0 && seen != obj.Generation && obj.DeletionTimestamp == nil {
+		var err error
+		if again, err = c.revisions.again(ctx, obj); err != nil {
+			return err
+		}
+	}
+	return c.record(ctx, obj, tenantsv1.TemplateKind, templateDeeds(before, obj, again)...)
+}
+
+// templateDeeds says what happened between two statuses of a template. Again is
+// the generation that the newest one says the same as, 0 if there is none.
+func templateDeeds(before, obj *tenantsv1.TenantTemplate, again int64) []told {
+	var out []told
+	generation := strconv.FormatInt(obj.Generation, 10)
+	add := func(what audit.What, who by, why string, details map[string]string) {
+		out = append(out, told{Entry: audit.Entry{What: what, Why: why, Details: details}, once: generation, by: who})
+	}
+	first := before.Status.ObservedGeneration == 0
+	switch leaving := reasonOf(obj.Status.Conditions, conditionApplied); {
+	case obj.DeletionTimestamp != nil:
+		if before.Status.TotalTenants > 0 && leaving != reasonOf(before.Status.Conditions, conditionApplied) {
+			add(audit.DeletionAsked, itself, notKept, nil)
+		}
+		return out
+	case first:
+		add(audit.Created, changer, "", nil)
+	case before.Status.ObservedGeneration != obj.Generation && again > 0:
+		add(audit.RolloutUndone, changer, "", map[string]string{"generation": generation, "to": strconv.FormatInt(again, 10)})
+	case before.Status.ObservedGeneration != obj.Generation:
+		add(audit.Changed, changer, "", map[string]string{"generation": generation})
+	}
+	was, now := before.Status.Rollout, obj.Status.Rollout
+	if was == nil || now == nil {
+		return out
+	}
+	counts := map[string]string{"generation": generation, "tenants": strconv.Itoa(int(now.TotalNodes)), "updated": strconv.Itoa(int(now.UpdatedNodes)), "failed": strconv.Itoa(int(now.FailedNodes))}
+	newer, other := was.TargetGeneration != now.TargetGeneration, was.Phase != now.Phase
+	if newer && now.TotalNodes > 0 {
+		add(audit.RolloutStarted, itself, "", counts)
+	}
+	switch {
+	case now.Phase == tenant.RolloutFailed && (newer || other):
+		add(audit.RolloutStopped, itself, "", counts)
+	case was.Phase == tenant.RolloutFailed && other && !newer:
+		add(audit.RolloutResumed, decider, "", counts)
+	}
+	if now.Phase == tenant.RolloutComplete && (newer || other) && now.TotalNodes > 0 {
+		add(audit.RolloutFinished, itself, "", counts)
+	}
+	// One generation may stop, go on and stop again.
+	for i := range out {
+		if w := out[i].What; w == audit.RolloutStopped || w == audit.RolloutResumed {
+			out[i].once += "/" + obj.Annotations[tenantsv1.AnnotationRollout] + "/" + strconv.Itoa(int(now.FailedNodes))
+		}
+	}
+	return out
+}
