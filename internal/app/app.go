@@ -26,6 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
@@ -83,6 +84,8 @@ type parts struct {
 	plane     Running
 	metrics   *prometheus.Registry
 	http      *server
+	board     *service.Board
+	records   *service.Blobs
 }
 
 // Run brings everything up and blocks until ctx ends. Applies that go on then

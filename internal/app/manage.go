@@ -149,12 +149,12 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	}
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Dialect: infra.Dialect{},
-		Runner: fencedRuns{p.runs, p.leads}, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
+		Runner: timedRuns{fencedRuns{p.runs, p.leads}, p.board}, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now}, Blobs: p.blobs, Engine: find,
 		Events: p.events(mgr, kube.FieldManager), Audit: p.journal, Webhooks: webhooks,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log,
 	}
-	if err := errors.Join(mgr.Add(manager.RunnableFunc(p.prune)), mgr.Add(manager.RunnableFunc(p.anchors))); err != nil {
+	if err := errors.Join(mgr.Add(manager.RunnableFunc(p.prune)), mgr.Add(manager.RunnableFunc(p.anchors)), p.keepBoard(mgr)); err != nil {
 		return err
 	}
 	return stacks.Setup(mgr, p.runs.Ended(), reconciles)

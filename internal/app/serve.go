@@ -141,6 +141,11 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
 		return ctx.Err()
 	}
+	select {
+	case <-p.board.Full():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	r := Ready{
 		Ready: true, Kubeconfig: p.plane.Kubeconfig(), API: "https://" + p.plane.Address(), HTTP: p.http.url,
 		DataDir: p.Config.DataDir, Isolation: process.Probe().Level.String(),
@@ -262,9 +267,11 @@ func (p *parts) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	records := service.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
+	p.records = service.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
+	stacks := service.New(kubeClient, p.records, p.Now)
+	board := p.newBoard()
 	o := web.Options{
-		Stacks: service.New(kubeClient, records, p.Now), Auth: p.pulls(auth), Version: p.Version,
+		Stacks: stacks, Board: board, Details: service.NewDetails(stacks, p.records, p.records), Sources: service.NewSources(kubeClient, board), Auth: p.pulls(auth), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready,
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry,
 	}

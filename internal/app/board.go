@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// newBoard makes the board that pages, API and event streams share.
+func (p *parts) newBoard() *service.Board {
+	p.board = service.NewBoard(service.BoardOptions{TenantLabel: p.Config.TenantLabel, Now: p.Now})
+	return p.board
+}
+
+// keepBoard has the board follow what the controllers' cache holds, and then
+// learn from records how long looks took before this process was started.
+func (p *parts) keepBoard(mgr ctrl.Manager) error {
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		stop, err := feed(ctx, mgr.GetCache(), p.board)
+		if err != nil {
+			return err
+		}
+		if err := p.board.Measure(ctx, p.records); err != nil && ctx.Err() == nil {
+			p.log.Warn("run times not read", "err", err) // they are measured anew, run by run
+		}
+		<-ctx.Done()
+		return stop()
+	}))
+}
+
+// feed tells board of every stack in a cache, and of every change from then on.
+// It returns once the board knows all of them.
+func feed(ctx context.Context, stacks cache.Cache, board *service.Board) (stop func() error, err error) {
+	informer, err := stacks.GetInformer(ctx, &v1alpha2.Terraform{})
+	if err != nil {
+		return nil, err
+	}
+	fed, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { set(board, o) },
+		UpdateFunc: func(_, o any) { set(board, o) },
+		DeleteFunc: func(o any) { drop(board, o) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if toolscache.WaitForCacheSync(ctx.Done(), fed.HasSynced) {
+		board.Synced()
+	}
+	return func() error { return informer.RemoveEventHandler(fed) }, nil
+}
+
+func set(board *service.Board, o any) {
+	if s, ok := o.(*v1alpha2.Terraform); ok {
+		board.Set(s)
+	}
+}
+
+// drop also takes the word of a cache that only found out, when it listed anew,
+// that a stack had gone: of that one, the name is all that is certain.
+func drop(board *service.Board, o any) {
+	key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(o)
+	if err != nil {
+		return // neither an object nor a tombstone: informers send nothing else
+	}
+	namespace, name, err := toolscache.SplitMetaNamespaceKey(key)
+	if err == nil {
+		board.Drop(namespace, name)
+	}
+}
+
+// timedRuns tells the board how long runs took.
+type timedRuns struct {
+	fencedRuns
+	board *service.Board
+}
+
+// Forget implements controller.Runner. It is called once for each run that
+// ended, after all else about it was written down.
+func (t timedRuns) Forget(id, run string) error {
+	if r, err := t.Current(id); err == nil && r != nil && r.ID == run && r.Outcome == stack.Succeeded {
+		t.board.Ran(id, r.Kind, r.Finished.Sub(r.Started))
+	}
+	return t.fencedRuns.Forget(id, run)
+}
