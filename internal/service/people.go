@@ -86,7 +86,7 @@ func (p *People) As(u User) (Person, error) {
 	if err != nil {
 		return Person{}, fmt.Errorf("making a client for %s: %w", u.Name, err)
 	}
-	stacks := New(kube, p.records, p.now)
+	stacks := New(served{kube}, p.records, p.now)
 	person := Person{User: u, Stacks: stacks, Tenants: NewTenants(stacks, config)}
 	p.known.put(key, person, p.now().Add(personKept))
 	return person, nil
