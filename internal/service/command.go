@@ -21,10 +21,14 @@ const (
 
 // Approve lets exactly the plan seen be applied: if another one waits by now,
 // it is a Conflict and nothing is changed. The comment, if there is one, stays
-// on the object. It returns the stack as it is then.
+// on the object. To approve what was approved already, or applied since, changes
+// nothing and is no failure. It returns the stack as it is then.
 func (s *Stacks) Approve(ctx context.Context, key Key, seen PlanInfo, comment string) (Stack, error) {
 	if err := checkComment(comment); err != nil {
 		return Stack{}, err
+	}
+	if o, err := s.read(ctx, key); err == nil && approved(o, seen) {
+		return view(o), nil
 	}
 	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		if err := approvable(o); err != nil {
@@ -44,6 +48,19 @@ func (s *Stacks) Approve(ctx context.Context, key Key, seen PlanInfo, comment st
 		return Stack{}, err
 	}
 	return view(o), nil
+}
+
+// approved reports whether exactly the plan seen was let through before. Only a
+// digest can say so: a name may have been borne by another plan.
+func approved(o *v1alpha2.Terraform, seen PlanInfo) bool {
+	m := decode(o).Memory
+	if seen.Digest == "" || o.DeletionTimestamp != nil {
+		return false
+	}
+	if p := m.Pending; p != nil && p.Digest == seen.Digest && p.Name == seen.Name {
+		return o.Spec.ApprovePlan == seen.Name || o.Spec.ApprovePlan == seen.Digest
+	}
+	return m.Applied != nil && m.Applied.Digest == seen.Digest && m.Applied.Name == seen.Name
 }
 
 // Reject takes back an approval of the plan seen that was not acted upon yet,

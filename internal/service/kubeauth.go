@@ -52,6 +52,14 @@ const (
 	ResourceSources Resource = "sources" // GitRepositories, OCIRepositories and Buckets; who may see the first may see all
 )
 
+// Resources lists all of them.
+func Resources() []Resource {
+	return []Resource{
+		ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceRegistry, ResourceAudit, ResourceNotifications,
+		ResourceTenants, ResourceTemplates, ResourceRegistries, ResourceSources,
+	}
+}
+
 // Access is one thing that somebody wants to do.
 type Access struct {
 	Verb      string // get, list or update

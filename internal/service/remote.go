@@ -60,7 +60,7 @@ func (r *Remote) Log(ctx context.Context, id StackID, run string, follow bool) (
 
 // Plan implements Records.
 func (r *Remote) Plan(ctx context.Context, id StackID, digest string) (io.ReadCloser, error) {
-	return r.open(ctx, requestTime, r.path(id, url.Values{"digest": {digest}}, "plan"))
+	return r.open(ctx, requestTime, r.path(id, url.Values{"digest": {digest}}, "plan", "document"))
 }
 
 func (r *Remote) path(id StackID, query url.Values, more ...string) string {

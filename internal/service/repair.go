@@ -19,8 +19,8 @@ const ReasonNoGap = "NoGap"
 
 // RepairAnswers are what a person knows of objects that are in no state.
 type RepairAnswers struct {
-	IDs    map[string]string // what to import them by, by address
-	Absent []string          // addresses of those that do not exist
+	IDs    map[string]string `json:"ids,omitempty"`    // what to import them by, by address
+	Absent []string          `json:"absent,omitempty"` // addresses of those that do not exist
 }
 
 // PlanRepair asks for a plan that brings what is in no state into it, and

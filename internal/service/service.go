@@ -34,7 +34,10 @@ import (
 )
 
 // Key names a stack.
-type Key struct{ Namespace, Name string }
+type Key struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
 
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 

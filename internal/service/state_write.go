@@ -24,9 +24,10 @@ type StateChange struct {
 	From stack.Known          `json:"from,omitzero"` // zero if there is none, or none that can be read
 	To   stack.Known          `json:"to"`
 	Diff plan.StateDifference `json:"diff"`
+	Over string               `json:"over,omitempty"` // the digest of what is stored, whether it can be read or not
 
 	state []byte
-	over  string
+	order RollbackOrder // by which a server prepares it again
 }
 
 // PlanRollback prepares to make an older version the newest: the same resources
@@ -71,7 +72,7 @@ func (s *Stacks) change(ctx context.Context, h *held, state []byte, follow, forc
 	if err != nil && fault.Reason(err, "") != kube.StateUnreadable {
 		return out, err
 	}
-	out.over = found.Digest
+	out.Over = found.Digest
 	kept, err := s.records.States(ctx, h.id)
 	if err != nil {
 		return out, err
@@ -159,7 +160,7 @@ func (s *Stacks) WriteState(ctx context.Context, c StateChange) error {
 	if err != nil {
 		return err
 	}
-	err = h.states.Replace(ctx, h.ref, kube.Replacement{State: c.state, Over: c.over, Owner: kube.Owner{Name: c.Key.Name, UID: h.id.UID}, Person: who})
+	err = h.states.Replace(ctx, h.ref, kube.Replacement{State: c.state, Over: c.Over, Owner: kube.Owner{Name: c.Key.Name, UID: h.id.UID}, Person: who})
 	if err = errors.Join(err, free()); err != nil {
 		return err
 	}

@@ -1,0 +1,250 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// NewestRun stands for the newest run in an address.
+const NewestRun = "newest"
+
+// List implements StackReader. The server knows stacks a moment later than the
+// cluster does.
+func (s *RemoteStacks) List(ctx context.Context, f Filter) ([]Stack, error) {
+	out := []Stack{}
+	q := BoardQuery{Namespace: f.Namespace, Selector: f.Selector, Text: f.Name, Limit: boardPage}
+	for {
+		page, err := s.Page(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range page.Items {
+			if f.Name == "" || row.Name == f.Name {
+				out = append(out, row.Stack)
+			}
+		}
+		if q.Offset += len(page.Items); len(page.Items) == 0 || q.Offset >= page.Total {
+			sortStacks(out)
+			return out, nil
+		}
+	}
+}
+
+// boardPage is how many rows are asked for at once.
+const boardPage = 1000
+
+// Page returns the rows that q chooses of those that the caller may see.
+func (s *RemoteStacks) Page(ctx context.Context, q BoardQuery) (BoardPage, error) {
+	var page BoardPage
+	query := url.Values{}
+	text(query, "q", q.Text)
+	for _, status := range q.Statuses {
+		query.Add("status", string(status))
+	}
+	text(query, "namespace", q.Namespace)
+	text(query, "tenant", q.Tenant)
+	text(query, "selector", q.Selector)
+	text(query, "group", q.Group)
+	text(query, "sort", q.Sort)
+	if q.Offset > 0 {
+		query.Set("offset", strconv.Itoa(q.Offset))
+	}
+	if q.Limit > 0 {
+		query.Set("limit", strconv.Itoa(q.Limit))
+	}
+	err := s.r.json(ctx, &page, s.r.at(query, "stacks"))
+	return page, err
+}
+
+// get reads what there is about one stack.
+func (s *RemoteStacks) get(ctx context.Context, key Key, out any, query url.Values, more ...string) error {
+	if err := names(append([]string{key.Namespace, key.Name}, more...)...); err != nil {
+		return err
+	}
+	return s.r.json(ctx, out, s.r.at(query, object(key, "stacks", more...)...))
+}
+
+func getOf[T any](ctx context.Context, s *RemoteStacks, key Key, query url.Values, more ...string) (T, error) {
+	var out T
+	err := s.get(ctx, key, &out, query, more...)
+	return out, err
+}
+
+// Get implements StackReader.
+func (s *RemoteStacks) Get(ctx context.Context, key Key) (Stack, error) {
+	d, err := s.Describe(ctx, key)
+	return d.Stack, err
+}
+
+// Describe implements StackReader.
+func (s *RemoteStacks) Describe(ctx context.Context, key Key) (Detail, error) {
+	return getOf[Detail](ctx, s, key, nil)
+}
+
+// Explain implements StackReader.
+func (s *RemoteStacks) Explain(ctx context.Context, key Key) (Explanation, error) {
+	return getOf[Explanation](ctx, s, key, nil, "explain")
+}
+
+// Runs implements StackReader.
+func (s *RemoteStacks) Runs(ctx context.Context, key Key) ([]Report, error) {
+	var list struct {
+		Items []Report `json:"items"`
+	}
+	err := s.get(ctx, key, &list, nil, "runs")
+	return list.Items, err
+}
+
+// Run implements StackReader.
+func (s *RemoteStacks) Run(ctx context.Context, key Key, run string) (Report, error) {
+	return getOf[Report](ctx, s, key, nil, "runs", orNewest(run))
+}
+
+func orNewest(run string) string {
+	if run == "" {
+		return NewestRun
+	}
+	return run
+}
+
+// Log implements StackReader.
+func (s *RemoteStacks) Log(ctx context.Context, key Key, run string, follow bool) (io.ReadCloser, error) {
+	run = orNewest(run)
+	if err := names(key.Namespace, key.Name, run); err != nil {
+		return nil, err
+	}
+	return s.r.Log(ctx, StackID{Key: key}, run, follow)
+}
+
+// Plan implements StackReader.
+func (s *RemoteStacks) Plan(ctx context.Context, key Key, digest string) (PlanDocument, error) {
+	query := url.Values{}
+	text(query, "digest", digest)
+	return getOf[PlanDocument](ctx, s, key, query, "plan")
+}
+
+// StateVersions implements StackReader.
+func (s *RemoteStacks) StateVersions(ctx context.Context, key Key) (KeptStates, error) {
+	return getOf[KeptStates](ctx, s, key, nil, "states")
+}
+
+// StateOf implements StackReader.
+func (s *RemoteStacks) StateOf(ctx context.Context, key Key, version string, reveal bool) (plan.StateView, error) {
+	query := url.Values{}
+	text(query, "version", version)
+	flag(query, "reveal", reveal)
+	return getOf[plan.StateView](ctx, s, key, query, "state")
+}
+
+// do has one command carried out on a stack.
+func (s *RemoteStacks) do(ctx context.Context, key Key, in, out any, more ...string) error {
+	if err := names(key.Namespace, key.Name); err != nil {
+		return err
+	}
+	return s.r.post(ctx, commandTime, in, out, object(key, "stacks", more...)...)
+}
+
+func doOf[T any](ctx context.Context, s *RemoteStacks, key Key, in any, more ...string) (T, error) {
+	var out T
+	err := s.do(ctx, key, in, &out, more...)
+	return out, err
+}
+
+// Approve implements StackCommands.
+func (s *RemoteStacks) Approve(ctx context.Context, key Key, seen PlanInfo, comment string) (Stack, error) {
+	return doOf[Stack](ctx, s, key, SeenPlan{seen.Name, seen.Digest, comment}, "approve")
+}
+
+// Reject implements StackCommands.
+func (s *RemoteStacks) Reject(ctx context.Context, key Key, seen PlanInfo, comment string) (Stack, error) {
+	return doOf[Stack](ctx, s, key, SeenPlan{seen.Name, seen.Digest, comment}, "reject")
+}
+
+// Replan implements StackCommands.
+func (s *RemoteStacks) Replan(ctx context.Context, key Key) (request string, err error) {
+	var asked Requested
+	err = s.do(ctx, key, struct{}{}, &asked, "replan")
+	return asked.Request, err
+}
+
+// Suspend implements StackCommands.
+func (s *RemoteStacks) Suspend(ctx context.Context, key Key) error {
+	return s.do(ctx, key, struct{}{}, nil, "suspend")
+}
+
+// Resume implements StackCommands.
+func (s *RemoteStacks) Resume(ctx context.Context, key Key) error {
+	return s.do(ctx, key, struct{}{}, nil, "resume")
+}
+
+// Unlock implements StackCommands.
+func (s *RemoteStacks) Unlock(ctx context.Context, key Key, id string) error {
+	return s.do(ctx, key, NamedLock{id}, nil, "unlock")
+}
+
+// previewTime bounds a request that waits for a run.
+const previewTime = 15 * time.Minute
+
+// PreviewDestroy implements StackCommands.
+func (s *RemoteStacks) PreviewDestroy(ctx context.Context, key Key) (PlanDocument, error) {
+	var doc PlanDocument
+	err := names(key.Namespace, key.Name)
+	if err == nil {
+		err = s.r.post(ctx, previewTime, struct{}{}, &doc, object(key, "stacks", "preview-destroy")...)
+	}
+	return doc, err
+}
+
+// PlanRepair implements StackCommands.
+func (s *RemoteStacks) PlanRepair(ctx context.Context, key Key, a RepairAnswers) (request string, err error) {
+	var asked Requested
+	err = s.do(ctx, key, a, &asked, "repair-plan")
+	return asked.Request, err
+}
+
+// Repair implements StackCommands.
+func (s *RemoteStacks) Repair(ctx context.Context, key Key, seen PlanInfo) error {
+	return s.do(ctx, key, SeenRepair{seen.Name, seen.Digest}, nil, "repair")
+}
+
+// PlanRollback implements StackCommands.
+func (s *RemoteStacks) PlanRollback(ctx context.Context, key Key, version string, force bool) (c StateChange, err error) {
+	order := RollbackOrder{Version: version, Force: force, Preview: true}
+	err = s.do(ctx, key, order, &c, "state", "rollback")
+	c.Key, c.order = key, order
+	return c, err
+}
+
+// WriteState implements StackCommands. What is written is what PlanRollback
+// prepared: a state that somebody brings is not sent through the server.
+func (s *RemoteStacks) WriteState(ctx context.Context, c StateChange) error {
+	if c.order.Version == "" {
+		return fault.New(fault.Invalid, ReasonNoState, fmt.Errorf("the change of the state of %s was not prepared by this server", c.Key))
+	}
+	order := c.order
+	order.Preview, order.Over, order.To = false, c.Over, c.To.Digest
+	return s.do(ctx, c.Key, order, nil, "state", "rollback")
+}
+
+// LockState implements StackCommands.
+func (s *RemoteStacks) LockState(ctx context.Context, key Key, reason string) (StateLock, error) {
+	return doOf[StateLock](ctx, s, key, LockReason{reason}, "state", "lock")
+}
+
+// UnlockState implements StackCommands.
+func (s *RemoteStacks) UnlockState(ctx context.Context, key Key, id string) (StateLock, error) {
+	return doOf[StateLock](ctx, s, key, NamedLock{id}, "state", "unlock")
+}
+
+// AcceptState implements StackCommands.
+func (s *RemoteStacks) AcceptState(ctx context.Context, key Key) (stack.Known, error) {
+	return doOf[stack.Known](ctx, s, key, struct{}{}, "state", "accept")
+}
