@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authnv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -125,6 +126,9 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 		mapper.Add(tenantsv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
+	for _, kind := range []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind} {
+		mapper.Add(sourcev1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
 	for _, kind := range []string{lynqHub, lynqForm, lynqNode} {
 		mapper.Add(lynqGroup.WithKind(kind), meta.RESTScopeNamespace)
 	}

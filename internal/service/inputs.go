@@ -47,7 +47,7 @@ func (d *Details) Inputs(ctx context.Context, key Key) ([]InputInfo, error) {
 		return nil, err
 	}
 	asked, err := infra.Dialect{}.Decode(o)
-	if fault.Of(err) == fault.Invalid {
+	if err != nil {
 		return nil, err // it names the field
 	}
 	p := asked.Program
