@@ -48,7 +48,7 @@ type Via string
 
 // The ways.
 const (
-	ViaUI         Via = "ui"         // pages in a browser
+	ViaUI         Via = "ui"         // pages in a browser, and commands to the HTTP API
 	ViaAPI        Via = "api"        // the HTTP API
 	ViaCLI        Via = "cli"        // the command line of Terrier
 	ViaKubectl    Via = "kubectl"    // the Kubernetes API, by whatever program
@@ -187,4 +187,16 @@ type Bad struct {
 	Line    int    `json:"line,omitempty"` // from 1; 0 if it is the segment as a whole
 	Seq     uint64 `json:"seq,omitempty"`  // of the entry that should be there
 	What    string `json:"what"`
+}
+
+// Bad reports whether an entry tells of something that went wrong, or of somebody
+// who was refused.
+func (e Entry) Bad() bool {
+	switch e.What {
+	case ApplyFailed, DestroyFailed, PlanFailed, DriftFound, GapFound, PlanRefused, Orphaned, GuardTripped, RolloutStopped,
+		SignInRefused, CommandDenied, JournalCut, JournalDamaged, Unreadable:
+		return true
+	default:
+		return false
+	}
 }

@@ -236,7 +236,7 @@ func (s server) client(config *rest.Config) (*http.Client, error) {
 	c.Transport, err = rest.HTTPWrappersForConfig(&rest.Config{
 		BearerToken: config.BearerToken, BearerTokenFile: config.BearerTokenFile,
 		ExecProvider: config.ExecProvider, AuthProvider: config.AuthProvider, AuthConfigPersister: config.AuthConfigPersister,
-		Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CAFile: config.CAFile},
+		UserAgent: ClientAgent, Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CAFile: config.CAFile},
 	}, c.Transport)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)

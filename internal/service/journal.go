@@ -22,6 +22,7 @@ type (
 	AuditVia    = audit.Via
 	AuditObject = audit.Object
 	AuditPage   = audit.Page
+	AuditHead   = audit.Head
 )
 
 // AuditQuery chooses entries.

@@ -1,0 +1,83 @@
+package service
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// RemoteJournal is the Journal of a server, as far as it shows it to the caller:
+// the server knows what they may see, and takes no AuditSight from them.
+type RemoteJournal struct{ r *Remote }
+
+var _ Journal = (*RemoteJournal)(nil)
+
+// ConnectJournal returns the journal of the server of a cluster.
+func ConnectJournal(ctx context.Context, c Connection) (*RemoteJournal, error) {
+	config, _, err := c.config()
+	if err != nil {
+		return nil, err
+	}
+	return journalOf(ctx, config, c.Server)
+}
+
+func journalOf(ctx context.Context, config *rest.Config, override string) (*RemoteJournal, error) {
+	kube, err := NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	s, err := findServer(ctx, kube, override)
+	if err != nil {
+		return nil, err
+	}
+	http, err := s.client(config)
+	if err != nil {
+		return nil, err
+	}
+	return &RemoteJournal{NewRemote(s.base, http)}, nil
+}
+
+// Entries implements Journal.
+func (j *RemoteJournal) Entries(ctx context.Context, _ AuditSight, q AuditQuery) (AuditPage, error) {
+	v := url.Values{}
+	for name, value := range map[string]string{"who": q.Who, "via": string(q.Via), "namespace": q.Namespace, "stack": q.Stack, "q": q.Text} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	for name, at := range map[string]time.Time{"since": q.Since, "until": q.Until} {
+		if !at.IsZero() {
+			v.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	for _, w := range q.What {
+		v.Add("what", string(w))
+	}
+	if q.Before > 0 {
+		v.Set("before", strconv.FormatUint(q.Before, 10))
+	}
+	if q.Limit > 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	var page AuditPage
+	err := j.r.json(ctx, &page, j.address(v, "audit"))
+	return page, err
+}
+
+// VerifyJournal implements Journal.
+func (j *RemoteJournal) VerifyJournal(ctx context.Context) (AuditReport, error) {
+	var report AuditReport
+	err := j.r.json(ctx, &report, j.address(nil, "audit", "verify"))
+	return report, err
+}
+
+func (j *RemoteJournal) address(v url.Values, parts ...string) string {
+	u := j.r.base.JoinPath(append([]string{"api", "v1"}, parts...)...)
+	u.RawQuery = v.Encode()
+	return u.String()
+}
