@@ -33,20 +33,6 @@ var _ = addDoors(map[string]string{
 	"GET /healthz":         "open",
 	"GET /readyz":          "open",
 	"GET /artifacts/*path": "open", "HEAD /artifacts/*path": "open",
-	"GET /api/v1/version":                                             "known",
-	"GET /api/v1/stacks":                                              "list terraforms",
-	"GET /api/v1/namespaces/:namespace/stacks":                        "list terraforms apps",
-	"GET /api/v1/namespaces/:namespace/stacks/:name":                  "get terraforms apps/net",
-	"GET /api/v1/namespaces/:namespace/stacks/:name/explain":          "get terraforms apps/net",
-	"GET /api/v1/namespaces/:namespace/stacks/:name/runs":             "get terraforms/log apps/net",
-	"GET /api/v1/namespaces/:namespace/stacks/:name/runs/:run":        "get terraforms/log apps/net",
-	"GET /api/v1/namespaces/:namespace/stacks/:name/runs/:run/report": "get terraforms/log apps/net",
-	"GET /api/v1/namespaces/:namespace/stacks/:name/runs/:run/log":    "get terraforms/log apps/net",
-	"GET /api/v1/namespaces/:namespace/stacks/:name/plan":             "get terraforms/plan apps/net",
-	"GET /api/v1/namespaces/:namespace/stacks/:name/states":           "get terraforms/state apps/net",
-	"GET /api/v1/namespaces/:namespace/stacks/:name/states/:version":  "get terraforms/state apps/net",
-	"GET /api/v1/namespaces/:namespace/stacks/:name/outgrown":         "get terraforms/state apps/net",
-	"PUT /api/v1/namespaces/:namespace/stacks/:name/outgrown":         "update terraforms/state apps/net",
 	"GET /v2/*path":    "get terraforms/registry apps",
 	"HEAD /v2/*path":   "get terraforms/registry apps",
 	"POST /v2/*path":   "update terraforms/registry apps",
@@ -91,13 +77,21 @@ func TestEveryRouteHasADoor(t *testing.T) {
 				}
 				return
 			}
-			if resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("WWW-Authenticate") == "" {
+			if forBrowsers(r.Path) {
+				if to := resp.Header.Get("Location"); resp.StatusCode != http.StatusSeeOther || !strings.HasPrefix(to, signInPath) {
+					t.Errorf("without a session: %s to %q, want to be sent to sign in", resp.Status, to)
+				}
+			} else if resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("WWW-Authenticate") == "" {
 				t.Errorf("without a token: %s, want 401 and how to become known", resp.Status)
 			}
-			for _, x := range []service.Resource{service.ResourceStacks, service.ResourceLog, service.ResourcePlan, service.ResourceState, service.ResourceRegistry} {
-				auth.deny(x)
-			}
+			auth.deny(service.Resources()...)
 			resp, _ = ask(t, c, r.Method, address, bearer)
+			if want == "known, to see some stacks" {
+				if resp.StatusCode != http.StatusForbidden {
+					t.Errorf("with no stacks to see: %s, want 403", resp.Status)
+				}
+				return
+			}
 			if want == "known" {
 				if resp.StatusCode >= http.StatusBadRequest {
 					t.Errorf("with a token: %s, want an answer", resp.Status)
@@ -117,6 +111,16 @@ func TestEveryRouteHasADoor(t *testing.T) {
 			t.Errorf("%s has a row and is not served", name)
 		}
 	}
+}
+
+// forBrowsers reports whether a route is for people, who are shown a way in.
+func forBrowsers(path string) bool {
+	for _, programs := range []string{api, registryPrefix, ArtifactsPrefix, "/healthz", "/readyz"} {
+		if strings.HasPrefix(path, programs) {
+			return false
+		}
+	}
+	return true
 }
 
 func TestTokens(t *testing.T) {

@@ -25,45 +25,25 @@ const (
 type route struct {
 	method, path string
 	door         door
-	access       func(*gin.Context) (service.Access, error)
+	access       access
 	within       func(Limits) time.Duration
 	body         int64 // bytes
 	handle       gin.HandlerFunc
+	operation         // what the document of the API says of it
 	browser      bool // it is for browsers: failures are pages, and strangers are sent to sign in
 }
 
-const api = "/api/v1"
-
 // routes is the table of everything that is served.
 func (s *server) routes() []route {
-	const stacks = api + "/namespaces/:namespace/stacks"
-	const one = stacks + "/:name"
-	get := func(path string, d door, access func(*gin.Context) (service.Access, error), handle gin.HandlerFunc) route {
-		return route{method: http.MethodGet, path: path, door: d, access: access, handle: handle,
-			within: func(l Limits) time.Duration { return l.Request }}
-	}
+	request := func(l Limits) time.Duration { return l.Request }
 	table := []route{
-		get("/healthz", open, nil, s.healthz),
-		get("/readyz", open, nil, s.readyz),
-		get(api+"/version", known, nil, s.version),
-		get(api+"/stacks", guarded, right("list", service.ResourceStacks), s.list),
-		get(stacks, guarded, right("list", service.ResourceStacks), s.list),
-		get(one, guarded, right("get", service.ResourceStacks), s.describe),
-		get(one+"/explain", guarded, right("get", service.ResourceStacks), s.explain),
-		get(one+"/runs", guarded, right("get", service.ResourceLog), s.runs),
-		get(one+"/runs/:run", guarded, right("get", service.ResourceLog), s.run),
-		get(one+"/runs/:run/report", guarded, right("get", service.ResourceLog), s.run),
-		get(one+"/runs/:run/log", guarded, right("get", service.ResourceLog), s.log),
-		get(one+"/plan", guarded, right("get", service.ResourcePlan), s.plan),
+		{method: http.MethodGet, path: "/healthz", door: open, within: request, handle: s.healthz},
+		{method: http.MethodGet, path: "/readyz", door: open, within: request, handle: s.readyz},
 	}
-	table = append(table, s.stateRoutes(one, get)...)
-	table = append(table, s.pageRoutes()...)
-	for i, r := range table {
-		if strings.HasSuffix(r.path, "/log") {
-			table[i].within = func(l Limits) time.Duration { return l.Stream }
-		}
+	for _, more := range [][]route{s.apiRoutes(), s.pageRoutes(), s.mounted()} {
+		table = append(table, more...)
 	}
-	return append(table, s.mounted()...)
+	return table
 }
 
 // mounted are the rows of handlers that others bring.
@@ -88,7 +68,7 @@ func (s *server) mounted() []route {
 const registryPrefix = "/v2"
 
 // right is the right to a stack, or to the stacks of a namespace.
-func right(verb string, r service.Resource) func(*gin.Context) (service.Access, error) {
+func right(verb string, r service.Resource) access {
 	return func(c *gin.Context) (service.Access, error) {
 		a := service.Access{Verb: verb, Resource: r, Namespace: c.Param("namespace"), Name: c.Param("name")}
 		for _, p := range []string{"namespace", "name"} {

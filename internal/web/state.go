@@ -1,13 +1,18 @@
 package web
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/service"
 )
 
@@ -21,15 +26,27 @@ type States interface {
 }
 
 // stateRoutes are the rows about the states of one stack.
-func (s *server) stateRoutes(one string, get func(string, door, func(*gin.Context) (service.Access, error), gin.HandlerFunc) route) []route {
+func (s *server) stateRoutes() []route {
 	transfer := func(l Limits) time.Duration { return l.Transfer }
 	read := right("get", service.ResourceState)
+	op := func(id, summary string, query ...parameter) operation {
+		return operation{id: id, area: "states", summary: summary, query: query, fails: []fault.Kind{fault.Missing, fault.Later}}
+	}
+	file := op("getStateVersion", "One version of a state as it was stored, secrets and all.")
+	file.gives = anyType
+	outgrown := op("getOutgrownState", "A state that outgrew its Secret, by its digest.", word("digest", "Of its bytes."))
+	outgrown.gives = anyType
+	keep := op("keepOutgrownState", "Keeps a state that outgrew its Secret.")
+	keep.takes = anyType
 	table := []route{
-		get(one+"/states", guarded, read, s.stateVersions),
-		get(one+"/states/:version", guarded, read, s.stateVersion),
-		get(one+"/outgrown", guarded, read, s.outgrown),
-		{method: http.MethodPut, path: one + "/outgrown", door: guarded, access: right("update", service.ResourceState),
-			body: stateBytes, handle: s.keepOutgrown},
+		asks(s, oneStack+"/states", guarded, read, op("listStateVersions", "What is kept of the past of a state."),
+			func(c call) (service.KeptStates, error) { return s.Stacks.StateVersions(c.ctx(), c.key()) }),
+		asks(s, oneStack+"/state", guarded, read, op("getState", "What a state says: its resources and outputs.",
+			word("version", "A serial, or the beginning of a digest; the newest if it is not there."), yes("reveal", "Show sensitive values.")), stateView),
+		s.raw(oneStack+"/states/:version", read, file, s.stateVersion),
+		s.raw(oneStack+"/outgrown", read, outgrown, s.outgrown),
+		{method: http.MethodPut, path: oneStack + "/outgrown", door: guarded, access: right("update", service.ResourceState),
+			body: stateBytes, operation: keep, handle: s.keepOutgrown},
 	}
 	for i := range table {
 		table[i].within = transfer
@@ -37,25 +54,49 @@ func (s *server) stateRoutes(one string, get func(string, door, func(*gin.Contex
 	return table
 }
 
+func stateView(c call) (plan.StateView, error) {
+	reveal, err := c.yes("reveal")
+	if err == nil && reveal {
+		err = c.server.stateRead(c.Context, c.Query("version"))
+	}
+	if err != nil {
+		return plan.StateView{}, err
+	}
+	return c.server.Stacks.StateOf(c.ctx(), c.key(), c.Query("version"), reveal)
+}
+
+// anyType is what the document says of what may be anything.
+var anyType = reflect.TypeFor[any]()
+
 // stateBytes bounds a state, as a run does.
 const stateBytes = 256 << 20
 
-func (s *server) stateVersions(c *gin.Context) {
-	kept, err := s.Stacks.StateVersions(c.Request.Context(), keyOf(c))
-	answer(s, c, kept, err)
-}
-
 func (s *server) stateVersion(c *gin.Context) {
 	r, err := s.Stacks.ServerState(c.Request.Context(), keyOf(c), c.Param("version"))
-	s.sendState(c, r, err)
+	s.sendState(c, c.Param("version"), r, err)
 }
 
 func (s *server) outgrown(c *gin.Context) {
 	r, err := s.Stacks.ServerOutgrown(c.Request.Context(), keyOf(c), c.Query("digest"))
-	s.sendState(c, r, err)
+	s.sendState(c, c.Query("digest"), r, err)
 }
 
-func (s *server) sendState(c *gin.Context, r io.ReadCloser, err error) {
+// stateRead records that somebody reads a state with all that is secret in it.
+func (s *server) stateRead(c *gin.Context, version string) error {
+	key := keyOf(c)
+	return s.audit(c, service.AuditEntry{
+		What: service.AuditStateRead, Object: service.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name},
+		Details: map[string]string{"version": cmp.Or(version, "newest")},
+	})
+}
+
+// sendState sends a state that was found, once it is written down that it was.
+func (s *server) sendState(c *gin.Context, version string, r io.ReadCloser, err error) {
+	if err == nil {
+		if err = s.stateRead(c, version); err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}
 	if err != nil {
 		s.refuse(c, err)
 		return
@@ -69,7 +110,11 @@ func (s *server) sendState(c *gin.Context, r io.ReadCloser, err error) {
 }
 
 func (s *server) keepOutgrown(c *gin.Context) {
-	state, err := io.ReadAll(c.Request.Body)
+	err := s.admitted(c, operation{takes: anyType})
+	var state []byte
+	if err == nil {
+		state, err = io.ReadAll(c.Request.Body)
+	}
 	if err == nil {
 		err = s.Stacks.KeepOutgrown(c.Request.Context(), keyOf(c), state)
 	}

@@ -2,8 +2,10 @@ package web
 
 import (
 	"context"
-	"io"
+	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,89 +46,129 @@ func (s *streams) enter(name string) (leave func(), ok bool) {
 	}, true
 }
 
-// follow sends a log while it grows. The right to it is asked for again now
-// and then, and a reader that takes nothing is dropped: nothing is kept for it.
-func (s *server) follow(c *gin.Context) {
-	user := userOf(c)
-	leave, ok := s.streams.enter(user.Name)
-	if !ok {
-		s.refuse(c, errStreams)
-		return
-	}
-	defer leave()
-	ctx, cancel := context.WithCancel(c.Request.Context())
-	r, err := s.Stacks.Log(ctx, keyOf(c), c.Param("run"), true)
-	if err != nil {
-		cancel()
-		s.refuse(c, err)
-		return
-	}
-	defer r.Close()
-	var watch sync.WaitGroup
-	watch.Go(func() { s.recheck(ctx, cancel, c.Copy(), user) })
-	defer watch.Wait()
-	defer cancel()
-	c.Header("Content-Type", "text/plain; charset=utf-8")
-	c.Writer.WriteHeaderNow()
-	if err := s.copy(ctx, c.Writer, r); err != nil {
-		panic(http.ErrAbortHandler) // a log that was cut must not look like a whole one
-	}
+// stream is an answer that goes on. Everything about it is done by the goroutine
+// of its request: it waits for news, writes them, asks now and then whether it
+// may go on, and says that it is alive. Nothing is kept for a reader that takes
+// nothing: it is dropped.
+type stream struct {
+	server  *server
+	c       *gin.Context
+	user    service.User
+	control *http.ResponseController
+	may     func(context.Context, service.User) error // whether user may read on; Denied ends the stream
+
+	checks, beats *time.Ticker
+	beat          func() error // says that the stream is alive; nil if it has no way to
 }
 
-// copy sends what r gives as it comes.
-func (s *server) copy(ctx context.Context, w http.ResponseWriter, r io.Reader) error {
-	control := http.NewResponseController(w)
-	if err := control.Flush(); err != nil {
+// errEnded is the end of a stream whose time is over. Whoever wants more asks
+// again.
+var errEnded = errors.New("the stream has come to its end")
+
+// streaming is the limit of the rows that go on.
+func streaming(l Limits) time.Duration { return l.Stream }
+
+// open takes a place for a stream. Its headers are sent by start.
+func (s *server) open(c *gin.Context, may func(context.Context, service.User) error) (st *stream, done func(), err error) {
+	if !fromOwnPage(c.Request) { // a GET, and yet it holds a place for as long as it goes on
+		return nil, nil, errOrigin
+	}
+	st = &stream{server: s, c: c, user: userOf(c), may: may, control: http.NewResponseController(c.Writer)}
+	leave, ok := s.streams.enter(st.user.Name)
+	if !ok {
+		return nil, nil, errStreams
+	}
+	st.checks, st.beats = time.NewTicker(s.Limits.Recheck), time.NewTicker(s.Limits.Beat)
+	return st, func() {
+		st.checks.Stop()
+		st.beats.Stop()
+		leave()
+	}, nil
+}
+
+// start sends the headers.
+func (st *stream) start(mediaType string) error {
+	st.c.Header("Content-Type", mediaType)
+	st.c.Header("X-Accel-Buffering", "no") // proxies would keep it until it is whole
+	st.c.Status(http.StatusOK)
+	st.c.Writer.WriteHeaderNow()
+	return st.flush()
+}
+
+// write sends b now.
+func (st *stream) write(b []byte) error {
+	if err := st.control.SetWriteDeadline(st.server.Now().Add(st.server.Limits.Stall)); err != nil {
 		return err
 	}
-	buf := make([]byte, 16<<10)
+	if _, err := st.c.Writer.Write(b); err != nil {
+		return err
+	}
+	return st.flush()
+}
+
+func (st *stream) flush() error { return st.control.Flush() }
+
+// wait returns when more is closed. In the meantime it does what has to be done
+// now and then.
+func (st *stream) wait(more <-chan struct{}) error {
 	for {
-		n, err := r.Read(buf)
-		if ctx.Err() != nil {
-			return context.Cause(ctx) // a log that grows fast never comes to its end
-		}
-		if n > 0 {
-			if err := control.SetWriteDeadline(s.Now().Add(s.Limits.Stall)); err != nil {
-				return err
-			}
-			if _, err := w.Write(buf[:n]); err != nil {
-				return err
-			}
-			if err := control.Flush(); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
+		if err := st.due(); err != nil {
 			return err
+		}
+		beats := st.beats.C
+		if st.beat == nil {
+			beats = nil
+		}
+		select {
+		case <-more:
+			return nil
+		case <-st.c.Request.Context().Done():
+			return errEnded
+		case <-st.checks.C:
+			if err := st.recheck(); err != nil {
+				return err
+			}
+		case <-beats:
+			if err := st.beat(); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// recheck ends a stream whose reader has lost the right to it, or is no longer
-// known. That nobody can be asked ends nothing.
-func (s *server) recheck(ctx context.Context, end context.CancelFunc, c *gin.Context, was service.User) {
-	tick := time.NewTicker(s.Limits.Recheck)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		user, err := s.identify(c.Request.WithContext(ctx))
-		if err == nil && user.Name != was.Name {
-			end()
-			return
-		}
-		if err == nil {
-			err = s.Auth.Authorize(ctx, user, service.Access{Verb: "get", Resource: service.ResourceLog, Namespace: c.Param("namespace"), Name: c.Param("name")})
-		}
-		if fault.Of(err) == fault.Denied {
-			end()
-			return
-		}
+// due does what is due without waiting: a stream that always has more to send
+// never waits.
+func (st *stream) due() error {
+	if st.c.Request.Context().Err() != nil {
+		return errEnded
 	}
+	select {
+	case <-st.checks.C:
+		return st.recheck()
+	default:
+		return nil
+	}
+}
+
+// recheck asks whether the reader is still who they were, and may read on. That
+// nobody can be asked ends nothing.
+func (st *stream) recheck() error {
+	ctx, cancel := context.WithTimeout(st.c.Request.Context(), st.server.Limits.Stall)
+	defer cancel()
+	user, err := st.server.identify(st.c.Request.WithContext(ctx))
+	if err == nil && user.Name != st.user.Name {
+		err = fault.New(fault.Denied, service.ReasonUnknownUser, fmt.Errorf("%s is somebody else by now", st.user.Name))
+	}
+	if err == nil {
+		err = st.may(ctx, user)
+	}
+	if fault.Of(err) == fault.Denied {
+		return err
+	}
+	return nil
+}
+
+// wantsEvents reports whether a request prefers events to text.
+func wantsEvents(c *gin.Context) bool {
+	return strings.Contains(c.GetHeader("Accept"), "text/event-stream")
 }

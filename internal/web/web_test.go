@@ -55,10 +55,12 @@ func (r *roles) Authorize(_ context.Context, u service.User, a service.Access) e
 	return nil
 }
 
-func (r *roles) deny(x service.Resource) {
+func (r *roles) deny(list ...service.Resource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.denied[x] = true
+	for _, x := range list {
+		r.denied[x] = true
+	}
 }
 
 func (r *roles) last() service.Access {
@@ -198,6 +200,7 @@ func options(auth Auth) Options {
 		Stacks: estate{records: service.NewBlobs(nothing{}, nothing{}, time.Millisecond)},
 		Auth:   auth, Version: "v1", Hosts: []string{"127.0.0.1"},
 		Artifacts: echo("artifacts"), Registry: echo("registry"),
+		Board: emptyBoard(), Queue: idle{}, Journal: blank{},
 	}
 }
 
@@ -293,7 +296,7 @@ func TestBrokenIsNotTold(t *testing.T) {
 	o := options(newRoles())
 	o.Stacks = estate{err: errors.New("opening /var/lib/secret: no")}
 	u, c := serve(t, o)
-	resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/stacks", bearer)
+	resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/namespaces/apps/stacks/net", bearer)
 	if resp.StatusCode != http.StatusInternalServerError || strings.Contains(body, "secret") || !strings.Contains(body, "request ") {
 		t.Errorf("%s %s, want 500 with the number of the request only", resp.Status, body)
 	}

@@ -1,0 +1,341 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// The API is rows of the one table. Each is made by asks, for what only reads,
+// or by tells, for what does something, of a function that knows nothing of
+// HTTP; what such a row says of itself is what the document of the API says.
+
+const api = "/api/v1"
+
+// Addresses of one object of each kind.
+const (
+	inNamespace = api + "/namespaces/:namespace"
+	oneStack    = inNamespace + "/stacks/:name"
+	oneTenant   = inNamespace + "/tenants/:name"
+	oneRegistry = inNamespace + "/registries/:name"
+	oneTemplate = inNamespace + "/templates/:name"
+)
+
+// operation is what the document of the API says of a row. The zero operation is
+// in no document.
+type operation struct {
+	id      string // of the operation, for programs that are generated
+	summary string // one sentence
+	area    string // what it belongs to
+	query   []parameter
+	takes   reflect.Type // the body; nil if there is none
+	gives   reflect.Type // the answer; nil if that is empty
+	made    bool         // the answer is 201
+	as      string       // its media type, if that is not JSON
+	also    access       // a second right that it takes
+	fails   []fault.Kind // beside Invalid, Denied and Broken, which everything may be
+}
+
+// parameter is one name in the query of an address.
+type parameter struct {
+	name, about string
+	kind        reflect.Kind // of its values
+	several     bool         // it may be there more than once
+}
+
+func word(name, about string) parameter {
+	return parameter{name: name, about: about, kind: reflect.String}
+}
+func number(name, about string) parameter {
+	return parameter{name: name, about: about, kind: reflect.Int}
+}
+func yes(name, about string) parameter {
+	return parameter{name: name, about: about, kind: reflect.Bool}
+}
+
+// call is one request to the API.
+type call struct {
+	*gin.Context
+	server *server
+}
+
+func (c call) ctx() context.Context { return c.Request.Context() }
+
+func (c call) key() service.Key { return keyOf(c.Context) }
+
+// errNoPeople is the answer of a server that was not told how to act as others.
+var errNoPeople = fault.New(fault.Later, "NoCommands", errors.New("this server carries out no commands"))
+
+// person is the caller's own hands.
+func (c call) person() (service.Person, error) {
+	if c.server.People == nil {
+		return service.Person{}, errNoPeople
+	}
+	return c.server.People(userOf(c.Context))
+}
+
+// scope is the namespaces whose stacks the caller may list.
+func (c call) scope() (service.Scope, error) { return c.server.scope(c.ctx(), userOf(c.Context)) }
+
+func (s *server) scope(ctx context.Context, user service.User) (service.Scope, error) {
+	if s.Scopes != nil {
+		return s.Scopes(ctx, user)
+	}
+	err := s.Auth.Authorize(ctx, user, service.Access{Verb: "list", Resource: service.ResourceStacks})
+	switch fault.Of(err) {
+	case fault.None:
+		return service.Everything, nil
+	case fault.Denied:
+		return service.Scope{}, nil
+	default:
+		return service.Scope{}, err
+	}
+}
+
+// none is a body or an answer with nothing in it.
+type none struct{}
+
+// asks is a row that reads.
+func asks[A any](s *server, path string, d door, a access, o operation, f func(call) (A, error)) route {
+	o.gives = reflect.TypeFor[A]()
+	r := route{method: http.MethodGet, path: path, door: d, access: a, operation: o}
+	r.handle = func(c *gin.Context) {
+		if err := s.admitted(c, r.operation); err != nil {
+			s.refuse(c, err)
+			return
+		}
+		v, err := f(call{c, s})
+		answer(s, c, v, err)
+	}
+	return r
+}
+
+// commandBytes bounds the body of a command.
+const commandBytes = 64 << 10
+
+// tells is a row that does something, in the name of whoever asks for it.
+func tells[B, A any](s *server, path string, a access, o operation, f func(call, service.Person, B) (A, error)) route {
+	o.takes = reflect.TypeFor[B]()
+	silent := reflect.TypeFor[A]() == reflect.TypeFor[none]()
+	if !silent {
+		o.gives = reflect.TypeFor[A]()
+	}
+	r := route{method: http.MethodPost, path: path, door: guarded, access: a, body: commandBytes, operation: o}
+	r.handle = func(c *gin.Context) {
+		var body B
+		var p service.Person
+		err := s.admitted(c, r.operation)
+		if err == nil {
+			err = readBody(c.Request.Body, &body)
+		}
+		if err == nil {
+			p, err = call{c, s}.person()
+		}
+		var v A
+		if err == nil {
+			v, err = f(call{c, s}, p, body)
+		}
+		if err == nil && silent {
+			c.Status(http.StatusNoContent)
+			return
+		}
+		answer(s, c, v, err)
+	}
+	return r
+}
+
+// raw is a row that sends something else than one JSON value.
+func (s *server) raw(path string, a access, o operation, handle gin.HandlerFunc) route {
+	r := route{method: http.MethodGet, path: path, door: guarded, access: a, operation: o}
+	r.handle = func(c *gin.Context) {
+		if err := s.admitted(c, r.operation); err != nil {
+			s.refuse(c, err)
+			return
+		}
+		handle(c)
+	}
+	return r
+}
+
+// admitted checks what every row of the API has in common: that nothing in the
+// query is ignored, that a body is JSON, and the second right if there is one.
+func (s *server) admitted(c *gin.Context, o operation) error {
+	if err := knownQuery(c.Request.URL.RawQuery, o.query); err != nil {
+		return err
+	}
+	if o.takes != nil {
+		if kind, _, err := mime.ParseMediaType(c.GetHeader("Content-Type")); err != nil || kind != "application/json" {
+			return errMedia
+		}
+	}
+	if o.also == nil {
+		return nil
+	}
+	access, err := o.also(c)
+	if err != nil {
+		return err
+	}
+	return s.Auth.Authorize(c.Request.Context(), userOf(c), access)
+}
+
+var errMedia = &httpError{http.StatusUnsupportedMediaType, fault.New(fault.Invalid, "NotJSON", errors.New("the body must be application/json, and its Content-Type must say so"))}
+
+// knownQuery refuses names that nobody reads: a filter that is misspelt must not
+// choose everything.
+func knownQuery(raw string, known []parameter) error {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return errQuery("the query of the address cannot be read")
+	}
+	for name, values := range query {
+		i := slices.IndexFunc(known, func(p parameter) bool { return p.name == name })
+		switch {
+		case i < 0:
+			return errQuery("there is no parameter %.80q here", name)
+		case len(values) > 1 && !known[i].several:
+			return errQuery("the parameter %s is there %d times", name, len(values))
+		}
+	}
+	return nil
+}
+
+func errQuery(format string, args ...any) error {
+	return fault.New(fault.Invalid, "QueryInvalid", fmt.Errorf(format, args...))
+}
+
+// count reads a parameter that is a number, 0 if it is not there.
+func (c call) count(name string) (int, error) {
+	text := c.Query(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, errQuery("the parameter %s takes a number, not %.80q", name, text)
+	}
+	return n, nil
+}
+
+// yes reads a parameter that is true or false, which it is if it is not there.
+func (c call) yes(name string) (bool, error) {
+	switch text := c.Query(name); text {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, errQuery("the parameter %s takes true or false, not %.80q", name, text)
+	}
+}
+
+// readBody reads exactly one JSON value into v. Nothing in it is ignored, since
+// a field that is misspelt was meant to say something. No body is an empty
+// object.
+func readBody(r io.Reader, v any) error {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fault.New(fault.Invalid, "BodyInvalid", bodyError(err))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fault.New(fault.Invalid, "BodyInvalid", errors.New("there is something after the end of the body"))
+	}
+	return nil
+}
+
+// bodyError says what is wrong with a body in the words of whoever wrote it.
+func bodyError(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		what := "the body"
+		if wrong.Field != "" {
+			what = fmt.Sprintf("the field %.80q", wrong.Field)
+		}
+		return fmt.Errorf("%s does not take a JSON %s", what, wrong.Value)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok { // has no type of its own
+		return fmt.Errorf("there is no field %.80s", name)
+	}
+	return errors.New("the body is no JSON")
+}
+
+// list is the shape of every list that is not a page.
+type list[T any] struct {
+	Items []T `json:"items"`
+}
+
+func listOf[T any](items []T) list[T] {
+	if items == nil {
+		items = []T{} // null is no list
+	}
+	return list[T]{items}
+}
+
+// listed makes the answer of a function that returns a slice.
+func listed[T any](items []T, err error) (list[T], error) { return listOf(items), err }
+
+// answer sends v, or err if there is one.
+func answer[T any](s *server, c *gin.Context, v T, err error) {
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, v)
+}
+
+// apiRoutes are the rows of the API.
+func (s *server) apiRoutes() []route {
+	table := []route{
+		asks(s, api+"/version", known, nil, operation{id: "version", area: "server", summary: "The version of the server."},
+			func(call) (versionView, error) { return versionView{s.Version}, nil }),
+		asks(s, api+"/openapi.json", known, nil, operation{id: "openapi", area: "server", summary: "This document."},
+			func(call) (json.RawMessage, error) { return document, nil }),
+	}
+	for _, more := range [][]route{s.boardRoutes(), s.stackRoutes(), s.stateRoutes(), s.commandRoutes(), s.tenantRoutes(), s.platformRoutes(), s.eventRoutes(), s.signInLinks()} {
+		table = append(table, more...)
+	}
+	for i := range table {
+		if table[i].within == nil {
+			table[i].within = func(l Limits) time.Duration { return l.Request }
+		}
+	}
+	return table
+}
+
+// signInLinks are the rows of the command line's way into a browser, with what
+// the document says of them.
+func (s *server) signInLinks() []route {
+	table := s.linkRoutes()
+	for i := range table {
+		table[i].operation = operation{id: "makeSignInLink", area: "server", gives: reflect.TypeFor[service.SignInLink](), made: true,
+			summary: "A link by which a browser is known as whoever asks for it with a token. It is good once, and not for long."}
+	}
+	return table
+}
+
+// versionView is what the server says of itself.
+type versionView struct {
+	Version string `json:"version"`
+}

@@ -1,0 +1,130 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// commandRoutes are the rows of what is done to one stack. The right of the row
+// is asked for first, so that a refusal names it; then the caller's own hands do
+// it, and the cluster decides again.
+func (s *server) commandRoutes() []route {
+	patch := right("patch", service.ResourceStacks)
+	op := func(id, summary string, fails ...fault.Kind) operation {
+		return operation{id: id, area: "commands", summary: summary, fails: append(fails, fault.Missing, fault.Later)}
+	}
+	preview := op("previewDestroy", "Plans what a destroy would take down, waits for it, and shows it. Nobody can approve it.", fault.Conflict)
+	preview.also = right("get", service.ResourcePlan)
+	table := []route{
+		tells(s, oneStack+"/preview-destroy", patch, preview, previewDestroy),
+		tells(s, oneStack+"/approve", patch, op("approvePlan", "Lets exactly the plan that was seen be applied. To say so again is no failure.", fault.Conflict),
+			func(c call, p service.Person, b service.SeenPlan) (service.Stack, error) {
+				return decided(p.Stacks.Approve, c, b)
+			}),
+		tells(s, oneStack+"/reject", patch, op("rejectPlan", "Says no to exactly the plan that was seen.", fault.Conflict),
+			func(c call, p service.Person, b service.SeenPlan) (service.Stack, error) {
+				return decided(p.Stacks.Reject, c, b)
+			}),
+		tells(s, oneStack+"/replan", patch, op("replan", "Asks for a new plan. Requests that were not answered yet are answered together."),
+			func(c call, p service.Person, _ none) (service.Requested, error) {
+				request, err := p.Stacks.Replan(c.ctx(), c.key())
+				return service.Requested{Request: request}, err
+			}),
+		tells(s, oneStack+"/suspend", patch, op("suspendStack", "Leaves a stack alone from now on; a run in flight ends first."),
+			func(c call, p service.Person, _ none) (none, error) {
+				return none{}, p.Stacks.Suspend(c.ctx(), c.key())
+			}),
+		tells(s, oneStack+"/resume", patch, op("resumeStack", "Ends a suspension."),
+			func(c call, p service.Person, _ none) (none, error) {
+				return none{}, p.Stacks.Resume(c.ctx(), c.key())
+			}),
+		tells(s, oneStack+"/unlock", patch, op("breakLock", "Lets the one foreign state lock of that identifier be broken.", fault.Conflict),
+			func(c call, p service.Person, b service.NamedLock) (none, error) {
+				if b.ID == "" {
+					return none{}, errField("id")
+				}
+				return none{}, p.Stacks.Unlock(c.ctx(), c.key(), b.ID)
+			}),
+		tells(s, oneStack+"/repair-plan", patch, op("planRepair", "Asks for a plan that brings what an apply left outside into the state.", fault.Conflict),
+			func(c call, p service.Person, b service.RepairAnswers) (service.Requested, error) {
+				request, err := p.Stacks.PlanRepair(c.ctx(), c.key(), b)
+				return service.Requested{Request: request}, err
+			}),
+		tells(s, oneStack+"/repair", patch, op("repairStack", "Lets exactly the plan of a repair that was seen be carried out.", fault.Conflict),
+			func(c call, p service.Person, b service.SeenRepair) (none, error) {
+				if b.Name == "" {
+					return none{}, errField("name")
+				}
+				return none{}, p.Stacks.Repair(c.ctx(), c.key(), service.PlanInfo{Name: b.Name, Digest: b.Digest})
+			}),
+	}
+	table[0].within = func(l Limits) time.Duration { return l.Transfer }
+	return append(table, s.stateCommands(op)...)
+}
+
+// stateCommands are the rows of what is done to a state by hand.
+func (s *server) stateCommands(op func(string, string, ...fault.Kind) operation) []route {
+	patch := right("patch", service.ResourceStacks)
+	return []route{
+		tells(s, oneStack+"/state/rollback", right("update", service.ResourceState),
+			op("rollBackState", "Makes an older version of a state the newest, or says what that would do.", fault.Conflict), rollBack),
+		tells(s, oneStack+"/state/lock", patch, op("lockState", "Keeps every run that writes off the state, until it is unlocked."),
+			func(c call, p service.Person, b service.LockReason) (service.StateLock, error) {
+				return p.Stacks.LockState(c.ctx(), c.key(), b.Reason)
+			}),
+		tells(s, oneStack+"/state/unlock", patch, op("unlockState", "Frees the lock on a state: the caller's own, or the one that is named.", fault.Conflict),
+			func(c call, p service.Person, b service.NamedLock) (service.StateLock, error) {
+				return p.Stacks.UnlockState(c.ctx(), c.key(), b.ID)
+			}),
+		tells(s, oneStack+"/state/accept", patch, op("acceptState", "Agrees to what is stored, although something else was expected."),
+			func(c call, p service.Person, _ none) (stack.Known, error) {
+				return p.Stacks.AcceptState(c.ctx(), c.key())
+			}),
+	}
+}
+
+func errField(name string) error {
+	return fault.New(fault.Invalid, "BodyInvalid", fmt.Errorf("the field %q is missing", name))
+}
+
+// decision is to approve or to reject.
+type decision func(context.Context, service.Key, service.PlanInfo, string) (service.Stack, error)
+
+func decided(do decision, c call, b service.SeenPlan) (service.Stack, error) {
+	if b.Name == "" {
+		return service.Stack{}, errField("name")
+	}
+	return do(c.ctx(), c.key(), service.PlanInfo{Name: b.Name, Digest: b.Digest}, b.Comment)
+}
+
+// previewDestroy waits for a run, and takes the place of a stream for as long.
+func previewDestroy(c call, p service.Person, _ none) (service.PlanDocument, error) {
+	leave, ok := c.server.streams.enter(userOf(c.Context).Name)
+	if !ok {
+		return service.PlanDocument{}, errStreams
+	}
+	defer leave()
+	return p.Stacks.PreviewDestroy(c.ctx(), c.key())
+}
+
+// rollBack says what a rollback would do, or does it if that is still what was
+// said.
+func rollBack(c call, p service.Person, b service.RollbackOrder) (service.StateChange, error) {
+	if b.Version == "" {
+		return service.StateChange{}, errField("version")
+	}
+	change, err := p.Stacks.PlanRollback(c.ctx(), c.key(), b.Version, b.Force)
+	if err != nil || b.Preview {
+		return change, err
+	}
+	if change.Over != b.Over || change.To.Digest != b.To {
+		return service.StateChange{}, fault.New(fault.Conflict, service.ReasonPlanChanged,
+			fmt.Errorf("what is stored for %s is not what was shown: look again", c.key()))
+	}
+	return change, p.Stacks.WriteState(c.ctx(), change)
+}

@@ -1,0 +1,176 @@
+package web
+
+import (
+	"errors"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// errNoSuch is the answer of a server that was not given what is asked for.
+func errNoSuch(what string) error {
+	return fault.New(fault.Later, "NotReady", errors.New("this server keeps no "+what))
+}
+
+// platformRoutes are the rows about the platform as a whole.
+func (s *server) platformRoutes() []route {
+	op := func(id, summary string, query ...parameter) operation {
+		return operation{id: id, area: "platform", summary: summary, query: query, fails: []fault.Kind{fault.Later}}
+	}
+	namespace := word("namespace", "Only this namespace; all of them take a right to all of them.")
+	several := func(name, about string) parameter {
+		return parameter{name: name, about: about, kind: reflect.String, several: true}
+	}
+	return []route{
+		asks(s, api+"/queue", known, nil, op("getQueue", "Who waits for a run and whose run is at work, as far as the caller may list their stacks."), queue),
+		asks(s, api+"/sources", guarded, rightIn("list", service.ResourceSources), op("listSources", "What modules come from, with the stacks that use it.", namespace), sources),
+		asks(s, api+"/audit", known, nil, op("listAuditEntries", "Who did what, newest first, as far as the caller may list terraforms/audit.",
+			word("since", "From this moment on, as in RFC 3339."), word("until", "Before this moment."), word("who", "Exactly this person."),
+			several("what", "What was done; several choose any of them."), word("via", "The way: ui, api, cli, kubectl, git or controller."),
+			word("namespace", "Only this namespace."), word("stack", "The name of the object, whatever its kind."), word("q", "Words that must all occur."),
+			number("before", "The next of the page before."), number("limit", "How many to send: 100 if it is not there, 1000 at most.")), entries),
+		asks(s, api+"/audit/verify", guarded, everywhere("list", service.ResourceAudit), op("verifyAudit", "Whether the journal is what was written."),
+			func(c call) (service.AuditReport, error) {
+				if s.Journal == nil {
+					return service.AuditReport{}, errNoSuch("journal")
+				}
+				return s.Journal.VerifyJournal(c.ctx())
+			}),
+		asks(s, api+"/notifications", guarded, rightIn("list", service.ResourceNotifications), op("listNotifications", "What was sent to people, newest first, and what became of it.",
+			namespace, word("name", "The name of the object."), word("provider", "Only this provider."), word("event", "Only this event."),
+			several("outcome", "failed, retrying, delivered or dropped; several choose any of them."),
+			number("offset", "How many to leave out."), number("limit", "How many to send: 100 if it is not there, 1000 at most.")), notices),
+	}
+}
+
+// queueView is the queue as one caller sees it.
+type queueView struct {
+	AtWork   []stack.Turn         `json:"atWork"`
+	Waiting  []stack.Turn         `json:"waiting"`
+	Backlog  *stack.Backlog       `json:"backlog,omitempty"` // only for those who may list all stacks
+	Capacity service.CapacityInfo `json:"capacity"`
+}
+
+func queue(c call) (queueView, error) {
+	s := c.server
+	if s.Queue == nil || s.Board == nil {
+		return queueView{}, errNoSuch("queue")
+	}
+	scope, err := c.scope()
+	if err != nil {
+		return queueView{}, err
+	}
+	line, backlog := s.Queue.Line(), s.Queue.Backlog()
+	v := queueView{AtWork: within(scope, line.AtWork), Waiting: within(scope, line.Waiting)}
+	if scope.All {
+		v.Backlog = &backlog
+	}
+	v.Capacity, err = s.Board.Capacity(backlog.MaxRuns)
+	return v, err
+}
+
+func within(scope service.Scope, turns []stack.Turn) []stack.Turn {
+	out := make([]stack.Turn, 0, len(turns))
+	for _, t := range turns {
+		if scope.Has(t.Namespace) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func sources(c call) (list[service.Source], error) {
+	if c.server.Sources == nil {
+		return list[service.Source]{}, errNoSuch("sources")
+	}
+	scope, err := c.scope()
+	if err != nil {
+		return list[service.Source]{}, err
+	}
+	all, err := c.server.Sources.List(c.ctx(), scope)
+	if err != nil {
+		return list[service.Source]{}, err
+	}
+	var out []service.Source
+	for _, one := range all {
+		if ns := c.Query("namespace"); ns == "" || one.Namespace == ns {
+			out = append(out, one)
+		}
+	}
+	return listOf(out), nil
+}
+
+func entries(c call) (service.AuditPage, error) {
+	if c.server.Journal == nil {
+		return service.AuditPage{}, errNoSuch("journal")
+	}
+	q := service.AuditQuery{Who: c.Query("who"), Via: service.AuditVia(c.Query("via")), Namespace: c.Query("namespace"), Stack: c.Query("stack"), Text: c.Query("q")}
+	for _, what := range c.QueryArray("what") {
+		q.What = append(q.What, service.AuditWhat(what))
+	}
+	var errs [4]error
+	q.Since, errs[0] = c.moment("since")
+	q.Until, errs[1] = c.moment("until")
+	q.Limit, errs[2] = c.count("limit")
+	if text := c.Query("before"); text != "" {
+		if q.Before, errs[3] = strconv.ParseUint(text, 10, 64); errs[3] != nil {
+			errs[3] = errQuery("the parameter before takes a number, not %.80q", text)
+		}
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return service.AuditPage{}, err
+	}
+	user := userOf(c.Context)
+	var failed error // to ask, which is no answer
+	sight := service.AuditSightOf(func(a service.Access) bool {
+		err := c.server.Auth.Authorize(c.ctx(), user, a)
+		if err != nil && fault.Of(err) != fault.Denied {
+			failed = err
+		}
+		return err == nil
+	})
+	page, err := c.server.Journal.Entries(c.ctx(), sight, q)
+	if page.Items == nil {
+		page.Items = []service.AuditEntry{}
+	}
+	return page, errors.Join(err, failed)
+}
+
+// moment reads a parameter that is a time.
+func (c call) moment(name string) (time.Time, error) {
+	text := c.Query(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, errQuery("the parameter %s takes a moment as 2026-03-01T12:00:00Z, not %.80q", name, text)
+	}
+	return t, nil
+}
+
+func notices(c call) (service.NoticePage, error) {
+	if c.server.Notices == nil {
+		return service.NoticePage{}, errNoSuch("notifications")
+	}
+	q := service.NoticeQuery{Namespace: c.Query("namespace"), Name: c.Query("name"), Provider: c.Query("provider"), Event: c.Query("event")}
+	for _, o := range c.QueryArray("outcome") {
+		q.Outcomes = append(q.Outcomes, service.Outcome(o))
+	}
+	var err, err2 error
+	q.Offset, err = c.count("offset")
+	q.Limit, err2 = c.count("limit")
+	if err := errors.Join(err, err2); err != nil {
+		return service.NoticePage{}, err
+	}
+	// The row has asked for the right to just these.
+	scope := service.Everything
+	if q.Namespace != "" {
+		scope = service.Scope{In: map[string]bool{q.Namespace: true}}
+	}
+	return c.server.Notices.Deliveries(c.ctx(), scope, q)
+}

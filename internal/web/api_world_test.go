@@ -1,0 +1,82 @@
+package web
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// emptyBoard is the board of a cluster without stacks.
+func emptyBoard() *service.Board {
+	b := service.NewBoard(service.BoardOptions{Now: time.Now})
+	b.Synced()
+	return b
+}
+
+// idle is a queue that nobody stands in.
+type idle struct{}
+
+func (idle) Backlog() stack.Backlog           { return stack.Backlog{MaxRuns: 4} }
+func (idle) Line() stack.Line                 { return stack.Line{} }
+func (idle) Place(string) (stack.Place, bool) { return stack.Place{}, false }
+
+// blank is a journal in which nothing is written.
+type blank struct{}
+
+func (blank) Entries(context.Context, service.AuditSight, service.AuditQuery) (service.AuditPage, error) {
+	return service.AuditPage{}, nil
+}
+
+func (blank) VerifyJournal(context.Context) (service.AuditReport, error) {
+	return service.AuditReport{}, nil
+}
+
+// ledger is a journal that can be written.
+type ledger struct {
+	mu      sync.Mutex
+	entries []service.AuditEntry
+	err     error
+}
+
+func (l *ledger) Record(_ context.Context, e service.AuditEntry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.entries = append(l.entries, e)
+	}
+	return l.err
+}
+
+// what is who did what to which object.
+func (l *ledger) what() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for _, e := range l.entries {
+		out = append(out, string(e.What)+" "+e.Who+" "+e.Object.Namespace+"/"+e.Object.Name)
+	}
+	return out
+}
+
+// StateOf is a state of the version that is asked for.
+func (e estate) StateOf(_ context.Context, key service.Key, _ string, _ bool) (plan.StateView, error) {
+	_, err := e.id(key)
+	return plan.StateView{Serial: 3}, err
+}
+
+// hands do nothing, and say what they were told to.
+type hands struct{ service.StackCommands }
+
+func (hands) Approve(_ context.Context, _ service.Key, seen service.PlanInfo, _ string) (service.Stack, error) {
+	return service.Stack{Approved: seen.Name}, nil
+}
+
+func (hands) PlanRollback(_ context.Context, key service.Key, _ string, _ bool) (service.StateChange, error) {
+	return service.StateChange{Key: key, Over: "sha256:now", To: stack.Known{Digest: "sha256:then"}}, nil
+}
+
+func (hands) WriteState(context.Context, service.StateChange) error { return nil }

@@ -1,0 +1,196 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+const (
+	heartbeat = ": still here\n\n"
+	retryMS   = 3000 // how long a browser waits before it comes back
+)
+
+// eventRoutes is the row of what happens.
+func (s *server) eventRoutes() []route {
+	op := operation{id: "watchStacks", area: "stacks", as: "text/event-stream", fails: []fault.Kind{fault.Missing, fault.Later},
+		summary: "Changes of stacks as they happen, as far as the caller may list them. Goes on from Last-Event-ID, or from the cursor of a page.",
+		query: []parameter{
+			word("namespace", "Only this namespace."), word("stack", "Only this stack: NAMESPACE/NAME."),
+			word("q", "Only stacks in whose name, namespace, tenant, source, path, labels or message all of these words occur, as they are after the change."),
+			word("cursor", "From where to go on: the cursor of a page. Now, if it is not there."),
+		}}
+	return []route{{method: http.MethodGet, path: api + "/events", door: known, operation: op, within: streaming, handle: s.events}}
+}
+
+// events sends the changes of stacks. Nothing is kept for a reader: it asks the
+// board for what has changed since what it got last.
+func (s *server) events(c *gin.Context) {
+	w := &watching{server: s, namespace: c.Query("namespace"), words: strings.Fields(strings.ToLower(c.Query("q")))}
+	err := s.admitted(c, operation{query: s.eventRoutes()[0].query})
+	if err == nil {
+		err = w.choose(c.Query("stack"))
+	}
+	if err == nil && s.Board == nil {
+		err = errNoBoard
+	}
+	if err == nil {
+		err = w.may(c.Request.Context(), userOf(c))
+	}
+	var st *stream
+	var done func()
+	if err == nil {
+		st, done, err = s.open(c, w.may)
+	}
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	defer done()
+	w.cursor = cmp.Or(c.GetHeader("Last-Event-ID"), c.Query("cursor"))
+	news, err := s.Board.Changes(w.scope, w.cursor)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	// The place that this reader has come to is sent along with each sign of life,
+	// so that one whose stacks rarely change does not fall behind.
+	st.beat = func() error { return st.write([]byte(heartbeat[:len(heartbeat)-1] + "id: " + w.cursor + "\n\n")) }
+	if st.startEvents() != nil {
+		return
+	}
+	for {
+		if err := st.write(w.told(news)); err != nil {
+			return
+		}
+		if err := st.wait(news.Wait); err != nil {
+			return
+		}
+		if news, err = s.Board.Changes(w.scope, w.cursor); err != nil {
+			return
+		}
+	}
+}
+
+// watching is what one reader of events may see and wants to.
+type watching struct {
+	server    *server
+	scope     service.Scope
+	namespace string
+	stack     *service.Key
+	words     []string
+	cursor    string
+	moved     bool // the reader may see something else than before
+}
+
+func (w *watching) choose(stack string) error {
+	if stack != "" {
+		namespace, name, _ := strings.Cut(stack, "/")
+		if !dnsName.MatchString(namespace) || !dnsName.MatchString(name) {
+			return errName("stack", stack)
+		}
+		w.stack = &service.Key{Namespace: namespace, Name: name}
+		w.namespace = cmp.Or(w.namespace, namespace)
+	}
+	if w.namespace != "" && !dnsName.MatchString(w.namespace) {
+		return errName("namespace", w.namespace)
+	}
+	return nil
+}
+
+// may finds out anew what user may see. Nothing at all is Denied.
+func (w *watching) may(ctx context.Context, user service.User) error {
+	scope, err := w.server.scope(ctx, user)
+	if err != nil {
+		return err
+	}
+	if w.namespace != "" && !scope.Has(w.namespace) {
+		return fault.New(fault.Denied, service.ReasonAccessDenied, fmt.Errorf("%s may not list the stacks of the namespace %s", user.Name, w.namespace))
+	}
+	if !scope.All && len(scope.In) == 0 {
+		return fault.New(fault.Denied, service.ReasonAccessDenied, fmt.Errorf("%s may not list the stacks of any namespace", user.Name))
+	}
+	if w.scope.All || w.scope.In != nil {
+		w.moved = w.moved || w.scope.All != scope.All || !maps.Equal(w.scope.In, scope.In)
+	}
+	w.scope = scope
+	return nil
+}
+
+// told is what a reader gets of news.
+func (w *watching) told(news service.BoardNews) []byte {
+	var out bytes.Buffer
+	if news.Reset || w.moved {
+		w.moved = false
+		writeEvent(&out, "reset", news.Next, []byte("{}"))
+	}
+	for _, change := range news.Changes {
+		if !w.wants(change.Row) {
+			continue
+		}
+		data, err := json.Marshal(change)
+		if err != nil {
+			continue // never: a row is plain data
+		}
+		writeEvent(&out, "stack", change.Cursor, data)
+	}
+	if news.Next != w.cursor {
+		w.cursor = news.Next
+		out.WriteString("id: " + w.cursor + "\n\n")
+	}
+	return out.Bytes()
+}
+
+// wants reports whether the reader asked for a row. What they may see the board
+// has seen to.
+func (w *watching) wants(row service.Row) bool {
+	if w.namespace != "" && row.Namespace != w.namespace || w.stack != nil && row.Key() != *w.stack {
+		return false
+	}
+	if len(w.words) == 0 {
+		return true
+	}
+	text := strings.Builder{}
+	for _, part := range []string{row.Namespace + "/" + row.Name, row.Tenant, row.Source, row.Path, row.Message} {
+		text.WriteString(strings.ToLower(part) + "\n")
+	}
+	for name, value := range row.Labels {
+		text.WriteString(strings.ToLower(name+"="+value) + "\n")
+	}
+	return !slices.ContainsFunc(w.words, func(word string) bool { return !strings.Contains(text.String(), word) })
+}
+
+// startEvents sends the headers of a stream of events.
+func (st *stream) startEvents() error {
+	if err := st.start("text/event-stream; charset=utf-8"); err != nil {
+		return err
+	}
+	return st.write(fmt.Appendf(nil, "retry: %d\n\n", retryMS))
+}
+
+// writeEvent writes one event. Its data may hold anything: each of its lines
+// becomes one of the event's, and what is not text is replaced.
+func writeEvent(out *bytes.Buffer, name, id string, data []byte) {
+	if name != "" {
+		out.WriteString("event: " + name + "\n")
+	}
+	if id != "" {
+		out.WriteString("id: " + id + "\n")
+	}
+	text := strings.ReplaceAll(strings.TrimSuffix(strings.ToValidUTF8(string(data), "\uFFFD"), "\r"), "\x00", "\uFFFD")
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r", "\n"), "\n") {
+		out.WriteString("data: " + line + "\n")
+	}
+	out.WriteByte('\n')
+}

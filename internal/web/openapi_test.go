@@ -1,0 +1,259 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+var update = flag.Bool("update", false, "write the document of the API anew")
+
+// Where the document is: one is linked into the server, the other is for whoever
+// reads the repository.
+var documents = []string{"openapi.json", "../../docs/openapi.json"}
+
+// The document is made of the table of routes, so that it cannot say anything
+// else than what is served.
+func TestDocumentIsTheTable(t *testing.T) {
+	doc := describe(t, table(t))
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Fatalf("what the table says is no OpenAPI: %v", err)
+	}
+	raw, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = append(raw, '\n')
+	for _, file := range documents {
+		if *update {
+			if err := os.WriteFile(file, raw, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(kept, raw) {
+			t.Errorf("%s is not what the table of routes says: run go test ./internal/web -run TestDocument -update", file)
+		}
+	}
+}
+
+// Every route below the API is in the document, with what it takes and who may.
+func TestEveryRouteIsInTheDocument(t *testing.T) {
+	doc := load(t)
+	engine, err := build(options(newRoles()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{}
+	for _, r := range engine.Routes() {
+		if !strings.HasPrefix(r.Path, api+"/") {
+			continue
+		}
+		item := doc.Paths.Value(braced(r.Path))
+		if item == nil || item.GetOperation(r.Method) == nil {
+			t.Errorf("%s %s is not in the document", r.Method, r.Path)
+			continue
+		}
+		o := item.GetOperation(r.Method)
+		if o.Summary == "" || o.OperationID == "" || o.Extensions["x-terrier-right"] == "" {
+			t.Errorf("%s %s says too little of itself: %+v", r.Method, r.Path, o)
+		}
+		if other, taken := ids[o.OperationID]; taken {
+			t.Errorf("%s %s and %s are both called %s", r.Method, r.Path, other, o.OperationID)
+		}
+		ids[o.OperationID] = r.Method + " " + r.Path
+	}
+	if len(ids) < 45 {
+		t.Errorf("the document has %d operations, want the whole API", len(ids))
+	}
+}
+
+// The document is served as it is kept.
+func TestDocumentIsServed(t *testing.T) {
+	u, c := serve(t, options(newRoles()))
+	resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/openapi.json", bearer)
+	var got openapi3.T
+	if err := json.Unmarshal([]byte(body), &got); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %v, want the document", resp.Status, err)
+	}
+	if got.OpenAPI == "" || got.Paths.Len() != load(t).Paths.Len() {
+		t.Errorf("what is served has %d paths, want %d", got.Paths.Len(), load(t).Paths.Len())
+	}
+}
+
+func load(t *testing.T) *openapi3.T {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// describe makes the document of a table.
+func describe(t *testing.T, table []route) *openapi3.T {
+	t.Helper()
+	doc := &openapi3.T{
+		OpenAPI: "3.0.3",
+		Info: &openapi3.Info{Title: "Terrier", Version: "v1",
+			Description: "Stacks of Terraform and OpenTofu, and their tenants: what they are, why they wait, and what people command. Each operation names the right in Kubernetes that it takes; commands are carried out in the name of whoever gives them."},
+		Components: &openapi3.Components{
+			Schemas: openapi3.Schemas{},
+			SecuritySchemes: openapi3.SecuritySchemes{"token": &openapi3.SecuritySchemeRef{Value: openapi3.NewSecurityScheme().
+				WithType("http").WithScheme("bearer").WithDescription("A token that the cluster knows, as of a ServiceAccount.")}},
+		},
+		Security: openapi3.SecurityRequirements{{"token": {}}},
+		Paths:    openapi3.NewPaths(),
+	}
+	w := newWriter(t, doc)
+	w.schema(reflect.TypeFor[service.BoardChange](), 0) // what an event of a stack holds
+	w.schema(reflect.TypeFor[logEnd](), 0)
+	for _, r := range table {
+		path := braced(r.path)
+		item := doc.Paths.Value(path)
+		if item == nil {
+			item = &openapi3.PathItem{}
+			doc.Paths.Set(path, item)
+		}
+		item.SetOperation(r.method, w.operation(r))
+	}
+	return doc
+}
+
+// braced writes the variables of a path as OpenAPI does.
+func braced(path string) string {
+	parts := strings.Split(path, "/")
+	for i, p := range parts {
+		if name, ok := strings.CutPrefix(p, ":"); ok {
+			parts[i] = "{" + name + "}"
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// rightOf is the right that a row takes, in words.
+func rightOf(t *testing.T, r route) string {
+	t.Helper()
+	if r.door == known {
+		return "to be known"
+	}
+	text := rightText(t, r.access)
+	if slices.ContainsFunc(r.query, func(p parameter) bool { return p.name == "namespace" }) {
+		text += ", in the namespace of the query or in all"
+	}
+	if r.also != nil {
+		text += "; " + rightText(t, r.also)
+	}
+	return text
+}
+
+func rightText(t *testing.T, a access) string {
+	t.Helper()
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	c.Request = httptest.NewRequest(http.MethodGet, "/", nil)
+	c.Params = gin.Params{{Key: "namespace", Value: "n"}, {Key: "name", Value: "n"}}
+	x, err := a(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Namespace, x.Name = "", ""
+	return accessText(x)
+}
+
+// operation describes one row.
+func (w *writer) operation(r route) *openapi3.Operation {
+	o := &openapi3.Operation{OperationID: r.id, Summary: r.summary, Tags: []string{r.area}, Responses: openapi3.NewResponses(),
+		Extensions: map[string]any{"x-terrier-right": rightOf(w.t, r)}}
+	o.Responses.Delete("default")
+	for part := range strings.SplitSeq(r.path, "/") {
+		if name, ok := strings.CutPrefix(part, ":"); ok {
+			o.AddParameter(openapi3.NewPathParameter(name).WithSchema(openapi3.NewStringSchema()))
+		}
+	}
+	for _, p := range r.query {
+		o.AddParameter(queryParameter(p))
+	}
+	if r.as == "text/event-stream" {
+		o.AddParameter(openapi3.NewHeaderParameter("Last-Event-ID").WithDescription("From where to go on.").WithSchema(openapi3.NewStringSchema()))
+	}
+	if r.takes != nil {
+		body := openapi3.NewRequestBody().WithJSONSchemaRef(w.schema(r.takes, 0))
+		o.RequestBody = &openapi3.RequestBodyRef{Value: body}
+	}
+	w.success(o, r)
+	w.failures(o, r)
+	return o
+}
+
+func (w *writer) success(o *openapi3.Operation, r route) {
+	switch {
+	case r.as == "text/event-stream":
+		o.AddResponse(http.StatusOK, openapi3.NewResponse().WithDescription("Events: stack with a BoardChange, or reset when everything has to be looked at again. Their id is the place to go on from.").
+			WithContent(openapi3.NewContentWithSchema(openapi3.NewStringSchema(), []string{r.as})))
+	case r.as != "":
+		media, _, _ := strings.Cut(r.as, ";")
+		o.AddResponse(http.StatusOK, openapi3.NewResponse().WithDescription("The text; or as events one for each line, whose id is where it ends in bytes, and a last one called end with a LogEnd.").
+			WithContent(openapi3.NewContentWithSchema(openapi3.NewStringSchema(), []string{media, "text/event-stream"})))
+	case r.gives == nil:
+		o.AddResponse(http.StatusNoContent, openapi3.NewResponse().WithDescription("It is done."))
+	default:
+		status := http.StatusOK
+		if r.made {
+			status = http.StatusCreated
+		}
+		o.AddResponse(status, openapi3.NewResponse().WithDescription(w.about(r.gives)).WithJSONSchemaRef(w.schema(r.gives, 0)))
+	}
+}
+
+// failures lists how a row may fail.
+func (w *writer) failures(o *openapi3.Operation, r route) {
+	says := map[int]string{
+		http.StatusUnauthorized: "Nobody knows who asks.", http.StatusForbidden: "The right is missing.",
+		http.StatusUnprocessableEntity: "What was sent cannot be done as it is.", http.StatusInternalServerError: "Something is wrong inside the server.",
+	}
+	more := map[fault.Kind]string{fault.Missing: "It does not exist.", fault.Conflict: "It is not what it was when it was looked at.", fault.Later: "Not now; Retry-After says when."}
+	for _, kind := range r.fails {
+		says[kind.Meaning().HTTP] = more[kind]
+	}
+	if r.takes != nil {
+		says[http.StatusUnsupportedMediaType], says[http.StatusRequestEntityTooLarge] = "The body is not said to be JSON.", "The body is too large."
+	}
+	if r.as != "" || r.id == "previewDestroy" {
+		says[http.StatusTooManyRequests] = "Too many streams are open."
+	}
+	for _, status := range slices.Sorted(maps.Keys(says)) {
+		o.AddResponse(status, openapi3.NewResponse().WithDescription(says[status]).WithJSONSchemaRef(w.schema(reflect.TypeFor[service.Refusal](), 0)))
+	}
+}
+
+func queryParameter(p parameter) *openapi3.Parameter {
+	one := openapi3.NewStringSchema()
+	switch p.kind {
+	case reflect.Int:
+		one = openapi3.NewIntegerSchema().WithMin(0)
+	case reflect.Bool:
+		one = openapi3.NewBoolSchema()
+	}
+	out := openapi3.NewQueryParameter(p.name).WithDescription(p.about).WithSchema(one)
+	if p.several {
+		out.Schema = openapi3.NewArraySchema().WithItems(one).NewRef()
+	}
+	return out
+}

@@ -1,0 +1,218 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// logText sends a log while it grows, as it is.
+func (s *server) logText(c *gin.Context) {
+	st, f, done, err := s.followLog(c, 0)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	defer done()
+	err = st.start("text/plain; charset=utf-8")
+	if err == nil {
+		err = st.copy(f, st.write)
+	}
+	if err != nil && err != io.EOF {
+		panic(http.ErrAbortHandler) // a log that was cut must not look like a whole one
+	}
+}
+
+// logEvents sends a log while it grows, one event a line. The id of an event is
+// where the line ends, in bytes; a last event says how the run ended.
+func (s *server) logEvents(c *gin.Context) {
+	last, over := strings.CutSuffix(c.GetHeader("Last-Event-ID"), endOfLog)
+	if over {
+		c.Status(http.StatusNoContent) // tells a browser not to come back
+		return
+	}
+	if last == "" {
+		last = c.Query("after")
+	}
+	var at int64
+	if last != "" {
+		n, err := strconv.ParseInt(last, 10, 64)
+		if err != nil || n < 0 {
+			s.refuse(c, errQuery("%.80q is no place in a log", last))
+			return
+		}
+		at = n
+	}
+	st, f, done, err := s.followLog(c, at)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	defer done()
+	lines := &lineEvents{at: at}
+	st.beat = func() error { return st.write([]byte(heartbeat)) }
+	if err := st.startEvents(); err != nil {
+		return
+	}
+	err = st.copy(f, func(b []byte) error {
+		lines.add(b)
+		if lines.out.Len() == 0 {
+			return nil
+		}
+		return st.write(lines.take())
+	})
+	if err == io.EOF {
+		s.endOfEvents(st, lines)
+	}
+}
+
+// endOfLog ends the id of the last event.
+const endOfLog = "-end"
+
+// logEnd is what the last event of a log says.
+type logEnd struct {
+	Run     string        `json:"run"`
+	Outcome stack.Outcome `json:"outcome,omitempty"` // empty if it is not known
+	Message string        `json:"message,omitempty"`
+}
+
+func (s *server) endOfEvents(st *stream, lines *lineEvents) {
+	lines.rest()
+	end := logEnd{Run: st.c.Param("run")}
+	if r, err := s.Stacks.Run(st.c.Request.Context(), keyOf(st.c), runOf(st.c)); err == nil {
+		end.Run, end.Outcome, end.Message = r.ID, r.Outcome, r.Message
+	}
+	data, err := json.Marshal(end)
+	if err != nil {
+		return
+	}
+	lines.event("end", strconv.FormatInt(lines.at, 10)+endOfLog, data)
+	if err := st.write(lines.take()); err != nil {
+		return // the reader is gone
+	}
+}
+
+// followLog opens a stream of a log from a place on. That there is such a log is
+// found out before anything is answered.
+func (s *server) followLog(c *gin.Context, at int64) (st *stream, f *follower, done func(), err error) {
+	ctx, key, run := c.Request.Context(), keyOf(c), runOf(c)
+	st, leave, err := s.open(c, func(ctx context.Context, user service.User) error {
+		return s.Auth.Authorize(ctx, user, service.Access{Verb: "get", Resource: service.ResourceLog, Namespace: key.Namespace, Name: key.Name})
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if run == "" {
+		var newest service.Report
+		newest, err = s.Stacks.Run(ctx, key, "")
+		run = newest.ID
+	}
+	f = &follower{at: at, log: func() (io.ReadCloser, error) { return s.Stacks.Log(ctx, key, run, false) }}
+	if err == nil {
+		err = f.reopen()
+	}
+	if err != nil {
+		leave()
+		return nil, nil, nil, err
+	}
+	it, part := s.tails.join(key, run)
+	f.tail = it
+	return st, f, func() {
+		part()
+		leave()
+		if err := f.close(); err != nil {
+			s.Log.Debug("closing a log", "stack", key, "run", run, "err", err)
+		}
+	}, nil
+}
+
+// copy sends what f gives as it comes. It ends with an error, which is io.EOF
+// when the run has ended.
+func (st *stream) copy(f *follower, send func([]byte) error) error {
+	buf := make([]byte, 16<<10)
+	for {
+		n, wait, err := f.next(buf)
+		if n > 0 {
+			err = errors.Join(st.due(), send(buf[:n]))
+		} else if err == nil {
+			err = st.wait(wait)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// lineBytes is where a line is cut that does not end.
+const lineBytes = 64 << 10
+
+// lineEvents turns bytes of a log into events.
+type lineEvents struct {
+	at      int64 // where what was made into events ends
+	partial []byte
+	out     bytes.Buffer
+}
+
+func (l *lineEvents) add(b []byte) {
+	for len(b) > 0 {
+		end := bytes.IndexByte(b, '\n')
+		if end < 0 {
+			l.partial = append(l.partial, b...)
+			for len(l.partial) > lineBytes {
+				l.line(l.partial[:whole(l.partial[:lineBytes])], 0)
+			}
+			return
+		}
+		l.partial = append(l.partial, b[:end]...)
+		l.line(l.partial, 1)
+		b = b[end+1:]
+	}
+}
+
+// whole is how much of b holds whole characters only.
+func whole(b []byte) int {
+	for i := 1; i <= utf8.UTFMax && i < len(b); i++ {
+		if utf8.RuneStart(b[len(b)-i]) {
+			if utf8.FullRune(b[len(b)-i:]) {
+				return len(b)
+			}
+			return len(b) - i
+		}
+	}
+	return len(b)
+}
+
+// line makes an event of the first part of partial and of what follows it.
+func (l *lineEvents) line(text []byte, follows int64) {
+	l.at += int64(len(text)) + follows
+	l.event("", strconv.FormatInt(l.at, 10), text)
+	l.partial = l.partial[:copy(l.partial, l.partial[len(text):])]
+}
+
+// rest makes an event of a last line that nothing ends.
+func (l *lineEvents) rest() {
+	if len(l.partial) > 0 {
+		l.line(l.partial, 0)
+	}
+}
+
+// event writes one event. A carriage return would end a line of the stream: what
+// it overwrites on a terminal is shown on a line of its own here.
+func (l *lineEvents) event(name, id string, data []byte) { writeEvent(&l.out, name, id, data) }
+
+func (l *lineEvents) take() []byte {
+	b := bytes.Clone(l.out.Bytes())
+	l.out.Reset()
+	return b
+}

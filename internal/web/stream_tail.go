@@ -1,0 +1,207 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// tails share the reading of logs that grow: however many follow a run, one
+// goroutine looks for news of it.
+type tails struct {
+	follow func(ctx context.Context, key service.Key, run string) (io.ReadCloser, error)
+
+	mu   sync.Mutex
+	open map[tailed]*tail
+}
+
+// tailed is what is followed.
+type tailed struct {
+	key service.Key
+	run string
+}
+
+// tail is the last part of one log that grows:
+//
+//	0 ─────────────────── from ────────── from+len(window) ───▶
+//	  read from the log      in memory       not there yet
+//
+// Whoever has fallen out of the window reads the log itself until they are back
+// in it, so that nothing is kept for them.
+type tail struct {
+	mu     sync.Mutex
+	from   int64
+	window []byte
+	err    error         // io.EOF once the run has ended
+	more   chan struct{} // closed and made anew whenever something was added
+
+	readers int // counted by tails
+	cancel  context.CancelFunc
+}
+
+// tailBytes is how much of a log is in memory, twice of it at most.
+const tailBytes = 512 << 10
+
+// join returns the tail of a run, which is read until the last has left.
+func (t *tails) join(key service.Key, run string) (it *tail, leave func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := tailed{key, run}
+	it = t.open[of]
+	if it == nil {
+		ctx, cancel := context.WithCancel(context.Background()) // of all who follow, not of the first
+		it = &tail{more: make(chan struct{}), cancel: cancel}
+		if t.open == nil {
+			t.open = map[tailed]*tail{}
+		}
+		t.open[of] = it
+		go t.run(ctx, of, it)
+	}
+	it.readers++
+	return it, func() { t.leave(of, it) }
+}
+
+func (t *tails) leave(of tailed, it *tail) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if it.readers--; it.readers > 0 {
+		return
+	}
+	it.cancel()
+	if t.open[of] == it {
+		delete(t.open, of)
+	}
+}
+
+// run reads a log until it ends. Whoever comes after that begins anew.
+func (t *tails) run(ctx context.Context, of tailed, it *tail) {
+	err := t.read(ctx, of, it)
+	t.mu.Lock()
+	if t.open[of] == it {
+		delete(t.open, of)
+	}
+	t.mu.Unlock()
+	it.add(nil, err)
+}
+
+func (t *tails) read(ctx context.Context, of tailed, it *tail) error {
+	r, err := t.follow(ctx, of.key, of.run)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 32<<10)
+	for ctx.Err() == nil {
+		n, err := r.Read(buf)
+		if n > 0 {
+			it.add(buf[:n], nil)
+		}
+		if err != nil {
+			if closed := r.Close(); closed != nil && err == io.EOF {
+				err = closed
+			}
+			return err
+		}
+	}
+	return errors.Join(context.Cause(ctx), r.Close())
+}
+
+func (t *tail) add(b []byte, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.window)+len(b) > 2*tailBytes {
+		drop := len(t.window) - tailBytes
+		t.from += int64(drop)
+		t.window = append(t.window[:0], t.window[drop:]...)
+	}
+	t.window = append(t.window, b...)
+	t.err = err
+	close(t.more)
+	t.more = make(chan struct{})
+}
+
+// get copies what there is at a place. With nothing there yet, wait is closed as
+// soon as there may be; behind means that it is there no more.
+func (t *tail) get(buf []byte, at int64) (n int, wait <-chan struct{}, behind bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end := t.from + int64(len(t.window))
+	switch {
+	case at < t.from:
+		return 0, nil, true, nil
+	case at < end:
+		return copy(buf, t.window[at-t.from:]), nil, false, nil
+	case t.err != nil:
+		return 0, nil, false, t.err
+	default:
+		return 0, t.more, false, nil
+	}
+}
+
+// follower reads a log from one place on.
+type follower struct {
+	tail *tail
+	log  func() (io.ReadCloser, error) // opens what there is now
+	at   int64
+
+	file   io.ReadCloser // nil if none is open
+	fileAt int64
+}
+
+// next reads what comes next. If nothing is there yet, wait is closed as soon as
+// there may be.
+func (f *follower) next(buf []byte) (n int, wait <-chan struct{}, err error) {
+	n, wait, behind, err := f.tail.get(buf, f.at)
+	if behind {
+		n, err = f.catchUp(buf)
+	}
+	f.at += int64(n)
+	return n, wait, err
+}
+
+// catchUp reads from the log itself. It may have been opened a while ago, and
+// have grown since without this reader knowing: then it is opened anew, once.
+func (f *follower) catchUp(buf []byte) (int, error) {
+	for fresh := false; ; fresh = true {
+		if f.file == nil || f.fileAt > f.at || fresh {
+			if err := f.reopen(); err != nil {
+				return 0, err
+			}
+		}
+		skipped, err := io.CopyN(io.Discard, f.file, f.at-f.fileAt)
+		f.fileAt += skipped
+		var n int
+		if err == nil {
+			n, err = f.file.Read(buf)
+			f.fileAt += int64(n)
+		}
+		switch {
+		case n > 0:
+			return n, nil
+		case err != nil && err != io.EOF:
+			return 0, err
+		case fresh:
+			return 0, io.ErrUnexpectedEOF // it is shorter than it was
+		}
+	}
+}
+
+func (f *follower) reopen() error {
+	err := f.close()
+	if err == nil {
+		f.file, err = f.log()
+		f.fileAt = 0
+	}
+	return err
+}
+
+func (f *follower) close() error {
+	if f.file == nil {
+		return nil
+	}
+	err := f.file.Close()
+	f.file = nil
+	return err
+}
