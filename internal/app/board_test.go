@@ -1,0 +1,127 @@
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// fedBoard is a board that is fed from the test's namespace.
+func fedBoard(t *testing.T, c *testkit.Cluster) *service.Board {
+	t.Helper()
+	stacks, err := cache.New(c.Config, cache.Options{
+		Scheme: newScheme(), DefaultTransform: slim, DefaultNamespaces: map[string]cache.Config{c.Namespace: {}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- stacks.Start(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Errorf("the cache ended with %v", err)
+		}
+	})
+	board := service.NewBoard(service.BoardOptions{TenantLabel: "team", Now: time.Now})
+	if _, err := feed(t.Context(), stacks, board); err != nil {
+		t.Fatal(err)
+	}
+	return board
+}
+
+// change follows the board from a cursor on until something changed.
+func change(t *testing.T, board *service.Board, cursor string) service.BoardNews {
+	t.Helper()
+	for {
+		news, err := board.Changes(service.Everything, cursor)
+		if err != nil || news.Reset {
+			t.Fatalf("Changes(%s) = %+v, %v", cursor, news, err)
+		}
+		if len(news.Changes) > 0 {
+			return news
+		}
+		select {
+		case <-news.Wait:
+		case <-time.After(30 * time.Second):
+			t.Fatal("nothing changed on the board")
+		}
+	}
+}
+
+// What is there before, what comes, what changes and what goes is on the board,
+// in that order.
+func TestTheBoardFollowsTheCluster(t *testing.T) {
+	c := testkit.Kube(t, v1alpha2.AddToScheme)
+	c.Apply(t, `
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: net, labels: {team: red}}
+spec: {sourceRef: {kind: GitRepository, name: modules}}
+`)
+	board := fedBoard(t, c)
+	page, err := board.Page(service.Everything, service.BoardQuery{})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Name != "net" || page.Items[0].Tenant != "red" {
+		t.Fatalf("Page() at first = %+v, %v, want net alone", page, err)
+	}
+
+	c.Apply(t, `
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: db}
+spec: {sourceRef: {kind: GitRepository, name: modules}}
+`)
+	news := change(t, board, page.Cursor)
+	if got := news.Changes[0].Row; got.Name != "db" || got.Tenant != c.Namespace || got.Status != service.StatusWaiting {
+		t.Errorf("what came is %+v, want db, waiting", got)
+	}
+
+	var o v1alpha2.Terraform
+	key := client.ObjectKey{Namespace: c.Namespace, Name: "db"}
+	if err := c.Client.Get(t.Context(), key, &o); err != nil {
+		t.Fatal(err)
+	}
+	o.Status.Terrier = &v1alpha2.TerrierStatus{Phase: "RetryLater", Since: &metav1.Time{Time: time.Now()}}
+	if err := c.Client.Status().Update(t.Context(), &o); err != nil {
+		t.Fatal(err)
+	}
+	if news = change(t, board, news.Next); news.Changes[0].Row.Status != service.StatusFailed {
+		t.Errorf("what changed is %+v, want db, failed", news.Changes[0].Row)
+	}
+
+	if err := c.Client.Delete(t.Context(), &o); err != nil {
+		t.Fatal(err)
+	}
+	if news = change(t, board, news.Next); !news.Changes[0].Gone || news.Changes[0].Row.Name != "db" || board.Len() != 1 {
+		t.Errorf("what went is %+v, want db", news.Changes[0])
+	}
+}
+
+// A cache that was cut off learns from its next list what had gone meanwhile,
+// and then knows no more than the name, or an old copy.
+func TestTheBoardBelievesTombstones(t *testing.T) {
+	old := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "net"}}
+	for name, told := range map[string]any{
+		"the object itself":        old,
+		"a tombstone with a copy":  toolscache.DeletedFinalStateUnknown{Key: "a/net", Obj: old},
+		"a tombstone without one":  toolscache.DeletedFinalStateUnknown{Key: "a/net"},
+		"a tombstone of otherwise": toolscache.DeletedFinalStateUnknown{Key: "a/net", Obj: strings.NewReader("")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			board := service.NewBoard(service.BoardOptions{Now: time.Now})
+			set(board, old)
+			drop(board, told)
+			if _, there := board.Get(service.Key{Namespace: "a", Name: "net"}); there {
+				t.Errorf("the stack is still there after %T", told)
+			}
+		})
+	}
+}
