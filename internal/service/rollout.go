@@ -155,6 +155,7 @@ type Undoing struct {
 	From, To int64
 	Same     bool // the two do not differ
 	spec     tenantsv1.TenantTemplateSpec
+	was      tenantsv1.TenantTemplateSpec
 }
 
 // PlanUndo says what Undo would do: the template becomes what it was in the
@@ -168,7 +169,7 @@ func (t *Tenants) PlanUndo(ctx context.Context, key Key, to int64) (Undoing, err
 	if err != nil {
 		return Undoing{}, err
 	}
-	u := Undoing{Key: key, From: o.Generation, To: to}
+	u := Undoing{Key: key, From: o.Generation, To: to, was: o.Spec}
 	if u.To == 0 {
 		u.To = goBackTo(o, kept)
 	}

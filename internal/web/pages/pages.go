@@ -32,6 +32,11 @@ type House struct {
 	Version string
 
 	Platform Platform
+	Checked  *JournalCheck // what was found about Journal
+	API      []byte        // the document of the API
+
+	plans  keptPlans   // that were shown last
+	graphs keptLayouts // likewise
 }
 
 // Board is all stacks as they are now.

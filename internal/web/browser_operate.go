@@ -1,0 +1,94 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/web/pages"
+)
+
+// operateRoutes are the rows of pages about all that stacks share: the queue,
+// tenants and what they come from, sources, the journal, and the server itself.
+// Lists are for whoever is known, and cut to what they may see.
+func (s *server) operateRoutes() []route {
+	const (
+		tenant   = "/tenants/:namespace/:name"
+		registry = "/registries/:namespace/:name"
+		template = "/templates/:namespace/:name"
+	)
+	edit := right("patch", service.ResourceRegistries)
+	return []route{
+		s.page("/queue", known, nil, pages.Queue),
+		s.page("/sources", known, nil, pages.Sources),
+		s.page("/notifications", known, nil, pages.Notifications),
+		s.page("/about", known, nil, pages.About),
+		s.page("/api", known, nil, pages.APIDocs),
+
+		s.page("/audit", known, nil, pages.Audit),
+		s.action("/audit/verify", guarded, everywhere("list", service.ResourceAudit), pages.VerifyJournal),
+		{method: http.MethodGet, path: "/audit/export", door: known, within: func(l Limits) time.Duration { return l.Transfer }, handle: s.exportAudit},
+
+		s.page("/tenants", known, nil, pages.Tenants),
+		s.page(tenant, guarded, right("get", service.ResourceTenants), pages.Tenant),
+		s.page(registry, guarded, right("get", service.ResourceRegistries), pages.Registry),
+		s.action(registry+"/allow", guarded, edit, pages.AllowDeletions),
+		s.action(registry+"/read", guarded, edit, pages.ReadRows),
+		s.action(registry+"/suspend", guarded, edit, pages.SuspendRegistry),
+		s.action(registry+"/resume", guarded, edit, pages.ResumeRegistry),
+		s.page(template, guarded, right("get", service.ResourceTemplates), pages.Template),
+		s.action(template+"/resume", guarded, right("patch", service.ResourceTemplates), pages.ResumeRollout),
+		s.action(template+"/undo", guarded, right("update", service.ResourceTemplates), pages.UndoRollout),
+	}
+}
+
+// exported bounds how many entries of the journal one export has. Whoever wants
+// more cuts it to days, or takes the files.
+const exported = 100_000
+
+// exportAudit sends what the page of the journal shows as lines of JSON, newest
+// first.
+func (s *server) exportAudit(c *gin.Context) {
+	v, err := s.visit(c)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	q, wrong := pages.AuditQuery(v.Query)
+	if wrong != nil {
+		s.refuse(c, wrong)
+		return
+	}
+	q.Before, q.Limit = 0, 1000
+	if s.Journal == nil {
+		c.Data(http.StatusOK, "application/jsonl; charset=utf-8", nil) // nothing was ever written down
+		return
+	}
+	sight := service.AuditSightOf(v.Can)
+	page, err := s.Journal.Entries(c.Request.Context(), sight, q)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	c.Header("Content-Type", "application/jsonl; charset=utf-8")
+	c.Header("Content-Disposition", `attachment; filename="journal.jsonl"`)
+	out := json.NewEncoder(c.Writer)
+	for sent := 0; ; {
+		for _, e := range page.Items {
+			if err := out.Encode(e); err != nil {
+				panic(http.ErrAbortHandler) // nobody reads it any more
+			}
+		}
+		if sent += len(page.Items); page.Next == 0 || sent >= exported {
+			return
+		}
+		q.Before = page.Next
+		if page, err = s.Journal.Entries(c.Request.Context(), sight, q); err != nil {
+			s.Log.Error("export of the journal cut short", "request", c.GetString(keyRequest), "err", err)
+			panic(http.ErrAbortHandler) // half of it must not be taken for all
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// Audit shows the journal: who did what, and whether it is what was written.
+func Audit(v *Visit) (Page, error) {
+	page := Page{Title: "Audit", Section: "audit", Template: "audit", Live: Live{Every: tenantsEvery}}
+	if v.House.Journal == nil {
+		page.Data = auditView{Now: v.Now, Empty: &Empty{Title: "No journal is kept", Text: "This server does not write down who does what."}}
+		return page, nil
+	}
+	sight := service.AuditSightOf(v.Can)
+	q, wrong := AuditQuery(v.Query)
+	found, err := v.House.Journal.Entries(v.Context, sight, q)
+	if err != nil {
+		return page, err
+	}
+	d := auditOf(v, q, found)
+	d.Problem = problemOf("The list below is not cut to days", wrong)
+	if sight.All {
+		// It reads all of the journal, so it is not done for everybody who looks.
+		d.Chain = chainOf(v.House.Checked.Look(v.Context, v.House.Journal, v.Now))
+	}
+	page.Data = d
+	return page, nil
+}
+
+var _ = says(map[Said]string{"journal-verified": "The journal was read as a whole. What was found stands below."})
+
+// VerifyJournal reads the whole journal again.
+func VerifyJournal(v *Visit) (Done, error) {
+	if v.House.Journal != nil {
+		v.House.Checked.again(v.Context, v.House.Journal, v.Now)
+	}
+	return Done{To: "/audit", Said: "journal-verified"}, nil
+}
+
+// auditPage is how many entries are shown at once.
+const auditPage = 100
+
+// AuditQuery is what the filters of the page, and of what is exported from it,
+// choose; what was not understood is said.
+func AuditQuery(from url.Values) (service.AuditQuery, error) {
+	q := service.AuditQuery{
+		Who: strings.TrimSpace(from.Get("who")), Via: service.AuditVia(from.Get("via")), Namespace: strings.TrimSpace(from.Get("namespace")),
+		Stack: strings.TrimSpace(from.Get("stack")), Text: strings.TrimSpace(from.Get("q")), Limit: auditPage,
+	}
+	if what := from.Get("what"); what != "" {
+		q.What = []service.AuditWhat{service.AuditWhat(what)}
+	}
+	q.Before, _ = strconv.ParseUint(from.Get("before"), 10, 64) // what is no number is the newest page
+	var wrong []string
+	day := func(name string, later int) (t time.Time) {
+		text := strings.TrimSpace(from.Get(name))
+		if text == "" {
+			return t
+		}
+		t, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			wrong = append(wrong, name)
+			return time.Time{}
+		}
+		return t.AddDate(0, 0, later)
+	}
+	q.Since, q.Until = day("from", 0), day("to", 1) // the last day counts, too
+	if wrong == nil {
+		return q, nil
+	}
+	return q, fault.New(fault.Invalid, "QueryInvalid", fmt.Errorf("%s takes a day as 2026-03-01, in UTC", strings.Join(wrong, " and ")))
+}
+
+// auditView is what the page shows.
+type auditView struct {
+	Now      time.Time
+	Query    service.AuditQuery
+	From, To string
+	Ways     []wayChoice
+	Deeds    []deedGroup // that can be chosen
+	Rows     []auditRow
+	Older    string // address of the next page, empty if there is none
+	Newest   string // address of the first, empty on it
+	Export   string
+	Chain    *chainView
+	Filtered bool
+	Problem  *Problem
+	Empty    *Empty
+}
+
+// auditRow is one entry.
+type auditRow struct {
+	service.AuditEntry
+	Pill     Pill
+	Who, Way string
+	Href     string // of the object
+	PlanHref string
+	RunHref  string
+	ByHref   string // the entries of the same person
+	Facts    []fact
+}
+
+// fact is one detail of an entry.
+type fact struct{ Name, Value string }
+
+// ways are the ways on which something can be asked for, in words.
+var ways = []struct {
+	via  service.AuditVia
+	word string
+}{{"ui", "pages"}, {"api", "API"}, {"cli", "command line"}, {"kubectl", "Kubernetes API"}, {"git", "Git"}, {"controller", "Terrier itself"}}
+
+func wayWord(via service.AuditVia) string {
+	for _, w := range ways {
+		if w.via == via {
+			return w.word
+		}
+	}
+	return string(via)
+}
+
+type wayChoice struct {
+	Via, Word string
+	Chosen    bool
+}
+
+// journalDeed is something that a journal may hold, and how it wants to be taken.
+type journalDeed struct {
+	what service.AuditWhat
+	tone Tone
+}
+
+// journalDeeds has all of them, by what they are about. What somebody reads a journal
+// for has a colour; all else is quiet.
+var journalDeeds = []struct {
+	about string
+	of    []journalDeed
+}{
+	{"Plans and runs", []journalDeed{
+		{"planned", ToneIdle}, {"approved", ToneOK}, {"approved-stale", ToneWarn}, {"rejected", ToneWarn}, {"plan-refused", ToneBad}, {"plan-failed", ToneBad},
+		{"apply-started", ToneIdle}, {"applied", ToneOK}, {"apply-failed", ToneBad}, {"destroy-started", ToneIdle}, {"destroyed", ToneWarn}, {"destroy-failed", ToneBad},
+		{"recovered", ToneOK}, {"drift", ToneDrift}, {"drift-resolved", ToneOK}, {"gap-found", ToneBad}, {"gap-forgotten", ToneWarn}, {"repair-asked", ToneIdle}, {"replan-asked", ToneIdle},
+	}},
+	{"Stacks", []journalDeed{
+		{"created", ToneIdle}, {"changed", ToneIdle}, {"suspended", ToneIdle}, {"resumed", ToneIdle}, {"deletion-asked", ToneWarn}, {"deleted", ToneIdle}, {"retained", ToneIdle}, {"orphaned", ToneBad},
+	}},
+	{"States and secrets", []journalDeed{
+		{"state-read", ToneWarn}, {"state-locked", ToneIdle}, {"state-unlocked", ToneIdle}, {"lock-broken", ToneWarn}, {"state-accepted", ToneWarn}, {"state-rolled-back", ToneWarn},
+		{"state-pushed", ToneWarn}, {"outputs-revealed", ToneWarn}, {"glass-begun", ToneWarn}, {"glass-command", ToneWarn}, {"glass-command-ended", ToneIdle}, {"glass-ended", ToneIdle},
+	}},
+	{"Tenants", []journalDeed{
+		{"guard-tripped", ToneBad}, {"guard-cleared", ToneOK}, {"deletions-allowed", ToneWarn}, {"rollout-started", ToneIdle}, {"rollout-stopped", ToneBad}, {"rollout-resumed", ToneIdle},
+		{"rollout-finished", ToneOK}, {"rollout-undone", ToneWarn}, {"registry-suspended", ToneIdle}, {"registry-resumed", ToneIdle},
+	}},
+	{"Platform", []journalDeed{
+		{"signed-in", ToneIdle}, {"signed-out", ToneIdle}, {"sign-in-refused", ToneBad}, {"denied", ToneBad}, {"artifact-pushed", ToneIdle}, {"artifact-deleted", ToneWarn},
+		{"notification-tried", ToneIdle}, {"journal-opened", ToneIdle}, {"journal-cut", ToneWarn}, {"journal-damaged", ToneBad}, {"unreadable", ToneBad},
+	}},
+}
+
+func toneOfDeed(w service.AuditWhat) Tone {
+	for _, group := range journalDeeds {
+		for _, d := range group.of {
+			if d.what == w {
+				return d.tone
+			}
+		}
+	}
+	return ToneIdle
+}
+
+// deedGroup is a part of what can be chosen.
+type deedGroup struct {
+	About string
+	Of    []deedChoice
+}
+
+type deedChoice struct {
+	What, Word string
+	Chosen     bool
+}
+
+func deedChoices(chosen string) []deedGroup {
+	var out []deedGroup
+	for _, group := range journalDeeds {
+		g := deedGroup{About: group.about}
+		for _, d := range group.of {
+			g.Of = append(g.Of, deedChoice{string(d.what), whatWord(d.what), string(d.what) == chosen})
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// whatWord is what was done, as a person writes it.
+func whatWord(w service.AuditWhat) string {
+	text := strings.ReplaceAll(string(w), "-", " ")
+	if text == "" {
+		return "?"
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+func auditOf(v *Visit, q service.AuditQuery, found service.AuditPage) auditView {
+	d := auditView{
+		Now: v.Now, Query: q, From: v.Query.Get("from"), To: v.Query.Get("to"), Deeds: deedChoices(v.Query.Get("what")),
+		Export: with("/audit/export", v.Query, "before"),
+	}
+	for _, w := range ways {
+		d.Ways = append(d.Ways, wayChoice{string(w.via), w.word, w.via == q.Via})
+	}
+	d.Filtered = len(without(v.Query, "done", "before")) > 0
+	for _, e := range found.Items {
+		d.Rows = append(d.Rows, rowOfAudit(e))
+	}
+	if found.Next != 0 {
+		d.Older = with(v.Path, v.Query, "before", strconv.FormatUint(found.Next, 10))
+	}
+	if q.Before != 0 {
+		d.Newest = with(v.Path, v.Query, "before", "")
+	}
+	switch {
+	case len(d.Rows) > 0 || found.Next != 0:
+	case d.Filtered || q.Before != 0:
+		d.Empty = &Empty{Title: "No entry is like that", Href: v.Path, Link: "Show the newest"}
+	default:
+		d.Empty = &Empty{Title: "Nothing that you may see", Text: "Entries about the stacks of a namespace are for those who may list terraforms/audit there; those of the platform for those who may list it everywhere."}
+	}
+	return d
+}
+
+func rowOfAudit(e service.AuditEntry) auditRow {
+	row := auditRow{AuditEntry: e, Who: e.Who, Way: wayWord(e.Via), Href: objectPath(e.Object.Kind, e.Object.Namespace, e.Object.Name)}
+	row.Pill = pillOf(toneOfDeed(e.What), whatWord(e.What))
+	if e.Who == "" {
+		row.Who = "Terrier"
+	} else {
+		row.ByHref = with("/audit", nil, "who", e.Who)
+	}
+	if e.Object.Kind == "Terraform" && row.Href != "" {
+		if e.Digest != "" {
+			row.PlanHref = with(row.Href+"/plan", nil, "digest", e.Digest)
+		}
+		if e.Run != "" {
+			row.RunHref = row.Href + "/runs/" + url.PathEscape(e.Run)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Details)) {
+		row.Facts = append(row.Facts, fact{name, e.Details[name]})
+	}
+	return row
+}
+
+// JournalCheck remembers what was found when the journal was read as a whole, so
+// that not everybody who looks has it read again.
+type JournalCheck struct {
+	mu     sync.Mutex
+	at     time.Time
+	report service.AuditReport
+	err    error
+}
+
+// checkedFor is how long a finding is shown before the journal is read again.
+const checkedFor = 10 * time.Minute
+
+// Found is a finding about the journal.
+type Found struct {
+	At     time.Time // zero if it was never read
+	Report service.AuditReport
+	Err    error
+}
+
+// Look returns what was found lately, and has the journal read if that is too
+// long ago. One reads for all who wait.
+func (c *JournalCheck) Look(ctx context.Context, j service.Journal, now time.Time) Found {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() || c.err != nil || now.Sub(c.at) >= checkedFor {
+		c.read(ctx, j, now)
+	}
+	return Found{c.at, c.report, c.err}
+}
+
+// Last returns what was found last, and reads nothing.
+func (c *JournalCheck) Last() Found {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Found{c.at, c.report, c.err}
+}
+
+func (c *JournalCheck) again(ctx context.Context, j service.Journal, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read(ctx, j, now)
+}
+
+func (c *JournalCheck) read(ctx context.Context, j service.Journal, now time.Time) {
+	c.report, c.err = j.VerifyJournal(ctx)
+	c.at = now
+}
+
+// chainView says whether the journal is what was written.
+type chainView struct {
+	Tone    Tone
+	Icon    string
+	Title   string
+	Entries int
+	Head    uint64
+	HeadAt  time.Time
+	Hash    string
+	At      time.Time // when it was looked at
+	Problem string
+	Anchor  uint64 // up to which it is held from outside of it; 0 if nothing is
+}
+
+func chainOf(f Found) *chainView {
+	c := &chainView{
+		Tone: ToneOK, Icon: "check", At: f.At, Entries: int(min(f.Report.Entries, 1<<53)), Head: f.Report.Head.Seq, HeadAt: f.Report.Head.At, Hash: f.Report.Head.Hash,
+		Problem: f.Report.Problem, Title: "Verified",
+	}
+	if a := f.Report.Anchor; a != nil {
+		c.Anchor = a.Seq
+	}
+	switch {
+	case f.Err != nil:
+		c.Tone, c.Icon, c.Title, c.Problem = ToneWarn, "alert", "It could not be read as a whole", f.Err.Error()
+	case c.Problem != "" || f.Report.Bad != nil:
+		c.Tone, c.Icon, c.Title = ToneBad, "alert", "The journal is not what was written"
+		if c.Problem == "" {
+			c.Problem = f.Report.Bad.Error()
+		}
+	}
+	return c
+}

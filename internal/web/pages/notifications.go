@@ -1,0 +1,155 @@
+package pages
+
+import (
+	"slices"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// Notifications shows what was sent to people, and what became of it.
+func Notifications(v *Visit) (Page, error) {
+	page := Page{Title: "Notifications", Section: "notifications", Template: "notifications", Live: Live{Every: tenantsEvery}}
+	d := noticesView{Now: v.Now}
+	if v.House.Notices == nil {
+		d.Empty = &Empty{
+			Title: "Nothing is sent", Text: "This server sends no notifications. What happens to stacks can be seen here, in events of Kubernetes, and through /api/v1/events.",
+		}
+		page.Data = d
+		return page, nil
+	}
+	q := noticeQuery(v)
+	found, err := v.House.Notices.Deliveries(v.Context, noticeScope(v), q)
+	if err != nil {
+		return page, err
+	}
+	page.Data = noticesOf(v, q, found)
+	return page, nil
+}
+
+// noticeScope is the namespaces whose notifications the visitor may see: a right
+// of its own, which is asked for all namespaces and then for each that they see.
+func noticeScope(v *Visit) service.Scope {
+	sees := sightOf(v, service.ResourceNotifications)
+	if v.Can(service.Access{Verb: "list", Resource: service.ResourceNotifications}) {
+		return service.Everything
+	}
+	scope := service.Scope{In: map[string]bool{}}
+	for _, namespace := range visibleNamespaces(v) {
+		if sees(namespace) {
+			scope.In[namespace] = true
+		}
+	}
+	return scope
+}
+
+// visibleNamespaces are those with stacks that the visitor may list.
+func visibleNamespaces(v *Visit) []string {
+	var out []string
+	if v.House.Board == nil {
+		return out
+	}
+	for _, n := range v.House.Board.Namespaces() {
+		if v.Scope.Has(n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func noticeQuery(v *Visit) service.NoticeQuery {
+	q := service.NoticeQuery{
+		Namespace: v.Query.Get("namespace"), Name: v.Query.Get("name"), Provider: v.Query.Get("provider"), Event: v.Query.Get("event"),
+		Limit: pageRows, Offset: countIn(v.Query.Get("offset")),
+	}
+	for _, o := range service.Outcomes() {
+		if slices.Contains(v.Query["outcome"], string(o)) {
+			q.Outcomes = append(q.Outcomes, o)
+		}
+	}
+	return q
+}
+
+// noticesView is what the page shows.
+type noticesView struct {
+	Now        time.Time
+	Query      service.NoticeQuery
+	Outcome    string
+	Chips      []stateChip
+	Providers  []string
+	Events     []string
+	Namespaces []string
+	Rows       []noticeRow
+	Pager      Pager
+	Empty      *Empty
+	Filtered   bool
+}
+
+// noticeRow is one delivery.
+type noticeRow struct {
+	service.Delivery
+	Pill Pill
+	Href string // of the object, empty if it has no page
+}
+
+var noticePills = map[service.Outcome]Pill{
+	service.NoticeFailed:    {ToneBad, "cross", "Failed"},
+	service.NoticeRetrying:  {ToneWarn, "turn", "Retrying"},
+	service.NoticeDelivered: {ToneOK, "check", "Delivered"},
+	service.NoticeDropped:   {ToneIdle, "minus", "Dropped"},
+}
+
+func noticesOf(v *Visit, q service.NoticeQuery, found service.NoticePage) noticesView {
+	d := noticesView{
+		Now: v.Now, Query: q, Providers: found.Providers, Events: found.Events, Namespaces: visibleNamespaces(v),
+		Filtered: q.Namespace != "" || q.Name != "" || q.Provider != "" || q.Event != "" || len(q.Outcomes) > 0,
+	}
+	for _, o := range service.Outcomes() {
+		current := slices.Contains(q.Outcomes, o)
+		to := string(o)
+		if current {
+			to = ""
+			d.Outcome = string(o)
+		}
+		d.Chips = append(d.Chips, stateChip{noticePills[o], found.Counts[o], with(v.Path, without(v.Query, "offset"), "outcome", to), current})
+	}
+	for _, n := range found.Items {
+		pill, ok := noticePills[n.Outcome]
+		if !ok {
+			pill = Pill{ToneIdle, "dot", string(n.Outcome)}
+		}
+		d.Rows = append(d.Rows, noticeRow{n, pill, objectPath(n.Kind, n.Namespace, n.Name)})
+	}
+	d.Pager = pager(v.Path, v.Query, q.Offset, len(d.Rows), pageRows, found.Total, "message")
+	switch {
+	case len(d.Rows) > 0:
+	case d.Filtered:
+		d.Empty = &Empty{Title: "No delivery is like that", Href: v.Path, Link: "Show all"}
+	default:
+		d.Empty = &Empty{
+			Title: "Nothing was sent yet",
+			Text:  "A Provider says where messages go, and an Alert which events are sent there. Both are objects of notification.toolkit.fluxcd.io in the namespace of the stacks.",
+		}
+	}
+	return d
+}
+
+// objectPath is the page of an object of one of the kinds that have one.
+func objectPath(kind, namespace, name string) string {
+	if namespace == "" || name == "" {
+		return ""
+	}
+	k := service.Key{Namespace: namespace, Name: name}
+	switch kind {
+	case "Terraform":
+		return pathOf("stacks", namespace, name)
+	case "Tenant":
+		return tenantPath(k)
+	case service.KindRegistry:
+		return registryPath(k)
+	case service.KindTemplate:
+		return templatePath(k)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,330 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// county is what pages about more than one stack ask.
+type county struct {
+	list       service.TenantList
+	detail     service.TenantDetail
+	rollout    service.Rollout
+	registry   service.RegistryDetail
+	template   service.TemplateDetail
+	registries []service.Registry
+	templates  []service.Template
+	backlog    stack.Backlog
+	line       stack.Line
+	sources    []service.Source
+	entries    []service.AuditEntry
+	report     service.AuditReport
+	notices    []service.Delivery
+	capacity   service.CapacityInfo
+	err        error
+
+	verified int
+}
+
+func (c *county) List(context.Context, service.TenantFilter) (service.TenantList, error) {
+	return c.list, c.err
+}
+func (c *county) Describe(context.Context, service.Key) (service.TenantDetail, error) {
+	return c.detail, c.err
+}
+func (c *county) Registry(context.Context, service.Key) (service.Registry, error) {
+	return c.registry.Registry, c.err
+}
+func (c *county) Rollout(context.Context, service.Key) (service.Rollout, error) {
+	return c.rollout, c.err
+}
+func (c *county) Registries(context.Context, string) ([]service.Registry, error) {
+	return c.registries, c.err
+}
+func (c *county) Templates(context.Context, string) ([]service.Template, error) {
+	return c.templates, c.err
+}
+func (c *county) RegistryDetail(context.Context, service.Key) (service.RegistryDetail, error) {
+	return c.registry, c.err
+}
+func (c *county) TemplateDetail(context.Context, service.Key) (service.TemplateDetail, error) {
+	return c.template, c.err
+}
+func (c *county) Backlog() stack.Backlog           { return c.backlog }
+func (c *county) Line() stack.Line                 { return c.line }
+func (c *county) Place(string) (stack.Place, bool) { return stack.Place{}, false }
+
+func (c *county) Entries(_ context.Context, sight service.AuditSight, q service.AuditQuery) (service.AuditPage, error) {
+	var out service.AuditPage
+	for _, e := range c.entries {
+		if sight.Has(e.Object.Namespace) && (q.Who == "" || e.Who == q.Who) && (q.Before == 0 || e.Seq < q.Before) {
+			out.Items = append(out.Items, e)
+		}
+	}
+	return out, c.err
+}
+
+func (c *county) VerifyJournal(context.Context) (service.AuditReport, error) {
+	c.verified++
+	return c.report, c.err
+}
+
+func (c *county) Deliveries(_ context.Context, scope service.Scope, q service.NoticeQuery) (service.NoticePage, error) {
+	out := service.NoticePage{Counts: map[service.Outcome]int{}, Providers: []string{"team-slack", hostile}, Events: []string{"PlanPending", hostile}}
+	for _, n := range c.notices {
+		if scope.Has(n.Namespace) {
+			out.Items = append(out.Items, n)
+			out.Counts[n.Outcome]++
+		}
+	}
+	out.Total = len(out.Items)
+	return out, c.err
+}
+
+// sourcesOf lists the sources of a county.
+type sourcesOf struct{ *county }
+
+func (s sourcesOf) List(context.Context, service.Scope) ([]service.Source, error) {
+	return s.sources, s.err
+}
+
+// boardOf counts the stacks of tenants and knows the capacity of a county.
+type boardOf struct {
+	Board
+	*county
+}
+
+func (b boardOf) Capacity(int) (service.CapacityInfo, error) { return b.capacity, b.err }
+
+// guest is a visitor of a county.
+func guest(t *testing.T, c *county, address string) *Visit {
+	v := visitor(t, town(), address)
+	parts := strings.Split(strings.Trim(v.Path, "/"), "/")
+	if len(parts) == 3 {
+		v.Names = map[string]string{"namespace": parts[1], "name": parts[2]}
+	}
+	v.House.Tenants, v.House.Estate, v.House.Queue, v.House.Sources = c, c, c, sourcesOf{c}
+	v.House.Journal, v.House.Notices, v.House.Board = c, c, boardOf{v.House.Board, c}
+	v.House.Checked, v.House.API = &JournalCheck{}, []byte(apiDocument)
+	v.House.Platform = Platform{
+		Started: now.Add(-50 * time.Hour), Isolation: Isolation{"full", "kernel", []string{"own namespaces", "system call filter", hostile}},
+		Engines: func(context.Context) []Engine {
+			return []Engine{{Version: "tofu 1.11.1"}, {Name: "old", Version: "terraform 1.5.7", Advice: "1.5.7 is no longer mended."}, {Name: "gone", Trouble: hostile}}
+		},
+		Mirror:    Mirror{"/srv/mirror", 12},
+		Settings:  []Setting{{"Runs at once", "4", "--max-runs"}, {"Memory for runs", "5,600 MiB", "--memory-for-runs"}, {"Memory of one run", "4,096 MiB", "--run-memory"}, {"Time of one run", "1h0m0s", "--run-timeout"}},
+		Addresses: []Address{{AddressAPI, "https://127.0.0.1:8443"}, {"Kubernetes API", "https://127.0.0.1:6443"}},
+		Checks: append(CheckOf("Kubernetes API", func(context.Context) error { return nil }),
+			CheckOf("Records", func(context.Context) error { return errors.New(hostile) })...),
+	}
+	return v
+}
+
+const apiDocument = `{"openapi":"3.1.0","info":{"title":"Terrier","description":"<script>alert(1)</script> What is served."},
+"tags":[{"name":"stacks","description":"Stacks and what runs for them."},{"name":"platform"}],
+"paths":{"/api/v1/namespaces/{namespace}/stacks/{name}":{"get":{"operationId":"getStack","summary":"One stack.","tags":["stacks"],"x-right":"get terraforms","parameters":[
+{"name":"namespace","in":"path","required":true,"schema":{"type":"string"}},{"name":"name","in":"path","required":true,"schema":{"type":"string"}}],
+"responses":{"200":{"description":"It.","content":{"application/json":{"schema":{"$ref":"#/components/schemas/Detail"}}}},"404":{"description":"There is none."}}},
+"parameters":[]},
+"/api/v1/namespaces/{namespace}/stacks/{name}/approve":{"post":{"operationId":"approve","summary":"Let a plan through.","tags":["stacks"],"requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Approval"}}}},"responses":{"200":{"description":"Done."}},
+"parameters":[{"name":"namespace","in":"path","required":true,"schema":{"type":"string"}},{"name":"name","in":"path","required":true,"schema":{"type":"string"}},{"name":"dry","in":"query","required":true,"schema":{"type":["string","null"]}}]}},
+"/api/v1/queue":{"get":{"operationId":"getQueue","summary":"Who waits.","tags":["platform"],"responses":{"200":{"description":"The queue."}}}}}}`
+
+// shire is a county with a bit of everything, also of what is hostile.
+func shire() *county {
+	why := "Waiting for its turn: 4 runs may be at work at once"
+	c := &county{
+		capacity: service.CapacityInfo{Stacks: 1240, SlotsNeeded: 29.4, Slots: 4, RunSeconds: 14.2, Measured: 1199, Interval: 10 * time.Minute, Cycle: 73 * time.Minute,
+			Warning: "Looking at 1240 stacks every 10m takes 29.4 runs at once, and there may be 4: drift is found later than the stacks ask for. Set --max-runs to 37, or the intervals of the stacks to 92m."},
+		backlog: stack.Backlog{
+			AtWork: 4, MaxRuns: 4, MaxPerTenant: 2, Memory: 2900 << 20, MaxMemory: 5600 << 20, Waiting: 6, OldestSince: now.Add(-9 * time.Minute),
+			Classes: []stack.ClassBacklog{{Class: "apply", Waiting: 1, OldestSince: now.Add(-40 * time.Second)}, {Class: "person", Waiting: 1, OldestSince: now.Add(-10 * time.Second)}, {Class: "spec"}, {Class: "upstream", Waiting: 1, OldestSince: now.Add(-time.Minute)}, {Class: "drift", Waiting: 3, OldestSince: now.Add(-9 * time.Minute)}},
+			Tenants: []stack.TenantBacklog{
+				{Tenant: "acme", AtWork: 2, Memory: 1400 << 20, Waiting: map[string]int{"drift": 2, "apply": 1}, OldestSince: now.Add(-9 * time.Minute)},
+				{Tenant: "globex", AtWork: 1, Memory: 700 << 20, Waiting: map[string]int{"upstream": 1, "person": 1}, OldestSince: now.Add(-time.Minute)},
+				{Tenant: "secret-tenant", AtWork: 1, Memory: 800 << 20, Waiting: map[string]int{"drift": 1}, OldestSince: now.Add(-2 * time.Minute)},
+			},
+		},
+		line: stack.Line{
+			AtWork: []stack.Turn{
+				{UID: "1", Namespace: "apps", Name: "checkout", Kind: stack.ApplyRun, Class: "apply", Tenant: "acme", Memory: 700 << 20, Asked: now.Add(-4 * time.Minute), Started: now.Add(-3 * time.Minute)},
+				{UID: "2", Namespace: "apps", Name: "cart", Kind: stack.CheckRun, Class: "drift", Tenant: "acme", Memory: 700 << 20, Asked: now.Add(-2 * time.Minute), Started: now.Add(-time.Minute)},
+				{UID: "3", Namespace: "net", Name: "edge", Kind: stack.PlanRun, Tenant: "globex", Memory: 700 << 20, Asked: now.Add(-time.Minute), Started: now.Add(-50 * time.Second)},
+				{UID: "4", Namespace: "hidden", Name: "secret-stack", Kind: stack.PlanRun, Class: "spec", Tenant: "secret-tenant", Memory: 800 << 20, Asked: now.Add(-time.Minute), Started: now.Add(-50 * time.Second)},
+			},
+			Waiting: []stack.Turn{
+				{UID: "5", Namespace: "net", Name: "dns", Kind: stack.PlanRun, Class: "person", Tenant: "globex", Asked: now.Add(-10 * time.Second), Position: 1, Called: true, Why: "It is its turn"},
+				{UID: "6", Namespace: "apps", Name: "hostile", Kind: stack.ApplyRun, Class: "apply", Tenant: hostile, Asked: now.Add(-40 * time.Second), Position: 2, Why: "Waiting for its turn: 2 runs of the tenant " + hostile + " may be at work at once"},
+				{UID: "7", Namespace: "net", Name: "vpc", Kind: stack.PlanRun, Class: "upstream", Tenant: "globex", Asked: now.Add(-time.Minute), Position: 3, Why: why},
+				{UID: "8", Namespace: "hidden", Name: "secret-stack-2", Kind: stack.CheckRun, Class: "drift", Tenant: "secret-tenant", Asked: now.Add(-2 * time.Minute), Position: 4, Why: why},
+				{UID: "9", Namespace: "apps", Name: "search", Kind: stack.CheckRun, Class: "drift", Tenant: "acme", Asked: now.Add(-9 * time.Minute), Position: 5, Why: "Waiting for memory: its runs take 3100 MiB, and all runs at work may take 5600 MiB together"},
+				{UID: "10", Namespace: "apps", Name: "mail", Kind: stack.HealthRun, Class: "drift", Tenant: "acme", Asked: now.Add(-5 * time.Minute), Position: 6, Why: why},
+			},
+		},
+	}
+	c.tenants()
+	c.estates()
+	c.told()
+	return c
+}
+
+func (c *county) tenants() {
+	tenant := func(ns, uid, state string, edit func(*service.Tenant)) {
+		v := service.Tenant{Namespace: ns, Name: uid + "-web", UID: uid, Template: "web", Registry: "customers", State: state, Created: now.Add(-300 * time.Hour), Since: now.Add(-3 * time.Hour), Ready: 6, Desired: 6, Generation: 4, Made: 4}
+		if edit != nil {
+			edit(&v)
+		}
+		c.list.Items = append(c.list.Items, v)
+	}
+	tenant("apps", "acme", service.TenantReady, nil)
+	tenant("apps", "globex", service.TenantFailed, func(v *service.Tenant) {
+		v.Reason, v.Message, v.Ready, v.Failed, v.Skipped = "ResourcesFailed", "2 of 6 objects failed: "+hostile+long, 3, 2, 1
+	})
+	tenant("apps", "initech", service.TenantProgressing, func(v *service.Tenant) {
+		v.Reason, v.Message, v.Ready, v.Generation = "NotAllResourcesReady", "the stack initech-db is not ready yet", 4, 5
+	})
+	tenant("apps", "umbrella", service.TenantLeaving, func(v *service.Tenant) {
+		v.Leaving, v.Protected = "since 2026-03-14T12:00:00Z: its row is inactive", true
+	})
+	tenant("apps", "hooli", service.TenantConflicted, func(v *service.Tenant) {
+		v.Reason, v.Message = "ResourcesConflicted", "ConfigMap hooli-settings is somebody else's: argocd"
+	})
+	tenant("net", "odd "+hostile, service.TenantNew, func(v *service.Tenant) { v.Name, v.Since = "odd-web", time.Time{} })
+	tenant("hidden", "secret-uid", service.TenantReady, nil)
+	c.list.Alarms = []service.Alarm{
+		{Kind: service.KindRegistry, Namespace: "apps", Name: "customers", Reason: "TooManyDeletions", Message: "42 deletions held back: 42 of 61 tenants would go at once, which is more than guard.maxDeletionPercent (10) and guard.maxDeletions (10) let pass", Since: now.Add(-20 * time.Minute), Look: "terrier rows customers -n apps"},
+		{Kind: service.KindTemplate, Namespace: "apps", Name: "web", Reason: "RolloutStopped", Message: "the rollout of generation 5 has stopped: " + hostile, Since: now.Add(-time.Hour), Look: "terrier rollout status web -n apps"},
+		{Kind: service.KindRegistry, Namespace: "hidden", Name: "secret-registry", Reason: "RowErrors", Message: "secret", Look: "x"},
+	}
+	applied := planOf("plan-main-1", stack.Changes{Add: 12})
+	c.detail = service.TenantDetail{
+		Tenant: c.list.Items[1], Means: service.TenantSituation("ResourcesFailed"), Newest: 5, Behind: "its rollout has stopped: " + hostile,
+		Row: service.RowInfo{Variables: []string{"uid", "host", "plan", hostile}, Secret: "terrier-row-globex-web"},
+		Objects: []service.TenantObject{
+			{ID: "ns", Kind: "ConfigMap", APIVersion: "v1", Namespace: "apps", Name: "globex-settings", State: service.ObjectReady, Once: true},
+			{ID: "db", Kind: "Terraform", Namespace: "apps", Name: "cart", State: service.ObjectReady, DependsOn: []string{"ns"}, Retain: true, Stack: &service.Stack{Namespace: "apps", Name: "cart", Phase: "Applied", Applied: applied, Message: "12 objects are as they were applied"}},
+			{ID: "queue", Kind: "Terraform", Namespace: "net", Name: "vpc", State: "Progressing", Reason: "NotReady", Message: "a plan waits", DependsOn: []string{"ns"}, Since: now.Add(-time.Hour),
+				Stack: &service.Stack{Namespace: "net", Name: "vpc", Pending: "plan-main-77", Plan: planOf("plan-main-77", stack.Changes{Change: 2}), Drift: &service.DriftInfo{Changes: stack.Changes{Change: 2}}}},
+			{ID: "web", Kind: "Deployment", State: service.ObjectPending, DependsOn: []string{"db", "queue"}, WaitsFor: []string{"queue"}},
+			{ID: hostile, Kind: hostile, Namespace: "apps", Name: hostile, State: "Failed", Reason: "ApplyFailed", Message: hostile + long, Means: service.TenantSituation("ApplyFailed"), DependsOn: []string{"web", "gone"}},
+			{ID: "dns", Kind: "Terraform", Namespace: "hidden", Name: "globex-zone", State: service.ObjectReady, Stack: &service.Stack{Namespace: "hidden", Name: "secret-stack", Message: "secret message"}},
+			{ID: "old", Kind: "Secret", Namespace: "apps", Name: "globex-old", State: service.ObjectRemoving, Reason: "RemovedFromTemplate"},
+		},
+		Conditions: []service.Condition{{Type: "Ready", Status: "False", Reason: "ResourcesFailed", Message: hostile, Since: now.Add(-time.Hour)}, {Type: "Conflicted", Status: "False", Reason: "NoConflicts", Since: now.Add(-time.Hour)}},
+		Events:     []service.Event{{At: now.Add(-time.Minute), Type: "Warning", Reason: "ApplyFailed", Message: hostile, Count: 7}, {At: now.Add(-time.Hour), Type: "Normal", Reason: "Applied", Message: "made"}},
+		Unseen:     []string{"the template: " + hostile},
+	}
+}
+
+func (c *county) estates() {
+	r := service.Registry{
+		Namespace: "apps", Name: "customers", Source: "postgresql db.internal:5432/crm, table customers", Interval: "1m", Created: now.Add(-900 * time.Hour),
+		Ready: "False", Reason: "TooManyDeletions", Message: hostile, Since: now.Add(-20 * time.Minute), Means: service.TenantSituation("TooManyDeletions"),
+		LastRead: now.Add(-20 * time.Minute), Rows: 1960, Active: 1902, Mark: "2026-03-14T15:00:00Z", Templates: 2, Desired: 1902, ReadyNow: 1888, Failed: 4, Leaving: 3, RowErrors: 7,
+		FirstErrors: []service.RowError{{UID: hostile, Reason: "RowUIDInvalid", Message: hostile}, {Reason: "RowUIDMissing", Message: "the uid is NULL"}},
+		Blocked:     &service.BlockedSet{Reason: "TooManyDeletions", Message: "42 of 61 tenants would go at once", Since: now.Add(-20 * time.Minute), Count: 42, Tenants: []string{"acme-web", "globex-web", hostile}, Token: "b81f3c2d90"},
+		DryRun:      true, WouldChange: &service.WouldChange{Create: 2, Update: 1, Delete: 9, Tenants: []string{"+ new-web", "~ acme-web", "- " + hostile}},
+		Departed: []service.Departed{{UID: "vandelay", At: now.Add(-30 * time.Hour), Count: 1}}, Grace: time.Hour,
+		Conditions: []service.Condition{{Type: "Ready", Status: "False", Reason: "TooManyDeletions", Since: now.Add(-time.Hour)}},
+	}
+	c.registry = service.RegistryDetail{
+		Registry: r, Guard: service.GuardInfo{MaxDeletions: 10, MaxPercent: 10, Grace: time.Hour},
+		Mapping: []service.Mapped{{Variable: "activate", Column: "active"}, {Variable: "uid", Column: "id"}, {Variable: hostile, Column: hostile}}, Yes: []string{"1", "yes"},
+		Events: []service.Event{{At: now, Type: "Warning", Reason: "GuardTripped", Message: hostile}},
+	}
+	calm := r
+	calm.Name, calm.Ready, calm.Reason, calm.Blocked, calm.RowErrors, calm.DryRun, calm.WouldChange = "partners", "True", "DatabaseConnected", nil, 0, false, nil
+	hidden := calm
+	hidden.Namespace, hidden.Name = "hidden", "secret-registry"
+	c.registries = []service.Registry{r, calm, hidden}
+	t := service.Template{Namespace: "apps", Name: "web", Registry: "customers", Generation: 5, Valid: "False", Reason: "ValidationFailed", Message: hostile, Phase: service.RolloutFailed, Total: 1902, Ready: 1600}
+	c.templates = []service.Template{t, {Namespace: "apps", Name: "batch", Registry: "customers", Generation: 1, Valid: "True", Phase: service.RolloutComplete, Total: 12, Ready: 12}, {Namespace: "hidden", Name: "secret-template", Registry: "secret-registry"}}
+	c.template = service.TemplateDetail{
+		Template: t, Means: service.TenantSituation("ValidationFailed"), MaxSkew: 20, MaxFailures: 2, Deadline: 600, Account: "tenant-writer", Protected: true,
+		Waves:     []service.WaveInfo{{Name: "canary", Which: "tier=canary"}, {Name: "tenth", Percent: 10}, {Name: hostile, Which: hostile}},
+		Resources: []service.TemplateObject{{ID: "ns", Group: "namespaces", Kind: "Namespace"}, {ID: hostile, Group: "manifests", Kind: hostile, DependsOn: []string{"ns", hostile}}},
+	}
+	c.rollout = service.Rollout{
+		Namespace: "apps", Template: "web", Registry: "customers", Phase: service.RolloutFailed, Target: 5, Good: 4, Total: 1902, Updated: 190, Updating: 3, Ready: 170, Failed: 3, Wave: "tenth", Waves: []string{"canary", "tenth", hostile},
+		Started: now.Add(-2 * time.Hour), Completed: now.Add(-time.Hour), Message: "3 tenants failed, and 2 may: " + hostile, Means: service.TenantSituation("RolloutFailed"),
+		Generations: []service.Generation{{Number: 5, Tenants: 190, Ready: 170, Kept: true}, {Number: 4, Made: now.Add(-50 * time.Hour), Tenants: 1700, Ready: 1700, Kept: true}, {Number: 2, Tenants: 12}, {Number: 0, Tenants: 1}},
+		Holding:     []service.Tenant{c.list.Items[1], c.list.Items[2]},
+	}
+}
+
+func (c *county) told() {
+	used := make([]service.Key, 9)
+	for i := range used {
+		used[i] = service.Key{Namespace: "apps", Name: fmt.Sprint("stack-", i)}
+	}
+	c.sources = []service.Source{
+		{Kind: "GitRepository", Namespace: "apps", Name: "platform", URL: "https://git.example.com/platform.git", Revision: "main@sha1:4f1c9ab2d7b8e362c2065d1f09aa4f1c9ab2d7b8", Ready: "True", Since: now.Add(-3 * time.Hour), UsedBy: used},
+		{Kind: "GitRepository", Namespace: "net", Name: hostile, URL: "javascript:alert(1)//" + hostile, Ready: "False", Reason: "AuthenticationFailed", Message: hostile + long, Since: now.Add(-time.Hour), UsedBy: used[:2]},
+		{Kind: "OCIRepository", Namespace: "apps", Name: "modules", URL: "oci://registry.example.com/modules", Revision: "v1@sha256:aa", Ready: "True", Suspended: true, Since: now.Add(-time.Hour)},
+		{Kind: "Bucket", Namespace: "apps", Name: "exports", URL: "https://user:pass@s3.example.com/exports", Ready: "Unknown", Since: now},
+		{Kind: "Bucket", Namespace: "hidden", Name: "secret-bucket", Ready: "False"},
+	}
+	object := service.AuditObject{Kind: "Terraform", Namespace: "apps", Name: "cart"}
+	c.entries = []service.AuditEntry{
+		{Seq: 1042, At: now.Add(-time.Minute), Who: "ann@example.com", Via: service.ViaUI, What: "approved", Object: object, Plan: "plan-main-4f1c9ab2d7", Digest: "sha256:aabb", Comment: "looks right " + hostile, Changes: stack.Changes{Add: 2, Destroy: 1}},
+		{Seq: 1041, At: now.Add(-2 * time.Minute), Via: "controller", What: "apply-failed", Object: object, Run: "apply-7", Outcome: "failed", Why: hostile + long, Details: map[string]string{"rule": "retry", hostile: hostile}},
+		{Seq: 1040, At: now.Add(-time.Hour), Who: hostile, Via: service.ViaCLI, What: "deletions-allowed", Object: service.AuditObject{Kind: service.KindRegistry, Namespace: "apps", Name: "customers"}, Details: map[string]string{"token": "b81f3c2d90", "count": "42"}},
+		{Seq: 1039, At: now.Add(-2 * time.Hour), Who: "bob", Via: "kubectl", What: "unheard-of", Object: service.AuditObject{Kind: "Secret", Namespace: "hidden", Name: "secret-object"}},
+		{Seq: 1038, At: now.Add(-2 * time.Hour), Who: "eve@example.org", Via: "api", What: "sign-in-refused"},
+	}
+	c.report.Entries, c.report.Head.Seq, c.report.Head.Hash, c.report.Head.At = 1042, 1042, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", now.Add(-time.Minute)
+	c.notices = []service.Delivery{
+		{ID: "1", At: now.Add(-time.Minute), Namespace: "apps", Kind: "Terraform", Name: "cart", Event: "PlanPending", Message: "a plan waits: " + hostile, Provider: "team-slack", Type: "slack", Address: "hooks.slack.com", Attempts: 1, Outcome: service.NoticeDelivered},
+		{ID: "2", At: now.Add(-2 * time.Minute), Namespace: "apps", Kind: "Tenant", Name: "globex-web", Event: "Failed", Provider: hostile, Type: "generic", Address: hostile, Attempts: 3, Outcome: service.NoticeRetrying, Error: "502 " + hostile + long, NextAt: now.Add(time.Minute)},
+		{ID: "3", At: now.Add(-time.Hour), Namespace: "net", Kind: "GitRepository", Name: hostile, Event: hostile, Provider: "pager", Attempts: 9, Outcome: service.NoticeFailed, Error: "gone"},
+		{ID: "4", At: now.Add(-time.Hour), Namespace: "hidden", Kind: "Terraform", Name: "secret-stack", Event: "Applied", Provider: "secret-provider", Outcome: service.NoticeDropped},
+	}
+}
+
+// tenantHands is a person who commands tenants.
+type tenantHands struct {
+	done   []string
+	from   int64
+	err    error
+	refuse error // of a preview
+}
+
+func (h *tenantHands) do(format string, args ...any) error {
+	if h.err == nil {
+		h.done = append(h.done, fmt.Sprintf(format, args...))
+	}
+	return h.err
+}
+
+func (h *tenantHands) Allow(_ context.Context, k service.Key, token string) error {
+	return h.do("allow %s %s", k, token)
+}
+func (h *tenantHands) ReadNow(_ context.Context, k service.Key) (string, error) {
+	return "now", h.do("read %s", k)
+}
+func (h *tenantHands) SuspendRegistry(_ context.Context, k service.Key) error {
+	return h.do("suspend %s", k)
+}
+func (h *tenantHands) ResumeRegistry(_ context.Context, k service.Key) error {
+	return h.do("resume %s", k)
+}
+func (h *tenantHands) ResumeRollout(_ context.Context, k service.Key) (int64, error) {
+	return 5, h.do("go on %s", k)
+}
+func (h *tenantHands) PlanUndo(_ context.Context, k service.Key, to int64) (service.Undoing, error) {
+	if to > 9 {
+		return service.Undoing{}, fault.New(fault.Missing, service.ReasonNoRevision, errors.New("it is not kept"))
+	}
+	return service.Undoing{Key: k, From: h.from, To: to, Same: to == h.from}, h.refuse
+}
+func (h *tenantHands) Undo(_ context.Context, u service.Undoing) error {
+	return h.do("undo %s from %d to %d", u.Key, u.From, u.To)
+}

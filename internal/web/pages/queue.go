@@ -1,0 +1,250 @@
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// queuePage is how many waiting stacks are shown at once.
+const queuePage = 100
+
+// queueEvery is how often the queue is looked at again: it moves with every run
+// of anybody, also of those whose stacks the visitor does not see.
+const queueEvery = 5 * time.Second
+
+// Queue shows what runs, what waits for its turn, and whether there are slots
+// enough for everything.
+func Queue(v *Visit) (Page, error) {
+	page := Page{Title: "Queue", Section: "queue", Template: "queue", Live: Live{Every: queueEvery}}
+	if v.House.Queue == nil {
+		page.Data = queueView{Now: v.Now, Empty: &Empty{Title: "No runs here", Text: "This server starts no runs itself, so it knows of no queue."}}
+		return page, nil
+	}
+	d := queueOf(v, v.House.Queue.Backlog(), v.House.Queue.Line())
+	if v.House.Board != nil {
+		c, err := v.House.Board.Capacity(d.Slots.Most)
+		if d.Trouble = problemOf("The need for slots is not known yet", err); err == nil {
+			d.Capacity, d.Start = capacityOf(c, d.Slots, d.Memory), c.RunSeconds
+		}
+	}
+	d.guess()
+	page.Data = d
+	return page, nil
+}
+
+// queueView is what the page shows.
+type queueView struct {
+	Now     time.Time
+	Empty   *Empty // this server runs nothing itself
+	Slots   use
+	Memory  use // MiB
+	PerTen  int // runs of one tenant at once; 0 is no limit
+	Waiting int // of everybody
+	Oldest  time.Time
+
+	AtWork       []queueRow
+	AtWorkHidden int // of others
+	Line         []queueRow
+	LineHidden   int
+	Pager        Pager
+
+	Classes []queueClass
+	Chosen  string // class
+	Tenant  string
+	Names   []string // of tenants that can be chosen
+	Tenants []queueTenant
+	Others  *queueTenant // those that the visitor does not see
+
+	Capacity *capacityCard
+	Trouble  *Problem
+	Start    float64 // seconds that a run takes; 0 if nobody knows
+}
+
+// use is how much is taken of what there is; no limit if Most is 0.
+type use struct{ Now, Most int }
+
+// Full reports whether nothing is left.
+func (u use) Full() bool { return u.Most > 0 && u.Now >= u.Most }
+
+// queueRow is one stack in the queue.
+type queueRow struct {
+	stack.Turn
+	Href  string
+	MiB   int
+	Class string        // in words
+	Doing string        // what its run does
+	About time.Duration // in which it should start; 0 if nobody can tell
+}
+
+// queueClass is a class of runs, which the list can be cut to.
+type queueClass struct {
+	Name, Word, Means string
+	Waiting           int
+	Oldest            time.Time
+	Href              string
+	Current           bool
+}
+
+// queueTenant is one line of the table of tenants.
+type queueTenant struct {
+	Name            string
+	Tenants         int // that this line stands for
+	AtWork, Waiting int
+	MiB             int
+	Oldest          time.Time
+	Classes         string // who waits, by class
+}
+
+// classWords are the classes in the words of people.
+var classWords = map[string]struct{ Word, Means string }{
+	"apply":    {"Apply", "Applies and destroys: what is half done, or on its way out."},
+	"person":   {"Person", "Somebody asked for it and waits."},
+	"spec":     {"Change", "The object of the stack was changed."},
+	"upstream": {"Upstream", "A source or an input changed, or an attempt is made again."},
+	"drift":    {"Drift", "A look for drift, which nobody waits for."},
+}
+
+func classWord(class string) string {
+	if w, ok := classWords[class]; ok {
+		return w.Word
+	}
+	return cmp.Or(class, "Found at work")
+}
+
+// turnWords say what a run of a kind does.
+var turnWords = map[stack.RunKind]string{
+	stack.PlanRun: "Plan", stack.CheckRun: "Look for drift", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
+	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.GlassRun: "Command by hand",
+}
+
+func turnWord(k stack.RunKind) string { return cmp.Or(turnWords[k], string(k)) }
+
+// queueOf cuts the queue to what the visitor may see by name.
+func queueOf(v *Visit, b stack.Backlog, line stack.Line) queueView {
+	d := queueView{
+		Now: v.Now, Slots: use{b.AtWork, b.MaxRuns}, Memory: use{int(b.Memory >> 20), int(b.MaxMemory >> 20)}, PerTen: b.MaxPerTenant,
+		Waiting: b.Waiting, Oldest: b.OldestSince, Chosen: v.Query.Get("class"), Tenant: v.Query.Get("tenant"),
+	}
+	seen := map[string]bool{} // tenants
+	for _, t := range line.AtWork {
+		if !v.Scope.Has(t.Namespace) {
+			d.AtWorkHidden++
+			continue
+		}
+		seen[t.Tenant] = true
+		d.AtWork = append(d.AtWork, rowOfQueue(t))
+	}
+	var chosen []queueRow
+	for _, t := range line.Waiting {
+		if !v.Scope.Has(t.Namespace) {
+			d.LineHidden++
+			continue
+		}
+		seen[t.Tenant] = true
+		if (d.Chosen == "" || t.Class == d.Chosen) && (d.Tenant == "" || t.Tenant == d.Tenant) {
+			chosen = append(chosen, rowOfQueue(t))
+		}
+	}
+	offset := offsetOf(v, len(chosen), queuePage)
+	d.Line = chosen[offset:min(offset+queuePage, len(chosen))]
+	d.Pager = pager(v.Path, v.Query, offset, len(d.Line), queuePage, len(chosen), "waiting stack")
+	d.classes(v, b.Classes)
+	d.tenants(b.Tenants, func(name string) bool { return v.Scope.All || seen[name] })
+	return d
+}
+
+func rowOfQueue(t stack.Turn) queueRow {
+	return queueRow{Turn: t, Href: pathOf("stacks", t.Namespace, t.Name), MiB: int(t.Memory >> 20), Class: classWord(t.Class), Doing: turnWord(t.Kind)}
+}
+
+func (d *queueView) classes(v *Visit, list []stack.ClassBacklog) {
+	for _, c := range list {
+		to := c.Class
+		if to == d.Chosen {
+			to = "" // choosing it again shows all
+		}
+		d.Classes = append(d.Classes, queueClass{
+			Name: c.Class, Word: classWord(c.Class), Means: classWords[c.Class].Means, Waiting: c.Waiting, Oldest: c.OldestSince,
+			Href: with(v.Path, without(v.Query, "offset"), "class", to), Current: c.Class == d.Chosen,
+		})
+	}
+}
+
+// tenants lists what the visitor may see, and adds up the rest.
+func (d *queueView) tenants(list []stack.TenantBacklog, visible func(string) bool) {
+	others := queueTenant{}
+	for _, b := range list {
+		t := queueTenant{Name: b.Tenant, Tenants: 1, AtWork: b.AtWork, MiB: int(b.Memory >> 20), Oldest: b.OldestSince}
+		for _, class := range d.Classes {
+			if n := b.Waiting[class.Name]; n > 0 {
+				t.Waiting += n
+				t.Classes = joined(t.Classes, fmt.Sprintf("%d %s", n, class.Word))
+			}
+		}
+		if visible(b.Tenant) {
+			d.Tenants = append(d.Tenants, t)
+			d.Names = append(d.Names, t.Name)
+			continue
+		}
+		others.Tenants++
+		others.AtWork += t.AtWork
+		others.Waiting += t.Waiting
+		others.MiB += t.MiB
+		if others.Oldest.IsZero() || !t.Oldest.IsZero() && t.Oldest.Before(others.Oldest) {
+			others.Oldest = t.Oldest
+		}
+	}
+	slices.SortStableFunc(d.Tenants, func(a, b queueTenant) int {
+		return cmp.Or(cmp.Compare(b.AtWork+b.Waiting, a.AtWork+a.Waiting), cmp.Compare(a.Name, b.Name))
+	})
+	if others.Tenants > 0 {
+		d.Others = &others
+	}
+}
+
+// guess says when those who wait may start: as if all runs took what runs take
+// on average, one slot after another.
+func (d *queueView) guess() {
+	if d.Start <= 0 || d.Slots.Most <= 0 {
+		return
+	}
+	for i := range d.Line {
+		rounds := float64(d.Line[i].Position) / float64(d.Slots.Most)
+		d.Line[i].About = time.Duration(math.Ceil(rounds*d.Start)) * time.Second
+	}
+}
+
+// capacityCard says whether all stacks can be looked at as often as they ask.
+type capacityCard struct {
+	service.CapacityInfo
+	Needed string // slots, with one digit
+	Tone   Tone
+	MiB    int // of memory that the slots would take that it needs, by what runs take now; 0 if there is enough, or nobody can tell
+}
+
+// spare is by how much there should be more slots than looks for drift take:
+// applies and plans of people come on top.
+const spare = 1.25
+
+func capacityOf(c service.CapacityInfo, slots, memory use) *capacityCard {
+	card := &capacityCard{CapacityInfo: c, Needed: fmt.Sprintf("%.1f", c.SlotsNeeded), Tone: ToneOK}
+	if c.Warning == "" {
+		return card
+	}
+	card.Tone = ToneWarn
+	if !c.CycleMet {
+		card.Tone = ToneBad
+	}
+	if slots.Now > 0 && memory.Most > 0 {
+		if takes := int(math.Ceil(float64(memory.Now) / float64(slots.Now) * math.Ceil(c.SlotsNeeded*spare))); takes > memory.Most {
+			card.MiB = takes
+		}
+	}
+	return card
+}

@@ -1,0 +1,228 @@
+package pages
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// sourcesEvery is how often the list is looked at again.
+const sourcesEvery = 15 * time.Second
+
+// Sources shows what modules come from, whether it can be fetched, and who needs
+// it.
+func Sources(v *Visit) (Page, error) {
+	page := Page{Title: "Sources", Section: "sources", Template: "sources", Live: Live{Every: sourcesEvery}}
+	d := sourcesView{Now: v.Now}
+	if v.House.Sources == nil {
+		d.Empty = &Empty{Title: "Sources are not known", Text: "This server does not read GitRepositories, OCIRepositories and Buckets."}
+		page.Data = d
+		return page, nil
+	}
+	list, err := v.House.Sources.List(v.Context, v.Scope)
+	if err != nil && fault.Of(err) != fault.Later {
+		return page, err
+	}
+	d.fill(v, list)
+	if err != nil {
+		d.Problem, d.Empty = problemOf("Sources cannot be shown yet", err), nil
+	}
+	page.Data = d
+	return page, nil
+}
+
+// sourcesView is what the page shows.
+type sourcesView struct {
+	Now                    time.Time
+	Text, Kind, Namespace  string
+	State                  string
+	Kinds, Namespaces      []string
+	Chips                  []stateChip
+	Rows                   []sourceRow
+	Pager                  Pager
+	Empty                  *Empty
+	Problem                *Problem
+	Filtered               bool
+	Failing, FailingStacks int // sources that cannot be fetched, and stacks that need them
+}
+
+// sourceRow is one source.
+type sourceRow struct {
+	service.Source
+	Pill   Pill
+	State  string
+	Link   string // its URL, if a browser can go there; what is in it was written by somebody else
+	Means  string // of the reason
+	Do     string
+	Stacks []stackLink
+	More   int // stacks that are not named
+	All    string
+}
+
+// stackLink leads to a stack.
+type stackLink struct{ Name, Href string }
+
+// The states of a source.
+const (
+	sourceFailing   = "failing"
+	sourceFetching  = "fetching"
+	sourceSuspended = "suspended"
+	sourceReady     = "ready"
+)
+
+var sourceStates = []struct {
+	state string
+	pill  Pill
+}{
+	{sourceFailing, Pill{ToneBad, "cross", "Failing"}},
+	{sourceFetching, Pill{ToneBusy, "turn", "Fetching"}},
+	{sourceSuspended, Pill{ToneIdle, "pause", "Suspended"}},
+	{sourceReady, Pill{ToneOK, "check", "Ready"}},
+}
+
+func sourceState(s service.Source) string {
+	switch {
+	case s.Suspended:
+		return sourceSuspended
+	case s.Ready == "True":
+		return sourceReady
+	case s.Ready == "False":
+		return sourceFailing
+	default:
+		return sourceFetching
+	}
+}
+
+// sourceMeans says what reasons of sources mean and what to do, for ours and for
+// those of Flux.
+var sourceMeans = map[string]struct{ Means, Do string }{
+	"URLInvalid":                      {"The address cannot be used.", "Correct spec.url: https, ssh or oci."},
+	"AuthenticationFailed":            {"Who fetches is not let in.", "See that the Secret of secretRef is there, holds what is current, and may read this."},
+	"GitOperationFailed":              {"The repository cannot be read.", "See the message: a name, a branch or a tag that is not there, or a server that does not answer."},
+	"OCIArtifactPullFailed":           {"The artifact cannot be pulled.", "See that the tag exists, and that secretRef may pull it."},
+	"OCIArtifactLayerOperationFailed": {"The artifact has no layer of that type.", "Correct layerSelector, or push it with flux push artifact or terrier push."},
+	"BucketOperationFailed":           {"The bucket cannot be read.", "See endpoint, bucketName and the keys in secretRef."},
+	"Unsupported":                     {"A field asks for what is not supported, and nothing is passed over in silence.", "Leave out the field that the message names, or run with --sources=false beside Flux's source-controller."},
+	"ReferenceInvalid":                {"What ref asks for is not there.", "Correct the branch, tag, semver or commit."},
+	"ArtifactFailed":                  {"What was fetched could not be packed.", "See the message: mostly a file that leads out of the tree, or too much of it."},
+	"StorageOperationFailed":          {"What was fetched could not be stored here.", "See that the data directory has room."},
+	"AddressDenied":                   {"The address is local to this machine or to its network, and is not reached.", "Ask the operator for --allow-host HOST:PORT if it really is meant."},
+	"InsecureConnectionsDisallowed":   {"The address is unencrypted.", "Use https, or ask the operator for --allow-plain-http."},
+	"AnswerTooLarge":                  {"There is more than may be fetched.", "Leave out what modules do not need, with .sourceignore or spec.ignore."},
+	"RedirectDenied":                  {"The server sends on to somewhere else, and that is not followed.", "Put the final address into spec.url."},
+	"TLSConfigInvalid":                {"The certificates for it cannot be read.", "Correct the Secret of certSecretRef."},
+}
+
+func (d *sourcesView) fill(v *Visit, list []service.Source) {
+	d.Text, d.Kind, d.Namespace, d.State = strings.TrimSpace(v.Query.Get("q")), v.Query.Get("kind"), v.Query.Get("namespace"), v.Query.Get("state")
+	d.Filtered = d.Text != "" || d.Kind != "" || d.Namespace != "" || d.State != ""
+	sees := sightOf(v, service.ResourceSources)
+	words := strings.Fields(strings.ToLower(d.Text))
+	var kinds, namespaces names
+	counts := map[string]int{}
+	var chosen []sourceRow
+	for _, s := range list {
+		if !sees(s.Namespace) {
+			continue
+		}
+		kinds.add(s.Kind)
+		namespaces.add(s.Namespace)
+		text := strings.ToLower(strings.Join([]string{s.Kind, s.Namespace, s.Name, s.URL, s.Revision, s.Reason, s.Message}, "\n"))
+		if d.Kind != "" && s.Kind != d.Kind || d.Namespace != "" && s.Namespace != d.Namespace ||
+			slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) }) {
+			continue
+		}
+		row := rowOfSource(s)
+		counts[row.State]++
+		if row.State == sourceFailing {
+			d.Failing++
+			d.FailingStacks += len(s.UsedBy)
+		}
+		if d.State == "" || d.State == row.State {
+			chosen = append(chosen, row)
+		}
+	}
+	d.Kinds, d.Namespaces = kinds.sorted(), namespaces.sorted()
+	d.chips(v, counts)
+	sortSources(chosen)
+	offset := offsetOf(v, len(chosen), pageRows)
+	d.Rows = chosen[offset:min(offset+pageRows, len(chosen))]
+	d.Pager = pager(v.Path, v.Query, offset, len(d.Rows), pageRows, len(chosen), "source")
+	switch {
+	case len(d.Rows) > 0:
+	case d.Filtered:
+		d.Empty = &Empty{Title: "No source is like that", Href: v.Path, Link: "Show all"}
+	default:
+		d.Empty = &Empty{
+			Title: "No sources yet", Text: "A stack names a GitRepository, an OCIRepository or a Bucket in spec.sourceRef; terrier push makes one of a directory.",
+			Command: "terrier push ./modules/network oci://SERVER/NAMESPACE/network:v1",
+		}
+	}
+}
+
+func (d *sourcesView) chips(v *Visit, counts map[string]int) {
+	for _, s := range sourceStates {
+		to := s.state
+		if d.State == s.state {
+			to = ""
+		}
+		d.Chips = append(d.Chips, stateChip{s.pill, counts[s.state], with(v.Path, without(v.Query, "offset"), "state", to), d.State == s.state})
+	}
+}
+
+// sortSources puts those first that somebody has to look at, and of these those
+// that most stacks need.
+func sortSources(list []sourceRow) {
+	rank := func(r sourceRow) int {
+		return slices.IndexFunc(sourceStates, func(s struct {
+			state string
+			pill  Pill
+		}) bool {
+			return s.state == r.State
+		})
+	}
+	slices.SortStableFunc(list, func(a, b sourceRow) int {
+		by := cmp.Compare(rank(a), rank(b))
+		if by == 0 && a.State == sourceFailing {
+			by = cmp.Compare(len(b.UsedBy), len(a.UsedBy))
+		}
+		return cmp.Or(by, cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// stacksNamed is how many stacks of a source are named in its row.
+const stacksNamed = 5
+
+func rowOfSource(s service.Source) sourceRow {
+	row := sourceRow{Source: s, State: sourceState(s), Link: webLink(s.URL)}
+	for _, p := range sourceStates {
+		if p.state == row.State {
+			row.Pill = p.pill
+		}
+	}
+	if row.State == sourceFailing {
+		means := sourceMeans[s.Reason]
+		row.Means, row.Do = means.Means, means.Do
+	}
+	for _, k := range s.UsedBy[:min(stacksNamed, len(s.UsedBy))] {
+		row.Stacks = append(row.Stacks, stackLink{k.String(), pathOf("stacks", k.Namespace, k.Name)})
+	}
+	row.More = len(s.UsedBy) - len(row.Stacks)
+	row.All = with("/stacks", url.Values{}, "q", s.Kind+"/"+s.Name)
+	return row
+}
+
+// webLink is an address that may stand behind a link: of https, with no name or
+// password in it.
+func webLink(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return ""
+	}
+	return u.String()
+}

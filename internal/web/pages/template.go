@@ -1,0 +1,215 @@
+package pages
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+var _ = says(map[Said]string{
+	"rollout-resumed": "The rollout goes on. The tenants that have failed so far are not held against it any more.",
+	"rollout-undone":  "The template is what it was. That is a change as any other, and is rolled out as one. Whoever keeps templates in Git should go back there, too.",
+})
+
+// Template shows how far a change of a template has come, and the way on or back.
+func Template(v *Visit) (Page, error) {
+	if v.House.Tenants == nil || v.House.Estate == nil {
+		return Page{}, errNoTenants
+	}
+	r, err := v.House.Tenants.Rollout(v.Context, v.Key())
+	if err != nil {
+		return Page{}, err
+	}
+	d, err := v.House.Estate.TemplateDetail(v.Context, v.Key())
+	if err != nil {
+		return Page{}, err
+	}
+	view := templateOf(v, r, d)
+	if to := v.Query.Get("undo"); to != "" {
+		view.Undo = undoOf(v, to, view.Refused)
+	}
+	return Page{Title: d.Name + " · template", Section: "tenants", Template: "template", Live: Live{Every: tenantsEvery}, Data: view}, nil
+}
+
+// templateView is what the page shows.
+type templateView struct {
+	service.Rollout
+	Of           service.TemplateDetail
+	Now          time.Time
+	Pill         Pill
+	RegistryHref string
+	TenantsHref  string
+	WaveRows     []waveRow
+	Gens         []generationRow
+	Held         []tenantRow // changed and not ready
+	MoreHeld     int
+	Buttons      []Button
+	Refused      string // why the visitor may not change the template; empty if they may
+	Undo         *undoView
+	Told         told
+}
+
+// waveRow is one wave of the rollout, or the rest after the last.
+type waveRow struct {
+	service.WaveInfo
+	State Pill
+}
+
+// generationRow is one generation of the template.
+type generationRow struct {
+	service.Generation
+	Target, Good bool
+	UndoHref     string // of the preview of going back; empty if it cannot be gone back to
+}
+
+// heldShown bounds how many tenants that hold up a rollout are listed.
+const heldShown = 50
+
+func templateOf(v *Visit, r service.Rollout, d service.TemplateDetail) templateView {
+	key := d.Key()
+	path := templatePath(key)
+	view := templateView{
+		Rollout: r, Of: d, Now: v.Now, Pill: rolloutPill(r.Phase), RegistryHref: registryPath(service.Key{Namespace: key.Namespace, Name: r.Registry}),
+		TenantsHref: with("/tenants", map[string][]string{"namespace": {key.Namespace}}, "template", key.Name), Told: toldOf(v.Now, d.Conditions, d.Events, d.Unseen),
+	}
+	if !v.Can(service.Access{Verb: "patch", Resource: service.ResourceTemplates, Namespace: key.Namespace, Name: key.Name}) {
+		view.Refused = "You may not change this template: ask for the verbs patch and update on tenanttemplates in " + key.Namespace + "."
+	}
+	for _, t := range r.Holding[:min(heldShown, len(r.Holding))] {
+		view.Held = append(view.Held, rowOfTenant(t))
+	}
+	view.MoreHeld = len(r.Holding) - len(view.Held)
+	for _, g := range r.Generations {
+		row := generationRow{Generation: g, Target: g.Number == r.Target, Good: r.Good != 0 && g.Number == r.Good}
+		if g.Kept && g.Number != d.Generation && g.Number > 0 {
+			row.UndoHref = path + "?undo=" + strconv.FormatInt(g.Number, 10) + "#undo"
+		}
+		view.Gens = append(view.Gens, row)
+	}
+	view.waves()
+	if r.Phase == service.RolloutFailed {
+		view.Buttons = append(view.Buttons, Button{Label: "Go on", To: path + "/resume", Why: view.Refused})
+	}
+	return view
+}
+
+// waves says which wave has been, which is on its way and which is to come.
+func (d *templateView) waves() {
+	if len(d.Of.Waves) == 0 {
+		return
+	}
+	done, idle := Pill{ToneOK, "check", "Done"}, Pill{ToneIdle, "dot", "To come"}
+	under := Pill{ToneBusy, "turn", "Under way"}
+	if d.Phase == service.RolloutFailed {
+		under = Pill{ToneBad, "cross", "Stopped here"}
+	}
+	passed := d.Phase == service.RolloutComplete || d.Phase == service.RolloutIdle
+	at := len(d.Of.Waves) // the rest
+	for i, w := range d.Of.Waves {
+		if w.Name == d.Wave {
+			at = i
+		}
+	}
+	for i, w := range append(d.Of.Waves[:len(d.Of.Waves):len(d.Of.Waves)], service.WaveInfo{Name: "the rest"}) {
+		row := waveRow{w, idle}
+		switch {
+		case passed || i < at:
+			row.State = done
+		case i == at:
+			row.State = under
+		}
+		d.WaveRows = append(d.WaveRows, row)
+	}
+}
+
+// undoView is what going back would change, and the form that does it.
+type undoView struct {
+	From, To int64
+	Same     bool
+	Lines    []diffLine
+	Post     string // the address of the form
+	Back     string
+	Why      string // why it cannot be done from here
+	Trouble  *Problem
+}
+
+// diffLine is one line of what changes.
+type diffLine struct {
+	Sign, Text string
+	Tone       Tone
+}
+
+// undoOf plans going back as the visitor: what is shown is what they may read.
+func undoOf(v *Visit, to, refused string) *undoView {
+	path := templatePath(v.Key())
+	view := &undoView{Post: path + "/undo", Back: path, Why: refused}
+	n, err := generationIn(to)
+	if err == nil && v.Person.Tenants == nil {
+		err = errors.New("this server cannot act for you")
+	}
+	if err != nil {
+		view.Trouble = problemOf("Nothing can be undone", err)
+		return view
+	}
+	u, err := v.Person.Tenants.PlanUndo(v.Context, v.Key(), n)
+	view.From, view.To, view.Same = u.From, u.To, u.Same
+	if err == nil && !u.Same {
+		var lines []service.DiffLine
+		lines, err = u.Diff()
+		for _, l := range lines {
+			line := diffLine{Sign: string(rune(l.Sign)), Text: l.Text}
+			switch l.Sign {
+			case '+':
+				line.Tone = ToneOK
+			case '-':
+				line.Tone = ToneBad
+			}
+			view.Lines = append(view.Lines, line)
+		}
+	}
+	view.Trouble = problemOf("Nothing can be undone", err)
+	return view
+}
+
+func generationIn(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, fault.New(fault.Invalid, "GenerationInvalid", fmt.Errorf("%.40q is no generation of a template", text))
+	}
+	return n, nil
+}
+
+// ResumeRollout goes on with a rollout that has stopped.
+func ResumeRollout(v *Visit) (Done, error) {
+	_, err := v.Person.Tenants.ResumeRollout(v.Context, v.Key())
+	return Done{To: templatePath(v.Key()), Said: "rollout-resumed"}, err
+}
+
+// UndoRollout makes a template what it was in the generation that was shown,
+// unless it has changed since.
+func UndoRollout(v *Visit) (Done, error) {
+	from, err := generationIn(v.Form.Get("from"))
+	if err != nil {
+		return Done{}, err
+	}
+	to, err := generationIn(v.Form.Get("to"))
+	if err != nil {
+		return Done{}, err
+	}
+	u, err := v.Person.Tenants.PlanUndo(v.Context, v.Key(), to)
+	if err != nil {
+		return Done{}, err
+	}
+	if u.From != from {
+		return Done{}, fault.New(fault.Conflict, service.ReasonPlanChanged, fmt.Errorf("the template %s has changed since you looked: it is in its generation %d now", v.Key(), u.From))
+	}
+	done := Done{To: templatePath(v.Key()), Said: "rollout-undone"}
+	if u.Same {
+		return done, nil
+	}
+	return done, v.Person.Tenants.Undo(v.Context, u)
+}

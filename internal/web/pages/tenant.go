@@ -1,0 +1,190 @@
+package pages
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// Tenant shows one tenant: its objects as they depend on one another, how each
+// stands, and what it waits for.
+func Tenant(v *Visit) (Page, error) {
+	if v.House.Tenants == nil {
+		return Page{}, errNoTenants
+	}
+	d, err := v.House.Tenants.Describe(v.Context, v.Key())
+	if err != nil {
+		return Page{}, err
+	}
+	view := tenantOf(v, d)
+	return Page{
+		Title: d.Name + " · tenant", Section: "tenants", Template: "tenant", Live: Live{Stacks: true, Every: tenantsEvery}, Data: view,
+	}, nil
+}
+
+var errNoTenants = fault.New(fault.Missing, service.ReasonNoTenants, errors.New("this server does not look after tenants"))
+
+// tenantView is what the page shows.
+type tenantView struct {
+	service.TenantDetail
+	Now                                    time.Time
+	Pill                                   Pill
+	RegistryHref, TemplateHref, StacksHref string
+
+	Tree    []*objectView // those that need no other, with those that need them below
+	Going   []*objectView // what the template does not have any more
+	Told    told
+	Failing int
+}
+
+// objectView is one object of a tenant.
+type objectView struct {
+	service.TenantObject
+	Pill  Pill
+	Also  []string // further ones that it depends on, besides the one that it stands below
+	Below []*objectView
+	Stack *stackView
+}
+
+// stackView is the stack that an object is.
+type stackView struct {
+	Href   string // empty if the visitor may not see it
+	Pill   Pill
+	Unseen string
+
+	Since   time.Time
+	Message string
+	Pending string // the plan that waits, and what it would do
+	Applied *service.PlanInfo
+	Drift   string
+}
+
+// objectPill is how an object of a tenant stands.
+func objectPill(state string) Pill {
+	switch state {
+	case service.ObjectReady:
+		return Pill{ToneOK, "check", "Ready"}
+	case service.ObjectLeftOut:
+		return Pill{ToneIdle, "minus", "Left out"}
+	case service.ObjectPending:
+		return Pill{ToneIdle, "clock", "Pending"}
+	case service.ObjectRemoving, "Deleting":
+		return Pill{ToneWarn, "minus", "Going"}
+	case "Kept":
+		return Pill{ToneWarn, "lock", "Kept"}
+	case "Progressing":
+		return Pill{ToneBusy, "turn", "Progressing"}
+	case "Failed":
+		return Pill{ToneBad, "cross", "Failed"}
+	case "Conflicted":
+		return Pill{ToneBad, "alert", "Conflicted"}
+	case "Skipped":
+		return Pill{ToneWarn, "pause", "Skipped"}
+	default:
+		return Pill{ToneIdle, "dot", state}
+	}
+}
+
+func tenantOf(v *Visit, d service.TenantDetail) tenantView {
+	row := rowOfTenant(d.Tenant)
+	view := tenantView{
+		TenantDetail: d, Now: v.Now, Pill: row.Pill, RegistryHref: row.RegistryHref, TemplateHref: row.TemplateHref, StacksHref: row.StacksHref,
+		Told: toldOf(v.Now, d.Conditions, d.Events, d.Unseen),
+	}
+	var wanted []*objectView
+	for _, o := range d.Objects {
+		n := &objectView{TenantObject: o, Pill: objectPill(o.State), Stack: stackOfObject(v, o)}
+		if n.Pill.Tone == ToneBad {
+			view.Failing++
+		}
+		if o.State == service.ObjectRemoving {
+			view.Going = append(view.Going, n)
+		} else {
+			wanted = append(wanted, n)
+		}
+	}
+	view.Tree = treeOf(wanted)
+	return view
+}
+
+// treeOf puts each object below the one of those it depends on that is made
+// last: that is the one it really waits for. Objects come in the order of making.
+func treeOf(list []*objectView) []*objectView {
+	at := map[string]int{}
+	for i, o := range list {
+		at[o.ID] = i
+	}
+	var roots []*objectView
+	for i, o := range list {
+		parent := -1
+		for _, id := range o.DependsOn {
+			// A circle has no order of making; what comes later is nobody's parent.
+			if j, ok := at[id]; ok && j < i && j > parent {
+				parent = j
+			}
+		}
+		for _, id := range o.DependsOn {
+			if j, ok := at[id]; !ok || j != parent {
+				o.Also = append(o.Also, id)
+			}
+		}
+		if parent < 0 {
+			roots = append(roots, o)
+		} else {
+			list[parent].Below = append(list[parent].Below, o)
+		}
+	}
+	return roots
+}
+
+// stackOfObject is the stack that an object is, nil if it is none. Who may not
+// see stacks of its namespace learns that there is one, and no more.
+func stackOfObject(v *Visit, o service.TenantObject) *stackView {
+	switch {
+	case o.Stack == nil && o.StackUnseen == "":
+		return nil
+	case !v.Scope.Has(o.Namespace):
+		return &stackView{Unseen: "you may not list the stacks of the namespace " + o.Namespace}
+	case o.Stack == nil:
+		return &stackView{Unseen: o.StackUnseen}
+	}
+	s := o.Stack
+	out := &stackView{
+		Href: pathOf("stacks", s.Namespace, s.Name), Pill: Pill{ToneIdle, "dot", cmp.Or(s.Phase, "Unknown")},
+		Since: s.Since, Message: s.Message, Applied: s.Applied,
+	}
+	if v.House.Board != nil {
+		if row, ok := v.House.Board.Get(s.Key()); ok {
+			out.Pill = statusPill(row.Status)
+		}
+	}
+	if s.Pending != "" {
+		out.Pending = s.Pending
+		if s.Plan != nil {
+			out.Pending += ": " + plan.Summarize(s.Plan.Changes)
+		}
+	}
+	if s.Drift != nil {
+		out.Drift = s.Drift.Changes.String()
+	}
+	return out
+}
+
+// told is what the object of something says of itself besides all else.
+type told struct {
+	Now        time.Time
+	Conditions []service.Condition
+	Events     []service.Event
+	Unseen     []string
+}
+
+func toldOf(now time.Time, conditions []service.Condition, events []service.Event, unseen []string) told {
+	conditions = slices.SortedFunc(slices.Values(conditions), func(a, b service.Condition) int { return strings.Compare(a.Type, b.Type) })
+	return told{now, conditions, events, unseen}
+}

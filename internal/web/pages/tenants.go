@@ -1,0 +1,388 @@
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// tenantsEvery is how often pages about tenants are looked at again: only what
+// becomes of stacks is told as it happens.
+const tenantsEvery = 10 * time.Second
+
+// Tenants shows the tenants that the visitor may see, what they come from, and
+// above all what holds them up.
+func Tenants(v *Visit) (Page, error) {
+	page := Page{Title: "Tenants", Section: "tenants", Template: "tenants", Live: Live{Every: tenantsEvery}}
+	if v.House.Tenants == nil {
+		page.Data = tenantsView{Now: v.Now, Empty: &Empty{Title: "No tenants here", Text: "This server does not look after tenants."}}
+		return page, nil
+	}
+	labels := strings.TrimSpace(v.Query.Get("labels"))
+	list, err := v.House.Tenants.List(v.Context, service.TenantFilter{Selector: labels})
+	invalid := problemOf("The list cannot be filtered like that", err)
+	if err != nil && labels == "" {
+		return page, err
+	}
+	d := tenantsOf(v, list)
+	d.Problem, d.Labels = invalid, labels
+	if err := d.sources(v); err != nil {
+		return page, err
+	}
+	if v.House.Board != nil {
+		found, err := v.House.Board.Page(v.Scope, service.BoardQuery{Group: "label:" + tenantIDLabel, Limit: 1})
+		d.NoStacks = problemOf("Stacks are not counted", err)
+		d.stacks(found.Groups)
+	}
+	page.Data = d
+	return page, nil
+}
+
+// tenantIDLabel is on the objects of a tenant: the uid of its row.
+const tenantIDLabel = "terrier.dev/tenant-id"
+
+// tenantsView is what the page shows.
+type tenantsView struct {
+	Now     time.Time
+	Alarms  []alarmView
+	Hidden  int // alarms of what the visitor may not see
+	Problem *Problem
+
+	Text, Labels, Namespace, Registry, Template, State string
+	Chips                                              []stateChip
+	Namespaces, RegistryNames, TemplateNames           []string
+	Filtered                                           bool
+
+	Rows     []tenantRow
+	Pager    Pager
+	Empty    *Empty
+	NoStacks *Problem
+
+	Registries []registryRow
+	Templates  []templateRow
+}
+
+// alarmView is what somebody has to look at.
+type alarmView struct {
+	service.Alarm
+	Href  string
+	Word  string // of the kind
+	Means service.Situation
+}
+
+// stateChip is a state with its number, which the list can be cut to.
+type stateChip struct {
+	Pill
+	Count   int
+	Href    string
+	Current bool
+}
+
+// tenantRow is one tenant.
+type tenantRow struct {
+	service.Tenant
+	Href, RegistryHref, TemplateHref, StacksHref string
+
+	Pill   Pill
+	Stacks int // of its row, of those that the visitor may see
+	Bad    int // of these
+}
+
+// registryRow is one registry.
+type registryRow struct {
+	service.Registry
+	Href string
+	Pill Pill
+}
+
+// templateRow is one template.
+type templateRow struct {
+	service.Template
+	Href, RegistryHref string
+	Pill               Pill // of its rollout
+	Invalid            bool
+}
+
+// tenantPills has every state that a tenant can be in, those first that somebody
+// has to look at.
+var tenantPills = []struct {
+	state string
+	pill  Pill
+}{
+	{service.TenantFailed, Pill{ToneBad, "cross", "Failed"}},
+	{service.TenantConflicted, Pill{ToneBad, "alert", "Conflicted"}},
+	{service.TenantProgressing, Pill{ToneBusy, "turn", "Progressing"}},
+	{service.TenantNew, Pill{ToneIdle, "dot", "New"}},
+	{service.TenantLeaving, Pill{ToneWarn, "clock", "Leaving"}},
+	{service.TenantDeleting, Pill{ToneWarn, "minus", "Deleting"}},
+	{service.TenantReady, Pill{ToneOK, "check", "Ready"}},
+}
+
+func tenantPill(state string) Pill {
+	for _, p := range tenantPills {
+		if p.state == state {
+			return p.pill
+		}
+	}
+	return Pill{ToneIdle, "dot", state}
+}
+
+// sightOf says in which namespaces the visitor may list a kind of thing. Each is
+// asked about once.
+func sightOf(v *Visit, r service.Resource) func(namespace string) bool {
+	if v.Can(service.Access{Verb: "list", Resource: r}) {
+		return func(string) bool { return true }
+	}
+	known := map[string]bool{}
+	return func(namespace string) bool {
+		may, asked := known[namespace]
+		if !asked {
+			may = namespace != "" && v.Can(service.Access{Verb: "list", Resource: r, Namespace: namespace})
+			known[namespace] = may
+		}
+		return may
+	}
+}
+
+// tenantsOf cuts a list to what the visitor may see and asks for.
+func tenantsOf(v *Visit, list service.TenantList) tenantsView {
+	d := tenantsView{
+		Now: v.Now, Text: strings.TrimSpace(v.Query.Get("q")), Namespace: v.Query.Get("namespace"),
+		Registry: v.Query.Get("registry"), Template: v.Query.Get("template"), State: v.Query.Get("state"),
+	}
+	d.Filtered = d.Text != "" || d.Namespace != "" || d.Registry != "" || d.Template != "" || d.State != "" || v.Query.Get("labels") != ""
+	d.alarms(v, list.Alarms)
+	sees := sightOf(v, service.ResourceTenants)
+	counts := map[string]int{}
+	var chosen []service.Tenant
+	var namespaces, registries, templates names
+	words := strings.Fields(strings.ToLower(d.Text))
+	for _, t := range list.Items {
+		if !sees(t.Namespace) {
+			continue
+		}
+		namespaces.add(t.Namespace)
+		if d.Namespace != "" && t.Namespace != d.Namespace {
+			continue
+		}
+		registries.add(t.Registry)
+		templates.add(t.Template)
+		if d.Registry != "" && t.Registry != d.Registry || d.Template != "" && t.Template != d.Template || !tenantHas(t, words) {
+			continue
+		}
+		counts[t.State]++
+		if d.State == "" || t.State == d.State || d.State == notReady && t.State != service.TenantReady {
+			chosen = append(chosen, t)
+		}
+	}
+	d.Namespaces, d.RegistryNames, d.TemplateNames = namespaces.sorted(), registries.sorted(), templates.sorted()
+	d.chips(v, counts)
+	sortTenants(chosen, v.Query.Get("sort"))
+	offset := offsetOf(v, len(chosen), pageRows)
+	for _, t := range chosen[offset:min(offset+pageRows, len(chosen))] {
+		d.Rows = append(d.Rows, rowOfTenant(t))
+	}
+	d.Pager = pager(v.Path, v.Query, offset, len(d.Rows), pageRows, len(chosen), "tenant")
+	switch {
+	case len(d.Rows) > 0:
+	case d.Filtered:
+		d.Empty = &Empty{Title: "No tenant is like that", Href: v.Path, Link: "Show all"}
+	default:
+		d.Empty = &Empty{
+			Title:   "No tenants yet",
+			Text:    "A tenant is a row of a table with a template. Apply a TenantRegistry that reads the table, and a TenantTemplate that says what each row gets; terrier up --quickstart shows both.",
+			Command: "kubectl explain tenantregistry.spec",
+		}
+	}
+	return d
+}
+
+// notReady chooses all that somebody may have to look at.
+const notReady = "not-ready"
+
+// tenantHas reports whether all words occur in what is known of a tenant.
+func tenantHas(t service.Tenant, words []string) bool {
+	if len(words) == 0 {
+		return true
+	}
+	text := strings.ToLower(strings.Join([]string{t.Namespace, t.Name, t.UID, t.Template, t.Registry, t.Reason, t.Message, t.Leaving}, "\n"))
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
+}
+
+func (d *tenantsView) alarms(v *Visit, list []service.Alarm) {
+	registries, templates := sightOf(v, service.ResourceRegistries), sightOf(v, service.ResourceTemplates)
+	for _, a := range list {
+		view := alarmView{Alarm: a, Word: "Registry", Means: service.TenantSituation(a.Reason), Href: registryPath(service.Key{Namespace: a.Namespace, Name: a.Name})}
+		sees := registries
+		if a.Kind == service.KindTemplate {
+			view.Word, view.Href, sees = "Template", templatePath(service.Key{Namespace: a.Namespace, Name: a.Name}), templates
+		}
+		if a.Name == "" {
+			view.Href = "" // of none in particular
+		}
+		if !sees(a.Namespace) {
+			d.Hidden++
+			continue
+		}
+		d.Alarms = append(d.Alarms, view)
+	}
+}
+
+func (d *tenantsView) chips(v *Visit, counts map[string]int) {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	add := func(state string, p Pill, n int) {
+		to := state
+		if d.State == state {
+			to = ""
+		}
+		d.Chips = append(d.Chips, stateChip{p, n, with(v.Path, without(v.Query, "offset"), "state", to), d.State == state})
+	}
+	add(notReady, Pill{ToneWarn, "alert", "Not ready"}, total-counts[service.TenantReady])
+	for _, p := range tenantPills {
+		add(p.state, p.pill, counts[p.state])
+	}
+}
+
+// sortTenants orders what is ordered by name already.
+func sortTenants(list []service.Tenant, by string) {
+	rank := func(state string) int {
+		for i, p := range tenantPills {
+			if p.state == state {
+				return i
+			}
+		}
+		return len(tenantPills)
+	}
+	slices.SortStableFunc(list, func(a, b service.Tenant) int {
+		switch by {
+		case "state":
+			return cmp.Compare(rank(a.State), rank(b.State))
+		case "since":
+			return b.Since.Compare(a.Since)
+		default:
+			return 0
+		}
+	})
+}
+
+func rowOfTenant(t service.Tenant) tenantRow {
+	return tenantRow{
+		Tenant: t, Pill: tenantPill(t.State), Href: tenantPath(t.Key()),
+		RegistryHref: registryPath(service.Key{Namespace: t.Namespace, Name: t.Registry}),
+		TemplateHref: templatePath(service.Key{Namespace: t.Namespace, Name: t.Template}),
+		StacksHref:   with("/stacks", nil, "labels", tenantIDLabel+"="+tenant.IDLabel(t.UID)),
+	}
+}
+
+func tenantPath(k service.Key) string   { return pathOf("tenants", k.Namespace, k.Name) }
+func registryPath(k service.Key) string { return pathOf("registries", k.Namespace, k.Name) }
+func templatePath(k service.Key) string { return pathOf("templates", k.Namespace, k.Name) }
+
+// stacks counts the stacks of each row.
+func (d *tenantsView) stacks(groups []service.BoardGroup) {
+	of := map[string]service.BoardGroup{}
+	for _, g := range groups {
+		of[g.Name] = g
+	}
+	for i := range d.Rows {
+		if label := tenant.IDLabel(d.Rows[i].UID); label != "" {
+			g := of[label]
+			d.Rows[i].Stacks, d.Rows[i].Bad = g.Total, g.Counts[service.StatusFailed]+g.Counts[service.StatusLocked]
+		}
+	}
+}
+
+// sources lists the registries and templates that the visitor may see.
+func (d *tenantsView) sources(v *Visit) error {
+	if v.House.Estate == nil {
+		return nil
+	}
+	registries, err := v.House.Estate.Registries(v.Context, "")
+	if err != nil {
+		return fmt.Errorf("listing registries: %w", err)
+	}
+	sees := sightOf(v, service.ResourceRegistries)
+	for _, r := range registries {
+		if sees(r.Namespace) && (d.Namespace == "" || d.Namespace == r.Namespace) {
+			d.Registries = append(d.Registries, registryRow{r, registryPath(r.Key()), registryPill(r)})
+		}
+	}
+	templates, err := v.House.Estate.Templates(v.Context, "")
+	if err != nil {
+		return fmt.Errorf("listing templates: %w", err)
+	}
+	sees = sightOf(v, service.ResourceTemplates)
+	for _, t := range templates {
+		if sees(t.Namespace) && (d.Namespace == "" || d.Namespace == t.Namespace) {
+			d.Templates = append(d.Templates, templateRow{
+				t, templatePath(t.Key()), registryPath(service.Key{Namespace: t.Namespace, Name: t.Registry}), rolloutPill(t.Phase), t.Valid == "False",
+			})
+		}
+	}
+	return nil
+}
+
+// registryPill says in one word how a registry stands.
+func registryPill(r service.Registry) Pill {
+	switch {
+	case r.Blocked != nil && !r.Blocked.Allowed:
+		return Pill{ToneBad, "alert", "Guarded"}
+	case r.Suspended:
+		return Pill{ToneIdle, "pause", "Suspended"}
+	case r.Ready == "False":
+		return Pill{ToneBad, "cross", "Not read"}
+	case r.RowErrors > 0:
+		return Pill{ToneWarn, "alert", "Row errors"}
+	case r.DryRun:
+		return Pill{ToneIdle, "dot", "Dry run"}
+	case r.Ready == "True":
+		return Pill{ToneOK, "check", "Read"}
+	default:
+		return Pill{ToneIdle, "clock", "Not read yet"}
+	}
+}
+
+// rolloutPill says how far a change of a template has come.
+func rolloutPill(phase string) Pill {
+	switch phase {
+	case service.RolloutInProgress:
+		return Pill{ToneBusy, "turn", "Rolling out"}
+	case service.RolloutFailed:
+		return Pill{ToneBad, "cross", "Stopped"}
+	case service.RolloutComplete:
+		return Pill{ToneOK, "check", "Complete"}
+	case service.RolloutIdle:
+		return Pill{ToneIdle, "dot", "Idle"}
+	default:
+		return Pill{ToneIdle, "dot", phase}
+	}
+}
+
+// names are names that were met, each once.
+type names map[string]bool
+
+func (n *names) add(name string) {
+	if *n == nil {
+		*n = names{}
+	}
+	if name != "" {
+		(*n)[name] = true
+	}
+}
+
+func (n names) sorted() []string {
+	out := make([]string, 0, len(n))
+	for name := range n {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
