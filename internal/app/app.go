@@ -50,6 +50,7 @@ type Ready struct {
 	Kubeconfig string `json:"kubeconfig"`
 	API        string `json:"api"`
 	HTTP       string `json:"http"`
+	Metrics    string `json:"metrics,omitempty"`
 	DataDir    string `json:"dataDir"`
 	Isolation  string `json:"isolation"`
 }
@@ -83,6 +84,8 @@ type parts struct {
 	anchored  audit.Head  // what is there
 	plane     Running
 	metrics   *prometheus.Registry
+	meters    *meters
+	scraped   string // where metrics are served; empty if nowhere
 	http      *server
 	board     *service.Board
 	records   *service.Blobs
@@ -164,11 +167,11 @@ func (p *parts) open() (err error) {
 	if err != nil {
 		return err
 	}
-	p.blobs = blob.Seal(files, key)
-	if p.key, err = loadSecret(p.dir("secrets", "digests")); err != nil {
+	if err := p.newMetrics(); err != nil {
 		return err
 	}
-	if p.metrics, err = newMetrics(); err != nil {
+	p.blobs = meteredBlobs{blob.Seal(files, key), p.meters.writes}
+	if p.key, err = loadSecret(p.dir("secrets", "digests")); err != nil {
 		return err
 	}
 	if p.artifacts, err = source.OpenStore(p.dir("artifacts")); err != nil {

@@ -19,6 +19,7 @@ type Config struct {
 	APIAddress     string `flag:"api-address" env:"TERRIER_API_ADDRESS" default:"127.0.0.1:0" help:"loopback address of the Kubernetes API; port 0 keeps the port of the last start"`
 	HTTPAddress    string `flag:"http-address" env:"TERRIER_HTTP_ADDRESS" default:"127.0.0.1:0" help:"address of the HTTP API, artifacts and registry, on loopback unless this is a controller of a cluster; port 0 keeps the port of the last start"`
 	MetricsAddress string `flag:"metrics-address" env:"TERRIER_METRICS_ADDRESS" help:"address on which /metrics is served to Prometheus, unencrypted and without asking who it is; not served if empty"`
+	StackMetrics   bool   `flag:"metrics-stack-names" env:"TERRIER_METRICS_STACK_NAMES" help:"give gotk_reconcile_duration_seconds the names of stacks, as Flux has it: a dozen series for each of them"`
 	Quickstart     bool   `flag:"quickstart" env:"TERRIER_QUICKSTART" help:"apply the examples, two stacks and three tenants, and say what to try"`
 	Output         string `flag:"output" short:"o" help:"json prints one line when ready"`
 

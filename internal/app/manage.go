@@ -152,9 +152,12 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		Runner: timedRuns{fencedRuns{p.runs, p.leads}, p.board}, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now}, Blobs: p.blobs, Engine: find,
 		Events: p.events(mgr, kube.FieldManager), Audit: p.journal, Webhooks: webhooks,
-		Config: settings, Key: p.key, Now: p.Now, Log: p.log,
+		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.metrics,
 	}
 	if err := errors.Join(mgr.Add(manager.RunnableFunc(p.prune)), mgr.Add(manager.RunnableFunc(p.anchors)), p.keepBoard(mgr)); err != nil {
+		return err
+	}
+	if err := p.measure(mgr, stacks.Backlog); err != nil {
 		return err
 	}
 	return stacks.Setup(mgr, p.runs.Ended(), reconciles)
@@ -198,7 +201,7 @@ func (p *parts) outbound() (*outbound.Client, error) {
 	if !roots.AppendCertsFromPEM(p.http.ca) {
 		return nil, errors.New("the control plane's certificate authority holds no certificate")
 	}
-	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: p.Config.PlainHTTP, Roots: roots}), nil
+	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: p.Config.PlainHTTP, Roots: roots, Count: p.meters.answered}), nil
 }
 
 // engines finds the engine anew for every run: it may be replaced meanwhile.
@@ -257,8 +260,8 @@ func (p *parts) settings() (controller.Config, error) {
 		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, MaxTenantRuns: p.Config.MaxTenantRuns,
 		TenantLabel: p.Config.TenantLabel, RunsMemory: int64(p.Config.RunsMemory) << 20, Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,
 		Mirror: p.Config.Mirror, Writable: p.Config.Writable, MinLevel: p.Config.Isolation,
-		NoReattach: !p.Config.Reuse,
-		Glass:      controller.Glass{Allowed: p.Config.Glass, Lasts: p.Config.GlassLasts},
+		NoReattach: !p.Config.Reuse, StackMetrics: p.Config.StackMetrics,
+		Glass: controller.Glass{Allowed: p.Config.Glass, Lasts: p.Config.GlassLasts},
 		Limits: runner.Limits{
 			Init: p.Config.RunTimeout, Plan: p.Config.RunTimeout, Apply: p.Config.RunTimeout, Grace: p.Config.RunGrace,
 			Memory: int64(p.Config.RunMemory) << 20, Processes: p.Config.RunProcesses, FileBytes: int64(p.Config.RunFile) << 20,

@@ -4,22 +4,104 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	kubemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
+// meters are what a platform counts of itself: what it keeps, what it fetches,
+// who listens. What it counts of stacks and tenants is their controllers'.
+type meters struct {
+	writes   *prometheus.CounterVec // of records, by result
+	answers  *prometheus.CounterVec // of others, by class of status
+	received prometheus.Counter     // bytes of those answers
+	streams  prometheus.Gauge       // that are open
+}
+
 // newMetrics returns the metrics of one platform: several may be in one process,
-// so none are the process's own.
-func newMetrics() (*prometheus.Registry, error) {
+// so none are the process's own. Those are controller-runtime's, and served
+// beside them.
+func (p *parts) newMetrics() error {
 	r := prometheus.NewRegistry()
-	return r, errors.Join(r.Register(collectors.NewGoCollector()), r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
+	m := &meters{
+		writes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_records_writes_total", Help: "Records that were written or removed, by result: success or error."}, []string{"result"}),
+		answers:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_outbound_answers_total", Help: "Answers of sources, artifact stores and webhooks, by class of status; error if there was none."}, []string{"code"}),
+		received: prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_outbound_received_bytes_total", Help: "Bytes of answers of sources, artifact stores and webhooks. Providers are fetched by the engine, in its box, and not counted."}),
+		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "terrier_streams_open", Help: "Event streams and logs that somebody follows."}),
+	}
+	for _, result := range []string{"success", "error"} {
+		m.writes.WithLabelValues(result)
+	}
+	for _, code := range []string{"2xx", "4xx", "5xx", "error"} {
+		m.answers.WithLabelValues(code)
+	}
+	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "terrier_build_info", Help: "1, with the version of this program.",
+		ConstLabels: prometheus.Labels{"version": p.Version, "goversion": runtime.Version()},
+	}, func() float64 { return 1 })
+	leading := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "terrier_leading", Help: "1 while this program may act, 0 once another one may have taken over."}, func() float64 {
+		if p.leads() != nil {
+			return 0
+		}
+		return 1
+	})
+	var errs []error
+	for _, c := range []prometheus.Collector{m.writes, m.answers, m.received, m.streams, build, leading} {
+		errs = append(errs, r.Register(c))
+	}
+	p.metrics, p.meters = r, m
+	return errors.Join(errs...)
+}
+
+// answered counts an answer from outside; status is 0 if there was none.
+func (m *meters) answered(status int, bytes int64) {
+	code := "error"
+	if status > 0 {
+		code = strconv.Itoa(status/100) + "xx"
+	}
+	m.answers.WithLabelValues(code).Inc()
+	m.received.Add(float64(bytes))
+}
+
+// meteredBlobs counts writes of records.
+type meteredBlobs struct {
+	blob.Store
+	writes *prometheus.CounterVec
+}
+
+// Put implements blob.Store.
+func (b meteredBlobs) Put(ctx context.Context, key string, r io.Reader) error {
+	return b.count(ctx, b.Store.Put(ctx, key, r))
+}
+
+// Delete implements blob.Store.
+func (b meteredBlobs) Delete(ctx context.Context, key string) error {
+	return b.count(ctx, b.Store.Delete(ctx, key))
+}
+
+// count leaves out what is not the store's fault: a caller that gave up, a value
+// that may not be kept.
+func (b meteredBlobs) count(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		b.writes.WithLabelValues("success").Inc()
+	case ctx.Err() == nil && fault.Of(err) == fault.Broken:
+		b.writes.WithLabelValues("error").Inc()
+	}
+	return err
 }
 
 // serveMetrics serves /metrics where --metrics-address says, plainly and to
@@ -32,8 +114,11 @@ func (p *parts) serveMetrics(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("listening on --metrics-address: %w", err)
 	}
+	p.scraped = "http://" + l.Addr().String() + "/metrics"
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second}))
+	// What controller-runtime counts, it counts for the process: it is only read.
+	all := prometheus.Gatherers{p.metrics, kubemetrics.Registry}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second}))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	serve := manager.RunnableFunc(func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // a scrape that is cut is made again
@@ -47,4 +132,13 @@ func (p *parts) serveMetrics(mgr ctrl.Manager) error {
 		return errors.Join(err, l.Close())
 	}
 	return nil
+}
+
+// measure registers what is looked up when somebody asks.
+func (p *parts) measure(mgr ctrl.Manager, backlog func() stack.Backlog) error {
+	data := newDataGauges(p.dir)
+	return errors.Join(
+		p.metrics.Register(stackGauges(p.board, p.Config.MaxRuns, p.Now)), p.metrics.Register(queueGauges(backlog, p.Now)),
+		p.metrics.Register(data), mgr.Add(manager.RunnableFunc(data.run)),
+	)
 }

@@ -148,7 +148,7 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	r := Ready{
 		Ready: true, Kubeconfig: p.plane.Kubeconfig(), API: "https://" + p.plane.Address(), HTTP: p.http.url,
-		DataDir: p.Config.DataDir, Isolation: process.Probe().Level.String(),
+		Metrics: p.scraped, DataDir: p.Config.DataDir, Isolation: process.Probe().Level.String(),
 	}
 	if p.Config.Output == "json" {
 		if err := json.NewEncoder(p.Stdout).Encode(r); err != nil {

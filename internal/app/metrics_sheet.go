@@ -1,0 +1,32 @@
+package app
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// sheet is a set of gauges that are filled in anew for each scrape: what they
+// say is looked up then, so nothing has to keep them true in between.
+type sheet struct {
+	gauges map[string]*prometheus.Desc
+	fill   func(set func(name string, value float64, labels ...string))
+}
+
+// newSheet returns a sheet without gauges.
+func newSheet() *sheet { return &sheet{gauges: map[string]*prometheus.Desc{}} }
+
+// gauge adds one.
+func (s *sheet) gauge(name, help string, labels ...string) {
+	s.gauges[name] = prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (s *sheet) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range s.gauges {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *sheet) Collect(out chan<- prometheus.Metric) {
+	s.fill(func(name string, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(s.gauges[name], prometheus.GaugeValue, value, labels...)
+	})
+}
