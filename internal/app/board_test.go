@@ -1,6 +1,10 @@
 package app
 
 import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -123,5 +129,41 @@ func TestTheBoardBelievesTombstones(t *testing.T) {
 				t.Errorf("the stack is still there after %T", told)
 			}
 		})
+	}
+}
+
+// The board learns how long a look took from the run as it is forgotten.
+func TestTheBoardLearnsFromRunsThatEnd(t *testing.T) {
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	board := service.NewBoard(service.BoardOptions{Now: time.Now})
+	board.Set(&v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "net", UID: "uid-1"}})
+	board.Synced()
+	dir := t.TempDir()
+	run := filepath.Join(dir, "runs", "uid-1", "check-1")
+	report, err := json.Marshal(runner.Report{
+		ID: "check-1", Stack: "uid-1", Name: "a/net", Kind: stack.CheckRun, Phase: runner.Done, Outcome: stack.Succeeded, Started: began, Finished: began.Add(6 * time.Second),
+	})
+	if err == nil {
+		err = errors.Join(os.MkdirAll(run, 0o700), os.WriteFile(filepath.Join(run, "run.json"), report, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes, err := runner.New(runner.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer processes.Close()
+	runs := timedRuns{fencedRuns{processes, func() error { return nil }}, board}
+	for range 2 { // a pass that was cut short is made again
+		if err := runs.Forget("uid-1", "check-1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := board.Capacity(1); err != nil || got.Measured != 1 || got.RunSeconds != 6 {
+		t.Errorf("Capacity() = %+v, %v, want one look of six seconds", got, err)
+	}
+	if left, err := processes.Current("uid-1"); err != nil || left != nil {
+		t.Errorf("Current() = %+v, %v, want nothing", left, err)
 	}
 }
