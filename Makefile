@@ -27,9 +27,9 @@ ldflags    := $(small) -X main.version=$(VERSION) -X $(kube).gitVersion=v$(KUBER
 	-X $(kube).gitMajor=1 -X $(kube).gitMinor=37 -X $(kube).gitTreeState=clean
 
 # The modules, and those of them that have tests.
-modules := . standalone test/standin test/world tools/gen tools/kubectl tools/lint tools/providers/kafka \
+modules := . standalone test/monitoring test/standin test/world tools/gen tools/kubectl tools/lint tools/providers/kafka \
 	tools/providers/local tools/providers/rabbitmq tools/providers/random tools/providers/time tools/tofu
-tested  := . standalone test/world tools/gen
+tested  := . standalone test/monitoring test/world tools/gen
 
 platform := $(shell go env GOOS 2>/dev/null)_$(shell go env GOARCH 2>/dev/null)
 mirror   := bin/mirror/registry.opentofu.org

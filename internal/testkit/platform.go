@@ -25,6 +25,7 @@ type Platform struct {
 	Dir        string // the data directory
 	Kubeconfig string
 	API, HTTP  string // URLs
+	Metrics    string // likewise; empty if none are served
 	Isolation  string // of its runs
 	Started    time.Duration
 	Env        []string // added to the environment of the next start
@@ -119,14 +120,14 @@ func (p *Platform) Start() error {
 		return errors.Join(fmt.Errorf("waiting for %s: %w; it said: %s", p.binary, err, p.Log()), p.Kill())
 	}
 	var ready struct {
-		Ready                            bool
-		Kubeconfig, API, HTTP, Isolation string
+		Ready                                     bool
+		Kubeconfig, API, HTTP, Metrics, Isolation string
 	}
 	if err := json.Unmarshal(line, &ready); err != nil || !ready.Ready {
 		return errors.Join(fmt.Errorf("reading the ready line %q: %w", line, err), p.Kill())
 	}
 	p.Started = time.Since(began)
-	p.API, p.HTTP, p.Isolation = ready.API, ready.HTTP, ready.Isolation
+	p.API, p.HTTP, p.Metrics, p.Isolation = ready.API, ready.HTTP, ready.Metrics, ready.Isolation
 	if ready.Kubeconfig != "" {
 		p.Kubeconfig = ready.Kubeconfig
 	}

@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// Whoever looks for stacks by how they stand finds those, and no others. Which
+// plans wait is what people ask first.
+func TestStacksAreFoundByHowTheyStand(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("kept", "interval: 1s", things(w, "right", "a")))
+	c.Apply(t, inline("other", "approvePlan: auto\ninterval: 1h", `output "a" { value = 1 }`))
+	c.Apply(t, inline("broken", "approvePlan: auto\ninterval: 1h", `output "a" { value = nothing.there }`))
+	pending := c.AwaitPending(t, "kept").Status.Plan.Pending
+	c.AwaitReady(t, "other")
+	found(t, c, "terrier.dev/pending-plan=true", "kept")
+	found(t, c, "terrier.dev/failing=true", "broken")
+	found(t, c, "terrier.dev/drifted=true")
+
+	t.Run("whatever somebody does to the labels", func(t *testing.T) {
+		c.Kubectl(t, "label", "terraform", "kept", "terrier.dev/pending-plan-")
+		c.Kubectl(t, "label", "terraform", "other", "terrier.dev/drifted=true", "team=net")
+		found(t, c, "terrier.dev/drifted=true")
+		found(t, c, "team=net", "other")
+		if got := c.Stack(t, "kept").Status.Plan.Pending; got != pending {
+			t.Errorf("a label made another plan: %s, then %s", pending, got)
+		}
+	})
+	t.Run("as long as it is so", func(t *testing.T) {
+		c.Patch(t, "kept", `{"spec":{"approvePlan":"`+pending+`"}}`)
+		c.AwaitReason(t, "kept", "NoDrift")
+		found(t, c, "terrier.dev/pending-plan=true")
+		w.Edit(func(thing *testkit.WorldThing) bool {
+			wrong := "wrong"
+			thing.Value = &wrong
+			return true
+		})
+		repair := c.AwaitReason(t, "kept", "DriftDetected").Status.Plan.Pending
+		found(t, c, "terrier.dev/drifted=true", "kept")
+		found(t, c, "terrier.dev/pending-plan=true,terrier.dev/drifted=true", "kept")
+		c.Patch(t, "kept", `{"spec":{"approvePlan":"`+repair+`"}}`)
+		c.AwaitReason(t, "kept", "NoDrift")
+		found(t, c, "terrier.dev/drifted=true")
+	})
+	t.Run("and otherwise without a write", func(t *testing.T) {
+		version, before := c.Stack(t, "kept").ResourceVersion, checks(w)
+		testkit.Eventually(t, time.Minute, "three more looks are over", func(context.Context) error {
+			if n := checks(w) - before; n < 4 {
+				return fmt.Errorf("%d looks", n)
+			}
+			return nil
+		})
+		if s := c.Stack(t, "kept"); s.ResourceVersion != version {
+			t.Errorf("the object went from version %s to %s while nothing happened; its labels are %v", version, s.ResourceVersion, s.Labels)
+		}
+	})
+}
+
+// found waits until kubectl finds exactly these stacks.
+func found(t *testing.T, c *testkit.Cluster, selector string, want ...string) {
+	t.Helper()
+	testkit.Eventually(t, 2*time.Minute, fmt.Sprintf("-l %s finds %q", selector, want), func(context.Context) error {
+		got := strings.Fields(c.Kubectl(t, "get", "tf", "-l", selector, "-o", "jsonpath={.items[*].metadata.name}"))
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("it finds %q", got)
+		}
+		return nil
+	})
+}
