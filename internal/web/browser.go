@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
@@ -19,8 +19,9 @@ import (
 func (s *server) pageRoutes() []route {
 	table := []route{
 		{method: http.MethodGet, path: "/", door: known, handle: func(c *gin.Context) { c.Redirect(http.StatusSeeOther, "/stacks") }},
-		s.page("/about", known, nil, pages.About),
 	}
+	table = append(table, s.stackPageRoutes()...)
+	table = append(table, s.operateRoutes()...)
 	static := gin.WrapH(http.StripPrefix(pages.StaticPrefix, s.renderer.Static()))
 	for _, m := range []string{http.MethodGet, http.MethodHead} {
 		table = append(table, route{method: m, path: pages.StaticPrefix + "/*path", door: open, handle: static})
@@ -74,9 +75,17 @@ func (s *server) action(path string, d door, a access, do pages.Action) route {
 			s.refuse(c, err)
 			return
 		}
+		if done.Page != nil {
+			s.show(c, http.StatusOK, v, *done.Page)
+			return
+		}
 		to := done.To
 		if done.Said != "" {
-			to += "?" + url.Values{"done": {string(done.Said)}}.Encode()
+			mark := "?"
+			if strings.Contains(to, mark) {
+				mark = "&"
+			}
+			to += mark + url.Values{"done": {string(done.Said)}}.Encode()
 		}
 		c.Redirect(http.StatusSeeOther, to)
 	}}
@@ -120,12 +129,10 @@ func (s *server) show(c *gin.Context, status int, v *pages.Visit, p pages.Page) 
 // problem shows a browser why it does not get what it asked for.
 func (s *server) problem(c *gin.Context, status int, answer service.Refusal) {
 	v := &pages.Visit{Context: c.Request.Context(), House: &s.house, User: userOf(c), Path: c.Request.URL.Path, Query: url.Values{}, Now: s.Now()}
-	s.show(c, status, v, pages.Page{Title: titles[answer.Kind], Template: "problem", Data: answer})
+	p := pages.Failed(v.Path, answer, c.GetString(keyRequest))
+	if c.Request.Method != http.MethodGet {
+		p.Live = pages.Live{} // nothing is done twice by itself
+	}
+	s.show(c, status, v, p)
 	c.Abort()
-}
-
-// titles head the pages about failures.
-var titles = map[fault.Kind]string{
-	fault.Invalid: "That cannot be done", fault.Denied: "Not allowed", fault.Missing: "Not found",
-	fault.Conflict: "It changed in the meantime", fault.Later: "Not now", fault.Broken: "Something is broken",
 }

@@ -14,23 +14,23 @@ func Approvals(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	view := approvalsView(found.Items, newRights(v).whyNot)
+	view := approvalsView(found.Items, newStackRights(v).whyNot)
 	view.Query = q
 	view.Pager = pager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "plan")
 	return Page{Title: "Approvals", Section: "approvals", Template: "approvals", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
 }
 
-// rights asks for the right to change stacks once for each namespace, and for
+// stackRights asks for the right to change stacks once for each namespace, and for
 // single stacks only where that is refused.
-type rights struct {
+type stackRights struct {
 	visit *Visit
 	known map[string]bool
 }
 
-func newRights(v *Visit) rights { return rights{v, map[string]bool{}} }
+func newStackRights(v *Visit) stackRights { return stackRights{v, map[string]bool{}} }
 
 // whyNot says why the visitor may not change a stack; empty if they may.
-func (r rights) whyNot(k service.Key) string {
+func (r stackRights) whyNot(k service.Key) string {
 	all, asked := r.known[k.Namespace]
 	if !asked {
 		all = mayChange(r.visit, service.Key{Namespace: k.Namespace}) == ""

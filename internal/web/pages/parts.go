@@ -104,6 +104,7 @@ type Tab struct {
 type Button struct {
 	Label  string
 	To     string            // the address that it posts to
+	Href   string            // the address that it leads to: then it is a link, and posts nothing
 	Fields map[string]string // what it carries along
 	Look   string            // primary, danger or empty
 	Why    string            // why it cannot be used now; it is shown, disabled, with this reason

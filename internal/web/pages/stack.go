@@ -35,6 +35,7 @@ type overview struct {
 	Head     stackHead
 	Means    service.Situation
 	Message  string
+	Whole    string // the message if it is cut above
 	Failed   bool
 	Waiting  string
 	Facts    []string
@@ -47,6 +48,9 @@ type overview struct {
 	Untold   *Problem
 }
 
+// messageLength is how much of a message heads the page.
+const messageLength = 400
+
 // runNow is the run that goes on.
 type runNow struct {
 	service.Running
@@ -55,7 +59,10 @@ type runNow struct {
 
 func overviewOf(e service.Explanation, head stackHead) overview {
 	s := e.Stack
-	o := overview{Head: head, Means: e.Means, Message: s.Message, Waiting: s.WaitingFor, Facts: e.Facts, Rule: s.Rule, Rules: e.Rules}
+	o := overview{Head: head, Means: inBrowser(stack.Reason(s.Phase), e.Means), Message: cut(messageLength, s.Message), Waiting: s.WaitingFor, Facts: e.Facts, Rule: s.Rule, Rules: e.Rules}
+	if o.Message != s.Message {
+		o.Whole = s.Message
+	}
 	o.Failed = s.Stalled || s.Failures > 0
 	for _, r := range service.Rules() {
 		if r.Rule == s.Rule {
@@ -94,13 +101,17 @@ var momentIcons = map[service.MomentKind]string{
 	service.MomentCreated: "plus", service.MomentRun: "play", service.MomentDecision: "chevron", service.MomentEvent: "dot",
 }
 
-// timelineShown bounds how much of a story is on one page.
-const timelineShown = 100
+// Bounds of a story on one page: the pages of runs and events have it in full.
+const (
+	timelineShown = 100
+	timelineText  = 400
+)
 
 func timeline(k service.Key, moments []service.Moment) []moment {
 	var out []moment
 	for _, m := range moments[:min(len(moments), timelineShown)] {
 		x := moment{Moment: m, Icon: momentIcons[m.Kind], Tone: ToneIdle, Took: m.Took}
+		x.Text = cut(timelineText, m.Text)
 		if m.Bad {
 			x.Icon, x.Tone = "cross", ToneBad
 		}

@@ -30,7 +30,7 @@ func stackButtons(s service.Stack, may string) []Button {
 	if s.Lock != nil {
 		unlock.Fields = map[string]string{"lock": s.Lock.ID}
 	}
-	repair := Button{Label: "Repair", To: stackPath(s.Key(), "repair"), Why: first(suspended,
+	repair := Button{Label: "Repair", Href: stackPath(s.Key(), "repair"), Why: first(suspended,
 		when(s.Gap == nil, "Everything that the stack built is in its state."),
 		when(s.Mode == stack.DriftOnly, "The stack is only watched, so that nothing can be imported into its state."))}
 	return append(out, unlock, repair, Button{Label: "Preview destroy", To: to("preview-destroy"), Why: first(suspended, deleting)})

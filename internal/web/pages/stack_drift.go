@@ -53,16 +53,16 @@ type driftDiff struct {
 
 // Bounds of what is shown of a drift; the plan has it all.
 const (
-	driftShown = 200
-	diffsShown = 50
+	driftedShown = 200
+	diffsShown   = 50
 )
 
 func (d *driftDetail) fill(detail service.DriftDetail) {
 	d.Drift = detail
 	items := detail.Drifted
-	if len(items) > driftShown {
-		d.Hidden = len(items) - driftShown
-		items = items[:driftShown]
+	if len(items) > driftedShown {
+		d.Hidden = len(items) - driftedShown
+		items = items[:driftedShown]
 	}
 	for _, c := range items {
 		x := driftItem{Address: c.Address, Action: c.Action, Word: driftWord(c.Action)}

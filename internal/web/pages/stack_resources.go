@@ -144,8 +144,8 @@ func matches(text string, in ...string) bool {
 
 // Bounds of what is shown of one resource.
 const (
-	attributesShown = 80
-	valueLength     = 400
+	resourceAttributes = 80
+	valueLength        = 400
 )
 
 // attributes are the values of a resource as text, by name.
@@ -157,9 +157,9 @@ func attributes(values map[string]any) (shown []field, more int) {
 		}
 	}
 	slices.Sort(names)
-	if len(names) > attributesShown {
-		more = len(names) - attributesShown
-		names = names[:attributesShown]
+	if len(names) > resourceAttributes {
+		more = len(names) - resourceAttributes
+		names = names[:resourceAttributes]
 	}
 	for _, name := range names {
 		shown = append(shown, field{name, valueText(values[name])})

@@ -91,6 +91,7 @@ type stackList struct {
 	Filtered   bool
 	Columns    []column
 	HasTenants bool
+	Width      int // columns of the table
 	Groups     []rowGroup
 	Pager      Pager
 	Empty      *Empty
@@ -112,7 +113,8 @@ type token struct{ Name, Value, Off string }
 
 // column is a heading of the table; Href sorts by it.
 type column struct {
-	Name, Href, Sorted string // Sorted as aria-sort has it
+	Name, Class, Href string
+	Sorted            string // as aria-sort has it
 }
 
 // rowGroup is rows under a common heading; without grouping there is one, and
@@ -121,6 +123,7 @@ type rowGroup struct {
 	Named bool
 	Name  string
 	Total int
+	Only  string // the address of the list of these alone
 	Pills []chip
 	Rows  []stackRow
 }
@@ -143,7 +146,7 @@ func stacksView(path string, query url.Values, q service.BoardQuery, found servi
 		Query: q, Chips: statusChips(path, query, q, found.Counts), Tokens: tokens(path, query, q),
 		Filtered: q.Text != "" || q.Namespace != "" || q.Tenant != "" || q.Selector != "" || len(q.Statuses) > 0,
 		Columns:  columns(path, query, q.Sort),
-		Groups:   groups(q.Group, found),
+		Groups:   groups(path, query, q.Group, found),
 		Pager:    pager(path, query, q.Offset, len(found.Items), pageRows, found.Total, "row"),
 		Here:     with(path, query, ""),
 	}
@@ -155,6 +158,10 @@ func stacksView(path string, query url.Values, q service.BoardQuery, found servi
 	}
 	for _, r := range found.Items {
 		l.HasTenants = l.HasTenants || r.Tenant != "" && r.Tenant != r.Namespace
+	}
+	l.Width = 8
+	if l.HasTenants {
+		l.Width++
 	}
 	if len(found.Items) == 0 {
 		l.Empty = noStacks(path, l.Filtered || q.Offset > 0)
@@ -208,7 +215,7 @@ func tokens(path string, query url.Values, q service.BoardQuery) []token {
 // it around.
 func columns(path string, query url.Values, sorted string) []column {
 	sorted = cmp.Or(sorted, "name")
-	out := []column{{Name: "Status", Href: "status"}, {Name: "Name", Href: "name"}, {Name: "Since", Href: "since"}}
+	out := []column{{Name: "Status", Class: "status", Href: "status"}, {Name: "Name", Class: "name", Href: "name"}, {Name: "Changed", Class: "changed", Href: "since"}}
 	for i, c := range out {
 		to := c.Href
 		switch sorted {
@@ -224,7 +231,7 @@ func columns(path string, query url.Values, sorted string) []column {
 
 // groups puts rows under the headings that they belong to. The rows come in the
 // order of the groups.
-func groups(by string, found service.BoardPage) []rowGroup {
+func groups(path string, query url.Values, by string, found service.BoardPage) []rowGroup {
 	if by == "" || len(found.Groups) == 0 {
 		g := rowGroup{}
 		for _, r := range found.Items {
@@ -236,7 +243,7 @@ func groups(by string, found service.BoardPage) []rowGroup {
 	for _, r := range found.Items {
 		name := groupOf(by, r)
 		if len(out) == 0 || out[len(out)-1].Name != name {
-			out = append(out, rowGroup{Named: true, Name: name})
+			out = append(out, rowGroup{Named: true, Name: name, Only: onlyGroup(path, query, by, name)})
 		}
 		g := &out[len(out)-1]
 		g.Rows = append(g.Rows, listed(r))
@@ -255,6 +262,19 @@ func groups(by string, found service.BoardPage) []rowGroup {
 		}
 	}
 	return out
+}
+
+// onlyGroup is the address of the list of one group alone.
+func onlyGroup(path string, query url.Values, by, name string) string {
+	query = without(query, "offset", "group")
+	switch key, isLabel := strings.CutPrefix(by, "label:"); {
+	case !isLabel:
+		return with(path, query, by, name)
+	case name == "":
+		return with(path, query, "labels", "!"+key)
+	default:
+		return with(path, query, "labels", key+"="+name)
+	}
 }
 
 // groupOf is the group of a row, as the board names it.
@@ -293,6 +313,9 @@ func sourceText(s service.Stack, short bool) string {
 			text = name
 		}
 		rev = revision(rev)
+		if i := strings.LastIndex(rev, "@"); i >= 0 {
+			rev = rev[i+1:]
+		}
 	}
 	if rev != "" && s.Source != "inline" {
 		text += "@" + rev

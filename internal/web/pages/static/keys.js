@@ -49,7 +49,7 @@ function turn(button) {
 
 function label(button) {
   const now = theme();
-  button.textContent = { auto: "Auto", light: "Light", dark: "Dark" }[now];
+  button.querySelector("span").textContent = { auto: "Auto", light: "Light", dark: "Dark" }[now];
   button.title = `The theme is ${now === "auto" ? "that of the system" : now}. Click for another.`;
   button.setAttribute("aria-label", `Theme: ${now}`);
 }

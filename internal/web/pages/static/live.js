@@ -107,7 +107,7 @@ async function refetch() {
     } else if (answer.ok) {
       show(new DOMParser().parseFromString(await answer.text(), "text/html"));
       failures = 0;
-      if (main.dataset.live || main.dataset.liveEvery) say("live");
+      if (source?.readyState === EventSource.OPEN || !main.dataset.live) say("live");
     } else if (answer.status === 403 || answer.status === 404) {
       ended = true; // it is gone, or no longer for this reader: say so in its place
       release();

@@ -1,0 +1,41 @@
+package web
+
+import (
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/web/pages"
+)
+
+// stackPageRoutes are the pages about stacks. Lists are cut to what the visitor
+// may list, so that they take no right of their own; what is below one stack
+// takes the right to that part of it. Whether a command is allowed is asked here
+// and, since it is given in the visitor's name, by the cluster again.
+func (s *server) stackPageRoutes() []route {
+	const one = "/stacks/:namespace/:name"
+	see := right("get", service.ResourceStacks)
+	log, state, outputs, plan := right("get", service.ResourceLog), right("get", service.ResourceState), right("get", service.ResourceOutputs), right("get", service.ResourcePlan)
+	change := right("patch", service.ResourceStacks)
+	return []route{
+		s.page("/stacks", known, nil, pages.Stacks),
+		s.action("/stacks", known, nil, pages.ToStacks),
+		s.page("/approvals", known, nil, pages.Approvals),
+		s.page("/drift", known, nil, pages.Drift),
+		s.page(one, guarded, see, pages.Stack),
+		s.page(one+"/runs", guarded, log, pages.StackRuns),
+		s.page(one+"/resources", guarded, state, pages.StackResources),
+		s.page(one+"/outputs", guarded, outputs, pages.StackOutputs),
+		s.page(one+"/inputs", guarded, see, pages.StackInputs),
+		s.page(one+"/states", guarded, state, pages.StackStates),
+		s.page(one+"/drift", guarded, plan, pages.StackDrift),
+		s.page(one+"/events", guarded, see, pages.StackEvents),
+		s.page(one+"/repair", guarded, change, pages.StackRepair),
+		s.action(one+"/approve", guarded, change, pages.Approve),
+		s.action(one+"/reject", guarded, change, pages.Reject),
+		s.action(one+"/replan", guarded, change, pages.Replan),
+		s.action(one+"/suspend", guarded, change, pages.Suspend),
+		s.action(one+"/resume", guarded, change, pages.Resume),
+		s.action(one+"/unlock", guarded, change, pages.Unlock),
+		s.action(one+"/preview-destroy", guarded, change, pages.PreviewDestroy),
+		s.action(one+"/repair", guarded, change, pages.Repair),
+		s.action(one+"/states/rollback", guarded, right("update", service.ResourceState), pages.Rollback),
+	}
+}

@@ -1,0 +1,256 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// post sends a form of a page to what it is for.
+func post(t *testing.T, e *estate, to string, fields url.Values, a Action) (Done, *hands, error) {
+	t.Helper()
+	v := visitor(t, e, to)
+	h := &hands{}
+	v.Person.Stacks, v.Form = h, fields
+	d, err := a(v)
+	return d, h, err
+}
+
+// The forms of pages carry what their actions need, without any script.
+func TestFormsCarryWhatIsNeeded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		page   string
+		handle Handler
+		suffix string
+		fill   url.Values
+		act    Action
+		want   string
+		to     string
+	}{
+		"approve from the stack": {"/stacks/apps/checkout", Stack, "/approve", url.Values{"comment": {"looks good"}, "sure": {"yes"}}, Approve,
+			`approve apps/checkout plan-main-4f1c9ab2d7 sha256:plan-main-4f1c9ab2d7 "looks good"`, "/stacks/apps/checkout"},
+		"reject from the stack": {"/stacks/apps/checkout", Stack, "/approve", url.Values{"comment": {"no"}}, Reject,
+			`reject apps/checkout plan-main-4f1c9ab2d7 sha256:plan-main-4f1c9ab2d7 "no"`, "/stacks/apps/checkout"},
+		"approve from the inbox": {"/approvals", Approvals, "/net/vpc/approve", nil, Approve, `approve net/vpc plan-main-77 sha256:plan-main-77 ""`, "/approvals"},
+		"approve drift":          {"/drift", Drift, "/net/vpc/approve", nil, Approve, `approve net/vpc plan-main-77 sha256:plan-main-77 ""`, "/drift"},
+		"plan anew from drift":   {"/drift", Drift, "/net/vpc/replan", nil, Replan, "replan net/vpc", "/drift"},
+		"plan now":               {"/stacks/apps/cart", Stack, "/replan", nil, Replan, "replan apps/cart", "/stacks/apps/cart"},
+		"suspend":                {"/stacks/apps/cart", Stack, "/suspend", nil, Suspend, "suspend apps/cart", "/stacks/apps/cart"},
+		"resume":                 {"/stacks/net/old", Stack, "/resume", nil, Resume, "resume net/old", "/stacks/net/old"},
+		"unlock":                 {"/stacks/net/dns", Stack, "/unlock", nil, Unlock, "unlock net/dns 0a1b", "/stacks/net/dns"},
+		"preview destroy":        {"/stacks/apps/cart", Stack, "/preview-destroy", nil, PreviewDestroy, "preview apps/cart", "/stacks/apps/cart/plan?digest=sha256%3Afeed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := town()
+			forms := show(t, e, tt.page, tt.handle).forms(tt.suffix)
+			if len(forms) == 0 {
+				t.Fatalf("%s has no form for %s", tt.page, tt.suffix)
+			}
+			f := forms[0]
+			for k, v := range tt.fill {
+				f.Fields[k] = v
+			}
+			d, h, err := post(t, e, f.To, f.Fields, tt.act)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(h.done, []string{tt.want}); diff != "" {
+				t.Errorf("commanded (-got +want):\n%s", diff)
+			}
+			if d.To != tt.to {
+				t.Errorf("leads to %q, want %q", d.To, tt.to)
+			}
+			if d.Said != "" && Sentence(d.Said) == "" {
+				t.Errorf("%q is no sentence", d.Said)
+			}
+		})
+	}
+}
+
+// A plan that destroys is approved only by somebody who says that they saw it.
+func TestDestroyingPlansAskTwice(t *testing.T) {
+	seen := url.Values{"plan": {"plan-main-4f1c9ab2d7"}, "digest": {"sha256:plan-main-4f1c9ab2d7"}}
+	_, h, err := post(t, town(), "/stacks/apps/checkout/approve", seen, Approve)
+	if fault.Of(err) != fault.Invalid || len(h.done) != 0 {
+		t.Errorf("without the box: %v, done %v", err, h.done)
+	}
+	if _, h, err = post(t, town(), "/stacks/apps/checkout/reject", seen, Reject); err != nil || len(h.done) != 1 {
+		t.Errorf("a rejection: %v, done %v", err, h.done)
+	}
+	if _, _, err = post(t, town(), "/stacks/apps/checkout/approve", url.Values{}, Approve); fault.Of(err) != fault.Invalid {
+		t.Errorf("without a plan: %v", err)
+	}
+}
+
+// Whoever decides on a plan that was replaced is led to the one that waits now.
+func TestStaleApprovals(t *testing.T) {
+	v := visitor(t, town(), "/stacks/net/vpc/approve")
+	stale := fault.New(fault.Conflict, service.ReasonPlanChanged, errors.New("the plan that waits is plan-b, not plan-a"))
+	v.Person.Stacks = &hands{refuse: map[string]error{`approve net/vpc plan-a sha256:a ""`: stale}}
+	v.Form = url.Values{"plan": {"plan-a"}, "digest": {"sha256:a"}}
+	_, err := Approve(v)
+	if !errors.Is(err, stale) {
+		t.Fatal(err)
+	}
+	d := parse(t, v, Failed(v.Path, service.Refusal{Error: err.Error(), Kind: fault.Conflict, Reason: service.ReasonPlanChanged, Hint: service.Hint(err)}, "req-1"))
+	for _, want := range []string{"It changed in the meantime", "the plan that waits is plan-b", "Nothing was done", "req-1"} {
+		if !strings.Contains(d.text(), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	links := d.all(func(n *html.Node) bool { return n.DataAtom == atom.A && attr(n, "href") == "/stacks/net/vpc/plan" })
+	if len(links) != 1 {
+		t.Error("there is no link to the new plan")
+	}
+}
+
+// What waits for the visitor is told from what waits for others, and why.
+func TestWhoDecides(t *testing.T) {
+	v := visitor(t, town(), "/approvals")
+	v.Can = func(a service.Access) bool { return a.Namespace == "apps" }
+	p, err := Approvals(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	view := p.Data.(approvalList)
+	for _, a := range view.Mine {
+		got[a.Row.Key().String()] = ""
+	}
+	for _, a := range view.Others {
+		got[a.Row.Key().String()] = a.Decide.Why
+	}
+	may := "You may not change the stack: it takes the right to patch terraforms in the namespace net."
+	want := map[string]string{"apps/checkout": "", "net/vpc": may, "net/watch": "planOnly is set, so that no plan of this stack is ever applied."}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("approvals (-got +want):\n%s", diff)
+	}
+	parse(t, v, p)
+}
+
+func TestWhatAPlanIsFor(t *testing.T) {
+	applied := &service.PlanInfo{Revision: "main@sha1:1"}
+	for want, tt := range map[string]struct {
+		s service.Stack
+		p service.PlanInfo
+	}{
+		"to take everything down":                 {service.Stack{Applied: applied}, service.PlanInfo{Destroy: true}},
+		"to bring in what is in no state":         {service.Stack{Gap: &stack.Gap{}}, service.PlanInfo{}},
+		"to mend drift":                           {service.Stack{Applied: applied}, service.PlanInfo{Drift: true}},
+		"to build it for the first time":          {service.Stack{}, service.PlanInfo{}},
+		"for a new revision":                      {service.Stack{Applied: applied}, service.PlanInfo{Revision: "main@sha1:2"}},
+		"for a change of the stack or its inputs": {service.Stack{Applied: applied}, service.PlanInfo{Revision: "main@sha1:1"}},
+	} {
+		if got := planCause(tt.s, tt.p); got != want {
+			t.Errorf("planCause() = %q, want %q", got, want)
+		}
+	}
+}
+
+// A button that would do nothing says why, and is no form.
+func TestWhatCannotBeDoneSaysWhy(t *testing.T) {
+	why := func(s service.Stack, may string) map[string]string {
+		out := map[string]string{}
+		for _, b := range stackButtons(s, may) {
+			out[b.Label] = b.Why
+		}
+		return out
+	}
+	base := row("apps", "net", service.StatusReady, nil).Stack
+	noLock, noGap := "Nobody else holds the lock on the state.", "Everything that the stack built is in its state."
+	suspended := base
+	suspended.Suspended = true
+	locked := base
+	locked.Lock, locked.Gap = &stack.Lock{ID: "x"}, &stack.Gap{}
+	for name, tt := range map[string]struct {
+		s    service.Stack
+		may  string
+		want map[string]string
+	}{
+		"a quiet one": {base, "", map[string]string{"Plan now": "", "Suspend": "", "Unlock": noLock, "Repair": noGap, "Preview destroy": ""}},
+		"suspended":   {suspended, "", map[string]string{"Plan now": "The stack is suspended. Resume it first.", "Resume": "", "Unlock": noLock, "Repair": "The stack is suspended. Resume it first.", "Preview destroy": "The stack is suspended. Resume it first."}},
+		"locked":      {locked, "", map[string]string{"Plan now": "", "Suspend": "", "Unlock": "", "Repair": "", "Preview destroy": ""}},
+		"of somebody": {locked, "no", map[string]string{"Plan now": "no", "Suspend": "no", "Unlock": "no", "Repair": "no", "Preview destroy": "no"}},
+	} {
+		if diff := cmp.Diff(why(tt.s, tt.may), tt.want); diff != "" {
+			t.Errorf("%s (-got +want):\n%s", name, diff)
+		}
+	}
+}
+
+// slow makes previews only when whoever asked has gone.
+type slow struct{ *hands }
+
+func (s slow) PreviewDestroy(ctx context.Context, k service.Key) (service.PlanDocument, error) {
+	<-ctx.Done()
+	return service.PlanDocument{}, ctx.Err()
+}
+
+func TestPreviewsThatTakeTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := visitor(t, town(), "/stacks/apps/cart/preview-destroy")
+		v.Person.Stacks = slow{&hands{}}
+		d, err := PreviewDestroy(v)
+		if err != nil || d.To != "/stacks/apps/cart/runs" || Sentence(d.Said) == "" {
+			t.Errorf("%+v, %v; want to be told of the runs", d, err)
+		}
+	})
+}
+
+func TestRollbackNeedsTheName(t *testing.T) {
+	e := town()
+	f := show(t, e, "/stacks/apps/cart/states?to=7", StackStates).forms("/rollback")
+	if len(f) != 1 {
+		t.Fatal("there is no form")
+	}
+	for _, typed := range []string{"", "CART", "cart2"} {
+		fields := url.Values{"version": f[0].Fields["version"], "name": {typed}}
+		if _, h, err := post(t, e, f[0].To, fields, Rollback); fault.Of(err) != fault.Invalid || len(h.done) != 0 {
+			t.Errorf("%q typed: %v, done %v", typed, err, h.done)
+		}
+	}
+	f[0].Fields.Set("name", "cart")
+	_, h, err := post(t, e, f[0].To, f[0].Fields, Rollback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(h.done, []string{"plan rollback apps/cart 7", "write state apps/cart"}); diff != "" {
+		t.Errorf("commanded (-got +want):\n%s", diff)
+	}
+}
+
+func TestRepairsFromForms(t *testing.T) {
+	e := town()
+	f := show(t, e, "/stacks/apps/hostile/repair", StackRepair).forms("/repair")
+	if len(f) != 1 {
+		t.Fatalf("%d forms, want that of the objects", len(f))
+	}
+	f[0].Fields.Set("absent-0", "yes")
+	_, h, err := post(t, e, f[0].To, f[0].Fields, Repair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := `world_thing.a["` + hostile + `"]`
+	if diff := cmp.Diff(h.done, []string{"plan repair apps/hostile map[world_thing.b:b-1] [" + address + "]"}); diff != "" {
+		t.Errorf("commanded (-got +want):\n%s", diff)
+	}
+	f[0].Fields.Set("id-0", "a-1")
+	if _, _, err := post(t, e, f[0].To, f[0].Fields, Repair); fault.Of(err) != fault.Invalid {
+		t.Errorf("an object that is both there and not there: %v", err)
+	}
+	_, h, err = post(t, e, f[0].To, url.Values{"plan": {"plan-x"}, "digest": {"sha256:x"}}, Repair)
+	if err != nil || len(h.done) != 1 || h.done[0] != "repair apps/hostile plan-x sha256:x" {
+		t.Errorf("carrying out: %v, done %v", err, h.done)
+	}
+}
