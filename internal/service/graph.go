@@ -49,7 +49,8 @@ const (
 const graphNodes = 200
 
 // Graph returns a stack with what it needs and what needs it, up to depth steps
-// away, or however far if depth is 0.
+// away, or however far if depth is 0. Whoever asks has been checked for the stack
+// itself; the scope is what they may see of others.
 func (b *Board) Graph(scope Scope, key Key, depth int) (Graph, error) {
 	if depth < 0 {
 		return Graph{}, fault.New(fault.Invalid, ReasonQuery, fmt.Errorf("depth is not negative, and %d was given", depth))
@@ -59,12 +60,12 @@ func (b *Board) Graph(scope Scope, key Key, depth int) (Graph, error) {
 	if !b.synced {
 		return Graph{}, errNotReady
 	}
-	if b.rows[key] == nil || !scope.Has(key.Namespace) {
+	if b.rows[key] == nil {
 		return Graph{}, fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("stack %s does not exist", key))
 	}
 	needs, neededBy := b.edges()
-	w := walk{scope: scope, depth: depth, place: map[Key]int{key: 0}, order: []Key{key}}
-	w.spread(key, needs, neededBy)
+	w := walk{scope: scope, start: key, depth: depth, place: map[Key]int{key: 0}, order: []Key{key}}
+	w.spread(needs, neededBy)
 	return w.graph(b, needs), nil
 }
 
@@ -106,6 +107,7 @@ func (b *Board) edges() (needs, neededBy map[Key][]need) {
 // walk collects the nodes of a graph.
 type walk struct {
 	scope Scope
+	start Key
 	depth int
 	place map[Key]int
 	order []Key
@@ -114,11 +116,11 @@ type walk struct {
 // spread walks in both directions at once, a step at a time, so that what is
 // nearest comes first. Each direction goes its own way only: from what a stack
 // needs it does not come back to what else needs that.
-func (w *walk) spread(start Key, directions ...map[Key][]need) {
+func (w *walk) spread(directions ...map[Key][]need) {
 	seen := make([]map[Key]bool, len(directions))
 	edge := make([][]Key, len(directions))
 	for i := range directions {
-		seen[i], edge[i] = map[Key]bool{start: true}, []Key{start}
+		seen[i], edge[i] = map[Key]bool{w.start: true}, []Key{w.start}
 	}
 	for step, more := 0, true; more && (w.depth == 0 || step < w.depth); step++ {
 		more = false
@@ -133,7 +135,7 @@ func (w *walk) spread(start Key, directions ...map[Key][]need) {
 func (w *walk) step(edge []Key, next map[Key][]need, seen map[Key]bool) []Key {
 	var reached []Key
 	for _, from := range edge {
-		if !w.scope.Has(from.Namespace) {
+		if w.hides(from) {
 			continue // nothing behind what is hidden is shown
 		}
 		for _, n := range next[from] {
@@ -176,8 +178,11 @@ func (w *walk) graph(b *Board, needs map[Key][]need) Graph {
 	return g
 }
 
+// hides reports whether a stack may not be seen.
+func (w *walk) hides(key Key) bool { return key != w.start && !w.scope.Has(key.Namespace) }
+
 func (w *walk) node(b *Board, key Key) GraphNode {
-	if !w.scope.Has(key.Namespace) {
+	if w.hides(key) {
 		return GraphNode{Hidden: true}
 	}
 	n := GraphNode{Namespace: key.Namespace, Name: key.Name}
