@@ -59,6 +59,20 @@ type Config struct {
 	TemplateWorkers  int      `flag:"template-concurrency" env:"TERRIER_TEMPLATE_CONCURRENCY" default:"5" help:"templates of tenants that are looked at at once"`
 	TenantWorkers    int      `flag:"tenant-concurrency" env:"TERRIER_TENANT_CONCURRENCY" default:"10" help:"tenants that are looked at at once"`
 
+	SessionLife time.Duration `flag:"session-life" env:"TERRIER_SESSION_LIFE" default:"12h" help:"how long a browser stays signed in at most"`
+	SessionIdle time.Duration `flag:"session-idle" env:"TERRIER_SESSION_IDLE" default:"2h" help:"how long a browser stays signed in while nobody opens a page in it"`
+
+	OIDCIssuer      string   `flag:"oidc-issuer" env:"TERRIER_OIDC_ISSUER" help:"address of the OpenID Connect issuer that people sign in with in a browser; nobody does if empty"`
+	OIDCName        string   `flag:"oidc-name" env:"TERRIER_OIDC_NAME" help:"what people call the issuer, for the button; its host if empty"`
+	OIDCClient      string   `flag:"oidc-client-id" env:"TERRIER_OIDC_CLIENT_ID" help:"id by which the issuer knows this server"`
+	OIDCSecret      string   `flag:"oidc-client-secret-file" env:"TERRIER_OIDC_CLIENT_SECRET_FILE" help:"file with the secret of that client, if it has one"`
+	OIDCScopes      []string `flag:"oidc-scope" env:"TERRIER_OIDC_SCOPES" default:"profile:email" help:"scope that is asked for besides openid (repeatable)"`
+	OIDCUsername    string   `flag:"oidc-username-claim" env:"TERRIER_OIDC_USERNAME_CLAIM" default:"sub" help:"claim that is the name of the user; email counts only if the issuer has verified it"`
+	OIDCUserPrefix  string   `flag:"oidc-username-prefix" env:"TERRIER_OIDC_USERNAME_PREFIX" help:"put before names of the issuer; ISSUER# if empty and the claim is not email, - for none"`
+	OIDCGroups      string   `flag:"oidc-groups-claim" env:"TERRIER_OIDC_GROUPS_CLAIM" help:"claim that lists the groups of the user; no groups if empty"`
+	OIDCGroupPrefix string   `flag:"oidc-groups-prefix" env:"TERRIER_OIDC_GROUPS_PREFIX" help:"put before groups of the issuer"`
+	OIDCAuthority   string   `flag:"oidc-ca-file" env:"TERRIER_OIDC_CA_FILE" help:"file with the certificate authority of the issuer; the system's if empty"`
+
 	LogLevel string `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"warn" help:"debug, info, warn or error"`
 }
 

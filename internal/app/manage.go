@@ -187,10 +187,11 @@ func (p *parts) events(mgr ctrl.Manager, component string) kube.Events {
 	return kube.Events{Recorder: mgr.GetEventRecorderFor(component)}
 }
 
-// outbound is the one client for everything that goes out.
-func (p *parts) outbound() (*outbound.Client, error) {
+// outbound is the client for everything that goes out. What is allowed besides
+// was named by whoever starts this program.
+func (p *parts) outbound(besides ...string) (*outbound.Client, error) {
 	// Our own artifacts and registry are on loopback, and meant to be reached.
-	allow, err := outbound.ParseAllow(append([]string{p.http.listener.Addr().String(), strings.TrimPrefix(p.http.url, "https://")}, p.Config.AllowHosts...)...)
+	allow, err := outbound.ParseAllow(append([]string{p.http.listener.Addr().String(), strings.TrimPrefix(p.http.url, "https://")}, append(besides, p.Config.AllowHosts...)...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if err := errors.Join(p.publish(ctx, direct), p.beginJournal(ctx, direct)); err != nil {
 		return errors.Join(err, p.http.listener.Close())
 	}
-	handler, err := p.handler()
+	handler, err := p.handler(ctx)
 	if err != nil {
 		return errors.Join(err, p.http.listener.Close())
 	}
@@ -167,7 +167,7 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 func (p *parts) greet(r Ready) error {
 	_, err := fmt.Fprintf(p.Stdout, `
   Kubernetes API  %s
-  HTTP API        %s
+  pages and API   %s
   kubeconfig      %s
   isolation       runs are boxed at level %q
 
@@ -175,9 +175,10 @@ func (p *parts) greet(r Ready) error {
   %s get terraforms -A
   %s get -A
   %s explain -f STACK.yaml
+  %s ui                      a link that opens the pages as yourself
 
 ready
-`, r.API, r.HTTP, r.Kubeconfig, r.Isolation, r.Kubeconfig, kubectl(p.Program), p.Program, p.Program)
+`, r.API, r.HTTP, r.Kubeconfig, r.Isolation, r.Kubeconfig, kubectl(p.Program), p.Program, p.Program, p.Program)
 	return err
 }
 
@@ -246,7 +247,7 @@ func toUnstructured(o client.Object) (*unstructured.Unstructured, error) {
 }
 
 // handler is the HTTP API with artifacts and registry.
-func (p *parts) handler() (http.Handler, error) {
+func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	kubeClient, err := service.NewClient(p.plane.Config())
 	if err != nil {
 		return nil, err
@@ -271,9 +272,12 @@ func (p *parts) handler() (http.Handler, error) {
 	stacks := service.New(kubeClient, p.records, p.Now)
 	board := p.newBoard()
 	o := web.Options{
-		Stacks: stacks, Board: board, Details: service.NewDetails(stacks, p.records, p.records), Sources: service.NewSources(kubeClient, board), Auth: p.pulls(auth), Version: p.Version,
+		Stacks: stacks, Board: board, Details: service.NewDetails(stacks, p.records, p.records), Sources: service.NewSources(kubeClient, board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready,
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry,
+	}
+	if err := p.letIn(ctx, &o, p.pulls(auth), board.Namespaces); err != nil {
+		return nil, err
 	}
 	p.journaled(&o)
 	return web.New(o)

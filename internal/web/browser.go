@@ -20,6 +20,7 @@ func (s *server) pageRoutes() []route {
 	table := []route{
 		{method: http.MethodGet, path: "/", door: known, handle: func(c *gin.Context) { c.Redirect(http.StatusSeeOther, "/stacks") }},
 	}
+	table = append(table, s.signInRoutes()...)
 	table = append(table, s.stackPageRoutes()...)
 	table = append(table, s.operateRoutes()...)
 	static := gin.WrapH(http.StripPrefix(pages.StaticPrefix, s.renderer.Static()))
@@ -97,7 +98,7 @@ func (s *server) visit(c *gin.Context) (*pages.Visit, error) {
 	v := &pages.Visit{
 		Context: c.Request.Context(), House: &s.house, User: user, Now: s.Now(),
 		Path: c.Request.URL.Path, Query: c.Request.URL.Query(), Names: map[string]string{},
-		Can: func(a service.Access) bool { return s.Auth.Authorize(c.Request.Context(), user, a) == nil },
+		Can: func(a service.Access) bool { return s.Recent.Authorize(c.Request.Context(), user, a) == nil },
 	}
 	for _, p := range c.Params {
 		v.Names[p.Key] = p.Value

@@ -116,8 +116,12 @@ func (s *server) called(c *gin.Context) {
 	c.Next()
 }
 
+// sameOrigin refuses what pages of others have a browser do. A request that a
+// cookie speaks for has to come from a page of ours even to read, since a stream
+// is one.
 func (s *server) sameOrigin(c *gin.Context) {
-	if err := http.NewCrossOriginProtection().Check(c.Request); err != nil {
+	err := http.NewCrossOriginProtection().Check(c.Request)
+	if err != nil || s.sessions.shown(c.Request) && !fromOwnPage(c.Request) {
 		s.refuse(c, errOrigin)
 		return
 	}
@@ -156,6 +160,7 @@ func (s *server) allowed(r route) gin.HandlerFunc {
 			return
 		}
 		c.Set(keyUser, user)
+		s.renew(c)
 		switch r.door {
 		case known:
 		case guarded:
@@ -175,8 +180,12 @@ func (s *server) allowed(r route) gin.HandlerFunc {
 	}
 }
 
-// identify says who makes a request.
+// identify says who makes a request: a token that it shows, else the session of
+// its browser.
 func (s *server) identify(r *http.Request) (service.User, error) {
+	if s.sessions.shown(r) {
+		return s.sessionUser(r)
+	}
 	return s.Auth.Authenticate(r.Context(), tokenOf(r))
 }
 
@@ -197,6 +206,10 @@ func tokenOf(r *http.Request) secret.Text {
 func (s *server) challenge(c *gin.Context, err error) {
 	if fault.Of(err) != fault.Denied {
 		s.refuse(c, err)
+		return
+	}
+	if c.GetBool(keyBrowser) {
+		s.toSignIn(c)
 		return
 	}
 	scheme := "Bearer"

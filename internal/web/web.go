@@ -16,6 +16,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -54,9 +55,16 @@ type Options struct {
 	Board   Board                // likewise
 	Details service.StackDetails // likewise
 	Sources service.SourceReader // likewise
+	Estate  service.TenantEstate // likewise
+	Queue   service.Queue        // who waits for a run, in all namespaces; nil if nobody here knows
+	Notices service.Notices      // what was sent to people; nil if nothing is
+
+	Platform pages.Platform // what runs here, for those who ask about it
+
 	People  func(service.User) (service.Person, error)
 	Scopes  func(context.Context, service.User) (service.Scope, error) // the namespaces whose stacks somebody may list
 	Auth    Auth
+	Recent  Auth // Auth whose answers may be some seconds old, for what pages ask often; Auth if nil
 	Version string
 	Ready   func(context.Context) error // nil is always ready
 	Hosts   []string                    // by which it may be called, without ports
@@ -68,6 +76,9 @@ type Options struct {
 
 	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and who knows one may have it
 	Registry  http.Handler // at /v2/
+
+	Sessions SessionOptions
+	Issuer   *Issuer // to sign in with; nil if there is none
 
 	Limits Limits
 }
@@ -83,6 +94,7 @@ type Limits struct {
 	Stream      time.Duration // a log that is followed: 6h; whoever wants more asks again
 	Recheck     time.Duration // how often the right to a stream is asked for again: 30s
 	Stall       time.Duration // how long a reader may take nothing: 30s
+	Beat        time.Duration // how often a stream of events says that it is alive: 15s
 	Streams     int           // at once: 256
 	UserStreams int           // of one user at once: 16
 	Upload      int64         // bytes of one request to the registry: 1 GiB
@@ -95,6 +107,7 @@ func (l Limits) filled() Limits {
 		Stream:      cmp.Or(l.Stream, 6*time.Hour),
 		Recheck:     cmp.Or(l.Recheck, 30*time.Second),
 		Stall:       cmp.Or(l.Stall, 30*time.Second),
+		Beat:        cmp.Or(l.Beat, 15*time.Second),
 		Streams:     cmp.Or(l.Streams, 256),
 		UserStreams: cmp.Or(l.UserStreams, 16),
 		Upload:      cmp.Or(l.Upload, 1<<30),
@@ -104,7 +117,9 @@ func (l Limits) filled() Limits {
 // server is what the handlers share.
 type server struct {
 	Options
+	entrance
 	streams  streams
+	tails    tails
 	refusals refusals
 	renderer *pages.Renderer
 	house    pages.House
@@ -130,13 +145,23 @@ func build(o Options) (*gin.Engine, error) {
 		o.Now = time.Now
 	}
 	o.Limits = o.Limits.filled()
+	if o.Recent == nil {
+		o.Recent = o.Auth
+	}
 	s := &server{Options: o, streams: streams{total: o.Limits.Streams, each: o.Limits.UserStreams}}
+	var err error
+	if s.entrance, err = newEntrance(o); err != nil {
+		return nil, err
+	}
 	renderer, err := pages.NewRenderer(o.Version)
 	if err != nil {
 		return nil, err
 	}
 	s.renderer = renderer
-	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, Journal: o.Journal, Version: o.Version}
+	s.tails.follow = func(ctx context.Context, key service.Key, run string) (io.ReadCloser, error) {
+		return s.Stacks.Log(ctx, key, run, true)
+	}
+	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, Journal: o.Journal, Estate: o.Estate, Queue: o.Queue, Notices: o.Notices, Platform: o.Platform, Checked: &pages.JournalCheck{}, API: document, Version: o.Version}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true

@@ -1,0 +1,72 @@
+package app
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/web"
+)
+
+// issuer is the OpenID Connect provider of the flags, nil if there is none.
+// Nobody asks it anything yet: it may be down when this one starts.
+func (p *parts) issuer() (*web.Issuer, error) {
+	c := p.Config
+	if c.OIDCIssuer == "" {
+		if c.OIDCClient != "" || c.OIDCSecret != "" || c.OIDCAuthority != "" {
+			return nil, usage("--oidc-issuer is not set, and other flags of it are")
+		}
+		return nil, nil
+	}
+	u, err := url.Parse(c.OIDCIssuer)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && !(u.Scheme == "http" && c.PlainHTTP) {
+		return nil, usage("--oidc-issuer %q is not the https address of an issuer", c.OIDCIssuer)
+	}
+	if c.OIDCClient == "" {
+		return nil, usage("--oidc-issuer needs --oidc-client-id")
+	}
+	i := &web.Issuer{
+		URL: c.OIDCIssuer, ClientID: c.OIDCClient, Name: c.OIDCName, Scopes: c.OIDCScopes,
+		UsernameClaim: c.OIDCUsername, UsernamePrefix: c.OIDCUserPrefix, GroupsClaim: c.OIDCGroups, GroupsPrefix: c.OIDCGroupPrefix,
+	}
+	if c.OIDCSecret != "" {
+		b, err := os.ReadFile(c.OIDCSecret)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--oidc-client-secret-file: %w", err))
+		}
+		i.ClientSecret = secret.New(strings.TrimSpace(string(b)))
+	}
+	options := outbound.Options{PlainHTTP: u.Scheme == "http", MaxBytes: issuerBytes}
+	if c.OIDCAuthority != "" {
+		if options.CA, err = os.ReadFile(c.OIDCAuthority); err != nil {
+			return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--oidc-ca-file: %w", err))
+		}
+	}
+	// Whoever starts this program names the issuer, so it may be on this machine.
+	out, err := p.outbound(hostPortOf(u))
+	if err == nil {
+		i.HTTP, err = out.HTTP(options)
+	}
+	return i, err
+}
+
+// issuerBytes bounds what an issuer says: its metadata, its keys, a token.
+const issuerBytes = 1 << 20
+
+func hostPortOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+func usage(format string, args ...any) error {
+	return fault.New(fault.Invalid, "Usage", fmt.Errorf(format, args...))
+}
+

@@ -1,0 +1,107 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/web"
+)
+
+// letIn fills in how people become known to the server, and what they may do:
+// recent answers of auth, their own hands, the namespaces they may list, the
+// sessions of their browsers, the issuer they sign in with.
+func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth, namespaces func() []string) error {
+	people, err := service.NewPeople(p.plane.Config(), p.records, p.Now)
+	if err != nil {
+		return err
+	}
+	recent := service.NewRecentAuth(auth, p.Now)
+	ended, err := openSignOuts(ctx, p.blobs, p.Config.SessionLife, p.Now)
+	if err != nil {
+		return fmt.Errorf("reading which sessions have ended: %w", err)
+	}
+	o.Auth, o.Recent, o.People = auth, recent, people.As
+	o.Scopes = service.NewScopes(auth, namespaces, p.Now).Scope
+	o.Sessions = web.SessionOptions{Key: p.key, Life: p.Config.SessionLife, Idle: p.Config.SessionIdle, SignOuts: ended}
+	o.Issuer, err = p.issuer()
+	return err
+}
+
+// signOuts are the sessions that were ended before their time, so that a copy
+// of a cookie opens nothing after a restart either.
+type signOuts struct {
+	kept blob.Store
+	now  func() time.Time
+
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+const signOutPrefix = "sessions/ended/"
+
+// openSignOuts reads those that are kept, and forgets those that have expired.
+func openSignOuts(ctx context.Context, kept blob.Store, life time.Duration, now func() time.Time) (*signOuts, error) {
+	s := &signOuts{kept: kept, now: now, until: map[string]time.Time{}}
+	keys, err := kept.List(ctx, signOutPrefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		r, err := blobBytes{kept}.Get(ctx, key)
+		if fault.Of(err) == fault.Missing {
+			continue
+		}
+		var until time.Time
+		if err == nil {
+			until, err = time.Parse(time.RFC3339, string(r))
+		}
+		if err != nil {
+			until = now().Add(life) // that it has ended is known by its name
+		}
+		s.until[strings.TrimPrefix(key, signOutPrefix)] = until
+	}
+	return s, s.forget(ctx)
+}
+
+// End implements web.SignOuts.
+func (s *signOuts) End(ctx context.Context, id string, until time.Time) error {
+	s.mu.Lock()
+	s.until[id] = until
+	s.mu.Unlock()
+	if err := s.kept.Put(ctx, signOutPrefix+id, strings.NewReader(until.UTC().Format(time.RFC3339))); err != nil {
+		return fmt.Errorf("keeping that a session has ended: %w", err)
+	}
+	return s.forget(ctx)
+}
+
+// Ended implements web.SignOuts.
+func (s *signOuts) Ended(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now().Before(s.until[id])
+}
+
+// forget drops the sessions that would have ended by themselves by now.
+func (s *signOuts) forget(ctx context.Context) error {
+	var old []string
+	s.mu.Lock()
+	for id, until := range s.until {
+		if !s.now().Before(until) {
+			old = append(old, id)
+			delete(s.until, id)
+		}
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, id := range old {
+		errs = append(errs, s.kept.Delete(ctx, signOutPrefix+id))
+	}
+	return errors.Join(errs...)
+}

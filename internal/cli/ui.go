@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+func (p *program) ui() *cobra.Command {
+	var open bool
+	c := &cobra.Command{
+		Use:   "ui",
+		Short: "Get a link that opens the pages of the server as yourself",
+		Long: `Prints a link to the pages of the Terrier server. The first browser that opens it
+within a minute, and agrees to, is signed in as the user of the kubeconfig; after
+that the link opens nothing.
+
+The link is made with the token of the kubeconfig, which goes to the server as it
+does for logs and plans, and stays out of the link.`,
+		Example: `  terrier ui
+  terrier ui --open`,
+		GroupID: groupLook,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			link, address, err := service.SignIn(cmd.Context(), p.connection)
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(p.Stdout, "%s\n", clean(address)); err != nil {
+				return err
+			}
+			left := link.Until.Sub(p.Now()).Round(1e9)
+			if _, err := fmt.Fprintf(p.Stderr, "Open it within %s: it lets one browser in, once, as %s.\n", left, clean(link.Name)); err != nil {
+				return err
+			}
+			if !open {
+				return nil
+			}
+			return p.browse(cmd, address)
+		},
+	}
+	c.Flags().BoolVar(&open, "open", false, "open it in the browser as well; while that starts, other users of this machine can see the link")
+	return c
+}
+
+// browse opens an address in the browser that the desktop chooses.
+func (p *program) browse(cmd *cobra.Command, address string) error {
+	const opener = "xdg-open"
+	for _, dir := range filepath.SplitList(p.getenv("PATH")) {
+		path := filepath.Join(dir, opener)
+		if info, err := os.Stat(path); err != nil || !filepath.IsAbs(path) || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			continue
+		}
+		started, err := process.Start(cmd.Context(), process.Command{Path: path, Args: []string{address}, Env: p.Environ, Dir: "/"})
+		if err != nil {
+			return err
+		}
+		exit, err := started.Wait()
+		if err == nil && exit.Code != 0 {
+			err = fmt.Errorf("%s ended with %d", opener, exit.Code)
+		}
+		if err != nil {
+			return fmt.Errorf("opening a browser: %w", err)
+		}
+		return nil
+	}
+	return fault.New(fault.Missing, "NoBrowser", errors.New("there is no "+opener+" on the PATH to open a browser with: open the link yourself"))
+}

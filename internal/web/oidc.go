@@ -1,0 +1,251 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/gin-gonic/gin"
+	"golang.org/x/oauth2"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/web/pages"
+)
+
+// Issuer is an OpenID Connect provider that the operator trusts to say who
+// somebody is. The names of the fields and what they mean by default are those
+// of Kubernetes' API server, so that both can be told the same.
+type Issuer struct {
+	URL, ClientID string
+	ClientSecret  secret.Text // may be empty
+	Name          string      // what people call it; the host of URL if empty
+	Scopes        []string    // besides openid
+
+	UsernameClaim  string // sub if empty; email counts only if the issuer has verified it
+	UsernamePrefix string // URL# if empty, and the claim is not email; "-" is none
+	GroupsClaim    string // no groups if empty
+	GroupsPrefix   string
+
+	HTTP *http.Client // the way out
+}
+
+// issuer is an Issuer, found as soon as it answers.
+type issuer struct {
+	Issuer
+	seal   sealer
+	cookie string
+	now    func() time.Time
+	used   *signOuts // answers that were taken
+
+	mu       sync.Mutex
+	provider *oidc.Provider
+	again    time.Time // not looked for before
+	down     error     // why it was not found
+}
+
+const (
+	issuerPath   = signInPath + "/issuer"
+	callbackPath = signInPath + "/callback"
+
+	issuerPurpose = "terrier sign-in with an issuer v1"
+	issuerTime    = 10 * time.Minute // for a person to show the issuer who they are
+	discoverTime  = 3 * time.Second
+	discoverAgain = 10 * time.Second
+)
+
+func newIssuer(o Issuer, key secret.Text, now func() time.Time) (*issuer, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Host == "" || o.ClientID == "" || o.HTTP == nil {
+		return nil, fmt.Errorf("%q is no issuer to sign in with: it needs an address, a client id and a way out", o.URL)
+	}
+	o.Name, o.UsernameClaim = cmp.Or(o.Name, u.Host), cmp.Or(o.UsernameClaim, "sub")
+	switch {
+	case o.UsernamePrefix == "-":
+		o.UsernamePrefix = ""
+	case o.UsernamePrefix == "" && o.UsernameClaim != "email":
+		o.UsernamePrefix = o.URL + "#"
+	}
+	seal, err := newSealer(key, issuerPurpose)
+	if err != nil {
+		return nil, err
+	}
+	id, err := publicID(key)
+	return &issuer{Issuer: o, seal: seal, cookie: "__Host-terrier-issuer-" + id, now: now, used: newSignOuts(now)}, err
+}
+
+// awake asks the issuer where everything is, unless it has answered before. One
+// that does not answer is asked again after a while.
+func (i *issuer) awake(ctx context.Context) error {
+	_, err := i.find(ctx)
+	return err
+}
+
+func (i *issuer) find(ctx context.Context) (*oidc.Provider, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.provider != nil {
+		return i.provider, nil
+	}
+	if i.now().Before(i.again) {
+		return nil, i.down
+	}
+	// Whoever asked may go away; the answer is for all.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoverTime)
+	defer cancel()
+	p, err := oidc.NewProvider(i.context(ctx), i.URL)
+	if err != nil {
+		i.down, i.again = fmt.Errorf("asking the issuer %s about itself: %w", i.URL, err), i.now().Add(discoverAgain)
+		return nil, i.down
+	}
+	i.provider = p
+	return p, nil
+}
+
+// context gives the libraries the one way out.
+func (i *issuer) context(ctx context.Context) context.Context {
+	return oidc.ClientContext(ctx, i.HTTP)
+}
+
+func (i *issuer) oauth(p *oidc.Provider, host string) oauth2.Config {
+	return oauth2.Config{
+		ClientID: i.ClientID, ClientSecret: i.ClientSecret.Reveal(), Endpoint: p.Endpoint(),
+		// The host is one of those that the server may be called by.
+		RedirectURL: "https://" + host + callbackPath,
+		Scopes:      append([]string{oidc.ScopeOpenID}, i.Scopes...),
+	}
+}
+
+// errand is what a browser carries, sealed, to the issuer and back.
+type errand struct {
+	State    string `json:"s"`
+	Nonce    string `json:"n"`
+	Verifier string `json:"v"`
+	To       string `json:"t"`
+	Until    int64  `json:"u"`
+}
+
+var errNoIssuer = fault.New(fault.Missing, "NoIssuer", errors.New("this server has no issuer to sign in with"))
+
+// toIssuer sends a browser to the issuer. It changes nothing here: all that is
+// to be remembered goes along with the browser.
+func (s *server) toIssuer(c *gin.Context) {
+	if s.issuer == nil {
+		s.refuse(c, errNoIssuer)
+		return
+	}
+	p, err := s.issuer.find(c.Request.Context())
+	if err != nil {
+		s.Log.Warn("issuer not reached", "issuer", s.issuer.URL, "err", err)
+		s.showSignIn(c, http.StatusServiceUnavailable, pages.SignIn{To: localPath(c.Query("to"))})
+		return
+	}
+	e := errand{State: randomName(), Nonce: randomName(), Verifier: oauth2.GenerateVerifier(),
+		To: localPath(c.Query("to")), Until: s.Now().Add(issuerTime).Unix()}
+	value, err := s.issuer.seal.seal(e)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	// Lax, since it is the issuer's page that leads back here.
+	http.SetCookie(c.Writer, &http.Cookie{Name: s.issuer.cookie, Value: value, Path: "/", MaxAge: int(issuerTime / time.Second),
+		HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode})
+	o := s.issuer.oauth(p, c.Request.Host)
+	c.Redirect(http.StatusSeeOther, o.AuthCodeURL(e.State, oidc.Nonce(e.Nonce), oauth2.S256ChallengeOption(e.Verifier)))
+}
+
+// fromIssuer takes what the issuer says for a session. A page of ours goes on
+// from here: the browser would not show a cookie that it has just been given to
+// what a page of the issuer leads to.
+func (s *server) fromIssuer(c *gin.Context) {
+	if s.issuer == nil {
+		s.refuse(c, errNoIssuer)
+		return
+	}
+	if err := s.tries.left(c.Request); err != nil {
+		s.refuse(c, err)
+		return
+	}
+	http.SetCookie(c.Writer, &http.Cookie{Name: s.issuer.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode})
+	e, err := s.issuer.errand(c.Request)
+	var who identity
+	if err == nil {
+		who, err = s.issuer.answer(c.Request, e)
+	}
+	var cookie *http.Cookie
+	if err == nil {
+		cookie, err = s.sessions.cookie(s.sessions.begin(session{Known: &who}))
+	}
+	if err != nil {
+		s.Log.Warn("sign-in with issuer failed", "issuer", s.issuer.URL, "err", err)
+		s.signInFailed(c, e.To, err)
+		return
+	}
+	s.replaceSession(c, cookie)
+	s.Log.Info("signed in", "user", who.Name, "subject", who.Subject, "by", "issuer")
+	s.onward(c, e.To)
+}
+
+var (
+	errErrand  = fault.New(fault.Denied, "SignInLost", errors.New("this browser did not begin to sign in here, or took too long: sign in again"))
+	errAnswer  = fault.New(fault.Denied, "IssuerDenied", errors.New("the issuer did not let you in"))
+	errIDToken = fault.New(fault.Denied, "IssuerInvalid", errors.New("what the issuer says cannot be trusted"))
+)
+
+// errand is what the browser of r was sent for. Its answer is taken once.
+func (i *issuer) errand(r *http.Request) (errand, error) {
+	var e errand
+	cookie, err := r.Cookie(i.cookie)
+	if err != nil || i.seal.open(cookie.Value, &e) != nil {
+		return errand{}, errErrand
+	}
+	state := r.URL.Query().Get("state")
+	until := time.Unix(e.Until, 0)
+	if subtle.ConstantTimeCompare([]byte(state), []byte(e.State)) != 1 || !i.now().Before(until) || i.used.Ended(e.State) {
+		return errand{To: e.To}, errErrand
+	}
+	return e, i.used.End(r.Context(), e.State, until)
+}
+
+// answer is who the issuer says that it is who did the errand.
+func (i *issuer) answer(r *http.Request, e errand) (identity, error) {
+	q := r.URL.Query()
+	if iss := q.Get("iss"); iss != "" && iss != i.URL {
+		return identity{}, errIDToken // another issuer's answer
+	}
+	if q.Get("error") != "" {
+		return identity{}, errAnswer
+	}
+	p, err := i.find(r.Context())
+	if err != nil {
+		return identity{}, fault.New(fault.Later, "IssuerDown", err)
+	}
+	ctx := i.context(r.Context())
+	o := i.oauth(p, r.Host)
+	token, err := o.Exchange(ctx, q.Get("code"), oauth2.VerifierOption(e.Verifier))
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < http.StatusInternalServerError {
+		return identity{}, fault.New(fault.Denied, "IssuerDenied", fmt.Errorf("the issuer did not take its own code: %.200q", refused.ErrorCode))
+	}
+	if err != nil {
+		return identity{}, fault.New(fault.Later, "IssuerDown", fmt.Errorf("asking the issuer for a token: %w", err))
+	}
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
+		return identity{}, errIDToken
+	}
+	id, err := p.VerifierContext(ctx, &oidc.Config{ClientID: i.ClientID, Now: i.now}).Verify(ctx, raw)
+	if err != nil {
+		return identity{}, errors.Join(errIDToken, err)
+	}
+	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(e.Nonce)) != 1 {
+		return identity{}, errIDToken
+	}
+	return i.identity(id)
+}

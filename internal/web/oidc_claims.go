@@ -1,0 +1,107 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// identity reads who somebody is from what an issuer signed.
+func (i *issuer) identity(id *oidc.IDToken) (identity, error) {
+	var claims map[string]json.RawMessage
+	if err := id.Claims(&claims); err != nil {
+		return identity{}, errors.Join(errIDToken, err)
+	}
+	// A token for several is for us only if it was made for us.
+	if azp, err := text(claims, "azp"); err == nil && azp != "" && azp != i.ClientID || len(id.Audience) > 1 && azp == "" {
+		return identity{}, errIDToken
+	}
+	name, err := i.username(claims)
+	if err != nil {
+		return identity{}, err
+	}
+	groups, err := i.groups(claims)
+	if err != nil {
+		return identity{}, err
+	}
+	return identity{Name: name, Groups: groups, Subject: id.Subject}, nil
+}
+
+func (i *issuer) username(claims map[string]json.RawMessage) (string, error) {
+	name, err := text(claims, i.UsernameClaim)
+	if err != nil {
+		return "", err
+	}
+	if name == "" {
+		return "", claimFault("the issuer says nothing in the claim %q, which is to be the name", i.UsernameClaim)
+	}
+	if i.UsernameClaim == "email" && !verified(claims["email_verified"]) {
+		return "", claimFault("the issuer has not verified the e-mail address %.200q", name)
+	}
+	name = i.UsernamePrefix + name
+	return name, usable("name", name)
+}
+
+// verified reports whether a claim says yes; some issuers say it in quotes.
+func verified(claim json.RawMessage) bool {
+	return string(claim) == "true" || string(claim) == `"true"`
+}
+
+// groups are a list of texts, or one of them.
+func (i *issuer) groups(claims map[string]json.RawMessage) ([]string, error) {
+	raw, ok := claims[i.GroupsClaim]
+	if i.GroupsClaim == "" || !ok || string(raw) == "null" {
+		return nil, nil
+	}
+	var groups []string
+	if json.Unmarshal(raw, &groups) != nil {
+		one, err := text(claims, i.GroupsClaim)
+		if err != nil {
+			return nil, err
+		}
+		groups = []string{one}
+	}
+	for n, g := range groups {
+		groups[n] = i.GroupsPrefix + g
+		if err := usable("group", groups[n]); err != nil {
+			return nil, err
+		}
+	}
+	return groups, nil
+}
+
+func text(claims map[string]json.RawMessage, name string) (string, error) {
+	raw, ok := claims[name]
+	if !ok {
+		return "", nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", claimFault("the claim %q is not a text", name)
+	}
+	return s, nil
+}
+
+// usable refuses what Kubernetes keeps to itself: no issuer makes anybody a
+// part of the system.
+func usable(what, s string) error {
+	odd := func(r rune) bool { return unicode.IsControl(r) || !unicode.IsGraphic(r) }
+	switch {
+	case s == "" || len(s) > 1024 || !utf8.ValidString(s) || strings.ContainsFunc(s, odd):
+		return claimFault("%.200q cannot be the %s of anybody", s, what)
+	case strings.HasPrefix(s, "system:"):
+		return claimFault("the issuer may not name the %s %.200q: system: is Kubernetes' own", what, s)
+	}
+	return nil
+}
+
+func claimFault(format string, args ...any) error {
+	return fault.New(fault.Denied, "IssuerInvalid", fmt.Errorf(format, args...))
+}

@@ -1,0 +1,196 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// SessionOptions say how browsers stay known.
+type SessionOptions struct {
+	Key      secret.Text   // what seals cookies is derived from it; without one, sessions end with the process
+	Life     time.Duration // of a session, whatever happens: 12h
+	Idle     time.Duration // without a page being opened or a form sent: 2h
+	SignOuts SignOuts      // in memory only if nil
+}
+
+// SignOuts remember the sessions that were ended before their time. A cookie
+// that somebody kept a copy of opens nothing after that.
+type SignOuts interface {
+	End(ctx context.Context, id string, until time.Time) error
+	Ended(id string) bool
+}
+
+// session is what a browser carries, sealed, in its cookie: who somebody is as
+// they showed it when they signed in. What they may do is asked each time.
+type session struct {
+	ID    string    `json:"i"`
+	Until int64     `json:"u"` // Unix time of its end
+	Seen  int64     `json:"s"` // Unix time at which it was used last, more or less
+	Token string    `json:"t,omitempty"`
+	Known *identity `json:"k,omitempty"` // by an issuer, in place of a token
+}
+
+// identity is who an issuer says that somebody is.
+type identity struct {
+	Name    string   `json:"n"`
+	Groups  []string `json:"g,omitempty"`
+	Subject string   `json:"s"`
+}
+
+func (i identity) user() service.User {
+	return service.User{Name: i.Name, Groups: append([]string{"system:authenticated"}, i.Groups...)}
+}
+
+// sessions seals and opens the cookies of sessions.
+type sessions struct {
+	SessionOptions
+	seal sealer
+	name string // of the cookie
+	now  func() time.Time
+}
+
+const (
+	sessionPurpose = "terrier browser session v1"
+	cookieBytes    = 4096            // of name and value: what every browser takes
+	seenEvery      = 5 * time.Minute // how exact Seen is
+)
+
+func newSessions(o SessionOptions, now func() time.Time) (*sessions, error) {
+	if o.Key.Empty() {
+		o.Key = secret.New(randomName())
+	}
+	o.Life, o.Idle = cmp.Or(o.Life, 12*time.Hour), cmp.Or(o.Idle, 2*time.Hour)
+	if o.SignOuts == nil {
+		o.SignOuts = newSignOuts(now)
+	}
+	seal, err := newSealer(o.Key, sessionPurpose)
+	if err != nil {
+		return nil, err
+	}
+	// Browsers do not tell ports apart: two servers on one machine would overwrite
+	// each other's cookie if it had the same name.
+	id, err := publicID(o.Key)
+	return &sessions{SessionOptions: o, seal: seal, name: "__Host-terrier-" + id, now: now}, err
+}
+
+// begin fills a session that starts now.
+func (s *sessions) begin(of session) session {
+	now := s.now()
+	of.ID, of.Seen, of.Until = randomName(), now.Unix(), now.Add(s.Life).Unix()
+	return of
+}
+
+var (
+	errTokenLong  = fault.New(fault.Invalid, "TokenTooLong", errors.New("the token is too long for a cookie, which holds 4 KiB"))
+	errGroupsLong = fault.New(fault.Invalid, "GroupsTooLong", errors.New("the issuer names so many groups that they do not fit into a cookie, which holds 4 KiB"))
+)
+
+// cookie is x for a browser to keep.
+func (s *sessions) cookie(x session) (*http.Cookie, error) {
+	value, err := s.seal.seal(x)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.name)+1+len(value) > cookieBytes {
+		if x.Known != nil {
+			return nil, errGroupsLong
+		}
+		return nil, errTokenLong
+	}
+	// It has no time of its own, so that it also goes when the browser is closed.
+	return &http.Cookie{Name: s.name, Value: value, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode}, nil
+}
+
+// cleared takes the cookie away from a browser.
+func (s *sessions) cleared() *http.Cookie {
+	return &http.Cookie{Name: s.name, Path: "/", MaxAge: -1, HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode}
+}
+
+// shown reports whether a request is to be judged by its cookie: it has one,
+// and nothing that goes before it.
+func (s *sessions) shown(r *http.Request) bool {
+	if r.Header.Get("Authorization") != "" || strings.HasPrefix(r.URL.Path, registryPrefix+"/") {
+		return false
+	}
+	_, err := r.Cookie(s.name)
+	return err == nil
+}
+
+// open returns the session of a request, and Denied if it has none that is good.
+func (s *sessions) open(r *http.Request) (session, error) {
+	denied := func(why string) (session, error) {
+		return session{}, fault.New(fault.Denied, service.ReasonUnknownUser, errors.New(why))
+	}
+	cookie, err := r.Cookie(s.name)
+	if err != nil {
+		return denied("nobody is signed in")
+	}
+	var x session
+	if err := s.seal.open(cookie.Value, &x); err != nil {
+		return denied("the session is not one of this server's")
+	}
+	now := s.now()
+	switch {
+	case now.Unix() >= x.Until:
+		return denied(fmt.Sprintf("the session has ended: it lasts %s", s.Life))
+	case now.Unix() >= x.Seen+int64(s.Idle/time.Second):
+		return denied(fmt.Sprintf("the session has ended: it was not used for %s", s.Idle))
+	case s.SignOuts.Ended(x.ID):
+		return denied("the session has ended: somebody signed out")
+	}
+	return x, nil
+}
+
+// seen returns x as it is after a request that a person made, and whether the
+// browser is to be told. What a page does by itself keeps no session alive.
+func (s *sessions) seen(x session, r *http.Request) (session, bool) {
+	mode := r.Header.Get("Sec-Fetch-Mode")
+	if mode != "" && mode != "navigate" || s.now().Unix() < x.Seen+int64(seenEvery/time.Second) {
+		return x, false
+	}
+	x.Seen = s.now().Unix()
+	return x, true
+}
+
+// sessionUser says who a request with a cookie is from.
+func (s *server) sessionUser(r *http.Request) (service.User, error) {
+	x, err := s.sessions.open(r)
+	if err != nil {
+		return service.User{}, err
+	}
+	if x.Known != nil {
+		return x.Known.user(), nil
+	}
+	return s.Recent.Authenticate(r.Context(), secret.New(x.Token))
+}
+
+// fromOwnPage reports whether a request that a cookie speaks for was caused by
+// a page of ours or by the person at the browser. A link of others may lead
+// here and do no more than that; browsers that do not say where a request comes
+// from may only read.
+func fromOwnPage(r *http.Request) bool {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none":
+		return true
+	case "":
+		origin := r.Header.Get("Origin")
+		if origin == "" {
+			return reads
+		}
+		u, err := url.Parse(origin)
+		return err == nil && u.Scheme == "https" && u.Host == r.Host
+	default:
+		return reads && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	}
+}

@@ -1,0 +1,101 @@
+package web
+
+import (
+	"crypto/sha256"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// links are the ways in that command lines asked for and nobody has used yet:
+// each opens once, and not for long. Only the hash of its code is kept.
+type links struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	made map[[sha256.Size]byte]link
+}
+
+type link struct {
+	name  string // whom it is for
+	token secret.Text
+	until time.Time
+}
+
+const (
+	linkLife = time.Minute
+	linksOf  = 16   // of one person at once
+	linksAll = 1024 // together
+)
+
+var errLinks = &httpError{http.StatusTooManyRequests, fault.Wait(linkLife, "TooManyLinks", errors.New("too many links to sign in with wait to be used"))}
+
+// make returns the code of a new link.
+func (l *links) make(name string, token secret.Text) (string, time.Time, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, own := l.now(), 0
+	maps.DeleteFunc(l.made, func(_ [sha256.Size]byte, x link) bool {
+		if !now.Before(x.until) {
+			return true
+		}
+		if x.name == name {
+			own++
+		}
+		return false
+	})
+	if own >= linksOf || len(l.made) >= linksAll {
+		return "", time.Time{}, errLinks
+	}
+	if l.made == nil {
+		l.made = map[[sha256.Size]byte]link{}
+	}
+	code, until := randomName(), now.Add(linkLife)
+	l.made[sha256.Sum256([]byte(code))] = link{name, token, until}
+	return code, until, nil
+}
+
+// look says whom a code lets in. It changes nothing, so that a program that
+// fetches every address it sees uses up no link.
+func (l *links) look(code string) (name string, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x, ok := l.made[sha256.Sum256([]byte(code))]
+	return x.name, ok && l.now().Before(x.until)
+}
+
+// use takes the link of a code, which opens nothing from then on.
+func (l *links) use(code string) (secret.Text, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	hash := sha256.Sum256([]byte(code))
+	x, ok := l.made[hash]
+	delete(l.made, hash)
+	return x.token, ok && l.now().Before(x.until)
+}
+
+// makeLink gives whoever asks with a token a link by which a browser is known
+// as the same person.
+func (s *server) makeLink(c *gin.Context) {
+	token := tokenOf(c.Request)
+	if token.Empty() {
+		s.refuse(c, fault.New(fault.Denied, service.ReasonNoToken, errors.New("a link is for whoever shows a token")))
+		return
+	}
+	user := userOf(c)
+	code, until, err := s.links.make(user.Name, token)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	c.JSON(http.StatusCreated, service.SignInLink{Path: signInPath + "?" + url.Values{"code": {code}}.Encode(), Name: user.Name, Until: until})
+}
