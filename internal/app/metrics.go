@@ -76,6 +76,9 @@ func (m *meters) answered(status int, bytes int64) {
 	m.received.Add(float64(bytes))
 }
 
+// following says how many streams are open.
+func (m *meters) following(streams int) { m.streams.Set(float64(streams)) }
+
 // meteredBlobs counts writes of records.
 type meteredBlobs struct {
 	blob.Store

@@ -273,7 +273,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	board := p.newBoard()
 	o := web.Options{
 		Stacks: stacks, Board: board, Details: service.NewDetails(stacks, p.records, p.records), Sources: service.NewSources(kubeClient, board), Version: p.Version,
-		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready,
+		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.following,
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry,
 	}
 	if err := p.letIn(ctx, &o, p.pulls(auth), board.Namespaces); err != nil {

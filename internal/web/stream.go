@@ -18,6 +18,7 @@ import (
 // streams counts the streams that are open.
 type streams struct {
 	total, each int
+	tell        func(open int) // may be nil
 
 	mu   sync.Mutex
 	all  int
@@ -34,16 +35,23 @@ func (s *streams) enter(name string) (leave func(), ok bool) {
 	if s.user == nil {
 		s.user = map[string]int{}
 	}
-	s.all++
+	s.count(+1)
 	s.user[name]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.all--
+		s.count(-1)
 		if s.user[name]--; s.user[name] == 0 {
 			delete(s.user, name)
 		}
 	}, true
+}
+
+func (s *streams) count(by int) {
+	s.all += by
+	if s.tell != nil {
+		s.tell(s.all)
+	}
 }
 
 // stream is an answer that goes on. Everything about it is done by the goroutine

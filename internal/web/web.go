@@ -80,7 +80,8 @@ type Options struct {
 	Sessions SessionOptions
 	Issuer   *Issuer // to sign in with; nil if there is none
 
-	Limits Limits
+	Limits    Limits
+	Following func(streams int) // is told how many streams are open whenever that changes; may be nil
 }
 
 // ArtifactsPrefix is where artifacts are mounted; the prefix is taken off.
@@ -148,7 +149,7 @@ func build(o Options) (*gin.Engine, error) {
 	if o.Recent == nil {
 		o.Recent = o.Auth
 	}
-	s := &server{Options: o, streams: streams{total: o.Limits.Streams, each: o.Limits.UserStreams}}
+	s := &server{Options: o, streams: streams{total: o.Limits.Streams, each: o.Limits.UserStreams, tell: o.Following}}
 	var err error
 	if s.entrance, err = newEntrance(o); err != nil {
 		return nil, err
