@@ -25,6 +25,7 @@ type Change struct {
 	Import      string          `json:"import,omitempty"`      // the id it is imported by
 	Config      string          `json:"config,omitempty"`      // configuration that the engine generated for an import
 	Diffs       []Diff          `json:"diffs,omitempty"`
+	Unchanged   []string        `json:"unchanged,omitempty"` // attributes of an update or a replacement that stay as they are
 }
 
 // OutputChange is what a plan does to one output. Its Diff has no path.
@@ -83,12 +84,36 @@ func (d *Document) change(r wireResource) Change {
 		c.Import = cmp.Or(i.ID, string(i.Identity))
 	}
 	w := differ{doc: d, forces: r.Delta.ReplacePaths, unseen: r.Delta.Concealed}
-	w.walk(nil,
-		side{decode(r.Delta.Before), decode(r.Delta.BeforeSensitive)},
-		side{decode(r.Delta.After), decode(r.Delta.AfterSensitive)},
-		decode(r.Delta.Unknown))
+	before := side{decode(r.Delta.Before), decode(r.Delta.BeforeSensitive)}
+	after := side{decode(r.Delta.After), decode(r.Delta.AfterSensitive)}
+	unknown := decode(r.Delta.Unknown)
+	w.walk(nil, before, after, unknown)
 	c.Diffs = w.out
+	if c.Action == Update || c.Action == Replace {
+		c.Unchanged = w.unchanged(before, after, unknown)
+	}
 	return c
+}
+
+// unchanged lists the attributes that are set and stay as they are.
+func (d *differ) unchanged(before, after side, unknown any) []string {
+	attributes, _ := before.value.(map[string]any)
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		if attributes[name] == nil || anyMarked(child(unknown, name)) {
+			continue
+		}
+		if w := (differ{doc: d.doc, unseen: d.unseen}); len(w.at(name, before, after)) == 0 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// at returns what differs in one attribute.
+func (d *differ) at(name string, before, after side) []Diff {
+	d.walk([]any{name}, before.at(name), after.at(name), nil)
+	return d.out
 }
 
 // Because says in plain words why the engine does it; it is empty where there is

@@ -22,6 +22,7 @@ func (s *server) pageRoutes() []route {
 	}
 	table = append(table, s.signInRoutes()...)
 	table = append(table, s.stackPageRoutes()...)
+	table = append(table, s.runPageRoutes()...)
 	table = append(table, s.operateRoutes()...)
 	static := gin.WrapH(http.StripPrefix(pages.StaticPrefix, s.renderer.Static()))
 	for _, m := range []string{http.MethodGet, http.MethodHead} {

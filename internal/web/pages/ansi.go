@@ -35,6 +35,13 @@ func (a *ansi) line(s string) template.HTML {
 	return template.HTML(b.String()) // written below: escaped text, and spans with classes of ours
 }
 
+// skip takes over the colours of a line that is not shown.
+func (a *ansi) skip(s string) {
+	if strings.ContainsAny(s, "\x1b\u009b") {
+		a.write(nil, s[:min(len(s), lineBytes)])
+	}
+}
+
 // write adds s to b, or only takes over its colours if b is nil.
 func (a *ansi) write(b *strings.Builder, s string) {
 	ends := endsOf(s)

@@ -30,7 +30,18 @@ func (r *Renderer) functions() template.FuncMap {
 		"took":     took,
 
 		"thousands": thousands,
-		"mode":      func(m stack.Mode) string { return modes[m] },
+		"bytes":     func(n int64) string { return size(int(n)) },
+		"last":      func(from, n int) int { return from + n - 1 },
+		"says": func(now time.Time, s said) struct {
+			Now  time.Time
+			Said said
+		} {
+			return struct {
+				Now  time.Time
+				Said said
+			}{now, s}
+		},
+		"mode": func(m stack.Mode) string { return modes[m] },
 		"head": func(now time.Time, h stackHead) struct {
 			Now  time.Time
 			Head stackHead

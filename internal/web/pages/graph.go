@@ -1,0 +1,261 @@
+package pages
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/terrier-iac/terrier/internal/graph"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// graphPage is a stack among those that it needs and that need it.
+type graphPage struct {
+	Head   stackHead
+	Depths []planChip
+	W, H   int
+	Nodes  []graphNode
+	Edges  []graphEdge
+	Left   int
+	Alone  bool     // nothing is connected to the stack
+	Drawn  bool     // there is a picture beside the list
+	Why    *Problem // why there is none
+}
+
+// graphNode is a box, and a row of the list.
+type graphNode struct {
+	X, Y, W, H int
+	Name       string // as the box has room for it
+	Where      string
+	Full       string
+	Href       string
+	Pill       Pill
+	Self       bool
+	Dashed     bool
+	Needs      []graphRef
+	NeededBy   []graphRef
+}
+
+type graphRef struct {
+	Name string
+	Href string
+	Kind string
+}
+
+type graphEdge struct {
+	Path string // as SVG has it
+	Kind string
+	Back bool
+	Self bool // it begins or ends at the stack that was asked for
+}
+
+// defaultDepth shows what a stack needs and what that needs, and the same of
+// what needs it.
+const defaultDepth = 2
+
+var graphDepths = []struct {
+	depth int
+	label string
+}{{1, "Next to it"}, {2, "Two steps"}, {4, "Four steps"}, {0, "All"}}
+
+// StackGraph shows what a stack needs and what needs it.
+func StackGraph(v *Visit) (Page, error) {
+	head, err := headOf(v, tabGraph)
+	if err != nil {
+		return Page{}, err
+	}
+	p := graphPage{Head: head}
+	depth, err := strconv.Atoi(v.Query.Get("depth"))
+	if err != nil || depth < 0 {
+		depth = defaultDepth
+	}
+	for _, d := range graphDepths {
+		p.Depths = append(p.Depths, planChip{Label: d.label, Tone: ToneIdle, Href: with(v.Path, nil, "depth", strconv.Itoa(d.depth)), Current: d.depth == depth})
+	}
+	page := stackPage(v, "graph", "Graph", nil)
+	g, err := v.House.Board.Graph(v.Scope, v.Key(), depth)
+	if p.Why = problemOf("The graph cannot be shown", err); err == nil {
+		p.show(g)
+		p.draw(v.House, g)
+		page.Live.Stack, page.Live.Stacks = service.Key{}, true // others in it change, too
+	}
+	page.Data = p
+	return page, nil
+}
+
+// show makes the list.
+func (p *graphPage) show(g service.Graph) {
+	p.Left, p.Alone = g.Left, len(g.Nodes) < 2
+	for i, n := range g.Nodes {
+		x := graphNode{Self: i == 0, Where: n.Namespace, Full: n.Key().String(), Pill: statusPill(n.Status)}
+		x.Name = n.Name
+		switch {
+		case n.Hidden:
+			x.Name, x.Full, x.Where, x.Pill, x.Dashed = "Not shown to you", "a stack that is not shown to you", "", Pill{ToneIdle, "lock", "Hidden"}, true
+		case n.Missing:
+			x.Pill, x.Dashed = pillOf(ToneBad, "Missing"), true
+		default:
+			x.Href = stackPath(n.Key())
+		}
+		p.Nodes = append(p.Nodes, x)
+	}
+	for _, e := range g.Edges {
+		from, to := &p.Nodes[e.From], &p.Nodes[e.To]
+		from.Needs = append(from.Needs, graphRef{to.Full, to.Href, kindOfEdge(e.Kind)})
+		to.NeededBy = append(to.NeededBy, graphRef{from.Full, from.Href, kindOfEdge(e.Kind)})
+	}
+}
+
+func kindOfEdge(k service.EdgeKind) string {
+	if k == service.EdgeOutputs {
+		return "outputs"
+	}
+	return "dependsOn"
+}
+
+// The size of a box, and of the text in it.
+const (
+	boxHeight = 46
+	boxMin    = 120
+	boxMax    = 240
+	boxPad    = 40 // beside the text: the glyph, and room
+	charWidth = 7.4
+	maxChars  = 26
+)
+
+// draw lays out the picture. What is needed is above what needs it.
+func (p *graphPage) draw(h *House, g service.Graph) {
+	var in graph.Graph
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		n.Name, n.Where = visible(n.Name), visible(n.Where)
+		n.Name, n.Where = cut(maxChars, n.Name), cut(maxChars+4, n.Where)
+		text := float64(max(utf8.RuneCountInString(n.Name), utf8.RuneCountInString(n.Where)-3)) * charWidth
+		n.W, n.H = min(boxMax, max(boxMin, int(text)+boxPad)), boxHeight
+		in.Boxes = append(in.Boxes, graph.Box{W: n.W, H: n.H})
+	}
+	for _, e := range g.Edges {
+		in.Edges = append(in.Edges, graph.Edge{From: e.To, To: e.From})
+	}
+	l, err := h.graphs.lay(in)
+	if err != nil {
+		if !errors.Is(err, graph.ErrTooLarge) {
+			p.Why = problemOf("The picture cannot be drawn", err)
+		} else {
+			p.Why = &Problem{Title: "There are too many stacks for a picture", Error: "All of them are in the list below.", Hint: "Choose fewer steps."}
+		}
+		return
+	}
+	p.Drawn = true
+	p.W, p.H = l.W+2*margin, l.H+2*margin
+	for i, at := range l.Places {
+		p.Nodes[i].X, p.Nodes[i].Y = at.X+margin, at.Y+margin
+	}
+	for i, r := range l.Routes {
+		if r.Points == nil {
+			continue
+		}
+		e := g.Edges[i]
+		p.Edges = append(p.Edges, graphEdge{Path: curve(r.Points), Kind: kindOfEdge(e.Kind), Back: r.Back, Self: e.From == 0 || e.To == 0})
+	}
+	slices.SortStableFunc(p.Edges, func(a, b graphEdge) int { return cmp.Compare(number01(a.Self), number01(b.Self)) })
+}
+
+const margin = 8
+
+func number01(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// curve is a line through points: straight within a row, bent between rows.
+func curve(points []graph.Point) string {
+	var b strings.Builder
+	put := func(command string, list ...graph.Point) {
+		b.WriteString(command)
+		for i, p := range list {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(strconv.Itoa(p.X+margin) + "," + strconv.Itoa(p.Y+margin))
+		}
+	}
+	put("M", points[0])
+	for i := 1; i < len(points); i++ {
+		from, to := points[i-1], points[i]
+		if from.X == to.X {
+			put("L", to)
+			continue
+		}
+		middle := (from.Y + to.Y) / 2
+		put("C", graph.Point{X: from.X, Y: middle}, graph.Point{X: to.X, Y: middle}, to)
+	}
+	return b.String()
+}
+
+// layoutsKept is how many layouts are kept. One of the largest has some hundred
+// kilobytes.
+const layoutsKept = 64
+
+// keptLayouts are layouts by what they are of: a status that changes moves
+// nothing. The zero value is ready.
+type keptLayouts struct {
+	mu      sync.Mutex
+	layouts map[[sha256.Size]byte]graph.Layout
+	order   [][sha256.Size]byte
+}
+
+// lay returns the layout of g, which nobody changes.
+func (k *keptLayouts) lay(g graph.Graph) (graph.Layout, error) {
+	id := shape(g)
+	k.mu.Lock()
+	l, ok := k.layouts[id]
+	k.mu.Unlock()
+	if ok {
+		return l, nil
+	}
+	l, err := graph.Lay(g, graph.DefaultSpacing)
+	if err != nil {
+		return l, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.layouts == nil {
+		k.layouts = map[[sha256.Size]byte]graph.Layout{}
+	}
+	if _, ok := k.layouts[id]; !ok {
+		k.layouts[id] = l
+		k.order = append(k.order, id)
+	}
+	if len(k.order) > layoutsKept {
+		delete(k.layouts, k.order[0])
+		k.order = slices.Delete(k.order, 0, 1)
+	}
+	return l, nil
+}
+
+// shape is the digest of everything that a layout depends on.
+func shape(g graph.Graph) [sha256.Size]byte {
+	var b []byte
+	put := func(list ...int) {
+		for _, n := range list {
+			b = binary.AppendVarint(b, int64(n))
+		}
+	}
+	put(len(g.Boxes))
+	for _, x := range g.Boxes {
+		put(x.W, x.H)
+	}
+	for _, e := range g.Edges {
+		put(e.From, e.To)
+	}
+	return sha256.Sum256(b)
+}

@@ -1,0 +1,141 @@
+package pages
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/terrier-iac/terrier/internal/graph"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// connected is a board with one graph.
+type connected struct {
+	board
+	graph service.Graph
+	depth *int
+}
+
+func (c connected) Graph(_ service.Scope, _ service.Key, depth int) (service.Graph, error) {
+	*c.depth = depth
+	return c.graph, nil
+}
+
+func graphVisit(t *testing.T, g service.Graph, address string) (*Visit, *int) {
+	t.Helper()
+	e := town()
+	v := visitor(t, e, address)
+	depth := new(int)
+	v.House.Board = connected{board{e}, g, depth}
+	return v, depth
+}
+
+// estateGraph has a stack with everything that can be beside it.
+func estateGraph() service.Graph {
+	return service.Graph{
+		Nodes: []service.GraphNode{
+			{Namespace: "apps", Name: "checkout", Status: service.StatusPending}, {Namespace: "net", Name: "vpc", Status: service.StatusDrifted}, {Namespace: "net", Name: "dns", Status: service.StatusLocked},
+			{Namespace: "apps", Name: "gone", Missing: true}, {Hidden: true}, {Namespace: "apps", Name: strings.Repeat("long-", 20), Status: "unheard of"}, {Namespace: "apps", Name: "hostile" + hostile, Status: service.StatusFailed},
+		},
+		Edges: []service.GraphEdge{{From: 0, To: 1, Kind: service.EdgeDependsOn}, {From: 0, To: 2, Kind: service.EdgeOutputs}, {From: 0, To: 3, Kind: service.EdgeDependsOn}, {From: 4, To: 0, Kind: service.EdgeDependsOn},
+			{From: 5, To: 0, Kind: service.EdgeOutputs}, {From: 2, To: 5, Kind: service.EdgeDependsOn}, {From: 6, To: 1, Kind: service.EdgeDependsOn}, {From: 6, To: 6, Kind: service.EdgeDependsOn}},
+		Left: 3,
+	}
+}
+
+func TestGraphsKeepTheRules(t *testing.T) {
+	alone := service.Graph{Nodes: estateGraph().Nodes[:1]}
+	large := service.Graph{}
+	for i := range graph.Ceiling + 1 {
+		large.Nodes = append(large.Nodes, service.GraphNode{Namespace: "apps", Name: fmt.Sprintf("s-%d", i), Status: service.StatusReady})
+	}
+	for name, tt := range map[string]struct {
+		g    service.Graph
+		want string
+	}{
+		"a bit of everything": {estateGraph(), "3 more stacks are not shown"}, "alone": {alone, "It stands alone"}, "too many": {large, "There are too many stacks for a picture"}, "nothing": {service.Graph{}, "It stands alone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, _ := graphVisit(t, tt.g, "/stacks/apps/checkout/graph")
+			p, err := StackGraph(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := parse(t, v, p).text(); !strings.Contains(got, tt.want) {
+				t.Errorf("the page does not say %q", tt.want)
+			}
+		})
+	}
+}
+
+// Every stack of the picture is in the list, and leads to the same place.
+func TestThePictureAndTheListAgree(t *testing.T) {
+	v, _ := graphVisit(t, estateGraph(), "/stacks/apps/checkout/graph")
+	p, err := StackGraph(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := parse(t, v, p)
+	nodes := d.all(func(n *html.Node) bool { return n.Data == "g" && strings.Contains(attr(n, "class"), "node ") })
+	rows := d.all(is(atom.Tr))
+	if len(nodes) != 7 || len(rows) != 8 {
+		t.Fatalf("%d boxes and %d rows, want 7 and 8", len(nodes), len(rows))
+	}
+	links := 0
+	for _, n := range nodes {
+		for _, a := range (parsed{t, n}).all(is(atom.A)) {
+			links++
+			if !strings.HasSuffix(attr(a, "href"), "/graph") {
+				t.Errorf("a box leads to %q", attr(a, "href"))
+			}
+		}
+	}
+	if links != 5 {
+		t.Errorf("%d boxes are links, want those 5 that exist and may be seen", links)
+	}
+	if text := textOf(rows[1]); !strings.Contains(text, "net/vpc") || !strings.Contains(text, "net/dns (outputs)") || !strings.Contains(text, "a stack that is not shown to you") {
+		t.Errorf("the row of the stack says %q", text)
+	}
+	if edges := d.all(func(n *html.Node) bool { return strings.HasPrefix(attr(n, "class"), "edge ") }); len(edges) != 7 {
+		t.Errorf("%d edges are drawn, want 7: all but the one to itself", len(edges))
+	}
+}
+
+func TestHowFarAGraphReaches(t *testing.T) {
+	for query, want := range map[string]int{"": defaultDepth, "?depth=0": 0, "?depth=4": 4, "?depth=-1": defaultDepth, "?depth=x": defaultDepth} {
+		v, depth := graphVisit(t, estateGraph(), "/stacks/apps/checkout/graph"+query)
+		if _, err := StackGraph(v); err != nil {
+			t.Fatal(err)
+		}
+		if *depth != want {
+			t.Errorf("%q asks for the depth %d, want %d", query, *depth, want)
+		}
+	}
+}
+
+// A status that changes lays nothing out anew; an edge more does.
+func TestLayoutsAreKept(t *testing.T) {
+	var k keptLayouts
+	g := graph.Graph{Boxes: []graph.Box{{W: 10, H: 10}, {W: 10, H: 10}}}
+	for range 3 {
+		if _, err := k.lay(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Edges = []graph.Edge{{From: 0, To: 1}}
+	if _, err := k.lay(g); err != nil || len(k.layouts) != 2 {
+		t.Errorf("%d layouts are kept (%v), want 2", len(k.layouts), err)
+	}
+	for i := range 2 * layoutsKept {
+		g.Boxes[0].W = 20 + i
+		if _, err := k.lay(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(k.layouts) != layoutsKept || len(k.order) != layoutsKept {
+		t.Errorf("%d layouts are kept, want %d", len(k.layouts), layoutsKept)
+	}
+}

@@ -1,0 +1,225 @@
+package pages
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// linesShown is how many lines of a log a page has without scripts.
+const linesShown = 2000
+
+// logBytes bounds how much of a log is read for a page.
+const logBytes = 64 << 20
+
+// logPage is the log of one run.
+type logPage struct {
+	Head    stackHead
+	Run     string
+	Href    string // of the run
+	Pill    Pill
+	Goes    bool
+	Raw     string // the address of the log as it is
+	Stream  string // the address at which it can be followed
+	Lines   []logLine
+	From    int // number of the first line that is shown
+	Total   int
+	Bytes   int64 // up to where the log was read
+	Earlier string
+	Later   string
+	Newest  string
+	First   string
+	Steps   []logLine
+	Cut     bool // the log goes on beyond what was read
+	Empty   *Empty
+}
+
+type logLine struct {
+	Number int
+	Kind   string // head of a step, error, warning or nothing
+	HTML   template.HTML
+}
+
+// Log shows the log of a run: its end, or the part that begins at the line from.
+func Log(v *Visit) (Page, error) {
+	head, err := headOf(v, tabRuns)
+	if err != nil {
+		return Page{}, err
+	}
+	run, key := v.Names["run"], v.Key()
+	report, err := v.House.Stacks.Run(v.Context, key, run)
+	if err != nil {
+		return Page{}, err
+	}
+	p := logPage{Head: head, Run: run, Href: runPath(key, run), Pill: outcomePill(report.Outcome), Goes: report.Finished.IsZero() && report.Outcome == "",
+		Raw: apiPath(key, "runs", run, "log"), Stream: apiPath(key, "runs", run, "log")}
+	if err := p.read(v, run); err != nil {
+		return Page{}, err
+	}
+	page := stackPage(v, "log", "Log of "+run, p)
+	return page, nil
+}
+
+// read reads the log and keeps the part that is asked for.
+func (p *logPage) read(v *Visit, run string) error {
+	r, err := v.House.Stacks.Log(v.Context, v.Key(), run, false)
+	if fault.Of(err) == fault.Missing && p.Goes {
+		p.Empty = &Empty{Title: "Nothing is written yet", Text: "The run has just begun."}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	wanted := lineNumber(v.Query.Get("from"))
+	part, err := readLog(r, wanted, p.Goes)
+	if err := errors.Join(err, r.Close()); err != nil {
+		return fmt.Errorf("reading the log of %s: %w", run, err)
+	}
+	p.Lines, p.From, p.Total, p.Bytes, p.Cut = part.lines, part.from, part.total, part.bytes, part.cut
+	p.Steps = stepsOf(p.Lines)
+	p.ways(v)
+	if p.Total == 0 {
+		p.Empty = &Empty{Title: "The log is empty", Text: "The run has written nothing."}
+	}
+	return nil
+}
+
+// ways are the addresses of the other parts.
+func (p *logPage) ways(v *Visit) {
+	if p.From > 1 {
+		p.First = with(v.Path, nil, "from", "1")
+		p.Earlier = with(v.Path, nil, "from", strconv.Itoa(max(1, p.From-linesShown)))
+	}
+	if next := p.From + len(p.Lines); next <= p.Total {
+		p.Later = with(v.Path, nil, "from", strconv.Itoa(next))
+		p.Newest = v.Path
+	}
+}
+
+func lineNumber(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return 0
+	}
+	return n
+}
+
+// logPart is some lines of a log.
+type logPart struct {
+	lines []logLine
+	from  int
+	total int
+	bytes int64
+	cut   bool
+}
+
+// readLog reads a whole log and keeps linesShown lines of it: those from a line
+// on, or the last if from is 0. While the log grows, a line that nothing ends yet
+// is left to whoever follows it.
+func readLog(r io.Reader, from int, grows bool) (logPart, error) {
+	limited := &io.LimitedReader{R: r, N: logBytes}
+	in := bufio.NewReaderSize(limited, 64<<10)
+	var p logPart
+	last := window{most: linesShown}
+	for {
+		line, err := readLine(in)
+		if line != "" && (!grows || strings.HasSuffix(line, "\n")) {
+			p.total++
+			p.bytes += int64(len(line))
+			if from == 0 || p.total < from+linesShown {
+				last.add(line)
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	p.cut = limited.N <= 0
+	lines := last.lines()
+	p.from = last.count - len(lines) + 1
+	if from > p.from {
+		lines = lines[min(len(lines), from-p.from):]
+		p.from = min(from, p.total+1)
+	}
+	for i, line := range lines {
+		p.lines = append(p.lines, logLine{p.from + i, lineKind(line), last.pen.line(line)})
+	}
+	return p, nil
+}
+
+// readLine reads a line with its end. A long one is cut where the page would cut
+// it anyway, but for its end, which is read to the end of the line.
+func readLine(in *bufio.Reader) (string, error) {
+	var b strings.Builder
+	for {
+		part, err := in.ReadSlice('\n')
+		b.Write(part)
+		if err == bufio.ErrBufferFull {
+			continue
+		}
+		return b.String(), err
+	}
+}
+
+// window is the last lines that were added to it, and the colours that the first
+// of them begins with.
+type window struct {
+	most  int
+	ring  []string
+	count int
+	pen   ansi
+}
+
+func (w *window) add(line string) {
+	if len(w.ring) < w.most {
+		w.ring = append(w.ring, line)
+	} else {
+		w.pen.skip(w.ring[w.count%w.most])
+		w.ring[w.count%w.most] = line
+	}
+	w.count++
+}
+
+// lines are the lines in order.
+func (w *window) lines() []string {
+	if w.count <= len(w.ring) {
+		return w.ring
+	}
+	at := w.count % w.most
+	return append(append([]string{}, w.ring[at:]...), w.ring[:at]...)
+}
+
+// lineKind is what a line is, as far as that can be seen from how it begins.
+func lineKind(line string) string {
+	line = strings.TrimRight(line, "\r\n")
+	switch {
+	case strings.HasPrefix(line, "$ "), strings.HasPrefix(line, "# "):
+		return "step"
+	case strings.HasPrefix(line, "Error: "), strings.HasPrefix(line, "error: "):
+		return "error"
+	case strings.HasPrefix(line, "Warning: "), strings.HasPrefix(line, "warning: "):
+		return "warning"
+	default:
+		return ""
+	}
+}
+
+// stepsOf are the headings of steps among lines.
+func stepsOf(lines []logLine) []logLine {
+	var out []logLine
+	for _, l := range lines {
+		if l.Kind == "step" {
+			out = append(out, l)
+		}
+	}
+	return out
+}

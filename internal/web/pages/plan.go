@@ -1,0 +1,234 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"html/template"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// changesShown is how many changes are on one page of a plan.
+const changesShown = 200
+
+// driftShown bounds what is listed of drift beside a plan.
+const driftShown = 50
+
+// planPage is a plan with all that there is to know before somebody approves it.
+type planPage struct {
+	Head     stackHead
+	Name     string
+	Info     service.PlanInfo
+	Pill     Pill
+	Means    string // what became of it, in a sentence
+	Other    string // the address of the plan that waits in its place
+	Decide   *Decide
+	Said     []said
+	Summary  string
+	Run      string // the address of the run that made it
+	Tabs     Tabs
+	JSON     string
+	Warnings []diagnostic
+	Notes    []string
+
+	Text    []template.HTML // of the tab Text, line by line
+	Filter  planFilter
+	Search  string // the address that the search is sent to
+	Chips   []planChip
+	Groups  []changeGroup
+	Pager   *Pager
+	Outputs []attribute
+	Drift   []changeGroup
+	Drifted int
+	Total   int
+}
+
+type planChip struct {
+	Label   string
+	Mark    string
+	Tone    Tone
+	Count   int
+	Href    string
+	Current bool
+}
+
+// Plan shows a plan: the one whose digest is asked for, else the one that waits,
+// else the one that was applied last.
+func Plan(v *Visit) (Page, error) {
+	head, err := headOf(v, tabRuns)
+	if err != nil {
+		return Page{}, err
+	}
+	p := planPage{Head: head, Info: wantedPlan(head.Stack, v.Query.Get("digest"))}
+	parsed, err := readPlan(v, head.Stack, &p.Info)
+	if err != nil {
+		return Page{}, err
+	}
+	p.stand(head.Stack)
+	p.fill(v, parsed)
+	p.Said = wordsOn(v, p.Info.Digest)
+	p.Warnings = warningsOf(v, p.Info.Run)
+	return stackPage(v, "plan", p.Name, p), nil
+}
+
+// wantedPlan is what is known of the plan that is asked for.
+func wantedPlan(s service.Stack, digest string) service.PlanInfo {
+	for _, p := range []*service.PlanInfo{s.Plan, s.Applied} {
+		if p != nil && (digest == "" || digest == p.Digest) {
+			return *p
+		}
+	}
+	return service.PlanInfo{Digest: digest}
+}
+
+// readPlan reads a plan, or takes it from those that are kept.
+func readPlan(v *Visit, s service.Stack, info *service.PlanInfo) (*parsedPlan, error) {
+	if info.Digest == "" {
+		// Nothing is known that could be kept: the service says why.
+		doc, err := v.House.Stacks.Plan(v.Context, s.Key(), "")
+		if err != nil {
+			return nil, err
+		}
+		*info = doc.PlanInfo
+		return parsePlan(doc.Document)
+	}
+	return v.House.plans.get(planID{s.UID, info.Digest}, func() ([]byte, error) {
+		// Whoever asks at the same time waits for this reading: it does not end
+		// with the one who was first.
+		doc, err := v.House.Stacks.Plan(context.WithoutCancel(v.Context), s.Key(), info.Digest)
+		return doc.Document, err
+	})
+}
+
+// stand says what became of a plan.
+func (p *planPage) stand(s service.Stack) {
+	p.Name = p.Info.Name
+	if p.Name == "" {
+		p.Name = cut(19, p.Info.Digest)
+	}
+	waits := s.Plan != nil && s.Plan.Digest == p.Info.Digest
+	switch {
+	case waits && p.Head.Decide != nil:
+		d := decideOf(s, p.Head.mayNot(), "plan")
+		p.Decide, p.Pill = &d, Pill{ToneWarn, "ask", "Waits"}
+		p.Means = "It is neither applied nor replaced yet."
+	case s.Applied != nil && s.Applied.Digest == p.Info.Digest:
+		p.Pill, p.Means = pillOf(ToneOK, "Applied"), "It was applied last."
+	default:
+		p.Pill, p.Means = Pill{ToneIdle, "clock", "Past"}, "It does not wait: it was applied, replaced, or made only to be looked at. It cannot be approved."
+	}
+	if !waits && s.Plan != nil {
+		p.Other = planPath(s.Key(), *s.Plan)
+	}
+}
+
+// mayNot is why the visitor cannot decide, as the head found out.
+func (h stackHead) mayNot() string {
+	if h.Decide == nil {
+		return ""
+	}
+	return h.Decide.Why
+}
+
+// fill makes what the page shows of the document.
+func (p *planPage) fill(v *Visit, doc *parsedPlan) {
+	key, path := v.Key(), v.Path
+	at := url.Values{}
+	if d := v.Query.Get("digest"); d != "" {
+		at.Set("digest", d)
+	}
+	text := v.Query.Get("view") == "text"
+	p.Summary, p.Total, p.Search = plan.Summarize(doc.counts), len(doc.changes), path
+	p.Tabs = Tabs{Label: "Plan", Items: []Tab{
+		{Name: "Changes", Href: with(path, at, "view"), Count: len(doc.changes), Current: !text},
+		{Name: "Text", Href: with(path, at, "view", "text"), Current: text},
+	}}
+	p.JSON = with(apiPath(key, "plan"), nil, "digest", p.Info.Digest)
+	if p.Info.Run != "" {
+		p.Run = runPath(key, p.Info.Run)
+	}
+	if doc.doc.Errored() {
+		p.Notes = append(p.Notes, "Planning ended in an error: this is only a part of the plan.")
+	}
+	if cut := doc.doc.Truncated(); len(cut) > 0 {
+		p.Notes = append(p.Notes, "The plan is too large to be kept whole. Missing or cut are: "+strings.Join(cut, ", ")+".")
+	}
+	if text {
+		p.Text = planText(doc.doc)
+		return
+	}
+	p.changes(v, doc, at)
+	for _, o := range doc.outputs {
+		a := attributeOf(o.Diff)
+		a.ID, a.Name = "o-"+anchor(o.Name), visible(o.Name)
+		p.Outputs = append(p.Outputs, a)
+	}
+	p.Drifted = len(doc.drift)
+	p.Drift = grouped(doc.drift[:min(len(doc.drift), driftShown)], countOf(doc.drift), true, "d-", path)
+}
+
+// changes makes the part of the changes that is on this page.
+func (p *planPage) changes(v *Visit, doc *parsedPlan, at url.Values) {
+	p.Filter = planFilter{Text: cut(200, v.Query.Get("q")), Action: plan.Action(v.Query.Get("action"))}
+	found, counts := p.Filter.choose(doc.changes)
+	if p.Filter.Text != "" {
+		at.Set("q", p.Filter.Text)
+	}
+	p.chips(v.Path, at, counts)
+	if p.Filter.Action != "" {
+		at.Set("action", string(p.Filter.Action))
+	}
+	offset, _ := strconv.Atoi(v.Query.Get("offset"))
+	offset = min(max(0, offset), max(0, len(found)-1)) / changesShown * changesShown
+	shown := found[offset:min(len(found), offset+changesShown)]
+	p.Groups = grouped(shown, counts, false, "r-", with(v.Path, at, "offset", offsetText(offset)))
+	if len(found) > changesShown {
+		page := pager(v.Path, at, offset, len(shown), changesShown, len(found), "change")
+		p.Pager = &page
+	}
+}
+
+func (p *planPage) chips(path string, at url.Values, counts map[plan.Action]int) {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	p.Chips = append(p.Chips, planChip{Label: "All", Count: total, Tone: ToneIdle, Href: with(path, at, "action"), Current: p.Filter.Action == ""})
+	for _, a := range actions {
+		if counts[a.Action] > 0 || p.Filter.Action == a.Action {
+			p.Chips = append(p.Chips, planChip{a.Title, a.Mark, a.Tone, counts[a.Action], with(path, at, "action", string(a.Action)), p.Filter.Action == a.Action})
+		}
+	}
+}
+
+func countOf(list []plan.Change) map[plan.Action]int {
+	out := map[plan.Action]int{}
+	for _, c := range list {
+		out[c.Action]++
+	}
+	return out
+}
+
+// planText is a plan as the command line prints it.
+func planText(d *plan.Document) []template.HTML {
+	var b bytes.Buffer
+	if err := plan.Render(&b, d, plan.Options{Color: true, Wide: true}); err != nil {
+		return nil // a buffer takes everything
+	}
+	var a ansi
+	var out []template.HTML
+	for line := range strings.Lines(b.String()) {
+		out = append(out, a.line(line))
+	}
+	return out
+}
+
+// apiPath is the address of something of a stack in the JSON API.
+func apiPath(k service.Key, below ...string) string {
+	return pathOf(slices.Concat([]string{"api", "v1", "namespaces", k.Namespace, "stacks", k.Name}, below)...)
+}

@@ -1,0 +1,368 @@
+package pages
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// planned is an estate with the document of one plan, and who read it.
+type planned struct {
+	*estate
+	document []byte
+	mu       sync.Mutex
+	reads    int
+	fail     error
+}
+
+func (p *planned) Plan(_ context.Context, k service.Key, digest string) (service.PlanDocument, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reads++
+	return service.PlanDocument{PlanInfo: service.PlanInfo{Digest: digest}, Document: p.document}, p.fail
+}
+
+func (p *planned) Run(_ context.Context, _ service.Key, run string) (service.Report, error) {
+	for _, r := range p.reports {
+		if r.ID == run {
+			return r, nil
+		}
+	}
+	return service.Report{}, fault.New(fault.Missing, service.ReasonNoRuns, errors.New("no such run"))
+}
+
+// recorded is a document as it is kept, from a plan that a real engine made.
+func recorded(t testing.TB, name string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "plan", "testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := plan.ParseDocument(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Masked()
+}
+
+// large is a document of n resources that change in all ways.
+func large(n int) []byte {
+	var list []map[string]any
+	for i := range n {
+		before := map[string]any{"name": fmt.Sprintf("thing-%d", i), "size": i, "tags": map[string]any{"team": "core", "tier": "gold"}, "arn": "arn:aws:x:eu:1:" + strings.Repeat("a", 40), "note": hostile}
+		after := map[string]any{"name": fmt.Sprintf("thing-%d", i), "size": i + 1, "tags": map[string]any{"team": "core", "tier": "silver"}, "arn": before["arn"], "note": hostile + "x"}
+		c := map[string]any{"actions": []string{"update"}, "before": before, "after": after, "after_unknown": map[string]any{"etag": true}, "before_sensitive": map[string]any{"token": true}, "after_sensitive": map[string]any{"token": true}}
+		switch i % 5 {
+		case 0:
+			c["actions"], c["before"] = []string{"create"}, nil
+		case 1:
+			c["actions"], c["after"] = []string{"delete"}, nil
+		case 2:
+			c["actions"], c["replace_paths"] = []string{"delete", "create"}, [][]any{{"size"}}
+		}
+		list = append(list, map[string]any{"address": fmt.Sprintf(`module.m["%d"].world_thing.x[%d]`, i%50, i), "type": "world_thing", "name": "x", "mode": "managed", "provider_name": "registry.example/t/world", "change": c})
+	}
+	b, err := json.Marshal(map[string]any{"format_version": "1.2", "resource_changes": list})
+	if err != nil {
+		panic(err) // it is made of what encodes
+	}
+	return b
+}
+
+func planVisit(t *testing.T, document []byte, address string) (*Visit, *planned) {
+	t.Helper()
+	p := &planned{estate: town(), document: document}
+	v := visitor(t, p.estate, address)
+	v.House.Stacks = p
+	return v, p
+}
+
+func TestPlansKeepTheRules(t *testing.T) {
+	documents := map[string][]byte{"recorded": recorded(t, "plan.json"), "a destroy": recorded(t, "destroy.json"), "with drift": recorded(t, "drift.json"), "without changes": recorded(t, "unchanged.json"), "large": large(450)}
+	for name, document := range documents {
+		for _, address := range []string{"", "?view=text", "?q=terraform+updated", "?q=" + "%3Cscript%3E", "?action=delete", "?action=nonsense", "?offset=200", "?offset=-7", "?offset=99999", "?digest=sha256:other"} {
+			t.Run(name+address, func(t *testing.T) {
+				v, _ := planVisit(t, document, "/stacks/apps/checkout/plan"+address)
+				p, err := Plan(v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d := parse(t, v, p)
+				if text := d.text(); strings.Contains(text, "correct-horse") || strings.Contains(text, "staple-and") {
+					t.Errorf("the page shows a secret")
+				}
+				for _, n := range d.all(is(atom.Form)) {
+					if strings.HasSuffix(attr(n, "action"), "/approve") && strings.Contains(address, "other") {
+						t.Error("a plan that does not wait can be approved")
+					}
+				}
+			})
+		}
+	}
+}
+
+// What is most to lose comes first, and each kind of change says what it is.
+func TestAPlanSaysWhatItDoes(t *testing.T) {
+	v, _ := planVisit(t, recorded(t, "plan.json"), "/stacks/apps/checkout/plan")
+	p, err := Plan(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := parse(t, v, p)
+	var heads []string
+	for _, n := range d.all(func(n *html.Node) bool { return strings.Contains(attr(n, "class"), "grouphead") }) {
+		heads = append(heads, textOf(n))
+	}
+	if want := []string{"-Destroy 2", "±Replace 1", "~Update 1", "+Create 1", "↓Import 1", "→Move 1", "·Forget 1"}; !cmp.Equal(heads, want) {
+		t.Errorf("groups are %q, want %q", heads, want)
+	}
+	text := d.text()
+	for _, want := range []string{"created first", "moved from terraform_data.old_name", "imported by the id 11111111-2222", "known after apply", "sensitive, changed", "forces replacement",
+		"12345678901234567890", "it is no longer in the configuration", "Plan: 1 to import", "1 attribute unchanged: input"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if !strings.Contains(text, `new \x1b[31mname`) {
+		t.Errorf("a control character is not shown as one: %s", text)
+	}
+}
+
+func TestLinksToAChangeLeadToItsPage(t *testing.T) {
+	v, _ := planVisit(t, large(450), "/stacks/apps/checkout/plan?offset=200&q=world_thing&digest=sha256:plan-main-4f1c9ab2d7")
+	p, err := Plan(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := parse(t, v, p)
+	links := d.all(func(n *html.Node) bool { return n.DataAtom == atom.A && textOf(n) == "Link to this change" })
+	if len(links) != changesShown {
+		t.Fatalf("%d links, want %d", len(links), changesShown)
+	}
+	address, id, _ := strings.Cut(attr(links[0], "href"), "#")
+	if want := "/stacks/apps/checkout/plan?digest=sha256%3Aplan-main-4f1c9ab2d7&offset=200&q=world_thing"; address != want {
+		t.Errorf("a link leads to %q, want %q", address, want)
+	}
+	if len(d.all(func(n *html.Node) bool { return attr(n, "id") == id })) != 1 {
+		t.Errorf("there is no %q on the page", id)
+	}
+}
+
+func TestAPlanIsReadOnce(t *testing.T) {
+	v, p := planVisit(t, recorded(t, "plan.json"), "/stacks/apps/checkout/plan")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if _, err := Plan(v); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if p.reads != 1 {
+		t.Errorf("the plan was read %d times, want once", p.reads)
+	}
+}
+
+func TestAPlanThatCannotBeReadIsAskedForAgain(t *testing.T) {
+	v, p := planVisit(t, recorded(t, "plan.json"), "/stacks/apps/checkout/plan")
+	p.fail = fault.New(fault.Later, "NotReady", errors.New("not yet"))
+	if _, err := Plan(v); fault.Of(err) != fault.Later {
+		t.Fatalf("Plan() = %v, want Later", err)
+	}
+	p.fail = nil
+	if _, err := Plan(v); err != nil {
+		t.Errorf("Plan() = %v once it can be read", err)
+	}
+}
+
+func TestKeptPlansAreBounded(t *testing.T) {
+	var k keptPlans
+	small := large(1)
+	for i := range 3 * plansKept {
+		if _, err := k.get(planID{"u", fmt.Sprint(i)}, func() ([]byte, error) { return small, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(k.plans) != plansKept || k.order.Len() != plansKept || k.bytes != plansKept*len(small) {
+		t.Errorf("%d plans of %d bytes are kept, want %d of %d", len(k.plans), k.bytes, plansKept, plansKept*len(small))
+	}
+	read := false
+	if _, err := k.get(planID{"u", fmt.Sprint(3*plansKept - 1)}, func() ([]byte, error) { read = true; return small, nil }); err != nil || read {
+		t.Errorf("the newest plan was read again (%v)", err)
+	}
+	if _, err := k.get(planID{"other", fmt.Sprint(3*plansKept - 1)}, func() ([]byte, error) { read = true; return small, nil }); err != nil || !read {
+		t.Errorf("the plan of another stack was shown")
+	}
+}
+
+// Who decides sees the reason if they cannot, and what was seen travels along.
+func TestDecidingOnAPlan(t *testing.T) {
+	for name, tt := range map[string]struct {
+		address string
+		can     bool
+		forms   int
+		says    string
+	}{
+		"a plan that waits":       {"/stacks/apps/checkout/plan", true, 1, "I have seen what it destroys"},
+		"without the right":       {"/stacks/apps/checkout/plan", false, 0, "You may not change the stack"},
+		"planOnly":                {"/stacks/net/watch/plan", true, 0, "planOnly is set"},
+		"another plan":            {"/stacks/apps/checkout/plan?digest=sha256:gone", true, 0, "Another plan waits."},
+		"a plan that was applied": {"/stacks/apps/cart/plan", true, 0, "It was applied last."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, _ := planVisit(t, recorded(t, "plan.json"), tt.address)
+			v.Can = func(service.Access) bool { return tt.can }
+			p, err := Plan(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := parse(t, v, p)
+			forms := d.forms("/approve")
+			if len(forms) != tt.forms {
+				t.Errorf("%d forms to approve it, want %d", len(forms), tt.forms)
+			}
+			if !strings.Contains(d.text(), tt.says) {
+				t.Errorf("the page does not say %q", tt.says)
+			}
+			if len(forms) == 1 && (forms[0].Fields.Get("digest") != "sha256:plan-main-4f1c9ab2d7" || forms[0].Fields.Get("back") != "plan") {
+				t.Errorf("the form carries %v", forms[0].Fields)
+			}
+		})
+	}
+}
+
+func TestAttributes(t *testing.T) {
+	text := func(n int, change string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "line %d\n", i)
+			if i == n/2 {
+				b.WriteString(change)
+			}
+		}
+		return b.String()
+	}
+	for name, tt := range map[string]struct {
+		in   plan.Diff
+		want attribute
+	}{
+		"added":               {plan.Diff{Path: "a", After: "x"}, attribute{Path: "a", Tone: ToneOK, Mark: "+", Word: "added", After: &value{Text: `"x"`}}},
+		"removed":             {plan.Diff{Path: "a", Before: json.Number("1")}, attribute{Path: "a", Tone: ToneBad, Mark: "-", Word: "removed", Before: &value{Text: "1"}}},
+		"changed":             {plan.Diff{Path: "a", Before: true, After: false, ForcesReplacement: true}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed", Before: &value{Text: "true"}, After: &value{Text: "false"}, Forces: true}},
+		"known later":         {plan.Diff{Path: "a", Before: "x", Unknown: true}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed", Before: &value{Text: `"x"`}, After: &value{knownLater, true}}},
+		"a secret changes":    {plan.Diff{Path: "a", Before: plan.Mask, After: plan.Mask, Sensitive: true}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed", Hidden: true, Before: &value{masked, true}, After: &value{masked, true}}},
+		"a secret is added":   {plan.Diff{Path: "a", After: plan.Mask, Sensitive: true}, attribute{Path: "a", Tone: ToneOK, Mark: "+", Word: "added", After: &value{masked, true}}},
+		"a text that says so": {plan.Diff{Path: "a", After: plan.Mask}, attribute{Path: "a", Tone: ToneOK, Mark: "+", Word: "added", After: &value{Text: `"(sensitive)"`}}},
+		"what does not print": {plan.Diff{Path: "a\u202e", After: "\x1b[31m\u202e"}, attribute{Path: `a\u202e`, Tone: ToneOK, Mark: "+", Word: "added", After: &value{Text: `"\x1b[31m\u202e"`}}},
+		"a list":              {plan.Diff{Path: "a", After: []any{"<b>", json.Number("2")}}, attribute{Path: "a", Tone: ToneOK, Mark: "+", Word: "added", After: &value{Text: `["<b>",2]`}}},
+		"lines": {plan.Diff{Path: "a", Before: "one\ntwo\n", After: "one\n2\n"}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed",
+			Blocks: []block{{Lines: []textLine{{"", " ", "one"}, {ToneBad, "-", "two"}, {ToneOK, "+", "2"}}}}}},
+		"lines far apart": {plan.Diff{Path: "a", Before: text(20, ""), After: text(20, "new\n")}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed", Blocks: []block{
+			{Fold: 8, Lines: lines("", " ", strings.Split("line 0,line 1,line 2,line 3,line 4,line 5,line 6,line 7", ","))},
+			{Lines: append(append(lines("", " ", []string{"line 8", "line 9", "line 10"}), textLine{ToneOK, "+", "new"}), lines("", " ", []string{"line 11", "line 12", "line 13"})...)},
+			{Fold: 6, Lines: lines("", " ", []string{"line 14", "line 15", "line 16", "line 17", "line 18", "line 19"})},
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(attributeOf(tt.in), tt.want); diff != "" {
+				t.Errorf("attributeOf():\n%s", diff)
+			}
+		})
+	}
+}
+
+// Every line of both texts is shown once, in order, whatever the texts are.
+func FuzzCompare(f *testing.F) {
+	f.Add("a\nb\nc", "a\nc\nd")
+	f.Add("", "x")
+	f.Add("a\na\na", "a\na")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		b, a := strings.Split(before, "\n"), strings.Split(after, "\n")
+		var left, right []string
+		for _, l := range compare(b, a) {
+			if l.Mark != "+" {
+				left = append(left, l.Text)
+			}
+			if l.Mark != "-" {
+				right = append(right, l.Text)
+			}
+		}
+		if !cmp.Equal(left, b) || !cmp.Equal(right, a) {
+			t.Errorf("compare(%q, %q) shows %q and %q", b, a, left, right)
+		}
+	})
+}
+
+func TestLongTextsAreBounded(t *testing.T) {
+	before, after := strings.Repeat("x\n", 5000), strings.Repeat("y\n", 5000)
+	a := attributeOf(plan.Diff{Path: "a", Before: before, After: after})
+	n := 0
+	for _, b := range a.Blocks {
+		n += len(b.Lines)
+	}
+	if n != valueLines || a.Left != 10000-valueLines {
+		t.Errorf("%d lines are shown and %d left out, want %d and %d", n, a.Left, valueLines, 10000-valueLines)
+	}
+}
+
+func TestAnchorsAreUnique(t *testing.T) {
+	seen := map[string]string{}
+	for _, s := range []string{"a.b", "a_b", "a b", "a:20b", `a["x"]`, "a[\"x\"]\u202e", "ä", "a.b[0]", "a.b[1]"} {
+		id := anchor(s)
+		if was, ok := seen[id]; ok || strings.ContainsAny(id, " \t\n\"'<>&#%") {
+			t.Errorf("%q and %q have the id %q", s, was, id)
+		}
+		seen[id] = s
+	}
+}
+
+// BenchmarkPlan is what the first byte of a page about 5,000 resources takes:
+// cold, it is read and parsed; warm, it is the second page of it.
+func BenchmarkPlan(b *testing.B) {
+	document := large(5000)
+	r, err := NewRenderer("v1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	visit := func(b *testing.B, v *Visit) {
+		p, err := Plan(v)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := r.Render(v, p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	fresh := func() *Visit {
+		p := &planned{estate: town(), document: document}
+		v := &Visit{Context: b.Context(), House: &House{Board: board{p.estate}, Stacks: p}, Can: func(service.Access) bool { return true }, Path: "/stacks/apps/checkout/plan", Names: map[string]string{"namespace": "apps", "name": "checkout"}, Query: map[string][]string{"q": {"world_thing"}}, Now: now}
+		return v
+	}
+	b.Run("cold", func(b *testing.B) {
+		for b.Loop() {
+			visit(b, fresh())
+		}
+	})
+	b.Run("warm", func(b *testing.B) {
+		v := fresh()
+		visit(b, v)
+		for b.Loop() {
+			visit(b, v)
+		}
+	})
+}

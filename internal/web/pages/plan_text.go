@@ -1,0 +1,270 @@
+package pages
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+)
+
+// Bounds of what is shown of one value. The text of a plan has all of it.
+const (
+	shortValue  = 160     // bytes that stand on one line
+	valueLines  = 300     // of a value that takes several
+	valueBytes  = 8 << 10 // of one line of it
+	comparisons = 1 << 20 // of lines, to find out which of two texts are the same
+	around      = 3       // lines that are shown around what differs
+)
+
+// attribute is what happens to one attribute.
+type attribute struct {
+	ID     string // of an output
+	Name   string // likewise
+	Path   string
+	Tone   Tone
+	Mark   string // + - ~
+	Word   string // what the mark says, for those who hear the page
+	Before *value
+	After  *value
+	Forces bool
+	Hidden bool    // what differs is masked, so that both sides look the same
+	Blocks []block // of a long text, instead of Before and After
+	Left   int     // lines that there was no room for
+}
+
+// value is one side of an attribute.
+type value struct {
+	Text string
+	Note bool // it says something about the value
+}
+
+// block is lines in a row that fared alike.
+type block struct {
+	Lines []textLine
+	Fold  int // lines that stay as they are and are not shown at once
+}
+
+type textLine struct {
+	Tone Tone
+	Mark string
+	Text string
+}
+
+func attributeOf(d plan.Diff) attribute {
+	a := attribute{Path: visible(d.Path), Forces: d.ForcesReplacement}
+	switch {
+	case d.Before == nil && (d.After != nil || d.Unknown):
+		a.Tone, a.Mark, a.Word = ToneOK, "+", "added"
+	case d.After == nil && !d.Unknown:
+		a.Tone, a.Mark, a.Word = ToneBad, "-", "removed"
+	default:
+		a.Tone, a.Mark, a.Word = ToneWarn, "~", "changed"
+	}
+	a.Hidden = d.Sensitive && a.Mark == "~" && !d.Unknown
+	before, after := linesOf(d.Before), linesOf(d.After)
+	if !a.Hidden && !d.Sensitive && (len(before) > 1 || len(after) > 1) && (!d.Unknown || len(before) > 1) {
+		a.Blocks, a.Left = folded(compare(before, after))
+		if d.Unknown {
+			a.After = &value{knownLater, true}
+		}
+		return a
+	}
+	a.Before, a.After = valueOf(d.Before, d.Sensitive), valueOf(d.After, d.Sensitive)
+	if d.Unknown {
+		a.After = &value{knownLater, true}
+	}
+	return a
+}
+
+const (
+	knownLater = "known after apply"
+	masked     = "sensitive"
+)
+
+func valueOf(v any, sensitive bool) *value {
+	switch {
+	case v == nil:
+		return nil
+	case sensitive && v == plan.Mask:
+		return &value{masked, true}
+	}
+	if s, ok := v.(string); ok {
+		return &value{Text: quoted(s)}
+	}
+	return &value{Text: visible(compact(v))}
+}
+
+// linesOf is a value as lines: a text as it is, anything else laid out. What
+// fits on one line is one.
+func linesOf(v any) []string {
+	var text string
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case string:
+		if !strings.Contains(v, "\n") && len(v) <= shortValue {
+			return []string{v}
+		}
+		text = strings.TrimSuffix(v, "\n")
+	case map[string]any, []any:
+		text = compact(v)
+		if len(text) > shortValue {
+			text = indented(v)
+		}
+	default:
+		text = compact(v)
+	}
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if len(l) > valueBytes {
+			l = strings.ToValidUTF8(l[:valueBytes], "") + "…"
+		}
+		lines[i] = visible(l)
+	}
+	return lines
+}
+
+func compact(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(v) != nil {
+		return "" // values that came from JSON always encode
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func indented(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if e.Encode(v) != nil {
+		return ""
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// quoted is a text in quotes, with escapes for what does not print.
+func quoted(s string) string { return strconv.Quote(s) }
+
+// visible is a text with escapes for what does not print: no mark in it turns
+// the direction of what follows, or hides.
+func visible(s string) string {
+	if !strings.ContainsFunc(s, hides) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hides(r) {
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func hides(r rune) bool { return r != '\t' && (!unicode.IsPrint(r) || r == unicode.ReplacementChar) }
+
+// compare says of each line of two texts whether it goes, comes or stays.
+func compare(before, after []string) []textLine {
+	head := 0
+	for head < min(len(before), len(after)) && before[head] == after[head] {
+		head++
+	}
+	tail := 0
+	for tail < min(len(before), len(after))-head && before[len(before)-1-tail] == after[len(after)-1-tail] {
+		tail++
+	}
+	out := lines("", " ", before[:head])
+	b, a := before[head:len(before)-tail], after[head:len(after)-tail]
+	if len(b)*len(a) > comparisons {
+		out = append(out, lines(ToneBad, "-", b)...)
+		out = append(out, lines(ToneOK, "+", a)...)
+	} else {
+		out = append(out, longest(b, a)...)
+	}
+	return append(out, lines("", " ", before[len(before)-tail:])...)
+}
+
+func lines(tone Tone, mark string, texts []string) []textLine {
+	out := make([]textLine, 0, len(texts))
+	for _, t := range texts {
+		out = append(out, textLine{tone, mark, t})
+	}
+	return out
+}
+
+// longest compares by the longest list of lines that both have in this order.
+func longest(b, a []string) []textLine {
+	// same[i][j] is how long that list is for b[i:] and a[j:].
+	same := make([][]int32, len(b)+1)
+	for i := range same {
+		same[i] = make([]int32, len(a)+1)
+	}
+	for i := len(b) - 1; i >= 0; i-- {
+		for j := len(a) - 1; j >= 0; j-- {
+			if b[i] == a[j] {
+				same[i][j] = same[i+1][j+1] + 1
+			} else {
+				same[i][j] = max(same[i+1][j], same[i][j+1])
+			}
+		}
+	}
+	var out []textLine
+	i, j := 0, 0
+	for i < len(b) || j < len(a) {
+		switch {
+		case i < len(b) && j < len(a) && b[i] == a[j]:
+			out = append(out, textLine{"", " ", b[i]})
+			i, j = i+1, j+1
+		case j == len(a) || i < len(b) && same[i+1][j] >= same[i][j+1]:
+			out = append(out, textLine{ToneBad, "-", b[i]})
+			i++
+		default:
+			out = append(out, textLine{ToneOK, "+", a[j]})
+			j++
+		}
+	}
+	return out
+}
+
+// folded puts lines that stay out of sight where nothing near them differs. It
+// returns how many lines there was no room for.
+func folded(list []textLine) (blocks []block, left int) {
+	shown := make([]bool, len(list))
+	for i, l := range list {
+		if l.Mark == " " {
+			continue
+		}
+		for k := max(0, i-around); k <= min(len(list)-1, i+around); k++ {
+			shown[k] = true
+		}
+	}
+	room := valueLines
+	for i := 0; i < len(list); {
+		end := i
+		for end < len(list) && shown[end] == shown[i] {
+			end++
+		}
+		part := list[i:end]
+		fold := !shown[i] && len(part) > 1
+		if len(part) > room {
+			return append(blocks, block{Lines: slices.Clone(part[:room])}), len(list) - i - room
+		}
+		room -= len(part)
+		b := block{Lines: part}
+		if fold {
+			b.Fold = len(part)
+		}
+		blocks = append(blocks, b)
+		i = end
+	}
+	return blocks, 0
+}

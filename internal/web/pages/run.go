@@ -1,0 +1,228 @@
+package pages
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// runPage is one run: how it went, step by step, why it was started, and what
+// comes of it.
+type runPage struct {
+	Head        stackHead
+	Report      service.Report
+	Kind        string
+	Pill        Pill
+	Cause       stack.Cause
+	Took        time.Duration
+	Goes        bool // it goes on
+	Why         string
+	Asked       string // the request that it answers, if it is a time
+	Isolation   string
+	CPU         time.Duration
+	RSS         int64
+	Stages      []stage
+	Diagnostics []diagnostic
+	Providers   []stage
+	Health      []healthCheck
+	Plan        string // the address of the plan that it made or carries out
+	PlanName    string
+	Log         string
+	Newer       *runLink
+	Older       *runLink
+}
+
+type runLink struct{ ID, Href, Kind string }
+
+type healthCheck struct {
+	Name string
+	Pill Pill
+	Text string
+}
+
+// Run shows one run of a stack.
+func Run(v *Visit) (Page, error) {
+	head, err := headOf(v, tabRuns)
+	if err != nil {
+		return Page{}, err
+	}
+	report, err := v.House.Stacks.Run(v.Context, v.Key(), v.Names["run"])
+	if err != nil {
+		return Page{}, err
+	}
+	// The page is about one run; that others cannot be listed only takes away the
+	// way to them.
+	others, _ := v.House.Stacks.Runs(v.Context, v.Key())
+	p := runPageOf(head, report, others, v.Now)
+	p.decided(v)
+	page := stackPage(v, "run", report.ID, p)
+	if p.Goes {
+		page.Live.Every = liveRun
+	}
+	return page, nil
+}
+
+// liveRun is how often a run that goes on is looked at: not every step of it is
+// a change of its stack.
+const liveRun = 3 * time.Second
+
+func runPageOf(head stackHead, r service.Report, others []service.Report, now time.Time) runPage {
+	k := head.Stack.Key()
+	p := runPage{Head: head, Report: r, Kind: turnWord(r.Kind), Pill: outcomePill(r.Outcome), Cause: causeOf(r), Isolation: isolation(r.Level), Log: runPath(k, r.ID) + "/log"}
+	p.Goes = r.Finished.IsZero() && r.Outcome == ""
+	end := r.Finished
+	if end.IsZero() {
+		end = now
+	}
+	if !r.Started.IsZero() {
+		p.Took = max(0, end.Sub(r.Started))
+	}
+	p.Why, p.Asked = whyOf(p.Cause), p.Cause.Request
+	if _, err := time.Parse(time.RFC3339Nano, p.Asked); err != nil {
+		p.Asked = ""
+	}
+	p.plan(k)
+	p.Diagnostics = diagnosticsOf(r.Diagnostics)
+	p.Stages, p.Providers = stagesOf(r, p.Took, now)
+	for _, s := range r.Steps {
+		p.CPU += s.CPU
+		p.RSS = max(p.RSS, s.MaxRSS)
+	}
+	p.onward(others, now)
+	p.beside(others)
+	for _, h := range r.Health {
+		c := healthCheck{Name: h.Name, Pill: pillOf(ToneOK, "Passed"), Text: h.Message}
+		if !h.OK {
+			c.Pill = pillOf(ToneBad, "Failed")
+		}
+		p.Health = append(p.Health, c)
+	}
+	return p
+}
+
+// causeOf is why a run was started, as the controller wrote it down. A run of an
+// older controller may say nothing.
+func causeOf(r service.Report) stack.Cause {
+	var note struct {
+		Cause stack.Cause `json:"cause"`
+	}
+	if len(r.Note) > 0 && json.Unmarshal(r.Note, &note) != nil {
+		return stack.Cause{}
+	}
+	return note.Cause
+}
+
+// whyOf is the cause of a run as a sentence.
+func whyOf(c stack.Cause) string {
+	switch {
+	case c.Instead != "":
+		return visible(c.Why) + "; what was applied last stands in: " + visible(c.Instead)
+	case c.Unlock != "":
+		return visible(c.Why) + ", the lock " + visible(c.Unlock)
+	default:
+		return visible(c.Why)
+	}
+}
+
+// isolation is the name of a level, and what it means.
+func isolation(level int) string {
+	switch level {
+	case 1:
+		return "basic: another user and limits"
+	case 2:
+		return "kernel: limits, Landlock and a system call filter"
+	case 3:
+		return "full: namespaces and a tree of its own"
+	default:
+		return "none"
+	}
+}
+
+// plan finds the plan that a run made, if it still is the stack's, or that it
+// carries out.
+func (p *runPage) plan(k service.Key) {
+	if c := p.Cause.Plan; c != nil {
+		p.Plan, p.PlanName = planPath(k, service.PlanInfo{Digest: c.Digest}), c.Name
+		return
+	}
+	for _, info := range []*service.PlanInfo{p.Head.Stack.Plan, p.Head.Stack.Applied} {
+		if info != nil && info.Run == p.Report.ID {
+			p.Plan, p.PlanName = planPath(k, *info), info.Name
+		}
+	}
+}
+
+// beside finds the runs before and after.
+func (p *runPage) beside(others []service.Report) {
+	k := p.Head.Stack.Key()
+	link := func(r service.Report) *runLink { return &runLink{r.ID, runPath(k, r.ID), string(r.Kind)} }
+	others = slices.Clone(others)
+	slices.SortStableFunc(others, func(a, b service.Report) int { return a.Started.Compare(b.Started) })
+	for i, r := range others {
+		if r.ID != p.Report.ID {
+			continue
+		}
+		if i > 0 {
+			p.Older = link(others[i-1])
+		}
+		if i+1 < len(others) {
+			p.Newer = link(others[i+1])
+		}
+	}
+}
+
+// decided adds to the approval who gave it, where the visitor may know.
+func (p *runPage) decided(v *Visit) {
+	i := slices.IndexFunc(p.Stages, func(s stage) bool { return s.ID == "approval" })
+	digest := ""
+	if c := p.Cause.Plan; c != nil {
+		digest = c.Digest
+	}
+	for _, info := range []*service.PlanInfo{p.Head.Stack.Plan, p.Head.Stack.Applied} {
+		if info != nil && info.Run == p.Report.ID {
+			digest = info.Digest
+		}
+	}
+	if i >= 0 {
+		p.Stages[i].Says = wordsOn(v, digest)
+	}
+}
+
+// said is what somebody said of a plan.
+type said struct {
+	Who     string
+	Word    string
+	Comment string
+	At      time.Time
+}
+
+// wordsOn are the approvals and rejections of a plan, oldest first, where the
+// visitor may read the journal.
+func wordsOn(v *Visit, digest string) []said {
+	k := v.Key()
+	if digest == "" || v.House.Journal == nil {
+		return nil
+	}
+	page, err := v.House.Journal.Entries(v.Context, service.AuditSightOf(v.Can),
+		service.AuditQuery{What: []service.AuditWhat{"approved", "rejected"}, Namespace: k.Namespace, Stack: k.Name, Limit: 50})
+	if err != nil {
+		return nil // the journal is not what was asked for
+	}
+	var out []said
+	for _, e := range slices.Backward(page.Items) {
+		if e.Digest == digest {
+			out = append(out, said{cmp.Or(e.Who, "Terrier"), string(e.What), e.Comment, e.At})
+		}
+	}
+	return out
+}
+
+// severity reports whether any of list is an error.
+func severity(list []plan.Diagnostic) bool {
+	return slices.ContainsFunc(list, func(d plan.Diagnostic) bool { return d.Severity == "error" })
+}

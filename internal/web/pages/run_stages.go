@@ -1,0 +1,218 @@
+package pages
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// stage is one line of the way of a run: from why it was started to what came
+// of it.
+type stage struct {
+	ID    string
+	Title string
+	State string // done, failed, now, waits, later, skipped
+	Icon  string
+	Tone  Tone
+	Text  string
+	Took  time.Duration
+	CPU   time.Duration
+	RSS   int64
+	Exit  int
+	At    time.Time
+	Link  *runLink
+	Says  []said
+	Delta *stack.Changes
+}
+
+// looks are how the states of stages look.
+var looks = map[string]struct {
+	icon string
+	tone Tone
+}{
+	"done": {"check", ToneOK}, "failed": {"cross", ToneBad}, "now": {"turn", ToneBusy}, "waits": {"ask", ToneWarn}, "later": {"dot", ToneIdle}, "skipped": {"minus", ToneIdle},
+}
+
+func (s stage) as(state string) stage {
+	s.State, s.Icon, s.Tone = state, looks[state].icon, looks[state].tone
+	return s
+}
+
+// stepTitles are the engine's commands, in words.
+var stepTitles = map[string]string{
+	"init": "Init", "workspace": "Select the workspace", "unlock": "Break the lock", "plan": "Plan", "show": "Read the plan",
+	"apply": "Apply", "destroy": "Destroy", "output": "Read the outputs", "inventory": "List what exists", "health": "Health checks",
+}
+
+// expected are the steps that a run of a kind comes to.
+var expected = map[stack.RunKind][]string{
+	stack.PlanRun: {"init", "plan", "show"}, stack.CheckRun: {"init", "plan"}, stack.PreviewRun: {"init", "plan", "show"},
+	stack.ApplyRun: {"init", "apply"}, stack.DestroyRun: {"init", "apply"}, stack.HealthRun: {"health"},
+}
+
+// phases are the steps during which a supervisor names a phase.
+var phases = map[string]string{
+	"Initializing": "init", "Planning": "plan", "Showing": "show", "Applying": "apply", "CheckingHealth": "health",
+}
+
+// stagesOf are the stages of a run up to its end; apart from them the providers
+// that were kept for all of it.
+func stagesOf(r service.Report, took time.Duration, now time.Time) (stages, providers []stage) {
+	goes := r.Finished.IsZero() && r.Outcome == ""
+	rest := took
+	var steps []stage
+	seen := map[string]bool{}
+	for _, s := range r.Steps {
+		x := stage{ID: "step-" + s.Name, Title: s.Name, Took: s.Wall, CPU: s.CPU, RSS: s.MaxRSS, Exit: s.Exit}
+		if name, ok := strings.CutPrefix(s.Name, "provider "); ok {
+			x.Title = name
+			providers = append(providers, x.as("done"))
+			continue
+		}
+		rest -= s.Wall
+		if t, ok := stepTitles[s.Name]; ok {
+			x.Title = t
+		}
+		if seen[s.Name] {
+			x.ID += "-" + string(rune('a'+len(steps)%26))
+		}
+		state := "done"
+		if s.Name == r.Step && r.Outcome != stack.Succeeded && r.Outcome != "" {
+			state = "failed"
+		}
+		seen[s.Name] = true
+		steps = append(steps, x.as(state))
+	}
+	at := phases[string(r.Phase)]
+	for _, name := range expected[r.Kind] {
+		if seen[name] {
+			continue
+		}
+		x := stage{ID: "step-" + name, Title: stepTitles[name]}
+		switch {
+		case name == "init" && r.InitSkipped:
+			x.Text = "skipped: nothing that it depends on has changed"
+			steps = slices.Insert(steps, 0, x.as("skipped"))
+		case goes && name == at:
+			x.Took, x.At = max(0, now.Sub(r.Since)), r.Until
+			if !r.Until.IsZero() {
+				x.Text = "interrupted at the latest"
+			}
+			rest -= x.Took
+			steps = append(steps, x.as("now"))
+		case goes:
+			steps = append(steps, x.as("later"))
+		}
+	}
+	return append([]stage{preparing(r, goes, max(0, rest))}, steps...), providers
+}
+
+// preparing is all that a supervisor does beside the engine's steps.
+func preparing(r service.Report, goes bool, took time.Duration) stage {
+	x := stage{ID: "step-prepare", Title: "Prepare and save", Took: took, Text: "the working directory, the box, the providers, and what is kept"}
+	switch {
+	case goes && (len(r.Steps) == 0 && phases[string(r.Phase)] == "" || r.Phase == "Saving"):
+		return x.as("now")
+	case r.Outcome != "" && r.Outcome != stack.Succeeded && r.Step == "" && !severity(r.Diagnostics):
+		return x.as("failed")
+	default:
+		return x.as("done")
+	}
+}
+
+// onward adds what comes before and after the run itself: what it waits for, the
+// approval of its plan, the run that carries it out.
+func (p *runPage) onward(others []service.Report, now time.Time) {
+	s := p.Head.Stack
+	if c := p.Cause.Plan; c != nil {
+		first := stage{ID: "approval", Title: "Approved", Text: "the plan " + c.Name, Delta: &c.Changes}
+		if c.Run != "" {
+			first.Link = &runLink{c.Run, runPath(s.Key(), c.Run), "plan"}
+		}
+		p.Stages = slices.Insert(p.Stages, 0, first.as("done"))
+		p.Stages = append(p.Stages, p.end()...)
+		return
+	}
+	p.Stages = append(p.Stages, p.end()...)
+	if p.Report.Kind != stack.PlanRun && p.Report.Kind != stack.CheckRun || p.Report.Outcome != stack.Succeeded {
+		return
+	}
+	i := slices.IndexFunc(others, func(r service.Report) bool {
+		c := causeOf(r)
+		return c.Plan != nil && c.Plan.Run == p.Report.ID
+	})
+	waits := s.Plan != nil && s.Plan.Run == p.Report.ID
+	switch {
+	case i >= 0:
+		p.Stages = append(p.Stages, stage{ID: "approval", Title: "Approval"}.as("done"), carriedOut(s.Key(), others[i], now))
+	case waits:
+		p.Stages = append(p.Stages, p.waiting(s)...)
+	case s.Applied != nil && s.Applied.Run == p.Report.ID:
+		p.Stages = append(p.Stages, stage{ID: "approval", Title: "Approval"}.as("done"), stage{ID: "apply", Title: "Applied"}.as("done"))
+	case !p.Report.Changes.None():
+		p.Stages = append(p.Stages, stage{ID: "approval", Title: "Approval", Text: "the plan does not wait any more: another one took its place"}.as("skipped"))
+	}
+}
+
+// end is how the run itself ended.
+func (p *runPage) end() []stage {
+	r := p.Report
+	if p.Goes {
+		return nil
+	}
+	x := stage{ID: "outcome", Title: outcomePill(r.Outcome).Word, At: r.Finished}
+	switch {
+	case r.Outcome != stack.Succeeded:
+		x.Text = visible(r.Message)
+		return []stage{x.as("failed")}
+	case r.Changes.None() && (r.Kind == stack.PlanRun || r.Kind == stack.CheckRun):
+		x.Title, x.Text = "No changes", "the world is what the module asks for"
+	case r.Kind == stack.PlanRun, r.Kind == stack.CheckRun, r.Kind == stack.PreviewRun:
+		x.Title, x.Delta = "Planned", &r.Changes
+	case r.Kind.Writes() && r.Kind != stack.GlassRun:
+		x.Title, x.Delta = "Applied", &r.Changes
+	}
+	return []stage{x.as("done")}
+}
+
+// waiting says what stands between a plan and its apply.
+func (p *runPage) waiting(s service.Stack) []stage {
+	x := stage{ID: "approval", Title: "Approval", Delta: &s.Plan.Changes, At: s.Plan.At}
+	later := stage{ID: "apply", Title: "Apply"}.as("later")
+	switch {
+	case s.Phase == string(stack.Reviewing) || s.Phase == string(stack.ReviewRefused):
+		review := stage{ID: "review", Title: "Review", Text: visible(s.Message)}
+		if s.Phase == string(stack.Reviewing) {
+			return []stage{review.as("now"), x.as("later"), later}
+		}
+		return []stage{review.as("failed"), x.as("later"), later}
+	case s.Mode == stack.PlanOnly || s.Mode == stack.DriftOnly:
+		x.Text = undecidable(s)
+		return []stage{x.as("skipped")}
+	case s.Approved != "" && (s.Approved == s.Plan.Name || s.Approved == s.Plan.Digest) || s.Mode == stack.Auto:
+		later.Text = visible(s.Message)
+		return []stage{x.as("done"), later.as("waits")}
+	default:
+		x.Text = visible(s.Message)
+		return []stage{x.as("waits"), later}
+	}
+}
+
+// carriedOut is the run that applied the plan.
+func carriedOut(k service.Key, r service.Report, now time.Time) stage {
+	x := stage{ID: "apply", Title: "Apply", Link: &runLink{r.ID, runPath(k, r.ID), string(r.Kind)}, At: r.Started}
+	switch {
+	case r.Outcome == "":
+		x.Took = max(0, now.Sub(r.Started))
+		return x.as("now")
+	case r.Outcome == stack.Succeeded:
+		x.Took = r.Finished.Sub(r.Started)
+		return x.as("done")
+	default:
+		x.Text = visible(cut(300, r.Message))
+		return x.as("failed")
+	}
+}

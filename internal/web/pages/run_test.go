@@ -1,0 +1,143 @@
+package pages
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// note is what the controller writes down of a cause.
+func note(t *testing.T, c stack.Cause) json.RawMessage {
+	t.Helper()
+	b, err := json.Marshal(map[string]any{"cause": c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// history is a stack with runs of all kinds.
+func history(t *testing.T) *planned {
+	basis := stack.Basis{Revision: "main@sha1:4f1c9ab2d7e0c5a1", Engine: "tofu 1.12.6"}
+	steps := []runner.Step{{Name: "init", Wall: 2 * time.Second, CPU: time.Second, MaxRSS: 80 << 20}, {Name: "plan", Wall: 9 * time.Second, CPU: 4 * time.Second, MaxRSS: 300 << 20},
+		{Name: "show", Wall: time.Second}, {Name: "show", Wall: time.Second}, {Name: "provider registry.example/t/world", CPU: 3 * time.Second, MaxRSS: 120 << 20}}
+	p := &planned{estate: town()}
+	p.reports = []service.Report{
+		{ID: "plan-1", Kind: stack.PlanRun, Phase: runner.Done, Level: 3, Started: now.Add(-2 * time.Hour), Finished: now.Add(-2*time.Hour + 14*time.Second), Outcome: stack.Succeeded, Changes: stack.Changes{Add: 2}, Steps: steps, Note: note(t, stack.Cause{Basis: basis, Why: "the source changed"}),
+			Diagnostics: []plan.Diagnostic{{Severity: "warning", Summary: "Deprecated argument " + hostile, Detail: "Use\n\n  another", File: "main.tf", Line: 12, Snippet: "a = 1\nb = \"" + hostile + "\"", Address: "world_thing.a"}}},
+		{ID: "apply-7", Kind: stack.ApplyRun, Phase: runner.Done, Started: now.Add(-time.Hour), Finished: now.Add(-50 * time.Minute), Outcome: stack.Failed, Message: hostile + long, Step: "apply", Exit: 1, InitSkipped: true, Steps: []runner.Step{{Name: "apply", Wall: time.Minute, Exit: 1}},
+			Note: note(t, stack.Cause{Basis: basis, Why: "plan plan-main-1", Plan: &stack.Plan{Name: "plan-main-1", Digest: "sha256:x", Run: "plan-0", Changes: stack.Changes{Add: 1}}}), Diagnostics: []plan.Diagnostic{{Severity: "error", Summary: "the provider says no"}}},
+		{ID: "plan-8", Kind: stack.PlanRun, Phase: runner.Planning, Since: now.Add(-12 * time.Second), Until: now.Add(50 * time.Minute), Started: now.Add(-20 * time.Second), Steps: steps[:1], Note: note(t, stack.Cause{Why: "requested", Request: now.Format(time.RFC3339Nano)})},
+		{ID: "health-2", Kind: stack.HealthRun, Started: now.Add(-3 * time.Hour), Finished: now.Add(-3*time.Hour + time.Second), Outcome: stack.Failed, Step: "health", Health: []runner.Health{{Name: "front", OK: true}, {Name: hostile, Message: "503"}}, Note: json.RawMessage(`"no cause"`)},
+		{ID: "check-3", Kind: stack.CheckRun, Started: now.Add(-4 * time.Hour), Finished: now.Add(-4*time.Hour + time.Second), Outcome: stack.Succeeded},
+		{ID: "killed-1", Kind: stack.ApplyRun, Phase: runner.Starting, Started: now.Add(-5 * time.Hour), Finished: now.Add(-5*time.Hour + time.Second), Outcome: stack.Killed},
+	}
+	return p
+}
+
+func runVisit(t *testing.T, p *planned, address string) *Visit {
+	t.Helper()
+	v := visitor(t, p.estate, address)
+	v.House.Stacks = p
+	if parts := strings.Split(v.Path, "/"); len(parts) > 5 {
+		v.Names["run"] = parts[5]
+	}
+	return v
+}
+
+func TestRunsKeepTheRules(t *testing.T) {
+	p := history(t)
+	for _, r := range p.reports {
+		for _, name := range []string{"apps/checkout", "net/watch", "apps/cart", "apps/hostile"} {
+			v := runVisit(t, p, "/stacks/"+name+"/runs/"+r.ID)
+			page, err := Run(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parse(t, v, page)
+			if got, want := page.Live.Every > 0, r.Finished.IsZero(); got != want {
+				t.Errorf("%s is looked at again: %v, want %v", r.ID, got, want)
+			}
+		}
+	}
+}
+
+// waysOf are the stages of a run, each with its state.
+func waysOf(t *testing.T, p *planned, stack, run string) string {
+	t.Helper()
+	v := runVisit(t, p, "/stacks/"+stack+"/runs/"+run)
+	page, err := Run(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, s := range page.Data.(runPage).Stages {
+		out = append(out, s.ID+" "+s.State)
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestTheWayOfARun(t *testing.T) {
+	for name, tt := range map[string]struct{ stack, run, want string }{
+		"a plan that waits":         {"apps/checkout", "plan-1", "step-prepare done, step-init done, step-plan done, step-show done, step-show-d done, outcome done, approval waits, apply later"},
+		"a plan that is only shown": {"net/watch", "plan-1", "step-prepare done, step-init done, step-plan done, step-show done, step-show-d done, outcome done, approval skipped"},
+		"a plan that was applied":   {"apps/cart", "plan-1", "step-prepare done, step-init done, step-plan done, step-show done, step-show-d done, outcome done, approval done, apply done"},
+		"a plan that was replaced":  {"net/dns", "plan-1", "step-prepare done, step-init done, step-plan done, step-show done, step-show-d done, outcome done, approval skipped"},
+		"an apply that failed":      {"apps/checkout", "apply-7", "approval done, step-prepare done, step-init skipped, step-apply failed, outcome failed"},
+		"a run that goes on":        {"apps/checkout", "plan-8", "step-prepare done, step-init done, step-plan now, step-show later"},
+		"a run that was killed":     {"apps/checkout", "killed-1", "step-prepare failed, outcome failed"},
+		"a look that found nothing": {"apps/checkout", "check-3", "step-prepare done, outcome done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := waysOf(t, history(t), tt.stack, tt.run); got != tt.want {
+				t.Errorf("the way is\n %s, want\n %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// A plan leads to the run that carried it out, and that leads back.
+func TestRunsLeadToEachOther(t *testing.T) {
+	p := history(t)
+	p.reports = append(p.reports, service.Report{ID: "apply-9", Kind: stack.ApplyRun, Started: now.Add(-time.Minute), Note: note(t, stack.Cause{Plan: &stack.Plan{Name: "plan-main-4f1c9ab2d7", Digest: "sha256:d", Run: "plan-1"}})})
+	v := runVisit(t, p, "/stacks/net/dns/runs/plan-1")
+	page, err := Run(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := page.Data.(runPage)
+	last := data.Stages[len(data.Stages)-1]
+	if last.Link == nil || last.Link.Href != "/stacks/net/dns/runs/apply-9" || last.State != "now" {
+		t.Errorf("the last stage is %+v, want the apply that goes on", last)
+	}
+	if data.Newer == nil || data.Newer.ID != "apply-7" || data.Older == nil || data.Older.ID != "health-2" {
+		t.Errorf("beside it are %v and %v, want health-2 and apply-7", data.Older, data.Newer)
+	}
+	v = runVisit(t, p, "/stacks/net/dns/runs/apply-9")
+	if page, err = Run(v); err != nil {
+		t.Fatal(err)
+	}
+	data = page.Data.(runPage)
+	if first := data.Stages[0]; first.Link == nil || first.Link.ID != "plan-1" || data.Plan != "/stacks/net/dns/plan?digest=sha256%3Ad" {
+		t.Errorf("the apply leads to %+v and %q", first.Link, data.Plan)
+	}
+}
+
+func TestDiagnostics(t *testing.T) {
+	got := diagnosticsOf([]plan.Diagnostic{{Severity: "error", Summary: "no\u202e", Detail: "\n\none\n two\x1b[1m\n", File: "main.tf", Line: 3, Snippet: "a\nb\n"}, {Severity: "warning", File: "x.tf"}})
+	want := []diagnostic{
+		{Pill: Pill{ToneBad, "cross", "Error"}, Summary: `no\u202e`, Detail: "one\n two\\x1b[1m", Where: "main.tf:3", Snippet: []snippetLine{{3, "a"}, {4, "b"}}},
+		{Pill: Pill{ToneWarn, "alert", "Warning"}, Where: "x.tf"},
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("diagnosticsOf():\n%s", diff)
+	}
+}
