@@ -69,6 +69,7 @@ func TestInputsAreNamesAndOrigins(t *testing.T) {
 	c := newCluster(t)
 	c.hold("cloud", nil, map[string]string{"AWS_ACCESS_KEY_ID": canary, "region": canary, "size": canary})
 	c.hold("net-outputs-of-others", map[string]string{"terrier.dev/public-outputs": "vpc"}, map[string]string{"vpc": canary, "token": canary})
+	c.hold("all-public", map[string]string{"terrier.dev/public-outputs": "ids"}, map[string]string{"ids": canary, "ids__type": canary})
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "sizes"}, Data: map[string]string{"size": canary}}
 	if err := c.kube.Create(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -78,7 +79,7 @@ func TestInputsAreNamesAndOrigins(t *testing.T) {
 	}
 	c.spec(func(s *v1alpha2.TerraformSpec) {
 		s.Values = &apiextensionsv1.JSON{Raw: []byte(`{"a":"` + canary + `"}`)}
-		s.ReadInputsFromSecrets = []v1alpha2.InputSecret{{Name: "net-outputs-of-others", As: "shared"}, {Name: "gone", As: "lost"}}
+		s.ReadInputsFromSecrets = []v1alpha2.InputSecret{{Name: "net-outputs-of-others", As: "shared"}, {Name: "all-public", As: "open"}, {Name: "gone", As: "lost"}}
 		s.Vars = []v1alpha2.Variable{
 			{Name: "size", Value: &apiextensionsv1.JSON{Raw: []byte(`"` + canary + `"`)}},
 			{Name: "vpc", ValueFrom: from("net-outputs-of-others", "vpc")}, {Name: "token", ValueFrom: from("net-outputs-of-others", "token")},
@@ -99,6 +100,7 @@ func TestInputsAreNamesAndOrigins(t *testing.T) {
 	}
 	want := []service.InputInfo{
 		{Name: "shared", Kind: service.InputOutputs, Origin: "Secret net-outputs-of-others", Sensitive: true},
+		{Name: "open", Kind: service.InputOutputs, Origin: "Secret all-public"},
 		{Name: "lost", Kind: service.InputOutputs, Origin: "Secret gone", Sensitive: true, Missing: true},
 		{Name: "values", Kind: service.InputVariable, Origin: "spec.values"},
 		{Name: "size", Kind: service.InputVariable, Origin: "spec.vars", Replaced: true},

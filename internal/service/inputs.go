@@ -171,9 +171,14 @@ func (in *inputsOf) key(i InputInfo, kind string, ref stack.KeyRef) {
 	in.add(i)
 }
 
-// whole is an input that is all of an object, under one name.
+// whole is an input that is all of an object, under one name. It is sensitive if
+// anything in it is; the types of outputs that stand beside them are not.
 func (in *inputsOf) whole(i InputInfo, kind, name string) {
-	i.Origin, i.Sensitive, i.Missing = kind+" "+name, kind == "Secret", in.look(kind, name).absent
+	h := in.look(kind, name)
+	i.Origin, i.Missing = kind+" "+name, h.absent
+	i.Sensitive = kind == "Secret" && (h.absent || slices.ContainsFunc(h.keys, func(k string) bool {
+		return !slices.Contains(h.public, strings.TrimSuffix(k, "__type"))
+	}))
 	in.add(i)
 }
 

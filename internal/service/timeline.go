@@ -82,9 +82,8 @@ func (d *Details) Timeline(ctx context.Context, key Key) ([]Moment, error) {
 	return timeline(st.Created, runs, happened, decided), nil
 }
 
-// timeline puts everything in one order, newest first. What is of one second is
-// in the order in which it is caused: a decision starts a run, whose end makes
-// an event.
+// timeline puts everything in one order, newest first. Of what is of the same
+// moment, the end of a run caused the decision, and that the event.
 func timeline(created time.Time, runs []Report, happened []Event, decided []Decided) []Moment {
 	out := []Moment{{At: created, Kind: MomentCreated, Title: "Created"}}
 	for _, d := range decided[:min(len(decided), momentsShown)] {
@@ -109,12 +108,20 @@ func timeline(created time.Time, runs []Report, happened []Event, decided []Deci
 		}
 		out = append(out, m)
 	}
-	causes := []MomentKind{MomentEvent, MomentRun, MomentDecision, MomentCreated}
+	causes := []MomentKind{MomentEvent, MomentDecision, MomentRun, MomentCreated}
 	slices.SortStableFunc(out, func(a, b Moment) int {
-		return cmp.Or(b.At.Truncate(time.Second).Compare(a.At.Truncate(time.Second)),
-			cmp.Compare(slices.Index(causes, a.Kind), slices.Index(causes, b.Kind)), b.At.Compare(a.At))
+		return cmp.Or(b.late().Compare(a.late()), cmp.Compare(slices.Index(causes, a.Kind), slices.Index(causes, b.Kind)))
 	})
 	return out[:min(len(out), momentsShown)]
+}
+
+// late is the last moment that m may have happened at: events are kept to the
+// second, so that one would come before what caused it.
+func (m Moment) late() time.Time {
+	if m.Kind == MomentEvent && m.At.Nanosecond() == 0 {
+		return m.At.Add(time.Second - 1)
+	}
+	return m.At
 }
 
 func momentOfDecision(d Decided) Moment {
@@ -198,9 +205,30 @@ func runResult(r Report) string {
 		return "none"
 	case r.Changes.None():
 		return "no changes"
+	case r.Kind == stack.ApplyRun:
+		return applied(r.Changes)
 	default:
 		return r.Changes.String()
 	}
+}
+
+// applied is what was changed, without what was not.
+func applied(c stack.Changes) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{
+		{c.Add, "added"}, {c.Change, "changed"}, {c.Destroy, "destroyed"}, {c.Import, "imported"}, {c.Forget, "forgotten"}, {c.Move, "moved"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	if len(parts) == 0 {
+		return count(c.Outputs, "output value") + " changed"
+	}
+	return strings.Join(parts, ", ")
 }
 
 // words is a CamelCase name as people write it: AwaitingApproval is Awaiting

@@ -63,12 +63,27 @@ func TestTimeline(t *testing.T) {
 		"21m run: Look for drift: 0 to add, 1 to change, 0 to destroy | Drift detected: 0 to add, 1 to change, 0 to destroy | check-3 | 1m0s",
 		"5m run: Apply failed | Failed (attempt 1): the cloud said no | apply-2 | 1m0s | bad",
 		"3m event: Plan reviewed | The webhooks let it pass | 4 times",
-		"2m run: Plan: 3 to add, 0 to change, 0 to destroy | Planned plan-main-aa: 3 to add | plan-1 | 1m0s",
 		"2m decision: Awaiting approval | Plan generated | a plan waits for approval",
+		"2m run: Plan: 3 to add, 0 to change, 0 to destroy | Planned plan-main-aa: 3 to add | plan-1 | 1m0s",
 		"1m decision: Planning | A plan is being made. | a change of source, inputs, spec or engine makes a new plan",
 		"0m created: Created",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("timeline() (-want +got):\n%s", diff)
+	}
+}
+
+// An event is kept to the second, and still comes after what it tells of.
+func TestTimelineKeepsCauseBeforeEffect(t *testing.T) {
+	second := day.Add(time.Hour)
+	apply := ended("apply-1", stack.ApplyRun, 1, 2, stack.Succeeded)
+	apply.Finished = second.Add(100 * time.Millisecond)
+	var got []MomentKind
+	for _, m := range timeline(day, []Report{apply}, []Event{{At: second, Reason: "TerraformOutputsWritten"}},
+		[]Decided{{At: second.Add(200 * time.Millisecond), Phase: "Publishing"}, {At: second.Add(50 * time.Millisecond), Phase: "Applying"}}) {
+		got = append(got, m.Kind)
+	}
+	if diff := cmp.Diff([]MomentKind{MomentEvent, MomentDecision, MomentRun, MomentDecision, MomentCreated}, got); diff != "" {
 		t.Errorf("timeline() (-want +got):\n%s", diff)
 	}
 }
@@ -91,13 +106,14 @@ func TestRunTitles(t *testing.T) {
 		return r
 	}
 	for want, r := range map[string]Report{
-		"Plan: no changes":                           at(stack.PlanRun, stack.Succeeded, "", stack.Changes{}),
-		"Plan failed in the step init":               at(stack.PlanRun, stack.Failed, "init", stack.Changes{}),
-		"Look for drift: none":                       at(stack.CheckRun, stack.Succeeded, "", stack.Changes{}),
-		"Apply: done":                                at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{}),
-		"Apply: 1 to add, 0 to change, 0 to destroy": at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{Add: 1}),
-		"Destroy: done":                              at(stack.DestroyRun, stack.Succeeded, "", stack.Changes{Destroy: 2}),
-		"Destroy took too long and was stopped":      at(stack.DestroyRun, stack.TimedOut, "destroy", stack.Changes{}),
+		"Plan: no changes":                      at(stack.PlanRun, stack.Succeeded, "", stack.Changes{}),
+		"Plan failed in the step init":          at(stack.PlanRun, stack.Failed, "init", stack.Changes{}),
+		"Look for drift: none":                  at(stack.CheckRun, stack.Succeeded, "", stack.Changes{}),
+		"Apply: done":                           at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{}),
+		"Apply: 1 added, 2 imported":            at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{Add: 1, Import: 2}),
+		"Apply: 1 output value changed":         at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{Outputs: 1}),
+		"Destroy: done":                         at(stack.DestroyRun, stack.Succeeded, "", stack.Changes{Destroy: 2}),
+		"Destroy took too long and was stopped": at(stack.DestroyRun, stack.TimedOut, "destroy", stack.Changes{}),
 		"Apply: not done, the state changed after the plan was made": at(stack.ApplyRun, stack.Stale, "", stack.Changes{}),
 		"Plan: somebody else holds the lock on the state":            at(stack.PlanRun, stack.Locked, "plan", stack.Changes{}),
 		"Plan was stopped":      at(stack.PlanRun, stack.Interrupted, "", stack.Changes{}),
