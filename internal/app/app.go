@@ -89,6 +89,7 @@ type parts struct {
 	http      *server
 	board     *service.Board
 	records   *service.Blobs
+	queue     laterQueue
 }
 
 // Run brings everything up and blocks until ctx ends. Applies that go on then

@@ -24,11 +24,13 @@ func About(v *Visit) (Page, error) {
 		d.Uptime = span(v.Now.Sub(p.Started))
 	}
 	d.Sees = seesText(v.Scope)
-	d.engines(v.Context)
+	d.engines(v)
 	d.health(v)
 	d.rights(v)
 	return Page{Title: "About", Section: "about", Template: "about", Data: d, Live: Live{Every: time.Minute}}, nil
 }
+
+const askOperator = "Ask whoever runs this server."
 
 // aboutView is what the page shows.
 type aboutView struct {
@@ -104,15 +106,20 @@ func seesText(s service.Scope) string {
 	}
 }
 
-func (d *aboutView) engines(ctx context.Context) {
+// engines asks what runs can drive. Why one cannot be used names files of the
+// server, and is for those who run it.
+func (d *aboutView) engines(v *Visit) {
 	if d.Platform.Engines == nil {
 		return
 	}
-	for _, e := range d.Platform.Engines(ctx) {
+	for _, e := range d.Platform.Engines(v.Context) {
 		row := engineRow{e, Pill{ToneOK, "check", "Works"}}
 		switch {
 		case e.Trouble != "":
 			row.Pill = Pill{ToneBad, "cross", "Cannot be used"}
+			if !v.Scope.All {
+				row.Trouble = askOperator
+			}
 		case e.Advice != "":
 			row.Pill = Pill{ToneWarn, "alert", "Works"}
 		}
@@ -129,7 +136,7 @@ func (d *aboutView) health(v *Visit) {
 		row := healthRow{Name: c.Name, Pill: Pill{ToneOK, "check", "Works"}}
 		if err := c.Ask(ctx); err != nil {
 			row.Pill = Pill{ToneBad, "cross", "Does not work"}
-			if row.Text = "Ask whoever runs this server."; all {
+			if row.Text = askOperator; all {
 				row.Text, row.Hint = err.Error(), service.Hint(err)
 			}
 		}
@@ -149,7 +156,7 @@ func journalHealth(f Found, now time.Time, all bool) healthRow {
 	c := chainOf(f)
 	row.Pill, row.Text = Pill{c.Tone, c.Icon, "Verified"}, "Looked at "+age(now, f.At)+"."
 	if c.Tone != ToneOK {
-		row.Pill.Word, row.Text = "Not verified", "Ask whoever runs this server."
+		row.Pill.Word, row.Text = "Not verified", askOperator
 		if all {
 			row.Text = c.Title + ": " + c.Problem
 		}

@@ -38,8 +38,8 @@ type apiView struct {
 
 // apiGroup is the routes about one thing.
 type apiGroup struct {
-	Name, Anchor, About string
-	Ops                 []apiOp
+	Title, Anchor, About string
+	Ops                  []apiOp
 }
 
 // apiOp is one route.
@@ -136,7 +136,7 @@ func apiOf(raw []byte) (apiView, error) {
 			return &view.Groups[i]
 		}
 		at[name] = len(view.Groups)
-		view.Groups = append(view.Groups, apiGroup{Name: name, Anchor: "about-" + name})
+		view.Groups = append(view.Groups, apiGroup{Title: capital(name), Anchor: "about-" + name})
 		return &view.Groups[at[name]]
 	}
 	for _, t := range d.Tags {

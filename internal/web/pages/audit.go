@@ -204,11 +204,7 @@ func deedChoices(chosen string) []deedGroup {
 
 // whatWord is what was done, as a person writes it.
 func whatWord(w service.AuditWhat) string {
-	text := strings.ReplaceAll(string(w), "-", " ")
-	if text == "" {
-		return "?"
-	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	return capital(strings.ReplaceAll(string(w), "-", " "))
 }
 
 func auditOf(v *Visit, q service.AuditQuery, found service.AuditPage) auditView {

@@ -28,6 +28,8 @@ func (r *Renderer) functions() template.FuncMap {
 		"cut":      cut,
 		"revision": revision,
 		"took":     took,
+		"span":     span,
+		"branch":   func(now time.Time, objects []*objectView) branch { return branch{now, objects} },
 
 		"thousands": thousands,
 		"bytes":     func(n int64) string { return size(int(n)) },

@@ -3,6 +3,8 @@ package pages
 import (
 	"net/url"
 	"strconv"
+	"unicode"
+	"unicode/utf8"
 )
 
 // offsetOf is from which row on a list of total rows is shown: what the visitor
@@ -33,6 +35,15 @@ func joined(list, more string) string {
 		return more
 	}
 	return list + ", " + more
+}
+
+// capital is a text with a capital at its beginning.
+func capital(text string) string {
+	r, n := utf8.DecodeRuneInString(text)
+	if n == 0 {
+		return text
+	}
+	return string(unicode.ToUpper(r)) + text[n:]
 }
 
 // countIn is a number that somebody typed into an address, 0 if it is none.

@@ -393,10 +393,28 @@ func TestTemplateShowsTheWayBack(t *testing.T) {
 
 func TestSourcesSayWhatToDo(t *testing.T) {
 	d := screen(t, shire(), "/sources", Sources, only("apps", "net"))
-	wants(t, d.text(), "1 source cannot be fetched.", "2 stacks go on with what was fetched before", "AuthenticationFailed", "See that the Secret of secretRef is there", "main@4f1c9ab2", "and 4 more", "no stack", "It is not fetched")
+	wants(t, d.text(), "1 source cannot be fetched.", "2 stacks go on with what was fetched before", "AuthenticationFailed", "See that the Secret of secretRef is there", "main@4f1c9ab2", "and 6 more", "no stack", "It is not fetched")
 	for _, n := range d.all(is(atom.A)) {
 		if href := attr(n, "href"); strings.Contains(href, "javascript") || strings.Contains(href, "pass") {
 			t.Errorf("there is a link to %q", href)
+		}
+	}
+}
+
+func TestSourcesShowNoPasswords(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://git.example.com/a@b.git":         "https://git.example.com/a@b.git",
+		"https://user:pass@git.example.com/a.git": "https://•••@git.example.com/a.git",
+		"https://token@git.example.com":           "https://•••@git.example.com",
+		"https://a:b@c@git.example.com?x=1":       "https://•••@git.example.com?x=1",
+		"ssh://git@git.example.com/a":             "ssh://git@git.example.com/a",
+		"git@git.example.com:a":                   "git@git.example.com:a",
+		"user:pass@git.example.com":               "•••@git.example.com",
+		"s3.example.com":                          "s3.example.com",
+		"":                                        "",
+	} {
+		if got := withoutUser(address); got != want {
+			t.Errorf("withoutUser(%q) = %q, want %q", address, got, want)
 		}
 	}
 }
@@ -481,7 +499,7 @@ func TestAboutIsQuietAboutFailures(t *testing.T) {
 
 func TestAPIDocsGiveACommandToTry(t *testing.T) {
 	d := screen(t, shire(), "/api", APIDocs)
-	wants(t, d.text(), "get terraforms", "Detail", `"$SERVER/api/v1/namespaces/NAMESPACE/stacks/NAME"`, `-X POST -H 'Content-Type: application/json' -d @body.json "$SERVER/api/v1/namespaces/NAMESPACE/stacks/NAME/approve?dry=DRY"`, "SERVER=https://127.0.0.1:8443", "platform 1")
+	wants(t, d.text(), "get terraforms", "Detail", `"$SERVER/api/v1/namespaces/NAMESPACE/stacks/NAME"`, `-X POST -H 'Content-Type: application/json' -d @body.json "$SERVER/api/v1/namespaces/NAMESPACE/stacks/NAME/approve?dry=DRY"`, "SERVER=https://127.0.0.1:8443", "Platform 1")
 	if _, err := apiOf([]byte("[")); err == nil {
 		t.Error("a document that is none was read")
 	}

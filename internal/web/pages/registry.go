@@ -38,6 +38,7 @@ type registryView struct {
 	Pill        Pill
 	TenantsHref string
 	NotReady    string // address of those that are not
+	Unready     bool   // and not for the reason that deletions are held back
 	Errors      []rowErrorView
 	MoreErrors  int
 	Blocked     *blockedView
@@ -81,6 +82,7 @@ func registryOf(v *Visit, d service.RegistryDetail) registryView {
 	for _, e := range d.FirstErrors {
 		view.Errors = append(view.Errors, rowErrorView{e, service.TenantSituation(e.Reason)})
 	}
+	view.Unready = d.Reason != "" && d.Ready != "True" && (d.Registry.Blocked == nil || d.Registry.Blocked.Reason != d.Reason)
 	view.MoreErrors = d.RowErrors - len(d.FirstErrors)
 	may := v.Can(service.Access{Verb: "patch", Resource: service.ResourceRegistries, Namespace: d.Namespace, Name: d.Name})
 	refused := ""

@@ -196,10 +196,11 @@ func sortSources(list []sourceRow) {
 }
 
 // stacksNamed is how many stacks of a source are named in its row.
-const stacksNamed = 5
+const stacksNamed = 3
 
 func rowOfSource(s service.Source) sourceRow {
 	row := sourceRow{Source: s, State: sourceState(s), Link: webLink(s.URL)}
+	row.URL = withoutUser(s.URL)
 	for _, p := range sourceStates {
 		if p.state == row.State {
 			row.Pill = p.pill
@@ -215,6 +216,27 @@ func rowOfSource(s service.Source) sourceRow {
 	row.More = len(s.UsedBy) - len(row.Stacks)
 	row.All = with("/stacks", url.Values{}, "q", s.Kind+"/"+s.Name)
 	return row
+}
+
+// withoutUser is an address without who is to be let in there: people write
+// passwords into it.
+func withoutUser(address string) string {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		scheme, rest = "", address
+	}
+	host, path := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		host, path = rest[:i], rest[i:]
+	}
+	at := strings.LastIndex(host, "@")
+	if at < 0 || !strings.Contains(host[:at], ":") && scheme != "https" && scheme != "http" {
+		return address // git@host is no secret
+	}
+	if scheme != "" {
+		scheme += "://"
+	}
+	return scheme + "•••@" + host[at+1:] + path
 }
 
 // webLink is an address that may stand behind a link: of https, with no name or

@@ -52,6 +52,12 @@ type objectView struct {
 	Stack *stackView
 }
 
+// branch is a part of the tree, as the template that draws it calls itself.
+type branch struct {
+	Now     time.Time
+	Objects []*objectView
+}
+
 // stackView is the stack that an object is.
 type stackView struct {
 	Href   string // empty if the visitor may not see it

@@ -1,0 +1,131 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web"
+	"github.com/terrier-iac/terrier/internal/web/pages"
+)
+
+// laterQueue is the queue of controllers that are set up after the server that
+// shows it, and before it answers anybody.
+type laterQueue struct{ of service.Queue }
+
+// Backlog implements service.Queue.
+func (q *laterQueue) Backlog() stack.Backlog { return q.of.Backlog() }
+
+// Line implements service.Queue.
+func (q *laterQueue) Line() stack.Line { return q.of.Line() }
+
+// Place implements service.Queue.
+func (q *laterQueue) Place(uid string) (stack.Place, bool) { return q.of.Place(uid) }
+
+// screens fills in what is shown beside stacks: tenants, the queue, and what the
+// server is.
+func (p *parts) screens(o *web.Options, stacks *service.Stacks) error {
+	tenants := service.NewTenants(stacks, p.plane.Config())
+	o.Tenants, o.Estate, o.Queue = tenants, tenants, &p.queue
+	c, err := p.settings()
+	if err != nil {
+		return err
+	}
+	find, err := p.engines()
+	if err != nil {
+		return err
+	}
+	probed := process.Probe()
+	o.Platform = pages.Platform{
+		Started:   p.Now(),
+		Isolation: pages.Isolation{Level: probed.Level.String(), Least: process.Level(p.Config.Isolation).String(), Reasons: probed.Reasons},
+		Engines:   (&programs{find: find, names: engineNames(p.Config.Engines), now: p.Now}).list,
+		Mirror:    pages.Mirror{Dir: c.Mirror, Providers: len(c.MirrorProviders)},
+		Settings:  p.limitsShown(c.RunsMemory),
+		Addresses: []pages.Address{
+			{Name: pages.AddressAPI, URL: p.http.url}, {Name: "Registry of artifacts", URL: "oci://" + strings.TrimPrefix(p.http.url, "https://")},
+			{Name: "Kubernetes API", URL: "https://" + p.plane.Address()},
+		},
+		Checks: append(pages.CheckOf("Kubernetes API", o.Ready), pages.CheckOf("Records", func(ctx context.Context) error {
+			_, err := p.blobs.List(ctx, "health/") // nothing is there; that it can be said is what matters
+			return err
+		})...),
+		MaxRuns: c.MaxRuns,
+	}
+	if a := p.Config.MetricsAddress; a != "" {
+		o.Platform.Addresses = append(o.Platform.Addresses, pages.Address{Name: "Metrics", URL: "http://" + a + "/metrics"})
+	}
+	return nil
+}
+
+// limitsShown are the limits that people ask about, with the flags that set them.
+func (p *parts) limitsShown(runsMemory int64) []pages.Setting {
+	mib := func(n int64) string { return fmt.Sprintf("%d MiB", n) }
+	all := []pages.Setting{
+		{Name: "Runs at once", Value: fmt.Sprint(p.Config.MaxRuns), Flag: "--max-runs"},
+		{Name: "Runs of one tenant", Value: fmt.Sprint(p.Config.MaxTenantRuns), Flag: "--max-runs-per-tenant"},
+		{Name: "Memory for all runs", Value: mib(runsMemory >> 20), Flag: "--memory-for-runs"},
+		{Name: "Memory of one run", Value: mib(int64(p.Config.RunMemory)), Flag: "--run-memory"},
+		{Name: "Time of one run", Value: p.Config.RunTimeout.String(), Flag: "--run-timeout"},
+		{Name: "Network of runs", Value: p.Config.Network, Flag: "--run-network"},
+	}
+	if p.Config.MaxTenantRuns == 0 {
+		all[1].Value = "as many as there are slots"
+	}
+	if runsMemory == 0 {
+		all[2].Value = "no limit"
+	}
+	return all
+}
+
+// programs are the engines that runs may drive. Asking one for its version
+// starts it, so an answer is kept for a while.
+type programs struct {
+	find  func(context.Context, string) (engine.Engine, error)
+	names []string
+	now   func() time.Time
+
+	mu    sync.Mutex
+	at    time.Time
+	known []pages.Engine
+}
+
+const programsKept = 10 * time.Minute
+
+func (p *programs) list(ctx context.Context) []pages.Engine {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.at.IsZero() && p.now().Sub(p.at) < programsKept {
+		return p.known
+	}
+	known := make([]pages.Engine, 0, len(p.names)+1)
+	for _, name := range append([]string{""}, p.names...) {
+		shown := pages.Engine{Name: name}
+		if e, err := p.find(ctx, name); err != nil {
+			shown.Trouble = err.Error()
+		} else {
+			shown.Version, shown.Advice = e.String(), engine.Advisory(e.Version)
+		}
+		known = append(known, shown)
+	}
+	if ctx.Err() == nil { // whoever went away has not found out that engines are missing
+		p.known, p.at = known, p.now()
+	}
+	return known
+}
+
+// engineNames are the names of NAME=/PATH.
+func engineNames(entries []string) []string {
+	var names []string
+	for _, e := range entries {
+		name, _, _ := strings.Cut(e, "=")
+		names = append(names, name)
+	}
+	return names
+}
