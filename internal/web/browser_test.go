@@ -2,7 +2,6 @@ package web
 
 var _ = addDoors(map[string]string{
 	"GET /":              "known",
-	"GET /about":         "known",
 	"GET /static/*path":  "open",
 	"HEAD /static/*path": "open",
 })
