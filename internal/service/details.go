@@ -77,7 +77,7 @@ func (d *Details) OutputsKept(ctx context.Context, key Key) ([]Output, error) {
 	}
 	r, err := d.outputs.OutputsOf(ctx, st.ID())
 	if fault.Of(err) == fault.Missing {
-		return nil, fault.New(fault.Missing, ReasonNoOutputsKept, fmt.Errorf("no outputs of the stack %s are kept: nothing was applied since they are, or there are none", key))
+		return nil, fault.New(fault.Missing, ReasonNoOutputsKept, fmt.Errorf("no outputs of the stack %s are kept: nothing was applied yet, or its module outputs nothing", key))
 	}
 	if err != nil {
 		return nil, err
