@@ -5,15 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 )
 
 // Client asks and commands over the HTTP API of a server. Whoever makes its
@@ -148,18 +146,8 @@ func (r *Remote) post(ctx context.Context, within time.Duration, in, out any, pa
 	return errors.Join(err, resp.Body.Close())
 }
 
-var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
-
-// names refuses names that no path has room for: a client may clean them away
-// before they are sent, and then something else would be asked for.
-func names(list ...string) error {
-	for _, s := range list {
-		if !objectName.MatchString(s) {
-			return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q cannot be a name", s))
-		}
-	}
-	return nil
-}
+// ReasonStateConflict is of a state that is not what it was when somebody looked.
+const ReasonStateConflict = kube.StateConflict
 
 func flag(query url.Values, name string, on bool) {
 	if on {

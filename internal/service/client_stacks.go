@@ -20,9 +20,18 @@ const NewestRun = "newest"
 // cluster does.
 func (s *RemoteStacks) List(ctx context.Context, f Filter) ([]Stack, error) {
 	out := []Stack{}
-	q := BoardQuery{Namespace: f.Namespace, Selector: f.Selector, Text: f.Name, Limit: boardPage}
+	// All that somebody may see of all namespaces may be less than all; of one that
+	// they name, it is all or it is Denied.
+	parts := []string{"stacks"}
+	if f.Namespace != "" {
+		if err := (Key{f.Namespace, "any"}).check(); err != nil {
+			return nil, err
+		}
+		parts = []string{"namespaces", f.Namespace, "stacks"}
+	}
+	q := BoardQuery{Selector: f.Selector, Text: f.Name, Limit: boardPage}
 	for {
-		page, err := s.Page(ctx, q)
+		page, err := s.page(ctx, q, parts...)
 		if err != nil {
 			return nil, err
 		}
@@ -43,6 +52,10 @@ const boardPage = 1000
 
 // Page returns the rows that q chooses of those that the caller may see.
 func (s *RemoteStacks) Page(ctx context.Context, q BoardQuery) (BoardPage, error) {
+	return s.page(ctx, q, "stacks")
+}
+
+func (s *RemoteStacks) page(ctx context.Context, q BoardQuery, parts ...string) (BoardPage, error) {
 	var page BoardPage
 	query := url.Values{}
 	text(query, "q", q.Text)
@@ -60,13 +73,13 @@ func (s *RemoteStacks) Page(ctx context.Context, q BoardQuery) (BoardPage, error
 	if q.Limit > 0 {
 		query.Set("limit", strconv.Itoa(q.Limit))
 	}
-	err := s.r.json(ctx, &page, s.r.at(query, "stacks"))
+	err := s.r.json(ctx, &page, s.r.at(query, parts...))
 	return page, err
 }
 
 // get reads what there is about one stack.
 func (s *RemoteStacks) get(ctx context.Context, key Key, out any, query url.Values, more ...string) error {
-	if err := names(append([]string{key.Namespace, key.Name}, more...)...); err != nil {
+	if err := key.check(); err != nil {
 		return err
 	}
 	return s.r.json(ctx, out, s.r.at(query, object(key, "stacks", more...)...))
@@ -105,7 +118,19 @@ func (s *RemoteStacks) Runs(ctx context.Context, key Key) ([]Report, error) {
 
 // Run implements StackReader.
 func (s *RemoteStacks) Run(ctx context.Context, key Key, run string) (Report, error) {
+	if err := checkRun(key, run); err != nil {
+		return Report{}, err
+	}
 	return getOf[Report](ctx, s, key, nil, "runs", orNewest(run))
+}
+
+// checkRun refuses what would be cleaned away in an address before it is sent:
+// then something else would be asked for.
+func checkRun(key Key, run string) error {
+	if err := key.check(); err != nil {
+		return err
+	}
+	return checkID(StackID{UID: "any"}, orNewest(run))
 }
 
 func orNewest(run string) string {
@@ -117,11 +142,10 @@ func orNewest(run string) string {
 
 // Log implements StackReader.
 func (s *RemoteStacks) Log(ctx context.Context, key Key, run string, follow bool) (io.ReadCloser, error) {
-	run = orNewest(run)
-	if err := names(key.Namespace, key.Name, run); err != nil {
+	if err := checkRun(key, run); err != nil {
 		return nil, err
 	}
-	return s.r.Log(ctx, StackID{Key: key}, run, follow)
+	return s.r.Log(ctx, StackID{Key: key}, orNewest(run), follow)
 }
 
 // Plan implements StackReader.
@@ -146,7 +170,7 @@ func (s *RemoteStacks) StateOf(ctx context.Context, key Key, version string, rev
 
 // do has one command carried out on a stack.
 func (s *RemoteStacks) do(ctx context.Context, key Key, in, out any, more ...string) error {
-	if err := names(key.Namespace, key.Name); err != nil {
+	if err := key.check(); err != nil {
 		return err
 	}
 	return s.r.post(ctx, commandTime, in, out, object(key, "stacks", more...)...)
@@ -196,7 +220,7 @@ const previewTime = 15 * time.Minute
 // PreviewDestroy implements StackCommands.
 func (s *RemoteStacks) PreviewDestroy(ctx context.Context, key Key) (PlanDocument, error) {
 	var doc PlanDocument
-	err := names(key.Namespace, key.Name)
+	err := key.check()
 	if err == nil {
 		err = s.r.post(ctx, previewTime, struct{}{}, &doc, object(key, "stacks", "preview-destroy")...)
 	}

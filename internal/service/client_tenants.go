@@ -19,7 +19,7 @@ func (t *RemoteTenants) List(ctx context.Context, f TenantFilter) (TenantList, e
 }
 
 func (t *RemoteTenants) get(ctx context.Context, key Key, kind string, out any) error {
-	if err := names(key.Namespace, key.Name); err != nil {
+	if err := key.check(); err != nil {
 		return err
 	}
 	return t.r.json(ctx, out, t.r.at(nil, object(key, kind)...))
@@ -48,7 +48,7 @@ func (t *RemoteTenants) Rollout(ctx context.Context, key Key) (Rollout, error) {
 
 // do has one command carried out on a registry or a template.
 func (t *RemoteTenants) do(ctx context.Context, key Key, in, out any, kind string, more ...string) error {
-	if err := names(key.Namespace, key.Name); err != nil {
+	if err := key.check(); err != nil {
 		return err
 	}
 	return t.r.post(ctx, commandTime, in, out, object(key, kind, more...)...)

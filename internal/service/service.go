@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -40,6 +41,19 @@ type Key struct {
 }
 
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
+
+var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+
+// check refuses what can name no object, so that no name is ever taken for a
+// path.
+func (k Key) check() error {
+	for _, s := range []string{k.Namespace, k.Name} {
+		if !objectName.MatchString(s) {
+			return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q cannot be a name", s))
+		}
+	}
+	return nil
+}
 
 // ParseKey reads NAME or NAMESPACE/NAME, with an optional kind before it as
 // kubectl writes it (terraform.infra.contrib.fluxcd.io/NAME).
@@ -82,6 +96,9 @@ const FieldManager = "terrier"
 
 // read fetches the object of a stack.
 func (s *Stacks) read(ctx context.Context, key Key) (*v1alpha2.Terraform, error) {
+	if err := key.check(); err != nil {
+		return nil, err
+	}
 	var o v1alpha2.Terraform
 	if err := s.kube.Get(ctx, types.NamespacedName(key), &o); err != nil {
 		return nil, kubeFault(err, "stack "+key.String())

@@ -235,6 +235,9 @@ func templateAlarms(o *tenantsv1.TenantTemplate) []Alarm {
 }
 
 func (t *Tenants) tenant(ctx context.Context, key Key) (*tenantsv1.Tenant, error) {
+	if err := key.check(); err != nil {
+		return nil, err
+	}
 	var o tenantsv1.Tenant
 	if err := t.kube.Get(ctx, types.NamespacedName(key), &o); err != nil {
 		return nil, tenantsFault(err, "tenant "+key.String())
@@ -243,6 +246,9 @@ func (t *Tenants) tenant(ctx context.Context, key Key) (*tenantsv1.Tenant, error
 }
 
 func (t *Tenants) template(ctx context.Context, key Key) (*tenantsv1.TenantTemplate, error) {
+	if err := key.check(); err != nil {
+		return nil, err
+	}
 	var o tenantsv1.TenantTemplate
 	if err := t.kube.Get(ctx, types.NamespacedName(key), &o); err != nil {
 		return nil, tenantsFault(err, "template "+key.String())
@@ -251,6 +257,9 @@ func (t *Tenants) template(ctx context.Context, key Key) (*tenantsv1.TenantTempl
 }
 
 func (t *Tenants) registry(ctx context.Context, key Key) (*tenantsv1.TenantRegistry, error) {
+	if err := key.check(); err != nil {
+		return nil, err
+	}
 	var o tenantsv1.TenantRegistry
 	if err := t.kube.Get(ctx, types.NamespacedName(key), &o); err != nil {
 		return nil, tenantsFault(err, "registry "+key.String())

@@ -119,12 +119,16 @@ func rollBack(c call, p service.Person, b service.RollbackOrder) (service.StateC
 		return service.StateChange{}, errField("version")
 	}
 	change, err := p.Stacks.PlanRollback(c.ctx(), c.key(), b.Version, b.Force)
-	if err != nil || b.Preview {
+	if b.Preview {
 		return change, err
 	}
-	if change.Over != b.Over || change.To.Digest != b.To {
-		return service.StateChange{}, fault.New(fault.Conflict, service.ReasonPlanChanged,
+	// Whatever else is wrong with what is stored now, it is not what was shown.
+	if change.Over != "" && change.Over != b.Over || err == nil && (change.Over != b.Over || change.To.Digest != b.To) {
+		return service.StateChange{}, fault.New(fault.Conflict, service.ReasonStateConflict,
 			fmt.Errorf("what is stored for %s is not what was shown: look again", c.key()))
+	}
+	if err != nil {
+		return service.StateChange{}, err
 	}
 	return change, p.Stacks.WriteState(c.ctx(), change)
 }

@@ -5,6 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -80,3 +83,16 @@ func (hands) PlanRollback(_ context.Context, key service.Key, _ string, _ bool) 
 }
 
 func (hands) WriteState(context.Context, service.StateChange) error { return nil }
+
+// stackObject is a stack as the cluster has it.
+func stackObject(namespace, name string) *v1alpha2.Terraform {
+	o := &v1alpha2.Terraform{}
+	o.Namespace, o.Name, o.UID = namespace, name, types.UID(namespace+"-"+name)
+	o.Spec.Path = "./" + name
+	return o
+}
+
+// scopeFunc finds the scope of everybody anew each time.
+func scopeFunc(f func() service.Scope) func(context.Context, service.User) (service.Scope, error) {
+	return func(context.Context, service.User) (service.Scope, error) { return f(), nil }
+}
