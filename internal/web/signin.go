@@ -97,9 +97,8 @@ func (s *server) showSignIn(c *gin.Context, status int, p pages.SignIn) {
 }
 
 var (
-	errLink      = fault.New(fault.Denied, "LinkUsed", errors.New("the link was used before, or its minute is over"))
-	errProgram   = fault.New(fault.Denied, service.ReasonUnknownUser, errors.New("that token is one of a program of this server, and not of a person"))
-	errNoSession = fault.New(fault.Denied, service.ReasonUnknownUser, errors.New("nobody is signed in"))
+	errLink    = fault.New(fault.Denied, "LinkUsed", errors.New("the link was used before, or its minute is over"))
+	errProgram = fault.New(fault.Denied, service.ReasonUnknownUser, errors.New("that token is one of a program of this server, and not of a person"))
 )
 
 // signIn takes a token, or the code of a link, for a session.
