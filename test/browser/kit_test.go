@@ -17,8 +17,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// within bounds every wait for something to show.
-const within = 60 * time.Second
+// patience bounds every wait for something to show.
+const patience = 60 * time.Second
 
 // window is one browser window, in which nobody is signed in at first.
 type window struct {
@@ -117,7 +117,7 @@ func (w *window) expects(said string) bool {
 // do carries out steps.
 func (w *window) do(steps ...chromedp.Action[chromedp.Void]) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, within)
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		w.t.Fatalf("%v\nthe page is %s", err, w.describe())
@@ -127,7 +127,7 @@ func (w *window) do(steps ...chromedp.Action[chromedp.Void]) {
 // value runs a script in the page and returns what it gives.
 func value[T any](w *window, script string) T {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, within)
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 	if err != nil {
@@ -136,16 +136,31 @@ func value[T any](w *window, script string) T {
 	return v
 }
 
+// within lets another test look through the window for a while.
+func (w *window) within(t *testing.T, look func()) {
+	before := w.t
+	w.t = t
+	defer func() { w.t = before }()
+	look()
+}
+
 // visit goes to a path of the platform.
 func (w *window) visit(path string) { w.t.Helper(); w.do(chromedp.Navigate(w.base + path)) }
 
 // eventually waits until a script gives true.
 func (w *window) eventually(what, script string, args ...any) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, within)
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.PollFunction[bool](script, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(within), chromedp.WithPollingArgs(args...))); err != nil {
-		w.t.Fatalf("%s: %v\nthe page is %s", what, err, w.describe())
+	poll := chromedp.PollFunction[bool](script, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(patience), chromedp.WithPollingArgs(args...))
+	for {
+		_, err := chromedp.Run(ctx, poll)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil || !strings.Contains(err.Error(), "(-32000)") { // else another page came in its place: ask that
+			w.t.Fatalf("%s: %v\nthe page is %s", what, err, w.describe())
+		}
 	}
 }
 
@@ -215,7 +230,7 @@ func (w *window) describe() string {
 // shoot keeps a picture of the window as it is.
 func (w *window) shoot(name string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, within)
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 	if err == nil {

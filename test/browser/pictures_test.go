@@ -1,0 +1,66 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// TestPictures shows every screen at two widths and in two themes. Nothing may
+// stick out of the page at either, nothing may be said on the console, and all
+// of it is kept as pictures for people to look at.
+func TestPictures(t *testing.T) {
+	p := platform(t)
+	c := p.Cluster(t)
+	play(t, p, c)
+	w := open(t, p)
+	signIn(t, w, c)
+	one := "/stacks/" + c.Namespace + "/"
+	run := value[string](w, `fetch("`+strings.Replace(one, "/stacks/", "/api/v1/namespaces/", 1)+`stacks/network/runs").then(r => r.json()).then(r => r.items[0].id)`)
+	screens := map[string]string{
+		"stacks": "/stacks", "stacks-grouped": "/stacks?group=namespace", "stacks-none": "/stacks?q=nothing-is-called-this",
+		"stack": one + "network", "stack-pending": one + "database", "stack-failed": one + "broken",
+		"stack-runs": one + "network/runs", "stack-resources": one + "network/resources", "stack-outputs": one + "network/outputs",
+		"stack-inputs": one + "database/inputs", "stack-graph": one + "database/graph", "stack-states": one + "network/states",
+		"stack-drift": one + "drifting/drift", "stack-events": one + "network/events",
+		"run": one + "network/runs/" + run, "log": one + "network/runs/" + run + "/log", "plan": one + "database/plan",
+		"approvals": "/approvals", "drift": "/drift", "queue": "/queue", "tenants": "/tenants", "sources": "/sources",
+		"audit": "/audit", "notifications": "/notifications", "about": "/about", "api": "/api", "missing": one + "nobody",
+	}
+	w.expect("404") // of the screen that is not there
+	for _, theme := range []string{"light", "dark"} {
+		for name, size := range map[string][2]int64{"wide": {1280, 900}, "phone": {390, 844}} {
+			w.do(chromedp.EmulateViewport(size[0], size[1]), prefer(theme))
+			for screen, path := range screens {
+				t.Run(fmt.Sprintf("%s-%s-%s", screen, name, theme), func(t *testing.T) {
+					w.within(t, func() {
+						w.visit(path)
+						w.at(strings.Split(path, "?")[0])
+						if over := value[int](w, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+							t.Errorf("%s sticks out of a page of %d pixels by %d", path, size[0], over)
+						}
+						if os.Getenv("TERRIER_PICTURES") != "" || name == "wide" && theme == "light" {
+							w.shoot(fmt.Sprintf("%s-%s-%s", screen, name, theme))
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// prefer is what a reader has set for all pages.
+func prefer(theme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
+		})
+		return err
+	})
+}

@@ -1,0 +1,119 @@
+package browser
+
+import (
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// scene is a namespace in which a little of everything is to be seen: a stack
+// that is ready, one whose plan waits, one that has drifted, one that fails,
+// one that is suspended, one that waits for another.
+const scene = `---
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: network, labels: {app: shop, terrier.dev/tenant: acme}}
+spec:
+  interval: 1h
+  approvePlan: auto
+  destroyResourcesOnDeletion: true
+  writeOutputsToSecret: {name: network}
+  vars: [{name: zone, value: south}]
+  values:
+    hcl: |
+      variable "zone" {}
+      resource "terraform_data" "subnet" {
+        count = 3
+        input = { zone = var.zone, block = "10.0.${count.index}.0/24" }
+      }
+      output "subnets" { value = terraform_data.subnet[*].id }
+      output "password" {
+        value     = "not for everybody"
+        sensitive = true
+      }
+---
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: database, labels: {app: shop, terrier.dev/tenant: acme}}
+spec:
+  interval: 1h
+  dependsOn: [{name: network}]
+  varsFrom: [{kind: Secret, name: network, varsKeys: [subnets]}]
+  values:
+    hcl: |
+      variable "subnets" {}
+      resource "terraform_data" "server" {
+        input = { name = "orders", subnets = var.subnets, size = "db.large" }
+      }
+      resource "terraform_data" "replica" {
+        count = 2
+        input = { of = terraform_data.server.id }
+      }
+---
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: broken, labels: {app: mail}}
+spec:
+  interval: 1h
+  approvePlan: auto
+  values:
+    hcl: |
+      resource "terraform_data" "x" {
+        input = file("${path.module}/nowhere.txt")
+      }
+---
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: asleep, labels: {app: mail}}
+spec:
+  interval: 1h
+  suspend: true
+  values:
+    hcl: |
+      resource "terraform_data" "x" {}
+---
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: frontend, labels: {app: shop}}
+spec:
+  interval: 1h
+  dependsOn: [{name: database}]
+  values:
+    hcl: |
+      resource "terraform_data" "x" {}
+`
+
+// drifting is a stack whose world somebody changes by hand.
+const drifting = `---
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: drifting, labels: {app: shop}}
+spec:
+  interval: 1h
+  sourceRef: {kind: GitRepository, name: code}
+`
+
+// play sets the scene and waits until everything stands as it should.
+func play(t *testing.T, p *testkit.Platform, c *testkit.Cluster) {
+	t.Helper()
+	c.Apply(t, scene)
+	world := p.World(t)
+	g := testkit.NewGit(t)
+	g.Commit(map[string]string{"main.tf": world.HCL() + `
+resource "world_thing" "a" {
+  name  = "a"
+  value = "as it was applied"
+}
+`})
+	c.Apply(t, g.Manifest("code")+drifting)
+	pending := c.AwaitPending(t, "drifting").Status.Plan.Pending
+	c.Patch(t, "drifting", `{"spec":{"approvePlan":"`+pending+`"}}`)
+	c.AwaitReady(t, "drifting")
+	other := "changed by hand"
+	world.Edit(func(thing *testkit.WorldThing) bool { thing.Value = &other; return true })
+	c.Patch(t, "drifting", `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"look"}}}`)
+	c.AwaitReady(t, "network")
+	c.AwaitPending(t, "database")
+	c.AwaitReason(t, "drifting", "DriftDetected")
+	c.AwaitReason(t, "broken", "TFExecPlanFailed")
+}
