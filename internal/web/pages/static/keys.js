@@ -98,6 +98,12 @@ export function start() {
     if (button) copy(button);
   });
   document.addEventListener("change", (event) => event.target.closest("form[data-submit-on-change]")?.requestSubmit());
+  // What opens over the page closes with Escape, or when something else is chosen.
+  const shut = (target) => {
+    for (const open of document.querySelectorAll("details:is(.me, .more)[open]")) if (!target || !open.contains(target)) open.open = false;
+  };
+  document.addEventListener("pointerdown", (event) => shut(event.target));
+  document.addEventListener("keydown", (event) => event.key === "Escape" && shut(null));
   // A second click on a button that is at work sends nothing twice.
   document.addEventListener("submit", (event) => {
     const form = event.target;
