@@ -48,7 +48,8 @@ type apiOp struct {
 	Anchor                       string
 	Right                        string
 	Params                       []apiParam
-	Body                         string // name of what it takes
+	Body                         string // name of what it takes; empty if that is nothing
+	Empty                        bool   // it takes an object without anything in it
 	Answers                      []apiAnswer
 	Curl                         string
 	Tone                         Tone
@@ -78,7 +79,7 @@ type openAPIOp struct {
 	Summary     string      `json:"summary"`
 	Description string      `json:"description"`
 	Tags        []string    `json:"tags"`
-	Right       string      `json:"x-right"`
+	Right       string      `json:"x-terrier-right"`
 	Parameters  []openParam `json:"parameters"`
 	Body        *struct {
 		Content map[string]openContent `json:"content"`
@@ -168,7 +169,7 @@ func apiOf(raw []byte) (apiView, error) {
 }
 
 func opOf(method, path string, tone Tone, o openAPIOp) apiOp {
-	op := apiOp{Method: method, Path: path, Summary: o.Summary, About: o.Description, Anchor: cmp.Or(o.ID, method+path), Right: o.Right, Tone: tone}
+	op := apiOp{Method: method, Path: path, Summary: o.Summary, About: o.Description, Anchor: cmp.Or(o.ID, method+path), Right: roleText(o.Right), Tone: tone}
 	for _, p := range o.Parameters {
 		op.Params = append(op.Params, apiParam{p.Name, p.In, p.Schema.name(), p.Description, p.Required})
 	}
@@ -176,6 +177,9 @@ func opOf(method, path string, tone Tone, o openAPIOp) apiOp {
 		for _, media := range slices.Sorted(maps.Keys(o.Body.Content)) {
 			op.Body = cmp.Or(o.Body.Content[media].Schema.name(), media)
 		}
+	}
+	if op.Body == emptyBody {
+		op.Body, op.Empty = "", true
 	}
 	for _, status := range slices.Sorted(maps.Keys(o.Responses)) {
 		r := o.Responses[status]
@@ -187,6 +191,24 @@ func opOf(method, path string, tone Tone, o openAPIOp) apiOp {
 	}
 	op.Curl = curlOf(method, path, op)
 	return op
+}
+
+// emptyBody is the schema of what holds nothing.
+const emptyBody = "None"
+
+// roleText is a right in the words of roles: the document has the resource as
+// the API calls it.
+func roleText(right string) string {
+	verb, resource, ok := strings.Cut(right, " ")
+	if !ok {
+		return right
+	}
+	for _, r := range aboutRights {
+		if string(r.resource) == resource {
+			return verb + " " + r.role
+		}
+	}
+	return right
 }
 
 // curlOf is a command to try a route with. What somebody fills in is in capitals,
@@ -211,8 +233,11 @@ func curlOf(method, path string, op apiOp) string {
 	if method != "GET" {
 		b.WriteString(" -X " + method)
 	}
-	if op.Body != "" {
+	switch {
+	case op.Body != "":
 		b.WriteString(` -H 'Content-Type: application/json' -d @body.json`)
+	case op.Empty:
+		b.WriteString(` -H 'Content-Type: application/json' -d '{}'`)
 	}
 	return b.String() + ` "$SERVER` + path + `"`
 }

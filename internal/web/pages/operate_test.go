@@ -499,7 +499,7 @@ func TestAboutIsQuietAboutFailures(t *testing.T) {
 
 func TestAPIDocsGiveACommandToTry(t *testing.T) {
 	d := screen(t, shire(), "/api", APIDocs)
-	wants(t, d.text(), "get terraforms", "Detail", `"$SERVER/api/v1/namespaces/NAMESPACE/stacks/NAME"`, `-X POST -H 'Content-Type: application/json' -d @body.json "$SERVER/api/v1/namespaces/NAMESPACE/stacks/NAME/approve?dry=DRY"`, "SERVER=https://127.0.0.1:8443", "Platform 1")
+	wants(t, d.text(), "get terraforms", "Detail", `"$SERVER/api/v1/namespaces/NAMESPACE/stacks/NAME"`, `-X POST -H 'Content-Type: application/json' -d @body.json "$SERVER/api/v1/namespaces/NAMESPACE/stacks/NAME/approve?dry=DRY"`, "SERVER=https://127.0.0.1:8443", "Platform 1", "patch tenantregistries", `-d '{}' "$SERVER/api/v1/read-now"`)
 	if _, err := apiOf([]byte("[")); err == nil {
 		t.Error("a document that is none was read")
 	}

@@ -130,12 +130,13 @@ func guest(t *testing.T, c *county, address string) *Visit {
 
 const apiDocument = `{"openapi":"3.1.0","info":{"title":"Terrier","description":"<script>alert(1)</script> What is served."},
 "tags":[{"name":"stacks","description":"Stacks and what runs for them."},{"name":"platform"}],
-"paths":{"/api/v1/namespaces/{namespace}/stacks/{name}":{"get":{"operationId":"getStack","summary":"One stack.","tags":["stacks"],"x-right":"get terraforms","parameters":[
+"paths":{"/api/v1/namespaces/{namespace}/stacks/{name}":{"get":{"operationId":"getStack","summary":"One stack.","tags":["stacks"],"x-terrier-right":"get terraforms","parameters":[
 {"name":"namespace","in":"path","required":true,"schema":{"type":"string"}},{"name":"name","in":"path","required":true,"schema":{"type":"string"}}],
 "responses":{"200":{"description":"It.","content":{"application/json":{"schema":{"$ref":"#/components/schemas/Detail"}}}},"404":{"description":"There is none."}}},
 "parameters":[]},
 "/api/v1/namespaces/{namespace}/stacks/{name}/approve":{"post":{"operationId":"approve","summary":"Let a plan through.","tags":["stacks"],"requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Approval"}}}},"responses":{"200":{"description":"Done."}},
 "parameters":[{"name":"namespace","in":"path","required":true,"schema":{"type":"string"}},{"name":"name","in":"path","required":true,"schema":{"type":"string"}},{"name":"dry","in":"query","required":true,"schema":{"type":["string","null"]}}]}},
+"/api/v1/read-now":{"post":{"operationId":"readNow","x-terrier-right":"patch registries","requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/None"}}}},"responses":{}}},
 "/api/v1/queue":{"get":{"operationId":"getQueue","summary":"Who waits.","tags":["platform"],"responses":{"200":{"description":"The queue."}}}}}}`
 
 // shire is a county with a bit of everything, also of what is hostile.

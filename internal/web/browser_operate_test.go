@@ -1,0 +1,173 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// commonEstate is one registry whose deletions are held back.
+type commonEstate struct{ service.TenantEstate }
+
+func (commonEstate) RegistryDetail(_ context.Context, k service.Key) (service.RegistryDetail, error) {
+	d := service.RegistryDetail{}
+	d.Namespace, d.Name = k.Namespace, k.Name
+	d.Blocked = &service.BlockedSet{Reason: "NoRows", Message: "a complete read had no rows", Count: 2, Tenants: []string{"acme-web", "globex-web"}, Token: "b81f3c"}
+	return d, nil
+}
+
+// deputy is whoever is asked to command registries, and what came of it.
+type deputy struct {
+	service.TenantCommands
+	done []string
+	err  error
+}
+
+func (d *deputy) Allow(_ context.Context, k service.Key, token string) error {
+	d.done = append(d.done, "allow "+k.String()+" "+token)
+	return d.err
+}
+
+func (d *deputy) as(u service.User) (service.Person, error) {
+	return service.Person{User: u, Tenants: d}, nil
+}
+
+// post sends a form as a browser without scripts does.
+func post(t *testing.T, c *http.Client, address string, form url.Values) (*http.Response, string) {
+	t.Helper()
+	return ask(t, c, http.MethodPost, address, func(r *http.Request) {
+		bearer(r)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		body := form.Encode()
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	})
+}
+
+// Deletions pass by a form alone: what goes is named before, the browser is sent
+// on and told, and what the cluster says is a page.
+func TestDeletionsPassWithoutScripts(t *testing.T) {
+	o := options(newRoles())
+	d := &deputy{}
+	o.Estate, o.People = commonEstate{}, d.as
+	u, c := serve(t, o)
+	registry := u.String() + "/registries/apps/customers"
+	if resp, body := ask(t, c, http.MethodGet, registry, bearer); resp.StatusCode != http.StatusOK || !strings.Contains(body, "acme-web") || !strings.Contains(body, `name="token" value="b81f3c"`) {
+		t.Fatalf("%s, want a page that names what goes: %s", resp.Status, body)
+	}
+	form := url.Values{"token": {"b81f3c"}, "count": {"2"}, "confirm": {"yes"}}
+	if resp, body := post(t, c, registry+"/allow", form); resp.StatusCode != http.StatusUnprocessableEntity || len(d.done) != 0 || !strings.Contains(body, "type 2 or the name of the registry") {
+		t.Errorf("%s and %v, want nothing done as long as nothing is typed: %s", resp.Status, d.done, body)
+	}
+	form.Set("confirm", "customers")
+	resp, _ := post(t, c, registry+"/allow", form)
+	to := resp.Header.Get("Location")
+	if resp.StatusCode != http.StatusSeeOther || !slices.Equal(d.done, []string{"allow apps/customers b81f3c"}) {
+		t.Fatalf("%s to %q and %v, want exactly these deletions allowed", resp.Status, to, d.done)
+	}
+	if resp, body := ask(t, c, http.MethodGet, u.String()+to, bearer); resp.StatusCode != http.StatusOK || !strings.Contains(body, "Exactly these deletions may pass") {
+		t.Errorf("%s, want to be told what was done: %s", resp.Status, body)
+	}
+	d.err = fault.New(fault.Conflict, service.ReasonTokenChanged, errors.New("other deletions are blocked by now"))
+	if resp, body := post(t, c, registry+"/allow", form); resp.StatusCode != http.StatusConflict || !strings.Contains(body, "<!doctype html>") {
+		t.Errorf("%s, want a page about what changed meanwhile: %s", resp.Status, body)
+	}
+}
+
+// pagedJournal is a journal of entries that come one at a time.
+type pagedJournal struct {
+	service.Journal
+	entries []service.AuditEntry
+	query   service.AuditQuery
+	err     error // of all but the newest
+}
+
+func (j *pagedJournal) Entries(_ context.Context, sight service.AuditSight, q service.AuditQuery) (service.AuditPage, error) {
+	j.query = q
+	for i, e := range j.entries {
+		if q.Before != 0 && e.Seq >= q.Before || !sight.Has(e.Object.Namespace) {
+			continue
+		}
+		out := service.AuditPage{Items: []service.AuditEntry{e}}
+		if i < len(j.entries)-1 {
+			out.Next = e.Seq
+		}
+		if q.Before != 0 && j.err != nil {
+			return service.AuditPage{}, j.err
+		}
+		return out, nil
+	}
+	return service.AuditPage{}, nil
+}
+
+// partial is a person who may see the journal of some namespaces.
+type partial struct {
+	*roles
+	namespaces []string
+}
+
+func (p partial) Authorize(ctx context.Context, u service.User, a service.Access) error {
+	if !slices.Contains(p.namespaces, a.Namespace) {
+		return fault.New(fault.Denied, service.ReasonAccessDenied, errors.New("not there"))
+	}
+	return p.roles.Authorize(ctx, u, a)
+}
+
+func TestExportOfTheJournal(t *testing.T) {
+	at := func(namespace string) service.AuditObject {
+		return service.AuditObject{Kind: "Terraform", Namespace: namespace, Name: "net"}
+	}
+	j := &pagedJournal{entries: []service.AuditEntry{{Seq: 9, What: "approved", Object: at("apps")}, {Seq: 8, What: "signed-in"}, {Seq: 7, What: "rejected", Object: at("other")}, {Seq: 6, What: "applied", Object: at("apps")}}}
+	export := func(auth Auth, query string) (*http.Response, []uint64, error) {
+		o := options(auth)
+		o.Journal = j
+		u, c := serve(t, o)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u.String()+"/audit/export"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bearer(req)
+		resp, err := c.Do(req)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer resp.Body.Close()
+		var got []uint64
+		lines := bufio.NewScanner(resp.Body)
+		for lines.Scan() && resp.StatusCode == http.StatusOK {
+			var e service.AuditEntry
+			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+				t.Fatalf("the line %q is no entry: %v", lines.Text(), err)
+			}
+			got = append(got, e.Seq)
+		}
+		return resp, got, lines.Err()
+	}
+	resp, got, err := export(newRoles(), "?who=ann&what=approved")
+	if err != nil || !slices.Equal(got, []uint64{9, 8, 7, 6}) || !strings.HasPrefix(resp.Header.Get("Content-Disposition"), "attachment") {
+		t.Errorf("%v, %v, want all entries as a file", got, err)
+	}
+	if j.query.Who != "ann" || len(j.query.What) != 1 {
+		t.Errorf("asked for %+v, want what the page's filters say", j.query)
+	}
+	if _, got, err = export(partial{newRoles(), []string{"apps"}}, ""); err != nil || !slices.Equal(got, []uint64{9, 6}) {
+		t.Errorf("%v, %v, want the entries of the one namespace", got, err)
+	}
+	if resp, _, err = export(newRoles(), "?from=yesterday"); err != nil || resp.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("%v, %v, want no file of another time than was asked for", resp, err)
+	}
+	j.err = errors.New("the disk is gone")
+	if _, got, err = export(newRoles(), ""); err == nil {
+		t.Errorf("%v and no error: half a journal is taken for all of it", got)
+	}
+}
