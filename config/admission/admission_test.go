@@ -16,10 +16,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
+// The stamps of the policy under test: the test server puts on the real ones by
+// itself.
 const (
-	changedBy = "terrier.dev/changed-by"
-	decidedBy = "terrier.dev/decided-by"
+	changedBy = "stamp.example.com/changed-by"
+	decidedBy = "stamp.example.com/decided-by"
 )
+
+var renamed = strings.NewReplacer(
+	"terrier.dev/changed-by", changedBy, "terrier.dev/decided-by", decidedBy,
+	"terrier.dev~1changed-by", strings.ReplaceAll(changedBy, "/", "~1"), "terrier.dev~1decided-by", strings.ReplaceAll(decidedBy, "/", "~1"))
 
 // bound installs the policy under a name of the test's own, for its namespace.
 func bound(t *testing.T) *testkit.Cluster {
@@ -31,7 +37,7 @@ func bound(t *testing.T) *testkit.Cluster {
 			t.Fatal(err)
 		}
 		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "changed-by.terrier.dev", k.Namespace)), &u.Object); err != nil {
+		if err := yaml.Unmarshal([]byte(renamed.Replace(strings.ReplaceAll(string(text), "changed-by.terrier.dev", k.Namespace))), &u.Object); err != nil {
 			t.Fatal(err)
 		}
 		if strings.HasSuffix(u.GetKind(), "Binding") {
@@ -127,11 +133,11 @@ func TestWhoChangedAStack(t *testing.T) {
 		}, "ann", "ann"},
 		{"taking back is no decision", func() error { return patch(bob, `{"metadata":{"annotations":{"terrier.dev/rejected":null}}}`) }, "bob", "ann"},
 		{"nobody writes the stamps", func() error {
-			return patch(eve, `{"metadata":{"annotations":{"terrier.dev/changed-by":"ann","terrier.dev/decided-by":"ann"}}}`)
+			return patch(eve, `{"metadata":{"annotations":{"`+changedBy+`":"ann","`+decidedBy+`":"ann"}}}`)
 		}, "bob", "ann"},
 		{"nobody takes them off", func() error { return patch(eve, `{"metadata":{"annotations":null}}`) }, "eve", "ann"},
 		{"nor forges one beside a change", func() error {
-			return patch(eve, `{"spec":{"approvePlan":"plan-main-2"},"metadata":{"annotations":{"terrier.dev/changed-by":"ann","terrier.dev/decided-by":"ann"}}}`)
+			return patch(eve, `{"spec":{"approvePlan":"plan-main-2"},"metadata":{"annotations":{"`+changedBy+`":"ann","`+decidedBy+`":"ann"}}}`)
 		}, "eve", "eve"},
 	} {
 		t.Run(step.what, func(t *testing.T) {

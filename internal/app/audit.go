@@ -100,8 +100,12 @@ func (p *parts) anchorHead(ctx context.Context) {
 	p.anchored = head
 }
 
-// stamps installs the policies by which the API server says who changed what.
+// stamps installs the policies by which the API server says who changed what. Our
+// own does so by itself.
 func (p *parts) stamps(ctx context.Context, direct client.Client) error {
+	if p.Cluster == nil {
+		return nil
+	}
 	err := kube.InstallPolicies(ctx, direct, admission.Files)
 	if errors.Is(err, kube.ErrNoPolicies) {
 		p.log.Warn("the journal will not know who changed what", "err", err)

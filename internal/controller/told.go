@@ -115,7 +115,7 @@ func (c *Stacks) tellAsked(ctx context.Context, p *pass) error {
 		return nil
 	}
 	for _, d := range wishes(p, was, is) {
-		a, err := asker.Of(ctx, c.Live, p.obj, decides[d.What])
+		a, err := asker.Of(ctx, c.Live, p.obj, d.What)
 		if err != nil {
 			return err
 		}
@@ -136,10 +136,6 @@ func (c *Stacks) tellAsked(ctx context.Context, p *pass) error {
 	}
 	return err
 }
-
-// decides are the entries about what somebody decided, of which it is kept apart
-// who it was.
-var decides = map[audit.What]bool{audit.Approved: true, audit.ApprovedStale: true, audit.Rejected: true}
 
 // wishes says what is different between what was told and what is asked for.
 func wishes(p *pass, was *told, is told) []deed {

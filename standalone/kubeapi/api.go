@@ -78,6 +78,7 @@ func apiOptions(listener *net.TCPListener, storeEndpoint string, k keys) *option
 		"ServiceAccount", "TaintNodesByCondition", "DefaultTolerationSeconds",
 		"DefaultStorageClass", "StorageObjectInUseProtection",
 	}
+	addStamps(s.Admission)
 	return s
 }
 

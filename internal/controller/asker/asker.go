@@ -31,23 +31,37 @@ const ServerManager = "terrier-server"
 // the same.
 const commandLine = "terrier"
 
-// decisions are the fields that the policies take for decisions, and changes
-// those of everything that people ask for.
-var (
-	decisions = []string{
-		"spec\tapprovePlan", "metadata\tannotations\tterrier.dev/rejected",
-		"metadata\tannotations\t" + tenantsv1.AnnotationAllowDeletions, "metadata\tannotations\t" + tenantsv1.AnnotationRollout,
-	}
-	changes = []string{"spec", "metadata\tannotations"}
-)
+// decided are the entries about what somebody decided, of which the object says
+// apart from everything else who it was.
+var decided = map[audit.What]bool{
+	audit.Approved: true, audit.ApprovedStale: true, audit.Rejected: true, audit.DeletionsAllowed: true, audit.RolloutResumed: true,
+}
 
-// Of returns who decided last about what obj asks for, or if decided is false,
-// who changed it last. The server is asked for obj if obj is a copy that does not
-// say who manages what.
-func Of(ctx context.Context, live client.Reader, obj client.Object, decided bool) (Asker, error) {
-	stamp, fields := kube.ChangedBy, changes
-	if decided {
-		stamp, fields = kube.DecidedBy, decisions
+// fields are where people write to bring something about. Names in a path are
+// separated by tabs, since those of annotations have dots and slashes.
+var fields = map[audit.What]string{
+	audit.Approved:          "spec\tapprovePlan",
+	audit.ApprovedStale:     "spec\tapprovePlan",
+	audit.Suspended:         "spec\tsuspend",
+	audit.Resumed:           "spec\tsuspend",
+	audit.RegistrySuspended: "spec\tsuspend",
+	audit.RegistryResumed:   "spec\tsuspend",
+	audit.Rejected:          annotation + "terrier.dev/rejected",
+	audit.DeletionsAllowed:  annotation + tenantsv1.AnnotationAllowDeletions,
+	audit.RolloutResumed:    annotation + tenantsv1.AnnotationRollout,
+	audit.ReplanAsked:       annotation + "reconcile.fluxcd.io/requestedAt",
+	audit.GapForgotten:      annotation + "terrier.dev/forget-gap",
+	audit.RepairAsked:       annotation + "terrier.dev/repair",
+}
+
+const annotation = "metadata\tannotations\t"
+
+// Of returns who brought about what an entry is to tell of. The server is asked
+// for obj if obj is a copy that does not say who manages what.
+func Of(ctx context.Context, live client.Reader, obj client.Object, what audit.What) (Asker, error) {
+	stamp := kube.ChangedBy
+	if decided[what] {
+		stamp = kube.DecidedBy
 	}
 	a := Asker{Who: obj.GetAnnotations()[stamp]}
 	if len(obj.GetManagedFields()) == 0 && live != nil {
@@ -58,7 +72,12 @@ func Of(ctx context.Context, live client.Reader, obj client.Object, decided bool
 			obj = whole
 		}
 	}
-	a.Manager = kube.ManagerOf(obj, fields...)
+	if field := fields[what]; field != "" {
+		a.Manager = kube.ManagerOf(obj, field)
+	}
+	if a.Manager == "" { // it was taken away, or may be anywhere
+		a.Manager = kube.ManagerOf(obj, "spec", "metadata\tannotations")
+	}
 	return a, nil
 }
 

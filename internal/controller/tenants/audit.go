@@ -21,20 +21,12 @@ type Journal interface {
 	Record(context.Context, audit.Entry) error
 }
 
-// by is who brought something about.
-type by int
-
-const (
-	itself  by = iota // Terrier, by its rules
-	changer           // whoever changed the object last
-	decider           // whoever decided last
-)
-
-// told is an entry, what tells it from others of its sort, and whose it is.
+// told is an entry, what tells it from others of its sort, and whether it was a
+// person who brought it about.
 type told struct {
 	audit.Entry
-	once string
-	by   by
+	once  string
+	asked bool
 }
 
 // record writes deeds about an object of a kind into the journal.
@@ -46,8 +38,8 @@ func (o Options) record(ctx context.Context, obj client.Object, kind string, dee
 		d.ID = string(obj.GetUID()) + "/" + string(d.What) + "/" + d.once
 		d.Object = audit.Object{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: string(obj.GetUID())}
 		d.Via = audit.ViaController
-		if d.by != itself {
-			a, err := asker.Of(ctx, o.Live, obj, d.by == decider)
+		if d.asked {
+			a, err := asker.Of(ctx, o.Live, obj, d.What)
 			if err != nil {
 				return err
 			}
@@ -70,7 +62,7 @@ func (c *Registries) allowed(ctx context.Context, l *look) error {
 	return c.record(ctx, l.obj, tenantsv1.RegistryKind, told{Entry: audit.Entry{
 		What: audit.DeletionsAllowed, Why: "held back by " + b.Reason,
 		Details: map[string]string{"token": b.Token, "held": strconv.Itoa(int(b.Count)), "deleted": strconv.Itoa(len(l.step.Remove))},
-	}, once: b.Token, by: decider})
+	}, once: b.Token, asked: true})
 }
 
 // reasonOf is the reason of a condition, empty if it is not there.
@@ -88,15 +80,15 @@ func registryDeeds(before, obj *tenantsv1.TenantRegistry) []told {
 	was, is := reasonOf(before.Status.Conditions, conditionReady), reasonOf(obj.Status.Conditions, conditionReady)
 	switch suspended, suspends := was == reasonSuspended, is == reasonSuspended; {
 	case before.Status.ObservedGeneration == 0:
-		out = append(out, told{Entry: audit.Entry{What: audit.Created}, by: changer})
+		out = append(out, told{Entry: audit.Entry{What: audit.Created}, asked: true})
 	case suspends && !suspended:
-		out = append(out, told{Entry: audit.Entry{What: audit.RegistrySuspended}, once: generation, by: changer})
+		out = append(out, told{Entry: audit.Entry{What: audit.RegistrySuspended}, once: generation, asked: true})
 	case suspended && !suspends && is != reasonLeaving:
-		out = append(out, told{Entry: audit.Entry{What: audit.RegistryResumed}, once: generation, by: changer})
+		out = append(out, told{Entry: audit.Entry{What: audit.RegistryResumed}, once: generation, asked: true})
 	case is == reasonLeaving && was != reasonLeaving:
 		out = append(out, told{Entry: audit.Entry{What: audit.DeletionAsked, Why: notKept}})
 	case before.Status.ObservedGeneration != obj.Status.ObservedGeneration:
-		out = append(out, told{Entry: audit.Entry{What: audit.Changed, Details: map[string]string{"generation": generation}}, once: generation, by: changer})
+		out = append(out, told{Entry: audit.Entry{What: audit.Changed, Details: map[string]string{"generation": generation}}, once: generation, asked: true})
 	}
 	held, holds := before.Status.Blocked, obj.Status.Blocked
 	switch {
@@ -134,22 +126,22 @@ func (c *Templates) recordTemplate(ctx context.Context, before, obj *tenantsv1.T
 func templateDeeds(before, obj *tenantsv1.TenantTemplate, again int64) []told {
 	var out []told
 	generation := strconv.FormatInt(obj.Generation, 10)
-	add := func(what audit.What, who by, why string, details map[string]string) {
-		out = append(out, told{Entry: audit.Entry{What: what, Why: why, Details: details}, once: generation, by: who})
+	add := func(what audit.What, asked bool, why string, details map[string]string) {
+		out = append(out, told{Entry: audit.Entry{What: what, Why: why, Details: details}, once: generation, asked: asked})
 	}
 	first := before.Status.ObservedGeneration == 0
 	switch leaving := reasonOf(obj.Status.Conditions, conditionApplied); {
 	case obj.DeletionTimestamp != nil:
 		if before.Status.TotalTenants > 0 && leaving != reasonOf(before.Status.Conditions, conditionApplied) {
-			add(audit.DeletionAsked, itself, notKept, nil)
+			add(audit.DeletionAsked, false, notKept, nil)
 		}
 		return out
 	case first:
-		add(audit.Created, changer, "", nil)
+		add(audit.Created, true, "", nil)
 	case before.Status.ObservedGeneration != obj.Generation && again > 0:
-		add(audit.RolloutUndone, changer, "", map[string]string{"generation": generation, "to": strconv.FormatInt(again, 10)})
+		add(audit.RolloutUndone, true, "", map[string]string{"generation": generation, "to": strconv.FormatInt(again, 10)})
 	case before.Status.ObservedGeneration != obj.Generation:
-		add(audit.Changed, changer, "", map[string]string{"generation": generation})
+		add(audit.Changed, true, "", map[string]string{"generation": generation})
 	}
 	was, now := before.Status.Rollout, obj.Status.Rollout
 	if was == nil || now == nil {
@@ -158,16 +150,16 @@ func templateDeeds(before, obj *tenantsv1.TenantTemplate, again int64) []told {
 	counts := map[string]string{"generation": generation, "tenants": strconv.Itoa(int(now.TotalNodes)), "updated": strconv.Itoa(int(now.UpdatedNodes)), "failed": strconv.Itoa(int(now.FailedNodes))}
 	newer, other := was.TargetGeneration != now.TargetGeneration, was.Phase != now.Phase
 	if newer && now.TotalNodes > 0 {
-		add(audit.RolloutStarted, itself, "", counts)
+		add(audit.RolloutStarted, false, "", counts)
 	}
 	switch {
 	case now.Phase == tenant.RolloutFailed && (newer || other):
-		add(audit.RolloutStopped, itself, "", counts)
+		add(audit.RolloutStopped, false, "", counts)
 	case was.Phase == tenant.RolloutFailed && other && !newer:
-		add(audit.RolloutResumed, decider, "", counts)
+		add(audit.RolloutResumed, true, "", counts)
 	}
 	if now.Phase == tenant.RolloutComplete && (newer || other) && now.TotalNodes > 0 {
-		add(audit.RolloutFinished, itself, "", counts)
+		add(audit.RolloutFinished, false, "", counts)
 	}
 	// One generation may stop, go on and stop again.
 	for i := range out {
