@@ -191,6 +191,9 @@ func curve(points []graph.Point) string {
 	put("M", points[0])
 	for i := 1; i < len(points); i++ {
 		from, to := points[i-1], points[i]
+		if from == to {
+			continue // an arrow at the end of nothing has no direction
+		}
 		if from.X == to.X {
 			put("L", to)
 			continue

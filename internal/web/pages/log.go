@@ -213,11 +213,14 @@ func lineKind(line string) string {
 	}
 }
 
+// stepsShown bounds the links to headings.
+const stepsShown = 20
+
 // stepsOf are the headings of steps among lines.
 func stepsOf(lines []logLine) []logLine {
 	var out []logLine
 	for _, l := range lines {
-		if l.Kind == "step" {
+		if l.Kind == "step" && len(out) < stepsShown {
 			out = append(out, l)
 		}
 	}

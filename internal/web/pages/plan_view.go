@@ -153,11 +153,16 @@ const (
 func changeOf(c plan.Change, a action, few bool, prefix, link string) change {
 	x := change{ID: prefix + anchor(c.Address+c.Deposed), Address: visible(c.Address), Mark: a.Mark, Tone: a.Tone, Unchanged: c.Unchanged, Config: c.Config}
 	x.Link = link + "#" + x.ID
-	x.Open = (a.Open || few) && c.Action != plan.Delete
-	for _, d := range c.Diffs[:min(len(c.Diffs), attributesShown)] {
+	diffs := c.Diffs
+	if c.Action == plan.Forget {
+		diffs = nil // nothing becomes of them: the state only knows them no longer
+		x.Notes = append(x.Notes, "stays in the world")
+	}
+	x.Open = (a.Open || few) && c.Action != plan.Delete && len(diffs) > 0
+	for _, d := range diffs[:min(len(diffs), attributesShown)] {
 		x.Attributes = append(x.Attributes, attributeOf(d))
 	}
-	x.Left = len(c.Diffs) - len(x.Attributes)
+	x.Left = len(diffs) - len(x.Attributes)
 	badge := func(tone Tone, word string) { x.Badges = append(x.Badges, pillOf(tone, word)) }
 	if c.Reason == "replace_because_tainted" {
 		badge(ToneBad, "tainted")

@@ -94,6 +94,9 @@ func runPageOf(head stackHead, r service.Report, others []service.Report, now ti
 		p.RSS = max(p.RSS, s.MaxRSS)
 	}
 	p.onward(others, now)
+	if p.Why != "" && p.Cause.Plan == nil {
+		p.Stages = slices.Insert(p.Stages, 0, stage{ID: "cause", Title: "Started", Text: p.Why, At: r.Started}.as("done"))
+	}
 	p.beside(others)
 	for _, h := range r.Health {
 		c := healthCheck{Name: h.Name, Pill: pillOf(ToneOK, "Passed"), Text: h.Message}
@@ -122,6 +125,8 @@ func whyOf(c stack.Cause) string {
 	switch {
 	case c.Instead != "":
 		return visible(c.Why) + "; what was applied last stands in: " + visible(c.Instead)
+	case c.Plan != nil:
+		return "the plan " + visible(c.Plan.Name) + " may be carried out"
 	case c.Unlock != "":
 		return visible(c.Why) + ", the lock " + visible(c.Unlock)
 	default:
@@ -176,7 +181,8 @@ func (p *runPage) beside(others []service.Report) {
 	}
 }
 
-// decided adds to the approval who gave it, where the visitor may know.
+// decided adds to the approval who gave it, where the visitor may know, and to a
+// plan that waits for its turn what is before it.
 func (p *runPage) decided(v *Visit) {
 	i := slices.IndexFunc(p.Stages, func(s stage) bool { return s.ID == "approval" })
 	digest := ""
@@ -190,6 +196,11 @@ func (p *runPage) decided(v *Visit) {
 	}
 	if i >= 0 {
 		p.Stages[i].Says = wordsOn(v, digest)
+	}
+	if last := len(p.Stages) - 1; last >= 0 && p.Stages[last].State == "waits" && p.Stages[last].ID == "apply" && v.House.Queue != nil {
+		if place, ok := v.House.Queue.Place(p.Head.Stack.UID); ok {
+			p.Stages[last].Text, p.Stages[last].At = place.Why, place.Since
+		}
 	}
 }
 

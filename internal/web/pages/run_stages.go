@@ -41,6 +41,15 @@ func (s stage) as(state string) stage {
 	return s
 }
 
+// with adds another process of the same step.
+func (s stage) with(other stage) stage {
+	s.Took += other.Took
+	s.CPU += other.CPU
+	s.RSS = max(s.RSS, other.RSS)
+	s.Exit = other.Exit
+	return s
+}
+
 // stepTitles are the engine's commands, in words.
 var stepTitles = map[string]string{
 	"init": "Init", "workspace": "Select the workspace", "unlock": "Break the lock", "plan": "Plan", "show": "Read the plan",
@@ -76,12 +85,13 @@ func stagesOf(r service.Report, took time.Duration, now time.Time) (stages, prov
 		if t, ok := stepTitles[s.Name]; ok {
 			x.Title = t
 		}
-		if seen[s.Name] {
-			x.ID += "-" + string(rune('a'+len(steps)%26))
-		}
 		state := "done"
 		if s.Name == r.Step && r.Outcome != stack.Succeeded && r.Outcome != "" {
 			state = "failed"
+		}
+		if i := slices.IndexFunc(steps, func(was stage) bool { return was.ID == x.ID }); i >= 0 {
+			steps[i] = steps[i].with(x).as(state) // a plan is read twice: for programs, and for people
+			continue
 		}
 		seen[s.Name] = true
 		steps = append(steps, x.as(state))
@@ -98,9 +108,6 @@ func stagesOf(r service.Report, took time.Duration, now time.Time) (stages, prov
 			steps = slices.Insert(steps, 0, x.as("skipped"))
 		case goes && name == at:
 			x.Took, x.At = max(0, now.Sub(r.Since)), r.Until
-			if !r.Until.IsZero() {
-				x.Text = "interrupted at the latest"
-			}
 			rest -= x.Took
 			steps = append(steps, x.as("now"))
 		case goes:
@@ -128,7 +135,7 @@ func preparing(r service.Report, goes bool, took time.Duration) stage {
 func (p *runPage) onward(others []service.Report, now time.Time) {
 	s := p.Head.Stack
 	if c := p.Cause.Plan; c != nil {
-		first := stage{ID: "approval", Title: "Approved", Text: "the plan " + c.Name, Delta: &c.Changes}
+		first := stage{ID: "approval", Title: "Plan", Text: visible(c.Name), Delta: &c.Changes}
 		if c.Run != "" {
 			first.Link = &runLink{c.Run, runPath(s.Key(), c.Run), "plan"}
 		}
@@ -157,6 +164,10 @@ func (p *runPage) onward(others []service.Report, now time.Time) {
 	}
 }
 
+// messageShown is how much of a message stands in the way of a run; diagnostics
+// and the log have all of it.
+const messageShown = 400
+
 // end is how the run itself ended.
 func (p *runPage) end() []stage {
 	r := p.Report
@@ -166,7 +177,7 @@ func (p *runPage) end() []stage {
 	x := stage{ID: "outcome", Title: outcomePill(r.Outcome).Word, At: r.Finished}
 	switch {
 	case r.Outcome != stack.Succeeded:
-		x.Text = visible(r.Message)
+		x.Text = visible(cut(messageShown, r.Message))
 		return []stage{x.as("failed")}
 	case r.Changes.None() && (r.Kind == stack.PlanRun || r.Kind == stack.CheckRun):
 		x.Title, x.Text = "No changes", "the world is what the module asks for"
@@ -212,7 +223,7 @@ func carriedOut(k service.Key, r service.Report, now time.Time) stage {
 		x.Took = r.Finished.Sub(r.Started)
 		return x.as("done")
 	default:
-		x.Text = visible(cut(300, r.Message))
+		x.Text = visible(cut(messageShown, r.Message))
 		return x.as("failed")
 	}
 }

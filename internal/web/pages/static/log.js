@@ -84,6 +84,7 @@ class Log {
     root.classList.add("is-virtual");
     for (const part of root.querySelectorAll(".part")) part.hidden = true;
     root.querySelector(".logtools").hidden = false;
+    for (const part of document.querySelectorAll(".loghead a[data-part]")) part.hidden = true;
     this.above = document.createElement("li");
     this.below = document.createElement("li");
     for (const space of [this.above, this.below]) space.setAttribute("aria-hidden", "true");
@@ -95,6 +96,7 @@ class Log {
     new ResizeObserver(() => this.resized()).observe(list);
     this.tools();
     this.draw();
+    this.count();
     if (!this.toHash() && (stream || !new URLSearchParams(location.search).has("from"))) this.toEnd();
     else if (!location.hash) this.toLine(Number(new URLSearchParams(location.search).get("from")) - 1);
     if (stream) this.follow(stream);
@@ -110,6 +112,11 @@ class Log {
     if (isStep(line)) this.step = n;
     this.steps.push(this.step);
     this.tops.push(this.tops[n] + this.rows(n));
+  }
+
+  count() {
+    const said = document.querySelector("[data-log-lines]");
+    if (said) said.textContent = this.lines.length === 1 ? "1 line" : `${this.lines.length.toLocaleString("en")} lines`;
   }
 
   rows(n) {
@@ -368,6 +375,7 @@ class Log {
       if (this.query) this.found();
       this.drawn = "";
       this.draw();
+      this.count();
       if (this.follows) this.toEnd();
     };
     this.stream.onmessage = (event) => {
