@@ -166,17 +166,16 @@ type lineEvents struct {
 
 func (l *lineEvents) add(b []byte) {
 	for len(b) > 0 {
-		end := bytes.IndexByte(b, '\n')
-		if end < 0 {
-			l.partial = append(l.partial, b...)
-			for len(l.partial) > lineBytes {
-				l.line(l.partial[:whole(l.partial[:lineBytes])], 0)
-			}
+		text, rest, ends := bytes.Cut(b, []byte{'\n'})
+		l.partial = append(l.partial, text...)
+		for len(l.partial) > lineBytes {
+			l.line(l.partial[:whole(l.partial[:lineBytes])], 0)
+		}
+		if !ends {
 			return
 		}
-		l.partial = append(l.partial, b[:end]...)
 		l.line(l.partial, 1)
-		b = b[end+1:]
+		b = rest
 	}
 }
 

@@ -42,6 +42,8 @@ func (r *roles) Authenticate(_ context.Context, t secret.Text) (service.User, er
 	if t.Reveal() != token {
 		return service.User{}, fault.New(fault.Denied, service.ReasonUnknownUser, errors.New("unknown token"))
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.user, nil
 }
 
@@ -61,6 +63,13 @@ func (r *roles) deny(list ...service.Resource) {
 	for _, x := range list {
 		r.denied[x] = true
 	}
+}
+
+// rename has the token stand for somebody else.
+func (r *roles) rename(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.user = service.User{Name: name}
 }
 
 func (r *roles) last() service.Access {
