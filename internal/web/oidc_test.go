@@ -80,7 +80,7 @@ func (g *guest) signInWithIssuer() shown {
 
 func TestSignInWithIssuer(t *testing.T) {
 	g := newGuest(t)
-	if got := g.get("/sign-in?to=/about"); !strings.Contains(got.body, "Sign in with Example") || !strings.Contains(got.body, `href="/sign-in/issuer?to=%2fabout"`) && !strings.Contains(got.body, `href="/sign-in/issuer?to=%2Fabout"`) {
+	if got := g.get("/sign-in?to=/about"); !strings.Contains(got.body, "Sign in with <bdi>Example</bdi>") || !strings.Contains(got.body, `href="/sign-in/issuer?to=%2fabout"`) && !strings.Contains(got.body, `href="/sign-in/issuer?to=%2Fabout"`) {
 		t.Errorf("the page has no way to the issuer: %s", got.body)
 	}
 	got := g.signInWithIssuer()
@@ -265,7 +265,7 @@ func TestAnIssuerThatIsDown(t *testing.T) {
 		o.Now = clock.Now
 		o.Issuer = &Issuer{URL: down.srv.URL, ClientID: clientID, ClientSecret: secret.New(down.secret), Name: "Example", HTTP: down.srv.Client()}
 	})
-	if got := b.get("/sign-in"); got.StatusCode != http.StatusOK || !strings.Contains(got.body, "Example does not answer") {
+	if got := b.get("/sign-in"); got.StatusCode != http.StatusOK || !strings.Contains(got.body, "Example</bdi> does not answer") {
 		t.Errorf("the page is %s and does not say that the issuer is down: %s", got.Status, got.body)
 	}
 	if got := b.get("/sign-in/issuer"); got.StatusCode != http.StatusServiceUnavailable {

@@ -50,10 +50,10 @@ func TestTokensThatDoNotSignIn(t *testing.T) {
 	b.auth.set("pull", service.OwnUsers+"pull:apps")
 	b.auth.set(long, "ann")
 	for name, tt := range map[string]struct{ token, says string }{
-		"one that nobody has":            {"other", "does not know the token"},
-		"none":                           {"", "does not know the token"},
-		"one of a program of the server": {"pull", "a program of this server"},
-		"one that fits into no cookie":   {long, "too long for a cookie"},
+		"one that nobody has":            {"other", "The cluster does not know the token"},
+		"none":                           {"", "The cluster does not know the token"},
+		"one of a program of the server": {"pull", "That token is one of a program of this server"},
+		"one that fits into no cookie":   {long, "The token is too long for a cookie"},
 	} {
 		got := b.post("/sign-in", url.Values{"token": {tt.token}})
 		if got.StatusCode != http.StatusForbidden || !strings.Contains(got.body, tt.says) || b.cookie() != nil {

@@ -2,6 +2,8 @@ package pages
 
 import (
 	"net/url"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/service"
@@ -36,7 +38,9 @@ func (s SignIn) IssuerPath() string {
 
 // SignInProblem is err in the words in which it is shown.
 func SignInProblem(err error) *service.Refusal {
-	return &service.Refusal{Error: err.Error(), Kind: fault.Of(err), Reason: fault.Reason(err, ""), Hint: signInHints[fault.Reason(err, "")]}
+	r, size := utf8.DecodeRuneInString(err.Error())
+	sentence := string(unicode.ToUpper(r)) + err.Error()[size:]
+	return &service.Refusal{Error: sentence, Kind: fault.Of(err), Reason: fault.Reason(err, ""), Hint: signInHints[fault.Reason(err, "")]}
 }
 
 var signInHints = map[string]string{
