@@ -176,9 +176,24 @@ func noStacks(path string, filtered bool) *Empty {
 	return &Empty{
 		Title:   "There are no stacks yet",
 		Text:    "A stack is a Terraform object: a module, its variables and where its state is kept. Apply one, and it shows up here by itself. If you expected some, ask for the right to list terraforms in their namespace.",
-		Command: "terrier init hello && kubectl apply -f hello/stack.yaml",
+		Command: firstStack,
 	}
 }
+
+// firstStack is the smallest stack that there is; a test reads it.
+const firstStack = `kubectl apply -f - <<EOF
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata:
+  name: hello
+spec:
+  interval: 10m
+  values:
+    hcl: |
+      resource "terraform_data" "greeting" {
+        input = "hello world"
+      }
+EOF`
 
 // statusChips count by status, and filter.
 func statusChips(path string, query url.Values, q service.BoardQuery, counts map[service.Status]int) []chip {

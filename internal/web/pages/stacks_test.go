@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 func show(t *testing.T, e *estate, address string, h Handler) parsed {
@@ -190,6 +191,11 @@ func TestAnEmptyListSaysWhatToDo(t *testing.T) {
 	got := show(t, &estate{}, "/stacks", Stacks).text()
 	if !strings.Contains(got, "There are no stacks yet") || !strings.Contains(got, "kubectl apply") {
 		t.Errorf("nothing is said about the first stack: %s", got)
+	}
+	_, manifest, _ := strings.Cut(firstStack, "\n")
+	told, err := service.ExplainManifest([]byte(strings.TrimSuffix(manifest, "EOF")), now)
+	if err != nil || len(told) != 1 || told[0].Stack.Name != "hello" || told[0].Stack.Mode != stack.Manual {
+		t.Errorf("the first stack is %+v, %v", told, err)
 	}
 	v := visitor(t, town(), "/stacks?q=zzz")
 	p, err := Stacks(v)
