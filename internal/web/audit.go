@@ -67,12 +67,34 @@ func (s *server) refused(c *gin.Context, err error) {
 	e := service.AuditEntry{
 		What: service.AuditDenied, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
 		Object:  service.AuditObject{Namespace: c.Param("namespace"), Name: c.Param("name")},
-		Details: map[string]string{"request": c.Request.Method + " " + c.FullPath()},
-	}
-	if more > 0 {
-		e.Details["unrecorded"] = strconv.Itoa(more)
+		Details: map[string]string{"request": c.Request.Method + " " + c.FullPath(), "unrecorded": unrecorded(more)},
 	}
 	_ = s.audit(c, e) // it was refused in any case; the log has what came in the way
+}
+
+// signedIn notes that somebody became known to a browser.
+func (s *server) signedIn(c *gin.Context, who, by string, more ...any) {
+	s.Log.Info("signed in", append([]any{"user", who, "by", by}, more...)...)
+	_ = s.audit(c, service.AuditEntry{What: service.AuditSignedIn, Who: who, Details: map[string]string{"by": by}}) // they may look all the same
+}
+
+// signInRefused records that somebody did not become known. Who it was is not
+// known, and what they typed is not kept.
+func (s *server) signInRefused(c *gin.Context, err error) {
+	if more, ok := s.refusals.take(s.Now()); ok {
+		_ = s.audit(c, service.AuditEntry{ // they were refused in any case
+			What: service.AuditSignInRefused, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
+			Details: map[string]string{"address": addressOf(c.Request), "unrecorded": unrecorded(more)},
+		})
+	}
+}
+
+// unrecorded is how many were left out, empty if none was.
+func unrecorded(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // refusalsPerMinute bounds what refused requests may add to the journal: whoever

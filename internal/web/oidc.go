@@ -189,7 +189,7 @@ func (s *server) fromIssuer(c *gin.Context) {
 		return
 	}
 	s.replaceSession(c, cookie)
-	s.Log.Info("signed in", "user", who.Name, "subject", who.Subject, "by", "issuer")
+	s.signedIn(c, who.Name, "issuer", "subject", who.Subject)
 	s.onward(c, e.To)
 }
 

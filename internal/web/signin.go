@@ -136,7 +136,7 @@ func (s *server) signIn(c *gin.Context) {
 		return
 	}
 	s.replaceSession(c, cookie)
-	s.Log.Info("signed in", "user", user.Name, "by", by)
+	s.signedIn(c, user.Name, by)
 	c.Redirect(http.StatusSeeOther, to)
 }
 
@@ -147,6 +147,7 @@ func (s *server) signInFailed(c *gin.Context, to string, err error) {
 		return
 	}
 	s.tries.failed(c.Request)
+	s.signInRefused(c, err)
 	s.showSignIn(c, http.StatusForbidden, pages.SignIn{To: to, Problem: pages.SignInProblem(err)})
 }
 

@@ -1,0 +1,119 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// diary is an Audit that can be full.
+type diary struct {
+	mu      sync.Mutex
+	entries []service.AuditEntry
+	full    bool
+}
+
+func (d *diary) Record(_ context.Context, e service.AuditEntry) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.full {
+		return errors.New("the disk is full")
+	}
+	d.entries = append(d.entries, e)
+	return nil
+}
+
+func (d *diary) all() []service.AuditEntry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.entries
+}
+
+const outgrownPath = "/api/v1/namespaces/apps/stacks/net/outgrown"
+
+// Whoever commands what they may not is on record; whoever only looks is not.
+func TestDeniedCommandsAreRecorded(t *testing.T) {
+	auth, d := newRoles(), &diary{}
+	auth.deny(service.ResourceState)
+	o := options(auth)
+	o.Audit = d
+	u, c := serve(t, o)
+	for _, method := range []string{http.MethodGet, http.MethodPut} {
+		if resp, _ := ask(t, c, method, u.String()+outgrownPath, bearer); resp.StatusCode != http.StatusForbidden {
+			t.Fatalf("%s is answered with %s", method, resp.Status)
+		}
+	}
+	if resp, _ := ask(t, c, http.MethodPut, u.String()+outgrownPath, nil); resp.StatusCode != http.StatusUnauthorized {
+		t.Fatalf("a stranger is answered with %s", resp.Status)
+	}
+	all := d.all()
+	if len(all) != 1 {
+		t.Fatalf("recorded are %+v, want the one command", all)
+	}
+	e := all[0]
+	if e.What != service.AuditDenied || e.Who != "ann" || e.Via != service.ViaAPI || e.Object.Namespace != "apps" || e.Object.Name != "net" ||
+		e.Details["request"] != "PUT /api/v1/namespaces/:namespace/stacks/:name/outgrown" || e.Outcome != service.ReasonAccessDenied {
+		t.Errorf("recorded is %+v", e)
+	}
+}
+
+// Whoever may do nothing does not fill the journal either, and how often they
+// tried is told once there is room again.
+func TestDeniedCommandsAreBounded(t *testing.T) {
+	auth, d := newRoles(), &diary{}
+	auth.deny(service.ResourceState)
+	o := options(auth)
+	var mu sync.Mutex
+	now := time.Now()
+	o.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	o.Audit = d
+	u, c := serve(t, o)
+	for range refusalsPerMinute + 7 {
+		ask(t, c, http.MethodPut, u.String()+outgrownPath, bearer)
+	}
+	if n := len(d.all()); n != refusalsPerMinute {
+		t.Errorf("%d refusals are recorded, want %d", n, refusalsPerMinute)
+	}
+	mu.Lock()
+	now = now.Add(time.Minute)
+	mu.Unlock()
+	ask(t, c, http.MethodPut, u.String()+outgrownPath, bearer)
+	all := d.all()
+	if last := all[len(all)-1]; len(all) != refusalsPerMinute+1 || last.Details["unrecorded"] != "7" {
+		t.Errorf("after a minute the last of %d entries is %+v, want it to say that 7 are missing", len(all), last)
+	}
+}
+
+func TestSigningInIsRecorded(t *testing.T) {
+	d := &diary{}
+	b := newBrowser(t, func(o *Options) { o.Audit = d })
+	b.post("/sign-in", url.Values{"token": {"wrong"}})
+	b.signIn(token)
+	all := d.all()
+	if len(all) != 2 || all[0].What != service.AuditSignInRefused || all[0].Who != "" || all[1].What != service.AuditSignedIn || all[1].Who != "ann" {
+		t.Fatalf("recorded are %+v, want a refusal and ann", all)
+	}
+	for _, e := range all {
+		if e.Via != service.ViaUI || e.Object.Namespace != "" {
+			t.Errorf("%s is via %s, about %+v; want the platform's pages", e.What, e.Via, e.Object)
+		}
+	}
+}
+
+// What cannot be recorded is not shown.
+func TestAStateIsShownOnRecord(t *testing.T) {
+	d := &diary{full: true}
+	o := options(newRoles())
+	o.Audit = d
+	u, c := serve(t, o)
+	address := u.String() + "/api/v1/namespaces/apps/stacks/net/state?reveal=true"
+	if resp, body := ask(t, c, http.MethodGet, address, bearer); resp.StatusCode < 400 {
+		t.Errorf("a state is shown that nobody could record: %s %s", resp.Status, body)
+	}
+}
