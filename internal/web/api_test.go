@@ -39,6 +39,7 @@ var _ = addDoors(map[string]string{
 	"GET /api/v1/namespaces/:namespace/stacks/:name/runs/:run/report":   "get terraforms/log apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/runs/:run/log":      "get terraforms/log apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/state":              "get terraforms/state apps/net",
+	"GET /api/v1/namespaces/:namespace/stacks/:name/resources":          "get terraforms/state apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/states":             "get terraforms/state apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/states/:version":    "get terraforms/state apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/outgrown":           "get terraforms/state apps/net",

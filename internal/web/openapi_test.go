@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -51,6 +52,33 @@ func TestDocumentIsTheTable(t *testing.T) {
 		if !bytes.Equal(kept, raw) {
 			t.Errorf("%s is not what the table of routes says: run go test ./internal/web -run TestDocument -update", file)
 		}
+	}
+}
+
+// The page about the API has a row for each row of the table.
+func TestDocumentForPeopleIsTheTable(t *testing.T) {
+	const file, begin, end = "../../docs/api.md", "-run TestDocument -update -->\n", "<!-- end of rows -->"
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(page), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s has no place for the rows", file)
+	}
+	var rows strings.Builder
+	rows.WriteString("| | right | |\n| --- | --- | --- |\n")
+	for _, r := range table(t) {
+		fmt.Fprintf(&rows, "| `%s %s` | %s | %s |\n", r.method, strings.TrimPrefix(braced(r.path), api), rightOf(t, r), r.summary)
+	}
+	want := before + begin + rows.String() + end + after
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(page) {
+		t.Errorf("%s is not what the table of routes says: run go test ./internal/web -run TestDocument -update", file)
 	}
 }
 

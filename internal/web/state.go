@@ -43,6 +43,11 @@ func (s *server) stateRoutes() []route {
 			func(c call) (service.KeptStates, error) { return s.Stacks.StateVersions(c.ctx(), c.key()) }),
 		asks(s, oneStack+"/state", guarded, read, op("getState", "What a state says: its resources and outputs.",
 			word("version", "A serial, or the beginning of a digest; the newest if it is not there."), yes("reveal", "Show sensitive values.")), stateView),
+		asks(s, oneStack+"/resources", guarded, read, op("listResources", "The resource instances in the newest state, sensitive attributes masked."),
+			func(c call) (list[plan.StateResource], error) {
+				v, err := s.Stacks.StateOf(c.ctx(), c.key(), "", false)
+				return listed(v.Resources, err)
+			}),
 		s.raw(oneStack+"/states/:version", read, file, s.stateVersion),
 		s.raw(oneStack+"/outgrown", read, outgrown, s.outgrown),
 		{method: http.MethodPut, path: oneStack + "/outgrown", door: guarded, access: right("update", service.ResourceState),
