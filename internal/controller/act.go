@@ -169,6 +169,7 @@ func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause 
 	if p.wait = c.queue.admit(p.id, c.askOf(ctx, p, kind, cause)); p.wait != "" {
 		return nil
 	}
+	p.note.Waited = c.queue.waitOf(p.id)
 	if kind.Writes() {
 		if err := c.current(ctx, p); err != nil {
 			return err

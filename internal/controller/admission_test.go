@@ -258,3 +258,26 @@ func TestBacklogAndPlace(t *testing.T) {
 		t.Errorf("Place() = %+v, %v; want that it is its turn", got, ok)
 	}
 }
+
+func TestARunKnowsHowLongItWaited(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	q := newQueue(limits{runs: 1}, func(types.NamespacedName) {}, func() time.Time { return now })
+	admit := func(id string) string { return q.admit(id, ask{key: nn("ns", id), tenant: "ns"}) }
+	if why := admit("first"); why != "" {
+		t.Fatalf("admit() = %q, want the slot", why)
+	}
+	if why := admit("second"); why == "" {
+		t.Fatal("a second run was admitted")
+	}
+	now = now.Add(5 * time.Second)
+	q.leave("first")
+	now = now.Add(time.Second)
+	if why := admit("second"); why != "" {
+		t.Fatalf("admit() = %q, want the slot that became free", why)
+	}
+	for id, want := range map[string]time.Duration{"second": 6 * time.Second, "first": 0, "unheard of": 0} {
+		if got := q.waitOf(id); got != want {
+			t.Errorf("waitOf(%q) = %v, want %v", id, got, want)
+		}
+	}
+}

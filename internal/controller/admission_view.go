@@ -42,6 +42,16 @@ func (q *queue) find(id string) (stack.Place, bool) {
 	return p, true
 }
 
+// waitOf is how long the stack that holds a slot waited for it.
+func (q *queue) waitOf(id string) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s := q.slots[id]; s != nil && !s.asked.IsZero() {
+		return max(0, s.started.Sub(s.asked))
+	}
+	return 0
+}
+
 // itsTurn is why a stack is in the line for which a slot is held.
 const itsTurn = "It is its turn"
 

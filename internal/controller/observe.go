@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ type note struct {
 	Cause   stack.Cause    `json:"cause"`
 	State   *kube.StateRef `json:"state,omitempty"` // nil if the engine keeps the state elsewhere
 	Backend string         `json:"backend,omitempty"`
+	Waited  time.Duration  `json:"waited,omitempty"` // for its turn; only told
 }
 
 // observe gathers all that Decide may look at, and no more than it needs: a

@@ -73,7 +73,7 @@ const liveRun = 3 * time.Second
 
 func runPageOf(head stackHead, r service.Report, others []service.Report, now time.Time) runPage {
 	k := head.Stack.Key()
-	p := runPage{Head: head, Report: r, Kind: turnWord(r.Kind), Pill: outcomePill(r.Outcome), Cause: causeOf(r), Isolation: isolation(r.Level), Log: runPath(k, r.ID) + "/log"}
+	p := runPage{Head: head, Report: r, Kind: turnWord(r.Kind), Pill: outcomePill(r.Outcome), Cause: noteOf(r).Cause, Isolation: isolation(r.Level), Log: runPath(k, r.ID) + "/log"}
 	p.Goes = r.Finished.IsZero() && r.Outcome == ""
 	end := r.Finished
 	if end.IsZero() {
@@ -94,9 +94,7 @@ func runPageOf(head stackHead, r service.Report, others []service.Report, now ti
 		p.RSS = max(p.RSS, s.MaxRSS)
 	}
 	p.onward(others, now)
-	if p.Why != "" && p.Cause.Plan == nil {
-		p.Stages = slices.Insert(p.Stages, 0, stage{ID: "cause", Title: "Started", Text: p.Why, At: r.Started}.as("done"))
-	}
+	p.before(noteOf(r).Waited)
 	p.beside(others)
 	for _, h := range r.Health {
 		c := healthCheck{Name: h.Name, Pill: pillOf(ToneOK, "Passed"), Text: h.Message}
@@ -108,16 +106,19 @@ func runPageOf(head stackHead, r service.Report, others []service.Report, now ti
 	return p
 }
 
-// causeOf is why a run was started, as the controller wrote it down. A run of an
-// older controller may say nothing.
-func causeOf(r service.Report) stack.Cause {
-	var note struct {
-		Cause stack.Cause `json:"cause"`
+// note is what the controller wrote down of a run when it started it. An older
+// controller may have written less.
+type note struct {
+	Cause  stack.Cause   `json:"cause"`
+	Waited time.Duration `json:"waited"` // for its turn
+}
+
+func noteOf(r service.Report) note {
+	var n note
+	if len(r.Note) > 0 && json.Unmarshal(r.Note, &n) != nil {
+		return note{}
 	}
-	if len(r.Note) > 0 && json.Unmarshal(r.Note, &note) != nil {
-		return stack.Cause{}
-	}
-	return note.Cause
+	return n
 }
 
 // whyOf is the cause of a run as a sentence.

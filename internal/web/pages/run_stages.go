@@ -148,7 +148,7 @@ func (p *runPage) onward(others []service.Report, now time.Time) {
 		return
 	}
 	i := slices.IndexFunc(others, func(r service.Report) bool {
-		c := causeOf(r)
+		c := noteOf(r).Cause
 		return c.Plan != nil && c.Plan.Run == p.Report.ID
 	})
 	waits := s.Plan != nil && s.Plan.Run == p.Report.ID
@@ -167,6 +167,23 @@ func (p *runPage) onward(others []service.Report, now time.Time) {
 // messageShown is how much of a message stands in the way of a run; diagnostics
 // and the log have all of it.
 const messageShown = 400
+
+// toldFrom is the shortest wait that is told: nobody notices a shorter one.
+const toldFrom = 100 * time.Millisecond
+
+// before adds why the run was started and how long it waited for its turn.
+func (p *runPage) before(waited time.Duration) {
+	at := 0
+	if p.Cause.Plan != nil {
+		at = 1 // the plan that it carries out comes first
+	} else if p.Why != "" {
+		p.Stages = slices.Insert(p.Stages, 0, stage{ID: "cause", Title: "Asked for", Text: p.Why, At: p.Report.Started.Add(-waited)}.as("done"))
+		at = 1
+	}
+	if waited >= toldFrom {
+		p.Stages = slices.Insert(p.Stages, at, stage{ID: "queued", Title: "Queued", Took: waited}.as("done"))
+	}
+}
 
 // end is how the run itself ended.
 func (p *runPage) end() []stage {

@@ -14,10 +14,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// note is what the controller writes down of a cause.
-func note(t *testing.T, c stack.Cause) json.RawMessage {
+// noted is what the controller writes down of a run.
+func noted(t *testing.T, c stack.Cause, waited time.Duration) json.RawMessage {
 	t.Helper()
-	b, err := json.Marshal(map[string]any{"cause": c})
+	b, err := json.Marshal(note{c, waited})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +31,11 @@ func history(t *testing.T) *planned {
 		{Name: "show", Wall: time.Second}, {Name: "show", Wall: time.Second}, {Name: "provider registry.example/t/world", CPU: 3 * time.Second, MaxRSS: 120 << 20}}
 	p := &planned{estate: town()}
 	p.reports = []service.Report{
-		{ID: "plan-1", Kind: stack.PlanRun, Phase: runner.Done, Level: 3, Started: now.Add(-2 * time.Hour), Finished: now.Add(-2*time.Hour + 14*time.Second), Outcome: stack.Succeeded, Changes: stack.Changes{Add: 2}, Steps: steps, Note: note(t, stack.Cause{Basis: basis, Why: "the source changed"}),
+		{ID: "plan-1", Kind: stack.PlanRun, Phase: runner.Done, Level: 3, Started: now.Add(-2 * time.Hour), Finished: now.Add(-2*time.Hour + 14*time.Second), Outcome: stack.Succeeded, Changes: stack.Changes{Add: 2}, Steps: steps, Note: noted(t, stack.Cause{Basis: basis, Why: "the source changed"}, 0),
 			Diagnostics: []plan.Diagnostic{{Severity: "warning", Summary: "Deprecated argument " + hostile, Detail: "Use\n\n  another", File: "main.tf", Line: 12, Snippet: "a = 1\nb = \"" + hostile + "\"", Address: "world_thing.a"}}},
 		{ID: "apply-7", Kind: stack.ApplyRun, Phase: runner.Done, Started: now.Add(-time.Hour), Finished: now.Add(-50 * time.Minute), Outcome: stack.Failed, Message: hostile + long, Step: "apply", Exit: 1, InitSkipped: true, Steps: []runner.Step{{Name: "apply", Wall: time.Minute, Exit: 1}},
-			Note: note(t, stack.Cause{Basis: basis, Why: "plan plan-main-1", Plan: &stack.Plan{Name: "plan-main-1", Digest: "sha256:x", Run: "plan-0", Changes: stack.Changes{Add: 1}}}), Diagnostics: []plan.Diagnostic{{Severity: "error", Summary: "the provider says no"}}},
-		{ID: "plan-8", Kind: stack.PlanRun, Phase: runner.Planning, Since: now.Add(-12 * time.Second), Until: now.Add(50 * time.Minute), Started: now.Add(-20 * time.Second), Steps: steps[:1], Note: note(t, stack.Cause{Why: "requested", Request: now.Format(time.RFC3339Nano)})},
+			Note: noted(t, stack.Cause{Basis: basis, Why: "plan plan-main-1", Plan: &stack.Plan{Name: "plan-main-1", Digest: "sha256:x", Run: "plan-0", Changes: stack.Changes{Add: 1}}}, 12*time.Second), Diagnostics: []plan.Diagnostic{{Severity: "error", Summary: "the provider says no"}}},
+		{ID: "plan-8", Kind: stack.PlanRun, Phase: runner.Planning, Since: now.Add(-12 * time.Second), Until: now.Add(50 * time.Minute), Started: now.Add(-20 * time.Second), Steps: steps[:1], Note: noted(t, stack.Cause{Why: "requested", Request: now.Format(time.RFC3339Nano)}, 0)},
 		{ID: "health-2", Kind: stack.HealthRun, Started: now.Add(-3 * time.Hour), Finished: now.Add(-3*time.Hour + time.Second), Outcome: stack.Failed, Step: "health", Health: []runner.Health{{Name: "front", OK: true}, {Name: hostile, Message: "503"}}, Note: json.RawMessage(`"no cause"`)},
 		{ID: "check-3", Kind: stack.CheckRun, Started: now.Add(-4 * time.Hour), Finished: now.Add(-4*time.Hour + time.Second), Outcome: stack.Succeeded},
 		{ID: "killed-1", Kind: stack.ApplyRun, Phase: runner.Starting, Started: now.Add(-5 * time.Hour), Finished: now.Add(-5*time.Hour + time.Second), Outcome: stack.Killed},
@@ -91,7 +91,7 @@ func TestTheWayOfARun(t *testing.T) {
 		"a plan that is only shown": {"net/watch", "plan-1", "cause done, step-prepare done, step-init done, step-plan done, step-show done, outcome done, approval skipped"},
 		"a plan that was applied":   {"apps/cart", "plan-1", "cause done, step-prepare done, step-init done, step-plan done, step-show done, outcome done, approval done, apply done"},
 		"a plan that was replaced":  {"net/dns", "plan-1", "cause done, step-prepare done, step-init done, step-plan done, step-show done, outcome done, approval skipped"},
-		"an apply that failed":      {"apps/checkout", "apply-7", "approval done, step-prepare done, step-init skipped, step-apply failed, outcome failed"},
+		"an apply that failed":      {"apps/checkout", "apply-7", "approval done, queued done, step-prepare done, step-init skipped, step-apply failed, outcome failed"},
 		"a run that goes on":        {"apps/checkout", "plan-8", "cause done, step-prepare done, step-init done, step-plan now, step-show later"},
 		"a run that was killed":     {"apps/checkout", "killed-1", "step-prepare failed, outcome failed"},
 		"a look that found nothing": {"apps/checkout", "check-3", "step-prepare done, outcome done"},
@@ -107,7 +107,7 @@ func TestTheWayOfARun(t *testing.T) {
 // A plan leads to the run that carried it out, and that leads back.
 func TestRunsLeadToEachOther(t *testing.T) {
 	p := history(t)
-	p.reports = append(p.reports, service.Report{ID: "apply-9", Kind: stack.ApplyRun, Started: now.Add(-time.Minute), Note: note(t, stack.Cause{Plan: &stack.Plan{Name: "plan-main-4f1c9ab2d7", Digest: "sha256:d", Run: "plan-1"}})})
+	p.reports = append(p.reports, service.Report{ID: "apply-9", Kind: stack.ApplyRun, Started: now.Add(-time.Minute), Note: noted(t, stack.Cause{Plan: &stack.Plan{Name: "plan-main-4f1c9ab2d7", Digest: "sha256:d", Run: "plan-1"}}, 0)})
 	v := runVisit(t, p, "/stacks/net/dns/runs/plan-1")
 	page, err := Run(v)
 	if err != nil {
