@@ -90,6 +90,7 @@ type parts struct {
 	board     *service.Board
 	records   *service.Blobs
 	queue     laterQueue
+	lists     tenantLists
 }
 
 // Run brings everything up and blocks until ctx ends. Applies that go on then

@@ -160,7 +160,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	if err := p.measure(mgr, stacks.Backlog); err != nil {
 		return err
 	}
-	p.queue.of = stacks
+	p.queue.of, p.lists.cache = stacks, mgr.GetCache()
 	return stacks.Setup(mgr, p.runs.Ended(), reconciles)
 }
 

@@ -2,11 +2,17 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/process"
 	"github.com/terrier-iac/terrier/internal/service"
@@ -28,10 +34,42 @@ func (q *laterQueue) Line() stack.Line { return q.of.Line() }
 // Place implements service.Queue.
 func (q *laterQueue) Place(uid string) (stack.Place, bool) { return q.of.Place(uid) }
 
+// tenantLists lists tenants and what they come from out of the controllers' cache:
+// a thousand tenants hold a thousand templates, and whoever looks at them often
+// must not have them read anew each time. One object, and all else, is asked of
+// the API server.
+type tenantLists struct {
+	client.WithWatch
+	cache client.Reader // as laterQueue's
+}
+
+// List implements client.Reader.
+func (l *tenantLists) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	switch list.(type) {
+	case *tenantsv1.TenantList, *tenantsv1.TenantRegistryList, *tenantsv1.TenantTemplateList:
+		var o client.ListOptions
+		o.ApplyOptions(opts)
+		// A cache has no pages, and gives all at once. What it gives is only read.
+		err := l.cache.List(ctx, list, client.InNamespace(o.Namespace), labelled(o.LabelSelector), client.UnsafeDisableDeepCopy)
+		if _, early := errors.AsType[*cache.ErrCacheNotStarted](err); !early {
+			return err
+		}
+	}
+	return l.WithWatch.List(ctx, list, opts...)
+}
+
+func labelled(s labels.Selector) client.ListOption {
+	if s == nil {
+		s = labels.Everything()
+	}
+	return client.MatchingLabelsSelector{Selector: s}
+}
+
 // screens fills in what is shown beside stacks: tenants, the queue, and what the
 // server is.
-func (p *parts) screens(o *web.Options, stacks *service.Stacks) error {
-	tenants := service.NewTenants(stacks, p.plane.Config())
+func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
+	p.lists.WithWatch = kube
+	tenants := service.NewTenants(service.New(&p.lists, p.records, p.Now), p.plane.Config())
 	o.Tenants, o.Estate, o.Queue = tenants, tenants, &p.queue
 	c, err := p.settings()
 	if err != nil {

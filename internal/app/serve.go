@@ -279,7 +279,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err := p.letIn(ctx, &o, p.pulls(auth), board.Namespaces); err != nil {
 		return nil, err
 	}
-	if err := p.screens(&o, stacks); err != nil {
+	if err := p.screens(&o, kubeClient); err != nil {
 		return nil, err
 	}
 	p.journaled(&o)

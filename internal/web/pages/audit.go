@@ -118,7 +118,10 @@ type fact struct{ Name, Value string }
 var ways = []struct {
 	via  service.AuditVia
 	word string
-}{{"ui", "pages"}, {"api", "API"}, {"cli", "command line"}, {"kubectl", "Kubernetes API"}, {"git", "Git"}, {"controller", "Terrier itself"}}
+}{{service.ViaUI, "pages"}, {service.ViaAPI, "API"}, {service.ViaCLI, "command line"}, {"kubectl", "Kubernetes API"}, {"git", "Git"}, {viaController, "Terrier itself"}}
+
+// viaController is what nobody asked for: Terrier did it by its own rules.
+const viaController service.AuditVia = "controller"
 
 func wayWord(via service.AuditVia) string {
 	for _, w := range ways {
@@ -239,7 +242,7 @@ func rowOfAudit(e service.AuditEntry) auditRow {
 	row := auditRow{AuditEntry: e, Who: e.Who, Way: wayWord(e.Via), Href: objectPath(e.Object.Kind, e.Object.Namespace, e.Object.Name)}
 	row.Pill = pillOf(toneOfDeed(e.What), whatWord(e.What))
 	if e.Who == "" {
-		row.Who = "Terrier"
+		row.Who, row.Way = wayWord(viaController), "" // by its own rules
 	} else {
 		row.ByHref = with("/audit", nil, "who", e.Who)
 	}
@@ -250,6 +253,9 @@ func rowOfAudit(e service.AuditEntry) auditRow {
 		if e.Run != "" {
 			row.RunHref = row.Href + "/runs/" + url.PathEscape(e.Run)
 		}
+	}
+	if e.Plan != "" && e.Why == "plan "+e.Plan {
+		row.Why = "" // it stands there anyway
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Details)) {
 		row.Facts = append(row.Facts, fact{name, e.Details[name]})

@@ -234,6 +234,9 @@ const spare = 1.25
 
 func capacityOf(c service.CapacityInfo, slots, memory use) *capacityCard {
 	card := &capacityCard{CapacityInfo: c, Needed: fmt.Sprintf("%.1f", c.SlotsNeeded), Tone: ToneOK}
+	if c.SlotsNeeded < 0.1 {
+		card.Needed = "< 0.1"
+	}
 	if c.Warning == "" {
 		return card
 	}
