@@ -42,12 +42,13 @@ func (q *queue) find(id string) (stack.Place, bool) {
 	return p, true
 }
 
-// waitOf is how long the stack that holds a slot waited for it.
+// waitOf is how long the stack that holds a slot waited for it, in tenths of a
+// second: a slot that was free was not waited for.
 func (q *queue) waitOf(id string) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s := q.slots[id]; s != nil && !s.asked.IsZero() {
-		return max(0, s.started.Sub(s.asked))
+		return max(0, s.started.Sub(s.asked)).Truncate(100 * time.Millisecond)
 	}
 	return 0
 }

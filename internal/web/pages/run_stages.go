@@ -168,9 +168,6 @@ func (p *runPage) onward(others []service.Report, now time.Time) {
 // and the log have all of it.
 const messageShown = 400
 
-// toldFrom is the shortest wait that is told: nobody notices a shorter one.
-const toldFrom = 100 * time.Millisecond
-
 // before adds why the run was started and how long it waited for its turn.
 func (p *runPage) before(waited time.Duration) {
 	at := 0
@@ -180,7 +177,7 @@ func (p *runPage) before(waited time.Duration) {
 		p.Stages = slices.Insert(p.Stages, 0, stage{ID: "cause", Title: "Asked for", Text: p.Why, At: p.Report.Started.Add(-waited)}.as("done"))
 		at = 1
 	}
-	if waited >= toldFrom {
+	if waited > 0 {
 		p.Stages = slices.Insert(p.Stages, at, stage{ID: "queued", Title: "Queued", Took: waited}.as("done"))
 	}
 }
