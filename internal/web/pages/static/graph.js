@@ -1,5 +1,6 @@
-// The picture of a graph: it is moved by dragging, the wheel, two fingers, and
-// the arrow keys, plus, minus and 0. Without this script it scrolls.
+// The picture of a graph: it is moved by dragging and the arrow keys; the wheel
+// (once it was clicked, or with Ctrl), two fingers, plus, minus and 0 change its
+// size. Without this script it scrolls.
 
 const step = 1.25;
 const closest = 0.15; // of the size it was drawn in
@@ -63,7 +64,8 @@ export function mount(root) {
   root.querySelector('[data-graph="out"]').addEventListener("click", () => zoom(1 / step));
   root.querySelector('[data-graph="fit"]').addEventListener("click", fit);
   picture.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey && Math.abs(event.deltaY) < Math.abs(event.deltaX)) return;
+    // The page scrolls past a picture that nobody has turned to.
+    if (!event.ctrlKey && !event.metaKey && !picture.contains(document.activeElement)) return;
     event.preventDefault();
     zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), { x: event.clientX, y: event.clientY });
   }, { passive: false });
