@@ -83,6 +83,7 @@ func (r *round) run(t *testing.T) {
 	if r.broken != nil {
 		t.Error(r.broken)
 	}
+	r.verifyJournal(t)
 	r.witness.Collect()
 	r.witness.Judge(true)
 	text, err := os.ReadFile(r.file)
