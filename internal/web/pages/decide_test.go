@@ -189,6 +189,30 @@ func TestWhatCannotBeDoneSaysWhy(t *testing.T) {
 	}
 }
 
+// Tabs that take a right which the visitor has not say so before they are opened.
+func TestTabsThatAreClosed(t *testing.T) {
+	v := visitor(t, town(), "/stacks/apps/cart")
+	v.Can = func(a service.Access) bool {
+		return a.Resource != service.ResourceState && a.Resource != service.ResourcePlan
+	}
+	p, err := Stack(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := map[string]string{}
+	for _, tab := range p.Data.(overview).Head.Tabs.Items {
+		if tab.Why != "" {
+			closed[tab.Name] = tab.Why
+		}
+	}
+	state := "You may not see this: it takes the right to get terraforms/state."
+	want := map[string]string{"Resources": state, "States": state, "Drift": "You may not see this: it takes the right to get terraforms/plan."}
+	if diff := cmp.Diff(closed, want); diff != "" {
+		t.Errorf("closed (-got +want):\n%s", diff)
+	}
+	parse(t, v, p)
+}
+
 // slow makes previews only when whoever asked has gone.
 type slow struct{ *hands }
 

@@ -98,6 +98,7 @@ type Tab struct {
 	Href    string
 	Count   int // shown if not zero
 	Current bool
+	Why     string // why it cannot be opened; it is marked, and says so
 }
 
 // Button is a form of one button.

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -54,16 +55,12 @@ func TestFailures(t *testing.T) {
 func TestHintsAreForBrowsers(t *testing.T) {
 	for _, reason := range []string{service.ReasonPlanChanged, service.ReasonNoPlan, service.ReasonNotFound, service.ReasonNotManual, service.ReasonNoRuns, service.ReasonNotKept,
 		service.ReasonNoVersion, service.ReasonStateUnseen, service.ReasonRunning, service.ReasonNoGap, service.ReasonNoOutputs, service.ReasonUnpublished, service.ReasonStateForeign} {
-		err := fault.New(fault.Invalid, reason, errText("x"))
+		err := fault.New(fault.Invalid, reason, errors.New("x"))
 		if got := browserHint(err); got == "" || strings.Contains(got, "terrier ") {
 			t.Errorf("%s: the hint is %q", reason, got)
 		}
 	}
-	if got, want := browserHint(fault.New(fault.Conflict, "", errText("x"))), "Try again in a moment."; got != want {
+	if got, want := browserHint(fault.New(fault.Conflict, "", errors.New("x"))), "Try again in a moment."; got != want {
 		t.Errorf("a reason without a hint: %q, want %q", got, want)
 	}
 }
-
-type errText string
-
-func (e errText) Error() string { return string(e) }

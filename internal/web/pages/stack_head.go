@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -41,9 +42,15 @@ const (
 	tabEvents    = "events"
 )
 
-var stackTabNames = []struct{ path, name string }{
-	{tabOverview, "Overview"}, {tabRuns, "Runs"}, {tabResources, "Resources"}, {tabOutputs, "Outputs"}, {tabInputs, "Inputs"},
-	{tabGraph, "Graph"}, {tabStates, "States"}, {tabDrift, "Drift"}, {tabEvents, "Events"},
+// stackTabNames are the tabs in their order, each with the right that its row in
+// the table of routes takes.
+var stackTabNames = []struct {
+	path, name string
+	right      service.Resource
+}{
+	{tabOverview, "Overview", service.ResourceStacks}, {tabRuns, "Runs", service.ResourceLog}, {tabResources, "Resources", service.ResourceState},
+	{tabOutputs, "Outputs", service.ResourceOutputs}, {tabInputs, "Inputs", service.ResourceStacks}, {tabGraph, "Graph", service.ResourceStacks},
+	{tabStates, "States", service.ResourceState}, {tabDrift, "Drift", service.ResourcePlan}, {tabEvents, "Events", service.ResourceStacks},
 }
 
 // stackPath is the address of a stack, or of something below it.
@@ -57,10 +64,16 @@ func stackPath(k service.Key, below ...string) string {
 	return pathOf(parts...)
 }
 
-func stackTabs(k service.Key, current string) Tabs {
+// stackTabs are the tabs of a stack. Those that the visitor may not open say so
+// beforehand.
+func stackTabs(v *Visit, k service.Key, current string) Tabs {
 	t := Tabs{Label: "Stack"}
 	for _, n := range stackTabNames {
-		t.Items = append(t.Items, Tab{Name: n.name, Href: stackPath(k, n.path), Current: n.path == current})
+		tab := Tab{Name: n.name, Href: stackPath(k, n.path), Current: n.path == current}
+		if n.right != service.ResourceStacks && !tab.Current && v.Can != nil && !v.Can(service.Access{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name}) {
+			tab.Why = "You may not see this: it takes the right to get terraforms/" + strings.TrimPrefix(string(n.right), "stacks/") + "."
+		}
+		t.Items = append(t.Items, tab)
 	}
 	return t
 }
@@ -78,7 +91,7 @@ func headOf(v *Visit, current string) (stackHead, error) {
 
 // headFor is headOf for a stack that was read already.
 func headFor(v *Visit, s service.Stack, current string) stackHead {
-	h := stackHead{Stack: s, Pill: statusPill(rowStatus(v, s)), Tabs: stackTabs(s.Key(), current), Back: stackPath(s.Key())}
+	h := stackHead{Stack: s, Pill: statusPill(rowStatus(v, s)), Tabs: stackTabs(v, s.Key(), current), Back: stackPath(s.Key())}
 	if row, ok := v.row(s.Key()); ok {
 		h.Tenant = row.Tenant
 	}
