@@ -156,7 +156,6 @@ func changeOf(c plan.Change, a action, few bool, prefix, link string) change {
 	diffs := c.Diffs
 	if c.Action == plan.Forget {
 		diffs = nil // nothing becomes of them: the state only knows them no longer
-		x.Notes = append(x.Notes, "stays in the world")
 	}
 	x.Open = (a.Open || few) && c.Action != plan.Delete && len(diffs) > 0
 	for _, d := range diffs[:min(len(diffs), attributesShown)] {
@@ -180,6 +179,9 @@ func changeOf(c plan.Change, a action, few bool, prefix, link string) change {
 	}
 	if why := c.Because(); why != "" {
 		x.Notes = append(x.Notes, because[c.Action]+" because "+why)
+	}
+	if c.Action == plan.Forget {
+		x.Notes = append(x.Notes, "it stays in the world")
 	}
 	if c.Previous != "" {
 		x.Notes = append(x.Notes, "moved from "+visible(c.Previous))
