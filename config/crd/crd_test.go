@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	notificationv1beta3 "github.com/fluxcd/notification-controller/api/v1beta3"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	sourcev1beta2 "github.com/fluxcd/source-controller/api/v1beta2"
 	"github.com/google/go-cmp/cmp"
@@ -28,8 +29,8 @@ import (
 func TestFilesHaveTypes(t *testing.T) {
 	scheme := newScheme(t)
 	names, err := fs.Glob(Files, "*.yaml")
-	if err != nil || len(names) != 7 {
-		t.Fatalf("Files holds %v (%v), want seven", names, err)
+	if err != nil || len(names) != 9 {
+		t.Fatalf("Files holds %v (%v), want nine", names, err)
 	}
 	for _, name := range names {
 		raw, err := Files.ReadFile(name)
@@ -110,7 +111,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, v1alpha2.AddToScheme, tenantsv1.AddToScheme, sourcev1.AddToScheme, sourcev1beta2.AddToScheme,
+		v1alpha1.AddToScheme, v1alpha2.AddToScheme, tenantsv1.AddToScheme, sourcev1.AddToScheme, sourcev1beta2.AddToScheme, notificationv1beta3.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/notify"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/service"
@@ -90,6 +91,8 @@ type parts struct {
 	board     *service.Board
 	records   *service.Blobs
 	queue     laterQueue
+	desk      *notify.Desk
+	directory *directory // nil if alerts are somebody else's
 	lists     tenantLists
 }
 

@@ -52,6 +52,8 @@ type Config struct {
 	Glass          bool          `flag:"allow-break-the-glass" env:"TERRIER_ALLOW_BREAK_THE_GLASS" help:"let people who may change a stack run some commands of the engine on it by hand"`
 	GlassLasts     time.Duration `flag:"break-the-glass-timeout" env:"TERRIER_BREAK_THE_GLASS_TIMEOUT" default:"1h" help:"how long the glass of a stack stays broken at most"`
 	Sources        bool          `flag:"sources" env:"TERRIER_SOURCES" default:"true" help:"reconcile GitRepository, OCIRepository and Bucket here; false leaves them to another source controller"`
+	EventsAddress  string        `flag:"events-addr" env:"TERRIER_EVENTS_ADDR" help:"http address of Flux's notification-controller, which is sent every event; not sent if empty"`
+	Notifications  bool          `flag:"notifications" env:"TERRIER_NOTIFICATIONS" default:"true" help:"deliver what Alert and Provider ask for; false leaves them to another notification controller"`
 
 	TenantNamespaces []string `flag:"tenant-namespaces" env:"TERRIER_TENANT_NAMESPACES" help:"pattern of the namespaces that tenants may write to besides their own, unless their template names a ServiceAccount; * is all of them and what is in none; not given: * for one machine, none in a cluster (repeatable)"`
 	SQLiteDirs       []string `flag:"sqlite-dir" env:"TERRIER_SQLITE_DIRS" help:"directory below which registries of tenants may read SQLite files; not given: the current and the data directory for one machine, none in a cluster (repeatable)"`

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	notificationv1beta3 "github.com/fluxcd/notification-controller/api/v1beta3"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -58,7 +59,7 @@ const artifactBytes = 512 << 20
 
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, sourcev1.AddToScheme, v1alpha2.AddToScheme, tenantsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, sourcev1.AddToScheme, v1alpha2.AddToScheme, tenantsv1.AddToScheme, notificationv1beta3.AddToScheme} {
 		utilruntime.Must(add(s)) // fails only if two packages claim one kind
 	}
 	return s
@@ -154,7 +155,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		Events: p.events(mgr, kube.FieldManager), Audit: p.journal, Webhooks: webhooks,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.metrics,
 	}
-	if err := errors.Join(mgr.Add(manager.RunnableFunc(p.prune)), mgr.Add(manager.RunnableFunc(p.anchors)), p.keepBoard(mgr)); err != nil {
+	if err := errors.Join(mgr.Add(manager.RunnableFunc(p.prune)), mgr.Add(manager.RunnableFunc(p.anchors)), p.keepBoard(mgr), p.notices(mgr)); err != nil {
 		return err
 	}
 	if err := p.measure(mgr, stacks.Backlog); err != nil {
@@ -182,10 +183,10 @@ func (p *parts) prune(ctx context.Context) error {
 }
 
 // events returns who tells what happened, in the core/v1 events that the API's
-// users and their tools read.
-func (p *parts) events(mgr ctrl.Manager, component string) kube.Events {
+// users and their tools read, and to those whom alerts name.
+func (p *parts) events(mgr ctrl.Manager, component string) teller {
 	//lint:ignore SA1019 the newer recorder writes events.k8s.io, which kubectl shows without counts
-	return kube.Events{Recorder: mgr.GetEventRecorderFor(component)}
+	return p.tellers(mgr, component, kube.Events{Recorder: mgr.GetEventRecorderFor(component)})
 }
 
 // outbound is the client for everything that goes out. What is allowed besides

@@ -48,7 +48,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	}
 	if p.Cluster == nil || p.Cluster.Definitions {
 		p.progress("installing definitions")
-		err = errors.Join(kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group), p.stamps(ctx, direct))
+		err = errors.Join(kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group, noticesGroup), p.stamps(ctx, direct))
 	} else {
 		err = kube.AwaitDefinitions(ctx, direct, crd.Files)
 	}
@@ -58,7 +58,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err
 	}
-	if err := errors.Join(p.publish(ctx, direct), p.beginJournal(ctx, direct)); err != nil {
+	if err := errors.Join(p.publish(ctx, direct), p.beginJournal(ctx, direct), p.openDesk(ctx, direct)); err != nil {
 		return errors.Join(err, p.http.listener.Close())
 	}
 	handler, err := p.handler(ctx)
@@ -283,6 +283,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	p.journaled(&o)
+	p.notified(&o)
 	return web.New(o)
 }
 

@@ -26,7 +26,7 @@ const (
 var layerOf = map[string]layer{
 	"address": core, "fault": core, "graph": core, "meter": core, "plan": core, "policy": core, "secret": core, "stack": core, "tenant": core, "workdir": core,
 	"archive": ground, "failpoint": ground, "outbound": ground, "process": ground,
-	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "kube": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "vault": edge,
+	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "kube": edge, "notify": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "vault": edge,
 	"controller": controller, "service": service,
 	"cli": outside, "web": outside,
 	"app":      wiring,

@@ -143,6 +143,7 @@ func (c *Stacks) next(p *pass, d stack.Decision, cause error) (ctrl.Result, erro
 
 // tell makes events of what happened, once.
 func (c *Stacks) tell(p *pass) {
+	defer c.tellChanges(p)
 	r := p.ended
 	if r == nil || r.ID == p.st.Memory.LastRun {
 		return
@@ -150,24 +151,34 @@ func (c *Stacks) tell(p *pass) {
 	m := p.o.Memory
 	reason := c.Dialect.EventReason(*r)
 	c.metrics.ended(p.obj.GetNamespace(), p.obj.GetName(), p.said, *r, reason)
+	facts := runFacts(*r)
 	switch {
 	case r.Kind == stack.GlassRun:
 		c.tellByHand(p, *m.ByHand)
 	case r.Kind == stack.PreviewRun, r.Outcome == stack.Interrupted && !r.Kind.Writes():
 	case r.Outcome == stack.Stale:
-		c.Events.Event(p.obj, normal, "PlanStale", "The plan was not applied: the state changed after it was made")
+		c.say(p, normal, "PlanStale", "The plan was not applied: the state changed after it was made", facts)
 	case r.Outcome != stack.Succeeded:
-		c.Events.Event(p.obj, warning, reason, fmt.Sprintf("%s (attempt %d): %s", r.Outcome, m.Failures, r.Message))
+		message := fmt.Sprintf("%s (attempt %d): %s", r.Outcome, m.Failures, r.Message)
+		if failsAnew(p.st.Memory, m) {
+			c.say(p, warning, reason, message, facts)
+		} else {
+			c.sayAgain(p, warning, reason, message)
+		}
 	case r.Kind == stack.DestroyRun:
-		c.Events.Event(p.obj, normal, reason, "Everything in the state was destroyed")
+		c.say(p, normal, reason, "Everything in the state was destroyed", facts)
 	case r.Kind == stack.ApplyRun:
-		c.Events.Event(p.obj, normal, reason, "Applied "+r.Cause.Plan.Name+": "+r.Cause.Plan.Changes.String())
+		c.say(p, normal, reason, "Applied "+r.Cause.Plan.Name+": "+r.Cause.Plan.Changes.String(), facts)
 	case r.Plan != nil && r.Plan.Drift:
 		if old := p.st.Memory.Pending; old == nil || old.Digest != r.Plan.Digest {
 			c.metrics.drifts.Inc()
-			c.Events.Event(p.obj, warning, reason, "Drift detected: "+r.Plan.Changes.String())
+			c.say(p, warning, reason, "Drift detected: "+r.Plan.Changes.String(), facts)
 		}
+	case r.Plan != nil && !news(p.st.Memory.Pending, r.Plan):
+		c.sayAgain(p, normal, reason, "Planned "+r.Plan.Name+": "+r.Plan.Changes.String())
+	case r.Plan != nil && awaits(p):
+		c.say(p, normal, reason, "Plan pending: "+r.Plan.Name+" waits for approval: "+r.Plan.Changes.String(), facts)
 	case r.Plan != nil:
-		c.Events.Event(p.obj, normal, reason, "Planned "+r.Plan.Name+": "+r.Plan.Changes.String())
+		c.say(p, normal, reason, "Planned "+r.Plan.Name+": "+r.Plan.Changes.String(), facts)
 	}
 }

@@ -25,14 +25,15 @@ const establishTime = time.Minute
 // InstallDefinitions applies every CustomResourceDefinition in files and waits
 // until the API server serves them. Those of the group shared belong to whoever
 // installed them first: if that was somebody else they are left alone.
-func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, shared string) error {
+func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, shared ...string) error {
 	all, err := readDefinitions(files)
 	if err != nil {
 		return err
 	}
 	for _, u := range all {
-		if strings.HasSuffix(u.GetName(), "."+shared) {
-			theirs, err := foreign(ctx, c, u.GetName())
+		_, group, _ := strings.Cut(u.GetName(), ".")
+		if slices.Contains(shared, group) {
+			theirs, err := Foreign(ctx, c, u.GetName())
 			if err != nil {
 				return err
 			}
@@ -47,8 +48,8 @@ func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, share
 	return AwaitDefinitions(ctx, c, files)
 }
 
-// foreign reports whether somebody else installed a definition.
-func foreign(ctx context.Context, c client.Client, name string) (bool, error) {
+// Foreign reports whether somebody else installed a definition.
+func Foreign(ctx context.Context, c client.Client, name string) (bool, error) {
 	key := types.NamespacedName{Name: name}
 	var there apiextensionsv1.CustomResourceDefinition
 	err := c.Get(ctx, key, &there)

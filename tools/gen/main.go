@@ -42,7 +42,7 @@ func generate(root string) error {
 		return fmt.Errorf("generating deepcopy methods: %w", err)
 	}
 	var crds genall.Generator = definitions{dir: root + "/config/crd", Generator: crd.Generator{}}
-	if err := run(crds, root, module+"/api/...", fluxAPI+"/v1", fluxAPI+"/v1beta2"); err != nil {
+	if err := run(crds, root, module+"/api/...", fluxAPI+"/v1", fluxAPI+"/v1beta2", noticesAPI+"/v1beta3"); err != nil {
 		return fmt.Errorf("generating CRDs: %w", err)
 	}
 	return nil

@@ -63,6 +63,14 @@ func inlineOrSource(spec *props) {
 	}
 }
 
+// ourKindsToo lets alerts be about kinds that Flux does not list, although its
+// controller would take their events.
+func ourKindsToo(kind *props) {
+	for _, name := range []string{"Terraform", "TenantRegistry", "TenantTemplate", "Tenant"} {
+		kind.Enum = append(kind.Enum, apiextensionsv1.JSON{Raw: []byte(`"` + name + `"`)})
+	}
+}
+
 // undescribed drops the descriptions inside Kubernetes' own types. They are
 // most of the text, and kubectl explain pod has them.
 func undescribed(spec *props) {

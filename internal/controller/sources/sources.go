@@ -36,7 +36,6 @@ import (
 	"github.com/fluxcd/pkg/apis/meta"
 
 	"github.com/terrier-iac/terrier/internal/archive"
-	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
@@ -57,9 +56,11 @@ type Options struct {
 	// own credentials, as a Docker configuration: the registry that comes with
 	// us is opened this way. It may be nil.
 	Pull   func(namespace string) []byte
-	Events kube.Events
-	Now    func() time.Time
-	Log    *slog.Logger
+	Events interface {
+		Event(obj client.Object, kind, reason, message string)
+	}
+	Now func() time.Time
+	Log *slog.Logger
 
 	Limits  archive.Limits // zero means the defaults
 	Workers int            // of each kind; 4 if zero

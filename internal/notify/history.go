@@ -1,0 +1,146 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Outcome is what became of a message.
+type Outcome string
+
+// The outcomes.
+const (
+	Failed    Outcome = "failed"
+	Retrying  Outcome = "retrying"
+	Delivered Outcome = "delivered"
+	Dropped   Outcome = "dropped"
+)
+
+// Delivery is what became of one message, as people are shown it.
+type Delivery struct {
+	ID        string    `json:"id"`
+	At        time.Time `json:"at"`
+	Namespace string    `json:"namespace"` // of the object
+	Kind      string    `json:"kind"`
+	Name      string    `json:"name"`
+	Event     string    `json:"event"`
+	Severity  string    `json:"severity"`
+	Message   string    `json:"message"`
+	Provider  string    `json:"provider"`
+	Type      string    `json:"type,omitempty"`
+	Address   string    `json:"address,omitempty"` // host
+	Attempts  int       `json:"attempts"`
+	Outcome   Outcome   `json:"outcome"`
+	Error     string    `json:"error,omitempty"`
+	NextAt    time.Time `json:"nextAt,omitzero"`
+}
+
+const (
+	historyPrefix = "notices/history/"
+	historyKept   = 200         // of a namespace
+	historyAge    = 30 * 24 * time.Hour
+	noNamespace   = "_cluster_" // no name of a namespace
+)
+
+// history keeps the newest deliveries of each namespace in memory, and writes
+// what changed now and then.
+type history struct {
+	store Store
+	mu    sync.Mutex
+	of    map[string][]Delivery // by namespace, the oldest first
+	dirty map[string]bool
+}
+
+func newHistory(s Store) *history {
+	return &history{store: s, of: map[string][]Delivery{}, dirty: map[string]bool{}}
+}
+
+// put adds what became of a message, in place of what was known of it.
+func (h *history) put(d Delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := slices.DeleteFunc(h.of[d.Namespace], func(was Delivery) bool { return was.ID == d.ID })
+	list = append(list, d)
+	if len(list) > historyKept {
+		list = slices.Clone(list[len(list)-historyKept:])
+	}
+	h.of[d.Namespace], h.dirty[d.Namespace] = list, true
+}
+
+func (h *history) all() []Delivery {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []Delivery
+	for _, list := range h.of {
+		out = append(out, list...)
+	}
+	return out
+}
+
+// load reads what an earlier process has written. What it was about to try
+// again is told anew once it is tried.
+func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
+	keys, err := h.store.List(ctx, historyPrefix)
+	if err != nil {
+		log.Warn("what was delivered earlier is not known", "err", err)
+		return
+	}
+	for _, key := range keys {
+		var list []Delivery
+		b, err := read(ctx, h.store, key)
+		if err == nil {
+			err = json.Unmarshal(b, &list)
+		}
+		if err != nil {
+			log.Warn("what was delivered earlier is not known", "key", key, "err", err)
+			continue
+		}
+		list = slices.DeleteFunc(list, func(d Delivery) bool { return now.Sub(d.At) > historyAge })
+		if len(list) == 0 {
+			if err := h.store.Delete(ctx, key); err != nil {
+				log.Warn("what was delivered long ago is not removed", "key", key, "err", err)
+			}
+			continue
+		}
+		namespace := strings.TrimPrefix(key, historyPrefix)
+		if namespace == noNamespace {
+			namespace = ""
+		}
+		h.mu.Lock()
+		h.of[namespace] = append(list, h.of[namespace]...)
+		h.mu.Unlock()
+	}
+}
+
+// flush writes what changed.
+func (h *history) flush(ctx context.Context, log *slog.Logger) {
+	h.mu.Lock()
+	changed := map[string][]Delivery{}
+	for namespace := range h.dirty {
+		changed[namespace] = slices.Clone(h.of[namespace])
+	}
+	clear(h.dirty)
+	h.mu.Unlock()
+	for namespace, list := range changed {
+		b, err := json.Marshal(list)
+		key := historyPrefix + namespace
+		if namespace == "" {
+			key = historyPrefix + noNamespace
+		}
+		if err == nil {
+			err = h.store.Put(ctx, key, bytes.NewReader(b))
+		}
+		if err != nil {
+			log.Warn("what was delivered is not written down", "namespace", namespace, "err", err)
+			h.mu.Lock()
+			h.dirty[namespace] = true
+			h.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// outboxPrefix is where messages are kept that are not delivered yet.
+const outboxPrefix = "notices/outbox/"
+
+// parcel is one message to one destination.
+type parcel struct {
+	ID        string    `json:"id"`
+	Namespace string    `json:"namespace"` // of the provider
+	Provider  string    `json:"provider"`
+	Accepted  time.Time `json:"accepted"`
+	Event     Event     `json:"event"`
+
+	Attempts   int    `json:"-"`
+	volatile   bool   // for Options.Upstream, and not kept
+	kind, host string // of the destination, once it was known
+}
+
+// parcelID sorts as messages came.
+func parcelID(now time.Time, serial int) string {
+	return fmt.Sprintf("%016x-%08x", now.UnixNano(), serial)
+}
+
+func (p *parcel) lane() string {
+	if p.volatile {
+		return p.Provider // has no slash
+	}
+	return p.Namespace + "/" + p.Provider
+}
+
+// delivery is the entry in the history.
+func (p *parcel) delivery(at time.Time, outcome Outcome, why string) Delivery {
+	o := p.Event.InvolvedObject
+	d := Delivery{
+		ID: p.ID, At: at, Namespace: o.Namespace, Kind: o.Kind, Name: o.Name,
+		Event: p.Event.Reason, Severity: p.Event.Severity, Message: shown(p.Event.Message, textRunes/4),
+		Provider: p.Provider, Type: p.kind, Address: p.host, Attempts: p.Attempts, Outcome: outcome, Error: shown(why, textRunes/4),
+	}
+	if p.volatile {
+		d.Type = "flux"
+	}
+	return d
+}
+
+func (d *Desk) keep(ctx context.Context, p *parcel) error {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return d.Store.Put(ctx, outboxPrefix+p.ID, bytes.NewReader(b))
+}
+
+func (d *Desk) forget(ctx context.Context, p *parcel) {
+	if err := d.Store.Delete(ctx, outboxPrefix+p.ID); err != nil {
+		d.Log.Warn("a message that is done with stays, and is sent again after a restart", "id", p.ID, "err", err)
+	}
+}
+
+// restore takes up what was not delivered. What cannot be read is removed: it
+// would be met at each start.
+func (d *Desk) restore(ctx context.Context) {
+	keys, err := d.Store.List(ctx, outboxPrefix)
+	if err != nil {
+		d.Log.Warn("messages of an earlier run are not delivered", "err", err)
+		return
+	}
+	for _, key := range keys {
+		var p parcel
+		b, err := read(ctx, d.Store, key)
+		if err == nil {
+			err = json.Unmarshal(b, &p)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			p.ID = key[len(outboxPrefix):]
+			d.mu.Lock()
+			d.enqueue(&p)
+			d.mu.Unlock()
+		case fault.Of(err) != fault.Missing:
+			d.Log.Warn("a message cannot be read and is dropped", "key", key, "err", errors.Join(err, d.Store.Delete(ctx, key)))
+		}
+	}
+}
+
+func read(ctx context.Context, s Store, key string) ([]byte, error) {
+	r, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(r)
+	return b, errors.Join(err, r.Close())
+}
+
+// after is how long an error asks to wait.
+func after(err error) time.Duration {
+	if f, ok := errors.AsType[*fault.Fault](err); ok {
+		return f.After
+	}
+	return 0
+}
