@@ -297,3 +297,25 @@ func TestStatesAreReadOnTheRecord(t *testing.T) {
 		t.Errorf("without a record: %s %s, want nothing of the state", resp.Status, body)
 	}
 }
+
+// Whoever has lost a namespace sees no more of it, in lists or otherwise.
+func TestListsAreCut(t *testing.T) {
+	o := options(newRoles())
+	board := emptyBoard()
+	o.Board = board
+	for _, ns := range []string{"apps", "infra"} {
+		board.Set(stackObject(ns, "net"))
+	}
+	scope := service.Scope{In: map[string]bool{"apps": true}}
+	o.Scopes = scopeFunc(func() service.Scope { return scope })
+	u, c := serve(t, o)
+	c.Transport = signed{c.Transport}
+	page, err := service.Dial(u, c).Stacks.Page(t.Context(), service.BoardQuery{})
+	if err != nil || page.Total != 1 || len(page.Items) != 1 || page.Items[0].Namespace != "apps" {
+		t.Errorf("Page() = %+v, %v; want the one stack of apps", page, err)
+	}
+	scope = service.Scope{}
+	if page, err := service.Dial(u, c).Stacks.Page(t.Context(), service.BoardQuery{}); err != nil || page.Total != 0 || page.Items == nil {
+		t.Errorf("Page() of nothing = %+v, %v; want an empty list", page, err)
+	}
+}

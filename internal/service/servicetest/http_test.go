@@ -1,31 +1,38 @@
-package web
+package servicetest
 
 import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/service"
-	"github.com/terrier-iac/terrier/internal/service/servicetest"
+	"github.com/terrier-iac/terrier/internal/web"
 )
 
 // The API with its client does what the service does, and every answer of it is
 // what the document says.
 func TestAPIIsTheService(t *testing.T) {
 	var seen sync.Map
-	servicetest.Run(t, func(t *testing.T, w *servicetest.World, who servicetest.Who) servicetest.Subject {
-		u, c := serve(t, served(t, w))
+	Run(t, func(t *testing.T, w *World, who Who) Subject {
+		h := must(web.New(served(t, w)))(t)
+		srv := httptest.NewTLSServer(h)
+		t.Cleanup(srv.Close)
+		u, c := must(url.Parse(srv.URL))(t), srv.Client()
 		c.Transport = &witness{t: t, next: c.Transport, token: w.Token(t, who), router: router(t), seen: &seen}
 		client := service.Dial(u, c)
-		return servicetest.Subject{Stacks: client.Stacks, Tenants: client.Tenants}
+		return Subject{Stacks: client.Stacks, Tenants: client.Tenants}
 	})
 	for _, id := range []string{"listStacksOfNamespace", "getStack", "explainStack", "approvePlan", "previewDestroy", "rollBackState", "getRollout", "allowDeletions"} {
 		if _, ok := seen.Load(id); !ok {
@@ -35,18 +42,12 @@ func TestAPIIsTheService(t *testing.T) {
 }
 
 // served is what a server of a world is made of.
-func served(t *testing.T, w *servicetest.World) Options {
+func served(t *testing.T, w *World) web.Options {
 	t.Helper()
-	auth, err := service.NewKubeAuth(w.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	people, err := service.NewPeople(w.Config, w.Records, w.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	auth := must(service.NewKubeAuth(w.Config))(t)
+	people := must(service.NewPeople(w.Config, w.Records, w.Now))(t)
 	stacks := service.New(w.Kube, w.Records, w.Now)
-	return Options{
+	return web.Options{
 		Stacks: stacks, Tenants: service.NewTenants(stacks, w.Config), Board: w.Board(), Auth: auth, People: people.As,
 		Version: "v1", Hosts: []string{"127.0.0.1"},
 	}
@@ -54,11 +55,8 @@ func served(t *testing.T, w *servicetest.World) Options {
 
 func router(t *testing.T) routers.Router {
 	t.Helper()
-	r, err := legacy.NewRouter(load(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	raw := must(os.ReadFile("../../../docs/openapi.json"))(t)
+	return must(legacy.NewRouter(must(openapi3.NewLoader().LoadFromData(raw))(t)))(t)
 }
 
 // witness makes requests as somebody, and compares each answer with the document.
@@ -100,26 +98,4 @@ func (w *witness) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	w.seen.Store(route.Operation.OperationID, true)
 	return resp, nil
-}
-
-// Whoever has lost a namespace sees no more of it, in lists or otherwise.
-func TestListsAreCut(t *testing.T) {
-	o := options(newRoles())
-	board := emptyBoard()
-	o.Board = board
-	for _, ns := range []string{"apps", "infra"} {
-		board.Set(stackObject(ns, "net"))
-	}
-	scope := service.Scope{In: map[string]bool{"apps": true}}
-	o.Scopes = scopeFunc(func() service.Scope { return scope })
-	u, c := serve(t, o)
-	c.Transport = signed{c.Transport}
-	page, err := service.Dial(u, c).Stacks.Page(t.Context(), service.BoardQuery{})
-	if err != nil || page.Total != 1 || len(page.Items) != 1 || page.Items[0].Namespace != "apps" {
-		t.Errorf("Page() = %+v, %v; want the one stack of apps", page, err)
-	}
-	scope = service.Scope{}
-	if page, err := service.Dial(u, c).Stacks.Page(t.Context(), service.BoardQuery{}); err != nil || page.Total != 0 || page.Items == nil {
-		t.Errorf("Page() of nothing = %+v, %v; want an empty list", page, err)
-	}
 }
