@@ -1,0 +1,58 @@
+package pages
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// statusChips count by status, and filter.
+func statusChips(path string, query url.Values, q service.BoardQuery, counts map[service.Status]int) []chip {
+	all := 0
+	for _, n := range counts {
+		all += n
+	}
+	query = without(query, "offset")
+	out := []chip{{Pill: Pill{Word: "All"}, Count: all, Href: with(path, query, "status"), Current: len(q.Statuses) == 0}}
+	for _, s := range service.Statuses() {
+		c := chip{Pill: statusPill(s), Count: counts[s], Current: slices.Contains(q.Statuses, s)}
+		c.Href = with(path, query, "status", string(s))
+		if c.Current {
+			c.Href = with(path, query, "status") // once more takes it off
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func tokens(path string, query url.Values, q service.BoardQuery) []token {
+	var out []token
+	for _, t := range []struct{ name, param, value string }{
+		{"Search", "q", q.Text}, {"Namespace", "namespace", q.Namespace}, {"Tenant", "tenant", q.Tenant}, {"Labels", "labels", q.Selector}, {"Grouped by", "group", q.Group},
+	} {
+		if t.value != "" {
+			out = append(out, token{t.name, t.value, with(path, without(query, "offset"), t.param)})
+		}
+	}
+	return out
+}
+
+// columns are the headings that sort; a click on the one that is sorted by turns
+// it around.
+func columns(path string, query url.Values, sorted string) []column {
+	sorted = cmp.Or(sorted, "name")
+	out := []column{{Name: "Status", Class: "status", Href: "status"}, {Name: "Name", Class: "name", Href: "name"}, {Name: "Changed", Class: "changed", Href: "since"}}
+	for i, c := range out {
+		to := c.Href
+		switch sorted {
+		case to:
+			out[i].Sorted, to = "ascending", "-"+to
+		case "-" + to:
+			out[i].Sorted = "descending"
+		}
+		out[i].Href = with(path, without(query, "offset"), "sort", to)
+	}
+	return out
+}

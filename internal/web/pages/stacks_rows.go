@@ -1,0 +1,106 @@
+package pages
+
+import (
+	"cmp"
+	"net/url"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// groups puts rows under the headings that they belong to. The rows come in the
+// order of the groups.
+func groups(path string, query url.Values, by string, found service.BoardPage) []rowGroup {
+	if by == "" || len(found.Groups) == 0 {
+		g := rowGroup{}
+		for _, r := range found.Items {
+			g.Rows = append(g.Rows, listed(r))
+		}
+		return []rowGroup{g}
+	}
+	var out []rowGroup
+	for _, r := range found.Items {
+		name := groupOf(by, r)
+		if len(out) == 0 || out[len(out)-1].Name != name {
+			out = append(out, rowGroup{Named: true, Name: name, Only: onlyGroup(path, query, by, name)})
+		}
+		g := &out[len(out)-1]
+		g.Rows = append(g.Rows, listed(r))
+	}
+	for i := range out {
+		for _, g := range found.Groups {
+			if g.Name != out[i].Name {
+				continue
+			}
+			out[i].Total = g.Total
+			for _, s := range service.Statuses() {
+				if g.Counts[s] > 0 {
+					out[i].Pills = append(out[i].Pills, chip{Pill: statusPill(s), Count: g.Counts[s]})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// onlyGroup is the address of the list of one group alone.
+func onlyGroup(path string, query url.Values, by, name string) string {
+	query = without(query, "offset", "group")
+	switch key, isLabel := strings.CutPrefix(by, "label:"); {
+	case !isLabel:
+		return with(path, query, by, name)
+	case name == "":
+		return with(path, query, "labels", "!"+key)
+	default:
+		return with(path, query, "labels", key+"="+name)
+	}
+}
+
+// groupOf is the group of a row, as the board names it.
+func groupOf(by string, r service.Row) string {
+	switch key, isLabel := strings.CutPrefix(by, "label:"); {
+	case isLabel:
+		return r.Labels[key]
+	case by == "tenant":
+		return r.Tenant
+	default:
+		return r.Namespace
+	}
+}
+
+// whyLength is how much of a message the list shows; the stack's page has it all.
+const whyLength = 160
+
+func listed(r service.Row) stackRow {
+	s := stackRow{Row: r, Pill: statusPill(r.Status), Href: stackPath(r.Key()), Source: sourceText(r.Stack, true), Full: sourceText(r.Stack, false)}
+	if r.Tenant != "" {
+		s.Tenant = with("/stacks", nil, "tenant", r.Tenant)
+	}
+	if r.Status != service.StatusReady && r.Status != service.StatusSuspended {
+		s.Why = cut(whyLength, cmp.Or(r.Message, r.WaitingFor))
+	}
+	s.Drift = r.Drift != nil && r.Status != service.StatusDrifted
+	return s
+}
+
+// sourceText is where a stack's module comes from: its source, the revision, and
+// the path in it.
+func sourceText(s service.Stack, short bool) string {
+	text, rev := s.Source, s.Revision
+	if short {
+		if _, name, ok := strings.Cut(text, "/"); ok {
+			text = name
+		}
+		rev = revision(rev)
+		if i := strings.LastIndex(rev, "@"); i >= 0 {
+			rev = rev[i+1:]
+		}
+	}
+	if rev != "" && s.Source != "inline" {
+		text += "@" + rev
+	}
+	if p := strings.TrimPrefix(strings.TrimPrefix(s.Path, "."), "/"); p != "" {
+		text += ":" + p
+	}
+	return text
+}
