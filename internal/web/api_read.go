@@ -1,0 +1,100 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// knownQuery refuses names that nobody reads: a filter that is misspelt must not
+// choose everything.
+func knownQuery(raw string, known []parameter) error {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return errQuery("the query of the address cannot be read")
+	}
+	for name, values := range query {
+		i := slices.IndexFunc(known, func(p parameter) bool { return p.name == name })
+		switch {
+		case i < 0:
+			return errQuery("there is no parameter %.80q here", name)
+		case len(values) > 1 && !known[i].several:
+			return errQuery("the parameter %s is there %d times", name, len(values))
+		}
+	}
+	return nil
+}
+
+func errQuery(format string, args ...any) error {
+	return fault.New(fault.Invalid, "QueryInvalid", fmt.Errorf(format, args...))
+}
+
+// count reads a parameter that is a number, 0 if it is not there.
+func (c call) count(name string) (int, error) {
+	text := c.Query(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, errQuery("the parameter %s takes a number, not %.80q", name, text)
+	}
+	return n, nil
+}
+
+// yes reads a parameter that is true or false, which it is if it is not there.
+func (c call) yes(name string) (bool, error) {
+	switch text := c.Query(name); text {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, errQuery("the parameter %s takes true or false, not %.80q", name, text)
+	}
+}
+
+// readBody reads exactly one JSON value into v. Nothing in it is ignored, since
+// a field that is misspelt was meant to say something. No body is an empty
+// object.
+func readBody(r io.Reader, v any) error {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fault.New(fault.Invalid, "BodyInvalid", bodyError(err))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fault.New(fault.Invalid, "BodyInvalid", errors.New("there is something after the end of the body"))
+	}
+	return nil
+}
+
+// bodyError says what is wrong with a body in the words of whoever wrote it.
+func bodyError(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		what := "the body"
+		if wrong.Field != "" {
+			what = fmt.Sprintf("the field %.80q", wrong.Field)
+		}
+		return fmt.Errorf("%s does not take a JSON %s", what, wrong.Value)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok { // has no type of its own
+		return fmt.Errorf("there is no field %.80s", name)
+	}
+	return errors.New("the body is no JSON")
+}
