@@ -43,7 +43,7 @@ type Delivery struct {
 
 const (
 	historyPrefix = "notices/history/"
-	historyKept   = 200         // of a namespace
+	historyKept   = 200 // of a namespace
 	historyAge    = 30 * 24 * time.Hour
 	noNamespace   = "_cluster_" // no name of a namespace
 )
