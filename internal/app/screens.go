@@ -52,6 +52,7 @@ func (l *tenantLists) List(ctx context.Context, list client.ObjectList, opts ...
 		// A cache has no pages, and gives all at once. What it gives is only read.
 		err := l.cache.List(ctx, list, client.InNamespace(o.Namespace), labelled(o.LabelSelector), client.UnsafeDisableDeepCopy)
 		if _, early := errors.AsType[*cache.ErrCacheNotStarted](err); !early {
+			list.SetContinue("") // it says that there are no pages in the place where others say that there are more
 			return err
 		}
 	}

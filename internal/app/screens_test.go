@@ -22,10 +22,11 @@ type listed struct {
 	err   error
 }
 
-func (l *listed) List(_ context.Context, _ client.ObjectList, opts ...client.ListOption) error {
+func (l *listed) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
 	l.asked = append(l.asked, o)
+	list.SetContinue("continue-not-supported") // as the cache of controllers does
 	return l.err
 }
 
@@ -55,6 +56,9 @@ func TestListsOfTenantsComeFromTheCache(t *testing.T) {
 			err := l.List(t.Context(), tt.list, client.InNamespace("apps"), client.MatchingLabelsSelector{Selector: chosen}, client.Limit(250), client.Continue("next"))
 			if (err != nil) != (tt.err != nil && tt.servers == 0) {
 				t.Errorf("List() = %v", err)
+			}
+			if more := tt.list.GetContinue() != ""; more != (tt.servers > 0) {
+				t.Errorf("there is a next page: %v; want one only of what has pages", more)
 			}
 			if len(kept.asked) != tt.cached || len(server.asked) != tt.servers {
 				t.Fatalf("%d questions to the cache and %d to the server, want %d and %d", len(kept.asked), len(server.asked), tt.cached, tt.servers)
