@@ -63,6 +63,9 @@ func overviewOf(e service.Explanation, head stackHead) overview {
 	if o.Message != s.Message {
 		o.Whole = s.Message
 	}
+	if o.Waiting == s.Message {
+		o.Waiting = "" // it is said already
+	}
 	o.Failed = s.Stalled || s.Failures > 0
 	for _, r := range service.Rules() {
 		if r.Rule == s.Rule {
