@@ -359,6 +359,14 @@ func TestNamesAreNotGivenTwice(t *testing.T) {
 	if got := (Memory{}).NameFor("plan-main-abc", "long", "d2", "plan-main-abc"); got != "long" {
 		t.Errorf("after the memory is lost: %q, want long", got)
 	}
+	for i := range 2 * namesKept { // inputs that keep changing, and nobody who approves
+		digest := fmt.Sprintf("e%d", i)
+		name := m.NameFor("plan-main-abc", "plan-main-abc-"+digest, digest, "")
+		if name == "plan-main-abc" {
+			t.Fatalf("after %d other plans the name of the first is given once more: who saw that one would approve this", i+1)
+		}
+		m.Named = remember(m.Named, Named{name, digest})
+	}
 }
 
 func TestRetryAfter(t *testing.T) {

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -371,7 +372,8 @@ func (m Memory) NameFor(base, long, digest, approved string) string {
 			return n.Name
 		}
 	}
-	taken := slices.ContainsFunc(m.Named, func(n Named) bool { return n.Name == base })
+	// Longer forms tell that somebody bore base although that one is forgotten.
+	taken := slices.ContainsFunc(m.Named, func(n Named) bool { return n.Name == base || strings.HasPrefix(n.Name, base+"-") })
 	if taken || approved == base {
 		return long
 	}
