@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+)
+
+const (
+	manyPages   = 10000 // stacks, if nothing else is said
+	warmUps     = 10
+	visits      = 200
+	waitingWork = 50 // small plans that wait for somebody
+	largePlans  = 3  // plans of 5,000 resources that wait, too
+
+	listGoal   = 200 * time.Millisecond
+	searchGoal = 300 * time.Millisecond
+	planGoal   = 300 * time.Millisecond // to the first byte
+)
+
+// house is an estate that people look at.
+type house struct {
+	*estate
+	n     int // stacks
+	t     *times
+	owner *visitor
+}
+
+// pages measures what it takes to look at n settled stacks: as somebody who may
+// see all, as somebody who may see few, and as two hundred at once.
+func (b *bench) pages(ctx context.Context, out io.Writer, n int) (err error) {
+	if n == 0 {
+		n = manyPages
+	}
+	t, err := newTimes(out, fmt.Sprintf("pages of %d stacks in %d namespaces, %d visits each after %d", n, (n+perTenant-1)/perTenant, visits, warmUps))
+	if err != nil {
+		return err
+	}
+	e, err := b.estate(ctx, "pages")
+	defer func() { err = errors.Join(err, e.close()) }()
+	if err != nil {
+		return err
+	}
+	if err := e.furnish(ctx, n); err != nil {
+		return err
+	}
+	t.server = func() (time.Duration, error) { return cpuOf(e.controller.Process.Pid) }
+	h := &house{estate: e, n: n, t: t}
+	if h.owner, err = e.owner(ctx); err != nil {
+		return err
+	}
+	before, err := rssOf(e.controller.Process.Pid)
+	if err != nil {
+		return err
+	}
+	for _, part := range []func(context.Context) error{h.plans, h.lists, h.few, h.followLog, h.followChanges, h.leftOpen} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	after, err := rssOf(e.controller.Process.Pid)
+	t.said("server, memory before all that", mib(before), "")
+	t.said("… and after", mib(after), "")
+	return errors.Join(err, t.err)
+}
+
+// furnish makes all there is to look at. What is built is built first, while it
+// is alone; the server that is asked later is one that has shown nothing yet.
+func (e *estate) furnish(ctx context.Context, n int) error {
+	seed, err := e.seed(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range largePlans {
+		if err := e.waits(ctx, largePlan(i), large); err != nil {
+			return err
+		}
+	}
+	g, making := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for i := range waitingWork {
+		g.Go(func() error { return e.waits(making, fmt.Sprint("waiting-", i), builtin) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := e.people(ctx); err != nil {
+		return err
+	}
+	if err := stop(e.controller); err != nil {
+		return err
+	}
+	if err := e.copies(ctx, seed, n); err != nil {
+		return err
+	}
+	if err := e.mayFew(ctx, n); err != nil {
+		return err
+	}
+	if err := e.start(ctx); err != nil {
+		return err
+	}
+	return e.quiet(ctx)
+}
+
+func largePlan(i int) string { return fmt.Sprint("large-", i) }
+
+// waits makes a stack whose plan waits for somebody.
+func (e *estate) waits(ctx context.Context, name, hcl string) error {
+	s, err := inline("default", name, hcl)
+	if err != nil {
+		return err
+	}
+	s.Spec.ApprovePlan = ""
+	if err := e.client.Create(ctx, s); err != nil {
+		return err
+	}
+	return until(ctx, e.client, s, func(s *v1alpha2.Terraform) bool { return s.Status.Plan.Pending != "" })
+}
+
+// plans opens the plans of 5,000 resources: each for the first time, and one of
+// them again and again.
+func (h *house) plans(ctx context.Context) error {
+	if _, err := h.owner.get(ctx, "/about"); err != nil { // the connection is there
+		return err
+	}
+	if err := h.plan(ctx, fmt.Sprintf("plan of 5,000 resources, never shown (%d): first byte", largePlans), largePlans, planOf); err != nil {
+		return err
+	}
+	return h.plan(ctx, "the same plan again: first byte", visits, func(int) string { return planOf(0) })
+}
+
+func (h *house) plan(ctx context.Context, name string, times int, path func(int) string) error {
+	before, err := h.t.server()
+	if err != nil {
+		return err
+	}
+	var first, whole []time.Duration
+	var last visit
+	for i := range times {
+		if last, err = h.owner.get(ctx, path(i)); err != nil {
+			return err
+		}
+		first, whole = append(first, last.first), append(whole, last.whole)
+	}
+	after, err := h.t.server()
+	h.t.asked(name, first, 0, 0, planGoal)
+	h.t.asked("… the whole page", whole, last.bytes, after-before, 0)
+	return err
+}
+
+func planOf(i int) string { return "/stacks/default/" + largePlan(i) + "/plan" }
+
+// lists opens what somebody looks at who may see everything.
+func (h *house) lists(ctx context.Context) error {
+	for _, p := range []struct {
+		name, path string
+		goal       time.Duration
+	}{
+		{"stacks", "/stacks", listGoal},
+		{"stacks, two words searched for", "/stacks?q=tenant-1+stack-7", searchGoal},
+		{"stacks, words that nothing has", "/stacks?q=tenant+nowhere+at+all", searchGoal},
+		{"stacks that wait for approval", "/stacks?status=pending", listGoal},
+		{"stacks, grouped by namespace", "/stacks?group=namespace", listGoal},
+		{"stacks, the latest changes first", "/stacks?sort=-since", listGoal},
+		{"stacks, the last page", fmt.Sprintf("/stacks?offset=%d", max(0, h.n-100)), listGoal},
+		{"one stack", "/stacks/tenant-0/stack-0", listGoal},
+		{"approvals", "/approvals", listGoal},
+		{"API: stacks", "/api/v1/stacks", listGoal},
+		{"API: stacks, searched", "/api/v1/stacks?q=tenant-1+stack-7", searchGoal},
+	} {
+		if err := h.t.page(ctx, p.name, h.owner, p.path, p.goal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
