@@ -147,7 +147,7 @@ func slackSays(d Destination, answer []byte) error {
 	if said.OK {
 		return nil
 	}
-	err := fmt.Errorf("Slack refused it: %s", shown(said.Error, answerShown))
+	err := fmt.Errorf("it was refused by Slack: %s", shown(said.Error, answerShown))
 	if said.Error == "ratelimited" || said.Error == "internal_error" {
 		return fault.New(fault.Broken, "Failed", err)
 	}
