@@ -16,6 +16,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/notify"
 )
 
+// messageBytes bounds what is sent of a message: an engine may say a lot about
+// why it failed.
+const messageBytes = 8 << 10
+
 // teller writes events to Kubernetes and has them sent to those who want them.
 type teller struct {
 	kube.Events
@@ -54,6 +58,9 @@ func (t teller) Notify(obj client.Object, kind, reason, message string, facts ma
 	gvk, err := apiutil.GVKForObject(obj, t.scheme)
 	if err != nil {
 		return // it is none that an alert could name
+	}
+	if len(message) > messageBytes {
+		message = strings.ToValidUTF8(message[:messageBytes], "") + "…"
 	}
 	version, name := gvk.ToAPIVersionAndKind()
 	e := notify.Event{
