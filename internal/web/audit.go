@@ -60,13 +60,21 @@ func (s *server) refused(c *gin.Context, err error) {
 	if s.Audit == nil || user.Name == "" || fault.Of(err) != fault.Denied || c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead {
 		return
 	}
-	more, ok := s.refusals.take(s.Now())
+	s.refusedOne(c, keyOf(c), err)
+}
+
+// refusedOne records it of one of the objects that a command is about.
+func (s *server) refusedOne(c *gin.Context, key service.Key, err error) {
+	if s.Audit == nil || fault.Of(err) != fault.Denied {
+		return
+	}
+	more, ok := s.refusals.take(userOf(c).Name, s.Now())
 	if !ok {
 		return
 	}
 	e := service.AuditEntry{
 		What: service.AuditDenied, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
-		Object:  service.AuditObject{Namespace: c.Param("namespace"), Name: c.Param("name")},
+		Object:  service.AuditObject{Namespace: key.Namespace, Name: key.Name},
 		Details: map[string]string{"request": c.Request.Method + " " + c.FullPath(), "unrecorded": unrecorded(more)},
 	}
 	_ = s.audit(c, e) // it was refused in any case; the log has what came in the way
@@ -81,7 +89,7 @@ func (s *server) signedIn(c *gin.Context, who, by string, more ...any) {
 // signInRefused records that somebody did not become known. Who it was is not
 // known, and what they typed is not kept.
 func (s *server) signInRefused(c *gin.Context, err error) {
-	if more, ok := s.refusals.take(s.Now()); ok {
+	if more, ok := s.refusals.take("", s.Now()); ok {
 		_ = s.audit(c, service.AuditEntry{ // they were refused in any case
 			What: service.AuditSignInRefused, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
 			Details: map[string]string{"address": addressOf(c.Request), "unrecorded": unrecorded(more)},
@@ -97,31 +105,38 @@ func unrecorded(n int) string {
 	return strconv.Itoa(n)
 }
 
-// refusalsPerMinute bounds what refused requests may add to the journal: whoever
-// may do nothing may not fill the disk either. Those beyond it are counted in
-// the next entry.
-const refusalsPerMinute = 60
+// What refused requests may add to the journal in a minute: whoever may do
+// nothing may not fill the disk either. Each person has a part of it, so that
+// nobody hides what somebody else tries behind a noise of their own. Those beyond
+// it are counted in the next entry.
+const (
+	refusalsPerMinute = 60 // of one person, or of all strangers
+	refusalsOfAll     = 600
+)
 
 // refusals counts what was refused.
 type refusals struct {
 	mu    sync.Mutex
 	since time.Time
-	taken int
-	left  int // refused and not recorded since the last that was
+	all   int
+	taken map[string]int // by person; those of strangers have no name
+	left  int            // refused and not recorded since the last that was
 }
 
-// take reports whether one more may be recorded, and how many were not before it.
-func (r *refusals) take(now time.Time) (left int, ok bool) {
+// take reports whether one more of who may be recorded, and how many were not
+// before it.
+func (r *refusals) take(who string, now time.Time) (left int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now.Sub(r.since) >= time.Minute {
-		r.since, r.taken = now, 0
+	if r.taken == nil || now.Sub(r.since) >= time.Minute {
+		r.since, r.all, r.taken = now, 0, map[string]int{}
 	}
-	if r.taken >= refusalsPerMinute {
+	if r.all >= refusalsOfAll || r.taken[who] >= refusalsPerMinute {
 		r.left++
 		return 0, false
 	}
-	r.taken++
+	r.all++
+	r.taken[who]++
 	left, r.left = r.left, 0
 	return left, true
 }

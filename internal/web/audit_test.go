@@ -5,10 +5,14 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/service"
 )
 
@@ -88,6 +92,60 @@ func TestDeniedCommandsAreBounded(t *testing.T) {
 	if last := all[len(all)-1]; len(all) != refusalsPerMinute+1 || last.Details["unrecorded"] != "7" {
 		t.Errorf("after a minute the last of %d entries is %+v, want it to say that 7 are missing", len(all), last)
 	}
+}
+
+// Nobody hides what another one tries behind a noise of their own, and all of
+// them together do not fill the disk.
+func TestNoiseHidesNobody(t *testing.T) {
+	r, now := &refusals{}, time.Now()
+	for range refusalsPerMinute + 5 {
+		r.take("", now)
+	}
+	if left, ok := r.take("eve", now); !ok || left != 5 {
+		t.Errorf("eve's first is recorded: %t, with %d left out before it; want it recorded, with 5", ok, left)
+	}
+	taken := refusalsPerMinute + 1
+	for i := range 10 * refusalsOfAll {
+		if _, ok := r.take("eve-"+strconv.Itoa(i), now); ok {
+			taken++
+		}
+	}
+	if taken != refusalsOfAll {
+		t.Errorf("%d were recorded in a minute, want %d", taken, refusalsOfAll)
+	}
+}
+
+// What is refused of many things at once is on record for each.
+func TestWhatIsRefusedOfManyIsRecorded(t *testing.T) {
+	auth, d := newRoles(), &diary{}
+	row := service.Row{}
+	o := options(auth)
+	o.Audit, o.Board = d, boardOf{emptyBoard(), row}
+	o.Scopes = func(context.Context, service.User) (service.Scope, error) { return service.Everything, nil }
+	o.People = func(u service.User) (service.Person, error) { return service.Person{User: u, Stacks: onlyApps{}}, nil }
+	u, c := serve(t, o)
+	c.Transport = signed{c.Transport}
+	resp, err := c.PostForm(u.String()+"/stacks", url.Values{"do": {"suspend"}, "stack": {"apps/net", "other/net", "other/dns"}})
+	if resp, page := readAll(t, resp, err); resp.StatusCode != http.StatusOK || !strings.Contains(page, "other/dns") {
+		t.Fatalf("%s: %s", resp.Status, page)
+	}
+	var got []string
+	for _, e := range d.all() {
+		got = append(got, string(e.What)+" "+e.Who+" "+string(e.Via)+" "+e.Object.Namespace+"/"+e.Object.Name+" "+e.Details["request"])
+	}
+	if want := []string{"denied ann ui other/net POST /stacks", "denied ann ui other/dns POST /stacks"}; !slices.Equal(got, want) {
+		t.Errorf("recorded are %q, want %q", got, want)
+	}
+}
+
+// onlyApps is the hands of somebody who may suspend the stacks of one namespace.
+type onlyApps struct{ service.StackCommands }
+
+func (onlyApps) Suspend(_ context.Context, k service.Key) error {
+	if k.Namespace != "apps" {
+		return fault.New(fault.Denied, service.ReasonAccessDenied, errors.New("ann may not patch "+k.String()))
+	}
+	return nil
 }
 
 func TestSigningInIsRecorded(t *testing.T) {

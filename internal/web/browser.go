@@ -67,6 +67,7 @@ func (s *server) action(path string, d door, a access, do pages.Action) route {
 		if err == nil {
 			err = c.Request.ParseForm()
 			v.Form = c.Request.PostForm
+			v.Refused = func(k service.Key, err error) { s.refusedOne(c, k, err) }
 		}
 		if err != nil {
 			s.refuse(c, err)

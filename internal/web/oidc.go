@@ -169,15 +169,11 @@ func (s *server) fromIssuer(c *gin.Context) {
 		s.refuse(c, errNoIssuer)
 		return
 	}
-	if err := s.tries.left(c.Request); err != nil {
-		s.refuse(c, err)
-		return
-	}
 	http.SetCookie(c.Writer, &http.Cookie{Name: s.issuer.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode})
 	e, err := s.issuer.errand(c.Request)
 	var who identity
 	if err == nil {
-		who, err = s.issuer.answer(c.Request, e)
+		who, err = s.issuerSays(c, e)
 	}
 	var cookie *http.Cookie
 	if err == nil {
@@ -191,6 +187,19 @@ func (s *server) fromIssuer(c *gin.Context) {
 	s.replaceSession(c, cookie)
 	s.signedIn(c, who.Name, "issuer", "subject", who.Subject)
 	s.onward(c, e.To)
+}
+
+// issuerSays asks the issuer who came back from an errand, which is a try.
+func (s *server) issuerSays(c *gin.Context, e errand) (identity, error) {
+	succeeded, err := s.tries.begin(c.Request)
+	if err != nil {
+		return identity{}, err
+	}
+	who, err := s.issuer.answer(c.Request, e)
+	if fault.Of(err) != fault.Denied {
+		succeeded()
+	}
+	return who, err
 }
 
 var (

@@ -62,14 +62,9 @@ func (s *server) signInPage(c *gin.Context) {
 	to := localPath(c.Query("to"))
 	p := pages.SignIn{To: to, Lost: c.Query("lost") != ""}
 	if code := c.Query("code"); code != "" {
-		if err := s.tries.left(c.Request); err != nil {
-			s.refuse(c, err)
-			return
-		}
 		if name, ok := s.links.look(code); ok {
 			p.Code, p.Name = code, name
 		} else {
-			s.tries.failed(c.Request)
 			p.Problem = pages.SignInProblem(errLink)
 		}
 	}
@@ -108,12 +103,10 @@ func (s *server) signIn(c *gin.Context) {
 		return
 	}
 	form := c.Request.PostForm
-	if err := s.tries.left(c.Request); err != nil {
-		s.refuse(c, err)
-		return
-	}
 	to := localPath(form.Get("to"))
 	token, by := secret.New(strings.TrimSpace(form.Get("token"))), "token"
+	succeeded := func() {} // nothing is asked of anybody until a code is known
+	var err error
 	if code := form.Get("code"); code != "" {
 		t, ok := s.links.use(code)
 		if !ok {
@@ -121,10 +114,16 @@ func (s *server) signIn(c *gin.Context) {
 			return
 		}
 		token, by = t, "link"
+	} else if succeeded, err = s.tries.begin(c.Request); err != nil {
+		s.refuse(c, err)
+		return
 	}
 	user, err := s.Auth.Authenticate(c.Request.Context(), token)
 	if err == nil && strings.HasPrefix(user.Name, service.OwnUsers) {
 		err = errProgram
+	}
+	if fault.Of(err) != fault.Denied {
+		succeeded() // it was no guess
 	}
 	if err != nil {
 		s.signInFailed(c, to, err)
@@ -146,7 +145,6 @@ func (s *server) signInFailed(c *gin.Context, to string, err error) {
 		s.refuse(c, err) // it is not about who somebody is
 		return
 	}
-	s.tries.failed(c.Request)
 	s.signInRefused(c, err)
 	s.showSignIn(c, http.StatusForbidden, pages.SignIn{To: to, Problem: pages.SignInProblem(err)})
 }

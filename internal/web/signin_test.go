@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/service"
 )
@@ -74,11 +75,50 @@ func TestTriesAreBounded(t *testing.T) {
 	if got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" {
 		t.Errorf("after %d guesses: %s, want 429 and how long", triesFrom, got.Status)
 	}
-	if got := b.get("/sign-in?code=guess"); got.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("a link after %d guesses: %s, want 429", triesFrom, got.Status)
+	// The command line's way in stays open.
+	if got := b.post("/sign-in", url.Values{"code": {codeOf(t, b.link())}}); got.StatusCode != http.StatusSeeOther {
+		t.Errorf("a link after %d guesses: %s, want it to let in", triesFrom, got.Status)
 	}
+	b.forgetAll()
 	b.clock.pass(triesTime)
 	b.signIn(token)
+}
+
+// What any page can have a browser open keeps nobody out who shares its address.
+func TestLinksThatNeverWereKeepNobodyOut(t *testing.T) {
+	b := newBrowser(t)
+	for range triesAll + 1 {
+		b.get("/sign-in?code=never", fromIssuer)
+		b.get(callbackPath+"?state=never&code=x", fromIssuer)
+		b.post("/sign-in", url.Values{"code": {"never"}})
+	}
+	b.signIn(token)
+}
+
+// A thousand guesses at once are no more than a thousand in turn, and who is let
+// in takes nothing away from others.
+func TestTriesAreTakenBeforeTheyAreMade(t *testing.T) {
+	x := &tries{now: time.Now}
+	from := &http.Request{RemoteAddr: "192.0.2.1:1"}
+	for range 3 * triesFrom {
+		succeeded, err := x.begin(from)
+		if err != nil {
+			t.Fatalf("after tries that succeeded: %v", err)
+		}
+		succeeded()
+	}
+	under := 0
+	for range 10 * triesFrom {
+		if _, err := x.begin(from); err == nil {
+			under++
+		}
+	}
+	if under != triesFrom {
+		t.Errorf("%d tries are under way at once, want %d", under, triesFrom)
+	}
+	if _, err := x.begin(&http.Request{RemoteAddr: "192.0.2.2:1"}); err != nil {
+		t.Errorf("from elsewhere: %v", err)
+	}
 }
 
 // The way back leads nowhere else, however it is written.

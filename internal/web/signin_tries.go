@@ -27,25 +27,34 @@ const (
 	triesAll  = 200 // together
 )
 
-// left says that there is no try left for whoever sent r, if so.
-func (t *tries) left(r *http.Request) error {
+// begin takes a try, or says that there is none left for whoever sent r. One
+// that succeeds, or that was no guess, is given back; it is taken before, so that
+// a thousand at once are no more than a thousand in turn.
+//
+// Only what makes others work is a try: a token, which the cluster is asked
+// about, and the answer of an issuer to an errand of ours. What any page can have
+// a browser do, as to open a link with a code that never was, uses up none: it
+// would keep people out who share an address.
+func (t *tries) begin(r *http.Request) (succeeded func(), err error) {
+	from := addressOf(r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.roll()
-	if t.all < triesAll && t.from[addressOf(r)] < triesFrom {
-		return nil
+	if t.all >= triesAll || t.from[from] >= triesFrom {
+		after := max(time.Second, t.since.Add(triesTime).Sub(t.now()))
+		return nil, &httpError{http.StatusTooManyRequests, fault.Wait(after, "TooManyTries", errors.New("too many tries to sign in failed"))}
 	}
-	after := max(time.Second, t.since.Add(triesTime).Sub(t.now()))
-	return &httpError{http.StatusTooManyRequests, fault.Wait(after, "TooManyTries", errors.New("too many tries to sign in failed"))}
-}
-
-// failed counts a try that failed.
-func (t *tries) failed(r *http.Request) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.roll()
 	t.all++
-	t.from[addressOf(r)]++
+	t.from[from]++
+	since := t.since
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.since.Equal(since) {
+			t.all--
+			t.from[from]--
+		}
+	}, nil
 }
 
 func (t *tries) roll() {

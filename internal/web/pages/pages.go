@@ -57,6 +57,10 @@ type Visit struct {
 	Person  service.Person
 	Can     func(service.Access) bool // asks the cluster; its answers are kept for a moment
 
+	// Refused is told what could not be done to one of several; nil where nobody
+	// keeps it.
+	Refused func(service.Key, error)
+
 	Path  string            // as the browser has it, without the query
 	Names map[string]string // the parts of the path that are variables
 	Query url.Values

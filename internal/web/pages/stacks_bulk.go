@@ -13,20 +13,23 @@ func ToStacks(v *Visit) (Done, error) {
 	d := bulkDeeds[v.Form.Get("do")]
 	view := bulkResult{Done: d.done, Back: listAddress(v.Form.Get("back"))}
 	keys, bad := chosen(v.Form["stack"])
-	view.Refused = bad
 	switch {
 	case d.do == nil:
 		view.Nothing = "The form does not say what to do."
 	case len(keys)+len(bad) == 0:
 		view.Nothing = "No stack is ticked."
-	case len(keys) > pageRows:
-		view.Nothing = fmt.Sprintf("%d stacks are too many at once: %d are the most. Nothing was done.", len(keys), pageRows)
+	case len(keys)+len(bad) > pageRows:
+		view.Nothing = fmt.Sprintf("%d stacks are too many at once: %d are the most. Nothing was done.", len(keys)+len(bad), pageRows)
 	default:
+		view.Refused = bad
 		for _, k := range keys {
 			r := bulkRow{Name: k.String(), Href: stackPath(k)}
 			if err := d.do(v, k); err != nil {
 				r.Why, r.Hint = err.Error(), browserHint(err)
 				view.Refused = append(view.Refused, r)
+				if v.Refused != nil {
+					v.Refused(k, err)
+				}
 				continue
 			}
 			view.Succeeded = append(view.Succeeded, r)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -260,6 +261,20 @@ func TestManyAtOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// However many names a form brings, good or bad, the page that answers is short.
+func TestTooManyTicked(t *testing.T) {
+	v, h := visitor(t, town(), "/stacks"), &hands{}
+	v.Person.Stacks = h
+	v.Form = url.Values{"do": {"suspend"}, "stack": append(slices.Repeat([]string{"!"}, 5000), "net/dns")}
+	d, err := ToStacks(v)
+	if err != nil || d.Page == nil {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if text := parse(t, v, *d.Page).text(); len(h.done) != 0 || len(text) > 4096 || !strings.Contains(text, "5001 stacks are too many at once") {
+		t.Errorf("done: %q; the page says %.300q", h.done, text)
 	}
 }
 
