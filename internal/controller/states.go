@@ -351,6 +351,12 @@ func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report, n note, 
 		if err != nil || state == nil {
 			return err
 		}
+		if _, err := stack.ReadState(state); err != nil {
+			// The engine could not write it out, on a disk without room: what it
+			// built and no state holds is found in its events.
+			c.Events.Event(p.obj, warning, "StateNotRescued", fmt.Sprintf("The newest state could not be stored during %s, and what the engine left of it is no state (%d bytes): %v", r.ID, len(state), err))
+			return c.put(ctx, stackKey(p.id, "rescued", r.ID+".tfstate"), state)
+		}
 		if c.States.Save(ctx, *n.State, kube.Owner{Name: p.obj.GetName(), UID: p.id}, state) == nil {
 			c.Events.Event(p.obj, warning, "StateRescued", "The newest state could not be stored during the run, and was taken over after it")
 			if run.Known, err = c.keepRun(ctx, p, r.ID, state, false); err != nil {

@@ -243,6 +243,46 @@ func TestARunThatCannotStoreItsStateLosesNothing(t *testing.T) {
 	}
 }
 
+// On a full disk an engine leaves an empty file where it wanted to write the
+// state that nobody took. It takes the place of no state, also where there is
+// none yet.
+func TestWhatIsNoStateIsNotRescued(t *testing.T) {
+	before, after := thing("l", 8), string(thing("l", 9))
+	for name, tt := range map[string]struct {
+		stored, rescued, says string
+		want                  stack.Known
+	}{
+		"an empty file":          {"", "", "StateNotRescued", stack.Known{}},
+		"a part of a state":      {"", after[:len(after)/2], "StateNotRescued", stack.Known{}},
+		"an empty file, later":   {string(before), "", "StateNotRescued", knownAs(before)},
+		"a state without a name": {string(before), "{}", "StateNotRescued", knownAs(before)},
+		"a state":                {string(before), after, "StateRescued", knownAs([]byte(after))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			left := files{runner.FileRescue: tt.rescued}
+			if tt.stored != "" {
+				left[runner.FileState] = tt.stored
+			}
+			said, at := &events{}, &shelf{}
+			c := &Stacks{States: at, Blobs: openRecords(t), Runs: left, Events: said}
+			var run stack.Run
+			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}}
+			if err := c.settleState(t.Context(), p, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, note{State: &kube.StateRef{}}, &run); err != nil {
+				t.Fatal(err)
+			}
+			if run.Known != tt.want || said.last != tt.says {
+				t.Errorf("known is %+v, said %q; want %+v and %q", run.Known, said.last, tt.want, tt.says)
+			}
+			if tt.says == "StateNotRescued" && string(at.saved) != tt.stored {
+				t.Errorf("%q was stored, want %q", at.saved, tt.stored)
+			}
+			if kept, err := c.get(t.Context(), stackKey("uid", "rescued", "apply-1.tfstate")); tt.says == "StateNotRescued" && (err != nil || string(kept) != tt.rescued) {
+				t.Errorf("kept for a person is %q, %v; want %q", kept, err, tt.rescued)
+			}
+		})
+	}
+}
+
 // A destroy begins with a version that is kept for as long as any is.
 func TestTheStateBeforeADestroyIsMarked(t *testing.T) {
 	state := thing("l", 3)

@@ -231,12 +231,12 @@ func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, 
 
 // follows reports why state must not replace old, if it must not.
 func follows(old, state []byte) error {
-	if len(old) == 0 {
-		return nil
-	}
 	b, err := stack.ReadState(state)
 	if err != nil {
 		return fmt.Errorf("the new state is not a state: %w", err)
+	}
+	if len(old) == 0 {
+		return nil
 	}
 	a, err := stack.ReadState(old)
 	if err != nil {
