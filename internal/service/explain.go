@@ -150,7 +150,11 @@ func facts(s Stack, m stack.Memory) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if p := s.Plan; p != nil {
-		add("the plan %s waits: %s", p.Name, p.Changes)
+		does := "waits"
+		if s.Phase == string(stack.Applying) {
+			does = "is applied"
+		}
+		add("the plan %s %s: %s", p.Name, does, p.Changes)
 	}
 	if m.Note != "" {
 		add("%s", m.Note)

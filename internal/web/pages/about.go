@@ -2,6 +2,8 @@ package pages
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +89,12 @@ var docs = []docLink{
 	{"Quick start", "the first stacks, step by step", manual + "quickstart.md"},
 	{"States and reasons", "what each reason means, and what to do", manual + "states.md"},
 	{"Commands", "everything the command line can do", manual + "cli.md"},
+	{"Pages", "what a browser shows; keys", manual + "pages.md"},
+	{"HTTP API", "asking and commanding with a token", manual + "api.md"},
+	{"Roles", "who may do what, and roles to begin with", manual + "rbac.md"},
+	{"Audit", "what the journal holds", manual + "audit.md"},
+	{"Notifications", "by chat or webhook", manual + "notifications.md"},
+	{"Metrics", "what to scrape and be woken by", manual + "metrics.md"},
 	{"Tenants", "from rows of a table to objects", manual + "tenants.md"},
 	{"Guards", "what keeps tenants from being deleted", manual + "tenant-guards.md"},
 	{"Sources", "what modules come from", manual + "sources.md"},
@@ -101,8 +109,10 @@ func seesText(s service.Scope) string {
 		return "the stacks of all namespaces"
 	case n == 0:
 		return "no stacks: you may list terraforms in no namespace that has any"
-	default:
+	case n > 10:
 		return "the stacks of " + count(n, "namespace")
+	default:
+		return "the stacks of " + count(n, "namespace") + ": " + strings.Join(slices.Sorted(maps.Keys(s.In)), ", ")
 	}
 }
 

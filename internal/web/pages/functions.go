@@ -31,6 +31,7 @@ func (r *Renderer) functions() template.FuncMap {
 		"span":     span,
 		"branch":   func(now time.Time, objects []*objectView) branch { return branch{now, objects} },
 
+		"called":    func(name string) string { return strings.TrimPrefix(name, "system:serviceaccount:") },
 		"thousands": thousands,
 		"bytes":     func(n int64) string { return size(int(n)) },
 		"last":      func(from, n int) int { return from + n - 1 },
@@ -114,10 +115,22 @@ func took(d time.Duration) string {
 	case d < 10*time.Second:
 		return d.Round(100 * time.Millisecond).String()
 	case d < time.Hour:
-		return d.Round(time.Second).String()
+		return whole(d.Round(time.Second))
 	default:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+		return whole(d.Round(time.Minute))
 	}
+}
+
+// whole is a duration without the zeros at its end: 1m, not 1m0s.
+func whole(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // thousands is a number in groups of three.

@@ -38,7 +38,7 @@ func TestNumbersAndTimes(t *testing.T) {
 			t.Errorf("thousands(%d) = %q, want %q", n, got, want)
 		}
 	}
-	for d, want := range map[time.Duration]string{0: "0s", 12 * time.Millisecond: "12ms", 1540 * time.Millisecond: "1.5s", 90 * time.Second: "1m30s", 2*time.Hour + 90*time.Second: "2h2m"} {
+	for d, want := range map[time.Duration]string{0: "0s", 12 * time.Millisecond: "12ms", 1540 * time.Millisecond: "1.5s", 90 * time.Second: "1m30s", time.Minute: "1m", 10 * time.Minute: "10m", time.Hour: "1h", 2*time.Hour + 90*time.Second: "2h2m"} {
 		if got := took(d); got != want {
 			t.Errorf("took(%v) = %q, want %q", d, got, want)
 		}

@@ -84,7 +84,8 @@ func browserHint(err error) string { return hintFor(fault.Reason(err, ""), servi
 func waysOut(path string, r service.Refusal) []link {
 	var out []link
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	if len(parts) > 2 && parts[0] == "stacks" && r.Kind != fault.Missing {
+	refused := len(parts) == 3 && r.Kind == fault.Denied // the stack's own page: a link to it would lead nowhere
+	if len(parts) > 2 && parts[0] == "stacks" && r.Kind != fault.Missing && !refused {
 		k := service.Key{Namespace: parts[1], Name: parts[2]}
 		if r.Reason == service.ReasonPlanChanged {
 			out = append(out, link{"See the plan that waits now", stackPath(k, "plan")})

@@ -22,7 +22,8 @@ func TestFailures(t *testing.T) {
 		links []string
 		every time.Duration
 	}{
-		"not allowed":       {"/stacks/apps/net", service.Refusal{Error: hostile, Kind: fault.Denied, Reason: service.ReasonAccessDenied}, "Not allowed", []string{"/stacks/apps/net", "/stacks"}, 0},
+		"not allowed":       {"/stacks/apps/net", service.Refusal{Error: hostile, Kind: fault.Denied, Reason: service.ReasonAccessDenied}, "Not allowed", []string{"/stacks"}, 0},
+		"not that part":     {"/stacks/apps/net/outputs", service.Refusal{Error: hostile, Kind: fault.Denied, Reason: service.ReasonAccessDenied}, "Not allowed", []string{"/stacks/apps/net", "/stacks"}, 0},
 		"not there":         {"/stacks/apps/net/runs/x", service.Refusal{Error: "gone", Kind: fault.Missing, Reason: service.ReasonNotFound}, "Not found", []string{"/stacks"}, 0},
 		"stale":             {"/stacks/apps/net/approve", service.Refusal{Error: "stale", Kind: fault.Conflict, Reason: service.ReasonPlanChanged}, "It changed in the meantime", []string{"/stacks/apps/net/plan", "/stacks/apps/net", "/stacks"}, 0},
 		"not ready":         {"/stacks", service.Refusal{Error: "ask again", Kind: fault.Later}, "Not now", []string{"/stacks"}, 3 * time.Second},

@@ -162,6 +162,9 @@ func (d *sourcesView) fill(v *Visit, list []service.Source) {
 			Title: "No sources yet", Text: "A stack names a GitRepository, an OCIRepository or a Bucket in spec.sourceRef; terrier push makes one of a directory.",
 			Command: "terrier push ./modules/network oci://SERVER/NAMESPACE/network:v1",
 		}
+		if !v.Can(service.Access{Verb: "list", Resource: service.ResourceSources}) {
+			d.Empty = &Empty{Title: "No sources that you may see", Text: "Sources are shown to those who may list gitrepositories in their namespace. Ask whoever runs the cluster for a role that allows it."}
+		}
 	}
 }
 

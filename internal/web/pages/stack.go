@@ -1,7 +1,9 @@
 package pages
 
 import (
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/service"
@@ -46,6 +48,9 @@ type overview struct {
 	Labels   []field
 	Timeline []moment
 	Untold   *Problem
+
+	Applies    bool   // the plan that waited is being applied
+	SourcePage string // where the source is told of
 }
 
 // messageLength is how much of a message heads the page.
@@ -74,6 +79,10 @@ func overviewOf(e service.Explanation, head stackHead) overview {
 	}
 	if r := s.Run; r != nil {
 		o.Run = &runNow{*r, runPath(s.Key(), r.ID), runPath(s.Key(), r.ID) + "/log"}
+	}
+	o.Applies = s.Phase == string(stack.Applying)
+	if kind, name, ok := strings.Cut(s.Source, "/"); ok {
+		o.SourcePage = with("/sources", url.Values{"kind": {kind}}, "q", name[strings.LastIndex(name, "/")+1:])
 	}
 	for k, value := range s.Labels {
 		o.Labels = append(o.Labels, field{k, value})

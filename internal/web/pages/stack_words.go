@@ -18,6 +18,7 @@ func inBrowser(r stack.Reason, s service.Situation) service.Situation {
 // to it.
 var doHere = map[stack.Reason]string{
 	stack.Suspended:          "Resume it, or set suspend to false.",
+	stack.SourceNotReady:     "See under Sources why it cannot be fetched; the link is beside this. As soon as it has an artifact, the stack goes on by itself.",
 	stack.DependencyNotReady: "See why on the page of the stack that the message names. This one goes on by itself when that is ready.",
 	stack.NotConverging:      "Correct the module so that a plan after an apply is empty, or find the other writer; then plan it.",
 	stack.StateTampered:      "Compare the versions under States and take the last good one. To agree to what is there: terrier state accept.",

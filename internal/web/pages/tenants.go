@@ -198,6 +198,9 @@ func tenantsOf(v *Visit, list service.TenantList) tenantsView {
 			Text:    "A tenant is a row of a table with a template. Apply a TenantRegistry that reads the table, and a TenantTemplate that says what each row gets; terrier up --quickstart shows both.",
 			Command: "kubectl explain tenantregistry.spec",
 		}
+		if !v.Can(service.Access{Verb: "list", Resource: service.ResourceTenants}) {
+			d.Empty = &Empty{Title: "No tenants that you may see", Text: "Tenants are shown to those who may list them in their namespace. Ask whoever runs the cluster for a role that allows it."}
+		}
 	}
 	return d
 }
