@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -68,7 +69,7 @@ type Config struct {
 	OIDCName        string   `flag:"oidc-name" env:"TERRIER_OIDC_NAME" help:"what people call the issuer, for the button; its host if empty"`
 	OIDCClient      string   `flag:"oidc-client-id" env:"TERRIER_OIDC_CLIENT_ID" help:"id by which the issuer knows this server"`
 	OIDCSecret      string   `flag:"oidc-client-secret-file" env:"TERRIER_OIDC_CLIENT_SECRET_FILE" help:"file with the secret of that client, if it has one"`
-	OIDCScopes      []string `flag:"oidc-scope" env:"TERRIER_OIDC_SCOPES" default:"profile:email" help:"scope that is asked for besides openid (repeatable)"`
+	OIDCScopes      []string `flag:"oidc-scope" env:"TERRIER_OIDC_SCOPES" default:"profile,email" help:"scope that is asked for besides openid (repeatable)"`
 	OIDCUsername    string   `flag:"oidc-username-claim" env:"TERRIER_OIDC_USERNAME_CLAIM" default:"sub" help:"claim that is the name of the user; email counts only if the issuer has verified it"`
 	OIDCUserPrefix  string   `flag:"oidc-username-prefix" env:"TERRIER_OIDC_USERNAME_PREFIX" help:"put before names of the issuer; ISSUER# if empty and the claim is not email, - for none"`
 	OIDCGroups      string   `flag:"oidc-groups-claim" env:"TERRIER_OIDC_GROUPS_CLAIM" help:"claim that lists the groups of the user; no groups if empty"`
@@ -101,7 +102,7 @@ func bind(flags *pflag.FlagSet, c any, environ func(string) string, omit ...stri
 		case *[]string:
 			var list []string
 			if def != "" {
-				list = filepath.SplitList(def)
+				list = strings.Split(def, ",") // a colon is part of HOST:PORT
 			}
 			flags.StringArrayVar(p, name, list, help)
 		case *int:
