@@ -183,7 +183,7 @@ break it by hand, and watch drift being noticed:
   %[4]s replan app -n quickstart            # or wait a minute
   %[4]s get -n quickstart --watch
 %[6]s
-Ctrl-C or "make down" stops it. Everything is kept in %[3]s.
+Ctrl-C stops it, or "make down" with the DATA_DIR of "make up". Everything is kept in %[3]s.
 `, r.Kubeconfig, estate, r.DataDir, q.program, kubectl(q.program), q.tellTenants(r))
 	return err
 }

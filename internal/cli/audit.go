@@ -236,7 +236,11 @@ func (p *program) sayAudit(r service.AuditReport) error {
 	if r.Problem == "" {
 		s.row("Journal", "it is what was written")
 	}
-	s.row("Entries", fmt.Sprintf("%d in %d segments", r.Entries, r.Segments))
+	segments := "segments"
+	if r.Segments == 1 {
+		segments = "segment"
+	}
+	s.row("Entries", fmt.Sprintf("%d in %d %s", r.Entries, r.Segments, segments))
 	if r.First > 1 {
 		s.row("Begins", fmt.Sprintf("with entry %d: what was before is not here", r.First))
 	}

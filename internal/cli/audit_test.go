@@ -81,7 +81,7 @@ func TestAuditVerify(t *testing.T) {
 	e := env(t)
 	head := journalIn(t, e.Dir)
 	known := fmt.Sprintf("%d:%s", head.Seq, head.Hash)
-	if got := e.run(t, "audit", "verify", "--dir", "audit", "--head", known); got.code != 0 || !strings.Contains(got.out, "3 in 1 segments") || !strings.Contains(got.out, known) {
+	if got := e.run(t, "audit", "verify", "--dir", "audit", "--head", known); got.code != 0 || !strings.Contains(got.out, "3 in 1 segment\n") || !strings.Contains(got.out, known) {
 		t.Errorf("verify of a whole journal ended with %d: %s%s", got.code, got.out, got.err)
 	}
 	path := filepath.Join(e.Dir, "audit", fmt.Sprintf("%020d.jsonl", 1))
