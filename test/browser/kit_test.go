@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -65,10 +66,12 @@ func open(t *testing.T, p *testkit.Platform) *window {
 	ctx, stop := chromedp.NewContext(begin(t), chromedp.WithNewBrowserContext())
 	t.Cleanup(stop)
 	w := &window{t: t, ctx: ctx, base: strings.TrimSuffix(p.HTTP, "/")}
-	listening := make(chan struct{})
-	go w.listen(listening)
-	w.do(chromedp.Navigate("about:blank"))
-	<-listening
+	// A window lives as long as the context that it is first used with, so that
+	// must not be one with a deadline.
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	go w.listen(chromedp.Console(ctx))
 	t.Cleanup(func() {
 		if t.Failed() {
 			w.shoot("failed")
@@ -85,9 +88,7 @@ func open(t *testing.T, p *testkit.Platform) *window {
 }
 
 // listen takes down what the console says, until the window is closed.
-func (w *window) listen(ready chan<- struct{}) {
-	console := chromedp.Console(w.ctx)
-	close(ready)
+func (w *window) listen(console iter.Seq2[chromedp.ConsoleMessage, error]) {
 	for m, err := range console {
 		if err != nil {
 			return

@@ -25,7 +25,7 @@ func signIn(t *testing.T, w *window, c *testkit.Cluster) {
 func signInWith(t *testing.T, w *window, token string) {
 	t.Helper()
 	w.visit("/sign-in")
-	w.fills("Token", token)
+	w.fills("Token of the Kubernetes API", token)
 	w.presses("Sign in")
 	w.at("/stacks")
 }
