@@ -153,9 +153,13 @@ func TestSigningInIsRecorded(t *testing.T) {
 	b := newBrowser(t, func(o *Options) { o.Audit = d })
 	b.post("/sign-in", url.Values{"token": {"wrong"}})
 	b.signIn(token)
+	own := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-origin") }
+	b.post("/sign-out", url.Values{}, own)
+	b.post("/sign-out", url.Values{}, own) // of nobody
 	all := d.all()
-	if len(all) != 2 || all[0].What != service.AuditSignInRefused || all[0].Who != "" || all[1].What != service.AuditSignedIn || all[1].Who != "ann" {
-		t.Fatalf("recorded are %+v, want a refusal and ann", all)
+	if len(all) != 3 || all[0].What != service.AuditSignInRefused || all[0].Who != "" || all[1].What != service.AuditSignedIn || all[1].Who != "ann" ||
+		all[2].What != service.AuditSignedOut || all[2].Who != "ann" {
+		t.Fatalf("recorded are %+v, want a refusal and ann, in and out", all)
 	}
 	for _, e := range all {
 		if e.Via != service.ViaUI || e.Object.Namespace != "" {

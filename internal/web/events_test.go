@@ -208,6 +208,22 @@ func TestEventsSayWhenToLookAgain(t *testing.T) {
 	}
 }
 
+// A link of others leads to no stream: each window that they open would hold a
+// place of whoever follows it.
+func TestNoLinkOfOthersOpensAStream(t *testing.T) {
+	r := newCrier(t, Limits{})
+	for site, want := range map[string]int{"cross-site": http.StatusForbidden, "same-site": http.StatusForbidden, "none": http.StatusOK, "same-origin": http.StatusOK} {
+		led := func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", site)
+			r.Header.Set("Sec-Fetch-Mode", "navigate")
+			r.Header.Set("Sec-Fetch-Dest", "document")
+		}
+		if resp := listen(t, r.client, r.address, led).resp; resp.StatusCode != want {
+			t.Errorf("%s: %s, want %d", site, resp.Status, want)
+		}
+	}
+}
+
 func TestEventsAreChosen(t *testing.T) {
 	for query, want := range map[string]string{
 		"":                        "stack net",

@@ -194,3 +194,9 @@ func fromOwnPage(r *http.Request) bool {
 		return reads && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 	}
 }
+
+// ledHere reports whether a page of others led the browser here.
+func ledHere(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
+}

@@ -168,7 +168,11 @@ func (s *server) endSession(c *gin.Context) error {
 
 // signOut ends the session of a browser, for everybody who has its cookie.
 func (s *server) signOut(c *gin.Context) {
+	who, unknown := s.sessionUser(c.Request)
 	err := s.endSession(c)
+	if err == nil && unknown == nil {
+		_ = s.audit(c, service.AuditEntry{What: service.AuditSignedOut, Who: who.Name}) // they are out all the same
+	}
 	http.SetCookie(c.Writer, s.sessions.cleared())
 	if err != nil {
 		s.refuse(c, err)

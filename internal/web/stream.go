@@ -78,7 +78,10 @@ func streaming(l Limits) time.Duration { return l.Stream }
 
 // open takes a place for a stream. Its headers are sent by start.
 func (s *server) open(c *gin.Context, may func(context.Context, service.User) error) (st *stream, done func(), err error) {
-	if !fromOwnPage(c.Request) { // a GET, and yet it holds a place for as long as it goes on
+	// A GET, and yet it holds a place for as long as it goes on: a link of others
+	// that a browser shows its cookie to, as one of another port of this host,
+	// leads to pages and to no stream.
+	if !fromOwnPage(c.Request) || ledHere(c.Request) {
 		return nil, nil, errOrigin
 	}
 	st = &stream{server: s, c: c, user: userOf(c), may: may, control: http.NewResponseController(c.Writer)}
