@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 var errOutput = errors.New("--output: json is the only other form")
@@ -66,8 +68,12 @@ func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
 		return fmt.Errorf("applying the tenants: %w", err)
 	}
 	for _, name := range []string{"network", "app"} {
-		if err := q.await(ctx, c, name); err != nil {
+		held, err := q.await(ctx, c, name)
+		if err != nil {
 			return err
+		}
+		if held {
+			q.say("  %s waits for you: %s explain %s -n %s", name, q.program, name, exampleNamespace)
 		}
 	}
 	if err := q.awaitTenants(ctx, c); err != nil {
@@ -137,10 +143,11 @@ func create(ctx context.Context, c client.Client, from fs.FS, fill *strings.Repl
 	return nil
 }
 
-// await waits until a stack is ready, and says what it does meanwhile.
-func (q example) await(ctx context.Context, c client.Client, name string) error {
+// await waits until a stack is ready, and says what it does meanwhile. At a later
+// start it may be held until somebody decides, for as long as they like.
+func (q example) await(ctx context.Context, c client.Client, name string) (held bool, err error) {
 	said := ""
-	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var obj v1alpha2.Terraform
 		if err := c.Get(ctx, types.NamespacedName{Namespace: exampleNamespace, Name: name}, &obj); err != nil {
 			return false, client.IgnoreNotFound(err)
@@ -153,19 +160,23 @@ func (q example) await(ctx context.Context, c client.Client, name string) error 
 			said = cond.Message
 			q.say("  %s: %s", name, said)
 		}
-		return meta.IsStatusConditionTrue(obj.Status.Conditions, infra.ConditionReady) && obj.Status.ObservedGeneration == obj.Generation, nil
+		if t := obj.Status.Terrier; t != nil {
+			held = slices.Contains([]stack.Reason{stack.AwaitingApproval, stack.DriftFound, stack.PlanOnlyHeld, stack.Suspended}, stack.Reason(t.Phase))
+		}
+		ready := meta.IsStatusConditionTrue(obj.Status.Conditions, infra.ConditionReady)
+		return (ready || held) && obj.Status.ObservedGeneration == obj.Generation, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the stack %s is not ready after %s: %s", name, exampleTime, said)
+		return false, fmt.Errorf("the stack %s is not ready after %s: %s", name, exampleTime, said)
 	}
-	return err
+	return held, err
 }
 
 // tell says what to try now.
 func (q example) tell(r Ready) error {
 	estate := filepath.Join(r.DataDir, estateDir)
 	_, err := fmt.Fprintf(q.out, `
-Two stacks are true: "network", written in place, and "app", from an artifact,
+There are two stacks: "network", written in place, and "app", from an artifact,
 made from what the first outputs. Try, in another terminal:
 
   export KUBECONFIG=%[1]s
