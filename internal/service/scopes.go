@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"hash/fnv"
+	"maps"
 	"sync"
 	"time"
 
@@ -26,19 +27,22 @@ type Rights interface {
 // Scopes finds the namespaces whose stacks somebody may list. Kubernetes has no
 // such question, so it is asked about each of them; most answers are no, and
 // those are believed longer than a yes: a right that was taken away must not be
-// used, and one that was given may take a moment to show.
+// used, and one that was given may take a moment to show. A no that has become
+// old is asked about anew while nobody waits for it.
 type Scopes struct {
 	rights     Rights
 	namespaces func() []string
 	now        func() time.Time
 	known      kept[*scopeOf]
 	asking     singleflight.Group
+	renewals   sync.WaitGroup
 }
 
 // How long answers are believed.
 const (
 	scopeKept    = 15 * time.Second // a scope, and each yes
-	refusalsKept = 60 * time.Second // a no to a namespace, at most; half of it at least
+	refusalsKept = 60 * time.Second // a no to a namespace until it is asked about anew, at most; half of it at least
+	personsKept  = time.Hour        // what is known of somebody who has not been here since
 )
 
 const (
@@ -59,6 +63,8 @@ type scopeOf struct {
 	scope    Scope // never written to once it was given away
 	until    time.Time
 	verdicts map[string]verdict
+	renewed  map[string]verdict // what was heard since of those that had become old
+	renewing bool
 }
 
 type verdict struct {
@@ -90,7 +96,7 @@ func (s *Scopes) Scope(ctx context.Context, u User) (Scope, error) {
 			return scope, nil
 		}
 		scope, err := s.ask(ctx, u, of)
-		s.known.put(key, of, s.now().Add(2*refusalsKept))
+		s.known.put(key, of, s.now().Add(personsKept))
 		return scope, err
 	})
 	if err != nil {
@@ -116,10 +122,11 @@ func (s *Scopes) ask(ctx context.Context, u User, of *scopeOf) (Scope, error) {
 		of.set(Everything, asked.Add(scopeKept), nil)
 		return Everything, nil
 	}
-	verdicts, err := s.askEach(ctx, u, of.verdicts)
+	verdicts, old, err := s.askEach(ctx, u, of.before())
 	if err != nil {
 		return Scope{}, err
 	}
+	defer s.renew(u, of, old)
 	scope, until := Scope{In: map[string]bool{}}, asked.Add(scopeKept)
 	if len(verdicts) == 0 {
 		until = asked // what there is to see is not known yet
@@ -139,19 +146,70 @@ func (of *scopeOf) set(scope Scope, until time.Time, verdicts map[string]verdict
 	of.scope, of.until, of.verdicts = scope, until, verdicts
 }
 
-// askEach asks about every namespace whose last answer is too old.
-func (s *Scopes) askEach(ctx context.Context, u User, before map[string]verdict) (map[string]verdict, error) {
-	namespaces := s.namespaces()
+// before is what was heard of each namespace last.
+func (of *scopeOf) before() map[string]verdict {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	known := map[string]verdict{}
+	maps.Copy(known, of.verdicts)
+	maps.Copy(known, of.renewed) // of no namespace that verdicts does not know
+	of.renewed = nil
+	return known
+}
+
+// renew asks about namespaces whose refusals have become old, with nobody
+// waiting for the answers: the next scope has them.
+func (s *Scopes) renew(u User, of *scopeOf, old []string) {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.renewing || len(old) == 0 {
+		return
+	}
+	of.renewing = true
+	s.renewals.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), askTime)
+		defer cancel()
+		answers, err := s.askAbout(ctx, u, old)
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		of.renewing = false
+		if err == nil { // else the next scope finds them as old as they are
+			of.renewed = answers
+		}
+	})
+}
+
+// Wait returns when nothing is asked any more that nobody waits for.
+func (s *Scopes) Wait() { s.renewals.Wait() }
+
+// askEach asks about every namespace but those that were refused before; old
+// are the refusals among these that should be asked about anew.
+func (s *Scopes) askEach(ctx context.Context, u User, before map[string]verdict) (verdicts map[string]verdict, old []string, err error) {
+	verdicts = map[string]verdict{}
+	var ask []string
+	for _, namespace := range s.namespaces() {
+		v, known := before[namespace]
+		if !known || v.allowed { // a yes is never believed on from one scope to the next
+			ask = append(ask, namespace)
+			continue
+		}
+		verdicts[namespace] = v
+		if !s.now().Before(v.until) {
+			old = append(old, namespace)
+		}
+	}
+	answers, err := s.askAbout(ctx, u, ask)
+	maps.Copy(verdicts, answers)
+	return verdicts, old, err
+}
+
+// askAbout asks about each of some namespaces, a few at once.
+func (s *Scopes) askAbout(ctx context.Context, u User, namespaces []string) (map[string]verdict, error) {
 	answers := make([]verdict, len(namespaces))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(scopesAsked)
 	for i, namespace := range namespaces {
 		asked := s.now()
-		// A yes is never believed on from one scope to the next.
-		if v := before[namespace]; !v.allowed && asked.Before(v.until) {
-			answers[i] = v
-			continue
-		}
 		g.Go(func() error {
 			allowed, err := s.may(ctx, u, namespace)
 			answers[i] = verdict{allowed, asked.Add(refusalAge(u, namespace))}
