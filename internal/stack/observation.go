@@ -240,6 +240,9 @@ func (o Observation) Recheck(d Decision) time.Duration {
 
 // due is how long it is until the world should be looked at again.
 func (o Observation) due() time.Duration {
+	if m := o.Memory; m.Known.Unstored && !m.PlannedAt.After(m.AppliedAt) && !o.CheckedAt.After(m.AppliedAt) {
+		return 0 // somebody wrote the state during the apply: the next run finds out what stands there
+	}
 	every := o.Spec.Interval
 	planned, applied, checked := o.past(o.Memory.PlannedAt, every), o.past(o.Memory.AppliedAt, every), o.past(o.CheckedAt, every)
 	last := planned

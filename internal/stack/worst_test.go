@@ -322,3 +322,29 @@ func TestEveryWaitHasAnEnd(t *testing.T) {
 		}
 	})
 }
+
+// A state that somebody wrote during an apply is looked at at once, and once.
+func TestAStateThatWasNotStoredIsLookedAt(t *testing.T) {
+	for name, edit := range map[string]func(*Spec){
+		"by a look for drift": func(s *Spec) { s.CheckDrift = true },
+		"by a plan":           func(*Spec) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := Spec{Mode: Auto, Interval: time.Hour}
+			edit(&spec)
+			o := calmly(spec, Memory{Planned: calmBasis, PlannedAt: calm.Add(-time.Minute), AppliedAt: calm.Add(-time.Second), Built: true, Known: Known{Lineage: "l", Serial: 2, Digest: "d", Unstored: true}})
+			o.CheckedAt = calm.Add(-time.Hour / 2)
+			d := Decide(o)
+			a, ok := d.Action.(Start)
+			if !ok {
+				t.Fatalf("Decide() = %+v, want a run", d)
+			}
+			if o.CheckedAt = o.Now; a.Kind == PlanRun {
+				o.Memory.PlannedAt = o.Now
+			}
+			if d := Decide(o); !d.waits() {
+				t.Errorf("Decide() after it = %+v, want it to rest", d)
+			}
+		})
+	}
+}
