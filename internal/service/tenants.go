@@ -144,8 +144,15 @@ func (t *Tenants) List(ctx context.Context, f TenantFilter) (TenantList, error) 
 	}
 	var page tenantsv1.TenantList
 	for {
-		if err := t.kube.List(ctx, &page, append(opts[:len(opts):len(opts)], client.Limit(tenantsPage), client.Continue(page.Continue))...); err != nil {
+		from := page.Continue
+		if err := t.kube.List(ctx, &page, append(opts[:len(opts):len(opts)], client.Limit(tenantsPage), client.Continue(from))...); err != nil {
 			return out, tenantsFault(err, "tenants")
+		}
+		if err := ctx.Err(); err != nil {
+			return out, err // a reader that answers from memory does not look at it
+		}
+		if from != "" && page.Continue == from {
+			return out, fmt.Errorf("the list of tenants does not go on from %.40q", from)
 		}
 		for i := range page.Items {
 			v := tenantView(&page.Items[i])
