@@ -69,4 +69,3 @@ func hostPortOf(u *url.URL) string {
 func usage(format string, args ...any) error {
 	return fault.New(fault.Invalid, "Usage", fmt.Errorf(format, args...))
 }
-
