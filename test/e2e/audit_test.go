@@ -70,7 +70,7 @@ func TestWhoDidIt(t *testing.T) {
 	c.Kubectl(t, append(as("bob"), "patch", "terraform", "stack", "--type", "merge", "-p",
 		`{"spec":{"approvePlan":"`+first+`"},"metadata":{"annotations":{"terrier.dev/comment":"as agreed","terrier.dev/decided-by":"ann"}}}`)...)
 	c.AwaitReady(t, "stack")
-	all := recorded(t, p, c.Namespace, audit.Created, audit.Planned, audit.ApprovedStale, audit.Approved, audit.ApplyStarted, audit.Applied)
+	recorded(t, p, c.Namespace, audit.Created, audit.Planned, audit.ApprovedStale, audit.Approved, audit.ApplyStarted, audit.Applied)
 
 	// Somebody who uses the pages.
 	c.Apply(t, inline("stack", "interval: 1h", things(w, "two", "a")))
@@ -94,7 +94,7 @@ func TestWhoDidIt(t *testing.T) {
 		audit.Changed, audit.Planned, audit.Rejected, audit.Suspended)
 	c.Delete(t, "stack")
 	c.AwaitGone(t, "stack")
-	all = recorded(t, p, c.Namespace, audit.Created, audit.Planned, audit.ApprovedStale, audit.Approved, audit.ApplyStarted, audit.Applied,
+	all := recorded(t, p, c.Namespace, audit.Created, audit.Planned, audit.ApprovedStale, audit.Approved, audit.ApplyStarted, audit.Applied,
 		audit.Changed, audit.Planned, audit.Rejected, audit.Suspended, audit.DeletionAsked, audit.Retained)
 
 	for i, want := range []struct {
