@@ -37,5 +37,8 @@ func (s *server) stackPageRoutes() []route {
 		s.action(one+"/preview-destroy", guarded, change, pages.PreviewDestroy),
 		s.action(one+"/repair", guarded, change, pages.Repair),
 		s.action(one+"/states/rollback", guarded, right("update", service.ResourceState), pages.Rollback),
+		s.action(one+"/states/accept", guarded, right("update", service.ResourceState), pages.AcceptState),
+		s.action(one+"/states/lock", guarded, right("update", service.ResourceState), pages.LockState),
+		s.action(one+"/states/unlock", guarded, right("update", service.ResourceState), pages.UnlockState),
 	}
 }

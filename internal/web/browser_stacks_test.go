@@ -20,4 +20,7 @@ var _ = addDoors(map[string]string{
 	"POST /stacks/:namespace/:name/preview-destroy": "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/repair":          "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/states/rollback": "update terraforms/state apps/net",
+	"POST /stacks/:namespace/:name/states/accept":   "update terraforms/state apps/net",
+	"POST /stacks/:namespace/:name/states/lock":     "update terraforms/state apps/net",
+	"POST /stacks/:namespace/:name/states/unlock":   "update terraforms/state apps/net",
 })

@@ -254,6 +254,47 @@ func TestRollbackNeedsTheName(t *testing.T) {
 	}
 }
 
+// What is stored and was not expected can be let stand where it says so, and a
+// state be locked.
+func TestStatesFromForms(t *testing.T) {
+	e := town()
+	if f := show(t, e, "/stacks/apps/cart/states", StackStates).forms("/accept"); len(f) != 0 {
+		t.Error("a state that is as expected can be accepted")
+	}
+	for i := range e.rows {
+		if e.rows[i].Name == "cart" {
+			e.rows[i].Phase, e.rows[i].Message = string(stack.StateTampered), "serial 9 was expected"
+		}
+	}
+	p := show(t, e, "/stacks/apps/cart/states", StackStates)
+	accept, lock, unlock := p.forms("/accept"), p.forms("/lock"), p.forms("/unlock")
+	if len(accept) != 1 || len(lock) != 1 || len(unlock) != 1 {
+		t.Fatalf("%d, %d and %d forms, want one of each", len(accept), len(lock), len(unlock))
+	}
+	if _, h, err := post(t, e, accept[0].To, url.Values{"name": {"other"}}, AcceptState); fault.Of(err) != fault.Invalid || len(h.done) != 0 {
+		t.Errorf("another name typed: %v, done %v", err, h.done)
+	}
+	for _, c := range []struct {
+		to   string
+		form url.Values
+		do   Action
+		want string
+	}{
+		{accept[0].To, url.Values{"name": {"cart"}}, AcceptState, "accept state apps/cart"},
+		{lock[0].To, url.Values{"reason": {" a move "}}, LockState, "lock state apps/cart: a move"},
+		{unlock[0].To, url.Values{}, UnlockState, `unlock state apps/cart ""`},
+		{unlock[0].To, url.Values{"lock": {"abc"}}, UnlockState, `unlock state apps/cart "abc"`},
+	} {
+		d, h, err := post(t, e, c.to, c.form, c.do)
+		if err != nil || Sentence(d.Said) == "" {
+			t.Errorf("%s: %v, says %q", c.want, err, Sentence(d.Said))
+		}
+		if diff := cmp.Diff(h.done, []string{c.want}); diff != "" {
+			t.Errorf("commanded (-got +want):\n%s", diff)
+		}
+	}
+}
+
 func TestRepairsFromForms(t *testing.T) {
 	e := town()
 	f := show(t, e, "/stacks/apps/hostile/repair", StackRepair).forms("/repair")

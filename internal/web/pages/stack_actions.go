@@ -11,17 +11,20 @@ import (
 )
 
 var _ = says(map[Said]string{
-	"asked":       "A new plan is asked for. It shows up here as soon as it is made.",
-	"approved":    "Approved. Exactly this plan is applied.",
-	"rejected":    "Rejected. The plan stays until something replaces it.",
-	"suspended":   "Suspended. A run that goes on ends first.",
-	"resumed":     "Resumed.",
-	"unlocking":   "The lock will be broken, and the stack goes on.",
-	"previewing":  "What a destroy would take down is being planned. The run shows up below; nothing is taken down.",
-	"nothing":     "There is nothing to take down.",
-	"repairing":   "A plan of the repair is asked for. It shows up here as soon as it is made, and waits for you.",
-	"repaired":    "The repair goes ahead with exactly this plan.",
-	"rolled-back": "The older state is the newest now. The next plan is made against it.",
+	"asked":          "A new plan is asked for. It shows up here as soon as it is made.",
+	"approved":       "Approved. Exactly this plan is applied.",
+	"rejected":       "Rejected. The plan stays until something replaces it.",
+	"suspended":      "Suspended. A run that goes on ends first.",
+	"resumed":        "Resumed.",
+	"unlocking":      "The lock will be broken, and the stack goes on.",
+	"previewing":     "What a destroy would take down is being planned. The run shows up below; nothing is taken down.",
+	"nothing":        "There is nothing to take down.",
+	"repairing":      "A plan of the repair is asked for. It shows up here as soon as it is made, and waits for you.",
+	"repaired":       "The repair goes ahead with exactly this plan.",
+	"state-accepted": "Accepted. The stack goes on from what is stored.",
+	"state-locked":   "Locked. Nothing writes the state until the lock is freed.",
+	"state-unlocked": "The lock was freed.",
+	"rolled-back":    "The older state is the newest now. The next plan is made against it.",
 })
 
 // backTo is where the browser goes after a form: the page that it came from,

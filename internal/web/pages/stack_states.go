@@ -19,7 +19,11 @@ func StackStates(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	view := stateList{Head: head, May: mayRollBack(v)}
+	view := stateList{Head: head, May: mayWriteState(v), Name: v.Key().Name, Here: stackPath(v.Key(), tabStates)}
+	switch stack.Reason(head.Stack.Phase) {
+	case stack.StateTampered, stack.StateWentBack:
+		view.Refused = head.Stack.Message
+	}
 	kept, err := v.House.Stacks.StateVersions(v.Context, v.Key())
 	if fault.Reason(err, "") == service.ReasonStateForeign {
 		view.Nothing = "The stack keeps its state in a backend of its own, and not with Terrier."
@@ -35,9 +39,12 @@ func StackStates(v *Visit) (Page, error) {
 
 type stateList struct {
 	Head    stackHead
+	Name    string
+	Here    string
 	Rows    []stateRow
 	Rescued []string
-	May     string // why the visitor may not go back to another
+	May     string // why the visitor may not change the state
+	Refused string // why no run begins on what is stored
 	Ask     *rollback
 	Nothing string
 	Problem *Problem
@@ -63,7 +70,7 @@ type rollback struct {
 	Problem *Problem
 }
 
-func mayRollBack(v *Visit) string {
+func mayWriteState(v *Visit) string {
 	if v.Can == nil || !v.Can(service.Access{Verb: "update", Resource: service.ResourceState, Namespace: v.Key().Namespace, Name: v.Key().Name}) {
 		return fmt.Sprintf("You may not change states: it takes the right to update terraforms/state in the namespace %s.", v.Key().Namespace)
 	}
@@ -114,10 +121,18 @@ func (l *stateList) ask(v *Visit, version string) {
 	l.Problem = problemOf("There is nothing to go back to", fault.New(fault.Missing, service.ReasonNoVersion, fmt.Errorf("no older version %q is kept", cut(40, version))))
 }
 
+// confirmed reports what is wrong if the name of the stack was not typed.
+func confirmed(v *Visit) error {
+	if typed := strings.TrimSpace(v.Form.Get("name")); typed != v.Key().Name {
+		return fault.New(fault.Invalid, "NotConfirmed", errors.New("the name of the stack was not typed as it is, so that nothing was done"))
+	}
+	return nil
+}
+
 // Rollback makes an older state the newest, if the name of the stack was typed.
 func Rollback(v *Visit) (Done, error) {
-	if typed := strings.TrimSpace(v.Form.Get("name")); typed != v.Key().Name {
-		return Done{}, fault.New(fault.Invalid, "NotConfirmed", errors.New("the name of the stack was not typed as it is, so that nothing was done"))
+	if err := confirmed(v); err != nil {
+		return Done{}, err
 	}
 	change, err := v.Person.Stacks.PlanRollback(v.Context, v.Key(), v.Form.Get("version"), false)
 	if err != nil {
@@ -127,6 +142,28 @@ func Rollback(v *Visit) (Done, error) {
 		return Done{}, err
 	}
 	return Done{To: stackPath(v.Key(), tabStates), Said: "rolled-back"}, nil
+}
+
+// AcceptState lets what is stored stand, although something else was expected,
+// if the name of the stack was typed.
+func AcceptState(v *Visit) (Done, error) {
+	if err := confirmed(v); err != nil {
+		return Done{}, err
+	}
+	_, err := v.Person.Stacks.AcceptState(v.Context, v.Key())
+	return Done{To: stackPath(v.Key(), tabStates), Said: "state-accepted"}, err
+}
+
+// LockState keeps everything that writes off the state until the lock is freed.
+func LockState(v *Visit) (Done, error) {
+	_, err := v.Person.Stacks.LockState(v.Context, v.Key(), cut(200, strings.TrimSpace(v.Form.Get("reason"))))
+	return Done{To: stackPath(v.Key(), tabStates), Said: "state-locked"}, err
+}
+
+// UnlockState frees the visitor's own lock, or the one that is named.
+func UnlockState(v *Visit) (Done, error) {
+	_, err := v.Person.Stacks.UnlockState(v.Context, v.Key(), strings.TrimSpace(v.Form.Get("lock")))
+	return Done{To: stackPath(v.Key(), tabStates), Said: "state-unlocked"}, err
 }
 
 // size is a number of bytes in the unit that says enough.

@@ -204,6 +204,18 @@ func (h *hands) WriteState(_ context.Context, c service.StateChange) error {
 	return h.do("write state %s", c.Key)
 }
 
+func (h *hands) AcceptState(_ context.Context, k service.Key) (stack.Known, error) {
+	return stack.Known{}, h.do("accept state %s", k)
+}
+
+func (h *hands) LockState(_ context.Context, k service.Key, reason string) (service.StateLock, error) {
+	return service.StateLock{}, h.do("lock state %s: %s", k, reason)
+}
+
+func (h *hands) UnlockState(_ context.Context, k service.Key, id string) (service.StateLock, error) {
+	return service.StateLock{}, h.do("unlock state %s %q", k, id)
+}
+
 // row makes a row of the list.
 func row(namespace, name string, status service.Status, edit func(*service.Row)) service.Row {
 	r := service.Row{Status: status, Tenant: namespace, Stack: service.Stack{
