@@ -165,7 +165,7 @@ func (q *boardQuery) sorted() error {
 	case "applied":
 		by = func(a, b *card) int { return a.row.AppliedAt.Compare(b.row.AppliedAt) }
 	default:
-		return notOneOf("sort", q.Sort, []string{"name", "status", "since", "applied", "or one of them after a -"})
+		return notOneOf("sort", q.Sort, []string{"name", "status", "since", "applied, nor of these with - before them"})
 	}
 	if by == nil && (q.group == nil || q.Group == "namespace" && !q.reverse) {
 		return nil // the order in which they are kept
@@ -199,7 +199,7 @@ func (q *boardQuery) sorted() error {
 }
 
 func notOneOf(field, value string, allowed []string) error {
-	return fault.New(fault.Invalid, ReasonQuery, fmt.Errorf("%s: %q is none of %s", field, value, strings.Join(allowed, ", ")))
+	return fault.New(fault.Invalid, ReasonQuery, fmt.Errorf("%s: %.80q is none of %s", field, value, strings.Join(allowed, ", ")))
 }
 
 func statusNames() []string {

@@ -51,10 +51,10 @@ func TestQueriesThatMeanNothing(t *testing.T) {
 		query BoardQuery
 		says  []string
 	}{
-		"an unknown order":        {BoardQuery{Sort: "age"}, []string{"sort", `"age"`, "applied"}},
-		"an unknown group":        {BoardQuery{Group: "team"}, []string{"group", `"team"`, "label:KEY"}},
+		"an unknown order":        {BoardQuery{Sort: "age"}, []string{"sort", `"age"`, "name, status, since, applied", "- before"}},
+		"an unknown group":        {BoardQuery{Group: "team"}, []string{"group", `"team"`, "namespace, tenant, label:KEY"}},
 		"a group of no label":     {BoardQuery{Group: "label:"}, []string{"group", "label:KEY"}},
-		"an unknown status":       {BoardQuery{Statuses: []Status{StatusReady, "happy"}}, []string{"status", `"happy"`, "suspended"}},
+		"an unknown status":       {BoardQuery{Statuses: []Status{StatusReady, "happy"}}, append([]string{"status", `"happy"`}, statusNames()...)},
 		"a selector that is none": {BoardQuery{Selector: "a in (b"}, []string{"selector"}},
 		"a negative offset":       {BoardQuery{Offset: -1}, []string{"offset", "-1"}},
 		"a negative limit":        {BoardQuery{Limit: -1}, []string{"limit", "-1"}},

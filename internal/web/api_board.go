@@ -15,15 +15,20 @@ import (
 // errNoBoard is the answer of a server that watches no stacks.
 var errNoBoard = fault.New(fault.Later, "NotReady", errors.New("this server does not watch the stacks"))
 
+// statusNames are the statuses that a query may choose by.
+func statusNames() []string {
+	names := make([]string, 0, 9)
+	for _, s := range service.Statuses() {
+		names = append(names, string(s))
+	}
+	return names
+}
+
 // boardQuery is what a query may say about rows.
 func boardQuery() []parameter {
-	statuses := make([]string, 0, 9)
-	for _, s := range service.Statuses() {
-		statuses = append(statuses, string(s))
-	}
 	return []parameter{
 		word("q", "Words that must all occur in the name, namespace, tenant, source, path, labels or message."),
-		{name: "status", about: "One of " + strings.Join(statuses, ", ") + "; several choose any of them.", kind: reflect.String, several: true},
+		{name: "status", about: "One of " + strings.Join(statusNames(), ", ") + "; several choose any of them.", kind: reflect.String, several: true},
 		word("namespace", "Only this namespace."),
 		word("tenant", "Only this tenant."),
 		word("selector", "Labels, as kubectl reads them."),
@@ -81,7 +86,7 @@ func (c call) page(scope service.Scope, only []service.Status) (service.BoardPag
 	for _, text := range c.QueryArray("status") {
 		for _, one := range strings.Split(text, ",") {
 			if !slices.Contains(service.Statuses(), service.Status(one)) {
-				return service.BoardPage{}, errQuery("%.80q is no status", one)
+				return service.BoardPage{}, errQuery("status: %.80q is none of %s", one, strings.Join(statusNames(), ", "))
 			}
 			q.Statuses = append(q.Statuses, service.Status(one))
 		}

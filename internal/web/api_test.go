@@ -197,6 +197,17 @@ func TestQueriesAreReadStrictly(t *testing.T) {
 	}
 }
 
+// Whoever misspells a status is told which there are.
+func TestAnUnknownStatusIsToldTheKnownOnes(t *testing.T) {
+	u, c := serve(t, options(newRoles()))
+	_, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/stacks?status=failed,happy", bearer)
+	for _, s := range service.Statuses() {
+		if !strings.Contains(body, string(s)) || !strings.Contains(body, "happy") {
+			t.Errorf("%s does not name happy and %s", body, s)
+		}
+	}
+}
+
 // However an address is written, it names what it says, or nothing.
 func TestAddressesLeadNowhereElse(t *testing.T) {
 	auth := newRoles()
