@@ -118,12 +118,9 @@ func sourceOf(kind string, o interface {
 // a user who may be a token. What is no URL, as git@host:path, has neither.
 func withoutPassword(address string) string {
 	u, err := url.Parse(address)
-	if err != nil {
-		_, rest, found := strings.Cut(address, "@")
-		if found {
-			return rest
-		}
-		return address
+	if err != nil || u.Host == "" {
+		// The address of a bucket has no scheme, and may be read as anything.
+		return address[strings.LastIndex(address, "@")+1:]
 	}
 	if u.User == nil {
 		return address
