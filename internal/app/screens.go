@@ -111,7 +111,7 @@ func (p *parts) limitsShown(runsMemory int64) []pages.Setting {
 		{Name: "Runs of one tenant", Value: fmt.Sprint(p.Config.MaxTenantRuns), Flag: "--max-runs-per-tenant"},
 		{Name: "Memory for all runs", Value: mib(runsMemory >> 20), Flag: "--memory-for-runs"},
 		{Name: "Memory of one run", Value: mib(int64(p.Config.RunMemory)), Flag: "--run-memory"},
-		{Name: "Time of one run", Value: p.Config.RunTimeout.String(), Flag: "--run-timeout"},
+		pages.DurationSetting("Time of one run", p.Config.RunTimeout, "--run-timeout"),
 		{Name: "Network of runs", Value: p.Config.Network, Flag: "--run-network"},
 	}
 	if p.Config.MaxTenantRuns == 0 {

@@ -20,7 +20,7 @@ func About(v *Visit) (Page, error) {
 	p := v.House.Platform
 	d := aboutView{
 		Now: v.Now, Version: v.House.Version, User: v.User, Platform: p, Groups: v.User.Groups,
-		Namespace: strings.TrimSpace(v.Query.Get("namespace")), Namespaces: visibleNamespaces(v), Docs: docs,
+		Namespace: rightsOf(v), Namespaces: visibleNamespaces(v), Docs: docs,
 	}
 	if !p.Started.IsZero() {
 		d.Uptime = span(v.Now.Sub(p.Started))
@@ -30,6 +30,18 @@ func About(v *Visit) (Page, error) {
 	d.health(v)
 	d.rights(v)
 	return Page{Title: "About", Section: "about", Template: "about", Data: d, Live: Live{Every: time.Minute}}, nil
+}
+
+// rightsOf is the namespace whose rights are shown, empty for all of them. Whoever
+// has rights in some only has none everywhere, and begins with the first of his.
+func rightsOf(v *Visit) string {
+	if v.Query.Has("namespace") || v.Scope.All {
+		return strings.TrimSpace(v.Query.Get("namespace"))
+	}
+	if mine := slices.Sorted(maps.Keys(v.Scope.In)); len(mine) > 0 {
+		return mine[0]
+	}
+	return ""
 }
 
 const askOperator = "Ask whoever runs this server."

@@ -497,6 +497,37 @@ func TestAboutIsQuietAboutFailures(t *testing.T) {
 	wants(t, textOf(d.all(func(n *html.Node) bool { return attr(n, "data-region") == "about-health" })[0]), "alert(1)")
 }
 
+// Whoever has rights in some namespaces only is not told at first that there are
+// none, and may still ask about all.
+func TestAboutBeginsWithRightsThatThereAre(t *testing.T) {
+	some := service.Scope{In: map[string]bool{"net": true, "apps": true}}
+	for address, c := range map[string]struct {
+		scope service.Scope
+		says  string
+		may   bool
+	}{
+		"/about":               {some, "What you may do in apps", true},
+		"/about?namespace=net": {some, "What you may do in net", true},
+		"/about?namespace=":    {some, "What you may do in all namespaces", false},
+		"/about?":              {service.Scope{}, "What you may do in all namespaces", false},
+		"/about?all":           {service.Everything, "What you may do in all namespaces", false},
+	} {
+		d := screen(t, shire(), address, About, func(v *Visit) { v.Scope = c.scope }, only("apps", "net"))
+		text := d.text()
+		if !strings.Contains(text, c.says) || strings.Contains(text, "patch: yes") != c.may {
+			t.Errorf("%s does not say %q with rights %v: %s", address, c.says, c.may, text)
+		}
+	}
+}
+
+func TestAboutSaysDurationsShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "1h30m", 30 * time.Minute: "30m", 90 * time.Second: "1m30s", 0: "0s"} {
+		if got := DurationSetting("Time of one run", d, "").Value; got != want {
+			t.Errorf("%v is shown as %q, want %q", d, got, want)
+		}
+	}
+}
+
 func TestAPIDocsGiveACommandToTry(t *testing.T) {
 	d := screen(t, shire(), "/api", APIDocs)
 	wants(t, d.text(), "get terraforms", "Detail", `"$SERVER/api/v1/namespaces/NAMESPACE/stacks/NAME"`, `-X POST -H 'Content-Type: application/json' -d @body.json "$SERVER/api/v1/namespaces/NAMESPACE/stacks/NAME/approve?dry=DRY"`, "SERVER=https://127.0.0.1:8443", "Platform 1", "patch tenantregistries", `-d '{}' "$SERVER/api/v1/read-now"`)

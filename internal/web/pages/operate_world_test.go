@@ -120,7 +120,7 @@ func guest(t *testing.T, c *county, address string) *Visit {
 			return []Engine{{Version: "tofu 1.11.1"}, {Name: "old", Version: "terraform 1.5.7", Advice: "1.5.7 is no longer mended."}, {Name: "gone", Trouble: hostile}}
 		},
 		Mirror:    Mirror{"/srv/mirror", 12},
-		Settings:  []Setting{{"Runs at once", "4", "--max-runs"}, {"Memory for runs", "5,600 MiB", "--memory-for-runs"}, {"Memory of one run", "4,096 MiB", "--run-memory"}, {"Time of one run", "1h0m0s", "--run-timeout"}},
+		Settings:  []Setting{{"Runs at once", "4", "--max-runs"}, {"Memory for runs", "5,600 MiB", "--memory-for-runs"}, {"Memory of one run", "4,096 MiB", "--run-memory"}, DurationSetting("Time of one run", time.Hour, "--run-timeout")},
 		Addresses: []Address{{AddressAPI, "https://127.0.0.1:8443"}, {"Kubernetes API", "https://127.0.0.1:6443"}},
 		Checks: append(CheckOf("Kubernetes API", func(context.Context) error { return nil }),
 			CheckOf("Records", func(context.Context) error { return errors.New(hostile) })...),

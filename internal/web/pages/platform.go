@@ -44,6 +44,11 @@ type Setting struct {
 	Name, Value, Flag string
 }
 
+// DurationSetting is the Setting of a duration.
+func DurationSetting(name string, d time.Duration, flag string) Setting {
+	return Setting{Name: name, Value: whole(d), Flag: flag}
+}
+
 // Address is where something of this server answers.
 type Address struct {
 	Name, URL string
