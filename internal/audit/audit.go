@@ -48,7 +48,7 @@ type Via string
 
 // The ways.
 const (
-	ViaUI         Via = "ui"         // pages in a browser, and commands to the HTTP API
+	ViaUI         Via = "ui"         // pages in a browser
 	ViaAPI        Via = "api"        // the HTTP API
 	ViaCLI        Via = "cli"        // the command line of Terrier
 	ViaKubectl    Via = "kubectl"    // the Kubernetes API, by whatever program

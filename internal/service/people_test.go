@@ -16,6 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/asker"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -78,6 +81,37 @@ func TestPeopleActAsThemselves(t *testing.T) {
 	ann.Groups = nil
 	if err := suspend(ann)(); fault.Reason(err, "") != service.ReasonAccessDenied {
 		t.Errorf("ann, who has left her group: %v", err)
+	}
+}
+
+// On which way somebody decided can be told from the object: the journal has an
+// approval over the HTTP API as one.
+func TestWhatIsApprovedOverTheAPIIsJournaledSo(t *testing.T) {
+	c := newCluster(t)
+	people, err := service.NewPeople(c.Config, nil, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann, err := people.As(service.User{Name: "ann", Groups: []string{"system:masters"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for way, ctx := range map[audit.Via]context.Context{
+		audit.ViaUI: t.Context(), audit.ViaAPI: service.OnWay(t.Context(), service.ViaAPI), audit.ViaCLI: service.OnWay(t.Context(), service.ViaCLI),
+	} {
+		c.spec(func(s *v1alpha2.TerraformSpec) { s.ApprovePlan = "" })
+		c.status(waits(t, shown.Name, shown.Digest))
+		if _, err := ann.Stacks.Approve(ctx, c.key(), shown, ""); err != nil {
+			t.Fatal(err)
+		}
+		by, err := asker.Of(t.Context(), c.Client, c.object(), audit.Approved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := audit.Entry{What: audit.Approved}
+		if by.In(&e); e.Via != way {
+			t.Errorf("what was approved on the way %s is journaled as %s, written by %q", way, e.Via, by.Manager)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -177,5 +178,40 @@ func TestAStateIsShownOnRecord(t *testing.T) {
 	address := u.String() + "/api/v1/namespaces/apps/stacks/net/state?reveal=true"
 	if resp, body := ask(t, c, http.MethodGet, address, bearer); resp.StatusCode < 400 {
 		t.Errorf("a state is shown that nobody could record: %s %s", resp.Status, body)
+	}
+}
+
+// onItsWay is hands that notice on which way somebody approves.
+type onItsWay struct {
+	service.StackCommands
+	ways *[]service.AuditVia
+}
+
+func (h onItsWay) Approve(ctx context.Context, _ service.Key, _ service.PlanInfo, _ string) (service.Stack, error) {
+	*h.ways = append(*h.ways, service.WayOf(ctx))
+	return service.Stack{}, nil
+}
+
+// Pages, programs and the command line are told apart by what they decide.
+func TestDecisionsKnowTheirWay(t *testing.T) {
+	var ways []service.AuditVia
+	u, c := visitOne(t, newRoles(), onItsWay{ways: &ways})
+	resp, err := c.PostForm(u.String()+"/stacks/apps/net/approve", url.Values{"plan": {"plan-main-1"}, "digest": {"sha256:abc"}, "sure": {"yes"}})
+	if resp, page := readAll(t, resp, err); resp.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("%s: %s", resp.Status, page)
+	}
+	for _, agent := range []string{"curl/8.0", service.ClientAgent} {
+		resp, body := ask(t, c, http.MethodPost, u.String()+"/api/v1/namespaces/apps/stacks/net/approve", func(q *http.Request) {
+			bearer(q)
+			q.Header.Set("Content-Type", "application/json")
+			q.Header.Set("User-Agent", agent)
+			q.Body = io.NopCloser(strings.NewReader(`{"name":"plan-main-1","digest":"sha256:abc"}`))
+		})
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s %s", agent, resp.Status, body)
+		}
+	}
+	if want := []service.AuditVia{service.ViaUI, service.ViaAPI, service.ViaCLI}; !slices.Equal(ways, want) {
+		t.Errorf("approved on the ways %q, want %q", ways, want)
 	}
 }

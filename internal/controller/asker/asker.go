@@ -23,9 +23,12 @@ type Asker struct {
 	Manager string // the program that wrote, by its own word
 }
 
-// ServerManager is the field manager of what the server writes in the name of
-// those who use its pages and its HTTP API; service.ServerManager is the same.
-const ServerManager = "terrier-server"
+// The field managers of what the server writes in the name of those who use its
+// pages and its HTTP API; those of package service are the same.
+const (
+	ServerManager = "terrier-server"
+	APIManager    = "terrier-api"
+)
 
 // commandLine is the field manager of the command line; service.FieldManager is
 // the same.
@@ -104,6 +107,8 @@ func Via(manager string) audit.Via {
 	switch manager {
 	case ServerManager:
 		return audit.ViaUI
+	case APIManager:
+		return audit.ViaAPI
 	case commandLine:
 		return audit.ViaCLI
 	case kube.FieldManager, tenantsv1.FieldManager:
