@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -101,13 +104,38 @@ func (c *Stacks) artifact(ctx context.Context, kind string, key types.Namespaced
 	a := obj.GetArtifact()
 	if a == nil {
 		//lint:ignore ST1005 clients know the message by this beginning
-		return source.Artifact{}, fault.New(fault.Missing, "", fmt.Errorf("Source is not ready, artifact not found: %s %s", kind, key))
+		return source.Artifact{}, fault.New(fault.Missing, "", fmt.Errorf("Source is not ready, artifact not found: %s %s%s", kind, key, notReady(obj)))
 	}
 	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest}
 	if a.Size != nil {
 		out.Size = *a.Size
 	}
 	return out, nil
+}
+
+// sourceSays is how much of what a source says of itself goes into a message.
+const sourceSays = 400
+
+// loginInURL is a name and a password in front of a host.
+var loginInURL = regexp.MustCompile(`://[^/?#\s"']*@`)
+
+// notReady is what a source says of why it is not ready, as the end of a
+// sentence. While it only says that it is at it, that is nothing: the message
+// must be the same however often it is made.
+func notReady(obj sourceObject) string {
+	holder, ok := obj.(interface{ GetConditions() []metav1.Condition })
+	if !ok {
+		return ""
+	}
+	r := meta.FindStatusCondition(holder.GetConditions(), "Ready")
+	if r == nil || r.Status != metav1.ConditionFalse {
+		return ""
+	}
+	said := loginInURL.ReplaceAllString(strings.Join(strings.Fields(r.Message), " "), "://***@")
+	if runes := []rune(said); len(runes) > sourceSays {
+		said = string(runes[:sourceSays]) + "…"
+	}
+	return ": " + r.Reason + ": " + said
 }
 
 func (c *Stacks) findEngine(ctx context.Context, p *pass) *stack.Blocked {

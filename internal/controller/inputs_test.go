@@ -1,11 +1,13 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,6 +132,49 @@ func TestOtherNamespaces(t *testing.T) {
 		if b, err := c.dependencies(t.Context(), p); err != nil || b == nil || b.Kind != fault.Denied {
 			t.Errorf("a dependency in another namespace: %+v, %v, want it denied", b, err)
 		}
+	}
+}
+
+// oneSource is a cluster with one source in it.
+type oneSource struct {
+	client.Client
+	of *sourcev1.GitRepository
+}
+
+func (s oneSource) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.of.DeepCopyInto(into.(*sourcev1.GitRepository))
+	return nil
+}
+
+// A source without an artifact says why itself, and the stack says so, too: in
+// the same words each time, and without what is secret in them.
+func TestASourceThatIsNotReadySaysWhy(t *testing.T) {
+	const begins = "Source is not ready, artifact not found: GitRepository apps/modules"
+	ready := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
+		return []metav1.Condition{{Type: "Ready", Status: status, Reason: reason, Message: message}}
+	}
+	for name, tt := range map[string]struct {
+		conditions []metav1.Condition
+		want       string
+	}{
+		"nothing yet":    {nil, begins},
+		"it is at it":    {ready(metav1.ConditionUnknown, "Progressing", "fetching"), begins},
+		"it says so":     {ready(metav1.ConditionFalse, "InsecureConnectionsDisallowed", "http is not allowed:\n  start Terrier with --allow-plain-http"), begins + ": InsecureConnectionsDisallowed: http is not allowed: start Terrier with --allow-plain-http"},
+		"with a login":   {ready(metav1.ConditionFalse, "GitOperationFailed", "cannot clone https://bot:s3cr3t-canary@git.example.com/x"), begins + ": GitOperationFailed: cannot clone https://***@git.example.com/x"},
+		"with an email":  {ready(metav1.ConditionFalse, "Failed", "see https://docs.example.com/x?ask=ops@example.com"), begins + ": Failed: see https://docs.example.com/x?ask=ops@example.com"},
+		"longer than is": {ready(metav1.ConditionFalse, "Failed", strings.Repeat("ü", sourceSays+1)), begins + ": Failed: " + strings.Repeat("ü", sourceSays) + "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "modules"}, Status: sourcev1.GitRepositoryStatus{Conditions: tt.conditions}}
+			c := &Stacks{Client: oneSource{of: repo}}
+			p := &pass{obj: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "stack"}}}
+			p.st.Program.Source = &stack.Ref{Kind: sourcev1.GitRepositoryKind, Name: "modules"}
+			for range 2 {
+				if b := c.findSource(t.Context(), p); b == nil || b.Kind != fault.Missing || b.Reason != stack.SourceNotReady || b.Message != tt.want {
+					t.Errorf("blocked by %+v, want %q", b, tt.want)
+				}
+			}
+		})
 	}
 }
 
