@@ -100,7 +100,7 @@ func (s *server) visit(c *gin.Context) (*pages.Visit, error) {
 	v := &pages.Visit{
 		Context: c.Request.Context(), House: &s.house, User: user, Now: s.Now(),
 		Path: c.Request.URL.Path, Query: c.Request.URL.Query(), Names: map[string]string{},
-		Can: func(a service.Access) bool { return s.Recent.Authorize(c.Request.Context(), user, a) == nil },
+		Can: s.asks(c, user),
 	}
 	for _, p := range c.Params {
 		v.Names[p.Key] = p.Value
@@ -115,6 +115,11 @@ func (s *server) visit(c *gin.Context) (*pages.Visit, error) {
 		v.Person, err = s.People(user)
 	}
 	return v, err
+}
+
+// asks answers what somebody may do.
+func (s *server) asks(c *gin.Context, user service.User) func(service.Access) bool {
+	return func(a service.Access) bool { return s.Recent.Authorize(c.Request.Context(), user, a) == nil }
 }
 
 // show sends a page.
@@ -132,7 +137,10 @@ func (s *server) show(c *gin.Context, status int, v *pages.Visit, p pages.Page) 
 // problem shows a browser why it does not get what it asked for.
 func (s *server) problem(c *gin.Context, status int, answer service.Refusal) {
 	v := &pages.Visit{Context: c.Request.Context(), House: &s.house, User: userOf(c), Path: c.Request.URL.Path, Query: url.Values{}, Now: s.Now()}
-	p := pages.Failed(v.Path, answer, c.GetString(keyRequest))
+	if v.User.Name != "" {
+		v.Can = s.asks(c, v.User)
+	}
+	p := pages.Failed(v, answer, c.GetString(keyRequest))
 	if c.Request.Method != http.MethodGet {
 		p.Live = pages.Live{} // nothing is done twice by itself
 	}

@@ -103,7 +103,7 @@ func TestStaleApprovals(t *testing.T) {
 	if !errors.Is(err, stale) {
 		t.Fatal(err)
 	}
-	d := parse(t, v, Failed(v.Path, service.Refusal{Error: err.Error(), Kind: fault.Conflict, Reason: service.ReasonPlanChanged, Hint: service.Hint(err)}, "req-1"))
+	d := parse(t, v, Failed(v, service.Refusal{Error: err.Error(), Kind: fault.Conflict, Reason: service.ReasonPlanChanged, Hint: service.Hint(err)}, "req-1"))
 	for _, want := range []string{"It changed in the meantime", "the plan that waits is plan-b", "Nothing was done", "req-1"} {
 		if !strings.Contains(d.text(), want) {
 			t.Errorf("the page does not say %q", want)

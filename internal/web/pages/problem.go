@@ -11,9 +11,9 @@ import (
 
 // Failed is the page of a request that was not carried out. The request's id is
 // what the log of the server knows it by.
-func Failed(path string, r service.Refusal, request string) Page {
+func Failed(v *Visit, r service.Refusal, request string) Page {
 	p := Page{Title: titles[r.Kind], Template: "problem", Data: failure{
-		Error: r.Error, Hint: hintFor(r.Reason, r.Hint), Request: request, Links: waysOut(path, r), Again: r.Kind == fault.Later,
+		Error: r.Error, Hint: hintFor(r.Reason, r.Hint), Request: request, Links: waysOut(v, r), Again: r.Kind == fault.Later,
 	}}
 	if p.Title == "" {
 		p.Title = titles[fault.Broken]
@@ -81,9 +81,9 @@ func hintFor(reason, otherwise string) string {
 func browserHint(err error) string { return hintFor(fault.Reason(err, ""), service.Hint(err)) }
 
 // waysOut lead on from a failure, by what the address was about.
-func waysOut(path string, r service.Refusal) []link {
+func waysOut(v *Visit, r service.Refusal) []link {
 	var out []link
-	parts := strings.Split(strings.Trim(path, "/"), "/")
+	parts := strings.Split(strings.Trim(v.Path, "/"), "/")
 	refused := len(parts) == 3 && r.Kind == fault.Denied // the stack's own page: a link to it would lead nowhere
 	if len(parts) > 2 && parts[0] == "stacks" && r.Kind != fault.Missing && !refused {
 		k := service.Key{Namespace: parts[1], Name: parts[2]}
@@ -92,10 +92,19 @@ func waysOut(path string, r service.Refusal) []link {
 		}
 		out = append(out, link{"The stack " + k.String(), stackPath(k)})
 	}
+	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == service.ReasonNotFound && v.mayReadJournal(parts[1]) {
+		out = append(out, link{"What became of it", with("/audit", url.Values{"namespace": {parts[1]}, "stack": {parts[2]}}, "")})
+	}
 	if len(parts) > 0 && parts[0] == "approvals" {
 		out = append(out, link{"All approvals", "/approvals"})
 	}
 	return append(out, link{"All stacks", "/stacks"})
+}
+
+// mayReadJournal reports whether there is a journal, and the visitor may see what
+// it has about the stacks of a namespace.
+func (v *Visit) mayReadJournal(namespace string) bool {
+	return v.House != nil && v.House.Journal != nil && v.Can != nil && v.Can(service.Access{Verb: "list", Resource: service.ResourceAudit, Namespace: namespace})
 }
 
 // listAddress is the list that a form came from, if it says so and it is that:

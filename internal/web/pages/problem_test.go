@@ -33,7 +33,7 @@ func TestFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := visitor(t, town(), "/")
 			v.Path = tt.path
-			p := Failed(tt.path, tt.r, "req-42")
+			p := Failed(v, tt.r, "req-42")
 			if p.Title != tt.title || p.Live.Every != tt.every {
 				t.Errorf("titled %q and asked again every %v, want %q and %v", p.Title, p.Live.Every, tt.title, tt.every)
 			}
@@ -65,3 +65,35 @@ func TestHintsAreForBrowsers(t *testing.T) {
 		t.Errorf("a reason without a hint: %q, want %q", got, want)
 	}
 }
+
+// Whoever looks for a stack that is gone is shown what became of it, if they may
+// see that.
+func TestADeletedStackLeadsToTheJournal(t *testing.T) {
+	gone := service.Refusal{Error: "gone", Kind: fault.Missing, Reason: service.ReasonNotFound}
+	for name, tt := range map[string]struct {
+		journal service.Journal
+		may     bool
+		want    bool
+	}{
+		"somebody who may":     {pastJournal{}, true, true},
+		"somebody who may not": {pastJournal{}, false, false},
+		"there is none":        {nil, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := visitor(t, town(), "/stacks/apps/gone/runs")
+			v.House.Journal = tt.journal
+			v.Can = func(a service.Access) bool {
+				return tt.may && a == service.Access{Verb: "list", Resource: service.ResourceAudit, Namespace: "apps"}
+			}
+			var leads bool
+			for _, l := range Failed(v, gone, "req-1").Data.(failure).Links {
+				leads = leads || l == link{"What became of it", "/audit?namespace=apps&stack=gone"}
+			}
+			if leads != tt.want {
+				t.Errorf("it leads to the journal: %v, want %v", leads, tt.want)
+			}
+		})
+	}
+}
+
+type pastJournal struct{ service.Journal }
