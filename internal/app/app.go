@@ -101,7 +101,10 @@ type parts struct {
 func Run(ctx context.Context, o Options) (err error) {
 	p := &parts{Options: o}
 	if err := p.level.UnmarshalText([]byte(o.Config.LogLevel)); err != nil {
-		return fault.New(fault.Invalid, "Usage", fmt.Errorf("--log-level: %w", err))
+		return usage("--log-level: %w", err)
+	}
+	if err := o.Config.check(o.Cluster != nil); err != nil {
+		return err
 	}
 	if o.Cluster != nil {
 		if err := o.Cluster.check(); err != nil {

@@ -11,19 +11,18 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
 // listen opens an address, on loopback unless beyond. Port 0 means the port of the last start, so
 // that what was written down of it stays true, or any if that is taken.
 func listen(address, memory string, beyond bool) (net.Listener, error) {
+	if err := checkHTTPAddress(address, beyond); err != nil {
+		return nil, err
+	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-address %q is not host:port", address))
-	}
-	if ip := net.ParseIP(host); !beyond && (ip == nil || !ip.IsLoopback()) {
-		return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-address %q is not a loopback address: nothing listens beyond this machine", address))
+		return nil, err
 	}
 	if port == "0" {
 		if last, err := os.ReadFile(memory); err == nil {

@@ -38,7 +38,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/engine"
-	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/process"
@@ -144,7 +143,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	if err != nil {
 		return err
 	}
-	webhooks, err := p.webhooks(out)
+	webhooks, err := p.Config.webhooks(out)
 	if err != nil {
 		return err
 	}
@@ -209,14 +208,11 @@ func (p *parts) outbound(besides ...string) (*outbound.Client, error) {
 
 // engines finds the engine anew for every run: it may be replaced meanwhile.
 func (p *parts) engines() (func(context.Context, string) (engine.Engine, error), error) {
-	finder := &engine.Finder{Chosen: p.Config.Engine, Path: p.Environ("PATH"), Run: output, Known: map[string]string{}}
-	for _, entry := range p.Config.Engines {
-		name, path, ok := strings.Cut(entry, "=")
-		if !ok || name == "" || !filepath.IsAbs(path) {
-			return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--engine-named %q is not NAME=/PATH", entry))
-		}
-		finder.Known[name] = path
+	known, err := namedEngines(p.Config.Engines)
+	if err != nil {
+		return nil, err
 	}
+	finder := &engine.Finder{Chosen: p.Config.Engine, Path: p.Environ("PATH"), Run: output, Known: known}
 	if exe, err := os.Executable(); err == nil {
 		finder.Beside = filepath.Dir(exe)
 	}
@@ -253,12 +249,6 @@ func output(ctx context.Context, path string, args ...string) ([]byte, error) {
 
 // settings are what the operator decides for all stacks.
 func (p *parts) settings() (controller.Config, error) {
-	if n := p.Config.Network; n != "host" && n != "none" {
-		return controller.Config{}, fault.New(fault.Invalid, "Usage", fmt.Errorf("--run-network: %q is neither host nor none", n))
-	}
-	if p.Config.MaxTenantRuns < 0 || p.Config.RunsMemory < 0 {
-		return controller.Config{}, fault.New(fault.Invalid, "Usage", errors.New("--max-runs-per-tenant and --memory-for-runs are not negative"))
-	}
 	c := controller.Config{
 		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, MaxTenantRuns: p.Config.MaxTenantRuns,
 		TenantLabel: p.Config.TenantLabel, RunsMemory: int64(p.Config.RunsMemory) << 20, Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,

@@ -2,16 +2,13 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"net/url"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/notify"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -30,7 +27,7 @@ func (p *parts) openDesk(ctx context.Context, direct client.Client) error {
 	if a := p.Config.EventsAddress; a != "" {
 		send, err := p.fluxEvents(a)
 		if err != nil {
-			return fault.New(fault.Invalid, "Usage", fmt.Errorf("--events-addr: %w", err))
+			return err
 		}
 		o.Upstream = send
 	}
@@ -72,9 +69,9 @@ func (p *parts) alertsOfOthers(ctx context.Context, direct client.Client) (bool,
 // started this program named it, so it may be where nobody else may send to, and
 // is spoken to as it is: over http, inside of a cluster.
 func (p *parts) fluxEvents(address string) (func(context.Context, notify.Event) error, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return nil, fmt.Errorf("%q is not http://HOST/", address)
+	u, err := eventsURL(address)
+	if err != nil {
+		return nil, err
 	}
 	port := u.Port()
 	if port == "" {

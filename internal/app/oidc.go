@@ -1,13 +1,11 @@
 package app
 
 import (
-	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"strings"
 
-	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -16,19 +14,37 @@ import (
 // issuer is the OpenID Connect provider of the flags, nil if there is none.
 // Nobody asks it anything yet: it may be down when this one starts.
 func (p *parts) issuer() (*web.Issuer, error) {
-	c := p.Config
+	i, options, err := p.Config.issuer()
+	if i == nil || err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(i.URL)
+	if err != nil {
+		return nil, err
+	}
+	// Whoever starts this program names the issuer, so it may be on this machine.
+	out, err := p.outbound(hostPortOf(u))
+	if err == nil {
+		i.HTTP, err = out.HTTP(options)
+	}
+	return i, err
+}
+
+// issuer reads the flags about the issuer, and says how it is to be asked.
+func (c Config) issuer() (*web.Issuer, outbound.Options, error) {
+	options := outbound.Options{MaxBytes: issuerBytes}
 	if c.OIDCIssuer == "" {
 		if c.OIDCClient != "" || c.OIDCSecret != "" || c.OIDCAuthority != "" {
-			return nil, usage("--oidc-issuer is not set, and other flags of it are")
+			return nil, options, usage("--oidc-issuer is not set, and other flags of it are")
 		}
-		return nil, nil
+		return nil, options, nil
 	}
 	u, err := url.Parse(c.OIDCIssuer)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && !(u.Scheme == "http" && c.PlainHTTP) {
-		return nil, usage("--oidc-issuer %q is not the https address of an issuer", c.OIDCIssuer)
+		return nil, options, usage("--oidc-issuer %q is not the https address of an issuer", c.OIDCIssuer)
 	}
 	if c.OIDCClient == "" {
-		return nil, usage("--oidc-issuer needs --oidc-client-id")
+		return nil, options, usage("--oidc-issuer needs --oidc-client-id")
 	}
 	i := &web.Issuer{
 		URL: c.OIDCIssuer, ClientID: c.OIDCClient, Name: c.OIDCName, Scopes: c.OIDCScopes,
@@ -37,22 +53,17 @@ func (p *parts) issuer() (*web.Issuer, error) {
 	if c.OIDCSecret != "" {
 		b, err := os.ReadFile(c.OIDCSecret)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--oidc-client-secret-file: %w", err))
+			return nil, options, usage("--oidc-client-secret-file: %w", err)
 		}
 		i.ClientSecret = secret.New(strings.TrimSpace(string(b)))
 	}
-	options := outbound.Options{PlainHTTP: u.Scheme == "http", MaxBytes: issuerBytes}
+	options.PlainHTTP = u.Scheme == "http"
 	if c.OIDCAuthority != "" {
 		if options.CA, err = os.ReadFile(c.OIDCAuthority); err != nil {
-			return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--oidc-ca-file: %w", err))
+			return nil, options, usage("--oidc-ca-file: %w", err)
 		}
 	}
-	// Whoever starts this program names the issuer, so it may be on this machine.
-	out, err := p.outbound(hostPortOf(u))
-	if err == nil {
-		i.HTTP, err = out.HTTP(options)
-	}
-	return i, err
+	return i, options, nil
 }
 
 // issuerBytes bounds what an issuer says: its metadata, its keys, a token.
@@ -64,8 +75,4 @@ func hostPortOf(u *url.URL) string {
 		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
 	}
 	return net.JoinHostPort(u.Hostname(), port)
-}
-
-func usage(format string, args ...any) error {
-	return fault.New(fault.Invalid, "Usage", fmt.Errorf(format, args...))
 }

@@ -21,8 +21,8 @@ const (
 
 // webhooks is how webhooks are reached. What is wrong with it is said at the
 // start, and not when the first plan waits for them.
-func (p *parts) webhooks(out *outbound.Client) (controller.Webhooks, error) {
-	w := controller.Webhooks{Client: out, Certs: p.Config.WebhookCerts, Unmasked: p.Config.Unmasked}
+func (c Config) webhooks(out *outbound.Client) (controller.Webhooks, error) {
+	w := controller.Webhooks{Client: out, Certs: c.WebhookCerts, Unmasked: c.Unmasked}
 	if w.Certs != "" {
 		root, err := os.OpenRoot(w.Certs)
 		if err != nil {
@@ -32,10 +32,10 @@ func (p *parts) webhooks(out *outbound.Client) (controller.Webhooks, error) {
 			return w, err
 		}
 	}
-	if p.Config.WebhookKey == "" {
+	if c.WebhookKey == "" {
 		return w, nil
 	}
-	key, err := readKey(p.Config.WebhookKey)
+	key, err := readKey(c.WebhookKey)
 	if err != nil {
 		return w, fault.New(fault.Invalid, "Usage", fmt.Errorf("--webhook-key: %w", err))
 	}
