@@ -193,7 +193,7 @@ func TestTimelineOfAStack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decided, err := json.Marshal([]stack.Decided{{At: time.Now().Add(30 * time.Minute), Phase: "Planning", Rule: "a rule"}})
+	decided, err := json.Marshal([]stack.Decided{{At: time.Now().Add(30 * time.Minute), Phase: "Suspended", Rule: "a rule"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -35,11 +34,13 @@ type Moment struct {
 	Kind    MomentKind    `json:"kind"`
 	Title   string        `json:"title"`
 	Text    string        `json:"text,omitempty"`
+	Who     string        `json:"who,omitempty"`  // did it
 	Rule    string        `json:"rule,omitempty"` // that fired
 	Run     string        `json:"run,omitempty"`  // its identifier
 	Outcome stack.Outcome `json:"outcome,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`  // of a run that ended; nanoseconds
 	Count   int           `json:"count,omitempty"` // how often, if more than once
+	First   time.Time     `json:"first,omitzero"`  // of a run that failed Count times in the same way: the end of the first
 	Bad     bool          `json:"bad,omitempty"`   // it went wrong
 }
 
@@ -52,13 +53,14 @@ const (
 	MomentRun      MomentKind = "run"
 	MomentDecision MomentKind = "decision"
 	MomentEvent    MomentKind = "event"
+	MomentDeed     MomentKind = "deed" // of a person; only where the journal may be read
 )
 
 // momentsShown bounds a timeline.
 const momentsShown = 500
 
-// Timeline implements StackDetails. An event that only tells of the end of a run
-// is not there beside that run.
+// Timeline implements StackDetails. What only tells of a run is not there beside
+// that run, and runs that fail again and again in the same way are one moment.
 func (d *Details) Timeline(ctx context.Context, key Key) ([]Moment, error) {
 	o, err := d.stacks.read(ctx, key)
 	if err != nil {
@@ -86,6 +88,7 @@ func (d *Details) Timeline(ctx context.Context, key Key) ([]Moment, error) {
 // moment, the end of a run caused the decision, and that the event.
 func timeline(created time.Time, runs []Report, happened []Event, decided []Decided) []Moment {
 	out := []Moment{{At: created, Kind: MomentCreated, Title: "Created"}}
+	decided, began := unsaid(decided, runs)
 	for _, d := range decided[:min(len(decided), momentsShown)] {
 		out = append(out, momentOfDecision(d))
 	}
@@ -99,7 +102,9 @@ func timeline(created time.Time, runs []Report, happened []Event, decided []Deci
 		others = append(others, e)
 	}
 	for i, r := range runs {
-		out = append(out, momentOfRun(r, told[i]))
+		m := momentOfRun(r, told[i])
+		m.Rule = began[r.ID]
+		out = append(out, m)
 	}
 	for _, e := range others {
 		m := Moment{At: e.At, Kind: MomentEvent, Title: words(e.Reason), Text: e.Message, Bad: e.Type == "Warning"}
@@ -108,11 +113,17 @@ func timeline(created time.Time, runs []Report, happened []Event, decided []Deci
 		}
 		out = append(out, m)
 	}
-	causes := []MomentKind{MomentEvent, MomentDecision, MomentRun, MomentCreated}
-	slices.SortStableFunc(out, func(a, b Moment) int {
+	inOrder(out)
+	out = streaks(out, runs)
+	return out[:min(len(out), momentsShown)]
+}
+
+// inOrder sorts moments, the newest first.
+func inOrder(moments []Moment) {
+	causes := []MomentKind{MomentEvent, MomentDecision, MomentDeed, MomentRun, MomentCreated}
+	slices.SortStableFunc(moments, func(a, b Moment) int {
 		return cmp.Or(b.late().Compare(a.late()), cmp.Compare(slices.Index(causes, a.Kind), slices.Index(causes, b.Kind)))
 	})
-	return out[:min(len(out), momentsShown)]
 }
 
 // late is the last moment that m may have happened at: events are kept to the
@@ -138,7 +149,7 @@ func momentOfRun(r Report, said string) Moment {
 	}
 	m.At, m.Took, m.Outcome = r.Finished, r.Finished.Sub(r.Started), r.Outcome
 	m.Text = cmp.Or(said, r.Message)
-	m.Bad = r.Outcome != stack.Succeeded && r.Outcome != stack.Interrupted && r.Outcome != stack.Stale
+	m.Bad = bad(r)
 	return m
 }
 
@@ -157,78 +168,6 @@ func tellsOf(e Event, r Report) bool {
 	}
 	end.Plan = &stack.Plan{Drift: true} // nobody wrote down in the report that it was drift
 	return r.Outcome == stack.Succeeded && !r.Kind.Writes() && e.Reason == (infra.Dialect{}).EventReason(end)
-}
-
-// runNouns name the kinds of run at the beginning of a sentence.
-var runNouns = map[stack.RunKind]string{
-	stack.PlanRun: "Plan", stack.CheckRun: "Look for drift", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
-	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.GlassRun: "Command by hand",
-}
-
-// runTitle says in a few words how a run went.
-func runTitle(r Report) string {
-	noun := cmp.Or(runNouns[r.Kind], words(string(r.Kind)))
-	if r.Phase != runner.Done {
-		return noun + " goes on"
-	}
-	switch r.Outcome {
-	case stack.Succeeded:
-		return noun + ": " + runResult(r)
-	case stack.Failed:
-		if r.Step != "" && r.Step != string(r.Kind) {
-			return fmt.Sprintf("%s failed in the step %s", noun, r.Step)
-		}
-		return noun + " failed"
-	case stack.Stale:
-		return noun + ": not done, the state changed after the plan was made"
-	case stack.Locked:
-		return noun + ": somebody else holds the lock on the state"
-	case stack.TimedOut:
-		return noun + " took too long and was stopped"
-	case stack.Interrupted:
-		return noun + " was stopped"
-	case stack.Killed:
-		return noun + " was killed"
-	default:
-		return noun + " ended: " + words(string(r.Outcome))
-	}
-}
-
-// runResult is what a run that succeeded found or did.
-func runResult(r Report) string {
-	switch {
-	case r.Kind == stack.HealthRun:
-		return "well"
-	case r.Kind == stack.GlassRun, r.Kind == stack.ApplyRun && r.Changes.None(), r.Kind == stack.DestroyRun:
-		return "done"
-	case r.Kind == stack.CheckRun && r.Changes.None():
-		return "none"
-	case r.Changes.None():
-		return "no changes"
-	case r.Kind == stack.ApplyRun:
-		return applied(r.Changes)
-	default:
-		return r.Changes.String()
-	}
-}
-
-// applied is what was changed, without what was not.
-func applied(c stack.Changes) string {
-	var parts []string
-	for _, p := range []struct {
-		n    int
-		what string
-	}{
-		{c.Add, "added"}, {c.Change, "changed"}, {c.Destroy, "destroyed"}, {c.Import, "imported"}, {c.Forget, "forgotten"}, {c.Move, "moved"},
-	} {
-		if p.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
-		}
-	}
-	if len(parts) == 0 {
-		return count(c.Outputs, "output value") + " changed"
-	}
-	return strings.Join(parts, ", ")
 }
 
 // words is a CamelCase name as people write it: AwaitingApproval is Awaiting

@@ -1,12 +1,16 @@
 package service
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -64,8 +68,7 @@ func TestTimeline(t *testing.T) {
 		"5m run: Apply failed | Failed (attempt 1): the cloud said no | apply-2 | 1m0s | bad",
 		"3m event: Plan reviewed | The webhooks let it pass | 4 times",
 		"2m decision: Awaiting approval | Plan generated | a plan waits for approval",
-		"2m run: Plan: 3 to add, 0 to change, 0 to destroy | Planned plan-main-aa: 3 to add | plan-1 | 1m0s",
-		"1m decision: Planning | A plan is being made. | a change of source, inputs, spec or engine makes a new plan",
+		"2m run: Plan: 3 to add, 0 to change, 0 to destroy | Planned plan-main-aa: 3 to add | plan-1 | a change of source, inputs, spec or engine makes a new plan | 1m0s",
 		"0m created: Created",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -80,11 +83,113 @@ func TestTimelineKeepsCauseBeforeEffect(t *testing.T) {
 	apply.Finished = second.Add(100 * time.Millisecond)
 	var got []MomentKind
 	for _, m := range timeline(day, []Report{apply}, []Event{{At: second, Reason: "TerraformOutputsWritten"}},
-		[]Decided{{At: second.Add(200 * time.Millisecond), Phase: "Publishing"}, {At: second.Add(50 * time.Millisecond), Phase: "Applying"}}) {
+		[]Decided{{At: second.Add(200 * time.Millisecond), Phase: "Publishing"}, {At: second.Add(50 * time.Millisecond), Phase: "AwaitingApproval"}}) {
 		got = append(got, m.Kind)
 	}
 	if diff := cmp.Diff([]MomentKind{MomentEvent, MomentDecision, MomentRun, MomentDecision, MomentCreated}, got); diff != "" {
 		t.Errorf("timeline() (-want +got):\n%s", diff)
+	}
+}
+
+// A failure that is made again and again is one moment, and neither what is decided
+// between the attempts nor an event is beside it.
+func TestTimelineFoldsWhatFailsAlike(t *testing.T) {
+	fails := func(id string, from float64, message string) Report {
+		r := ended(id, stack.PlanRun, from, from+1, stack.Failed)
+		r.Step, r.Message = "init", message
+		return r
+	}
+	runs := []Report{fails("plan-5", 40, "no such provider"), fails("plan-4", 30, "no such provider"), fails("plan-3", 20, "no such provider"), fails("plan-2", 10, "quota"), ended("plan-1", stack.PlanRun, 1, 2, stack.Succeeded)}
+	decided := []Decided{{At: minute(41), Phase: "RetryLimitReached", Message: "Gave up"}}
+	for _, m := range []float64{40, 30, 20, 10} {
+		decided = append(decided,
+			Decided{At: minute(m), Phase: "Planning", Rule: "a failed attempt is made again"},
+			Decided{At: minute(m - 9 + 0.001), Phase: "RetryLater", Message: "Failed"})
+	}
+	events := []Event{{At: minute(41), Type: "Warning", Reason: "TFExecInitFailed", Message: "Failed (attempt 3): no such provider", Count: 1}}
+	got := timeline(minute(0), runs, events, decided)
+	want := []Moment{
+		{At: minute(41), Kind: MomentDecision, Title: "Retry limit reached", Text: "Gave up", Bad: true},
+		{At: minute(41), Kind: MomentRun, Title: "Plan failed in the step init", Text: "Failed (attempt 3): no such provider", Rule: "a failed attempt is made again", Run: "plan-5", Outcome: stack.Failed, Took: time.Minute, Count: 3, First: minute(21), Bad: true},
+		{At: minute(11), Kind: MomentRun, Title: "Plan failed in the step init", Text: "quota", Rule: "a failed attempt is made again", Run: "plan-2", Outcome: stack.Failed, Took: time.Minute, Bad: true},
+		{At: minute(2), Kind: MomentRun, Title: "Plan: no changes", Run: "plan-1", Outcome: stack.Succeeded, Took: time.Minute},
+		{At: minute(1.001), Kind: MomentDecision, Title: "Retry later", Text: "Failed", Bad: true}, // of no run that is kept
+		{At: minute(0), Kind: MomentCreated, Title: "Created"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("timeline() (-want +got):\n%s", diff)
+	}
+}
+
+// What goes on is told by the run, if it is there, and by the decision if not.
+func TestTimelineKeepsDecisionsWithoutARun(t *testing.T) {
+	other := ended("apply-1", stack.ApplyRun, 3, 4, stack.Succeeded)
+	decided := []Decided{{At: minute(9), Phase: "Planning"}, {At: minute(3), Phase: "Applying", Rule: "go"}, {At: minute(2), Phase: "Planning"}, {At: minute(1), Phase: "Applying"}}
+	var got []string
+	for _, m := range timeline(minute(0), []Report{other}, nil, decided) {
+		got = append(got, m.Title)
+	}
+	if diff := cmp.Diff([]string{"Planning", "Apply: done", "Planning", "Applying", "Created"}, got); diff != "" {
+		t.Errorf("timeline() (-want +got):\n%s", diff)
+	}
+}
+
+// book is a journal that has what it is made of.
+type book struct {
+	Journal
+	entries []AuditEntry
+	asked   AuditQuery
+	err     error
+}
+
+func (b *book) Entries(_ context.Context, _ AuditSight, q AuditQuery) (AuditPage, error) {
+	b.asked = q
+	return AuditPage{Items: b.entries}, b.err
+}
+
+// past is what happened to a stack.
+type past struct {
+	StackDetails
+	moments []Moment
+}
+
+func (p past) Timeline(context.Context, Key) ([]Moment, error) { return slices.Clone(p.moments), nil }
+
+func TestToldTimeline(t *testing.T) {
+	key := Key{Namespace: "apps", Name: "net"}
+	of := func(kind string) AuditObject { return AuditObject{Kind: kind, Namespace: "apps", Name: "net"} }
+	d := past{moments: []Moment{{At: minute(5), Kind: MomentRun, Title: "Apply: done", Run: "apply-1"}, {At: minute(0), Kind: MomentCreated, Title: "Created"}}}
+	j := &book{entries: []AuditEntry{
+		{At: minute(6), What: audit.Suspended, Object: of("Registry"), Who: "ann"},
+		{At: minute(3), What: audit.Rejected, Object: of("Terraform"), Who: "ann", Plan: "plan-main-1", Comment: "not on a Friday"},
+		{At: minute(2), What: audit.Resumed, Object: of("Terraform")},
+	}}
+	told := func(d StackDetails, in string) []string {
+		t.Helper()
+		got, err := ToldTimeline(t.Context(), d, j, AuditSight{In: func(ns string) bool { return ns == in }}, key)
+		if !errors.Is(err, j.err) {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, m := range got {
+			out = append(out, fmt.Sprint(m.Kind, ": ", m.Title, " | ", m.Who, " | ", m.Text))
+		}
+		return out
+	}
+	quiet := []string{"run: Apply: done |  | ", "created: Created |  | "}
+	if diff := cmp.Diff(quiet, told(d, "other")); diff != "" || j.asked.Stack != "" {
+		t.Errorf("ToldTimeline() without the right asked the journal %+v (-want +got):\n%s", j.asked, diff)
+	}
+	want := []string{quiet[0], "deed: Rejected | ann | plan-main-1; “not on a Friday”", "deed: Resumed |  | ", quiet[1]}
+	if diff := cmp.Diff(want, told(d, "apps")); diff != "" {
+		t.Errorf("ToldTimeline() (-want +got):\n%s", diff)
+	}
+	if !j.asked.Since.Equal(minute(0)) || j.asked.Namespace != "apps" || j.asked.Stack != "net" {
+		t.Errorf("the journal was asked for %+v, want this stack since it was created", j.asked)
+	}
+	j.err = errors.New("the disk is gone")
+	if diff := cmp.Diff(quiet, told(d, "apps")); diff != "" {
+		t.Errorf("ToldTimeline() without a journal (-want +got):\n%s", diff)
 	}
 }
 

@@ -41,15 +41,16 @@ type Stack struct {
 	Every       time.Duration `json:"recheckEvery,omitempty"` // nanoseconds; how often it is looked at again while nothing changes
 	Run         *Running      `json:"run,omitempty"`
 
-	Pending   string      `json:"pending,omitempty"` // the name of the plan that waits
-	Plan      *PlanInfo   `json:"plan,omitempty"`    // and what is known of it
-	Applied   *PlanInfo   `json:"applied,omitempty"`
-	AppliedAt time.Time   `json:"appliedAt,omitzero"`
-	Revision  string      `json:"revision,omitempty"` // applied last, else planned last
-	Drift     *DriftInfo  `json:"drift,omitempty"`
-	Failures  int         `json:"failures,omitempty"`
-	Lock      *stack.Lock `json:"lock,omitempty"`
-	Gap       *stack.Gap  `json:"gap,omitempty"` // what was built and is in no state
+	Pending        string      `json:"pending,omitempty"` // the name of the plan that waits
+	Plan           *PlanInfo   `json:"plan,omitempty"`    // and what is known of it
+	Applied        *PlanInfo   `json:"applied,omitempty"`
+	AppliedAt      time.Time   `json:"appliedAt,omitzero"`
+	Revision       string      `json:"revision,omitempty"` // applied last, else planned last
+	Drift          *DriftInfo  `json:"drift,omitempty"`
+	Failures       int         `json:"failures,omitempty"`
+	FailedRevision string      `json:"failedRevision,omitempty"` // the revision that fails
+	Lock           *stack.Lock `json:"lock,omitempty"`
+	Gap            *stack.Gap  `json:"gap,omitempty"` // what was built and is in no state
 
 	Isolation   string   `json:"isolation,omitempty"`
 	Environment []string `json:"environment,omitempty"`
@@ -157,6 +158,9 @@ func (s *Stack) remember(m stack.Memory) {
 	}
 	if m.Drift != nil {
 		s.Drift = &DriftInfo{At: m.Drift.At, Changes: m.Drift.Changes}
+	}
+	if m.Failures > 0 {
+		s.FailedRevision = m.FailedFor.Revision
 	}
 	if s.Plan != nil && s.Plan.Name != s.Pending {
 		s.Plan = nil // the object is being written: what is public counts

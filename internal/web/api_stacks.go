@@ -54,9 +54,9 @@ func (s *server) detailRoutes(see, plan access, op func(string, string, ...param
 			detail(func(d service.StackDetails, c call) (list[service.InputInfo], error) {
 				return listed(d.Inputs(c.ctx(), c.key()))
 			})),
-		asks(s, oneStack+"/timeline", guarded, see, op("listMoments", "What happened to a stack, newest first."),
+		asks(s, oneStack+"/timeline", guarded, see, op("listMoments", "What happened to a stack, newest first; what people did is there for those who may list terraforms/audit."),
 			detail(func(d service.StackDetails, c call) (list[service.Moment], error) {
-				return listed(d.Timeline(c.ctx(), c.key()))
+				return listed(c.timeline(d))
 			})),
 		asks(s, oneStack+"/outputs", guarded, right("get", service.ResourceOutputs), op("listOutputs", "The outputs that the last apply left; sensitive ones have no value here."),
 			detail(func(d service.StackDetails, c call) (list[service.Output], error) {
@@ -78,6 +78,21 @@ func detail[A any](f func(service.StackDetails, call) (A, error)) func(call) (A,
 		}
 		return f(c.server.Details, c)
 	}
+}
+
+// timeline is what happened to a stack, and what people did as far as the caller
+// may read the journal.
+func (c call) timeline(d service.StackDetails) ([]service.Moment, error) {
+	var sight service.AuditSight
+	if c.server.Journal != nil {
+		namespace := c.key().Namespace
+		err := c.server.Auth.Authorize(c.ctx(), userOf(c.Context), service.Access{Verb: "list", Resource: service.ResourceAudit, Namespace: namespace})
+		if err != nil && fault.Of(err) != fault.Denied {
+			return nil, err
+		}
+		sight.In = func(in string) bool { return err == nil && in == namespace }
+	}
+	return service.ToldTimeline(c.ctx(), d, c.server.Journal, sight, c.key())
 }
 
 // runOf is the run that an address names: empty for the newest.

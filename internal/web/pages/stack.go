@@ -17,9 +17,20 @@ func Stack(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	view := overviewOf(e, headFor(v, e.Stack, tabOverview))
-	moments, err := v.House.Details.Timeline(v.Context, v.Key())
-	view.Untold = problemOf("The timeline cannot be shown", err)
+	var sight service.AuditSight
+	if v.Can != nil {
+		sight.In = func(namespace string) bool {
+			return v.Can(service.Access{Verb: "list", Resource: service.ResourceAudit, Namespace: namespace})
+		}
+	}
+	moments, err := service.ToldTimeline(v.Context, v.House.Details, v.House.Journal, sight, v.Key())
+	untold := "The timeline cannot be shown"
+	if len(moments) > 0 {
+		untold = "What people did cannot be shown"
+	}
+	view.Untold = problemOf(untold, err)
 	view.Timeline = timeline(v.Key(), moments)
+	view.failing(moments)
 	return stackPage(v, "stack", "", view), nil
 }
 
@@ -48,6 +59,11 @@ type overview struct {
 	Labels   []field
 	Timeline []moment
 	Untold   *Problem
+
+	FailedLog string // of the run that failed last, if the stack fails
+	DoBefore  string // what to do, up to the words that lead to that log
+	DoLog     string // these words; empty if there are none
+	DoAfter   string
 
 	Applies    bool   // the plan that waited is being applied
 	SourcePage string // where the source is told of
@@ -96,6 +112,25 @@ func overviewOf(e service.Explanation, head stackHead) overview {
 	return o
 }
 
+// wholeStory are the words of an advice that lead to a log.
+const wholeStory = "the log of the run has the whole story"
+
+// failing finds the run that made the stack fail.
+func (o *overview) failing(moments []service.Moment) {
+	s := o.Head.Stack
+	if s.Failures == 0 {
+		return
+	}
+	i := slices.IndexFunc(moments, func(m service.Moment) bool { return m.Kind == service.MomentRun && m.Bad })
+	if i < 0 {
+		return
+	}
+	o.FailedLog = runPath(s.Key(), moments[i].Run) + "/log"
+	if before, after, found := strings.Cut(o.Means.Do, wholeStory); found {
+		o.DoBefore, o.DoLog, o.DoAfter = before, wholeStory, after
+	}
+}
+
 func runPath(k service.Key, run string) string { return stackPath(k, "runs", run) }
 
 // moment is one line of a timeline.
@@ -110,7 +145,7 @@ type moment struct {
 
 // momentIcons are the glyphs of what happens; a failure has its own.
 var momentIcons = map[service.MomentKind]string{
-	service.MomentCreated: "plus", service.MomentRun: "play", service.MomentDecision: "chevron", service.MomentEvent: "dot",
+	service.MomentCreated: "plus", service.MomentRun: "play", service.MomentDecision: "chevron", service.MomentEvent: "dot", service.MomentDeed: "person",
 }
 
 // Bounds of a story on one page: the pages of runs and events have it in full.

@@ -1,0 +1,72 @@
+package pages
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// diary is a journal with one entry about each stack that is asked for.
+type diary struct{ service.Journal }
+
+func (diary) Entries(_ context.Context, _ service.AuditSight, q service.AuditQuery) (service.AuditPage, error) {
+	return service.AuditPage{Items: []service.AuditEntry{{
+		At: now.Add(-30 * time.Minute), What: "rejected", Who: "ann " + hostile, Comment: "not on a Friday",
+		Object: service.AuditObject{Kind: "Terraform", Namespace: q.Namespace, Name: q.Stack},
+	}}}, nil
+}
+
+func TestTimelineHasWhatPeopleDid(t *testing.T) {
+	for may, want := range map[bool]bool{true: true, false: false} {
+		v := visitor(t, town(), "/stacks/apps/cart")
+		v.House.Journal = diary{}
+		v.Can = func(a service.Access) bool {
+			return a.Resource != service.ResourceAudit || may && a.Verb == "list" && a.Namespace == "apps"
+		}
+		p, err := Stack(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := parse(t, v, p).text()
+		for _, word := range []string{"Rejected", "by ann", "not on a Friday"} {
+			if strings.Contains(got, word) != want {
+				t.Errorf("may read the journal %v: the page says %q: %v, want %v", may, word, !want, want)
+			}
+		}
+	}
+}
+
+func TestStackThatFails(t *testing.T) {
+	e := town()
+	i := slices.IndexFunc(e.rows, func(r service.Row) bool { return r.Name == "hostile" })
+	e.rows[i].Phase, e.rows[i].FailedRevision = string(stack.RetryLater), "main@sha1:bad0bad0"
+	e.moments[2].Count, e.moments[2].First = 5, now.Add(-3*time.Hour)
+	v := visitor(t, e, "/stacks/apps/hostile")
+	p, err := Stack(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := parse(t, v, p)
+	links := d.all(func(n *html.Node) bool {
+		return n.DataAtom == atom.A && attr(n, "href") == "/stacks/apps/hostile/runs/apply-7/log"
+	})
+	if len(links) != 2 || !strings.Contains(textOf(links[0]), wholeStory) {
+		t.Errorf("%d links lead to the log of the run that failed, want one in what to do and one in the facts", len(links))
+	}
+	for _, want := range []string{"main@sha1:bad0bad0", "5 times since", "Correct the cause; " + wholeStory + ". It is tried again"} {
+		if !strings.Contains(d.text(), want) {
+			t.Errorf("the page does not say %q: %s", want, d.text())
+		}
+	}
+	if d := show(t, e, "/stacks/apps/cart", Stack); strings.Contains(d.text(), "Log of the run") {
+		t.Error("a stack that is well tells of a run that failed once")
+	}
+}
