@@ -42,10 +42,12 @@ type graphNode struct {
 	NeededBy   []graphRef
 }
 
+// graphRef is another stack in the list, once with all that connects the two.
 type graphRef struct {
 	Name string
 	Href string
-	Kind string
+	Kind string // as a person reads it; nothing if only dependsOn names it
+	node int
 }
 
 type graphEdge struct {
@@ -107,9 +109,25 @@ func (p *graphPage) show(g service.Graph) {
 	}
 	for _, e := range g.Edges {
 		from, to := &p.Nodes[e.From], &p.Nodes[e.To]
-		from.Needs = append(from.Needs, graphRef{to.Full, to.Href, kindOfEdge(e.Kind)})
-		to.NeededBy = append(to.NeededBy, graphRef{from.Full, from.Href, kindOfEdge(e.Kind)})
+		from.Needs = withRef(from.Needs, graphRef{Name: to.Full, Href: to.Href, node: e.To}, e.Kind)
+		to.NeededBy = withRef(to.NeededBy, graphRef{Name: from.Full, Href: from.Href, node: e.From}, e.Kind)
 	}
+}
+
+// withRef adds what an edge connects to, once: a stack that both names another
+// and reads its outputs needs it no more than that.
+func withRef(list []graphRef, r graphRef, kind service.EdgeKind) []graphRef {
+	i := slices.IndexFunc(list, func(other graphRef) bool { return other.node == r.node })
+	switch {
+	case i < 0 && kind == service.EdgeOutputs:
+		r.Kind = "outputs"
+		return append(list, r)
+	case i < 0:
+		return append(list, r)
+	case (kind == service.EdgeOutputs) != (list[i].Kind == "outputs"):
+		list[i].Kind = "dependsOn and outputs"
+	}
+	return list
 }
 
 func kindOfEdge(k service.EdgeKind) string {

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +102,31 @@ func TestThePictureAndTheListAgree(t *testing.T) {
 	}
 	if edges := d.all(func(n *html.Node) bool { return strings.HasPrefix(attr(n, "class"), "edge ") }); len(edges) != 7 {
 		t.Errorf("%d edges are drawn, want 7: all but the one to itself", len(edges))
+	}
+}
+
+// A stack that is connected in two ways is named once.
+func TestAStackIsNamedOnceInTheList(t *testing.T) {
+	edge := func(from, to int, kind service.EdgeKind) service.GraphEdge {
+		return service.GraphEdge{From: from, To: to, Kind: kind}
+	}
+	p := graphPage{}
+	p.show(service.Graph{
+		Nodes: []service.GraphNode{{Namespace: "apps", Name: "checkout"}, {Namespace: "net", Name: "vpc"}, {Hidden: true}, {Hidden: true}},
+		Edges: []service.GraphEdge{edge(0, 1, service.EdgeDependsOn), edge(0, 2, service.EdgeOutputs), edge(0, 1, service.EdgeOutputs), edge(0, 3, service.EdgeDependsOn), edge(0, 1, service.EdgeOutputs), edge(0, 2, service.EdgeOutputs)},
+	})
+	said := func(list []graphRef) (out []string) {
+		for _, r := range list {
+			out = append(out, r.Name+"|"+r.Kind)
+		}
+		return out
+	}
+	const hidden = "a stack that is not shown to you"
+	if got, want := said(p.Nodes[0].Needs), []string{"net/vpc|dependsOn and outputs", hidden + "|outputs", hidden + "|"}; !slices.Equal(got, want) {
+		t.Errorf("it needs %q, want %q", got, want)
+	}
+	if got, want := said(p.Nodes[1].NeededBy), []string{"apps/checkout|dependsOn and outputs"}; !slices.Equal(got, want) {
+		t.Errorf("it is needed by %q, want %q", got, want)
 	}
 }
 

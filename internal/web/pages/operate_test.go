@@ -190,6 +190,37 @@ func TestQueueSaysWhoIsNext(t *testing.T) {
 	}
 }
 
+// What is at work is one click from what it says.
+func TestRunsAtWorkLeadToTheirLogs(t *testing.T) {
+	turn := stack.Turn{UID: "u-1", Namespace: "apps", Name: "cart"}
+	row := service.Row{Stack: service.Stack{Namespace: "apps", Name: "cart", UID: "u-1", Run: &service.Running{ID: "apply-1"}}}
+	b := board{&estate{rows: []service.Row{row}}}
+	if got, want := logOfTurn(b, turn), "/stacks/apps/cart/runs/apply-1/log"; got != want {
+		t.Errorf("the log is at %q, want %q", got, want)
+	}
+	d := screen(t, shire(), "/queue", Queue, func(v *Visit) { v.House.Board = atWork{v.House.Board} })
+	if n := len(d.all(func(n *html.Node) bool { return attr(n, "href") == "/stacks/apps/cart/runs/run-of-cart/log" })); n != 1 {
+		t.Errorf("%d links to the log of the run of apps/cart, want 1", n)
+	}
+	other := turn
+	other.UID = "u-2"
+	row.Run = nil
+	idle := board{&estate{rows: []service.Row{row}}}
+	for name, got := range map[string]string{"another of the name": logOfTurn(b, other), "no run yet": logOfTurn(idle, turn), "unknown": logOfTurn(idle, stack.Turn{Name: "x"}), "no board": logOfTurn(nil, turn)} {
+		if got != "" {
+			t.Errorf("%s: the log is at %q, want none", name, got)
+		}
+	}
+}
+
+// atWork is a board on which every stack has a run.
+type atWork struct{ Board }
+
+func (atWork) Get(k service.Key) (service.Row, bool) {
+	uid := map[string]string{"checkout": "1", "cart": "2", "edge": "3"}[k.Name]
+	return service.Row{Stack: service.Stack{Namespace: k.Namespace, Name: k.Name, UID: uid, Run: &service.Running{ID: "run-of-" + k.Name}}}, true
+}
+
 func TestQueueGuessesWhenARunStarts(t *testing.T) {
 	d := queueView{Slots: use{4, 4}, Start: 10, Line: []queueRow{{Turn: stack.Turn{Position: 1}}, {Turn: stack.Turn{Position: 8}}, {Turn: stack.Turn{Position: 9}}}}
 	d.guess()

@@ -76,6 +76,7 @@ func (u use) Full() bool { return u.Most > 0 && u.Now >= u.Most }
 type queueRow struct {
 	stack.Turn
 	Href  string
+	Log   string // the address of the log of its run, if that is known
 	MiB   int
 	Class string        // in words
 	Doing string        // what its run does
@@ -138,7 +139,9 @@ func queueOf(v *Visit, b stack.Backlog, line stack.Line) queueView {
 			continue
 		}
 		seen[t.Tenant] = true
-		d.AtWork = append(d.AtWork, rowOfQueue(t))
+		row := rowOfQueue(t)
+		row.Log = logOfTurn(v.House.Board, t)
+		d.AtWork = append(d.AtWork, row)
 	}
 	var chosen []queueRow
 	for _, t := range line.Waiting {
@@ -161,6 +164,20 @@ func queueOf(v *Visit, b stack.Backlog, line stack.Line) queueView {
 
 func rowOfQueue(t stack.Turn) queueRow {
 	return queueRow{Turn: t, Href: pathOf("stacks", t.Namespace, t.Name), MiB: int(t.Memory >> 20), Class: classWord(t.Class), Doing: turnWord(t.Kind)}
+}
+
+// logOfTurn is the address of the log of the run that is at work for t. The
+// board may be a moment behind, and know of no run yet.
+func logOfTurn(b Board, t stack.Turn) string {
+	if b == nil {
+		return ""
+	}
+	key := service.Key{Namespace: t.Namespace, Name: t.Name}
+	row, ok := b.Get(key)
+	if !ok || row.UID != t.UID || row.Run == nil {
+		return ""
+	}
+	return runPath(key, row.Run.ID) + "/log"
 }
 
 func (d *queueView) classes(v *Visit, list []stack.ClassBacklog) {
