@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -26,6 +27,8 @@ type StackDetails interface {
 	// DriftDetails says what differs from what was applied. It takes the right to
 	// stacks/plan.
 	DriftDetails(context.Context, Key) (DriftDetail, error)
+	// LookedAt says when drift was looked for last; zero if that is not known.
+	LookedAt(context.Context, Key) (time.Time, error)
 }
 
 // The reasons of faults about details.
@@ -34,16 +37,18 @@ const (
 	ReasonNoOutputsKept = "NoOutputsKept"
 )
 
-// OutputRecords are the outputs of stacks as runs left them.
-type OutputRecords interface {
+// DetailRecords are what runs left of stacks beside the reports.
+type DetailRecords interface {
 	// OutputsOf opens the outputs of the newest state of a stack, values and all.
 	OutputsOf(context.Context, StackID) (io.ReadCloser, error)
+	// LookedAt says when a look for drift ended last; zero if that is not known.
+	LookedAt(context.Context, StackID) (time.Time, error)
 }
 
 // OutputsKey is the key of the outputs of a stack's newest state.
 func OutputsKey(uid string) string { return "stacks/" + uid + "/outputs.json" }
 
-// OutputsOf implements OutputRecords.
+// OutputsOf implements DetailRecords.
 func (b *Blobs) OutputsOf(ctx context.Context, id StackID) (io.ReadCloser, error) {
 	if err := checkID(id, "any"); err != nil {
 		return nil, err
@@ -54,14 +59,14 @@ func (b *Blobs) OutputsOf(ctx context.Context, id StackID) (io.ReadCloser, error
 // Details answers for the server itself: whoever calls it has been checked.
 type Details struct {
 	stacks    *Stacks
-	outputs   OutputRecords
+	records   DetailRecords
 	decisions Decisions
 }
 
 // NewDetails returns the Details of stacks. Decisions may be nil: then none are
 // told of.
-func NewDetails(stacks *Stacks, outputs OutputRecords, decisions Decisions) *Details {
-	return &Details{stacks: stacks, outputs: outputs, decisions: decisions}
+func NewDetails(stacks *Stacks, records DetailRecords, decisions Decisions) *Details {
+	return &Details{stacks: stacks, records: records, decisions: decisions}
 }
 
 var _ StackDetails = (*Details)(nil)
@@ -75,7 +80,7 @@ func (d *Details) OutputsKept(ctx context.Context, key Key) ([]Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.outputs.OutputsOf(ctx, st.ID())
+	r, err := d.records.OutputsOf(ctx, st.ID())
 	if fault.Of(err) == fault.Missing {
 		return nil, fault.New(fault.Missing, ReasonNoOutputsKept, fmt.Errorf("no outputs of the stack %s are kept: nothing was applied yet, or its module outputs nothing", key))
 	}

@@ -186,6 +186,22 @@ func TestDriftDetails(t *testing.T) {
 	}
 }
 
+func TestLookedAt(t *testing.T) {
+	c := newCluster(t)
+	at := noon.UTC().Truncate(time.Second)
+	for text, want := range map[string]time.Time{
+		"": {}, `{"at":"` + at.Format(time.RFC3339) + `","memory":16777216}`: at, `{"memory":1}`: {}, at.Format(time.RFC3339Nano): at, "spoilt": {},
+	} {
+		kept := drawer{}
+		if text != "" {
+			kept[service.CheckedKey(string(c.object().UID))] = []byte(text)
+		}
+		if got, err := c.details(kept).LookedAt(t.Context(), c.key()); err != nil || !got.Equal(want) {
+			t.Errorf("LookedAt() of %q = %s, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
 func TestTimelineOfAStack(t *testing.T) {
 	c := newCluster(t)
 	uid := string(c.object().UID)

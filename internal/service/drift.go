@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -49,4 +50,38 @@ func (d *Details) DriftDetails(ctx context.Context, key Key) (DriftDetail, error
 	out.Name, out.Digest = st.Plan.Name, st.Plan.Digest
 	out.Drifted, out.Mending = append(out.Drifted, p.Drift()...), append(out.Mending, p.Items()...)
 	return out, nil
+}
+
+// LookedAt implements StackDetails.
+func (d *Details) LookedAt(ctx context.Context, key Key) (time.Time, error) {
+	st, err := d.stacks.Get(ctx, key)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return d.records.LookedAt(ctx, st.ID())
+}
+
+// CheckedKey is the key of when a stack was looked at last.
+func CheckedKey(uid string) string { return "stacks/" + uid + "/checked" }
+
+// LookedAt implements DetailRecords. What cannot be understood is not known: the
+// controller writes it anew with the next look.
+func (b *Blobs) LookedAt(ctx context.Context, id StackID) (time.Time, error) {
+	if err := checkID(id, "any"); err != nil {
+		return time.Time{}, err
+	}
+	text, err := b.store.Get(ctx, CheckedKey(id.UID))
+	if fault.Of(err) == fault.Missing {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading when drift of %s was looked for: %w", id.Key, err)
+	}
+	var kept struct {
+		At time.Time `json:"at"`
+	}
+	if json.Unmarshal(text, &kept) != nil {
+		kept.At, _ = time.Parse(time.RFC3339Nano, string(text)) // as it was kept once, without anything else
+	}
+	return kept.At, nil
 }

@@ -1,6 +1,8 @@
 package pages
 
 import (
+	"time"
+
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/service"
@@ -22,6 +24,9 @@ func StackDrift(v *Visit) (Page, error) {
 	default:
 		view.fill(d)
 	}
+	if at, err := v.House.Details.LookedAt(v.Context, v.Key()); err == nil {
+		view.Looked = at // the page is as good without
+	}
 	if d.Digest != "" {
 		view.See = planPath(v.Key(), service.PlanInfo{Digest: d.Digest})
 	}
@@ -33,7 +38,8 @@ type driftDetail struct {
 	Drift   service.DriftDetail
 	Items   []driftItem
 	Hidden  int
-	See     string // the address of the plan that was made of it
+	Looked  time.Time // for drift, last; zero if that is not known
+	See     string    // the address of the plan that was made of it
 	None    bool
 	Problem *Problem
 }

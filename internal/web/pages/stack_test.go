@@ -44,6 +44,20 @@ func TestTimelineHasWhatPeopleDid(t *testing.T) {
 	}
 }
 
+func TestDriftSaysWhenItWasLookedFor(t *testing.T) {
+	for address, drift := range map[string]service.DriftDetail{"/stacks/apps/cart/drift": {}, "/stacks/net/vpc/drift": town().drift} {
+		e := town()
+		e.drift = drift
+		if got := show(t, e, address, StackDrift).text(); strings.Contains(got, "last") {
+			t.Errorf("%s: nobody looked, and the page says %s", address, got)
+		}
+		e.looked = now.Add(-7 * time.Minute)
+		if got := show(t, e, address, StackDrift).text(); !strings.Contains(got, "last 7 minutes ago") && !strings.Contains(got, "last 7m ago") {
+			t.Errorf("%s: the page does not say when the world was looked at: %s", address, got)
+		}
+	}
+}
+
 func TestStackThatFails(t *testing.T) {
 	e := town()
 	i := slices.IndexFunc(e.rows, func(r service.Row) bool { return r.Name == "hostile" })

@@ -39,6 +39,7 @@ type estate struct {
 	moments             []service.Moment
 	outputs             []service.Output
 	drift               service.DriftDetail
+	looked              time.Time
 	err                 error // of what takes a right of its own
 	asked               service.BoardQuery
 }
@@ -144,6 +145,10 @@ func (e *estate) Timeline(context.Context, service.Key) ([]service.Moment, error
 
 func (e *estate) OutputsKept(context.Context, service.Key) ([]service.Output, error) {
 	return e.outputs, e.err
+}
+
+func (e *estate) LookedAt(context.Context, service.Key) (time.Time, error) {
+	return e.looked, e.err
 }
 
 func (e *estate) DriftDetails(context.Context, service.Key) (service.DriftDetail, error) {
