@@ -49,6 +49,7 @@ type Stack struct {
 	Drift          *DriftInfo  `json:"drift,omitempty"`
 	Failures       int         `json:"failures,omitempty"`
 	FailedRevision string      `json:"failedRevision,omitempty"` // the revision that fails
+	FailedWith     string      `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
 	Lock           *stack.Lock `json:"lock,omitempty"`
 	Gap            *stack.Gap  `json:"gap,omitempty"` // what was built and is in no state
 
@@ -160,7 +161,7 @@ func (s *Stack) remember(m stack.Memory) {
 		s.Drift = &DriftInfo{At: m.Drift.At, Changes: m.Drift.Changes}
 	}
 	if m.Failures > 0 {
-		s.FailedRevision = m.FailedFor.Revision
+		s.FailedRevision, s.FailedWith = m.FailedFor.Revision, m.FailedWith
 	}
 	if s.Plan != nil && s.Plan.Name != s.Pending {
 		s.Plan = nil // the object is being written: what is public counts

@@ -12,12 +12,12 @@ import (
 func TestViewTellsWhatFails(t *testing.T) {
 	o := &v1alpha2.Terraform{}
 	o.Status.LastAppliedRevision = "main@sha1:good"
-	m := stack.Memory{Failures: 2, FailedFor: stack.Basis{Revision: "main@sha1:bad"}}
-	if s := viewOf(o, dialect.Stack{Memory: m}); s.Revision != "main@sha1:good" || s.FailedRevision != "main@sha1:bad" {
-		t.Errorf("viewOf() has the revisions %q and %q, want what was applied and what fails", s.Revision, s.FailedRevision)
+	m := stack.Memory{Failures: 2, FailedFor: stack.Basis{Revision: "main@sha1:bad"}, FailedWith: "no such bucket"}
+	if s := viewOf(o, dialect.Stack{Memory: m}); s.Revision != "main@sha1:good" || s.FailedRevision != "main@sha1:bad" || s.FailedWith != "no such bucket" {
+		t.Errorf("viewOf() has the revisions %q and %q, and %q; want what was applied, what fails and with what", s.Revision, s.FailedRevision, s.FailedWith)
 	}
 	m.Failures = 0
-	if s := viewOf(o, dialect.Stack{Memory: m}); s.FailedRevision != "" {
-		t.Errorf("viewOf() of a stack that is well has %q, want nothing that fails", s.FailedRevision)
+	if s := viewOf(o, dialect.Stack{Memory: m}); s.FailedRevision+s.FailedWith != "" {
+		t.Errorf("viewOf() of a stack that is well has %q, want nothing that fails", s.FailedRevision+s.FailedWith)
 	}
 }

@@ -77,10 +77,20 @@ func listed(r service.Row) stackRow {
 		s.Tenant = with("/stacks", nil, "tenant", r.Tenant)
 	}
 	if r.Status != service.StatusReady && r.Status != service.StatusSuspended {
-		s.Why = cut(whyLength, cmp.Or(r.Message, r.WaitingFor))
+		s.Why = cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
 	}
 	s.Drift = r.Drift != nil && r.Status != service.StatusDrifted
 	return s
+}
+
+// lastFailure is why a stack is shown as failed, or as locked out, while it is
+// tried again and its own message only says that it is.
+func lastFailure(r service.Row) string {
+	again := r.Status == service.StatusFailed || r.Status == service.StatusLocked
+	if again && r.Failures > 0 && r.Ready != "True" && r.Ready != "False" {
+		return r.FailedWith
+	}
+	return ""
 }
 
 // sourceText is where a stack's module comes from: its source, the revision, and

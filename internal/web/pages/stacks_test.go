@@ -289,3 +289,27 @@ func TestWhereAListIs(t *testing.T) {
 		}
 	}
 }
+
+// Why a stack failed stays there while it is tried again, and gives way to what
+// holds it up now.
+func TestARetriedStackSaysWhyItFailed(t *testing.T) {
+	row := func(status service.Status, ready, message string, failures int) service.Row {
+		return service.Row{Status: status, Stack: service.Stack{Ready: ready, Message: message, Failures: failures, FailedWith: "no such bucket"}}
+	}
+	for name, tt := range map[string]struct {
+		row  service.Row
+		want string
+	}{
+		"it is tried again":          {row(service.StatusFailed, "Unknown", "Terraform Planning", 2), "no such bucket"},
+		"locked out, and once more":  {row(service.StatusLocked, "Unknown", "Terraform Planning", 1), "no such bucket"},
+		"its source has gone since":  {row(service.StatusFailed, "False", "source not found", 2), "source not found"},
+		"a plan waits in the end":    {row(service.StatusPending, "Unknown", "Plan generated", 1), "Plan generated"},
+		"it has not failed":          {row(service.StatusFailed, "Unknown", "Terraform Planning", 0), "Terraform Planning"},
+		"it is ready":                {row(service.StatusReady, "True", "Applied", 0), ""},
+		"nobody knows why it failed": {service.Row{Status: service.StatusFailed, Stack: service.Stack{Ready: "Unknown", Message: "Terraform Planning", Failures: 1}}, "Terraform Planning"},
+	} {
+		if got := listed(tt.row).Why; got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
