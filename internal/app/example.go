@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -32,7 +34,8 @@ import (
 
 var errOutput = errors.New("--output: json is the only other form")
 
-// exampleTime bounds the wait for the stacks of the quickstart.
+// exampleTime bounds the applying of the quickstart, and then the wait for its
+// stacks.
 const exampleTime = 5 * time.Minute
 
 const exampleNamespace = "quickstart"
@@ -48,13 +51,39 @@ type example struct {
 	program       string // how this one is called
 }
 
+// run returns an error only if ctx has ended: Terrier runs, and no trouble of an
+// example ends it.
 func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
+	c, err := client.New(config, client.Options{Scheme: newScheme()})
+	if err == nil {
+		err = q.applyAll(ctx, r, c)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		q.say("  the examples are not all there: %v", err)
+		if hint := service.Hint(err); hint != "" {
+			q.say("  %s", hint)
+		}
+		q.say("  Terrier runs without them. Once that is corrected, start it again with --quickstart, which applies what is missing.")
+		return nil
+	}
+	q.awaitStacks(ctx, c)
+	q.awaitTenants(ctx, c)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := q.tell(r); err != nil {
+		q.say("  what to try could not be printed: %v", err)
+	}
+	return nil
+}
+
+// applyAll applies the stacks and the tenants.
+func (q example) applyAll(ctx context.Context, r Ready, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, exampleTime)
 	defer cancel()
-	c, err := client.New(config, client.Options{Scheme: newScheme()})
-	if err != nil {
-		return err
-	}
 	registry := strings.TrimPrefix(r.HTTP, "https://")
 	q.say("pushing the quickstart's module to the registry inside")
 	if err := q.push(ctx, r, registry); err != nil {
@@ -67,19 +96,7 @@ func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
 	if err := q.applyTenants(ctx, r, c); err != nil {
 		return fmt.Errorf("applying the tenants: %w", err)
 	}
-	for _, name := range []string{"network", "app"} {
-		held, err := q.await(ctx, c, name)
-		if err != nil {
-			return err
-		}
-		if held {
-			q.say("  %s waits for you: %s explain %s -n %s", name, q.program, name, exampleNamespace)
-		}
-	}
-	if err := q.awaitTenants(ctx, c); err != nil {
-		return fmt.Errorf("waiting for the tenants: %w", err)
-	}
-	return q.tell(r)
+	return nil
 }
 
 func (q example) say(format string, args ...any) {
@@ -143,33 +160,70 @@ func create(ctx context.Context, c client.Client, from fs.FS, fill *strings.Repl
 	return nil
 }
 
-// await waits until a stack is ready, and says what it does meanwhile. At a later
-// start it may be held until somebody decides, for as long as they like.
-func (q example) await(ctx context.Context, c client.Client, name string) (held bool, err error) {
-	said := ""
-	err = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		var obj v1alpha2.Terraform
-		if err := c.Get(ctx, types.NamespacedName{Namespace: exampleNamespace, Name: name}, &obj); err != nil {
-			return false, client.IgnoreNotFound(err)
+// exampleStack is what was seen of a stack of the quickstart.
+type exampleStack struct {
+	name string
+	said string // by its Ready condition
+	held bool   // until somebody decides
+	done bool   // ready or held, as its manifest is now
+}
+
+// awaitStacks waits until the stacks are ready, and says what they do meanwhile.
+// At a later start one may be held until somebody decides, for as long as they
+// like. What keeps them from it is told, with how to find out more.
+func (q example) awaitStacks(ctx context.Context, c client.Reader) {
+	within, cancel := context.WithTimeout(ctx, exampleTime)
+	defer cancel()
+	stacks := []*exampleStack{{name: "network"}, {name: "app"}}
+	err := wait.PollUntilContextCancel(within, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		all := true
+		for _, s := range stacks {
+			if s.done {
+				continue
+			}
+			if err := q.look(ctx, c, s); err != nil {
+				return false, err
+			}
+			all = all && s.done
 		}
-		cond := meta.FindStatusCondition(obj.Status.Conditions, infra.ConditionReady)
-		if cond == nil {
-			return false, nil
-		}
-		if cond.Message != said {
-			said = cond.Message
-			q.say("  %s: %s", name, said)
-		}
-		if t := obj.Status.Terrier; t != nil {
-			held = slices.Contains([]stack.Reason{stack.AwaitingApproval, stack.DriftFound, stack.PlanOnlyHeld, stack.Suspended}, stack.Reason(t.Phase))
-		}
-		ready := meta.IsStatusConditionTrue(obj.Status.Conditions, infra.ConditionReady)
-		return (ready || held) && obj.Status.ObservedGeneration == obj.Generation, nil
+		return all, nil
 	})
-	if errors.Is(err, context.DeadlineExceeded) {
-		return false, fmt.Errorf("the stack %s is not ready after %s: %s", name, exampleTime, said)
+	if err == nil || ctx.Err() != nil {
+		return
 	}
-	return held, err
+	if within.Err() == nil {
+		q.say("  the stacks could not be looked at: %v", err)
+	}
+	for _, s := range stacks {
+		if !s.done {
+			q.say("  %s is not ready: %s", s.name, cmp.Or(s.said, "nothing was done about it so far"))
+			q.say("    what to do: %s explain %s -n %s", q.program, s.name, exampleNamespace)
+		}
+	}
+}
+
+// look looks at a stack once, and says what is new.
+func (q example) look(ctx context.Context, c client.Reader, s *exampleStack) error {
+	var obj v1alpha2.Terraform
+	if err := c.Get(ctx, types.NamespacedName{Namespace: exampleNamespace, Name: s.name}, &obj); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	cond := meta.FindStatusCondition(obj.Status.Conditions, infra.ConditionReady)
+	if cond == nil {
+		return nil
+	}
+	if cond.Message != s.said {
+		s.said = cond.Message
+		q.say("  %s: %s", s.name, s.said)
+	}
+	if t := obj.Status.Terrier; t != nil {
+		s.held = slices.Contains([]stack.Reason{stack.AwaitingApproval, stack.DriftFound, stack.PlanOnlyHeld, stack.Suspended}, stack.Reason(t.Phase))
+	}
+	s.done = (cond.Status == metav1.ConditionTrue || s.held) && obj.Status.ObservedGeneration == obj.Generation
+	if s.done && s.held {
+		q.say("  %s waits for you: %s explain %s -n %s", s.name, q.program, s.name, exampleNamespace)
+	}
+	return nil
 }
 
 // tell says what to try now.

@@ -82,7 +82,7 @@ func (q example) applyTenants(ctx context.Context, r Ready, c client.Client) err
 // awaitTenants waits until the tenants are what their rows say, and tells of each
 // one as it becomes ready. What keeps them from it is told, and stops nothing: the
 // rows are the person's, who may have made it so.
-func (q example) awaitTenants(ctx context.Context, c client.Client) error {
+func (q example) awaitTenants(ctx context.Context, c client.Reader) {
 	within, cancel := context.WithTimeout(ctx, tenantsTime)
 	defer cancel()
 	seen := tenantsSeen{}
@@ -95,14 +95,17 @@ func (q example) awaitTenants(ctx context.Context, c client.Client) error {
 		}
 		return seen.settled(), nil
 	})
-	if ctx.Err() == nil && within.Err() != nil {
-		q.say("  not all tenants are ready, see terrier tenants -n %s --not-ready", tenantsNamespace)
-		return nil
-	}
-	if err == nil && seen.trouble() != "" {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && within.Err() != nil:
+		q.say("  not all tenants are ready: %s tenants -n %s --not-ready", q.program, tenantsNamespace)
+	case err != nil:
+		q.say("  the tenants could not be looked at: %v", err)
+		q.say("    to look again: %s tenants -n %s", q.program, tenantsNamespace)
+	case seen.trouble() != "":
 		q.say("  %s: %s", tenantsRegistry, seen.trouble())
+		q.say("    what to do: %s rows %s -n %s", q.program, tenantsRegistry, tenantsNamespace)
 	}
-	return err
 }
 
 // tenantsSeen is what the last look at the tenants has found.
@@ -112,7 +115,7 @@ type tenantsSeen struct {
 	news     []string          // those that have become ready since the look before
 }
 
-func (s *tenantsSeen) look(ctx context.Context, c client.Client) error {
+func (s *tenantsSeen) look(ctx context.Context, c client.Reader) error {
 	s.registry = tenantsv1.TenantRegistry{}
 	if err := c.Get(ctx, types.NamespacedName{Namespace: tenantsNamespace, Name: tenantsRegistry}, &s.registry); err != nil {
 		return err
