@@ -1,16 +1,18 @@
 package service
 
 import (
+	"slices"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// meanwhile is what is decided as long as a run of a kind goes on.
-var meanwhile = map[stack.Reason]stack.RunKind{
-	stack.Planning: stack.PlanRun, stack.Checking: stack.CheckRun, stack.Applying: stack.ApplyRun, stack.Destroying: stack.DestroyRun,
-	stack.Previewing: stack.PreviewRun, stack.CheckingHealth: stack.HealthRun,
+// meanwhile is what is decided as long as a run of one of the kinds goes on. A plan
+// that destroys is applied as any other.
+var meanwhile = map[stack.Reason][]stack.RunKind{
+	stack.Planning: {stack.PlanRun}, stack.Checking: {stack.CheckRun}, stack.Applying: {stack.ApplyRun}, stack.Destroying: {stack.DestroyRun, stack.ApplyRun},
+	stack.Previewing: {stack.PreviewRun}, stack.CheckingHealth: {stack.HealthRun},
 }
 
 // unsaid leaves out the decisions that say no more than a run that is in the list:
@@ -23,7 +25,7 @@ func unsaid(decided []Decided, runs []Report) (left []Decided, began map[string]
 		said := false
 		for _, r := range runs {
 			switch {
-			case meanwhile[stack.Reason(d.Phase)] == r.Kind && overlap(d.At, until, r):
+			case slices.Contains(meanwhile[stack.Reason(d.Phase)], r.Kind) && overlap(d.At, until, r):
 				said = true
 				if _, known := began[r.ID]; !known && !d.At.After(r.Started) {
 					began[r.ID] = d.Rule

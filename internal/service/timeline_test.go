@@ -124,7 +124,7 @@ func TestTimelineFoldsWhatFailsAlike(t *testing.T) {
 // What goes on is told by the run, if it is there, and by the decision if not.
 func TestTimelineKeepsDecisionsWithoutARun(t *testing.T) {
 	other := ended("apply-1", stack.ApplyRun, 3, 4, stack.Succeeded)
-	decided := []Decided{{At: minute(9), Phase: "Planning"}, {At: minute(3), Phase: "Applying", Rule: "go"}, {At: minute(2), Phase: "Planning"}, {At: minute(1), Phase: "Applying"}}
+	decided := []Decided{{At: minute(9), Phase: "Planning"}, {At: minute(3.5), Phase: "Applying"}, {At: minute(3), Phase: "Destroying"}, {At: minute(2), Phase: "Planning"}, {At: minute(1), Phase: "Applying"}}
 	var got []string
 	for _, m := range timeline(minute(0), []Report{other}, nil, decided) {
 		got = append(got, m.Title)
