@@ -189,6 +189,28 @@ func TestWhatCannotBeDoneSaysWhy(t *testing.T) {
 	}
 }
 
+// Why a button does nothing is shown to whoever gets to it, in whatever way:
+// every such button takes the focus, and has the reason in it.
+func TestButtonsThatDoNothingTakeTheFocus(t *testing.T) {
+	v := visitor(t, town(), "/stacks/apps/cart")
+	v.Can = func(a service.Access) bool { return a.Verb != "patch" }
+	p, err := Stack(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := parse(t, v, p)
+	unable := d.all(func(n *html.Node) bool { return attr(n, "aria-disabled") == "true" })
+	if len(unable) == 0 {
+		t.Fatal("there is no button that does nothing")
+	}
+	for _, b := range unable {
+		why := (parsed{t, b}).all(func(n *html.Node) bool { return attr(n, "class") == "why" })
+		if attr(b, "tabindex") != "0" || len(why) != 1 || textOf(why[0]) == "" {
+			t.Errorf("%q takes no focus, or does not say why", textOf(b))
+		}
+	}
+}
+
 // Tabs that take a right which the visitor has not say so before they are opened.
 func TestTabsThatAreClosed(t *testing.T) {
 	v := visitor(t, town(), "/stacks/apps/cart")
