@@ -430,6 +430,9 @@ func TestSourcesSayWhatToDo(t *testing.T) {
 			t.Errorf("there is a link to %q", href)
 		}
 	}
+	if text := d.text(); strings.Contains(text, "user:pass") || !strings.Contains(text, "s3.example.com/exports") {
+		t.Errorf("the address of a bucket is shown with its password, or not at all: %s", text)
+	}
 }
 
 func TestSourcesShowNoPasswords(t *testing.T) {
