@@ -66,7 +66,7 @@ func (l *lab) restart() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	cluster, err := children.New(children.Config{REST: config, Log: slog.New(slog.DiscardHandler), Now: l.clock})
+	cluster, err := children.New(children.Config{REST: config, Namespaces: []string{l.Namespace}, Log: slog.New(slog.DiscardHandler), Now: l.clock})
 	if err != nil {
 		l.t.Fatal(err)
 	}
