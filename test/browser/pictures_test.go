@@ -43,7 +43,7 @@ func TestPictures(t *testing.T) {
 						w.visit(path)
 						w.at(strings.Split(path, "?")[0])
 						if over := value[int](w, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-							t.Errorf("%s sticks out of a page of %d pixels by %d", path, size[0], over)
+							t.Errorf("%s sticks out of a page of %d pixels by %d: %q", path, size[0], over, value[[]string](w, sticking))
 						}
 						if os.Getenv("TERRIER_PICTURES") != "" || name == "wide" && theme == "light" {
 							w.shoot(fmt.Sprintf("%s-%s-%s", screen, name, theme))
@@ -54,6 +54,10 @@ func TestPictures(t *testing.T) {
 		}
 	}
 }
+
+// sticking finds what sticks out of the page, the innermost first.
+const sticking = `[...document.querySelectorAll("main *")].reverse().filter(e => e.getBoundingClientRect().right > innerWidth)
+	.slice(0, 5).map(e => e.tagName + "." + e.className + ": " + e.textContent.trim().slice(0, 60))`
 
 // prefer is what a reader has set for all pages.
 func prefer(theme string) chromedp.Action[chromedp.Void] {
