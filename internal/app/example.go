@@ -176,17 +176,16 @@ func (q example) awaitStacks(ctx context.Context, c client.Reader) {
 	defer cancel()
 	stacks := []*exampleStack{{name: "network"}, {name: "app"}}
 	err := wait.PollUntilContextCancel(within, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		all := true
 		for _, s := range stacks {
 			if s.done {
 				continue
 			}
-			if err := q.look(ctx, c, s); err != nil {
+			// Each needs the one before it: what it says until then worries people.
+			if err := q.look(ctx, c, s); err != nil || !s.done {
 				return false, err
 			}
-			all = all && s.done
 		}
-		return all, nil
+		return true, nil
 	})
 	if err == nil || ctx.Err() != nil {
 		return
@@ -196,7 +195,7 @@ func (q example) awaitStacks(ctx context.Context, c client.Reader) {
 	}
 	for _, s := range stacks {
 		if !s.done {
-			q.say("  %s is not ready: %s", s.name, cmp.Or(s.said, "nothing was done about it so far"))
+			q.say("  %s is not ready: %s", s.name, cmp.Or(s.said, "it was not seen at work yet"))
 			q.say("    what to do: %s explain %s -n %s", q.program, s.name, exampleNamespace)
 		}
 	}

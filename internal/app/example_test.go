@@ -59,7 +59,7 @@ func TestExamplesThatAreNotReadyAreTold(t *testing.T) {
 		"held": {stacks, []client.Object{shown("network", "True", stack.NoDrift, "No drift"), shown("app", "Unknown", stack.AwaitingApproval, "Plan waits")}, nil,
 			[]string{"app waits for you: ./terrier explain app -n quickstart"}, "explain network", 0},
 		"failed": {stacks, []client.Object{shown("network", "False", stack.RetryLater, "no such provider")}, nil,
-			[]string{"network is not ready: no such provider", "./terrier explain network -n quickstart", "app is not ready: nothing was done", "./terrier explain app -n quickstart"}, "waits for you", exampleTime},
+			[]string{"network is not ready: no such provider", "./terrier explain network -n quickstart", "app is not ready: it was not seen at work yet", "./terrier explain app -n quickstart"}, "waits for you", exampleTime},
 		"stacks unread": {stacks, nil, errors.New("the store is full"),
 			[]string{"could not be looked at: the store is full", "./terrier explain network -n quickstart"}, "", 0},
 		"a tenant that is not ready": {tenants, []client.Object{customers(), &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: tenantsNamespace, Name: "acme-shop"}}}, nil,
