@@ -277,9 +277,9 @@ func TestAttributes(t *testing.T) {
 		"lines": {plan.Diff{Path: "a", Before: "one\ntwo\n", After: "one\n2\n"}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed",
 			Blocks: []block{{Lines: []textLine{{"", " ", "one"}, {ToneBad, "-", "two"}, {ToneOK, "+", "2"}}}}}},
 		"lines far apart": {plan.Diff{Path: "a", Before: text(20, ""), After: text(20, "new\n")}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed", Blocks: []block{
-			{Fold: 8, Lines: lines("", " ", strings.Split("line 0,line 1,line 2,line 3,line 4,line 5,line 6,line 7", ","))},
-			{Lines: append(append(lines("", " ", []string{"line 8", "line 9", "line 10"}), textLine{ToneOK, "+", "new"}), lines("", " ", []string{"line 11", "line 12", "line 13"})...)},
-			{Fold: 6, Lines: lines("", " ", []string{"line 14", "line 15", "line 16", "line 17", "line 18", "line 19"})},
+			{Fold: 8, Lines: same(strings.Split("line 0,line 1,line 2,line 3,line 4,line 5,line 6,line 7", ","))},
+			{Lines: append(append(same([]string{"line 8", "line 9", "line 10"}), textLine{ToneOK, "+", "new"}), same([]string{"line 11", "line 12", "line 13"})...)},
+			{Fold: 6, Lines: same([]string{"line 14", "line 15", "line 16", "line 17", "line 18", "line 19"})},
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -400,4 +400,13 @@ func TestThePageOfARecordedPlan(t *testing.T) {
 	if diff := cmp.Diff(strings.Split(got.String(), "\n"), strings.Split(string(want), "\n")); diff != "" {
 		t.Errorf("the page is another (go test -update-pages writes it):\n%s", diff)
 	}
+}
+
+// same are lines that both texts have.
+func same(texts []string) []textLine {
+	var out []textLine
+	for _, t := range texts {
+		out = append(out, textLine{"", " ", t})
+	}
+	return out
 }

@@ -174,66 +174,15 @@ func hides(r rune) bool { return r != '\t' && (!unicode.IsPrint(r) || r == unico
 
 // compare says of each line of two texts whether it goes, comes or stays.
 func compare(before, after []string) []textLine {
-	head := 0
-	for head < min(len(before), len(after)) && before[head] == after[head] {
-		head++
-	}
-	tail := 0
-	for tail < min(len(before), len(after))-head && before[len(before)-1-tail] == after[len(after)-1-tail] {
-		tail++
-	}
-	out := lines("", " ", before[:head])
-	b, a := before[head:len(before)-tail], after[head:len(after)-tail]
-	if len(b)*len(a) > comparisons {
-		out = append(out, lines(ToneBad, "-", b)...)
-		out = append(out, lines(ToneOK, "+", a)...)
-	} else {
-		out = append(out, longest(b, a)...)
-	}
-	return append(out, lines("", " ", before[len(before)-tail:])...)
-}
-
-func lines(tone Tone, mark string, texts []string) []textLine {
-	out := make([]textLine, 0, len(texts))
-	for _, t := range texts {
-		out = append(out, textLine{tone, mark, t})
+	found := plan.CompareLines(before, after, func(before, after int) bool { return before*after > comparisons })
+	out := make([]textLine, 0, len(found))
+	for _, l := range found {
+		out = append(out, textLine{lineTones[l.Sign], string(l.Sign), l.Text})
 	}
 	return out
 }
 
-// longest compares by the longest list of lines that both have in this order.
-func longest(b, a []string) []textLine {
-	// same[i][j] is how long that list is for b[i:] and a[j:].
-	same := make([][]int32, len(b)+1)
-	for i := range same {
-		same[i] = make([]int32, len(a)+1)
-	}
-	for i := len(b) - 1; i >= 0; i-- {
-		for j := len(a) - 1; j >= 0; j-- {
-			if b[i] == a[j] {
-				same[i][j] = same[i+1][j+1] + 1
-			} else {
-				same[i][j] = max(same[i+1][j], same[i][j+1])
-			}
-		}
-	}
-	var out []textLine
-	i, j := 0, 0
-	for i < len(b) || j < len(a) {
-		switch {
-		case i < len(b) && j < len(a) && b[i] == a[j]:
-			out = append(out, textLine{"", " ", b[i]})
-			i, j = i+1, j+1
-		case j == len(a) || i < len(b) && same[i+1][j] >= same[i][j+1]:
-			out = append(out, textLine{ToneBad, "-", b[i]})
-			i++
-		default:
-			out = append(out, textLine{ToneOK, "+", a[j]})
-			j++
-		}
-	}
-	return out
-}
+var lineTones = map[byte]Tone{'-': ToneBad, '+': ToneOK}
 
 // folded puts lines that stay out of sight where nothing near them differs. It
 // returns how many lines there was no room for.
