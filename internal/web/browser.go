@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"net/http"
 	"net/url"
 	"strings"
@@ -49,7 +50,7 @@ func (s *server) page(path string, d door, a access, h pages.Handler) route {
 			return
 		}
 		p, err := h(v)
-		if err != nil {
+		if err = cmp.Or(v.Unknown(), err); err != nil {
 			s.refuse(c, err)
 			return
 		}
@@ -105,12 +106,10 @@ func (s *server) visit(c *gin.Context) (*pages.Visit, error) {
 	for _, p := range c.Params {
 		v.Names[p.Key] = p.Value
 	}
-	var err error
 	if user.Name != "" && s.Scopes != nil {
-		if v.Scope, err = s.Scopes(c.Request.Context(), user); err != nil {
-			return v, err
-		}
+		v.Scopes = func() (service.Scope, error) { return s.Scopes(c.Request.Context(), user) }
 	}
+	var err error
 	if user.Name != "" && s.People != nil {
 		v.Person, err = s.People(user)
 	}

@@ -25,7 +25,7 @@ func About(v *Visit) (Page, error) {
 	if !p.Started.IsZero() {
 		d.Uptime = span(v.Now.Sub(p.Started))
 	}
-	d.Sees = seesText(v.Scope)
+	d.Sees = seesText(v.Scope())
 	d.engines(v)
 	d.health(v)
 	d.rights(v)
@@ -35,10 +35,10 @@ func About(v *Visit) (Page, error) {
 // rightsOf is the namespace whose rights are shown, empty for all of them. Whoever
 // has rights in some only has none everywhere, and begins with the first of his.
 func rightsOf(v *Visit) string {
-	if v.Query.Has("namespace") || v.Scope.All {
+	if v.Query.Has("namespace") || v.Scope().All {
 		return strings.TrimSpace(v.Query.Get("namespace"))
 	}
-	if mine := slices.Sorted(maps.Keys(v.Scope.In)); len(mine) > 0 {
+	if mine := slices.Sorted(maps.Keys(v.Scope().In)); len(mine) > 0 {
 		return mine[0]
 	}
 	return ""
@@ -139,7 +139,7 @@ func (d *aboutView) engines(v *Visit) {
 		switch {
 		case e.Trouble != "":
 			row.Pill = Pill{ToneBad, "cross", "Cannot be used"}
-			if !v.Scope.All {
+			if !v.Scope().All {
 				row.Trouble = askOperator
 			}
 		case e.Advice != "":
@@ -152,7 +152,7 @@ func (d *aboutView) engines(v *Visit) {
 // health asks each part. What goes wrong inside is for those who run the server:
 // others learn that it does.
 func (d *aboutView) health(v *Visit) {
-	all := v.Scope.All
+	all := v.Scope().All
 	for _, c := range d.Checks {
 		ctx, cancel := context.WithTimeout(v.Context, checkTime)
 		row := healthRow{Name: c.Name, Pill: Pill{ToneOK, "check", "Works"}}

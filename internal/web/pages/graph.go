@@ -81,7 +81,7 @@ func StackGraph(v *Visit) (Page, error) {
 		p.Depths = append(p.Depths, planChip{Label: d.label, Tone: ToneIdle, Href: with(v.Path, nil, "depth", strconv.Itoa(d.depth)), Current: d.depth == depth})
 	}
 	page := stackPage(v, "graph", "Graph", nil)
-	g, err := v.House.Board.Graph(v.Scope, v.Key(), depth)
+	g, err := v.House.Board.Graph(v.Scope(), v.Key(), depth)
 	if p.Why = problemOf("The graph cannot be shown", err); err == nil {
 		p.show(g)
 		p.draw(v.House, g)

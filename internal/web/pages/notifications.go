@@ -50,7 +50,7 @@ func visibleNamespaces(v *Visit) []string {
 		return out
 	}
 	for _, n := range v.House.Board.Namespaces() {
-		if v.Scope.Has(n) {
+		if v.Scope().Has(n) {
 			out = append(out, n)
 		}
 	}

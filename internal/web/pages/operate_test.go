@@ -82,7 +82,7 @@ func TestCommonPagesKeepTheRules(t *testing.T) {
 					t.Errorf("who may not change anything is offered %q", a)
 				}
 			}
-			v.Can, v.Scope = func(service.Access) bool { return true }, service.Everything
+			v.Can, v.Scopes = func(service.Access) bool { return true }, scoped(service.Everything)
 			if p, err = s.handle(v); err != nil {
 				t.Fatal(err)
 			}
@@ -522,12 +522,12 @@ func TestEveryDeedCanBeChosen(t *testing.T) {
 }
 
 func TestAboutIsQuietAboutFailures(t *testing.T) {
-	d := screen(t, shire(), "/about", About, func(v *Visit) { v.Scope = service.Scope{In: map[string]bool{"apps": true}} })
+	d := screen(t, shire(), "/about", About, func(v *Visit) { v.Scopes = scoped(service.Scope{In: map[string]bool{"apps": true}}) })
 	wants(t, d.text(), "up for 2d", "Does not work", "Ask whoever runs this server", "the stacks of 1 namespace", "tofu 1.11.1", "--max-runs", "terraforms/state")
 	if strings.Contains(d.text(), "pngp") || strings.Contains(textOf(d.all(func(n *html.Node) bool { return attr(n, "data-region") == "about-health" })[0]), "alert(1)") {
 		t.Error("whoever sees a part of the stacks is told what is wrong inside")
 	}
-	d = screen(t, shire(), "/about", About, func(v *Visit) { v.Scope = service.Everything })
+	d = screen(t, shire(), "/about", About, func(v *Visit) { v.Scopes = scoped(service.Everything) })
 	wants(t, textOf(d.all(func(n *html.Node) bool { return attr(n, "data-region") == "about-health" })[0]), "alert(1)")
 }
 
@@ -546,7 +546,7 @@ func TestAboutBeginsWithRightsThatThereAre(t *testing.T) {
 		"/about?":              {service.Scope{}, "What you may do in all namespaces", false},
 		"/about?all":           {service.Everything, "What you may do in all namespaces", false},
 	} {
-		d := screen(t, shire(), address, About, func(v *Visit) { v.Scope = c.scope }, only("apps", "net"))
+		d := screen(t, shire(), address, About, func(v *Visit) { v.Scopes = scoped(c.scope) }, only("apps", "net"))
 		text := d.text()
 		if !strings.Contains(text, c.says) || strings.Contains(text, "patch: yes") != c.may {
 			t.Errorf("%s does not say %q with rights %v: %s", address, c.says, c.may, text)

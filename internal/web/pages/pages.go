@@ -53,7 +53,7 @@ type Visit struct {
 	Context context.Context
 	House   *House
 	User    service.User
-	Scope   service.Scope // the namespaces whose stacks the visitor may list
+	Scopes  func() (service.Scope, error) // the namespaces whose stacks the visitor may list; many questions, for some
 	Person  service.Person
 	Can     func(service.Access) bool // asks the cluster; its answers are kept for a moment
 
@@ -66,7 +66,26 @@ type Visit struct {
 	Query url.Values
 	Form  url.Values // of an Action
 	Now   time.Time
+
+	scope   *service.Scope // once it was asked for
+	unknown error
 }
+
+// Scope is the namespaces whose stacks the visitor may list, and none if that
+// cannot be found out: then the page is not shown, see Unknown.
+func (v *Visit) Scope() service.Scope {
+	if v.scope == nil && v.unknown == nil && v.Scopes != nil {
+		scope, err := v.Scopes()
+		v.scope, v.unknown = &scope, err
+	}
+	if v.scope == nil || v.unknown != nil {
+		return service.Scope{}
+	}
+	return *v.scope
+}
+
+// Unknown is why the scope that a page has asked for could not be found out.
+func (v *Visit) Unknown() error { return v.unknown }
 
 // Key is the object that the path names.
 func (v *Visit) Key() service.Key {

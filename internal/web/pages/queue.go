@@ -134,7 +134,7 @@ func queueOf(v *Visit, b stack.Backlog, line stack.Line) queueView {
 	}
 	seen := map[string]bool{} // tenants
 	for _, t := range line.AtWork {
-		if !v.Scope.Has(t.Namespace) {
+		if !v.Scope().Has(t.Namespace) {
 			d.AtWorkHidden++
 			continue
 		}
@@ -145,7 +145,7 @@ func queueOf(v *Visit, b stack.Backlog, line stack.Line) queueView {
 	}
 	var chosen []queueRow
 	for _, t := range line.Waiting {
-		if !v.Scope.Has(t.Namespace) {
+		if !v.Scope().Has(t.Namespace) {
 			d.LineHidden++
 			continue
 		}
@@ -158,7 +158,7 @@ func queueOf(v *Visit, b stack.Backlog, line stack.Line) queueView {
 	d.Line = chosen[offset:min(offset+queuePage, len(chosen))]
 	d.Pager = pager(v.Path, v.Query, offset, len(d.Line), queuePage, len(chosen), "waiting stack")
 	d.classes(v, b.Classes)
-	d.tenants(b.Tenants, func(name string) bool { return v.Scope.All || seen[name] })
+	d.tenants(b.Tenants, func(name string) bool { return v.Scope().All || seen[name] })
 	return d
 }
 

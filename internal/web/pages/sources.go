@@ -24,7 +24,7 @@ func Sources(v *Visit) (Page, error) {
 		page.Data = d
 		return page, nil
 	}
-	list, err := v.House.Sources.List(v.Context, v.Scope)
+	list, err := v.House.Sources.List(v.Context, v.Scope())
 	if err != nil && fault.Of(err) != fault.Later {
 		return page, err
 	}

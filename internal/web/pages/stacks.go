@@ -32,7 +32,7 @@ func (v *Visit) page(q service.BoardQuery) (service.BoardPage, error) {
 	if v.House.Board == nil {
 		return service.BoardPage{}, fault.New(fault.Later, "NotReady", errors.New("this server does not watch the stacks"))
 	}
-	return v.House.Board.Page(v.Scope, q)
+	return v.House.Board.Page(v.Scope(), q)
 }
 
 // row is one stack of the board.
@@ -73,7 +73,7 @@ func namespacesOf(v *Visit) []string {
 	const offered = 500
 	var out []string
 	for _, n := range v.House.Board.Namespaces() {
-		if v.Scope.Has(n) && len(out) < offered {
+		if v.Scope().Has(n) && len(out) < offered {
 			out = append(out, n)
 		}
 	}

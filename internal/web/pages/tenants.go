@@ -35,7 +35,7 @@ func Tenants(v *Visit) (Page, error) {
 		return page, err
 	}
 	if v.House.Board != nil {
-		found, err := v.House.Board.Page(v.Scope, service.BoardQuery{Group: "label:" + tenantIDLabel, Limit: 1})
+		found, err := v.House.Board.Page(v.Scope(), service.BoardQuery{Group: "label:" + tenantIDLabel, Limit: 1})
 		d.NoStacks = problemOf("Stacks are not counted", err)
 		d.stacks(found.Groups)
 	}

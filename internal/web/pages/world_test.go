@@ -328,7 +328,7 @@ func visitor(t *testing.T, e *estate, address string) *Visit {
 	}
 	v := &Visit{
 		Context: t.Context(), House: &House{Board: board{e}, Stacks: e, Details: e, Version: "v1"}, User: service.User{Name: "ann"},
-		Scope: service.Scope{In: map[string]bool{"apps": true, "net": true}}, Person: service.Person{Stacks: &hands{}},
+		Scopes: scoped(service.Scope{In: map[string]bool{"apps": true, "net": true}}), Person: service.Person{Stacks: &hands{}},
 		Can:  func(service.Access) bool { return true },
 		Path: u.Path, Query: u.Query(), Names: map[string]string{}, Form: url.Values{}, Now: now,
 	}
@@ -336,4 +336,8 @@ func visitor(t *testing.T, e *estate, address string) *Visit {
 		v.Names["namespace"], v.Names["name"] = parts[2], parts[3]
 	}
 	return v
+}
+
+func scoped(s service.Scope) func() (service.Scope, error) {
+	return func() (service.Scope, error) { return s, nil }
 }
