@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,8 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -73,6 +76,11 @@ type Options struct {
 // parts are what Run opened, in the order in which it closes them.
 type parts struct {
 	Options
+
+	// Both are made once: the controllers work by them, and pages show them.
+	settings func() (controller.Config, error)
+	engines  func() (func(context.Context, string) (engine.Engine, error), error)
+
 	log       *slog.Logger
 	level     slog.Level
 	runs      *runner.Processes
@@ -100,6 +108,7 @@ type parts struct {
 // are finished by their supervisors.
 func Run(ctx context.Context, o Options) (err error) {
 	p := &parts{Options: o}
+	p.settings, p.engines = sync.OnceValues(p.readSettings), sync.OnceValues(p.findEngines)
 	if err := p.level.UnmarshalText([]byte(o.Config.LogLevel)); err != nil {
 		return usage("--log-level: %w", err)
 	}

@@ -206,8 +206,9 @@ func (p *parts) outbound(besides ...string) (*outbound.Client, error) {
 	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: p.Config.PlainHTTP, Roots: roots, Count: p.meters.answered}), nil
 }
 
-// engines finds the engine anew for every run: it may be replaced meanwhile.
-func (p *parts) engines() (func(context.Context, string) (engine.Engine, error), error) {
+// findEngines returns what finds the engine anew for every run: it may be replaced
+// meanwhile.
+func (p *parts) findEngines() (func(context.Context, string) (engine.Engine, error), error) {
 	known, err := namedEngines(p.Config.Engines)
 	if err != nil {
 		return nil, err
@@ -247,8 +248,8 @@ func output(ctx context.Context, path string, args ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// settings are what the operator decides for all stacks.
-func (p *parts) settings() (controller.Config, error) {
+// readSettings returns what the operator decides for all stacks.
+func (p *parts) readSettings() (controller.Config, error) {
 	c := controller.Config{
 		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, MaxTenantRuns: p.Config.MaxTenantRuns,
 		TenantLabel: p.Config.TenantLabel, RunsMemory: int64(p.Config.RunsMemory) << 20, Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,
