@@ -98,6 +98,6 @@ func (p *program) imported(i service.LynqImport, f format) error {
 	if _, err := fmt.Fprint(p.Stdout, cleanText(string(text))); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.Stderr, "%s of Lynq stand on these. Their objects are Lynq's until it lets go of them.\n", counted(i.Nodes, "node"))
+	_, err = fmt.Fprintf(p.Stderr, "%s of Lynq stand on these. Their objects are Lynq's until it lets go of them.\n", service.Count(i.Nodes, "node"))
 	return err
 }

@@ -136,7 +136,7 @@ func (p *program) rendered(list []service.Rendering, f format) error {
 			}
 		}
 		if r.UID == "" && len(r.Errors) == 0 {
-			if _, err := fmt.Fprintf(p.Stderr, "%s: nothing is wrong with its %s. Render it with --row uid=…\n", clean(r.Template), counted(r.Resources, "resource")); err != nil {
+			if _, err := fmt.Fprintf(p.Stderr, "%s: nothing is wrong with its %s. Render it with --row uid=…\n", clean(r.Template), service.Count(r.Resources, "resource")); err != nil {
 				return err
 			}
 		}

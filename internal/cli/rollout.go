@@ -82,7 +82,7 @@ func (p *program) rolloutSheet(r service.Rollout) *sheet {
 	s.text("Do", r.Means.Do)
 	s.heading("Generations")
 	for _, g := range r.Generations {
-		text := counted(g.Tenants, "tenant")
+		text := service.Count(g.Tenants, "tenant")
 		if g.Tenants > 0 {
 			text += fmt.Sprintf(", %d ready", g.Ready)
 		}

@@ -89,7 +89,7 @@ func (p *program) allow(ctx context.Context, t *service.Tenants, r service.Regis
 		return usage("these cannot be let pass at once: %s", r.Blocked.Message)
 	}
 	if !yes {
-		agreed, err := p.confirm(fmt.Sprintf("Delete these %s of %s, with all that they have?", counted(r.Blocked.Count, "tenant"), clean(r.Key().String())))
+		agreed, err := p.confirm(fmt.Sprintf("Delete these %s of %s, with all that they have?", service.Count(r.Blocked.Count, "tenant"), clean(r.Key().String())))
 		if err != nil || !agreed {
 			return err
 		}
@@ -97,15 +97,8 @@ func (p *program) allow(ctx context.Context, t *service.Tenants, r service.Regis
 	if err := t.Allow(ctx, r.Key(), r.Blocked.Token); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Stdout, "%s may pass. They do with the next read: terrier rows %s -n %s --now\n", counted(r.Blocked.Count, "deletion"), clean(r.Name), clean(r.Namespace))
+	_, err := fmt.Fprintf(p.Stdout, "%s may pass. They do with the next read: terrier rows %s -n %s --now\n", service.Count(r.Blocked.Count, "deletion"), clean(r.Name), clean(r.Namespace))
 	return err
-}
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // registrySheet lays out what is known of a registry.
@@ -160,7 +153,7 @@ func (p *program) changes(s *sheet, r service.Registry) {
 	quiet := true
 	if w := r.WouldChange; w != nil && r.DryRun {
 		quiet = false
-		s.line("A dry run: %s would be made, %d changed and %d deleted.", counted(w.Create, "tenant"), w.Update, w.Delete)
+		s.line("A dry run: %s would be made, %d changed and %d deleted.", service.Count(w.Create, "tenant"), w.Update, w.Delete)
 		for _, name := range w.Tenants {
 			s.line("  %s", clean(name))
 		}
@@ -168,11 +161,11 @@ func (p *program) changes(s *sheet, r service.Registry) {
 	}
 	if b := r.Blocked; b != nil {
 		quiet = false
-		s.line("%s held back, see above.", counted(b.Count, "deletion"))
+		s.line("%s held back, see above.", service.Count(b.Count, "deletion"))
 	}
 	if r.Leaving > 0 {
 		quiet = false
-		s.line("%s will go when the grace period of %s is over.", counted(r.Leaving, "tenant"), span(r.Grace))
+		s.line("%s will go when the grace period of %s is over.", service.Count(r.Leaving, "tenant"), span(r.Grace))
 	}
 	if quiet {
 		s.line("Nothing but what a newer read brings.")
@@ -181,13 +174,13 @@ func (p *program) changes(s *sheet, r service.Registry) {
 		s.line("Tenants of rows that are not there any more are kept (vanishedRows: Keep).")
 	}
 	for _, d := range r.Departed {
-		s.line("The tenants of %s went at %s, since its row was inactive or gone (%s).", clean(d.UID), p.at(d.At), counted(d.Count, "time"))
+		s.line("The tenants of %s went at %s, since its row was inactive or gone (%s).", clean(d.UID), p.at(d.At), service.Count(d.Count, "time"))
 	}
 }
 
 // blocked shows the deletions that wait for somebody.
 func (p *program) blocked(s *sheet, b *service.BlockedSet) {
-	text := fmt.Sprintf("! %s held back, since %s: %s (%s)", counted(b.Count, "deletion"), p.at(b.Since), clean(b.Message), clean(b.Reason))
+	text := fmt.Sprintf("! %s held back, since %s: %s (%s)", service.Count(b.Count, "deletion"), p.at(b.Since), clean(b.Message), clean(b.Reason))
 	fmt.Fprintln(&s.b, paint(s.colour, red, text))
 	for _, name := range b.Tenants {
 		s.line("- %s", clean(name))

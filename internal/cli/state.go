@@ -93,7 +93,7 @@ func (p *program) printStates(list []service.StateInfo, f format, filter service
 		}
 		serial, resources, size, lock := "", "", "", ""
 		if i.Digest != "" && i.Problem == "" {
-			serial, resources, size = fmt.Sprint(i.Serial), fmt.Sprint(i.Resources), bytesText(i.Bytes)
+			serial, resources, size = fmt.Sprint(i.Serial), fmt.Sprint(i.Resources), service.Size(i.Bytes)
 		}
 		if i.Lock != nil {
 			lock = i.Lock.Who + " since " + age(p.Now(), i.Lock.Since)
@@ -108,18 +108,6 @@ func (p *program) printStates(list []service.StateInfo, f format, filter service
 		t.add(append(row, plain(i.Stack), plain(serial), plain(resources), plain(size), plain(kept), plain(lock))...)
 	}
 	return t.print(p.Stdout, p.coloured())
-}
-
-// bytesText is a size for people.
-func bytesText(n int) string {
-	switch {
-	case n < 10<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 10<<20:
-		return fmt.Sprintf("%d KiB", n>>10)
-	default:
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
 }
 
 func (p *program) stateShow() *cobra.Command {
@@ -255,7 +243,7 @@ func (p *program) printVersions(kept service.KeptStates) error {
 			notes = append(notes, "lineage "+v.Lineage)
 		}
 		digest := strings.TrimPrefix(v.Digest, "sha256:")
-		t.add(plain(fmt.Sprint(v.Serial)), plain(digest[:min(12, len(digest))]), plain(fmt.Sprint(v.Resources)), plain(bytesText(v.Bytes)), plain(age(p.Now(), v.At)), plain(v.By), plain(strings.Join(notes, ", ")))
+		t.add(plain(fmt.Sprint(v.Serial)), plain(digest[:min(12, len(digest))]), plain(fmt.Sprint(v.Resources)), plain(service.Size(v.Bytes)), plain(age(p.Now(), v.At)), plain(v.By), plain(strings.Join(notes, ", ")))
 	}
 	if len(kept.Versions) > 0 || len(kept.Rescued) == 0 {
 		if err := t.print(p.Stdout, p.coloured()); err != nil {

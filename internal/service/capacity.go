@@ -84,7 +84,7 @@ func (c CapacityInfo) warn() string {
 		return ""
 	}
 	enough := int(math.Ceil(c.SlotsNeeded / headroom))
-	asks := fmt.Sprintf("Looking at %s every %s takes %.1f runs at once, and there may be %d", count(c.Stacks, "stack"), roughly(c.Interval), c.SlotsNeeded, c.Slots)
+	asks := fmt.Sprintf("Looking at %s every %s takes %.1f runs at once, and there may be %d", Count(c.Stacks, "stack"), roughly(c.Interval), c.SlotsNeeded, c.Slots)
 	if c.CycleMet {
 		return fmt.Sprintf("%s: little is left for applies. With --max-runs %d there is room for them.", asks, enough)
 	}

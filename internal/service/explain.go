@@ -166,7 +166,7 @@ func facts(s Stack, m stack.Memory) []string {
 		add("drift since %s: %s", s.Drift.At.UTC().Format(time.RFC3339), s.Drift.Changes)
 	}
 	if m.Failures > 0 {
-		add("%s failed, the last time at %s in the step %s", count(m.Failures, "attempt"), m.FailedAt.UTC().Format(time.RFC3339), cmp.Or(m.FailedStep, string(m.FailedKind), "start"))
+		add("%s failed, the last time at %s in the step %s", Count(m.Failures, "attempt"), m.FailedAt.UTC().Format(time.RFC3339), cmp.Or(m.FailedStep, string(m.FailedKind), "start"))
 	}
 	if g := m.Gap; g != nil {
 		add("the run %s was cut short, and %d objects that it built may be in no state", g.Run, len(g.Objects))
@@ -175,7 +175,7 @@ func facts(s Stack, m stack.Memory) []string {
 		add("the state is locked by %q since %q, lock %s", l.Who, l.Since, l.ID)
 	}
 	if c := m.Circle; c != nil && c.Applies > 1 {
-		add("the same changes were applied %s in a row, among them %s", count(c.Applies, "time"), c.Example)
+		add("the same changes were applied %s in a row, among them %s", Count(c.Applies, "time"), c.Example)
 	}
 	if r := m.Review; r != nil && !r.Passed {
 		add("the webhooks did not let the plan pass at %s", r.At.UTC().Format(time.RFC3339))
@@ -193,12 +193,4 @@ func facts(s Stack, m stack.Memory) []string {
 		add("the object is being deleted")
 	}
 	return out
-}
-
-// count is a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -59,7 +59,7 @@ func folded(lines []DiffLine) []DiffLine {
 		case near[i]:
 			out = append(out, l)
 		case i == 0 || near[i-1]:
-			out = append(out, DiffLine{' ', "…"})
+			out = append(out, DiffLine{Sign: ' ', Text: "…"})
 		}
 	}
 	return out

@@ -55,7 +55,7 @@ func (r Rendering) Fault() error {
 	if len(r.Errors) == 0 {
 		return nil
 	}
-	return fault.New(fault.Invalid, ReasonBadTemplate, fmt.Errorf("the template %s has %s", r.Template, count(len(r.Errors), "fault")))
+	return fault.New(fault.Invalid, ReasonBadTemplate, fmt.Errorf("the template %s has %s", r.Template, Count(len(r.Errors), "fault")))
 }
 
 // RowText is a row as somebody types it: variables by name. Of the built-in ones

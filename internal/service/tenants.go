@@ -212,13 +212,13 @@ func registryAlarms(r *tenantsv1.TenantRegistry) []Alarm {
 		out = append(out, Alarm{tenantsv1.RegistryKind, r.Namespace, r.Name, reason, message, since, "terrier rows " + r.Name + " -n " + r.Namespace})
 	}
 	if b := r.Status.Blocked; b != nil {
-		add(b.Reason, fmt.Sprintf("%s held back: %s", count(int(b.Count), "deletion"), b.Message), b.Since.Time)
+		add(b.Reason, fmt.Sprintf("%s held back: %s", Count(int(b.Count), "deletion"), b.Message), b.Since.Time)
 	}
 	if c := condition(r.Status.Conditions, "Ready"); c != nil && c.Status == "False" {
 		add(c.Reason, c.Message, c.LastTransitionTime.Time)
 	}
 	if n := r.Status.RowErrorCount; n > 0 {
-		add("RowErrors", fmt.Sprintf("no tenant can be made of %s", count(int(n), "row")), time.Time{})
+		add("RowErrors", fmt.Sprintf("no tenant can be made of %s", Count(int(n), "row")), time.Time{})
 	}
 	return out
 }

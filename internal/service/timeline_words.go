@@ -76,7 +76,7 @@ func applied(c stack.Changes) string {
 		}
 	}
 	if len(parts) == 0 {
-		return count(c.Outputs, "output value") + " changed"
+		return Count(c.Outputs, "output value") + " changed"
 	}
 	return strings.Join(parts, ", ")
 }

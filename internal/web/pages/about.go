@@ -122,9 +122,9 @@ func seesText(s service.Scope) string {
 	case n == 0:
 		return "no stacks: you may list terraforms in no namespace that has any"
 	case n > 10:
-		return "the stacks of " + count(n, "namespace")
+		return "the stacks of " + service.Count(n, "namespace")
 	default:
-		return "the stacks of " + count(n, "namespace") + ": " + strings.Join(slices.Sorted(maps.Keys(s.In)), ", ")
+		return "the stacks of " + service.Count(n, "namespace") + ": " + strings.Join(slices.Sorted(maps.Keys(s.In)), ", ")
 	}
 }
 

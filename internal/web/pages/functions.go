@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -16,7 +17,7 @@ func (r *Renderer) functions() template.FuncMap {
 		"age":   age,
 		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"path":  pathOf,
-		"count": count,
+		"count": service.Count,
 		"join":  strings.Join,
 
 		// What parts are called with.
@@ -33,7 +34,7 @@ func (r *Renderer) functions() template.FuncMap {
 
 		"called":    func(name string) string { return strings.TrimPrefix(name, "system:serviceaccount:") },
 		"thousands": thousands,
-		"bytes":     func(n int64) string { return size(int(n)) },
+		"bytes":     func(n int64) string { return service.Size(int(n)) },
 		"last":      func(from, n int) int { return from + n - 1 },
 		"says": func(now time.Time, s said) struct {
 			Now  time.Time
@@ -95,14 +96,6 @@ func span(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%ds", max(1, d/time.Second))
 	}
-}
-
-// count is a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // took is how long something took, as people say it.

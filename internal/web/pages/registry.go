@@ -145,7 +145,7 @@ func AllowDeletions(v *Visit) (Done, error) {
 		return Done{}, fault.New(fault.Invalid, "SetUnnamed", errors.New("the form does not say which deletions were shown"))
 	}
 	if typed != v.Key().Name && typed != strconv.Itoa(shown) {
-		return Done{}, fault.New(fault.Invalid, "NotConfirmed", fmt.Errorf("to let %s pass, type %d or the name of the registry; nothing has been allowed", count(shown, "deletion"), shown))
+		return Done{}, fault.New(fault.Invalid, "NotConfirmed", fmt.Errorf("to let %s pass, type %d or the name of the registry; nothing has been allowed", service.Count(shown, "deletion"), shown))
 	}
 	if err := v.Person.Tenants.Allow(v.Context, v.Key(), token); err != nil {
 		return Done{}, err

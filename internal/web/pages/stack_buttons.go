@@ -75,7 +75,7 @@ func decideOf(s service.Stack, may, back string) Decide {
 	case p.Destroy:
 		d.Warn = "This plan takes down everything that the stack built."
 	case p.Changes.Destroy > 0:
-		d.Warn = "This plan destroys " + count(p.Changes.Destroy, "object") + "."
+		d.Warn = "This plan destroys " + service.Count(p.Changes.Destroy, "object") + "."
 	}
 	d.Confirm = d.Warn != ""
 	return d

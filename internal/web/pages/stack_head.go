@@ -143,7 +143,7 @@ func headNotes(s service.Stack) []headNote {
 		out = append(out, n)
 	}
 	if g := s.Gap; g != nil {
-		out = append(out, headNote{ToneBad, "alert", fmt.Sprintf("The apply %s was cut short: %s that it built may be in no state.", g.Run, count(len(g.Objects), "object")), "Repair brings them in."})
+		out = append(out, headNote{ToneBad, "alert", fmt.Sprintf("The apply %s was cut short: %s that it built may be in no state.", g.Run, service.Count(len(g.Objects), "object")), "Repair brings them in."})
 	}
 	if s.Destroy {
 		out = append(out, headNote{ToneWarn, "minus", "destroy is set: everything that the stack built is taken down.", ""})

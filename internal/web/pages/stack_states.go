@@ -84,7 +84,7 @@ func (l *stateList) fill(k service.Key, kept service.KeptStates) {
 		serials[s.Serial]++
 	}
 	for _, s := range kept.Versions {
-		r := stateRow{StateVersion: s, Newest: s.Digest == kept.Head.Digest, Version: fmt.Sprint(s.Serial), Size: size(s.Bytes)}
+		r := stateRow{StateVersion: s, Newest: s.Digest == kept.Head.Digest, Version: fmt.Sprint(s.Serial), Size: service.Size(s.Bytes)}
 		if digest := strings.TrimPrefix(s.Digest, "sha256:"); serials[s.Serial] > 1 && len(digest) >= 12 {
 			r.Version = digest[:12] // one serial has several
 		}
@@ -164,16 +164,4 @@ func LockState(v *Visit) (Done, error) {
 func UnlockState(v *Visit) (Done, error) {
 	_, err := v.Person.Stacks.UnlockState(v.Context, v.Key(), strings.TrimSpace(v.Form.Get("lock")))
 	return Done{To: stackPath(v.Key(), tabStates), Said: "state-unlocked"}, err
-}
-
-// size is a number of bytes in the unit that says enough.
-func size(n int) string {
-	switch {
-	case n < 10<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 10<<20:
-		return fmt.Sprintf("%d KiB", n>>10)
-	default:
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
 }
