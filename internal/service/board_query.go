@@ -92,13 +92,8 @@ func (b *Board) chosen(scope Scope, q boardQuery) func(yield func(*card) bool) {
 }
 
 func (q boardQuery) chooses(e *card) bool {
-	if q.Tenant != "" && e.row.Tenant != q.Tenant {
+	if q.Tenant != "" && e.row.Tenant != q.Tenant || !mentions(e.search, q.words) {
 		return false
-	}
-	for _, w := range q.words {
-		if !strings.Contains(e.search, w) {
-			return false
-		}
 	}
 	return q.selector == nil || q.selector.Matches(labels.Set(e.row.Labels))
 }
@@ -295,4 +290,12 @@ func searchText(r *Row) string {
 	}
 	parts = append(parts, r.Message[:min(len(r.Message), searchedMessage)])
 	return strings.ToLower(strings.Join(parts, "\n"))
+}
+
+// Mentions reports whether a search of the board for these words, in lower case,
+// finds r.
+func (r Row) Mentions(words []string) bool { return mentions(searchText(&r), words) }
+
+func mentions(text string, words []string) bool {
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 }

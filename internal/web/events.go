@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -22,15 +21,17 @@ const (
 	retryMS   = 3000 // how long a browser waits before it comes back
 )
 
+var eventQuery = []parameter{
+	word("namespace", "Only this namespace."), word("stack", "Only this stack: NAMESPACE/NAME."),
+	word("q", "Only stacks in whose name, namespace, tenant, source, path, labels or message all of these words occur, as they are after the change."),
+	word("cursor", "From where to go on: the cursor of a page. Now, if it is not there."),
+}
+
 // eventRoutes is the row of what happens.
 func (s *server) eventRoutes() []route {
 	op := operation{id: "watchStacks", area: "stacks", as: "text/event-stream", fails: []fault.Kind{fault.Missing, fault.Later},
 		summary: "Changes of stacks as they happen, as far as the caller may list them. Goes on from Last-Event-ID, or from the cursor of a page.",
-		query: []parameter{
-			word("namespace", "Only this namespace."), word("stack", "Only this stack: NAMESPACE/NAME."),
-			word("q", "Only stacks in whose name, namespace, tenant, source, path, labels or message all of these words occur, as they are after the change."),
-			word("cursor", "From where to go on: the cursor of a page. Now, if it is not there."),
-		}}
+		query:   eventQuery}
 	return []route{{method: http.MethodGet, path: api + "/events", door: known, operation: op, within: streaming, handle: s.events}}
 }
 
@@ -38,7 +39,7 @@ func (s *server) eventRoutes() []route {
 // board for what has changed since what it got last.
 func (s *server) events(c *gin.Context) {
 	w := &watching{server: s, namespace: c.Query("namespace"), words: strings.Fields(strings.ToLower(c.Query("q")))}
-	err := s.admitted(c, operation{query: s.eventRoutes()[0].query})
+	err := s.admitted(c, operation{query: eventQuery})
 	if err == nil {
 		err = w.choose(c.Query("stack"))
 	}
@@ -158,17 +159,7 @@ func (w *watching) wants(row service.Row) bool {
 	if w.namespace != "" && row.Namespace != w.namespace || w.stack != nil && row.Key() != *w.stack {
 		return false
 	}
-	if len(w.words) == 0 {
-		return true
-	}
-	text := strings.Builder{}
-	for _, part := range []string{row.Namespace + "/" + row.Name, row.Tenant, row.Source, row.Path, row.Message} {
-		text.WriteString(strings.ToLower(part) + "\n")
-	}
-	for name, value := range row.Labels {
-		text.WriteString(strings.ToLower(name+"="+value) + "\n")
-	}
-	return !slices.ContainsFunc(w.words, func(word string) bool { return !strings.Contains(text.String(), word) })
+	return len(w.words) == 0 || row.Mentions(w.words)
 }
 
 // startEvents sends the headers of a stream of events.
