@@ -23,9 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write the document of the API anew")
 
-// documentFile is for whoever reads the repository: a link to the one that is
-// built into the server.
-const documentFile = "../../docs/openapi.json"
+// documentFile is built into the server, and the manual leads to it.
+const documentFile = "openapi.json"
 
 // The document is made of the table of routes, so that it cannot say anything
 // else than what is served.
