@@ -55,7 +55,7 @@ func served(t *testing.T, w *World) web.Options {
 
 func router(t *testing.T) routers.Router {
 	t.Helper()
-	raw := must(os.ReadFile("../../../docs/openapi.json"))(t)
+	raw := must(os.ReadFile("../../web/openapi.json"))(t)
 	return must(legacy.NewRouter(must(openapi3.NewLoader().LoadFromData(raw))(t)))(t)
 }
 
