@@ -69,7 +69,8 @@ func postgres(t *testing.T, o ...database.Option) base {
 func sqlite(t *testing.T) base {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "tenants.db")
-	db, err := sql.Open("sqlite", path)
+	// A reader that opens the file may be putting its log right just then.
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(60000)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -278,23 +278,30 @@ func (s *torn) names() []string {
 
 // ask asks for what this round is about. If the stack waits for a person, the
 // person looks at the world, brings in what the state does not know, and
-// approves.
+// approves; or says that there is nothing.
 func (s *torn) ask(t *testing.T, c *testkit.Cluster) {
 	t.Helper()
 	spec := strings.Replace(slowly, "out", "out-"+s.name, 1)
 	names, hcl := s.names(), ""
 	if s.round > 0 && stuck(t, c.Stack(t, s.name)) {
 		t.Logf("round %d: %s waits for a person", s.round, s.name)
-		for _, thing := range s.w.Leaked(stateOf(t, c, s.name)) {
+		leaked := s.w.Leaked(stateOf(t, c, s.name))
+		for _, thing := range leaked {
 			hcl += fmt.Sprintf("\nimport {\n  to = world_thing.%s\n  id = %q\n}\n", thing.Name, thing.ID)
 			if !slices.Contains(names, thing.Name) {
 				names = append(names, thing.Name)
 			}
 		}
-		c.Apply(t, inline(s.name, spec, chain(s.w, fmt.Sprint("round ", s.round), names...)+hcl))
-		pending := c.AwaitPending(t, s.name).Status.Plan.Pending
-		c.Patch(t, s.name, `{"spec":{"approvePlan":"`+pending+`"}}`)
-		s.settle(t, c)
+		if len(leaked) == 0 {
+			gap := memoryOf(t, c.Stack(t, s.name)).Gap
+			c.Patch(t, s.name, `{"metadata":{"annotations":{"terrier.dev/forget-gap":"`+gap.Run+`"}}}`)
+			c.AwaitReady(t, s.name)
+		} else {
+			c.Apply(t, inline(s.name, spec, chain(s.w, fmt.Sprint("round ", s.round), names...)+hcl))
+			pending := c.AwaitPending(t, s.name).Status.Plan.Pending
+			c.Patch(t, s.name, `{"spec":{"approvePlan":"`+pending+`"}}`)
+			s.settle(t, c)
+		}
 	}
 	c.Apply(t, inline(s.name, spec, chain(s.w, fmt.Sprint("round ", s.round), s.names()...)))
 }
