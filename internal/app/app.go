@@ -102,6 +102,7 @@ type parts struct {
 	desk      *notify.Desk
 	directory *directory // nil if alerts are somebody else's
 	lists     tenantLists
+	bindings  *service.Bindings
 }
 
 // Run brings everything up and blocks until ctx ends. Applies that go on then

@@ -154,7 +154,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		Events: p.events(mgr, kube.FieldManager), Audit: p.journal, Webhooks: webhooks,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.metrics,
 	}
-	if err := errors.Join(mgr.Add(manager.RunnableFunc(p.prune)), mgr.Add(manager.RunnableFunc(p.anchors)), p.keepBoard(mgr), p.notices(mgr)); err != nil {
+	if err := errors.Join(mgr.Add(manager.RunnableFunc(p.prune)), mgr.Add(manager.RunnableFunc(p.anchors)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), p.keepBoard(mgr), p.notices(mgr)); err != nil {
 		return err
 	}
 	if err := p.measure(mgr, stacks.Backlog); err != nil {

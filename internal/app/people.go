@@ -15,8 +15,9 @@ import (
 )
 
 // letIn fills in how people become known to the server, and what they may do:
-// recent answers of auth, their own hands, the namespaces they may list, the
-// sessions of their browsers, the issuer they sign in with.
+// recent answers of auth, their own hands, the namespaces that they may list and
+// where to look for those first, the sessions of their browsers, the issuer they
+// sign in with.
 func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth, namespaces func() []string) error {
 	people, err := service.NewPeople(p.plane.Config(), p.records, p.Now)
 	if err != nil {
@@ -28,7 +29,11 @@ func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth, namesp
 		return fmt.Errorf("reading which sessions have ended: %w", err)
 	}
 	o.Auth, o.Recent, o.People = auth, recent, people.As
-	o.Scopes = service.NewScopes(auth, namespaces, p.Now).Scope
+	if p.bindings, err = service.NewBindings(p.plane.Config(), p.log, p.Now); err != nil {
+		return err
+	}
+	scopes := service.NewScopes(auth, service.ScopeOptions{Namespaces: namespaces, Likely: p.bindings.Likely, Now: p.Now})
+	o.Scopes, o.SoFar = scopes.Scope, scopes.SoFar
 	o.Sessions = web.SessionOptions{Key: p.key, Life: p.Config.SessionLife, Idle: p.Config.SessionIdle, SignOuts: ended}
 	o.Issuer, err = p.issuer()
 	return err

@@ -4,6 +4,11 @@ package service
 type Scope struct {
 	All bool
 	In  map[string]bool
+
+	// Unasked is how many namespaces nobody has been asked about yet. None of
+	// them is in the scope, and some of them may be later: until it is zero,
+	// what is counted in the scope is not all.
+	Unasked int
 }
 
 // Has reports whether namespace is in s.

@@ -1,13 +1,12 @@
 package service
 
 import (
+	"cmp"
 	"context"
-	"hash/fnv"
-	"maps"
+	"errors"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -25,65 +24,112 @@ type Rights interface {
 }
 
 // Scopes finds the namespaces whose stacks somebody may list. Kubernetes has no
-// such question, so it is asked about each of them; most answers are no, and
-// those are believed longer than a yes: a right that was taken away must not be
-// used, and one that was given may take a moment to show. A no that has become
-// old is asked about anew while nobody waits for it.
+// such question, so it is asked about each of them, and only what it answers
+// counts. Three kinds of questions are asked side by side, for each person:
+//
+//	near  where they had the right the last time, and where a role was bound to
+//	      them since: few, asked at once whenever a scope has become old
+//	far   namespaces that were never asked about, when near is done
+//	old   refusals, little by little, with nobody waiting
+//
+// A right that was taken away must not be used, and one that was given may take
+// a moment to show: a yes is asked about again much sooner than a no.
 type Scopes struct {
-	rights     Rights
-	namespaces func() []string
-	now        func() time.Time
-	known      kept[*scopeOf]
-	asking     singleflight.Group
-	renewals   sync.WaitGroup
+	ScopeOptions
+	rights         Rights
+	known          kept[*sight]
+	asking         singleflight.Group // whether somebody may list everything
+	near, far, old lane
+	rounds         sync.WaitGroup
+}
+
+// ScopeOptions are what Scopes are made of.
+type ScopeOptions struct {
+	Namespaces func() []string                 // that have stacks now
+	Likely     func(User) map[string]time.Time // where somebody may have been given rights, and when that was heard of; may be nil. It changes what is asked first, and no answer
+	Now        func() time.Time
+	Patience   time.Duration // of SoFar: 100 ms if zero
 }
 
 // How long answers are believed.
 const (
-	scopeKept    = 15 * time.Second // a scope, and each yes
+	scopeKept    = 15 * time.Second // a scope, and each yes, before it is asked about again
+	yesShown     = 25 * time.Second // a yes that is being asked about again: with the 30 that a stream may take to notice, less than a minute
 	refusalsKept = 60 * time.Second // a no to a namespace until it is asked about anew, at most; half of it at least
+	settles      = 5 * time.Second  // a new binding, in the cluster's own mind
 	personsKept  = time.Hour        // what is known of somebody who has not been here since
 )
 
 const (
-	scopesKept  = 256 // persons
-	scopesAsked = 16  // questions at once, for one person
-	askTime     = 20 * time.Second
+	patience = 100 * time.Millisecond
+	askTime  = 20 * time.Second // for one question, and for a whole scope
+
+	scopesKept  = 256     // persons
+	answersKept = 1 << 20 // of all of them together
 )
 
-// NewScopes returns the Scopes among namespaces, which are those that have
-// stacks now.
-func NewScopes(rights Rights, namespaces func() []string, now func() time.Time) *Scopes {
-	return &Scopes{rights: rights, namespaces: namespaces, now: now, known: kept[*scopeOf]{most: scopesKept, now: now}}
+// NewScopes returns the Scopes that rights gives.
+func NewScopes(rights Rights, o ScopeOptions) *Scopes {
+	return &Scopes{
+		ScopeOptions: o, rights: rights, known: kept[*sight]{most: scopesKept, now: o.Now},
+		near: newLane(32), far: newLane(8), old: lane{slots: make(chan struct{}, 1), rests: true},
+	}
 }
 
-// scopeOf is what is known of one person.
-type scopeOf struct {
-	mu       sync.Mutex
-	scope    Scope // never written to once it was given away
-	until    time.Time
-	verdicts map[string]verdict
-	renewed  map[string]verdict // what was heard since of those that had become old
-	renewing bool
-}
-
-type verdict struct {
-	allowed bool
-	until   time.Time
-}
-
-// Scope returns the namespaces whose stacks u may list. The answer is shared:
-// nobody may change it.
+// Scope returns the namespaces whose stacks u may list, when all were asked
+// about. The answer is shared: nobody may change it.
 func (s *Scopes) Scope(ctx context.Context, u User) (Scope, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, askTime, errStillAsking)
+	defer cancel()
+	return s.find(ctx, u, nil)
+}
+
+// errStillAsking is the answer to who wants all of a scope that takes its time.
+// What was found is kept, so that the next time takes less.
+var errStillAsking = fault.Wait(2*time.Second, "NotReady", errors.New("it is still being found out what you may see; ask again in a moment"))
+
+// SoFar returns what is known of Scope after a moment. It says how many
+// namespaces were not asked about yet; that goes on.
+func (s *Scopes) SoFar(ctx context.Context, u User) (Scope, error) {
+	enough := time.NewTimer(cmp.Or(s.Patience, patience))
+	defer enough.Stop()
+	return s.find(ctx, u, enough.C)
+}
+
+// find returns all of a scope, or what is known of it when enough is.
+func (s *Scopes) find(ctx context.Context, u User, enough <-chan time.Time) (Scope, error) {
 	if err := u.somebody(); err != nil {
 		return Scope{}, err
 	}
-	key := u.key()
-	of, ok := s.known.get(key)
-	if ok {
-		if scope, fresh := of.get(s.now()); fresh {
-			return scope, nil
+	of, err := s.look(ctx, u)
+	if err != nil {
+		return Scope{}, err
+	}
+	for _, r := range []func() *round{of.atNear, of.atFar} { // near begins far before it is done
+		r := r()
+		if r == nil {
+			continue
 		}
+		select {
+		case <-r.done:
+			if r.err != nil {
+				return Scope{}, r.err
+			}
+		case <-enough:
+			return of.scope(s.Now()), nil
+		case <-ctx.Done():
+			return Scope{}, context.Cause(ctx)
+		}
+	}
+	return of.scope(s.Now()), nil
+}
+
+// look returns what is known of u, after having begun to ask whatever has to be
+// asked again.
+func (s *Scopes) look(ctx context.Context, u User) (*sight, error) {
+	key := u.key()
+	if of, ok := s.known.get(key); ok && of.fresh(s.Now()) {
+		return of, nil
 	}
 	// One asks for all who wait, and goes on when one of those has gone away.
 	v, err, _ := s.asking.Do(key, func() (any, error) {
@@ -91,149 +137,83 @@ func (s *Scopes) Scope(ctx context.Context, u User) (Scope, error) {
 		defer cancel()
 		of, ok := s.known.get(key)
 		if !ok {
-			of = &scopeOf{}
-		} else if scope, fresh := of.get(s.now()); fresh {
-			return scope, nil
+			of = &sight{}
+		} else if of.fresh(s.Now()) {
+			return of, nil
 		}
-		scope, err := s.ask(ctx, u, of)
-		s.known.put(key, of, s.now().Add(personsKept))
-		return scope, err
+		asked := s.Now()
+		all, err := s.may(ctx, u, "")
+		if err != nil {
+			return nil, err
+		}
+		if all {
+			of.seesAll(asked.Add(scopeKept))
+		} else {
+			s.begin(u, of, asked)
+		}
+		s.known.put(key, of, asked.Add(personsKept))
+		return of, nil
 	})
 	if err != nil {
-		return Scope{}, err
-	}
-	return v.(Scope), nil
-}
-
-func (of *scopeOf) get(now time.Time) (Scope, bool) {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	return of.scope, now.Before(of.until)
-}
-
-// ask finds a scope anew. Only one at a time does so for a person.
-func (s *Scopes) ask(ctx context.Context, u User, of *scopeOf) (Scope, error) {
-	asked := s.now()
-	all, err := s.may(ctx, u, "")
-	if err != nil {
-		return Scope{}, err
-	}
-	if all {
-		of.set(Everything, asked.Add(scopeKept), nil)
-		return Everything, nil
-	}
-	verdicts, old, err := s.askEach(ctx, u, of.before())
-	if err != nil {
-		return Scope{}, err
-	}
-	defer s.renew(u, of, old)
-	scope, until := Scope{In: map[string]bool{}}, asked.Add(scopeKept)
-	if len(verdicts) == 0 {
-		until = asked // what there is to see is not known yet
-	}
-	for namespace, v := range verdicts {
-		if v.allowed {
-			scope.In[namespace] = true
-		}
-	}
-	of.set(scope, until, verdicts)
-	return scope, nil
-}
-
-func (of *scopeOf) set(scope Scope, until time.Time, verdicts map[string]verdict) {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	of.scope, of.until, of.verdicts = scope, until, verdicts
-}
-
-// before is what was heard of each namespace last.
-func (of *scopeOf) before() map[string]verdict {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	known := map[string]verdict{}
-	maps.Copy(known, of.verdicts)
-	maps.Copy(known, of.renewed) // of no namespace that verdicts does not know
-	of.renewed = nil
-	return known
-}
-
-// renew asks about namespaces whose refusals have become old, with nobody
-// waiting for the answers: the next scope has them.
-func (s *Scopes) renew(u User, of *scopeOf, old []string) {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if of.renewing || len(old) == 0 {
-		return
-	}
-	of.renewing = true
-	s.renewals.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), askTime)
-		defer cancel()
-		answers, err := s.askAbout(ctx, u, old)
-		of.mu.Lock()
-		defer of.mu.Unlock()
-		of.renewing = false
-		if err == nil { // else the next scope finds them as old as they are
-			of.renewed = answers
-		}
-	})
-}
-
-// Wait returns when nothing is asked any more that nobody waits for.
-func (s *Scopes) Wait() { s.renewals.Wait() }
-
-// askEach asks about every namespace but those that were refused before; old
-// are the refusals among these that should be asked about anew.
-func (s *Scopes) askEach(ctx context.Context, u User, before map[string]verdict) (verdicts map[string]verdict, old []string, err error) {
-	verdicts = map[string]verdict{}
-	var ask []string
-	for _, namespace := range s.namespaces() {
-		v, known := before[namespace]
-		if !known || v.allowed { // a yes is never believed on from one scope to the next
-			ask = append(ask, namespace)
-			continue
-		}
-		verdicts[namespace] = v
-		if !s.now().Before(v.until) {
-			old = append(old, namespace)
-		}
-	}
-	answers, err := s.askAbout(ctx, u, ask)
-	maps.Copy(verdicts, answers)
-	return verdicts, old, err
-}
-
-// askAbout asks about each of some namespaces, a few at once.
-func (s *Scopes) askAbout(ctx context.Context, u User, namespaces []string) (map[string]verdict, error) {
-	answers := make([]verdict, len(namespaces))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(scopesAsked)
-	for i, namespace := range namespaces {
-		asked := s.now()
-		g.Go(func() error {
-			allowed, err := s.may(ctx, u, namespace)
-			answers[i] = verdict{allowed, asked.Add(refusalAge(u, namespace))}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	verdicts := make(map[string]verdict, len(namespaces))
-	for i, namespace := range namespaces {
-		verdicts[namespace] = answers[i]
-	}
-	return verdicts, nil
+	return v.(*sight), nil
 }
 
-// refusalAge spreads the questions out, so that a thousand refusals are not
-// asked about anew at the same moment.
-func refusalAge(u User, namespace string) time.Duration {
-	h := fnv.New32a()
-	h.Write([]byte(u.Name + "\x00" + namespace))
-	const half = refusalsKept / 2
-	return half + time.Duration(h.Sum32()%uint32(half/time.Millisecond))*time.Millisecond
+// begin asks what is near, and then what else there is to ask.
+func (s *Scopes) begin(u User, of *sight, asked time.Time) {
+	namespaces := s.Namespaces()
+	s.known.hold(max(1, min(scopesKept, answersKept/max(1, len(namespaces)))))
+	var likely map[string]time.Time
+	if s.Likely != nil {
+		likely = s.Likely(u)
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.near != nil {
+		return
+	}
+	near, far, old := of.sort(u, namespaces, likely, asked)
+	of.near = s.start(func() error { return s.askAbout(u, near, s.near, of) }, func(err error) {
+		of.near = nil
+		if err != nil {
+			return // the next look begins anew
+		}
+		of.until = asked.Add(scopeKept)
+		if len(namespaces) == 0 {
+			of.until = asked // what there is to see is not known yet
+		}
+		if of.far == nil && len(far) > 0 {
+			of.far = s.start(func() error { return s.askAbout(u, far, s.far, of) }, func(err error) {
+				of.far = nil
+				if err != nil {
+					of.until = time.Time{}
+				}
+			}, of)
+		}
+		if of.old == nil && len(old) > 0 {
+			of.old = s.start(func() error { return s.askAbout(u, old, s.old, of) }, func(error) {
+				of.old = nil // those that were not asked about are as old as before
+			}, of)
+		}
+	}, of)
 }
+
+// start does something beside all else, and then, holding of, what comes after.
+func (s *Scopes) start(do func() error, then func(error), of *sight) *round {
+	r := &round{done: make(chan struct{})}
+	s.rounds.Go(func() {
+		defer close(r.done)
+		r.err = do()
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		then(r.err)
+	})
+	return r
+}
+
+// Wait returns when nothing is asked any more.
+func (s *Scopes) Wait() { s.rounds.Wait() }
 
 func (s *Scopes) may(ctx context.Context, u User, namespace string) (bool, error) {
 	err := s.rights.Authorize(ctx, u, Access{Verb: "list", Resource: ResourceStacks, Namespace: namespace})

@@ -55,6 +55,16 @@ func (k *kept[V]) put(key string, value V, until time.Time) {
 	}
 }
 
+// hold changes how many answers are kept.
+func (k *kept[V]) hold(most int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.most = most
+	for k.order.Len() > k.most {
+		k.drop(k.order.Back())
+	}
+}
+
 func (k *kept[V]) drop(e *list.Element) {
 	delete(k.byKey, k.order.Remove(e).(*keptAnswer[V]).key)
 }

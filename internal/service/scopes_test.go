@@ -106,7 +106,7 @@ func TestScopeIsCheap(t *testing.T) {
 	for n := range 5 {
 		r.set(fmt.Sprintf("ann team-%04d", n*100), true)
 	}
-	s := service.NewScopes(r, thousand, clock.Now)
+	s := service.NewScopes(r, service.ScopeOptions{Namespaces: thousand, Now: clock.Now})
 	scope, asked := scopeOf(t, s, r)
 	if len(scope.In) != 5 || scope.All || asked != 1001 {
 		t.Fatalf("the scope is %d namespaces of all %t, after %d questions; want 5 after 1001", len(scope.In), scope.All, asked)
@@ -135,7 +135,7 @@ func TestScopeIsCheap(t *testing.T) {
 // there at the look after the first that finds the refusal a minute old.
 func TestScopeFollowsTheRoles(t *testing.T) {
 	r, clock := &roster{may: map[string]bool{"ann team-0001": true}}, &hands{now: noon}
-	s := service.NewScopes(r, thousand, clock.Now)
+	s := service.NewScopes(r, service.ScopeOptions{Namespaces: thousand, Now: clock.Now})
 	if scope, _ := scopeOf(t, s, r); !scope.Has("team-0001") || scope.Has("team-0002") {
 		t.Fatalf("the scope is %v", scope)
 	}
@@ -166,7 +166,7 @@ func TestScopeFollowsTheRoles(t *testing.T) {
 // An answer that could not be had is no answer: neither yes nor no.
 func TestScopeOfAClusterThatIsDown(t *testing.T) {
 	r, clock := &roster{may: map[string]bool{"ann team-0001": true}, down: errors.New("down")}, &hands{now: noon}
-	s := service.NewScopes(r, thousand, clock.Now)
+	s := service.NewScopes(r, service.ScopeOptions{Namespaces: thousand, Now: clock.Now})
 	if _, err := s.Scope(t.Context(), service.User{Name: "ann"}); err == nil {
 		t.Fatal("a cluster that is down says what ann may list")
 	}
@@ -180,7 +180,7 @@ func TestScopeOfAClusterThatIsDown(t *testing.T) {
 
 func TestScopesAreOnePersons(t *testing.T) {
 	r, clock := &roster{may: map[string]bool{"ann team-0001": true}}, &hands{now: noon}
-	s := service.NewScopes(r, thousand, clock.Now)
+	s := service.NewScopes(r, service.ScopeOptions{Namespaces: thousand, Now: clock.Now})
 	scopeOf(t, s, r)
 	scope, err := s.Scope(t.Context(), service.User{Name: "bob"})
 	if err != nil || scope.Has("team-0001") {
@@ -205,7 +205,7 @@ func TestScopeOfManyNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := service.NewScopes(auth, func() []string { return append(thousand(), c.Namespace) }, time.Now)
+	s := service.NewScopes(auth, service.ScopeOptions{Namespaces: func() []string { return append(thousand(), c.Namespace) }, Now: time.Now})
 	for _, what := range []string{"the first look", "the next"} {
 		began := time.Now()
 		scope, err := s.Scope(t.Context(), user)

@@ -107,7 +107,7 @@ func (s *server) visit(c *gin.Context) (*pages.Visit, error) {
 		v.Names[p.Key] = p.Value
 	}
 	if user.Name != "" && s.Scopes != nil {
-		v.Scopes = func() (service.Scope, error) { return s.Scopes(c.Request.Context(), user) }
+		v.Scopes = func() (service.Scope, error) { return s.soFar(c.Request.Context(), user) }
 	}
 	var err error
 	if user.Name != "" && s.People != nil {

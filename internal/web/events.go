@@ -68,6 +68,7 @@ func (s *server) events(c *gin.Context) {
 	// The place that this reader has come to is sent along with each sign of life,
 	// so that one whose stacks rarely change does not fall behind.
 	st.beat = func() error { return st.write([]byte(heartbeat[:len(heartbeat)-1] + "id: " + w.cursor + "\n\n")) }
+	st.again = func() bool { return w.moved }
 	if st.startEvents() != nil {
 		return
 	}
@@ -110,16 +111,21 @@ func (w *watching) choose(stack string) error {
 	return nil
 }
 
-// may finds out anew what user may see. Nothing at all is Denied.
+// may finds out anew what user may see. Nothing at all is Denied. Where not all
+// namespaces were asked about yet it begins with the others: whoever shows what
+// they hold looks again until all are known.
 func (w *watching) may(ctx context.Context, user service.User) error {
-	scope, err := w.server.scope(ctx, user)
+	scope, err := w.server.soFar(ctx, user)
+	if err == nil && scope.Unasked > 0 && w.namespace != "" && !scope.Has(w.namespace) {
+		scope, err = w.server.scope(ctx, user)
+	}
 	if err != nil {
 		return err
 	}
 	if w.namespace != "" && !scope.Has(w.namespace) {
 		return fault.New(fault.Denied, service.ReasonAccessDenied, fmt.Errorf("%s may not list the stacks of the namespace %s", user.Name, w.namespace))
 	}
-	if !scope.All && len(scope.In) == 0 {
+	if !scope.All && len(scope.In) == 0 && scope.Unasked == 0 {
 		return fault.New(fault.Denied, service.ReasonAccessDenied, fmt.Errorf("%s may not list the stacks of any namespace", user.Name))
 	}
 	if w.scope.All || w.scope.In != nil {
@@ -127,6 +133,14 @@ func (w *watching) may(ctx context.Context, user service.User) error {
 	}
 	w.scope = scope
 	return nil
+}
+
+// soFar is what is known of scope after a moment.
+func (s *server) soFar(ctx context.Context, user service.User) (service.Scope, error) {
+	if s.SoFar != nil {
+		return s.SoFar(ctx, user)
+	}
+	return s.scope(ctx, user)
 }
 
 // told is what a reader gets of news.

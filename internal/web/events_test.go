@@ -301,6 +301,29 @@ func TestEventsEndWithTheRights(t *testing.T) {
 	}
 }
 
+// Whoever may see little is not made to wait until all is known, and is told
+// when more is.
+func TestEventsBeginBeforeAllIsKnown(t *testing.T) {
+	r := newCrier(t, Limits{Recheck: 2 * time.Millisecond})
+	r.see(service.Scope{In: map[string]bool{}, Unasked: 2})
+	l := listen(t, r.client, r.address)
+	if l.resp.StatusCode != http.StatusOK {
+		t.Fatalf("while it is being found out what somebody may see: %s", l.resp.Status)
+	}
+	r.see(service.Scope{In: map[string]bool{"apps": true}})
+	if e := l.expect(1)[0]; e.name != "reset" {
+		t.Errorf("when more can be seen comes %+v, want a reset", e)
+	}
+	r.change("apps", "web")
+	if got := names(l.expect(1)); got[0] != "stack web" {
+		t.Errorf("after that: %v, want web", got)
+	}
+	r.see(service.Scope{})
+	if _, err := io.Copy(io.Discard, l.in); err != nil {
+		t.Errorf("when nothing can be seen the stream ends with %v", err)
+	}
+}
+
 // A token that is no longer known ends what it began.
 func TestEventsEndWithTheToken(t *testing.T) {
 	r := newCrier(t, Limits{Recheck: 2 * time.Millisecond})

@@ -66,6 +66,7 @@ type stream struct {
 	may     func(context.Context, service.User) error // whether user may read on; Denied ends the stream
 
 	checks, beats *time.Ticker
+	again         func() bool  // whether there is something to say though nothing has happened; nil if there never is
 	beat          func() error // says that the stream is alive; nil if it has no way to
 }
 
@@ -119,12 +120,15 @@ func (st *stream) write(b []byte) error {
 
 func (st *stream) flush() error { return st.control.Flush() }
 
-// wait returns when more is closed. In the meantime it does what has to be done
-// now and then.
+// wait returns when more is closed, or when there is something to say. In the
+// meantime it does what has to be done now and then.
 func (st *stream) wait(more <-chan struct{}) error {
 	for {
 		if err := st.due(); err != nil {
 			return err
+		}
+		if st.again != nil && st.again() {
+			return nil
 		}
 		beats := st.beats.C
 		if st.beat == nil {

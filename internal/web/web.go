@@ -63,6 +63,7 @@ type Options struct {
 
 	People  func(service.User) (service.Person, error)
 	Scopes  func(context.Context, service.User) (service.Scope, error) // the namespaces whose stacks somebody may list
+	SoFar   func(context.Context, service.User) (service.Scope, error) // what is known of these after a moment, for pages; Scopes if nil
 	Auth    Auth
 	Recent  Auth // Auth whose answers may be some seconds old, for what pages ask often; Auth if nil
 	Version string

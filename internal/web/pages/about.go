@@ -26,6 +26,9 @@ func About(v *Visit) (Page, error) {
 		d.Uptime = span(v.Now.Sub(p.Started))
 	}
 	d.Sees = seesText(v.Scope())
+	if v.Unasked() > 0 {
+		d.Sees += " (so far)"
+	}
 	d.engines(v)
 	d.health(v)
 	d.rights(v)

@@ -101,6 +101,7 @@ func (r *Renderer) Render(v *Visit, p Page) ([]byte, error) {
 	if t == nil {
 		return nil, fmt.Errorf("there is no template %q", p.Template)
 	}
+	p.Live = v.filling(p.Live)
 	var out bytes.Buffer
 	err := t.ExecuteTemplate(&out, "layout", view{Page: p, Visit: v, Said: Sentence(Said(v.Query.Get("done"))), Static: r.static, Sheets: r.sheets, Version: r.version})
 	return out.Bytes(), err

@@ -22,6 +22,9 @@ func Stacks(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	view := stacksView(v.Path, v.Query, q, found)
+	if len(found.Items) == 0 && v.Unasked() > 0 {
+		view.Empty = &Empty{Title: "Nothing found so far", Text: "No stack that fits is in the namespaces that you are known to see."}
+	}
 	view.Problem = problemOf("The list cannot be filtered like that", err)
 	view.Namespaces = namespacesOf(v)
 	return Page{Title: "Stacks", Section: "stacks", Template: "stacks", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil

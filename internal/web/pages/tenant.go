@@ -155,7 +155,7 @@ func stackOfObject(v *Visit, o service.TenantObject) *stackView {
 	switch {
 	case o.Stack == nil && o.StackUnseen == "":
 		return nil
-	case !v.Scope().Has(o.Namespace):
+	case !v.Lists(o.Namespace):
 		return &stackView{Unseen: "you may not list the stacks of the namespace " + o.Namespace}
 	case o.Stack == nil:
 		return &stackView{Unseen: o.StackUnseen}

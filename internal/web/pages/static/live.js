@@ -18,6 +18,7 @@ const words = { live: "Live", reconnecting: "Reconnecting", away: "Not live", "s
 let source = null;
 let cursor = main?.dataset.liveCursor ?? "";
 let timer = 0;
+let clock = 0;
 let firstNews = 0;
 let fetching = false;
 let again = false;
@@ -135,6 +136,11 @@ function show(page) {
   const next = page.getElementById("page");
   if (!next) return;
   if (!source) cursor = next.dataset.liveCursor ?? "";
+  const often = next.dataset.liveEvery ?? "";
+  if (often !== (main.dataset.liveEvery ?? "")) {
+    main.dataset.liveEvery = often;
+    every();
+  }
   const now = regions(main);
   const then = new Map(regions(next).map((r) => [r.dataset.region, r]));
   if (now.length !== then.size || !now.every((r) => then.has(r.dataset.region))) {
@@ -171,13 +177,16 @@ function age(ms) {
   return ms < 1000 ? "now" : `${text} ago`;
 }
 
+// A page may say anew how often it wants to be looked at.
 function every() {
+  clearTimeout(clock);
   const ms = Number(main.dataset.liveEvery);
   if (!(ms > 0) || ended) return;
-  setTimeout(async () => {
+  const mine = setTimeout(async () => {
     await refetch();
-    every();
+    if (clock === mine) every();
   }, ms);
+  clock = mine;
 }
 
 export function start() {

@@ -1,0 +1,40 @@
+package pages
+
+import (
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// sightEvery is how often a page is looked at again that leaves out what nobody
+// knows yet whether the visitor may see it.
+const sightEvery = time.Second
+
+// Lists reports whether the visitor may list the stacks of one namespace, also
+// while it is still being found out in which others they may.
+func (v *Visit) Lists(namespace string) bool {
+	scope := v.Scope()
+	return scope.Has(namespace) || scope.Unasked > 0 && v.Can(service.Access{Verb: "list", Resource: service.ResourceStacks, Namespace: namespace})
+}
+
+// Unasked is how many namespaces the page leaves out because it was not found
+// out yet whether the visitor may list their stacks; zero for a page that has
+// not asked for the scope.
+func (v *Visit) Unasked() int {
+	if v.scope == nil {
+		return 0
+	}
+	return v.scope.Unasked
+}
+
+// Here is the address of the page.
+func (v *Visit) Here() string { return with(v.Path, v.Query, "") }
+
+// filling has a page that is not whole yet look again soon, as far as it ever
+// looks again.
+func (v *Visit) filling(l Live) Live {
+	if l != (Live{}) && v.Unasked() > 0 && (l.Every == 0 || l.Every > sightEvery) {
+		l.Every = sightEvery
+	}
+	return l
+}

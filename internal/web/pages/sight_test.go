@@ -1,0 +1,61 @@
+package pages
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html/atom"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+// A page that shows what is known so far says so, wherever it is, and looks
+// again soon.
+func TestPagesSayThatMoreMayCome(t *testing.T) {
+	some := service.Scope{In: map[string]bool{"net": true}, Unasked: 190}
+	for name, s := range commons {
+		v := guest(t, shire(), s.address)
+		person(v)
+		v.Scopes = scoped(some)
+		p, err := s.handle(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asks, often := v.Unasked() > 0, p.Live != (Live{})
+		d := parse(t, v, p)
+		if got := strings.Contains(d.text(), "190 namespaces to go"); got != asks {
+			t.Errorf("%s: that more may come is said: %t, want %t", name, got, asks)
+		}
+		if got := attr(d.all(is(atom.Main))[0], "data-live-every") == "1000"; got != (asks && often) {
+			t.Errorf("%s: it is looked at again soon: %t, want %t", name, got, asks && often)
+		}
+	}
+	d := show(t, town(), "/stacks?q=checkout", func(v *Visit) (Page, error) {
+		v.Scopes = scoped(some)
+		return Stacks(v)
+	})
+	wants(t, d.text(), "Nothing found so far", "190 namespaces to go")
+	if strings.Contains(d.text(), "No stack is like that") {
+		t.Error("the page says that there is nothing, before that is known")
+	}
+}
+
+// Whether one namespace may be listed is found out at once.
+func TestOneNamespaceIsAskedAbout(t *testing.T) {
+	var asked []string
+	v := &Visit{Scopes: scoped(service.Scope{In: map[string]bool{"net": true}, Unasked: 1}), Can: func(a service.Access) bool {
+		asked = append(asked, a.Verb+" "+string(a.Resource)+" "+a.Namespace)
+		return a.Namespace == "apps"
+	}}
+	if !v.Lists("net") || !v.Lists("apps") || v.Lists("hidden") {
+		t.Error("of net, apps and hidden the first two may be listed")
+	}
+	if want := []string{"list stacks apps", "list stacks hidden"}; !slices.Equal(asked, want) {
+		t.Errorf("asked was %q, want %q", asked, want)
+	}
+	v = &Visit{Scopes: scoped(service.Scope{In: map[string]bool{"net": true}}), Can: func(service.Access) bool { return true }}
+	if v.Lists("apps") {
+		t.Error("what is known to be refused is asked about again")
+	}
+}
