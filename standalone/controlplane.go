@@ -12,7 +12,9 @@ import (
 	"runtime/debug"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/machine"
 	"github.com/terrier-iac/terrier/standalone/kubeapi"
+	"github.com/terrier-iac/terrier/standalone/pace"
 )
 
 const usage = `usage: terrier control-plane {--data-dir DIR | --ephemeral} [--address 127.0.0.1:0] [--until-eof] [-o json]`
@@ -66,7 +68,7 @@ func controlPlane(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(*dir)) }()
 	}
-	saveMemory()
+	pace.Keep(ctx, machine.Memory(os.DirFS("/")))
 	server, err := kubeapi.Start(ctx, kubeapi.Options{
 		Dir:           *dir,
 		Address:       *address,
@@ -86,12 +88,4 @@ func controlPlane(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		_, err = fmt.Fprintf(stdout, "ready: export KUBECONFIG=%s\n", server.Kubeconfig())
 	}
 	return errors.Join(err, server.Wait())
-}
-
-// saveMemory has the collector run twice as often, which costs nothing that can
-// be measured here and saves a sixth of the memory. GOGC overrides it.
-func saveMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
-	}
 }

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 	"runtime/debug"
 
 	"github.com/terrier-iac/terrier/internal/app"
+	"github.com/terrier-iac/terrier/internal/machine"
 	"github.com/terrier-iac/terrier/standalone/kubeapi"
+	"github.com/terrier-iac/terrier/standalone/pace"
 )
 
 // plane is the embedded control plane as the application wants it.
@@ -14,7 +17,7 @@ type plane struct{}
 
 // Start implements app.ControlPlane.
 func (plane) Start(ctx context.Context, dir, address string, log *slog.Logger) (app.Running, error) {
-	saveMemory()
+	pace.Keep(ctx, machine.Memory(os.DirFS("/")))
 	server, err := kubeapi.Start(ctx, kubeapi.Options{Dir: dir, Address: address, Log: log})
 	if err != nil {
 		return nil, err

@@ -39,12 +39,18 @@ import (
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/machine"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/process"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
+
+// runsShare is the part of the memory of this machine that all runs together may
+// take if nobody says how much. The rest is for this program, the control plane
+// and what the kernel keeps of files.
+const runsShare = 0.7
 
 // stopManager is how long reconciles may go on after the end was asked for.
 const stopManager = 2 * time.Second
@@ -254,7 +260,7 @@ func (p *parts) readSettings() (controller.Config, error) {
 		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, MaxTenantRuns: p.Config.MaxTenantRuns,
 		TenantLabel: p.Config.TenantLabel, RunsMemory: int64(p.Config.RunsMemory) << 20, Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,
 		Mirror: p.Config.Mirror, Writable: p.Config.Writable, MinLevel: p.Config.Isolation,
-		NoReattach: !p.Config.Reuse, StackMetrics: p.Config.StackMetrics,
+		NoReattach: !p.Config.Reuse, StackMetrics: p.Config.StackMetrics, Patience: controller.Patience,
 		Glass: controller.Glass{Allowed: p.Config.Glass, Lasts: p.Config.GlassLasts},
 		Limits: runner.Limits{
 			Init: p.Config.RunTimeout, Plan: p.Config.RunTimeout, Apply: p.Config.RunTimeout, Grace: p.Config.RunGrace,
@@ -262,7 +268,9 @@ func (p *parts) readSettings() (controller.Config, error) {
 		},
 	}
 	if c.RunsMemory == 0 {
-		c.RunsMemory = runsMemory(os.DirFS("/"))
+		// After a restart runs may be at work, which are counted: what is free
+		// just now does not matter.
+		c.RunsMemory = int64(float64(machine.Memory(os.DirFS("/"))) * runsShare)
 	}
 	if c.Mirror == "" {
 		c.Mirror = beside("mirror")

@@ -93,7 +93,8 @@ type Config struct {
 	Glass           Glass
 	NoReattach      bool // the engine starts providers itself, each time it needs one
 	Limits          runner.Limits
-	StackMetrics    bool // a metric that upstream has by the names of stacks has them here, too
+	Patience        time.Duration // how long progress may go untold that nobody waits for; see Patience
+	StackMetrics    bool          // a metric that upstream has by the names of stacks has them here, too
 }
 
 // Stacks reconciles the objects of one dialect.
@@ -128,6 +129,7 @@ type Stacks struct {
 	newcomers newcomers
 	writes    ownWrites
 	marks     marked
+	unsaid    unsaid
 	metrics   *metrics
 }
 

@@ -47,16 +47,18 @@ type marks [len(statusLabels)]string
 
 // marksOf are the labels that a stack has to have. What a run is about to put
 // right is not marked: a stack that is applied by itself would be written twice
-// for each of its plans.
+// for each of its plans. While it waits for its turn, its drift is marked, but
+// not its plan, which waits for nobody's approval.
 func marksOf(p *pass, d stack.Decision) (m marks) {
 	memory := p.o.Memory
 	settling := p.o.Run != nil && p.o.Run.Kind.Writes()
+	approved := settling
 	switch d.Action.(type) {
 	case stack.Apply, stack.Destroy, stack.Review:
-		settling = settling || p.wait == ""
+		approved, settling = true, settling || p.wait == ""
 	}
 	for i, is := range [...]bool{
-		memory.Pending != nil && !settling,
+		memory.Pending != nil && !approved,
 		memory.Drift != nil && !settling,
 		memory.Failures > 0 || d.Ready == stack.Stalled,
 	} {

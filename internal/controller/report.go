@@ -50,9 +50,18 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 	}
 	status.Every = p.o.Recheck(d)
 	c.Dialect.Encode(p.obj, status)
-	if changed, err := differ(before, p.obj); err != nil {
+	changed, err := differ(before, p.obj)
+	if err != nil {
 		return ctrl.Result{}, err
-	} else if changed {
+	}
+	var untold time.Duration
+	if changed {
+		untold = c.untold(p, before)
+	}
+	if untold == 0 {
+		c.unsaid.told(p.id)
+	}
+	if changed && untold == 0 {
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		err := c.Live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager))
 		if apierrors.IsConflict(err) {
@@ -65,14 +74,14 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 	}
 	c.tell(p)
 	c.decided(ctx, p, d)
-	later := c.mark(ctx, p, d)
+	marked := c.mark(ctx, p, d)
 	if p.ended != nil {
 		if err := c.Runner.Forget(p.id, p.ended.ID); err != nil {
 			return ctrl.Result{}, err
 		}
 		return again, nil
 	}
-	return sooner(later)(c.next(p, d, cause))
+	return sooner(untold)(sooner(marked)(c.next(p, d, cause)))
 }
 
 // sooner looks again after a while at the latest, if that is not zero.

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,14 +23,48 @@ import (
 type ownWrites struct {
 	mu      sync.Mutex
 	written map[types.NamespacedName]string
+	copies  *lru.Cache // of what we wrote last, for when the cache has not heard of it yet
 }
+
+// ownCopies is how many objects are kept as we wrote them. Those that are looked
+// at again before the cache hears of it are few.
+const ownCopies = 64
 
 // unseen stands for a version that no copy in the cache can have.
 const unseen = "unseen"
 
 // wrote notes the version that a write of ours has made.
 func (v *ownWrites) wrote(obj client.Object) {
-	v.set(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
+	key := client.ObjectKeyFromObject(obj)
+	v.set(key, obj.GetResourceVersion())
+	copied := obj.DeepCopyObject().(client.Object)
+	copied.SetManagedFields(nil)
+	v.kept().Add(key, copied)
+}
+
+func (v *ownWrites) kept() *lru.Cache {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.copies == nil {
+		v.copies = lru.New(ownCopies)
+	}
+	return v.copies
+}
+
+// copyOf returns what we wrote last of an object, if nobody doubts it and it is
+// the same object; nil if that is not known.
+func (v *ownWrites) copyOf(key types.NamespacedName, uid types.UID) client.Object {
+	kept, ok := v.kept().Get(key)
+	if !ok {
+		return nil
+	}
+	obj := kept.(client.Object)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if obj.GetUID() != uid || obj.GetResourceVersion() != v.written[key] {
+		return nil
+	}
+	return obj.DeepCopyObject().(client.Object)
 }
 
 // doubt makes the next look at an object ask the server: somebody else wrote
@@ -66,11 +101,16 @@ func number(s string) bool {
 }
 
 // look reads an object: from the cache if the copy there knows what we wrote,
-// else from the server.
+// else as we wrote it, and if that is not known either, from the server.
 func (c *Stacks) look(ctx context.Context, key types.NamespacedName) (obj client.Object, cached bool, err error) {
 	obj = c.Dialect.New()
-	if err := c.Client.Get(ctx, key, obj); err == nil && c.writes.covers(key, obj.GetResourceVersion()) {
-		return obj, true, nil
+	if err := c.Client.Get(ctx, key, obj); err == nil {
+		if c.writes.covers(key, obj.GetResourceVersion()) {
+			return obj, true, nil
+		}
+		if own := c.writes.copyOf(key, obj.GetUID()); own != nil {
+			return own, true, nil
+		}
 	}
 	obj = c.Dialect.New()
 	err = c.Live.Get(ctx, key, obj)

@@ -41,3 +41,28 @@ func TestACopyMustKnowWhatWeWrote(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatWeWroteIsKnownBeforeTheCacheHearsOfIt(t *testing.T) {
+	key := types.NamespacedName{Namespace: "apps", Name: "net"}
+	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "one", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
+	var w ownWrites
+	if w.copyOf(key, "one") != nil {
+		t.Error("there is a copy of what was never written")
+	}
+	w.wrote(obj)
+	got := w.copyOf(key, "one")
+	if got == nil || got.GetResourceVersion() != "7" || got.GetManagedFields() != nil {
+		t.Fatalf("the copy is %+v", got)
+	}
+	got.SetLabels(map[string]string{"changed": "by a pass"})
+	if again := w.copyOf(key, "one"); again == nil || again.GetLabels() != nil {
+		t.Errorf("a pass changed the copy of the next one: %+v", again)
+	}
+	if w.copyOf(key, "two") != nil {
+		t.Error("an object that was made again has the copy of the former one")
+	}
+	w.doubt(key)
+	if w.copyOf(key, "one") != nil {
+		t.Error("what is in doubt is still taken for the last")
+	}
+}

@@ -30,6 +30,9 @@ type Dialect interface {
 	// Encode writes what is known into the status of the object, the same bytes
 	// for the same knowledge.
 	Encode(client.Object, Status)
+	// OnlyProgress reports whether the status of one object differs from that of
+	// the other in nothing but how far a run is, or what it waits for.
+	OnlyProgress(before, after client.Object) bool
 	// Ready reports whether others may rely on the object, or why not.
 	Ready(client.Object) (ok bool, why string)
 	// EventReason is how events about a run that ended are called.

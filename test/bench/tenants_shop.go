@@ -1,17 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -87,11 +91,22 @@ func (s *shop) create(ctx context.Context, text string) error {
 		if o.GetKind() != "Namespace" {
 			o.SetNamespace(shopNamespace)
 		}
-		if err := s.client.Create(ctx, o); err != nil {
-			return err
+		if err := s.admitted(ctx, o); err != nil {
+			return fmt.Errorf("creating the %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
 	return nil
+}
+
+// admitted creates an object. An API server that was just given our admission
+// policy refuses what it is about until it knows the kind, see ADR 16.
+func (s *shop) admitted(ctx context.Context, o *unstructured.Unstructured) error {
+	var refused error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		refused = s.client.Create(ctx, o)
+		return refused == nil || apierrors.IsInvalid(refused) || apierrors.IsAlreadyExists(refused), nil
+	})
+	return cmp.Or(refused, err)
 }
 
 // insert is the one statement that makes n rows.

@@ -1,6 +1,11 @@
 package infra
 
 import (
+	"encoding/json"
+	"errors"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,6 +48,35 @@ func (Dialect) Finalizer() string { return Finalizer }
 
 // DependencyFinalizer returns upstream's prefix.
 func (Dialect) DependencyFinalizer() string { return DependencyFinalizer }
+
+// OnlyProgress reports whether the two differ in nothing that lasts: neither in
+// what is remembered, nor in a condition but for its message.
+func (Dialect) OnlyProgress(before, after client.Object) bool {
+	was, err := lasting(before)
+	is, err2 := lasting(after)
+	return errors.Join(err, err2) == nil && equality.Semantic.DeepEqual(was, is)
+}
+
+// lasting is the status of an object without what is only progress.
+func lasting(o client.Object) (*v1alpha2.TerraformStatus, error) {
+	s := o.(*v1alpha2.Terraform).Status.DeepCopy()
+	s.LastAttemptedRevision = ""
+	for i := range s.Conditions {
+		s.Conditions[i].Message, s.Conditions[i].LastTransitionTime = "", metav1.Time{}
+	}
+	t := s.Terrier
+	if t == nil {
+		return s, nil
+	}
+	m, err := memory(s)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(m) // the server sorts its keys
+	t.Phase, t.Rule, t.WaitingFor, t.Since, t.Run = "", "", "", nil, nil
+	t.Isolation, t.Environment, t.Memory = "", nil, &apiextensionsv1.JSON{Raw: raw}
+	return s, err
+}
 
 // Ready reports whether the object is true and up to date.
 func (Dialect) Ready(o client.Object) (bool, string) {

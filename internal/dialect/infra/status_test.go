@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -128,5 +129,48 @@ func TestCut(t *testing.T) {
 	}
 	if got := cut("short"); got != "short" {
 		t.Errorf("cut(short) = %q", got)
+	}
+}
+
+func TestOnlyProgressIsWhatDoesNotLast(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	status := func(change func(*dialect.Status)) *v1alpha2.Terraform {
+		s := dialect.Status{
+			Now: now, Memory: stack.Memory{LastRun: "plan-1", PlannedAt: now},
+			Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.Queued, Message: "Waiting for its turn"},
+		}
+		change(&s)
+		obj := &v1alpha2.Terraform{}
+		Dialect{}.Encode(obj, s)
+		return obj
+	}
+	before := status(func(*dialect.Status) {})
+	// The server has the keys of the memory in another order.
+	var keys map[string]any
+	if err := json.Unmarshal(before.Status.Terrier.Memory.Raw, &keys); err != nil {
+		t.Fatal(err)
+	}
+	before.Status.Terrier.Memory.Raw, _ = json.MarshalIndent(keys, "", " ")
+	for name, tt := range map[string]struct {
+		change func(*dialect.Status)
+		want   bool
+	}{
+		"nothing": {func(*dialect.Status) {}, true},
+		"a run began": {func(s *dialect.Status) {
+			s.Decision.Reason, s.Decision.Message, s.Decision.Rule = stack.Planning, "Terraform Planning", "a new object is planned"
+			s.Run, s.Isolation, s.Environment, s.Basis.Revision = &stack.Run{ID: "plan-2", Kind: stack.PlanRun, Since: now}, "full", []string{"A"}, "main@sha1:1"
+			s.Now = now.Add(time.Minute)
+		}, true},
+		"something was remembered": {func(s *dialect.Status) { s.Memory.LastRun = "plan-2" }, false},
+		"it is ready":              {func(s *dialect.Status) { s.Decision.Ready, s.Decision.Reason = stack.Ready, stack.Unchanged }, false},
+		"it waits for somebody":    {func(s *dialect.Status) { s.Decision.Ready, s.Decision.Reason = stack.Held, stack.AwaitingApproval }, false},
+		"it failed":                {func(s *dialect.Status) { s.Decision.Reason = stack.StartFailed }, false},
+	} {
+		if got := (Dialect{}).OnlyProgress(before, status(tt.change)); got != tt.want {
+			t.Errorf("%s: OnlyProgress() = %v, want %v", name, got, tt.want)
+		}
+	}
+	if (Dialect{}).OnlyProgress(&v1alpha2.Terraform{}, before) {
+		t.Error("the first status of all is only progress")
 	}
 }

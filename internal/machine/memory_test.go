@@ -1,15 +1,15 @@
-package app
+package machine
 
 import (
 	"testing"
 	"testing/fstest"
 )
 
-func TestRunsMemory(t *testing.T) {
+func TestMemory(t *testing.T) {
 	const meminfo = "MemTotal:        1000000 kB\nMemFree:          500000 kB\n"
 	for name, tt := range map[string]struct {
 		files map[string]string
-		want  int64 // of which 70 % is given to runs
+		want  int64
 	}{
 		"the machine":                           {map[string]string{"proc/meminfo": meminfo}, 1_000_000 << 10},
 		"a machine that says nothing":           {nil, 0},
@@ -27,8 +27,8 @@ func TestRunsMemory(t *testing.T) {
 			for path, content := range tt.files {
 				root[path] = &fstest.MapFile{Data: []byte(content)}
 			}
-			if got, want := runsMemory(root), int64(float64(tt.want)*runsShare); got != want {
-				t.Errorf("runsMemory() = %d, want %d", got, want)
+			if got := Memory(root); got != tt.want {
+				t.Errorf("Memory() = %d, want %d", got, tt.want)
 			}
 		})
 	}

@@ -1,4 +1,6 @@
-package app
+// Package machine knows how large the machine is, or the part of it that this
+// program may take. It refuses to guess: what cannot be read is 0.
+package machine
 
 import (
 	"bytes"
@@ -10,21 +12,15 @@ import (
 	"strings"
 )
 
-// runsShare is the part of the memory of this machine, or of the control group
-// around this program, that all runs together may take if nobody says how much.
-// The rest is for this program, the control plane and what the kernel keeps of
-// files.
-const runsShare = 0.7
-
-// runsMemory is how much memory the runs at work may take together, read from
-// the file system of the machine; 0 if that says nothing. What is free just now
-// is not asked for: after a restart runs may be at work, which are counted.
-func runsMemory(root fs.FS) int64 {
+// Memory is how many bytes this machine, or the control group around this
+// program, has, read from the file system of the machine; 0 if that says
+// nothing. What is free just now is not asked for.
+func Memory(root fs.FS) int64 {
 	total := machineMemory(root)
 	if group := groupMemory(root); group > 0 && (total == 0 || group < total) {
 		total = group
 	}
-	return int64(float64(total) * runsShare)
+	return total
 }
 
 func machineMemory(root fs.FS) int64 {

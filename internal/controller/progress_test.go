@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+func TestProgressThatNobodyWaitsForIsToldLate(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	run := func(kind stack.RunKind) *stack.Run { return &stack.Run{ID: "run-2", Kind: kind, Since: now} }
+	for name, tt := range map[string]struct {
+		change func(*pass)
+		want   time.Duration
+	}{
+		"a plan":                        {func(p *pass) { p.o.Run = run(stack.PlanRun) }, Patience},
+		"an apply":                      {func(p *pass) { p.o.Run = run(stack.ApplyRun) }, Patience},
+		"a turn to come":                {func(p *pass) { p.wait = "4 runs are at work" }, Patience},
+		"nothing is under way":          {func(*pass) {}, 0},
+		"a person approves each plan":   {func(p *pass) { p.o.Run, p.o.Spec.Mode = run(stack.ApplyRun), stack.Manual }, 0},
+		"a person asked for it":         {func(p *pass) { p.o.Run, p.o.Request = run(stack.PlanRun), "now" }, 0},
+		"a person deletes it":           {func(p *pass) { p.wait, p.o.Deleting = "4 runs are at work", true }, 0},
+		"a person looks at a preview":   {func(p *pass) { p.o.Run = run(stack.PreviewRun) }, 0},
+		"a run has ended":               {func(p *pass) { p.wait, p.ended = "4 runs are at work", run(stack.PlanRun) }, 0},
+		"something was remembered, too": {func(p *pass) { p.o.Run, p.o.Memory.LastRun = run(stack.PlanRun), "run-1" }, 0},
+		"it has just become a problem":  {func(p *pass) { p.wait, p.o.Memory.Failures = "4 runs are at work", 1 }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &Stacks{Dialect: infra.Dialect{}, Config: Config{Patience: Patience}}
+			before, after := &v1alpha2.Terraform{}, &v1alpha2.Terraform{}
+			d := stack.Decision{Ready: stack.Reconciling, Reason: stack.Applying, Message: "Waiting for its turn"}
+			c.Dialect.Encode(before, dialect.Status{Decision: d, Now: now})
+			p := &pass{id: "one", obj: after}
+			p.o.Now, p.o.Spec.Mode = now, stack.Auto
+			tt.change(p)
+			d.Message = "Applying"
+			c.Dialect.Encode(after, dialect.Status{Decision: d, Memory: p.o.Memory, Run: p.o.Run, Now: now})
+			if got := c.untold(p, before); got != tt.want {
+				t.Fatalf("untold() = %s, want %s", got, tt.want)
+			}
+			if tt.want == 0 {
+				return
+			}
+			p.o.Now = now.Add(Patience - time.Second)
+			if got := c.untold(p, before); got != time.Second {
+				t.Errorf("after %s: untold() = %s, want 1s", p.o.Now.Sub(now), got)
+			}
+			p.o.Now = now.Add(Patience)
+			if got := c.untold(p, before); got != 0 {
+				t.Errorf("after %s: untold() = %s, want it told", Patience, got)
+			}
+			c.unsaid.told("one")
+			if got := c.untold(p, before); got != Patience {
+				t.Errorf("the next time: untold() = %s, want %s", got, Patience)
+			}
+			c.Config.Patience = 0
+			if got := c.untold(p, before); got != 0 {
+				t.Errorf("without patience: untold() = %s", got)
+			}
+		})
+	}
+}
