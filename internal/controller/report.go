@@ -45,10 +45,7 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 		status.Environment = slices.AppendSeq([]string{}, maps.Keys(p.in.resolved.Environment))
 		slices.Sort(status.Environment)
 	}
-	if w, ok := d.Action.(stack.Wait); ok && w.For > 0 && p.o.Memory.Failures > 0 {
-		status.Next = p.o.Memory.FailedAt.Add(w.For + p.o.Now.Sub(p.o.Memory.FailedAt))
-	}
-	status.Every = p.o.Recheck(d)
+	status.Next, status.Every = p.o.Retry(d), p.o.Recheck(d)
 	c.Dialect.Encode(p.obj, status)
 	changed, err := differ(before, p.obj)
 	if err != nil {

@@ -24,7 +24,7 @@ var rules = []RuleText{
 		"What is shown stays as it was: a quiet look writes nothing and wakes nobody.",
 	},
 	{
-		"a run that goes on is left alone", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying, stack.Previewing, stack.CheckingHealth, stack.GlassBroken, stack.RetryLater},
+		"a run that goes on is left alone", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying, stack.Previewing, stack.CheckingHealth, stack.GlassBroken, stack.RetryLater, stack.RetryLimitReached},
 		"One run at a time holds a stack, whatever else is asked for meanwhile.",
 	},
 	{
@@ -116,6 +116,22 @@ var rules = []RuleText{
 		"webhooks has one for plans. They are asked once about each plan.",
 	},
 	{
+		"drift is looked for also while what was applied does not work", "look for drift, or plan", ill,
+		"interval is over. What is shown stays as it was; drift that is found is mended as ever, or shown beside the health.",
+	},
+	{
+		"what does not work after too many looks needs a person", "wait", []stack.Reason{stack.RetryLimitReached},
+		"remediation.retries is used up for the health checks. Drift is looked for at each interval, and an apply has them made anew.",
+	},
+	{
+		"what does not work is looked at again after a pause", "wait", []stack.Reason{stack.RetryLater},
+		"The pause is retryInterval, growing as retryStrategy says.",
+	},
+	{
+		"what did not work is asked for its health again", "check health", []stack.Reason{stack.RetryLater},
+		"The pause is over. It stays as bad as it was until a look says something else.",
+	},
+	{
 		"a plan that its webhooks did not let pass is held", "wait", []stack.Reason{stack.ReviewRefused},
 		"One that could not be asked is asked again after retryInterval, one that said no after interval.",
 	},
@@ -156,7 +172,7 @@ var rules = []RuleText{
 		"The state is newer than what was published, or what was published was changed or removed.",
 	},
 	{
-		"what was applied is asked for its health", "check health", []stack.Reason{stack.CheckingHealth, stack.RetryLater},
+		"what was applied is asked for its health", "check health", []stack.Reason{stack.CheckingHealth},
 		"healthChecks has some, and they have not passed since the last apply.",
 	},
 	{
@@ -178,6 +194,7 @@ var rules = []RuleText{
 }
 
 var (
+	ill    = []stack.Reason{stack.RetryLater, stack.RetryLimitReached}
 	atRest = []stack.Reason{stack.Applied, stack.Unchanged, stack.NoDrift, stack.OutputsWritten, stack.Destroyed, stack.NothingLeft}
 
 	blockedBy = []stack.Reason{

@@ -224,7 +224,12 @@ func (m Memory) Record(r Run) Memory {
 // mended reports whether the success of r ends the failures before it. To plan
 // again what could not be applied does not: else an apply that fails after each
 // plan would fail for the first time for ever, and never come to its limit.
+// Neither does a look at the world, which nobody asked for, mend what was found
+// not to work.
 func (m Memory) mended(r Run) bool {
+	if m.FailedKind == HealthRun && (r.Kind == PlanRun || r.Kind == CheckRun) && m.FailedFor == r.Cause.Basis && r.Cause.Request == "" {
+		return false
+	}
 	return r.Kind.Writes() || r.Plan == nil || !m.FailedKind.Writes() || m.FailedFor != r.Cause.Basis
 }
 

@@ -148,6 +148,26 @@ func (o Observation) unwell() bool {
 	return o.Memory.Failures > 0 && o.Memory.FailedKind == HealthRun && o.unproved()
 }
 
+// ailing reports whether that is all that is the matter: nothing else is to be
+// planned, applied or published before it is known to work.
+func (o Observation) ailing() bool {
+	return o.unwell() && o.Memory.Planned.same(o.Basis) && !o.applicable() && (o.current() || !o.unpublished())
+}
+
+// applicable reports whether nothing stands between the pending plan and its
+// apply.
+func (o Observation) applicable() bool {
+	return o.current() && o.approved() && o.refused() == nil && (!o.circling() || o.named())
+}
+
+// look is how the world is looked at once the interval is over.
+func (o Observation) look() RunKind {
+	if o.Spec.Force || !o.Spec.CheckDrift && o.Spec.Mode != DriftOnly {
+		return PlanRun
+	}
+	return CheckRun
+}
+
 // ending reports whether the pending plan takes everything down.
 func (o Observation) ending() bool { return o.Memory.Pending != nil && o.Memory.Pending.Destroy }
 
@@ -227,7 +247,7 @@ func (o Observation) Recheck(d Decision) time.Duration {
 	switch {
 	case d.Reason.Settled() && o.Memory.Destroyed && o.Spec.Destroy:
 		return 0
-	case d.Reason.Settled(), d.Reason == NotConverging, d.Reason == DriftFound:
+	case d.Reason.Settled(), d.Reason == NotConverging, d.Reason == DriftFound, d.Reason == RetryLimitReached && o.ailing():
 		return o.Spec.Interval // also while a look goes on
 	case waits && w.For == 0, o.running():
 		return 0
@@ -238,13 +258,26 @@ func (o Observation) Recheck(d Decision) time.Duration {
 	}
 }
 
+// Retry is when what failed is tried again, if d waits for that; else zero. It is
+// the same however often d is made.
+func (o Observation) Retry(d Decision) time.Time {
+	switch w, waits := d.Action.(Wait); {
+	case !waits || w.For == 0 || o.Memory.Failures == 0 || d.Reason == RetryLimitReached:
+		return time.Time{}
+	case o.ailing(): // which may look for drift before
+		return o.Memory.FailedAt.Add(o.Spec.retryAfter(o.Memory.Failures))
+	default:
+		return o.Memory.FailedAt.Add(w.For + o.Now.Sub(o.Memory.FailedAt))
+	}
+}
+
 // due is how long it is until the world should be looked at again.
 func (o Observation) due() time.Duration {
 	if m := o.Memory; m.Known.Unstored && !m.PlannedAt.After(m.AppliedAt) && !o.CheckedAt.After(m.AppliedAt) {
 		return 0 // somebody wrote the state during the apply: the next run finds out what stands there
 	}
 	every := o.Spec.Interval
-	planned, applied, checked := o.past(o.Memory.PlannedAt, every), o.past(o.Memory.AppliedAt, every), o.past(o.CheckedAt, every)
+	planned, applied, checked := o.past(o.Memory.PlannedAt, every), o.past(o.Memory.AppliedAt, o.Spec.firstLook()), o.past(o.CheckedAt, every)
 	last := planned
 	if !applied.Before(last) && !applied.IsZero() {
 		last, every = applied, o.Spec.firstLook()

@@ -37,8 +37,8 @@ func rules() []rule {
 			"a run that goes on is left alone",
 			Observation.running,
 			func(o Observation) Decision {
-				if o.Run.Kind == HealthRun && o.unwell() {
-					return o.failed(Wait{}, Reconciling, RetryLater) // it stays as bad as it was until something better is known
+				if o.ailing() && !o.Run.Kind.Writes() && o.Run.Kind != GlassRun && o.Run.Cause.Request == "" {
+					return o.unhealthy(Wait{}) // it stays as bad as it was until something better is known
 				}
 				return Decision{Action: Wait{}, Ready: Reconciling, Reason: o.Run.Kind.progress(), Message: o.Run.Kind.doing()}
 			},
@@ -144,12 +144,12 @@ func rules() []rule {
 		},
 		{
 			"too many failures need a person",
-			Observation.exhausted,
+			func(o Observation) bool { return o.exhausted() && !o.unwell() },
 			func(o Observation) Decision { return o.failed(Wait{}, Stalled, RetryLimitReached) },
 		},
 		{
 			"a failure is tried again after a pause",
-			func(o Observation) bool { return o.pause() > 0 },
+			func(o Observation) bool { return o.pause() > 0 && !o.unwell() },
 			func(o Observation) Decision { return o.failed(Wait{o.pause()}, Reconciling, RetryLater) },
 		},
 		{
@@ -166,7 +166,7 @@ func rules() []rule {
 			"a stack that is only watched is looked at, never planned",
 			func(o Observation) bool {
 				return o.Spec.Mode == DriftOnly && !o.Spec.Force &&
-					(o.requested() || !o.Memory.Planned.same(o.Basis) || o.Memory.Failures > 0)
+					(o.requested() || !o.Memory.Planned.same(o.Basis) || o.Memory.Failures > 0 && !o.unwell())
 			},
 			start(CheckRun, "watching for drift"),
 		},
@@ -176,6 +176,28 @@ func rules() []rule {
 			func(o Observation) Decision {
 				return Decision{Action: Review{*o.Memory.Pending}, Ready: Reconciling, Reason: Reviewing, Message: "Asking the webhooks about " + o.Memory.Pending.Name}
 			},
+		},
+		{
+			"drift is looked for also while what was applied does not work",
+			func(o Observation) bool { return o.ailing() && o.due() == 0 },
+			func(o Observation) Decision {
+				return o.unhealthy(Start{Kind: o.look(), Why: "the interval is over"})
+			},
+		},
+		{
+			"what does not work after too many looks needs a person",
+			func(o Observation) bool { return o.ailing() && o.exhausted() },
+			func(o Observation) Decision { return o.unhealthy(Wait{o.due()}) },
+		},
+		{
+			"what does not work is looked at again after a pause",
+			func(o Observation) bool { return o.ailing() && o.pause() > 0 },
+			func(o Observation) Decision { return o.unhealthy(Wait{min(o.pause(), o.due())}) },
+		},
+		{
+			"what did not work is asked for its health again",
+			Observation.ailing,
+			func(o Observation) Decision { return o.unhealthy(Start{Kind: HealthRun, Why: "it did not work"}) },
 		},
 		{
 			"a plan that its webhooks did not let pass is held",
@@ -233,9 +255,7 @@ func rules() []rule {
 		},
 		{
 			"a failed attempt is made again",
-			func(o Observation) bool {
-				return o.Memory.Failures > 0 && !o.unwell()
-			},
+			func(o Observation) bool { return o.Memory.Failures > 0 && !o.unwell() },
 			start(PlanRun, "trying again"),
 		},
 		{
@@ -248,12 +268,7 @@ func rules() []rule {
 		{
 			"what was applied is asked for its health",
 			Observation.unproved,
-			func(o Observation) Decision {
-				if o.unwell() {
-					return o.failed(Start{Kind: HealthRun, Why: "it did not work"}, Reconciling, RetryLater)
-				}
-				return begin(HealthRun, "something was applied")
-			},
+			start(HealthRun, "something was applied"),
 		},
 		{
 			"what was taken down is not looked for",
@@ -262,9 +277,7 @@ func rules() []rule {
 		},
 		{
 			"a stack without drift detection is planned again now and then",
-			func(o Observation) bool {
-				return o.due() == 0 && (o.Spec.Force || !o.Spec.CheckDrift && o.Spec.Mode != DriftOnly)
-			},
+			func(o Observation) bool { return o.due() == 0 && o.look() == PlanRun },
 			start(PlanRun, "the interval is over"),
 		},
 		{

@@ -34,6 +34,25 @@ func (o Observation) failed(a Action, r Readiness, reason Reason) Decision {
 	return Decision{Action: a, Ready: r, Reason: reason, Message: m.FailedWith}
 }
 
+// unhealthy says that what was applied does not work, whatever is done about it,
+// and what else was found.
+func (o Observation) unhealthy(a Action) Decision {
+	d := o.failed(a, Reconciling, RetryLater)
+	if o.exhausted() {
+		d = o.failed(a, Stalled, RetryLimitReached)
+	}
+	switch {
+	case !o.current():
+	case o.refused() != nil:
+		d.Message += ". " + o.refused().Message
+	case o.Memory.Drift != nil:
+		d.Message += ". " + o.drifted().Message
+	case o.Spec.Mode == Manual:
+		d.Message += ". " + o.awaiting().Message
+	}
+	return d
+}
+
 func (o Observation) awaiting() Decision {
 	p := o.Memory.Pending
 	msg := fmt.Sprintf("Plan generated: set approvePlan: %q to approve this plan.", p.Name)

@@ -105,6 +105,9 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 	}
 	if rarely("health") {
 		o.Spec.Health, o.Memory.Wrote = "h", "apply-1"
+		if o.Memory.Failures > 0 && rapid.Bool().Draw(t, "unwell") {
+			drawIll(t, o)
+		}
 	}
 	if rarely("moved") {
 		o.Memory.MovedAt = ago("movedAt").Add(5 * time.Second)
@@ -119,6 +122,18 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 	if g := o.Memory.Gap; g != nil && rapid.Bool().Draw(t, "repair") {
 		o.Spec.Repair = &stack.Repair{Run: g.Run, Plan: rapid.SampledFrom([]string{"", "p1"}).Draw(t, "repairPlan")}
 	}
+}
+
+// drawIll makes a health check the last that failed, of something that was built.
+func drawIll(t *rapid.T, o *stack.Observation) {
+	m := &o.Memory
+	m.FailedKind, m.Lock = stack.HealthRun, nil // it meets none
+	m.Built, m.Destroyed, m.Planned = true, false, o.Basis
+	if rapid.Bool().Draw(t, "looked") {
+		return
+	}
+	long := o.Now.Add(-2 * time.Hour)
+	m.PlannedAt, m.AppliedAt, o.CheckedAt = long, long, long
 }
 
 // Reasons reads all constants of type Reason from the source of the core, which
