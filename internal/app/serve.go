@@ -274,6 +274,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	o := web.Options{
 		Stacks: stacks, Board: board, Details: service.NewDetails(stacks, p.records, p.records), Sources: service.NewSources(kubeClient, board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.following,
+		Retained:  service.NewRetained(blobBytes{p.blobs}, kubeClient),
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry,
 	}
 	if err := p.letIn(ctx, &o, p.pulls(auth), board.Namespaces); err != nil {

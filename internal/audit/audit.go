@@ -98,6 +98,7 @@ const (
 	Deleted           What = "deleted"             // it was let go, and nothing of it is left
 	Retained          What = "retained"            // it was let go, and what it built stays
 	Orphaned          What = "orphaned"            // its object was removed by force
+	RetainedForgotten What = "retained-forgotten"  // somebody dropped the record of what it left
 	PlanRefused       What = "plan-refused"        // a webhook said no to a plan
 	OutputsRevealed   What = "outputs-revealed"    // somebody read the values of outputs
 	StateRead         What = "state-read"          // somebody read a state

@@ -142,7 +142,7 @@ Every command acts as the user of that kubeconfig and may do what that user may.
 	root.AddGroup(&cobra.Group{ID: groupLook, Title: "Look:"}, &cobra.Group{ID: groupDecide, Title: "Decide:"}, &cobra.Group{ID: groupOperate, Title: "Operate:"})
 	root.AddCommand(
 		p.get(), p.describe(), p.explain(), p.plan(), p.logs(), p.runs(), p.outputs(), p.ui(),
-		p.approve(), p.reject(), p.repair(), p.replan(), p.suspend(), p.resume(), p.unlock(), p.state(), p.breakGlass(),
+		p.approve(), p.reject(), p.repair(), p.replan(), p.suspend(), p.resume(), p.unlock(), p.state(), p.retained(), p.breakGlass(),
 		p.tenants(), p.tenant(), p.rows(), p.render(), p.rollout(), p.imports(),
 		p.push(), p.audit(), p.version(),
 	)

@@ -43,6 +43,11 @@ func (k kept) List(_ context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
+func (k kept) Delete(_ context.Context, key string) error {
+	delete(k, key)
+	return nil
+}
+
 func (kept) Current(string) (*service.Report, error) { return nil, nil }
 func (kept) Open(_, run, _ string) (io.ReadCloser, error) {
 	return nil, fault.New(fault.Missing, "FileMissing", errors.New(run))
@@ -79,9 +84,14 @@ func (e estate) serve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	records := service.NewBlobs(e.records, e.records, time.Millisecond)
+	people, err := service.NewPeople(e.cluster.Config, records, e.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
 	h, err := web.New(web.Options{
-		Stacks: service.New(kube, service.NewBlobs(e.records, e.records, time.Millisecond), e.Now),
-		Auth:   auth, Hosts: []string{"127.0.0.1"},
+		Stacks: service.New(kube, records, e.Now), Retained: service.NewRetained(e.records, kube),
+		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -124,15 +124,19 @@ func (p *program) printGap(g stack.Gap) error {
 		return err
 	}
 	for _, u := range g.Objects {
-		what := "may exist"
-		if u.Finished {
-			what = "exists, id " + u.ID
-		}
-		if _, err := fmt.Fprintf(p.Stdout, "  %s  %s\n", clean(u.Address), clean(what)); err != nil {
+		if _, err := fmt.Fprintf(p.Stdout, "  %s  %s\n", clean(u.Address), clean(existence(u))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// existence is how sure it is that an object exists which is in no state.
+func existence(u stack.Unrecorded) string {
+	if u.Finished {
+		return "exists, id " + u.ID
+	}
+	return "may exist"
 }
 
 // pairs reads ADDRESS=ID. An address may hold equals signs inside brackets.

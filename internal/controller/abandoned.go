@@ -20,9 +20,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// retainedFor is how long the record of a stack that is gone is kept.
-const retainedFor = 30 * 24 * time.Hour
-
 // abandoned looks after stacks whose object is gone although they were not let
 // go: somebody took the finalizer off by force. A run that goes on comes to its
 // end, its state is stored, and what is left is written down. It returns when
@@ -51,7 +48,7 @@ func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedNam
 	if report != nil && key.Name == "" { // found by its records alone
 		key.Namespace, key.Name, _ = strings.Cut(report.Name, "/")
 	}
-	r := Retained{Stack: key.String(), UID: id, At: c.Now(), Why: "the object was removed although Terrier had not let it go"}
+	r := kube.Retained{Stack: key.String(), UID: id, At: c.Now(), Why: "the object was removed although Terrier had not let it go"}
 	if report != nil {
 		if err := c.salvage(ctx, id, key, report, &r); err != nil {
 			return 0, fmt.Errorf("keeping what the run %s of the removed stack %s left: %w", report.ID, key, err)
@@ -89,7 +86,7 @@ func (c *Stacks) remains(id string, key types.NamespacedName) *pass {
 
 // salvage stores the state of the last run of a stack that is gone, and frees
 // its lock.
-func (c *Stacks) salvage(ctx context.Context, id string, key types.NamespacedName, report *runner.Report, r *Retained) error {
+func (c *Stacks) salvage(ctx context.Context, id string, key types.NamespacedName, report *runner.Report, r *kube.Retained) error {
 	var n note
 	if err := json.Unmarshal(report.Note, &n); err != nil {
 		return fmt.Errorf("reading its note: %w", err)
@@ -147,14 +144,14 @@ func (c *Stacks) sweepGone(ctx context.Context) error {
 		if _, err := c.abandon(ctx, id, key); err != nil {
 			return err
 		}
-		retained[id] = Retained{At: c.Now()}
+		retained[id] = kube.Retained{At: c.Now()}
 	}
 	for id, r := range retained {
 		switch {
 		case alive[id]:
-			err = c.dropOthers(ctx, retainedKey(id, "")) // a backup was restored
-		case c.Now().Sub(r.At) > retainedFor:
-			err = errors.Join(c.dropRecords(ctx, id), c.dropOthers(ctx, retainedKey(id, "")))
+			err = c.dropOthers(ctx, kube.RetainedKey(id, "")) // a backup was restored
+		case c.Now().Sub(r.At) > kube.RetainedFor:
+			err = errors.Join(c.dropRecords(ctx, id), c.dropOthers(ctx, kube.RetainedKey(id, "")))
 		}
 		if err != nil {
 			return err
@@ -187,17 +184,17 @@ func (c *Stacks) alive(ctx context.Context) (map[string]bool, error) {
 }
 
 // retained reads the records of all stacks that are gone.
-func (c *Stacks) retained(ctx context.Context) (map[string]Retained, error) {
-	keys, err := c.Blobs.List(ctx, "retained/")
+func (c *Stacks) retained(ctx context.Context) (map[string]kube.Retained, error) {
+	keys, err := c.Blobs.List(ctx, kube.RetainedPrefix)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]Retained{}
+	out := map[string]kube.Retained{}
 	for _, k := range keys {
-		if !strings.HasSuffix(k, "/record.json") {
+		if !strings.HasSuffix(k, "/"+kube.RetainedRecord) {
 			continue
 		}
-		var r Retained
+		var r kube.Retained
 		b, err := c.get(ctx, k)
 		if err == nil {
 			err = json.Unmarshal(b, &r)

@@ -4,36 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
-	"github.com/terrier-iac/terrier/internal/stack"
 )
-
-// Retained is the record of a stack that was let go while something that it
-// built still exists. It outlives everything else that was kept of the stack.
-type Retained struct {
-	Stack     string         `json:"stack"` // namespace/name
-	UID       string         `json:"uid"`
-	At        time.Time      `json:"at"`
-	Why       string         `json:"why"`
-	State     *kube.StateRef `json:"state,omitempty"`     // where its state stays, if we kept it
-	Resources []string       `json:"resources,omitempty"` // addresses in that state
-	Gap       *stack.Gap     `json:"gap,omitempty"`       // what is in no state
-}
-
-// The names of records of stacks that are gone:
-//
-//	retained/<uid>/record.json  what was left, and why
-//	retained/<uid>/state.json   the last state that was known
-func retainedKey(id, file string) string { return "retained/" + id + "/" + file }
 
 // retain writes down what a stack leaves behind.
 func (c *Stacks) retain(ctx context.Context, p *pass) error {
-	r := Retained{
+	r := kube.Retained{
 		Stack: client.ObjectKeyFromObject(p.obj).String(), UID: p.id, At: p.o.Now, Gap: p.o.Memory.Gap,
 		Why: "destroyResourcesOnDeletion is not set",
 	}
@@ -80,13 +60,13 @@ func (c *Stacks) lastState(ctx context.Context, p *pass, ref *kube.StateRef) ([]
 }
 
 // keepRetained keeps the record, and the state if it is known.
-func (c *Stacks) keepRetained(ctx context.Context, r *Retained, state []byte) error {
+func (c *Stacks) keepRetained(ctx context.Context, r *kube.Retained, state []byte) error {
 	if len(state) > 0 {
 		var err error
 		if r.Resources, err = addresses(state); err != nil {
 			return err
 		}
-		if err := c.put(ctx, retainedKey(r.UID, "state.json"), state); err != nil {
+		if err := c.put(ctx, kube.RetainedKey(r.UID, kube.RetainedState), state); err != nil {
 			return err
 		}
 	}
@@ -94,7 +74,7 @@ func (c *Stacks) keepRetained(ctx context.Context, r *Retained, state []byte) er
 	if err != nil {
 		return err
 	}
-	return c.put(ctx, retainedKey(r.UID, "record.json"), b)
+	return c.put(ctx, kube.RetainedKey(r.UID, kube.RetainedRecord), b)
 }
 
 // addresses lists the managed resources in a state.

@@ -18,6 +18,7 @@ var hints = map[string]string{
 	ReasonNoRuns:       "See how the stack stands with: terrier explain",
 	ReasonNotKept:      "See which runs are kept with: terrier runs",
 	ReasonUnpublished:  "They are written after an apply. See how far that is with: terrier explain",
+	ReasonNotRetained:  "See what there is with: terrier retained -A",
 	ReasonPlanChanged:  "Look at the new plan with terrier plan, and decide again.",
 	ReasonNotManual:    "See what decides with: terrier explain",
 	ReasonManifest:     "Edit the file by hand.",

@@ -89,6 +89,7 @@ const (
 	AuditDenied          = audit.CommandDenied
 	AuditOutputsRevealed = audit.OutputsRevealed
 	AuditStateRead       = audit.StateRead
+	AuditForgotten       = audit.RetainedForgotten
 
 	ViaUI  = audit.ViaUI
 	ViaAPI = audit.ViaAPI

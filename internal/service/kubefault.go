@@ -34,6 +34,7 @@ const (
 	ReasonNoOutputs    = "NoOutputs"
 	ReasonUnpublished  = "Unpublished"
 	ReasonBusy         = "ServerBusy"
+	ReasonNotRetained  = "NotRetained"
 )
 
 // kubeFault gives an answer of the Kubernetes API the kind of failure it is.

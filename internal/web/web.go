@@ -59,6 +59,8 @@ type Options struct {
 	Queue   service.Queue        // who waits for a run, in all namespaces; nil if nobody here knows
 	Notices service.Notices      // what was sent to people; nil if nothing is
 
+	Retained service.RetainedStacks // what stacks left that are gone; nil if nobody here knows
+
 	Platform pages.Platform // what runs here, for those who ask about it
 
 	People  func(service.User) (service.Person, error)

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// left writes down what a stack that is gone left.
+func (e estate) left(t *testing.T, name, uid string, r kube.Retained) {
+	t.Helper()
+	r.Stack, r.UID = e.cluster.Namespace+"/"+name, uid
+	if r.At.IsZero() {
+		r.At = e.ago(2 * time.Hour)
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.records[kube.RetainedKey(uid, kube.RetainedRecord)] = string(raw)
+	if r.State != nil {
+		e.records[kube.RetainedKey(uid, kube.RetainedState)] = string(aState(3, "a", "b"))
+	}
+}
+
+func TestRetained(t *testing.T) {
+	e := newEstate(t)
+	if got := e.run(t, "retained"); got.code != 0 || !strings.Contains(got.out, "No record") {
+		t.Errorf("without a record it ends with %d and says %s%s", got.code, got.out, got.err)
+	}
+	ref := &kube.StateRef{Namespace: e.cluster.Namespace, Workspace: "default", Suffix: "old"}
+	e.left(t, "old", "uid-1", kube.Retained{Why: "terrier.dev/deletion is retain", State: ref, Resources: []string{"t.a", "t.b"},
+		Gap: &stack.Gap{Objects: []stack.Unrecorded{{Address: "t.c", ID: "c-1", Finished: true}, {Address: "t.d"}}}})
+	e.left(t, "twice", "uid-2", kube.Retained{Why: "the object was removed"})
+	e.left(t, "twice", "uid-3", kube.Retained{Why: "the object was removed", At: e.ago(time.Hour)})
+	e.left(t, "network", string(e.object(t).UID), kube.Retained{Why: "a copy was put back"})
+	e.records["stacks/uid-1/runs/apply-1/log.txt"], e.records["stacks/uid-10/state.json"] = "of the one that goes", "of another one"
+	for _, tt := range []struct {
+		args  string
+		code  int
+		says  []string // in the output, or in what is complained
+		never string
+	}{
+		{"retained", 0, []string{"old", "secret/tfstate-default-old", "terrier.dev/deletion is retain", "not kept here"}, "hunter22"},
+		{"retained show old", 0, []string{"t.a", "t.c  exists, id c-1", "t.d  may exist", "terrier.dev/adopt-state=true", "terrier retained forget old"}, "hunter22"},
+		{"retained show old -o json", 0, []string{`"uid": "uid-1"`, `"secret": "tfstate-default-old"`, `"kept": true`}, "hunter22"},
+		{"retained show nothing", 4, []string{"left anything", "terrier retained -A"}, ""},
+		{"retained show twice", 2, []string{"2 stacks", "--uid"}, ""},
+		{"retained show twice --uid uid-3", 0, []string{"60m"}, ""},
+		{"retained state old", 0, []string{"hunter22"}, ""},
+		{"retained state twice --uid uid-2", 4, []string{"no copy"}, ""},
+		{"retained forget network --yes", 5, []string{"is there again"}, ""},
+		{"retained forget old", 0, []string{"which left 2 resources 120m ago?", "Nothing was forgotten"}, ""},
+		{"retained show old", 0, []string{"t.a"}, ""},
+		{"retained forget old --yes", 0, []string{"is gone", "kubectl delete secret tfstate-default-old"}, ""},
+		{"retained forget old --yes", 4, []string{"left anything"}, ""},
+		{"retained -o json", 0, []string{"uid-2", "uid-3"}, "uid-1"},
+	} {
+		got := e.run(t, strings.Fields(tt.args)...)
+		text := got.out + got.err
+		if got.code != tt.code {
+			t.Errorf("terrier %s ends with %d and says %s", tt.args, got.code, text)
+		}
+		for _, want := range tt.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("terrier %s says %q, want %q in it", tt.args, text, want)
+			}
+		}
+		if tt.never != "" && strings.Contains(text, tt.never) {
+			t.Errorf("terrier %s says %q, which holds %q", tt.args, text, tt.never)
+		}
+	}
+	for key, want := range map[string]bool{
+		"stacks/uid-1/runs/apply-1/log.txt":            false,
+		kube.RetainedKey("uid-1", kube.RetainedState):  false,
+		"stacks/uid-10/state.json":                     true,
+		kube.RetainedKey("uid-2", kube.RetainedRecord): true,
+	} {
+		if _, has := e.records[key]; has != want {
+			t.Errorf("the record %s is there: %v, want %v", key, has, want)
+		}
+	}
+}
+
+// Records of a namespace are for those who have rights there, and a name leads to
+// no other stack's.
+func TestRetainedIsForgottenByBothOfItsNames(t *testing.T) {
+	e := newEstate(t)
+	e.left(t, "old", "uid-1", kube.Retained{Why: "w"})
+	k, _, err := service.ConnectRetained(t.Context(), service.Connection{Path: e.cluster.Kubeconfig, Now: e.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, uid := range map[service.Key]string{
+		{Namespace: e.cluster.Namespace, Name: "other"}: "uid-1",
+		{Namespace: "elsewhere", Name: "old"}:           "uid-1",
+		{Namespace: e.cluster.Namespace, Name: "old"}:   "uid-2",
+	} {
+		if err := k.Forget(t.Context(), key, uid); err == nil || e.records[kube.RetainedKey("uid-1", kube.RetainedRecord)] == "" {
+			t.Errorf("Forget(%s, %s) = %v, want it to find nothing", key, uid, err)
+		}
+	}
+}

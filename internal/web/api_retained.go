@@ -1,0 +1,62 @@
+package web
+
+import (
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+const oneRetained = inNamespace + "/retained/:name"
+
+// retainedRoutes are the rows about stacks that are gone and left something.
+// Whoever may list stacks sees them, whoever may delete them has them forgotten;
+// the last state is read by those who may read states.
+func (s *server) retainedRoutes() []route {
+	op := func(id, summary string, query ...parameter) operation {
+		return operation{id: id, area: "retained", summary: summary, query: query, fails: []fault.Kind{fault.Missing, fault.Later}}
+	}
+	state := op("getRetainedState", "The copy of the last state of a stack that is gone, secrets and all.", word("uid", "Which one of that name."))
+	state.gives = anyType
+	forget := op("forgetRetained", "Drops what the records hold of a stack that is gone. What it built stays, and so does the Secret with its state.")
+	forget.fails = append(forget.fails, fault.Conflict)
+	return []route{
+		asks(s, api+"/retained", guarded, rightIn("list", service.ResourceStacks), op("listRetained", "What stacks left that are gone: what, since when, where its state is, and what can be done about it.",
+			word("namespace", "Only this namespace; all of them take a right to all of them.")),
+			func(c call) (list[service.Retained], error) {
+				if s.Retained == nil {
+					return list[service.Retained]{}, errNoSuch("records of stacks that are gone")
+				}
+				return listed(s.Retained.List(c.ctx(), c.Query("namespace")))
+			}),
+		s.raw(oneRetained+"/state", right("get", service.ResourceState), state, s.retainedState),
+		tells(s, oneRetained+"/forget", right("delete", service.ResourceStacks), forget, forgetRetained),
+	}
+}
+
+func (s *server) retainedState(c *gin.Context) {
+	if s.Retained == nil {
+		s.refuse(c, errNoSuch("records of stacks that are gone"))
+		return
+	}
+	r, err := s.Retained.State(c.Request.Context(), keyOf(c), c.Query("uid"))
+	s.sendState(c, c.Query("uid"), r, err)
+}
+
+// forgetRetained says in the journal that somebody had it forgotten before it is.
+func forgetRetained(c call, _ service.Person, b service.NamedRetained) (none, error) {
+	switch {
+	case c.server.Retained == nil:
+		return none{}, errNoSuch("records of stacks that are gone")
+	case b.UID == "":
+		return none{}, errField("uid")
+	}
+	key := c.key()
+	err := c.server.audit(c.Context, service.AuditEntry{
+		What: service.AuditForgotten, Object: service.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name, UID: b.UID},
+	})
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, c.server.Retained.Forget(c.ctx(), key, b.UID)
+}

@@ -1,0 +1,74 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+var _ = addDoors(map[string]string{
+	"GET /api/v1/retained": "list terraforms",
+	"GET /api/v1/namespaces/:namespace/retained/:name/state":   "get terraforms/state apps/net",
+	"POST /api/v1/namespaces/:namespace/retained/:name/forget": "delete terraforms apps/net",
+})
+
+// leftovers are the record of one stack that is gone.
+type leftovers struct{ forgotten []string }
+
+func (l *leftovers) List(_ context.Context, namespace string) ([]service.Retained, error) {
+	return []service.Retained{{Namespace: namespace, Name: "net", UID: "u1"}}, nil
+}
+
+func (l *leftovers) State(context.Context, service.Key, string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(`{"serial":3}`)), nil
+}
+
+func (l *leftovers) Forget(_ context.Context, key service.Key, uid string) error {
+	l.forgotten = append(l.forgotten, key.String()+" "+uid)
+	return nil
+}
+
+// Whoever has a record forgotten, or reads the state in it, is in the journal
+// first; without a journal that can be written neither happens.
+func TestWhatStacksLeftIsTouchedOnTheRecord(t *testing.T) {
+	l, journal, o := &leftovers{}, &ledger{}, options(newRoles())
+	o.Retained, o.Audit = l, journal
+	o.People = func(service.User) (service.Person, error) { return service.Person{Stacks: hands{}}, nil }
+	u, c := serve(t, o)
+	one := u.String() + "/api/v1/namespaces/apps/retained/net"
+	forget := func(body string) int {
+		resp, _ := ask(t, c, http.MethodPost, one+"/forget", func(r *http.Request) {
+			bearer(r)
+			r.Header.Set("Content-Type", "application/json")
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		})
+		return resp.StatusCode
+	}
+	if resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/retained?namespace=apps", bearer); resp.StatusCode != http.StatusOK || !strings.Contains(body, `"uid":"u1"`) {
+		t.Errorf("the list is %d %s", resp.StatusCode, body)
+	}
+	if got := forget("{}"); got != http.StatusUnprocessableEntity || len(l.forgotten) > 0 {
+		t.Errorf("without a UID it is %d, and %v is forgotten", got, l.forgotten)
+	}
+	if got := forget(`{"uid":"u1"}`); got != http.StatusNoContent || len(l.forgotten) != 1 || l.forgotten[0] != "apps/net u1" {
+		t.Errorf("it is %d, and %v is forgotten", got, l.forgotten)
+	}
+	if resp, body := ask(t, c, http.MethodGet, one+"/state?uid=u1", bearer); resp.StatusCode != http.StatusOK || body != `{"serial":3}` {
+		t.Errorf("the state is %d %s", resp.StatusCode, body)
+	}
+	if got := strings.Join(journal.what(), ", "); got != "retained-forgotten ann apps/net, state-read ann apps/net" {
+		t.Errorf("the journal says %q", got)
+	}
+	journal.err = errors.New("the disk is full")
+	if got := forget(`{"uid":"u1"}`); got < 500 || len(l.forgotten) != 1 {
+		t.Errorf("without a journal it is %d, and %v is forgotten", got, l.forgotten)
+	}
+	if resp, body := ask(t, c, http.MethodGet, one+"/state?uid=u1", bearer); resp.StatusCode < 500 || strings.Contains(body, "serial") {
+		t.Errorf("without a journal the state is %d %s", resp.StatusCode, body)
+	}
+}
