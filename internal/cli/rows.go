@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,7 +134,10 @@ func (p *program) registrySheet(r service.Registry) *sheet {
 	if r.RowErrors > 0 {
 		s.heading(fmt.Sprintf("Rows without a tenant (%d)", r.RowErrors))
 		for _, e := range r.FirstErrors {
-			s.line("%-20s %-20s %s", clean(`"`+e.UID+`"`), clean(e.Reason), clean(e.Message))
+			s.line("%-20s %-20s %s", strconv.Quote(e.UID), clean(e.Reason), clean(e.Message))
+			if !e.Next.IsZero() {
+				s.line("%-20s %-20s tried again at %s", "", "", p.at(e.Next))
+			}
 		}
 		more(s, r.RowErrors-len(r.FirstErrors))
 	}

@@ -167,6 +167,9 @@ func (p *program) objectNotes(o service.TenantObject) []string {
 	if o.Message != "" {
 		add("%s", o.Message)
 	}
+	if !o.Next.IsZero() {
+		add("tried again at %s, or at once when row, template or object change", p.at(o.Next))
+	}
 	if len(o.WaitsFor) > 0 {
 		add("waits for %s", strings.Join(o.WaitsFor, ", "))
 	}

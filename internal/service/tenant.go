@@ -60,6 +60,7 @@ type TenantObject struct {
 	Reason  string    `json:"reason,omitempty"`
 	Message string    `json:"message,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
+	Next    time.Time `json:"nextAttempt,omitzero"` // of what failed; zero if only a change has it tried again
 	Means   Situation `json:"means,omitzero"`
 
 	DependsOn []string `json:"dependsOn,omitempty"`
@@ -230,6 +231,9 @@ func (v *TenantObject) told(s tenantsv1.ResourceStatus) {
 	}
 	v.State, v.Reason, v.Message, v.Since = s.State, s.Reason, s.Message, s.Since.Time
 	v.Means = TenantSituation(s.Reason)
+	if s.NextAttempt != nil {
+		v.Next = s.NextAttempt.Time
+	}
 }
 
 // awaited fills in what each object waits for: only what is not made yet waits.

@@ -54,9 +54,10 @@ type Registry struct {
 
 // RowError is a row that no tenant can be made of.
 type RowError struct {
-	UID     string `json:"uid,omitempty"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	UID     string    `json:"uid,omitempty"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Next    time.Time `json:"nextAttempt,omitzero"` // of what the API server refused
 }
 
 // BlockedSet are deletions that a guard has stopped. Token stands for exactly
@@ -119,7 +120,11 @@ func registryView(o *tenantsv1.TenantRegistry) Registry {
 		v.LastRead, v.Rows, v.Active, v.Mark = r.Time.Time, int(r.Rows), int(r.Active), r.HighWaterMark
 	}
 	for _, e := range s.RowErrors {
-		v.FirstErrors = append(v.FirstErrors, RowError{e.UID, e.Reason, e.Message})
+		one := RowError{UID: e.UID, Reason: e.Reason, Message: e.Message}
+		if e.NextAttempt != nil {
+			one.Next = e.NextAttempt.Time
+		}
+		v.FirstErrors = append(v.FirstErrors, one)
 	}
 	if b := s.Blocked; b != nil {
 		v.Blocked = &BlockedSet{b.Reason, b.Message, b.Since.Time, int(b.Count), b.Tenants, b.Token,

@@ -172,6 +172,10 @@ type Verdict struct {
 	Reason  string
 	Message string
 	Since   time.Time // when State and Reason became what they are
+
+	// Next is when what failed is tried again by itself; zero if not before
+	// something changes.
+	Next time.Time
 }
 
 // same says that two verdicts differ in words and times at most.

@@ -78,9 +78,7 @@ var leavingRules = []leavingRule{
 		"what cannot be looked at stays in the inventory",
 		func(l *leaver) bool { return l.child.Unseen },
 		func(l *leaver) {
-			v := l.child.Failure.verdict(CannotBeRead)
-			l.hold(Kept, v.Reason, l.item.String()+": "+v.Message)
-			l.retry(l.child.Failure)
+			l.holdFailed(Kept, l.child.Failure.verdict(CannotBeRead))
 		},
 	},
 	{
@@ -145,7 +143,18 @@ var leavingRules = []leavingRule{
 
 // hold writes down that an object is still there, and why.
 func (l *leaver) hold(s State, reason, message string) {
-	l.say(l.item.ID, Verdict{State: s, Reason: reason, Message: message}, false)
+	l.stay(Verdict{State: s, Reason: reason, Message: message})
+}
+
+// holdFailed writes down that it is there since an attempt failed.
+func (l *leaver) holdFailed(s State, v Verdict) {
+	v.State, v.Message = s, l.item.String()+": "+v.Message
+	l.stay(v)
+	l.retry(l.child.Failure)
+}
+
+func (l *leaver) stay(v Verdict) {
+	l.say(l.item.ID, v, false)
 	if l.child.Exists && !l.child.Unseen {
 		l.item.UID = l.child.UID
 	}
@@ -226,8 +235,8 @@ func (l *leaver) waitFor(others []*leaver) {
 
 func (l *leaver) failed() {
 	v := l.child.Failure.verdict(CleanupFailed)
-	l.hold(Deleting, CleanupFailed, l.item.String()+": "+v.Message)
-	l.retry(l.child.Failure)
+	v.Reason = CleanupFailed
+	l.holdFailed(Deleting, v)
 }
 
 // trouble is what an object says while it is going: why a destroy does not get on.

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -137,11 +138,9 @@ func (f *Failure) verdict(fallback string) Verdict {
 	case f == nil:
 		return Verdict{State: Failed, Reason: fallback, Message: "for an unknown reason"}
 	case f.Conflict:
-		return Verdict{State: Conflicted, Reason: ResourceConflict, Message: f.Message}
-	case f.Reason != "":
-		return Verdict{State: Failed, Reason: f.Reason, Message: f.Message}
+		return Verdict{State: Conflicted, Reason: ResourceConflict, Message: f.Message, Next: f.RetryAt}
 	}
-	return Verdict{State: Failed, Reason: fallback, Message: f.Message}
+	return Verdict{State: Failed, Reason: cmp.Or(f.Reason, fallback), Message: f.Message, Next: f.RetryAt}
 }
 
 // judge says how an object stands that is what it should be.
@@ -173,7 +172,7 @@ func (w *wanted) readyWhen() (Readiness, string) {
 	ready, err := ReadyWhen(w.r.ReadyWhen, w.child.Object)
 	switch {
 	case err != nil:
-		return IsProgressing, "readyWhen: " + err.Error()
+		return IsProgressing, err.Error()
 	case !ready:
 		return IsProgressing, orElse(w.child.Message, "readyWhen is false")
 	}

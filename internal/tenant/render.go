@@ -54,6 +54,7 @@ func Render(t Template, v Values, o RenderOptions) ([]Object, []ResourceError) {
 		}
 		w := &writing{r: r, o: o, run: run}
 		rendered := w.object()
+		w.conditions()
 		if errs = append(errs, w.errs...); len(w.errs) > 0 {
 			continue
 		}
@@ -184,6 +185,17 @@ func (w *writing) object() map[string]any {
 		w.terraform(out)
 	}
 	return out
+}
+
+// conditions finds out what no object could ever answer: a rule that is none
+// would be waited for until the time is up.
+func (w *writing) conditions() {
+	if w.r.ReadyWhen == "" {
+		return
+	}
+	if err := expression.OverObject().Check(w.r.ReadyWhen); err != nil {
+		w.fail("readyWhen", err)
+	}
 }
 
 // one renders a text of the resource itself, which stays a text.

@@ -15,13 +15,17 @@ import (
 // same as the constant of the wire types.
 const labelTenantID = "terrier.dev/tenant-id"
 
-// IDLabel is a row's uid as the value of a label: itself, if it can be one, and
-// otherwise "sha256-" with the first 40 digits of its hash.
-func IDLabel(uid string) string {
-	if uid != "" && labelError(uid) == nil {
-		return uid
+// IDLabel is a row's uid as the value of a label.
+func IDLabel(uid string) string { return Label(uid) }
+
+// Label is a text as the value of a label, such as a name that is too long to be
+// one: itself, if it can be one, and otherwise "sha256-" with the first 40 digits
+// of its hash.
+func Label(text string) string {
+	if text != "" && labelError(text) == nil {
+		return text
 	}
-	sum := sha256.Sum256([]byte(uid))
+	sum := sha256.Sum256([]byte(text))
 	return "sha256-" + hex.EncodeToString(sum[:])[:40]
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // RowError is something wrong with a row. A row with an error changes nothing:
@@ -13,6 +14,7 @@ type RowError struct {
 	UID     string // as it is in the row, all of it; empty if it has none
 	Reason  string
 	Message string
+	Next    time.Time // when what was refused is tried again; zero if it is not
 }
 
 func (e RowError) Error() string { return e.Message }

@@ -331,6 +331,11 @@ type RowError struct {
 	UID     string `json:"uid,omitempty"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+
+	// When what the API server refused is tried again by itself. A change of the
+	// row or of the template has it tried at once.
+	// +optional
+	NextAttempt *metav1.Time `json:"nextAttempt,omitempty"`
 }
 
 // Blocked is a set of deletions that waits for somebody to allow it.

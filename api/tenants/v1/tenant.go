@@ -118,4 +118,9 @@ type ResourceStatus struct {
 	Reason  string      `json:"reason,omitempty"`
 	Message string      `json:"message,omitempty"`
 	Since   metav1.Time `json:"since"`
+
+	// When what failed is tried again by itself. A change of the row, of the
+	// template or of the object has it tried at once.
+	// +optional
+	NextAttempt *metav1.Time `json:"nextAttempt,omitempty"`
 }

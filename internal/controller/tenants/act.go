@@ -111,7 +111,7 @@ func (c *Tenants) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Chil
 		if f.Conflict {
 			c.metrics.conflict(p.obj, ref.Kind, string(o.Conflict))
 		}
-		n.fail(f, want+n.seen, p.now)
+		n.fail(f, p.trial(want, n), p.now)
 		p.memory.put(ref, n)
 		before.Failure = n.failure
 		return before, deed{}, nil
@@ -153,7 +153,7 @@ func (c *Tenants) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Chi
 		if f.Reason == tenant.ApplyFailed {
 			f.Reason = tenant.CleanupFailed
 		}
-		n.fail(f, n.seen, p.now)
+		n.fail(f, p.trial("", n), p.now)
 		p.memory.put(item.Ref, n)
 		before.Failure = n.failure
 		return before, deed{}, nil

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -17,6 +18,9 @@ import (
 type memory struct {
 	uid   types.UID
 	spoke time.Time // when its status was last written; of whoever looks at the Tenant, which is one at a time
+
+	// The Tenant as we last wrote it, while it is on its way; of the same one.
+	wrote *tenantsv1.Tenant
 
 	mu     sync.Mutex
 	notes  map[tenant.Ref]note
@@ -35,6 +39,7 @@ type note struct {
 	failure  *tenant.Failure // of the last attempt
 	tried    string          // what was tried, and on what; another attempt is due if that is something else
 	attempts int
+	blind    int // how often in a row it could not be looked at
 }
 
 // recall returns the memory of a Tenant; one of a former Tenant of this name is dropped.
@@ -87,13 +92,25 @@ const (
 	lastPause  = 5 * time.Minute
 )
 
+// trial is what an attempt is made of: what is wanted, of which object, and what
+// the Tenant says. If any of it is something else, there is nothing to wait for.
+func (p *pass) trial(want string, n note) string { return want + n.seen + p.said }
+
+// firstSight is the first pause after a look that was refused: whoever may not
+// look at something mostly waits for a person.
+const firstSight = 30 * time.Second
+
+// pause is how long to wait after an attempt that failed, as so many before it.
+func pause(first time.Duration, attempts int) time.Duration {
+	return min(first<<min(attempts, 10), lastPause)
+}
+
 // fail writes an attempt down that did not succeed.
 func (n *note) fail(f tenant.Failure, tried string, now time.Time) {
 	if n.tried != tried {
 		n.attempts = 0
 	}
-	pause := min(firstPause<<min(n.attempts, 10), lastPause)
-	f.RetryAt = now.Add(pause)
+	f.RetryAt = now.Add(pause(firstPause, n.attempts))
 	n.failure, n.tried, n.attempts = &f, tried, n.attempts+1
 }
 

@@ -32,6 +32,7 @@ func (c *Tenants) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, er
 		},
 		memory: c.recall(client.ObjectKeyFromObject(obj), obj.UID),
 		seen:   map[tenant.Ref]children.Live{},
+		said:   digest([]any{obj.Generation, obj.Annotations}),
 	}
 	if name := obj.Spec.ServiceAccountName; name != "" {
 		as, err := c.Children.As(obj.Namespace, name)
@@ -82,7 +83,7 @@ func (c *Tenants) render(ctx context.Context, p *pass) error {
 		p.o.Broken = &tenant.Failure{Reason: tenant.VariablesBuildError, Message: err.Error()}
 		return nil
 	}
-	values := tenant.ValuesOf(row, p.obj.Labels[tenantsv1.LabelRegistry], p.obj.Spec.TemplateRef)
+	values := tenant.ValuesOf(row, dialect.RegistryOf(p.obj), p.obj.Spec.TemplateRef)
 	p.o.Objects, p.o.Errors = tenant.Render(template, values, tenant.RenderOptions{
 		Namespace: p.obj.Namespace, TenantUID: p.obj.Spec.UID,
 		Types: c.Children.Types(), IsNamespaced: c.Children.Types().IsNamespaced,
@@ -169,7 +170,7 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 			return c.unseen(p, ref, object, err)
 		}
 		p.saw(ref, live)
-		n.version, n.seen = live.ResourceVersion, withoutStatus(live.Object)
+		n.version, n.seen, n.blind = live.ResourceVersion, withoutStatus(live.Object), 0
 		n.object = nil
 		if object != nil && object.ReadyWhen != "" {
 			n.object = live.Object
@@ -185,7 +186,7 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 		want = wantedDigest(*object)
 		child.Current = live.Exists && n.desired == want && n.live == n.seen
 	}
-	if n.failure != nil && n.tried == want+n.seen {
+	if n.failure != nil && n.tried == p.trial(want, n) {
 		child.Failure = n.failure
 	}
 	return child, nil
@@ -201,7 +202,10 @@ func (c *Tenants) unseen(p *pass, ref tenant.Ref, object *tenant.Object, err err
 	if !told {
 		return tenant.Child{}, err
 	}
-	f.RetryAt = p.now.Add(firstPause * 6)
+	n := p.memory.get(ref)
+	f.RetryAt = p.now.Add(pause(firstSight, n.blind))
+	n.blind++
+	p.memory.put(ref, n)
 	return tenant.Child{Unseen: true, Failure: &f}, nil
 }
 

@@ -58,6 +58,8 @@ type remembered struct {
 	mu   sync.Mutex
 	now  bool            // somebody notified us
 	kept map[string]bool // Tenants whose rows this process has written
+
+	refused map[string]refusal // Tenants that the API server does not take, by name
 }
 
 // look is one look at one registry.
@@ -131,6 +133,9 @@ func (c *Registries) look(ctx context.Context, l *look) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	pause := max(l.memory.next.Sub(c.Now()), time.Millisecond)
+	if a := l.attempts(c.Now()); a > 0 {
+		pause = min(pause, a)
+	}
 	if a := l.step.Again; a > 0 && a < pause {
 		// A grace period can only end with a read; a deadline of a rollout needs none.
 		pause = a
@@ -186,7 +191,7 @@ func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) 
 	c.wake.listen(obj, nil)
 	// Read from the server: a cache that lags would let go of what was just made.
 	var list tenantsv1.TenantList
-	if err := c.Live.List(ctx, &list, client.InNamespace(obj.Namespace), client.MatchingLabels{tenantsv1.LabelRegistry: obj.Name}); err != nil {
+	if err := c.Live.List(ctx, &list, client.InNamespace(obj.Namespace), client.MatchingLabels{tenantsv1.LabelRegistry: tenant.Label(obj.Name)}); err != nil {
 		return ctrl.Result{}, err
 	}
 	protecting, err := c.protecting(ctx, obj)

@@ -36,21 +36,29 @@ func (c *Registries) act(ctx context.Context, l *look) error {
 	pinned := &pins{c: c.revisions, at: map[pin]*tenantsv1.TenantTemplateSpec{}}
 	var errs []error
 	var mu sync.Mutex
-	failed := func(uid, name string, err error) {
+	attempt := func(uid, name string, what any, write func() error) {
+		// Whoever asks for a read asks for another attempt, too.
+		r, err := l.memory.attempt(name, digest([]any{what, l.obj.Annotations[tenantsv1.AnnotationSyncNow]}), c.Now(), write)
 		if err == nil {
 			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		errs = append(errs, err)
-		l.failures = append(l.failures, tenant.RowError{UID: uid, Reason: rowRefused, Message: fmt.Sprintf("writing tenant %s: %v", name, err)})
+		if r.next.IsZero() {
+			errs = append(errs, err)
+		}
+		l.failures = append(l.failures, tenant.RowError{UID: uid, Reason: rowRefused, Message: fmt.Sprintf("writing tenant %s: %v", name, err), Next: r.next})
 	}
 	each(ctx, l.step.Create, func(ctx context.Context, n tenant.Creation) {
-		failed(n.Row.UID, n.Name, c.create(ctx, l, pinned, n))
+		attempt(n.Row.UID, n.Name, n, func() error { return c.create(ctx, l, pinned, n) })
 	})
 	each(ctx, l.step.Change, func(ctx context.Context, n tenant.Change) {
-		failed(l.tenants[n.Name].Spec.UID, n.Name, c.change(ctx, l, pinned, n))
+		t := l.tenants[n.Name]
+		// Since when it leaves is another moment with each attempt.
+		what := []any{n.Row, n.Generation, n.Leaving != nil, n.Stay, t.UID, t.Generation, t.Annotations}
+		attempt(t.Spec.UID, n.Name, what, func() error { return c.change(ctx, l, pinned, n) })
 	})
+	l.memory.wanted(l.step)
 	if err := c.remove(ctx, l.obj, l.step.Remove, l.tenants); err != nil {
 		errs = append(errs, err)
 	}
@@ -87,7 +95,7 @@ func (c *Registries) create(ctx context.Context, l *look, pinned *pins, n tenant
 	t := &tenantsv1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: l.obj.Namespace, Name: n.Name,
-			Labels: map[string]string{tenantsv1.LabelRegistry: l.obj.Name, tenantsv1.LabelUID: n.Row.UID},
+			Labels: map[string]string{tenantsv1.LabelRegistry: tenant.Label(l.obj.Name), tenantsv1.LabelUID: n.Row.UID},
 			Annotations: map[string]string{
 				tenantsv1.AnnotationTemplateGeneration: strconv.FormatInt(n.Generation, 10),
 				tenantsv1.AnnotationRow:                digestOf(c.Key, n.Row),

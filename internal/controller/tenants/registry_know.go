@@ -60,7 +60,7 @@ func (c *Registries) knowTenants(ctx context.Context, l *look) error {
 	l.tenants = map[string]*tenantsv1.Tenant{}
 	for i := range list.Items {
 		t := &list.Items[i]
-		if t.Labels[tenantsv1.LabelRegistry] != l.obj.Name {
+		if t.Labels[tenantsv1.LabelRegistry] != tenant.Label(l.obj.Name) {
 			l.known.Taken[t.Name] = holderOf(t)
 			continue
 		}
@@ -75,7 +75,7 @@ func (c *Registries) knowTenants(ctx context.Context, l *look) error {
 }
 
 func holderOf(t *tenantsv1.Tenant) string {
-	if other := t.Labels[tenantsv1.LabelRegistry]; other != "" {
+	if other := dialect.RegistryOf(t); other != "" {
 		return "the registry " + other
 	}
 	return "a tenant that belongs to no registry"

@@ -146,7 +146,7 @@ func (c *Registries) sayRows(l *look) {
 	all := slices.Concat(l.step.RowErrors, l.failures)
 	s.RowErrors, s.RowErrorCount = nil, int32(len(all))
 	for _, e := range all[:min(len(all), shown)] {
-		s.RowErrors = append(s.RowErrors, tenantsv1.RowError{UID: short(e.UID), Reason: e.Reason, Message: short(e.Message)})
+		s.RowErrors = append(s.RowErrors, tenantsv1.RowError{UID: short(e.UID), Reason: e.Reason, Message: short(e.Message), NextAttempt: moment(e.Next)})
 	}
 	if len(all) == 0 {
 		c.condition(l.obj, conditionRowsValid, true, reasonRowsValid, "every row is understood")
@@ -157,7 +157,10 @@ func (c *Registries) sayRows(l *look) {
 		message += fmt.Sprintf("; and %d more in status.rowErrors", len(all)-1)
 	}
 	c.condition(l.obj, conditionRowsValid, false, reasonRowErrors, message)
-	if !slices.Equal(s.RowErrors, l.before.Status.RowErrors) {
+	same := func(a, b tenantsv1.RowError) bool {
+		return a.UID == b.UID && a.Reason == b.Reason && a.Message == b.Message
+	}
+	if !slices.EqualFunc(s.RowErrors, l.before.Status.RowErrors, same) {
 		c.Events.Event(l.obj, corev1.EventTypeWarning, reasonRowErrors, message)
 	}
 }

@@ -51,6 +51,9 @@ func (c *Tenants) report(ctx context.Context, p *pass, out tenant.Outcome) (time
 			return 0, err
 		}
 	}
+	if out.Ready == out.Desired && len(out.Acts) == 0 {
+		p.memory.wrote = nil // it is at rest, and there may be very many
+	}
 	c.tell(p, out)
 	c.metrics.report(p.obj)
 	return later, nil
@@ -83,14 +86,20 @@ func (c *Tenants) save(ctx context.Context, p *pass, out tenant.Outcome) error {
 
 // put writes the status, if it says anything new.
 func (c *Tenants) put(ctx context.Context, p *pass, before *tenantsv1.Tenant) error {
-	if changed, err := differ(before, p.obj); err != nil || !changed {
+	p.memory.wrote = nil
+	changed, err := differ(before, p.obj)
+	if err != nil {
 		return err
 	}
-	err := c.Live.Status().Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantsv1.FieldManager))
-	if err == nil {
+	if changed {
+		err := c.Live.Status().Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantsv1.FieldManager))
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
 		p.memory.spoke = p.now
 	}
-	return client.IgnoreNotFound(err)
+	p.memory.wrote = p.obj.DeepCopy()
+	return nil
 }
 
 // differ reports whether a patch from one object to the other would say
@@ -125,6 +134,7 @@ func encode(p *pass, out tenant.Outcome) {
 		if v.State != tenant.Ready {
 			s.Resources = append(s.Resources, tenantsv1.ResourceStatus{
 				ID: v.ID, State: string(v.State), Reason: v.Reason, Message: shorten(p.conceal(v.Message)), Since: metav1.NewTime(v.Since),
+				NextAttempt: moment(v.Next),
 			})
 		}
 	}
@@ -141,6 +151,15 @@ func encode(p *pass, out tenant.Outcome) {
 			ObservedGeneration: t.Generation, LastTransitionTime: metav1.NewTime(p.now),
 		})
 	}
+}
+
+// moment is a time as objects have it, nil for none.
+func moment(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	out := metav1.NewTime(t)
+	return &out
 }
 
 // shorten keeps a message short, in whole characters.

@@ -177,7 +177,7 @@ func registryOfTemplate(_ context.Context, o client.Object) []reconcile.Request 
 }
 
 func registryOfTenant(o client.Object) []reconcile.Request {
-	return named(o.GetNamespace(), o.GetLabels()[tenantsv1.LabelRegistry])
+	return named(o.GetNamespace(), dialect.RegistryOf(o))
 }
 
 func templateOfTenant(o client.Object) []reconcile.Request {

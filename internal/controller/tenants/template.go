@@ -95,7 +95,7 @@ func (c *Templates) tenantsOf(ctx context.Context, obj *tenantsv1.TenantTemplate
 	}
 	var own []tenant.Existing
 	for i := range list.Items {
-		if list.Items[i].Labels[tenantsv1.LabelRegistry] == obj.Spec.RegistryID {
+		if list.Items[i].Labels[tenantsv1.LabelRegistry] == tenant.Label(obj.Spec.RegistryID) {
 			own = append(own, dialect.Existing(&list.Items[i]))
 		}
 	}
@@ -110,7 +110,7 @@ func (c *Templates) finish(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 	}
 	// Read from the server: a cache that lags would leave behind what was just made.
 	var list tenantsv1.TenantList
-	if err := c.Live.List(ctx, &list, client.InNamespace(obj.Namespace), client.MatchingLabels{tenantsv1.LabelRegistry: obj.Spec.RegistryID}); err != nil {
+	if err := c.Live.List(ctx, &list, client.InNamespace(obj.Namespace), client.MatchingLabels{tenantsv1.LabelRegistry: tenant.Label(obj.Spec.RegistryID)}); err != nil {
 		return ctrl.Result{}, err
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(t tenantsv1.Tenant) bool { return t.Spec.TemplateRef != obj.Name })
@@ -188,15 +188,8 @@ func (t *templates) check(obj *tenantsv1.TenantTemplate, registry *tenantsv1.Ten
 	if was, ok := t.checked[obj.UID]; ok && was.generation == c.generation && was.vars == c.vars {
 		return was.problems
 	}
-	template, err := dialect.Template(obj)
-	if err == nil {
-		for _, e := range tenant.Check(template, vars) {
-			c.problems = append(c.problems, e.Error())
-		}
-		_, err = dialect.Rollout(obj)
-	}
-	if err != nil {
-		c.problems = append(c.problems, err.Error())
+	for _, p := range CheckTemplate(obj, vars) {
+		c.problems = append(c.problems, p.Error())
 	}
 	t.checked[obj.UID] = c
 	return c.problems

@@ -48,7 +48,8 @@ type Tenants struct {
 
 	kinds   kinds
 	metrics *metrics
-	memory  sync.Map // of *memory, by NamespacedName
+	memory  sync.Map      // of *memory, by NamespacedName
+	cache   client.Reader // has Tenants; without one the server is asked each time
 }
 
 // pass is one look at one Tenant.
@@ -62,6 +63,7 @@ type pass struct {
 	o        tenant.Observed
 	row      string              // digest of the row, if it is one of a registry
 	secrets  []string            // values of the row that no message may show
+	said     string              // digest of what its Tenant says besides its status: a change of it has everything tried at once
 	recorded map[tenant.Ref]bool // places that are in the inventory as it is written down
 	departed []tenant.Departure
 	deeds    []deed
@@ -90,9 +92,8 @@ func (p *pass) take(r tenant.Ref) *children.Live {
 
 // Reconcile brings one Tenant as far as it gets now.
 func (c *Tenants) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	var obj tenantsv1.Tenant
-	// Read from the server: a stale copy would not know the last inventory.
-	if err := c.Live.Get(ctx, req.NamespacedName, &obj); err != nil {
+	obj, err := c.latest(ctx, req.NamespacedName)
+	if err != nil {
 		if apierrors.IsNotFound(err) {
 			c.forget(req.NamespacedName)
 			return ctrl.Result{}, nil
@@ -100,16 +101,16 @@ func (c *Tenants) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		return ctrl.Result{}, err
 	}
 	if obj.DeletionTimestamp.IsZero() {
-		if err := c.hold(ctx, &obj); apierrors.IsConflict(err) {
+		if err := c.hold(ctx, obj); apierrors.IsConflict(err) {
 			return again, nil
 		} else if err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
-	} else if !controllerutil.ContainsFinalizer(&obj, tenantsv1.TenantFinalizer) {
+	} else if !controllerutil.ContainsFinalizer(obj, tenantsv1.TenantFinalizer) {
 		return ctrl.Result{}, nil // it was let go, and somebody else's finalizer holds it
 	}
 	began := c.Now()
-	result, outcome, err := c.look(ctx, &obj)
+	result, outcome, err := c.look(ctx, obj)
 	c.metrics.observe(c.Now().Sub(began), outcome, err)
 	if apierrors.IsConflict(err) {
 		return again, nil // somebody else wrote: look with fresh eyes
@@ -205,6 +206,7 @@ func (c *Tenants) SetupWithManager(mgr ctrl.Manager) error {
 	if c.metrics, err = newMetrics(c.Metrics); err != nil {
 		return err
 	}
+	c.cache = mgr.GetCache()
 	workers := c.TenantWorkers
 	if workers == 0 {
 		workers = tenantWorkers

@@ -86,6 +86,17 @@ func Rollout(t *tenantsv1.TenantTemplate) (*tenant.Rollout, error) {
 	return out, nil
 }
 
+// RegistryOf is the registry that a Tenant belongs to; empty if it belongs to
+// none. Its label says so, which has only a hash of a name that is too long for
+// one: that one's name its owner tells.
+func RegistryOf(t metav1.Object) string {
+	label := t.GetLabels()[tenantsv1.LabelRegistry]
+	if owner := metav1.GetControllerOf(t); owner != nil && owner.Kind == tenantsv1.RegistryKind && tenant.Label(owner.Name) == label {
+		return owner.Name
+	}
+	return label
+}
+
 // Existing is what the registry of a Tenant has to know of it.
 func Existing(t *tenantsv1.Tenant) tenant.Existing {
 	a := t.Annotations

@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -95,5 +96,28 @@ func TestWavesSelectByLabels(t *testing.T) {
 	o.Spec.Rollout.Waves[0].Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}
 	if _, err := Rollout(o); fault.Of(err) != fault.Invalid {
 		t.Errorf("a selector that is none is %v", err)
+	}
+}
+
+// The label of a long name has a hash of it, and the owner has the name; an owner
+// that the label does not mean is not asked.
+func TestRegistryOf(t *testing.T) {
+	yes, long := true, strings.Repeat("a", 100)
+	for name, tt := range map[string]struct{ label, owner, want string }{
+		"by its label":           {"reg", "", "reg"},
+		"of a long name":         {tenant.Label(long), long, long},
+		"owned by somebody else": {"reg", "other", "reg"},
+		"of no registry":         {"", "", ""},
+	} {
+		o := &tenantsv1.Tenant{}
+		if tt.label != "" {
+			o.Labels = map[string]string{tenantsv1.LabelRegistry: tt.label}
+		}
+		if tt.owner != "" {
+			o.OwnerReferences = []metav1.OwnerReference{{Kind: tenantsv1.RegistryKind, Name: tt.owner, Controller: &yes}}
+		}
+		if got := RegistryOf(o); got != tt.want {
+			t.Errorf("a tenant %s has the registry %q, want %q", name, got, tt.want)
+		}
 	}
 }

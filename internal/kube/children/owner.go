@@ -18,7 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// Names on objects, as Tenant Operator gives them; tenantID is ours.
+// Names on objects, as Tenant Operator gives them; those of terrier.dev are ours.
 const (
 	manager = "tenant-operator"
 
@@ -34,6 +34,10 @@ const (
 	annotationOrphanedReason = "kubernetes-tenants.org/orphaned-reason"
 	annotationDeletionPolicy = "kubernetes-tenants.org/deletion-policy"
 	annotationCreatedOnce    = "kubernetes-tenants.org/created-once"
+
+	// The name of the Tenant where it is too long for labelTenant, which then has
+	// a hash of it.
+	annotationTenant = "terrier.dev/tenant"
 )
 
 // liveOf reads what an object says of itself; its state is left out.
@@ -47,19 +51,24 @@ func liveOf(u *unstructured.Unstructured, owner Owner) Live {
 		Object: u.Object,
 	}
 	l.Tenant = holder(u)
-	l.Owned = l.Tenant == owner.key() && l.Tenant.Name != "" && !otherTenant(u, owner)
+	l.Owned = holds(owner, l.Tenant) && !otherTenant(u, owner)
 	return l
 }
 
 // holder is the Tenant that an object belongs to, by its labels or else by its
-// owners; zero if it belongs to none.
+// owners; zero if it belongs to none. If all that is left of a long name is its
+// label, that is the name.
 func holder(o metav1.Object) types.NamespacedName {
 	if labels := o.GetLabels(); labels[labelTenant] != "" {
 		namespace := labels[labelNamespace]
 		if namespace == "" {
 			namespace = o.GetNamespace()
 		}
-		return types.NamespacedName{Namespace: namespace, Name: labels[labelTenant]}
+		name := labels[labelTenant]
+		if whole := o.GetAnnotations()[annotationTenant]; whole != "" && tenant.Label(whole) == name {
+			name = whole
+		}
+		return types.NamespacedName{Namespace: namespace, Name: name}
 	}
 	for _, r := range o.GetOwnerReferences() {
 		if isTenant(r) {
@@ -67,6 +76,16 @@ func holder(o metav1.Object) types.NamespacedName {
 		}
 	}
 	return types.NamespacedName{}
+}
+
+// holds says that a holder is this owner, by its name or by the label of it.
+func holds(o Owner, holder types.NamespacedName) bool {
+	return holder == o.key() || holder == labelled(o.key())
+}
+
+// labelled is a Tenant as labels name it.
+func labelled(t types.NamespacedName) types.NamespacedName {
+	return types.NamespacedName{Namespace: t.Namespace, Name: tenant.Label(t.Name)}
 }
 
 func isTenant(r metav1.OwnerReference) bool {
@@ -83,7 +102,7 @@ func otherTenant(o metav1.Object, owner Owner) bool {
 
 // taken says who else holds an object as a whole, if anybody does.
 func taken(key Key, u *unstructured.Unstructured, w Write) error {
-	if t := holder(u); t.Name != "" && t != w.Owner.key() {
+	if t := holder(u); t.Name != "" && !holds(w.Owner, t) {
 		return &ConflictError{Key: key, Holder: "Tenant " + t.String()}
 	}
 	if r := metav1.GetControllerOf(u); r != nil && !isTenant(*r) && !w.Force {
@@ -120,7 +139,10 @@ func (c *Cluster) decorated(key Key, w Write, live *unstructured.Unstructured) *
 		u.SetOwnerReferences(refs)
 	}
 	if !owns {
-		labels[labelTenant], labels[labelNamespace] = w.Owner.Name, w.Owner.Namespace
+		labels[labelTenant], labels[labelNamespace] = tenant.Label(w.Owner.Name), w.Owner.Namespace
+		if labels[labelTenant] != w.Owner.Name {
+			annotations[annotationTenant] = w.Owner.Name
+		}
 	}
 	// An object that another operator made for this tenant is not written only
 	// to put a label of ours on it.
@@ -217,7 +239,7 @@ func (c *Cluster) Orphan(ctx context.Context, key Key, uid, reason string, owner
 		_, err = c.patch(ctx, key, map[string]any{"metadata": map[string]any{
 			"resourceVersion": live.ResourceVersion, "ownerReferences": refs,
 			"labels":      map[string]any{labelTenant: nil, labelNamespace: nil, labelOrphaned: "true"},
-			"annotations": map[string]any{annotationOrphanedAt: now.UTC().Format(time.RFC3339), annotationOrphanedReason: reason},
+			"annotations": map[string]any{annotationTenant: nil, annotationOrphanedAt: now.UTC().Format(time.RFC3339), annotationOrphanedReason: reason},
 		}})
 		if !apierrors.IsConflict(err) {
 			return ignoreNotFound(err)

@@ -200,6 +200,9 @@ func (w *Watches) heard(key Key, o *metav1.PartialObjectMetadata) (ours bool) {
 	defer w.mu.Unlock()
 	now := heldBy{tenant: holder(o), version: o.ResourceVersion, uid: o.UID}
 	before, had := w.holders[key]
+	if had && now.tenant == labelled(before.tenant) {
+		now.tenant = before.tenant // somebody took the annotation with the name off
+	}
 	if had && before == now {
 		return true
 	}

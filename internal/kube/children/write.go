@@ -42,7 +42,7 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 	if err := taken(key, live, w); err != nil {
 		return Live{}, err
 	}
-	if w.Creation == tenant.Once && before.CreatedOnce && !before.Orphaned && before.Tenant == w.Owner.key() {
+	if w.Creation == tenant.Once && before.CreatedOnce && !before.Orphaned && holds(w.Owner, before.Tenant) {
 		return before, nil
 	}
 	desired := c.decorated(key, w, live)
@@ -108,14 +108,18 @@ func (c *Cluster) create(ctx context.Context, objects dynamic.ResourceInterface,
 // an object that is made once is not written for that.
 func (c *Cluster) adopt(ctx context.Context, key Key, w Write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	labels := map[string]any{labelOrphaned: nil}
+	annotations := map[string]any{annotationOrphanedAt: nil, annotationOrphanedReason: nil, annotationDeletionPolicy: string(w.Deletion)}
 	owns := c.owns(key, w, live)
 	if !owns {
-		labels[labelTenant], labels[labelNamespace] = w.Owner.Name, w.Owner.Namespace
+		labels[labelTenant], labels[labelNamespace] = tenant.Label(w.Owner.Name), w.Owner.Namespace
+		if labels[labelTenant] != w.Owner.Name {
+			annotations[annotationTenant] = w.Owner.Name
+		}
 	}
 	w.Patch = tenant.Merge // what this is
 	return c.patch(ctx, key, map[string]any{"metadata": map[string]any{
 		"resourceVersion": live.GetResourceVersion(), "ownerReferences": references(w, live, owns), "labels": labels,
-		"annotations": map[string]any{annotationOrphanedAt: nil, annotationOrphanedReason: nil, annotationDeletionPolicy: string(w.Deletion)},
+		"annotations": annotations,
 	}})
 }
 
