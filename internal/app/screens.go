@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,6 +97,9 @@ func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 			return err
 		})...),
 		MaxRuns: c.MaxRuns,
+	}
+	if c.Glass.Allowed {
+		o.Platform.Glass = cmp.Or(c.Glass.Lasts, time.Hour)
 	}
 	if a := p.Config.MetricsAddress; a != "" {
 		o.Platform.Addresses = append(o.Platform.Addresses, pages.Address{Name: "Metrics", URL: "http://" + a + "/metrics"})

@@ -31,7 +31,7 @@ its providers are broken, as far as the command needs neither. What it changes i
 recorded with who asked for it.
 
 These commands can be run:
-  ` + strings.Join(service.HandCommands(), "\n  ") + `
+  ` + strings.Join(handCommands(), "\n  ") + `
 
 The operator has to allow it with --allow-break-the-glass.`,
 		Example: `  terrier break-glass network
@@ -68,6 +68,14 @@ The operator has to allow it with --allow-break-the-glass.`,
 	c.Flags().BoolVar(&end, "end", false, "end the session")
 	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "how long to wait for the command")
 	return c
+}
+
+func handCommands() []string {
+	var out []string
+	for _, c := range service.HandCommands() {
+		out = append(out, strings.TrimSpace(c.Words+" "+c.Takes))
+	}
+	return out
 }
 
 func (p *program) workByHand(ctx context.Context, s *service.Stacks, key service.Key, command []string) error {

@@ -126,9 +126,14 @@ func (r *Remote) post(ctx context.Context, within time.Duration, in, out any, pa
 	if err != nil {
 		return err
 	}
+	return r.send(ctx, within, body, out, r.at(nil, parts...))
+}
+
+// send is post of a body that is JSON already.
+func (r *Remote) send(ctx context.Context, within time.Duration, body []byte, out any, address string) error {
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	req, err := http.NewRequestWithContext(bounded, http.MethodPost, r.at(nil, parts...), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(bounded, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

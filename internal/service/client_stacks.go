@@ -214,6 +214,29 @@ func (s *RemoteStacks) Unlock(ctx context.Context, key Key, id string) error {
 	return s.do(ctx, key, NamedLock{id}, nil, "unlock")
 }
 
+// glassTime bounds a request that waits for the controller.
+const glassTime = 2 * time.Minute
+
+// BreakGlass implements StackCommands.
+func (s *RemoteStacks) BreakGlass(ctx context.Context, key Key) (stack.Glass, error) {
+	var g stack.Glass
+	err := key.check()
+	if err == nil {
+		err = s.r.post(ctx, glassTime, struct{}{}, &g, object(key, "stacks", "break-glass")...)
+	}
+	return g, err
+}
+
+// OrderByHand implements StackCommands.
+func (s *RemoteStacks) OrderByHand(ctx context.Context, key Key, order HandOrder) (stack.Command, error) {
+	return doOf[stack.Command](ctx, s, key, order, "break-glass", "run")
+}
+
+// EndGlass implements StackCommands.
+func (s *RemoteStacks) EndGlass(ctx context.Context, key Key) error {
+	return s.do(ctx, key, struct{}{}, nil, "break-glass", "end")
+}
+
 // previewTime bounds a request that waits for a run.
 const previewTime = 15 * time.Minute
 
@@ -247,9 +270,34 @@ func (s *RemoteStacks) PlanRollback(ctx context.Context, key Key, version string
 	return c, err
 }
 
-// WriteState implements StackCommands. What is written is what PlanRollback
-// prepared: a state that somebody brings is not sent through the server.
+// PlanPush implements StackCommands.
+func (s *RemoteStacks) PlanPush(ctx context.Context, key Key, state []byte, force bool) (c StateChange, err error) {
+	query := url.Values{"preview": {"true"}}
+	flag(query, "force", force)
+	err = s.push(ctx, key, state, query, &c)
+	c.Key, c.state, c.force = key, state, force
+	return c, err
+}
+
+func (s *RemoteStacks) push(ctx context.Context, key Key, state []byte, query url.Values, out *StateChange) error {
+	if err := key.check(); err != nil {
+		return err
+	}
+	return s.r.send(ctx, pushTime, state, out, s.r.at(query, object(key, "stacks", "state", "push")...))
+}
+
+// pushTime bounds a request that carries a state.
+const pushTime = 15 * time.Minute
+
+// WriteState implements StackCommands. What is written is what PlanRollback or
+// PlanPush prepared: the server prepares it again, and refuses if it comes to
+// something else by now.
 func (s *RemoteStacks) WriteState(ctx context.Context, c StateChange) error {
+	if c.state != nil {
+		query := url.Values{"over": {c.Over}, "to": {c.To.Digest}}
+		flag(query, "force", c.force)
+		return s.push(ctx, c.Key, c.state, query, &StateChange{})
+	}
 	if c.order.Version == "" {
 		return fault.New(fault.Invalid, ReasonNoState, fmt.Errorf("the change of the state of %s was not prepared by this server", c.Key))
 	}

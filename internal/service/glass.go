@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,18 +19,21 @@ import (
 // Reasons of work by hand.
 const (
 	ReasonGlassDenied = "GlassDenied" // the platform does not allow it
+	ReasonGlassWhole  = "GlassWhole"  // nobody works by hand, or in another session by now
+	ReasonHandBusy    = "HandBusy"    // another command was asked for and has not ended
 	ReasonHandFailed  = "HandFailed"  // a command that was run did not succeed
 )
 
-// HandCommands lists what can be run by hand, with what each takes.
-func HandCommands() []string {
-	var out []string
+// HandCommand is a command that can be run by hand, and what follows it.
+type HandCommand struct {
+	Words, Takes string
+}
+
+// HandCommands lists what can be run by hand.
+func HandCommands() []HandCommand {
+	var out []HandCommand
 	for _, c := range engine.HandCommands() {
-		text := c.Words
-		if c.Takes != "" {
-			text += " " + c.Takes
-		}
-		out = append(out, text)
+		out = append(out, HandCommand{c.Words, c.Takes})
 	}
 	return out
 }
@@ -50,7 +52,7 @@ func (s *Stacks) BreakGlass(ctx context.Context, key Key) (stack.Glass, error) {
 		if o.Spec.Suspend {
 			return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
 		}
-		if !s.open(o) {
+		if !s.open(o) && !asking(o) {
 			annotate(o, infra.BreakTheGlassAt, fresh)
 			delete(o.Annotations, infra.GlassCommand)
 		}
@@ -83,6 +85,13 @@ func (s *Stacks) open(o *v1alpha2.Terraform) bool {
 	return g != nil && g.Session == asked.Spec.Glass && s.now().Before(g.Until)
 }
 
+// asking reports whether a session was asked for that has not begun.
+func asking(o *v1alpha2.Terraform) bool {
+	asked := decode(o)
+	g := asked.Memory.Glass
+	return asked.Spec.Glass != "" && (g == nil || g.Session != asked.Spec.Glass)
+}
+
 // EndGlass ends the session of work by hand, if there is one: the stack goes on
 // by itself. A command that is at work ends first.
 func (s *Stacks) EndGlass(ctx context.Context, key Key) error {
@@ -100,26 +109,15 @@ func (s *Stacks) EndGlass(ctx context.Context, key Key) error {
 // was prepared. What the platform knows to be secret is masked. What was applied
 // last stands in for a module or inputs that cannot be read; instead says why.
 func (s *Stacks) RunByHand(ctx context.Context, key Key, args []string, log io.Writer) (instead string, err error) {
-	if _, err := engine.ByHand(args); err != nil {
-		return "", err
-	}
-	c := stack.Command{ID: s.request(), By: s.whoami(ctx), Args: args}
-	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		if !s.open(o) {
-			return fault.New(fault.Conflict, ReasonGlassDenied, fmt.Errorf("the glass of %s is not broken", key))
-		}
-		c.Session = decode(o).Spec.Glass
-		text, err := json.Marshal(c)
-		if err != nil {
-			return err
-		}
-		annotate(o, infra.GlassCommand, string(text))
-		return nil
-	})
+	st, err := s.Get(ctx, key)
 	if err != nil {
 		return "", err
 	}
-	h, err := s.follow(ctx, key, view(o).ID(), c.ID, log)
+	c, err := s.OrderByHand(ctx, key, HandOrder{ID: s.request(), Args: args})
+	if err != nil {
+		return "", err
+	}
+	h, err := s.follow(ctx, key, st.ID(), c.ID, log)
 	if err == nil && h.Outcome != stack.Succeeded {
 		err = fault.New(fault.Broken, ReasonHandFailed, fmt.Errorf("%s ended: %s: %s", c, h.Outcome, h.Message))
 	}

@@ -41,11 +41,16 @@ type StackCommands interface {
 	Resume(context.Context, Key) error
 	Unlock(ctx context.Context, key Key, id string) error
 
+	BreakGlass(context.Context, Key) (stack.Glass, error)
+	OrderByHand(context.Context, Key, HandOrder) (stack.Command, error)
+	EndGlass(context.Context, Key) error
+
 	PreviewDestroy(context.Context, Key) (PlanDocument, error)
 	PlanRepair(ctx context.Context, key Key, a RepairAnswers) (request string, err error)
 	Repair(ctx context.Context, key Key, seen PlanInfo) error
 
 	PlanRollback(ctx context.Context, key Key, version string, force bool) (StateChange, error)
+	PlanPush(ctx context.Context, key Key, state []byte, force bool) (StateChange, error)
 	WriteState(context.Context, StateChange) error
 	LockState(ctx context.Context, key Key, reason string) (StateLock, error)
 	UnlockState(ctx context.Context, key Key, id string) (StateLock, error)

@@ -28,6 +28,20 @@ type StateChange struct {
 
 	state []byte
 	order RollbackOrder // by which a server prepares it again
+	force bool          // likewise, of a state that somebody brought
+}
+
+// Bytes is how large the state is.
+func (c StateChange) Bytes() int { return len(c.state) }
+
+// Still returns err, with which c was prepared, or a Conflict if c is not what
+// somebody was shown: over what, and to what. Whatever else is wrong with what is
+// stored now, it is not what they saw.
+func (c StateChange) Still(err error, over, to string) error {
+	if c.Over != "" && c.Over != over || err == nil && (c.Over != over || c.To.Digest != to) {
+		return fault.New(fault.Conflict, ReasonStateConflict, fmt.Errorf("what is stored for %s is not what was shown: look again", c.Key))
+	}
+	return err
 }
 
 // PlanRollback prepares to make an older version the newest: the same resources

@@ -53,6 +53,10 @@ type Stack struct {
 	Lock           *stack.Lock `json:"lock,omitempty"`
 	Gap            *stack.Gap  `json:"gap,omitempty"` // what was built and is in no state
 
+	Glass     *stack.Glass   `json:"glass,omitempty"`     // the session in which a person works by hand; it is over once its end has passed
+	Commanded *stack.Command `json:"commanded,omitempty"` // what is on its way in it
+	ByHand    *stack.ByHand  `json:"byHand,omitempty"`    // what a person had run last
+
 	Isolation   string   `json:"isolation,omitempty"`
 	Environment []string `json:"environment,omitempty"`
 	Outputs     []string `json:"outputs,omitempty"`
@@ -127,6 +131,12 @@ func viewOf(o *v1alpha2.Terraform, asked dialect.Stack) Stack {
 	}
 	s.progress(o.Status.Terrier)
 	s.remember(asked.Memory)
+	if g := asked.Memory.Glass; g != nil && g.Session == asked.Spec.Glass {
+		s.Glass = g
+		if underway(asked.Spec, asked.Memory) {
+			s.Commanded = asked.Spec.Command
+		}
+	}
 	for _, r := range []string{o.Status.LastPlannedRevision, o.Status.LastAppliedRevision} {
 		if r != "" {
 			s.Revision = r
@@ -153,7 +163,7 @@ func (s *Stack) progress(t *v1alpha2.TerrierStatus) {
 
 // remember takes over what earlier reconciles wrote down.
 func (s *Stack) remember(m stack.Memory) {
-	s.Plan, s.Applied, s.Lock, s.Gap = planInfo(m.Pending), planInfo(m.Applied), m.Lock, m.Gap
+	s.Plan, s.Applied, s.Lock, s.Gap, s.ByHand = planInfo(m.Pending), planInfo(m.Applied), m.Lock, m.Gap, m.ByHand
 	if m.Applied != nil {
 		s.AppliedAt = m.AppliedAt
 	}

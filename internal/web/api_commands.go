@@ -64,7 +64,27 @@ func (s *server) commandRoutes() []route {
 			}),
 	}
 	table[0].within = func(l Limits) time.Duration { return l.Transfer }
-	return append(table, s.stateCommands(op)...)
+	return append(append(table, s.handCommands(op)...), s.stateCommands(op)...)
+}
+
+// handCommands are the rows of work by hand. What a command prints is in the log
+// of its run, and how it ended in byHand of the stack.
+func (s *server) handCommands(op func(string, string, ...fault.Kind) operation) []route {
+	patch := right("patch", service.ResourceStacks)
+	return []route{
+		tells(s, oneStack+"/break-glass", patch, op("breakGlass", "Has nothing planned or applied by itself, so that a person can work on the stack; it ends by itself.", fault.Conflict),
+			func(c call, p service.Person, _ none) (stack.Glass, error) {
+				return p.Stacks.BreakGlass(c.ctx(), c.key())
+			}),
+		tells(s, oneStack+"/break-glass/run", patch, op("orderByHand", "Has one command of the engine run behind broken glass. The id is the caller's choice: the same one twice is one command.", fault.Conflict),
+			func(c call, p service.Person, b service.HandOrder) (stack.Command, error) {
+				return p.Stacks.OrderByHand(c.ctx(), c.key(), b)
+			}),
+		tells(s, oneStack+"/break-glass/end", patch, op("endGlass", "Ends the session: the stack goes on by itself."),
+			func(c call, p service.Person, _ none) (none, error) {
+				return none{}, p.Stacks.EndGlass(c.ctx(), c.key())
+			}),
+	}
 }
 
 // stateCommands are the rows of what is done to a state by hand.
@@ -73,6 +93,7 @@ func (s *server) stateCommands(op func(string, string, ...fault.Kind) operation)
 	return []route{
 		tells(s, oneStack+"/state/rollback", right("update", service.ResourceState),
 			op("rollBackState", "Makes an older version of a state the newest, or says what that would do.", fault.Conflict), rollBack),
+		s.pushing(op),
 		tells(s, oneStack+"/state/lock", patch, op("lockState", "Keeps every run that writes off the state, until it is unlocked."),
 			func(c call, p service.Person, b service.LockReason) (service.StateLock, error) {
 				return p.Stacks.LockState(c.ctx(), c.key(), b.Reason)
@@ -122,12 +143,7 @@ func rollBack(c call, p service.Person, b service.RollbackOrder) (service.StateC
 	if b.Preview {
 		return change, err
 	}
-	// Whatever else is wrong with what is stored now, it is not what was shown.
-	if change.Over != "" && change.Over != b.Over || err == nil && (change.Over != b.Over || change.To.Digest != b.To) {
-		return service.StateChange{}, fault.New(fault.Conflict, service.ReasonStateConflict,
-			fmt.Errorf("what is stored for %s is not what was shown: look again", c.key()))
-	}
-	if err != nil {
+	if err := change.Still(err, b.Over, b.To); err != nil {
 		return service.StateChange{}, err
 	}
 	return change, p.Stacks.WriteState(c.ctx(), change)

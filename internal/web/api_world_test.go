@@ -82,6 +82,10 @@ func (hands) PlanRollback(_ context.Context, key service.Key, _ string, _ bool) 
 	return service.StateChange{Key: key, Over: "sha256:now", To: stack.Known{Digest: "sha256:then"}}, nil
 }
 
+func (hands) PlanPush(_ context.Context, key service.Key, state []byte, _ bool) (service.StateChange, error) {
+	return service.StateChange{Key: key, Over: "sha256:now", To: stack.Known{Digest: stack.Digest(string(state))}}, nil
+}
+
 func (hands) WriteState(context.Context, service.StateChange) error { return nil }
 
 // stackObject is a stack as the cluster has it.

@@ -66,8 +66,7 @@ func (s *server) action(path string, d door, a access, do pages.Action) route {
 	return route{method: http.MethodPost, path: path, door: d, access: a, body: formBytes, handle: func(c *gin.Context) {
 		v, err := s.visit(c)
 		if err == nil {
-			err = c.Request.ParseForm()
-			v.Form = c.Request.PostForm
+			err = readForm(c.Request, v)
 			v.Refused = func(k service.Key, err error) { s.refusedOne(c, k, err) }
 		}
 		if err != nil {

@@ -1,6 +1,9 @@
 package web
 
 import (
+	"net/http"
+	"time"
+
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
@@ -33,9 +36,16 @@ func (s *server) stackPageRoutes() []route {
 		s.action(one+"/replan", guarded, change, pages.Replan),
 		s.action(one+"/suspend", guarded, change, pages.Suspend),
 		s.action(one+"/resume", guarded, change, pages.Resume),
+		s.page(one+"/glass", guarded, change, pages.StackGlass),
+		s.action(one+"/glass", guarded, change, pages.BreakGlass),
+		s.action(one+"/glass/run", guarded, change, pages.RunByHand),
+		s.action(one+"/glass/end", guarded, change, pages.EndGlass),
 		s.action(one+"/unlock", guarded, change, pages.Unlock),
 		s.action(one+"/preview-destroy", guarded, change, pages.PreviewDestroy),
 		s.action(one+"/repair", guarded, change, pages.Repair),
+		s.upload(one+"/states/push", guarded, right("update", service.ResourceState), pages.PushState),
+		s.action(one+"/states/store", guarded, right("update", service.ResourceState), pages.StoreState),
+		{method: http.MethodGet, path: one + "/states/:version/file", door: guarded, access: state, within: func(l Limits) time.Duration { return l.Transfer }, handle: s.stateFile},
 		s.action(one+"/states/rollback", guarded, right("update", service.ResourceState), pages.Rollback),
 		s.action(one+"/states/accept", guarded, right("update", service.ResourceState), pages.AcceptState),
 		s.action(one+"/states/lock", guarded, right("update", service.ResourceState), pages.LockState),

@@ -102,6 +102,7 @@ type Limits struct {
 	Streams     int           // at once: 256
 	UserStreams int           // of one user at once: 16
 	Upload      int64         // bytes of one request to the registry: 1 GiB
+	File        int64         // bytes of a form that brings a file: 64 MiB
 }
 
 func (l Limits) filled() Limits {
@@ -115,6 +116,7 @@ func (l Limits) filled() Limits {
 		Streams:     cmp.Or(l.Streams, 256),
 		UserStreams: cmp.Or(l.UserStreams, 16),
 		Upload:      cmp.Or(l.Upload, 1<<30),
+		File:        cmp.Or(l.File, 64<<20),
 	}
 }
 

@@ -34,7 +34,7 @@ func TestAPIIsTheService(t *testing.T) {
 		client := service.Dial(u, c)
 		return Subject{Stacks: client.Stacks, Tenants: client.Tenants}
 	})
-	for _, id := range []string{"listStacksOfNamespace", "getStack", "explainStack", "approvePlan", "previewDestroy", "rollBackState", "getRollout", "allowDeletions"} {
+	for _, id := range []string{"listStacksOfNamespace", "getStack", "explainStack", "approvePlan", "previewDestroy", "rollBackState", "pushState", "breakGlass", "orderByHand", "getRollout", "allowDeletions"} {
 		if _, ok := seen.Load(id); !ok {
 			t.Errorf("no answer of %s was compared with the document", id)
 		}

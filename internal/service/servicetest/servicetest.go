@@ -41,6 +41,8 @@ func Run(t *testing.T, subject func(t *testing.T, w *World, who Who) Subject) {
 		"nothing is repaired where there is no gap":  repairs,
 		"states are read":                            readsStates,
 		"a state is rolled back":                     rollsBack,
+		"a state is brought":                         pushes,
+		"a stack is worked on by hand":               worksByHand,
 		"a state is locked by hand":                  locks,
 		"a state is accepted":                        accepts,
 		"tenants are read":                           readsTenants,

@@ -41,6 +41,10 @@ var screens = map[string]struct {
 	"a rollback":               {"/stacks/apps/cart/states?to=7", StackStates},
 	"the drift of a stack":     {"/stacks/net/vpc/drift", StackDrift},
 	"events":                   {"/stacks/apps/hostile/events", StackEvents},
+	"no session by hand":       {"/stacks/apps/cart/glass", StackGlass},
+	"a session by hand":        {"/stacks/apps/byhand/glass", StackGlass},
+	"a command by hand":        {"/stacks/apps/commanded/glass", StackGlass},
+	"a push that is forgotten": {"/stacks/apps/cart/states?push=GONE", StackStates},
 	"a repair":                 {"/stacks/apps/hostile/repair", StackRepair},
 	"no repair":                {"/stacks/apps/cart/repair", StackRepair},
 }
@@ -75,7 +79,7 @@ func TestPagesKeepTheRules(t *testing.T) {
 func TestPagesOfAnEmptyEstate(t *testing.T) {
 	for name, s := range screens {
 		t.Run(name, func(t *testing.T) {
-			e := &estate{rows: []service.Row{row("apps", "checkout", service.StatusWaiting, nil), row("apps", "hostile", "", nil), row("apps", "cart", "unheard of", nil), row("net", "vpc", "", nil), row("net", "dns", "", nil), row("net", "edge", "", nil), row("net", "old", "", nil)}}
+			e := &estate{rows: []service.Row{row("apps", "checkout", service.StatusWaiting, nil), row("apps", "hostile", "", nil), row("apps", "cart", "unheard of", nil), row("net", "vpc", "", nil), row("net", "dns", "", nil), row("net", "edge", "", nil), row("net", "old", "", nil), row("apps", "byhand", "", nil), row("apps", "commanded", "", nil)}}
 			v := visitor(t, e, s.address)
 			p, err := s.handle(v)
 			if err != nil {

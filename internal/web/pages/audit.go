@@ -152,7 +152,7 @@ var journalDeeds = []struct {
 	{"Plans and runs", []journalDeed{
 		{"planned", ToneIdle}, {"approved", ToneOK}, {"approved-stale", ToneWarn}, {"rejected", ToneWarn}, {"plan-refused", ToneBad}, {"plan-failed", ToneBad},
 		{"apply-started", ToneIdle}, {"applied", ToneOK}, {"apply-failed", ToneBad}, {"destroy-started", ToneIdle}, {"destroyed", ToneWarn}, {"destroy-failed", ToneBad},
-		{"recovered", ToneOK}, {"drift", ToneDrift}, {"drift-resolved", ToneOK}, {"gap-found", ToneBad}, {"gap-forgotten", ToneWarn}, {"repair-asked", ToneIdle}, {"replan-asked", ToneIdle},
+		{"recovered", ToneOK}, {"drift", ToneDrift}, {"drift-resolved", ToneOK}, {"gap-found", ToneBad}, {"gap-forgotten", ToneWarn}, {"retained-forgotten", ToneWarn}, {"repair-asked", ToneIdle}, {"replan-asked", ToneIdle},
 	}},
 	{"Stacks", []journalDeed{
 		{"created", ToneIdle}, {"changed", ToneIdle}, {"suspended", ToneIdle}, {"resumed", ToneIdle}, {"deletion-asked", ToneWarn}, {"deleted", ToneIdle}, {"retained", ToneIdle}, {"orphaned", ToneBad},

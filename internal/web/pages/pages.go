@@ -37,6 +37,7 @@ type House struct {
 
 	plans  keptPlans   // that were shown last
 	graphs keptLayouts // likewise
+	pushes keptPushes  // states that people brought and have not stored yet
 }
 
 // Board is all stacks as they are now.
@@ -65,6 +66,7 @@ type Visit struct {
 	Names map[string]string // the parts of the path that are variables
 	Query url.Values
 	Form  url.Values // of an Action
+	File  []byte     // that a form brought along
 	Now   time.Time
 
 	scope   *service.Scope // once it was asked for

@@ -15,7 +15,8 @@ type Platform struct {
 	Settings  []Setting
 	Addresses []Address
 	Checks    []Check
-	MaxRuns   int // runs at work at once
+	MaxRuns   int           // runs at work at once
+	Glass     time.Duration // how long people may work on a stack by hand; 0 if they may not at all
 }
 
 // Isolation is how well a run is confined on this machine.

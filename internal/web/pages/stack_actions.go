@@ -100,13 +100,13 @@ func Unlock(v *Visit) (Done, error) {
 	return Done{To: backTo(v), Said: "unlocking"}, v.Person.Stacks.Unlock(v.Context, v.Key(), v.Form.Get("lock"))
 }
 
-// previewWithin is how long a browser waits for a preview. It is made either way,
-// and found among the runs.
-const previewWithin = 5 * time.Second
+// browserWaits is how long a browser waits for an answer of the controller, such
+// as a preview. It comes either way, and the page that shows it is led to.
+const browserWaits = 5 * time.Second
 
 // PreviewDestroy plans a destroy only to show it.
 func PreviewDestroy(v *Visit) (Done, error) {
-	ctx, cancel := context.WithTimeout(v.Context, previewWithin)
+	ctx, cancel := context.WithTimeout(v.Context, browserWaits)
 	defer cancel()
 	doc, err := v.Person.Stacks.PreviewDestroy(ctx, v.Key())
 	switch {

@@ -96,7 +96,7 @@ func headFor(v *Visit, s service.Stack, current string) stackHead {
 		h.Tenant = row.Tenant
 	}
 	may := mayChange(v, s.Key())
-	h.Buttons = stackButtons(s, may)
+	h.Buttons = append(stackButtons(s, may), glassButton(v, s, may))
 	if s.Pending != "" {
 		d := decideOf(s, may, "")
 		h.Decide = &d

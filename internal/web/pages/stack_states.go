@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -34,6 +33,9 @@ func StackStates(v *Visit) (Page, error) {
 	if to := v.Query.Get("to"); to != "" {
 		view.ask(v, to)
 	}
+	if token := v.Query.Get("push"); token != "" && view.May == "" {
+		view.askPush(v, token)
+	}
 	return stackPage(v, "stack_states", "States", view), nil
 }
 
@@ -42,10 +44,11 @@ type stateList struct {
 	Name    string
 	Here    string
 	Rows    []stateRow
-	Rescued []string
+	Rescued []rescuedState
 	May     string // why the visitor may not change the state
 	Refused string // why no run begins on what is stored
 	Ask     *rollback
+	Push    *pushed
 	Nothing string
 	Problem *Problem
 }
@@ -55,10 +58,14 @@ type stateRow struct {
 	Newest  bool
 	Version string // by which it is asked for
 	See     string
+	File    string // the address of all of it, as a file
 	Back    string // the address that asks whether to go back to it
 	Run     string // the address of the run that wrote it
 	Size    string
 }
+
+// rescuedState is a state that a backend refused, of a run.
+type rescuedState struct{ Run, File string }
 
 // rollback is the question whether an older state is to be the newest.
 type rollback struct {
@@ -66,7 +73,9 @@ type rollback struct {
 	Row     stateRow
 	Name    string // has to be typed
 	To      string
-	Diff    plan.StateDifference
+	Change  service.StateChange // what the visitor sees, and nothing else is done
+	Force   bool
+	Unseen  string // the address that asks to replace what is kept nowhere else
 	Problem *Problem
 }
 
@@ -78,7 +87,9 @@ func mayWriteState(v *Visit) string {
 }
 
 func (l *stateList) fill(k service.Key, kept service.KeptStates) {
-	l.Rescued = kept.Rescued
+	for _, run := range kept.Rescued {
+		l.Rescued = append(l.Rescued, rescuedState{run, stateFile(k, service.RescuedName(run))})
+	}
 	serials := map[uint64]int{}
 	for _, s := range kept.Versions {
 		serials[s.Serial]++
@@ -88,6 +99,7 @@ func (l *stateList) fill(k service.Key, kept service.KeptStates) {
 		if digest := strings.TrimPrefix(s.Digest, "sha256:"); serials[s.Serial] > 1 && len(digest) >= 12 {
 			r.Version = digest[:12] // one serial has several
 		}
+		r.File = stateFile(k, s.Key())
 		r.See = with(stackPath(k, tabResources), nil, "version", r.Version)
 		if !r.Newest {
 			r.Back = with(stackPath(k, tabStates), nil, "to", r.Version) + "#rollback"
@@ -114,8 +126,13 @@ func (l *stateList) ask(v *Visit, version string) {
 		if l.May != "" || v.Person.Stacks == nil {
 			return
 		}
-		change, err := v.Person.Stacks.PlanRollback(v.Context, v.Key(), version, false)
-		l.Ask.Diff, l.Ask.Problem = change.Diff, problemOf("It cannot be rolled back", err)
+		l.Ask.Force = v.Query.Get("force") == "yes"
+		var err error
+		l.Ask.Change, err = v.Person.Stacks.PlanRollback(v.Context, v.Key(), version, l.Ask.Force)
+		l.Ask.Problem = problemOf("It cannot be rolled back", err)
+		if fault.Reason(err, "") == service.ReasonStateUnseen {
+			l.Ask.Unseen = with(stackPath(v.Key(), tabStates), v.Query, "force", "yes") + "#rollback"
+		}
 		return
 	}
 	l.Problem = problemOf("There is nothing to go back to", fault.New(fault.Missing, service.ReasonNoVersion, fmt.Errorf("no older version %q is kept", cut(40, version))))
@@ -129,19 +146,26 @@ func confirmed(v *Visit) error {
 	return nil
 }
 
-// Rollback makes an older state the newest, if the name of the stack was typed.
+// stateFile is where one version of a state is to be had as a file.
+func stateFile(k service.Key, version string) string { return stackPath(k, tabStates, version, "file") }
+
+// Rollback makes an older state the newest, if the name of the stack was typed
+// and it is still what was shown. If it is the newest already, a second click
+// came after the first.
 func Rollback(v *Visit) (Done, error) {
 	if err := confirmed(v); err != nil {
 		return Done{}, err
 	}
-	change, err := v.Person.Stacks.PlanRollback(v.Context, v.Key(), v.Form.Get("version"), false)
-	if err != nil {
+	done := Done{To: stackPath(v.Key(), tabStates), Said: "rolled-back"}
+	to := v.Form.Get("to")
+	change, err := v.Person.Stacks.PlanRollback(v.Context, v.Key(), v.Form.Get("version"), v.Form.Get("force") == "yes")
+	if to != "" && change.From.Digest == to {
+		return done, nil
+	}
+	if err := change.Still(err, v.Form.Get("over"), to); err != nil {
 		return Done{}, err
 	}
-	if err := v.Person.Stacks.WriteState(v.Context, change); err != nil {
-		return Done{}, err
-	}
-	return Done{To: stackPath(v.Key(), tabStates), Said: "rolled-back"}, nil
+	return done, v.Person.Stacks.WriteState(v.Context, change)
 }
 
 // AcceptState lets what is stored stand, although something else was expected,

@@ -23,7 +23,7 @@ var doHere = map[stack.Reason]string{
 	stack.NotConverging:      "Correct the module so that a plan after an apply is empty, or find the other writer; then plan it.",
 	stack.StateTampered:      "Compare the versions under States and take the last good one. To agree to what is there: terrier state accept.",
 	stack.StateWentBack:      "Take the newest version under States. To agree to what is there: terrier state accept.",
-	stack.GlassBroken:        "Whoever works on it runs commands with terrier break-glass and ends the session with terrier break-glass --end. It ends by itself, too.",
+	stack.GlassBroken:        "Run commands and end the session under Work by hand. It ends by itself, too.",
 	stack.LockedByOther:      "If its holder is alive, wait: it is tried again by itself. If it is dead, unlock it.",
 	stack.RetryLater:         "Correct the cause; the log of the run has the whole story. It is tried again by itself, or at once with Plan now.",
 	stack.RetryLimitReached:  "Correct the cause, then plan it now, or change the object or its source.",

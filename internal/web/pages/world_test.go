@@ -205,6 +205,20 @@ func (h *hands) PlanRollback(_ context.Context, k service.Key, version string, _
 	return service.StateChange{Key: k, Diff: plan.StateDifference{Gone: []string{"world_thing.new"}, Added: []string{"world_thing.old[\"" + hostile + "\"]"}}}, h.do("plan rollback %s %s", k, version)
 }
 
+func (h *hands) PlanPush(_ context.Context, k service.Key, state []byte, force bool) (service.StateChange, error) {
+	return service.StateChange{Key: k, To: stack.Known{Serial: 10}, Diff: plan.StateDifference{Changed: []string{hostile}}}, h.do("plan push %s %s %v", k, state, force)
+}
+
+func (h *hands) BreakGlass(_ context.Context, k service.Key) (stack.Glass, error) {
+	return stack.Glass{}, h.do("break glass %s", k)
+}
+
+func (h *hands) OrderByHand(_ context.Context, k service.Key, o service.HandOrder) (stack.Command, error) {
+	return stack.Command{}, h.do("run by hand %s %s %s %q", k, o.ID, o.Session, o.Args)
+}
+
+func (h *hands) EndGlass(_ context.Context, k service.Key) error { return h.do("end glass %s", k) }
+
 func (h *hands) WriteState(_ context.Context, c service.StateChange) error {
 	return h.do("write state %s", c.Key)
 }
@@ -232,6 +246,13 @@ func row(namespace, name string, status service.Status, edit func(*service.Row))
 		edit(&r)
 	}
 	return r
+}
+
+// byHand is a stack on which somebody works.
+func byHand(r *service.Row) {
+	r.Phase = string(stack.GlassBroken)
+	r.Glass = &stack.Glass{Session: "s", At: now.Add(-time.Minute), Until: now.Add(59 * time.Minute)}
+	r.ByHand = &stack.ByHand{Command: stack.Command{ID: "one", By: hostile, Args: []string{"state", "rm", hostile}}, Run: "glass-1", At: now, Outcome: stack.Failed, Moved: true, Message: hostile + long, Instead: hostile}
 }
 
 func planOf(name string, c stack.Changes) *service.PlanInfo {
@@ -280,6 +301,12 @@ func town() *estate {
 			r.Phase, r.Message = string(stack.DependencyNotReady), "net/vpc is not ready: a plan waits"
 			r.WaitingFor = "net/vpc"
 		}),
+		row("apps", "byhand", service.StatusSuspended, byHand),
+		row("apps", "commanded", service.StatusRunning, func(r *service.Row) {
+			byHand(r)
+			r.Run = &service.Running{ID: "glass-2", Kind: string(stack.GlassRun), Started: now.Add(-time.Second)}
+			r.Commanded = &stack.Command{ID: "two", Session: "s", By: hostile, Args: []string{"state", "show", hostile}}
+		}),
 		row("hidden", "secret-stack", service.StatusReady, nil),
 	}}
 	e.reports = []service.Report{
@@ -327,7 +354,7 @@ func visitor(t *testing.T, e *estate, address string) *Visit {
 		t.Fatal(err)
 	}
 	v := &Visit{
-		Context: t.Context(), House: &House{Board: board{e}, Stacks: e, Details: e, Version: "v1"}, User: service.User{Name: "ann"},
+		Context: t.Context(), House: &House{Board: board{e}, Stacks: e, Details: e, Version: "v1", Platform: Platform{Glass: time.Hour}}, User: service.User{Name: "ann"},
 		Scopes: scoped(service.Scope{In: map[string]bool{"apps": true, "net": true}}), Person: service.Person{Stacks: &hands{}},
 		Can:  func(service.Access) bool { return true },
 		Path: u.Path, Query: u.Query(), Names: map[string]string{}, Form: url.Values{}, Now: now,

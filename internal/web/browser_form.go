@@ -1,0 +1,70 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/web/pages"
+)
+
+// uploadParts bounds what a form that brings a file has beside it.
+const uploadParts = 32
+
+// upload is the row of a form that brings a file.
+func (s *server) upload(path string, d door, a access, do pages.Action) route {
+	r := s.action(path, d, a, do)
+	r.body, r.within = s.Limits.File, func(l Limits) time.Duration { return l.Transfer }
+	return r
+}
+
+// readForm reads what a form sends. A file stays in memory, since it may hold
+// what must not be on a disk.
+func readForm(r *http.Request, v *pages.Visit) error {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "multipart/form-data" {
+		err := r.ParseForm()
+		v.Form = r.PostForm
+		return err
+	}
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return errForm(err)
+	}
+	v.Form = url.Values{}
+	for range uploadParts {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		var content []byte
+		if err == nil {
+			content, err = io.ReadAll(part)
+		}
+		if err != nil {
+			return errForm(err)
+		}
+		if part.FileName() != "" {
+			v.File = content
+			continue
+		}
+		v.Form.Add(part.FormName(), string(content))
+	}
+	return errForm(errors.New("it has too many parts"))
+}
+
+func errForm(err error) error {
+	return fault.New(fault.Invalid, "FormInvalid", fmt.Errorf("the form cannot be read: %w", err))
+}
+
+// stateFile sends one version of a state as a file, on the record.
+func (s *server) stateFile(c *gin.Context) {
+	c.Header("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.tfstate"`, c.Param("name")))
+	s.stateVersion(c)
+}
