@@ -93,6 +93,21 @@ func (c *Registries) query(ctx context.Context, l *look) (tenant.Snapshot, error
 // config is where the rows of a registry are. Secrets are read each time, so that
 // a password can be changed.
 func (c *Registries) config(ctx context.Context, obj *tenantsv1.TenantRegistry) (*rows.Config, error) {
+	out, server, err := configOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	if server == nil {
+		out.Path = c.file(out.Path)
+		return out, nil
+	}
+	return out, c.secrets(ctx, out, obj.Namespace, server)
+}
+
+// configOf is where the rows of a registry are, as far as the registry itself
+// says so. What Secrets hold is left out; the server names them, and is nil for
+// a file.
+func configOf(obj *tenantsv1.TenantRegistry) (*rows.Config, *tenantsv1.Server, error) {
 	s := obj.Spec.Source
 	out := &rows.Config{Kind: rows.Kind(s.Type), Timeout: rows.DefaultTimeout, MaxRows: rows.DefaultMaxRows, HighWaterMark: s.HighWaterMark}
 	if s.Timeout != nil && s.Timeout.Duration > 0 {
@@ -101,25 +116,31 @@ func (c *Registries) config(ctx context.Context, obj *tenantsv1.TenantRegistry) 
 	if s.MaxRows != nil {
 		out.MaxRows = int(*s.MaxRows)
 	}
+	var server *tenantsv1.Server
 	switch {
 	case s.Type == "mysql" && s.MySQL != nil:
-		return out, c.server(ctx, out, obj.Namespace, *s.MySQL)
+		server = s.MySQL
 	case s.Type == "postgresql" && s.PostgreSQL != nil:
 		p := s.PostgreSQL
 		out.Channel = p.Channel
-		return out, c.server(ctx, out, obj.Namespace, tenantsv1.Server{
+		server = &tenantsv1.Server{
 			Host: p.Host, Port: p.Port, Username: p.Username, PasswordRef: p.PasswordRef, Database: p.Database, Selection: p.Selection, TLS: p.TLS,
-		})
+		}
 	case s.Type == "sqlite" && s.SQLite != nil:
-		out.Table, out.Query = s.SQLite.Table, s.SQLite.Query
-		out.Path = c.file(s.SQLite.Path)
-		return out, nil
+		out.Table, out.Query, out.Path = s.SQLite.Table, s.SQLite.Query, s.SQLite.Path
+		return out, nil, nil
+	default:
+		return nil, nil, fault.New(fault.Invalid, "", fmt.Errorf("spec.source: type %s without spec.source.%s", s.Type, s.Type))
 	}
-	return nil, fault.New(fault.Invalid, "", fmt.Errorf("spec.source: type %s without spec.source.%s", s.Type, s.Type))
+	out.Host, out.Port, out.User, out.Database, out.Table, out.Query = server.Host, int(server.Port), server.Username, server.Database, server.Table, server.Query
+	if server.TLS != nil {
+		out.TLS = &rows.TLS{ServerName: server.TLS.ServerName}
+	}
+	return out, server, nil
 }
 
-func (c *Registries) server(ctx context.Context, out *rows.Config, namespace string, s tenantsv1.Server) error {
-	out.Host, out.Port, out.User, out.Database, out.Table, out.Query = s.Host, int(s.Port), s.Username, s.Database, s.Table, s.Query
+// secrets fills in what the Secrets of a server hold.
+func (c *Registries) secrets(ctx context.Context, out *rows.Config, namespace string, s *tenantsv1.Server) error {
 	password, err := c.key(ctx, namespace, "passwordRef", s.PasswordRef)
 	if err != nil {
 		return err
@@ -128,16 +149,14 @@ func (c *Registries) server(ctx context.Context, out *rows.Config, namespace str
 	if s.TLS == nil {
 		return nil
 	}
-	ca, err := c.key(ctx, namespace, "tls.caRef", s.TLS.CARef)
-	if err != nil {
+	if out.TLS.CA, err = c.key(ctx, namespace, "tls.caRef", s.TLS.CARef); err != nil {
 		return err
 	}
-	cert, err := c.key(ctx, namespace, "tls.certRef", s.TLS.CertRef)
-	if err != nil {
+	if out.TLS.Cert, err = c.key(ctx, namespace, "tls.certRef", s.TLS.CertRef); err != nil {
 		return err
 	}
 	key, err := c.key(ctx, namespace, "tls.keyRef", s.TLS.KeyRef)
-	out.TLS = &rows.TLS{CA: ca, Cert: cert, Key: secret.New(string(key)), ServerName: s.TLS.ServerName}
+	out.TLS.Key = secret.New(string(key))
 	return err
 }
 

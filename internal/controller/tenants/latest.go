@@ -1,0 +1,24 @@
+package tenants
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+)
+
+// latest reads a Tenant: it is what we wrote last if the cache knows of nothing
+// newer, and else what the server has. The cache alone will not do: its copies
+// have no resources (Slim), and may not know the last inventory.
+func (c *Tenants) latest(ctx context.Context, key types.NamespacedName) (*tenantsv1.Tenant, error) {
+	if m, ok := c.memory.Load(key); ok && c.cache != nil {
+		wrote := m.(*memory).wrote
+		var slim tenantsv1.Tenant
+		if wrote != nil && c.cache.Get(ctx, key, &slim) == nil && slim.UID == wrote.UID && slim.ResourceVersion == wrote.ResourceVersion {
+			return wrote.DeepCopy(), nil
+		}
+	}
+	obj := &tenantsv1.Tenant{}
+	return obj, c.Live.Get(ctx, key, obj)
+}

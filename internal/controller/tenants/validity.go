@@ -1,0 +1,88 @@
+package tenants
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenant"
+)
+
+// Problem is something wrong with an object, whatever else there is.
+type Problem struct {
+	Path string // of the field: spec.manifests[2].dependIds
+	tenant.ResourceError
+}
+
+// CheckTemplate finds everything that is wrong with a template, all of it at
+// once. With vars, the variables of its registry, names of variables are checked,
+// too. What makes the condition Valid and what admission refuses are both this.
+func CheckTemplate(obj *tenantsv1.TenantTemplate, vars []string) []Problem {
+	var all []Problem
+	template, err := dialect.Template(obj)
+	if err != nil {
+		return []Problem{{"spec", tenant.ResourceError{Message: err.Error()}}}
+	}
+	paths := pathsOf(&obj.Spec.Resources)
+	for _, e := range tenant.Check(template, vars) {
+		all = append(all, Problem{paths.of(e), e})
+	}
+	if _, err := dialect.Rollout(obj); err != nil {
+		all = append(all, Problem{"spec.rollout", tenant.ResourceError{Message: err.Error()}})
+	}
+	return all
+}
+
+// paths are where the resources of each id stand.
+type paths map[string][]string
+
+func pathsOf(r *tenantsv1.Resources) paths {
+	p := paths{}
+	for _, g := range r.Groups() {
+		for i, one := range g.Resources {
+			p[one.ID] = append(p[one.ID], fmt.Sprintf("spec.%s[%d]", g.Name, i))
+		}
+	}
+	return p
+}
+
+// of is where something is wrong. Of several resources with one id it is the
+// last, since the first may keep it.
+func (p paths) of(e tenant.ResourceError) string {
+	places := p[e.ID]
+	if len(places) == 0 {
+		return "spec"
+	}
+	path := places[len(places)-1]
+	if e.Field != "" {
+		path += "." + e.Field
+	}
+	return path
+}
+
+// CheckRegistry finds what is wrong with a registry without asking its database
+// or reading a Secret: what a read would say of it before it connects.
+func CheckRegistry(obj *tenantsv1.TenantRegistry) []Problem {
+	var all []Problem
+	m := dialect.Mapping(obj)
+	columns := map[string]string{"valueMappings.uid": m.UID, "valueMappings.activate": m.Activate}
+	for name, column := range m.Extra {
+		columns["extraValueMappings."+name] = column
+	}
+	for _, field := range slices.Sorted(maps.Keys(columns)) {
+		if strings.TrimSpace(columns[field]) == "" {
+			all = append(all, Problem{"spec." + field, tenant.ResourceError{Message: "the name of the column is missing"}})
+		}
+	}
+	config, _, err := configOf(obj)
+	if err != nil {
+		return append(all, Problem{"spec.source", tenant.ResourceError{Message: err.Error()}})
+	}
+	if err := config.Check(m.Columns()); err != nil {
+		all = append(all, Problem{"spec.source." + obj.Spec.Source.Type, tenant.ResourceError{Message: err.Error()}})
+	}
+	return all
+}
