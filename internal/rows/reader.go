@@ -21,6 +21,13 @@ type reader struct {
 	columns []string
 }
 
+// Check says what is wrong with c, and with the columns that are to be read,
+// whatever the database holds. Its error is Invalid.
+func (c Config) Check(columns []string) error {
+	_, err := (&Pools{}).reader(c, columns)
+	return err
+}
+
 // reader checks everything that can be known without a database.
 func (p *Pools) reader(c Config, columns []string) (*reader, error) {
 	d, ok := dialectOf(c.Kind)
