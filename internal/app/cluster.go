@@ -59,7 +59,7 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 		return nil, fmt.Errorf("making a certificate for the HTTP API: %w", err)
 	}
 	if c.Lease != "" {
-		if j.lead, err = takeLead(ctx, j.config, c.ClusterConfig, c.say); err != nil {
+		if j.lead, err = takeLead(ctx, j.config, c.ClusterConfig, c.now, c.say); err != nil {
 			return nil, err
 		}
 	}

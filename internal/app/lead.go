@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -40,6 +41,7 @@ const installation = "terrier.dev/installation"
 // leadership is the Lease held.
 type leadership struct {
 	elector *leaderelection.LeaderElector
+	lease   *datedLease
 	client  client.Client
 	name    string
 	me      string // as the Lease calls this process
@@ -48,7 +50,7 @@ type leadership struct {
 }
 
 // takeLead returns once this process holds the Lease.
-func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, say func(string, ...any)) (*leadership, error) {
+func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, now func() time.Time, say func(string, ...any)) (*leadership, error) {
 	c, err := client.New(config, client.Options{Scheme: newScheme()})
 	if err != nil {
 		return nil, err
@@ -64,12 +66,13 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, say fun
 	me := host + "_" + rand.Text()[:8]
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l := &leadership{client: c, name: k.Lease, me: me, stop: stop, lost: make(chan struct{})}
+	l.lease = &datedLease{now: now, Interface: &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: service.ServerNamespace, Name: k.Lease},
+		Client:    set.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: me},
+	}}
 	began := make(chan struct{})
 	l.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: service.ServerNamespace, Name: k.Lease},
-			Client:    set.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: me},
-		},
+		Lock:          l.lease,
 		LeaseDuration: k.LeaseTime, RenewDeadline: k.LeaseTime * 2 / 3, RetryPeriod: k.LeaseTime / 6,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(began) },
@@ -126,7 +129,7 @@ func (l *leadership) claim(ctx context.Context, dir string) error {
 // check is nil while nobody else can hold the Lease. It goes by the clock that
 // runs on while a process is stopped, so one that wakes up knows at once.
 func (l *leadership) check() error {
-	if !l.elector.IsLeader() || l.elector.Check(0) != nil {
+	if !l.elector.IsLeader() || !l.lease.holds() {
 		return fault.New(fault.Later, "NotLeading", errNotLeading)
 	}
 	return nil
@@ -182,12 +185,18 @@ type fenced struct {
 // RoundTrip implements http.RoundTripper.
 func (f fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
+		failpoint.Act(asks, "")()
 		if err := f.leads(); err != nil {
 			return nil, err
 		}
 	}
 	return f.next.RoundTrip(r)
 }
+
+// asks is the act of asking whether this process may act, which comes before
+// every other: what was asked for before a process was stopped may be on its way
+// when it wakes, and what is asked for after that is refused.
+const asks = "lead.ask"
 
 // fencedRuns starts no run once another controller may act.
 type fencedRuns struct {
@@ -197,6 +206,7 @@ type fencedRuns struct {
 
 // Start implements controller.Runner.
 func (f fencedRuns) Start(ctx context.Context, job runner.Job) error {
+	failpoint.Act(asks, "")()
 	if err := f.leads(); err != nil {
 		return err
 	}

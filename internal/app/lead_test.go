@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// slowLease is a Lease that is written after a while, or not at all.
+type slowLease struct {
+	resourcelock.Interface
+	write func() error
+}
+
+func (s slowLease) Create(context.Context, resourcelock.LeaderElectionRecord) error { return s.write() }
+func (s slowLease) Update(context.Context, resourcelock.LeaderElectionRecord) error { return s.write() }
+
+// A Lease is held from when it was asked for, whenever that was heard.
+func TestALeaseCountsFromWhenItWasAskedFor(t *testing.T) {
+	const seconds = 15
+	record := resourcelock.LeaderElectionRecord{LeaseDurationSeconds: seconds}
+	for name, tt := range map[string]struct {
+		answer time.Duration // after which it comes
+		err    error
+		later  time.Duration // after the answer
+		want   bool
+	}{
+		"at once":                          {0, nil, 0, true},
+		"just before it runs out":          {0, nil, seconds*time.Second - 1, true},
+		"when it runs out":                 {0, nil, seconds * time.Second, false},
+		"an answer that takes its time":    {5 * time.Second, nil, 9 * time.Second, true},
+		"an answer does not make it later": {5 * time.Second, nil, 10 * time.Second, false},
+		"stopped before the answer":        {time.Minute, nil, 0, false},
+		"refused":                          {0, errors.New("another version"), 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+			lease := &datedLease{now: func() time.Time { return now }, Interface: slowLease{write: func() error {
+				now = now.Add(tt.answer)
+				return tt.err
+			}}}
+			for what, write := range map[string]func(context.Context, resourcelock.LeaderElectionRecord) error{"Create": lease.Create, "Update": lease.Update} {
+				lease.until = time.Time{}
+				if err := write(t.Context(), record); !errors.Is(err, tt.err) {
+					t.Fatalf("%s() = %v, want %v", what, err, tt.err)
+				}
+				now = now.Add(tt.later)
+				if got := lease.holds(); got != tt.want {
+					t.Errorf("after %s: holds() = %t, want %t", what, got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// What was not renewed is lost when its time is over, and no earlier.
+func TestARenewalThatFailsTakesNothingAway(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var fails error
+	lease := &datedLease{now: func() time.Time { return now }, Interface: slowLease{write: func() error { return fails }}}
+	record := resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 15}
+	if err := lease.Create(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	fails = errors.New("away")
+	now = now.Add(10 * time.Second)
+	if err := lease.Update(t.Context(), record); !errors.Is(err, fails) {
+		t.Fatalf("Update() = %v, want %v", err, fails)
+	}
+	if !lease.holds() {
+		t.Error("it is given up before its time is over")
+	}
+	now = now.Add(5 * time.Second)
+	if lease.holds() {
+		t.Error("it is held on to after its time is over")
+	}
+}
