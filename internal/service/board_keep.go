@@ -49,13 +49,15 @@ const ghostsKept = 4096
 
 // card is what is kept of one stack.
 type card struct {
-	key    Key
-	row    *Row // never changed, only replaced
-	rank   int  // of its status
-	search string
-	ties   ties
-	every  time.Duration // between two looks; 0 if it is not looked at by itself
-	took   time.Duration // of one look, as it was lately; 0 if unknown
+	key     Key
+	row     *Row // never changed, only replaced
+	rank    int  // of its status
+	search  string
+	since   int64 // when it became as it is, to order by; 0 if it never did
+	applied int64 // likewise
+	ties    ties
+	every   time.Duration // between two looks; 0 if it is not looked at by itself
+	took    time.Duration // of one look, as it was lately; 0 if unknown
 
 	seq  uint64
 	at   time.Time
@@ -93,7 +95,10 @@ func (b *Board) Set(o *v1alpha2.Terraform) {
 	asked := decode(o)
 	row := rowOf(viewOf(o, asked), b.o.TenantLabel)
 	row.Rule, row.Phase, row.Reason = shared(row.Rule), shared(row.Phase), shared(row.Reason)
-	e := &card{key: row.Key(), row: &row, rank: row.Status.rank(), search: searchText(&row), ties: tiesOf(o), every: looksEvery(row, asked.Spec)}
+	e := &card{
+		key: row.Key(), row: &row, rank: row.Status.rank(), search: searchText(&row), since: stamp(row.Since), applied: stamp(row.AppliedAt),
+		ties: tiesOf(o), every: looksEvery(row, asked.Spec),
+	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,9 +116,17 @@ func (b *Board) Set(o *v1alpha2.Terraform) {
 	if reflect.DeepEqual(old.row, e.row) {
 		return
 	}
-	old.row, old.rank, old.search = e.row, e.rank, e.search
+	old.row, old.rank, old.search, old.since, old.applied = e.row, e.rank, e.search, e.since, e.applied
 	b.recent.MoveToBack(old.mark)
 	b.changed(old)
+}
+
+// stamp is a time that thousands of rows are ordered by.
+func stamp(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
 }
 
 // vocabulary are the texts of ours that thousands of rows have in common.
@@ -142,6 +155,11 @@ func (b *Board) add(e *card) {
 	}
 	b.rows[e.key], b.byUID[e.row.UID] = e, e
 	i, _ := b.find(e.key)
+	for _, beside := range b.order[max(0, i-1):min(i+1, len(b.order))] {
+		if beside.key.Namespace == e.key.Namespace {
+			e.key.Namespace = beside.key.Namespace // two of one text need not be compared to be known as the same
+		}
+	}
 	b.order = slices.Insert(b.order, i, e)
 	e.mark = b.recent.PushBack(e)
 	b.changed(e)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -98,6 +99,28 @@ func (q boardQuery) chooses(e *card) bool {
 	return q.selector == nil || q.selector.Matches(labels.Set(e.row.Labels))
 }
 
+// Tally counts the rows in scope that have one of some values of a label, by the
+// value. It is a Page with that label as its Group, for whoever wants to know of
+// a few among thousands of groups.
+func (b *Board) Tally(scope Scope, label string, values []string) ([]BoardGroup, error) {
+	groups := make(map[string]*tally, len(values))
+	for _, v := range values {
+		groups[v] = new(tally)
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.synced {
+		return nil, errNotReady
+	}
+	for e := range b.chosen(scope, boardQuery{}) {
+		if v, has := e.row.Labels[label]; has && groups[v] != nil {
+			groups[v][e.rank]++
+		}
+	}
+	maps.DeleteFunc(groups, func(_ string, t *tally) bool { return t.total() == 0 })
+	return groupsOf(groups), nil
+}
+
 // understood refuses what means nothing and says what would.
 func (q BoardQuery) understood() (boardQuery, error) {
 	out := boardQuery{BoardQuery: q, words: strings.Fields(strings.ToLower(q.Text))}
@@ -149,24 +172,24 @@ func grouping(group string) (func(*card) string, error) {
 // key. What never happened comes last in either direction.
 func (q *boardQuery) sorted() error {
 	field, descending := strings.CutPrefix(q.Sort, "-")
-	var by func(a, b *card) int
+	var by func(*card) int64 // 0 if it never happened
 	switch field {
 	case "", "name":
 		q.reverse = descending
 	case "status":
-		by = func(a, b *card) int { return cmp.Compare(a.rank, b.rank) }
+		by = func(e *card) int64 { return 1 + int64(e.rank) }
 	case "since":
-		by = func(a, b *card) int { return a.row.Since.Compare(b.row.Since) }
+		by = func(e *card) int64 { return e.since }
 	case "applied":
-		by = func(a, b *card) int { return a.row.AppliedAt.Compare(b.row.AppliedAt) }
+		by = func(e *card) int64 { return e.applied }
 	default:
 		return notOneOf("sort", q.Sort, []string{"name", "status", "since", "applied, nor of these with - before them"})
 	}
 	if by == nil && (q.group == nil || q.Group == "namespace" && !q.reverse) {
 		return nil // the order in which they are kept
 	}
-	never := func(e *card) bool {
-		return field == "since" && e.row.Since.IsZero() || field == "applied" && e.row.AppliedAt.IsZero()
+	if by == nil {
+		by = func(*card) int64 { return 0 }
 	}
 	q.compare = func(a, b *card) int {
 		if q.group != nil {
@@ -174,21 +197,21 @@ func (q *boardQuery) sorted() error {
 				return c
 			}
 		}
-		if by == nil {
-			if c := compareKeys(a.key, b.key); descending {
-				return -c
-			} else {
-				return c
-			}
+		x, y := by(a), by(b)
+		switch {
+		case x == y && q.reverse:
+			return compareKeys(b.key, a.key)
+		case x == y:
+			return compareKeys(a.key, b.key)
+		case x == 0:
+			return 1
+		case y == 0:
+			return -1
+		case descending:
+			return cmp.Compare(y, x)
+		default:
+			return cmp.Compare(x, y)
 		}
-		if x, y := never(a), never(b); x != y {
-			return map[bool]int{true: 1, false: -1}[x]
-		}
-		c := by(a, b)
-		if descending {
-			c = -c
-		}
-		return cmp.Or(c, compareKeys(a.key, b.key))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,10 +39,36 @@ func TestBoardAnswersNothingBeforeItIsFull(t *testing.T) {
 	_, news := b.Changes(Everything, "")
 	_, graph := b.Graph(Everything, Key{"a", "one"}, 0)
 	_, capacity := b.Capacity(1)
-	for what, err := range map[string]error{"Page": page, "Changes": news, "Graph": graph, "Capacity": capacity} {
+	_, tally := b.Tally(Everything, "team", []string{"a"})
+	for what, err := range map[string]error{"Page": page, "Tally": tally, "Changes": news, "Graph": graph, "Capacity": capacity} {
 		if fault.Of(err) != fault.Later || fault.Reason(err, "") != "NotReady" {
 			t.Errorf("%s before the first list: %v, want Later", what, err)
 		}
+	}
+}
+
+// Counting a few values of a label finds what grouping by it finds.
+func TestBoardTally(t *testing.T) {
+	team := func(o *v1alpha2.Terraform, team string) *v1alpha2.Terraform {
+		o.Labels = map[string]string{"team": team}
+		return o
+	}
+	b := syncedBoard(
+		team(placed("a", "one", stack.Applied), "red"), team(placed("a", "two", stack.RetryLater), "red"), team(placed("b", "three", stack.Applied), "red"),
+		team(placed("a", "four", stack.Applied), "blue"), placed("a", "five", stack.Applied), team(placed("b", "six", stack.Applied), "green"),
+	)
+	scope := Scope{In: map[string]bool{"a": true}}
+	got, err := b.Tally(scope, "team", []string{"red", "green", "white", ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := b.Page(scope, BoardQuery{Group: "label:team"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.DeleteFunc(page.Groups, func(g BoardGroup) bool { return g.Name != "red" })
+	if diff := cmp.Diff(got, want); diff != "" || len(got) != 1 || got[0].Total != 2 {
+		t.Errorf("the stacks of some teams, as one who sees a (-got +want):\n%s", diff)
 	}
 }
 

@@ -154,6 +154,7 @@ func (t *Tenants) List(ctx context.Context, f TenantFilter) (TenantList, error) 
 		if from != "" && page.Continue == from {
 			return out, fmt.Errorf("the list of tenants does not go on from %.40q", from)
 		}
+		out.Items = slices.Grow(out.Items, len(page.Items))
 		for i := range page.Items {
 			v := tenantView(&page.Items[i])
 			if f.Registry != "" && v.Registry != f.Registry || f.Template != "" && v.Template != f.Template {
@@ -168,11 +169,26 @@ func (t *Tenants) List(ctx context.Context, f TenantFilter) (TenantList, error) 
 			break
 		}
 	}
-	slices.SortFunc(out.Items, func(a, b Tenant) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	out.Items = byName(out.Items)
 	out.Alarms = t.alarms(ctx, f)
 	return out, nil
+}
+
+// byName orders tenants. Each is large, and there may be many, so that it is
+// moved once.
+func byName(items []Tenant) []Tenant {
+	order := make([]*Tenant, len(items))
+	for i := range items {
+		order[i] = &items[i]
+	}
+	slices.SortFunc(order, func(a, b *Tenant) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	out := make([]Tenant, 0, len(items))
+	for _, t := range order {
+		out = append(out, *t)
+	}
+	return out
 }
 
 // alarms looks at registries and templates. What the caller may not see raises

@@ -14,23 +14,42 @@ func Approvals(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	view := approvalsView(found.Items, newStackRights(v).whyNot)
+	view := approvalsView(found.Items, newStackRights(v, found.Items).whyNot)
 	view.Query = q
 	view.Pager = pager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "plan")
 	return Page{Title: "Approvals", Section: "approvals", Template: "approvals", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
 }
 
-// stackRights asks for the right to change stacks once for each namespace, and for
-// single stacks only where that is refused.
+// stackRights asks for the right to change stacks once for all, else once for
+// each namespace, and for single stacks only where that is refused.
 type stackRights struct {
 	visit *Visit
+	all   bool
 	known map[string]bool
 }
 
-func newStackRights(v *Visit) stackRights { return stackRights{v, map[string]bool{}} }
+// newStackRights asks about the namespaces of rows.
+func newStackRights(v *Visit, rows []service.Row) stackRights {
+	r := stackRights{visit: v, known: map[string]bool{}}
+	if len(rows) == 0 {
+		return r
+	}
+	if r.all = mayChange(v, service.Key{}) == ""; r.all {
+		return r
+	}
+	var in names
+	for _, row := range rows {
+		in.add(row.Namespace)
+	}
+	v.askTogether(accesses("patch", service.ResourceStacks, in.sorted()))
+	return r
+}
 
 // whyNot says why the visitor may not change a stack; empty if they may.
 func (r stackRights) whyNot(k service.Key) string {
+	if r.all {
+		return ""
+	}
 	all, asked := r.known[k.Namespace]
 	if !asked {
 		all = mayChange(r.visit, service.Key{Namespace: k.Namespace}) == ""

@@ -10,7 +10,7 @@ func Drift(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	view := driftView(found.Items, newStackRights(v).whyNot)
+	view := driftView(found.Items, newStackRights(v, found.Items).whyNot)
 	view.Query = q
 	view.Pager = pager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "stack")
 	return Page{Title: "Drift", Section: "drift", Template: "drift", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil

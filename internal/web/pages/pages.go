@@ -43,6 +43,7 @@ type House struct {
 // Board is all stacks as they are now.
 type Board interface {
 	Page(service.Scope, service.BoardQuery) (service.BoardPage, error)
+	Tally(scope service.Scope, label string, values []string) ([]service.BoardGroup, error)
 	Get(service.Key) (service.Row, bool)
 	Namespaces() []string
 	Graph(scope service.Scope, key service.Key, depth int) (service.Graph, error)

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/service"
@@ -15,6 +16,40 @@ const sightEvery = time.Second
 func (v *Visit) Lists(namespace string) bool {
 	scope := v.Scope()
 	return scope.Has(namespace) || scope.Unasked > 0 && v.Can(service.Access{Verb: "list", Resource: service.ResourceStacks, Namespace: namespace})
+}
+
+// accesses are a right in each of some namespaces.
+func accesses(verb string, r service.Resource, namespaces []string) []service.Access {
+	var out []service.Access
+	for _, n := range namespaces {
+		out = append(out, service.Access{Verb: verb, Resource: r, Namespace: n})
+	}
+	return out
+}
+
+// askedTogether is how many rights a page asks about at once.
+const askedTogether = 16
+
+// askTogether asks about several rights at once, so that whoever asks Can about
+// each of them need not wait.
+func (v *Visit) askTogether(rights []service.Access) {
+	if v.Can == nil || len(rights) == 0 {
+		return
+	}
+	var all sync.WaitGroup
+	next := make(chan service.Access)
+	for range min(askedTogether, len(rights)) {
+		all.Go(func() {
+			for a := range next {
+				v.Can(a)
+			}
+		})
+	}
+	for _, a := range rights {
+		next <- a
+	}
+	close(next)
+	all.Wait()
 }
 
 // Unasked is how many namespaces the page leaves out because it was not found

@@ -1,8 +1,10 @@
 package pages
 
 import (
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/net/html/atom"
@@ -57,5 +59,43 @@ func TestOneNamespaceIsAskedAbout(t *testing.T) {
 	v = &Visit{Scopes: scoped(service.Scope{In: map[string]bool{"net": true}}), Can: func(service.Access) bool { return true }}
 	if v.Lists("apps") {
 		t.Error("what is known to be refused is asked about again")
+	}
+}
+
+func (b board) Tally(scope service.Scope, label string, values []string) ([]service.BoardGroup, error) {
+	page, err := b.Page(scope, service.BoardQuery{Group: "label:" + label})
+	return slices.DeleteFunc(page.Groups, func(g service.BoardGroup) bool { return !slices.Contains(values, g.Name) }), err
+}
+
+// Who may change everything is not asked about for each namespace, and nobody is
+// asked about twice.
+func TestRightsAreAskedOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		may  string // in this namespace; empty for all
+		want []string
+	}{
+		"everywhere": {"", []string{""}},
+		"in one":     {"apps", []string{"", "apps", "net"}},
+	} {
+		var mu sync.Mutex
+		asked := map[string]int{}
+		v := visitor(t, town(), "/drift")
+		v.Can = func(a service.Access) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if a.Name == "" {
+				asked[a.Namespace]++
+			}
+			return a.Namespace == c.may || c.may == ""
+		}
+		rights := newStackRights(v, town().rows[:6])
+		if got := slices.Sorted(maps.Keys(asked)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: asked was about %q, want %q", name, got, c.want)
+		}
+		for ns, may := range map[string]bool{"apps": true, "net": c.may == ""} {
+			if why := rights.whyNot(service.Key{Namespace: ns, Name: "x"}); (why == "") != may {
+				t.Errorf("%s: why not in %s: %q", name, ns, why)
+			}
+		}
 	}
 }

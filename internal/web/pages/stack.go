@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/service"
@@ -12,26 +13,48 @@ import (
 
 // Stack shows how one stack stands, why, and how it came to that.
 func Stack(v *Visit) (Page, error) {
+	var rights sync.WaitGroup
+	rights.Go(func() { v.askTogether(stackAsks(v.Key())) })
 	e, err := v.House.Stacks.Explain(v.Context, v.Key())
+	var moments []service.Moment
+	var untold error
+	if err == nil {
+		moments, untold = service.ToldTimeline(v.Context, v.House.Details, v.House.Journal, auditSight(v), v.Key())
+	}
+	rights.Wait()
 	if err != nil {
 		return Page{}, err
 	}
 	view := overviewOf(e, headFor(v, e.Stack, tabOverview))
-	var sight service.AuditSight
-	if v.Can != nil {
-		sight.In = func(namespace string) bool {
-			return v.Can(service.Access{Verb: "list", Resource: service.ResourceAudit, Namespace: namespace})
-		}
-	}
-	moments, err := service.ToldTimeline(v.Context, v.House.Details, v.House.Journal, sight, v.Key())
-	untold := "The timeline cannot be shown"
+	missing := "The timeline cannot be shown"
 	if len(moments) > 0 {
-		untold = "What people did cannot be shown"
+		missing = "What people did cannot be shown"
 	}
-	view.Untold = problemOf(untold, err)
+	view.Untold = problemOf(missing, untold)
 	view.Timeline = timeline(v.Key(), moments)
 	view.failing(moments)
 	return stackPage(v, "stack", "", view), nil
+}
+
+// auditSight is where the visitor may read what people did.
+func auditSight(v *Visit) service.AuditSight {
+	if v.Can == nil {
+		return service.AuditSight{}
+	}
+	return service.AuditSight{In: func(namespace string) bool {
+		return v.Can(service.Access{Verb: "list", Resource: service.ResourceAudit, Namespace: namespace})
+	}}
+}
+
+// stackAsks are the rights that the page of a stack asks about.
+func stackAsks(k service.Key) []service.Access {
+	asks := []service.Access{{Verb: "patch", Resource: service.ResourceStacks, Namespace: k.Namespace, Name: k.Name}}
+	for _, n := range stackTabNames {
+		if n.right != service.ResourceStacks {
+			asks = append(asks, service.Access{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name})
+		}
+	}
+	return asks
 }
 
 // stackPage is the frame of the pages below a stack.

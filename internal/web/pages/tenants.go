@@ -34,10 +34,10 @@ func Tenants(v *Visit) (Page, error) {
 	if err := d.sources(v); err != nil {
 		return page, err
 	}
-	if v.House.Board != nil {
-		found, err := v.House.Board.Page(v.Scope(), service.BoardQuery{Group: "label:" + tenantIDLabel, Limit: 1})
+	if labels := d.idLabels(); v.House.Board != nil && len(labels) > 0 {
+		found, err := v.House.Board.Tally(v.Scope(), tenantIDLabel, labels)
 		d.NoStacks = problemOf("Stacks are not counted", err)
-		d.stacks(found.Groups)
+		d.stacks(found)
 	}
 	page.Data = d
 	return page, nil
@@ -159,10 +159,11 @@ func tenantsOf(v *Visit, list service.TenantList) tenantsView {
 	d.alarms(v, list.Alarms)
 	sees := sightOf(v, service.ResourceTenants)
 	counts := map[string]int{}
-	var chosen []service.Tenant
+	chosen := make([]*service.Tenant, 0, len(list.Items))
 	var namespaces, registries, templates names
 	words := strings.Fields(strings.ToLower(d.Text))
-	for _, t := range list.Items {
+	for i := range list.Items {
+		t := &list.Items[i] // they are large
 		if !sees(t.Namespace) {
 			continue
 		}
@@ -185,7 +186,7 @@ func tenantsOf(v *Visit, list service.TenantList) tenantsView {
 	sortTenants(chosen, v.Query.Get("sort"))
 	offset := offsetOf(v, len(chosen), pageRows)
 	for _, t := range chosen[offset:min(offset+pageRows, len(chosen))] {
-		d.Rows = append(d.Rows, rowOfTenant(t))
+		d.Rows = append(d.Rows, rowOfTenant(*t))
 	}
 	d.Pager = pager(v.Path, v.Query, offset, len(d.Rows), pageRows, len(chosen), "tenant")
 	switch {
@@ -209,11 +210,11 @@ func tenantsOf(v *Visit, list service.TenantList) tenantsView {
 const notReady = "not-ready"
 
 // tenantHas reports whether all words occur in what is known of a tenant.
-func tenantHas(t service.Tenant, words []string) bool {
+func tenantHas(t *service.Tenant, words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
-	text := strings.ToLower(strings.Join([]string{t.Namespace, t.Name, t.UID, t.Template, t.Registry, t.Reason, t.Message, t.Leaving}, "\n"))
+	text := strings.ToLower(strings.Join([]string{t.Namespace + "/" + t.Name, t.UID, t.Template, t.Registry, t.Reason, t.Message, t.Leaving}, "\n"))
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
@@ -255,7 +256,10 @@ func (d *tenantsView) chips(v *Visit, counts map[string]int) {
 }
 
 // sortTenants orders what is ordered by name already.
-func sortTenants(list []service.Tenant, by string) {
+func sortTenants(list []*service.Tenant, by string) {
+	if by != "state" && by != "since" {
+		return
+	}
 	rank := func(state string) int {
 		for i, p := range tenantPills {
 			if p.state == state {
@@ -264,15 +268,11 @@ func sortTenants(list []service.Tenant, by string) {
 		}
 		return len(tenantPills)
 	}
-	slices.SortStableFunc(list, func(a, b service.Tenant) int {
-		switch by {
-		case "state":
+	slices.SortStableFunc(list, func(a, b *service.Tenant) int {
+		if by == "state" {
 			return cmp.Compare(rank(a.State), rank(b.State))
-		case "since":
-			return b.Since.Compare(a.Since)
-		default:
-			return 0
 		}
+		return b.Since.Compare(a.Since)
 	})
 }
 
@@ -288,6 +288,17 @@ func rowOfTenant(t service.Tenant) tenantRow {
 func tenantPath(k service.Key) string   { return pathOf("tenants", k.Namespace, k.Name) }
 func registryPath(k service.Key) string { return pathOf("registries", k.Namespace, k.Name) }
 func templatePath(k service.Key) string { return pathOf("templates", k.Namespace, k.Name) }
+
+// idLabels are what the stacks of the rows have in common.
+func (d *tenantsView) idLabels() []string {
+	var out []string
+	for _, r := range d.Rows {
+		if label := tenant.IDLabel(r.UID); label != "" {
+			out = append(out, label)
+		}
+	}
+	return out
+}
 
 // stacks counts the stacks of each row.
 func (d *tenantsView) stacks(groups []service.BoardGroup) {
