@@ -144,7 +144,7 @@ Every command acts as the user of that kubeconfig and may do what that user may.
 		p.get(), p.describe(), p.explain(), p.plan(), p.logs(), p.runs(), p.outputs(), p.ui(),
 		p.approve(), p.reject(), p.repair(), p.replan(), p.suspend(), p.resume(), p.unlock(), p.state(), p.retained(), p.breakGlass(),
 		p.tenants(), p.tenant(), p.rows(), p.render(), p.rollout(), p.imports(),
-		p.push(), p.audit(), p.version(),
+		p.push(), p.audit(), p.notifications(), p.version(),
 	)
 	for _, c := range extra {
 		if c.GroupID == "" && !c.Hidden {

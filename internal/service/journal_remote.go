@@ -25,6 +25,15 @@ func ConnectJournal(ctx context.Context, c Connection) (*RemoteJournal, error) {
 }
 
 func journalOf(ctx context.Context, config *rest.Config, override string) (*RemoteJournal, error) {
+	r, err := remoteOf(ctx, config, override)
+	if err != nil {
+		return nil, err
+	}
+	return &RemoteJournal{r}, nil
+}
+
+// remoteOf finds the server of a cluster.
+func remoteOf(ctx context.Context, config *rest.Config, override string) (*Remote, error) {
 	kube, err := NewClient(config)
 	if err != nil {
 		return nil, err
@@ -39,7 +48,7 @@ func journalOf(ctx context.Context, config *rest.Config, override string) (*Remo
 	if err != nil {
 		return nil, err
 	}
-	return &RemoteJournal{NewRemote(s.base, http)}, nil
+	return NewRemote(s.base, http), nil
 }
 
 // Entries implements Journal.
@@ -74,6 +83,11 @@ func (j *RemoteJournal) VerifyJournal(ctx context.Context) (AuditReport, error) 
 	var report AuditReport
 	err := j.r.json(ctx, &report, j.address(nil, "audit", "verify"))
 	return report, err
+}
+
+// CheckJournal implements Journal. A server is asked for the whole of it.
+func (j *RemoteJournal) CheckJournal(ctx context.Context) (AuditReport, error) {
+	return j.VerifyJournal(ctx)
 }
 
 func (j *RemoteJournal) address(v url.Values, parts ...string) string {

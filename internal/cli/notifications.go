@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/service"
+)
+
+func (p *program) notifications() *cobra.Command {
+	var (
+		f        format
+		q        service.NoticeQuery
+		outcomes []string
+	)
+	c := &cobra.Command{
+		Use:     "notifications",
+		Aliases: []string{"notices"},
+		Short:   "List what was sent to people, and what became of it",
+		Long: `Lists the messages that were sent to chats and other systems because of Alerts: when,
+what about, to which Provider, and whether the other end has it. Messages that were
+given up or are tried again say why. It takes the right to list
+terraforms/notifications.`,
+		Example: `  terrier notifications
+  terrier notifications -A --outcome failed,retrying
+  terrier notifications --name network --provider chat
+  terrier notifications -A -o json | jq -r '.items[] | select(.outcome == "failed") | .error'`,
+		GroupID: groupLook,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if q.Outcomes, err = outcomesOf(outcomes); err != nil {
+				return err
+			}
+			n, namespace, err := service.ConnectNotices(cmd.Context(), p.connection)
+			if err != nil {
+				return err
+			}
+			if !p.all {
+				q.Namespace = namespace
+			}
+			page, err := n.Deliveries(cmd.Context(), service.Scope{}, q)
+			if err != nil {
+				return err
+			}
+			if done, err := p.structured(f, page); done {
+				return err
+			}
+			return p.noticeTable(page, q)
+		},
+	}
+	p.allFlag(c)
+	flags := c.Flags()
+	flags.StringVar(&q.Name, "name", "", "only what is about the `object` of this name")
+	flags.StringVar(&q.Provider, "provider", "", "only what went to this `provider`")
+	flags.StringVar(&q.Event, "event", "", "only this `reason`, DriftDetected for instance")
+	flags.StringSliceVar(&outcomes, "outcome", nil, "only these: "+strings.Join(outcomeNames(), ", "))
+	flags.IntVar(&q.Limit, "limit", 100, "how many, 1000 at most")
+	flags.IntVar(&q.Offset, "offset", 0, "how many to leave out, to go on where a list ended")
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+func outcomeNames() []string {
+	var out []string
+	for _, o := range service.Outcomes() {
+		out = append(out, string(o))
+	}
+	return out
+}
+
+func outcomesOf(names []string) ([]service.Outcome, error) {
+	var out []service.Outcome
+	for _, n := range names {
+		if !slices.Contains(service.Outcomes(), service.Outcome(n)) {
+			return nil, usage("%q is no outcome; these are: %s", n, strings.Join(outcomeNames(), ", "))
+		}
+		out = append(out, service.Outcome(n))
+	}
+	return out, nil
+}
+
+// outcomeColours are those of what somebody has to look at.
+var outcomeColours = map[service.Outcome]string{service.NoticeFailed: red, service.NoticeRetrying: yellow, service.NoticeDropped: yellow}
+
+func (p *program) noticeTable(page service.NoticePage, q service.NoticeQuery) error {
+	t := table{head: []string{"WHEN", "EVENT", "OBJECT", "PROVIDER", "OUTCOME", "TRIES", "ABOUT"}}
+	for _, d := range page.Items {
+		provider := d.Provider
+		if d.Address != "" {
+			provider += " (" + d.Address + ")"
+		}
+		t.add(plain(d.At.UTC().Format("2006-01-02 15:04:05Z")), plain(d.Event), plain(d.Kind+" "+d.Namespace+"/"+d.Name), plain(provider),
+			cell{string(d.Outcome), outcomeColours[d.Outcome]}, plain(strconv.Itoa(d.Attempts)), plain(cut(cmp.Or(d.Error, d.Message), 100)))
+	}
+	if len(page.Items) > 0 {
+		if err := t.print(p.Stdout, p.coloured()); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(p.Stdout); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintln(p.Stdout, noticeCounts(page)); err != nil {
+		return err
+	}
+	if shown := q.Offset + len(page.Items); shown < page.Total && len(page.Items) > 0 {
+		fmt.Fprintf(p.Stderr, "There are more: --offset %d\n", shown)
+	}
+	return nil
+}
+
+// noticeCounts says what became of all that was asked for.
+func noticeCounts(page service.NoticePage) string {
+	var parts []string
+	for _, o := range service.Outcomes() {
+		if n := page.Counts[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	if len(parts) == 0 {
+		return "No message is like that."
+	}
+	return strings.Join(parts, ", ")
+}
