@@ -33,17 +33,23 @@ func Verify(dir string, anchors ...Head) (Report, error) {
 // Verify is the function of that name for a journal that is being written.
 func (j *Journal) Verify(anchors ...Head) (Report, error) {
 	end := j.end()
-	names, err := segmentsIn(j.dir)
+	names, err := j.segments(end)
 	if err != nil {
-		return Report{}, fmt.Errorf("reading the journal: %w", err)
-	}
-	for i, name := range names {
-		if name > end.segment { // begun since
-			names = names[:i]
-			break
-		}
+		return Report{}, err
 	}
 	return verify(j.dir, names, limits{end.segment: end.size}, append(slices.Clone(anchors), end.head))
+}
+
+// segments are those up to an end.
+func (j *Journal) segments(end tail) ([]string, error) {
+	names, err := segmentsIn(j.dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	if i := slices.IndexFunc(names, func(name string) bool { return name > end.segment }); i >= 0 {
+		names = names[:i] // begun since
+	}
+	return names, nil
 }
 
 // limits are sizes up to which segments count; one that is not named counts whole.
@@ -72,6 +78,12 @@ func verify(dir string, names []string, sizes limits, anchors []Head) (Report, e
 			return v.Report, nil
 		}
 	}
+	v.ended()
+	return v.Report, nil
+}
+
+// ended looks at the anchors once all of a journal was read.
+func (v *verifier) ended() {
 	for _, a := range v.anchors { // those that were met are no longer among them
 		switch {
 		case a.Seq > v.Head.Seq:
@@ -80,7 +92,6 @@ func verify(dir string, names []string, sizes limits, anchors []Head) (Report, e
 			// It was archived; whoever verifies the archive has it there.
 		}
 	}
-	return v.Report, nil
 }
 
 func (v *verifier) bad(segment string, line int, what string) {

@@ -13,6 +13,9 @@ import (
 type Journal interface {
 	Entries(context.Context, AuditSight, AuditQuery) (AuditPage, error)
 	VerifyJournal(context.Context) (AuditReport, error)
+	// CheckJournal is VerifyJournal a part at a time: it goes on where it ended
+	// before, does not read again what is as it was, and never takes long.
+	CheckJournal(context.Context) (AuditReport, error)
 }
 
 // What a journal holds, in the words of package audit.
@@ -44,6 +47,7 @@ type AuditReport struct {
 	audit.Report
 	Anchor  *audit.Head `json:"anchor,omitempty"`  // what was kept outside of it; nil if nothing was
 	Problem string      `json:"problem,omitempty"` // the first thing that is wrong, in a sentence; empty if nothing is
+	Until   uint64      `json:"until,omitempty"`   // the entry up to which there is more to read; 0 if all was read
 }
 
 // AuditSight is which entries somebody may see. The zero AuditSight is none.

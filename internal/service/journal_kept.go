@@ -18,12 +18,13 @@ const (
 // KeptJournal is the Journal where it is kept.
 type KeptJournal struct {
 	files  *audit.Journal
+	walk   *audit.Walk
 	anchor kube.Anchor
 }
 
 // NewJournal returns the journal in files, whose head is kept in anchor.
 func NewJournal(files *audit.Journal, anchor kube.Anchor) *KeptJournal {
-	return &KeptJournal{files: files, anchor: anchor}
+	return &KeptJournal{files: files, walk: audit.NewWalk(files), anchor: anchor}
 }
 
 var _ Journal = (*KeptJournal)(nil)
@@ -47,6 +48,24 @@ func (j *KeptJournal) Entries(_ context.Context, sight AuditSight, q AuditQuery)
 
 // VerifyJournal implements Journal.
 func (j *KeptJournal) VerifyJournal(ctx context.Context) (AuditReport, error) {
+	return j.verified(ctx, func(head audit.Head) (audit.Report, bool, error) {
+		found, err := j.files.Verify(head)
+		return found, true, err
+	})
+}
+
+// checkedBytes is how much of the journal is read while somebody waits for a
+// page: about a hundred thousand entries.
+const checkedBytes = 32 << 20
+
+// CheckJournal implements Journal.
+func (j *KeptJournal) CheckJournal(ctx context.Context) (AuditReport, error) {
+	return j.verified(ctx, func(head audit.Head) (audit.Report, bool, error) { return j.walk.Step(checkedBytes, head) })
+}
+
+// verified reads the journal, and says what that means with what is kept outside
+// of it.
+func (j *KeptJournal) verified(ctx context.Context, read func(audit.Head) (found audit.Report, whole bool, err error)) (AuditReport, error) {
 	var head, lost audit.Head
 	anchored, err := j.anchor.Load(ctx, AuditHeadKey, &head)
 	if err != nil {
@@ -56,11 +75,14 @@ func (j *KeptJournal) VerifyJournal(ctx context.Context) (AuditReport, error) {
 	if err != nil {
 		return AuditReport{}, err
 	}
-	found, err := j.files.Verify(head)
+	found, whole, err := read(head)
 	if err != nil {
 		return AuditReport{}, fmt.Errorf("verifying the journal: %w", err)
 	}
 	r := AuditReport{Report: found}
+	if !whole {
+		r.Until = j.files.Head().Seq
+	}
 	if anchored {
 		r.Anchor = &head
 	}

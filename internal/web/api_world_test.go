@@ -34,6 +34,10 @@ func (blank) Entries(context.Context, service.AuditSight, service.AuditQuery) (s
 	return service.AuditPage{}, nil
 }
 
+func (blank) CheckJournal(context.Context) (service.AuditReport, error) {
+	return service.AuditReport{}, nil
+}
+
 func (blank) VerifyJournal(context.Context) (service.AuditReport, error) {
 	return service.AuditReport{}, nil
 }

@@ -33,10 +33,16 @@ func Audit(v *Visit) (Page, error) {
 	if sight.All {
 		// It reads all of the journal, so it is not done for everybody who looks.
 		d.Chain = chainOf(v.House.Checked.Look(v.Context, v.House.Journal, v.Now))
+		if d.Chain.Tone == ToneBusy {
+			page.Live.Every = checkEvery
+		}
 	}
 	page.Data = d
 	return page, nil
 }
+
+// checkEvery is how often the page goes on while the journal is read part by part.
+const checkEvery = 2 * time.Second
 
 var _ = says(map[Said]string{"journal-verified": "The journal was read as a whole. What was found stands below."})
 
@@ -263,16 +269,17 @@ func rowOfAudit(e service.AuditEntry) auditRow {
 	return row
 }
 
-// JournalCheck remembers what was found when the journal was read as a whole, so
-// that not everybody who looks has it read again.
+// JournalCheck remembers what was found when the journal was verified, so that not
+// everybody who looks has it read. What is shown to whoever looks is read part by
+// part: a page never waits for a journal of a million entries.
 type JournalCheck struct {
-	mu     sync.Mutex
-	at     time.Time
-	report service.AuditReport
-	err    error
+	reading sync.Mutex // held while the journal is read
+
+	mu    sync.Mutex
+	found Found
 }
 
-// checkedFor is how long a finding is shown before the journal is read again.
+// checkedFor is how long a finding is shown before the journal is looked at again.
 const checkedFor = 10 * time.Minute
 
 // Found is a finding about the journal.
@@ -282,33 +289,37 @@ type Found struct {
 	Err    error
 }
 
-// Look returns what was found lately, and has the journal read if that is too
-// long ago. One reads for all who wait.
+// Look returns what was found lately, and has more of the journal read if that is
+// too long ago, or was not all. While somebody else has it read, nobody waits.
 func (c *JournalCheck) Look(ctx context.Context, j service.Journal, now time.Time) Found {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.at.IsZero() || c.err != nil || now.Sub(c.at) >= checkedFor {
-		c.read(ctx, j, now)
+	if last := c.Last(); !last.At.IsZero() && last.Err == nil && last.Report.Until == 0 && now.Sub(last.At) < checkedFor || !c.reading.TryLock() {
+		return last
 	}
-	return Found{c.at, c.report, c.err}
+	defer c.reading.Unlock()
+	report, err := j.CheckJournal(ctx)
+	return c.keep(Found{now, report, err})
 }
 
 // Last returns what was found last, and reads nothing.
 func (c *JournalCheck) Last() Found {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Found{c.at, c.report, c.err}
+	return c.found
 }
 
+// again reads all of it.
 func (c *JournalCheck) again(ctx context.Context, j service.Journal, now time.Time) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	report, err := j.VerifyJournal(ctx)
+	c.keep(Found{now, report, err})
+}
+
+func (c *JournalCheck) keep(f Found) Found {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.read(ctx, j, now)
-}
-
-func (c *JournalCheck) read(ctx context.Context, j service.Journal, now time.Time) {
-	c.report, c.err = j.VerifyJournal(ctx)
-	c.at = now
+	c.found = f
+	return f
 }
 
 // chainView says whether the journal is what was written.
@@ -323,12 +334,14 @@ type chainView struct {
 	At      time.Time // when it was looked at
 	Problem string
 	Anchor  uint64 // up to which it is held from outside of it; 0 if nothing is
+	Until   uint64 // up to which there is more to read; 0 if all was read
+	Begun   bool   // some of it was read
 }
 
 func chainOf(f Found) *chainView {
 	c := &chainView{
 		Tone: ToneOK, Icon: "check", At: f.At, Entries: int(min(f.Report.Entries, 1<<53)), Head: f.Report.Head.Seq, HeadAt: f.Report.Head.At, Hash: f.Report.Head.Hash,
-		Problem: f.Report.Problem, Title: "Verified",
+		Problem: f.Report.Problem, Title: "Verified", Until: f.Report.Until, Begun: !f.At.IsZero(),
 	}
 	if a := f.Report.Anchor; a != nil {
 		c.Anchor = a.Seq
@@ -341,6 +354,8 @@ func chainOf(f Found) *chainView {
 		if c.Problem == "" {
 			c.Problem = f.Report.Bad.Error()
 		}
+	case c.Until > 0 || !c.Begun:
+		c.Tone, c.Icon, c.Title = ToneBusy, "turn", "Being verified"
 	}
 	return c
 }

@@ -217,16 +217,34 @@ func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 	if c.verified != 1 {
 		t.Errorf("the journal was read %d times, want once", c.verified)
 	}
+	c.report.Until = 1_000_000
+	v.Now = v.Now.Add(checkedFor)
+	wants(t, look(), "Being verified", "Up to entry 1042 of 1000000 nothing is wrong")
+	c.report.Until = 0
+	wants(t, look(), "Verified up to entry 1,042")
+	if c.verified != 3 {
+		t.Errorf("the journal was read %d times, want each look to read more until there is none", c.verified)
+	}
 	c.report.Problem = "entry 17 was changed"
 	v.Now = v.Now.Add(checkedFor)
 	wants(t, look(), "The journal is not what was written", "entry 17 was changed")
-	if _, err := VerifyJournal(v); err != nil || c.verified != 3 {
+	if _, err := VerifyJournal(v); err != nil || c.verified != 5 {
 		t.Errorf("%d reads, %v; want another one", c.verified, err)
 	}
 	v.Can = func(a service.Access) bool { return a.Namespace == "apps" }
 	text := look()
-	if c.verified != 3 || strings.Contains(text, "Verify") || strings.Contains(text, "eve@") {
+	if c.verified != 5 || strings.Contains(text, "Verify") || strings.Contains(text, "eve@") {
 		t.Errorf("%d reads: whoever sees a part has the whole read, or sees the platform's: %s", c.verified, text)
+	}
+}
+
+// Nobody waits for a journal that somebody else has read.
+func TestNobodyWaitsForTheJournal(t *testing.T) {
+	var c JournalCheck
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	if f := c.Look(t.Context(), nil, now); !f.At.IsZero() || chainOf(f).Title != "Being verified" {
+		t.Errorf("%+v, want to be told that it is being read", f)
 	}
 }
 

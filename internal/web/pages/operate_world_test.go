@@ -72,6 +72,11 @@ func (c *county) Entries(_ context.Context, sight service.AuditSight, q service.
 	return out, c.err
 }
 
+func (c *county) CheckJournal(context.Context) (service.AuditReport, error) {
+	c.verified++
+	return c.report, c.err
+}
+
 func (c *county) VerifyJournal(context.Context) (service.AuditReport, error) {
 	c.verified++
 	return c.report, c.err
