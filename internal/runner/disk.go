@@ -60,10 +60,12 @@ func held(path string) (bool, error) {
 func writeDurably(path string, data []byte) error {
 	defer failpoint.Act("run.file", filepath.Base(path))()
 	tmp := path + ".tmp"
-	if err := writeOut(tmp, data); err != nil {
-		return err
+	err := writeOut(tmp, data)
+	if err == nil {
+		err = os.Rename(tmp, path)
 	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err != nil {
+		_ = os.Remove(tmp) // on a full disk it has taken what there was
 		return err
 	}
 	return syncDir(filepath.Dir(path))

@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"time"
@@ -22,7 +24,11 @@ func (j *journal) update(change func(*Report)) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	change(&j.report)
-	return j.reserve.write(func() error { return writeJSON(filepath.Join(j.dir, fileReport), j.report) })
+	data, err := json.Marshal(j.report)
+	if err != nil {
+		return fmt.Errorf("encoding the report: %w", err)
+	}
+	return j.reserve.writeReport(filepath.Join(j.dir, fileReport), data)
 }
 
 // enter writes down that the run is in phase p.

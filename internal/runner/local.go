@@ -121,12 +121,17 @@ func erroredState(w *prepared, module string) ([]byte, error) {
 }
 
 // keepRescued stores a rescued state in the run's directory.
-func keepRescued(dir string, data []byte) (StateID, error) {
+func keepRescued(dir string, data []byte, room *reserve) (StateID, error) {
 	id := StateID{Digest: digest(data)}
 	if file, err := parseState(data); err == nil {
 		id = file.id(data)
 	}
-	return id, writeDurably(filepath.Join(dir, FileRescue), data)
+	path := filepath.Join(dir, FileRescue)
+	err := writeDurably(path, data)
+	if room != nil && spaceless(err) {
+		err = room.writeState(path, data)
+	}
+	return id, err
 }
 
 // salvage brings home what the last user of a work directory left there when
@@ -158,7 +163,7 @@ func salvage(w *prepared, runs string) error {
 		return err
 	}
 	if data != nil {
-		if _, err := keepRescued(dir, data); err != nil {
+		if _, err := keepRescued(dir, data, nil); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +39,6 @@ type recorder struct {
 	eventsLeft int64
 	opsLeft    int64
 	failed     error // the first failure to write
-	reserve    *reserve
 	heard      heard
 }
 
@@ -54,7 +54,7 @@ type heard struct {
 	last        string                   // message of the last event
 }
 
-func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byte) error) (*recorder, error) {
+func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byte) error, room *reserve) (*recorder, error) {
 	if limit <= 0 {
 		limit = defaultLogBytes
 	}
@@ -69,6 +69,9 @@ func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byt
 	if err != nil {
 		log.Close()
 		return nil, err
+	}
+	if err := errors.Join(room.beyond(events, leastEvents), room.beyond(log, leastLog)); err != nil {
+		return nil, errors.Join(err, log.Close(), events.Close())
 	}
 	return &recorder{
 		hide: hide, rescue: rescue,
@@ -105,7 +108,17 @@ func (r *recorder) close() error {
 		r.write(r.log, fmt.Appendf(nil, "\n… %d bytes of this log left out …\n\n", r.logTail.lost))
 	}
 	r.write(r.log, end)
-	return errors.Join(r.failed, r.log.Close(), r.events.Close())
+	return errors.Join(r.failed, closeWhole(r.log), closeWhole(r.events))
+}
+
+// closeWhole closes a file that is complete, and gives back the room beyond its
+// end.
+func closeWhole(f *os.File) error {
+	end, err := f.Seek(0, io.SeekCurrent)
+	if err == nil {
+		err = f.Truncate(end)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // stream takes the standard output of a command that prints events.
@@ -289,11 +302,8 @@ func (r *recorder) note(err error) {
 }
 
 func (r *recorder) write(f *os.File, data []byte) {
-	r.fail(r.reserve.write(func() error {
-		n, err := f.Write(data)
-		data = data[n:]
-		return err
-	}))
+	_, err := f.Write(data)
+	r.fail(err)
 }
 
 func (r *recorder) fail(err error) {

@@ -16,7 +16,7 @@ func record(t *testing.T, limit int64, mask ...string) (r *recorder, read func(s
 	t.Helper()
 	dir := t.TempDir()
 	rescued = new([]byte)
-	r, err := newRecorder(dir, limit, plan.NewRedactor(mask), func(data []byte) error { *rescued = bytes.Clone(data); return nil })
+	r, err := newRecorder(dir, limit, plan.NewRedactor(mask), func(data []byte) error { *rescued = bytes.Clone(data); return nil }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,64 +1,194 @@
 package runner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 const (
-	fileReserve = "reserve" // in RUN
-	leastSpace  = 4 << 20
+	fileReserve = "reserve-" // in RUN: files that have room
+	leastLarge  = 1280 << 10 // of the largest room for a state, beside twice the one there was
+	leastSmall  = 384 << 10  // of two more, beside once
+	leastReport = 256 << 10  // of two for reports
+	leastEvents = 1 << 20
+	leastLog    = 512 << 10
 )
 
 // reserve is room on the disk that a run which writes holds from its start, so
 // that on a disk that has filled up meanwhile it can still write down what it
-// did: its state, its events and its report. A nil reserve holds nothing.
+// did. None of it is given back before it is used, or others would take it:
+//
+//	state, report   are written into a file that has the room, which then changes
+//	                places with the one that is there; that is room from then on
+//	events, log     have theirs beyond their ends
+//
+// A nil reserve holds nothing.
 type reserve struct {
-	path string
-	once sync.Once
+	state, report slots
+	once          sync.Once
 }
 
-// newReserve takes the room for a state of this size, and what else is written
-// beside it. A run that cannot have it has not begun anything yet, and ends.
+// newReserve takes the room for a state that was this large. A run that cannot
+// have it has not begun anything yet, and ends.
 func newReserve(dir string, state int) (*reserve, error) {
-	path := filepath.Join(dir, fileReserve)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, err
+	n := int64(state)
+	r := &reserve{}
+	for i, size := range []int64{leastLarge + 2*n, leastSmall + n, leastSmall + n, leastReport, leastReport} {
+		s := &slot{path: filepath.Join(dir, fmt.Sprint(fileReserve, i)), size: size}
+		err := s.hold()
+		if i < 3 {
+			r.state = append(r.state, s)
+		} else {
+			r.report = append(r.report, s)
+		}
+		switch {
+		case errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS):
+			r.free()
+			return nil, nil
+		case err != nil:
+			r.free()
+			return nil, noRoom(err)
+		}
 	}
-	defer f.Close()
-	// A version that replaces another stands beside it for a moment.
-	err = unix.Fallocate(int(f.Fd()), 0, 0, leastSpace+4*int64(state))
-	switch {
-	case errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS):
-		return nil, os.Remove(path)
-	case err != nil:
-		return nil, errors.Join(fault.New(fault.Broken, NoSpace, fmt.Errorf("setting room for the state aside: %w", err)), os.Remove(path))
-	}
-	return &reserve{path: path}, nil
+	return r, nil
 }
 
-// write does what write does, and does it again in the room that is held if
-// there is no other.
-func (r *reserve) write(write func() error) error {
-	err := write()
+func noRoom(err error) error {
+	return fault.New(fault.Broken, NoSpace, fmt.Errorf("setting room for the state aside: %w", err))
+}
+
+// beyond holds room beyond the end of a file that is appended to.
+func (r *reserve) beyond(f *os.File, size int64) error {
+	if r == nil {
+		return nil
+	}
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size); err != nil {
+		return noRoom(err)
+	}
+	return nil
+}
+
+// writeReport replaces the report, in the room that is held if there is no other.
+func (r *reserve) writeReport(path string, data []byte) error {
+	err := writeDurably(path, data)
 	if r == nil || !spaceless(err) {
 		return err
 	}
-	r.free()
-	return write()
+	s := r.report.fit(int64(len(data)))
+	// To cut a file off is to give back what is beyond its end; white space after
+	// a document means nothing.
+	for have, _ := s.has(); int64(len(data)) < have; {
+		data = append(data, '\n')
+	}
+	return s.replace(path, data)
+}
+
+// writeState replaces a state in the room that is held.
+func (r *reserve) writeState(path string, data []byte) error {
+	return r.state.fit(int64(len(data))).replace(path, data)
 }
 
 // free gives the room back.
 func (r *reserve) free() {
-	if r != nil {
-		r.once.Do(func() { _ = os.Remove(r.path) })
+	if r == nil {
+		return
 	}
+	r.once.Do(func() {
+		for _, s := range slices.Concat(r.state, r.report) {
+			_ = os.Remove(s.path)
+		}
+	})
+}
+
+// slots are files that have room for others.
+type slots []*slot
+
+// fit chooses the room for n bytes: the least that is enough, of those that need
+// not be cut off for it if there is one, or else the largest.
+func (all slots) fit(n int64) *slot {
+	return slices.MinFunc(all, func(a, b *slot) int {
+		an, ar := a.has()
+		bn, br := b.has()
+		if ar < n || br < n {
+			return cmp.Compare(br, ar)
+		}
+		return cmp.Or(cmp.Compare(max(an-n, 0), max(bn-n, 0)), cmp.Compare(ar, br))
+	})
+}
+
+// slot is a file that has room for another one. What is in it means nothing.
+type slot struct {
+	path string
+	size int64 // that it should have room for
+}
+
+// has is how long the file is, and what it has room for; zero if it is gone.
+func (s *slot) has() (length, room int64) {
+	var st unix.Stat_t
+	if unix.Stat(s.path, &st) != nil {
+		return 0, 0
+	}
+	return st.Size, st.Blocks * 512
+}
+
+// hold takes the room, or as much of it as the file has not got.
+func (s *slot) hold() error {
+	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, s.size)
+}
+
+// replace is writeDurably without asking for room: data is written over what the
+// slot holds, which never goes through the free space of the disk, and the slot
+// changes places with the file at path. What that one was is the slot from then
+// on, so nobody else may know it by another name. Whoever has it open meanwhile
+// reads it whole unless it is replaced twice.
+func (s *slot) replace(path string, data []byte) error {
+	defer failpoint.Act("run.file", filepath.Base(path))()
+	if err := s.fill(data); err != nil {
+		return err
+	}
+	err := unix.Renameat2(unix.AT_FDCWD, s.path, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		err = os.Rename(s.path, path)
+	}
+	if err != nil {
+		return err
+	}
+	_ = s.hold() // on a disk that is full it keeps what it has
+	return syncDir(filepath.Dir(path))
+}
+
+// fill writes data into the file of the slot. What is too long is cut off first:
+// the blocks of what stays are its own and not asked for again.
+func (s *slot) fill(data []byte) error {
+	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() > int64(len(data)) {
+		err = f.Truncate(int64(len(data)))
+	}
+	if err == nil {
+		_, err = f.WriteAt(data, 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }

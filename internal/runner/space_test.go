@@ -92,7 +92,7 @@ func TestStateIsSavedOnAFullDisk(t *testing.T) {
 	if events := s.Read(id, runner.FileEvents); strings.Count(string(events), `"type":"apply_complete"`) != 21 {
 		t.Errorf("the events do not tell of all operations:\n%s", events)
 	}
-	if left, err := filepath.Glob(filepath.Join(dir, "runs", s.Job.Stack, id, "reserve")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(dir, "runs", s.Job.Stack, id, "reserve*")); err != nil || len(left) > 0 {
 		t.Errorf("%q is left, %v", left, err)
 	}
 	s.Finish(id)

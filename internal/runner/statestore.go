@@ -76,7 +76,7 @@ func (s *stateStore) accept(data []byte) error {
 			return fmt.Errorf("%w: serial %d does not follow %d", errStateRefused, next.Serial, s.file.Serial)
 		}
 	}
-	if err := s.reserve.write(func() error { return s.store(data) }); err != nil {
+	if err := s.store(data); err != nil {
 		return fmt.Errorf("storing state: %w", err)
 	}
 	s.data, s.file = data, next
@@ -86,14 +86,21 @@ func (s *stateStore) accept(data []byte) error {
 
 // store puts data on disk and keeps a few of the versions before it.
 func (s *stateStore) store(data []byte) error {
-	path := filepath.Join(s.dir, FileState)
+	path, kept := filepath.Join(s.dir, FileState), ""
 	if s.data != nil {
-		kept := filepath.Join(s.dir, fmt.Sprintf("state-%020d.json", s.file.Serial))
-		if err := os.Link(path, kept); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+		kept = filepath.Join(s.dir, fmt.Sprintf("state-%020d.json", s.file.Serial))
+		if err := os.Link(path, kept); err != nil && !spaceless(err) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
-	if err := writeDurably(path, data); err != nil {
+	err := writeDurably(path, data)
+	if s.reserve != nil && spaceless(err) {
+		if kept != "" {
+			_ = os.Remove(kept) // its room is needed for the version after this one
+		}
+		err = s.reserve.writeState(path, data)
+	}
+	if err != nil {
 		return err
 	}
 	older, err := filepath.Glob(filepath.Join(s.dir, "state-*.json"))

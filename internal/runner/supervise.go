@@ -118,6 +118,7 @@ func (r *run) carryOut(ctx context.Context) (Report, error) {
 		rep.Fault, rep.Reason = end.fault, end.reason
 		rep.Message = cut(r.hide.String(end.message), maxText)
 	})
+	r.journal.reserve.free()
 	return r.journal.current(), errors.Join(err, werr)
 }
 
@@ -192,10 +193,9 @@ func (r *run) begin() error {
 	if err != nil {
 		return err
 	}
-	if r.recorder, err = newRecorder(r.dir, r.job.Limits.LogBytes, r.hide, r.rescue); err != nil {
+	if r.recorder, err = newRecorder(r.dir, r.job.Limits.LogBytes, r.hide, r.rescue, r.journal.reserve); err != nil {
 		return err
 	}
-	r.recorder.reserve = r.journal.reserve
 	return r.enclose()
 }
 
@@ -241,7 +241,7 @@ func (r *run) rescue(data []byte) error {
 	if r.store != nil && r.store.accept(data) == nil {
 		return nil
 	}
-	id, err := keepRescued(r.dir, data)
+	id, err := keepRescued(r.dir, data, r.journal.reserve)
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,6 @@ func (r *run) rescue(data []byte) error {
 // finish keeps what must not be lost and wipes what must not stay.
 func (r *run) finish() error {
 	errs := []error{r.dismiss()}
-	defer r.journal.reserve.free()
 	if r.job.Kind.Writes() {
 		errs = append(errs, r.journal.enter(Saving))
 	}

@@ -86,7 +86,7 @@ func (l *latecomer) hear(line []byte) {
 		return
 	}
 	if d, ok := e.(plan.Log); ok && d.State != nil {
-		_, err := keepRescued(l.dir, d.State)
+		_, err := keepRescued(l.dir, d.State, nil)
 		l.failed = errors.Join(l.failed, err)
 		return
 	}

@@ -1,0 +1,144 @@
+package runner
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terrier-iac/terrier/internal/plan"
+)
+
+// onFullDisk runs the calling test once more, with a small disk of its own that
+// somebody fills whenever there is room on it, and returns where that is and how
+// to have it filled; elsewhere it returns nothing.
+func onFullDisk(t *testing.T, megabytes int) (dir string, fill func()) {
+	t.Helper()
+	const variable = "RESERVE_TEST_DISK"
+	if dir = os.Getenv(variable); dir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v")
+		inner.Env = append(os.Environ(), variable+"="+t.TempDir())
+		inner.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+		if os.Geteuid() != 0 {
+			inner.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+			inner.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+			inner.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+		}
+		out, err := inner.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+			t.Errorf("on a small disk: %v\n%s", err, out)
+		}
+		return "", nil
+	}
+	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0711", megabytes))); err != nil {
+		t.Fatalf("mounting a small disk: %v", err)
+	}
+	return dir, func() { t.Helper(); occupy(t, filepath.Join(dir, "thief")) }
+}
+
+// occupy takes all room that there is, and whatever comes free until the test
+// ends. It returns when there is none for the first time.
+func occupy(t *testing.T, path string) {
+	t.Helper()
+	thief, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, stop := make(chan struct{}), make(chan struct{})
+	var stealing, once = sync.WaitGroup{}, sync.Once{}
+	stealing.Go(func() {
+		page := make([]byte, 4096)
+		for {
+			if _, err := thief.Write(page); err != nil {
+				once.Do(func() { close(full) })
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); stealing.Wait(); _ = thief.Close() })
+	<-full
+}
+
+// version is a state of about this size.
+func version(serial, size int) []byte {
+	return fmt.Appendf(nil, `{"version":4,"lineage":"l","serial":%d,"resources":[],"check_results":"%s"}`, serial, strings.Repeat("x", size))
+}
+
+// F42: room that a run has set aside is never free for anybody else, so that on
+// a disk that somebody fills at every moment the state is saved each time,
+// whether it grows or shrinks, and so are events, log and report.
+func TestNobodyTakesTheRoomThatIsSetAside(t *testing.T) {
+	dir, fill := onFullDisk(t, 24)
+	if dir == "" {
+		return
+	}
+	const kib = 1 << 10
+	first := version(1, 900*kib)
+	if err := writeDurably(filepath.Join(dir, FileState), first); err != nil {
+		t.Fatal(err)
+	}
+	room, err := newReserve(dir, len(first))
+	if err != nil || room == nil {
+		t.Fatalf("newReserve() = %v, %v", room, err)
+	}
+	j := &journal{dir: dir, reserve: room, report: Report{ID: "apply-1"}}
+	if err := j.update(func(*Report) {}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newStateStore(dir, first, true, func(id StateID, _ *stateFile) {
+		if err := j.update(func(r *Report) { r.State, r.Message = id, strings.Repeat("m", int(id.Serial%3)*3*kib) }); err != nil {
+			t.Errorf("the report of serial %d: %v", id.Serial, err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reserve = room
+	rec, err := newRecorder(dir, 0, plan.NewRedactor(nil), nil, room)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill()
+
+	for i, size := range []int{900, 1000, 1100, 600, 1000, 1200, 100, 1000, 1100, 1200, 900, 1200} {
+		data := version(2+i, size*kib)
+		if err := s.accept(data); err != nil {
+			t.Fatalf("serial %d of %d KiB: %v", 2+i, size, err)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, FileState)); err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("serial %d of %d KiB is not what is there: %d bytes, %v", 2+i, size, len(got), err)
+		}
+		var kept Report
+		if err := readJSON(filepath.Join(dir, fileReport), &kept); err != nil || kept.State != j.current().State {
+			t.Fatalf("after serial %d the report is of %d, %v", 2+i, kept.State.Serial, err)
+		}
+		rec.tell("serial %d is kept %s", 2+i, strings.Repeat(".", 10*kib))
+	}
+	if err := rec.close(); err != nil {
+		t.Errorf("the log: %v", err)
+	}
+	if log, err := os.ReadFile(filepath.Join(dir, FileLog)); err != nil || bytes.Count(log, []byte("is kept")) != 12 {
+		t.Errorf("the log has %d lines, %v", bytes.Count(log, []byte("is kept")), err)
+	}
+	room.free()
+	if left, err := filepath.Glob(filepath.Join(dir, fileReserve+"*")); err != nil || len(left) > 0 {
+		t.Errorf("%q is left, %v", left, err)
+	}
+}
