@@ -170,7 +170,7 @@ func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause 
 		return nil
 	}
 	p.note.Waited = c.queue.waitOf(p.id)
-	if kind.Writes() {
+	if kind.Writes() || unlock != "" {
 		if err := c.current(ctx, p); err != nil {
 			return err
 		}
@@ -311,6 +311,9 @@ func (c *Stacks) locked(p *pass, kind stack.RunKind, cause stack.Cause, err erro
 
 // publish writes the outputs of the newest state where they are wanted.
 func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.Decision, error) {
+	if err := c.current(ctx, p); err != nil {
+		return d, err // a Secret that nobody wants any more would stay for ever
+	}
 	outputs, err := c.outputs(ctx, p)
 	var data kube.Published
 	if err == nil {

@@ -35,6 +35,11 @@ func (c *Stacks) review(ctx context.Context, p *pass, d stack.Decision, made sta
 	if err != nil {
 		return d, err
 	}
+	if !c.reviews.asked(q) {
+		if err := c.current(ctx, p); err != nil {
+			return d, err // webhooks that are no longer wanted may not be shown a plan
+		}
+	}
 	r, answered := c.reviews.answer(q)
 	switch {
 	case !answered:

@@ -51,6 +51,14 @@ func newReviewPool(ask func(context.Context, question) reply, wake func(types.Na
 	return &reviewPool{ask: ask, wake: wake, more: make(chan struct{}, 1), stacks: map[string]*inquiry{}, busy: map[string]int{}}
 }
 
+// asked reports whether a question is being asked, or was.
+func (p *reviewPool) asked(q question) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.stacks[q.stack]
+	return i != nil && i.id == q.id
+}
+
 // answer returns the answer to a question. If there is none yet it makes sure
 // that it is asked, and the stack is woken by the answer. Another question of
 // the same stack is given up.
