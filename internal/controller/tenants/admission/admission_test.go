@@ -1,0 +1,285 @@
+package admission
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/terrier-iac/terrier/config/crd"
+)
+
+// object is a manifest as an API server sends it.
+func object(t *testing.T, manifest string) runtime.RawExtension {
+	t.Helper()
+	if manifest == "" {
+		return runtime.RawExtension{}
+	}
+	text, err := yaml.YAMLToJSON([]byte(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runtime.RawExtension{Raw: text}
+}
+
+// template is one with these resources, besides a line of metadata.
+func template(metadata, spec string) string {
+	return "apiVersion: operator.kubernetes-tenants.org/v1\nkind: TenantTemplate\nmetadata: {name: web" + metadata + "}\nspec: {registryId: shop, " + spec + "}\n"
+}
+
+func registry(spec string) string {
+	return "apiVersion: operator.kubernetes-tenants.org/v1\nkind: TenantRegistry\nmetadata: {name: shop}\nspec: {" + spec + "}\n"
+}
+
+// post sends body to a webhook.
+func post(t *testing.T, path string, body []byte) *httptest.ResponseRecorder {
+	t.Helper()
+	all, err := Handlers(crd.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	all[path].ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)))
+	return w
+}
+
+// ask has a webhook answer a request.
+func ask(t *testing.T, path string, r admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	t.Helper()
+	r.UID = "4711"
+	review := admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: &r}
+	body, err := json.Marshal(review)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := post(t, path, body)
+	var got admissionv1.AdmissionReview
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+	}
+	if got.TypeMeta != review.TypeMeta || got.Request != nil || got.Response == nil || got.Response.UID != r.UID {
+		t.Fatalf("the answer is %s, want a review of request %s", w.Body, r.UID)
+	}
+	return got.Response
+}
+
+// said is an answer on a few lines.
+func said(r *admissionv1.AdmissionResponse) []string {
+	var all []string
+	if !r.Allowed {
+		for _, c := range r.Result.Details.Causes {
+			all = append(all, c.Field+": "+c.Message)
+		}
+	}
+	for _, w := range r.Warnings {
+		all = append(all, "warning: "+w)
+	}
+	return all
+}
+
+const (
+	cycle    = `secrets: [{id: a, nameTemplate: a, dependIds: [b], spec: {apiVersion: v1, kind: Secret}}], configMaps: [{id: b, nameTemplate: b, dependIds: [a], spec: {apiVersion: v1, kind: ConfigMap}}]`
+	fine     = `secrets: [{id: a, nameTemplate: "{{ .planId | trunc63 }}", labelsTemplate: {plan: "{{ .planId }}"}, annotationsTemplate: {host: "{{ .url | toHost }}"}, spec: {apiVersion: v1, kind: Secret}}]`
+	unparsed = `secrets: [{id: a, nameTemplate: "{{ .uid", spec: {apiVersion: v1, kind: Secret, stringData: {x: "{{ nope }}"}}}]`
+	oneLine  = `manifests: [{id: a, nameTemplate: a, spec: {apiVersion: infra.contrib.fluxcd.io/v1alpha2, kind: Terraform, spec: {values: {hcl: 'variable "v" { type = string sensitive = true }'}}}}]`
+)
+
+func TestTemplates(t *testing.T) {
+	for name, tt := range map[string]struct {
+		operation     admissionv1.Operation
+		sub           string
+		before, now   string
+		want          []string
+		wantAllowed   bool
+		wantInMessage string
+	}{
+		"variables of a registry that nobody knows yet (L-01, D-16)": {operation: "CREATE", now: template("", fine), wantAllowed: true},
+		"a cycle": {
+			operation: "CREATE", now: template("", cycle),
+			want: []string{"spec.configMaps[0].dependIds: b: the resources depend on one another: b → a → b"}, wantInMessage: "spec.configMaps[0].dependIds",
+		},
+		"everything at once, where it stands": {
+			operation: "CREATE", now: template("", unparsed),
+			want: []string{"spec.secrets[0].nameTemplate: a: unclosed action", `spec.secrets[0].spec.stringData.x: a: there is no function nope`}, wantInMessage: "; and 1 more",
+		},
+		"an id that is used twice, at the second": {
+			operation: "CREATE", now: template("", `configMaps: [{id: a, nameTemplate: a, spec: {apiVersion: v1, kind: ConfigMap}}], manifests: [{id: a, nameTemplate: b, spec: {apiVersion: v1, kind: Secret}}]`),
+			want: []string{"spec.manifests[0].id: a: the id is used twice, in configMaps and in manifests"}, wantInMessage: "used twice",
+		},
+		"a wave that selects nothing": {
+			operation: "CREATE", now: template("", `rollout: {waves: [{name: first, selector: {matchExpressions: [{key: a, operator: Near}]}}]}`),
+			want: []string{`spec.rollout: rollout.waves[0] (first): "Near" is not a valid label selector operator`}, wantInMessage: "waves[0]",
+		},
+		"a valid one that becomes a cycle": {
+			operation: "UPDATE", before: template("", fine), now: template("", cycle),
+			want: []string{"spec.configMaps[0].dependIds: b: the resources depend on one another: b → a → b"}, wantInMessage: "dependIds",
+		},
+		"a spec that stays as it is, however wrong": {operation: "UPDATE", before: template("", cycle), now: template(", labels: {a: b}, finalizers: []", cycle), wantAllowed: true},
+		"what was wrong before is a warning": {
+			operation: "UPDATE", before: template("", cycle), now: template("", cycle+", deletionProtection: true"), wantAllowed: true,
+			want: []string{"warning: as before, spec.configMaps[0].dependIds is not valid: b: dependIds: the resources depend on one another: b → a → b"},
+		},
+		"a finalizer is taken off what is deleted": {operation: "UPDATE", before: template("", fine), now: template(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, cycle), wantAllowed: true},
+		"a deletion":   {operation: "DELETE", before: template("", cycle), wantAllowed: true},
+		"a status":     {operation: "UPDATE", sub: "status", before: template("", fine), now: template("", cycle), wantAllowed: true},
+		"a connection": {operation: "CONNECT", wantAllowed: true},
+		"a module that is repaired is a warning": {
+			operation: "CREATE", now: template("", oneLine), wantAllowed: true,
+			want: []string{`warning: a: spec.values.hcl, line 1 (variable "v"): HCL refuses several arguments on one line; they will be put on lines of their own`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, ValidateTemplate, admissionv1.AdmissionRequest{
+				Kind:      metav1.GroupVersionKind{Group: "operator.kubernetes-tenants.org", Version: "v1", Kind: "TenantTemplate"},
+				Operation: tt.operation, SubResource: tt.sub, Object: object(t, tt.now), OldObject: object(t, tt.before),
+			})
+			if diff := cmp.Diff(tt.want, said(got)); diff != "" || got.Allowed != tt.wantAllowed {
+				t.Fatalf("allowed: %t, want %t (-want +got):\n%s", got.Allowed, tt.wantAllowed, diff)
+			}
+			if got.Allowed {
+				return
+			}
+			if s := got.Result; s.Code != http.StatusUnprocessableEntity || s.Reason != metav1.StatusReasonInvalid || s.Details.Kind != "TenantTemplate" || s.Details.Name != "web" || !strings.Contains(s.Message, tt.wantInMessage) {
+				t.Errorf("refused with %+v, want that TenantTemplate web is not valid, and %q in the message", s, tt.wantInMessage)
+			}
+		})
+	}
+}
+
+func TestRegistries(t *testing.T) {
+	for name, tt := range map[string]struct{ spec, want string }{
+		"a table":               {`source: {type: sqlite, sqlite: {path: shop.db, table: customers}}, valueMappings: {uid: id, activate: active}`, ""},
+		"a server with secrets": {`source: {type: mysql, mysql: {host: db, username: u, database: d, table: t, passwordRef: {name: s, key: k}, tls: {certRef: {name: s, key: c}, keyRef: {name: s, key: k}}}}, valueMappings: {uid: id, activate: active}`, ""},
+		"no table that could be": {`source: {type: mysql, mysql: {host: db, username: u, database: d, table: "t; DROP TABLE t"}}, valueMappings: {uid: id, activate: active}`,
+			`spec.source.mysql: table "t; DROP TABLE t" is not the name of a table or view, nor a schema and a name with a dot between: for anything else use query`},
+		"no query": {`source: {type: postgresql, postgresql: {host: db, username: u, database: d, query: "UPDATE t SET a = 1"}}, valueMappings: {uid: id, activate: active}`,
+			`spec.source.postgresql: query begins with "UPDATE": give one SELECT`},
+		"no user":         {`source: {type: mysql, mysql: {host: db, database: d, table: t}}, valueMappings: {uid: id, activate: active}`, "spec.source.mysql: username is missing"},
+		"nothing to read": {`source: {type: mysql}, valueMappings: {uid: id, activate: active}`, "spec.source: type mysql without spec.source.mysql"},
+		"a column without a name": {`source: {type: sqlite, sqlite: {path: shop.db, table: customers}}, valueMappings: {uid: id, activate: active}, extraValueMappings: {plan: ""}`,
+			"spec.extraValueMappings.plan: the name of the column is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, ValidateRegistry, admissionv1.AdmissionRequest{Operation: "CREATE", Object: object(t, registry(tt.spec))})
+			if s := strings.Join(said(got), "\n"); s != tt.want || got.Allowed != (tt.want == "") {
+				t.Errorf("allowed: %t, %s, want %q", got.Allowed, s, tt.want)
+			}
+		})
+	}
+}
+
+// The templates of Tenant Operator's guide pass as they are, and nothing is said
+// of them but which lines will be broken.
+func TestTheGuide(t *testing.T) {
+	files, err := filepath.Glob("../../../tenant/testdata/seed/*.yaml")
+	if err != nil || len(files) != 9 {
+		t.Fatalf("there are %d templates, %v; want nine", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ask(t, ValidateTemplate, admissionv1.AdmissionRequest{Operation: "CREATE", Object: object(t, string(text))})
+		if !got.Allowed {
+			t.Errorf("%s: %q", filepath.Base(file), said(got))
+		}
+		for _, w := range got.Warnings {
+			if !strings.Contains(w, "on one line") {
+				t.Errorf("%s: warns %q", filepath.Base(file), w)
+			}
+		}
+	}
+}
+
+// Defaults are filled in where the definitions of the cluster have not done so,
+// and nowhere else.
+func TestDefaults(t *testing.T) {
+	const whole = `creationPolicy: WhenNeeded, deletionPolicy: Delete, conflictPolicy: Stuck, waitForReady: true, timeoutSeconds: 300, patchStrategy: apply, skipOnDependencyFailure: true`
+	const bare = `secrets: [{id: a, spec: {apiVersion: v1, kind: Secret}, creationPolicy: Once}]`
+	for name, tt := range map[string]struct {
+		path        string
+		operation   admissionv1.Operation
+		before, now string
+		want        []string
+	}{
+		"a template": {path: MutateTemplate, operation: "CREATE", now: template("", bare), want: []string{
+			`/spec/secrets/0/conflictPolicy="Stuck"`, `/spec/secrets/0/deletionPolicy="Delete"`, `/spec/secrets/0/patchStrategy="apply"`,
+			`/spec/secrets/0/skipOnDependencyFailure=true`, `/spec/secrets/0/timeoutSeconds=300`, `/spec/secrets/0/waitForReady=true`,
+		}},
+		"a template that says everything":  {path: MutateTemplate, operation: "CREATE", now: template("", `secrets: [{id: a, spec: {apiVersion: v1}, `+whole+`}]`)},
+		"a spec that stays as it is":       {path: MutateTemplate, operation: "UPDATE", before: template("", bare), now: template(", labels: {a: b}", bare)},
+		"a template that is being deleted": {path: MutateTemplate, operation: "UPDATE", before: template("", fine), now: template(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, bare)},
+		"a registry": {path: MutateRegistry, operation: "CREATE", now: registry(`source: {type: mysql, mysql: {host: db}}`), want: []string{
+			`/spec/source/mysql/port=3306`, `/spec/source/syncInterval="30s"`,
+		}},
+		"a deletion": {path: MutateRegistry, operation: "DELETE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, tt.path, admissionv1.AdmissionRequest{Operation: tt.operation, Object: object(t, tt.now), OldObject: object(t, tt.before)})
+			var patch []operation
+			if len(got.Patch) > 0 {
+				if err := json.Unmarshal(got.Patch, &patch); err != nil || *got.PatchType != admissionv1.PatchTypeJSONPatch {
+					t.Fatalf("the patch is %s, %v", got.Patch, err)
+				}
+			}
+			var adds []string
+			for _, o := range patch {
+				if o.Op != "add" {
+					t.Errorf("the patch does %s to %s, want that it only adds", o.Op, o.Path)
+				}
+				adds = append(adds, fmt.Sprintf("%s=%s", o.Path, o.Value))
+			}
+			if diff := cmp.Diff(tt.want, adds); diff != "" || !got.Allowed {
+				t.Errorf("allowed: %t (-want +got):\n%s", got.Allowed, diff)
+			}
+		})
+	}
+}
+
+// What is not understood gets no verdict, so that the API server goes on without.
+func TestNoVerdict(t *testing.T) {
+	for name, body := range map[string]string{
+		"no JSON":               `{`,
+		"no review":             `{}`,
+		"an older one":          `{"apiVersion":"admission.k8s.io/v1beta1","request":{"operation":"CREATE"}}`,
+		"no object":             `{"apiVersion":"admission.k8s.io/v1","request":{"operation":"CREATE"}}`,
+		"an object of tomorrow": `{"apiVersion":"admission.k8s.io/v1","request":{"operation":"CREATE","object":{"spec":{"secrets":{"a":1}}}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if w := post(t, ValidateTemplate, []byte(body)); w.Code != http.StatusBadRequest {
+				t.Errorf("%d %s, want %d", w.Code, w.Body, http.StatusBadRequest)
+			}
+		})
+	}
+}
+
+// However much is wrong, what is said stays readable.
+func TestManyProblems(t *testing.T) {
+	var all []string
+	for i := range 40 {
+		all = append(all, fmt.Sprintf(`{id: a%d, nameTemplate: n%[1]d, dependIds: [none], spec: {apiVersion: v1, kind: Secret}}`, i))
+	}
+	bad := "secrets: [" + strings.Join(all, ", ") + "]"
+	got := said(ask(t, ValidateTemplate, admissionv1.AdmissionRequest{Operation: "CREATE", Object: object(t, template("", bad))}))
+	if len(got) != mostProblems+1 || got[mostProblems] != "spec: 20 more are not valid" {
+		t.Errorf("%d are told, and the last is %q", len(got), got[len(got)-1])
+	}
+	got = said(ask(t, ValidateTemplate, admissionv1.AdmissionRequest{
+		Operation: "UPDATE", OldObject: object(t, template("", bad)), Object: object(t, template("", bad+", deletionProtection: true")),
+	}))
+	if len(got) != mostWarnings+1 || got[mostWarnings] != "warning: and 30 more" {
+		t.Errorf("%d warnings, and the last is %q", len(got), got[len(got)-1])
+	}
+}
