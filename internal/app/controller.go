@@ -16,6 +16,7 @@ type ClusterConfig struct {
 	Definitions bool          `flag:"install-crds" env:"TERRIER_INSTALL_CRDS" default:"true" help:"apply the definitions of our kinds at the start; false leaves that to whoever installs Terrier"`
 	Namespaces  []string      `flag:"watch-namespace" env:"TERRIER_WATCH_NAMESPACES" help:"look after stacks and sources of this namespace and of no other that is not named (repeatable)"`
 	Hosts       []string      `flag:"http-host" env:"TERRIER_HTTP_HOSTS" help:"name or address by which the HTTP API is reached; the first is what the command line is told (repeatable)"`
+	Admission   bool          `flag:"admission-webhooks" env:"TERRIER_ADMISSION_WEBHOOKS" help:"have the API server ask this controller whether registries and templates of tenants are valid before it stores them; it must reach the HTTP API by --http-host"`
 	Lease       string        `flag:"lease" env:"TERRIER_LEASE" default:"terrier-controller" help:"name of the Lease by which several controllers agree on the one that acts; empty if there is only this one"`
 	LeaseTime   time.Duration `flag:"lease-duration" env:"TERRIER_LEASE_DURATION" default:"15s" help:"how long after its last sign of life another controller may take over"`
 }
@@ -44,6 +45,9 @@ finds that another may have taken over meanwhile, does nothing more and exits.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if c.Output != "" && c.Output != "json" {
 				return fault.New(fault.Invalid, "Usage", errOutput)
+			}
+			if k.Admission && len(k.Hosts) == 0 {
+				return usage("--admission-webhooks needs --http-host, the name by which the API server reaches this controller")
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()

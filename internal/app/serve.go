@@ -146,6 +146,7 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	p.askUs(ctx, mgr.GetClient())
 	r := Ready{
 		Ready: true, Kubeconfig: p.plane.Kubeconfig(), API: "https://" + p.plane.Address(), HTTP: p.http.url,
 		Metrics: p.scraped, DataDir: p.Config.DataDir, Isolation: process.Probe().Level.String(),
@@ -268,6 +269,10 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	hooks, err := p.admission()
+	if err != nil {
+		return nil, err
+	}
 	p.records = service.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
 	stacks := service.New(kubeClient, p.records, p.Now)
 	board := p.newBoard()
@@ -275,7 +280,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		Stacks: stacks, Board: board, Details: service.NewDetails(stacks, p.records, p.records), Sources: service.NewSources(kubeClient, board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.following,
 		Retained:  service.NewRetained(blobBytes{p.blobs}, kubeClient),
-		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry,
+		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
 	}
 	if err := p.letIn(ctx, &o, p.pulls(auth), board.Namespaces); err != nil {
 		return nil, err

@@ -33,12 +33,13 @@ var _ = addDoors(map[string]string{
 	"GET /healthz":         "open",
 	"GET /readyz":          "open",
 	"GET /artifacts/*path": "open", "HEAD /artifacts/*path": "open",
-	"GET /v2/*path":    "get terraforms/registry apps",
-	"HEAD /v2/*path":   "get terraforms/registry apps",
-	"POST /v2/*path":   "update terraforms/registry apps",
-	"PUT /v2/*path":    "update terraforms/registry apps",
-	"PATCH /v2/*path":  "update terraforms/registry apps",
-	"DELETE /v2/*path": "update terraforms/registry apps",
+	"POST /validate-a-kind": "open",
+	"GET /v2/*path":         "get terraforms/registry apps",
+	"HEAD /v2/*path":        "get terraforms/registry apps",
+	"POST /v2/*path":        "update terraforms/registry apps",
+	"PUT /v2/*path":         "update terraforms/registry apps",
+	"PATCH /v2/*path":       "update terraforms/registry apps",
+	"DELETE /v2/*path":      "update terraforms/registry apps",
 })
 
 func accessText(a service.Access) string {

@@ -62,8 +62,15 @@ func (s *server) mounted() []route {
 			table = append(table, route{method: m, path: registryPrefix + "/*path", door: guarded, access: registryAccess, within: transfer, body: s.Limits.Upload, handle: h})
 		}
 	}
+	for path, h := range s.Admission {
+		table = append(table, route{method: http.MethodPost, path: path, door: open, within: func(l Limits) time.Duration { return l.Request }, body: admissionBody, handle: gin.WrapH(h)})
+	}
 	return table
 }
+
+// admissionBody bounds what an API server sends: an object twice, as it was and
+// as it is to be, each as large as one may be, and who asks.
+const admissionBody = 8 << 20
 
 const registryPrefix = "/v2"
 

@@ -209,7 +209,8 @@ func options(auth Auth) Options {
 		Stacks: estate{records: service.NewBlobs(nothing{}, nothing{}, time.Millisecond)},
 		Auth:   auth, Version: "v1", Hosts: []string{"127.0.0.1"},
 		Artifacts: echo("artifacts"), Registry: echo("registry"),
-		Board: emptyBoard(), Queue: idle{}, Journal: blank{},
+		Admission: map[string]http.Handler{"/validate-a-kind": echo("admission")},
+		Board:     emptyBoard(), Queue: idle{}, Journal: blank{},
 	}
 }
 

@@ -1,0 +1,144 @@
+package app
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	config "github.com/terrier-iac/terrier/config/admission"
+	"github.com/terrier-iac/terrier/config/crd"
+	"github.com/terrier-iac/terrier/internal/controller/tenants/admission"
+	"github.com/terrier-iac/terrier/internal/kube"
+)
+
+// admission are the webhooks of tenants.
+func (p *parts) admission() (map[string]http.Handler, error) {
+	return admission.Handlers(crd.Files)
+}
+
+// askUs has the API server ask those webhooks, as soon as they answer. That it
+// does is no condition for anything: what it does not ask about is found out
+// later.
+func (p *parts) askUs(ctx context.Context, c client.Client) {
+	if p.Cluster != nil && !p.Cluster.Admission {
+		return
+	}
+	w := webhooks{url: p.http.url, ca: p.http.ca}
+	if p.Cluster != nil {
+		w.hosts, w.namespaces = p.Cluster.Hosts, p.Cluster.Namespaces
+	}
+	all, err := w.configurations(config.Webhooks)
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = kube.Apply(ctx, c, all[i])
+	}
+	if err != nil && ctx.Err() == nil {
+		p.log.Warn("the API server does not ask whether registries and templates are valid; their status says so later", "err", err)
+	}
+}
+
+// webhooks are where an API server reaches ours, and for whose objects.
+type webhooks struct {
+	url        string
+	ca         []byte
+	hosts      []string // other names of the same server
+	namespaces []string // all if empty
+}
+
+// configurations are those of files, for this server.
+func (w webhooks) configurations(files fs.FS) ([]*unstructured.Unstructured, error) {
+	names, err := fs.Glob(files, "webhooks/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &u.Object); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+		if err := w.adapt(u); err != nil {
+			return nil, fmt.Errorf("adapting %s: %w", name, err)
+		}
+		all = append(all, u)
+	}
+	return all, nil
+}
+
+// adapt puts the address of this server into a configuration. Controllers that
+// look after different namespaces of one cluster have one each.
+func (w webhooks) adapt(u *unstructured.Unstructured) error {
+	if len(w.namespaces) > 0 {
+		u.SetName(u.GetName() + "." + w.namespaces[0])
+	}
+	var namespaces []any
+	for _, n := range w.namespaces {
+		namespaces = append(namespaces, n)
+	}
+	list, _, err := unstructured.NestedSlice(u.Object, "webhooks")
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		hook, _ := list[i].(map[string]any)
+		path, _, err := unstructured.NestedString(hook, "clientConfig", "service", "path")
+		if err != nil {
+			return err
+		}
+		if hook["clientConfig"], err = w.clientConfig(path); err != nil {
+			return err
+		}
+		if len(w.namespaces) > 0 {
+			hook["namespaceSelector"] = map[string]any{"matchExpressions": []any{map[string]any{
+				"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces,
+			}}}
+		}
+	}
+	return unstructured.SetNestedSlice(u.Object, list, "webhooks")
+}
+
+// clientConfig is how path is reached. A name of a Service is said as one, since
+// API servers seldom know the names of the cluster.
+func (w webhooks) clientConfig(path string) (map[string]any, error) {
+	u, err := url.Parse(w.url)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{"caBundle": base64.StdEncoding.EncodeToString(w.ca)}
+	for _, host := range append([]string{u.Hostname()}, w.hosts...) {
+		name, namespace, ok := serviceNamed(host)
+		if !ok {
+			continue
+		}
+		port, err := strconv.ParseInt(u.Port(), 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		out["service"] = map[string]any{"namespace": namespace, "name": name, "port": port, "path": path}
+		return out, nil
+	}
+	out["url"] = "https://" + net.JoinHostPort(u.Hostname(), u.Port()) + path
+	return out, nil
+}
+
+// serviceNamed reads the name by which an API server calls a Service.
+func serviceNamed(host string) (name, namespace string, ok bool) {
+	parts := strings.Split(host, ".")
+	if len(parts) != 3 || parts[2] != "svc" {
+		return "", "", false
+	}
+	return parts[0], parts[1], true
+}
