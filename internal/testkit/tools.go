@@ -67,11 +67,17 @@ func (c *Cluster) TryTerrier(tb testing.TB, args ...string) Ran {
 // succeeds.
 func (c *Cluster) Kubectl(tb testing.TB, args ...string) string {
 	tb.Helper()
-	r := c.run(tb, Tool(tb, "kubectl"), args...)
+	r := c.TryKubectl(tb, args...)
 	if r.Code != 0 {
 		tb.Fatalf("kubectl %s ended with %d: %s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
 	}
 	return r.Stdout
+}
+
+// TryKubectl runs kubectl in the test's namespace.
+func (c *Cluster) TryKubectl(tb testing.TB, args ...string) Ran {
+	tb.Helper()
+	return c.run(tb, Tool(tb, "kubectl"), args...)
 }
 
 func (c *Cluster) run(tb testing.TB, program string, args ...string) Ran {

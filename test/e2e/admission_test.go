@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// cyclic is a template that no tenant can be made of.
+const cyclic = `
+apiVersion: operator.kubernetes-tenants.org/v1
+kind: TenantTemplate
+metadata: {name: web}
+spec:
+  registryId: none
+  configMaps:
+  - {id: one, nameTemplate: one, dependIds: [two], spec: {apiVersion: v1, kind: ConfigMap}}
+  - {id: two, nameTemplate: two, dependIds: [one], spec: {apiVersion: v1, kind: ConfigMap}}
+`
+
+// manifestFile keeps a manifest in a file and returns its path.
+func manifestFile(t *testing.T, manifest string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// kubectl runs it whatever comes of it.
+func kubectl(t *testing.T, c *testkit.Cluster, args ...string) (said string, ok bool) {
+	t.Helper()
+	r := c.TryKubectl(t, args...)
+	return r.Stdout + r.Stderr, r.Code == 0
+}
+
+// asked waits until the API server asks about templates: it learns of new
+// webhooks a moment after they are written.
+func asked(t *testing.T, c *testkit.Cluster) {
+	t.Helper()
+	file := manifestFile(t, strings.Replace(cyclic, "name: web", "name: probe", 1))
+	testkit.Eventually(t, time.Minute, "a template that cannot be is refused", func(context.Context) error {
+		if said, ok := kubectl(t, c, "apply", "--dry-run=server", "-f", file); ok {
+			return fmt.Errorf("kubectl says %s", said)
+		}
+		return nil
+	})
+}
+
+// forgetWebhooks takes away what a controller of the test's namespace has left.
+func forgetWebhooks(t *testing.T, c *testkit.Cluster) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion("admissionregistration.k8s.io/v1")
+		u.SetKind(kind)
+		u.SetName("tenants.terrier.dev." + c.Namespace)
+		if err := c.Client.Delete(ctx, u); err != nil {
+			t.Errorf("removing %s: %v", kind, err)
+		}
+	}
+}
+
+// Whoever applies what cannot be is told so by kubectl, with the field.
+func TestKubectlIsToldWhatIsNotValid(t *testing.T) {
+	c := cluster(t)
+	asked(t, c)
+	for name, tt := range map[string]struct {
+		manifest string
+		want     []string
+	}{
+		"a cycle": {cyclic, []string{`The TenantTemplate "web" is invalid`, "spec.configMaps[0].dependIds", "one → two → one"}},
+		"an id that is not there": {
+			strings.Replace(cyclic, "[two]", "[three]", 1), []string{"spec.configMaps[0].dependIds", `there is no resource "three"`},
+		},
+		"two equal ids": {
+			strings.NewReplacer("configMaps:", "secrets: [{id: one, nameTemplate: s, spec: {apiVersion: v1, kind: Secret}}]\n  configMaps:", ", dependIds: [two]", "").Replace(cyclic),
+			[]string{"spec.secrets[0].id", "the id is used twice, in configMaps and in secrets"},
+		},
+		"a text that does not parse": {
+			strings.NewReplacer(", dependIds: [two]", "", "nameTemplate: two", `nameTemplate: "{{ .uid"`).Replace(cyclic),
+			[]string{"spec.configMaps[1].nameTemplate", "unclosed action"},
+		},
+		"a registry whose query is none": {`
+apiVersion: operator.kubernetes-tenants.org/v1
+kind: TenantRegistry
+metadata: {name: customers}
+spec:
+  source: {type: sqlite, sqlite: {path: shop.db, query: DELETE FROM customers}}
+  valueMappings: {uid: id, activate: active}
+`, []string{`The TenantRegistry "customers" is invalid`, "spec.source.sqlite", "give one SELECT"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, ok := kubectl(t, c, "apply", "-f", manifestFile(t, tt.manifest))
+			if ok {
+				t.Fatalf("kubectl took it: %s", said)
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(said, w) {
+					t.Errorf("kubectl says %q, want %q in it", said, w)
+				}
+			}
+		})
+	}
+}
+
+// A controller that is down holds up no write: what it would have refused is
+// stored, its status says what is wrong, and once the controller is back the
+// object can still be edited and deleted.
+func TestNoWriteWaitsForAController(t *testing.T) {
+	c := testkit.Kube(t)
+	p, err := testkit.NewPlatform(testkit.PlatformOptions{
+		Dir: filepath.Join(t.TempDir(), "platform"), Cluster: c,
+		Flags: []string{"--admission-webhooks", "--http-host", "127.0.0.1", "--lease="},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		forgetWebhooks(t, c)
+		if t.Failed() {
+			t.Logf("the controller said:\n%s", p.Log())
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	asked(t, c)
+	if _, err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	file := manifestFile(t, cyclic)
+	if said, ok := kubectl(t, c, "apply", "-f", file); !ok {
+		t.Fatalf("without a controller a template is refused: %s", said)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	asked(t, c)
+	c.Kubectl(t, "wait", "--for=condition=Valid=false", "--timeout=60s", "tenanttemplate/web")
+	c.Kubectl(t, "annotate", "tenanttemplate", "web", "example.com/note=seen")
+	c.Kubectl(t, "patch", "tenanttemplate", "web", "--type=merge", "-p", `{"spec":{"deletionProtection":true}}`)
+	if said, ok := kubectl(t, c, "patch", "tenanttemplate", "web", "--type=merge", "-p", `{"spec":{"serviceAccountName":"x","manifests":[{"id":"new","dependIds":["none"],"spec":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}}]}}`); ok || !strings.Contains(said, "spec.manifests[0].dependIds") {
+		t.Errorf("kubectl says %q, want that what is wrong newly is refused", said)
+	}
+	c.Kubectl(t, "delete", "--timeout=60s", "tenanttemplate", "web")
+}
