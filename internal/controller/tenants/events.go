@@ -59,16 +59,24 @@ func (c *Tenants) tell(p *pass, out tenant.Outcome) {
 	p.deeds, p.departed = nil, nil
 }
 
-// sum tells of the tenant as a whole.
+// sum tells of the tenant as a whole: what was written, and, once after that,
+// that all of it is ready. One that only loses and gains its readiness says no
+// more than its conditions do.
 func (c *Tenants) sum(p *pass, out tenant.Outcome, written int, say func(bool, string, string, ...any)) {
-	if written == 0 || p.o.Deleting {
-		return
-	}
-	if out.Failed > 0 || len(out.Skipped) > 0 {
+	ready := out.Written && out.Ready == out.Desired
+	switch {
+	case p.o.Deleting:
+	case ready && (written > 0 || p.memory.applying):
+		p.memory.applying = false
+		say(false, "TemplateAppliedSuccess", "All %d resources are written and ready", out.Desired)
+	case written == 0:
+	case out.Failed > 0 || len(out.Skipped) > 0:
+		p.memory.applying = true
 		say(true, "TemplateAppliedPartial", "%d objects written; %d of %d resources failed, %d were skipped", written, out.Failed, out.Desired, len(out.Skipped))
-		return
+	default:
+		p.memory.applying = true
+		say(false, "TemplateResourcesApplying", "%d objects written; %d of %d resources are ready", written, out.Ready, out.Desired)
 	}
-	say(false, "TemplateAppliedSuccess", "%d objects written; %d of %d resources are ready", written, out.Ready, out.Desired)
 }
 
 // stub is enough of an object for an event about it.

@@ -19,6 +19,8 @@ type memory struct {
 	uid   types.UID
 	spoke time.Time // when its status was last written; of whoever looks at the Tenant, which is one at a time
 
+	applying bool // objects were written, and the tenant was not ready since; of whoever looks, too
+
 	// The Tenant as we last wrote it, while it is on its way; of the same one.
 	wrote *tenantsv1.Tenant
 

@@ -171,7 +171,25 @@ func (c *Registries) change(ctx context.Context, l *look, pinned *pins, n tenant
 	target := &metav1.PartialObjectMetadata{}
 	target.SetGroupVersionKind(tenantsv1.GroupVersion.WithKind(tenantsv1.TenantKind))
 	target.Namespace, target.Name = t.Namespace, t.Name
-	return client.IgnoreNotFound(c.Live.Patch(ctx, target, client.RawPatch(types.MergePatchType, data), client.FieldOwner(tenantsv1.FieldManager)))
+	err = c.Live.Patch(ctx, target, client.RawPatch(types.MergePatchType, data), client.FieldOwner(tenantsv1.FieldManager))
+	if err == nil {
+		c.tellChange(t, n, annotations[tenantsv1.AnnotationRow])
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// tellChange says on a Tenant what it was given. A row that was only written
+// again, since its Secret was lost, is nothing new.
+func (c *Registries) tellChange(t *tenantsv1.Tenant, n tenant.Change, row any) {
+	fresh := n.Row != nil && row != t.Annotations[tenantsv1.AnnotationRow]
+	switch {
+	case fresh && n.Generation != 0:
+		c.Events.Event(t, corev1.EventTypeNormal, "TenantUpdated", fmt.Sprintf("The row has changed, and the template %s is of generation %d", n.Template, n.Generation))
+	case n.Generation != 0:
+		c.Events.Event(t, corev1.EventTypeNormal, "TemplateApplied", fmt.Sprintf("The template %s is of generation %d", n.Template, n.Generation))
+	case fresh:
+		c.Events.Event(t, corev1.EventTypeNormal, "DataUpdated", "The row has changed")
+	}
 }
 
 // specPatch puts all groups in the place of those that a Tenant has.

@@ -160,6 +160,20 @@ type checked struct {
 	generation int64
 	vars       string
 	problems   []string
+	events     []notice // what has a name of its own among them
+}
+
+// notice is something to tell of once.
+type notice struct{ reason, message string }
+
+// eventNames are those that Tenant Operator has for what is wrong with a field.
+var eventNames = map[string]string{"id": "DuplicateResourceIDs", "dependIds": "DependencyValidationFailed"}
+
+// events are what check found that has a name of its own, the first of each.
+func (t *templates) events(obj *tenantsv1.TenantTemplate) []notice {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.checked[obj.UID].events
 }
 
 // known is what a step of the registry has to know of a template.
@@ -190,6 +204,10 @@ func (t *templates) check(obj *tenantsv1.TenantTemplate, registry *tenantsv1.Ten
 	}
 	for _, p := range CheckTemplate(obj, vars) {
 		c.problems = append(c.problems, p.Error())
+		name := eventNames[p.Field]
+		if name != "" && !slices.ContainsFunc(c.events, func(n notice) bool { return n.reason == name }) {
+			c.events = append(c.events, notice{name, p.Error()})
+		}
 	}
 	t.checked[obj.UID] = c
 	return c.problems

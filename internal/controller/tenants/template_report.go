@@ -98,6 +98,9 @@ func (c *Templates) sayValid(before, obj *tenantsv1.TenantTemplate, registry *te
 	if reason != reasonPassed {
 		kind = corev1.EventTypeWarning
 	}
+	for _, e := range c.templates.events(obj) {
+		c.Events.Event(obj, kind, e.reason, short(e.message))
+	}
 	c.Events.Event(obj, kind, reason, message)
 }
 
@@ -133,6 +136,10 @@ func (c *Templates) sayRollout(before, obj *tenantsv1.TenantTemplate, state tena
 		return
 	}
 	switch now.Phase {
+	case tenant.RolloutInProgress:
+		if r := obj.Spec.Rollout; r != nil && (r.MaxSkew > 0 || len(r.Waves) > 0) && state.Updated < state.Total {
+			c.Events.Event(obj, corev1.EventTypeNormal, "RolloutThrottled", fmt.Sprintf("Generation %d goes out as spec.rollout says: %d of %d tenants have it", state.Target, state.Updated, state.Total))
+		}
 	case tenant.RolloutFailed:
 		c.Events.Event(obj, corev1.EventTypeWarning, "RolloutFailed", state.Message)
 	case tenant.RolloutComplete:

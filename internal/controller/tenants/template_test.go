@@ -70,7 +70,7 @@ func TestARolloutStopsAndIsResumed(t *testing.T) {
 	if r.GoodGeneration != 1 || r.UpdatedNodes != 1 || r.FailedNodes != 1 || !strings.Contains(r.Message, "a000-web") {
 		t.Errorf("the rollout is %+v", r)
 	}
-	if o.heard.count("RolloutFailed") != 1 {
+	if o.heard.count("RolloutFailed") != 1 || o.heard.count("RolloutThrottled") != 1 {
 		t.Errorf("told: %v", o.heard.all)
 	}
 	o.set("new", "https://new.example.com", "1", "gold")
@@ -109,9 +109,16 @@ func TestAnInvalidTemplateSaysSoAndReachesNobody(t *testing.T) {
 			t.Errorf("%s has generation %d", name, generationOf(&tn))
 		}
 	}
-	if o.heard.count("ValidationPassed") != 1 || o.heard.count("ValidationFailed") != 1 {
+	if o.heard.count("ValidationPassed") != 1 || o.heard.count("ValidationFailed") != 1 || o.heard.count("DependencyValidationFailed") != 1 {
 		t.Errorf("told: %v", o.heard.all)
 	}
+	o.template(`secrets: [{id: config, nameTemplate: b, spec: {apiVersion: v1, kind: Secret}}]`)
+	o.eventually("that an id is used twice is told, by its name and once", func() error {
+		if n, m := o.heard.count("DuplicateResourceIDs"), o.heard.count("ValidationFailed"); n != 1 || m != 2 {
+			return fmt.Errorf("it was told %d times, and that the template is not valid %d times", n, m)
+		}
+		return nil
+	})
 }
 
 func TestATemplateWithoutItsRegistry(t *testing.T) {
