@@ -30,12 +30,13 @@ func Notifications(v *Visit) (Page, error) {
 // noticeScope is the namespaces whose notifications the visitor may see: a right
 // of its own, which is asked for all namespaces and then for each that they see.
 func noticeScope(v *Visit) service.Scope {
-	sees := sightOf(v, service.ResourceNotifications)
 	if v.Can(service.Access{Verb: "list", Resource: service.ResourceNotifications}) {
 		return service.Everything
 	}
+	visible := visibleNamespaces(v)
+	sees := sightOf(v, service.ResourceNotifications, visible)
 	scope := service.Scope{In: map[string]bool{}}
-	for _, namespace := range visibleNamespaces(v) {
+	for _, namespace := range visible {
 		if sees(namespace) {
 			scope.In[namespace] = true
 		}

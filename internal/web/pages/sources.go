@@ -121,7 +121,7 @@ var sourceMeans = map[string]struct{ Means, Do string }{
 func (d *sourcesView) fill(v *Visit, list []service.Source) {
 	d.Text, d.Kind, d.Namespace, d.State = strings.TrimSpace(v.Query.Get("q")), v.Query.Get("kind"), v.Query.Get("namespace"), v.Query.Get("state")
 	d.Filtered = d.Text != "" || d.Kind != "" || d.Namespace != "" || d.State != ""
-	sees := sightOf(v, service.ResourceSources)
+	sees := sightOf(v, service.ResourceSources, namespacesIn(list, func(s *service.Source) string { return s.Namespace }))
 	words := strings.Fields(strings.ToLower(d.Text))
 	var kinds, namespaces names
 	counts := map[string]int{}

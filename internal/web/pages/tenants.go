@@ -132,12 +132,13 @@ func tenantPill(state string) Pill {
 	return Pill{ToneIdle, "dot", state}
 }
 
-// sightOf says in which namespaces the visitor may list a kind of thing. Each is
-// asked about once.
-func sightOf(v *Visit, r service.Resource) func(namespace string) bool {
+// sightOf says in which of some namespaces the visitor may list a kind of thing.
+// Each is asked about once.
+func sightOf(v *Visit, r service.Resource, namespaces []string) func(namespace string) bool {
 	if v.Can(service.Access{Verb: "list", Resource: r}) {
 		return func(string) bool { return true }
 	}
+	v.askTogether(accesses("list", r, namespaces))
 	known := map[string]bool{}
 	return func(namespace string) bool {
 		may, asked := known[namespace]
@@ -149,6 +150,19 @@ func sightOf(v *Visit, r service.Resource) func(namespace string) bool {
 	}
 }
 
+// namespacesIn are the namespaces of some things, each once.
+func namespacesIn[T any](things []T, of func(*T) string) []string {
+	var all names
+	last := ""
+	for i := range things {
+		if n := of(&things[i]); n != last { // they come in this order
+			all.add(n)
+			last = n
+		}
+	}
+	return all.sorted()
+}
+
 // tenantsOf cuts a list to what the visitor may see and asks for.
 func tenantsOf(v *Visit, list service.TenantList) tenantsView {
 	d := tenantsView{
@@ -157,7 +171,7 @@ func tenantsOf(v *Visit, list service.TenantList) tenantsView {
 	}
 	d.Filtered = d.Text != "" || d.Namespace != "" || d.Registry != "" || d.Template != "" || d.State != "" || v.Query.Get("labels") != ""
 	d.alarms(v, list.Alarms)
-	sees := sightOf(v, service.ResourceTenants)
+	sees := sightOf(v, service.ResourceTenants, namespacesIn(list.Items, func(t *service.Tenant) string { return t.Namespace }))
 	counts := map[string]int{}
 	chosen := make([]*service.Tenant, 0, len(list.Items))
 	var namespaces, registries, templates names
@@ -219,7 +233,8 @@ func tenantHas(t *service.Tenant, words []string) bool {
 }
 
 func (d *tenantsView) alarms(v *Visit, list []service.Alarm) {
-	registries, templates := sightOf(v, service.ResourceRegistries), sightOf(v, service.ResourceTemplates)
+	in := namespacesIn(list, func(a *service.Alarm) string { return a.Namespace })
+	registries, templates := sightOf(v, service.ResourceRegistries, in), sightOf(v, service.ResourceTemplates, in)
 	for _, a := range list {
 		view := alarmView{Alarm: a, Word: "Registry", Means: service.TenantSituation(a.Reason), Href: registryPath(service.Key{Namespace: a.Namespace, Name: a.Name})}
 		sees := registries
@@ -323,7 +338,7 @@ func (d *tenantsView) sources(v *Visit) error {
 	if err != nil {
 		return fmt.Errorf("listing registries: %w", err)
 	}
-	sees := sightOf(v, service.ResourceRegistries)
+	sees := sightOf(v, service.ResourceRegistries, namespacesIn(registries, func(r *service.Registry) string { return r.Namespace }))
 	for _, r := range registries {
 		if sees(r.Namespace) && (d.Namespace == "" || d.Namespace == r.Namespace) {
 			d.Registries = append(d.Registries, registryRow{r, registryPath(r.Key()), registryPill(r)})
@@ -333,7 +348,7 @@ func (d *tenantsView) sources(v *Visit) error {
 	if err != nil {
 		return fmt.Errorf("listing templates: %w", err)
 	}
-	sees = sightOf(v, service.ResourceTemplates)
+	sees = sightOf(v, service.ResourceTemplates, namespacesIn(templates, func(t *service.Template) string { return t.Namespace }))
 	for _, t := range templates {
 		if sees(t.Namespace) && (d.Namespace == "" || d.Namespace == t.Namespace) {
 			d.Templates = append(d.Templates, templateRow{
