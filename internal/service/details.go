@@ -16,8 +16,8 @@ import (
 
 // StackDetails answers what the page of one stack shows beside its row.
 type StackDetails interface {
-	// Inputs lists what goes into the runs of a stack, by name and origin: never
-	// a value.
+	// Inputs lists what goes into the runs of a stack, by name and origin, with the
+	// values that stand in the object itself.
 	Inputs(context.Context, Key) ([]InputInfo, error)
 	// Timeline lists what happened to a stack, newest first.
 	Timeline(context.Context, Key) ([]Moment, error)

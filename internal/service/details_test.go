@@ -81,7 +81,7 @@ func TestInputsAreNamesAndOrigins(t *testing.T) {
 		s.Values = &apiextensionsv1.JSON{Raw: []byte(`{"a":"` + canary + `"}`)}
 		s.ReadInputsFromSecrets = []v1alpha2.InputSecret{{Name: "net-outputs-of-others", As: "shared"}, {Name: "all-public", As: "open"}, {Name: "gone", As: "lost"}}
 		s.Vars = []v1alpha2.Variable{
-			{Name: "size", Value: &apiextensionsv1.JSON{Raw: []byte(`"` + canary + `"`)}},
+			{Name: "size", Value: &apiextensionsv1.JSON{Raw: []byte(`"large"`)}}, {Name: "tags", Value: &apiextensionsv1.JSON{Raw: []byte(`{"a":[1]}`)}},
 			{Name: "vpc", ValueFrom: from("net-outputs-of-others", "vpc")}, {Name: "token", ValueFrom: from("net-outputs-of-others", "token")},
 			{Name: "owner", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 		}
@@ -103,7 +103,8 @@ func TestInputsAreNamesAndOrigins(t *testing.T) {
 		{Name: "open", Kind: service.InputOutputs, Origin: "Secret all-public"},
 		{Name: "lost", Kind: service.InputOutputs, Origin: "Secret gone", Sensitive: true, Missing: true},
 		{Name: "values", Kind: service.InputVariable, Origin: "spec.values"},
-		{Name: "size", Kind: service.InputVariable, Origin: "spec.vars", Replaced: true},
+		{Name: "size", Kind: service.InputVariable, Origin: "spec.vars", Replaced: true, Value: json.RawMessage(`"large"`)},
+		{Name: "tags", Kind: service.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`{"a":[1]}`)},
 		{Name: "vpc", Kind: service.InputVariable, Origin: "Secret net-outputs-of-others key vpc"},
 		{Name: "token", Kind: service.InputVariable, Origin: "Secret net-outputs-of-others key token", Sensitive: true},
 		{Name: "owner", Kind: service.InputVariable, Origin: "field metadata.name"},
@@ -122,6 +123,37 @@ func TestInputsAreNamesAndOrigins(t *testing.T) {
 	}
 	if text, err := json.Marshal(got); err != nil || strings.Contains(string(text), canary) {
 		t.Errorf("a value is told: %s, %v", text, err)
+	}
+}
+
+// What the module declares sensitive is not told, though it stands in the object;
+// and nothing is while that cannot be found out.
+func TestInputsThatAModuleHides(t *testing.T) {
+	c := newCluster(t)
+	c.spec(func(s *v1alpha2.TerraformSpec) {
+		s.Vars = []v1alpha2.Variable{{Name: "size", Value: &apiextensionsv1.JSON{Raw: []byte(`3`)}}, {Name: "door", Value: &apiextensionsv1.JSON{Raw: []byte(`"` + canary + `"`)}}}
+	})
+	digest := "sha256:" + strings.Repeat("ab", 32)
+	memory, err := json.Marshal(stack.Memory{Applied: &stack.Plan{Name: "plan-1", Digest: digest}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.status(func(s *v1alpha2.TerraformStatus) {
+		s.Terrier = &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: memory}}
+	})
+	size := service.InputInfo{Name: "size", Kind: service.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`3`)}
+	hidden := func(name string) service.InputInfo {
+		return service.InputInfo{Name: name, Kind: service.InputVariable, Origin: "spec.vars", Sensitive: true}
+	}
+	plan := service.PlanKey(string(c.object().UID), digest, runner.FilePlanDoc)
+	for document, want := range map[string][]service.InputInfo{
+		`{"format_version":"1.2","configuration":{"root_module":{"variables":{"size":{},"door":{"sensitive":true}}}}}`: {size, hidden("door")},
+		`no document`: {hidden("size"), hidden("door")},
+	} {
+		got, err := c.details(drawer{plan: []byte(document)}).Inputs(t.Context(), c.key())
+		if err != nil || cmp.Diff(want, got) != "" {
+			t.Errorf("with the plan %s: %v (-want +got):\n%s", document, err, cmp.Diff(want, got))
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,11 +13,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // InputInfo is one thing that goes into the runs of a stack: what it is called
-// there and where it comes from, never what it is.
+// there and where it comes from. What it is is told only of variables that stand
+// in the object itself, where whoever may see the stack sees them anyway.
 type InputInfo struct {
 	Name      string    `json:"name,omitempty"` // of the variable, or of whatever Kind says; empty stands for all that is in the origin
 	Kind      InputKind `json:"kind"`
@@ -25,6 +28,8 @@ type InputInfo struct {
 	Missing   bool      `json:"missing,omitempty"`  // its origin does not exist, or does not have it
 	Optional  bool      `json:"optional,omitempty"` // and that is no failure
 	Replaced  bool      `json:"replaced,omitempty"` // by one of the same name that is further down
+
+	Value json.RawMessage `json:"value,omitempty"` // as spec.vars has it; not if the module declares it sensitive
 }
 
 // InputKind is what an input becomes.
@@ -51,7 +56,7 @@ func (d *Details) Inputs(ctx context.Context, key Key) ([]InputInfo, error) {
 		return nil, err // it names the field
 	}
 	p := asked.Program
-	in := &inputsOf{ctx: ctx, details: d, namespace: key.Namespace, read: map[string]holding{}}
+	in := &inputsOf{ctx: ctx, details: d, stack: key, namespace: key.Namespace, read: map[string]holding{}}
 	if t := o.Status.Terrier; t != nil {
 		in.environment = t.Environment
 	}
@@ -65,7 +70,7 @@ func (d *Details) Inputs(ctx context.Context, key Key) ([]InputInfo, error) {
 		in.add(InputInfo{Name: "values", Kind: InputVariable, Origin: "spec.values"})
 	}
 	for _, v := range p.Vars {
-		in.single(InputInfo{Name: v.Name, Kind: InputVariable}, "spec.vars", v.Secret, v.Config, v.Field)
+		in.variable(v)
 	}
 	for _, f := range p.VarsFrom {
 		in.from(f)
@@ -80,13 +85,44 @@ func (d *Details) Inputs(ctx context.Context, key Key) ([]InputInfo, error) {
 	return in.result()
 }
 
+// variable is one of spec.vars.
+func (in *inputsOf) variable(v stack.Var) {
+	i := InputInfo{Name: v.Name, Kind: InputVariable}
+	if v.Secret == nil && v.Config == nil && v.Field == "" {
+		if i.Sensitive = in.declaredSensitive(v.Name); !i.Sensitive {
+			i.Value = v.Value
+		}
+	}
+	in.single(i, "spec.vars", v.Secret, v.Config, v.Field)
+}
+
+// declaredSensitive reports whether the module says that a variable is sensitive,
+// as far as a plan of it is there to be asked. If that cannot be read now, each is.
+func (in *inputsOf) declaredSensitive(name string) bool {
+	if in.module == nil {
+		in.module = func(string) bool { return true }
+		doc, err := in.details.stacks.Plan(in.ctx, in.stack, "")
+		switch fault.Of(err) {
+		case fault.None:
+			if p, err := plan.ParseDocument(doc.Document); err == nil {
+				in.module = p.DeclaresSensitive
+			}
+		case fault.Missing:
+			in.module = func(string) bool { return false }
+		}
+	}
+	return in.module(name)
+}
+
 // inputsOf collects the inputs of one stack. Each object is read once.
 type inputsOf struct {
 	ctx         context.Context
 	details     *Details
+	stack       Key
 	namespace   string
 	environment []string // names of variables that runs were given
 	read        map[string]holding
+	module      func(variable string) bool // whether it is sensitive; nil until it is asked for
 	out         []InputInfo
 	err         error
 }

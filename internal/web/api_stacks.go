@@ -50,7 +50,7 @@ func (s *server) stackRoutes() []route {
 // detailRoutes are the rows of what a page of one stack shows beside its row.
 func (s *server) detailRoutes(see, plan access, op func(string, string, ...parameter) operation) []route {
 	return []route{
-		asks(s, oneStack+"/inputs", guarded, see, op("listInputs", "What goes into the runs of a stack, by name and origin; never a value."),
+		asks(s, oneStack+"/inputs", guarded, see, op("listInputs", "What goes into the runs of a stack, by name and origin; values only of variables that stand in the object."),
 			detail(func(d service.StackDetails, c call) (list[service.InputInfo], error) {
 				return listed(d.Inputs(c.ctx(), c.key()))
 			})),

@@ -5,18 +5,34 @@ import (
 	"github.com/terrier-iac/terrier/internal/service"
 )
 
-// StackInputs lists what goes into the runs of a stack, never with a value.
+// StackInputs lists what goes into the runs of a stack, with the values that stand
+// in the object itself.
 func StackInputs(v *Visit) (Page, error) {
 	head, err := headOf(v, tabInputs)
 	if err != nil {
 		return Page{}, err
 	}
 	inputs, err := v.House.Details.Inputs(v.Context, v.Key())
+	var rows []inputRow
+	for _, i := range inputs {
+		r := inputRow{InputInfo: i, Shown: len(i.Value) > 0}
+		if r.Shown {
+			r.Text = valueText(i.Value)
+		}
+		rows = append(rows, r)
+	}
 	return stackPage(v, "stack_inputs", "Inputs", struct {
 		Head    stackHead
-		Inputs  []service.InputInfo
+		Inputs  []inputRow
 		Problem *Problem
-	}{head, inputs, problemOf("The inputs cannot be shown", err)}), nil
+	}{head, rows, problemOf("The inputs cannot be shown", err)}), nil
+}
+
+// inputRow is an input with what is shown of its value.
+type inputRow struct {
+	service.InputInfo
+	Shown bool
+	Text  string
 }
 
 // StackOutputs lists what the last apply left as outputs. Sensitive values never

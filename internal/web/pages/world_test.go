@@ -329,7 +329,7 @@ func town() *estate {
 	}}
 	e.detail = service.Detail{Events: []service.Event{{At: now.Add(-time.Minute), Type: "Warning", Reason: "Failed", Message: hostile, Count: 4}, {At: now.Add(-time.Hour), Type: "Normal", Reason: "Applied", Message: "applied"}},
 		Conditions: []service.Condition{{Type: "Ready", Status: "False", Reason: "AwaitingApproval", Message: hostile, Since: now}}}
-	e.inputs = []service.InputInfo{{Name: "region", Kind: service.InputVariable, Origin: "spec.vars"}, {Name: hostile, Kind: service.InputEnvironment, Origin: "Secret cloud key TOKEN", Sensitive: true, Missing: true}}
+	e.inputs = []service.InputInfo{{Name: "region", Kind: service.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`"eu-west-1"`)}, {Name: "tags", Kind: service.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`{"a":"</pre><script>alert(1)</script>"}`)}, {Name: hostile, Kind: service.InputEnvironment, Origin: "Secret cloud key TOKEN", Sensitive: true, Missing: true}}
 	e.outputs = []service.Output{{Name: "vpc_id", Value: json.RawMessage(`"vpc-123"`)}, {Name: "password", Sensitive: true}, {Name: "zones", Value: json.RawMessage(`["a","` + `<b>"]`)}}
 	e.moments = []service.Moment{
 		{At: now.Add(-time.Minute), Kind: service.MomentDecision, Title: "Awaiting approval", Text: "a plan waits", Rule: service.Rules()[20].Rule},
