@@ -1,58 +1,51 @@
 package pages
 
 import (
+	"encoding/json"
 	"html"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 )
 
+// The cases are a file, since the script that writes lines while a page is open
+// is held to them as well: test/browser runs it.
 func TestColoursBecomeClasses(t *testing.T) {
-	tests := map[string]struct{ in, want string }{
-		"plain text stays":                         {"a b\tc", "a b\tc"},
-		"markup is text":                           {`<script>alert("1")</script> & '`, `&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; &#39;`},
-		"a colour":                                 {"\x1b[31mred\x1b[0m not", `<span class="a-f1">red</span> not`},
-		"no parameter is a reset":                  {"\x1b[1mbold\x1b[m not", `<span class="a-bold">bold</span> not`},
-		"styles add up":                            {"\x1b[1;4m\x1b[92mx", `<span class="a-bold a-under a-f10">x</span>`},
-		"styles end one by one":                    {"\x1b[1;2;3;4;7;9mx\x1b[22;23;24;27;29my", `<span class="a-bold a-faint a-italic a-under a-invert a-cross">x</span>y`},
-		"a background":                             {"\x1b[44;37mx\x1b[39;49my", `<span class="a-f7 a-b4">x</span>y`},
-		"one of 256 is the nearest of 16":          {"\x1b[38;5;196mx\x1b[38;5;15my\x1b[48;5;232mz", `<span class="a-f1">x</span><span class="a-f15">y</span><span class="a-f15 a-b0">z</span>`},
-		"a true colour is the nearest of 16":       {"\x1b[38;2;250;250;250mx", `<span class="a-f15">x</span>`},
-		"colons part, too":                         {"\x1b[38:2::255:255:255mx\x1b[0;38:5:2my\x1b[0;4:3mz\x1b[4:0m.", `<span class="a-f15">x</span><span class="a-f2">y</span><span class="a-under">z</span>.`},
-		"a colour that does not end is none":       {"\x1b[38;5mx", "x"},
-		"numbers that nobody knows change nothing": {"\x1b[31;999;75mx", `<span class="a-f1">x</span>`},
-		"the cursor stays where it is":             {"a\x1b[2Kb\x1b[1;1Hc\x1b[?25ld\x1b[>4;1me\x1b[1 qf", "abcdef"},
-		"titles and links are left out":            {"a\x1b]0;title\x07b\x1b]8;;https://evil.example\x1b\\link\x1b]8;;\x1b\\c", "ablinkc"},
-		"strings for devices are left out":         {"a\x1bPq#0\x1b\\b\x1b_x\x1b\\c\x1b^x\x1b\\d\x1bXx\x1b\\e", "abcde"},
-		"a bell ends no string for a device":       {"a\x1bPq\x07x\x1b\\b", "ab"},
-		"single characters that stand for escapes": {"a\u009b31mb\u009d0;t\u009cc\u0085d", `a<span class="a-f1">b</span><span class="a-f1">c</span><span class="a-f1">d</span>`},
-		"what does not end hides nothing":          {"a\x1b]0;title", "a0;title"},
-		"neither does a sequence":                  {"a\x1b[31", "a31"},
-		"character sets are left out":              {"a\x1b(Bb\x1b=c\x1b", "abc"},
-		"control characters are left out":          {"a\x00b\x08c\x7fd\x0be", "abcde"},
-		"bytes that are no text are marked":        {"a\xff\xfeb", "a�b"},
-		"text does not turn around":                {"a\u202eb\u2066c", "a�b�c"},
-		"the end of a line is no text":             {"a\r\n", "a"},
-		"a meter shows its last word":              {"10%\r50%\r\x1b[32m100%", `<span class="a-f2">100%</span>`},
-		"a colour outlives what is written over":   {"\x1b[31m10%\rdone", `<span class="a-f1">done</span>`},
+	raw, err := os.ReadFile("testdata/ansi.json")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
+	var tests []struct {
+		Name        string
+		Lines, HTML []string
+	}
+	if err := json.Unmarshal(raw, &tests); err != nil || len(tests) < 24 {
+		t.Fatalf("%d cases, %v", len(tests), err)
+	}
+	for _, test := range tests {
+		t.Run(test.Name, func(t *testing.T) {
 			var a ansi
-			if got := string(a.line(test.in)); got != test.want {
-				t.Errorf("line(%q) = %s, want %s", test.in, got, test.want)
+			var got []string
+			for _, line := range test.Lines {
+				got = append(got, string(a.line(line)))
+			}
+			if diff := cmp.Diff(got, test.HTML); diff != "" {
+				t.Errorf("lines of %q (-got +want):\n%s", test.Lines, diff)
 			}
 		})
 	}
 }
 
-func TestColoursGoOnFromLineToLine(t *testing.T) {
+// A stream of events holds text, so that this is for pages alone.
+func TestBytesThatAreNoTextAreMarked(t *testing.T) {
 	var a ansi
-	a.line("\x1b[31mone")
-	if got, want := string(a.line("two\x1b[0m three")), `<span class="a-f1">two</span> three`; got != want {
-		t.Errorf("the second line is %s, want %s", got, want)
+	if got, want := string(a.line("a\xff\xfeb")), "a\ufffdb"; got != want {
+		t.Errorf("the line is %q, want %q", got, want)
 	}
 }
 
@@ -72,7 +65,7 @@ func TestHostileLinesTakeLinearTime(t *testing.T) {
 		for range 200 {
 			a.line(strings.Repeat(s, lineBytes/len(s)))
 		}
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("200 lines of %q took %s", s, took)
 		}
 	}
