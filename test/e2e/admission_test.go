@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,9 +115,24 @@ spec:
 	}
 }
 
-// A controller that is down holds up no write: what it would have refused is
-// stored, its status says what is wrong, and once the controller is back the
-// object can still be edited and deleted.
+// whileHeldUp does something while the controller takes connections and answers
+// nothing.
+func whileHeldUp(t *testing.T, p *testkit.Platform, do func() (string, bool)) (said string, ok bool) {
+	t.Helper()
+	if err := syscall.Kill(p.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Kill(p.PID(), syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+	}()
+	return do()
+}
+
+// A controller that is down, or hangs, holds up no write: what it would have
+// refused is stored, its status says what is wrong, and once the controller is
+// back the object can still be edited and deleted.
 func TestNoWriteWaitsForAController(t *testing.T) {
 	c := testkit.Kube(t)
 	p, err := testkit.NewPlatform(testkit.PlatformOptions{
@@ -136,6 +152,11 @@ func TestNoWriteWaitsForAController(t *testing.T) {
 		}
 	})
 	asked(t, c)
+	if said, ok := whileHeldUp(t, p, func() (string, bool) {
+		return kubectl(t, c, "apply", "-f", manifestFile(t, strings.Replace(cyclic, "name: web", "name: early", 1)))
+	}); !ok {
+		t.Errorf("with a controller that does not answer a template is refused: %s", said)
+	}
 	if _, err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
