@@ -24,7 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/process"
 )
 
-var tenants = flag.Int("tenants", manyTenants, "how many tenants with a stack each; without, ten times as many")
+var tenants = flag.Int("tenants", manyTenants, "how many tenants with a stack each; without, and for pages, ten times as many, too")
 
 // repeats is how often each thing is done.
 const repeats = 12

@@ -59,7 +59,7 @@ func (b *bench) pages(ctx context.Context, out io.Writer, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context) error{h.plans, h.lists, h.few, h.followLog, h.followChanges, h.leftOpen} {
+	for _, part := range []func(context.Context) error{h.plans, h.lists, h.few, h.followLog, h.followChanges, h.leftOpen, h.lettings} {
 		if err := part(ctx); err != nil {
 			return err
 		}
