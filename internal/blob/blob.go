@@ -76,6 +76,13 @@ func missing(key string) error {
 	return fault.New(fault.Missing, "BlobMissing", fmt.Errorf("there is no blob %s", key))
 }
 
+// Gone is the reason of the error of a store whose place was taken away.
+const Gone = "BlobsGone"
+
+func gone(dir string) error {
+	return fault.New(fault.Later, Gone, fmt.Errorf("the directory %s, in which records are kept, is gone: put it back, or make it anew to go on without what was in it", dir))
+}
+
 // TooLarge is the reason of the error of a Put beyond a store's limit.
 const TooLarge = "BlobTooLarge"
 

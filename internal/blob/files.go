@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,9 +24,20 @@ import (
 //
 // The names of values end in a character that no key has, so that one key may
 // go on where another ends.
+//
+// If the directory is taken away or replaced while it is in use, nothing that was
+// in it is taken for absent: whoever asks is told so until there is one again,
+// which is then used.
 type Files struct {
-	root  *os.Root
+	dir   string
 	limit int64
+
+	// open is held while root is looked at or changed for that of a directory
+	// that has come to stand in dir.
+	open   sync.Mutex
+	root   *os.Root
+	info   fs.FileInfo // of root
+	closed bool
 
 	// tree is held while directories come and go: removing one that became
 	// empty must not take away what a Put has just made.
@@ -43,22 +55,76 @@ func OpenFiles(dir string, limit int64) (*Files, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("opening blobs in %s: the limit is %d bytes", dir, limit)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("opening blobs: %w", err)
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
 	}
-	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening blobs: %w", err)
 	}
-	f := &Files{root: root, limit: limit}
-	if err := errors.Join(root.RemoveAll(partial), root.Mkdir(partial, 0o700)); err != nil {
-		return nil, errors.Join(fmt.Errorf("clearing what was half written: %w", err), root.Close())
+	f := &Files{dir: dir, limit: limit}
+	return f, f.enter()
+}
+
+// enter makes the directory that is there now the one that is used.
+func (f *Files) enter() error {
+	root, err := os.OpenRoot(f.dir)
+	if err != nil {
+		return fmt.Errorf("opening blobs: %w", err)
 	}
-	return f, nil
+	info, err := root.Stat(".")
+	if err != nil {
+		return errors.Join(fmt.Errorf("opening blobs: %w", err), root.Close())
+	}
+	if err := errors.Join(root.RemoveAll(partial), root.Mkdir(partial, 0o700)); err != nil {
+		return errors.Join(fmt.Errorf("clearing what was half written: %w", err), root.Close())
+	}
+	if f.root != nil {
+		_ = f.root.Close() // what is at work in the other one comes to its end
+	}
+	f.root, f.info = root, info
+	return nil
+}
+
+// at returns the directory, once it is sure that it is the one that everybody
+// sees: in one that was removed every value is absent, and a list is empty.
+func (f *Files) at() (*os.Root, error) {
+	f.open.Lock()
+	defer f.open.Unlock()
+	if f.closed {
+		return nil, os.ErrClosed
+	}
+	info, err := os.Stat(f.dir)
+	switch {
+	case isAbsent(err):
+		return nil, gone(f.dir)
+	case err != nil:
+		return nil, err
+	case !os.SameFile(info, f.info):
+		if err := f.enter(); err != nil {
+			return nil, err
+		}
+	}
+	return f.root, nil
+}
+
+// still reports whether root is the directory that everybody sees: only then is
+// what is absent in it absent.
+func (f *Files) still(root *os.Root) error {
+	now, err := f.at()
+	if err == nil && now != root {
+		err = gone(f.dir)
+	}
+	return err
 }
 
 // Close releases the directory. Values that are open stay readable.
-func (f *Files) Close() error { return f.root.Close() }
+func (f *Files) Close() error {
+	f.open.Lock()
+	defer f.open.Unlock()
+	f.closed = true
+	return f.root.Close()
+}
 
 // Put writes beside, syncs, renames, and syncs the directory.
 func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
@@ -70,8 +136,17 @@ func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
 			err = fmt.Errorf("keeping blob %s: %w", key, err)
 		}
 	}()
+	root, err := f.at()
+	if err != nil {
+		return err
+	}
 	temp := path.Join(partial, rand.Text())
-	file, err := f.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	file, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if isAbsent(err) { // somebody tidied up
+		if err = root.MkdirAll(partial, 0o700); err == nil {
+			file, err = root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -80,29 +155,29 @@ func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
-		err = f.rename(temp, key)
+		err = f.rename(root, temp, key)
 	}
 	if err != nil {
-		return errors.Join(err, ignoreAbsent(f.root.Remove(temp)))
+		return errors.Join(err, ignoreAbsent(root.Remove(temp)))
 	}
 	return nil
 }
 
-func (f *Files) rename(temp, key string) error {
+func (f *Files) rename(root *os.Root, temp, key string) error {
 	defer failpoint.Act("blob.put", key)()
 	f.tree.Lock()
 	defer f.tree.Unlock()
 	dir := path.Dir(key)
-	made, err := f.makeDir(dir)
+	made, err := makeDir(root, dir)
 	if err != nil {
 		return err
 	}
-	if err := f.root.Rename(temp, key+suffix); err != nil {
+	if err := root.Rename(temp, key+suffix); err != nil {
 		return err
 	}
 	// A new directory is only there for good once its parent is synced.
 	for ; ; dir = path.Dir(dir) {
-		if err := f.syncDir(dir); err != nil {
+		if err := syncDir(root, dir); err != nil {
 			return err
 		}
 		if made == "" || dir == made || dir == "." {
@@ -114,17 +189,17 @@ func (f *Files) rename(temp, key string) error {
 
 // makeDir makes a directory with its parents and returns the deepest that was
 // there before.
-func (f *Files) makeDir(dir string) (existing string, err error) {
+func makeDir(root *os.Root, dir string) (existing string, err error) {
 	for existing = dir; existing != "."; existing = path.Dir(existing) {
-		if _, err := f.root.Stat(existing); err == nil {
+		if _, err := root.Stat(existing); err == nil {
 			break
 		}
 	}
-	return existing, f.root.MkdirAll(dir, 0o700)
+	return existing, root.MkdirAll(dir, 0o700)
 }
 
-func (f *Files) syncDir(dir string) error {
-	d, err := f.root.Open(dir)
+func syncDir(root *os.Root, dir string) error {
+	d, err := root.Open(dir)
 	if err != nil {
 		return err
 	}
@@ -136,8 +211,15 @@ func (f *Files) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
 		return nil, err
 	}
-	file, err := f.root.Open(key + suffix)
+	root, err := f.at()
+	if err != nil {
+		return nil, fmt.Errorf("opening blob %s: %w", key, err)
+	}
+	file, err := root.Open(key + suffix)
 	if isAbsent(err) {
+		if err := f.still(root); err != nil {
+			return nil, fmt.Errorf("opening blob %s: %w", key, err)
+		}
 		return nil, missing(key)
 	}
 	if err != nil {
@@ -151,21 +233,25 @@ func (f *Files) Delete(ctx context.Context, key string) error {
 	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
 		return err
 	}
+	root, err := f.at()
+	if err != nil {
+		return fmt.Errorf("deleting blob %s: %w", key, err)
+	}
 	f.tree.Lock()
 	defer f.tree.Unlock()
 	defer failpoint.Act("blob.delete", key)()
-	err := f.root.Remove(key + suffix)
+	err = root.Remove(key + suffix)
 	if isAbsent(err) {
 		return nil
 	}
 	if err == nil {
-		err = f.syncDir(path.Dir(key))
+		err = syncDir(root, path.Dir(key))
 	}
 	if err != nil {
 		return fmt.Errorf("deleting blob %s: %w", key, err)
 	}
 	for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
-		if f.root.Remove(dir) != nil {
+		if root.Remove(dir) != nil {
 			break // something else is in it
 		}
 	}
@@ -177,12 +263,16 @@ func (f *Files) List(ctx context.Context, prefix string) ([]string, error) {
 	if err := errors.Join(checkPrefix(prefix), ctx.Err()); err != nil {
 		return nil, err
 	}
+	root, err := f.at()
+	if err != nil {
+		return nil, fmt.Errorf("listing blobs: %w", err)
+	}
 	start := "."
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
 		start = prefix[:i]
 	}
 	var keys []string
-	err := fs.WalkDir(f.root.FS(), start, func(p string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), start, func(p string, entry fs.DirEntry, err error) error {
 		switch {
 		case isAbsent(err):
 			return nil // never there, or removed under our eyes
@@ -198,6 +288,9 @@ func (f *Files) List(ctx context.Context, prefix string) ([]string, error) {
 		}
 		return nil
 	})
+	if err == nil {
+		err = f.still(root) // what is removed under our eyes must not look like no keys
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listing blobs: %w", err)
 	}

@@ -163,3 +163,70 @@ func (announce) Read([]byte) (int, error) {
 	}
 	select {}
 }
+
+// A directory that is taken away has no values, which is no reason to say that
+// there are none: whoever asks hears where it was, and once there is one again it
+// is used, without anybody starting anew.
+func TestADirectoryThatIsTakenAway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "records")
+	f := files(t, dir)
+	put := func(key, value string) error { return f.Put(t.Context(), key, strings.NewReader(value)) }
+	get := func(key string) (string, error) {
+		r, err := f.Get(t.Context(), key)
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		b, err := io.ReadAll(r)
+		return string(b), err
+	}
+	if err := put("stacks/1/state", "one"); err != nil {
+		t.Fatal(err)
+	}
+	away := dir + ".away"
+	for _, take := range []struct {
+		name string
+		do   func() error
+	}{
+		{"moved", func() error { return os.Rename(dir, away) }},
+		{"removed", func() error { return os.RemoveAll(dir) }},
+	} {
+		if err := take.do(); err != nil {
+			t.Fatal(err)
+		}
+		_, errGet := get("stacks/1/state")
+		_, errList := f.List(t.Context(), "stacks/")
+		for what, err := range map[string]error{
+			"Get": errGet, "List": errList, "Put": put("stacks/2/state", "two"), "Delete": f.Delete(t.Context(), "stacks/1/state"),
+		} {
+			if fault.Reason(err, "") != blob.Gone || fault.Of(err) != fault.Later || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%s in a directory that was %s = %v, want that %s is gone", what, take.name, err, dir)
+			}
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := get("stacks/1/state"); fault.Of(err) != fault.Missing {
+			t.Errorf("Get() in a new one = %v, want the value missing", err)
+		}
+		if err := put("stacks/2/state", "two"); err != nil {
+			t.Errorf("Put() in a new one = %v", err)
+		}
+	}
+
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(away, dir)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := get("stacks/1/state"); got != "one" || err != nil {
+		t.Errorf("once it was put back Get() = %q, %v", got, err)
+	}
+	if keys, err := f.List(t.Context(), ""); len(keys) != 1 || err != nil {
+		t.Errorf("once it was put back List() = %q, %v", keys, err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, ".partial")); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("stacks/3/state", "three"); err != nil {
+		t.Errorf("Put() after somebody tidied up = %v", err)
+	}
+}
