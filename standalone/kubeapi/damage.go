@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -15,6 +17,9 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 // checkStore looks for what etcd does not survive or does not see:
@@ -93,6 +98,33 @@ func logCommitted(dir string) (bool, error) {
 		return false, fmt.Errorf("reading the log %s: %w", dir, err)
 	}
 	return state.GetCommit() > 0, nil
+}
+
+// storeRoom is about what a store takes of an empty disk at its first start: two
+// pieces of its log, which are made at their full length, and the database.
+const storeRoom = 160 << 20
+
+// notOpened says why a store did not open: that its disk has no room is no
+// damage, and nothing must be put in its place for it.
+func notOpened(d dir, room string, err error) error {
+	// What etcd dies of reaches us as text.
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		strings.Contains(err.Error(), syscall.ENOSPC.Error()) || strings.Contains(err.Error(), syscall.EDQUOT.Error())
+	if !full {
+		return damagedStore(d.store(), err)
+	}
+	return fault.New(fault.Broken, "NoSpace", fmt.Errorf(
+		"the disk that holds %s (%s) has no room for the store, which takes about %d MiB to begin with and is not damaged: free some, for instance what is in %s and %s, which is made again, or move the data directory to a larger disk: %w",
+		d.store(), room, storeRoom>>20, filepath.Join(d.path, "cache"), filepath.Join(d.path, "scratch"), err))
+}
+
+// roomOf says how much room there is on the disk of a directory.
+func roomOf(path string) string {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return "nobody knows how full it is"
+	}
+	return fmt.Sprintf("%d of %d MiB free", st.Bavail*uint64(st.Bsize)>>20, st.Blocks*uint64(st.Bsize)>>20)
 }
 
 func damagedStore(path string, err error) error {

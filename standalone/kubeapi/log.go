@@ -84,6 +84,7 @@ func (l kubernetesLog) WithGroup(name string) slog.Handler {
 type storeLog struct {
 	log     *slog.Logger
 	settled atomic.Bool
+	last    atomic.Value // what it died of while it opened, a string: a panic has the message alone
 }
 
 func newStoreLog(log *slog.Logger) *storeLog { return &storeLog{log: log.With("from", "etcd")} }
@@ -119,8 +120,11 @@ func (c storeCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *za
 }
 
 func (c storeCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
-	if c.settled.Load() { // before, it is the opener's error
-		c.log.Error("the store failed", "err", describe(entry.Message, slices.Concat(c.fields, fields)))
+	text := describe(entry.Message, slices.Concat(c.fields, fields))
+	if c.settled.Load() {
+		c.log.Error("the store failed", "err", text)
+	} else {
+		c.last.Store(text) // it is the opener's error
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool
 	if err := checkStore(d.store(), log); err != nil {
 		return store{}, err
 	}
+	room := roomOf(d.path) // before etcd takes some
 	socket, err := socketPath(d)
 	if err != nil {
 		return store{}, err
@@ -45,12 +46,15 @@ func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool
 	storeLog := newStoreLog(log)
 	defer func() {
 		if p := recover(); p != nil {
-			err = damagedStore(d.store(), fmt.Errorf("%v", p))
+			if text, ok := storeLog.last.Load().(string); ok {
+				p = text
+			}
+			err = notOpened(d, room, fmt.Errorf("%v", p))
 		}
 	}()
 	etcd, err := embed.StartEtcd(storeConfig(d.store(), socket, storeLog, unsafeNoFsync))
 	if err != nil {
-		return store{}, damagedStore(d.store(), err)
+		return store{}, notOpened(d, room, err)
 	}
 	s = store{endpoint: "unix://" + socket, close: func() {
 		var closing sync.WaitGroup
@@ -64,7 +68,7 @@ func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool
 	case <-etcd.Server.ReadyNotify():
 	case err := <-etcd.Err():
 		s.close()
-		return store{}, damagedStore(d.store(), err)
+		return store{}, notOpened(d, room, err)
 	case <-ctx.Done():
 		s.close()
 		return store{}, fmt.Errorf("waiting for the store in %s: %w", d.store(), context.Cause(ctx))

@@ -1,0 +1,124 @@
+package kubeapi
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+)
+
+// smallDisk runs the calling test once more, with a disk of its own of this
+// size, and returns where that is; elsewhere it returns nothing. The disk is
+// mounted in a namespace that ends with the process.
+func smallDisk(t *testing.T, megabytes int) string {
+	t.Helper()
+	const variable = "STORE_TEST_DISK"
+	if dir := os.Getenv(variable); dir != "" {
+		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0700", megabytes))); err != nil {
+			t.Fatalf("mounting a small disk: %v", err)
+		}
+		return dir
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v")
+	inner.Env = append(os.Environ(), variable+"="+t.TempDir())
+	inner.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() != 0 {
+		inner.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		inner.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+		inner.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+	}
+	out, err := inner.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("on a small disk: %v\n%s", err, out)
+	}
+	return ""
+}
+
+// A disk that has no room for the store is not a store that is damaged: what is
+// in it is whole, and whoever puts a copy in its place only loses something.
+func TestADiskThatIsTooSmall(t *testing.T) {
+	disk := smallDisk(t, 200)
+	if disk == "" {
+		return
+	}
+	data := func(name string) dir {
+		d, err := openDir(filepath.Join(disk, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(d.close)
+		return d
+	}
+	ballast := filepath.Join(disk, "ballast")
+	leave := func(megabytes int) {
+		t.Helper()
+		_ = os.Remove(ballast)
+		var st unix.Statfs_t
+		if err := unix.Statfs(disk, &st); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Create(ballast)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(st.Bavail)*st.Bsize-int64(megabytes)<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func(when string, d dir, err error) {
+		t.Helper()
+		if text := err.Error(); !strings.Contains(text, "no room") || !strings.Contains(text, "of 200 MiB free") || !strings.Contains(text, d.store()) || strings.Contains(text, "copy") {
+			t.Errorf("%s: startStore() = %v, want it to say what to free for %s", when, err, d.store())
+		}
+	}
+
+	d := data("first")
+	leave(20)
+	s, err := startStore(t.Context(), d, slog.New(slog.DiscardHandler), true)
+	if err == nil {
+		s.close()
+		t.Fatal("startStore() = nil, want it to refuse")
+	}
+	names("at the first start", d, err)
+
+	d = data("second")
+	leave(storeRoom >> 20)
+	withStore(t, d, func(client *clientv3.Client) { putMany(t, client, 10) })
+	leave(20)
+	// Whether this is enough depends on which part of etcd asks first.
+	if s, err = startStore(t.Context(), d, slog.New(slog.DiscardHandler), true); err == nil {
+		s.close()
+	} else {
+		names("with what is in it", d, err)
+	}
+
+	// It is whole: elsewhere, where there is room, it opens.
+	roomy, err := openDir(filepath.Join(openTempDir(t), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(roomy.close)
+	if err := os.CopyFS(roomy.store(), os.DirFS(d.store())); err != nil {
+		t.Fatal(err)
+	}
+	withStore(t, roomy, func(client *clientv3.Client) {
+		got, err := client.Get(t.Context(), "key", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil || got.Count != 10 {
+			t.Errorf("the store has %v keys, %v, want 10", got, err)
+		}
+	})
+}
