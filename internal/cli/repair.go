@@ -120,7 +120,11 @@ func (p *program) carryOut(ctx context.Context, s *service.Stacks, key service.K
 }
 
 func (p *program) printGap(g stack.Gap) error {
-	if _, err := fmt.Fprintf(p.Stdout, "Run %s was cut short. In no state are:\n", clean(g.Run)); err != nil {
+	text := "Run %s was cut short. In no state are:\n"
+	if g.Apart {
+		text = "Run %s was cut short. Its state is in a backend of your own, and may hold some of these:\n"
+	}
+	if _, err := fmt.Fprintf(p.Stdout, text, clean(g.Run)); err != nil {
 		return err
 	}
 	for _, u := range g.Objects {

@@ -160,7 +160,11 @@ func (p *program) describeRetained(r service.Retained) error {
 		s.line("%s", clean(address))
 	}
 	if r.Gap != nil {
-		s.heading("In no state")
+		heading := "In no state"
+		if r.Gap.Apart {
+			heading = "In no state, or in a backend of your own"
+		}
+		s.heading(heading)
 		for _, u := range r.Gap.Objects {
 			s.line("%s  %s", clean(u.Address), clean(existence(u)))
 		}

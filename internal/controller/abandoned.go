@@ -111,7 +111,7 @@ func (c *Stacks) salvage(ctx context.Context, id string, key types.NamespacedNam
 		return err
 	}
 	if len(run.Gap) > 0 {
-		r.Gap = &stack.Gap{Run: report.ID, At: report.Finished, Objects: run.Gap}
+		r.Gap = &stack.Gap{Run: report.ID, At: report.Finished, Objects: run.Gap, Apart: run.Apart, Rescued: run.Rescued}
 	}
 	if err := c.keepRecords(ctx, p, report); err != nil {
 		return err

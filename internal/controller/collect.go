@@ -88,6 +88,7 @@ func (c *Stacks) findGap(ctx context.Context, p *pass, r *runner.Report, n note,
 		return err
 	}
 	defer events.Close()
+	run.Apart, run.Rescued = n.State == nil, n.State == nil && r.Rescued != nil
 	run.Gap, err = plan.Unrecorded(events, state)
 	return err
 }

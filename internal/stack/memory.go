@@ -76,6 +76,8 @@ type Gap struct {
 	At      time.Time    `json:"at"`
 	Source  string       `json:"source"` // digest of the module; another one may import what is missing
 	Objects []Unrecorded `json:"objects"`
+	Apart   bool         `json:"apart,omitempty"`   // the state is kept elsewhere: what it holds was not compared, and it may hold all of these
+	Rescued bool         `json:"rescued,omitempty"` // the newest state could not be stored there, and is kept
 }
 
 // Unrecorded is one object that is in no state.
@@ -134,6 +136,8 @@ type Run struct {
 	Why     string // a name for what ended it, if neither the engine nor a person did
 	Lock    *Lock
 	Gap     []Unrecorded // what it built that is in no state
+	Apart   bool         // its state is kept elsewhere, and was not compared with Gap
+	Rescued bool         // its state could not be stored, and is kept
 	State   string       // digest of the newest state that was acknowledged, or planned against
 	Known   Known        // the same of a state that we keep; zero if there is none
 	Exists  bool         // that state holds something
@@ -345,7 +349,7 @@ func (m Memory) fail(r Run) Memory {
 	m.FailedStep, m.FailedWith, m.FailedWhy = r.Step, r.Message, r.Why
 	m.Lock = r.Lock
 	if len(r.Gap) > 0 {
-		m.Gap = &Gap{Run: r.ID, At: r.At, Source: r.Cause.Basis.Source, Objects: r.Gap}
+		m.Gap = &Gap{Run: r.ID, At: r.At, Source: r.Cause.Basis.Source, Objects: r.Gap, Apart: r.Apart, Rescued: r.Rescued}
 	}
 	if r.Kind.Writes() {
 		// A failed apply may have built something, and its plan is spent.

@@ -93,13 +93,26 @@ func (o Observation) drifted() Decision {
 func (o Observation) incomplete() Decision {
 	g := o.Memory.Gap
 	var b strings.Builder
-	fmt.Fprintf(&b, "Run %s was cut short, and the state does not hold what it built:", g.Run)
+	if g.Apart {
+		fmt.Fprintf(&b, "Run %s was cut short. Its state is in a backend of your own, where Terrier cannot see whether it holds what the run built:", g.Run)
+	} else {
+		fmt.Fprintf(&b, "Run %s was cut short, and the state does not hold what it built:", g.Run)
+	}
 	for _, u := range g.Objects {
 		if u.Finished {
 			fmt.Fprintf(&b, " %s with id %q;", u.Address, u.ID)
 		} else {
 			fmt.Fprintf(&b, " %s may exist;", u.Address)
 		}
+	}
+	switch {
+	case g.Rescued:
+		fmt.Fprintf(&b, " The backend did not take the newest state, which is kept: write it to a file with terrier state pull --rescued %s, put it there with the engine's own state push, and look which of these it holds.", g.Run)
+	case g.Apart:
+		b.WriteString(" Look which of these it holds, with the engine's own state list.")
+	}
+	if g.Apart {
+		fmt.Fprintf(&b, " If it holds all that exist, annotate the stack with terrier.dev/forget-gap=%s. Else", g.Run)
 	}
 	b.WriteString(" terrier repair brings it in: it plans the imports, shows them and carries them out when you agree.")
 	fmt.Fprintf(&b, " Or remove what exists by hand and annotate the stack with terrier.dev/forget-gap=%s, or add import blocks to the module:", g.Run)

@@ -474,3 +474,35 @@ func TestAStateThatWasNotStoredIsLookedAt(t *testing.T) {
 		})
 	}
 }
+
+// Of a state that is kept elsewhere it is said what is known of it, and no more.
+func TestAGapOfAStateElsewhereSaysWhatIsKnown(t *testing.T) {
+	objects := []Unrecorded{{Address: "x.a", ID: "i-1", Finished: true}, {Address: "x.b"}}
+	for name, tt := range map[string]struct {
+		apart, rescued bool
+		says           []string
+		never          []string
+	}{
+		"a state that we keep":         {false, false, []string{"the state does not hold"}, []string{"backend", "state list", "--rescued"}},
+		"a state elsewhere":            {true, false, []string{"cannot see whether it holds", "state list", "If it holds all that exist", "forget-gap=a1"}, []string{"does not hold", "--rescued"}},
+		"one that the backend refused": {true, true, []string{"cannot see whether it holds", "state pull --rescued a1", "state push"}, []string{"does not hold"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := calmly(Spec{Mode: Auto}, Memory{}.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Killed, Cause: Cause{Basis: calmBasis}, Gap: objects, Apart: tt.apart, Rescued: tt.rescued, At: calm}))
+			d := Decide(o)
+			if d.Reason != StateIncomplete || d.Ready != Stalled {
+				t.Fatalf("Decide() = %+v, want it to wait for a person", d)
+			}
+			for _, want := range append(tt.says, `x.a with id "i-1"`, "x.b may exist", "terrier repair", "import {") {
+				if !strings.Contains(d.Message, want) {
+					t.Errorf("it says %q, want %q in it", d.Message, want)
+				}
+			}
+			for _, not := range tt.never {
+				if strings.Contains(d.Message, not) {
+					t.Errorf("it says %q, which holds %q", d.Message, not)
+				}
+			}
+		})
+	}
+}
