@@ -57,7 +57,7 @@ func change(t *testing.T, board *service.Board, cursor string) service.BoardNews
 		}
 		select {
 		case <-news.Wait:
-		case <-time.After(30 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Fatal("nothing changed on the board")
 		}
 	}

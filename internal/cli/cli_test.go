@@ -26,7 +26,7 @@ func env(t *testing.T) Env {
 
 func (e Env) run(t *testing.T, args ...string) said {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
 	e.Args, e.Stdout, e.Stderr = args, &out, &errs

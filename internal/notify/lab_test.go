@@ -19,6 +19,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
+// soon is how long a test waits for what has to come, on a machine that may
+// be busy.
+const soon = 5 * time.Minute
+
 // canary is a secret that must not turn up where people look.
 const canary = "canary-7f3a"
 
@@ -67,7 +71,7 @@ func (r *receiver) requests() []request {
 // await returns the requests once there are n.
 func (r *receiver) await(t *testing.T, n int) []request {
 	t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(soon)
 	for {
 		if got := r.requests(); len(got) >= n {
 			return got
@@ -154,7 +158,7 @@ func awaitOutcome(t *testing.T, d *Desk, outcome Outcome, n int) []Delivery {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(20 * time.Second)
+	limit := time.After(soon)
 	for {
 		var found []Delivery
 		for _, x := range d.Deliveries() {

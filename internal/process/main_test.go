@@ -191,7 +191,7 @@ func soon(t testing.TB) context.Context {
 }
 
 // patience is far more than anything here takes.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // run starts a command and waits for its end.
 func run(t testing.TB, c Command) (stdout, stderr string, exit Exit) {

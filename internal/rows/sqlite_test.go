@@ -102,7 +102,7 @@ func TestALockedFile(t *testing.T) {
 	c.Timeout = 300 * time.Millisecond
 	refused(t, p, c, fault.Later, rows.DatabaseBusy, "uid")
 	b.exec(t, "COMMIT")
-	read(t, p, c, "uid")
+	read(t, p, b.table("x"), "uid")
 }
 
 func TestSQLiteEndsWithItsDeadline(t *testing.T) {

@@ -162,7 +162,7 @@ func TestRestartFindsTheRun(t *testing.T) {
 		if got != s.Job.Stack {
 			t.Errorf("Ended() = %s, want %s", got, s.Job.Stack)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the end of a run found after a restart is not announced")
 	}
 	if d := s.Finish(id); d.Outcome != stack.Succeeded || d.Resources != 2 {

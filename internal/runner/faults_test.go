@@ -16,6 +16,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
+// reached is a deadline that comes when an engine is where a test wants it, on a
+// machine that is as busy as may be.
+const reached = 10 * time.Second
+
 // pair is a stack of two things in a world, one after the other.
 func pair(t *testing.T) (*runnertest.Stack, *runnertest.Mirror) {
 	t.Helper()
@@ -114,14 +118,15 @@ func TestProviderDiesInTheMiddleOfACall(t *testing.T) {
 // interrupted once, the state is kept, and the message names the resource and
 // for how long.
 func TestProviderHangs(t *testing.T) {
+	t.Parallel() // waits
 	s, m := pair(t)
 	plan := s.Must(stack.PlanRun)
 	m.Fault(`{"call": "create", "name": "b", "do": "hang"}`)
-	d := s.Finish(s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) { j.Limits.Apply = 2 * time.Second }))
+	d := s.Finish(s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) { j.Limits.Apply = reached }))
 	if d.Outcome != stack.TimedOut || d.Reason != runner.Stuck {
 		t.Errorf("ended %s for %q", d.Outcome, d.Reason)
 	}
-	for _, want := range []string{"deadline after 2s", "while creating world_thing.b for "} {
+	for _, want := range []string{"deadline after " + reached.String(), "while creating world_thing.b for "} {
 		if !strings.Contains(d.Message, want) {
 			t.Errorf("the message does not say %q: %s", want, d.Message)
 		}
@@ -138,12 +143,13 @@ func TestProviderHangs(t *testing.T) {
 // after the grace period, together with its engine, which is not interrupted a
 // second time; what it was asked for may exist.
 func TestProviderIgnoresStop(t *testing.T) {
+	t.Parallel() // waits
 	s, m := pair(t)
 	alive := runnertest.Marked(t, s)
 	plan := s.Must(stack.PlanRun)
 	m.Fault(`{"call": "create", "name": "b", "do": "hang", "ignoreStop": true}`)
 	d := s.Finish(s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) {
-		j.Limits.Apply, j.Limits.Grace = 2*time.Second, 300*time.Millisecond
+		j.Limits.Apply, j.Limits.Grace = reached, 300*time.Millisecond
 	}))
 	if d.Outcome != stack.Killed || d.Reason != runner.Stuck {
 		t.Errorf("ended %s for %q", d.Outcome, d.Reason)
@@ -168,10 +174,11 @@ func TestProviderIgnoresStop(t *testing.T) {
 // F15: an engine that is held up by a server during init ends at its deadline
 // and says at what.
 func TestInitIsHeldUp(t *testing.T) {
+	t.Parallel() // waits
 	asked, url := hanging(t)
 	s := runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "module \"m\" {\n  source = \""+url+"/m.zip\"\n}\n")
 	s.Job.Box.Network = "host"
-	d := s.Finish(s.Start(stack.PlanRun, func(j *runner.Job) { j.Limits.Init, j.Limits.Grace = 2*time.Second, 300*time.Millisecond }))
+	d := s.Finish(s.Start(stack.PlanRun, func(j *runner.Job) { j.Limits.Init, j.Limits.Grace = reached, 300*time.Millisecond }))
 	if d.Outcome != stack.TimedOut && d.Outcome != stack.Killed || d.Reason != runner.Stuck || d.Step != "init" {
 		t.Errorf("ended %s in %s for %q: %s", d.Outcome, d.Step, d.Reason, d.Message)
 	}

@@ -43,7 +43,7 @@ func TestHealthIsFoundAgain(t *testing.T) {
 	if d := s.Finish(id); d.Outcome != stack.Killed {
 		t.Errorf("checks whose supervisor was killed ended %s: %s", d.Outcome, d.Message)
 	}
-	if err := asked.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := asked.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for buf := make([]byte, 1<<10); err == nil; {
@@ -56,7 +56,7 @@ func TestHealthIsFoundAgain(t *testing.T) {
 
 func accept(t *testing.T, l net.Listener) net.Conn {
 	t.Helper()
-	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := l.Accept()

@@ -46,20 +46,23 @@ func kept(d runnertest.Done, provider string) bool {
 }
 
 func TestProvidersThatCannotBeKept(t *testing.T) {
-	for name, c := range map[string]struct{ ahead, says string }{
-		"ends":      {"echo out of order $RUN_TEST_SECRET >&2; exit 3", "it ended before it served (exit code 3): out of order"},
-		"garbles":   {"echo This is a plugin for people.; exec sleep 1000", "greets with"},
-		"hangs":     {"exec sleep 1000", "did not say in time"},
-		"is old":    {"echo '1|4|unix|/tmp/x|grpc|'; exec sleep 1000", "speaks the protocol"},
-		"floods":    {"head -c 1000000 /dev/zero; exec sleep 1000", "greets with"},
-		"wants TLS": {"echo '1|5|unix|/tmp/x|grpc|MIIB'; exec sleep 1000", "TLS"},
+	for name, c := range map[string]struct {
+		ahead, says string
+		within      time.Duration
+	}{
+		"ends":      {"echo out of order $RUN_TEST_SECRET >&2; exit 3", "it ended before it served (exit code 3): out of order", time.Minute},
+		"garbles":   {"echo This is a plugin for people.; exec sleep 1000", "greets with", time.Minute},
+		"hangs":     {"exec sleep 1000", "did not say in time", time.Second / 2},
+		"is old":    {"echo '1|4|unix|/tmp/x|grpc|'; exec sleep 1000", "speaks the protocol", time.Minute},
+		"floods":    {"head -c 1000000 /dev/zero; exec sleep 1000", "greets with", time.Minute},
+		"wants TLS": {"echo '1|5|unix|/tmp/x|grpc|MIIB'; exec sleep 1000", "TLS", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m, _ := withProviders(t, pet, ours+"{ echo tried >> $CLOUD/starts; "+c.ahead+"; }")
 			alive := runnertest.Marked(t, s)
 			s.Job.Env["RUN_TEST_SECRET"] = "canary-provider"
 			s.Job.Mask = []string{"canary-provider"}
-			s.Job.Limits.Provider = 500 * time.Millisecond
+			s.Job.Limits.Provider = c.within
 			plan := s.Must(stack.PlanRun)
 			if !runnertest.Has(c.says, plan.Log) || runnertest.Has("canary-provider", plan.Log, plan.Events) {
 				t.Errorf("the log does not say %q, or more than it may:\n%s", c.says, plan.Log)
@@ -243,7 +246,7 @@ func TestNothingOfAKilledRunLives(t *testing.T) {
 				t.Errorf("ended %s: %s", r.Outcome, r.Message)
 			}
 			// Below full the keeper is told by the end of a stream, a moment later.
-			for deadline := time.Now().Add(10 * time.Second); len(alive()) > 0; {
+			for deadline := time.Now().Add(5 * time.Minute); len(alive()) > 0; {
 				if time.Now().After(deadline) {
 					t.Fatalf("%q live after the supervisor", alive())
 				}
@@ -259,12 +262,13 @@ func TestNothingOfAKilledRunLives(t *testing.T) {
 // The engine is interrupted once and its provider not at all, so that what was
 // begun is finished and kept.
 func TestAProviderOutlivesTheInterrupt(t *testing.T) {
+	t.Parallel() // waits
 	s, m, _ := withProviders(t, "", "")
 	s.Job.Files[0].Content = []byte(m.World() + "resource \"world_thing\" \"a\" {\n  name = \"a\"\n}\n" +
 		"resource \"world_thing\" \"b\" {\n  name = \"b\"\n  depends_on = [world_thing.a]\n}\n")
 	plan := s.Must(stack.PlanRun)
 	m.Fault(`{"call": "create", "name": "b", "do": "hang"}`)
-	id := s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) { j.Limits.Apply = 3 * time.Second })
+	id := s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) { j.Limits.Apply = reached })
 	d := s.Finish(id)
 	if d.Outcome != stack.TimedOut || !kept(d, "terrier-iac/world") {
 		t.Errorf("ended %s after %+v: %s\n%s", d.Outcome, d.Steps, d.Message, d.Log)

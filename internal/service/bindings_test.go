@@ -54,7 +54,7 @@ func TestBindings(t *testing.T) {
 	}
 	likely := func(u service.User, want bool) {
 		t.Helper()
-		testkit.Eventually(t, 20*time.Second, "the bindings are known", func(context.Context) error {
+		testkit.Eventually(t, testkit.Patience, "the bindings are known", func(context.Context) error {
 			if _, got := b.Likely(u)[c.Namespace]; got != want {
 				return fmt.Errorf("that %s may see something is likely: %t, want %t", u.Name, got, want)
 			}
@@ -105,7 +105,7 @@ func TestBindingsThatMayNotBeListed(t *testing.T) {
 	config.Impersonate.UserName = "nobody"
 	log := &words{}
 	b := follow(t, config, slog.New(slog.NewTextHandler(log, nil)))
-	testkit.Eventually(t, 20*time.Second, "the server notices", func(context.Context) error { return log.said("role bindings cannot be listed") })
+	testkit.Eventually(t, testkit.Patience, "the server notices", func(context.Context) error { return log.said("role bindings cannot be listed") })
 	if got := b.Likely(service.User{Name: "ann"}); len(got) > 0 {
 		t.Errorf("it is likely that ann sees something in %v", got)
 	}

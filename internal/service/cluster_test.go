@@ -216,7 +216,7 @@ func TestReplanAndItsAnswer(t *testing.T) {
 	}
 	answered := make(chan service.Stack, 1)
 	failed := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	go func() {
 		st, err := s.Answered(ctx, c.key(), request)
@@ -289,7 +289,7 @@ func TestListAndWatch(t *testing.T) {
 	if _, err := s.List(t.Context(), service.Filter{Selector: "=="}); fault.Of(err) != fault.Invalid {
 		t.Errorf("List() with a selector that is none is %v, want it to be invalid", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	var got []string
 	for change, err := range s.Watch(ctx, service.Filter{Namespace: c.Namespace, Name: "net"}) {

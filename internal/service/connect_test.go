@@ -212,7 +212,7 @@ func TestPush(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "docker", "config.json"), `{"auths":{"`+host+`":{"username":"ann","password":"pw"}}}`, 0o600)
 	write(t, filepath.Join(dir, "module", "main.tf"), `output "a" { value = 1 }`, 0o600)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	o := PushOptions{DockerConfig: filepath.Join(dir, "docker"), Insecure: true}
 	digest, err := Push(ctx, Connection{Dir: dir}, filepath.Join(dir, "module"), "oci://"+host+"/apps/net:v1", o)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"regexp"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +58,7 @@ func TestRolesOfThePage(t *testing.T) {
 			if err := c.Client.Create(t.Context(), bound); err != nil {
 				t.Fatal(err)
 			}
-			testkit.Eventually(t, 20*time.Second, "the role gives what the page says", func(ctx context.Context) error {
+			testkit.Eventually(t, testkit.Patience, "the role gives what the page says", func(ctx context.Context) error {
 				for n, x := range rights {
 					x.Namespace = c.Namespace
 					got := auth.Authorize(ctx, user, x)

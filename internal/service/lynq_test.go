@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,13 +42,13 @@ func lynqKinds(t *testing.T, c client.Client) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 			defer cancel()
 			if err := c.Delete(ctx, crd); err != nil {
 				t.Logf("deleting the definition of %s: %v", kind, err)
 			}
 		})
-		testkit.Eventually(t, time.Minute, kind+" is served", func(ctx context.Context) error {
+		testkit.Eventually(t, testkit.Patience, kind+" is served", func(ctx context.Context) error {
 			var list unstructured.UnstructuredList
 			list.SetGroupVersionKind(schema.GroupVersionKind{Group: "operator.lynq.sh", Version: "v1", Kind: kind + "List"})
 			return c.List(ctx, &list)

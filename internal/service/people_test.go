@@ -44,7 +44,7 @@ var editStacks = rbacv1.PolicyRule{APIGroups: []string{"infra.contrib.fluxcd.io"
 func settled(ask func() error) func() error {
 	return func() error {
 		err := ask()
-		for deadline := time.Now().Add(10 * time.Second); fault.Of(err) == fault.Denied && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(testkit.Patience); fault.Of(err) == fault.Denied && time.Now().Before(deadline); {
 			err = ask()
 		}
 		return err
@@ -220,7 +220,7 @@ func noticed(t *testing.T, config *rest.Config, rules []rbacv1.PolicyRule) {
 		resource, sub, _ := strings.Cut(rule.Resources[len(rule.Resources)-1], "/")
 		review := &authzv1.SelfSubjectAccessReview{Spec: authzv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authzv1.ResourceAttributes{
 			Verb: "impersonate", Group: rule.APIGroups[0], Resource: resource, Subresource: sub}}}
-		testkit.Eventually(t, 10*time.Second, "the rules of the account are known", func(ctx context.Context) error {
+		testkit.Eventually(t, testkit.Patience, "the rules of the account are known", func(ctx context.Context) error {
 			got, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			if err == nil && !got.Status.Allowed {
 				err = fmt.Errorf("%v is not allowed", rule)

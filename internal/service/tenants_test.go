@@ -198,7 +198,7 @@ func TestTenantAsSomebodyWhoSeesLittle(t *testing.T) {
 	config := rest.CopyConfig(h.Config)
 	config.Impersonate.UserName = user
 	visitor, _ := h.as(t, config)
-	testkit.Eventually(t, time.Minute, "the visitor may come in", func(ctx context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the visitor may come in", func(ctx context.Context) error {
 		_, err := visitor.Describe(ctx, h.key("acme-web"))
 		return err
 	})
@@ -292,7 +292,7 @@ func TestReadNow(t *testing.T) {
 		err error
 	}
 	answers := make(chan answer, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	go func() {
 		r, err := h.WasRead(ctx, h.key("customers"), request)

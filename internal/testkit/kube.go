@@ -89,6 +89,10 @@ func (c *Cluster) Apply(tb testing.TB, manifest string) []*unstructured.Unstruct
 	}
 }
 
+// Patience is how long a test waits for what has to come: a machine that is busy
+// is slow, and what takes this long does not come at all.
+const Patience = 5 * time.Minute
+
 // Eventually polls check until it returns nil, and ends the test with its last
 // error if that takes longer than within. What completes "waiting until".
 func Eventually(tb testing.TB, within time.Duration, what string, check func(context.Context) error) {
@@ -125,7 +129,7 @@ func (c *Cluster) makeNamespace(tb testing.TB) {
 	}
 	c.Namespace = ns.Name
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
 		if err := c.Client.Delete(ctx, ns); err != nil {
 			tb.Logf("deleting the test's namespace: %v", err)

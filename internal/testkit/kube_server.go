@@ -16,8 +16,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// startWithin is generous: the machine may be busy compiling.
-const startWithin = 2 * time.Minute
+// startWithin is for programs that start, or end: the machine may be busy
+// compiling.
+const startWithin = Patience
 
 // sharedServer is this process's API server, which has our kinds by the time it
 // returns. It must not be let go of: a pipe that is collected is closed.

@@ -85,7 +85,7 @@ func TestNamespacesEndWithTheirTest(t *testing.T) {
 	outer := Kube(t)
 	var inner string
 	t.Run("inner", func(t *testing.T) { inner = Kube(t).Namespace })
-	Eventually(t, 30*time.Second, "the inner test's namespace is going", func(ctx context.Context) error {
+	Eventually(t, Patience, "the inner test's namespace is going", func(ctx context.Context) error {
 		var ns corev1.Namespace
 		err := outer.Client.Get(ctx, client.ObjectKey{Name: inner}, &ns)
 		if apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil {
@@ -108,7 +108,7 @@ func (r *reports) Fatalf(format string, args ...any) {
 
 func TestEventuallySaysWhatItWaitedFor(t *testing.T) {
 	r, tries := &reports{TB: t}, 0
-	Eventually(r, time.Minute, "it works", func(context.Context) error {
+	Eventually(r, Patience, "it works", func(context.Context) error {
 		if tries++; tries < 3 {
 			return errors.New("not yet")
 		}
@@ -164,7 +164,7 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the process with the server says %q, %v", kubeconfig, err)
 	}
-	Eventually(t, time.Minute, "the server has removed its directory", func(context.Context) error {
+	Eventually(t, Patience, "the server has removed its directory", func(context.Context) error {
 		if _, err := os.Stat(filepath.Dir(kubeconfig)); !errors.Is(err, fs.ErrNotExist) {
 			return errors.Join(err, fmt.Errorf("%s is there", filepath.Dir(kubeconfig)))
 		}

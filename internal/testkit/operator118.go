@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,7 +56,7 @@ func (c *Cluster) Operator118(tb testing.TB) (tenants, objects []*unstructured.U
 // cleanup does something after the test; what is gone by then is fine.
 func cleanup(tb testing.TB, what string, do func(context.Context) error) {
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
 		if err := client.IgnoreNotFound(do(ctx)); err != nil {
 			tb.Logf("%s: %v", what, err)

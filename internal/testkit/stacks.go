@@ -24,9 +24,8 @@ import (
 	infrav1alpha2 "github.com/terrier-iac/terrier/api/infra/v1alpha2"
 )
 
-// settleWithin bounds every wait for a stack: a machine that is busy is slow,
-// and a stack that takes this long hangs.
-const settleWithin = 3 * time.Minute
+// settleWithin bounds every wait for a stack.
+const settleWithin = Patience
 
 // Cluster gives the test a namespace on the platform. After the test all stacks
 // in it must be gone once they are deleted, or the test fails.
@@ -102,7 +101,7 @@ func (c *Cluster) clear(tb testing.TB) {
 // Abandon lets go of every stack of the namespace, without a controller that
 // could: what they built is forgotten. It is for clean-up.
 func (c *Cluster) Abandon(tb testing.TB) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	here := client.InNamespace(c.Namespace)
 	var stacks infrav1alpha2.TerraformList
@@ -277,7 +276,7 @@ func describe(s *infrav1alpha2.Terraform) string {
 
 // Story is what a person would look at first: the stacks and the events.
 func (c *Cluster) Story() string {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	here := client.InNamespace(c.Namespace)
 	var b strings.Builder

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait for something to show.
-const patience = 60 * time.Second
+const patience = testkit.Patience
 
 // window is one browser window, in which nobody is signed in at first.
 type window struct {
@@ -215,7 +215,7 @@ func (w *window) fills(label, text string) {
 
 // describe says what the window shows, for a failure.
 func (w *window) describe() string {
-	ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	at, err := chromedp.Run(ctx, chromedp.Location())
 	text, err2 := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body ? document.body.innerText.slice(0, 3000) : ""`))

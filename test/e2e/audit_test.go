@@ -35,7 +35,7 @@ func journal(t *testing.T, p *testkit.Platform, namespace string) []audit.Entry 
 func recorded(t *testing.T, p *testkit.Platform, namespace string, want ...audit.What) []audit.Entry {
 	t.Helper()
 	var all []audit.Entry
-	testkit.Eventually(t, time.Minute, "the journal holds it", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the journal holds it", func(context.Context) error {
 		all = journal(t, p, namespace)
 		var got []audit.What
 		for _, e := range all {
@@ -151,7 +151,7 @@ func TestDriftIsRecordedAndQuietLooksAreNot(t *testing.T) {
 		return n
 	}
 	before := looked()
-	testkit.Eventually(t, time.Minute, "drift was looked for three times", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "drift was looked for three times", func(context.Context) error {
 		if n := looked() - before; n < 3 {
 			return fmt.Errorf("it was %d times", n)
 		}
@@ -178,7 +178,7 @@ func TestDecisionsAreKept(t *testing.T) {
 	s := c.AwaitPending(t, "stack")
 	c.Patch(t, "stack", `{"spec":{"approvePlan":"`+s.Status.Plan.Pending+`"}}`)
 	c.AwaitReady(t, "stack")
-	testkit.Eventually(t, time.Minute, "the decisions are kept", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the decisions are kept", func(context.Context) error {
 		var kept []stack.Decided
 		if raw := platform(t).Record(t, "stacks/"+string(s.UID)+"/decisions.json"); raw != nil {
 			if err := json.Unmarshal(raw, &kept); err != nil {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -95,7 +94,7 @@ output "list" { value = [world_thing.a.name] }
 	var before corev1.Secret
 	c.Get(t, "out", &before)
 	looks := checks(w)
-	testkit.Eventually(t, time.Minute, "three more looks are over", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "three more looks are over", func(context.Context) error {
 		if n := checks(w) - looks; n < 4 {
 			return fmt.Errorf("%d looks", n)
 		}
@@ -164,7 +163,7 @@ resource "terraform_data" "it" {
 }
 `, dir, gate, i)))
 	}
-	testkit.Eventually(t, 2*time.Minute, "four applies go on", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "four applies go on", func(context.Context) error {
 		started, err := filepath.Glob(filepath.Join(dir, "started-*"))
 		if err == nil && len(started) < 4 {
 			err = fmt.Errorf("%d applies", len(started))

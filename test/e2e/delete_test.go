@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -147,7 +146,7 @@ func TestDeletedNamespaceIsDestroyedFirst(t *testing.T) {
 	if err := c.Client.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, 2*time.Minute, "the namespace is gone", func(ctx context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the namespace is gone", func(ctx context.Context) error {
 		err := c.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns)
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/process"
@@ -89,7 +88,7 @@ func TestQuietCheckWritesNothing(t *testing.T) {
 	c.Apply(t, inline("quiet", "approvePlan: auto\ninterval: 1s", things(w, "x", "a")))
 	s := c.AwaitReason(t, "quiet", "NoDrift")
 	before := checks(w)
-	testkit.Eventually(t, time.Minute, "three more looks are over", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "three more looks are over", func(context.Context) error {
 		if n := checks(w) - before; n < 4 { // the first may have begun before; the last may not be folded yet
 			return fmt.Errorf("%d looks", n)
 		}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,7 +25,7 @@ func (e *example) awaitApp(t *testing.T, name, stack string, until func(*appsv1.
 	t.Helper()
 	var app appsv1.Deployment
 	e.awaitMade(t, name, &app)
-	testkit.Eventually(t, time.Minute, "the Deployment is as it should be", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the Deployment is as it should be", func(context.Context) error {
 		app = appsv1.Deployment{}
 		e.Get(t, name, &app)
 		return until(&app)
@@ -56,7 +55,7 @@ func withImage(image string) func(*appsv1.Deployment) error {
 // still at it.
 func (e *example) waits(t *testing.T, stack string, generation int64) {
 	t.Helper()
-	testkit.Eventually(t, time.Minute, "the stack is being applied", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the stack is being applied", func(context.Context) error {
 		s := &infrav1alpha2.Terraform{}
 		if !e.Exists(t, stack, s) || s.Generation <= generation || s.Status.ObservedGeneration != s.Generation {
 			return errNot("a stack in its newest generation")

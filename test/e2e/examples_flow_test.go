@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -74,7 +73,7 @@ func move(t *testing.T, from, to string) {
 
 func (e *example) awaitRegistry(t *testing.T, name string, ready bool) {
 	t.Helper()
-	testkit.Eventually(t, time.Minute, "the registry knows how its database is", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the registry knows how its database is", func(context.Context) error {
 		var o tenantsv1.TenantRegistry
 		e.get(t, "TenantRegistry", name, &o)
 		if c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); c == nil || meta.IsStatusConditionTrue(o.Status.Conditions, "Ready") != ready {

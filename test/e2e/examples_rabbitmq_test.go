@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -54,7 +53,7 @@ func startRabbitMQ(t *testing.T) rabbitMQ {
 	}
 	serve(t, dir, env, "epmd", "-port", epmd, "-address", "127.0.0.1")
 	serve(t, dir, env, rabbitMQServer)
-	testkit.Eventually(t, time.Minute, "the broker answers", func(ctx context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the broker answers", func(ctx context.Context) error {
 		code, err := b.ask(ctx, "overview")
 		if err == nil && code != http.StatusOK {
 			err = fmt.Errorf("it answers %d", code)

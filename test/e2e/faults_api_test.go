@@ -167,7 +167,7 @@ func TestAPIServerRefusesWrites(t *testing.T) {
 		w.Await(t.Context(), begun("create", "a"))
 		s.way.Fault(testkit.ProxyFault{Match: testkit.Writing(), Status: http.StatusInternalServerError, Body: full, Header: http.Header{"Content-Type": {"application/json"}}})
 		noRuns(t, s.controller)
-		testkit.Eventually(t, time.Minute, "it was tried more than once", func(context.Context) error {
+		testkit.Eventually(t, testkit.Patience, "it was tried more than once", func(context.Context) error {
 			if n := s.way.Struck()[0]; n < 3 {
 				return fmt.Errorf("%d refusals", n)
 			}
@@ -208,7 +208,7 @@ func TestWatchesAreCut(t *testing.T) {
 	s.Apply(t, inline("changed", slowly, things(w, "second", "a")))
 	s.Apply(t, inline("new", own("new"), things(w, "first", "c")))
 	s.Delete(t, "deleted")
-	testkit.Eventually(t, time.Minute, "every watch is held", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "every watch is held", func(context.Context) error {
 		if n := s.way.Struck()[0]; n < 5 {
 			return fmt.Errorf("%d are", n)
 		}

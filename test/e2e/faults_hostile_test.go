@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -62,7 +61,7 @@ resource "terraform_data" "attack" {
 			t.Errorf("its environment holds %s", name)
 		}
 	}
-	testkit.Eventually(t, time.Minute, "nothing of it lives", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "nothing of it lives", func(context.Context) error {
 		all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		if err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -155,7 +154,7 @@ func TestDefinitionIsUpgradedMeanwhile(t *testing.T) {
 	future := func() string {
 		return c.Kubectl(t, "get", "tf", "stack", "-o", "jsonpath={.spec.fromTheFuture}")
 	}
-	testkit.Eventually(t, time.Minute, "the field is known", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the field is known", func(context.Context) error {
 		c.Patch(t, "stack", `{"spec":{"fromTheFuture":"kept"}}`)
 		if got := future(); got != "kept" {
 			return errNot("the field, but " + got)

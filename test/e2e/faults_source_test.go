@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,7 +37,7 @@ func fetch(t *testing.T, c *testkit.Cluster, token string, ready metav1.Conditio
 	t.Helper()
 	patchSource(t, c, `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"`+token+`"}}}`)
 	var s sourcev1.GitRepository
-	testkit.Eventually(t, time.Minute, "the source was looked at", func(ctx context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the source was looked at", func(ctx context.Context) error {
 		s = sourcev1.GitRepository{}
 		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: "code"}, &s); err != nil {
 			return err
@@ -97,7 +96,7 @@ func TestGitIsAway(t *testing.T) {
 	}
 	w.Edit(func(thing *testkit.WorldThing) bool { thing.Value = new("by hand"); return true })
 	c.Terrier(t, "replan", "stack")
-	testkit.Eventually(t, time.Minute, "the drift is repaired", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the drift is repaired", func(context.Context) error {
 		if all := w.Named("a"); len(all) != 1 || *all[0].Value != "first" {
 			return errNot("the first a again")
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -52,7 +51,7 @@ func TestStacksAreFoundByHowTheyStand(t *testing.T) {
 	})
 	t.Run("and otherwise without a write", func(t *testing.T) {
 		version, before := c.Stack(t, "kept").ResourceVersion, checks(w)
-		testkit.Eventually(t, time.Minute, "three more looks are over", func(context.Context) error {
+		testkit.Eventually(t, testkit.Patience, "three more looks are over", func(context.Context) error {
 			if n := checks(w) - before; n < 4 {
 				return fmt.Errorf("%d looks", n)
 			}
@@ -67,7 +66,7 @@ func TestStacksAreFoundByHowTheyStand(t *testing.T) {
 // found waits until kubectl finds exactly these stacks.
 func found(t *testing.T, c *testkit.Cluster, selector string, want ...string) {
 	t.Helper()
-	testkit.Eventually(t, 2*time.Minute, fmt.Sprintf("-l %s finds %q", selector, want), func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, fmt.Sprintf("-l %s finds %q", selector, want), func(context.Context) error {
 		got := strings.Fields(c.Kubectl(t, "get", "tf", "-l", selector, "-o", "jsonpath={.items[*].metadata.name}"))
 		if slices.Sort(got); !slices.Equal(got, want) {
 			return fmt.Errorf("it finds %q", got)

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -100,7 +99,7 @@ func TestMetricsAreWhatIsWrittenOfThem(t *testing.T) {
 	p.In(t, "quickstart").AwaitReady(t, "network")
 
 	var all map[string]*family
-	testkit.Eventually(t, 2*time.Minute, "what was done is counted", func(ctx context.Context) (err error) {
+	testkit.Eventually(t, testkit.Patience, "what was done is counted", func(ctx context.Context) (err error) {
 		if all, err = scrapeOf(ctx, p); err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -258,7 +257,7 @@ func TestManyStacksAtOnce(t *testing.T) {
 		c.Apply(t, inline(names[i], "approvePlan: auto\ninterval: 1h", things(w, "x", names[i])))
 	}
 	c.Apply(t, inline("broken", "approvePlan: auto\nretryInterval: 1s", "this is no module"))
-	testkit.Eventually(t, 2*time.Minute, "all stacks but the broken one are ready", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "all stacks but the broken one are ready", func(context.Context) error {
 		for _, name := range names {
 			if err := testkit.IsReady(c.Stack(t, name)); err != nil {
 				return fmt.Errorf("%s: %w", name, err)

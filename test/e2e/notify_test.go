@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -73,7 +72,7 @@ func (i *inbox) all() []notice {
 func (i *inbox) await(t *testing.T, refused bool, message string) notice {
 	t.Helper()
 	var found notice
-	testkit.Eventually(t, time.Minute, "it is told "+message, func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "it is told "+message, func(context.Context) error {
 		for _, n := range i.all() {
 			if n.refused == refused && strings.HasPrefix(n.Message, message) {
 				found = n

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -45,7 +44,7 @@ func TestWhoWaitsForARunIsNotLost(t *testing.T) {
 		t.Skip("the machine was too slow: the run that others wait for is over")
 	}
 	start(t, p)
-	testkit.Eventually(t, 2*time.Minute, "the one that waited is ready", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the one that waited is ready", func(context.Context) error {
 		// A run that has ended frees its slot a moment before its process is gone.
 		if runs := p.Supervisors(); len(runs) > 1 && !slices.ContainsFunc(w.Calls(), func(c testkit.WorldCall) bool { return c.Call == "create" && c.Name == "busy" && c.Phase == "done" }) {
 			t.Fatalf("%d runs are at work, with one allowed", len(runs))

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -23,7 +22,7 @@ func TestQuickstart(t *testing.T) {
 	if len(c.Secret(t, "app-outputs")) == 0 {
 		t.Error("the app outputs nothing")
 	}
-	testkit.Eventually(t, time.Minute, "the tour is printed", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the tour is printed", func(context.Context) error {
 		if len(tour(p)) < 9 {
 			return errNot("a tour of nine commands")
 		}

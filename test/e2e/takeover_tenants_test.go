@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -108,7 +107,7 @@ func TestTakeoverOfTenants(t *testing.T) {
 	t.Run("a row that is deactivated goes as its policies say", func(t *testing.T) {
 		db.Exec(t, "UPDATE customers SET is_active = 0 WHERE customer_id = 'bolt'")
 		h.Terrier(t, "rows", "customers", "--now")
-		testkit.Eventually(t, time.Minute, "bolt-web is gone", func(context.Context) error {
+		testkit.Eventually(t, testkit.Patience, "bolt-web is gone", func(context.Context) error {
 			if h.Exists(t, "bolt-web", &tenantsv1.Tenant{}) {
 				return errors.New(h.TryTerrier(t, "tenant", "bolt-web").Stdout)
 			}
@@ -146,7 +145,7 @@ func (h heritage) tenant(t *testing.T, name string) *tenantsv1.Tenant {
 func (h heritage) awaitTenant(t *testing.T, name string, until func(*tenantsv1.Tenant) error) *tenantsv1.Tenant {
 	t.Helper()
 	var o *tenantsv1.Tenant
-	testkit.Eventually(t, time.Minute, name+" has come to rest", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, name+" has come to rest", func(context.Context) error {
 		o = h.tenant(t, name)
 		return until(o)
 	})
@@ -155,7 +154,7 @@ func (h heritage) awaitTenant(t *testing.T, name string, until func(*tenantsv1.T
 
 func (h heritage) awaitRegistry(t *testing.T, reason string) {
 	t.Helper()
-	testkit.Eventually(t, time.Minute, "the registry says "+reason, func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the registry says "+reason, func(context.Context) error {
 		var o tenantsv1.TenantRegistry
 		h.Get(t, "customers", &o)
 		if c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); c == nil || c.Reason != reason {
@@ -168,7 +167,7 @@ func (h heritage) awaitRegistry(t *testing.T, reason string) {
 func (h heritage) awaitMap(t *testing.T, name, key, want string) *corev1.ConfigMap {
 	t.Helper()
 	var m corev1.ConfigMap
-	testkit.Eventually(t, time.Minute, name+" says "+want, func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, name+" says "+want, func(context.Context) error {
 		if h.Get(t, name, &m); m.Data[key] != want {
 			return fmt.Errorf("it says %q", m.Data[key])
 		}

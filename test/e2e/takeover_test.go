@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -134,7 +133,7 @@ func TestTakeover(t *testing.T) {
 		e.AwaitGone(t, "orphaned")
 		e.Delete(t, "above")
 		e.AwaitGone(t, "above")
-		testkit.Eventually(t, time.Minute, "nothing stands on below", func(ctx context.Context) error {
+		testkit.Eventually(t, testkit.Patience, "nothing stands on below", func(ctx context.Context) error {
 			if f := e.Stack(t, "below").Finalizers; len(f) != 1 {
 				return errors.New(strings.Join(f, ", "))
 			}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,7 +25,7 @@ func TestTenantsExample(t *testing.T) {
 	p := testkit.Up(t, "--quickstart")
 	c := shops{p.In(t, "tenants")}
 	var printed []string
-	testkit.Eventually(t, 5*time.Minute, "the steps are printed", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the steps are printed", func(context.Context) error {
 		if printed = tenantsSteps(p); len(printed) < 5 {
 			return errNot("five commands")
 		}
@@ -114,7 +113,7 @@ func (c shops) sql(t *testing.T, command string, changed int) {
 // made checks what a tenant has: a stack, what it outputs, and its settings.
 func (c shops) made(t *testing.T, uid, gigabytes string) {
 	t.Helper()
-	testkit.Eventually(t, time.Minute, "the tenant "+uid+" is ready", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the tenant "+uid+" is ready", func(context.Context) error {
 		if ready := c.TryTerrier(t, "tenants", "-o", "json", "--not-ready"); strings.Contains(ready.Stdout, uid+"-shop") || !c.tenant(t, uid) {
 			return errNot("such a tenant")
 		}
@@ -134,7 +133,7 @@ func (c shops) made(t *testing.T, uid, gigabytes string) {
 // gone waits until nothing of a tenant is left.
 func (c shops) gone(t *testing.T, uid string) {
 	t.Helper()
-	testkit.Eventually(t, time.Minute, "the tenant "+uid+" is gone", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the tenant "+uid+" is gone", func(context.Context) error {
 		if c.tenant(t, uid) {
 			return errNot("the end of it")
 		}
@@ -174,7 +173,7 @@ func TestTheTableOfTheExampleIsMadeOnce(t *testing.T) {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, 5*time.Minute, "it says what it cannot read, and goes on", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "it says what it cannot read, and goes on", func(context.Context) error {
 		if len(tenantsSteps(p)) == 0 || !strings.Contains(p.Log(), "terrier:   customers: ") {
 			return errNot("such a line")
 		}

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -210,7 +209,7 @@ resource "terraform_data" "it" { input = var.secret }`)
 		t.Fatalf("asked %d times, secret shown: %v; want one question without it", calls, strings.Contains(body, secret))
 	}
 	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/webhook-plan":"unmasked"}}}`)
-	testkit.Eventually(t, time.Minute, "the webhook sees the plan", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the webhook sees the plan", func(context.Context) error {
 		if body, _, _ := h.heard(); !strings.Contains(body, secret) {
 			return errNot("a question with the secret in it")
 		}

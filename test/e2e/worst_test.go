@@ -125,7 +125,7 @@ func TestFinalizerTakenOffByForce(t *testing.T) {
 	c.Delete(t, "stack")
 	c.Patch(t, "stack", `{"metadata":{"finalizers":null}}`)
 	c.AwaitGone(t, "stack")
-	testkit.Eventually(t, time.Minute, "the state holds what was built, and is free", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the state holds what was built, and is free", func(context.Context) error {
 		if left := w.Leaked(stateOf(t, c, "stack")); len(left) > 0 || len(w.Things()) != 3 {
 			return fmt.Errorf("the world holds %+v, of which %+v is in no state", w.Things(), left)
 		}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 
@@ -27,10 +26,6 @@ type pair struct {
 	acts          string // of the first
 	came          chan error
 }
-
-// patience is how long a test waits for what a busy machine does some time. A
-// Lease that ran out in between takes its part of it.
-const patience = 5 * time.Minute
 
 // newPair starts the first controller, and the second once the first acts.
 func newPair(t *testing.T) *pair {
@@ -74,7 +69,7 @@ func (p *pair) controller(t *testing.T, flags ...string) *testkit.Platform {
 // says waits until a controller has said something.
 func says(t *testing.T, c *testkit.Platform, text string) {
 	t.Helper()
-	testkit.Eventually(t, patience, "it says "+text, func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "it says "+text, func(context.Context) error {
 		if log := c.Log(); !strings.Contains(log, text) {
 			return errors.New("it said\n" + log)
 		}
@@ -99,7 +94,7 @@ func TestPausedControllerActsNoMore(t *testing.T) {
 	says(t, p.second, "waiting for process "+strconv.Itoa(first))
 	asked, _ := p.acted(t)
 	signal(t, first, syscall.SIGCONT)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	if code := p.first.Exited(ctx); code <= 0 {
 		t.Errorf("the first controller ended with %d, want an error", code)

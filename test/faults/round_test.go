@@ -98,7 +98,7 @@ func (r *round) run(t *testing.T) {
 // rest waits until nothing is under way: every run has ended, and was collected.
 func (r *round) rest(t *testing.T) {
 	t.Helper()
-	testkit.Eventually(t, time.Minute, "everything is at rest", func(ctx context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "everything is at rest", func(ctx context.Context) error {
 		var stacks v1alpha2.TerraformList
 		if err := r.Client.List(ctx, &stacks, client.InNamespace(r.Namespace)); err != nil {
 			return err

@@ -94,7 +94,7 @@ func (e *engine) write(name, text string) {
 }
 
 func (e *engine) command(out io.Writer, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(e.t.Context(), 5*time.Minute)
 	e.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, e.tofu, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = e.dir, e.env, out, out

@@ -207,13 +207,13 @@ func TestSetup(t *testing.T) {
 			return nil
 		}
 	}
-	testkit.Eventually(t, time.Minute, "the first revision is there", revision(first))
+	testkit.Eventually(t, testkit.Patience, "the first revision is there", revision(first))
 	second := s.push("latest", "two")
 	s.edit(func(o *sourcev1.OCIRepository) {
 		o.Annotations = map[string]string{meta.ReconcileRequestAnnotation: "1"}
 	})
-	testkit.Eventually(t, time.Minute, "the second revision is there", revision(second))
-	testkit.Eventually(t, time.Minute, "an event tells so", func(ctx context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the second revision is there", revision(second))
+	testkit.Eventually(t, testkit.Patience, "an event tells so", func(ctx context.Context) error {
 		var events corev1.EventList
 		if err := s.Client.List(ctx, &events); err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -58,17 +57,17 @@ func TestIdleTenantsAskForNothing(t *testing.T) {
 	l := newLab(t)
 	l.run()
 	l.tenant("configMaps:" + configMap("config") + "manifests:" + terraform("db") + "deployments:" + deployment("app", 1, "dependIds: [db]"))
-	testkit.Eventually(t, time.Minute, "the stack is made", l.there("Terraform", "acme-db"))
+	testkit.Eventually(t, testkit.Patience, "the stack is made", l.there("Terraform", "acme-db"))
 	l.stackIs("acme-db", "True", "Ready", "applied", 0)
-	testkit.Eventually(t, time.Minute, "its dependent is", l.there("Deployment", "acme-app"))
+	testkit.Eventually(t, testkit.Patience, "its dependent is", l.there("Deployment", "acme-app"))
 	l.available("acme-app")
-	testkit.Eventually(t, time.Minute, "all are ready", l.calm)
+	testkit.Eventually(t, testkit.Patience, "all are ready", l.calm)
 
 	// A status that says the same is heard, and one look at that object is all.
 	l.line.since()
 	l.stackIs("acme-db", "True", "Ready", "applied again", 0)
 	var heard []string
-	testkit.Eventually(t, time.Minute, "the change is looked at", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the change is looked at", func(context.Context) error {
 		heard = append(heard, l.line.since()...)
 		if !strings.Contains(strings.Join(heard, "\n"), "/terraforms/acme-db") {
 			return fmt.Errorf("only %q", heard)
@@ -76,7 +75,7 @@ func TestIdleTenantsAskForNothing(t *testing.T) {
 		return nil
 	})
 	l.edit("ConfigMap", "acme-config", func(o map[string]any) { delete(o, "data") }) // comes after all that the change above caused
-	testkit.Eventually(t, time.Minute, "drift is mended", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "drift is mended", func(context.Context) error {
 		if host, _, _ := unstructured.NestedString(l.child("ConfigMap", "acme-config").Object, "data", "host"); host != "acme.example.com" {
 			return errors.New("not yet")
 		}

@@ -252,7 +252,7 @@ func (o *office) tenantsAreReady() {
 
 // abandon takes finalizers off, so that the namespace can go.
 func (o *office) abandon() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	for _, list := range []client.ObjectList{&tenantsv1.TenantList{}, &tenantsv1.TenantTemplateList{}, &tenantsv1.TenantRegistryList{}} {
 		if err := o.Client.List(ctx, list, client.InNamespace(o.Namespace)); err != nil {
@@ -394,7 +394,7 @@ func (o *office) tenants() map[string]tenantsv1.Tenant {
 
 func (o *office) eventually(what string, check func() error) {
 	o.t.Helper()
-	testkit.Eventually(o.t, 60*time.Second, what, func(context.Context) error { return check() })
+	testkit.Eventually(o.t, testkit.Patience, what, func(context.Context) error { return check() })
 }
 
 // wantTenants waits until exactly these are there.

@@ -19,7 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-const soon = 30 * time.Second
+const soon = testkit.Patience
 
 // watched starts the watches of the lab's Cluster for a kind, and returns what
 // they wake once they have heard of everything.
@@ -147,7 +147,7 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
 		if err := l.Client.Delete(ctx, crd[0]); err != nil {
 			t.Errorf("deleting the definition: %v", err)

@@ -37,7 +37,7 @@ type Runner interface {
 
 // patience bounds every wait of a test: a machine that is busy is slow, and a
 // test that waits this long has failed.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // Stack is a managed stack under test: it plays the part of the controller,
 // which carries the state from run to run.

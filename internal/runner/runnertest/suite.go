@@ -261,9 +261,13 @@ func cancelled(t *testing.T, f Fixture) {
 	}
 }
 
+// reached is a deadline that comes when an engine is at the gate, on a machine
+// that is as busy as may be.
+const reached = 10 * time.Second
+
 // F13: a step ends at its deadline, politely.
 func deadline(t *testing.T, f Fixture) {
-	s, _, g, id := atGate(t, f, func(j *runner.Job) { j.Limits.Apply = 500 * time.Millisecond })
+	s, _, g, id := atGate(t, f, func(j *runner.Job) { j.Limits.Apply = reached })
 	d := s.Finish(id)
 	if d.Outcome != stack.TimedOut || d.Step != "apply" {
 		t.Errorf("outcome = %s in %s, want TimedOut in apply: %s", d.Outcome, d.Step, d.Message)
@@ -278,7 +282,7 @@ func stubborn(t *testing.T, f Fixture) {
 	s := f.stack(t, r, waiting(g, "trap '' INT TERM; "+g.Command()))
 	plan := s.Must(stack.PlanRun, g.Through)
 	id := s.Start(stack.ApplyRun, Saved(plan), g.Through, func(j *runner.Job) {
-		j.Limits.Apply, j.Limits.Grace = 500*time.Millisecond, 200*time.Millisecond
+		j.Limits.Apply, j.Limits.Grace = reached, 200*time.Millisecond
 	})
 	g.Arrived(t)
 	d := s.Finish(id)

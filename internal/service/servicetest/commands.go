@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
@@ -134,7 +133,7 @@ func previews(t *testing.T, w *World, s Subject) {
 		answers <- result{doc, err}
 	}()
 	request := ""
-	testkit.Eventually(t, 10*time.Second, "a preview is asked for", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "a preview is asked for", func(context.Context) error {
 		if request = w.object(t, "net").Annotations[infra.PreviewDestroy]; request == "" {
 			return errors.New("not yet")
 		}

@@ -104,7 +104,7 @@ func breaks(t *testing.T, w *World, s Subject) stack.Glass {
 	}
 	session := func() string { return w.object(t, "net").Annotations[infra.BreakTheGlassAt] }
 	go ask()
-	testkit.Eventually(t, 10*time.Second, "a session is asked for", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "a session is asked for", func(context.Context) error {
 		if session() == "" {
 			return errors.New("not yet")
 		}

@@ -111,7 +111,7 @@ func (w *World) admit(t *testing.T) {
 		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: string(Boss)},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: string(Boss), Namespace: w.Namespace}}}, metav1.CreateOptions{}))(t)
 	auth := must(service.NewKubeAuth(w.Config))(t)
-	testkit.Eventually(t, 10*time.Second, "the cluster knows of the rights", func(ctx context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the cluster knows of the rights", func(ctx context.Context) error {
 		return auth.Authorize(ctx, w.User(Boss), service.Access{Verb: "list", Resource: service.ResourceTenants, Namespace: w.Namespace})
 	})
 }

@@ -29,7 +29,7 @@ const (
 )
 
 // within bounds the start of a server, and everything that is done to it.
-const within = time.Minute
+const within = 5 * time.Minute
 
 // Server is one running server. Reader may read every table of Database.
 type Server struct {

@@ -150,7 +150,7 @@ func TestMainRefuses(t *testing.T) {
 			if fault.Of(err) != fault.Invalid || !strings.Contains(fmt.Sprint(err), tt.want) {
 				t.Errorf("Main() error = %.200v, want Invalid with %q", err, tt.want)
 			}
-			if took := time.Since(start); took > 20*time.Second {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("it took %v", took)
 			}
 		})
