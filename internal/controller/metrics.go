@@ -29,6 +29,7 @@ type metrics struct {
 	drifts     prometheus.Counter
 	answers    *prometheus.CounterVec   // answer
 	waits      *prometheus.HistogramVec // class
+	providers  *prometheus.CounterVec   // source
 
 	names      bool // of stacks, in reconciles
 	namespaces few
@@ -55,24 +56,25 @@ func newMetrics(r prometheus.Registerer, names bool) (*metrics, error) {
 	m := &metrics{
 		reconciles: histogram("gotk_reconcile_duration_seconds", "How long a run took from its start to its end; name is empty unless --metrics-stack-names is set.",
 			prometheus.ExponentialBucketsRange(10e-3, 1800, 10), "kind", "name", "namespace"),
-		runs:     counter("terrier_runs_total", "Runs that ended, by kind and outcome.", "kind", "outcome"),
-		seconds:  histogram("terrier_run_seconds", "How long runs took from their start to their end.", secondsBuckets, "kind"),
-		steps:    histogram("terrier_run_step_seconds", "How long one program of a run took: a command of the engine, or a provider that was kept for the run.", secondsBuckets, "kind", "step"),
-		cpu:      counter("terrier_run_cpu_seconds_total", "Processor time that programs of runs used.", "kind", "program"),
-		memory:   histogram("terrier_run_memory_bytes", "Most memory that the programs of a run held at once.", memoryBuckets, "kind"),
-		failures: counter("terrier_run_failures_total", "Runs that failed, by the reason that the Ready condition gives.", "reason"),
-		changes:  counter("terrier_resources_changed_total", "Resources that applies changed, by what was done to them.", "action"),
-		drifts:   prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_drifts_total", Help: "Times that a look found the world to be other than what was applied."}),
-		answers:  counter("terrier_approvals_total", "What people answered to plans: given, stale (it names a plan that does not wait) or rejected.", "answer"),
-		waits:    histogram("terrier_queue_wait_seconds", "How long runs waited for their turn.", secondsBuckets, "class"),
-		names:    names,
+		runs:      counter("terrier_runs_total", "Runs that ended, by kind and outcome.", "kind", "outcome"),
+		seconds:   histogram("terrier_run_seconds", "How long runs took from their start to their end.", secondsBuckets, "kind"),
+		steps:     histogram("terrier_run_step_seconds", "How long one program of a run took: a command of the engine, or a provider that was kept for the run.", secondsBuckets, "kind", "step"),
+		cpu:       counter("terrier_run_cpu_seconds_total", "Processor time that programs of runs used.", "kind", "program"),
+		memory:    histogram("terrier_run_memory_bytes", "Most memory that the programs of a run held at once.", memoryBuckets, "kind"),
+		failures:  counter("terrier_run_failures_total", "Runs that failed, by the reason that the Ready condition gives.", "reason"),
+		changes:   counter("terrier_resources_changed_total", "Resources that applies changed, by what was done to them.", "action"),
+		drifts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_drifts_total", Help: "Times that a look found the world to be other than what was applied."}),
+		answers:   counter("terrier_approvals_total", "What people answered to plans: given, stale (it names a plan that does not wait) or rejected.", "answer"),
+		waits:     histogram("terrier_queue_wait_seconds", "How long runs waited for their turn.", secondsBuckets, "class"),
+		providers: counter("terrier_provider_bytes_total", "Bytes of unpacked providers that runs were given, by where they came from: registry, mirror, or cache for those that an earlier run left in the work directory.", "source"),
+		names:     names,
 	}
 	m.begin()
 	if r == nil {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.reconciles, m.runs, m.seconds, m.steps, m.cpu, m.memory, m.failures, m.changes, m.drifts, m.answers, m.waits} {
+	for _, c := range []prometheus.Collector{m.reconciles, m.runs, m.seconds, m.steps, m.cpu, m.memory, m.failures, m.changes, m.drifts, m.answers, m.waits, m.providers} {
 		errs = append(errs, r.Register(c))
 	}
 	return m, errors.Join(errs...)
@@ -88,6 +90,9 @@ func (m *metrics) begin() {
 	}
 	for _, answer := range []answer{answerGiven, answerStale, answerRejected} {
 		m.answers.WithLabelValues(string(answer))
+	}
+	for _, source := range runner.ProviderSources() {
+		m.providers.WithLabelValues(string(source))
 	}
 	for c := range classes {
 		m.waits.WithLabelValues(c.String())
@@ -110,6 +115,9 @@ func (m *metrics) ended(namespace, name string, r *runner.Report, run stack.Run,
 		step, program := stepLabel(s.Name)
 		m.steps.WithLabelValues(kind, step).Observe(s.Wall.Seconds())
 		m.cpu.WithLabelValues(kind, program).Add(max(0, s.CPU.Seconds()))
+	}
+	for _, source := range runner.ProviderSources() {
+		m.providers.WithLabelValues(string(source)).Add(float64(max(0, r.Providers[source])))
 	}
 	if took := memoryOf(r.Steps); took > 0 {
 		m.memory.WithLabelValues(kind).Observe(float64(took))

@@ -92,6 +92,26 @@ func TestRunsAreCounted(t *testing.T) {
 	}
 }
 
+// Bytes of providers are counted by where they came from, and by nothing that a
+// report makes up.
+func TestProviderBytesAreCounted(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m, err := newMetrics(r, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := ranFor(stack.PlanRun, stack.Succeeded, time.Second)
+	given.Providers = map[runner.ProviderSource]int64{runner.FromMirror: 5 << 20, runner.FromRegistry: -7, "unheard of": 9}
+	m.ended("team", "web", given, stack.Run{}, "")
+	m.ended("team", "web", given, stack.Run{}, "")
+	f := gathered(t, r)["terrier_provider_bytes_total"]
+	for source, want := range map[string]float64{"mirror": 10 << 20, "registry": 0, "cache": 0, "unheard of": -1} {
+		if got := value(f, source); got != want {
+			t.Errorf("%v bytes from %s, want %v", got, source, want)
+		}
+	}
+}
+
 // Whatever there is, it makes a bounded number of series: stacks, namespaces,
 // providers and steps are made by people.
 func TestSeriesAreBounded(t *testing.T) {

@@ -165,7 +165,10 @@ type Report struct {
 	Health      []Health          `json:"health,omitempty"`      // how each check of the job went
 	Steps       []Step            `json:"steps,omitempty"`
 	InitSkipped bool              `json:"initSkipped,omitempty"`
-	Note        json.RawMessage   `json:"note,omitempty"` // the Job's, unchanged
+
+	Providers map[ProviderSource]int64 `json:"providers,omitempty"` // bytes that init made sure of, by where they came from; none if it was skipped
+
+	Note json.RawMessage `json:"note,omitempty"` // the Job's, unchanged
 }
 
 // StateID names one version of a state.

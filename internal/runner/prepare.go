@@ -85,6 +85,8 @@ func (r *run) init(ctx context.Context) error {
 	if _, err := r.execute(ctx, command{step: "init", args: args, events: true}); err != nil {
 		return err
 	}
+	provided := r.provided()
+	r.journal.note(func(rep *Report) { rep.Providers = provided })
 	return r.rightBackend()
 }
 
