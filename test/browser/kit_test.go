@@ -35,6 +35,7 @@ type window struct {
 // browser is the one that all tests share.
 var browser struct {
 	sync.Mutex
+	dir  string // for what it leaves lying about, since it is killed at the end
 	ctx  context.Context
 	stop context.CancelFunc
 }
@@ -47,7 +48,13 @@ func begin(t *testing.T) context.Context {
 	if browser.ctx != nil {
 		return browser.ctx
 	}
-	options := []chromedp.ExecAllocatorOption{chromedp.IgnoreCertErrors, chromedp.Headless, chromedp.DisableGPU}
+	var err error
+	if browser.dir, err = os.MkdirTemp("", "terrier-chromium-"); err != nil {
+		t.Fatal(err)
+	}
+	options := []chromedp.ExecAllocatorOption{
+		chromedp.IgnoreCertErrors, chromedp.Headless, chromedp.DisableGPU, chromedp.Env("TMPDIR=" + browser.dir),
+	}
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium has none for root
 	}

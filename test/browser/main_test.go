@@ -44,14 +44,17 @@ func TestMain(m *testing.M) {
 		browser.stop()
 	}
 	var err error
+	if browser.dir != "" {
+		err = os.RemoveAll(browser.dir)
+	}
 	if shared.Platform != nil {
-		err = shared.Close()
+		err = errors.Join(err, shared.Close())
 	}
 	if shared.dir != "" {
 		err = errors.Join(err, os.RemoveAll(shared.dir))
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "ending the shared platform:", err)
+		fmt.Fprintln(os.Stderr, "ending what tests share:", err)
 		code = 1
 	}
 	os.Exit(code)
