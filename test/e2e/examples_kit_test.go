@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +25,7 @@ import (
 )
 
 // guidePlatform has the providers which the guide names.
-func guidePlatform(t *testing.T) *testkit.Platform {
+func guidePlatform(t *testing.T, args ...string) *testkit.Platform {
 	t.Helper()
 	mirror, err := filepath.Abs("../../bin/mirror-guide")
 	if err == nil {
@@ -35,7 +34,7 @@ func guidePlatform(t *testing.T) *testkit.Platform {
 	if err != nil {
 		t.Fatalf("run make providers-guide: %v", err)
 	}
-	return testkit.Up(t, "--provider-mirror", mirror, "--sqlite-dir", os.TempDir())
+	return testkit.Up(t, append([]string{"--provider-mirror", mirror, "--sqlite-dir", os.TempDir()}, args...)...)
 }
 
 // example is a namespace with one template of the guide and its registry.
@@ -126,6 +125,7 @@ func (e *example) awaitStack(t *testing.T, name string) *infrav1alpha2.Terraform
 		if diff := cmp.Diff(want, got.HCL); diff != "" {
 			t.Errorf("the module of %s is another (-want +got):\n%s", name, diff)
 		}
+		e.locked(t, s, got.HCL)
 	}
 	if found := e.Kubectl(t, "get", "terraform", "-l", tenantsv1.LabelTenantID+"="+e.uid, "-o", "name"); strings.TrimSpace(found) != "terraform.infra.contrib.fluxcd.io/"+name {
 		t.Errorf("by its tenant's id one finds %q", found)
@@ -171,7 +171,7 @@ func (e *example) hasTenant(t *testing.T) bool {
 func (e *example) awaitTenant(t *testing.T, what string, until func(*tenantsv1.Tenant) error) *tenantsv1.Tenant {
 	t.Helper()
 	var o tenantsv1.Tenant
-	testkit.Eventually(t, time.Minute, "the tenant "+what, func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the tenant "+what, func(context.Context) error {
 		if !e.hasTenant(t) {
 			return errNot("a Tenant")
 		}
@@ -185,7 +185,7 @@ func (e *example) awaitTenant(t *testing.T, what string, until func(*tenantsv1.T
 // awaitMade waits until an object is there.
 func (e *example) awaitMade(t *testing.T, name string, kind client.Object) {
 	t.Helper()
-	testkit.Eventually(t, time.Minute, fmt.Sprintf("%T %s is there", kind, name), func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, fmt.Sprintf("%T %s is there", kind, name), func(context.Context) error {
 		if !e.Exists(t, name, kind) {
 			return errNot("such an object")
 		}
@@ -197,7 +197,7 @@ func (e *example) awaitMade(t *testing.T, name string, kind client.Object) {
 func (e *example) deactivate(t *testing.T) {
 	t.Helper()
 	e.sql(t, "UPDATE tenants SET active = 0")
-	testkit.Eventually(t, 2*time.Minute, "the tenant is gone", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the tenant is gone", func(context.Context) error {
 		if e.hasTenant(t) {
 			return errNot("the end of it")
 		}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -51,7 +50,7 @@ func TestLongNames(t *testing.T) {
 		t.Errorf("what is to stay is %+v", kept)
 	}
 	elsewhere.Kubectl(t, "delete", "configmap", "there")
-	testkit.Eventually(t, time.Minute, "what somebody deleted is there again", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "what somebody deleted is there again", func(context.Context) error {
 		if !elsewhere.Exists(t, "there", &there) {
 			return errNot("such an object")
 		}

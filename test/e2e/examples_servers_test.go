@@ -133,6 +133,7 @@ func guideKafka(t *testing.T, p *testkit.Platform) {
 	e.activate(t)
 	e.awaitSaid(t, "tenant-alpha-kafka", "kafka-resources", "out of available brokers")
 	repaired(t, e.Stack(t, "tenant-alpha-kafka"), `variable "kafka_password"`)
+	e.locked(t, e.Stack(t, "tenant-alpha-kafka"), e.written(t).Values.HCL)
 	if told := e.Kubectl(t, "get", "events"); !strings.Contains(told, "6 to add, 0 to change, 0 to destroy") {
 		t.Errorf("there was no plan of three topics and three rules:\n%s", told)
 	}

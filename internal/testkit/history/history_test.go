@@ -105,6 +105,10 @@ func TestValidatorsRefuse(t *testing.T) {
 		"a delete by a plan without one":    {"nothing is deleted without a cause on record (P4)", func(h *History) { h.World[1].Begun = at(8.3) }, "no run was to delete"},
 		"a wait for nothing and nobody":     {"every wait ends by itself, or says who has to end it (P6)", func(h *History) { still(h, stack.Planning, "a plan") }, "no run and no next look"},
 		"a wait that does not say for what": {"every wait ends by itself, or says who has to end it (P6)", func(h *History) { still(h, stack.AwaitingApproval, "") }, "does not say for what"},
+		"a turn that never came": {"every wait ends by itself, or says who has to end it (P6)", func(h *History) {
+			still(h, stack.Queued, "a turn")
+			h.End = at(1000)
+		}, "no run and no next look"},
 		"a next attempt that never came": {"every wait ends by itself, or says who has to end it (P6)", func(h *History) {
 			still(h, stack.RetryLater, "the next attempt")
 			h.Stacks[len(h.Stacks)-1].Next, h.End = at(41), at(1000)
@@ -139,6 +143,11 @@ func still(h *History, phase stack.Reason, waiting string) {
 // What must pass although it looks like what must not.
 func TestValidatorsLetPass(t *testing.T) {
 	for name, change := range map[string]func(*History){
+		"a turn that comes when another's run ends": func(h *History) {
+			still(h, stack.Queued, "a turn")
+			h.End = at(1000)
+			h.Runs = append(h.Runs, Run{ID: "y", Stack: "other", Kind: stack.PlanRun, Started: at(30), Finished: at(999), Done: true, Outcome: stack.Succeeded})
+		},
 		"a state that somebody else put back": func(h *History) {
 			h.States = slices.Insert(h.States, 2, State{Name: "tfstate-default-s", At: at(25), Lineage: "m", Serial: 0})
 			h.States[3].Lineage = "m"

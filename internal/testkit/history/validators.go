@@ -200,12 +200,22 @@ func waitsAreBounded(h History) (found []string) {
 			if s.Gone || s.Ready || s.Run != nil || s.Phase == "" || until.Sub(s.At) < patience && !(last && h.Rest) {
 				continue
 			}
+			if s.Phase == stack.Queued && h.busy(until) {
+				continue // its turn comes when a run of another ends
+			}
 			if text := s.unbounded(h.End); text != "" {
 				found = append(found, fmt.Sprintf("the stack %s, %s since %s, %s", s.Name, s.Phase, clock(s.Since), text))
 			}
 		}
 	}
 	return found
+}
+
+// busy says that some run was at work at a moment, or had only just ended.
+func (h History) busy(at time.Time) bool {
+	return slices.ContainsFunc(h.Runs, func(r Run) bool {
+		return r.Started.Before(at) && (!r.Done || r.Finished.After(at.Add(-patience)))
+	})
 }
 
 // unbounded says why nothing would ever end the situation of a stack.
