@@ -35,6 +35,7 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 	}
 	switch fault.Of(err) {
 	case fault.None:
+		p.o.Memory = p.o.Relieved()
 	case fault.Invalid, fault.Denied:
 		p.o.Blocked = blockedBy(err, stack.SpecInvalid)
 	default:

@@ -148,6 +148,16 @@ func (o Observation) unwell() bool {
 	return o.Memory.Failures > 0 && o.Memory.FailedKind == HealthRun && o.unproved()
 }
 
+// Relieved is the memory without a failure of a health check that nothing is
+// asked about any more: the checks were taken off, or what they were about. No
+// run would ever find out that it works.
+func (o Observation) Relieved() Memory {
+	if o.Memory.FailedKind == HealthRun && !o.unwell() {
+		return o.Memory.clear()
+	}
+	return o.Memory
+}
+
 // ailing reports whether that is all that is the matter: nothing else is to be
 // planned, applied or published before it is known to work.
 func (o Observation) ailing() bool {

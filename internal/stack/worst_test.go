@@ -252,6 +252,23 @@ func ill(spec Spec, n int) Observation {
 	return o
 }
 
+// Checks that are taken off while they fail leave nothing to be tried again.
+func TestNoHealthIsNoFailure(t *testing.T) {
+	o := ill(Spec{Mode: Auto}, 3)
+	if m := o.Relieved(); m.Failures != 3 {
+		t.Fatalf("a stack that is still asked for its health has %d failures, want 3", m.Failures)
+	}
+	o.Spec.Health = ""
+	o.Memory = o.Relieved()
+	if d := Decide(o); !d.Reason.Settled() || o.Memory.Failures != 0 {
+		t.Errorf("Decide() = %+v after %d failures, want it settled", d, o.Memory.Failures)
+	}
+	o = calmly(Spec{Mode: Auto}, Memory{Failures: 2, FailedKind: ApplyRun, FailedFor: calmBasis})
+	if m := o.Relieved(); m.Failures != 2 {
+		t.Error("another failure was forgotten, too")
+	}
+}
+
 // looked ends a look for drift with what it found, nil for nothing.
 func looked(o Observation, found *Plan) Observation {
 	o.Memory = o.Memory.Record(Run{ID: "c1", Kind: CheckRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis}, Plan: found, State: "st", Exists: true, At: o.Now})
