@@ -75,7 +75,7 @@ func scrapeOf(ctx context.Context, p *testkit.Platform) (map[string]*family, err
 // number of stacks; a registry and a tenant take theirs with them when they go.
 var allowedLabels = map[string]bool{
 	"kind": true, "outcome": true, "step": true, "program": true, "reason": true, "action": true, "answer": true, "class": true,
-	"status": true, "phase": true, "part": true, "result": true, "code": true, "version": true, "goversion": true,
+	"source": true, "status": true, "phase": true, "part": true, "result": true, "code": true, "version": true, "goversion": true,
 	"namespace": true, "tenant": true, "registry": true, "type": true, "conflict_policy": true, "resource_kind": true,
 	"controller": true, "name": true, "method": true, "host": true, "priority": true,
 }
