@@ -1,6 +1,7 @@
 package stack_test
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -12,14 +13,19 @@ import (
 // Every rule is reached by some observation; a rule that nothing reaches is dead.
 func TestEveryRuleFires(t *testing.T) {
 	hits := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		for range 200 {
-			hits[stack.Decide(stacktest.Observation(t)).Rule]++
-		}
-	})
-	for _, name := range stack.Rules() {
-		if hits[name] == 0 {
-			t.Errorf("nothing reaches %q", name)
+	missing := stack.Rules()
+	// Some are reached once in ten thousand times, so one sample may lack one; a
+	// rule that nothing reaches is in none.
+	for range 20 {
+		rapid.Check(t, func(t *rapid.T) {
+			for range 200 {
+				hits[stack.Decide(stacktest.Observation(t)).Rule]++
+			}
+		})
+		missing = slices.DeleteFunc(missing, func(name string) bool { return hits[name] > 0 })
+		if len(missing) == 0 {
+			return
 		}
 	}
+	t.Errorf("nothing reaches %q", missing)
 }

@@ -129,6 +129,10 @@ func drawIll(t *rapid.T, o *stack.Observation) {
 	m := &o.Memory
 	m.FailedKind, m.Lock = stack.HealthRun, nil // it meets none
 	m.Built, m.Destroyed, m.Planned = true, false, o.Basis
+	if rapid.Bool().Draw(t, "too often") {
+		few := 0
+		o.Spec.MaxRetries, m.FailedFor = &few, o.Basis
+	}
 	if rapid.Bool().Draw(t, "looked") {
 		return
 	}
