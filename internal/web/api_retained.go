@@ -43,7 +43,6 @@ func (s *server) retainedState(c *gin.Context) {
 	s.sendState(c, c.Query("uid"), r, err)
 }
 
-// forgetRetained says in the journal that somebody had it forgotten before it is.
 func forgetRetained(c call, _ service.Person, b service.NamedRetained) (none, error) {
 	switch {
 	case c.server.Retained == nil:
@@ -51,12 +50,16 @@ func forgetRetained(c call, _ service.Person, b service.NamedRetained) (none, er
 	case b.UID == "":
 		return none{}, errField("uid")
 	}
-	key := c.key()
-	err := c.server.audit(c.Context, service.AuditEntry{
-		What: service.AuditForgotten, Object: service.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name, UID: b.UID},
+	return none{}, c.server.forget(c.Context, c.key(), b.UID)
+}
+
+// forget drops a record, once the journal says who had it dropped.
+func (s *server) forget(c *gin.Context, key service.Key, uid string) error {
+	err := s.audit(c, service.AuditEntry{
+		What: service.AuditForgotten, Object: service.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name, UID: uid},
 	})
 	if err != nil {
-		return none{}, err
+		return err
 	}
-	return none{}, c.server.Retained.Forget(c.ctx(), key, b.UID)
+	return s.Retained.Forget(c.Request.Context(), key, uid)
 }

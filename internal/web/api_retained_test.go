@@ -1,10 +1,12 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -21,7 +23,10 @@ var _ = addDoors(map[string]string{
 type leftovers struct{ forgotten []string }
 
 func (l *leftovers) List(_ context.Context, namespace string) ([]service.Retained, error) {
-	return []service.Retained{{Namespace: namespace, Name: "net", UID: "u1"}}, nil
+	if len(l.forgotten) > 0 {
+		return nil, nil
+	}
+	return []service.Retained{{Namespace: cmp.Or(namespace, "apps"), Name: "net", UID: "u1", Kept: true}}, nil
 }
 
 func (l *leftovers) State(context.Context, service.Key, string) (io.ReadCloser, error) {
@@ -70,5 +75,36 @@ func TestWhatStacksLeftIsTouchedOnTheRecord(t *testing.T) {
 	}
 	if resp, body := ask(t, c, http.MethodGet, one+"/state?uid=u1", bearer); resp.StatusCode < 500 || strings.Contains(body, "serial") {
 		t.Errorf("without a journal the state is %d %s", resp.StatusCode, body)
+	}
+}
+
+// The pages do the same, without scripts: the second click of two does nothing.
+func TestWhatStacksLeftIsTouchedOnTheRecordInABrowser(t *testing.T) {
+	l, journal, o := &leftovers{}, &ledger{}, options(newRoles())
+	o.Retained, o.Audit = l, journal
+	o.People = func(service.User) (service.Person, error) { return service.Person{Stacks: hands{}}, nil }
+	u, c := serve(t, o)
+	one := u.String() + "/retained/apps/net"
+	if resp, body := ask(t, c, http.MethodGet, u.String()+"/retained", bearer); resp.StatusCode != http.StatusOK || !strings.Contains(body, `action="/retained/apps/net/forget"`) || !strings.Contains(body, `href="/retained/apps/net/state?uid=u1"`) {
+		t.Errorf("%s, want a page that offers what can be done: %s", resp.Status, body)
+	}
+	resp, body := ask(t, c, http.MethodGet, one+"/state?uid=u1", bearer)
+	if resp.StatusCode != http.StatusOK || body != `{"serial":3}` || resp.Header.Get("Content-Disposition") != `attachment; filename="net.tfstate"` || resp.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("the state is %d %s with %v", resp.StatusCode, body, resp.Header)
+	}
+	if resp, _ := post(t, c, one+"/forget", url.Values{"uid": {"u1"}}); resp.StatusCode != http.StatusUnprocessableEntity || len(l.forgotten) > 0 {
+		t.Errorf("with nothing typed it is %d, and %v is forgotten", resp.StatusCode, l.forgotten)
+	}
+	for range 2 {
+		if resp, _ := post(t, c, one+"/forget", url.Values{"uid": {"u1"}, "name": {"net"}}); resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/retained?done=retained-forgotten" {
+			t.Errorf("it is %d to %q", resp.StatusCode, resp.Header.Get("Location"))
+		}
+	}
+	if got := strings.Join(journal.what(), ", "); got != "state-read ann apps/net, retained-forgotten ann apps/net" || len(l.forgotten) != 1 {
+		t.Errorf("the journal says %q, and %v is forgotten", got, l.forgotten)
+	}
+	l.forgotten, journal.err = nil, errors.New("the disk is full")
+	if resp, _ := post(t, c, one+"/forget", url.Values{"uid": {"u1"}, "name": {"net"}}); resp.StatusCode < 500 || len(l.forgotten) > 0 {
+		t.Errorf("without a journal it is %d, and %v is forgotten", resp.StatusCode, l.forgotten)
 	}
 }

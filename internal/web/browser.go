@@ -68,6 +68,7 @@ func (s *server) action(path string, d door, a access, do pages.Action) route {
 		if err == nil {
 			err = readForm(c.Request, v)
 			v.Refused = func(k service.Key, err error) { s.refusedOne(c, k, err) }
+			v.Forget = func(k service.Key, uid string) error { return s.forget(c, k, uid) }
 		}
 		if err != nil {
 			s.refuse(c, err)

@@ -12,13 +12,15 @@ import (
 )
 
 // operateRoutes are the rows of pages about all that stacks share: the queue,
-// tenants and what they come from, sources, the journal, and the server itself.
+// tenants and what they come from, sources, the journal, what stacks left that are
+// gone, and the server itself.
 // Lists are for whoever is known, and cut to what they may see.
 func (s *server) operateRoutes() []route {
 	const (
 		tenant   = "/tenants/:namespace/:name"
 		registry = "/registries/:namespace/:name"
 		template = "/templates/:namespace/:name"
+		retained = "/retained/:namespace/:name"
 	)
 	edit := right("patch", service.ResourceRegistries)
 	return []route{
@@ -31,6 +33,10 @@ func (s *server) operateRoutes() []route {
 		s.page("/audit", known, nil, pages.Audit),
 		s.action("/audit/verify", guarded, everywhere("list", service.ResourceAudit), pages.VerifyJournal),
 		{method: http.MethodGet, path: "/audit/export", door: known, within: func(l Limits) time.Duration { return l.Transfer }, handle: s.exportAudit},
+
+		s.page("/retained", known, nil, pages.Retained),
+		s.action(retained+"/forget", guarded, right("delete", service.ResourceStacks), pages.ForgetRetained),
+		{method: http.MethodGet, path: retained + "/state", door: guarded, access: right("get", service.ResourceState), within: func(l Limits) time.Duration { return l.Transfer }, handle: s.retainedFile},
 
 		s.page("/tenants", known, nil, pages.Tenants),
 		s.page(tenant, guarded, right("get", service.ResourceTenants), pages.Tenant),

@@ -169,7 +169,7 @@ func build(o Options) (*gin.Engine, error) {
 	s.tails.follow = func(ctx context.Context, key service.Key, run string) (io.ReadCloser, error) {
 		return s.Stacks.Log(ctx, key, run, true)
 	}
-	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, Journal: o.Journal, Estate: o.Estate, Queue: o.Queue, Notices: o.Notices, Platform: o.Platform, Checked: &pages.JournalCheck{}, API: document, Version: o.Version}
+	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, Journal: o.Journal, Estate: o.Estate, Queue: o.Queue, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.JournalCheck{}, API: document, Version: o.Version}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true

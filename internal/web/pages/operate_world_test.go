@@ -28,6 +28,7 @@ type county struct {
 	entries    []service.AuditEntry
 	report     service.AuditReport
 	notices    []service.Delivery
+	left       []service.Retained
 	capacity   service.CapacityInfo
 	err        error
 
@@ -94,6 +95,22 @@ func (c *county) Deliveries(_ context.Context, scope service.Scope, q service.No
 	return out, c.err
 }
 
+// leftIn are the records of a county about stacks that are gone.
+type leftIn struct {
+	service.RetainedStacks
+	*county
+}
+
+func (l leftIn) List(_ context.Context, namespace string) ([]service.Retained, error) {
+	var out []service.Retained
+	for _, r := range l.left {
+		if namespace == "" || r.Namespace == namespace {
+			out = append(out, r)
+		}
+	}
+	return out, l.err
+}
+
 // sourcesOf lists the sources of a county.
 type sourcesOf struct{ *county }
 
@@ -118,6 +135,7 @@ func guest(t *testing.T, c *county, address string) *Visit {
 	}
 	v.House.Tenants, v.House.Estate, v.House.Queue, v.House.Sources = c, c, c, sourcesOf{c}
 	v.House.Journal, v.House.Notices, v.House.Board = c, c, boardOf{v.House.Board, c}
+	v.House.Retained = leftIn{county: c}
 	v.House.Checked, v.House.API = &JournalCheck{}, []byte(apiDocument)
 	v.House.Platform = Platform{
 		Started: now.Add(-50 * time.Hour), Isolation: Isolation{"full", "kernel", []string{"own namespaces", "system call filter", hostile}},
@@ -287,6 +305,12 @@ func (c *county) told() {
 		{Seq: 1038, At: now.Add(-2 * time.Hour), Who: "eve@example.org", Via: "api", What: "sign-in-refused"},
 	}
 	c.report.Entries, c.report.Head.Seq, c.report.Head.Hash, c.report.Head.At = 1042, 1042, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", now.Add(-time.Minute)
+	c.left = []service.Retained{
+		{Namespace: "apps", Name: "mail", UID: "u1", At: now.Add(-time.Hour), Until: now.Add(719 * time.Hour), Why: "terrier.dev/deletion is retain", Secret: "tfstate-default-mail", Kept: true, Resources: []string{"terraform_data.a", hostile}, Ways: []string{"To go on with it, create the stack again.", hostile + long}},
+		{Namespace: "apps", Name: "cart", UID: "u2", At: now.Add(-30 * time.Hour), Until: now.Add(690 * time.Hour), Why: hostile, Kept: true, Resources: make([]string, addressesShown+7), Gap: &stack.Gap{Objects: []stack.Unrecorded{{Address: "aws_instance." + hostile, ID: "i-1"}, {Address: "aws_eip.x"}}}},
+		{Namespace: "gone", Name: "last", UID: "u3", At: now.Add(-40 * time.Hour), Until: now.Add(680 * time.Hour), Why: "its object was removed by force"},
+		{Namespace: "hidden", Name: "secret-stack", UID: "u4", At: now.Add(-50 * time.Hour), Secret: "secret-state", Kept: true},
+	}
 	c.notices = []service.Delivery{
 		{ID: "1", At: now.Add(-time.Minute), Namespace: "apps", Kind: "Terraform", Name: "cart", Event: "PlanPending", Message: "a plan waits: " + hostile, Provider: "team-slack", Type: "slack", Address: "hooks.slack.com", Attempts: 1, Outcome: service.NoticeDelivered},
 		{ID: "2", At: now.Add(-2 * time.Minute), Namespace: "apps", Kind: "Tenant", Name: "globex-web", Event: "Failed", Provider: hostile, Type: "generic", Address: hostile, Attempts: 3, Outcome: service.NoticeRetrying, Error: "502 " + hostile + long, NextAt: now.Add(time.Minute)},

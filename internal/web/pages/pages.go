@@ -12,6 +12,7 @@ package pages
 import (
 	"context"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/service"
@@ -31,6 +32,8 @@ type House struct {
 	Notices service.Notices
 	Version string
 
+	Retained service.RetainedStacks // what stacks left that are gone
+
 	Platform Platform
 	Checked  *JournalCheck // what was found about Journal
 	API      []byte        // the document of the API
@@ -38,6 +41,8 @@ type House struct {
 	plans  keptPlans   // that were shown last
 	graphs keptLayouts // likewise
 	pushes keptPushes  // states that people brought and have not stored yet
+
+	forgetting sync.Mutex // of records: the second of two clicks waits for the first
 }
 
 // Board is all stacks as they are now.
@@ -62,6 +67,10 @@ type Visit struct {
 	// Refused is told what could not be done to one of several; nil where nobody
 	// keeps it.
 	Refused func(service.Key, error)
+
+	// Forget drops the record of a stack that is gone, once the journal says who
+	// had it dropped. An Action has it where such records are kept.
+	Forget func(key service.Key, uid string) error
 
 	Path  string            // as the browser has it, without the query
 	Names map[string]string // the parts of the path that are variables

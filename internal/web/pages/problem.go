@@ -100,10 +100,22 @@ func waysOut(v *Visit, r service.Refusal) []link {
 	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == service.ReasonNotFound && v.mayReadJournal(parts[1]) {
 		out = append(out, link{"What became of it", with("/audit", url.Values{"namespace": {parts[1]}, "stack": {parts[2]}}, "")})
 	}
+	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == service.ReasonNotFound && v.mayReadRetained(parts[1]) {
+		out = append(out, link{"What it left behind", with("/retained", url.Values{"namespace": {parts[1]}, "name": {parts[2]}}, "")})
+	}
+	if parts[0] == "retained" {
+		out = append(out, link{"What was left behind", "/retained"})
+	}
 	if len(parts) > 0 && parts[0] == "approvals" {
 		out = append(out, link{"All approvals", "/approvals"})
 	}
 	return append(out, link{"All stacks", "/stacks"})
+}
+
+// mayReadRetained reports whether records of stacks that are gone are kept, and
+// the visitor may see those of a namespace.
+func (v *Visit) mayReadRetained(namespace string) bool {
+	return v.House.Retained != nil && v.Can != nil && v.Can(service.Access{Verb: "list", Resource: service.ResourceStacks, Namespace: namespace})
 }
 
 // mayReadJournal reports whether there is a journal, and the visitor may see what
