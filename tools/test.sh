@@ -35,7 +35,7 @@ fi
 failed=()
 for m in "$@"; do
 	echo "test: $m"
-	(cd "$root/$m" && go test -timeout 20m ./...) || failed+=("$m")
+	(cd "$root/$m" && go test -timeout 30m ./...) || failed+=("$m")
 done
 if [ ${#failed[@]} -gt 0 ]; then
 	echo "test: failed in: ${failed[*]}" >&2
