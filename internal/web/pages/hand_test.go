@@ -211,3 +211,12 @@ func (c *changing) WriteState(context.Context, service.StateChange) error {
 	c.writes++
 	return nil
 }
+
+// Nobody takes a stack that somebody works on for one that was just suspended.
+func TestWorkByHandIsSaidOfAStack(t *testing.T) {
+	for address, h := range map[string]Handler{"/stacks?q=byhand": Stacks, "/stacks/apps/byhand": Stack, "/stacks/apps/byhand/states": StackStates} {
+		if text := show(t, town(), address, h).text(); !strings.Contains(text, "Somebody works on it by hand") {
+			t.Errorf("%s does not say it: %.800s", address, text)
+		}
+	}
+}

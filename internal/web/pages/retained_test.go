@@ -113,3 +113,29 @@ func TestForgettingWhatAStackLeft(t *testing.T) {
 		})
 	}
 }
+
+// A page that is not there leads to what its stack left, for who may see that.
+func TestADeletedStackLeadsToWhatItLeft(t *testing.T) {
+	gone := service.Refusal{Error: "gone", Kind: fault.Missing, Reason: service.ReasonNotFound}
+	for name, tt := range map[string]struct {
+		kept, may, want bool
+	}{
+		"somebody who may":     {true, true, true},
+		"somebody who may not": {true, false, false},
+		"nothing is kept":      {false, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := guest(t, shire(), "/stacks/apps/mail/runs")
+			if !tt.kept {
+				v.House.Retained = nil
+			}
+			v.Can = func(a service.Access) bool {
+				return tt.may && a == service.Access{Verb: "list", Resource: service.ResourceStacks, Namespace: "apps"}
+			}
+			leads := slices.Contains(Failed(v, gone, "req-1").Data.(failure).Links, link{"What it left behind", "/retained?name=mail&namespace=apps"})
+			if leads != tt.want {
+				t.Errorf("it leads there: %v, want %v", leads, tt.want)
+			}
+		})
+	}
+}

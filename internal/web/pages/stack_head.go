@@ -131,6 +131,9 @@ func headNotes(s service.Stack) []headNote {
 	if s.Suspended {
 		out = append(out, headNote{ToneIdle, "pause", "Suspended: nothing is planned, applied or looked at.", "Resume it to go on."})
 	}
+	if s.Phase == string(stack.GlassBroken) {
+		out = append(out, headNote{ToneBusy, "person", "Somebody works on it by hand: nothing is planned or applied by itself.", "It goes on when the session ends."})
+	}
 	if l := s.Lock; l != nil {
 		n := headNote{ToneWarn, "lock", "Somebody else holds the lock on the state.", "Break it only if its holder is dead."}
 		if l.Who != "" {

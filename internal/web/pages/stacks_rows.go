@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // groups puts rows under the headings that they belong to. The rows come in the
@@ -76,7 +77,10 @@ func listed(r service.Row) stackRow {
 	if r.Tenant != "" {
 		s.Tenant = with("/stacks", nil, "tenant", r.Tenant)
 	}
-	if r.Status != service.StatusReady && r.Status != service.StatusSuspended {
+	switch {
+	case r.Phase == string(stack.GlassBroken):
+		s.Why = "Somebody works on it by hand"
+	case r.Status != service.StatusReady && r.Status != service.StatusSuspended:
 		s.Why = cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
 	}
 	s.Drift = r.Drift != nil && r.Status != service.StatusDrifted

@@ -22,6 +22,17 @@ function mountAll(root) {
   }
 }
 
+// On a narrow page the current entry of a menu or of tabs may be beside what shows
+// of its row.
+function showCurrent() {
+  for (const current of document.querySelectorAll(":is(.menu, .tabs) [aria-current]")) {
+    const row = current.closest(".menu, .tabs");
+    const [inner, outer] = [current.getBoundingClientRect(), row.getBoundingClientRect()];
+    if (inner.left < outer.left || inner.right > outer.right) row.scrollLeft += inner.left + inner.width / 2 - outer.left - outer.width / 2;
+  }
+}
+
+showCurrent();
 mountAll(document);
 document.addEventListener("terrier:updated", (event) => mountAll(event.target));
 startKeys();
