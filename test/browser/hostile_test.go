@@ -59,7 +59,7 @@ func TestHostileTextRunsNoScript(t *testing.T) {
 	one := "/stacks/" + c.Namespace + "/hostile"
 	runs := value[[]string](w, `fetch("/api/v1/namespaces/`+c.Namespace+`/stacks/hostile/runs").then(r => r.json()).then(r => r.items.map(i => i.id))`)
 	screens := []string{
-		"/stacks", "/stacks?q=" + attackQuery, "/stacks?group=" + attackQuery, "/approvals", "/drift", "/queue", "/sources", "/audit", "/audit?who=" + attackQuery, "/notifications",
+		"/stacks", "/stacks?q=" + attackQuery, "/stacks?group=" + attackQuery, "/approvals", "/drift", "/queue", "/sources", "/audit", "/audit?who=" + attackQuery, "/notifications", "/retained",
 		one, one + "/runs", one + "/plan", one + "/resources", one + "/outputs", one + "/inputs", one + "/graph", one + "/states", one + "/drift", one + "/events",
 		"/stacks/" + c.Namespace + "/failing", "/stacks/" + c.Namespace + "/failing/runs", "/sign-in?to=" + attackQuery,
 	}

@@ -30,7 +30,7 @@ func platform(t *testing.T) *testkit.Platform {
 			t.Fatal(err)
 		}
 		shared.dir = dir
-		if shared.Platform, err = testkit.NewPlatform(testkit.PlatformOptions{Dir: dir}); err != nil {
+		if shared.Platform, err = testkit.NewPlatform(testkit.PlatformOptions{Dir: dir, Flags: []string{"--allow-break-the-glass"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,6 +23,7 @@ func TestPictures(t *testing.T) {
 	signIn(t, w, c)
 	one := "/stacks/" + c.Namespace + "/"
 	run := value[string](w, `fetch("`+strings.Replace(one, "/stacks/", "/api/v1/namespaces/", 1)+`stacks/network/runs").then(r => r.json()).then(r => r.items[0].id)`)
+	byHand(w, one+"byhand")
 	screens := map[string]string{
 		"stacks": "/stacks", "stacks-grouped": "/stacks?group=namespace", "stacks-none": "/stacks?q=nothing-is-called-this",
 		"stack": one + "network", "stack-pending": one + "database", "stack-failed": one + "broken",
@@ -32,6 +33,8 @@ func TestPictures(t *testing.T) {
 		"run": one + "network/runs/" + run, "log": one + "network/runs/" + run + "/log", "plan": one + "database/plan",
 		"approvals": "/approvals", "drift": "/drift", "queue": "/queue", "tenants": "/tenants", "sources": "/sources",
 		"audit": "/audit", "notifications": "/notifications", "about": "/about", "api": "/api", "missing": one + "nobody",
+		"stack-glass": one + "network/glass", "stack-glass-session": one + "byhand/glass", "stack-states-push": brought(w, one+"network"),
+		"stack-inputs-values": one + "network/inputs", "retained": "/retained", "retained-open": "/retained", "stack-states-open": one + "network/states", "missing-left": one + "leaving",
 	}
 	w.expect("404") // of the screen that is not there
 	for _, theme := range []string{"light", "dark"} {
@@ -42,6 +45,9 @@ func TestPictures(t *testing.T) {
 					w.within(t, func() {
 						w.visit(path)
 						w.at(strings.Split(path, "?")[0])
+						if opened[screen] {
+							value[int](w, `[...document.querySelectorAll("main details")].map(d => d.open = true).length`)
+						}
 						if over := value[int](w, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 							t.Errorf("%s sticks out of a page of %d pixels by %d: %q", path, size[0], over, value[[]string](w, sticking))
 						}
@@ -54,6 +60,9 @@ func TestPictures(t *testing.T) {
 		}
 	}
 }
+
+// opened are the screens that are shown with everything open that can be.
+var opened = map[string]bool{"retained-open": true, "stack-states-open": true}
 
 // sticking finds what sticks out of the page, the innermost first.
 const sticking = `[...document.querySelectorAll("main *")].reverse().filter(e => e.getBoundingClientRect().right > innerWidth)

@@ -8,7 +8,8 @@ import (
 
 // scene is a namespace in which a little of everything is to be seen: a stack
 // that is ready, one whose plan waits, one that has drifted, one that fails,
-// one that is suspended, one that waits for another.
+// one that is suspended, one that waits for another, one that somebody works on by
+// hand, one that is gone and left something.
 const scene = `---
 apiVersion: infra.contrib.fluxcd.io/v1alpha2
 kind: Terraform
@@ -81,6 +82,26 @@ spec:
   values:
     hcl: |
       resource "terraform_data" "x" {}
+---
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: byhand, labels: {app: mail}}
+spec:
+  interval: 1h
+  approvePlan: auto
+  values:
+    hcl: |
+      resource "terraform_data" "x" { count = 2 }
+---
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: leaving, labels: {app: mail}}
+spec:
+  interval: 1h
+  approvePlan: auto
+  values:
+    hcl: |
+      resource "terraform_data" "queue" { count = 3 }
 `
 
 // drifting is a stack whose world somebody changes by hand.
@@ -112,8 +133,41 @@ resource "world_thing" "a" {
 	other := "changed by hand"
 	world.Edit(func(thing *testkit.WorldThing) bool { thing.Value = &other; return true })
 	c.Patch(t, "drifting", `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"look"}}}`)
+	c.AwaitReady(t, "leaving")
+	c.Delete(t, "leaving")
+	c.AwaitReady(t, "byhand")
 	c.AwaitReady(t, "network")
 	c.AwaitPending(t, "database")
 	c.AwaitReason(t, "drifting", "DriftDetected")
 	c.AwaitReason(t, "broken", "TFExecPlanFailed")
+	c.AwaitGone(t, "leaving")
+}
+
+// byHand has somebody at work on a stack by hand, who has run a command.
+func byHand(w *window, stack string) {
+	w.t.Helper()
+	w.visit(stack + "/glass")
+	w.presses("Break the glass")
+	w.sees("Somebody works by hand")
+	w.fills("Command", "state list")
+	w.presses("Run it")
+	w.sees("Run last")
+}
+
+// brought uploads a state that knows one resource less than what is stored, and
+// returns the address of the page that asks whether to store it.
+func brought(w *window, stack string) string {
+	w.t.Helper()
+	w.visit(stack + "/states")
+	w.at(stack + "/states")
+	return value[string](w, `(async () => {
+	const state = await fetch(document.querySelector("a[download]").href).then(r => r.json());
+	state.serial += 1;
+	state.resources[0].instances.pop();
+	const form = new FormData();
+	form.append("state", new File([JSON.stringify(state)], "brought.tfstate"));
+	const answer = await fetch(location.pathname + "/push", { method: "POST", body: form });
+	const to = new URL(answer.url);
+	return to.pathname + to.search;
+})()`)
 }
