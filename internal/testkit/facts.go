@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1alpha2 "github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit/history"
 )
@@ -217,6 +218,31 @@ func (p *Platform) callsOf(tb testing.TB) []history.Call {
 			if c.Phase == "begin" && c.Call != "read" && c.Call != "lookup" {
 				all = append(all, history.Call{Call: c.Call, Name: c.Name, Begun: c.Time})
 			}
+		}
+	}
+	return all
+}
+
+// destroys are the runs that took a stack down, by the journal.
+func (p *Platform) destroys(tb testing.TB) []history.Run {
+	tb.Helper()
+	page, err := audit.Read(filepath.Join(p.Dir, "audit"), audit.Query{Limit: 1000})
+	if err != nil {
+		tb.Errorf("reading the journal: %v", err)
+	}
+	var all []history.Run
+	ended := map[string]history.Run{}
+	for _, e := range page.Items { // the newest first
+		key := e.Object.UID + "/" + e.Run
+		switch r := ended[key]; e.What {
+		case audit.Destroyed:
+			ended[key] = history.Run{Finished: e.At, Done: true, Outcome: stack.Succeeded}
+		case audit.DestroyFailed:
+			ended[key] = history.Run{Finished: e.At, Done: true, Outcome: stack.Outcome(e.Outcome)}
+		case audit.DestroyStarted:
+			r.ID, r.Stack, r.Kind, r.Started = e.Run, e.Object.UID, stack.DestroyRun, e.At
+			r.Cause = stack.Cause{Destroy: true, Why: e.Why}
+			all = append(all, r)
 		}
 	}
 	return all

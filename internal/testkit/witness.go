@@ -135,19 +135,28 @@ func (w *Witness) see(o client.Object, gone bool) {
 	}
 }
 
-// Collect takes over what is on disk, which goes with the stacks: the reports of
-// the runs.
+// Collect takes over what is on disk: the reports of the runs, which go with the
+// stacks, and what the journal has of those that took a stack down. Nothing else
+// is left of one that ended while its controller was being started again.
 func (w *Witness) Collect() {
 	w.tb.Helper()
-	runs := w.platform.reports(w.tb)
+	runs, destroys := w.platform.reports(w.tb), w.platform.destroys(w.tb)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	mine := map[string]bool{}
+	mine, known := map[string]bool{}, map[string]bool{}
 	for _, s := range w.h.Stacks {
 		mine[s.UID] = true
+		if s.Run != nil {
+			known[s.Run.ID] = true
+		}
 	}
 	for _, r := range runs {
 		if mine[r.Stack] {
+			w.h.Runs, known[r.ID] = append(w.h.Runs, r), true
+		}
+	}
+	for _, r := range destroys {
+		if mine[r.Stack] && !known[r.ID] {
 			w.h.Runs = append(w.h.Runs, r)
 		}
 	}
