@@ -10,8 +10,8 @@ import (
 )
 
 // Patience is how long a run that nobody asked for may go on, or wait for its
-// turn, before the status says so. Most runs are over by then, and what they
-// came to is written down in any case: of a thousand new stacks each would be
+// turn, before the status says so. A short run is over by then, and what it came
+// to is written down in any case: each of a thousand new small stacks would be
 // written three times more.
 const Patience = 2 * time.Second
 

@@ -2,50 +2,23 @@ package runner
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/testkit/smalldisk"
 )
 
-// onFullDisk runs the calling test once more, with a small disk of its own that
-// somebody fills whenever there is room on it, and returns where that is and how
-// to have it filled; elsewhere it returns nothing.
+// onFullDisk runs the calling test with a small disk of its own that somebody
+// fills whenever there is room on it, and returns where that is and how to have
+// it filled; elsewhere it returns nothing.
 func onFullDisk(t *testing.T, megabytes int) (dir string, fill func()) {
 	t.Helper()
-	const variable = "RESERVE_TEST_DISK"
-	if dir = os.Getenv(variable); dir == "" {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		inner := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v")
-		inner.Env = append(os.Environ(), variable+"="+t.TempDir())
-		inner.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-		if os.Geteuid() != 0 {
-			inner.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-			inner.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
-			inner.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
-		}
-		out, err := inner.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-			t.Errorf("on a small disk: %v\n%s", err, out)
-		}
-		return "", nil
-	}
-	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-		unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0711", megabytes))); err != nil {
-		t.Fatalf("mounting a small disk: %v", err)
-	}
+	dir = smalldisk.Run(t, megabytes, 0o711)
 	return dir, func() { t.Helper(); occupy(t, filepath.Join(dir, "thief")) }
 }
 

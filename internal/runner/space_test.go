@@ -1,13 +1,9 @@
 package runner_test
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -15,39 +11,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit/smalldisk"
 )
-
-// smallDisk runs the calling test once more, with a disk of its own of this
-// size, and returns where that is; elsewhere it returns nothing. The disk is
-// mounted in a namespace that ends with the process.
-func smallDisk(t *testing.T, megabytes int) string {
-	t.Helper()
-	const variable = "RUN_TEST_DISK"
-	if dir := os.Getenv(variable); dir != "" {
-		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-			unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0711", megabytes))); err != nil {
-			t.Fatalf("mounting a small disk: %v", err)
-		}
-		return dir
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	inner := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v")
-	inner.Env = append(os.Environ(), variable+"="+t.TempDir())
-	inner.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	if os.Geteuid() != 0 {
-		inner.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		inner.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
-		inner.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
-	}
-	out, err := inner.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("on a small disk: %v\n%s", err, out)
-	}
-	return ""
-}
 
 // bulk is a module that makes a few things of some size, once its first one has
 // filled the disk that the run is on.
@@ -79,7 +44,7 @@ func free(t *testing.T, dir string) uint64 {
 // F42: a disk that fills up in the middle of an apply. State, events and report
 // are written all the same, in the room that the run has held from its start.
 func TestStateIsSavedOnAFullDisk(t *testing.T) {
-	dir := smallDisk(t, 24)
+	dir := smalldisk.Run(t, 24, 0o711)
 	if dir == "" {
 		return
 	}
@@ -104,7 +69,7 @@ func TestStateIsSavedOnAFullDisk(t *testing.T) {
 // F42: what fails because the disk is full says so, and what was there before
 // is there still.
 func TestFullDiskIsNamed(t *testing.T) {
-	dir := smallDisk(t, 24)
+	dir := smalldisk.Run(t, 24, 0o711)
 	if dir == "" {
 		return
 	}

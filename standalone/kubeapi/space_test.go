@@ -1,56 +1,22 @@
 package kubeapi
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
-)
 
-// smallDisk runs the calling test once more, with a disk of its own of this
-// size, and returns where that is; elsewhere it returns nothing. The disk is
-// mounted in a namespace that ends with the process.
-func smallDisk(t *testing.T, megabytes int) string {
-	t.Helper()
-	const variable = "STORE_TEST_DISK"
-	if dir := os.Getenv(variable); dir != "" {
-		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-			unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0700", megabytes))); err != nil {
-			t.Fatalf("mounting a small disk: %v", err)
-		}
-		return dir
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	inner := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v")
-	inner.Env = append(os.Environ(), variable+"="+t.TempDir())
-	inner.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	if os.Geteuid() != 0 {
-		inner.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		inner.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
-		inner.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
-	}
-	out, err := inner.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("on a small disk: %v\n%s", err, out)
-	}
-	return ""
-}
+	"github.com/terrier-iac/terrier/internal/testkit/smalldisk"
+)
 
 // A disk that has no room for the store is not a store that is damaged: what is
 // in it is whole, and whoever puts a copy in its place only loses something.
 func TestADiskThatIsTooSmall(t *testing.T) {
-	disk := smallDisk(t, 200)
+	disk := smalldisk.Run(t, 200, 0o700)
 	if disk == "" {
 		return
 	}

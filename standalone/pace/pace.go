@@ -14,7 +14,7 @@ import (
 
 const (
 	still = 50  // percent: saves a sixth of the memory, and costs nothing at rest
-	swift = 200 // percent: a third of the collections
+	swift = 200 // percent: a quarter of the collections
 
 	every  = time.Second
 	rush   = 2  // collections in a second are work
