@@ -296,3 +296,31 @@ func TestOperating(t *testing.T) {
 		t.Error("nobody asked for a new plan")
 	}
 }
+
+// line is a command and what it answers.
+type line struct {
+	args  string
+	code  int
+	says  []string // in the output, or in what is complained
+	never string
+}
+
+// dialogue runs commands one after another.
+func (e estate) dialogue(t *testing.T, lines []line) {
+	t.Helper()
+	for _, l := range lines {
+		got := e.run(t, strings.Fields(l.args)...)
+		text := got.out + got.err
+		if got.code != l.code {
+			t.Errorf("terrier %s ends with %d and says %s", l.args, got.code, text)
+		}
+		for _, want := range l.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("terrier %s says %q, want %q in it", l.args, text, want)
+			}
+		}
+		if l.never != "" && strings.Contains(text, l.never) {
+			t.Errorf("terrier %s says %q, which holds %q", l.args, text, l.never)
+		}
+	}
+}

@@ -40,12 +40,7 @@ func TestRetained(t *testing.T) {
 	e.left(t, "twice", "uid-3", kube.Retained{Why: "the object was removed", At: e.ago(time.Hour)})
 	e.left(t, "network", string(e.object(t).UID), kube.Retained{Why: "a copy was put back"})
 	e.records["stacks/uid-1/runs/apply-1/log.txt"], e.records["stacks/uid-10/state.json"] = "of the one that goes", "of another one"
-	for _, tt := range []struct {
-		args  string
-		code  int
-		says  []string // in the output, or in what is complained
-		never string
-	}{
+	e.dialogue(t, []line{
 		{"retained", 0, []string{"old", "secret/tfstate-default-old", "terrier.dev/deletion is retain", "not kept here"}, "hunter22"},
 		{"retained show old", 0, []string{"t.a", "t.c  exists, id c-1", "t.d  may exist", "terrier.dev/adopt-state=true", "terrier retained forget old"}, "hunter22"},
 		{"retained show old -o json", 0, []string{`"uid": "uid-1"`, `"secret": "tfstate-default-old"`, `"kept": true`}, "hunter22"},
@@ -60,21 +55,7 @@ func TestRetained(t *testing.T) {
 		{"retained forget old --yes", 0, []string{"is gone", "kubectl delete secret tfstate-default-old"}, ""},
 		{"retained forget old --yes", 4, []string{"left anything"}, ""},
 		{"retained -o json", 0, []string{"uid-2", "uid-3"}, "uid-1"},
-	} {
-		got := e.run(t, strings.Fields(tt.args)...)
-		text := got.out + got.err
-		if got.code != tt.code {
-			t.Errorf("terrier %s ends with %d and says %s", tt.args, got.code, text)
-		}
-		for _, want := range tt.says {
-			if !strings.Contains(text, want) {
-				t.Errorf("terrier %s says %q, want %q in it", tt.args, text, want)
-			}
-		}
-		if tt.never != "" && strings.Contains(text, tt.never) {
-			t.Errorf("terrier %s says %q, which holds %q", tt.args, text, tt.never)
-		}
-	}
+	})
 	for key, want := range map[string]bool{
 		"stacks/uid-1/runs/apply-1/log.txt":            false,
 		kube.RetainedKey("uid-1", kube.RetainedState):  false,

@@ -58,12 +58,7 @@ func TestStateCommands(t *testing.T) {
 	if err := os.WriteFile(pushed, aState(5, "c"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range []struct {
-		args  string
-		code  int
-		says  []string // in the output, or in what is complained
-		never string
-	}{
+	e.dialogue(t, []line{
 		{"state list", 0, []string{"network", "7", "tfstate-default-network"}, ""},
 		{"state list network", 0, []string{"t.b\n"}, "t.a"},
 		{"state show network", 0, []string{"# t.b", `id = "b"`, "o = "}, "hunter22"},
@@ -88,21 +83,7 @@ func TestStateCommands(t *testing.T) {
 		{"state accept network", 0, []string{"serial 9"}, ""},
 		{"state push network -", 2, []string{"--yes"}, ""},
 		{"state pull network --version 3 --rescued x", 2, []string{"two different"}, ""},
-	} {
-		got := e.run(t, strings.Fields(tt.args)...)
-		text := got.out + got.err
-		if got.code != tt.code {
-			t.Errorf("terrier %s ends with %d and says %s", tt.args, got.code, text)
-		}
-		for _, want := range tt.says {
-			if !strings.Contains(text, want) {
-				t.Errorf("terrier %s says %q, want %q in it", tt.args, text, want)
-			}
-		}
-		if tt.never != "" && strings.Contains(text, tt.never) {
-			t.Errorf("terrier %s says %q, which holds %q", tt.args, text, tt.never)
-		}
-	}
+	})
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != int64(len(aState(7, "b"))) {
 		t.Errorf("the file is %v, %v; want the state, for its owner only", info, err)

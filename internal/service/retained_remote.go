@@ -20,15 +20,12 @@ type NamedRetained struct {
 // ConnectRetained returns the records of the server of a cluster, and the
 // namespace that is meant when none is named.
 func ConnectRetained(ctx context.Context, c Connection) (*RemoteRetained, string, error) {
-	_, namespace, err := c.config()
+	config, namespace, err := c.config()
 	if err != nil {
 		return nil, "", err
 	}
-	j, err := ConnectJournal(ctx, c) // of the same server
-	if err != nil {
-		return nil, "", err
-	}
-	return &RemoteRetained{j.r}, namespace, nil
+	r, err := remoteOf(ctx, config, c.Server)
+	return &RemoteRetained{r}, namespace, err
 }
 
 // List implements RetainedStacks.

@@ -63,15 +63,10 @@ func errForm(err error) error {
 	return fault.New(fault.Invalid, "FormInvalid", fmt.Errorf("the form cannot be read: %w", err))
 }
 
-// retainedFile sends the last state of a stack that is gone as a file, on the
-// record.
-func (s *server) retainedFile(c *gin.Context) {
-	c.Header("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.tfstate"`, c.Param("name")))
-	s.retainedState(c)
-}
-
-// stateFile sends one version of a state as a file, on the record.
-func (s *server) stateFile(c *gin.Context) {
-	c.Header("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.tfstate"`, c.Param("name")))
-	s.stateVersion(c)
+// asFile sends a state as a file, on the record.
+func asFile(send gin.HandlerFunc) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		c.Header("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.tfstate"`, c.Param("name")))
+		send(c)
+	}
 }

@@ -36,7 +36,7 @@ func (s *server) operateRoutes() []route {
 
 		s.page("/retained", known, nil, pages.Retained),
 		s.action(retained+"/forget", guarded, right("delete", service.ResourceStacks), pages.ForgetRetained),
-		{method: http.MethodGet, path: retained + "/state", door: guarded, access: right("get", service.ResourceState), within: func(l Limits) time.Duration { return l.Transfer }, handle: s.retainedFile},
+		{method: http.MethodGet, path: retained + "/state", door: guarded, access: right("get", service.ResourceState), within: func(l Limits) time.Duration { return l.Transfer }, handle: asFile(s.retainedState)},
 
 		s.page("/tenants", known, nil, pages.Tenants),
 		s.page(tenant, guarded, right("get", service.ResourceTenants), pages.Tenant),

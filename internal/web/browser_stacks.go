@@ -45,7 +45,7 @@ func (s *server) stackPageRoutes() []route {
 		s.action(one+"/repair", guarded, change, pages.Repair),
 		s.upload(one+"/states/push", guarded, right("update", service.ResourceState), pages.PushState),
 		s.action(one+"/states/store", guarded, right("update", service.ResourceState), pages.StoreState),
-		{method: http.MethodGet, path: one + "/states/:version/file", door: guarded, access: state, within: func(l Limits) time.Duration { return l.Transfer }, handle: s.stateFile},
+		{method: http.MethodGet, path: one + "/states/:version/file", door: guarded, access: state, within: func(l Limits) time.Duration { return l.Transfer }, handle: asFile(s.stateVersion)},
 		s.action(one+"/states/rollback", guarded, right("update", service.ResourceState), pages.Rollback),
 		s.action(one+"/states/accept", guarded, right("update", service.ResourceState), pages.AcceptState),
 		s.action(one+"/states/lock", guarded, right("update", service.ResourceState), pages.LockState),
