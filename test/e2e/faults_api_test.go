@@ -44,11 +44,14 @@ func sever(t *testing.T) *severed {
 		if t.Failed() {
 			t.Logf("%s\nthe controller said:\n%s", s.Story(), s.controller.Log())
 		}
-		if err := s.controller.Close(); err != nil {
+		if _, err := s.controller.Stop(); err != nil {
 			t.Errorf("ending the controller: %v", err)
 		}
-		witness.Collect()
+		witness.Collect() // what is on disk goes with the controller
 		witness.Judge(false)
+		if err := s.controller.Close(); err != nil {
+			t.Errorf("clearing up after the controller: %v", err)
+		}
 		s.Abandon(t)
 	})
 	if err := s.controller.Start(); err != nil {
