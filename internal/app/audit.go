@@ -2,14 +2,12 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/terrier-iac/terrier/config/admission"
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/service"
@@ -98,20 +96,6 @@ func (p *parts) anchorHead(ctx context.Context) {
 		return
 	}
 	p.anchored = head
-}
-
-// stamps installs the policies by which the API server says who changed what. Our
-// own does so by itself.
-func (p *parts) stamps(ctx context.Context, direct client.Client) error {
-	if p.Cluster == nil {
-		return nil
-	}
-	err := kube.InstallPolicies(ctx, direct, admission.Files)
-	if errors.Is(err, kube.ErrNoPolicies) {
-		p.log.Warn("the journal will not know who changed what", "err", err)
-		return nil
-	}
-	return err
 }
 
 // journaled adds the journal to what the server is made of.

@@ -35,3 +35,22 @@ func InstallPolicies(ctx context.Context, c client.Client, files fs.FS) error {
 	}
 	return nil
 }
+
+// PoliciesThere reports whether any policy or binding in files is installed.
+func PoliciesThere(ctx context.Context, c client.Client, files fs.FS) (bool, error) {
+	all, err := readDefinitions(files)
+	if err != nil {
+		return false, err
+	}
+	for _, u := range all {
+		err := c.Get(ctx, client.ObjectKeyFromObject(u), u)
+		switch {
+		case err == nil:
+			return true, nil
+		case meta.IsNoMatchError(err), client.IgnoreNotFound(err) == nil, fault.Of(mark(err, u.GetKind(), client.ObjectKeyFromObject(u))) == fault.Denied:
+		default:
+			return false, mark(err, u.GetKind(), client.ObjectKeyFromObject(u))
+		}
+	}
+	return false, nil
+}

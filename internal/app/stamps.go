@@ -1,0 +1,78 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/config/admission"
+	"github.com/terrier-iac/terrier/internal/kube"
+)
+
+// An API server acts on a new policy within a second. Where it has known the
+// kinds for less than five seconds, too, it refuses every write of them until it
+// has looked at their schemas.
+const (
+	stampsWithin = 20 * time.Second
+	stampsEvery  = 200 * time.Millisecond
+)
+
+// stamps sees to it that the API server says who changed what, by policies where
+// it does not do so by itself, as our own does, and waits until it does: an
+// object that comes earlier would be refused, or bear no name.
+func (p *parts) stamps(ctx context.Context, direct client.Client) error {
+	if p.Cluster == nil {
+		return nil
+	}
+	there, err := kube.PoliciesThere(ctx, direct, admission.Files)
+	if err != nil {
+		return err
+	}
+	if stamped, _ := stampsNow(ctx, direct); stamped && !there {
+		return nil
+	}
+	err = kube.InstallPolicies(ctx, direct, admission.Files)
+	if errors.Is(err, kube.ErrNoPolicies) {
+		p.log.Warn("the journal will not know who changed what", "err", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return p.awaitStamps(ctx, direct)
+}
+
+// awaitStamps waits until stacks are stamped. Whether they are is only asked
+// for, so that nothing stands or falls with it but the first seconds.
+func (p *parts) awaitStamps(ctx context.Context, direct client.Client) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, stampsEvery, stampsWithin, true, func(ctx context.Context) (bool, error) {
+		var stamped bool
+		stamped, last = stampsNow(ctx, direct)
+		// Another refusal is somebody's who will refuse again.
+		return stamped || last != nil && !apierrors.IsServiceUnavailable(last), nil
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil || last != nil {
+		p.log.Warn("cannot see that the API server says who changed what", "err", errors.Join(err, last))
+	}
+	return nil
+}
+
+// stampsNow asks the API server what it would make of a stack, and leaves none.
+func stampsNow(ctx context.Context, direct client.Client) (bool, error) {
+	s := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "terrier-stamped-"}}
+	s.Spec.Suspend = true
+	s.Spec.Interval = &metav1.Duration{Duration: time.Hour}
+	s.Spec.SourceRef = &v1alpha2.SourceRef{Kind: "GitRepository", Name: "none"}
+	err := direct.Create(ctx, s, client.DryRunAll)
+	return s.Annotations[kube.ChangedBy] != "", err
+}
