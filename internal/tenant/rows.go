@@ -158,7 +158,7 @@ func folded(uid string) string { return strings.ToLower(strings.TrimSpace(uid)) 
 func quoted(s string) string {
 	const most = 80
 	if len(s) > most {
-		s = s[:most] + "…"
+		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return fmt.Sprintf("%q", s)
 }

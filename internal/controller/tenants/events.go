@@ -16,11 +16,11 @@ import (
 // is different from what was known before. Their names are Tenant Operator's.
 func (c *Tenants) tell(p *pass, out tenant.Outcome) {
 	say := func(warning bool, reason, format string, args ...any) {
-		kind := corev1.EventTypeNormal
-		if warning {
-			kind = corev1.EventTypeWarning
+		kind, message := corev1.EventTypeNormal, fmt.Sprintf(format, args...)
+		if warning { // all others consist of names and numbers
+			kind, message = corev1.EventTypeWarning, p.conceal(message)
 		}
-		c.Events.Event(p.obj, kind, reason, p.conceal(fmt.Sprintf(format, args...)))
+		c.Events.Event(p.obj, kind, reason, message)
 	}
 	written := 0
 	for _, d := range p.deeds {

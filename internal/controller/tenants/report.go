@@ -146,8 +146,11 @@ func encode(p *pass, out tenant.Outcome) {
 		if c.True {
 			status = metav1.ConditionTrue
 		}
+		if len(s.Resources) > 0 { // otherwise it is ours, and counts
+			c.Message = p.conceal(c.Message)
+		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: string(c.Type), Status: status, Reason: c.Reason, Message: shorten(p.conceal(c.Message)),
+			Type: string(c.Type), Status: status, Reason: c.Reason, Message: shorten(c.Message),
 			ObservedGeneration: t.Generation, LastTransitionTime: metav1.NewTime(p.now),
 		})
 	}

@@ -22,6 +22,7 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/kube/children"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -63,6 +64,7 @@ type pass struct {
 	o        tenant.Observed
 	row      string              // digest of the row, if it is one of a registry
 	secrets  []string            // values of the row that no message may show
+	redactor *plan.Redactor      // of those, made when a message is there to look at
 	said     string              // digest of what its Tenant says besides its status: a change of it has everything tried at once
 	recorded map[tenant.Ref]bool // places that are in the inventory as it is written down
 	departed []tenant.Departure

@@ -1,8 +1,10 @@
 package tenants
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -291,13 +293,25 @@ func TestAnAccountTellsWhatItMaySee(t *testing.T) {
 	}
 }
 
-// What the row holds is in no message.
+// What the row holds is in no message: not as it is, and not as others quote it,
+// take it apart or cut it.
 func TestValuesOfRowsAreInNoMessage(t *testing.T) {
+	const key = "-----BEGIN KEY-----\nMIIs3cr3t\"line+one/ABC\nMIIs3cr3t line two\n-----END KEY-----"
+	long := "s3cr3t!" + strings.Repeat("x", 200)
 	l := newLab(t)
-	l.tenant("services:\n- id: web\n  nameTemplate: \"{{ .uid }}-web\"\n  spec: {apiVersion: v1, kind: Service, spec: {clusterIP: \"{{ .token }}\", ports: [{port: 80}]}}",
-		`kubernetes-tenants.org/extra: '{"token":"no address, s3cr3t!"}'`)
+	values, err := json.Marshal(map[string]string{"token": "no address, s3cr3t!", "key": key, "long": long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := func(id, spec string) string {
+		return "\n- id: " + id + "\n  nameTemplate: \"{{ .uid }}-" + id + "\"\n  spec: {apiVersion: v1, kind: Service, spec: {" + spec + ", ports: [{port: 80}]}}"
+	}
+	l.tenant("services:"+service("web", `clusterIP: "{{ .token }}"`)+service("key", `clusterIP: "{{ .key }}"`)+service("one", `clusterIP: '{{ .key | splitList "\n" | rest | first }}'`)+
+		"\nconfigMaps:"+configMap("label", `labelsTemplate: {x: "{{ .key }}"}`)+configMap("cut", `labelsTemplate: {x: "a {{ .long }}"}`)+configMap("fail", `labelsTemplate: {x: "{{ fail .long }}"}`),
+		"kubernetes-tenants.org/extra: "+strconv.Quote(string(values)))
 	l.look()
-	l.wantStates("refused by the server", "web Failed ApplyFailed")
+	l.wantStates("refused by the server or by us", "web Failed ApplyFailed; key Failed ApplyFailed; one Failed ApplyFailed; "+
+		"label Failed TemplateRenderError; cut Failed TemplateRenderError; fail Failed TemplateRenderError")
 	if text := l.text(); strings.Contains(text, "s3cr3t") {
 		t.Errorf("the status holds a value of the row: %s", text)
 	}

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -46,10 +48,48 @@ func secretsOf(row tenant.Row, objects []tenant.Object) []string {
 	return all
 }
 
-// conceal takes values of the row out of a text that others wrote.
+// conceal takes values of the row out of a text that others wrote: as they are,
+// in quotes, in base64, line by line, and the beginning of one that was cut.
 func (p *pass) conceal(text string) string {
-	for _, s := range p.secrets {
-		text = strings.ReplaceAll(text, s, "•••")
+	if len(p.secrets) == 0 {
+		return text
+	}
+	if p.redactor == nil {
+		p.redactor = plan.NewRedactor(p.secrets)
+	}
+	text = p.redactor.String(text)
+	for at := strings.Index(text, ellipsis); at >= 0; {
+		from := at - p.cut(text[:at])
+		if from < at {
+			text = text[:from] + plan.Mask + text[at:]
+			at = from + len(plan.Mask)
+		}
+		next := strings.Index(text[at+len(ellipsis):], ellipsis)
+		if next < 0 {
+			break
+		}
+		at += len(ellipsis) + next
 	}
 	return text
+}
+
+// ellipsis is what stands where a message was cut.
+const ellipsis = "…"
+
+// cut is how many bytes at the end of a text are the beginning of a secret, in
+// quotes or not.
+func (p *pass) cut(text string) int {
+	const fewest = 4 // less of one stands there by chance
+	longest := 0
+	for _, s := range p.secrets {
+		quoted := strconv.Quote(s[:min(len(s), messageBytes)])
+		for _, form := range []string{s, quoted[1 : len(quoted)-1]} {
+			for n := min(len(form), len(text)); n >= fewest && n > longest; n-- {
+				if strings.HasSuffix(text, form[:n]) {
+					longest = n
+				}
+			}
+		}
+	}
+	return longest
 }
