@@ -21,6 +21,8 @@ type memory struct {
 
 	applying bool // objects were written, and the tenant was not ready since; of whoever looks, too
 
+	missed time.Time // when its row was first not there, as it should be; of whoever looks, too
+
 	// The Tenant as we last wrote it, while it is on its way; of the same one.
 	wrote *tenantsv1.Tenant
 

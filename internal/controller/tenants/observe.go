@@ -49,6 +49,9 @@ func (c *Tenants) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, er
 	if err := c.render(ctx, p); err != nil {
 		return nil, err
 	}
+	if p.coming > 0 {
+		return p, nil
+	}
 	p.recorded = map[tenant.Ref]bool{}
 	for _, i := range p.o.Inventory {
 		p.recorded[i.Place()] = true
@@ -80,9 +83,15 @@ func (c *Tenants) render(ctx context.Context, p *pass) error {
 		if fault.Of(err) == fault.Broken && !p.o.Deleting {
 			return err
 		}
+		if fault.Of(err) == fault.Later && !p.o.Deleting {
+			if p.coming = p.memory.awaitRow(p.now); p.coming > 0 {
+				return nil
+			}
+		}
 		p.o.Broken = &tenant.Failure{Reason: tenant.VariablesBuildError, Message: err.Error()}
 		return nil
 	}
+	p.memory.missed = time.Time{}
 	values := tenant.ValuesOf(row, dialect.RegistryOf(p.obj), p.obj.Spec.TemplateRef)
 	p.o.Objects, p.o.Errors = tenant.Render(template, values, tenant.RenderOptions{
 		Namespace: p.obj.Namespace, TenantUID: p.obj.Spec.UID,

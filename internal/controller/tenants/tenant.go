@@ -63,6 +63,7 @@ type pass struct {
 	memory   *memory
 	o        tenant.Observed
 	row      string              // digest of the row, if it is one of a registry
+	coming   time.Duration       // how long its row is waited for before anything is said of that; zero if it is not
 	secrets  []string            // values of the row that no message may show
 	redactor *plan.Redactor      // of those, made when a message is there to look at
 	said     string              // digest of what its Tenant says besides its status: a change of it has everything tried at once
@@ -141,6 +142,9 @@ func (c *Tenants) look(ctx context.Context, obj *tenantsv1.Tenant) (ctrl.Result,
 	p, err := c.observe(ctx, obj)
 	if err != nil {
 		return ctrl.Result{}, tenant.Outcome{}, err
+	}
+	if p.coming > 0 {
+		return ctrl.Result{RequeueAfter: p.coming}, tenant.Outcome{}, nil
 	}
 	var out tenant.Outcome
 	for range maxRounds {

@@ -320,14 +320,31 @@ func TestValuesOfRowsAreInNoMessage(t *testing.T) {
 	}
 }
 
-// A row that is not there yet, or not readable, changes nothing.
+// A row that is not there yet, or not readable, changes nothing. It is written
+// after its Tenant, so that for the first moments that is no failure.
 func TestWithoutARowNothingGoes(t *testing.T) {
 	l := newLab(t)
 	l.tenant("configMaps:" + configMap("config"))
 	l.look()
 	l.tenant("configMaps:"+configMap("config"), "terrier.dev/row: other")
 	l.look()
+	wantCondition(t, l, "Ready", "True", "Reconciled")
+	l.later(rowComes)
+	l.look()
 	l.wantThere("ConfigMap", "acme-config", true)
 	wantCondition(t, l, "Ready", "False", "VariablesBuildError")
 	wantCondition(t, l, "Degraded", "True", "VariablesBuildError")
+}
+
+// A Tenant that was just made says nothing of a row that is on its way.
+func TestARowOnItsWayIsNoFailure(t *testing.T) {
+	l := newLab(t)
+	l.tenant("configMaps:"+configMap("config"), "terrier.dev/row: coming")
+	l.look()
+	if s := l.get().Status; len(s.Conditions) > 0 || len(s.Resources) > 0 {
+		t.Errorf("it is said: %s", l.text())
+	}
+	if n := l.heard.count("VariablesBuildError"); n > 0 {
+		t.Errorf("%d events tell of the missing row", n)
+	}
 }

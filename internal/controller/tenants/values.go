@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -29,6 +30,20 @@ func (c *Tenants) row(ctx context.Context, p *pass) (tenant.Row, error) {
 	p.row = digestOf(c.Key, row)
 	p.memory.keepRow(p.row, row)
 	return row, nil
+}
+
+// rowComes is how long a row may be missing before that is a failure: it is
+// written after its Tenant, and again by the registry when it is lost. Its
+// arrival wakes the Tenant.
+const rowComes = 10 * time.Second
+
+// awaitRow is how long a row that is not there is still waited for; not at all if
+// it was for long enough.
+func (m *memory) awaitRow(now time.Time) time.Duration {
+	if m.missed.IsZero() {
+		m.missed = now
+	}
+	return m.missed.Add(rowComes).Sub(now)
 }
 
 // shortSecret is the length below which a value of a row is no secret, or could
