@@ -16,22 +16,25 @@ const (
 	still = 50  // percent: saves a sixth of the memory, and costs nothing at rest
 	swift = 200 // percent: a quarter of the collections
 
+	// Collections are counted as there would be at rest. One takes a tenth of a
+	// second and more of a core, whatever little work there is.
 	every  = time.Second
-	rush   = 2  // collections in a second are work
-	window = 30 // seconds, after which it is seen whether it goes on
-	calm   = 8  // collections in a window are the least that are work
+	rush   = 0.5 // in a second are work
+	window = 10  // seconds, after which it is seen whether it goes on
+	calm   = 1.5 // in a window are the least that are work
 
 	share = 8 // of the memory of the machine: beyond this part of it, memory goes first
 )
 
-// Keep sets the pace of the collector until ctx ends. GOGC overrides it.
+// Keep sets the pace of the collector until ctx ends. GOGC overrides it. A start
+// is work.
 func Keep(ctx context.Context, machine int64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	debug.SetGCPercent(still)
+	p := pacer{room: machine / share, set: swift}
+	debug.SetGCPercent(p.set)
 	go func() {
-		p := pacer{room: machine / share, set: still}
 		p.look(read()) // only what comes from here on counts
 		for tick := time.NewTicker(every); ; {
 			select {
@@ -53,37 +56,42 @@ func Keep(ctx context.Context, machine int64) {
 
 // sample is what the collector says of itself.
 type sample struct {
-	cycles int64 // since the start
-	live   int64 // bytes that the last collection left
+	allocated int64 // bytes since the start
+	live      int64 // bytes that the last collection left
 }
 
 func read() sample {
-	s := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}}
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)
-	return sample{cycles: int64(s[0].Value.Uint64()), live: int64(s[1].Value.Uint64())}
+	return sample{allocated: int64(s[0].Value.Uint64()), live: int64(s[1].Value.Uint64())}
 }
 
-// pacer decides from what it has seen.
+// pacer decides from what it has seen. It counts the collections that there
+// would be at rest: those that there are depend on what it decides.
 type pacer struct {
 	room   int64 // bytes that the heap may grow to for speed
 	set    int
-	seen   int64 // cycles
-	looks  int   // in this window
-	cycles int64 // in this window
+	seen   int64   // bytes allocated
+	looks  int     // in this window
+	cycles float64 // in this window
 }
 
 // look returns the percentage that is right from now on.
 func (p *pacer) look(s sample) int {
-	collected := s.cycles - p.seen
-	p.seen = s.cycles
-	p.looks, p.cycles = p.looks+1, p.cycles+collected
-	busy := collected >= rush || p.set > still
+	allocated := s.allocated - p.seen
+	p.seen = s.allocated
+	if s.live <= 0 {
+		return p.set
+	}
+	cycles := float64(allocated) / (float64(s.live) * still / 100)
+	p.looks, p.cycles = p.looks+1, p.cycles+cycles
+	busy := cycles >= rush || p.set > still
 	if p.looks == window {
 		busy = busy && p.cycles >= calm
 		p.looks, p.cycles = 0, 0
 	}
 	p.set = still
-	if busy && s.live > 0 {
+	if busy {
 		p.set = int(min(max((p.room-s.live)*100/s.live, still+1), swift))
 	}
 	return p.set
