@@ -64,6 +64,7 @@ type stream struct {
 	user    service.User
 	control *http.ResponseController
 	may     func(context.Context, service.User) error // whether user may read on; Denied ends the stream
+	ends    time.Time                                 // when it is over, whatever happens
 
 	checks, beats *time.Ticker
 	again         func() bool  // whether there is something to say though nothing has happened; nil if there never is
@@ -90,6 +91,7 @@ func (s *server) open(c *gin.Context, may func(context.Context, service.User) er
 	if !ok {
 		return nil, nil, errStreams
 	}
+	st.ends = s.Now().Add(s.Limits.Stream)
 	st.checks, st.beats = time.NewTicker(s.Limits.Recheck), time.NewTicker(s.Limits.Beat)
 	return st, func() {
 		st.checks.Stop()
@@ -107,7 +109,9 @@ func (st *stream) start(mediaType string) error {
 	return st.flush()
 }
 
-// write sends b now.
+// write sends b now. What is left of the time for it is taken back afterwards:
+// over HTTP/2 a deadline that passes ends the stream though nothing is written,
+// which is what a run that is silent for a while looks like.
 func (st *stream) write(b []byte) error {
 	if err := st.control.SetWriteDeadline(st.server.Now().Add(st.server.Limits.Stall)); err != nil {
 		return err
@@ -115,7 +119,10 @@ func (st *stream) write(b []byte) error {
 	if _, err := st.c.Writer.Write(b); err != nil {
 		return err
 	}
-	return st.flush()
+	if err := st.flush(); err != nil {
+		return err
+	}
+	return st.control.SetWriteDeadline(st.ends)
 }
 
 func (st *stream) flush() error { return st.control.Flush() }

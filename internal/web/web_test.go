@@ -221,7 +221,9 @@ func serve(t *testing.T, o Options) (*url.URL, *http.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewTLSServer(h)
+	srv := httptest.NewUnstartedServer(h)
+	srv.EnableHTTP2 = true // as browsers and the command line speak
+	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	u, err := url.Parse(srv.URL)
 	if err != nil {
