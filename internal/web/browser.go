@@ -133,6 +133,15 @@ func (s *server) show(c *gin.Context, status int, v *pages.Visit, p pages.Page) 
 	c.DataFromReader(status, int64(len(html)), "text/html; charset=utf-8", bytes.NewReader(html), nil)
 }
 
+// astray sees to it that somebody who typed an address that is none is shown a
+// page. Programs say that they want JSON, or nothing. Who it is stays open: what
+// the page says is the same for all.
+func (s *server) astray(c *gin.Context) {
+	reads := c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead
+	c.Set(keyBrowser, reads && strings.Contains(c.GetHeader("Accept"), "text/html"))
+	c.Next()
+}
+
 // problem shows a browser why it does not get what it asked for.
 func (s *server) problem(c *gin.Context, status int, answer service.Refusal) {
 	v := &pages.Visit{Context: c.Request.Context(), House: &s.house, User: userOf(c), Path: c.Request.URL.Path, Query: url.Values{}, Now: s.Now()}

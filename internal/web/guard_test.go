@@ -355,3 +355,29 @@ func TestReaderThatStallsIsDropped(t *testing.T) {
 	}
 	t.Error("a reader that takes nothing keeps its place")
 }
+
+// Somebody who types an address that is none sees where to go from there, and a
+// program is told in its own words.
+func TestAddressThatIsNone(t *testing.T) {
+	u, c := serve(t, options(newRoles()))
+	browser := func(r *http.Request) { r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8") }
+	for name, tc := range map[string]struct {
+		method, path string
+		as           func(*http.Request)
+		status       int
+		mediaType    string
+		says         string
+	}{
+		"a browser":                   {http.MethodGet, "/stacks/", browser, http.StatusNotFound, "text/html", `href="/stacks">All stacks</a>`},
+		"a browser, of what is sent":  {http.MethodGet, "/sign-out", browser, http.StatusMethodNotAllowed, "text/html", `href="/stacks">All stacks</a>`},
+		"a program":                   {http.MethodGet, "/stacks/", nil, http.StatusNotFound, "application/json", `"reason":"NoRoute"`},
+		"a program, of what is asked": {http.MethodPost, "/api/v1/stacks", nil, http.StatusMethodNotAllowed, "application/json", `"reason":"NoMethod"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, body := ask(t, c, tc.method, u.String()+tc.path, tc.as)
+			if resp.StatusCode != tc.status || !strings.HasPrefix(resp.Header.Get("Content-Type"), tc.mediaType) || !strings.Contains(body, tc.says) {
+				t.Errorf("%s %s is %s as %s, want %d as %s that says %s:\n%s", tc.method, tc.path, resp.Status, resp.Header.Get("Content-Type"), tc.status, tc.mediaType, tc.says, body)
+			}
+		})
+	}
+}

@@ -183,8 +183,8 @@ func build(o Options) (*gin.Engine, error) {
 	for _, r := range s.routes() {
 		engine.Handle(r.method, r.path, s.bounded(r), s.allowed(r), r.handle)
 	}
-	engine.NoRoute(func(c *gin.Context) { s.refuse(c, errNoRoute) })
-	engine.NoMethod(func(c *gin.Context) { s.refuse(c, errNoMethod) })
+	engine.NoRoute(s.astray, func(c *gin.Context) { s.refuse(c, errNoRoute) })
+	engine.NoMethod(s.astray, func(c *gin.Context) { s.refuse(c, errNoMethod) })
 	return engine, nil
 }
 

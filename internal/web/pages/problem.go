@@ -68,6 +68,7 @@ var hints = map[string]string{
 	"DestroyUnseen":             "Go back, look at what the plan destroys, and tick the box.",
 	"NotAnswered":               "It is not lost. The stack's page says how far it is.",
 	"NoRoute":                   "Look for it in the list of stacks.",
+	"NoMethod":                  "It is where a form is sent to. Begin at the page that has the form.",
 	"TooManyStreams":            "Close some of the pages that follow something.",
 	service.ReasonNoSuchThing:   "It may be deleted by now, or its name is misspelt.",
 	service.ReasonNotInstalled:  "Install Terrier's definitions into this cluster.",
