@@ -164,7 +164,8 @@ type Report struct {
 	Rescued     *StateID          `json:"rescued,omitempty"`     // a state that could not be stored and is kept as FileRescue
 	Health      []Health          `json:"health,omitempty"`      // how each check of the job went
 	Steps       []Step            `json:"steps,omitempty"`
-	InitSkipped bool              `json:"initSkipped,omitempty"`
+	InitSkipped bool              `json:"initSkipped,omitempty"` // the work directory was prepared already
+	NoInit      bool              `json:"noInit,omitempty"`      // the work directory was prepared without the engine, for there was nothing to install
 
 	Providers map[ProviderSource]int64 `json:"providers,omitempty"` // bytes that init made sure of, by where they came from; none if it was skipped
 

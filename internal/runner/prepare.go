@@ -49,6 +49,9 @@ func (r *run) prepare(context.Context) error {
 	if err := os.MkdirAll(r.work.path(dirWork, dirScratch), 0o700); err != nil {
 		return err
 	}
+	if err := r.leaveOutInit(); err != nil {
+		return err
+	}
 	return process.OwnWork(r.work.path(dirWork))
 }
 
@@ -67,9 +70,15 @@ func (r *run) initKey() string {
 	return digest(key)
 }
 
+// initialised reports whether the directory needs no init.
+func (r *run) initialised() bool {
+	rep := r.journal.current()
+	return rep.InitSkipped || rep.NoInit
+}
+
 // init initialises the directory unless it already is.
 func (r *run) init(ctx context.Context) error {
-	if r.journal.current().InitSkipped {
+	if r.initialised() {
 		return nil
 	}
 	// A directory that is ready has its providers: only its backend is told anew.
@@ -87,7 +96,11 @@ func (r *run) init(ctx context.Context) error {
 	}
 	provided := r.provided()
 	r.journal.note(func(rep *Report) { rep.Providers = provided })
-	return r.rightBackend()
+	if err := r.rightBackend(); err != nil {
+		return err
+	}
+	r.keepBackend()
+	return nil
 }
 
 func (r *run) backendConfig() []string {
@@ -124,7 +137,7 @@ func (r *run) rightBackend() error {
 // workspace selects the workspace of a foreign backend, and then writes down
 // what the directory is now prepared for.
 func (r *run) workspace(ctx context.Context) error {
-	if r.journal.current().InitSkipped {
+	if r.initialised() {
 		return nil
 	}
 	if w := r.job.Workspace; !r.job.Managed && w != "" && w != "default" {

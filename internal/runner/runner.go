@@ -57,6 +57,7 @@ const (
 	fileSheet    = "sheet.json"     // in STACK: what the last run put into the work directory
 	fileMarker   = "marker.json"    // in STACK: what the work directory is prepared for
 	fileRefusals = "refused.json"   // in STACK: providers that are not kept for a run
+	dirBackends  = "backends"       // in DIR: what init writes down where it has nothing to install, by engine
 	dirWork      = "work"           // in STACK: all that the box sees
 	dirShadow    = "shadow"         // in STACK: files of the tree that generated ones stand in for
 	dirTree      = "tree"           // in work: the module tree

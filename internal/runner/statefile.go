@@ -25,6 +25,7 @@ type stateFile struct {
 	Outputs   map[string]stateOutput `json:"outputs"`
 	Resources []struct {
 		Mode      string `json:"mode"`
+		Provider  string `json:"provider"`
 		Instances []struct {
 			Attributes json.RawMessage   `json:"attributes"`
 			Sensitive  []json.RawMessage `json:"sensitive_attributes"`
@@ -64,6 +65,20 @@ func (s *stateFile) managed() int {
 		}
 	}
 	return n
+}
+
+// builtIn reports whether all that the state holds is known to belong to the
+// provider that is built into engines.
+func (s *stateFile) builtIn() bool {
+	if s.Version != 4 || s.Encrypted != nil {
+		return false
+	}
+	for _, r := range s.Resources {
+		if r.Provider != `provider["terraform.io/builtin/terraform"]` {
+			return false
+		}
+	}
+	return true
 }
 
 // outputs returns the outputs as a document, or nil if the state hides them.

@@ -59,7 +59,21 @@ func (r *run) plan(ctx context.Context) error {
 	if err := r.enter(Planning, "plan"); err != nil {
 		return err
 	}
-	res, err := r.execute(ctx, command{step: "plan", args: args, events: true, good: []int{changed}})
+	c := command{step: "plan", args: args, events: true, good: []int{changed}}
+	before := len(r.journal.current().Diagnostics)
+	res, err := r.execute(ctx, c)
+	if r.wantsInit(res, err) {
+		if err := r.initAfterAll(ctx, res, before); err != nil {
+			return err
+		}
+		if err := r.enter(Planning, "plan"); err != nil {
+			return err
+		}
+		res, err = r.execute(ctx, c)
+	}
+	if err == nil {
+		err = r.goodWithoutInit()
+	}
 	if err != nil {
 		return err
 	}

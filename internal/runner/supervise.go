@@ -56,6 +56,7 @@ type run struct {
 	key      string       // what the work directory has to be prepared for
 	cli      string       // the CLI configuration file, relative to the root module
 	ready    bool         // the work directory was prepared when the run began
+	bare     string       // names the backend that init writes down if it has nothing else to do; empty if it may have
 }
 
 // take takes the locks of the run and of its stack and writes the first report.

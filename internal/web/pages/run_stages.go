@@ -106,6 +106,9 @@ func stagesOf(r service.Report, took time.Duration, now time.Time) (stages, prov
 		case name == "init" && r.InitSkipped:
 			x.Text = "skipped: nothing that it depends on has changed"
 			steps = slices.Insert(steps, 0, x.as("skipped"))
+		case name == "init" && r.NoInit:
+			x.Text = "not needed: the module calls no modules and needs no provider, so there is nothing to install"
+			steps = slices.Insert(steps, 0, x.as("skipped"))
 		case goes && name == at:
 			x.Took, x.At = max(0, now.Sub(r.Since)), r.Until
 			rest -= x.Took

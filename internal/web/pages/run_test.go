@@ -2,6 +2,7 @@ package pages
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,5 +140,24 @@ func TestDiagnostics(t *testing.T) {
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("diagnosticsOf():\n%s", diff)
+	}
+}
+
+// A first run that had nothing to install says so in the place of its init.
+func TestTheWayOfARunWithoutInit(t *testing.T) {
+	p := history(t)
+	p.reports = append(p.reports, service.Report{ID: "plan-9", Kind: stack.PlanRun, Phase: runner.Planning, Since: now, Started: now, NoInit: true})
+	v := runVisit(t, p, "/stacks/apps/checkout/runs/plan-9")
+	page, err := Run(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parse(t, v, page)
+	i := slices.IndexFunc(page.Data.(runPage).Stages, func(s stage) bool { return s.ID == "step-init" })
+	if i < 0 {
+		t.Fatalf("the way of the run has no init: %s", waysOf(t, p, "apps/checkout", "plan-9"))
+	}
+	if s := page.Data.(runPage).Stages[i]; s.State != "skipped" || !strings.Contains(s.Text, "nothing to install") {
+		t.Errorf("init is %q: %q, want it skipped because there is nothing to install", s.State, s.Text)
 	}
 }

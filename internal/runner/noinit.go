@@ -1,0 +1,234 @@
+package runner
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"syscall"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// A module that calls no module and needs no provider leaves init nothing to
+// install. What init then writes is which backend it has configured, and for a
+// managed state that is the same for every stack: http, without a setting. So
+// the first such init of an engine is a real one, its result is kept, and later
+// runs put that in place instead of starting the engine for it:
+//
+//	prepare    the tree was made anew, and nothing wants init    → bare
+//	           what an init wrote for the same is kept           → put it there
+//	init       else the engine does it, and the result is kept
+//	plan       the engine refuses it → forget, init, plan again
+//	           it has planned        → only now the directory is prepared
+//
+// An apply never begins so: it finds the directory in which it was planned, or
+// initialises one. Nothing rests on what is kept being genuine. Whatever stands
+// there, only one form of it is used, which holds no setting: where the state is
+// is in the environment, and only the supervisor sets that. And an engine
+// compares it with the configuration before it believes it.
+
+// maxBackend bounds what init writes of a backend, which is less than a page.
+const maxBackend = 64 << 10
+
+// keptBackend is what an init has written.
+type keptBackend struct {
+	For     string          `json:"for"` // run.bare of that time
+	Backend json.RawMessage `json:"backend"`
+}
+
+// leaveOutInit puts in place what init would write, if it would do nothing else
+// and that is known.
+func (r *run) leaveOutInit() error {
+	r.bare = r.bareBackend()
+	switch r.job.Kind {
+	case stack.PlanRun, stack.CheckRun, stack.PreviewRun, stack.DestroyRun:
+	default: // its first step is not a plan, which could still turn to init
+		return nil
+	}
+	if r.bare == "" {
+		return nil
+	}
+	data, err := r.keptBackend()
+	if err != nil {
+		return nil // none, or nothing to trust: init tells
+	}
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	if err := writeFresh(tree, path.Join(r.work.root, engine.BackendFile), data, 0o644); err != nil {
+		return fmt.Errorf("preparing the backend: %w", err)
+	}
+	if err := r.rightBackend(); err != nil {
+		return err
+	}
+	r.journal.note(func(rep *Report) { rep.NoInit = true })
+	return nil
+}
+
+// bareBackend names what init would write, by all that it depends on: the
+// engine and the file that asks for the backend. It is empty if init may have
+// more to do. The tree has to be fresh, so that nothing that ran in it has had
+// a say.
+func (r *run) bareBackend() string {
+	o := r.job.Options
+	if r.ready || r.key == "" || r.server == nil || o.BackendFile != "" || len(o.Backend) > 0 || r.job.LockFile != nil {
+		return ""
+	}
+	if _, state := r.store.current(); state != nil && !state.builtIn() {
+		return ""
+	}
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return ""
+	}
+	defer tree.Close()
+	for _, name := range []string{".terraform", ".terraform.lock.hcl"} {
+		if _, err := tree.Lstat(path.Join(r.work.root, name)); !errors.Is(err, fs.ErrNotExist) {
+			return ""
+		}
+	}
+	root, err := fs.Sub(tree.FS(), r.work.root)
+	if err != nil {
+		return ""
+	}
+	file, err := engine.SelfContained(root)
+	if err != nil {
+		return ""
+	}
+	stamp, err := engineStamp(r.job.Engine.Path)
+	if err != nil {
+		return ""
+	}
+	for _, f := range r.job.Files {
+		if path.Clean(f.Path) == file { // the backend is the one that the caller asks for
+			return digest(fmt.Appendf(nil, "1\n%s\n%s\n%s", r.job.Engine, stamp, f.Content))
+		}
+	}
+	return ""
+}
+
+// engineStamp tells one engine from another at the same path without reading a
+// hundred megabytes. The time of its last change is the kernel's.
+func engineStamp(name string) (string, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return "", err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", fmt.Errorf("%s has no inode", name)
+	}
+	return fmt.Sprintln(name, st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()), nil
+}
+
+// backendName is where what an engine's init writes is kept, below the data
+// directory: one file for each path, so that a new engine takes the place of the
+// one before it.
+func (r *run) backendName() string {
+	sum := sha256.Sum256([]byte(r.job.Engine.Path))
+	return filepath.Join(dirBackends, hex.EncodeToString(sum[:8])+".json")
+}
+
+// keptBackend reads what was kept for r.bare.
+func (r *run) keptBackend() ([]byte, error) {
+	dir, err := os.OpenRoot(r.layout.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	data, err := readHostile(dir, r.backendName(), maxBackend)
+	if err != nil {
+		return nil, err
+	}
+	var k keptBackend
+	if err := json.Unmarshal(data, &k); err != nil {
+		return nil, err
+	}
+	if k.For != r.bare {
+		return nil, errors.New("it is another engine's, or for another backend")
+	}
+	return engine.BareHTTP(k.Backend)
+}
+
+// keepBackend keeps what init has just written, if it was all that there was to
+// do. It only saves time: if anything is in its way, the next init tries again.
+func (r *run) keepBackend() {
+	if r.bare == "" {
+		return
+	}
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return
+	}
+	defer tree.Close()
+	data, err := readHostile(tree, path.Join(r.work.root, engine.BackendFile), maxBackend)
+	if err != nil {
+		return
+	}
+	if data, err = engine.BareHTTP(data); err != nil {
+		return
+	}
+	if data, err = json.Marshal(keptBackend{For: r.bare, Backend: data}); err != nil {
+		return
+	}
+	// Written in the run's directory, which goes away with the run: other runs
+	// may be doing the same. Without fsync: half a file is none.
+	fresh, kept := filepath.Join(r.dir, "backend.tmp"), filepath.Join(r.layout.dir, r.backendName())
+	if os.MkdirAll(filepath.Dir(kept), 0o700) == nil && os.WriteFile(fresh, data, 0o600) == nil {
+		_ = os.Rename(fresh, kept)
+	}
+}
+
+// wantsInit reports whether a plan in a directory that was prepared without init
+// has failed for want of it.
+func (r *run) wantsInit(res result, err error) bool {
+	e, failed := errors.AsType[ending](err)
+	return failed && e.outcome == stack.Failed && r.journal.current().NoInit && engine.InitRequired(res.heard.diagnostics)
+}
+
+// initAfterAll initialises the directory as if nothing had been tried. before is
+// how many diagnostics there were before the attempt.
+func (r *run) initAfterAll(ctx context.Context, res result, before int) error {
+	r.recorder.tell("The engine does not take the directory without init; initialising it and planning once more.")
+	if engine.BackendUnknown(res.heard.diagnostics) {
+		if err := removeIfThere(filepath.Join(r.layout.dir, r.backendName())); err != nil {
+			return err
+		}
+	} else {
+		r.bare = "" // there was more to do than was seen
+	}
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return err
+	}
+	err = tree.RemoveAll(path.Join(r.work.root, ".terraform"))
+	if err := errors.Join(err, tree.Close()); err != nil {
+		return err
+	}
+	r.journal.note(func(rep *Report) { rep.NoInit, rep.Diagnostics = false, rep.Diagnostics[:before] })
+	for _, step := range []func(context.Context) error{r.init, r.workspace, r.keep} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goodWithoutInit marks a directory as prepared in which the engine has planned
+// without init. Before that nobody may find it and take it for initialised.
+func (r *run) goodWithoutInit() error {
+	if !r.journal.current().NoInit {
+		return nil
+	}
+	return r.keepLockFile()
+}
