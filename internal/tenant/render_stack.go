@@ -16,8 +16,11 @@ func (w *writing) terraform(object map[string]any) {
 		spec["approvePlan"] = "auto"
 		w.defaults = append(w.defaults, []string{"spec", "approvePlan"})
 	}
-	if _, said := spec["destroyResourcesOnDeletion"]; !said && w.r.Deletion != Retain {
-		spec["destroyResourcesOnDeletion"] = true
+	destroy := w.r.Deletion != Retain
+	// A merge takes nothing away: one that was to be destroyed until now has to be
+	// told. The other strategies leave the field out.
+	if _, said := spec["destroyResourcesOnDeletion"]; !said && (destroy || w.r.Patch == Merge) {
+		spec["destroyResourcesOnDeletion"] = destroy
 		w.defaults = append(w.defaults, []string{"spec", "destroyResourcesOnDeletion"})
 	}
 }

@@ -133,6 +133,10 @@ func TestRenderMakesObjects(t *testing.T) {
 			options:  RenderOptions{TenantUID: "Ä/1"},
 			want:     `{"apiVersion":"infra.contrib.fluxcd.io/v1alpha1","kind":"Terraform","metadata":{"name":"a","namespace":"ns","labels":{"terrier.dev/tenant-id":"` + IDLabel("Ä/1") + `"}},"spec":{"approvePlan":"auto"}}`,
 		},
+		"a retained stack that is merged is told so": {
+			resource: Resource{NameTemplate: "a", Deletion: Retain, Patch: Merge, Object: parse(t, `{"apiVersion":"infra.contrib.fluxcd.io/v1alpha2","kind":"Terraform","spec":{}}`)},
+			want:     `{"apiVersion":"infra.contrib.fluxcd.io/v1alpha2","kind":"Terraform","metadata":{"name":"a","namespace":"ns"},"spec":{"approvePlan":"auto","destroyResourcesOnDeletion":false}}`,
+		},
 		"a stack keeps what its template says": {
 			resource: Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"infra.contrib.fluxcd.io/v1alpha2","kind":"Terraform","spec":{"approvePlan":"","destroyResourcesOnDeletion":false}}`)},
 			want:     `{"apiVersion":"infra.contrib.fluxcd.io/v1alpha2","kind":"Terraform","metadata":{"name":"a","namespace":"ns"},"spec":{"approvePlan":"","destroyResourcesOnDeletion":false}}`,
