@@ -55,7 +55,7 @@ func (r *Remote) Log(ctx context.Context, id StackID, run string, follow bool) (
 	if !follow {
 		return r.open(ctx, requestTime, r.path(id, nil, "runs", run, "log"))
 	}
-	return r.open(ctx, 0, r.path(id, url.Values{"follow": {"true"}}, "runs", run, "log"))
+	return r.follow(ctx, id, run)
 }
 
 // Plan implements Records.

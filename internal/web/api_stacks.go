@@ -22,7 +22,7 @@ func (s *server) stackRoutes() []route {
 	}
 	run := func(c call) (service.Report, error) { return s.Stacks.Run(c.ctx(), c.key(), runOf(c.Context)) }
 	text := op("getRunLog", "The log of a run, secrets masked. With Accept: text/event-stream one event a line, and a last one that says how the run ended.",
-		yes("follow", "Go on until the run has ended."), number("after", "Bytes of the log to leave out; only for events."))
+		yes("follow", "Go on until the run has ended."), number("after", "Bytes of the log to leave out; of events, and of a log that is followed."))
 	text.as = "text/plain; charset=utf-8"
 	document := op("getPlanDocument", "The plan as the engine's show -json has it, sensitive values masked.", word("digest", "Which plan; the one that waits if it is not there, or else the one that was applied last."))
 	document.gives = anyType

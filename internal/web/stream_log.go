@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,12 @@ import (
 
 // logText sends a log while it grows, as it is.
 func (s *server) logText(c *gin.Context) {
-	st, f, done, err := s.followLog(c, 0)
+	from, err := spotOf(c, c.Query("after"))
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	st, f, done, err := s.followLog(c, from)
 	if err != nil {
 		s.refuse(c, err)
 		return
@@ -34,33 +40,55 @@ func (s *server) logText(c *gin.Context) {
 	}
 }
 
+// spot is where somebody goes on with a log.
+type spot struct {
+	run string // empty for the newest
+	at  int64  // bytes that are left out
+}
+
+// spotOf reads what a reader says of where they are. Whoever follows the newest
+// run got the name of the run along, and goes on with that one.
+func spotOf(c *gin.Context, said string) (spot, error) {
+	p := spot{run: runOf(c)}
+	if said == "" {
+		return p, nil
+	}
+	number := said
+	if run, rest, found := strings.Cut(said, ":"); found && p.run == "" && dnsName.MatchString(run) {
+		p.run, number = run, rest
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 {
+		return spot{}, errQuery("%.80q is no place in a log", said)
+	}
+	p.at = n
+	return p, nil
+}
+
 // logEvents sends a log while it grows, one event a line. The id of an event is
-// where the line ends, in bytes; a last event says how the run ended.
+// where the line ends, in bytes, and of which run if the newest was asked for; a
+// last event says how the run ended.
 func (s *server) logEvents(c *gin.Context) {
 	last, over := strings.CutSuffix(c.GetHeader("Last-Event-ID"), endOfLog)
 	if over {
 		c.Status(http.StatusNoContent) // tells a browser not to come back
 		return
 	}
-	if last == "" {
-		last = c.Query("after")
+	from, err := spotOf(c, cmp.Or(last, c.Query("after")))
+	if err != nil {
+		s.refuse(c, err)
+		return
 	}
-	var at int64
-	if last != "" {
-		n, err := strconv.ParseInt(last, 10, 64)
-		if err != nil || n < 0 {
-			s.refuse(c, errQuery("%.80q is no place in a log", last))
-			return
-		}
-		at = n
-	}
-	st, f, done, err := s.followLog(c, at)
+	st, f, done, err := s.followLog(c, from)
 	if err != nil {
 		s.refuse(c, err)
 		return
 	}
 	defer done()
-	lines := &lineEvents{at: at}
+	lines := &lineEvents{at: from.at}
+	if runOf(c) == "" {
+		lines.of = f.run + ":"
+	}
 	st.beat = func() error { return st.write([]byte(heartbeat)) }
 	if err := st.startEvents(); err != nil {
 		return
@@ -73,7 +101,7 @@ func (s *server) logEvents(c *gin.Context) {
 		return st.write(lines.take())
 	})
 	if err == io.EOF {
-		s.endOfEvents(st, lines)
+		s.endOfEvents(st, f.run, lines)
 	}
 }
 
@@ -87,17 +115,17 @@ type logEnd struct {
 	Message string        `json:"message,omitempty"`
 }
 
-func (s *server) endOfEvents(st *stream, lines *lineEvents) {
+func (s *server) endOfEvents(st *stream, run string, lines *lineEvents) {
 	lines.rest()
-	end := logEnd{Run: st.c.Param("run")}
-	if r, err := s.Stacks.Run(st.c.Request.Context(), keyOf(st.c), runOf(st.c)); err == nil {
+	end := logEnd{Run: run}
+	if r, err := s.Stacks.Run(st.c.Request.Context(), keyOf(st.c), run); err == nil {
 		end.Run, end.Outcome, end.Message = r.ID, r.Outcome, r.Message
 	}
 	data, err := json.Marshal(end)
 	if err != nil {
 		return
 	}
-	lines.event("end", strconv.FormatInt(lines.at, 10)+endOfLog, data)
+	lines.event("end", lines.place()+endOfLog, data)
 	if err := st.write(lines.take()); err != nil {
 		return // the reader is gone
 	}
@@ -105,8 +133,8 @@ func (s *server) endOfEvents(st *stream, lines *lineEvents) {
 
 // followLog opens a stream of a log from a place on. That there is such a log is
 // found out before anything is answered.
-func (s *server) followLog(c *gin.Context, at int64) (st *stream, f *follower, done func(), err error) {
-	ctx, key, run := c.Request.Context(), keyOf(c), runOf(c)
+func (s *server) followLog(c *gin.Context, from spot) (st *stream, f *follower, done func(), err error) {
+	ctx, key, run := c.Request.Context(), keyOf(c), from.run
 	st, leave, err := s.open(c, func(ctx context.Context, user service.User) error {
 		return s.Auth.Authorize(ctx, user, service.Access{Verb: "get", Resource: service.ResourceLog, Namespace: key.Namespace, Name: key.Name})
 	})
@@ -118,7 +146,7 @@ func (s *server) followLog(c *gin.Context, at int64) (st *stream, f *follower, d
 		newest, err = s.Stacks.Run(ctx, key, "")
 		run = newest.ID
 	}
-	f = &follower{at: at, log: func() (io.ReadCloser, error) { return s.Stacks.Log(ctx, key, run, false) }}
+	f = &follower{run: run, at: from.at, log: func() (io.ReadCloser, error) { return s.Stacks.Log(ctx, key, run, false) }}
 	if err == nil {
 		err = f.reopen()
 	}
@@ -159,7 +187,8 @@ const lineBytes = 64 << 10
 
 // lineEvents turns bytes of a log into events.
 type lineEvents struct {
-	at      int64 // where what was made into events ends
+	of      string // put before places
+	at      int64  // where what was made into events ends
 	partial []byte
 	out     bytes.Buffer
 }
@@ -195,9 +224,11 @@ func whole(b []byte) int {
 // line makes an event of the first part of partial and of what follows it.
 func (l *lineEvents) line(text []byte, follows int64) {
 	l.at += int64(len(text)) + follows
-	l.event("", strconv.FormatInt(l.at, 10), text)
+	l.event("", l.place(), text)
 	l.partial = l.partial[:copy(l.partial, l.partial[len(text):])]
 }
+
+func (l *lineEvents) place() string { return l.of + strconv.FormatInt(l.at, 10) }
 
 // rest makes an event of a last line that nothing ends.
 func (l *lineEvents) rest() {

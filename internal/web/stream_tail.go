@@ -142,6 +142,7 @@ func (t *tail) get(buf []byte, at int64) (n int, wait <-chan struct{}, behind bo
 
 // follower reads a log from one place on.
 type follower struct {
+	run  string
 	tail *tail
 	log  func() (io.ReadCloser, error) // opens what there is now
 	at   int64

@@ -88,6 +88,13 @@ func (c counting) Log(ctx context.Context, key service.Key, run string, follow b
 	return c.estate.Log(ctx, key, run, follow)
 }
 
+func (c counting) Run(ctx context.Context, key service.Key, run string) (service.Report, error) {
+	if run == "" {
+		run = "plan-1"
+	}
+	return c.estate.Run(ctx, key, run)
+}
+
 const logPath = "/api/v1/namespaces/apps/stacks/net/runs/plan-1/log"
 
 func serveLog(t *testing.T, live *running, limits Limits) (address string, c *http.Client, followed *atomic.Int32) {
@@ -134,6 +141,30 @@ func TestLogIsToldByLines(t *testing.T) {
 		if resp := listen(t, c, address, from(bad)).resp; resp.StatusCode != http.StatusUnprocessableEntity {
 			t.Errorf("from %s: %s, want 422", bad, resp.Status)
 		}
+	}
+}
+
+// Whoever follows the newest run and comes back goes on with the run that they
+// followed, though another one is the newest by then.
+func TestNewestLogIsGoneOnWith(t *testing.T) {
+	live := &running{}
+	address, c, _ := serveLog(t, live, Limits{})
+	live.write("first\nsecond\n")
+	live.end()
+	newest := strings.Replace(address, "/plan-1/", "/newest/", 1)
+	end := event{"end", "plan-1:13-end", `{"run":"plan-1","outcome":"` + string(stack.Failed) + `","message":"no quota"}`}
+	want := []event{{"", "plan-1:6", "first"}, {"", "plan-1:13", "second"}, end}
+	if diff := cmp.Diff(listen(t, c, newest).expect(3), want, cmp.AllowUnexported(event{})); diff != "" {
+		t.Errorf("events (-got +want):\n%s", diff)
+	}
+	if diff := cmp.Diff(listen(t, c, newest, from("plan-1:6")).expect(2), want[1:], cmp.AllowUnexported(event{})); diff != "" {
+		t.Errorf("from a line on (-got +want):\n%s", diff)
+	}
+	if resp := listen(t, c, newest, from("plan-0:6")).resp; resp.StatusCode != http.StatusNotFound {
+		t.Errorf("from a run that is not kept: %s, want 404", resp.Status)
+	}
+	if resp, body := ask(t, c, http.MethodGet, address+"?follow=true&after=6", bearer); resp.StatusCode != http.StatusOK || body != "second\n" {
+		t.Errorf("as text from a place on: %s %q, want the rest", resp.Status, body)
 	}
 }
 

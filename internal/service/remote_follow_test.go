@@ -1,0 +1,91 @@
+package service_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/service/recordstest"
+)
+
+// breaking serves a log and cuts every answer after some bytes. The newest run is
+// another one as soon as the first answer was cut.
+type breaking struct {
+	log    string
+	each   int          // bytes of an answer
+	gone   bool         // nothing is kept any more once an answer was cut
+	logged atomic.Int32 // answers
+}
+
+func (b *breaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	const runs = "/api/v1/namespaces/apps/stacks/net/runs/"
+	switch r.URL.Path {
+	case runs + "newest/report":
+		run := "plan-1"
+		if b.logged.Load() > 0 {
+			run = "apply-2"
+		}
+		fmt.Fprintf(w, `{"id":%q}`, run)
+	case runs + "plan-1/log":
+		if b.logged.Add(1) > 1 && b.gone {
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"error":"it is gone","kind":"Missing","reason":"NotKept"}`)
+			return
+		}
+		at, _ := strconv.Atoi(r.URL.Query().Get("after"))
+		rest := b.log[at:]
+		if len(rest) <= b.each {
+			io.WriteString(w, rest)
+			return
+		}
+		io.WriteString(w, rest[:b.each])
+		http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+func (b *breaking) follow(t *testing.T) (string, error) {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(b)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	u, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := service.NewRemote(u, srv.Client()).Log(t.Context(), recordstest.Stack, "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(log)
+	return string(text), errors.Join(err, log.Close())
+}
+
+// A log that is followed goes on where it broke off, and with the same run.
+func TestFollowedLogGoesOn(t *testing.T) {
+	b := &breaking{log: "init\nplan\napply\ndone\n", each: 7}
+	text, err := b.follow(t)
+	if err != nil || text != b.log {
+		t.Errorf("followed %q, %v; want %q", text, err, b.log)
+	}
+}
+
+// What is gone is not waited for.
+func TestFollowedLogThatIsGone(t *testing.T) {
+	b := &breaking{log: "init\nplan\napply\ndone\n", each: 5, gone: true}
+	text, err := b.follow(t)
+	if fault.Of(err) != fault.Missing || text != "init\n" {
+		t.Errorf("followed %q, %v; want what there was and that it is missing", text, err)
+	}
+}
