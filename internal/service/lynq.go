@@ -63,6 +63,7 @@ func (t *Tenants) ImportLynq(ctx context.Context, namespace string) (LynqImport,
 		return out, err
 	}
 	out.Nodes = len(nodes)
+	out.check()
 	return out, nil
 }
 

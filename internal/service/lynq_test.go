@@ -127,6 +127,68 @@ func TestImportLynq(t *testing.T) {
 	}
 }
 
+// What will not do here is said before anything is made, and what nobody would
+// read is left out.
+func TestImportSaysWhatWillBeRefused(t *testing.T) {
+	h := hall{Cluster: testkit.Kube(t, tenantsv1.AddToScheme, apiextensionsv1.AddToScheme)}
+	h.Tenants, h.kube = h.as(t, h.Config)
+	lynqKinds(t, h.Client)
+	h.Apply(t, `
+apiVersion: operator.lynq.sh/v1
+kind: LynqHub
+metadata: {name: customers}
+spec:
+  source: {type: mysql, syncInterval: 1m, mysql: {host: db, port: 3306, username: reader, database: shop, table: "customers WHERE live", charset: utf8}}
+  valueMappings: {uid: id, activate: active}
+---
+apiVersion: operator.lynq.sh/v1
+kind: LynqForm
+metadata: {name: lost}
+spec: {hubId: nobody, configMaps: {}}
+---
+apiVersion: operator.lynq.sh/v1
+kind: LynqForm
+metadata: {name: web}
+spec:
+  hubId: customers
+  configMaps:
+  - {id: a, fancy: true, nameTemplate: "{{ .uid }}", spec: {apiVersion: v1, kind: ConfigMap, data: {at: "{{ now }}", plan: "{{ .plan }}"}}}
+---
+apiVersion: operator.lynq.sh/v1
+kind: LynqForm
+metadata: {name: zero}
+spec: {hubId: nobody}
+`)
+	i, err := h.ImportLynq(t.Context(), h.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := i.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`# ! it will be refused: spec.source.mysql: table "customers WHERE live" is not the name of a table`,
+		"# ! spec.source.mysql.charset is not known here, and was left out",
+		"# ! spec.configMaps[0].fancy is not known here, and was left out",
+		"# ! it will be refused: a: spec.data.at: the function now is refused",
+		"# ! it will be refused: a: spec.data.plan: there is no variable plan",
+		"# ! there is no LynqHub nobody for it in this namespace",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the manifest does not say %q:\n%s", want, text)
+		}
+	}
+	if n := strings.Count(string(text), "it will be refused"); n != 4 {
+		t.Errorf("%d things will be refused, want 4: %s", n, text)
+	}
+	for _, left := range []string{"charset:", "fancy:"} {
+		if strings.Contains(string(text), left) {
+			t.Errorf("the manifest still has %s\n%s", left, text)
+		}
+	}
+}
+
 // What docs/migrate-from-tenant-operator.md tells people to do with the fields
 // of an object of Lynq: with the manager renamed, a later change is no conflict,
 // and nothing of the object is written for it but metadata.
