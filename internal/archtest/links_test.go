@@ -17,7 +17,7 @@ func TestRunnerLinksLittle(t *testing.T) {
 	}
 	heavy := []string{
 		"k8s.io", "sigs.k8s.io", "github.com/fluxcd", "github.com/gin-gonic", "github.com/go-git", "github.com/google/go-containerregistry",
-		"github.com/minio", "github.com/prometheus", "github.com/spf13/cobra", module + "/internal/app",
+		"github.com/minio", "github.com/prometheus", "github.com/spf13/cobra", "github.com/Masterminds", module + "/internal/app",
 	}
 	out := json.NewDecoder(strings.NewReader(output(t, root, "go", "list", "-deps", "-json=ImportPath", "./cmd/terrier-runner")))
 	for out.More() {

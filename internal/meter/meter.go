@@ -1,14 +1,12 @@
-// Package meter lets a process run Go templates that others have written: it has
-// the functions that they may call, which give the same text each time and look
-// at nothing but their arguments, and it bounds what templates do, so that each
-// ends by itself. Nothing can stop one from outside.
+// Package meter lets a process run Go templates that others have written: it
+// bounds what templates do, so that each ends by itself. Nothing can stop one
+// from outside. The functions that they may call are in its library.
 //
-// It renders nothing and knows no variables; it refuses functions that tell the
-// time, look at the machine, make keys, or change what they are given.
+// It renders nothing and knows no variables.
 //
 // Start reading at Budget. Whoever uses one gives the template its method Spend
 // as a function, lets Rounds rewrite the template's trees, and calls functions
-// by Call.
+// by library.Call.
 package meter
 
 import (
@@ -21,8 +19,8 @@ import (
 
 // Bounds of one value or text.
 const (
-	maxText  = 1 << 20 // bytes of a text
-	maxDepth = 64      // of lists in lists
+	MaxText  = 1 << 20 // bytes of a text
+	MaxDepth = 64      // of lists in lists
 )
 
 // Budget is what templates may still do. It is for one goroutine.
@@ -62,7 +60,7 @@ func (b *Budget) Take(n int) error {
 
 // text counts one text.
 func (b *Budget) text(s string) error {
-	if len(s) > maxText {
+	if len(s) > MaxText {
 		return ErrTooLong
 	}
 	return b.Take(len(s) + 1)

@@ -3,47 +3,9 @@ package meter
 import (
 	"errors"
 	"reflect"
-	"strings"
 	"testing"
 	"text/template"
 )
-
-// Each function is one that is there, and none looks at the time or the machine.
-func TestNames(t *testing.T) {
-	for _, name := range Names() {
-		if fn := functions()[name]; !fn.IsValid() || fn.Kind() != reflect.Func {
-			t.Errorf("%s is no function", name)
-		}
-	}
-	for _, name := range strings.Fields("env expandenv getHostByName now date ago uuidv4 randAlpha randInt shuffle genCA genPrivateKey genSignedCert bcrypt htpasswd derivePassword encryptAES set unset osBase") {
-		if _, ok := functions()[name]; ok {
-			t.Errorf("templates can call %s", name)
-		}
-	}
-}
-
-func TestCall(t *testing.T) {
-	for name, tt := range map[string]struct {
-		fn   string
-		args []any
-		want any
-		err  error
-	}{
-		"a function":               {"upper", []any{"a"}, "A", nil},
-		"numbers of another width": {"trunc", []any{int64(2), "abc"}, "ab", nil},
-		"what is not there":        {"upper", []any{nil}, nil, ErrAbsent},
-		"a long text":              {"repeat", []any{2 << 20, "a"}, nil, ErrTooMuch},
-		"more than is left":        {"repeat", []any{900, strings.Repeat("a", 2000)}, nil, ErrTooMuch},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := &Budget{Text: 1 << 20}
-			got, err := b.Call(tt.fn, tt.args)
-			if got != tt.want || !errors.Is(err, tt.err) {
-				t.Errorf("Call() = %v, %v; want %v, %v", got, err, tt.want, tt.err)
-			}
-		})
-	}
-}
 
 // What is held in a thousand places weighs a thousand times.
 func TestWeighCountsEachPlace(t *testing.T) {

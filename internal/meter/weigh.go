@@ -11,7 +11,7 @@ import (
 func (b *Budget) Weigh(v any, see func(text any)) error { return b.weigh(v, see, 0) }
 
 func (b *Budget) weigh(v any, see func(any), depth int) error {
-	if depth > maxDepth {
+	if depth > MaxDepth {
 		return ErrTooMuch
 	}
 	if err := b.Take(1); err != nil {
@@ -84,40 +84,4 @@ func (b *Budget) other(v reflect.Value, see func(any), depth int) error {
 	default:
 		return fmt.Errorf("a value of type %s cannot be used here", v.Type())
 	}
-}
-
-// length is how much text there is in v, which was weighed.
-func length(v any) int {
-	switch v := v.(type) {
-	case string:
-		return len(v) + 1
-	case []any:
-		n := 1
-		for _, e := range v {
-			n += length(e)
-		}
-		return n
-	case map[string]any:
-		n := 1
-		for k, e := range v {
-			n += len(k) + length(e)
-		}
-		return n
-	case []string:
-		n := 1
-		for _, s := range v {
-			n += len(s) + 1
-		}
-		return n
-	default:
-		return 24 * elements(v)
-	}
-}
-
-// elements is how many values there are in v; one if it is no list.
-func elements(v any) int {
-	if got := reflect.ValueOf(v); got.IsValid() && got.Kind() == reflect.Slice {
-		return got.Len()
-	}
-	return 1
 }

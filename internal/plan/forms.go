@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // forms returns the texts under which a secret value may appear.
@@ -47,12 +48,13 @@ func jsonInner(v string, escapeHTML bool) string {
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(b.String(), "\n"), `"`), `"`)
 }
 
-var percent = regexp.MustCompile(`%[0-9A-F]{2}`)
+// Compiled when it is first used: every supervisor links this, and few need it.
+var percent = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`%[0-9A-F]{2}`) })
 
 func urlEscaped(v string) []string {
 	var out []string
 	for _, escaped := range []string{url.QueryEscape(v), url.PathEscape(v), strings.ReplaceAll(url.QueryEscape(v), "+", "%20")} {
-		out = append(out, escaped, percent.ReplaceAllStringFunc(escaped, strings.ToLower))
+		out = append(out, escaped, percent().ReplaceAllStringFunc(escaped, strings.ToLower))
 	}
 	return out
 }

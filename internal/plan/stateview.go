@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // StateView is what a state says, for people.
@@ -128,7 +129,9 @@ type stateMask struct {
 }
 
 // telling are names of attributes that say what they hold.
-var telling = regexp.MustCompile(`(?i)(password|passwd|secret|token|private_key|credential|connection_string|access_key|api_key)`)
+var telling = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(password|passwd|secret|token|private_key|credential|connection_string|access_key|api_key)`)
+})
 
 func (m stateMask) attributes(attrs map[string]any, sensitive [][]pathStep) map[string]any {
 	if m.reveal {
@@ -142,7 +145,7 @@ func (m stateMask) attributes(attrs map[string]any, sensitive [][]pathStep) map[
 	}
 	out := map[string]any{}
 	for name, v := range attrs {
-		if v != nil && v != "" && telling.MatchString(name) {
+		if v != nil && v != "" && telling().MatchString(name) {
 			v = Mask
 		}
 		out[name] = m.value(v)
@@ -204,7 +207,7 @@ func (m stateMask) value(v any) any {
 	case map[string]any:
 		out := map[string]any{}
 		for name, item := range v {
-			if item != nil && item != "" && telling.MatchString(name) {
+			if item != nil && item != "" && telling().MatchString(name) {
 				item = Mask
 			}
 			out[m.hide.String(name)] = m.value(item)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/terrier-iac/terrier/internal/meter"
+	"github.com/terrier-iac/terrier/internal/meter/library"
 )
 
 // function is one that texts call. Its arguments were weighed.
@@ -36,8 +36,8 @@ var refused = func() map[string]string {
 // functions are all that are not built into templates.
 var functions = sync.OnceValue(func() map[string]function {
 	all := map[string]function{}
-	for _, name := range meter.Names() {
-		all[name] = func(r *Run, args []any) (any, error) { return r.Call(name, args) }
+	for _, name := range library.Names() {
+		all[name] = func(r *Run, args []any) (any, error) { return library.Call(&r.Budget, name, args) }
 	}
 	for _, name := range arithmetic {
 		next := all[name]

@@ -5,12 +5,13 @@ import (
 	"text/template"
 
 	"github.com/terrier-iac/terrier/internal/meter"
+	"github.com/terrier-iac/terrier/internal/meter/library"
 )
 
 // functions are all that a template can call.
 func (r *render) functions() template.FuncMap {
 	fns := template.FuncMap{printed: r.print, meter.SpendName: r.Spend}
-	for _, name := range meter.Names() {
+	for _, name := range library.Names() {
 		fns[name] = r.wrap(name)
 	}
 	return fns
@@ -29,7 +30,7 @@ func (r *render) wrap(name string) func(...any) (any, error) {
 			}
 			plain[i], isForeign = p, isForeign || f
 		}
-		out, err := r.Call(name, plain)
+		out, err := library.Call(&r.Budget, name, plain)
 		switch {
 		case err != nil:
 			return nil, err

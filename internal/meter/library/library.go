@@ -1,4 +1,13 @@
-package meter
+// Package library has the functions that Go templates of others may call: those
+// of sprig and of the language that give the same text each time and look at
+// nothing but their arguments. What they may cost is bounded by a meter.Budget.
+//
+// It refuses functions that tell the time, look at the machine, make keys, or
+// change what they are given. It is apart from package meter because the
+// supervisor of a run links that one, and pays for what it links at every start.
+//
+// Start reading at Call.
+package library
 
 import (
 	"errors"
@@ -12,6 +21,8 @@ import (
 	"text/template"
 
 	"github.com/Masterminds/sprig/v3"
+
+	"github.com/terrier-iac/terrier/internal/meter"
 )
 
 // allowed are the functions of sprig that templates have. What is missing gives
@@ -51,12 +62,12 @@ var functions = sync.OnceValue(func() map[string]reflect.Value {
 func Names() []string { return slices.Sorted(maps.Keys(functions())) }
 
 // Call calls a function. Its arguments must have been weighed; what it makes is.
-func (b *Budget) Call(name string, args []any) (any, error) {
+func Call(b *meter.Budget, name string, args []any) (any, error) {
 	fn, ok := functions()[name]
 	if !ok {
 		return nil, fmt.Errorf("there is no function %s", name)
 	}
-	if err := b.afford(name, args); err != nil {
+	if err := afford(b, name, args); err != nil {
 		return nil, err
 	}
 	out, err := call(name, fn, args)
@@ -119,7 +130,7 @@ func fit(v any, t reflect.Type) (reflect.Value, error) {
 		case reflect.Interface, reflect.Map, reflect.Slice:
 			return reflect.Zero(t), nil
 		default:
-			return reflect.Value{}, ErrAbsent
+			return reflect.Value{}, meter.ErrAbsent
 		}
 	}
 	got := reflect.ValueOf(v)
@@ -145,7 +156,7 @@ var (
 
 // afford counts in advance what a function may make that is longer than what it
 // is given.
-func (b *Budget) afford(name string, args []any) error {
+func afford(b *meter.Budget, name string, args []any) error {
 	longest, total := 0, 0
 	for _, a := range args {
 		n := length(a)
@@ -157,27 +168,27 @@ func (b *Budget) afford(name string, args []any) error {
 		for _, a := range args {
 			size = max(size, count(a))
 		}
-		if size > maxText {
-			return ErrTooMuch
+		if size > meter.MaxText {
+			return meter.ErrTooMuch
 		}
 		if name != "seq" && !strings.HasPrefix(name, "until") {
-			return b.grow(size * (longest + 1))
+			return b.Take(size * (longest + 1))
 		}
-		return b.grow(size * 16)
+		return b.Take(size * 16)
 	case name == "printf":
 		format, _ := first(args).(string)
 		if wideFormat.MatchString(format) {
 			return errWide
 		}
-		return b.grow(strings.Count(format, "%") * (longest + 999))
+		return b.Take(strings.Count(format, "%") * (longest + 999))
 	case strings.HasPrefix(strings.ToLower(base), "regex"):
 		pattern, _ := first(args).(string)
 		if widePattern.MatchString(pattern) {
 			return errWide
 		}
-		return errors.Join(b.Take(8*(len(pattern)+1)*(total+1)/4), b.grow((longest+1)*(len(pattern)+1)))
+		return errors.Join(b.Take(8*(len(pattern)+1)*(total+1)/4), b.Take((longest+1)*(len(pattern)+1)))
 	case name == "replace", name == "join", name == "wrapWith", name == "wrap":
-		return b.grow((longest + 1) * (total - longest + 1))
+		return b.Take((longest + 1) * (total - longest + 1))
 	case strings.HasSuffix(strings.ToLower(base), "uniq"), strings.HasSuffix(strings.ToLower(base), "without"):
 		n := 0
 		for _, a := range args {
@@ -185,7 +196,7 @@ func (b *Budget) afford(name string, args []any) error {
 		}
 		return b.Take(n * n) // each is compared with each
 	case strings.HasSuffix(base, "PrettyJson"):
-		return b.grow(total * maxDepth)
+		return b.Take(total * meter.MaxDepth)
 	default:
 		return nil
 	}
@@ -196,11 +207,6 @@ func first(args []any) any {
 		return nil
 	}
 	return args[0]
-}
-
-// grow allows a text of so many bytes.
-func (b *Budget) grow(n int) error {
-	return b.Take(n)
 }
 
 const maxCount = 16 << 20 // more than any budget allows
@@ -219,4 +225,40 @@ func count(v any) int {
 		return maxCount
 	}
 	return int(f)
+}
+
+// length is how much text there is in v, which was weighed.
+func length(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v) + 1
+	case []any:
+		n := 1
+		for _, e := range v {
+			n += length(e)
+		}
+		return n
+	case map[string]any:
+		n := 1
+		for k, e := range v {
+			n += len(k) + length(e)
+		}
+		return n
+	case []string:
+		n := 1
+		for _, s := range v {
+			n += len(s) + 1
+		}
+		return n
+	default:
+		return 24 * elements(v)
+	}
+}
+
+// elements is how many values there are in v; one if it is no list.
+func elements(v any) int {
+	if got := reflect.ValueOf(v); got.IsValid() && got.Kind() == reflect.Slice {
+		return got.Len()
+	}
+	return 1
 }
