@@ -65,7 +65,8 @@ func (b *bench) quiet(ctx context.Context, dir, hcl string) (bare, ours samples,
 	return bare, ours, nil
 }
 
-// first measures how long it takes until something exists that did not.
+// first measures how long it takes until something exists that did not. All
+// stacks share a data directory, as they do on a machine, and each has a name.
 func (b *bench) first(ctx context.Context, dir, hcl string) (bare, ours samples, err error) {
 	for i := range repeats {
 		plain, err := b.plain(filepath.Join(dir, fmt.Sprint("bare-", i)), hcl)
@@ -76,10 +77,11 @@ func (b *bench) first(ctx context.Context, dir, hcl string) (bare, ours samples,
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := b.supervised(ctx, filepath.Join(dir, fmt.Sprint("ours-", i)), hcl)
+		s, err := b.supervised(ctx, filepath.Join(dir, "ours"), hcl)
 		if err != nil {
 			return nil, nil, err
 		}
+		s.job.Stack = fmt.Sprint("bench-", i)
 		other, err := measure(func() error { return s.apply(ctx) })
 		s.close(&err)
 		if err != nil {
