@@ -100,7 +100,7 @@ func (c *Tenants) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Chil
 	want, n, before := wantedDigest(*o), p.memory.get(ref), p.o.Live[ref]
 	live, err := p.children.Write(ctx, children.Write{
 		Object: o.Rendered, Patch: o.Patch, Force: o.Conflict == tenant.Force, IgnoreFields: o.IgnoreFields,
-		Creation: o.Creation, Deletion: o.Deletion, Owner: p.owner, Seen: p.take(ref), Defaults: o.Defaults,
+		Creation: o.Creation, Deletion: o.Deletion, Owner: p.owner, Seen: p.take(ref), Absent: !before.Exists, Defaults: o.Defaults,
 	})
 	c.metrics.applied(ref.Kind, string(o.Conflict), err)
 	if err != nil {

@@ -145,6 +145,13 @@ func (h *heard) Event(obj client.Object, kind, reason, message string) {
 	h.all = append(h.all, kind+" "+reason+": "+message)
 }
 
+// forget drops what was told.
+func (h *heard) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = nil
+}
+
 // count is how often something was told.
 func (h *heard) count(part string) int {
 	h.mu.Lock()

@@ -17,7 +17,7 @@ import (
 // memory is what is remembered of one Tenant's objects. All of it can be lost.
 type memory struct {
 	uid   types.UID
-	spoke time.Time // when its status was last written; of whoever looks at the Tenant, which is one at a time
+	words time.Time // since when it has others than its status; zero if it has the same. Of whoever looks at the Tenant, which is one at a time
 
 	applying bool // objects were written, and the tenant was not ready since; of whoever looks, too
 
@@ -55,6 +55,19 @@ func (c *Tenants) recall(key types.NamespacedName, uid types.UID) *memory {
 	m := &memory{uid: uid, notes: map[tenant.Ref]note{}}
 	c.memory.Store(key, m)
 	return m
+}
+
+// unspoken is how much longer to wait with a status of which only words are new;
+// zero for one that is to be written now.
+func (m *memory) unspoken(now time.Time, onlyWords bool) time.Duration {
+	switch {
+	case !onlyWords:
+		m.words = time.Time{}
+		return 0
+	case m.words.IsZero():
+		m.words = now
+	}
+	return max(0, m.words.Add(wordsLast).Sub(now))
 }
 
 func (m *memory) get(r tenant.Ref) note {

@@ -168,6 +168,9 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 	key := children.Key(ref)
 	c.Children.Watches().Ensure(key.APIVersion(), key.Kind, client.ObjectKeyFromObject(p.obj))
 	n := p.memory.get(ref)
+	if object != nil && c.fresh(p, key, n) {
+		return tenant.Child{}, nil
+	}
 	live, known := p.children.Recall(key, p.owner)
 	if !known || live.ResourceVersion != n.version || object != nil && object.ReadyWhen != "" && n.object == nil {
 		reader := p.children
@@ -199,6 +202,15 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 		child.Failure = n.failure
 	}
 	return child, nil
+}
+
+// fresh says that an object which is wanted has not been made for any tenant, as
+// far as is known. Nobody looks whether it is there: whoever makes it finds out.
+// Outside the tenant's namespace it is the right to look that decides what may be
+// found out, and what failed before is looked at to see whether it has changed.
+func (c *Tenants) fresh(p *pass, key children.Key, n note) bool {
+	made := slices.ContainsFunc(p.o.Inventory, func(i tenant.Item) bool { return i.UID != "" && i.Place() == tenant.Ref(key).Place() })
+	return key.Namespace == p.obj.Namespace && !made && n.version == "" && n.failure == nil && n.blind == 0 && c.Children.Watches().Unheard(key)
 }
 
 // unseen is an object that could not be looked at. What has nothing to do with

@@ -35,18 +35,19 @@ func (c *Tenants) record(ctx context.Context, p *pass, out tenant.Outcome) error
 	return nil
 }
 
-// wordsApart is how long after one write of a status another is worth it that
-// only finds other words for objects which are on their way.
-const wordsApart = 5 * time.Second
+// wordsLast is how long there must have been other words than the status has, for
+// objects which are on their way, until they are worth a write of their own.
+// Everything else is written at once, and the words with it: most stacks have been
+// applied by then.
+const wordsLast = 30 * time.Second
 
 // report is where a look ends: status, events and metrics. It returns when to look
 // again for the sake of words that were not written yet; never if zero.
 func (c *Tenants) report(ctx context.Context, p *pass, out tenant.Outcome) (time.Duration, error) {
 	before := p.obj.DeepCopy()
 	encode(p, out)
-	later := p.memory.spoke.Add(wordsApart).Sub(p.now)
-	if later <= 0 || !onlyWords(before, p.obj) {
-		later = 0
+	later := p.memory.unspoken(p.now, onlyWords(before, p.obj))
+	if later == 0 {
 		if err := c.put(ctx, p, before); err != nil {
 			return 0, err
 		}
@@ -65,9 +66,13 @@ func onlyWords(before, after *tenantsv1.Tenant) bool {
 	same := after.DeepCopy()
 	for i := range same.Status.Resources {
 		r := &same.Status.Resources[i]
-		if i < len(before.Status.Resources) && r.State == string(tenant.Progressing) {
+		if i < len(before.Status.Resources) && (r.State == string(tenant.Progressing) || r.State == string(tenant.Deleting)) {
 			r.Message = before.Status.Resources[i].Message
 		}
+	}
+	progressing := meta.FindStatusCondition(same.Status.Conditions, string(tenant.ProgressingCondition))
+	if was := meta.FindStatusCondition(before.Status.Conditions, string(tenant.ProgressingCondition)); progressing != nil && was != nil && before.DeletionTimestamp != nil {
+		progressing.Message = was.Message // which quotes what one of them says
 	}
 	changed, err := differ(before, same)
 	if err != nil || changed {
@@ -96,7 +101,7 @@ func (c *Tenants) put(ctx context.Context, p *pass, before *tenantsv1.Tenant) er
 		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		p.memory.spoke = p.now
+		p.memory.words = time.Time{}
 	}
 	p.memory.wrote = p.obj.DeepCopy()
 	return nil

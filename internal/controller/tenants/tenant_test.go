@@ -100,30 +100,6 @@ func TestProceedingInSpiteOfAFailure(t *testing.T) {
 	}
 }
 
-// What an object on its way says is written now and then; what it means, at once.
-func TestWordsAreWrittenNowAndThen(t *testing.T) {
-	l := newLab(t)
-	l.tenant("manifests:" + terraform("db"))
-	l.look()
-	l.stackIs("acme-db", "False", "Progressing", "waits for its turn", 0)
-	said := l.get()
-	result := l.look()
-	if got := l.get(); got.ResourceVersion != said.ResourceVersion {
-		t.Errorf("other words were written at once: %q after %q", got.Status.Resources[0].Message, said.Status.Resources[0].Message)
-	}
-	if result.RequeueAfter <= 0 || result.RequeueAfter > wordsApart {
-		t.Errorf("it is looked at again after %s, want %s at most", result.RequeueAfter, wordsApart)
-	}
-	l.later(wordsApart)
-	l.look()
-	if got := l.get().Status.Resources[0].Message; !strings.Contains(got, "waits for its turn") {
-		t.Errorf("after %s it says %q", wordsApart, got)
-	}
-	l.stackIs("acme-db", "True", "Ready", "applied", 0)
-	l.look()
-	l.wantStates("as soon as it is ready", "")
-}
-
 // L-03: what is asked to have no replicas is ready when it has none.
 func TestNoReplicasAreReady(t *testing.T) {
 	l := newLab(t)

@@ -17,7 +17,8 @@
 //
 // An object that is as it should be is not written; Write compares, and asks the
 // server only in doubt. Between looks, Watches knows the versions of the objects
-// of tenants, so that one that did not change costs no request at all (Recall).
+// of tenants, so that one that did not change costs no request at all (Recall),
+// and one that no tenant has is made without a look (Unheard, Write.Absent).
 //
 // It decides nothing: when something is written or taken away is the caller's.
 //
@@ -147,6 +148,10 @@ type Write struct {
 	// Seen is what Look returned in this same pass, Object included; it spares
 	// the read. Nil if nothing was looked at.
 	Seen *Live
+
+	// Absent says that it is not there, as far as one knows: it is made in a
+	// manner that the server refuses if it is, and only looked at then.
+	Absent bool
 }
 
 // Config is what a Cluster needs.

@@ -18,7 +18,7 @@ type reporter interface {
 // ready. What it says of an earlier generation of itself does not count.
 func judge(u *unstructured.Unstructured, kinds reporter) (State, string) {
 	if u.GetDeletionTimestamp() != nil {
-		return Progressing, "it is being deleted"
+		return Progressing, ending(u)
 	}
 	if rule, ok := rules[u.GroupVersionKind().GroupKind()]; ok {
 		return rule(u)
@@ -50,6 +50,21 @@ var rules = map[schema.GroupKind]func(*unstructured.Unstructured) (State, string
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: byLibrary,
 
 	{Group: "infra.contrib.fluxcd.io", Kind: "Terraform"}: stack,
+}
+
+// ending is what an object that is going says of that: why a stack does not get
+// its destroy done, what is still in a namespace. Empty if it says nothing.
+func ending(u *unstructured.Unstructured) string {
+	all := conditions(u)
+	for _, kind := range []string{"NamespaceDeletionDiscoveryFailure", "NamespaceDeletionContentFailure", "NamespaceFinalizersRemaining", "NamespaceContentRemaining"} {
+		if c := all[kind]; c.status == "True" {
+			return cmp.Or(c.message, c.reason)
+		}
+	}
+	if c, found := all["Ready"]; found && c.status != "True" && current(u, c) {
+		return cmp.Or(c.message, c.reason)
+	}
+	return ""
 }
 
 func exists(*unstructured.Unstructured) (State, string) { return Ready, "" }

@@ -143,6 +143,15 @@ func (w *Watches) Version(key Key) (resourceVersion string, ok bool) {
 	return h.version, ok && w.complete(key)
 }
 
+// Unheard says that no tenant has an object there, as far as the watch of its
+// kind has told. Somebody else may.
+func (w *Watches) Unheard(key Key) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, heard := w.holders[key]
+	return !heard && w.complete(key)
+}
+
 // complete says that all there is of a kind was heard of. w.mu is held.
 func (w *Watches) complete(key Key) bool {
 	k := w.kinds[schema.GroupVersionKind{Group: key.Group, Version: key.Version, Kind: key.Kind}]

@@ -3,6 +3,7 @@ package children
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,11 +29,17 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 	if err != nil {
 		return Live{}, err
 	}
+	if w.Absent && w.Seen == nil {
+		if made, err := c.create(ctx, objects, key, w); !mayExist(err) {
+			return made, err
+		}
+	}
 	before, err := c.seen(ctx, key, w)
 	if err != nil {
 		return Live{}, err
 	}
 	if !before.Exists {
+		w.Absent = false
 		return c.create(ctx, objects, key, w)
 	}
 	live := &unstructured.Unstructured{Object: before.Object}
@@ -85,6 +92,19 @@ func (c *Cluster) seen(ctx context.Context, key Key, w Write) (Live, error) {
 	return c.look(ctx, key, w.Owner)
 }
 
+// noVersion is a resourceVersion that no object has: the first that etcd gives is
+// another. An apply with it makes an object, and is a conflict with one that is
+// there, whatever its fields and even if it is forced.
+const noVersion = "1"
+
+// mayExist says that the error of a create may be due to an object that is there.
+// An API server that takes no resourceVersion with what it has to make finds it
+// invalid.
+func mayExist(err error) bool {
+	_, conflict := errors.AsType[*ConflictError](err)
+	return conflict || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
 // create makes an object that is not there. With apply it is a server-side apply,
 // so that its fields are managed as they will be from then on.
 func (c *Cluster) create(ctx context.Context, objects dynamic.ResourceInterface, key Key, w Write) (Live, error) {
@@ -94,6 +114,9 @@ func (c *Cluster) create(ctx context.Context, objects dynamic.ResourceInterface,
 	if w.Patch == tenant.Merge || w.Patch == tenant.Replace {
 		u, err = objects.Create(ctx, desired, metav1.CreateOptions{FieldManager: manager})
 	} else {
+		if w.Absent {
+			desired.SetResourceVersion(noVersion)
+		}
 		u, err = apply(ctx, objects, key, desired, w.Force)
 	}
 	if err != nil {
