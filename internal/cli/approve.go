@@ -35,6 +35,9 @@ objects in git: only approvePlan of the stack is changed, in place.`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if file != "" && comment != "" {
+				return usage("a comment is kept on the object, and -f writes into a file: give one of them")
+			}
 			s, st, seen, err := p.pending(cmd.Context(), args)
 			if err != nil {
 				return err
@@ -57,7 +60,6 @@ objects in git: only approvePlan of the stack is changed, in place.`,
 	}
 	c.Flags().StringVarP(&file, "filename", "f", "", "write the approval into this `file`; - edits standard input to standard output")
 	c.Flags().StringVarP(&comment, "comment", "m", "", "what to say about it; it stays on the object and in the audit journal")
-	c.MarkFlagsMutuallyExclusive("filename", "comment")
 	return c
 }
 

@@ -181,15 +181,36 @@ func (p *program) bind(root *cobra.Command) {
 func checkArgs(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usage("%w", err)
+			err := check(cmd, args)
+			if err == nil || fault.Reason(err, "") == reasonUsage {
+				return err
 			}
-			return nil
+			return misuse(cmd, args)
 		}
 	}
 	for _, sub := range c.Commands() {
 		checkArgs(sub)
 	}
+}
+
+// misuse says how a command is called that was given arguments it cannot take,
+// in place of the library's count of them.
+func misuse(cmd *cobra.Command, args []string) error {
+	if !cmd.HasAvailableSubCommands() {
+		return usage("%s it is called like this: %s", given(args), cmd.UseLine())
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		return usage("unknown command %q of %s; there is: %s", args[0], cmd.CommandPath(), strings.Join(like, ", "))
+	}
+	return usage("unknown command %q of %s", args[0], cmd.CommandPath())
+}
+
+func given(args []string) string {
+	if len(args) == 0 {
+		return "an argument is missing;"
+	}
+	return service.Count(len(args), "argument") + " cannot be right;"
 }
 
 // getenv reads a variable; the last of several counts.

@@ -42,6 +42,9 @@ anything is wrong.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if destroy && digest != "" {
+				return usage("--digest is of a plan that is kept, and --destroy makes a new one: give one of them")
+			}
 			s, key, err := p.one(args[0])
 			if err != nil {
 				return err
@@ -65,7 +68,6 @@ anything is wrong.`,
 	c.Flags().StringVar(&digest, "digest", "", "the plan with this `digest`")
 	c.Flags().BoolVar(&destroy, "destroy", false, "plan a destroy now, only to show it")
 	c.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait for the plan of --destroy")
-	c.MarkFlagsMutuallyExclusive("destroy", "digest")
 	c.Flags().IntVar(&limit, "limit", 0, "show no more than this `number` of resources; all if 0")
 	c.Flags().BoolVar(&p.changesExit, "exit-code", false, "exit with 2 if a plan waits")
 	formatFlag(c, &f, forWide, forJSON)

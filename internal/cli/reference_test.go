@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/terrier-iac/terrier/internal/service"
 )
@@ -49,6 +50,10 @@ func TestEveryPhaseIsOnThePage(t *testing.T) {
 
 // Whoever meets a command finds what it is for, how to type it and an example.
 func TestEveryCommandIsHelpful(t *testing.T) {
+	// The libraries of a control plane have a flag of this name for every program.
+	// A command that is asked for its flags before it has a parent takes it.
+	pflag.Bool("version", false, "")
+	foreign := pflag.Lookup("version")
 	p := &program{}
 	var check func(c *cobra.Command)
 	check = func(c *cobra.Command) {
@@ -60,6 +65,9 @@ func TestEveryCommandIsHelpful(t *testing.T) {
 		}
 		if c.Example == "" && c.Name() != "version" {
 			t.Errorf("%s has no example", c.CommandPath())
+		}
+		if f := c.LocalFlags().Lookup("version"); f != nil && f == foreign {
+			t.Errorf("%s has the flag --version of a library", c.CommandPath())
 		}
 		if c.Args == nil {
 			t.Errorf("%s takes any arguments", c.CommandPath())

@@ -245,7 +245,11 @@ func (p *program) printVersions(kept service.KeptStates) error {
 		digest := strings.TrimPrefix(v.Digest, "sha256:")
 		t.add(plain(fmt.Sprint(v.Serial)), plain(digest[:min(12, len(digest))]), plain(fmt.Sprint(v.Resources)), plain(service.Size(v.Bytes)), plain(age(p.Now(), v.At)), plain(v.By), plain(strings.Join(notes, ", ")))
 	}
-	if len(kept.Versions) > 0 || len(kept.Rescued) == 0 {
+	if len(kept.Versions) == 0 && len(kept.Rescued) == 0 {
+		_, err := fmt.Fprintln(p.Stdout, "No version of the state is kept: nothing was applied yet.")
+		return err
+	}
+	if len(kept.Versions) > 0 {
 		if err := t.print(p.Stdout, p.coloured()); err != nil {
 			return err
 		}

@@ -101,8 +101,19 @@ var situations = map[stack.Reason]Situation{
 	stack.NothingLeft:    {"There is nothing to take down.", "Delete the object, or set destroy to false."},
 }
 
+// unseen is the situation of an object that has no reason yet.
+var unseen = Situation{
+	"Terrier has not looked at the stack yet.",
+	"Wait a moment. If it stays like this, see that terrier up, or the controller of the cluster, runs and looks after this namespace.",
+}
+
 // Explained returns what r means; the zero Situation if it is no reason of ours.
-func Explained(r stack.Reason) Situation { return situations[r] }
+func Explained(r stack.Reason) Situation {
+	if r == "" {
+		return unseen
+	}
+	return situations[r]
+}
 
 // Explanation is why a stack stands as it does.
 type Explanation struct {

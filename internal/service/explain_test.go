@@ -32,6 +32,14 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	}
 }
 
+// Whoever asks a moment too early is told that it is too early.
+func TestAStackThatNobodyLookedAtIsExplained(t *testing.T) {
+	got := Explained("")
+	if !strings.Contains(got.Means, "not looked at the stack yet") || !strings.Contains(got.Do, "terrier up") {
+		t.Errorf("Explained() = %+v, want that it is too early, and what to do if it stays", got)
+	}
+}
+
 func TestEveryRuleHasItsText(t *testing.T) {
 	var got []string
 	for _, r := range Rules() {

@@ -35,7 +35,7 @@ var hints = map[string]string{
 	ReasonGlassWhole:   "Break it with: terrier break-glass STACK",
 	ReasonHandBusy:     "Wait for its end: terrier logs STACK -f",
 	"CommandInvalid":   "See what can be run with: terrier break-glass --help",
-	ReasonNoSuchThing:  "See what there is with: terrier tenants -A",
+	ReasonNoSuchThing:  "See what there is with: terrier tenants -A, or: kubectl get tenantregistries,tenanttemplates -A",
 	ReasonNoTenants:    "Start a control plane with terrier up, or install Terrier's definitions into this cluster.",
 	ReasonNoRevision:   "See which are kept with: terrier rollout status TEMPLATE",
 	ReasonNotBlocked:   "See how it stands with: terrier rows REGISTRY",
@@ -50,6 +50,7 @@ var hints = map[string]string{
 	"NotAnswered":      "It is not lost. See how far it is with: terrier explain",
 	"Conflict":         "Try again.",
 	"DataDirectory":    "Nothing in it was touched.",
+	"JournalDamaged":   "Look into it before you trust the journal again. docs/audit.md says what holds what, and how a head that is missing is acknowledged.",
 }
 
 // Hint says what to do about err, or nothing if there is nothing to say.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -51,6 +52,13 @@ func Push(ctx context.Context, dir, url string, o PushOptions) (digest string, e
 	text, ok := strings.CutPrefix(url, OCIScheme)
 	if !ok {
 		return "", invalid(ReasonURL, "the URL does not begin with %s", OCIScheme)
+	}
+	// The library would take a name without a registry to be one of Docker's.
+	if host, _, _ := strings.Cut(text, "/"); !strings.ContainsAny(host, ".:") && host != "localhost" || host == text {
+		return "", invalid(ReasonURL, "%s names no registry: write %sHOST:PORT/NAMESPACE/NAME:TAG", url, OCIScheme)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", missing("DirectoryMissing", "there is no directory %s", dir)
 	}
 	tag, err := name.NewTag(text, ociNameOptions(o.Insecure)...)
 	if err != nil {
