@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,7 +63,27 @@ func (r StateRef) Check() error {
 		return fault.New(fault.Invalid, "StateNameInvalid",
 			fmt.Errorf("the state Secret %q cannot have that name (%s): change workspace or backendConfig.secretSuffix", r.secret().Name, errs[0]))
 	}
+	labels := r.labels()
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		value := labels[key]
+		if errs := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)); len(errs) > 0 {
+			return fault.New(fault.Invalid, "StateNameInvalid",
+				fmt.Errorf("the state Secret %q cannot have the label %s=%q (%s): change %s", r.secret().Name, key, value, errs[0], labelFrom(key)))
+		}
+	}
 	return nil
+}
+
+// labelFrom is the field that a label of a state follows.
+func labelFrom(key string) string {
+	switch key {
+	case "tfstateSecretSuffix":
+		return "backendConfig.secretSuffix, which is the name of the stack if it is not set"
+	case "tfstateWorkspace":
+		return "workspace"
+	default:
+		return "backendConfig.labels"
+	}
 }
 
 func (r StateRef) labels() map[string]string {

@@ -229,3 +229,31 @@ func put(t *testing.T, k *testkit.Cluster, ref StateRef, packed []byte) {
 		t.Fatal(err)
 	}
 }
+
+// What a state cannot be called is known before anything is planned for it.
+func TestStatesThatCannotBeNamed(t *testing.T) {
+	long := strings.Repeat("n", 64)
+	for name, tt := range map[string]struct {
+		ref  StateRef
+		says string // empty if it can
+	}{
+		"a name with dots":               {StateRef{Workspace: "default", Suffix: "a.b", Labels: map[string]string{"example.com/team": ""}}, ""},
+		"a suffix of 64 characters":      {StateRef{Workspace: "default", Suffix: long}, "backendConfig.secretSuffix"},
+		"a workspace of as many":         {StateRef{Workspace: long, Suffix: "a"}, "change workspace"},
+		"a workspace in capitals":        {StateRef{Workspace: "Prod", Suffix: "a"}, "change workspace"},
+		"a label with a space in it":     {StateRef{Workspace: "default", Suffix: "a", Labels: map[string]string{"team": "a b"}}, "backendConfig.labels"},
+		"a label that has no name":       {StateRef{Workspace: "default", Suffix: "a", Labels: map[string]string{"": "a"}}, "backendConfig.labels"},
+		"a Secret of 254 characters":     {StateRef{Workspace: "default", Suffix: strings.Repeat("n", 240)}, "secretSuffix"},
+		"several, of which one is first": {StateRef{Workspace: "default", Suffix: long, Labels: map[string]string{"a": "b c"}}, `"b c"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tt.ref.Check()
+			if tt.says == "" && err == nil {
+				return
+			}
+			if tt.says == "" || fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("Check() = %v, want it to name %q", err, tt.says)
+			}
+		})
+	}
+}
