@@ -156,7 +156,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Dialect: infra.Dialect{},
 		Runner: timedRuns{fencedRuns{p.runs, p.leads}, p.board}, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
-		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now}, Blobs: p.blobs, Engine: find,
+		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
 		Events: p.events(mgr, kube.FieldManager), Audit: p.journal, Webhooks: webhooks,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.metrics,
 	}

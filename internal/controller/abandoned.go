@@ -73,6 +73,7 @@ func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedNam
 	}
 	c.requests.forget(id)
 	c.marks.forget(id)
+	c.sound.forget(id)
 	c.unsaid.told(id)
 	return 0, nil
 }

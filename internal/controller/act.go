@@ -214,8 +214,14 @@ func (c *Stacks) ready(ctx context.Context, p *pass, kind stack.RunKind, cause s
 	job.ID, job.Kind = p.name(kind, cause), kind
 	p.note.Cause = cause
 	var err error
-	if job.State, err = c.startState(ctx, p, kind, cause); err != nil {
-		return nil, err
+	// A state that is another stack's, or not what it should be, is found out
+	// before its lock is taken, for which others may wait. One that was sound at the
+	// last look, which for an apply was that of its plan, is read once: under the
+	// lock.
+	if !kind.Writes() || p.note.State == nil || !c.sound.stateOf(p.id) {
+		if job.State, err = c.startState(ctx, p, kind, cause); err != nil {
+			return nil, err
+		}
 	}
 	if ref := p.note.State; ref != nil {
 		err := c.takeLock(ctx, p, *ref, kind, unlock)
@@ -249,25 +255,38 @@ func (c *Stacks) takeLock(ctx context.Context, p *pass, ref kube.StateRef, kind 
 	if !kind.Writes() && job.Options.NoLock {
 		return nil
 	}
-	h, err := c.States.Holder(ctx, ref)
-	if err != nil {
+	err := c.claim(ctx, p, ref, kind)
+	held, ok := errors.AsType[*kube.LockedError](err)
+	if !ok {
 		return err
 	}
-	if h != nil && (h.Holder.ID != job.ID || c.foreign(p, h.Holder)) {
-		if dead, err := c.dead(ctx, p, h.Holder); err != nil || !dead {
-			return errors.Join(err, fault.New(fault.Later, string(stack.LockedByOther), h))
-		}
-		if err := c.States.Unlock(ctx, ref, h.Holder.ID); err != nil {
-			return fmt.Errorf("freeing the lock of a run that is gone: %w", err)
-		}
-		c.Events.Event(p.obj, normal, "LockFreed", "The state lock of run "+h.Holder.ID+" of this stack was freed: that run is gone, and so is its supervisor")
+	if dead, why := c.dead(ctx, p, held.Holder); why != nil || !dead {
+		return errors.Join(why, err)
 	}
+	if err := c.States.Unlock(ctx, ref, held.Holder.ID); err != nil {
+		return fmt.Errorf("freeing the lock of a run that is gone: %w", err)
+	}
+	c.Events.Event(p.obj, normal, "LockFreed", "The state lock of run "+held.Holder.ID+" of this stack was freed: that run is gone, and so is its supervisor")
 	if !kind.Writes() {
 		return nil
 	}
-	return c.States.Lock(ctx, ref, kube.LockInfo{
-		ID: job.ID, Operation: string(kind), Info: "run " + job.ID, Who: "terrier " + job.Name, Version: job.Engine.Version, Holder: c.holder(p.id, job.ID),
-	})
+	return c.claim(ctx, p, ref, kind)
+}
+
+// claim takes the lock of a state for a run that writes. For one that reads it
+// only looks at it. Either says who else holds it.
+func (c *Stacks) claim(ctx context.Context, p *pass, ref kube.StateRef, kind stack.RunKind) error {
+	job := p.job
+	if kind.Writes() {
+		return c.States.Lock(ctx, ref, kube.LockInfo{
+			ID: job.ID, Operation: string(kind), Info: "run " + job.ID, Who: "terrier " + job.Name, Version: job.Engine.Version, Holder: c.holder(p.id, job.ID),
+		})
+	}
+	h, err := c.States.Holder(ctx, ref)
+	if err != nil || h == nil || h.Holder.ID == job.ID && !c.foreign(p, h.Holder) {
+		return err
+	}
+	return fault.New(fault.Later, string(stack.LockedByOther), h)
 }
 
 // holder names a run in a lock, so that a lock that was left behind can be told
@@ -319,16 +338,17 @@ func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.
 	if err == nil {
 		data, err = kube.EncodeOutputs(outputs, p.st.Program.Outputs.Select)
 	}
-	var changed bool
+	var done kube.Writing
 	if err == nil {
-		changed, err = kube.WriteOutputs(ctx, c.Live, p.obj, *p.st.Program.Outputs, data)
+		done, err = kube.WriteOutputs(ctx, c.Live, p.obj, *p.st.Program.Outputs, data, p.o.Memory.Published == "")
 	}
 	if err != nil {
 		return c.hindered(p, d, fault.New(fault.Of(err), string(stack.OutputsFailed), err))
 	}
 	p.o.Memory.Published = stack.Publication(p.st.Spec.Outputs, p.o.Memory.State)
 	p.o.Unwritten = false
-	if changed {
+	c.sound.published(p.id, p.st.Program.Outputs.Secret, done.Version)
+	if done.Changed {
 		c.Events.Event(p.obj, normal, "TerraformOutputsWritten", fmt.Sprintf("Outputs written to Secret %s: %d", p.st.Program.Outputs.Secret, data.Count()))
 	}
 	return stack.Decide(p.o), nil // what comes after; acted upon in the next pass

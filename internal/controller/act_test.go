@@ -20,6 +20,7 @@ type lockOnly struct {
 	held   string
 	holder string
 	fail   error
+	taken  int
 }
 
 func (l *lockOnly) Holder(context.Context, kube.StateRef) (*kube.LockedError, error) {
@@ -30,16 +31,16 @@ func (l *lockOnly) Holder(context.Context, kube.StateRef) (*kube.LockedError, er
 }
 
 func (l *lockOnly) Lock(_ context.Context, _ kube.StateRef, info kube.LockInfo) error {
-	if l.held != "" && l.held != info.ID {
-		return &kube.LockedError{Holder: kube.LockInfo{ID: l.held}}
+	if l.held != "" && (l.held != info.ID || l.holder != "" && l.holder != info.Holder) {
+		return &kube.LockedError{Holder: kube.LockInfo{ID: l.held, Holder: l.holder}}
 	}
-	l.held = info.ID
+	l.held, l.holder, l.taken = info.ID, info.Holder, l.taken+1
 	return nil
 }
 
 func (l *lockOnly) Unlock(_ context.Context, _ kube.StateRef, id string) error {
 	if l.held == id {
-		l.held = ""
+		l.held, l.holder = "", ""
 	}
 	return nil
 }
@@ -71,21 +72,33 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 		held        string
 		load, start error
 		late        bool
+		sound       bool // the state was what it should be at the last look
 		want        bool // the run holds the lock afterwards
+		taken       int
 	}{
-		"all is well":                {want: true},
+		"all is well":                {want: true, taken: 1},
 		"the state cannot be loaded": {load: failed},
-		"the run cannot be started":  {start: failed},
-		"it started all the same":    {start: failed, late: true, want: true},
+		"… any more":                 {load: failed, sound: true, taken: 1},
+		"the run cannot be started":  {start: failed, taken: 1},
+		"it started all the same":    {start: failed, late: true, want: true, taken: 1},
 		"somebody else holds it":     {held: "foreign"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock := &lockOnly{held: tt.held, fail: tt.load}
 			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: tt.start, late: tt.late}, queue: newQueue(limits{runs: 1}, nil, time.Now)}
 			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
-			err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
-			if (err == nil) != (tt.held == "" && tt.load == nil && tt.start == nil) {
-				t.Errorf("launch() error = %v", err)
+			c.sound.state(p.id, tt.sound)
+			for range 2 { // whoever is refused tries again, and does not disturb others by it
+				err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
+				if (err == nil) != (tt.held == "" && tt.load == nil && tt.start == nil) {
+					t.Errorf("launch() error = %v", err)
+				}
+				if tt.load == nil {
+					break
+				}
+			}
+			if lock.taken != tt.taken {
+				t.Errorf("the lock was taken %d times, want %d", lock.taken, tt.taken)
 			}
 			want := tt.held
 			if tt.want {

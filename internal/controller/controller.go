@@ -129,6 +129,7 @@ type Stacks struct {
 	newcomers newcomers
 	writes    ownWrites
 	marks     marked
+	sound     sound
 	unsaid    unsaid
 	metrics   *metrics
 }
@@ -144,6 +145,7 @@ type pass struct {
 	note  note
 	in    inputs
 	ended *stack.Run     // a run that ended and was folded in
+	over  bool           // what follows from that was done in this pass, too
 	stuck error          // why a run that ended could not be folded in
 	said  *runner.Report // what a run that ended said of itself
 
@@ -191,12 +193,30 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	}
 	c.hear(ctx, p)
 	d := stack.Decide(p.o)
-	if p.stuck != nil {
+	switch {
+	case p.stuck != nil:
 		d = stack.Decision{Action: stack.Wait{For: p.o.Spec.RetryEvery}, Ready: stack.Reconciling, Reason: stack.StateFailed, Message: p.stuck.Error(), Rule: d.Rule}
-	} else if p.ended == nil { // else what ended is written down first, and forgotten
+	case p.ended != nil:
+		d, err = c.conclude(ctx, p, d)
+	default:
 		d, err = c.act(ctx, p, d)
 	}
 	return c.report(ctx, p, d, err)
+}
+
+// conclude publishes what a run that ended has put out, so that one write of the
+// status tells of both. Whoever is killed in between finds the run again, and
+// then the outputs where they should be. Any other action begins only once the
+// run is written down and forgotten.
+func (c *Stacks) conclude(ctx context.Context, p *pass, d stack.Decision) (stack.Decision, error) {
+	if _, publishes := d.Action.(stack.Publish); !publishes {
+		return d, nil
+	}
+	if c.happened(ctx, p) != nil {
+		return d, nil // nothing is shown before it is recorded; the report says why
+	}
+	p.over = true
+	return c.act(ctx, p, d)
 }
 
 // hold puts our finalizer on obj before anything is built for it.

@@ -53,13 +53,16 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 		mode     stack.Mode
 		was      stack.Memory
 		is       *stack.Memory // where no run ended
+		next     stack.Action
 		run      *stack.Run
 		told     []string // how they begin
 		recorded int
 	}{
 		"a plan waits":                     {mode: stack.Manual, run: run(stack.PlanRun, stack.Succeeded, &plan), told: []string{"TerraformPlanSucceed: Plan pending: plan-main-b8e362c206 waits for approval: 1 to add"}},
 		"the same plan again":              {mode: stack.Manual, was: stack.Memory{Pending: &plan}, run: run(stack.PlanRun, stack.Succeeded, &plan), recorded: 1},
-		"a plan that will be applied":      {mode: stack.Auto, run: run(stack.PlanRun, stack.Succeeded, &plan), told: []string{"TerraformPlanSucceed: Planned plan-main-b8e362c206: 1 to add"}},
+		"a plan that is held":              {mode: stack.Auto, run: run(stack.PlanRun, stack.Succeeded, &plan), next: stack.Review{Plan: plan}, told: []string{"TerraformPlanSucceed: Planned plan-main-b8e362c206: 1 to add"}},
+		"a plan that is applied at once":   {mode: stack.Auto, run: run(stack.PlanRun, stack.Succeeded, &plan), next: stack.Apply{Plan: plan}},
+		"drift that is mended at once":     {mode: stack.Auto, run: run(stack.CheckRun, stack.Succeeded, &drift), next: stack.Apply{Plan: drift}, told: []string{"DriftDetected: Drift detected: 1 to add"}},
 		"the first failure":                {run: run(stack.PlanRun, stack.Failed, nil), told: []string{"TFExecPlanFailed: Failed (attempt 1): no"}},
 		"the next failure":                 {was: failed, run: run(stack.PlanRun, stack.Failed, nil), recorded: 1},
 		"it works again":                   {was: failed, run: run(stack.PlanRun, stack.Succeeded, nil), told: []string{"Recovered: It works again, after it failed 2 times"}},
@@ -88,7 +91,7 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 			} else {
 				p.o.Memory = c.was.Record(*c.run)
 			}
-			s.tell(p)
+			s.tell(p, stack.Decision{Action: c.next})
 			if !slices.EqualFunc(e.told, c.told, strings.HasPrefix) || len(e.recorded) != c.recorded {
 				t.Errorf("told are %q, recorded %q; want %q, and %d recorded", e.told, e.recorded, c.told, c.recorded)
 			}

@@ -166,7 +166,12 @@ func (c *Stacks) unwritten(ctx context.Context, p *pass) (bool, error) {
 	if to == nil || m.Published == "" {
 		return false, nil
 	}
-	same, err := kube.OutputsIntact(ctx, c.Live, types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: to.Secret})
+	key := types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: to.Secret}
+	if c.untouched(ctx, p.id, key) {
+		return false, nil
+	}
+	same, version, err := kube.OutputsIntact(ctx, c.Live, key)
+	c.sound.published(p.id, to.Secret, version)
 	if fault.Of(err) == fault.Missing {
 		return true, nil
 	}

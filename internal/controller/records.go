@@ -116,6 +116,7 @@ func (c *Stacks) dropRecords(ctx context.Context, id string) error {
 	}
 	c.looks.forget(id)
 	c.tolds.forget(id)
+	c.sound.forget(id)
 	c.history.forget(id)
 	return nil
 }

@@ -69,14 +69,16 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 		}
 		c.writes.wrote(p.obj)
 	}
-	c.tell(p)
+	c.tell(p, d)
 	c.decided(ctx, p, d)
 	marked := c.mark(ctx, p, d)
 	if p.ended != nil {
 		if err := c.Runner.Forget(p.id, p.ended.ID); err != nil {
 			return ctrl.Result{}, err
 		}
-		return again, nil
+		if !p.over {
+			return again, nil
+		}
 	}
 	return sooner(untold)(sooner(marked)(c.next(p, d, cause)))
 }
@@ -147,14 +149,16 @@ func (c *Stacks) next(p *pass, d stack.Decision, cause error) (ctrl.Result, erro
 	}
 }
 
-// tell makes events of what happened, once.
-func (c *Stacks) tell(p *pass) {
+// tell makes events of what happened, once. A plan that is applied at once is
+// told of by its apply.
+func (c *Stacks) tell(p *pass, d stack.Decision) {
 	defer c.tellChanges(p)
 	r := p.ended
 	if r == nil || r.ID == p.st.Memory.LastRun {
 		return
 	}
 	m := p.o.Memory
+	_, goesOn := d.Action.(stack.Apply)
 	reason := c.Dialect.EventReason(*r)
 	c.metrics.ended(p.obj.GetNamespace(), p.obj.GetName(), p.said, *r, reason)
 	facts := runFacts(*r)
@@ -180,6 +184,7 @@ func (c *Stacks) tell(p *pass) {
 			c.metrics.drifts.Inc()
 			c.say(p, warning, reason, "Drift detected: "+r.Plan.Changes.String(), facts)
 		}
+	case r.Plan != nil && goesOn:
 	case r.Plan != nil && !news(p.st.Memory.Pending, r.Plan):
 		c.sayAgain(p, normal, reason, "Planned "+r.Plan.Name+": "+r.Plan.Changes.String())
 	case r.Plan != nil && awaits(p):

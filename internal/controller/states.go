@@ -18,12 +18,13 @@ import (
 // startState returns the state that a run starts from, after making sure that it
 // is the stack's own and what it should be. It is kept as a version first: what
 // a run is about to destroy must be found again.
-func (c *Stacks) startState(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) ([]byte, error) {
+func (c *Stacks) startState(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) (state []byte, err error) {
 	ref := p.note.State
 	if ref == nil {
 		return nil, c.unshared(ctx, p, kind)
 	}
-	state, err := c.load(ctx, p, *ref)
+	defer func() { c.sound.state(p.id, err == nil) }()
+	state, err = c.load(ctx, p, *ref)
 	if err != nil {
 		return nil, fault.New(fault.Of(err), fault.Reason(err, string(stack.StateFailed)), fmt.Errorf("loading the state: %w", err))
 	}

@@ -180,16 +180,17 @@ func TestWriteOutputs(t *testing.T) {
 	key := types.NamespacedName{Namespace: k.Namespace, Name: "out"}
 
 	for i, want := range []bool{true, false} {
-		if changed, err := WriteOutputs(t.Context(), k.Client, owner, to, p); err != nil || changed != want {
-			t.Fatalf("write %d: changed %v, %v, want %v", i+1, changed, err, want)
+		done, err := WriteOutputs(t.Context(), k.Client, owner, to, p, i == 0)
+		if err != nil || done.Changed != want {
+			t.Fatalf("write %d: changed %v, %v, want %v", i+1, done.Changed, err, want)
+		}
+		if ok, version, err := OutputsIntact(t.Context(), k.Client, key); err != nil || !ok || version == "" || version != done.Version {
+			t.Errorf("OutputsIntact() = %v at version %q, %v, want true at %q", ok, version, err, done.Version)
 		}
 	}
 	data, public, err := ReadSecret(t.Context(), k.Client, key)
 	if err != nil || string(data["k"]) != "v" || len(public) != 1 {
 		t.Errorf("ReadSecret() = %v, %v, %v", data, public, err)
-	}
-	if ok, err := OutputsIntact(t.Context(), k.Client, key); err != nil || !ok {
-		t.Errorf("OutputsIntact() = %v, %v, want true", ok, err)
 	}
 	var secret corev1.Secret
 	if err := k.Client.Get(t.Context(), key, &secret); err != nil {
@@ -199,10 +200,10 @@ func TestWriteOutputs(t *testing.T) {
 	if err := k.Client.Update(t.Context(), &secret); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := OutputsIntact(t.Context(), k.Client, key); err != nil || ok {
+	if ok, _, err := OutputsIntact(t.Context(), k.Client, key); err != nil || ok {
 		t.Errorf("OutputsIntact() after tampering = %v, %v, want false", ok, err)
 	}
-	if _, err := WriteOutputs(t.Context(), k.Client, other, to, p); fault.Of(err) != fault.Denied {
+	if _, err := WriteOutputs(t.Context(), k.Client, other, to, p, true); fault.Of(err) != fault.Denied {
 		t.Errorf("writing somebody else's Secret: %v, want Denied", err)
 	}
 
@@ -219,7 +220,7 @@ func TestWriteOutputs(t *testing.T) {
 		if err := k.Client.Create(t.Context(), &s); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := WriteOutputs(t.Context(), k.Client, owner, stack.Outputs{Secret: name}, p); fault.Of(err) != tt.want {
+		if _, err := WriteOutputs(t.Context(), k.Client, owner, stack.Outputs{Secret: name}, p, true); fault.Of(err) != tt.want {
 			t.Errorf("writing a Secret that is %s: %v, want %v", name, err, tt.want)
 		}
 		if err := k.Client.Get(t.Context(), client.ObjectKeyFromObject(&s), &s); err != nil {

@@ -135,75 +135,106 @@ func DecodeOutputs(data map[string][]byte) (map[string]json.RawMessage, error) {
 	return values, nil
 }
 
+// Writing is what WriteOutputs has done.
+type Writing struct {
+	Changed bool
+	Version string // the resource version at which the Secret holds exactly this; empty if it has parts, which change apart from it
+}
+
 // WriteOutputs makes the Secret hold exactly p. It refuses a Secret that
 // another controller owns, or that holds what was not written here: whoever may
 // name a Secret need not have the right to overwrite it. It writes nothing when
 // nothing would change. Outputs that outgrow a Secret are spread over several,
-// and this one names the others.
-func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to stack.Outputs, p Published) (changed bool, err error) {
+// and this one names the others. Whoever has written none before says that it is
+// the first, which saves a look at what is most likely not there.
+func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to stack.Outputs, p Published, first bool) (Writing, error) {
 	s, err := divide(p.Data)
 	if err != nil {
-		return false, err
+		return Writing{}, err
 	}
 	names := s.names(to.Secret, stack.Digest(p.Data))
 	if err := writeParts(ctx, c, owner, to.Secret, s, names); err != nil {
-		return false, err
+		return Writing{}, err
 	}
-	hadParts, changed, err := writeFirst(ctx, c, owner, to, p, s, names)
+	w := outputsWriter{c: c, owner: owner, to: to, p: p, s: s, names: names}
+	hadParts, done, err := w.write(ctx, first)
 	if err == nil && (hadParts || len(names) > 0) {
+		done.Version = ""
 		err = dropParts(ctx, c, owner, to.Secret, names)
 	}
-	return changed, err
+	return done, err
 }
 
-// writeFirst writes the Secret that was asked for. It reports whether that had
-// parts before.
-func writeFirst(ctx context.Context, c client.Client, owner client.Object, to stack.Outputs, p Published, s spread, names []string) (hadParts, changed bool, err error) {
-	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: to.Secret}
-	var secret corev1.Secret
-	err = c.Get(ctx, key, &secret)
-	if apierrors.IsNotFound(err) {
-		secret = corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace}, Type: corev1.SecretTypeOpaque}
-		if err := dress(&secret, c, owner, to, p, s, names); err != nil {
-			return false, false, err
+// outputsWriter writes the Secret that was asked for.
+type outputsWriter struct {
+	c     client.Client
+	owner client.Object
+	to    stack.Outputs
+	p     Published
+	s     spread
+	names []string // of the parts
+}
+
+// write reports, too, whether the Secret had parts before.
+func (w outputsWriter) write(ctx context.Context, first bool) (hadParts bool, done Writing, err error) {
+	if first {
+		if done, err = w.create(ctx); fault.Of(err) != fault.Conflict {
+			return false, done, err
 		}
-		return false, true, mark(c.Create(ctx, &secret, client.FieldOwner(FieldManager)), "Secret", key)
+	}
+	key := types.NamespacedName{Namespace: w.owner.GetNamespace(), Name: w.to.Secret}
+	var secret corev1.Secret
+	err = w.c.Get(ctx, key, &secret)
+	if apierrors.IsNotFound(err) {
+		done, err = w.create(ctx)
+		return false, done, err
 	}
 	if err != nil {
-		return false, false, mark(err, "Secret", key)
+		return false, Writing{}, mark(err, "Secret", key)
 	}
-	if _, ours := secret.Annotations[outputsDigest]; !ours && len(secret.Data) > 0 && !metav1.IsControlledBy(&secret, owner) {
-		return false, false, fault.New(fault.Denied, "SecretOwned",
+	if _, ours := secret.Annotations[outputsDigest]; !ours && len(secret.Data) > 0 && !metav1.IsControlledBy(&secret, w.owner) {
+		return false, Writing{}, fault.New(fault.Denied, "SecretOwned",
 			fmt.Errorf("writeOutputsToSecret.name: the Secret %s holds something else: delete it, or choose another name", key))
 	}
 	before := secret.DeepCopy()
 	hadParts = before.Annotations[outputsParts] != ""
-	if err := dress(&secret, c, owner, to, p, s, names); err != nil {
-		return hadParts, false, err
+	if err := w.dress(&secret); err != nil {
+		return hadParts, Writing{}, err
 	}
 	if maps.EqualFunc(before.Data, secret.Data, bytes.Equal) && maps.Equal(before.Labels, secret.Labels) &&
-		maps.Equal(before.Annotations, secret.Annotations) && metav1.IsControlledBy(before, owner) {
-		return hadParts, false, nil
+		maps.Equal(before.Annotations, secret.Annotations) && metav1.IsControlledBy(before, w.owner) {
+		return hadParts, Writing{Version: before.ResourceVersion}, nil
 	}
-	return hadParts, true, mark(c.Update(ctx, &secret, client.FieldOwner(FieldManager)), "Secret", key)
+	err = w.c.Update(ctx, &secret, client.FieldOwner(FieldManager))
+	return hadParts, Writing{Changed: true, Version: secret.ResourceVersion}, mark(err, "Secret", key)
+}
+
+// create makes the Secret; a Conflict if there is one.
+func (w outputsWriter) create(ctx context.Context) (Writing, error) {
+	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: w.to.Secret, Namespace: w.owner.GetNamespace()}, Type: corev1.SecretTypeOpaque}
+	if err := w.dress(&secret); err != nil {
+		return Writing{}, err
+	}
+	err := w.c.Create(ctx, &secret, client.FieldOwner(FieldManager))
+	return Writing{Changed: true, Version: secret.ResourceVersion}, mark(err, "Secret", client.ObjectKeyFromObject(&secret))
 }
 
 // dress gives a Secret its data, labels, annotations and owner.
-func dress(s *corev1.Secret, c client.Client, owner client.Object, to stack.Outputs, p Published, divided spread, parts []string) error {
-	if err := controllerutil.SetControllerReference(owner, s, c.Scheme()); err != nil {
+func (w outputsWriter) dress(s *corev1.Secret) error {
+	if err := controllerutil.SetControllerReference(w.owner, s, w.c.Scheme()); err != nil {
 		return fault.New(fault.Denied, "SecretOwned", fmt.Errorf("writeOutputsToSecret.name: the Secret %s/%s belongs to something else: %w", s.Namespace, s.Name, err))
 	}
-	s.Data = divided.first
-	s.Labels = merged(s.Labels, to.Labels)
-	s.Annotations = merged(s.Annotations, to.Annotations)
-	s.Annotations = merged(s.Annotations, map[string]string{outputsDigest: stack.Digest(divided.first), publicOutputs: p.public()})
+	s.Data = w.s.first
+	s.Labels = merged(s.Labels, w.to.Labels)
+	s.Annotations = merged(s.Annotations, w.to.Annotations)
+	s.Annotations = merged(s.Annotations, map[string]string{outputsDigest: stack.Digest(w.s.first), publicOutputs: w.p.public()})
 	delete(s.Annotations, outputsParts)
 	delete(s.Annotations, outputsCut)
-	if len(parts) > 0 {
-		s.Annotations[outputsParts] = strings.Join(parts, ",")
+	if len(w.names) > 0 {
+		s.Annotations[outputsParts] = strings.Join(w.names, ",")
 	}
-	if len(divided.cut) > 0 {
-		s.Annotations[outputsCut] = strings.Join(divided.cut, ",")
+	if len(w.s.cut) > 0 {
+		s.Annotations[outputsCut] = strings.Join(w.s.cut, ",")
 	}
 	return nil
 }
@@ -234,20 +265,24 @@ func merged(a, b map[string]string) map[string]string {
 	return out
 }
 
-// OutputsIntact reports whether the Secret holds what was written to it.
-func OutputsIntact(ctx context.Context, c client.Reader, key types.NamespacedName) (bool, error) {
+// OutputsIntact reports whether the Secret holds what was written to it, and at
+// which resource version nothing else has to be looked at to know it.
+func OutputsIntact(ctx context.Context, c client.Reader, key types.NamespacedName) (intact bool, version string, err error) {
 	var s corev1.Secret
 	if err := c.Get(ctx, key, &s); err != nil {
-		return false, mark(err, "Secret", key)
+		return false, "", mark(err, "Secret", key)
 	}
 	if s.Annotations[outputsDigest] != stack.Digest(s.Data) {
-		return false, nil
+		return false, "", nil
 	}
 	if _, err := assemble(ctx, c, &s); err != nil {
 		if kind := fault.Of(err); kind == fault.Missing || kind == fault.Broken {
-			return false, nil
+			return false, "", nil
 		}
-		return false, err
+		return false, "", err
 	}
-	return true, nil
+	if s.Annotations[outputsParts] == "" {
+		version = s.ResourceVersion
+	}
+	return true, version, nil
 }

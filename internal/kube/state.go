@@ -104,6 +104,7 @@ type States struct {
 	Client   client.Client // must not cache Secrets
 	Overflow Overflow      // for states that outgrow a Secret; nil refuses them
 	Now      func() time.Time
+	Seen     *Seen // for whoever reads a state and writes it later; nil reads each time
 }
 
 // Stored is a state as it was found.
@@ -125,6 +126,16 @@ func (s States) Load(ctx context.Context, ref StateRef) (Stored, error) {
 }
 
 func (s States) get(ctx context.Context, ref StateRef) (*corev1.Secret, Stored, error) {
+	secret, found, err := s.read(ctx, ref)
+	if err != nil {
+		s.Seen.forgetState(ref.secret())
+	} else {
+		s.Seen.holds(ref.secret(), secret, found.State, found.Outgrown)
+	}
+	return secret, found, err
+}
+
+func (s States) read(ctx context.Context, ref StateRef) (*corev1.Secret, Stored, error) {
 	if err := ref.Check(); err != nil {
 		return nil, Stored{}, err
 	}
@@ -170,10 +181,15 @@ func (o Owner) notes() map[string]string {
 	return n
 }
 
-// Save stores a newer version of the state of a stack. It refuses with Conflict to replace a state of another lineage, one with a
-// higher serial, or what it cannot read; storing the same version again changes
-// nothing.
+// Save stores a newer version of the state of a stack. It refuses with Conflict to
+// replace a state of another lineage, one with a higher serial, or what it cannot
+// read; storing the same version again changes nothing.
 func (s States) Save(ctx context.Context, ref StateRef, owner Owner, state []byte) error {
+	if secret, old, ok := s.Seen.before(ref.secret(), state); ok {
+		if err := s.store(ctx, ref, secret, old, state, owner.notes()); !outdated(err) {
+			return err
+		}
+	}
 	secret, old, err := s.get(ctx, ref)
 	if fault.Reason(err, "") == StateUnreadable {
 		return fault.New(fault.Conflict, StateConflict, err)
@@ -243,8 +259,10 @@ func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, 
 		err = s.Client.Update(ctx, secret, client.FieldOwner(FieldManager))
 	}
 	if err != nil {
+		s.Seen.forgetState(ref.secret())
 		return mark(err, "Secret", ref.secret())
 	}
+	s.Seen.holds(ref.secret(), secret, state, outgrown)
 	if old.Outgrown || outgrown {
 		return s.dropOverflow(ctx, ref, digestOf(state))
 	}

@@ -61,10 +61,20 @@ func (s States) Holder(ctx context.Context, ref StateRef) (*LockedError, error) 
 // Later. Taking a lock again that the same ID holds succeeds, unless that is known
 // to be another's.
 func (s States) Lock(ctx context.Context, ref StateRef, info LockInfo) error {
+	if lease, ok := s.Seen.free(ref.lease()); ok {
+		if err := s.take(ctx, ref, lease, info); !outdated(err) {
+			return err
+		}
+	}
 	lease, err := s.getLease(ctx, ref)
 	if err != nil {
 		return err
 	}
+	return s.take(ctx, ref, lease, info)
+}
+
+// take writes info into a lock that is free, and makes it if lease is nil.
+func (s States) take(ctx context.Context, ref StateRef, lease *coordinationv1.Lease, info LockInfo) error {
 	info.Created, info.Path = s.Now().UTC(), ref.secret().String()
 	text, err := json.Marshal(info)
 	if err != nil {
@@ -75,7 +85,7 @@ func (s States) Lock(ctx context.Context, ref StateRef, info LockInfo) error {
 			ObjectMeta: metav1.ObjectMeta{Name: ref.lease().Name, Namespace: ref.Namespace, Labels: ref.labels(), Annotations: map[string]string{lockAnnotation: string(text), lockHolder: info.Holder}},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &info.ID},
 		}
-		return mark(s.Client.Create(ctx, lease, client.FieldOwner(FieldManager)), "Lease", ref.lease())
+		return s.wrote(ref, lease, s.Client.Create(ctx, lease, client.FieldOwner(FieldManager)))
 	}
 	if h := lease.Spec.HolderIdentity; h != nil && *h != "" {
 		if of := lease.Annotations[lockHolder]; *h == info.ID && (of == "" || info.Holder == "" || of == info.Holder) {
@@ -88,20 +98,40 @@ func (s States) Lock(ctx context.Context, ref StateRef, info LockInfo) error {
 		lease.Annotations = map[string]string{}
 	}
 	lease.Annotations[lockAnnotation], lease.Annotations[lockHolder] = string(text), info.Holder
-	return mark(s.Client.Update(ctx, lease, client.FieldOwner(FieldManager)), "Lease", ref.lease())
+	return s.wrote(ref, lease, s.Client.Update(ctx, lease, client.FieldOwner(FieldManager)))
 }
 
 // Unlock frees the lock if id holds it. A lock that is free, or that somebody
 // else holds, is left as it is.
 func (s States) Unlock(ctx context.Context, ref StateRef, id string) error {
+	if lease, ok := s.Seen.heldBy(ref.lease(), id); ok {
+		if err := s.release(ctx, ref, lease); !outdated(err) {
+			return err
+		}
+	}
 	lease, err := s.getLease(ctx, ref)
 	if err != nil || lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != id {
 		return err
 	}
+	return s.release(ctx, ref, lease)
+}
+
+// release writes a lock without a holder.
+func (s States) release(ctx context.Context, ref StateRef, lease *coordinationv1.Lease) error {
 	lease.Spec.HolderIdentity = nil
 	delete(lease.Annotations, lockAnnotation)
 	delete(lease.Annotations, lockHolder)
-	return mark(s.Client.Update(ctx, lease, client.FieldOwner(FieldManager)), "Lease", ref.lease())
+	return s.wrote(ref, lease, s.Client.Update(ctx, lease, client.FieldOwner(FieldManager)))
+}
+
+// wrote takes over what the server answered to a write of a lock.
+func (s States) wrote(ref StateRef, lease *coordinationv1.Lease, err error) error {
+	if err != nil {
+		s.Seen.forgetLease(ref.lease())
+		return mark(err, "Lease", ref.lease())
+	}
+	s.Seen.wrote(ref.lease(), lease)
+	return nil
 }
 
 func (s States) getLease(ctx context.Context, ref StateRef) (*coordinationv1.Lease, error) {
@@ -111,11 +141,13 @@ func (s States) getLease(ctx context.Context, ref StateRef) (*coordinationv1.Lea
 	var lease coordinationv1.Lease
 	err := s.Client.Get(ctx, ref.lease(), &lease)
 	if apierrors.IsNotFound(err) {
+		s.Seen.read(ref.lease(), nil)
 		return nil, nil
 	}
 	if err != nil {
 		return nil, mark(err, "Lease", ref.lease())
 	}
+	s.Seen.read(ref.lease(), &lease)
 	return &lease, nil
 }
 

@@ -96,7 +96,7 @@ func TestInlineStackBecomesTrue(t *testing.T) {
 			t.Errorf("the row is %q, want it ready with %q", row, message)
 		}
 		events := c.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name=typed", "-o", "jsonpath={range .items[*]}{.reason} {.source.component}{\"\\n\"}{end}")
-		for _, want := range []string{"TerraformPlanSucceed tf-controller", "TerraformAppliedSucceed tf-controller", "TerraformOutputsWritten tf-controller"} {
+		for _, want := range []string{"TerraformAppliedSucceed tf-controller", "TerraformOutputsWritten tf-controller"} {
 			if !strings.Contains(events, want) {
 				t.Errorf("the events are %q, want %q among them", events, want)
 			}
