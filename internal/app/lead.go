@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -119,11 +120,33 @@ func (l *leadership) claim(ctx context.Context, dir string) error {
 	case "":
 	default:
 		return fault.New(fault.Denied, "DataDirectory", fmt.Errorf(
-			"the Lease %s/%s belongs to another data directory than %s: give this controller that one, or, if it is lost for good, delete the Lease",
+			"the Lease %s/%s belongs to another data directory than %s, that of another controller or of terrier up: give this controller that one, or, if it is lost for good, delete the Lease",
 			service.ServerNamespace, l.name, dir))
 	}
 	patch := []byte(`{"metadata":{"annotations":{"` + installation + `":"` + id + `"}}}`)
 	return l.client.Patch(ctx, &lease, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(kube.FieldManager))
+}
+
+// leaseOfControllers is what --lease is if nobody says otherwise.
+const leaseOfControllers = "terrier-controller"
+
+// reserve writes down that the cluster belongs to the data directory dir without
+// holding the Lease name. A control plane in this process needs nobody to be
+// chosen, but a controller that is pointed at it by mistake would act beside it.
+func reserve(ctx context.Context, c client.Client, name, dir string) error {
+	id, err := installationOf(dir)
+	if err != nil {
+		return err
+	}
+	u, err := toUnstructured(&coordinationv1.Lease{
+		TypeMeta:   typeMeta("coordination.k8s.io/v1", "Lease"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: service.ServerNamespace, Name: name, Annotations: map[string]string{installation: id}},
+	})
+	if err != nil {
+		return err
+	}
+	unstructured.RemoveNestedField(u.Object, "spec") // that of a controller that was here is its own
+	return kube.Apply(ctx, c, u)
 }
 
 // check is nil while nobody else can hold the Lease. It goes by the clock that

@@ -6,8 +6,47 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/testkit"
 )
+
+// A controller that is pointed at the control plane of terrier up is refused,
+// unless it has the same data directory, whose lock it waits for.
+func TestACommandThatIsUpKeepsControllersOff(t *testing.T) {
+	k := testkit.Kube(t)
+	name, up := k.Namespace, t.TempDir() // the namespace of Leases is that of every test
+	if err := ensureServerNamespace(t.Context(), k.Client); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(reserve(t.Context(), k.Client, name, up), reserve(t.Context(), k.Client, name, up)); err != nil {
+		t.Fatal(err)
+	}
+	lead, err := takeLead(t.Context(), k.Config, ClusterConfig{Lease: name, LeaseTime: 15 * time.Second}, time.Now, t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lead.release()
+	if err := lead.claim(t.Context(), t.TempDir()); fault.Of(err) != fault.Denied {
+		t.Errorf("claim() of another data directory = %v, want it refused", err)
+	}
+	if err := lead.claim(t.Context(), up); err != nil {
+		t.Errorf("claim() of the same data directory: %v", err)
+	}
+}
+
+// Whoever says nothing of a Lease means the one that terrier up reserves.
+func TestTheLeaseOfControllersIsTheDefault(t *testing.T) {
+	var k ClusterConfig
+	if err := bind(pflag.NewFlagSet("", pflag.ContinueOnError), &k, func(string) string { return "" }); err != nil {
+		t.Fatal(err)
+	}
+	if k.Lease != leaseOfControllers {
+		t.Errorf("--lease is %q, want %q", k.Lease, leaseOfControllers)
+	}
+}
 
 // slowLease is a Lease that is written after a while, or not at all.
 type slowLease struct {

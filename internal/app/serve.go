@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -208,7 +209,8 @@ func (p *parts) hosts() []string {
 	return p.Cluster.Hosts
 }
 
-// publish writes down for the command line where the HTTP API is.
+// publish writes down for the command line where the HTTP API is, and for
+// controllers that this cluster is taken.
 func (p *parts) publish(ctx context.Context, c client.Client) error {
 	for _, o := range []client.Object{
 		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: service.ServerNamespace}},
@@ -225,6 +227,9 @@ func (p *parts) publish(ctx context.Context, c client.Client) error {
 		if err := kube.Apply(ctx, c, u); err != nil {
 			return err
 		}
+	}
+	if p.Cluster == nil {
+		return reserve(ctx, c, leaseOfControllers, p.Config.DataDir)
 	}
 	return nil
 }
@@ -269,6 +274,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.knock = rand.Text()
 	hooks, err := p.admission()
 	if err != nil {
 		return nil, err
