@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -55,8 +56,12 @@ template, which of them hold it up, and the generations that can be gone back to
 	return c
 }
 
-// holdingShown bounds how many tenants that hold up a rollout are listed.
-const holdingShown = 20
+// Bounds of how many tenants that hold up a rollout are listed, and of what each
+// of them says.
+const (
+	holdingShown = 20
+	messageShown = 500
+)
 
 func (p *program) rolloutSheet(r service.Rollout) *sheet {
 	s := &sheet{colour: p.coloured()}
@@ -68,13 +73,7 @@ func (p *program) rolloutSheet(r service.Rollout) *sheet {
 		s.row("Last good", fmt.Sprint(r.Good))
 	}
 	s.row("Tenants", fmt.Sprintf("%d: %d changed, of which %d are ready and %d failed; %d on their way", r.Total, r.Updated, r.Ready, r.Failed, r.Updating))
-	if len(r.Waves) > 0 {
-		wave := r.Wave
-		if wave == "" {
-			wave = "the rest"
-		}
-		s.row("Wave", fmt.Sprintf("%s (of %s)", wave, join(r.Waves)))
-	}
+	s.row("Wave", waveOf(r))
 	s.row("Started", p.at(r.Started))
 	s.row("Ended", p.at(r.Completed))
 	s.text("Message", r.Message)
@@ -108,10 +107,25 @@ func (p *program) rolloutSheet(r service.Rollout) *sheet {
 				more(s, len(r.Holding)-i)
 				break
 			}
-			s.line("%s  %s  %s", clean(t.Name), paint(s.colour, tenantColour(t.State), clean(t.State)), cut(clean(t.Reason+": "+t.Message), 100))
+			s.line("%s  %s  %s", clean(t.Name), paint(s.colour, tenantColour(t.State), clean(t.State)), clean(t.Reason))
+			for _, line := range wrap(cut(clean(t.Message), messageShown), 96) {
+				s.line("  %s", line)
+			}
 		}
 	}
 	return s
+}
+
+// waveOf is where a rollout is that is under way or has stopped, and the waves
+// that there are.
+func waveOf(r service.Rollout) string {
+	switch {
+	case len(r.Waves) == 0:
+		return ""
+	case r.Phase != service.RolloutInProgress && r.Phase != service.RolloutFailed:
+		return "none (of " + join(r.Waves) + ")"
+	}
+	return fmt.Sprintf("%s (of %s)", cmp.Or(r.Wave, "the rest"), join(r.Waves))
 }
 
 func join(list []string) string {

@@ -36,7 +36,7 @@ const (
 type RolloutState struct {
 	Phase   string
 	Target  int64
-	Wave    string // the one under way; empty for the rest
+	Wave    string // the one under way, or in which it has stopped; empty for the rest
 	Message string
 
 	Total, Updated, Updating, ReadyUpdated, Failed int
@@ -85,7 +85,7 @@ func Advance(t TemplateKnown, tenants []Existing, now time.Time) (next []string,
 		state.Phase = RolloutIdle
 	case t.Rollout != nil && state.Failed > r.tolerated():
 		state.Phase = RolloutFailed
-		state.Message = r.stopped(state)
+		state.Wave, state.Message = r.reached(), r.stopped(state)
 	case state.Updated == state.Total && state.Updating == 0:
 		state.Phase = RolloutComplete
 	default:
@@ -211,6 +211,25 @@ func (r *rolling) wave() (name string, members []Existing) {
 		}
 	}
 	return "", rest
+}
+
+// reached is the furthest wave of which a tenant was changed: where a rollout
+// stops. Tenants that were made with the newest generation are not asked.
+func (r *rolling) reached() (wave string) {
+	changed := func(e Existing) bool { return r.state[e.Name] != behind && !e.Changed.IsZero() }
+	var members []Existing
+	rest, before := slices.Clone(r.own), 0
+	for _, w := range r.t.Rollout.Waves {
+		members, rest = r.divide(w, rest, before)
+		before += len(members)
+		if slices.ContainsFunc(members, changed) {
+			wave = w.Name
+		}
+	}
+	if slices.ContainsFunc(rest, changed) {
+		return ""
+	}
+	return wave
 }
 
 // divide takes the tenants of a wave out of those that earlier waves have left.

@@ -126,6 +126,37 @@ func TestAFailureStopsTheRollout(t *testing.T) {
 	r.wantChanged("once it is ready", "a0", "a1")
 }
 
+// Whoever looks at a rollout that has stopped sees how far it had come.
+func TestARolloutStopsInAWave(t *testing.T) {
+	r := newRoll(t, 4)
+	r.tenant("a3-web").Labels = map[string]string{"canary": "yes"}
+	r.change(&Rollout{Deadline: time.Hour, Waves: []Wave{
+		{Name: "canary", Matches: func(l map[string]string) bool { return l["canary"] == "yes" }},
+		{Name: "half", Percent: 50},
+	}})
+	r.read()
+	wantWave := func(when, want string) {
+		t.Helper()
+		s := r.read()
+		wantPhase(t, s, RolloutFailed)
+		if got := s.Rollouts["web"].Wave; got != want {
+			t.Errorf("%s it stops in the wave %q, want %q", when, got, want)
+		}
+	}
+	r.failing("a3")
+	wantWave("when the canary fails", "canary")
+	r.k.Read.Rows = append(r.k.Read.Rows, Row{UID: "n1", Active: true})
+	wantWave("whatever comes meanwhile", "canary")
+	r.ready("a3")
+	r.read()
+	r.failing("a0")
+	wantWave("when the next one fails", "half")
+	r.ready("a0", "n1")
+	r.read()
+	r.failing("a1")
+	wantWave("when one of the others fails", "")
+}
+
 // L-04: a deadline that passes counts as a failure.
 func TestTheDeadlineStopsTheRollout(t *testing.T) {
 	r := newRoll(t, 3)
