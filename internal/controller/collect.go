@@ -34,6 +34,9 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 	if err := c.findGap(ctx, p, r, n, run); err != nil {
 		return err
 	}
+	if err := c.followGap(ctx, p, n, run); err != nil {
+		return err
+	}
 	if r.Kind.Writes() && n.State != nil {
 		if err := c.States.Unlock(ctx, *n.State, r.ID); err != nil {
 			return fmt.Errorf("freeing the state lock: %w", err)
@@ -68,13 +71,11 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 
 // findGap lists what an apply that did not end well built without its state
 // knowing. A state that we do not keep cannot be compared, so there everything
-// that was built by a run that was killed is listed.
+// is listed that was built by a run that was killed, and of one that ended by
+// itself what its engine never heard the end of.
 func (c *Stacks) findGap(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	if r.Kind != stack.ApplyRun || r.Outcome == stack.Succeeded || r.Outcome == stack.Stale {
 		return nil
-	}
-	if n.State == nil && r.Outcome != stack.Killed && r.Rescued == nil {
-		return nil // the engine ended by itself and wrote its state
 	}
 	state, err := c.newest(ctx, p, r, n)
 	if err != nil {
@@ -89,8 +90,41 @@ func (c *Stacks) findGap(ctx context.Context, p *pass, r *runner.Report, n note,
 	}
 	defer events.Close()
 	run.Apart, run.Rescued = n.State == nil, n.State == nil && r.Rescued != nil
+	if run.Apart && r.Outcome != stack.Killed && !run.Rescued {
+		run.Gap, err = plan.Unheard(events)
+		run.Apart = len(run.Gap) > 0
+		return err
+	}
 	run.Gap, err = plan.Unrecorded(events, state)
 	return err
+}
+
+// followGap looks what of an earlier gap a run has brought in: a repair in part,
+// or a person behind broken glass. What is still missing stays listed, also when
+// the run leaves a gap of its own.
+func (c *Stacks) followGap(ctx context.Context, p *pass, n note, run *stack.Run) error {
+	was := p.o.OpenGap()
+	if was == nil || was.Run == run.ID {
+		return nil
+	}
+	missing := was.Objects
+	if n.State != nil && !was.Apart {
+		state, err := c.newestKept(ctx, p.id)
+		if err == nil {
+			missing, err = plan.StillUnrecorded(missing, state)
+		}
+		if err != nil {
+			return fmt.Errorf("looking what is still missing after run %s: %w", was.Run, err)
+		}
+	}
+	if len(run.Gap) > 0 {
+		run.Gap = append(run.Gap, slices.DeleteFunc(slices.Clone(missing), func(u stack.Unrecorded) bool {
+			return slices.ContainsFunc(run.Gap, func(is stack.Unrecorded) bool { return is.Address == u.Address })
+		})...)
+		run.Apart = run.Apart || was.Apart
+	}
+	p.o.Memory.Gap = was.Less(missing)
+	return nil
 }
 
 // looked notes when a look for drift ended.

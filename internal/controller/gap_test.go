@@ -2,6 +2,7 @@ package controller
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,20 @@ import (
 
 // printed are the events of a run that was killed while it built.
 type printed struct{ Runs }
+
+// silent are those of a run whose provider died while it built.
+type silent struct{ Runs }
+
+func (silent) Open(_, _, file string) (io.ReadCloser, error) {
+	content := ""
+	if file == runner.FileEvents {
+		content = `{"@level":"info","type":"apply_start","hook":{"resource":{"addr":"x.a","resource_type":"x","resource_name":"a"},"action":"create"}}
+{"@level":"info","type":"apply_errored","hook":{"resource":{"addr":"x.a","resource_type":"x","resource_name":"a"},"action":"create"}}
+{"@level":"error","type":"diagnostic","diagnostic":{"severity":"error","summary":"Plugin did not respond","address":"x.a"}}
+`
+	}
+	return io.NopCloser(strings.NewReader(content)), nil
+}
 
 func (printed) Open(_, _, file string) (io.ReadCloser, error) {
 	content := ""
@@ -48,5 +63,53 @@ func TestAGapSaysWhetherItWasCompared(t *testing.T) {
 				t.Errorf("the gap is %+v, apart %v, rescued %v; want it listed %v, apart %v, rescued %v", run.Gap, run.Apart, run.Rescued, tt.listed, tt.apart, tt.refused)
 			}
 		})
+	}
+}
+
+// A provider that dies while it creates something may have created it, wherever
+// the state is: the engine writes one without it, and a second apply would make
+// it twice.
+func TestAProviderThatDiesLeavesAGap(t *testing.T) {
+	for name, state := range map[string]*kube.StateRef{"a state that we keep": {}, "a state elsewhere": nil} {
+		t.Run(name, func(t *testing.T) {
+			c := &Stacks{Runs: silent{}, Blobs: openRecords(t)}
+			var run stack.Run
+			report := &runner.Report{ID: "apply-1", Kind: stack.ApplyRun, Outcome: stack.Failed}
+			if err := c.findGap(t.Context(), &pass{id: "uid"}, report, note{State: state}, &run); err != nil {
+				t.Fatal(err)
+			}
+			if want := []stack.Unrecorded{{Address: "x.a"}}; !slices.Equal(run.Gap, want) || run.Apart != (state == nil) {
+				t.Errorf("the gap is %+v, apart %v; want %+v", run.Gap, run.Apart, want)
+			}
+		})
+	}
+}
+
+// What was in no state stays listed until it is in one, also if the run that
+// was to bring it in is cut short itself.
+func TestAGapOutlastsTheNextOne(t *testing.T) {
+	was := &stack.Gap{Run: "apply-1", Objects: []stack.Unrecorded{{Address: "x.a", ID: "i-0"}, {Address: "x.in", ID: "1"}, {Address: "x.out", ID: "2"}}}
+	c := &Stacks{Runs: printed{}, Blobs: openRecords(t)}
+	state := `{"version":4,"resources":[{"mode":"managed","type":"x","name":"in","instances":[{"attributes":{"id":"1"}}]}]}`
+	if err := c.put(t.Context(), stackKey("uid", "state.json"), []byte(state)); err != nil {
+		t.Fatal(err)
+	}
+	follow := func(found []stack.Unrecorded, forgotten string) (stack.Run, *stack.Gap) {
+		p := &pass{id: "uid", o: stack.Observation{Memory: stack.Memory{Gap: was}, Spec: stack.Spec{ForgetGap: forgotten}}}
+		run := stack.Run{ID: "apply-2", Gap: found}
+		if err := c.followGap(t.Context(), p, note{State: &kube.StateRef{}}, &run); err != nil {
+			t.Fatal(err)
+		}
+		return run, p.o.Memory.Gap
+	}
+	mine := stack.Unrecorded{Address: "x.a", ID: "i-1", Finished: true}
+	if run, _ := follow([]stack.Unrecorded{mine}, ""); !slices.Equal(run.Gap, []stack.Unrecorded{mine, was.Objects[2]}) {
+		t.Errorf("the next gap is %+v, want what it left and x.out", run.Gap)
+	}
+	if run, _ := follow([]stack.Unrecorded{mine}, "apply-1"); len(run.Gap) != 1 {
+		t.Errorf("the next gap is %+v, although somebody dealt with the one before", run.Gap)
+	}
+	if run, gap := follow(nil, ""); len(run.Gap) > 0 || gap == nil || len(gap.Objects) != 2 {
+		t.Errorf("after a run that ended well %+v is missing, want x.a and x.out", gap)
 	}
 }

@@ -44,6 +44,9 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 		p.unreadable = err
 		return p, nil
 	}
+	if err := c.remind(ctx, p); err != nil {
+		return nil, err
+	}
 	if err := c.observeRun(ctx, p); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ const recordBytes = 256 << 20
 //	stacks/<uid>/state.json       the newest state, for a namespace that goes away
 //	stacks/<uid>/outputs.json     of the newest state
 //	stacks/<uid>/checked          when drift was looked for last, and what memory runs take
+//	stacks/<uid>/lasting          what of the status must outlast it
 //	trees/<digest>                archives of sources that snapshots need
 func stackKey(id string, parts ...string) string {
 	return "stacks/" + id + "/" + strings.Join(parts, "/")

@@ -59,6 +59,9 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 		c.unsaid.told(p.id)
 	}
 	if changed && untold == 0 {
+		if err := c.outlast(ctx, p); err != nil {
+			return ctrl.Result{}, err
+		}
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		err := c.Live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager))
 		if apierrors.IsConflict(err) {

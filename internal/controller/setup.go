@@ -119,7 +119,7 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("stacks").
 		For(c.Dialect.New(), builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, c.labelsChanged(), finalizersChanged{}))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, c.labelsChanged(), finalizersChanged{}, c.memoryLost()))).
 		Watches(c.Dialect.New(), handler.EnqueueRequestsFromMapFunc(c.neighbours)).
 		Watches(c.Dialect.New(), handler.Funcs{CreateFunc: c.newcomer, UpdateFunc: c.answered}).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.referring("Secret")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).

@@ -26,7 +26,26 @@ func Unrecorded(events io.Reader, state []byte) ([]stack.Unrecorded, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := creations{before: map[string]bool{}, open: map[string]*creation{}}
+	c, err := readCreations(events)
+	if err != nil {
+		return nil, err
+	}
+	return c.except(func(addr string) bool { return c.recorded(addr, held) }), nil
+}
+
+// Unheard lists what an engine that ended by itself, and wrote a state that we
+// cannot see, does not know the end of: its provider went silent while it was
+// created. It may exist, and the state does not hold it.
+func Unheard(events io.Reader) ([]stack.Unrecorded, error) {
+	c, err := readCreations(events)
+	if err != nil {
+		return nil, err
+	}
+	return c.except(func(addr string) bool { return c.open[addr].Finished || c.failedForSure(addr) }), nil
+}
+
+func readCreations(events io.Reader) (*creations, error) {
+	c := &creations{before: map[string]bool{}, open: map[string]*creation{}}
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, eventLine)
 	for lines.Scan() {
@@ -39,13 +58,32 @@ func Unrecorded(events io.Reader, state []byte) ([]stack.Unrecorded, error) {
 	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
 		return nil, fmt.Errorf("reading the events: %w", err)
 	}
+	return c, nil
+}
+
+// except lists what was created, or may have been, less what is known of, by
+// address.
+func (c *creations) except(known func(addr string) bool) []stack.Unrecorded {
 	var out []stack.Unrecorded
 	for _, addr := range slices.Sorted(maps.Keys(c.open)) {
-		if !c.recorded(addr, held) {
+		if !known(addr) {
 			out = append(out, c.open[addr].Unrecorded)
 		}
 	}
-	return out, nil
+	return out
+}
+
+// StillUnrecorded returns those of missing that a state does not hold, by their
+// ids. One without an id stays: what stands at its address may be another.
+func StillUnrecorded(missing []stack.Unrecorded, state []byte) ([]stack.Unrecorded, error) {
+	held, err := objects(state)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(missing), func(u stack.Unrecorded) bool {
+		now, known := held[u.Address]
+		return known && u.ID != "" && now.id == u.ID
+	}), nil
 }
 
 // creations are what the events of an apply say of new objects.
@@ -107,13 +145,20 @@ func (c *creations) applied(a Applied) {
 	}
 }
 
+// failedForSure reports whether the provider itself said that it could not
+// create what is at an address, and the engine had written its state by then.
+func (c *creations) failedForSure(addr string) bool {
+	o := c.open[addr]
+	return o.failed && o.over && !o.silent && (o.told || !c.silent)
+}
+
 // recorded reports whether nothing is missing at an address: the state holds
 // what was created there, or it is certain that there is no more than it holds.
 func (c *creations) recorded(addr string, held map[string]object) bool {
-	o := c.open[addr]
-	if o.failed && o.over && !o.silent && (o.told || !c.silent) {
+	if c.failedForSure(addr) {
 		return true
 	}
+	o := c.open[addr]
 	now, known := held[addr]
 	if !known {
 		return false

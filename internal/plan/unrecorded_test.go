@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,5 +122,57 @@ func TestBeforeApply(t *testing.T) {
 	}
 	if lines, err := BeforeApply(nil, time.Unix(1, 0)); lines != nil || err != nil {
 		t.Errorf("BeforeApply(nil) = %s, %v, want nothing", lines, err)
+	}
+}
+
+func TestStillUnrecorded(t *testing.T) {
+	missing := []stack.Unrecorded{
+		{Address: "x.in", ID: "1", Finished: true},
+		{Address: `module.m.x.in["k"]`, ID: "2", Finished: true},
+		{Address: "x.another", ID: "3", Finished: true},
+		{Address: "x.unknown"},
+		{Address: "x.out", ID: "5", Finished: true},
+	}
+	state := `{"version":4,"resources":[
+		{"mode":"managed","type":"x","name":"in","instances":[{"attributes":{"id":"1"}}]},
+		{"module":"module.m","mode":"managed","type":"x","name":"in","instances":[{"index_key":"k","attributes":{"id":"2"}}]},
+		{"mode":"managed","type":"x","name":"another","instances":[{"attributes":{"id":"33"}}]},
+		{"mode":"managed","type":"x","name":"unknown","instances":[{"attributes":{"id":"4"}}]},
+		{"mode":"managed","type":"x","name":"out","instances":[{"deposed":"0","attributes":{"id":"5"}}]}]}`
+	got, err := StillUnrecorded(missing, []byte(state))
+	if err != nil || !slices.Equal(got, missing[2:]) {
+		t.Errorf("StillUnrecorded() = %v, %v; want %v", got, err, missing[2:])
+	}
+	if got, err := StillUnrecorded(missing, nil); err != nil || len(got) != len(missing) {
+		t.Errorf("StillUnrecorded() of no state = %v, %v; want all of %v", got, err, missing)
+	}
+}
+
+// Of a state that only its engine saw, no more is missing than what that engine
+// never heard the end of.
+func TestUnheard(t *testing.T) {
+	begun := did("start", "create", "x.a", "")
+	failed := begun + did("errored", "create", "x.a", "")
+	maybe := []stack.Unrecorded{{Address: "x.a"}}
+	for name, tt := range map[string]struct {
+		events string
+		want   []stack.Unrecorded
+	}{
+		"what was created is in the state":       {begun + did("complete", "create", "x.a", "new"), nil},
+		"what was changed was there":             {did("start", "update", "x.a", "a"), nil},
+		"what failed and was told is known":      {failed + told("x.a", "quota"), nil},
+		"where the provider went silent it may":  {failed + told("x.a", "Plugin did not respond"), maybe},
+		"where it is not said about what":        {failed + told("", "Plugin did not respond"), maybe},
+		"what was begun and has no end may, too": {begun, maybe},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Unheard(strings.NewReader(tt.events))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("Unheard() (-want +got):\n%s", d)
+			}
+		})
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Memory is what earlier reconciles wrote down. A dialect keeps it in the
-// status of the object; losing it costs a plan, never the truth.
+// status of the object; losing it costs a plan, never the truth: see Lasting.
 type Memory struct {
 	Pending *Plan  `json:"pending,omitempty"` // a plan with changes that was not applied yet
 	Note    string `json:"note,omitempty"`    // why the pending plan replaced an earlier one
@@ -78,6 +78,15 @@ type Gap struct {
 	Objects []Unrecorded `json:"objects"`
 	Apart   bool         `json:"apart,omitempty"`   // the state is kept elsewhere: what it holds was not compared, and it may hold all of these
 	Rescued bool         `json:"rescued,omitempty"` // the newest state could not be stored there, and is kept
+}
+
+// Less is the gap with what is still missing of it, nil if that is nothing.
+func (g Gap) Less(missing []Unrecorded) *Gap {
+	if len(missing) == 0 {
+		return nil
+	}
+	g.Objects = missing
+	return &g
 }
 
 // Unrecorded is one object that is in no state.
@@ -297,7 +306,9 @@ func (m Memory) replaced(p Plan) string {
 
 func (m Memory) applied(r Run) Memory {
 	m.Applied, m.AppliedAt, m.State = r.Cause.Plan, r.At, r.State
-	m.Gap = nil // whoever let this through knew of it
+	if !r.Cause.Destroy {
+		m.Gap = nil // whoever let this through knew of it; a destroy reaches only what is in the state
+	}
 	m = m.turned(r.Cause.Plan)
 	m.Review = nil
 	m.Built, m.Destroyed = true, false

@@ -208,6 +208,9 @@ func (o Observation) gap() *Gap {
 	return nil
 }
 
+// OpenGap is what a person still has to deal with, nil if there is nothing.
+func (o Observation) OpenGap() *Gap { return o.gap() }
+
 // pause is how much of the wait after a failure is left.
 func (o Observation) pause() time.Duration {
 	m := o.Memory

@@ -131,7 +131,8 @@ func rules() []rule {
 		{
 			"what was built and is in no state needs a person",
 			func(o Observation) bool {
-				return o.gap() != nil && o.gap().Source == o.Basis.Source && !o.requested() && !o.repairing() && o.Memory.Pending == nil
+				return o.gap() != nil && (o.gap().Source == o.Basis.Source || o.Memory.Planned.same(o.Basis)) &&
+					!o.requested() && !o.repairing() && o.Memory.Pending == nil
 			},
 			Observation.incomplete,
 		},

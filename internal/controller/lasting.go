@@ -1,0 +1,68 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+func lastingKey(id string) string { return stackKey(id, "lasting") }
+
+// remind gives a stack whose status was lost what must outlast it. A memory
+// that was taken for a new stack's would build a second time what is in a gap,
+// and let go of what a foreign backend holds.
+func (c *Stacks) remind(ctx context.Context, p *pass) error {
+	if !p.o.Memory.Blank() {
+		return nil
+	}
+	b, err := c.get(ctx, lastingKey(p.id))
+	if fault.Of(err) == fault.Missing {
+		return nil
+	}
+	var l stack.Lasting
+	if err == nil {
+		err = json.Unmarshal(b, &l)
+	}
+	if err != nil {
+		return fmt.Errorf("reading what must outlast the status: %w", err)
+	}
+	if l.Same(stack.Lasting{}) {
+		return nil
+	}
+	p.o.Memory = p.o.Memory.Restored(l)
+	c.Events.Event(p.obj, warning, "StatusRestored", "The status of this stack was lost. What was built, and what is in no state, is known from the records; the rest is found out by a new plan")
+	return nil
+}
+
+// outlast keeps what must outlast the status, before the status says it.
+func (c *Stacks) outlast(ctx context.Context, p *pass) error {
+	l := p.o.Memory.Lasting()
+	if l.Same(p.st.Memory.Lasting()) {
+		return nil
+	}
+	b, err := json.Marshal(l)
+	if err == nil {
+		err = c.put(ctx, lastingKey(p.id), b)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping what must outlast the status: %w", err)
+	}
+	return nil
+}
+
+// memoryLost lets a stack be looked at whose status somebody took away: one
+// that waits for a person has no other reason to be, and would say nothing.
+func (c *Stacks) memoryLost() predicate.Predicate {
+	blank := func(o client.Object) bool {
+		st, err := c.Dialect.Decode(o)
+		return st.Memory.Blank() && fault.Of(err) != fault.Broken // which is there, and cannot be read
+	}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return blank(e.ObjectNew) && !blank(e.ObjectOld) }}
+}

@@ -1,0 +1,44 @@
+package stack
+
+import "slices"
+
+// Lasting is what of a memory is kept a second time, in the records: without it
+// something would be built twice, or be let go of. A status is lost more easily
+// than a record is; people edit it, and tools write objects back without it.
+type Lasting struct {
+	Gap       *Gap   `json:"gap,omitempty"`
+	Built     bool   `json:"built,omitempty"`
+	Destroyed bool   `json:"destroyed,omitempty"`
+	Snapshot  string `json:"snapshot,omitempty"`
+	Wrote     string `json:"wrote,omitempty"`
+}
+
+// Lasting returns what must outlast the status.
+func (m Memory) Lasting() Lasting {
+	return Lasting{Gap: m.Gap, Built: m.Built, Destroyed: m.Destroyed, Snapshot: m.Snapshot, Wrote: m.Wrote}
+}
+
+// Same reports whether l says what other says. A gap is another one if it is of
+// another run, or if less is missing.
+func (l Lasting) Same(other Lasting) bool {
+	if (l.Gap == nil) != (other.Gap == nil) {
+		return false
+	}
+	if l.Gap != nil && (l.Gap.Run != other.Gap.Run || !slices.Equal(l.Gap.Objects, other.Gap.Objects)) {
+		return false
+	}
+	l.Gap, other.Gap = nil, nil
+	return l == other
+}
+
+// Blank reports whether nothing of ours was ever written down, or all of it was
+// lost.
+func (m Memory) Blank() bool {
+	return m.LastRun == "" && m.Wrote == "" && m.Snapshot == "" && m.Gap == nil && m.Pending == nil && m.Planned == Basis{}
+}
+
+// Restored is a memory that was lost, as far as l knows what was in it.
+func (m Memory) Restored(l Lasting) Memory {
+	m.Gap, m.Built, m.Destroyed, m.Snapshot, m.Wrote = l.Gap, l.Built, l.Destroyed, l.Snapshot, l.Wrote
+	return m
+}
