@@ -41,7 +41,7 @@ type following struct {
 
 	body  io.ReadCloser
 	at    int64 // bytes that were read
-	tries int   // since the last of them
+	tries int   // since the last of them, or since the server last said that there is more to come
 }
 
 func (f *following) open() error {
@@ -88,7 +88,13 @@ func (f *following) again(reason error) error {
 		}
 		f.tries++
 		err := f.open()
-		if k := fault.Of(err); err == nil || k != fault.Later && k != fault.Broken {
+		if err == nil {
+			// Behind a proxy without patience a run that is silent breaks off again and
+			// again. The next time there is a pause, but nothing is given up.
+			f.tries = 1
+			return nil
+		}
+		if k := fault.Of(err); k != fault.Later && k != fault.Broken {
 			return err
 		}
 		reason = err

@@ -7,9 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/service"
@@ -88,4 +92,58 @@ func TestFollowedLogThatIsGone(t *testing.T) {
 	if fault.Of(err) != fault.Missing || text != "init\n" {
 		t.Errorf("followed %q, %v; want what there was and that it is missing", text, err)
 	}
+}
+
+// answers are those that a server gives to one request for a log after another;
+// the last one to all that follow.
+type answers []func() (*http.Response, error)
+
+func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
+	next := (*a)[0]
+	if len(*a) > 1 {
+		*a = (*a)[1:]
+	}
+	return next()
+}
+
+func answer(body io.Reader) func() (*http.Response, error) {
+	return func() (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(body)}, nil
+	}
+}
+
+var errCut = errors.New("cut")
+
+func silent() func() (*http.Response, error) { return answer(iotest.ErrReader(errCut)) }
+
+func (a answers) follow(t *testing.T) (string, error) {
+	t.Helper()
+	log, err := service.NewRemote(&url.URL{Scheme: "https", Host: "terrier"}, &http.Client{Transport: &a}).Log(t.Context(), recordstest.Stack, "plan-1", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(log)
+	return string(text), errors.Join(err, log.Close())
+}
+
+// A run that is silent is followed however often a proxy cuts its log.
+func TestFollowedLogThatIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := answers(slices.Repeat([]func() (*http.Response, error){silent()}, 50))
+		text, err := append(a, answer(strings.NewReader("done\n"))).follow(t)
+		if err != nil || text != "done\n" {
+			t.Errorf("followed %q, %v; want its end", text, err)
+		}
+	})
+}
+
+// A server that does not come back is not waited for without end.
+func TestFollowedLogOfServerThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := func() (*http.Response, error) { return nil, errCut }
+		text, err := answers{answer(io.MultiReader(strings.NewReader("init\n"), iotest.ErrReader(errCut))), refused}.follow(t)
+		if fault.Of(err) != fault.Later || text != "init\n" {
+			t.Errorf("followed %q, %v; want what there was and that nobody answers", text, err)
+		}
+	})
 }
