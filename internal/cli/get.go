@@ -106,7 +106,11 @@ func (p *program) list(list []service.Stack, f format, filter service.Filter) er
 		if filter.Namespace == "" {
 			where = "in any namespace"
 		}
-		_, err := fmt.Fprintf(p.Stderr, "No stacks %s.\n", clean(where))
+		text := "No stacks " + where
+		if filter.Selector != "" {
+			text = "No stack " + where + " has the labels " + filter.Selector
+		}
+		_, err := fmt.Fprintf(p.Stderr, "%s.\n", clean(text))
 		return err
 	}
 	t := p.stackTable(f, filter)

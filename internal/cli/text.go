@@ -117,7 +117,7 @@ func span(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < 10*time.Minute:
+	case d < 10*time.Minute && int(d.Seconds())%60 != 0:
 		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
 	case d < 3*time.Hour:
 		return fmt.Sprintf("%dm", int(d.Minutes()))

@@ -89,7 +89,7 @@ func TestPrintJSON(t *testing.T) {
 
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 90 * time.Second: "90s", 5*time.Minute + 3*time.Second: "5m3s", 59 * time.Minute: "59m", 47 * time.Hour: "47h", 73 * time.Hour: "3d",
+		-time.Second: "0s", 90 * time.Second: "90s", 5*time.Minute + 3*time.Second: "5m3s", 5 * time.Minute: "5m", 59 * time.Minute: "59m", 47 * time.Hour: "47h", 73 * time.Hour: "3d",
 	} {
 		if got := span(d); got != want {
 			t.Errorf("span(%v) = %q, want %q", d, got, want)

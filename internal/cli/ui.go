@@ -37,7 +37,7 @@ does for logs and plans, and stays out of the link.`,
 				return err
 			}
 			left := link.Until.Sub(p.Now()).Round(1e9)
-			if _, err := fmt.Fprintf(p.Stderr, "Open it within %s: it lets one browser in, once, as %s.\n", left, clean(link.Name)); err != nil {
+			if _, err := fmt.Fprintf(p.Stderr, "Open it within %s: it lets one browser in, once, as %s.\n", span(left), clean(link.Name)); err != nil {
 				return err
 			}
 			if !open {
