@@ -2,204 +2,19 @@ package controller
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
-	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
-	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/stack"
-	"github.com/terrier-iac/terrier/internal/testkit"
 )
-
-// requestsMade counts requests to an API server, by method and resource.
-type requestsMade struct {
-	next http.RoundTripper
-	mu   sync.Mutex
-	n    map[string]int
-}
-
-func (r *requestsMade) RoundTrip(req *http.Request) (*http.Response, error) {
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	if i := slices.Index(parts, "namespaces"); i > 0 && len(parts) > i+2 {
-		what := append(parts[i+2:i+3:i+3], parts[min(i+4, len(parts)):]...) // without the name of the object
-		r.mu.Lock()
-		r.n[req.Method+" "+strings.Join(what, "/")]++
-		r.mu.Unlock()
-	}
-	return r.next.RoundTrip(req)
-}
-
-// take returns what was counted since it was asked last.
-func (r *requestsMade) take() map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := r.n
-	r.n = map[string]int{}
-	return n
-}
-
-// script is a runner whose runs end as a test says.
-type script struct {
-	job    *runner.Job
-	report *runner.Report
-	left   map[string]string // files of the run
-}
-
-func (s *script) Start(_ context.Context, job runner.Job) error {
-	s.job = &job
-	s.report = &runner.Report{ID: job.ID, Stack: job.Stack, Name: job.Name, Kind: job.Kind, Phase: runner.Planning, Started: job.Created, Note: job.Note}
-	return nil
-}
-
-func (s *script) Current(string) (*runner.Report, error) { return s.report, nil }
-
-func (s *script) Cancel(context.Context, string, string) error { return nil }
-
-func (s *script) Forget(string, string) error {
-	s.job, s.report, s.left = nil, nil, nil
-	return nil
-}
-
-func (s *script) Open(_, _, file string) (io.ReadCloser, error) {
-	content, ok := s.left[file]
-	if !ok {
-		return nil, fault.New(fault.Missing, "", errors.New(file))
-	}
-	return io.NopCloser(strings.NewReader(content)), nil
-}
-
-func (s *script) Remove(string) error { return nil }
-
-func (s *script) List() ([]runner.Report, error) { return nil, nil }
-
-// ends has the run that is at work end well.
-func (s *script) ends(change func(*runner.Report), left map[string]string) {
-	s.left = left
-	s.report.Phase, s.report.Outcome, s.report.Finished = runner.Done, stack.Succeeded, s.report.Started.Add(time.Second)
-	change(s.report)
-}
-
-// frugal is one stack on a real API server, and a controller whose requests are
-// counted. What it reads from its cache is free, and never old.
-type frugal struct {
-	*Stacks
-	k    *testkit.Cluster
-	key  types.NamespacedName
-	runs *script
-	made *requestsMade
-	said *events
-	wait time.Duration // until the next look, as the last one said
-}
-
-func newFrugal(t *testing.T, name string) *frugal {
-	t.Helper()
-	k := testkit.Kube(t, v1alpha2.AddToScheme)
-	l := &frugal{k: k, key: types.NamespacedName{Namespace: k.Namespace, Name: name}, runs: &script{}, made: &requestsMade{n: map[string]int{}}, said: &events{}}
-	config := rest.CopyConfig(k.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		l.made.next = next
-		return l.made
-	})
-	live, err := client.New(config, client.Options{Scheme: k.Client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := client.NewWithWatch(k.Config, client.Options{Scheme: k.Client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache := interceptor.NewClient(w, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-		return nil // there is no other stack
-	}})
-	l.Stacks = &Stacks{
-		Client: cache, Live: live, Dialect: infra.Dialect{}, Runner: l.runs, Runs: l.runs, Blobs: openRecords(t),
-		Modules: &Modules{Dir: t.TempDir()}, States: kube.States{Client: live, Now: time.Now, Seen: kube.NewSeen()},
-		Engine: func(context.Context, string) (engine.Engine, error) {
-			return engine.Engine{Path: "/bin/tofu", Name: "tofu", Version: "1.12.6"}, nil
-		},
-		Events: l.said, Audit: &diary{}, Key: secret.New("k"), Config: Config{Patience: time.Hour, Network: "none"},
-		Now: time.Now, Log: slog.New(slog.DiscardHandler), queue: newQueue(limits{runs: 1}, nil, time.Now),
-	}
-	l.reviews = newReviewPool(func(context.Context, question) reply { return reply{} }, func(types.NamespacedName) {})
-	if l.metrics, err = newMetrics(nil, false); err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func inline(hcl string) *apiextensionsv1.JSON {
-	return &apiextensionsv1.JSON{Raw: fmt.Appendf(nil, `{"hcl":%q}`, hcl)}
-}
-
-// looks makes passes until one says to wait.
-func (l *frugal) looks(t *testing.T) {
-	t.Helper()
-	for range 20 {
-		r, err := l.Reconcile(t.Context(), ctrl.Request{NamespacedName: l.key})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if l.wait = r.RequeueAfter; r != again {
-			return
-		}
-	}
-	t.Fatal("it never comes to rest")
-}
-
-// works makes passes until a run of a kind is at work.
-func (l *frugal) works(t *testing.T, kind stack.RunKind) {
-	t.Helper()
-	if l.looks(t); l.runs.job == nil || l.runs.job.Kind != kind {
-		var stored v1alpha2.Terraform
-		err := l.k.Client.Get(t.Context(), l.key, &stored)
-		t.Fatalf("at work is %+v, want a run: %s; its conditions are %v, %v", l.runs.report, kind, stored.Status.Conditions, err)
-	}
-}
-
-// applies has a stack planned and applied.
-func (l *frugal) applies(t *testing.T, serial int) {
-	t.Helper()
-	l.works(t, stack.PlanRun)
-	l.runs.ends(func(r *runner.Report) {
-		r.Changes, r.ChangesHash = stack.Changes{Add: 1}, "sha256:c"
-		if serial > 1 {
-			r.State = idOf(thing("l", serial-1))
-		}
-	}, map[string]string{runner.FilePlan: "a plan", runner.FileLog: "planned"})
-	l.works(t, stack.ApplyRun)
-	state := thing("l", serial)
-	l.runs.ends(func(r *runner.Report) {
-		r.State, r.Resources = idOf(state), 1
-	}, map[string]string{runner.FileState: string(state), runner.FileOutputs: fmt.Sprintf(`{"host":{"value":"h%d","type":"string"}}`, serial), runner.FileLog: "applied"})
-	l.looks(t)
-}
-
-func idOf(state []byte) runner.StateID {
-	k := knownAs(state)
-	return runner.StateID{Lineage: k.Lineage, Serial: k.Serial, Digest: k.Digest}
-}
 
 // A new stack that nobody has to approve asks the API server no more than this,
 // from its first pass until it is applied and its outputs are published. Each
@@ -207,13 +22,7 @@ func idOf(state []byte) runner.StateID {
 // thousand new stacks cost.
 func TestANewStackAsksTheServerLittle(t *testing.T) {
 	l := newFrugal(t, "net")
-	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}}
-	obj.Spec.ApprovePlan, obj.Spec.Interval = "auto", &metav1.Duration{Duration: time.Hour}
-	obj.Spec.Values = inline(`output "host" { value = "h" }`)
-	obj.Spec.WriteOutputsToSecret = &v1alpha2.OutputSecret{Name: "net-outputs"}
-	if err := l.k.Client.Create(t.Context(), obj); err != nil {
-		t.Fatal(err)
-	}
+	l.creates(t)
 	within := func(what string, most map[string]int) {
 		t.Helper()
 		for request, n := range l.made.take() {
@@ -223,6 +32,7 @@ func TestANewStackAsksTheServerLittle(t *testing.T) {
 		}
 	}
 	l.applies(t, 1)
+	l.looks(t)
 	within("a new stack", map[string]int{
 		"PATCH terraforms":        1, // the finalizer
 		"PATCH terraforms/status": 3, // that it is looked after; the plan; that it was applied, and its outputs are published
@@ -236,11 +46,8 @@ func TestANewStackAsksTheServerLittle(t *testing.T) {
 	if want := []string{"TerraformOutputsWritten", "TerraformAppliedSucceed"}; !slices.Equal(l.said.all, want) {
 		t.Errorf("told are %v, want %v", l.said.all, want)
 	}
-	var stored v1alpha2.Terraform
-	if err := l.k.Client.Get(t.Context(), l.key, &stored); err != nil {
-		t.Fatal(err)
-	}
-	if ok, why := (infra.Dialect{}).Ready(&stored); !ok {
+	obj := l.stored(t)
+	if ok, why := (infra.Dialect{}).Ready(obj); !ok {
 		t.Errorf("it is not ready: %s", why)
 	}
 
@@ -248,12 +55,12 @@ func TestANewStackAsksTheServerLittle(t *testing.T) {
 	l.looks(t)
 	within("a stack at rest", nil)
 
-	obj = stored.DeepCopy()
 	obj.Spec.Values = inline(`output "host" { value = "i" }`)
 	if err := l.k.Client.Update(t.Context(), obj); err != nil {
 		t.Fatal(err)
 	}
 	l.applies(t, 2)
+	l.looks(t)
 	within("a stack that was changed", map[string]int{
 		"PATCH terraforms/status": 3,
 		"GET terraforms":          3, // also who changed it, for the journal
@@ -290,4 +97,71 @@ func TestANewStackAsksTheServerLittle(t *testing.T) {
 	if l.wait <= 0 {
 		t.Error("it is never looked at again")
 	}
+}
+
+// The outputs of an apply are shown once the journal has the apply, and not
+// before, although that is in one pass.
+func TestOutputsAreShownOnTheRecord(t *testing.T) {
+	l := newFrugal(t, "net")
+	l.creates(t)
+	l.applies(t, 1)
+	l.book.full = true
+	l.looks(t)
+	key := types.NamespacedName{Namespace: l.key.Namespace, Name: "net-outputs"}
+	if data, _, err := kube.ReadSecret(t.Context(), l.k.Client, key); fault.Of(err) != fault.Missing {
+		t.Errorf("off the record the outputs are %q, %v; want none", data, err)
+	}
+	if l.runs.report == nil || l.wait <= 0 {
+		t.Error("the apply is forgotten, and was not recorded")
+	}
+	l.book.full = false
+	l.looks(t)
+	if data, _, err := kube.ReadSecret(t.Context(), l.k.Client, key); err != nil || string(data["host"]) != "h1" {
+		t.Errorf("on the record the outputs are %q, %v; want what was applied", data, err)
+	}
+	if !slices.Contains(l.book.whats(), audit.Applied) || l.runs.report != nil {
+		t.Errorf("recorded is %v, and at work is %v; want the apply recorded and forgotten", l.book.whats(), l.runs.report)
+	}
+	if ok, why := (infra.Dialect{}).Ready(l.stored(t)); !ok {
+		t.Errorf("it is not ready: %s", why)
+	}
+}
+
+// An object that was changed while its apply went on does not get outputs that
+// are not asked for any more.
+func TestOutputsThatNobodyWantsAnyMoreAreNotShown(t *testing.T) {
+	l := newFrugal(t, "net")
+	l.creates(t)
+	l.applies(t, 1)
+	old := l.stored(t)
+	obj := old.DeepCopy()
+	obj.Spec.WriteOutputsToSecret = nil
+	if err := l.k.Client.Update(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	cache := l.Client
+	l.Client = aged{cache, old}
+	l.looks(t)
+	l.Client = cache
+	if l.looks(t); l.runs.report != nil {
+		t.Errorf("at work is %v, want the apply taken over", l.runs.report)
+	}
+	key := types.NamespacedName{Namespace: l.key.Namespace, Name: "net-outputs"}
+	if data, _, err := kube.ReadSecret(t.Context(), l.k.Client, key); fault.Of(err) != fault.Missing {
+		t.Errorf("the outputs are %q, %v; want none", data, err)
+	}
+}
+
+// aged is a cache that has a stack as it was.
+type aged struct {
+	client.Client
+	old *v1alpha2.Terraform
+}
+
+func (a aged) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if to, ok := obj.(*v1alpha2.Terraform); ok {
+		a.old.DeepCopyInto(to)
+		return nil
+	}
+	return a.Client.Get(ctx, key, obj, opts...)
 }

@@ -1,0 +1,221 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// requestsMade counts requests to an API server, by method and resource.
+type requestsMade struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	n    map[string]int
+}
+
+func (r *requestsMade) RoundTrip(req *http.Request) (*http.Response, error) {
+	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	if i := slices.Index(parts, "namespaces"); i > 0 && len(parts) > i+2 {
+		what := append(parts[i+2:i+3:i+3], parts[min(i+4, len(parts)):]...) // without the name of the object
+		r.mu.Lock()
+		r.n[req.Method+" "+strings.Join(what, "/")]++
+		r.mu.Unlock()
+	}
+	return r.next.RoundTrip(req)
+}
+
+// take returns what was counted since it was asked last.
+func (r *requestsMade) take() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.n
+	r.n = map[string]int{}
+	return n
+}
+
+// script is a runner whose runs end as a test says.
+type script struct {
+	job    *runner.Job
+	report *runner.Report
+	left   map[string]string // files of the run
+}
+
+func (s *script) Start(_ context.Context, job runner.Job) error {
+	s.job = &job
+	s.report = &runner.Report{ID: job.ID, Stack: job.Stack, Name: job.Name, Kind: job.Kind, Phase: runner.Planning, Started: job.Created, Note: job.Note}
+	return nil
+}
+
+func (s *script) Current(string) (*runner.Report, error) { return s.report, nil }
+
+func (s *script) Cancel(context.Context, string, string) error { return nil }
+
+func (s *script) Forget(string, string) error {
+	s.job, s.report, s.left = nil, nil, nil
+	return nil
+}
+
+func (s *script) Open(_, _, file string) (io.ReadCloser, error) {
+	content, ok := s.left[file]
+	if !ok {
+		return nil, fault.New(fault.Missing, "", errors.New(file))
+	}
+	return io.NopCloser(strings.NewReader(content)), nil
+}
+
+func (s *script) Remove(string) error { return nil }
+
+func (s *script) List() ([]runner.Report, error) { return nil, nil }
+
+// ends has the run that is at work end well.
+func (s *script) ends(change func(*runner.Report), left map[string]string) {
+	s.left = left
+	s.report.Phase, s.report.Outcome, s.report.Finished = runner.Done, stack.Succeeded, s.report.Started.Add(time.Second)
+	change(s.report)
+}
+
+// frugal is one stack on a real API server, and a controller whose requests are
+// counted. What it reads from its cache is free, and never old.
+type frugal struct {
+	*Stacks
+	k    *testkit.Cluster
+	key  types.NamespacedName
+	runs *script
+	made *requestsMade
+	said *events
+	book *diary
+	wait time.Duration // until the next look, as the last one said
+}
+
+func newFrugal(t *testing.T, name string) *frugal {
+	t.Helper()
+	k := testkit.Kube(t, v1alpha2.AddToScheme)
+	l := &frugal{k: k, key: types.NamespacedName{Namespace: k.Namespace, Name: name}, runs: &script{}, made: &requestsMade{n: map[string]int{}}, said: &events{}, book: &diary{}}
+	config := rest.CopyConfig(k.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		l.made.next = next
+		return l.made
+	})
+	live, err := client.New(config, client.Options{Scheme: k.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := client.NewWithWatch(k.Config, client.Options{Scheme: k.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := interceptor.NewClient(w, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return nil // there is no other stack
+	}})
+	l.Stacks = &Stacks{
+		Client: cache, Live: live, Dialect: infra.Dialect{}, Runner: l.runs, Runs: l.runs, Blobs: openRecords(t),
+		Modules: &Modules{Dir: t.TempDir()}, States: kube.States{Client: live, Now: time.Now, Seen: kube.NewSeen()},
+		Engine: func(context.Context, string) (engine.Engine, error) {
+			return engine.Engine{Path: "/bin/tofu", Name: "tofu", Version: "1.12.6"}, nil
+		},
+		Events: l.said, Audit: l.book, Key: secret.New("k"), Config: Config{Patience: time.Hour, Network: "none"},
+		Now: time.Now, Log: slog.New(slog.DiscardHandler), queue: newQueue(limits{runs: 1}, nil, time.Now),
+	}
+	l.reviews = newReviewPool(func(context.Context, question) reply { return reply{} }, func(types.NamespacedName) {})
+	if l.metrics, err = newMetrics(nil, false); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func inline(hcl string) *apiextensionsv1.JSON {
+	return &apiextensionsv1.JSON{Raw: fmt.Appendf(nil, `{"hcl":%q}`, hcl)}
+}
+
+// looks makes passes until one says to wait.
+func (l *frugal) looks(t *testing.T) {
+	t.Helper()
+	for range 20 {
+		r, err := l.Reconcile(t.Context(), ctrl.Request{NamespacedName: l.key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.wait = r.RequeueAfter; r != again {
+			return
+		}
+	}
+	t.Fatal("it never comes to rest")
+}
+
+// works makes passes until a run of a kind is at work.
+func (l *frugal) works(t *testing.T, kind stack.RunKind) {
+	t.Helper()
+	if l.looks(t); l.runs.job == nil || l.runs.job.Kind != kind {
+		t.Fatalf("at work is %+v, want a run: %s; its conditions are %v", l.runs.report, kind, l.stored(t).Status.Conditions)
+	}
+}
+
+// creates makes the stack, without anybody to approve its plans.
+func (l *frugal) creates(t *testing.T) {
+	t.Helper()
+	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}}
+	obj.Spec.ApprovePlan, obj.Spec.Interval = "auto", &metav1.Duration{Duration: time.Hour}
+	obj.Spec.Values = inline(`output "host" { value = "h" }`)
+	obj.Spec.WriteOutputsToSecret = &v1alpha2.OutputSecret{Name: "net-outputs"}
+	if err := l.k.Client.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stored is the stack as the server has it.
+func (l *frugal) stored(t *testing.T) *v1alpha2.Terraform {
+	t.Helper()
+	var obj v1alpha2.Terraform
+	if err := l.k.Client.Get(t.Context(), l.key, &obj); err != nil {
+		t.Fatal(err)
+	}
+	return &obj
+}
+
+// applies has a stack planned and applied, which the controller has not seen yet.
+func (l *frugal) applies(t *testing.T, serial int) {
+	t.Helper()
+	l.works(t, stack.PlanRun)
+	l.runs.ends(func(r *runner.Report) {
+		r.Changes, r.ChangesHash = stack.Changes{Add: 1}, "sha256:c"
+		if serial > 1 {
+			r.State = idOf(thing("l", serial-1))
+		}
+	}, map[string]string{runner.FilePlan: "a plan", runner.FileLog: "planned"})
+	l.works(t, stack.ApplyRun)
+	state := thing("l", serial)
+	l.runs.ends(func(r *runner.Report) {
+		r.State, r.Resources = idOf(state), 1
+	}, map[string]string{runner.FileState: string(state), runner.FileOutputs: fmt.Sprintf(`{"host":{"value":"h%d","type":"string"}}`, serial), runner.FileLog: "applied"})
+}
+
+func idOf(state []byte) runner.StateID {
+	k := knownAs(state)
+	return runner.StateID{Lineage: k.Lineage, Serial: k.Serial, Digest: k.Digest}
+}
