@@ -64,9 +64,14 @@ func (c Command) launch() (*launch, error) {
 	return l, nil
 }
 
+// launcherEnviron is all that a launcher has of an environment: what configures
+// our runtime must not configure it. It does one thing after another and then
+// becomes the program, and is started for each: with one processor it need not
+// ask the system how many there are, and starts fewer threads.
+var launcherEnviron = []string{"GOMAXPROCS=1"}
+
 // connect makes the line and the launcher's command, which gets the line as
-// its last descriptor and no environment: what configures our runtime must not
-// configure it.
+// its last descriptor.
 func (l *launch) connect(c Command, role string) error {
 	ours, theirs, err := newLine()
 	if err != nil {
@@ -74,7 +79,7 @@ func (l *launch) connect(c Command, role string) error {
 	}
 	l.line, l.theirs = ours, os.NewFile(uintptr(theirs), "line")
 	fd := strconv.Itoa(3 + len(c.ExtraFiles))
-	l.cmd = c.command(self, []string{launcherName, role, fd}, nil)
+	l.cmd = c.command(self, []string{launcherName, role, fd}, launcherEnviron)
 	l.cmd.WaitDelay = 0 // a box ends whole, and its output with it
 	l.cmd.ExtraFiles = append(l.cmd.ExtraFiles[:len(c.ExtraFiles):len(c.ExtraFiles)], l.theirs)
 	return nil

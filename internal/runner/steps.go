@@ -129,7 +129,8 @@ func (r *run) show(ctx context.Context) error {
 		FilePlanRaw: raw.Bytes(),
 		FilePlanDoc: r.hide.RedactJSON(doc.Masked()),
 	} {
-		if err := writeDurably(filepath.Join(r.dir, name), data); err != nil {
+		// Nobody looks for them before the last report, which syncs the directory.
+		if err := writeSynced(filepath.Join(r.dir, name), data); err != nil {
 			return fmt.Errorf("keeping the plan: %w", err)
 		}
 	}

@@ -151,6 +151,7 @@ func (b *bench) supervised(_ context.Context, dir, hcl string) (*supervised, err
 		Files: []workdir.File{workdir.Inline(hcl), config,
 			{Path: "terrier_override.tf", Mode: 0o600, Content: []byte("terraform {\n  backend \"http\" {\n  }\n}\n")}},
 		Options: runner.Options{InitKey: "bench"},
+		Limits:  runner.Limits{Memory: 4 << 30}, // what a platform gives to one that asks for nothing else
 		Box:     runner.Box{Network: "host", Mirror: b.bin("mirror")},
 	}}, nil
 }
