@@ -77,6 +77,34 @@ func TestPagesAreLive(t *testing.T) {
 	}
 }
 
+// A page that was open while its server was replaced by another version is loaded
+// again: its scripts do not fit what the new one sends. What somebody is typing is
+// not taken from them.
+func TestPagesOfAnotherVersion(t *testing.T) {
+	const older = `document.querySelector('script[type="module"]').setAttribute("src", "/static/0/app.js"), window.mark = 1`
+	p := platform(t)
+	c := p.Cluster(t)
+	w := open(t, p)
+	signIn(t, w, c)
+	w.visit("/stacks?namespace=" + c.Namespace)
+	w.eventually("waiting for the page to be live", `() => document.querySelector("[data-live-indicator]").dataset.state === "live"`)
+	value[int](w, older)
+	c.Apply(t, waiting)
+	w.sees("Needs approval")
+	w.eventually("waiting for the page that was loaded again", `() => window.mark === undefined && document.querySelector("[data-live-indicator]")?.dataset.state === "live"`)
+
+	value[int](w, `sessionStorage.clear(), 0`)
+	w.fills("Search", "half a wor")
+	value[int](w, older)
+	c.Patch(t, "waiting", `{"spec":{"suspend":true}}`)
+	w.sees("Newer version: load again")
+	if value[int](w, `window.mark ?? 0`) != 1 {
+		t.Error("what was typed is lost")
+	}
+	w.presses("Newer version: load again")
+	w.eventually("waiting for the row to be suspended", `() => window.mark === undefined && document.querySelector("tr[data-key] .pill")?.innerText.trim() === "Suspended"`)
+}
+
 func TestAPlanIsRejected(t *testing.T) {
 	p := platform(t)
 	c := p.Cluster(t)

@@ -10,6 +10,8 @@ import { morph } from "./morph.js";
 const quiet = 300; // ms without news before the page is fetched
 const atMost = 2000; // ms that news wait, however much of it there is
 const giveUp = 20; // failures in a row
+const loadedAgain = "terrier-loaded-again"; // when this tab last did so by itself
+const atRest = 60000; // ms after which it may do so once more
 
 const main = document.getElementById("page");
 const indicator = document.querySelector("[data-live-indicator]");
@@ -33,6 +35,15 @@ function say(state) {
     const link = document.createElement("a");
     link.href = `/sign-in?to=${encodeURIComponent(location.pathname + location.search)}`;
     link.textContent = "Signed out: sign in again";
+    indicator.replaceChildren(link);
+  } else if (state === "outdated") {
+    const link = document.createElement("a");
+    link.href = location.href;
+    link.textContent = "Newer version: load again";
+    link.addEventListener("click", (event) => {
+      event.preventDefault(); // a link to a place in this page would load nothing
+      location.reload();
+    });
     indicator.replaceChildren(link);
   } else {
     indicator.textContent = words[state];
@@ -106,7 +117,12 @@ async function refetch() {
       release();
       say("signed-out");
     } else if (answer.ok) {
-      show(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (script(page) !== script(document)) {
+        renew();
+        return;
+      }
+      show(page);
       failures = 0;
       if (source?.readyState === EventSource.OPEN || !main.dataset.live) say("live");
     } else if (answer.status === 403 || answer.status === 404) {
@@ -126,6 +142,33 @@ async function refetch() {
       soon();
     }
   }
+}
+
+// script is where the scripts of a page are: its address changes with them.
+const script = (page) => page.querySelector('script[type="module"]')?.getAttribute("src");
+
+// renew is for a page whose server is another version by now. Its scripts and
+// style sheets do not fit what the server sends, and those that it has not loaded
+// yet are gone. Where something is typed, the reader says when; so they do while
+// two versions answer in turn.
+function renew() {
+  ended = true;
+  release();
+  say("outdated");
+  const last = Number(sessionStorage.getItem(loadedAgain));
+  if (typed() || Math.abs(Date.now() - last) < atRest) return;
+  sessionStorage.setItem(loadedAgain, String(Date.now()));
+  location.reload();
+}
+
+// typed reports whether something would be lost if the page were loaded again.
+function typed() {
+  const changed = (field) => field.value !== field.defaultValue || Boolean(field.checked) !== Boolean(field.defaultChecked);
+  if ([...document.querySelectorAll("input, textarea")].some(changed)) return true;
+  return [...document.querySelectorAll("select")].some((list) => {
+    const first = Math.max(0, [...list.options].findIndex((o) => o.defaultSelected));
+    return list.selectedIndex !== first;
+  });
 }
 
 const regions = (root) => [...root.querySelectorAll("[data-region]")].filter((r) => !r.parentElement.closest("[data-region]"));
