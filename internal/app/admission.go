@@ -23,7 +23,16 @@ import (
 
 // admission are the webhooks of tenants.
 func (p *parts) admission() (map[string]http.Handler, error) {
-	return admission.Handlers(crd.Files)
+	all, err := admission.Handlers(crd.Files)
+	if err != nil || p.knock == "" {
+		return all, err
+	}
+	direct, err := client.New(p.rest(), client.Options{Scheme: newScheme()})
+	if err != nil {
+		return nil, err
+	}
+	all[admission.ValidateTemplate+"/"+p.knock] = admission.Knowing(direct)
+	return all, nil
 }
 
 // askUs has the API server ask those webhooks, as soon as they answer. That it
@@ -33,7 +42,7 @@ func (p *parts) askUs(ctx context.Context, c client.Client) {
 	if p.Cluster != nil && !p.Cluster.Admission {
 		return
 	}
-	w := webhooks{url: p.http.url, ca: p.http.ca}
+	w := webhooks{url: p.http.url, ca: p.http.ca, knock: p.knock}
 	if p.Cluster != nil {
 		w.hosts, w.namespaces = p.Cluster.Hosts, p.Cluster.Namespaces
 	}
@@ -50,6 +59,7 @@ func (p *parts) askUs(ctx context.Context, c client.Client) {
 type webhooks struct {
 	url        string
 	ca         []byte
+	knock      string   // what only the API server is told: who asks there learns of registries
 	hosts      []string // other names of the same server
 	namespaces []string // all if empty
 }
@@ -97,6 +107,9 @@ func (w webhooks) adapt(u *unstructured.Unstructured) error {
 		path, _, err := unstructured.NestedString(hook, "clientConfig", "service", "path")
 		if err != nil {
 			return err
+		}
+		if path == admission.ValidateTemplate && w.knock != "" {
+			path += "/" + w.knock
 		}
 		if hook["clientConfig"], err = w.clientConfig(path); err != nil {
 			return err

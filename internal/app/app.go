@@ -102,6 +102,7 @@ type parts struct {
 	desk      *notify.Desk
 	directory *directory // nil if alerts are somebody else's
 	lists     tenantLists
+	knock     string // the end of the path at which we tell an API server of registries; empty if we do not
 	bindings  *service.Bindings
 }
 

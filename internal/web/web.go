@@ -80,7 +80,7 @@ type Options struct {
 	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and who knows one may have it
 	Registry  http.Handler // at /v2/
 
-	Admission map[string]http.Handler // by path; they take what an API server POSTs, which shows no token, and tell nothing that it did not send
+	Admission map[string]http.Handler // by path; they take what an API server POSTs, which shows no token, and tell nothing that it did not send but at paths that cannot be guessed
 
 	Sessions SessionOptions
 	Issuer   *Issuer // to sign in with; nil if there is none

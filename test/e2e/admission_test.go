@@ -115,6 +115,37 @@ spec:
 	}
 }
 
+// A template that comes before its registry, or uses what that does not map, is
+// stored, and kubectl says what is missing.
+func TestKubectlWarnsOfWhatDoesNotFit(t *testing.T) {
+	c := cluster(t)
+	asked(t, c)
+	const manifest = `
+apiVersion: operator.kubernetes-tenants.org/v1
+kind: TenantTemplate
+metadata: {name: web}
+spec:
+  registryId: customers
+  configMaps: [{id: one, nameTemplate: "{{ .uid }}", spec: {apiVersion: v1, kind: ConfigMap, data: {plan: "{{ .plan }}"}}}]
+`
+	warns := func(when, manifest, want string) {
+		t.Helper()
+		if said, ok := kubectl(t, c, "apply", "-f", manifestFile(t, manifest)); !ok || !strings.Contains(said, want) {
+			t.Errorf("%s kubectl says %q, want that it takes it and %q", when, said, want)
+		}
+	}
+	warns("without a registry", manifest, "Warning: spec.registryId: there is no TenantRegistry customers in namespace "+c.Namespace)
+	c.Apply(t, `
+apiVersion: operator.kubernetes-tenants.org/v1
+kind: TenantRegistry
+metadata: {name: customers}
+spec:
+  source: {type: sqlite, sqlite: {path: shop.db, table: customers}}
+  valueMappings: {uid: id, activate: active}
+`)
+	warns("without the variable", strings.Replace(manifest, "name: web", "name: other", 1), "extraValueMappings of TenantRegistry customers: one: there is no variable plan")
+}
+
 // whileHeldUp does something while the controller takes connections and answers
 // nothing.
 func whileHeldUp(t *testing.T, p *testkit.Platform, do func() (string, bool)) (said string, ok bool) {

@@ -3,16 +3,19 @@
 // whoever applies it is told at once what package tenants would say of it later,
 // in a status. The checks are those of package tenants.
 //
-// It reads nothing but what it is sent, so that an answer depends on no other
-// object, needs no right and tells nobody anything new. It refuses nothing but
+// What it refuses depends on nothing but what it is sent. It refuses nothing but
 // what a request itself makes wrong: never a deletion, a status, a change that
-// leaves the spec as it is, nor what was wrong before. Whoever asks what it does
-// not understand gets no answer, and the API server goes on without one.
+// leaves the spec as it is, nor what was wrong before. What does not fit the
+// registry of a template is a warning, since that may be applied a moment later;
+// it is told at a path that nobody can guess (Knowing), so that whoever else asks
+// learns nothing. Who asks what it does not understand gets no answer, and the
+// API server goes on without one.
 //
 // Start reading at Handlers, then at validate.
 package admission
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +24,7 @@ import (
 	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 )
@@ -50,16 +54,22 @@ func Handlers(definitions fs.FS) (map[string]http.Handler, error) {
 		MutateRegistry:   defaults[tenantsv1.RegistryKind].mutate,
 		MutateTemplate:   defaults[tenantsv1.TemplateKind].mutate,
 		ValidateRegistry: registries.validate,
-		ValidateTemplate: templates.validate,
+		ValidateTemplate: templates(nil).validate,
 	} {
 		all[path] = webhook{answer, turns}
 	}
 	return all, nil
 }
 
+// Knowing returns the webhook of templates that looks at their registries, too. It
+// tells what is in those to whoever asks: its path must be a secret.
+func Knowing(registries client.Reader) http.Handler {
+	return webhook{templates(registries).validate, make(chan struct{}, atOnce)}
+}
+
 // answer is what one of them says to a request; an error says that it was not
 // understood.
-type answer func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
+type answer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
 // webhook speaks AdmissionReview of admission.k8s.io/v1.
 type webhook struct {
@@ -85,7 +95,7 @@ func (h webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, errors.New("this is no request for a review of "+admissionv1.SchemeGroupVersion.String()))
 		return
 	}
-	response, err := h.answer(review.Request)
+	response, err := h.answer(r.Context(), review.Request)
 	if err != nil {
 		refuse(w, err)
 		return

@@ -74,6 +74,22 @@ func ask(t *testing.T, path string, r admissionv1.AdmissionRequest) *admissionv1
 	return got.Response
 }
 
+// asks has a webhook that is not among those of Handlers answer a request.
+func asks(t *testing.T, h http.Handler, r admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	t.Helper()
+	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: &r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body)))
+	var got admissionv1.AdmissionReview
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Response == nil {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	return got.Response
+}
+
 // said is an answer on a few lines.
 func said(r *admissionv1.AdmissionResponse) []string {
 	var all []string

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -62,7 +63,7 @@ type operation struct {
 }
 
 // mutate fills in what a spec leaves to its defaults.
-func (d defaults) mutate(r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (d defaults) mutate(_ context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	allowed := &admissionv1.AdmissionResponse{Allowed: true}
 	spec, touched, err := asked(r)
 	if err != nil || !touched {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
@@ -26,27 +28,32 @@ const (
 // kind is one kind of object, of type T.
 type kind[T any] struct {
 	check func(*T) []tenants.Problem
-	notes func(*T) []string // what is suspicious and allowed
+	notes func(context.Context, *T) []string // what is suspicious and allowed
 	meta  func(*T) *metav1.ObjectMeta
 }
 
 var registries = kind[tenantsv1.TenantRegistry]{
 	check: tenants.CheckRegistry,
-	notes: func(*tenantsv1.TenantRegistry) []string { return nil },
+	notes: func(context.Context, *tenantsv1.TenantRegistry) []string { return nil },
 	meta:  func(r *tenantsv1.TenantRegistry) *metav1.ObjectMeta { return &r.ObjectMeta },
 }
 
 // templates are checked without the variables of their registry, which may be
-// applied a moment later: what is wrong with those, the condition Valid says.
-var templates = kind[tenantsv1.TenantTemplate]{
-	check: func(t *tenantsv1.TenantTemplate) []tenants.Problem { return tenants.CheckTemplate(t, nil) },
-	notes: brokenLines,
-	meta:  func(t *tenantsv1.TenantTemplate) *metav1.ObjectMeta { return &t.ObjectMeta },
+// applied a moment later: what is wrong with those is a warning, if registries
+// may be read, and in any case in the condition Valid.
+func templates(registries client.Reader) kind[tenantsv1.TenantTemplate] {
+	return kind[tenantsv1.TenantTemplate]{
+		check: func(t *tenantsv1.TenantTemplate) []tenants.Problem { return tenants.CheckTemplate(t, nil) },
+		notes: func(ctx context.Context, t *tenantsv1.TenantTemplate) []string {
+			return append(unfit(ctx, registries, t), brokenLines(t)...)
+		},
+		meta: func(t *tenantsv1.TenantTemplate) *metav1.ObjectMeta { return &t.ObjectMeta },
+	}
 }
 
 // validate refuses what the request makes wrong, and warns of what is wrong with
 // the object anyhow.
-func (k kind[T]) validate(r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (k kind[T]) validate(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	allowed := &admissionv1.AdmissionResponse{Allowed: true}
 	if _, touched, err := asked(r); err != nil || !touched {
 		return allowed, err
@@ -65,6 +72,9 @@ func (k kind[T]) validate(r *admissionv1.AdmissionRequest) (*admissionv1.Admissi
 			before[p.Error()] = true
 		}
 	}
+	if meta := k.meta(&now); meta.Namespace == "" {
+		meta.Namespace = r.Namespace
+	}
 	var made []tenants.Problem
 	for _, p := range k.check(&now) {
 		if before[p.Error()] {
@@ -76,7 +86,7 @@ func (k kind[T]) validate(r *admissionv1.AdmissionRequest) (*admissionv1.Admissi
 	if len(made) > 0 {
 		return &admissionv1.AdmissionResponse{Result: refusal(r, k.meta(&now), made)}, nil
 	}
-	allowed.Warnings = warnings(append(allowed.Warnings, k.notes(&now)...))
+	allowed.Warnings = warnings(append(allowed.Warnings, k.notes(ctx, &now)...))
 	return allowed, nil
 }
 
