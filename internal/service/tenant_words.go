@@ -107,7 +107,7 @@ var ofRows = map[string]Situation{
 	tenant.RowColumnMissing:  {"A column that is mapped is not there.", "Correct the mapping, or bring the column back. Until then nothing changes."},
 	tenant.RowNameTooLong:    {"UID and template make a name that is too long for an object.", "Use a shorter uid, or a shorter name of the template."},
 	tenant.RowNameTaken:      {"A Tenant of this name exists, and is not this registry's.", "Delete it, rename the template, or change the uid."},
-	"TenantRefused":          {"The API server does not take the Tenant of this row, or its Secret. It is tried again after longer and longer pauses, and at once when the row or the template changes.", "See the message: mostly a quota, a policy or a webhook. terrier rows REGISTRY --now has it tried now."},
+	"TenantRefused":          {"The API server does not take the Tenant of this row, or its Secret, or does not let it be deleted. It is tried again after longer and longer pauses, and at once when the row or the template changes.", "See the message: mostly a quota, a policy or a webhook. terrier rows REGISTRY --now has it tried now."},
 	tenant.RowTenantConflict: {"Two pairs of a uid and a template make the same name.", "Rename one of the templates."},
 }
 

@@ -133,6 +133,10 @@ func (c *Tenants) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Chil
 	return child, deed{Act: a, ref: ref, uid: live.UID, change: live.Change}, nil
 }
 
+// goesLater is what becomes of an end that was refused: nobody has to ask for it
+// once more.
+const goesLater = "; it is tried again, and succeeds by itself once nothing refuses it"
+
 // remove asks for the end of one object, or lets go of it.
 func (c *Tenants) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, deed, error) {
 	item := itemOf(a)
@@ -153,6 +157,7 @@ func (c *Tenants) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Chi
 		if f.Reason == tenant.ApplyFailed {
 			f.Reason = tenant.CleanupFailed
 		}
+		f.Message += goesLater
 		n.fail(f, p.trial("", n), p.now)
 		p.memory.put(item.Ref, n)
 		before.Failure = n.failure

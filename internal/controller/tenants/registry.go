@@ -213,7 +213,8 @@ func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) 
 		}
 	}
 	if len(list.Items) > 0 {
-		err := errors.Join(c.remove(ctx, obj, gone, known), c.reportLeaving(ctx, obj, len(list.Items), protected))
+		_, err := c.remove(ctx, obj, gone, known)
+		err = errors.Join(err, c.reportLeaving(ctx, obj, len(list.Items), protected))
 		return ctrl.Result{RequeueAfter: leavingLook}, retry(err)
 	}
 	if err := c.record(ctx, obj, tenantsv1.RegistryKind, told{Entry: audit.Entry{What: audit.Deleted}}); err != nil {

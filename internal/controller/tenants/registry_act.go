@@ -59,7 +59,9 @@ func (c *Registries) act(ctx context.Context, l *look) error {
 		attempt(t.Spec.UID, n.Name, what, func() error { return c.change(ctx, l, pinned, n) })
 	})
 	l.memory.wanted(l.step)
-	if err := c.remove(ctx, l.obj, l.step.Remove, l.tenants); err != nil {
+	stay, err := c.remove(ctx, l.obj, l.step.Remove, l.tenants)
+	l.failures = append(l.failures, stay...)
+	if err != nil {
 		errs = append(errs, err)
 	}
 	slices.SortFunc(l.failures, func(a, b tenant.RowError) int { return strings.Compare(a.Message, b.Message) })
@@ -207,9 +209,9 @@ func specPatch(spec *tenantsv1.TenantTemplateSpec) map[string]any {
 	return out
 }
 
-// remove asks for the end of Tenants. Each one's own finalizer waits for its
-// objects.
-func (c *Registries) remove(ctx context.Context, obj *tenantsv1.TenantRegistry, all []tenant.Removal, known map[string]*tenantsv1.Tenant) error {
+// remove asks for the end of Tenants, and says which the API server does not let
+// go. Each one's own finalizer waits for its objects.
+func (c *Registries) remove(ctx context.Context, obj *tenantsv1.TenantRegistry, all []tenant.Removal, known map[string]*tenantsv1.Tenant) (stay []tenant.RowError, err error) {
 	var mu sync.Mutex
 	var errs []error
 	each(ctx, all, func(ctx context.Context, r tenant.Removal) {
@@ -219,6 +221,7 @@ func (c *Registries) remove(ctx context.Context, obj *tenantsv1.TenantRegistry, 
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, fmt.Errorf("deleting tenant %s: %w", r.Name, err))
+			stay = append(stay, tenant.RowError{UID: known[r.Name].Spec.UID, Reason: rowRefused, Message: fmt.Sprintf("deleting tenant %s: %v%s", r.Name, err, goesLater)})
 		}
 	})
 	if len(all) > 0 {
@@ -228,7 +231,7 @@ func (c *Registries) remove(ctx context.Context, obj *tenantsv1.TenantRegistry, 
 	if len(errs) > 0 {
 		c.Events.Event(obj, corev1.EventTypeWarning, "TenantDeletionFailed", errs[0].Error())
 	}
-	return errors.Join(errs[:min(len(errs), 3)]...)
+	return stay, errors.Join(errs[:min(len(errs), 3)]...)
 }
 
 // removed says in words who goes, and why.
