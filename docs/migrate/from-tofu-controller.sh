@@ -46,6 +46,11 @@ act() {
 	fi
 }
 
+# nowhere is for who asks for a controller that is not where it is looked for.
+nowhere() {
+	die "there is no Deployment $CONTROLLER in $CONTROLLER_NAMESPACE: set CONTROLLER_NAMESPACE and CONTROLLER"
+}
+
 # replicas prints how many replicas a Deployment is to have; nothing if there is none.
 replicas() {
 	kubectl -n "$CONTROLLER_NAMESPACE" get deployment "$1" --ignore-not-found -o 'jsonpath={.spec.replicas}'
@@ -98,6 +103,17 @@ differences() {
 	done
 }
 
+# list prints what a command finds below a title, or that it finds nothing.
+list() {
+	found=$("$2")
+	if [ -n "$found" ]; then
+		say "$1:"
+		say "$found" | sed 's/^/  /'
+	else
+		say "$1: none"
+	fi
+}
+
 check() {
 	kubectl get crd "$terraforms" >/dev/null || die "this cluster has no $terraforms"
 	say "cluster: $(kubectl config current-context)"
@@ -106,14 +122,10 @@ check() {
 		n=$(replicas "$d")
 		say "deployment $CONTROLLER_NAMESPACE/$d: ${n:-none}${n:+ replicas}"
 	done
-	say "applies that go on:"
-	applying | sed 's/^/  /'
-	say "runners at work:"
-	runs | sed 's/^/  /'
-	say "state locks that are held:"
-	held | sed 's/^/  /'
-	say "what to know of stacks:"
-	differences | sed 's/^/  /'
+	list "applies that go on" applying
+	list "runners at work" runs
+	list "state locks that are held" held
+	list "what to know of stacks" differences
 }
 
 # stop starts with a look at what goes on: tofu-controller interrupts what takes
@@ -133,7 +145,7 @@ $going"
 			act kubectl -n "$CONTROLLER_NAMESPACE" scale deployment "$d" --replicas=0
 		fi
 	done
-	[ "$found" = true ] || die "there is no Deployment $CONTROLLER in $CONTROLLER_NAMESPACE: set CONTROLLER_NAMESPACE and CONTROLLER"
+	[ "$found" = true ] || nowhere
 	[ "$yes" = true ] || return 0
 	pods=$(kubectl -n "$CONTROLLER_NAMESPACE" get deployment "$CONTROLLER" -o 'jsonpath={.status.replicas}')
 	[ "${pods:-0}" = 0 ] || die "$CONTROLLER is still ending; repeat this in a minute"
@@ -227,20 +239,27 @@ back() {
 	locks=$(held)
 	[ -z "$locks" ] || die "states are locked; wait until these runs have ended, or see who holds them:
 $locks"
+	found=false
 	for d in "$CONTROLLER" "$PLANNER"; do
 		n=$(replicas "$d")
 		[ -n "$n" ] || continue
+		found=true
 		if [ "$n" != 0 ]; then
 			say "$d runs already"
 		else
 			act kubectl -n "$CONTROLLER_NAMESPACE" scale deployment "$d" --replicas="$REPLICAS"
 		fi
 	done
+	[ "$found" = true ] || nowhere
 }
 
 step=${1:-}
 yes=false
 [ "${2:-}" != --yes ] || yes=true
+case ${2:-} in
+'' | --yes) ;;
+*) die "$2 is not known; what can be added to a step is --yes" ;;
+esac
 case $step in
 check | stop | backup | watch | clean | back) "$step" ;;
 *)
