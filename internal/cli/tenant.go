@@ -129,7 +129,7 @@ func (p *program) tenantTree(s *sheet, objects []service.TenantObject) {
 
 func objectColour(state string) string {
 	switch state {
-	case service.ObjectReady, service.ObjectLeftOut:
+	case service.ObjectReady, service.ObjectLeftOut, service.ObjectGone, service.ObjectLetGo:
 		return green
 	case "Failed", "Conflicted", "Skipped":
 		return red

@@ -45,6 +45,8 @@ const (
 	ObjectPending  = "Pending"  // not made yet
 	ObjectLeftOut  = "LeftOut"  // includeWhen says that this tenant has none
 	ObjectRemoving = "Removing" // the template does not have it any more
+	ObjectGone     = "Gone"     // the tenant goes, and this one has gone
+	ObjectLetGo    = "LetGo"    // the tenant goes, and this one stays without it
 )
 
 // TenantObject is one object of a tenant.
@@ -183,6 +185,10 @@ func tenantObjects(o *tenantsv1.Tenant) ([]TenantObject, error) {
 		case has:
 			v.is(item)
 			v.State = ObjectReady
+		case o.DeletionTimestamp != nil && v.Retain:
+			v.State = ObjectLetGo
+		case o.DeletionTimestamp != nil:
+			v.State = ObjectGone
 		case r.IncludeWhen != "" && o.Status.ObservedGeneration == o.Generation:
 			v.State = ObjectLeftOut
 		}

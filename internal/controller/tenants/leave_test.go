@@ -117,6 +117,13 @@ func TestDeletionWaitsForTheStacks(t *testing.T) {
 	l.wantThere("ConfigMap", "acme-app", false)
 	l.wantThere("Secret", "acme-creds", true)
 	l.wantStates("while the stack is destroyed", "db Deleting WaitsForFinalizers; creds Deleting WaitsForDependents")
+	l.stackIs("acme-db", "False", "TFExecApplyFailed", "the bucket is not empty", 0)
+	l.look()
+	l.later(wordsLast)
+	l.look()
+	if text := l.text(); strings.Count(text, "the bucket is not empty") != 2 {
+		t.Errorf("the object and the condition do not both say why the stack does not go:\n%s", text)
+	}
 	since := l.get().Status.Resources[0].Since
 	for range 5 {
 		l.later(time.Hour)

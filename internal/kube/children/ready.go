@@ -53,7 +53,7 @@ var rules = map[schema.GroupKind]func(*unstructured.Unstructured) (State, string
 }
 
 // ending is what an object that is going says of that: why a stack does not get
-// its destroy done, what is still in a namespace. Empty if it says nothing.
+// its destroy done, what is still in a namespace.
 func ending(u *unstructured.Unstructured) string {
 	all := conditions(u)
 	for _, kind := range []string{"NamespaceDeletionDiscoveryFailure", "NamespaceDeletionContentFailure", "NamespaceFinalizersRemaining", "NamespaceContentRemaining"} {
@@ -64,7 +64,7 @@ func ending(u *unstructured.Unstructured) string {
 	if c, found := all["Ready"]; found && c.status != "True" && current(u, c) {
 		return cmp.Or(c.message, c.reason)
 	}
-	return ""
+	return "it is being deleted"
 }
 
 func exists(*unstructured.Unstructured) (State, string) { return Ready, "" }

@@ -78,6 +78,10 @@ func objectPill(state string) Pill {
 		return Pill{ToneOK, "check", "Ready"}
 	case service.ObjectLeftOut:
 		return Pill{ToneIdle, "minus", "Left out"}
+	case service.ObjectGone:
+		return Pill{ToneIdle, "check", "Gone"}
+	case service.ObjectLetGo:
+		return Pill{ToneIdle, "check", "Let go of"}
 	case service.ObjectPending:
 		return Pill{ToneIdle, "clock", "Pending"}
 	case service.ObjectRemoving, "Deleting":
