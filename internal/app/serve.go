@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -273,6 +274,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.knock = rand.Text()
 	hooks, err := p.admission()
 	if err != nil {
 		return nil, err
