@@ -26,6 +26,8 @@ var hints = map[string]string{
 	ReasonNoGap:        "See how it stands with: terrier explain",
 	"RepairUnclear":    "Say what to import it by with --id 'ADDRESS=ID', or that it does not exist with --absent 'ADDRESS'.",
 	"PreviewFailed":    "See the whole story with: terrier logs",
+	ReasonNoLock:       "There is nothing to free.",
+	ReasonLockChanged:  "See who holds it now with: terrier explain STACK",
 	ReasonStateForeign: "Use the engine with that backend: terrier break-glass, or the engine by hand.",
 	ReasonNoVersion:    "See what is kept with: terrier state versions STACK",
 	ReasonStateUnseen:  "Have Terrier look at it first: terrier replan STACK. Or replace it all the same with --force.",

@@ -237,14 +237,14 @@ func TestLocksOfPeople(t *testing.T) {
 	if h, err := v.states.Holder(t.Context(), v.ref); err != nil || !strings.Contains(h.Error(), "moving things") {
 		t.Errorf("whoever meets it is told %v, %v; want the reason", h, err)
 	}
-	if _, err := v.UnlockState(t.Context(), v.key(), "other"); fault.Of(err) != fault.Conflict {
-		t.Errorf("freeing another lock: %v, want a conflict", err)
+	if _, err := v.UnlockState(t.Context(), v.key(), "other"); fault.Of(err) != fault.Conflict || !strings.Contains(service.Hint(err), "who holds it") {
+		t.Errorf("freeing another lock: %v (%s), want a conflict and where to look", err, service.Hint(err))
 	}
 	if _, err := v.UnlockState(t.Context(), v.key(), ""); err != nil {
 		t.Errorf("freeing one's own: %v", err)
 	}
-	if _, err := v.UnlockState(t.Context(), v.key(), ""); fault.Reason(err, "") != service.ReasonNoLock {
-		t.Errorf("freeing what is free: %v", err)
+	if _, err := v.UnlockState(t.Context(), v.key(), ""); fault.Reason(err, "") != service.ReasonNoLock || strings.Contains(service.Hint(err), "again") {
+		t.Errorf("freeing what is free: %v (%s), want it not to be tried again", err, service.Hint(err))
 	}
 	if err := v.states.Lock(t.Context(), v.ref, kube.LockInfo{ID: "apply-1", Who: "terrier"}); err != nil {
 		t.Fatal(err)
