@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 )
 
+// errNoAnswer is why nothing was done without a yes and without a no. A script
+// that does not know of a question must not take that for success.
+var errNoAnswer = fault.New(fault.Invalid, "NoAnswer", errors.New("nobody answered, so nothing was changed: answer y, or say --yes"))
+
 // confirm asks a question on standard error and reads the answer. Whatever is
-// not a yes is a no, and so is the end of input: a script that does not know of
-// the question changes nothing.
+// not a yes is a no; the end of input is neither.
 func (p *program) confirm(question string) (bool, error) {
 	if _, err := fmt.Fprintf(p.Stderr, "%s [y/N] ", question); err != nil {
 		return false, err
@@ -22,6 +27,9 @@ func (p *program) confirm(question string) (bool, error) {
 	if errors.Is(err, io.EOF) {
 		if _, err := fmt.Fprintln(p.Stderr); err != nil {
 			return false, err
+		}
+		if line == "" {
+			return false, errNoAnswer
 		}
 	}
 	switch strings.ToLower(strings.TrimSpace(line)) {

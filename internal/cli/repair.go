@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -100,7 +101,9 @@ func (p *program) repairStack(ctx context.Context, s *service.Stacks, key servic
 	}
 	agreed := r.yes
 	if !agreed {
-		if agreed, err = p.confirm(fmt.Sprintf("Carry out %s of %s?", clean(st.Plan.Name), clean(key.String()))); err != nil {
+		// Without an answer there is a plan to look at, which is something, too.
+		agreed, err = p.confirm(fmt.Sprintf("Carry out %s of %s?", clean(st.Plan.Name), clean(key.String())))
+		if err != nil && !errors.Is(err, errNoAnswer) {
 			return err
 		}
 	}

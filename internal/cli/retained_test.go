@@ -50,7 +50,7 @@ func TestRetained(t *testing.T) {
 		{"retained state old", 0, []string{"hunter22"}, ""},
 		{"retained state twice --uid uid-2", 4, []string{"no copy"}, ""},
 		{"retained forget network --yes", 5, []string{"is there again"}, ""},
-		{"retained forget old", 0, []string{"which left 2 resources 120m ago?", "Nothing was forgotten"}, ""},
+		{"retained forget old", 2, []string{"which left 2 resources 120m ago?", "--yes"}, ""},
 		{"retained show old", 0, []string{"t.a"}, ""},
 		{"retained forget old --yes", 0, []string{"is gone", "kubectl delete secret tfstate-default-old"}, ""},
 		{"retained forget old --yes", 4, []string{"left anything"}, ""},

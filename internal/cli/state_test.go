@@ -72,7 +72,7 @@ func TestStateCommands(t *testing.T) {
 		{"state pull network --version 4", 4, []string{"terrier state versions"}, ""},
 		{"state pull network -o " + file, 0, nil, ""},
 		{"state push network " + pushed + " --yes", 5, []string{"does not follow", "--force"}, ""},
-		{"state rollback network 3", 0, []string{"+ t.a (in the state again)", "by serial 8?"}, "is serial 8 now"},
+		{"state rollback network 3", 2, []string{"+ t.a (in the state again)", "by serial 8?", "--yes"}, "is serial 8 now"},
 		{"state rollback network 3 --yes", 0, []string{"is serial 8 now"}, ""},
 		{"state push network " + pushed + " --force --yes", 0, []string{"- t.a (no longer in the state)", "is serial 9 now"}, ""},
 		{"state lock network --reason by-hand", 0, []string{"is locked by"}, ""},

@@ -205,9 +205,10 @@ func TestAllowingDeletions(t *testing.T) {
 	allowed := func() string {
 		return find(t, s, "customers", &tenantsv1.TenantRegistry{}).Annotations[tenantsv1.AnnotationAllowDeletions]
 	}
-	for answer, want := range map[string]string{"": "", "n\n": ""} {
+	for answer, code := range map[string]int{"": 2, "n\n": 0} {
 		s.Stdin = strings.NewReader(answer)
-		if got := s.run(t, "rows", "customers", "--allow"); got.code != 0 || !strings.Contains(got.err, "cone-web") || allowed() != want {
+		got := s.run(t, "rows", "customers", "--allow")
+		if got.code != code || !strings.Contains(got.err, "cone-web") || strings.Contains(got.err, "--yes") != (code != 0) || allowed() != "" {
 			t.Errorf("after %q: exit %d, %q, allowed is %q", answer, got.code, got.err, allowed())
 		}
 	}
