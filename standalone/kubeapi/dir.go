@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 )
@@ -91,6 +92,13 @@ func ensurePrivate(path string) error {
 	return nil
 }
 
+// A process that was killed holds its locks until its memory is given back,
+// which takes the kernel a moment: whoever starts the next one need not wait.
+const (
+	dyingFor   = 2 * time.Second
+	dyingEvery = 50 * time.Millisecond
+)
+
 // lockFile takes the lock that tells two instances apart. The kernel drops it
 // when the process dies, however it dies.
 func lockFile(path string) (*os.File, error) {
@@ -98,7 +106,7 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock %s: %w", path, err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := flock(f); err != nil {
 		defer f.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
@@ -148,4 +156,14 @@ func replaceFile(path string, content []byte) error {
 		return err
 	}
 	return errors.Join(parent.Sync(), parent.Close())
+}
+
+// flock takes the lock of an open file, from a process that is dying, too.
+func flock(f *os.File) error {
+	for deadline := time.Now().Add(dyingFor); ; time.Sleep(dyingEvery) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }

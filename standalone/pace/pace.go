@@ -23,7 +23,7 @@ const (
 	window = 10  // seconds, after which it is seen whether it goes on
 	calm   = 1.5 // in a window are the least that are work
 
-	share = 8 // of the memory of the machine: beyond this part of it, memory goes first
+	share = 12 // of the memory of the machine: beyond this part of it, memory goes first
 )
 
 // Keep sets the pace of the collector until ctx ends. GOGC overrides it. A start
