@@ -21,18 +21,36 @@ const (
 	ask       = 20   // stacks of the crowd whose runs are looked at
 )
 
-// fairness measures how long a tenant with one stack waits behind one that has
+// hundreds is a stack whose runs take long beside what goes on between them.
+const hundreds = `
+resource "terraform_data" "many" {
+  count = 500
+  input = "number ${count.index}"
+}
+`
+
+// fairness measures how long a tenant waits behind runs that are next to
+// nothing, so that all there is to it is what goes on between them, and behind
+// runs that are some work.
+func (b *bench) fairness(ctx context.Context, out io.Writer) error {
+	if err := b.behind(ctx, out, "small", builtin); err != nil {
+		return err
+	}
+	return b.behind(ctx, out, "larger", hundreds)
+}
+
+// behind measures how long a tenant with one stack waits behind one that has
 // queued very many: the first newcomer comes right behind the last stack of the
 // crowd, while the controller still looks at most of them for the first time;
 // the others one after another. The crowd is not waited for.
-func (b *bench) fairness(ctx context.Context, out io.Writer) (err error) {
-	f := newFacts(out, fmt.Sprintf("a tenant queues %d stacks, %d runs at once", crowd, slots))
-	e, err := b.estate(ctx, "fairness", "--max-runs", fmt.Sprint(slots))
+func (b *bench) behind(ctx context.Context, out io.Writer, size, hcl string) (err error) {
+	f := newFacts(out, fmt.Sprintf("a tenant queues %d %s stacks, %d runs at once", crowd, size, slots))
+	e, err := b.estate(ctx, "fairness-"+size, "--max-runs", fmt.Sprint(slots))
 	defer func() { err = errors.Join(err, e.close()) }()
 	if err != nil {
 		return err
 	}
-	if err := e.crowd(ctx, "crowd"); err != nil {
+	if err := e.crowd(ctx, "crowd", hcl); err != nil {
 		return err
 	}
 	first, err := e.newcomer(ctx, "newcomer")
@@ -67,7 +85,7 @@ func inRuns(d, run time.Duration) string {
 }
 
 // crowd makes the stacks of one tenant.
-func (e *estate) crowd(ctx context.Context, namespace string) error {
+func (e *estate) crowd(ctx context.Context, namespace, hcl string) error {
 	if err := e.namespace(ctx, namespace); err != nil {
 		return err
 	}
@@ -75,7 +93,7 @@ func (e *estate) crowd(ctx context.Context, namespace string) error {
 	g.SetLimit(writers)
 	for i := range crowd {
 		g.Go(func() error {
-			s, err := inline(namespace, fmt.Sprint("stack-", i), builtin)
+			s, err := inline(namespace, fmt.Sprint("stack-", i), hcl)
 			if err != nil {
 				return err
 			}
