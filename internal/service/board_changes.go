@@ -81,7 +81,7 @@ func (b *Board) parse(cursor string) (seq uint64, ours bool, err error) {
 		seq, err = strconv.ParseUint(number, 10, 64)
 	}
 	if !found || err != nil {
-		return 0, false, fault.New(fault.Invalid, ReasonQuery, fmt.Errorf("since: %.80q is not a cursor", cursor))
+		return 0, false, fault.New(fault.Invalid, ReasonQuery, fmt.Errorf("cursor: %.80q is none that was given out", cursor))
 	}
 	return seq, boot == b.boot, nil
 }

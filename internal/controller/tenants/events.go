@@ -72,10 +72,10 @@ func (c *Tenants) sum(p *pass, out tenant.Outcome, written int, say func(bool, s
 	case written == 0:
 	case out.Failed > 0 || len(out.Skipped) > 0:
 		p.memory.applying = true
-		say(true, "TemplateAppliedPartial", "%d objects written; %d of %d resources failed, %d were skipped", written, out.Failed, out.Desired, len(out.Skipped))
+		say(true, "TemplateAppliedPartial", "Objects written: %d; %d of %d resources failed, %d were skipped", written, out.Failed, out.Desired, len(out.Skipped))
 	default:
 		p.memory.applying = true
-		say(false, "TemplateResourcesApplying", "%d objects written; %d of %d resources are ready", written, out.Ready, out.Desired)
+		say(false, "TemplateResourcesApplying", "Objects written: %d; %d of %d resources are ready", written, out.Ready, out.Desired)
 	}
 }
 
