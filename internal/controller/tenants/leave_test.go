@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/kube/children"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
 // finalize puts a finalizer on an object, as its own controller does.
@@ -141,6 +145,49 @@ func TestDeletionWaitsForTheStacks(t *testing.T) {
 	}
 	if n := l.heard.count("Normal TenantDeleted"); n != 1 {
 		t.Errorf("TenantDeleted was told %d times, want once", n)
+	}
+}
+
+// The words of a stack that cannot be destroyed show as little of the row as any
+// others, also to a controller that has just started.
+func TestWordsOfWhatGoesHideTheRow(t *testing.T) {
+	l := newLab(t)
+	l.tenant("manifests:"+terraform("db", "waitForReady: false"), `kubernetes-tenants.org/extra: '{"token":"s3cr3t-token"}'`)
+	l.look()
+	l.finalize("Terraform", "acme-db")
+	l.deleteTenant()
+	l.look()
+	l.stackIs("acme-db", "False", "TFExecApplyFailed", "403 for s3cr3t-token of acme", 0)
+	l.restart()
+	l.look()
+	l.later(wordsLast)
+	l.look()
+	if text := l.text(); strings.Contains(text, "s3cr3t") || strings.Count(text, "403 for "+plan.Mask+" of acme") != 2 {
+		t.Errorf("the words of the stack are not there, or with a value of the row:\n%s", text)
+	}
+}
+
+// For a tenant that goes everything is looked at: nobody makes anything of which
+// they would find out that it is there.
+func TestNothingIsFreshOfATenantThatGoes(t *testing.T) {
+	l := newLab(t)
+	l.run()
+	l.tenant("configMaps:" + configMap("config"))
+	gvk := kindsInTests["ConfigMap"]
+	key := children.Key{Version: gvk.Version, Kind: gvk.Kind, Namespace: l.Namespace, Name: "acme-other"}
+	testkit.Eventually(t, testkit.Patience, "the kind is watched", func(context.Context) error {
+		if !l.c.Children.Watches().Unheard(key) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	p := &pass{obj: l.get()}
+	if !l.c.fresh(p, key, note{}) {
+		t.Error("what is wanted and unheard of is looked at before it is made")
+	}
+	p.o.Deleting = true
+	if l.c.fresh(p, key, note{}) {
+		t.Error("a tenant that goes does not look whether there is an object")
 	}
 }
 

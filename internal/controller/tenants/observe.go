@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,7 +77,7 @@ func (c *Tenants) render(ctx context.Context, p *pass) error {
 	}
 	p.o.Resources = template.Resources
 	if p.o.Deleting && len(p.o.Inventory) > 0 {
-		return nil // what there is, is written down
+		return c.hideLeaving(ctx, p) // what there is, is written down
 	}
 	row, err := c.row(ctx, p)
 	if err != nil {
@@ -97,7 +98,21 @@ func (c *Tenants) render(ctx context.Context, p *pass) error {
 		Namespace: p.obj.Namespace, TenantUID: p.obj.Spec.UID,
 		Types: c.Children.Types(), IsNamespaced: c.Children.Types().IsNamespaced,
 	})
-	p.secrets = secretsOf(row, p.o.Objects)
+	p.hide(row)
+	return nil
+}
+
+// hideLeaving hides the row of a Tenant that goes by what is written down: its
+// stacks say why they are not destroyed, and may quote it. One that is lost, or
+// that may not be read, keeps nothing from going.
+func (c *Tenants) hideLeaving(ctx context.Context, p *pass) error {
+	row, err := c.row(ctx, p)
+	switch {
+	case err == nil:
+		p.hide(row)
+	case fault.Of(err) == fault.Broken && !apierrors.IsForbidden(err):
+		return err
+	}
 	return nil
 }
 
@@ -206,11 +221,12 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 
 // fresh says that an object which is wanted has not been made for any tenant, as
 // far as is known. Nobody looks whether it is there: whoever makes it finds out.
+// For a tenant that goes nobody makes anything, and what is not found stays behind.
 // Outside the tenant's namespace it is the right to look that decides what may be
 // found out, and what failed before is looked at to see whether it has changed.
 func (c *Tenants) fresh(p *pass, key children.Key, n note) bool {
 	made := slices.ContainsFunc(p.o.Inventory, func(i tenant.Item) bool { return i.UID != "" && i.Place() == tenant.Ref(key).Place() })
-	return key.Namespace == p.obj.Namespace && !made && n.version == "" && n.failure == nil && n.blind == 0 && c.Children.Watches().Unheard(key)
+	return !p.o.Deleting && key.Namespace == p.obj.Namespace && !made && n.version == "" && n.failure == nil && n.blind == 0 && c.Children.Watches().Unheard(key)
 }
 
 // unseen is an object that could not be looked at. What has nothing to do with

@@ -23,12 +23,13 @@ import (
 
 // readRow returns the row of a Tenant: from its Secret, or else from the
 // annotations of a Tenant that was made by hand or by Tenant Operator. A Tenant
-// that says that it has a Secret is not guessed at without one.
+// that says that it has a Secret is not guessed at without one, and the Secret of
+// a former Tenant of this name, which is still to be collected, is none of its.
 func readRow(ctx context.Context, r client.Reader, t *tenantsv1.Tenant) (tenant.Row, error) {
 	var s corev1.Secret
 	err := r.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: dialect.RowSecret(t.Name)}, &s)
 	switch {
-	case err == nil && s.Type == dialect.RowSecretType:
+	case err == nil && s.Type == dialect.RowSecretType && !ofFormer(&s, t):
 		return dialect.RowOf(s.Data)
 	case err != nil && !apierrors.IsNotFound(err):
 		return tenant.Row{}, fmt.Errorf("reading the row of %s: %w", t.Name, err)
@@ -36,6 +37,12 @@ func readRow(ctx context.Context, r client.Reader, t *tenantsv1.Tenant) (tenant.
 		return tenant.Row{}, fault.New(fault.Later, "RowMissing", fmt.Errorf("the Secret %s with the row of this tenant is not there yet", dialect.RowSecret(t.Name)))
 	}
 	return dialect.AnnotatedRow(t)
+}
+
+// ofFormer says that a Secret is that of another Tenant than t.
+func ofFormer(s *corev1.Secret, t *tenantsv1.Tenant) bool {
+	owner := metav1.GetControllerOf(s)
+	return owner != nil && owner.UID != t.UID
 }
 
 // writeRow makes the Secret of a Tenant hold a row, in one request unless it is

@@ -62,12 +62,12 @@ type pass struct {
 	owner    children.Owner
 	memory   *memory
 	o        tenant.Observed
-	row      string              // digest of the row, if it is one of a registry
-	coming   time.Duration       // how long its row is waited for before anything is said of that; zero if it is not
-	secrets  []string            // values of the row that no message may show
-	redactor *plan.Redactor      // of those, made when a message is there to look at
-	said     string              // digest of what its Tenant says besides its status: a change of it has everything tried at once
-	recorded map[tenant.Ref]bool // places that are in the inventory as it is written down
+	row      string                // digest of the row, if it is one of a registry
+	coming   time.Duration         // how long its row is waited for before anything is said of that; zero if it is not
+	secrets  []string              // values of the row that no message may show
+	redactor func() *plan.Redactor // of those, made when a message is there to look at; several may ask at once
+	said     string                // digest of what its Tenant says besides its status: a change of it has everything tried at once
+	recorded map[tenant.Ref]bool   // places that are in the inventory as it is written down
 	departed []tenant.Departure
 	deeds    []deed
 

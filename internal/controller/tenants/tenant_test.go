@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,8 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
 // A5, D-05: what depends on a stack is made when the stack is ready for the spec
@@ -310,6 +315,39 @@ func TestWithoutARowNothingGoes(t *testing.T) {
 	l.wantThere("ConfigMap", "acme-config", true)
 	wantCondition(t, l, "Ready", "False", "VariablesBuildError")
 	wantCondition(t, l, "Degraded", "True", "VariablesBuildError")
+}
+
+// keeper has one Secret.
+type keeper struct {
+	client.Reader
+	secret corev1.Secret
+}
+
+func (k keeper) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	k.secret.DeepCopyInto(o.(*corev1.Secret))
+	return nil
+}
+
+// The row of a former Tenant of this name, whose Secret is still to be collected,
+// is not taken for the one that is on its way, which may say something else.
+func TestTheRowOfAFormerTenantIsNotTaken(t *testing.T) {
+	former, now := &tenantsv1.Tenant{}, &tenantsv1.Tenant{}
+	former.UID, now.UID = "former", "now"
+	now.Annotations = map[string]string{tenantsv1.AnnotationRow: "coming"}
+	data, err := dialect.RowData(tenant.Row{UID: "acme", HostOrURL: "https://acme.example.com", Activate: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(owner *tenantsv1.Tenant) keeper {
+		refs := []metav1.OwnerReference{*metav1.NewControllerRef(owner, tenantsv1.GroupVersion.WithKind(tenantsv1.TenantKind))}
+		return keeper{secret: corev1.Secret{ObjectMeta: metav1.ObjectMeta{OwnerReferences: refs}, Type: dialect.RowSecretType, Data: data}}
+	}
+	if row, err := readRow(t.Context(), of(former), now); fault.Of(err) != fault.Later {
+		t.Errorf("the row of the former one: %+v, %v; want that it is not there yet", row, err)
+	}
+	if row, err := readRow(t.Context(), of(now), now); err != nil || row.UID != "acme" {
+		t.Errorf("its own row: %+v, %v", row, err)
+	}
 }
 
 // A Tenant that was just made says nothing of a row that is on its way.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
@@ -50,17 +51,24 @@ func (m *memory) awaitRow(now time.Time) time.Duration {
 // not be told from anything else in a message.
 const shortSecret = 8
 
-// secretsOf are the values of a row that may be secrets: those that are in no
-// name, which everybody sees.
-func secretsOf(row tenant.Row, objects []tenant.Object) []string {
-	var all []string
+// hide has no message show the values of a row that may be secrets: those that
+// are in no name, which everybody sees.
+func (p *pass) hide(row tenant.Row) {
+	var names []string
+	for _, o := range p.o.Objects {
+		names = append(names, tenant.RefOf(o.Rendered).String())
+	}
+	for _, i := range p.o.Inventory {
+		names = append(names, i.Ref.String())
+	}
+	p.secrets = nil
 	for _, v := range row.Extra {
-		if len(v) >= shortSecret && !slices.ContainsFunc(objects, func(o tenant.Object) bool { return strings.Contains(tenant.RefOf(o.Rendered).String(), v) }) {
-			all = append(all, v)
+		if len(v) >= shortSecret && !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, v) }) {
+			p.secrets = append(p.secrets, v)
 		}
 	}
-	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	return all
+	slices.SortFunc(p.secrets, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	p.redactor = sync.OnceValue(func() *plan.Redactor { return plan.NewRedactor(p.secrets) })
 }
 
 // conceal takes values of the row out of a text that others wrote: as they are,
@@ -69,10 +77,7 @@ func (p *pass) conceal(text string) string {
 	if len(p.secrets) == 0 {
 		return text
 	}
-	if p.redactor == nil {
-		p.redactor = plan.NewRedactor(p.secrets)
-	}
-	text = p.redactor.String(text)
+	text = p.redactor().String(text)
 	for at := strings.Index(text, ellipsis); at >= 0; {
 		from := at - p.cut(text[:at])
 		if from < at {
