@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -228,6 +231,33 @@ func TestWriteOutputs(t *testing.T) {
 		}
 		if _, kept := s.Data["password"]; kept != (tt.want != fault.None) {
 			t.Errorf("a Secret that is %s holds %v afterwards", name, s.Data)
+		}
+	}
+}
+
+// A namespace that may hold no more Secrets refuses to make one although it is
+// there: what a stack finds of its outputs is written over all the same.
+func TestOutputsInAFullNamespace(t *testing.T) {
+	k := testkit.Kube(t)
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "owner"}}
+	if err := k.Client.Create(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	w, err := client.NewWithWatch(k.Config, client.Options{Scheme: k.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := interceptor.NewClient(w, interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+		return apierrors.NewForbidden(corev1.Resource("secrets"), obj.GetName(), errors.New("exceeded quota"))
+	}})
+	to := stack.Outputs{Secret: "out"}
+	if _, err := WriteOutputs(t.Context(), full, owner, to, Published{Data: map[string][]byte{"k": []byte("1")}}, true); fault.Of(err) != fault.Denied {
+		t.Errorf("making a Secret: %v, want Denied", err)
+	}
+	for i, c := range []client.Client{k.Client, full} {
+		p := Published{Data: map[string][]byte{"k": fmt.Append(nil, i)}}
+		if done, err := WriteOutputs(t.Context(), c, owner, to, p, true); err != nil || !done.Changed || done.Version == "" {
+			t.Errorf("write %d: %+v, %v, want it to be written", i+1, done, err)
 		}
 	}
 }

@@ -178,7 +178,10 @@ type outputsWriter struct {
 // write reports, too, whether the Secret had parts before.
 func (w outputsWriter) write(ctx context.Context, first bool) (hadParts bool, done Writing, err error) {
 	if first {
-		if done, err = w.create(ctx); fault.Of(err) != fault.Conflict {
+		done, err = w.create(ctx)
+		// A namespace that may hold no more Secrets refuses one more before anybody
+		// looks whether it is there already.
+		if kind := fault.Of(err); kind != fault.Conflict && kind != fault.Denied {
 			return false, done, err
 		}
 	}
