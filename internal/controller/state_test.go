@@ -67,9 +67,10 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 	}
 	c := &Stacks{Live: k.Client, Dialect: infra.Dialect{}, States: kube.States{Client: k.Client, Now: time.Now}, Blobs: files}
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "app"}}
+	backend := stack.Backend{Kind: stack.Managed, Suffix: "app"}
 	built := func(destroyLast bool) bool {
 		p := &pass{obj: obj, id: "uid", o: stack.Observation{Deleting: true, Spec: stack.Spec{DestroyLast: destroyLast}}}
-		p.st.Program.Backend = stack.Backend{Kind: stack.Managed, Suffix: "app"}
+		p.st.Program.Backend = backend
 		if err := c.inherit(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
@@ -87,6 +88,14 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 	}
 	if built(false) {
 		t.Error("the object does not ask for anything to be destroyed")
+	}
+	backend.Labels = map[string]string{"team": "not a label"}
+	if !built(true) {
+		t.Error("labels that nothing can have hide what the state holds")
+	}
+	backend = stack.Backend{Kind: stack.Managed, Suffix: "no_name"}
+	if built(true) {
+		t.Error("there can be no such state, and something is said to exist")
 	}
 }
 

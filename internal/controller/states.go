@@ -229,11 +229,13 @@ func (c *Stacks) inherit(ctx context.Context, p *pass) error {
 		return nil
 	}
 	_, ref, _ := backendOf(p.st.Program, p.obj.GetNamespace())
-	if ref == nil || ref.Check() != nil {
+	if ref == nil {
 		return nil
 	}
 	b, err := c.load(ctx, p, *ref)
 	switch stack.Reason(fault.Reason(err, "")) {
+	case kube.StateNameInvalid:
+		return nil // there can be none
 	case stack.StateShared, stack.StateNotAdopted:
 		return nil // it is another stack's
 	case stack.StateTampered, stack.StateWentBack:

@@ -33,9 +33,10 @@ const (
 
 // The reasons of this file's faults.
 const (
-	StateUnreadable = "StateUnreadable" // what is stored is no state
-	StateConflict   = "StateConflict"   // what is stored is not what was expected
-	StateTooLarge   = "StateTooLarge"   // it fits nowhere
+	StateUnreadable  = "StateUnreadable"  // what is stored is no state
+	StateConflict    = "StateConflict"    // what is stored is not what was expected
+	StateTooLarge    = "StateTooLarge"    // it fits nowhere
+	StateNameInvalid = "StateNameInvalid" // nothing can have its name or its labels
 )
 
 // StateRef names the state of one stack.
@@ -57,17 +58,26 @@ func (r StateRef) lease() types.NamespacedName {
 // String is the Secret that holds the state.
 func (r StateRef) String() string { return r.secret().String() }
 
-// Check reports whether r can name a Secret.
-func (r StateRef) Check() error {
+// named reports whether r can name a Secret, which is all that is needed to look
+// for a state: it may have been written before its labels were changed.
+func (r StateRef) named() error {
 	if errs := validation.IsDNS1123Subdomain(r.secret().Name); len(errs) > 0 {
-		return fault.New(fault.Invalid, "StateNameInvalid",
+		return fault.New(fault.Invalid, StateNameInvalid,
 			fmt.Errorf("the state Secret %q cannot have that name (%s): change workspace or backendConfig.secretSuffix", r.secret().Name, errs[0]))
+	}
+	return nil
+}
+
+// Check reports whether a state can be written to what r names.
+func (r StateRef) Check() error {
+	if err := r.named(); err != nil {
+		return err
 	}
 	labels := r.labels()
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		value := labels[key]
 		if errs := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)); len(errs) > 0 {
-			return fault.New(fault.Invalid, "StateNameInvalid",
+			return fault.New(fault.Invalid, StateNameInvalid,
 				fmt.Errorf("the state Secret %q cannot have the label %s=%q (%s): change %s", r.secret().Name, key, value, errs[0], labelFrom(key)))
 		}
 	}
@@ -136,7 +146,7 @@ func (s States) get(ctx context.Context, ref StateRef) (*corev1.Secret, Stored, 
 }
 
 func (s States) read(ctx context.Context, ref StateRef) (*corev1.Secret, Stored, error) {
-	if err := ref.Check(); err != nil {
+	if err := ref.named(); err != nil {
 		return nil, Stored{}, err
 	}
 	var secret corev1.Secret
@@ -235,6 +245,9 @@ func (s States) Replace(ctx context.Context, ref StateRef, r Replacement) error 
 
 // store writes the Secret: over secret, unless that is nil.
 func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, old Stored, state []byte, notes map[string]string) error {
+	if err := ref.Check(); err != nil {
+		return err
+	}
 	packed, outgrown, err := s.pack(ctx, ref, state)
 	if err != nil {
 		return err

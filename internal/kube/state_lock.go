@@ -81,6 +81,9 @@ func (s States) take(ctx context.Context, ref StateRef, lease *coordinationv1.Le
 		return err
 	}
 	if lease == nil {
+		if err := ref.Check(); err != nil {
+			return err
+		}
 		lease = &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: ref.lease().Name, Namespace: ref.Namespace, Labels: ref.labels(), Annotations: map[string]string{lockAnnotation: string(text), lockHolder: info.Holder}},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &info.ID},
@@ -135,7 +138,7 @@ func (s States) wrote(ref StateRef, lease *coordinationv1.Lease, err error) erro
 }
 
 func (s States) getLease(ctx context.Context, ref StateRef) (*coordinationv1.Lease, error) {
-	if err := ref.Check(); err != nil {
+	if err := ref.named(); err != nil {
 		return nil, err
 	}
 	var lease coordinationv1.Lease

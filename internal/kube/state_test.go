@@ -257,3 +257,39 @@ func TestStatesThatCannotBeNamed(t *testing.T) {
 		})
 	}
 }
+
+// A state that was written before its labels were changed to what nothing can
+// have is found, and its lock is freed. Only nothing is written for it.
+func TestAStateIsFoundWhateverItsLabels(t *testing.T) {
+	k := testkit.Kube(t)
+	s := States{Client: k.Client, Now: time.Now}
+	ref := StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "net"}
+	state := []byte(`{"version":4,"lineage":"l","serial":1}`)
+	if err := s.Save(t.Context(), ref, Owner{Name: "net"}, state); err != nil {
+		t.Fatal(err)
+	}
+	bad := ref
+	bad.Labels = map[string]string{"team": "not a label"}
+	if err := s.Lock(t.Context(), bad, LockInfo{ID: "r"}); fault.Reason(err, "") != StateNameInvalid {
+		t.Errorf("Lock() = %v, want it to name the label", err)
+	}
+	if err := s.Lock(t.Context(), ref, LockInfo{ID: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.Load(t.Context(), bad); err != nil || string(found.State) != string(state) {
+		t.Errorf("Load() = %q, %v, want the state", found.State, err)
+	}
+	if h, err := s.Holder(t.Context(), bad); err != nil || h == nil || h.Holder.ID != "r" {
+		t.Errorf("Holder() = %v, %v, want r", h, err)
+	}
+	if err := s.Unlock(t.Context(), bad, "r"); err != nil {
+		t.Errorf("Unlock() = %v", err)
+	}
+	if h, err := s.Holder(t.Context(), ref); err != nil || h != nil {
+		t.Errorf("Holder() = %v, %v, want the lock free", h, err)
+	}
+	next := []byte(`{"version":4,"lineage":"l","serial":2}`)
+	if err := s.Save(t.Context(), bad, Owner{Name: "net"}, next); fault.Reason(err, "") != StateNameInvalid {
+		t.Errorf("Save() = %v, want it to name the label", err)
+	}
+}
