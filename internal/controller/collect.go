@@ -104,7 +104,7 @@ func (c *Stacks) findGap(ctx context.Context, p *pass, r *runner.Report, n note,
 // the run leaves a gap of its own.
 func (c *Stacks) followGap(ctx context.Context, p *pass, n note, run *stack.Run) error {
 	was := p.o.OpenGap()
-	if was == nil || was.Run == run.ID {
+	if was == nil {
 		return nil
 	}
 	missing := was.Objects

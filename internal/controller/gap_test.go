@@ -94,8 +94,9 @@ func TestAGapOutlastsTheNextOne(t *testing.T) {
 	if err := c.put(t.Context(), stackKey("uid", "state.json"), []byte(state)); err != nil {
 		t.Fatal(err)
 	}
+	kept := was
 	follow := func(found []stack.Unrecorded, forgotten string) (stack.Run, *stack.Gap) {
-		p := &pass{id: "uid", o: stack.Observation{Memory: stack.Memory{Gap: was}, Spec: stack.Spec{ForgetGap: forgotten}}}
+		p := &pass{id: "uid", o: stack.Observation{Memory: stack.Memory{Gap: kept}, Spec: stack.Spec{ForgetGap: forgotten}}}
 		run := stack.Run{ID: "apply-2", Gap: found}
 		if err := c.followGap(t.Context(), p, note{State: &kube.StateRef{}}, &run); err != nil {
 			t.Fatal(err)
@@ -111,5 +112,11 @@ func TestAGapOutlastsTheNextOne(t *testing.T) {
 	}
 	if run, gap := follow(nil, ""); len(run.Gap) > 0 || gap == nil || len(gap.Objects) != 2 {
 		t.Errorf("after a run that ended well %+v is missing, want x.a and x.out", gap)
+	}
+	// The status was lost before the run was forgotten: what the records hold of it
+	// is more than its own events say.
+	kept = &stack.Gap{Run: "apply-2", Objects: []stack.Unrecorded{mine, was.Objects[2]}}
+	if run, _ := follow([]stack.Unrecorded{mine}, ""); !slices.Equal(run.Gap, kept.Objects) {
+		t.Errorf("the gap of a run that is collected once more is %+v, want %+v", run.Gap, kept.Objects)
 	}
 }
