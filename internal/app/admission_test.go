@@ -2,12 +2,15 @@ package app
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	config "github.com/terrier-iac/terrier/config/admission"
+	"github.com/terrier-iac/terrier/internal/controller/tenants/admission"
 )
 
 // Every webhook that an API server is told of is served, leads to this server
@@ -43,6 +46,35 @@ func TestWebhooksOfAdmission(t *testing.T) {
 	want := map[string]bool{"mtenantregistry.kb.io": true, "vtenantregistry.kb.io": true, "mtenanttemplate.kb.io": true, "vtenanttemplate.kb.io": true}
 	if diff := cmp.Diff(want, names); diff != "" || len(served) > 0 {
 		t.Errorf("%v are served and not asked (-want +got):\n%s", paths(served), diff)
+	}
+}
+
+// What is told of registries is told to the API server only, which knows the end
+// of the path. The pattern, which logs have, is without that.
+func TestWhoKnowsTheEndOfThePath(t *testing.T) {
+	const knock = "sesame"
+	told := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	for end, want := range map[string]int{knock: http.StatusAccepted, "sesam": http.StatusNotFound, knock + "s": http.StatusNotFound} {
+		w := httptest.NewRecorder()
+		knowing{knock, told}.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, admission.ValidateTemplate+"/"+end, nil))
+		if w.Code != want {
+			t.Errorf("with %s at its end: %d, want %d", end, w.Code, want)
+		}
+	}
+	all, err := webhooks{url: "https://127.0.0.1:1", knock: knock}.configurations(config.Webhooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for _, u := range all {
+		for _, hook := range hooksOf(t, u) {
+			if at, _, _ := unstructured.NestedString(hook, "clientConfig", "url"); strings.HasSuffix(at, admission.ValidateTemplate+"/"+knock) {
+				asked++
+			}
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the API server is told of the path %d times, want once", asked)
 	}
 }
 
