@@ -37,8 +37,12 @@ func (m Memory) Blank() bool {
 	return m.LastRun == "" && m.Wrote == "" && m.Snapshot == "" && m.Gap == nil && m.Pending == nil && m.Planned == Basis{}
 }
 
-// Restored is a memory that was lost, as far as l knows what was in it.
+// Restored is a memory that was lost, as far as l knows what was in it. What the
+// rest of a status says exists may have been built by another controller since l
+// was written: that l knows it to be taken down lets go of nothing.
 func (m Memory) Restored(l Lasting) Memory {
-	m.Gap, m.Built, m.Destroyed, m.Snapshot, m.Wrote = l.Gap, l.Built, l.Destroyed, l.Snapshot, l.Wrote
+	m.Gap, m.Snapshot, m.Wrote = l.Gap, l.Snapshot, l.Wrote
+	m.Destroyed = l.Destroyed && !m.Built
+	m.Built = m.Built || l.Built
 	return m
 }

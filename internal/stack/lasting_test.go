@@ -21,6 +21,15 @@ func TestWhatLastsOutlivesAStatus(t *testing.T) {
 	if d := Decide(calmly(Spec{Mode: Auto}, got)); d.Reason != StateIncomplete {
 		t.Errorf("Decide() = %s (%s), want %s", d.Reason, d.Rule, StateIncomplete)
 	}
+	gone := Lasting{Destroyed: true, Snapshot: "s", Wrote: "apply-2"}
+	if got := (Memory{}).Restored(gone); got.Built || !got.Destroyed {
+		t.Errorf("what was taken down is restored as built %v, destroyed %v", got.Built, got.Destroyed)
+	}
+	o := calmly(Spec{Mode: Auto, DestroyLast: true}, Memory{Built: true}.Restored(gone)) // another controller applied it since
+	o.Deleting = true
+	if d := Decide(o); d.Action != Action(Destroy{}) {
+		t.Errorf("Decide() = %#v (%s), want what exists by its status to be taken down", d.Action, d.Rule)
+	}
 }
 
 func TestLastingIsWrittenWhenItChanges(t *testing.T) {
