@@ -17,6 +17,11 @@ import (
 // which a server has started again.
 const followTries = 8
 
+// followHeld is how long an answer must have lasted that brought nothing, for it
+// to be that of a run that is silent, behind a proxy without patience. One that
+// breaks off sooner is a log that the server cannot read.
+const followHeld = time.Second
+
 // follow opens the log of a run that may go on for hours, during which servers
 // are restarted, proxies lose patience, and the server itself ends what takes too
 // long. The reader goes on where it was.
@@ -40,8 +45,9 @@ type following struct {
 	run    string
 
 	body  io.ReadCloser
-	at    int64 // bytes that were read
-	tries int   // since the last of them, or since the server last said that there is more to come
+	began time.Time // when the answer did
+	at    int64     // bytes that were read
+	tries int       // since the last of them, or since an answer last held
 }
 
 func (f *following) open() error {
@@ -53,7 +59,7 @@ func (f *following) open() error {
 	if err != nil {
 		return err
 	}
-	f.body = body
+	f.body, f.began = body, time.Now()
 	return nil
 }
 
@@ -76,6 +82,9 @@ func (f *following) Read(p []byte) (int, error) {
 
 // again opens the log anew after it broke off for a reason.
 func (f *following) again(reason error) error {
+	if f.tries > 1 && time.Since(f.began) >= followHeld {
+		f.tries = 1 // there is a pause again, but nothing is given up
+	}
 	for reason = errors.Join(reason, f.body.Close()); ; {
 		if f.ctx.Err() != nil {
 			return context.Cause(f.ctx)
@@ -88,13 +97,7 @@ func (f *following) again(reason error) error {
 		}
 		f.tries++
 		err := f.open()
-		if err == nil {
-			// Behind a proxy without patience a run that is silent breaks off again and
-			// again. The next time there is a pause, but nothing is given up.
-			f.tries = 1
-			return nil
-		}
-		if k := fault.Of(err); k != fault.Later && k != fault.Broken {
+		if k := fault.Of(err); err == nil || k != fault.Later && k != fault.Broken {
 			return err
 		}
 		reason = err

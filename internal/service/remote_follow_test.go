@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/service"
@@ -114,7 +115,13 @@ func answer(body io.Reader) func() (*http.Response, error) {
 
 var errCut = errors.New("cut")
 
-func silent() func() (*http.Response, error) { return answer(iotest.ErrReader(errCut)) }
+// held is an answer that brings nothing and is cut after a while.
+type held time.Duration
+
+func (h held) Read([]byte) (int, error) {
+	<-time.After(time.Duration(h))
+	return 0, errCut
+}
 
 func (a answers) follow(t *testing.T) (string, error) {
 	t.Helper()
@@ -129,10 +136,20 @@ func (a answers) follow(t *testing.T) (string, error) {
 // A run that is silent is followed however often a proxy cuts its log.
 func TestFollowedLogThatIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := answers(slices.Repeat([]func() (*http.Response, error){silent()}, 50))
+		a := answers(slices.Repeat([]func() (*http.Response, error){answer(held(5 * time.Second))}, 50))
 		text, err := append(a, answer(strings.NewReader("done\n"))).follow(t)
 		if err != nil || text != "done\n" {
 			t.Errorf("followed %q, %v; want its end", text, err)
+		}
+	})
+}
+
+// A log that a server cannot read is not asked for without end.
+func TestFollowedLogThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text, err := answers{answer(io.MultiReader(strings.NewReader("init\n"), iotest.ErrReader(errCut))), answer(iotest.ErrReader(errCut))}.follow(t)
+		if fault.Of(err) != fault.Later || text != "init\n" {
+			t.Errorf("followed %q, %v; want what there was and that there is no more", text, err)
 		}
 	})
 }
