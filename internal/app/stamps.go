@@ -56,7 +56,7 @@ func (p *parts) awaitStamps(ctx context.Context, direct client.Client) error {
 		var stamped bool
 		stamped, last = stampsNow(ctx, direct)
 		// Another refusal is somebody's who will refuse again.
-		return stamped || last != nil && !apierrors.IsServiceUnavailable(last), nil
+		return stamped || last != nil && !later(last), nil
 	})
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -65,6 +65,11 @@ func (p *parts) awaitStamps(ctx context.Context, direct client.Client) error {
 		p.log.Warn("cannot see that the API server says who changed what", "err", errors.Join(err, last))
 	}
 	return nil
+}
+
+// later reports whether an API server has not answered yet.
+func later(err error) bool {
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
 // stampsNow asks the API server what it would make of a stack, and leaves none.

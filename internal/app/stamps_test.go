@@ -47,7 +47,7 @@ func TestStampsAreAwaited(t *testing.T) {
 		warned  string
 	}{
 		{"at once", nil, 1, ""},
-		{"after the kinds are known and the policy is", []error{unknown, unknown, nil, nil}, 5, ""},
+		{"after the kinds are known and the policy is", []error{unknown, apierrors.NewTooManyRequests("later", 1), nil, nil}, 5, ""},
 		{"somebody else's refusal", []error{errors.New("stacks are not for you"), nil}, 1, "stacks are not for you"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
