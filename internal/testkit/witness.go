@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -160,6 +161,39 @@ func (w *Witness) Collect() {
 			w.h.Runs = append(w.h.Runs, r)
 		}
 	}
+}
+
+// CatchUp waits until every stack was seen as it is now, or gone: a watch tells a
+// moment later than the server does whoever asks it.
+func (w *Witness) CatchUp() {
+	w.tb.Helper()
+	Eventually(w.tb, Patience, "the witness has seen it all", func(ctx context.Context) error {
+		var now infrav1alpha2.TerraformList
+		if err := w.client.List(ctx, &now, client.InNamespace(w.cluster.Namespace)); err != nil {
+			return err
+		}
+		there := map[string]string{}
+		for _, s := range now.Items {
+			there[string(s.UID)] = s.ResourceVersion
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		gone := map[string]bool{}
+		for _, s := range w.h.Stacks {
+			gone[s.UID] = s.Gone
+		}
+		for uid, version := range there {
+			if w.seen[uid] != version {
+				return fmt.Errorf("of the stack %s it has seen version %q, and not %s", uid, w.seen[uid], version)
+			}
+		}
+		for uid, seen := range gone {
+			if there[uid] == "" && !seen {
+				return fmt.Errorf("it has not seen that the stack %s is gone", uid)
+			}
+		}
+		return nil
+	})
 }
 
 // Judge asks the validators about everything that was seen, and fails the test

@@ -85,6 +85,7 @@ func (r *round) run(t *testing.T) {
 	}
 	r.verifyJournal(t)
 	r.witness.Collect()
+	r.witness.CatchUp()
 	r.witness.Judge(true)
 	text, err := os.ReadFile(r.file)
 	if err != nil {
