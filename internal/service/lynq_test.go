@@ -38,9 +38,8 @@ func lynqKinds(t *testing.T, c client.Client) {
 						Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": anything, "status": anything}}}}},
 			},
 		}
-		if err := c.Create(t.Context(), crd); err != nil {
-			t.Fatal(err)
-		}
+		// Those of the test before go once the server has seen that nothing has them.
+		testkit.Eventually(t, testkit.Patience, kind+" is installed", func(ctx context.Context) error { return c.Create(ctx, crd) })
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 			defer cancel()
