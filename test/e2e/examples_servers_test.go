@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 
 	infrav1alpha2 "github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/internal/testkit/database"
 )
@@ -134,8 +138,14 @@ func guideKafka(t *testing.T, p *testkit.Platform) {
 	e.awaitSaid(t, "tenant-alpha-kafka", "kafka-resources", "out of available brokers")
 	repaired(t, e.Stack(t, "tenant-alpha-kafka"), `variable "kafka_password"`)
 	e.locked(t, e.Stack(t, "tenant-alpha-kafka"), e.written(t).Values.HCL)
-	if told := e.Kubectl(t, "get", "events"); !strings.Contains(told, "6 to add, 0 to change, 0 to destroy") {
-		t.Errorf("there was no plan of three topics and three rules:\n%s", told)
+	var runs struct{ Items []runner.Report }
+	if err := json.Unmarshal([]byte(e.Terrier(t, "runs", "tenant-alpha-kafka", "-o", "json")), &runs); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(runs.Items, func(r runner.Report) bool {
+		return r.Kind == stack.PlanRun && r.Changes.Add == 6 && r.Changes.Change+r.Changes.Destroy == 0
+	}) {
+		t.Errorf("there was no plan of three topics and three rules: %+v", runs.Items)
 	}
 	e.silent(t, "canary of the guide")
 	e.deactivate(t)
