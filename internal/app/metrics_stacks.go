@@ -93,7 +93,7 @@ func (f *failures) stand(rows []*service.Row, now time.Time) standing {
 		if r.Lock != nil {
 			s.locked.add(lockedSince(r), now)
 		}
-		if r.Gap != nil {
+		if r.Untracked != nil {
 			s.gaps++
 		}
 		tenant := cmp.Or(r.Tenant, r.Namespace)

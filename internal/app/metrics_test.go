@@ -102,7 +102,7 @@ func TestGaugesSayHowStacksStand(t *testing.T) {
 			r.Lock = &stack.Lock{Since: "2026-05-01T08:00:00Z", Seen: ago(time.Minute)}
 		}),
 		rowAt("d", service.StatusLocked, func(r *service.Row) { r.Lock = &stack.Lock{Since: "some day", Seen: ago(time.Minute)} }),
-		rowAt("d", service.StatusFailed, func(r *service.Row) { r.Failures, r.Gap = 2, &stack.Gap{} }),
+		rowAt("d", service.StatusFailed, func(r *service.Row) { r.Failures, r.Untracked = 2, &stack.Untracked{} }),
 	}}
 	now := noon
 	gauges := stackGauges(board, 4, func() time.Time { return now })

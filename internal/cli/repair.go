@@ -77,8 +77,8 @@ func (p *program) repairStack(ctx context.Context, s *service.Stacks, key servic
 		}
 		return p.carryOut(ctx, s, key, seen)
 	}
-	if st.Gap != nil {
-		if err := p.printGap(*st.Gap); err != nil {
+	if st.Untracked != nil {
+		if err := p.printGap(*st.Untracked); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (p *program) repairStack(ctx context.Context, s *service.Stacks, key servic
 	if st, err = s.Answered(ctx, key, request); err != nil {
 		return err
 	}
-	if st.Plan == nil || st.Gap == nil {
+	if st.Plan == nil || st.Untracked == nil {
 		return p.afterwards(st)
 	}
 	doc, err := s.Plan(ctx, key, st.Plan.Digest)
@@ -122,7 +122,7 @@ func (p *program) carryOut(ctx context.Context, s *service.Stacks, key service.K
 	return err
 }
 
-func (p *program) printGap(g stack.Gap) error {
+func (p *program) printGap(g stack.Untracked) error {
 	text := "Run %s was cut short. In no state are:\n"
 	if g.Apart {
 		text = "Run %s was cut short. Its state is in a backend of your own, and may hold some of these:\n"
@@ -139,7 +139,7 @@ func (p *program) printGap(g stack.Gap) error {
 }
 
 // existence is how sure it is that an object exists which is in no state.
-func existence(u stack.Unrecorded) string {
+func existence(u stack.UntrackedResource) string {
 	if u.Finished {
 		return "exists, id " + u.ID
 	}

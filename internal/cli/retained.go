@@ -159,13 +159,13 @@ func (p *program) describeRetained(r service.Retained) error {
 	for _, address := range r.Resources {
 		s.line("%s", clean(address))
 	}
-	if r.Gap != nil {
+	if r.Untracked != nil {
 		heading := "In no state"
-		if r.Gap.Apart {
+		if r.Untracked.Apart {
 			heading = "In no state, or in a backend of your own"
 		}
 		s.heading(heading)
-		for _, u := range r.Gap.Objects {
+		for _, u := range r.Untracked.Objects {
 			s.line("%s  %s", clean(u.Address), clean(existence(u)))
 		}
 	}

@@ -35,7 +35,7 @@ func TestRetained(t *testing.T) {
 	}
 	ref := &kube.StateRef{Namespace: e.cluster.Namespace, Workspace: "default", Suffix: "old"}
 	e.left(t, "old", "uid-1", kube.Retained{Why: "terrier.dev/deletion is retain", State: ref, Resources: []string{"t.a", "t.b"},
-		Gap: &stack.Gap{Objects: []stack.Unrecorded{{Address: "t.c", ID: "c-1", Finished: true}, {Address: "t.d"}}}})
+		Untracked: &stack.Untracked{Objects: []stack.UntrackedResource{{Address: "t.c", ID: "c-1", Finished: true}, {Address: "t.d"}}}})
 	e.left(t, "twice", "uid-2", kube.Retained{Why: "the object was removed"})
 	e.left(t, "twice", "uid-3", kube.Retained{Why: "the object was removed", At: e.ago(time.Hour)})
 	e.left(t, "network", string(e.object(t).UID), kube.Retained{Why: "a copy was put back"})

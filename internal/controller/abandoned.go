@@ -112,8 +112,8 @@ func (c *Stacks) salvage(ctx context.Context, id string, key types.NamespacedNam
 	if err := c.findGap(ctx, p, report, n, &run); err != nil {
 		return err
 	}
-	if len(run.Gap) > 0 {
-		r.Gap = &stack.Gap{Run: report.ID, At: report.Finished, Objects: run.Gap, Apart: run.Apart, Rescued: run.Rescued}
+	if len(run.Untracked) > 0 {
+		r.Untracked = &stack.Untracked{Run: report.ID, At: report.Finished, Objects: run.Untracked, Apart: run.Apart, Rescued: run.Rescued}
 	}
 	if err := c.keepRecords(ctx, p, report); err != nil {
 		return err

@@ -95,13 +95,13 @@ func (c *Stacks) start(ctx context.Context, p *pass, a stack.Start) error {
 		}
 		p.job.Options.Targets = nil
 	}
-	cause := stack.Cause{Basis: p.o.Basis, Why: a.Why, Destroy: a.Destroy || a.Kind == stack.PreviewRun || p.st.Program.Destroy}
+	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: a.Why, Destroy: a.Destroy || a.Kind == stack.PreviewRun || p.st.Configuration.Destroy}
 	p.job.Options.Destroy = cause.Destroy
 	switch a.Kind {
 	case stack.PreviewRun:
 		cause.Preview = p.o.Spec.Preview
 	default:
-		if p.o.Request != p.o.Memory.Handled {
+		if p.o.Request != p.o.Status.Handled {
 			cause.Request = p.o.Request
 		}
 	}
@@ -115,8 +115,8 @@ func (c *Stacks) start(ctx context.Context, p *pass, a stack.Start) error {
 // snapshotFor is the record of what a run is made from. A deleted stack keeps
 // the one of its last apply.
 func (c *Stacks) snapshotFor(ctx context.Context, p *pass) (string, error) {
-	if p.o.Deleting && p.o.Memory.Snapshot != "" {
-		return p.o.Memory.Snapshot, nil
+	if p.o.Deleting && p.o.Status.Snapshot != "" {
+		return p.o.Status.Snapshot, nil
 	}
 	key, err := c.snapshot(ctx, p)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Stacks) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 			return fault.New(fault.Of(err), string(stack.StartFailed), err)
 		}
 	}
-	cause := stack.Cause{Basis: p.o.Basis, Plan: &plan, Destroy: plan.Destroy, Why: "plan " + plan.Name}
+	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Plan: &plan, Destroy: plan.Destroy, Why: "plan " + plan.Name}
 	var err error
 	if cause.Snapshot, err = c.snapshotFor(ctx, p); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (c *Stacks) destroy(ctx context.Context, p *pass, unlock string) error {
 		return fault.New(fault.Of(err), string(stack.StartFailed), err)
 	}
 	p.job.Options.Destroy, p.job.Options.Targets = true, nil
-	return c.launch(ctx, p, stack.DestroyRun, stack.Cause{Basis: p.o.Basis, Destroy: true, Snapshot: p.o.Memory.Snapshot, Why: "the object was deleted"}, unlock)
+	return c.launch(ctx, p, stack.DestroyRun, stack.Cause{PlanInputs: p.o.PlanInputs, Destroy: true, Snapshot: p.o.Status.Snapshot, Why: "the object was deleted"}, unlock)
 }
 
 // launch starts a run: admission, lock, state, supervisor.
@@ -321,7 +321,7 @@ func (c *Stacks) locked(p *pass, kind stack.RunKind, cause stack.Cause, err erro
 		return err
 	}
 	h := held.Holder
-	p.o.Memory = p.o.Memory.Record(stack.Run{
+	p.o.Status = p.o.Status.Record(stack.Run{
 		ID: p.name(kind, cause) + "-locked", Kind: kind, Cause: cause, Done: true, Outcome: stack.Locked, Step: "init", Message: held.Error(),
 		Lock: &stack.Lock{ID: h.ID, Who: h.Who, Since: h.Created.UTC().Format("2006-01-02T15:04:05Z"), Seen: p.o.Now}, At: p.o.Now,
 	})
@@ -336,20 +336,20 @@ func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.
 	outputs, err := c.outputs(ctx, p)
 	var data kube.Published
 	if err == nil {
-		data, err = kube.EncodeOutputs(outputs, p.st.Program.Outputs.Select)
+		data, err = kube.EncodeOutputs(outputs, p.st.Configuration.Outputs.Select)
 	}
 	var done kube.Writing
 	if err == nil {
-		done, err = kube.WriteOutputs(ctx, c.Live, p.obj, *p.st.Program.Outputs, data, p.o.Memory.Published == "")
+		done, err = kube.WriteOutputs(ctx, c.Live, p.obj, *p.st.Configuration.Outputs, data, p.o.Status.Published == "")
 	}
 	if err != nil {
 		return c.hindered(p, d, fault.New(fault.Of(err), string(stack.OutputsFailed), err))
 	}
-	p.o.Memory.Published = stack.Publication(p.st.Spec.Outputs, p.o.Memory.State)
+	p.o.Status.Published = stack.Publication(p.st.Spec.Outputs, p.o.Status.State)
 	p.o.Unwritten = false
-	c.sound.published(p.id, p.st.Program.Outputs.Secret, done.Version)
+	c.sound.published(p.id, p.st.Configuration.Outputs.Secret, done.Version)
 	if done.Changed {
-		c.Events.Event(p.obj, normal, "TerraformOutputsWritten", fmt.Sprintf("Outputs written to Secret %s: %d", p.st.Program.Outputs.Secret, data.Count()))
+		c.Events.Event(p.obj, normal, "TerraformOutputsWritten", fmt.Sprintf("Outputs written to Secret %s: %d", p.st.Configuration.Outputs.Secret, data.Count()))
 	}
 	return stack.Decide(p.o), nil // what comes after; acted upon in the next pass
 }
@@ -365,7 +365,7 @@ func (c *Stacks) finish(ctx context.Context, p *pass, retained bool) error {
 			return fmt.Errorf("writing down what is kept: %w", err)
 		}
 	}
-	if err := kube.RemoveReadablePlans(ctx, c.Live, p.obj, workspaceOf(p.st.Program)); err != nil {
+	if err := kube.RemoveReadablePlans(ctx, c.Live, p.obj, workspaceOf(p.st.Configuration)); err != nil {
 		return err
 	}
 	if err := c.relieve(ctx, p); err != nil {

@@ -31,13 +31,13 @@ func (c *Stacks) askOf(ctx context.Context, p *pass, kind stack.RunKind, cause s
 
 // classOf says how urgent a run is.
 func classOf(kind stack.RunKind, cause stack.Cause, o stack.Observation) class {
-	m := o.Memory
+	m := o.Status
 	tried := m.Planned
 	if m.Failures > 0 {
 		tried = m.FailedFor
 	}
-	unknown := tried == stack.Basis{} // what was tried before
-	switch differs := tried.Differs(o.Basis); {
+	unknown := tried == stack.PlanInputs{} // what was tried before
+	switch differs := tried.Differs(o.PlanInputs); {
 	case kind == stack.GlassRun, kind == stack.PreviewRun, cause.Request != "",
 		cause.Unlock != "" && cause.Unlock == o.Spec.Unlock.ID:
 		return asked
@@ -63,7 +63,7 @@ func (c *Stacks) charge(ctx context.Context, id string, kind stack.RunKind) int6
 	if err != nil {
 		c.Log.Warn("memory of earlier runs not read", "stack", id, "err", err)
 	}
-	memory := cmp.Or(known.Memory, unknownMemory)
+	memory := cmp.Or(known.Status, unknownMemory)
 	if most := c.Config.Limits.Memory; most > 0 {
 		memory = min(memory, most)
 	}

@@ -18,39 +18,39 @@ import (
 )
 
 func TestClassOf(t *testing.T) {
-	was := stack.Basis{Source: "s", Inputs: "i", Shape: "p", Engine: "e"}
-	known := stack.Memory{Planned: was, Applied: &stack.Plan{}}
-	failed := func(of stack.Basis) stack.Memory {
-		return stack.Memory{Failures: 1, FailedFor: of, FailedKind: stack.ApplyRun}
+	was := stack.PlanInputs{Source: "s", Inputs: "i", Shape: "p", Engine: "e"}
+	known := stack.Status{Planned: was, Applied: &stack.Plan{}}
+	failed := func(of stack.PlanInputs) stack.Status {
+		return stack.Status{Failures: 1, FailedFor: of, FailedKind: stack.ApplyRun}
 	}
-	basis := func(change func(*stack.Basis)) stack.Basis { b := was; change(&b); return b }
+	basis := func(change func(*stack.PlanInputs)) stack.PlanInputs { b := was; change(&b); return b }
 	for name, tt := range map[string]struct {
 		kind  stack.RunKind
 		cause stack.Cause
 		o     stack.Observation
 		want  class
 	}{
-		"an apply":                                   {stack.ApplyRun, stack.Cause{}, stack.Observation{Memory: known, Basis: was}, writing},
-		"a destroy":                                  {stack.DestroyRun, stack.Cause{}, stack.Observation{Memory: known, Deleting: true}, writing},
-		"the plan of a destroy":                      {stack.PlanRun, stack.Cause{Destroy: true}, stack.Observation{Memory: known, Deleting: true}, writing},
-		"a command of a person":                      {stack.GlassRun, stack.Cause{}, stack.Observation{Memory: known, Basis: was}, asked},
-		"a plan that a person asked for":             {stack.PlanRun, stack.Cause{Request: "r"}, stack.Observation{Memory: known, Basis: was}, asked},
-		"a look that a person asked for":             {stack.CheckRun, stack.Cause{Request: "r"}, stack.Observation{Memory: known, Basis: was}, asked},
-		"a preview":                                  {stack.PreviewRun, stack.Cause{Preview: "v"}, stack.Observation{Memory: known, Basis: was}, asked},
-		"a lock that a person breaks":                {stack.PlanRun, stack.Cause{Unlock: "l"}, stack.Observation{Memory: failed(was), Basis: was, Spec: stack.Spec{Unlock: stack.Unlock{ID: "l"}}}, asked},
-		"a lock that is broken by itself":            {stack.PlanRun, stack.Cause{Unlock: "l"}, stack.Observation{Memory: failed(was), Basis: was, Spec: stack.Spec{Unlock: stack.Unlock{Auto: true}}}, upstream},
-		"a new stack":                                {stack.PlanRun, stack.Cause{}, stack.Observation{Basis: was}, changed},
-		"a change of the spec":                       {stack.PlanRun, stack.Cause{}, stack.Observation{Memory: known, Basis: basis(func(b *stack.Basis) { b.Shape, b.Source = "q", "t" })}, changed},
-		"a change of the source":                     {stack.PlanRun, stack.Cause{}, stack.Observation{Memory: known, Basis: basis(func(b *stack.Basis) { b.Source = "t" })}, upstream},
-		"a change of the inputs":                     {stack.PlanRun, stack.Cause{}, stack.Observation{Memory: known, Basis: basis(func(b *stack.Basis) { b.Inputs = "j" })}, upstream},
-		"a change of the engine":                     {stack.CheckRun, stack.Cause{}, stack.Observation{Memory: known, Basis: basis(func(b *stack.Basis) { b.Engine = "f" })}, upstream},
-		"another attempt":                            {stack.PlanRun, stack.Cause{}, stack.Observation{Memory: failed(was), Basis: was}, upstream},
-		"another attempt with another spec":          {stack.PlanRun, stack.Cause{}, stack.Observation{Memory: failed(was), Basis: basis(func(b *stack.Basis) { b.Shape = "q" })}, changed},
-		"a plan whose state changed":                 {stack.PlanRun, stack.Cause{}, stack.Observation{Memory: stack.Memory{Note: "the state changed"}, Basis: was}, upstream},
-		"the health of what was applied":             {stack.HealthRun, stack.Cause{}, stack.Observation{Memory: known, Basis: was}, changed},
-		"a look for drift":                           {stack.CheckRun, stack.Cause{}, stack.Observation{Memory: known, Basis: was}, idle},
-		"a plan because the interval is over":        {stack.PlanRun, stack.Cause{}, stack.Observation{Memory: known, Basis: was}, idle},
-		"a revision of the same source is no change": {stack.CheckRun, stack.Cause{}, stack.Observation{Memory: known, Basis: basis(func(b *stack.Basis) { b.Revision = "main@2" })}, idle},
+		"an apply":                                   {stack.ApplyRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, writing},
+		"a destroy":                                  {stack.DestroyRun, stack.Cause{}, stack.Observation{Status: known, Deleting: true}, writing},
+		"the plan of a destroy":                      {stack.PlanRun, stack.Cause{Destroy: true}, stack.Observation{Status: known, Deleting: true}, writing},
+		"a command of a person":                      {stack.GlassRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, asked},
+		"a plan that a person asked for":             {stack.PlanRun, stack.Cause{Request: "r"}, stack.Observation{Status: known, PlanInputs: was}, asked},
+		"a look that a person asked for":             {stack.CheckRun, stack.Cause{Request: "r"}, stack.Observation{Status: known, PlanInputs: was}, asked},
+		"a preview":                                  {stack.PreviewRun, stack.Cause{Preview: "v"}, stack.Observation{Status: known, PlanInputs: was}, asked},
+		"a lock that a person breaks":                {stack.PlanRun, stack.Cause{Unlock: "l"}, stack.Observation{Status: failed(was), PlanInputs: was, Spec: stack.Spec{Unlock: stack.Unlock{ID: "l"}}}, asked},
+		"a lock that is broken by itself":            {stack.PlanRun, stack.Cause{Unlock: "l"}, stack.Observation{Status: failed(was), PlanInputs: was, Spec: stack.Spec{Unlock: stack.Unlock{Auto: true}}}, upstream},
+		"a new stack":                                {stack.PlanRun, stack.Cause{}, stack.Observation{PlanInputs: was}, changed},
+		"a change of the spec":                       {stack.PlanRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: basis(func(b *stack.PlanInputs) { b.Shape, b.Source = "q", "t" })}, changed},
+		"a change of the source":                     {stack.PlanRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: basis(func(b *stack.PlanInputs) { b.Source = "t" })}, upstream},
+		"a change of the inputs":                     {stack.PlanRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: basis(func(b *stack.PlanInputs) { b.Inputs = "j" })}, upstream},
+		"a change of the engine":                     {stack.CheckRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: basis(func(b *stack.PlanInputs) { b.Engine = "f" })}, upstream},
+		"another attempt":                            {stack.PlanRun, stack.Cause{}, stack.Observation{Status: failed(was), PlanInputs: was}, upstream},
+		"another attempt with another spec":          {stack.PlanRun, stack.Cause{}, stack.Observation{Status: failed(was), PlanInputs: basis(func(b *stack.PlanInputs) { b.Shape = "q" })}, changed},
+		"a plan whose state changed":                 {stack.PlanRun, stack.Cause{}, stack.Observation{Status: stack.Status{Note: "the state changed"}, PlanInputs: was}, upstream},
+		"the health of what was applied":             {stack.HealthRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, changed},
+		"a look for drift":                           {stack.CheckRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, idle},
+		"a plan because the interval is over":        {stack.PlanRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, idle},
+		"a revision of the same source is no change": {stack.CheckRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: basis(func(b *stack.PlanInputs) { b.Revision = "main@2" })}, idle},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := classOf(tt.kind, tt.cause, tt.o); got != tt.want {
@@ -153,8 +153,8 @@ func TestParseLook(t *testing.T) {
 		want look
 		ok   bool
 	}{
-		"both":              {`{"at":"2026-11-28T01:02:03.000000004Z","memory":5}`, look{At: at, Memory: 5}, true},
-		"only the memory":   {`{"memory":5}`, look{Memory: 5}, true},
+		"both":              {`{"at":"2026-11-28T01:02:03.000000004Z","memory":5}`, look{At: at, Status: 5}, true},
+		"only the memory":   {`{"memory":5}`, look{Status: 5}, true},
 		"an earlier format": {"2026-11-28T01:02:03.000000004Z", look{At: at}, true},
 		"nothing":           {"", look{}, false},
 		"something else":    {"{", look{}, false},
@@ -239,13 +239,13 @@ func TestBacklogAndPlace(t *testing.T) {
 		t.Error("a stack at work has a place in the line")
 	}
 	backlog := stack.Backlog{
-		AtWork: 1, MaxRuns: 1, MaxPerTenant: 9, Memory: 100 << 20, MaxMemory: 1 << 30, Waiting: 4, OldestSince: start.Add(3 * time.Second),
+		AtWork: 1, MaxRuns: 1, MaxPerTenant: 9, Status: 100 << 20, MaxMemory: 1 << 30, Waiting: 4, OldestSince: start.Add(3 * time.Second),
 		Classes: []stack.ClassBacklog{
 			{Class: "apply"}, {Class: "person", Waiting: 1, OldestSince: start.Add(4 * time.Second)}, {Class: "spec"}, {Class: "upstream"},
 			{Class: "drift", Waiting: 3, OldestSince: start.Add(3 * time.Second)},
 		},
 		Tenants: []stack.TenantBacklog{
-			{Tenant: "a", AtWork: 1, Memory: 100 << 20, Waiting: map[string]int{"drift": 1}, OldestSince: start.Add(3 * time.Second)},
+			{Tenant: "a", AtWork: 1, Status: 100 << 20, Waiting: map[string]int{"drift": 1}, OldestSince: start.Add(3 * time.Second)},
 			{Tenant: "b", Waiting: map[string]int{"drift": 2, "person": 1}, OldestSince: start.Add(4 * time.Second)},
 		},
 	}

@@ -59,7 +59,7 @@ func (c *Stacks) begins(ctx context.Context, p *pass, kind stack.RunKind, cause 
 	}
 	err := p.untold
 	if err == nil {
-		e := audit.Entry{What: audit.ApplyStarted, Run: p.name(kind, cause), Why: cause.Why, Details: basisOf(cause.Basis)}
+		e := audit.Entry{What: audit.ApplyStarted, Run: p.name(kind, cause), Why: cause.Why, Details: basisOf(cause.PlanInputs)}
 		switch kind {
 		case stack.DestroyRun:
 			e.What = audit.DestroyStarted
@@ -112,7 +112,7 @@ func planIn(e *audit.Entry, p *stack.Plan) {
 }
 
 // basisOf names what a run was made from.
-func basisOf(b stack.Basis) map[string]string {
+func basisOf(b stack.PlanInputs) map[string]string {
 	return map[string]string{"revision": b.Revision, "source": b.Source, "engine": b.Engine}
 }
 
@@ -128,10 +128,10 @@ func (c *Stacks) happened(ctx context.Context, p *pass) error {
 	if c.Audit == nil {
 		return nil
 	}
-	deeds := changes(p.st.Memory, p.o.Memory)
-	if p.ended != nil && p.ended.ID != p.st.Memory.LastRun {
-		deeds = append(deeds, outcome(*p.ended, p.st.Memory, p.o.Memory)...)
-	} else if was, is := p.st.Memory, p.o.Memory; is.Failures > was.Failures && failsAnew(was, is) {
+	deeds := changes(p.st.Status, p.o.Status)
+	if p.ended != nil && p.ended.ID != p.st.Status.LastRun {
+		deeds = append(deeds, outcome(*p.ended, p.st.Status, p.o.Status)...)
+	} else if was, is := p.st.Status, p.o.Status; is.Failures > was.Failures && failsAnew(was, is) {
 		// Something came in the way of a run before it began.
 		e := audit.Entry{What: audit.PlanFailed, Run: is.LastRun, Outcome: string(stack.Failed), Details: map[string]string{"kind": string(is.FailedKind), "step": is.FailedStep}}
 		if is.Lock != nil {
@@ -150,7 +150,7 @@ func (c *Stacks) happened(ctx context.Context, p *pass) error {
 // unrecorded undoes what a pass would have written down of things that the
 // journal does not hold. What ended stays where it is, and is taken up again.
 func (p *pass) unrecorded(err error) stack.Decision {
-	p.o.Memory, p.ended = p.st.Memory, nil
+	p.o.Status, p.ended = p.st.Status, nil
 	return stack.Decision{
 		Action: stack.Wait{For: p.o.Spec.RetryEvery}, Ready: stack.Reconciling, Reason: stack.StartFailed,
 		Message: "What happened is not taken over while it cannot be recorded: " + err.Error(),
@@ -158,8 +158,8 @@ func (p *pass) unrecorded(err error) stack.Decision {
 }
 
 // outcome says what a run that ended has done.
-func outcome(r stack.Run, was, is stack.Memory) []deed {
-	e := audit.Entry{Run: r.ID, Outcome: string(r.Outcome), Details: basisOf(r.Cause.Basis)}
+func outcome(r stack.Run, was, is stack.Status) []deed {
+	e := audit.Entry{Run: r.ID, Outcome: string(r.Outcome), Details: basisOf(r.Cause.PlanInputs)}
 	e.Details["step"], e.Details["why"] = "", r.Why
 	if r.Outcome != stack.Succeeded {
 		e.Details["step"] = r.Step
@@ -219,7 +219,7 @@ func ended(well, destroys bool) audit.What {
 
 // failsAnew reports whether a failure is the first of its sort, and not the next
 // of a series.
-func failsAnew(was, is stack.Memory) bool {
+func failsAnew(was, is stack.Status) bool {
 	return was.Failures == 0 || is.Failures == 1 || was.FailedKind != is.FailedKind || was.FailedStep != is.FailedStep || was.FailedWhy != is.FailedWhy
 }
 
@@ -228,7 +228,7 @@ func news(pending, made *stack.Plan) bool {
 }
 
 // changes says what is different in the memory, of what is no run's outcome.
-func changes(was, is stack.Memory) []deed {
+func changes(was, is stack.Status) []deed {
 	var out []deed
 	add := func(e audit.Entry, once string) { out = append(out, deed{e, once}) }
 	if was.Drift != nil && is.Drift == nil {
@@ -238,9 +238,9 @@ func changes(was, is stack.Memory) []deed {
 		}
 		add(e, strconv.FormatInt(was.Drift.At.UnixNano(), 36))
 	}
-	if is.Gap != nil && (was.Gap == nil || was.Gap.Run != is.Gap.Run) {
-		e := audit.Entry{What: audit.GapFound, Run: is.Gap.Run, Details: map[string]string{"objects": strconv.Itoa(len(is.Gap.Objects)), "first": is.Gap.Objects[0].Address}}
-		add(e, is.Gap.Run)
+	if is.Untracked != nil && (was.Untracked == nil || was.Untracked.Run != is.Untracked.Run) {
+		e := audit.Entry{What: audit.GapFound, Run: is.Untracked.Run, Details: map[string]string{"objects": strconv.Itoa(len(is.Untracked.Objects)), "first": is.Untracked.Objects[0].Address}}
+		add(e, is.Untracked.Run)
 	}
 	if v := is.Review; v != nil && v.Refused && (was.Review == nil || was.Review.Plan != v.Plan || !was.Review.Refused) {
 		add(audit.Entry{What: audit.PlanRefused, Digest: v.Plan, Details: map[string]string{"webhooks": v.By}}, v.Plan+v.By)

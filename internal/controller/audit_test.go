@@ -55,36 +55,36 @@ func TestOutcomesOfRuns(t *testing.T) {
 	}
 	makes := func(p *stack.Plan) func(*stack.Run) { return func(r *stack.Run) { r.Plan = p } }
 	applies := func(p *stack.Plan) func(*stack.Run) { return func(r *stack.Run) { r.Cause.Plan = p } }
-	failing := stack.Memory{Failures: 2, FailedKind: stack.PlanRun, FailedStep: "plan", LastRun: "run-0"}
+	failing := stack.Status{Failures: 2, FailedKind: stack.PlanRun, FailedStep: "plan", LastRun: "run-0"}
 	for name, c := range map[string]struct {
-		was  stack.Memory
+		was  stack.Status
 		run  stack.Run
 		want []audit.What
 	}{
-		"a quiet look":              {stack.Memory{}, run(stack.CheckRun, stack.Succeeded, nil), nil},
-		"a plan without changes":    {stack.Memory{}, run(stack.PlanRun, stack.Succeeded, nil), nil},
-		"a plan":                    {stack.Memory{}, run(stack.PlanRun, stack.Succeeded, makes(plan)), []audit.What{audit.Planned}},
-		"the same plan again":       {stack.Memory{Pending: plan}, run(stack.PlanRun, stack.Succeeded, makes(plan)), nil},
-		"drift":                     {stack.Memory{}, run(stack.CheckRun, stack.Succeeded, makes(drift)), []audit.What{audit.DriftFound}},
-		"drift that goes":           {stack.Memory{Pending: drift, Drift: &stack.Drift{}}, run(stack.CheckRun, stack.Succeeded, nil), []audit.What{audit.DriftResolved}},
-		"an apply":                  {stack.Memory{Pending: plan}, run(stack.ApplyRun, stack.Succeeded, applies(plan)), []audit.What{audit.Applied}},
-		"an apply that fails":       {stack.Memory{Pending: plan}, run(stack.ApplyRun, stack.Failed, applies(plan)), []audit.What{audit.ApplyFailed}},
+		"a quiet look":              {stack.Status{}, run(stack.CheckRun, stack.Succeeded, nil), nil},
+		"a plan without changes":    {stack.Status{}, run(stack.PlanRun, stack.Succeeded, nil), nil},
+		"a plan":                    {stack.Status{}, run(stack.PlanRun, stack.Succeeded, makes(plan)), []audit.What{audit.Planned}},
+		"the same plan again":       {stack.Status{Pending: plan}, run(stack.PlanRun, stack.Succeeded, makes(plan)), nil},
+		"drift":                     {stack.Status{}, run(stack.CheckRun, stack.Succeeded, makes(drift)), []audit.What{audit.DriftFound}},
+		"drift that goes":           {stack.Status{Pending: drift, Drift: &stack.Drift{}}, run(stack.CheckRun, stack.Succeeded, nil), []audit.What{audit.DriftResolved}},
+		"an apply":                  {stack.Status{Pending: plan}, run(stack.ApplyRun, stack.Succeeded, applies(plan)), []audit.What{audit.Applied}},
+		"an apply that fails":       {stack.Status{Pending: plan}, run(stack.ApplyRun, stack.Failed, applies(plan)), []audit.What{audit.ApplyFailed}},
 		"each apply that fails":     {failing, run(stack.ApplyRun, stack.Failed, applies(plan)), []audit.What{audit.ApplyFailed}},
-		"a destroy":                 {stack.Memory{Built: true}, run(stack.DestroyRun, stack.Succeeded, nil), []audit.What{audit.Destroyed}},
-		"a plan that fails":         {stack.Memory{}, run(stack.PlanRun, stack.Failed, nil), []audit.What{audit.PlanFailed}},
+		"a destroy":                 {stack.Status{Built: true}, run(stack.DestroyRun, stack.Succeeded, nil), []audit.What{audit.Destroyed}},
+		"a plan that fails":         {stack.Status{}, run(stack.PlanRun, stack.Failed, nil), []audit.What{audit.PlanFailed}},
 		"one that fails again":      {failing, run(stack.PlanRun, stack.Failed, nil), nil},
 		"one that fails otherwise":  {failing, run(stack.PlanRun, stack.Failed, func(r *stack.Run) { r.Step = "init" }), []audit.What{audit.PlanFailed}},
 		"one that works again":      {failing, run(stack.PlanRun, stack.Succeeded, nil), []audit.What{audit.Recovered}},
-		"one that was stopped":      {stack.Memory{}, run(stack.PlanRun, stack.Interrupted, nil), nil},
-		"a preview":                 {stack.Memory{}, run(stack.PreviewRun, stack.Succeeded, makes(plan)), nil},
-		"a broken lock":             {stack.Memory{}, run(stack.PlanRun, stack.Succeeded, func(r *stack.Run) { r.Broke = "lock" }), []audit.What{audit.LockBroken}},
-		"one that is known already": {stack.Memory{LastRun: "run-1"}, run(stack.ApplyRun, stack.Succeeded, applies(plan)), nil},
+		"one that was stopped":      {stack.Status{}, run(stack.PlanRun, stack.Interrupted, nil), nil},
+		"a preview":                 {stack.Status{}, run(stack.PreviewRun, stack.Succeeded, makes(plan)), nil},
+		"a broken lock":             {stack.Status{}, run(stack.PlanRun, stack.Succeeded, func(r *stack.Run) { r.Broke = "lock" }), []audit.What{audit.LockBroken}},
+		"one that is known already": {stack.Status{LastRun: "run-1"}, run(stack.ApplyRun, stack.Succeeded, applies(plan)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &diary{}
 			s := &Stacks{Audit: d}
-			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, st: dialect.Stack{Memory: c.was}, ended: &c.run}
-			p.o.Memory = c.was.Record(c.run)
+			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: &c.run}
+			p.o.Status = c.was.Record(c.run)
 			for range 2 { // a pass that is made again says nothing new
 				if err := s.happened(t.Context(), p); err != nil {
 					t.Fatal(err)
@@ -132,17 +132,17 @@ func TestNothingIsAppliedOffTheRecord(t *testing.T) {
 
 // What cannot be recorded is not taken over, and is taken up again.
 func TestWhatIsNotRecordedIsNotTakenOver(t *testing.T) {
-	was := stack.Memory{LastRun: "run-0"}
+	was := stack.Status{LastRun: "run-0"}
 	ended := stack.Run{ID: "run-1", Kind: stack.ApplyRun, Done: true, Outcome: stack.Succeeded}
-	p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, st: dialect.Stack{Memory: was}, ended: &ended}
-	p.o.Memory = was.Record(ended)
+	p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: was}, ended: &ended}
+	p.o.Status = was.Record(ended)
 	err := (&Stacks{Audit: &diary{full: true}}).happened(t.Context(), p)
 	if err == nil {
 		t.Fatal("it was recorded on a full disk")
 	}
 	d := p.unrecorded(err)
-	if p.ended != nil || p.o.Memory.LastRun != "run-0" || d.Reason != stack.StartFailed || d.Ready != stack.Reconciling {
-		t.Errorf("the memory knows of %s and the status says %+v", p.o.Memory.LastRun, d)
+	if p.ended != nil || p.o.Status.LastRun != "run-0" || d.Reason != stack.StartFailed || d.Ready != stack.Reconciling {
+		t.Errorf("the memory knows of %s and the status says %+v", p.o.Status.LastRun, d)
 	}
 }
 
@@ -156,8 +156,8 @@ func TestWishesAreToldOnce(t *testing.T) {
 	pending := &stack.Plan{Name: "plan-1", Digest: "sha256:1"}
 	pass := func(spec stack.Spec, generation int64) *pass {
 		obj.Generation = generation
-		p := &pass{id: "uid", obj: obj, st: dialect.Stack{Spec: spec, Memory: stack.Memory{LastRun: "run-0", Pending: pending}}}
-		p.o.Memory = p.st.Memory
+		p := &pass{id: "uid", obj: obj, st: dialect.Stack{Spec: spec, Status: stack.Status{LastRun: "run-0", Pending: pending}}}
+		p.o.Status = p.st.Status
 		return p
 	}
 	s := &Stacks{Audit: d, Blobs: blobs}

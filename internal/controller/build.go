@@ -20,8 +20,8 @@ import (
 
 // buildJob makes all of the job that does not depend on the kind of run.
 func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
-	prog := p.st.Program
-	e, err := c.Engine(ctx, p.st.Program.Engine)
+	prog := p.st.Configuration
+	e, err := c.Engine(ctx, p.st.Configuration.Engine)
 	if err != nil {
 		return blockedBy(err, stack.EngineMissing)
 	}
@@ -60,7 +60,7 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	p.job = &runner.Job{
 		Stack: p.id, Name: p.obj.GetNamespace() + "/" + p.obj.GetName(), Created: p.o.Now,
 		Engine: e,
-		Tree:   runner.Tree{Archive: p.in.archive, Digest: p.o.Basis.Source, Path: prog.Path, Exclude: guard.Exclude},
+		Tree:   runner.Tree{Archive: p.in.archive, Digest: p.o.PlanInputs.Source, Path: prog.Path, Exclude: guard.Exclude},
 		Files:  files,
 		Env:    p.in.resolved.Environment,
 		Mask:   p.in.mask,
@@ -88,7 +88,7 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 
 // initKey covers all that an initialised directory depends on beside its tree.
 func (c *Stacks) initKey(p *pass, backend workdir.File, network string) string {
-	parts := []any{p.o.Basis.Engine, string(backend.Content), p.st.Program.Workspace, c.Config.MirrorProviders, network}
+	parts := []any{p.o.PlanInputs.Engine, string(backend.Content), p.st.Configuration.Workspace, c.Config.MirrorProviders, network}
 	if p.in.main != nil {
 		parts = append(parts, string(p.in.main))
 	}
@@ -106,7 +106,7 @@ func (c *Stacks) initKey(p *pass, backend workdir.File, network string) string {
 // unshadowed makes sure that no file which the stack brings is one of those that
 // must not be there.
 func (c *Stacks) unshadowed(p *pass, g module.Guarded) error {
-	for i, f := range p.st.Program.Files {
+	for i, f := range p.st.Configuration.Files {
 		if !f.Home && slices.Contains(g.Exclude, f.Path) || p.in.main != nil && !f.Home && f.Path == workdir.InlinePath {
 			return fault.New(fault.Denied, "", fmt.Errorf("fileMappings[%d]: %s would take the place of the module's own configuration", i, f.Path))
 		}
@@ -121,10 +121,10 @@ const longestGrace = 24 * time.Hour
 // limits are the platform's, or what the stack asks for where that is stricter.
 // Its grace may only be longer: an apply that is cut off is what people have to
 // repair by hand.
-func (c *Stacks) limits(p stack.Program) runner.Limits {
+func (c *Stacks) limits(p stack.Configuration) runner.Limits {
 	l := c.Config.Limits
-	if p.Memory > 0 && (l.Memory == 0 || p.Memory < l.Memory) {
-		l.Memory = p.Memory
+	if p.Status > 0 && (l.Status == 0 || p.Status < l.Status) {
+		l.Status = p.Status
 	}
 	l.CPUs = p.CPUs
 	if p.Grace > cmp.Or(l.Grace, runner.DefaultGrace) {
@@ -138,7 +138,7 @@ const parallelismMost = 1024
 
 // speakable reports which field holds something that cannot be told to the
 // engine.
-func speakable(p stack.Program) error {
+func speakable(p stack.Configuration) error {
 	for i, t := range p.Targets {
 		if err := engine.CheckTarget(t); err != nil {
 			return fault.New(fault.Invalid, "", fmt.Errorf("spec.targets[%d]: %w", i, err))
@@ -156,7 +156,7 @@ func speakable(p stack.Program) error {
 }
 
 // network is that of the platform, or what the stack asks for instead.
-func (c *Stacks) network(p stack.Program) (string, error) {
+func (c *Stacks) network(p stack.Configuration) (string, error) {
 	switch {
 	case p.Network == "" || p.Network == c.Config.Network, p.Network == "none":
 		return cmp.Or(p.Network, c.Config.Network), nil
@@ -176,7 +176,7 @@ func (c *Stacks) box(network string) runner.Box {
 
 // backendOf translates a program's backend. A managed one has the reference of
 // its state.
-func backendOf(p stack.Program, namespace string) (module.Backend, *kube.StateRef, string) {
+func backendOf(p stack.Configuration, namespace string) (module.Backend, *kube.StateRef, string) {
 	b := p.Backend
 	switch b.Kind {
 	case stack.Kubernetes:
@@ -201,7 +201,7 @@ func backendOf(p stack.Program, namespace string) (module.Backend, *kube.StateRe
 const defaultWorkspace = "default"
 
 // workspaceOf is the workspace of the engine that a stack's state is in.
-func workspaceOf(p stack.Program) string {
+func workspaceOf(p stack.Configuration) string {
 	if p.Workspace == "" {
 		return defaultWorkspace
 	}
@@ -228,8 +228,8 @@ func (c *Stacks) files(p *pass, backend workdir.File) ([]workdir.File, error) {
 	if p.in.imports != nil {
 		files = append(files, *p.in.imports)
 	}
-	if p.st.Program.Source == nil {
-		files = append(files, workdir.Inline(p.st.Program.Inline))
+	if p.st.Configuration.Source == nil {
+		files = append(files, workdir.Inline(p.st.Configuration.Inline))
 	}
 	return files, nil
 }
@@ -237,7 +237,7 @@ func (c *Stacks) files(p *pass, backend workdir.File) ([]workdir.File, error) {
 // name gives a run the name of its cause: the same cause after the same past
 // has the same name, so that starting it twice starts it once.
 func (p *pass) name(kind stack.RunKind, cause stack.Cause) string {
-	digest := stack.Digest([]any{p.id, kind, cause.Basis, cause.Request, cause.Preview, cause.Health, cause.Destroy, planDigest(cause.Plan), p.o.Memory.LastRun, p.o.Memory.Failures, p.o.CheckedAt})
+	digest := stack.Digest([]any{p.id, kind, cause.PlanInputs, cause.Request, cause.Preview, cause.Health, cause.Destroy, planDigest(cause.Plan), p.o.Status.LastRun, p.o.Status.Failures, p.o.CheckedAt})
 	if cause.Command != nil {
 		digest = stack.Digest([]any{digest, cause.Command})
 	}
@@ -255,13 +255,13 @@ func planDigest(p *stack.Plan) string {
 // source, the Secrets or the variables exist by then. It returns its key; the
 // same inputs have the same key and are kept once.
 func (c *Stacks) snapshot(ctx context.Context, p *pass) (string, error) {
-	key := stackKey(p.id, "snapshots", hexOf(stack.Digest([]any{p.o.Basis, p.note.Backend, c.renewed(p)})))
-	if p.o.Memory.Snapshot == key {
+	key := stackKey(p.id, "snapshots", hexOf(stack.Digest([]any{p.o.PlanInputs, p.note.Backend, c.renewed(p)})))
+	if p.o.Status.Snapshot == key {
 		return key, nil
 	}
 	c.records.RLock() // else its archive could be swept away in between
 	defer c.records.RUnlock()
-	b, err := json.Marshal(snapshot{Job: *p.job, Note: p.note, Basis: p.o.Basis})
+	b, err := json.Marshal(snapshot{Job: *p.job, Note: p.note, PlanInputs: p.o.PlanInputs})
 	if err != nil {
 		return "", err
 	}
@@ -271,20 +271,20 @@ func (c *Stacks) snapshot(ctx context.Context, p *pass) (string, error) {
 	if p.in.archive == "" {
 		return key, nil
 	}
-	return key, c.keepTree(ctx, p.in.archive, p.o.Basis.Source)
+	return key, c.keepTree(ctx, p.in.archive, p.o.PlanInputs.Source)
 }
 
 // snapshot is a job as it was when its plan was made.
 type snapshot struct {
 	Job   runner.Job
 	Note  note
-	Basis stack.Basis
+	Basis stack.PlanInputs
 }
 
 // recall makes the pass's job from a snapshot. What can still be resolved now
 // is preferred for credentials, which may have been renewed since.
 func (c *Stacks) recall(ctx context.Context, p *pass) error {
-	if p.o.Memory.Snapshot == "" {
+	if p.o.Status.Snapshot == "" {
 		// Built by another controller: what it was made from is what is there now.
 		if c.observeBasis(ctx, p); p.o.Blocked != nil {
 			return fault.New(p.o.Blocked.Kind, "SnapshotMissing", fmt.Errorf(
@@ -293,27 +293,27 @@ func (c *Stacks) recall(ctx context.Context, p *pass) error {
 		return nil
 	}
 	var s snapshot
-	b, err := c.get(ctx, p.o.Memory.Snapshot)
+	b, err := c.get(ctx, p.o.Status.Snapshot)
 	if err == nil {
 		err = json.Unmarshal(b, &s)
 	}
 	if err != nil {
 		return fmt.Errorf("reading the record of what was applied: %w", err)
 	}
-	e, err := c.Engine(ctx, p.st.Program.Engine)
+	e, err := c.Engine(ctx, p.st.Configuration.Engine)
 	if err != nil {
 		return err
 	}
 	s.Job.Engine = e
 	if s.Job.Tree.Archive != "" {
-		if s.Job.Tree.Archive, err = c.tree(ctx, s.Basis.Source); err != nil {
+		if s.Job.Tree.Archive, err = c.tree(ctx, s.PlanInputs.Source); err != nil {
 			return fmt.Errorf("restoring the source that was applied: %w", err)
 		}
 	}
 	s.Job.Box = c.box(s.Job.Box.Network)
-	s.Job.Limits = c.limits(p.st.Program)
+	s.Job.Limits = c.limits(p.st.Configuration)
 	p.note = s.Note
 	c.refresh(ctx, p, &s.Job)
-	p.job, p.o.Basis = &s.Job, s.Basis
+	p.job, p.o.PlanInputs = &s.Job, s.PlanInputs
 	return nil
 }

@@ -57,7 +57,7 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 	if r.Outcome != stack.Succeeded {
 		return nil
 	}
-	if err := c.dropOthers(ctx, stackKey(p.id, "snapshots", ""), p.o.Memory.Snapshot, n.Cause.Snapshot); err != nil {
+	if err := c.dropOthers(ctx, stackKey(p.id, "snapshots", ""), p.o.Status.Snapshot, n.Cause.Snapshot); err != nil {
 		return err
 	}
 	if !r.Kind.Writes() && !r.Changes.None() {
@@ -91,11 +91,11 @@ func (c *Stacks) findGap(ctx context.Context, p *pass, r *runner.Report, n note,
 	defer events.Close()
 	run.Apart, run.Rescued = n.State == nil, n.State == nil && r.Rescued != nil
 	if run.Apart && r.Outcome != stack.Killed && !run.Rescued {
-		run.Gap, err = plan.Unheard(events)
-		run.Apart = len(run.Gap) > 0
+		run.Untracked, err = plan.Unheard(events)
+		run.Apart = len(run.Untracked) > 0
 		return err
 	}
-	run.Gap, err = plan.Unrecorded(events, state)
+	run.Untracked, err = plan.Unrecorded(events, state)
 	return err
 }
 
@@ -103,7 +103,7 @@ func (c *Stacks) findGap(ctx context.Context, p *pass, r *runner.Report, n note,
 // or a person behind broken glass. What is still missing stays listed, also when
 // the run leaves a gap of its own.
 func (c *Stacks) followGap(ctx context.Context, p *pass, n note, run *stack.Run) error {
-	was := p.o.OpenGap()
+	was := p.o.OpenUntracked()
 	if was == nil {
 		return nil
 	}
@@ -117,13 +117,13 @@ func (c *Stacks) followGap(ctx context.Context, p *pass, n note, run *stack.Run)
 			return fmt.Errorf("looking what is still missing after run %s: %w", was.Run, err)
 		}
 	}
-	if len(run.Gap) > 0 {
-		run.Gap = append(run.Gap, slices.DeleteFunc(slices.Clone(missing), func(u stack.Unrecorded) bool {
-			return slices.ContainsFunc(run.Gap, func(is stack.Unrecorded) bool { return is.Address == u.Address })
+	if len(run.Untracked) > 0 {
+		run.Untracked = append(run.Untracked, slices.DeleteFunc(slices.Clone(missing), func(u stack.UntrackedResource) bool {
+			return slices.ContainsFunc(run.Untracked, func(is stack.UntrackedResource) bool { return is.Address == u.Address })
 		})...)
 		run.Apart = run.Apart || was.Apart
 	}
-	p.o.Memory.Gap = was.Less(missing)
+	p.o.Status.Untracked = was.Less(missing)
 	return nil
 }
 
@@ -227,22 +227,22 @@ func (c *Stacks) keepOutputs(ctx context.Context, p *pass, r *runner.Report, run
 // keepPlan keeps a plan with changes and gives it its name.
 func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	made := stack.Plan{
-		Run: r.ID, Basis: n.Cause.Basis, Changes: r.Changes, Destroy: n.Cause.Destroy, Drift: drifted(p.o.Memory, r.Kind, n.Cause),
+		Run: r.ID, PlanInputs: n.Cause.PlanInputs, Changes: r.Changes, Destroy: n.Cause.Destroy, Drift: drifted(p.o.Status, r.Kind, n.Cause),
 		Lineage: r.State.Lineage, Serial: r.State.Serial, At: r.Finished, Addresses: r.Addresses, Example: r.Example,
 	}
 	made.Digest = plan.Digest(plan.Parts{
-		Basis: made.Basis, LockHash: r.LockHash, Backend: n.Backend, Lineage: made.Lineage, Serial: made.Serial,
-		ChangesHash: r.ChangesHash, Destroy: made.Destroy, After: p.o.Memory.Wrote,
+		PlanInputs: made.PlanInputs, LockHash: r.LockHash, Backend: n.Backend, Lineage: made.Lineage, Serial: made.Serial,
+		ChangesHash: r.ChangesHash, Destroy: made.Destroy, After: p.o.Status.Wrote,
 	})
-	base := plan.Name(made.Basis.Revision)
-	made.Name = p.o.Memory.NameFor(base, plan.NameWith(base, made.Digest), made.Digest, p.o.Spec.Approved)
+	base := plan.Name(made.PlanInputs.Revision)
+	made.Name = p.o.Status.NameFor(base, plan.NameWith(base, made.Digest), made.Digest, p.o.Spec.Approved)
 	if r.Kind == stack.PreviewRun {
 		made.Name = "" // nobody is to approve it
 	}
 	files := map[string]string{
 		runner.FilePlan: "plan.bin", runner.FilePlanDoc: documentMasked, runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
 	}
-	if planDocument(p.st.Program) == documentRaw && c.Webhooks.Unmasked {
+	if planDocument(p.st.Configuration) == documentRaw && c.Webhooks.Unmasked {
 		files[runner.FilePlanRaw] = documentRaw
 	}
 	for file, key := range files {
@@ -268,17 +268,17 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 
 // drifted reports whether the changes of a plan come from the world: nothing
 // that was asked for changed since the last apply.
-func drifted(m stack.Memory, kind stack.RunKind, cause stack.Cause) bool {
+func drifted(m stack.Status, kind stack.RunKind, cause stack.Cause) bool {
 	if kind == stack.CheckRun {
 		return true
 	}
-	return m.Applied != nil && !cause.Destroy && !m.Destroyed && len(m.Applied.Basis.Differs(cause.Basis)) == 0
+	return m.Applied != nil && !cause.Destroy && !m.Destroyed && len(m.Applied.PlanInputs.Differs(cause.PlanInputs)) == 0
 }
 
 // dropOldPlans removes plans that can no longer be applied.
 func (c *Stacks) dropOldPlans(ctx context.Context, p *pass, keep string) error {
 	stay := []string{stackKey(p.id, "plans", hexOf(keep))}
-	for _, q := range []*stack.Plan{p.o.Memory.Pending, p.o.Memory.Applied, p.o.Memory.Preview} {
+	for _, q := range []*stack.Plan{p.o.Status.Pending, p.o.Status.Applied, p.o.Status.Preview} {
 		if q != nil {
 			stay = append(stay, stackKey(p.id, "plans", hexOf(q.Digest)))
 		}
@@ -306,9 +306,9 @@ func (c *Stacks) dropOthers(ctx context.Context, prefix string, stay ...string) 
 
 // readable publishes the plan in the cluster if the stack asks for it.
 func (c *Stacks) readable(ctx context.Context, p *pass, r *runner.Report, made stack.Plan) error {
-	out := kube.ReadablePlan{Workspace: workspaceOf(p.st.Program), Name: made.Name}
+	out := kube.ReadablePlan{Workspace: workspaceOf(p.st.Configuration), Name: made.Name}
 	var err error
-	switch p.st.Program.Readable {
+	switch p.st.Configuration.Readable {
 	case stack.ReadableJSON:
 		out.JSON, err = c.left(p.id, r.ID, runner.FilePlanRaw)
 	case stack.ReadableHuman:
@@ -317,7 +317,7 @@ func (c *Stacks) readable(ctx context.Context, p *pass, r *runner.Report, made s
 	if err != nil {
 		return err
 	}
-	if m := p.st.Memory; out.JSON == nil && out.Text == nil && m.LastRun == "" && m.Pending == nil && m.Applied == nil {
+	if m := p.st.Status; out.JSON == nil && out.Text == nil && m.LastRun == "" && m.Pending == nil && m.Applied == nil {
 		return nil // the first plan of a stack replaces none, and looking costs two lists of the namespace
 	}
 	return kube.WriteReadablePlan(ctx, c.Live, p.obj, out)

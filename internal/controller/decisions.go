@@ -131,7 +131,7 @@ func (c *Stacks) keptDecisions(ctx context.Context, id string) ([]stack.Decided,
 // waitingFor names what has to come about before the stack goes on, empty if it
 // waits for nothing but time.
 func waitingFor(p *pass, d stack.Decision) string {
-	m := p.o.Memory
+	m := p.o.Status
 	switch d.Reason {
 	case stack.Queued:
 		return "its turn"

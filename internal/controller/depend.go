@@ -23,7 +23,7 @@ const dependencyDepth = 64
 
 // dependencies returns the first dependency that is not ready.
 func (c *Stacks) dependencies(ctx context.Context, p *pass) (*stack.Blocked, error) {
-	for _, ref := range p.st.Program.DependsOn {
+	for _, ref := range p.st.Configuration.DependsOn {
 		key := c.keyOf(ref, p.obj)
 		if key.Namespace != p.obj.GetNamespace() && !c.Config.CrossNamespace {
 			return &stack.Blocked{Kind: fault.Denied, Reason: stack.SourceDenied,
@@ -56,11 +56,11 @@ func (c *Stacks) dependency(ctx context.Context, p *pass, key types.NamespacedNa
 	if err != nil {
 		return fmt.Sprintf("dependency %s is not valid: %v", key, err), nil
 	}
-	m := dep.Memory
-	if a, b := dep.Program.Source, p.st.Program.Source; a != nil && b != nil && *a == *b && m.Planned.Source != p.o.Basis.Source {
-		return fmt.Sprintf("dependency %s has not seen revision %s yet", key, p.o.Basis.Revision), nil
+	m := dep.Status
+	if a, b := dep.Configuration.Source, p.st.Configuration.Source; a != nil && b != nil && *a == *b && m.Planned.Source != p.o.PlanInputs.Source {
+		return fmt.Sprintf("dependency %s has not seen revision %s yet", key, p.o.PlanInputs.Revision), nil
 	}
-	if dep.Program.Outputs != nil && m.Published == "" {
+	if dep.Configuration.Outputs != nil && m.Published == "" {
 		return fmt.Sprintf("dependency %s has not published its outputs yet", key), nil
 	}
 	return "", nil
@@ -94,7 +94,7 @@ func (c *Stacks) cycle(ctx context.Context, start, next types.NamespacedName) (s
 		if err != nil {
 			continue // reported where it is the object itself
 		}
-		for _, ref := range dep.Program.DependsOn {
+		for _, ref := range dep.Configuration.DependsOn {
 			k := c.keyOf(ref, obj)
 			queue = append(queue, step{k, append(slices.Clone(s.path), k.String())})
 		}
@@ -134,7 +134,7 @@ func (c *Stacks) dependents(ctx context.Context, obj client.Object) ([]string, e
 // come back, would wait for ever for a stack that is gone.
 func (c *Stacks) relieve(ctx context.Context, p *pass) error {
 	name := p.obj.GetName()
-	for _, ref := range p.st.Program.DependsOn {
+	for _, ref := range p.st.Configuration.DependsOn {
 		key := c.keyOf(ref, p.obj)
 		if key.Namespace != p.obj.GetNamespace() && !c.Config.CrossNamespace {
 			continue

@@ -19,14 +19,14 @@ const podField = "runnerPodTemplate.spec."
 // which they count: whole objects, then single ones.
 func (c *Stacks) settings(ctx context.Context, p *pass) ([]workdir.Setting, error) {
 	var all []workdir.Setting
-	for i, from := range p.st.Program.EnvFrom {
+	for i, from := range p.st.Configuration.EnvFrom {
 		some, err := c.settingsFrom(ctx, p, from)
 		if err != nil {
 			return nil, fmt.Errorf("%senvFrom[%d]: %w", podField, i, err)
 		}
 		all = append(all, some...)
 	}
-	for i, v := range p.st.Program.Env {
+	for i, v := range p.st.Configuration.Env {
 		s, ok, err := c.setting(ctx, p, v)
 		if err != nil {
 			return nil, fmt.Errorf("%senv[%d]: %w", podField, i, err)

@@ -59,8 +59,8 @@ func TestAGapSaysWhetherItWasCompared(t *testing.T) {
 			if err := c.findGap(t.Context(), &pass{id: "uid"}, report, note{State: tt.state}, &run); err != nil {
 				t.Fatal(err)
 			}
-			if listed := len(run.Gap) == 1 && run.Gap[0].ID == "i-1"; listed != tt.listed || run.Apart != tt.apart || run.Rescued != tt.refused {
-				t.Errorf("the gap is %+v, apart %v, rescued %v; want it listed %v, apart %v, rescued %v", run.Gap, run.Apart, run.Rescued, tt.listed, tt.apart, tt.refused)
+			if listed := len(run.Untracked) == 1 && run.Untracked[0].ID == "i-1"; listed != tt.listed || run.Apart != tt.apart || run.Rescued != tt.refused {
+				t.Errorf("the gap is %+v, apart %v, rescued %v; want it listed %v, apart %v, rescued %v", run.Untracked, run.Apart, run.Rescued, tt.listed, tt.apart, tt.refused)
 			}
 		})
 	}
@@ -78,8 +78,8 @@ func TestAProviderThatDiesLeavesAGap(t *testing.T) {
 			if err := c.findGap(t.Context(), &pass{id: "uid"}, report, note{State: state}, &run); err != nil {
 				t.Fatal(err)
 			}
-			if want := []stack.Unrecorded{{Address: "x.a"}}; !slices.Equal(run.Gap, want) || run.Apart != (state == nil) {
-				t.Errorf("the gap is %+v, apart %v; want %+v", run.Gap, run.Apart, want)
+			if want := []stack.UntrackedResource{{Address: "x.a"}}; !slices.Equal(run.Untracked, want) || run.Apart != (state == nil) {
+				t.Errorf("the gap is %+v, apart %v; want %+v", run.Untracked, run.Apart, want)
 			}
 		})
 	}
@@ -88,35 +88,35 @@ func TestAProviderThatDiesLeavesAGap(t *testing.T) {
 // What was in no state stays listed until it is in one, also if the run that
 // was to bring it in is cut short itself.
 func TestAGapOutlastsTheNextOne(t *testing.T) {
-	was := &stack.Gap{Run: "apply-1", Objects: []stack.Unrecorded{{Address: "x.a", ID: "i-0"}, {Address: "x.in", ID: "1"}, {Address: "x.out", ID: "2"}}}
+	was := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "x.a", ID: "i-0"}, {Address: "x.in", ID: "1"}, {Address: "x.out", ID: "2"}}}
 	c := &Stacks{Runs: printed{}, Blobs: openRecords(t)}
 	state := `{"version":4,"resources":[{"mode":"managed","type":"x","name":"in","instances":[{"attributes":{"id":"1"}}]}]}`
 	if err := c.put(t.Context(), stackKey("uid", "state.json"), []byte(state)); err != nil {
 		t.Fatal(err)
 	}
 	kept := was
-	follow := func(found []stack.Unrecorded, forgotten string) (stack.Run, *stack.Gap) {
-		p := &pass{id: "uid", o: stack.Observation{Memory: stack.Memory{Gap: kept}, Spec: stack.Spec{ForgetGap: forgotten}}}
-		run := stack.Run{ID: "apply-2", Gap: found}
+	follow := func(found []stack.UntrackedResource, forgotten string) (stack.Run, *stack.Untracked) {
+		p := &pass{id: "uid", o: stack.Observation{Status: stack.Status{Untracked: kept}, Spec: stack.Spec{IgnoreUntracked: forgotten}}}
+		run := stack.Run{ID: "apply-2", Untracked: found}
 		if err := c.followGap(t.Context(), p, note{State: &kube.StateRef{}}, &run); err != nil {
 			t.Fatal(err)
 		}
-		return run, p.o.Memory.Gap
+		return run, p.o.Status.Untracked
 	}
-	mine := stack.Unrecorded{Address: "x.a", ID: "i-1", Finished: true}
-	if run, _ := follow([]stack.Unrecorded{mine}, ""); !slices.Equal(run.Gap, []stack.Unrecorded{mine, was.Objects[2]}) {
-		t.Errorf("the next gap is %+v, want what it left and x.out", run.Gap)
+	mine := stack.UntrackedResource{Address: "x.a", ID: "i-1", Finished: true}
+	if run, _ := follow([]stack.UntrackedResource{mine}, ""); !slices.Equal(run.Untracked, []stack.UntrackedResource{mine, was.Objects[2]}) {
+		t.Errorf("the next gap is %+v, want what it left and x.out", run.Untracked)
 	}
-	if run, _ := follow([]stack.Unrecorded{mine}, "apply-1"); len(run.Gap) != 1 {
-		t.Errorf("the next gap is %+v, although somebody dealt with the one before", run.Gap)
+	if run, _ := follow([]stack.UntrackedResource{mine}, "apply-1"); len(run.Untracked) != 1 {
+		t.Errorf("the next gap is %+v, although somebody dealt with the one before", run.Untracked)
 	}
-	if run, gap := follow(nil, ""); len(run.Gap) > 0 || gap == nil || len(gap.Objects) != 2 {
+	if run, gap := follow(nil, ""); len(run.Untracked) > 0 || gap == nil || len(gap.Objects) != 2 {
 		t.Errorf("after a run that ended well %+v is missing, want x.a and x.out", gap)
 	}
 	// The status was lost before the run was forgotten: what the records hold of it
 	// is more than its own events say.
-	kept = &stack.Gap{Run: "apply-2", Objects: []stack.Unrecorded{mine, was.Objects[2]}}
-	if run, _ := follow([]stack.Unrecorded{mine}, ""); !slices.Equal(run.Gap, kept.Objects) {
-		t.Errorf("the gap of a run that is collected once more is %+v, want %+v", run.Gap, kept.Objects)
+	kept = &stack.Untracked{Run: "apply-2", Objects: []stack.UntrackedResource{mine, was.Objects[2]}}
+	if run, _ := follow([]stack.UntrackedResource{mine}, ""); !slices.Equal(run.Untracked, kept.Objects) {
+		t.Errorf("the gap of a run that is collected once more is %+v, want %+v", run.Untracked, kept.Objects)
 	}
 }

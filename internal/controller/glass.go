@@ -27,9 +27,9 @@ func (c *Stacks) observeGlass(p *pass) {
 		p.glassDenied = true
 		p.o.Spec.Glass, p.o.Spec.Command = "", nil
 	}
-	before := p.o.Memory.Glass
-	p.o.Memory = p.o.Memory.Breaks(p.o.Spec, p.o.Now, cmp.Or(c.Config.Glass.Lasts, time.Hour))
-	switch after := p.o.Memory.Glass; {
+	before := p.o.Status.Glass
+	p.o.Status = p.o.Status.Breaks(p.o.Spec, p.o.Now, cmp.Or(c.Config.Glass.Lasts, time.Hour))
+	switch after := p.o.Status.Glass; {
 	case after == before:
 	case after == nil:
 		c.Events.Event(p.obj, normal, "GlassMended", "The session of work by hand was ended: the stack goes on by itself")
@@ -42,14 +42,14 @@ func (c *Stacks) observeGlass(p *pass) {
 // answer to that person, who can ask again.
 func (c *Stacks) command(ctx context.Context, p *pass, d stack.Decision, why string) (stack.Decision, error) {
 	asked := *p.o.Spec.Command
-	cause := stack.Cause{Basis: p.o.Basis, Command: &asked, Why: why}
+	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Command: &asked, Why: why}
 	_, err := engine.ByHand(asked.Args)
 	if err == nil {
 		cause.Instead, err = c.findJob(ctx, p)
 	}
 	if err == nil {
 		p.job.Command = asked.Args
-		left := p.o.Memory.Glass.Until.Sub(p.o.Now)
+		left := p.o.Status.Glass.Until.Sub(p.o.Now)
 		if l := &p.job.Limits.Plan; *l == 0 || *l > left {
 			*l = left // the session does not outlast itself by a command
 		}
@@ -61,13 +61,13 @@ func (c *Stacks) command(ctx context.Context, p *pass, d stack.Decision, why str
 	case fault.Conflict:
 		return d, err
 	}
-	if h := p.o.Memory.ByHand; h == nil || h.ID != asked.ID { // a lock in the way is recorded already
-		p.o.Memory = p.o.Memory.Record(stack.Run{
+	if h := p.o.Status.ByHand; h == nil || h.ID != asked.ID { // a lock in the way is recorded already
+		p.o.Status = p.o.Status.Record(stack.Run{
 			ID: p.name(stack.GlassRun, cause) + "-refused", Kind: stack.GlassRun, Cause: cause,
 			Done: true, Outcome: stack.Failed, Message: err.Error(), At: p.o.Now,
 		})
 	}
-	c.tellByHand(p, *p.o.Memory.ByHand)
+	c.tellByHand(p, *p.o.Status.ByHand)
 	return stack.Decide(p.o), nil
 }
 
@@ -79,7 +79,7 @@ func (c *Stacks) findJob(ctx context.Context, p *pass) (instead string, err erro
 		return "", nil
 	case b == nil:
 		return "", errors.New("nothing is known of what the stack is made from")
-	case p.o.Memory.Snapshot == "":
+	case p.o.Status.Snapshot == "":
 		return "", fault.New(b.Kind, "", fmt.Errorf("nothing was applied yet, and what it would be made from cannot be read: %s", b.Message))
 	default:
 		return b.Message, c.recall(ctx, p)

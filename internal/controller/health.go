@@ -24,12 +24,12 @@ func (c *Stacks) checkup(ctx context.Context, p *pass, why string) error {
 	}
 	p.job = &runner.Job{
 		Stack: p.job.Stack, Name: p.job.Name, Created: p.job.Created,
-		Checks: checks(p.st.Program.Checks, outputs),
+		Checks: checks(p.st.Configuration.Checks, outputs),
 		Mask:   append(slices.Clone(p.job.Mask), sensitive(outputs)...),
 		Limits: p.job.Limits, Box: p.job.Box,
 	}
 	p.note = note{}
-	cause := stack.Cause{Basis: p.o.Basis, Why: why, Health: stack.Vital(p.o.Spec.Health, p.o.Memory.Wrote)}
+	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: why, Health: stack.Vital(p.o.Spec.Health, p.o.Status.Wrote)}
 	return c.launch(ctx, p, stack.HealthRun, cause, "")
 }
 

@@ -53,8 +53,8 @@ func TestCheckup(t *testing.T) {
 		Stack: "uid", Name: "ns/name", Files: nil, Env: map[string]string{"AWS_SECRET_ACCESS_KEY": "k"}, Managed: true,
 		Mask: []string{"given"}, Limits: runner.Limits{Memory: 5}, Box: runner.Box{Network: "none"}, Options: runner.Options{InitKey: "x"},
 	}}
-	p.o.Spec.Health, p.o.Memory.Wrote, p.o.Basis = "sha256:h", "apply-7", stack.Basis{Source: "s"}
-	p.st.Program.Checks = []stack.Check{
+	p.o.Spec.Health, p.o.Status.Wrote, p.o.PlanInputs = "sha256:h", "apply-7", stack.PlanInputs{Source: "s"}
+	p.st.Configuration.Checks = []stack.Check{
 		{Name: "web", Kind: stack.HTTPCheck, Target: "https://${{ .host }}/?t={{ .token }}", Timeout: time.Second},
 		{Name: "odd", Kind: stack.TCPCheck, Target: "{{ .gone }}:1"},
 	}
@@ -67,7 +67,7 @@ func TestCheckup(t *testing.T) {
 	if err := json.Unmarshal(got.Note, &n); err != nil {
 		t.Fatal(err)
 	}
-	wantNote := note{Cause: stack.Cause{Basis: stack.Basis{Source: "s"}, Health: "sha256:h/apply-7", Why: "something was applied"}}
+	wantNote := note{Cause: stack.Cause{PlanInputs: stack.PlanInputs{Source: "s"}, Health: "sha256:h/apply-7", Why: "something was applied"}}
 	want := runner.Job{
 		ID: p.name(stack.HealthRun, wantNote.Cause), Stack: "uid", Name: "ns/name", Kind: stack.HealthRun,
 		Mask: []string{"90210", "deep-secret", "given", "s3cr3t"}, Limits: runner.Limits{Memory: 5}, Box: runner.Box{Network: "none"}, Note: got.Note,
@@ -127,14 +127,14 @@ func TestInventory(t *testing.T) {
 	}{
 		"a state that is not listed":  {func(*pass) {}, found(digest)},
 		"one that is":                 {func(p *pass) { p.st.Listed = digest }, nil},
-		"nobody wants it":             {func(p *pass) { p.st.Program.Inventory = false }, nil},
-		"no state is known":           {func(p *pass) { p.o.Memory.State = "" }, nil},
+		"nobody wants it":             {func(p *pass) { p.st.Configuration.Inventory = false }, nil},
+		"no state is known":           {func(p *pass) { p.o.Status.State = "" }, nil},
 		"secrets are not known":       {func(p *pass) { p.job = nil }, nil},
 		"the stack is deleted":        {func(p *pass) { p.o.Deleting = true }, nil},
-		"everything was taken down":   {func(p *pass) { p.o.Memory.State, p.o.Memory.Destroyed = "", true }, &dialect.Inventory{Of: nothingExists}},
-		"and that is known":           {func(p *pass) { p.o.Memory.Destroyed, p.st.Listed = true, nothingExists }, nil},
-		"a state that we do not keep": {func(p *pass) { p.st.Program.Backend.Kind = stack.Custom }, nil},
-		"and a run left its own": {func(p *pass) { p.st.Program.Backend.Kind, p.listed = stack.Custom, found("apply-1") },
+		"everything was taken down":   {func(p *pass) { p.o.Status.State, p.o.Status.Destroyed = "", true }, &dialect.Inventory{Of: nothingExists}},
+		"and that is known":           {func(p *pass) { p.o.Status.Destroyed, p.st.Listed = true, nothingExists }, nil},
+		"a state that we do not keep": {func(p *pass) { p.st.Configuration.Backend.Kind = stack.Custom }, nil},
+		"and a run left its own": {func(p *pass) { p.st.Configuration.Backend.Kind, p.listed = stack.Custom, found("apply-1") },
 			found("apply-1")},
 	} {
 		c := &Stacks{Blobs: openRecords(t), States: oneState{state: state}}
@@ -142,8 +142,8 @@ func TestInventory(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := &pass{obj: &v1alpha2.Terraform{}, id: "uid", job: &runner.Job{Mask: []string{"s3cr3t"}}}
-		p.st.Program = stack.Program{Inventory: true, Backend: stack.Backend{Kind: stack.Managed, Suffix: "s"}}
-		p.o.Memory.State = digest
+		p.st.Configuration = stack.Configuration{Inventory: true, Backend: stack.Backend{Kind: stack.Managed, Suffix: "s"}}
+		p.o.Status.State = digest
 		tt.change(p)
 		if diff := cmp.Diff(tt.want, c.inventory(t.Context(), p)); diff != "" {
 			t.Errorf("%s: inventory() (-want +got):\n%s", name, diff)

@@ -47,10 +47,10 @@ type inputs struct {
 
 // findSource resolves the source to an archive on disk.
 func (c *Stacks) findSource(ctx context.Context, p *pass) *stack.Blocked {
-	ref := p.st.Program.Source
+	ref := p.st.Configuration.Source
 	if ref == nil {
-		p.o.Basis.Source = stack.Digest(p.st.Program.Inline)
-		p.o.Basis.Revision = p.o.Basis.Source
+		p.o.PlanInputs.Source = stack.Digest(p.st.Configuration.Inline)
+		p.o.PlanInputs.Revision = p.o.PlanInputs.Source
 		return nil
 	}
 	key := c.keyOf(*ref, p.obj)
@@ -65,7 +65,7 @@ func (c *Stacks) findSource(ctx context.Context, p *pass) *stack.Blocked {
 	if p.in.archive, err = c.Artifacts.Get(ctx, artifact); err != nil {
 		return blockedBy(fmt.Errorf("fetching the artifact of %s %s: %w", ref.Kind, key, err), stack.SourceFailed)
 	}
-	p.o.Basis.Source, p.o.Basis.Revision = artifact.Digest, artifact.Revision
+	p.o.PlanInputs.Source, p.o.PlanInputs.Revision = artifact.Digest, artifact.Revision
 	return nil
 }
 
@@ -139,21 +139,21 @@ func notReady(obj sourceObject) string {
 }
 
 func (c *Stacks) findEngine(ctx context.Context, p *pass) *stack.Blocked {
-	e, err := c.Engine(ctx, p.st.Program.Engine)
+	e, err := c.Engine(ctx, p.st.Configuration.Engine)
 	if err != nil {
 		return blockedBy(err, stack.EngineMissing)
 	}
-	p.in.engine, p.o.Basis.Engine = e.Path, e.String()
+	p.in.engine, p.o.PlanInputs.Engine = e.Path, e.String()
 	return nil
 }
 
 // findModule reads what the root module declares.
 func (c *Stacks) findModule(_ context.Context, p *pass) *stack.Blocked {
 	var err error
-	if p.st.Program.Source == nil {
-		p.in.module, err = c.Modules.Inline(p.st.Program.Inline, nil)
+	if p.st.Configuration.Source == nil {
+		p.in.module, err = c.Modules.Inline(p.st.Configuration.Inline, nil)
 	} else {
-		p.in.module, p.in.template, err = c.Modules.Archive(p.in.archive, p.o.Basis.Source, p.st.Program.Path, nil)
+		p.in.module, p.in.template, err = c.Modules.Archive(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, nil)
 	}
 	if err != nil {
 		return blockedBy(err, stack.ModuleInvalid)
@@ -189,7 +189,7 @@ func (c *Stacks) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 		b.Message = plan.NewRedactor(p.in.mask).String(b.Message) // a template may have said a value
 		return b
 	}
-	p.o.Basis.Inputs = c.keyed([]any{p.in.resolved.Vars, workdir.Lasting(p.in.env), p.in.placed.lasting()})
+	p.o.PlanInputs.Inputs = c.keyed([]any{p.in.resolved.Vars, workdir.Lasting(p.in.env), p.in.placed.lasting()})
 	return nil
 }
 
@@ -213,7 +213,7 @@ func (c *Stacks) complete(p *pass, in workdir.Inputs) error {
 	}
 	if p.in.template != "" {
 		var err error
-		if p.in.main, err = rendering.Main(p.in.template, p.in.data(in, p.st.Program)); err != nil {
+		if p.in.main, err = rendering.Main(p.in.template, p.in.data(in, p.st.Configuration)); err != nil {
 			return err
 		}
 		extra[workdir.InlinePath] = p.in.main
@@ -222,13 +222,13 @@ func (c *Stacks) complete(p *pass, in workdir.Inputs) error {
 		return nil
 	}
 	var err error
-	if p.st.Program.Source == nil {
+	if p.st.Configuration.Source == nil {
 		if extra[workdir.InlinePath] != nil {
 			return fault.New(fault.Invalid, "", errors.New("fileMappings: main.tf is the module of the stack itself"))
 		}
-		p.in.module, err = c.Modules.Inline(p.st.Program.Inline, extra)
+		p.in.module, err = c.Modules.Inline(p.st.Configuration.Inline, extra)
 	} else {
-		p.in.module, _, err = c.Modules.Archive(p.in.archive, p.o.Basis.Source, p.st.Program.Path, extra)
+		p.in.module, _, err = c.Modules.Archive(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, extra)
 	}
 	if err == nil { // what is declared in there decides what is a variable
 		p.in.resolved, err = in.Resolve(p.in.module.Variables)
@@ -238,7 +238,7 @@ func (c *Stacks) complete(p *pass, in workdir.Inputs) error {
 
 // data are the variables that a template sees: all of them, and what else comes
 // from where they come from.
-func (in *inputs) data(all workdir.Inputs, prog stack.Program) map[string]rendering.Datum {
+func (in *inputs) data(all workdir.Inputs, prog stack.Configuration) map[string]rendering.Datum {
 	data := map[string]rendering.Datum{}
 	for name, value := range in.resolved.Environment {
 		text, _ := json.Marshal(value) // a string always encodes
@@ -283,7 +283,7 @@ func (c *Stacks) gather(ctx context.Context, p *pass) (workdir.Inputs, error) {
 	if in.Values, err = c.values(ctx, p); err != nil {
 		return in, err
 	}
-	for _, v := range p.st.Program.Vars {
+	for _, v := range p.st.Configuration.Vars {
 		value, ok, err := c.variable(ctx, p, v)
 		if err != nil {
 			return in, err
@@ -292,7 +292,7 @@ func (c *Stacks) gather(ctx context.Context, p *pass) (workdir.Inputs, error) {
 			in.Vars = append(in.Vars, workdir.Var{Name: v.Name, Value: value})
 		}
 	}
-	for _, f := range p.st.Program.VarsFrom {
+	for _, f := range p.st.Configuration.VarsFrom {
 		all, public, err := c.read(ctx, p, f.Kind, f.Name)
 		if fault.Of(err) == fault.Missing && f.Optional {
 			continue
@@ -320,7 +320,7 @@ func (c *Stacks) gather(ctx context.Context, p *pass) (workdir.Inputs, error) {
 // values renders the variable named values over the outputs of other stacks.
 func (c *Stacks) values(ctx context.Context, p *pass) (json.RawMessage, error) {
 	outputs := map[string]map[string]json.RawMessage{}
-	for _, input := range p.st.Program.Inputs {
+	for _, input := range p.st.Configuration.Inputs {
 		data, public, err := c.read(ctx, p, "Secret", input.Secret)
 		if err != nil {
 			return nil, fmt.Errorf("readInputsFromSecrets: %w", err)
@@ -334,10 +334,10 @@ func (c *Stacks) values(ctx context.Context, p *pass) (json.RawMessage, error) {
 			}
 		}
 	}
-	if len(p.st.Program.Values) == 0 {
+	if len(p.st.Configuration.Values) == 0 {
 		return nil, nil
 	}
-	v, err := workdir.Values(p.st.Program.Values, outputs)
+	v, err := workdir.Values(p.st.Configuration.Values, outputs)
 	if err != nil {
 		return nil, fmt.Errorf("values: %w", err)
 	}

@@ -46,7 +46,7 @@ func TestInputs(t *testing.T) {
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
 	declared := map[string]workdir.Variable{"password": {Name: "password"}, "region": {Name: "region"}}
 	for name, tt := range map[string]struct {
-		program stack.Program
+		program stack.Configuration
 		vars    map[string]string
 		env     map[string]string
 		mask    []string // what must be hidden
@@ -55,37 +55,37 @@ func TestInputs(t *testing.T) {
 		message string
 	}{
 		"later sources win, credentials become environment": {
-			program: stack.Program{Vars: []stack.Var{{Name: "region", Value: raw(`"x"`)}, {Name: "n", Value: raw("12345678901234567890")}}, VarsFrom: []stack.VarsFrom{{Kind: "ConfigMap", Name: "config", Keys: []string{"region"}}, {Kind: "Secret", Name: "creds"}}},
+			program: stack.Configuration{Vars: []stack.Var{{Name: "region", Value: raw(`"x"`)}, {Name: "n", Value: raw("12345678901234567890")}}, VarsFrom: []stack.VarsFrom{{Kind: "ConfigMap", Name: "config", Keys: []string{"region"}}, {Kind: "Secret", Name: "creds"}}},
 			vars:    map[string]string{"region": `"eu-1"`, "n": "12345678901234567890", "password": `"s3cr3t-canary"`, "size": `"3"`},
 			env:     map[string]string{"AWS_ACCESS_KEY_ID": "AKIACANARY"},
 			mask:    []string{"AKIACANARY", "s3cr3t-canary"}, shown: []string{"eu-1"},
 		},
 		"keys are renamed": {
-			program: stack.Program{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Keys: []string{"password:db_password"}}}},
+			program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Keys: []string{"password:db_password"}}}},
 			vars:    map[string]string{"db_password": `"s3cr3t-canary"`}, env: map[string]string{},
 		},
 		"values are made from outputs of others, of which only the marked are hidden": {
-			program: stack.Program{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.vpc }}","n":"${{ .net.count }}","all":"${{ .net.zones }}"}`)},
+			program: stack.Configuration{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.vpc }}","n":"${{ .net.count }}","all":"${{ .net.zones }}"}`)},
 			vars:    map[string]string{"values": `{"all":["a","b"],"id":"vpc-123456","n":"2"}`}, env: map[string]string{},
 			mask: []string{"tok-canary", "first-canary"}, shown: []string{"vpc-123456"},
 		},
 		"what is in a secret list is hidden, too": {
-			program: stack.Program{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "outputs", Keys: []string{"tokens:names"}}}},
+			program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "outputs", Keys: []string{"tokens:names"}}}},
 			vars:    map[string]string{"names": `"[\n      \"first-canary\"\n    ]"`}, env: map[string]string{}, mask: []string{"first-canary"},
 		},
 		"one variable from a Secret": {
-			program: stack.Program{Vars: []stack.Var{{Name: "p", Secret: &stack.KeyRef{Name: "creds", Key: "password"}}, {Name: "q", Config: &stack.KeyRef{Name: "nope", Key: "x", Optional: true}}}},
+			program: stack.Configuration{Vars: []stack.Var{{Name: "p", Secret: &stack.KeyRef{Name: "creds", Key: "password"}}, {Name: "q", Config: &stack.KeyRef{Name: "nope", Key: "x", Optional: true}}}},
 			vars:    map[string]string{"p": `"s3cr3t-canary"`}, env: map[string]string{}, mask: []string{"s3cr3t-canary"},
 		},
-		"a missing Secret is waited for":       {program: stack.Program{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "nope"}}}, kind: fault.Missing, message: "nope does not exist"},
-		"an optional one is not":               {program: stack.Program{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "nope", Optional: true, Keys: []string{"a"}}}}, vars: map[string]string{}, env: map[string]string{}},
-		"a missing key does not become empty":  {program: stack.Program{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Keys: []string{"nope"}}}}, kind: fault.Missing, message: `no key "nope"`},
-		"what steers processes is refused":     {program: stack.Program{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "evil"}}}, kind: fault.Denied, message: "LD_PRELOAD"},
-		"an output that is not there is named": {program: stack.Program{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.nope }}"}`)}, kind: fault.Invalid, message: "nope"},
+		"a missing Secret is waited for":       {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "nope"}}}, kind: fault.Missing, message: "nope does not exist"},
+		"an optional one is not":               {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "nope", Optional: true, Keys: []string{"a"}}}}, vars: map[string]string{}, env: map[string]string{}},
+		"a missing key does not become empty":  {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Keys: []string{"nope"}}}}, kind: fault.Missing, message: `no key "nope"`},
+		"what steers processes is refused":     {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "evil"}}}, kind: fault.Denied, message: "LD_PRELOAD"},
+		"an output that is not there is named": {program: stack.Configuration{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.nope }}"}`)}, kind: fault.Invalid, message: "nope"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &pass{obj: obj}
-			p.st.Program, p.in.module = tt.program, module.Root{Variables: declared}
+			p.st.Configuration, p.in.module = tt.program, module.Root{Variables: declared}
 			b := c.findInputs(t.Context(), p)
 			if tt.kind != fault.None {
 				if b == nil || b.Kind != tt.kind || b.Reason != stack.InputsFailed || !strings.Contains(b.Message, tt.message) {
@@ -125,7 +125,7 @@ func TestOtherNamespaces(t *testing.T) {
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "stack"}}
 	for _, ref := range []stack.Ref{{Kind: "GitRepository", Namespace: "yours", Name: "x"}, {Kind: "Terraform", Namespace: "yours", Name: "x"}} {
 		c, p := &Stacks{}, &pass{obj: obj}
-		p.st.Program = stack.Program{Source: &ref, DependsOn: []stack.Ref{ref}}
+		p.st.Configuration = stack.Configuration{Source: &ref, DependsOn: []stack.Ref{ref}}
 		if b := c.findSource(t.Context(), p); b == nil || b.Kind != fault.Denied || b.Reason != stack.SourceDenied {
 			t.Errorf("a source in another namespace: %+v, want it denied", b)
 		}
@@ -168,7 +168,7 @@ func TestASourceThatIsNotReadySaysWhy(t *testing.T) {
 			repo := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "modules"}, Status: sourcev1.GitRepositoryStatus{Conditions: tt.conditions}}
 			c := &Stacks{Client: oneSource{of: repo}}
 			p := &pass{obj: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "stack"}}}
-			p.st.Program.Source = &stack.Ref{Kind: sourcev1.GitRepositoryKind, Name: "modules"}
+			p.st.Configuration.Source = &stack.Ref{Kind: sourcev1.GitRepositoryKind, Name: "modules"}
 			for range 2 {
 				if b := c.findSource(t.Context(), p); b == nil || b.Kind != fault.Missing || b.Reason != stack.SourceNotReady || b.Message != tt.want {
 					t.Errorf("blocked by %+v, want %q", b, tt.want)

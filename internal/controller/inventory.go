@@ -20,13 +20,13 @@ const nothingExists = "nothing"
 // state that we keep, whenever that has changed; of other states the run that
 // changed them leaves it.
 func (c *Stacks) inventory(ctx context.Context, p *pass) *dialect.Inventory {
-	m := p.o.Memory
+	m := p.o.Status
 	of := m.State
 	if m.Destroyed {
 		of = nothingExists
 	}
 	switch {
-	case !p.st.Program.Inventory || p.o.Deleting || p.stuck != nil:
+	case !p.st.Configuration.Inventory || p.o.Deleting || p.stuck != nil:
 		return nil
 	case p.listed != nil:
 		return p.listed
@@ -37,7 +37,7 @@ func (c *Stacks) inventory(ctx context.Context, p *pass) *dialect.Inventory {
 	case p.job == nil: // what must not be shown is not known in this pass
 		return nil
 	}
-	_, ref, _ := backendOf(p.st.Program, p.obj.GetNamespace())
+	_, ref, _ := backendOf(p.st.Configuration, p.obj.GetNamespace())
 	if ref == nil {
 		return nil
 	}

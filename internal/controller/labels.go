@@ -50,7 +50,7 @@ type marks [len(statusLabels)]string
 // for each of its plans. While it waits for its turn, its drift is marked, but
 // not its plan, which waits for nobody's approval.
 func marksOf(p *pass, d stack.Decision) (m marks) {
-	memory := p.o.Memory
+	memory := p.o.Status
 	settling := p.o.Run != nil && p.o.Run.Kind.Writes()
 	approved := settling
 	switch d.Action.(type) {

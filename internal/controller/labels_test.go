@@ -20,28 +20,28 @@ func TestMarksFollowFromHowAStackStands(t *testing.T) {
 	plan, drift := &stack.Plan{Name: "plan-main"}, &stack.Drift{}
 	held, next := stack.Wait{}, stack.Apply{}
 	for name, c := range map[string]struct {
-		memory stack.Memory
+		memory stack.Status
 		d      stack.Decision
 		run    *stack.Run
 		wait   string
 		want   marks
 	}{
 		"nothing is to be done":              {d: stack.Decision{Action: held, Ready: stack.Ready}},
-		"a plan waits":                       {memory: stack.Memory{Pending: plan}, d: stack.Decision{Action: held}, want: marks{yes}},
-		"a plan waits while another is made": {memory: stack.Memory{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.PlanRun}, want: marks{yes}},
-		"a plan is about to be applied":      {memory: stack.Memory{Pending: plan}, d: stack.Decision{Action: next}},
-		"a plan waits for its turn":          {memory: stack.Memory{Pending: plan}, d: stack.Decision{Action: next}, wait: "4 runs are at work"},
-		"drift waits for its turn":           {memory: stack.Memory{Pending: plan, Drift: drift}, d: stack.Decision{Action: next}, wait: "4 runs are at work", want: marks{1: yes}},
-		"a plan is being applied":            {memory: stack.Memory{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}},
-		"drift waits for somebody":           {memory: stack.Memory{Pending: plan, Drift: drift}, d: stack.Decision{Action: held}, want: marks{yes, yes}},
-		"drift is about to be put right":     {memory: stack.Memory{Pending: plan, Drift: drift}, d: stack.Decision{Action: next}},
-		"the last attempt failed":            {memory: stack.Memory{Failures: 1}, d: stack.Decision{Action: held, Ready: stack.Reconciling}, want: marks{2: yes}},
-		"another attempt is at work":         {memory: stack.Memory{Failures: 1}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}, want: marks{2: yes}},
+		"a plan waits":                       {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, want: marks{yes}},
+		"a plan waits while another is made": {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.PlanRun}, want: marks{yes}},
+		"a plan is about to be applied":      {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: next}},
+		"a plan waits for its turn":          {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: next}, wait: "4 runs are at work"},
+		"drift waits for its turn":           {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: next}, wait: "4 runs are at work", want: marks{1: yes}},
+		"a plan is being applied":            {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}},
+		"drift waits for somebody":           {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: held}, want: marks{yes, yes}},
+		"drift is about to be put right":     {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: next}},
+		"the last attempt failed":            {memory: stack.Status{Failures: 1}, d: stack.Decision{Action: held, Ready: stack.Reconciling}, want: marks{2: yes}},
+		"another attempt is at work":         {memory: stack.Status{Failures: 1}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}, want: marks{2: yes}},
 		"somebody must do something":         {d: stack.Decision{Action: held, Ready: stack.Stalled}, want: marks{2: yes}},
 		"it waits for its source":            {d: stack.Decision{Action: held, Ready: stack.Reconciling}},
 	} {
 		p := &pass{wait: c.wait}
-		p.o.Memory, p.o.Run = c.memory, c.run
+		p.o.Status, p.o.Run = c.memory, c.run
 		if got := marksOf(p, c.d); got != c.want {
 			t.Errorf("%s: marksOf() = %q, want %q", name, got, c.want)
 		}
@@ -118,10 +118,10 @@ func (m *marker) object() *v1alpha2.Terraform {
 }
 
 // pass marks the stack as one with this memory, and returns its labels.
-func (m *marker) pass(memory stack.Memory) (labels map[string]string, later time.Duration) {
+func (m *marker) pass(memory stack.Status) (labels map[string]string, later time.Duration) {
 	m.t.Helper()
 	p := &pass{obj: m.object()}
-	p.id, p.o.Memory, p.o.Now = string(p.obj.GetUID()), memory, m.now
+	p.id, p.o.Status, p.o.Now = string(p.obj.GetUID()), memory, m.now
 	later = m.mark(m.t.Context(), p, m.wait)
 	return m.object().Labels, later
 }
@@ -134,7 +134,7 @@ func (m *marker) become(patch string) {
 
 func TestLabelsAreThereWhileTheyAreTrue(t *testing.T) {
 	m := newMarker(t)
-	pending := stack.Memory{Pending: &stack.Plan{Name: "plan-main"}}
+	pending := stack.Status{Pending: &stack.Plan{Name: "plan-main"}}
 	labels, _ := m.pass(pending)
 	if labels[PendingPlanLabel] != "true" || labels["team"] != "net" || len(labels) != 2 {
 		t.Fatalf("with a plan that waits, the labels are %v", labels)
@@ -146,7 +146,7 @@ func TestLabelsAreThereWhileTheyAreTrue(t *testing.T) {
 	if got := managers(m.object())[labelManager]; got != "Update" {
 		t.Errorf("the labels are managed by %v", managers(m.object()))
 	}
-	if labels, _ := m.pass(stack.Memory{}); len(labels) != 1 || labels["team"] != "net" {
+	if labels, _ := m.pass(stack.Status{}); len(labels) != 1 || labels["team"] != "net" {
 		t.Errorf("with nothing to say, the labels are %v", labels)
 	}
 }
@@ -164,18 +164,18 @@ func managers(o client.Object) map[string]string {
 func TestForgedLabelsArePutRight(t *testing.T) {
 	m := newMarker(t)
 	m.become(`{"` + DriftedLabel + `":"true"}`)
-	if labels, later := m.pass(stack.Memory{}); len(labels) != 1 || later != 0 {
+	if labels, later := m.pass(stack.Status{}); len(labels) != 1 || later != 0 {
 		t.Fatalf("after the first time the labels are %v, and it waits for %s", labels, later)
 	}
 	m.become(`{"` + DriftedLabel + `":"yes"}`)
-	if labels, later := m.pass(stack.Memory{}); labels[DriftedLabel] != "yes" || later != labelPause {
+	if labels, later := m.pass(stack.Status{}); labels[DriftedLabel] != "yes" || later != labelPause {
 		t.Errorf("right after it the labels are %v, and it waits for %s, want %s", labels, later, labelPause)
 	}
 	m.now = m.now.Add(labelPause)
-	if labels, later := m.pass(stack.Memory{}); len(labels) != 1 || later != 0 {
+	if labels, later := m.pass(stack.Status{}); len(labels) != 1 || later != 0 {
 		t.Errorf("after the pause the labels are %v, and it waits for %s", labels, later)
 	}
-	if labels, later := m.pass(stack.Memory{Failures: 1}); labels[FailingLabel] != "true" || later != 0 {
+	if labels, later := m.pass(stack.Status{Failures: 1}); labels[FailingLabel] != "true" || later != 0 {
 		t.Errorf("what is new waits for nothing: the labels are %v, and it waits for %s", labels, later)
 	}
 }
@@ -184,7 +184,7 @@ func TestForgedLabelsArePutRight(t *testing.T) {
 func TestLabelsOfAFormerStackReachNoOther(t *testing.T) {
 	m := newMarker(t)
 	p := &pass{obj: m.object(), id: "00000000-0000-0000-0000-000000000000"}
-	p.o.Memory, p.o.Now = stack.Memory{Failures: 1}, m.now
+	p.o.Status, p.o.Now = stack.Status{Failures: 1}, m.now
 	if later := m.mark(t.Context(), p, m.wait); later == 0 {
 		t.Error("nothing was said to come of it")
 	}

@@ -19,7 +19,7 @@ func lastingKey(id string) string { return stackKey(id, "lasting") }
 // that was taken for a new stack's would build a second time what is in a gap,
 // and let go of what a foreign backend holds.
 func (c *Stacks) remind(ctx context.Context, p *pass) error {
-	if !p.o.Memory.Blank() {
+	if !p.o.Status.Blank() {
 		return nil
 	}
 	b, err := c.get(ctx, lastingKey(p.id))
@@ -36,15 +36,15 @@ func (c *Stacks) remind(ctx context.Context, p *pass) error {
 	if l.Same(stack.Lasting{}) {
 		return nil
 	}
-	p.o.Memory = p.o.Memory.Restored(l)
+	p.o.Status = p.o.Status.Restored(l)
 	c.Events.Event(p.obj, warning, "StatusRestored", "The status of this stack was lost. What was built, and what is in no state, is known from the records; the rest is found out by a new plan")
 	return nil
 }
 
 // outlast keeps what must outlast the status, before the status says it.
 func (c *Stacks) outlast(ctx context.Context, p *pass) error {
-	l := p.o.Memory.Lasting()
-	if l.Same(p.st.Memory.Lasting()) {
+	l := p.o.Status.Lasting()
+	if l.Same(p.st.Status.Lasting()) {
 		return nil
 	}
 	b, err := json.Marshal(l)
@@ -62,7 +62,7 @@ func (c *Stacks) outlast(ctx context.Context, p *pass) error {
 func (c *Stacks) memoryLost() predicate.Predicate {
 	blank := func(o client.Object) bool {
 		st, err := c.Dialect.Decode(o)
-		return st.Memory.Blank() && fault.Of(err) != fault.Broken // which is there, and cannot be read
+		return st.Status.Blank() && fault.Of(err) != fault.Broken // which is there, and cannot be read
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return blank(e.ObjectNew) && !blank(e.ObjectOld) }}
 }

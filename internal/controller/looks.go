@@ -96,12 +96,12 @@ func (l *looks) weigh(ctx context.Context, blobs Blobs, id string, took int64) (
 	if err != nil {
 		return false, err
 	}
-	was := k.Memory
+	was := k.Status
 	took = (took + memoryStep - 1) / memoryStep * memoryStep
 	if took < was {
 		took = was - max((was-took)/4/memoryStep*memoryStep, memoryStep)
 	}
-	k.Memory = took
+	k.Status = took
 	l.set(id, k)
 	return took != was, nil
 }

@@ -54,7 +54,7 @@ func mayAnswer(before, after client.Object) bool {
 // answerOf is what an edit says to the plan that waits; nothing if it says
 // nothing, or if the stack asks nobody.
 func answerOf(before, after dialect.Stack) answer {
-	said, p := after.Spec, after.Memory.Pending
+	said, p := after.Spec, after.Status.Pending
 	waits := func(name string) bool { return p != nil && (name == p.Name || name == p.Digest) }
 	switch {
 	case said.Mode != stack.Manual:

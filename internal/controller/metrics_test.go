@@ -149,20 +149,20 @@ func TestSeriesAreBounded(t *testing.T) {
 }
 
 func TestAnswersToPlansAreToldApart(t *testing.T) {
-	waiting := stack.Memory{Pending: &stack.Plan{Name: "plan-main", Digest: "sha256:1"}}
+	waiting := stack.Status{Pending: &stack.Plan{Name: "plan-main", Digest: "sha256:1"}}
 	spec := func(mode stack.Mode, approved, rejected string) stack.Spec {
 		return stack.Spec{Mode: mode, Approved: approved, Rejected: rejected}
 	}
 	none := spec(stack.Manual, "", "")
 	for name, c := range map[string]struct {
 		before, after stack.Spec
-		memory        stack.Memory
+		memory        stack.Status
 		want          answer
 	}{
 		"by its name":                {none, spec(stack.Manual, "plan-main", ""), waiting, answerGiven},
 		"by its digest":              {none, spec(stack.Manual, "sha256:1", ""), waiting, answerGiven},
 		"of another plan":            {none, spec(stack.Manual, "plan-old", ""), waiting, answerStale},
-		"before there is a plan":     {none, spec(stack.Manual, "plan-main", ""), stack.Memory{}, answerStale},
+		"before there is a plan":     {none, spec(stack.Manual, "plan-main", ""), stack.Status{}, answerStale},
 		"said before":                {spec(stack.Manual, "plan-main", ""), spec(stack.Manual, "plan-main", ""), waiting, ""},
 		"taken back":                 {spec(stack.Manual, "plan-main", ""), none, waiting, ""},
 		"rejected":                   {none, spec(stack.Manual, "", "plan-main"), waiting, answerRejected},
@@ -171,7 +171,7 @@ func TestAnswersToPlansAreToldApart(t *testing.T) {
 		"of one that asks nobody":    {none, spec(stack.Auto, "auto", ""), waiting, ""},
 		"something else was changed": {none, none, waiting, ""},
 	} {
-		before, after := dialect.Stack{Spec: c.before, Memory: c.memory}, dialect.Stack{Spec: c.after, Memory: c.memory}
+		before, after := dialect.Stack{Spec: c.before, Status: c.memory}, dialect.Stack{Spec: c.after, Status: c.memory}
 		if got := answerOf(before, after); got != c.want {
 			t.Errorf("%s: it is %q, want %q", name, got, c.want)
 		}

@@ -46,7 +46,7 @@ func (c *Stacks) sayAgain(p *pass, kind, reason, message string) {
 // tellChanges makes events of what is different in the memory and is no run's
 // outcome: each is told in the pass that brought it about, and in no other.
 func (c *Stacks) tellChanges(p *pass) {
-	was, is := p.st.Memory, p.o.Memory
+	was, is := p.st.Status, p.o.Status
 	if was.Drift != nil && is.Drift == nil {
 		message := "Drift resolved: what was applied is there again"
 		if is.Wrote != was.Wrote {
@@ -91,7 +91,7 @@ func times(n int) string {
 // The commit is what Git providers hang a status on.
 func runFacts(r stack.Run) map[string]string {
 	facts := map[string]string{"run": r.ID, "kind": string(r.Kind), "outcome": string(r.Outcome)}
-	basis, plan := r.Cause.Basis, r.Plan
+	basis, plan := r.Cause.PlanInputs, r.Plan
 	if plan == nil {
 		plan = r.Cause.Plan
 	}

@@ -37,29 +37,29 @@ func (e *people) Record(_ client.Object, _, reason, message string) {
 
 func TestPeopleAreToldOncePerChange(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	basis := stack.Basis{Revision: "main@sha1:b8e362c206", Source: "s"}
-	plan := stack.Plan{Name: "plan-main-b8e362c206", Digest: "d1", Basis: basis, Changes: stack.Changes{Add: 1}}
+	basis := stack.PlanInputs{Revision: "main@sha1:b8e362c206", Source: "s"}
+	plan := stack.Plan{Name: "plan-main-b8e362c206", Digest: "d1", PlanInputs: basis, Changes: stack.Changes{Add: 1}}
 	drift := plan
 	drift.Drift, drift.Digest = true, "d2"
 	run := func(kind stack.RunKind, outcome stack.Outcome, made *stack.Plan) *stack.Run {
-		return &stack.Run{ID: "run-2", Kind: kind, Done: true, Outcome: outcome, Plan: made, Step: "plan", Message: "no", At: now, Cause: stack.Cause{Basis: basis}}
+		return &stack.Run{ID: "run-2", Kind: kind, Done: true, Outcome: outcome, Plan: made, Step: "plan", Message: "no", At: now, Cause: stack.Cause{PlanInputs: basis}}
 	}
-	failed := stack.Memory{Failures: 2, FailedKind: stack.PlanRun, FailedStep: "plan", FailedFor: basis, FailedAt: now}
+	failed := stack.Status{Failures: 2, FailedKind: stack.PlanRun, FailedStep: "plan", FailedFor: basis, FailedAt: now}
 	lock := func(since string, seen time.Duration) *stack.Lock {
 		return &stack.Lock{ID: "l1", Who: "ann@laptop", Since: since, Seen: now.Add(seen)}
 	}
 	at := now.Format(time.RFC3339)
 	for name, c := range map[string]struct {
 		mode     stack.Mode
-		was      stack.Memory
-		is       *stack.Memory // where no run ended
+		was      stack.Status
+		is       *stack.Status // where no run ended
 		next     stack.Action
 		run      *stack.Run
 		told     []string // how they begin
 		recorded int
 	}{
 		"a plan waits":                     {mode: stack.Manual, run: run(stack.PlanRun, stack.Succeeded, &plan), told: []string{"TerraformPlanSucceed: Plan pending: plan-main-b8e362c206 waits for approval: 1 to add"}},
-		"the same plan again":              {mode: stack.Manual, was: stack.Memory{Pending: &plan}, run: run(stack.PlanRun, stack.Succeeded, &plan), recorded: 1},
+		"the same plan again":              {mode: stack.Manual, was: stack.Status{Pending: &plan}, run: run(stack.PlanRun, stack.Succeeded, &plan), recorded: 1},
 		"a plan that is held":              {mode: stack.Auto, run: run(stack.PlanRun, stack.Succeeded, &plan), next: stack.Review{Plan: plan}, told: []string{"TerraformPlanSucceed: Planned plan-main-b8e362c206: 1 to add"}},
 		"a plan that is applied at once":   {mode: stack.Auto, run: run(stack.PlanRun, stack.Succeeded, &plan), next: stack.Apply{Plan: plan}},
 		"drift that is mended at once":     {mode: stack.Auto, run: run(stack.CheckRun, stack.Succeeded, &drift), next: stack.Apply{Plan: drift}, told: []string{"DriftDetected: Drift detected: 1 to add"}},
@@ -67,14 +67,14 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 		"the next failure":                 {was: failed, run: run(stack.PlanRun, stack.Failed, nil), recorded: 1},
 		"it works again":                   {was: failed, run: run(stack.PlanRun, stack.Succeeded, nil), told: []string{"Recovered: It works again, after it failed 2 times"}},
 		"drift":                            {run: run(stack.CheckRun, stack.Succeeded, &drift), told: []string{"DriftDetected: Drift detected: 1 to add"}},
-		"the same drift":                   {was: stack.Memory{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, &drift)},
-		"drift that went away":             {was: stack.Memory{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, nil), told: []string{"DriftResolved: Drift resolved: what was applied is there again"}},
-		"a lock of a moment ago":           {is: &stack.Memory{Lock: lock(at, time.Minute)}},
-		"a lock that is old when met":      {is: &stack.Memory{Lock: lock(at, time.Hour)}, told: []string{"LockHeld: The lock of the state is held by ann@laptop since 2026-03-01T12:00:00Z"}},
-		"a lock that became old":           {was: stack.Memory{Lock: lock(at, time.Minute)}, is: &stack.Memory{Lock: lock(at, 11*time.Minute)}, told: []string{"LockHeld: "}},
-		"a lock that was told":             {was: stack.Memory{Lock: lock(at, 11*time.Minute)}, is: &stack.Memory{Lock: lock(at, 20*time.Minute)}},
-		"a lock as the engine writes it":   {is: &stack.Memory{Lock: lock("2026-03-01 12:00:00.123456789 +0000 UTC", time.Minute)}},
-		"a lock that does not say how old": {is: &stack.Memory{Lock: lock("", 0)}, told: []string{"LockHeld: "}},
+		"the same drift":                   {was: stack.Status{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, &drift)},
+		"drift that went away":             {was: stack.Status{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, nil), told: []string{"DriftResolved: Drift resolved: what was applied is there again"}},
+		"a lock of a moment ago":           {is: &stack.Status{Lock: lock(at, time.Minute)}},
+		"a lock that is old when met":      {is: &stack.Status{Lock: lock(at, time.Hour)}, told: []string{"LockHeld: The lock of the state is held by ann@laptop since 2026-03-01T12:00:00Z"}},
+		"a lock that became old":           {was: stack.Status{Lock: lock(at, time.Minute)}, is: &stack.Status{Lock: lock(at, 11*time.Minute)}, told: []string{"LockHeld: "}},
+		"a lock that was told":             {was: stack.Status{Lock: lock(at, 11*time.Minute)}, is: &stack.Status{Lock: lock(at, 20*time.Minute)}},
+		"a lock as the engine writes it":   {is: &stack.Status{Lock: lock("2026-03-01 12:00:00.123456789 +0000 UTC", time.Minute)}},
+		"a lock that does not say how old": {is: &stack.Status{Lock: lock("", 0)}, told: []string{"LockHeld: "}},
 		"nothing happened":                 {was: failed, is: &failed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,12 +84,12 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &Stacks{Events: e, Dialect: infra.Dialect{}, metrics: m}
-			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, st: dialect.Stack{Memory: c.was}, ended: c.run, said: &runner.Report{}}
+			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: c.run, said: &runner.Report{}}
 			p.o.Spec.Mode = c.mode
 			if c.is != nil {
-				p.o.Memory = *c.is
+				p.o.Status = *c.is
 			} else {
-				p.o.Memory = c.was.Record(*c.run)
+				p.o.Status = c.was.Record(*c.run)
 			}
 			s.tell(p, stack.Decision{Action: c.next})
 			if !slices.EqualFunc(e.told, c.told, strings.HasPrefix) || len(e.recorded) != c.recorded {
@@ -101,7 +101,7 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 
 func TestFactsOfARun(t *testing.T) {
 	plan := &stack.Plan{Name: "plan-main-b8", Changes: stack.Changes{Add: 3, Destroy: 1}}
-	got := runFacts(stack.Run{ID: "run-1", Kind: stack.ApplyRun, Outcome: stack.Succeeded, Cause: stack.Cause{Plan: plan, Basis: stack.Basis{Revision: "main@sha1:b8e362c206"}}})
+	got := runFacts(stack.Run{ID: "run-1", Kind: stack.ApplyRun, Outcome: stack.Succeeded, Cause: stack.Cause{Plan: plan, PlanInputs: stack.PlanInputs{Revision: "main@sha1:b8e362c206"}}})
 	want := map[string]string{
 		"run": "run-1", "kind": "apply", "outcome": "Succeeded", "revision": "main@sha1:b8e362c206", "plan": "plan-main-b8",
 		"add": "3", "change": "0", "destroy": "1", "event.toolkit.fluxcd.io/commit": "sha1:b8e362c206",
@@ -109,7 +109,7 @@ func TestFactsOfARun(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("runFacts() = %v, want %v", got, want)
 	}
-	if got := runFacts(stack.Run{ID: "run-1", Cause: stack.Cause{Basis: stack.Basis{Revision: "inline@sha256:0"}}}); got["event.toolkit.fluxcd.io/commit"] != "" {
+	if got := runFacts(stack.Run{ID: "run-1", Cause: stack.Cause{PlanInputs: stack.PlanInputs{Revision: "inline@sha256:0"}}}); got["event.toolkit.fluxcd.io/commit"] != "" {
 		t.Errorf("runFacts() = %v; what is in no repository has no commit", got)
 	}
 }

@@ -30,12 +30,12 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 	var err error
 	p.st, err = c.Dialect.Decode(obj)
 	p.o = stack.Observation{
-		Now: c.Now(), Spec: p.st.Spec, Memory: p.st.Memory, Request: p.st.Request,
+		Now: c.Now(), Spec: p.st.Spec, Status: p.st.Status, Request: p.st.Request,
 		Deleting: !obj.GetDeletionTimestamp().IsZero(),
 	}
 	switch fault.Of(err) {
 	case fault.None:
-		p.o.Memory = p.o.Relieved()
+		p.o.Status = p.o.Relieved()
 	case fault.Invalid, fault.Denied:
 		p.o.Blocked = blockedBy(err, stack.SpecInvalid)
 	default:
@@ -58,7 +58,7 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 	case p.stuck != nil:
 		return p, nil
 	case p.o.Run != nil:
-		p.o.Basis = p.o.Run.Cause.Basis
+		p.o.PlanInputs = p.o.Run.Cause.PlanInputs
 		return p, nil
 	case p.o.Deleting:
 		if p.o.Dependents, err = c.dependents(ctx, obj); err == nil {
@@ -103,13 +103,13 @@ func (c *Stacks) observeRun(ctx context.Context, p *pass) error {
 		}
 		return nil
 	}
-	if report.ID != p.o.Memory.LastRun {
+	if report.ID != p.o.Status.LastRun {
 		if err := c.collect(ctx, p, report, n, &run); err != nil {
 			p.stuck = err
 			c.Log.Error("run not recorded", "stack", report.Name, "run", report.ID, "err", err)
 			return nil // the run stays, and is collected again
 		}
-		p.o.Memory = p.o.Memory.Record(run)
+		p.o.Status = p.o.Status.Record(run)
 	}
 	p.ended, p.said = &run, report
 	return nil
@@ -152,7 +152,7 @@ func isolation(level int) string {
 
 // observeBasis finds what a plan would be made from now, or says why it cannot.
 func (c *Stacks) observeBasis(ctx context.Context, p *pass) {
-	p.o.Basis = stack.Basis{Shape: p.st.Program.Shape()}
+	p.o.PlanInputs = stack.PlanInputs{Shape: p.st.Configuration.Shape()}
 	if p.o.Blocked = p.findImports(); p.o.Blocked != nil {
 		return
 	}
@@ -165,7 +165,7 @@ func (c *Stacks) observeBasis(ctx context.Context, p *pass) {
 
 // unwritten reports whether the published outputs are gone or were changed.
 func (c *Stacks) unwritten(ctx context.Context, p *pass) (bool, error) {
-	to, m := p.st.Program.Outputs, p.o.Memory
+	to, m := p.st.Configuration.Outputs, p.o.Status
 	if to == nil || m.Published == "" {
 		return false, nil
 	}

@@ -17,7 +17,7 @@ func TestWhyARunFailedIsRemembered(t *testing.T) {
 		"PathInvalid":      "", // the step says as much
 	} {
 		report := &runner.Report{ID: "apply-1", Kind: stack.ApplyRun, Phase: runner.Done, Outcome: stack.Failed, Reason: reason, Message: "it ended"}
-		m := stack.Memory{}.Record(runOf(report, note{}))
+		m := stack.Status{}.Record(runOf(report, note{}))
 		if m.FailedWhy != want {
 			t.Errorf("after %s: FailedWhy = %q, want %q", reason, m.FailedWhy, want)
 		}

@@ -36,12 +36,12 @@ func TestOptionalHidesNoFailure(t *testing.T) {
 				return failure
 			}})}
 			ref := &stack.KeyRef{Name: "inputs", Key: "a", Optional: true}
-			for field, program := range map[string]stack.Program{
+			for field, program := range map[string]stack.Configuration{
 				"varsFrom": {VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "inputs", Optional: true}}},
 				"vars":     {Vars: []stack.Var{{Name: "a", Secret: ref}}},
 			} {
 				p := &pass{obj: &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "stack"}}}
-				p.st.Program = program
+				p.st.Configuration = program
 				in, err := c.gather(t.Context(), p)
 				if want := apierrors.IsNotFound(failure); (err == nil) != want {
 					t.Errorf("%s: %v, %+v; want it passed over: %v", field, err, in, want)

@@ -34,7 +34,7 @@ func (f placed) lasting() any {
 // place reads everything that becomes a file.
 func (c *Stacks) place(ctx context.Context, p *pass) (placed, error) {
 	var out placed
-	for i, f := range p.st.Program.Files {
+	for i, f := range p.st.Configuration.Files {
 		file, err := c.mapped(ctx, p, f)
 		if err != nil {
 			return out, fmt.Errorf("fileMappings[%d]: %w", i, err)
@@ -65,13 +65,13 @@ func (c *Stacks) mapped(ctx context.Context, p *pass, f stack.File) (workdir.Fil
 // cloud.
 func (c *Stacks) cli(ctx context.Context, p *pass) (module.CLI, error) {
 	out := module.CLI{Credentials: map[string]string{}}
-	if ref := p.st.Program.CLIConfig; ref != nil {
+	if ref := p.st.Configuration.CLIConfig; ref != nil {
 		var err error
 		if out, err = c.cliSecret(ctx, p, *ref); err != nil {
 			return out, err
 		}
 	}
-	if cloud := p.st.Program.Backend.Cloud; cloud != nil && !cloud.Token.Empty() {
+	if cloud := p.st.Configuration.Backend.Cloud; cloud != nil && !cloud.Token.Empty() {
 		out.Credentials[cloudHost(*cloud)] = cloud.Token.Reveal()
 	}
 	p.in.mask = append(p.in.mask, out.Tokens()...)
@@ -105,11 +105,11 @@ func (c *Stacks) cliSecret(ctx context.Context, p *pass, ref stack.Ref) (module.
 
 // backendSettings reads what completes the backend; later ones win.
 func (c *Stacks) backendSettings(ctx context.Context, p *pass) (map[string]string, error) {
-	if len(p.st.Program.Completes) == 0 {
+	if len(p.st.Configuration.Completes) == 0 {
 		return nil, nil
 	}
 	settings := map[string]string{}
-	for i, f := range p.st.Program.Completes {
+	for i, f := range p.st.Configuration.Completes {
 		data, public, err := c.read(ctx, p, f.Kind, f.Name)
 		if f.Optional && fault.Of(err) == fault.Missing {
 			continue
@@ -131,7 +131,7 @@ func (c *Stacks) backendSettings(ctx context.Context, p *pass) (map[string]strin
 }
 
 // backendDigest names where a state is: credentials are not part of it.
-func backendDigest(prog stack.Program, settings map[string]string) string {
+func backendDigest(prog stack.Configuration, settings map[string]string) string {
 	parts := []any{prog.Backend, prog.Workspace}
 	if settings != nil {
 		parts = append(parts, module.LastingSettings(settings))
@@ -153,7 +153,7 @@ func (c *Stacks) given(f placed) ([]workdir.File, error) {
 
 // readsFrom lists the objects that a program is resolved from, so that a change
 // of one wakes the stack.
-func (c *Stacks) readsFrom(p stack.Program, namespace string) []string {
+func (c *Stacks) readsFrom(p stack.Configuration, namespace string) []string {
 	var keys []string
 	add := func(kind, ns, name string) {
 		keys = append(keys, kind+"/"+types.NamespacedName{Namespace: ns, Name: name}.String())

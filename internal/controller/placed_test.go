@@ -60,17 +60,17 @@ func (c *cupboard) put(t *testing.T, name string, data map[string]string) {
 }
 
 // resolve finds the inputs of a program.
-func (c *cupboard) resolve(t *testing.T, p stack.Program) (*pass, *stack.Blocked) {
+func (c *cupboard) resolve(t *testing.T, p stack.Configuration) (*pass, *stack.Blocked) {
 	t.Helper()
 	pass := &pass{obj: c.obj}
-	pass.st.Program = p
+	pass.st.Configuration = p
 	return pass, c.findInputs(t.Context(), pass)
 }
 
 // everything is a program with each kind of input.
-func everything() stack.Program {
+func everything() stack.Configuration {
 	key := func(name, key string) *stack.KeyRef { return &stack.KeyRef{Name: name, Key: key} }
-	return stack.Program{
+	return stack.Configuration{
 		Vars:      []stack.Var{{Name: "me", Field: "metadata.name"}, {Name: "quoted", Field: "metadata.annotations['a/b']"}},
 		EnvFrom:   []stack.EnvFrom{{Kind: "ConfigMap", Name: "config", Prefix: "P_"}, {Kind: "Secret", Name: "creds"}, {Kind: "Secret", Name: "nope", Optional: true}},
 		Env:       []stack.EnvVar{{Name: "URL", Value: "https://$(API_TOKEN)@$(P_ZONE)"}, {Name: "TEAM", Field: "metadata.labels['team']"}, {Name: "ONE", Secret: key("creds", "file")}, {Name: "TWO", Config: &stack.KeyRef{Name: "config", Key: "nope", Optional: true}}},
@@ -150,12 +150,12 @@ func TestEverythingThatRunsAreGiven(t *testing.T) {
 // What voids an approval, and what may be renewed meanwhile.
 func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 	c := newCupboard(t)
-	inputs := func(program stack.Program) (string, string) {
+	inputs := func(program stack.Configuration) (string, string) {
 		p, blocked := c.resolve(t, program)
 		if blocked != nil {
 			t.Fatalf("blocked: %+v", blocked)
 		}
-		return p.o.Basis.Inputs, c.renewed(p)
+		return p.o.PlanInputs.Inputs, c.renewed(p)
 	}
 	program := everything()
 	program.Files, program.Env = nil, program.Env[:2] // files and other variables are inputs
@@ -205,23 +205,23 @@ func TestInputsThatCannotBeRead(t *testing.T) {
 		return &stack.KeyRef{Name: name, Key: key, Optional: optional}
 	}
 	for name, tt := range map[string]struct {
-		program stack.Program
+		program stack.Configuration
 		kind    fault.Kind
 		want    string
 	}{
-		"a file's Secret":                {stack.Program{Files: []stack.File{{Secret: *ref("nope", "k", false), Path: "x"}}}, fault.Missing, "fileMappings[0]: Secret "},
-		"a file's key":                   {stack.Program{Files: []stack.File{{}, {Secret: *ref("creds", "nope", false), Path: "x"}}[1:]}, fault.Missing, `fileMappings[0]: Secret creds has no key "nope"`},
-		"a variable's key":               {stack.Program{Env: []stack.EnvVar{{Name: "A", Secret: ref("creds", "nope", false)}}}, fault.Missing, `env[0]: Secret creds has no key "nope"`},
-		"an optional variable's key":     {stack.Program{Env: []stack.EnvVar{{Name: "A", Secret: ref("creds", "nope", true)}, {Name: "B", Config: ref("nope", "x", true)}}}, fault.None, ""},
-		"an object of variables":         {stack.Program{EnvFrom: []stack.EnvFrom{{Kind: "ConfigMap", Name: "nope"}}}, fault.Missing, "envFrom[0]: ConfigMap "},
-		"one that controls the engine":   {stack.Program{EnvFrom: []stack.EnvFrom{{Kind: "Secret", Name: "evil"}}}, fault.Denied, "envFrom[0]: Secret evil: the environment variable GIT_SSH_COMMAND"},
-		"the same behind a prefix":       {stack.Program{EnvFrom: []stack.EnvFrom{{Kind: "Secret", Name: "evil", Prefix: "P_"}}}, fault.None, ""},
-		"a prefix that makes one":        {stack.Program{EnvFrom: []stack.EnvFrom{{Kind: "Secret", Name: "evil", Prefix: "TF_CLI_ARGS_"}}}, fault.Denied, "TF_CLI_ARGS_GIT_SSH_COMMAND"},
-		"a setting's key":                {stack.Program{Completes: []stack.ConfigFrom{{Kind: "Secret", Name: "backend", Keys: []string{"nope"}}}}, fault.Missing, `backendConfigsFrom[0]: Secret backend has no key "nope"`},
-		"an optional setting":            {stack.Program{Completes: []stack.ConfigFrom{{Kind: "Secret", Name: "backend", Keys: []string{"nope"}, Optional: true}, {Kind: "ConfigMap", Name: "nope", Optional: true}}}, fault.None, ""},
-		"a command line of two":          {stack.Program{CLIConfig: &stack.Ref{Name: "two"}}, fault.Invalid, "must have exactly one key, which ends in .tfrc"},
-		"a command line of another kind": {stack.Program{CLIConfig: &stack.Ref{Name: "backend"}}, fault.Invalid, "must have exactly one key"},
-		"a command line of others":       {stack.Program{CLIConfig: &stack.Ref{Name: "rc", Namespace: "elsewhere"}}, fault.Denied, "another namespace"},
+		"a file's Secret":                {stack.Configuration{Files: []stack.File{{Secret: *ref("nope", "k", false), Path: "x"}}}, fault.Missing, "fileMappings[0]: Secret "},
+		"a file's key":                   {stack.Configuration{Files: []stack.File{{}, {Secret: *ref("creds", "nope", false), Path: "x"}}[1:]}, fault.Missing, `fileMappings[0]: Secret creds has no key "nope"`},
+		"a variable's key":               {stack.Configuration{Env: []stack.EnvVar{{Name: "A", Secret: ref("creds", "nope", false)}}}, fault.Missing, `env[0]: Secret creds has no key "nope"`},
+		"an optional variable's key":     {stack.Configuration{Env: []stack.EnvVar{{Name: "A", Secret: ref("creds", "nope", true)}, {Name: "B", Config: ref("nope", "x", true)}}}, fault.None, ""},
+		"an object of variables":         {stack.Configuration{EnvFrom: []stack.EnvFrom{{Kind: "ConfigMap", Name: "nope"}}}, fault.Missing, "envFrom[0]: ConfigMap "},
+		"one that controls the engine":   {stack.Configuration{EnvFrom: []stack.EnvFrom{{Kind: "Secret", Name: "evil"}}}, fault.Denied, "envFrom[0]: Secret evil: the environment variable GIT_SSH_COMMAND"},
+		"the same behind a prefix":       {stack.Configuration{EnvFrom: []stack.EnvFrom{{Kind: "Secret", Name: "evil", Prefix: "P_"}}}, fault.None, ""},
+		"a prefix that makes one":        {stack.Configuration{EnvFrom: []stack.EnvFrom{{Kind: "Secret", Name: "evil", Prefix: "TF_CLI_ARGS_"}}}, fault.Denied, "TF_CLI_ARGS_GIT_SSH_COMMAND"},
+		"a setting's key":                {stack.Configuration{Completes: []stack.ConfigFrom{{Kind: "Secret", Name: "backend", Keys: []string{"nope"}}}}, fault.Missing, `backendConfigsFrom[0]: Secret backend has no key "nope"`},
+		"an optional setting":            {stack.Configuration{Completes: []stack.ConfigFrom{{Kind: "Secret", Name: "backend", Keys: []string{"nope"}, Optional: true}, {Kind: "ConfigMap", Name: "nope", Optional: true}}}, fault.None, ""},
+		"a command line of two":          {stack.Configuration{CLIConfig: &stack.Ref{Name: "two"}}, fault.Invalid, "must have exactly one key, which ends in .tfrc"},
+		"a command line of another kind": {stack.Configuration{CLIConfig: &stack.Ref{Name: "backend"}}, fault.Invalid, "must have exactly one key"},
+		"a command line of others":       {stack.Configuration{CLIConfig: &stack.Ref{Name: "rc", Namespace: "elsewhere"}}, fault.Denied, "another namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, b := c.resolve(t, tt.program)
@@ -238,7 +238,7 @@ func TestInputsThatCannotBeRead(t *testing.T) {
 	}
 	// Upstream reads optional as: whatever goes wrong.
 	c.Live = unreadable{c.Live}
-	for name, program := range map[string]stack.Program{
+	for name, program := range map[string]stack.Configuration{
 		"varsFrom":           {VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Optional: true}}},
 		"vars":               {Vars: []stack.Var{{Name: "a", Secret: ref("creds", "file", true)}}},
 		"env":                {Env: []stack.EnvVar{{Name: "A", Secret: ref("creds", "file", true)}}},
@@ -282,7 +282,7 @@ func TestRefresh(t *testing.T) {
 		}
 		return b.String()
 	}
-	p.note.Backend = backendDigest(p.st.Program, p.in.placed.settings)
+	p.note.Backend = backendDigest(p.st.Configuration, p.in.placed.settings)
 	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "file": "file-canary-2", "MORE": "more"})
 	c.put(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
 	c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
@@ -318,18 +318,18 @@ func TestRefresh(t *testing.T) {
 func TestLimits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		platform runner.Limits
-		program  stack.Program
+		program  stack.Configuration
 		want     runner.Limits
 	}{
-		"the platform's":              {runner.Limits{Memory: 4, Grace: time.Minute}, stack.Program{}, runner.Limits{Memory: 4, Grace: time.Minute}},
-		"less memory":                 {runner.Limits{Memory: 4}, stack.Program{Memory: 3, CPUs: 2}, runner.Limits{Memory: 3, CPUs: 2}},
-		"never more":                  {runner.Limits{Memory: 4}, stack.Program{Memory: 5}, runner.Limits{Memory: 4}},
-		"any where there is no bound": {runner.Limits{}, stack.Program{Memory: 5}, runner.Limits{Memory: 5}},
-		"upstream's default of half a minute changes nothing": {runner.Limits{}, stack.Program{Grace: 30 * time.Second}, runner.Limits{}},
-		"a longer grace":                 {runner.Limits{}, stack.Program{Grace: time.Hour}, runner.Limits{Grace: time.Hour}},
-		"no shorter one":                 {runner.Limits{Grace: time.Hour}, stack.Program{Grace: time.Minute}, runner.Limits{Grace: time.Hour}},
-		"longer than a short platform's": {runner.Limits{Grace: time.Minute}, stack.Program{Grace: 2 * time.Minute}, runner.Limits{Grace: 2 * time.Minute}},
-		"not for ever":                   {runner.Limits{}, stack.Program{Grace: 1000 * time.Hour}, runner.Limits{Grace: 24 * time.Hour}},
+		"the platform's":              {runner.Limits{Memory: 4, Grace: time.Minute}, stack.Configuration{}, runner.Limits{Memory: 4, Grace: time.Minute}},
+		"less memory":                 {runner.Limits{Memory: 4}, stack.Configuration{Memory: 3, CPUs: 2}, runner.Limits{Memory: 3, CPUs: 2}},
+		"never more":                  {runner.Limits{Memory: 4}, stack.Configuration{Memory: 5}, runner.Limits{Memory: 4}},
+		"any where there is no bound": {runner.Limits{}, stack.Configuration{Memory: 5}, runner.Limits{Memory: 5}},
+		"upstream's default of half a minute changes nothing": {runner.Limits{}, stack.Configuration{Grace: 30 * time.Second}, runner.Limits{}},
+		"a longer grace":                 {runner.Limits{}, stack.Configuration{Grace: time.Hour}, runner.Limits{Grace: time.Hour}},
+		"no shorter one":                 {runner.Limits{Grace: time.Hour}, stack.Configuration{Grace: time.Minute}, runner.Limits{Grace: time.Hour}},
+		"longer than a short platform's": {runner.Limits{Grace: time.Minute}, stack.Configuration{Grace: 2 * time.Minute}, runner.Limits{Grace: 2 * time.Minute}},
+		"not for ever":                   {runner.Limits{}, stack.Configuration{Grace: 1000 * time.Hour}, runner.Limits{Grace: 24 * time.Hour}},
 	} {
 		if got := (&Stacks{Config: Config{Limits: tt.platform}}).limits(tt.program); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
@@ -346,15 +346,15 @@ func TestMappedConfigurationIsLookedAt(t *testing.T) {
 		"bad":   "variable \"x\" {\n",
 		"state": "terraform {\n  backend \"local\" {}\n}\n",
 	})
-	program := func(key string) stack.Program {
-		return stack.Program{
+	program := func(key string) stack.Configuration {
+		return stack.Configuration{
 			Inline: "output \"x\" { value = 1 }\n", VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds"}},
 			Files: []stack.File{{Secret: stack.KeyRef{Name: "tf", Key: key}, Path: "more.tf"}},
 		}
 	}
 	resolve := func(key string) (*pass, *stack.Blocked) {
 		p := &pass{obj: c.obj}
-		p.st.Program = program(key)
+		p.st.Configuration = program(key)
 		if b := c.findModule(t.Context(), p); b != nil {
 			t.Fatalf("blocked: %+v", b)
 		}

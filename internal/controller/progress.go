@@ -52,7 +52,7 @@ func (c *Stacks) untold(p *pass, before client.Object) time.Duration {
 	switch {
 	case c.Config.Patience <= 0, p.ended != nil, run == nil && p.wait == "":
 		return 0
-	case p.o.Spec.Mode == stack.Manual, p.o.Deleting, p.o.Request != p.o.Memory.Handled:
+	case p.o.Spec.Mode == stack.Manual, p.o.Deleting, p.o.Request != p.o.Status.Handled:
 		return 0 // a person has just said something, and looks what becomes of it
 	case run != nil && run.Kind != stack.PlanRun && run.Kind != stack.ApplyRun:
 		return 0

@@ -26,19 +26,19 @@ func TestProgressThatNobodyWaitsForIsToldLate(t *testing.T) {
 		"a person deletes it":           {func(p *pass) { p.wait, p.o.Deleting = "4 runs are at work", true }, 0},
 		"a person looks at a preview":   {func(p *pass) { p.o.Run = run(stack.PreviewRun) }, 0},
 		"a run has ended":               {func(p *pass) { p.wait, p.ended = "4 runs are at work", run(stack.PlanRun) }, 0},
-		"something was remembered, too": {func(p *pass) { p.o.Run, p.o.Memory.LastRun = run(stack.PlanRun), "run-1" }, 0},
-		"it has just become a problem":  {func(p *pass) { p.wait, p.o.Memory.Failures = "4 runs are at work", 1 }, 0},
+		"something was remembered, too": {func(p *pass) { p.o.Run, p.o.Status.LastRun = run(stack.PlanRun), "run-1" }, 0},
+		"it has just become a problem":  {func(p *pass) { p.wait, p.o.Status.Failures = "4 runs are at work", 1 }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &Stacks{Dialect: infra.Dialect{}, Config: Config{Patience: Patience}}
 			before, after := &v1alpha2.Terraform{}, &v1alpha2.Terraform{}
 			d := stack.Decision{Ready: stack.Reconciling, Reason: stack.Applying, Message: "Waiting for its turn"}
-			c.Dialect.Encode(before, dialect.Status{Decision: d, Now: now})
+			c.Dialect.Encode(before, dialect.Report{Decision: d, Now: now})
 			p := &pass{id: "one", obj: after}
 			p.o.Now, p.o.Spec.Mode = now, stack.Auto
 			tt.change(p)
 			d.Message = "Applying"
-			c.Dialect.Encode(after, dialect.Status{Decision: d, Memory: p.o.Memory, Run: p.o.Run, Now: now})
+			c.Dialect.Encode(after, dialect.Report{Decision: d, Status: p.o.Status, Run: p.o.Run, Now: now})
 			if got := c.untold(p, before); got != tt.want {
 				t.Fatalf("untold() = %s, want %s", got, tt.want)
 			}

@@ -24,7 +24,7 @@ func (c *Stacks) refresh(ctx context.Context, p *pass, job *runner.Job) {
 		}
 	}
 	var f placed
-	for _, mapping := range p.st.Program.Files {
+	for _, mapping := range p.st.Configuration.Files {
 		file, err := c.mapped(ctx, p, mapping)
 		switch {
 		case err != nil:
@@ -38,7 +38,7 @@ func (c *Stacks) refresh(ctx context.Context, p *pass, job *runner.Job) {
 	var errCLI, errBackend error
 	f.cli, errCLI = c.cli(ctx, p)
 	f.settings, errBackend = c.backendSettings(ctx, p)
-	if errBackend != nil || backendDigest(p.st.Program, f.settings) != p.note.Backend {
+	if errBackend != nil || backendDigest(p.st.Configuration, f.settings) != p.note.Backend {
 		f.settings = nil // other settings are of another state
 	}
 	if files, err := c.given(f); err == nil {
@@ -69,7 +69,7 @@ func renew(old, fresh []workdir.File) []workdir.File {
 func (c *Stacks) freshSettings(ctx context.Context, p *pass) []workdir.Setting {
 	var all []workdir.Setting
 	whole := true
-	for _, f := range p.st.Program.VarsFrom {
+	for _, f := range p.st.Configuration.VarsFrom {
 		if f.Kind != "Secret" {
 			continue
 		}
@@ -88,12 +88,12 @@ func (c *Stacks) freshSettings(ctx context.Context, p *pass) []workdir.Setting {
 			}
 		}
 	}
-	for _, from := range p.st.Program.EnvFrom {
+	for _, from := range p.st.Configuration.EnvFrom {
 		some, err := c.settingsFrom(ctx, p, from)
 		whole = whole && err == nil
 		all = append(all, some...)
 	}
-	for _, v := range p.st.Program.Env {
+	for _, v := range p.st.Configuration.Env {
 		s, ok, err := c.setting(ctx, p, v)
 		whole = whole && err == nil
 		if err == nil && ok {

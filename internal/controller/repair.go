@@ -27,6 +27,6 @@ func (p *pass) findImports() *stack.Blocked {
 		return blockedBy(err, stack.StateIncomplete)
 	}
 	p.in.imports = &file
-	p.o.Basis.Shape = stack.Digest([]any{p.o.Basis.Shape, imports})
+	p.o.PlanInputs.Shape = stack.Digest([]any{p.o.PlanInputs.Shape, imports})
 	return nil
 }

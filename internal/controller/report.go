@@ -36,8 +36,8 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 		d, cause = p.unrecorded(err), nil
 	}
 	before := p.obj.DeepCopyObject().(client.Object)
-	status := dialect.Status{
-		Decision: d, Memory: p.o.Memory, Basis: p.o.Basis, Run: p.o.Run,
+	status := dialect.Report{
+		Decision: d, Status: p.o.Status, PlanInputs: p.o.PlanInputs, Run: p.o.Run,
 		Now: p.o.Now, Isolation: p.level, Ignored: p.st.Ignored, GlassDenied: p.glassDenied,
 	}
 	status.Inventory = c.inventory(ctx, p)
@@ -100,7 +100,7 @@ func sooner(after time.Duration) func(ctrl.Result, error) (ctrl.Result, error) {
 // as it is, for a person to mend.
 func (c *Stacks) reportUnreadable(ctx context.Context, p *pass) (ctrl.Result, error) {
 	before := p.obj.DeepCopyObject().(client.Object)
-	c.Dialect.Encode(p.obj, dialect.Status{Unreadable: p.unreadable, Now: p.o.Now})
+	c.Dialect.Encode(p.obj, dialect.Report{Unreadable: p.unreadable, Now: p.o.Now})
 	if changed, err := differ(before, p.obj); err != nil || !changed {
 		return ctrl.Result{}, err
 	}
@@ -157,10 +157,10 @@ func (c *Stacks) next(p *pass, d stack.Decision, cause error) (ctrl.Result, erro
 func (c *Stacks) tell(p *pass, d stack.Decision) {
 	defer c.tellChanges(p)
 	r := p.ended
-	if r == nil || r.ID == p.st.Memory.LastRun {
+	if r == nil || r.ID == p.st.Status.LastRun {
 		return
 	}
-	m := p.o.Memory
+	m := p.o.Status
 	_, goesOn := d.Action.(stack.Apply)
 	reason := c.Dialect.EventReason(*r)
 	c.metrics.ended(p.obj.GetNamespace(), p.obj.GetName(), p.said, *r, reason)
@@ -173,7 +173,7 @@ func (c *Stacks) tell(p *pass, d stack.Decision) {
 		c.say(p, normal, "PlanStale", "The plan was not applied: the state changed after it was made", facts)
 	case r.Outcome != stack.Succeeded:
 		message := fmt.Sprintf("%s (attempt %d): %s", r.Outcome, m.Failures, r.Message)
-		if failsAnew(p.st.Memory, m) {
+		if failsAnew(p.st.Status, m) {
 			c.say(p, warning, reason, message, facts)
 		} else {
 			c.sayAgain(p, warning, reason, message)
@@ -183,12 +183,12 @@ func (c *Stacks) tell(p *pass, d stack.Decision) {
 	case r.Kind == stack.ApplyRun:
 		c.say(p, normal, reason, "Applied "+r.Cause.Plan.Name+": "+r.Cause.Plan.Changes.String(), facts)
 	case r.Plan != nil && r.Plan.Drift:
-		if old := p.st.Memory.Pending; old == nil || old.Digest != r.Plan.Digest {
+		if old := p.st.Status.Pending; old == nil || old.Digest != r.Plan.Digest {
 			c.metrics.drifts.Inc()
 			c.say(p, warning, reason, "Drift detected: "+r.Plan.Changes.String(), facts)
 		}
 	case r.Plan != nil && goesOn:
-	case r.Plan != nil && !news(p.st.Memory.Pending, r.Plan):
+	case r.Plan != nil && !news(p.st.Status.Pending, r.Plan):
 		c.sayAgain(p, normal, reason, "Planned "+r.Plan.Name+": "+r.Plan.Changes.String())
 	case r.Plan != nil && awaits(p):
 		c.say(p, normal, reason, "Plan pending: "+r.Plan.Name+" waits for approval: "+r.Plan.Changes.String(), facts)

@@ -14,13 +14,13 @@ import (
 // retain writes down what a stack leaves behind.
 func (c *Stacks) retain(ctx context.Context, p *pass) error {
 	r := kube.Retained{
-		Stack: client.ObjectKeyFromObject(p.obj).String(), UID: p.id, At: p.o.Now, Gap: p.o.Memory.Gap,
+		Stack: client.ObjectKeyFromObject(p.obj).String(), UID: p.id, At: p.o.Now, Untracked: p.o.Status.Untracked,
 		Why: "destroyResourcesOnDeletion is not set",
 	}
 	if p.o.Spec.Retain {
 		r.Why = "terrier.dev/deletion is retain"
 	}
-	_, ref, _ := backendOf(p.st.Program, p.obj.GetNamespace())
+	_, ref, _ := backendOf(p.st.Configuration, p.obj.GetNamespace())
 	r.State = ref
 	state, err := c.lastState(ctx, p, ref)
 	if err != nil {

@@ -48,10 +48,10 @@ func (c *Stacks) review(ctx context.Context, p *pass, d stack.Decision, made sta
 	case r.lost != nil:
 		return c.hindered(p, d, p.lost(made, r.lost))
 	}
-	if before := p.st.Memory.Review; before == nil || before.Plan != r.verdict.Plan || before.Message != r.verdict.Message || before.Passed != r.verdict.Passed {
+	if before := p.st.Status.Review; before == nil || before.Plan != r.verdict.Plan || before.Message != r.verdict.Message || before.Passed != r.verdict.Passed {
 		c.tellVerdict(p, r.verdict, made)
 	}
-	p.o.Memory.Review = &r.verdict
+	p.o.Status.Review = &r.verdict
 	return stack.Decide(p.o), nil // what comes after; acted upon in the next pass
 }
 
@@ -59,12 +59,12 @@ func (c *Stacks) review(ctx context.Context, p *pass, d stack.Decision, made sta
 func (c *Stacks) question(p *pass, made stack.Plan) (question, error) {
 	q := question{
 		stack: p.id, key: client.ObjectKeyFromObject(p.obj),
-		plan: made, by: p.o.Spec.Reviews, hooks: p.st.Program.Webhooks,
-		record: planKey(p.id, made.Digest, planDocument(p.st.Program)),
+		plan: made, by: p.o.Spec.Reviews, hooks: p.st.Configuration.Webhooks,
+		record: planKey(p.id, made.Digest, planDocument(p.st.Configuration)),
 		hide:   plan.NewRedactor(p.in.mask),
 	}
 	past := ""
-	if r := p.o.Memory.Review; r != nil {
+	if r := p.o.Status.Review; r != nil {
 		past = r.At.String()
 	}
 	q.id = stack.Digest([]any{made.Digest, q.by, past})
@@ -90,7 +90,7 @@ const (
 )
 
 // planDocument is what webhooks are shown of a plan.
-func planDocument(p stack.Program) string {
+func planDocument(p stack.Configuration) string {
 	if p.Unmasked {
 		return documentRaw
 	}
@@ -99,7 +99,7 @@ func planDocument(p stack.Program) string {
 
 // reviewable refuses a stack whose webhooks would see more than the platform
 // shows.
-func (c *Stacks) reviewable(p stack.Program) error {
+func (c *Stacks) reviewable(p stack.Configuration) error {
 	if p.Unmasked && len(p.Webhooks) > 0 && !c.Webhooks.Unmasked {
 		return fault.New(fault.Denied, "", errors.New("terrier.dev/webhook-plan: this platform shows webhooks no secrets (its operator can allow it with --allow-unmasked-plans); remove the annotation to have them asked about the masked plan"))
 	}
@@ -108,8 +108,8 @@ func (c *Stacks) reviewable(p stack.Program) error {
 
 // lost has a plan made again whose record cannot be found; it is never guessed.
 func (p *pass) lost(made stack.Plan, err error) error {
-	p.o.Memory.Pending, p.o.Memory.Planned = nil, stack.Basis{}
-	p.o.Memory.Note = "the saved plan " + made.Name + " could not be found"
+	p.o.Status.Pending, p.o.Status.Planned = nil, stack.PlanInputs{}
+	p.o.Status.Note = "the saved plan " + made.Name + " could not be found"
 	return fault.New(fault.Conflict, "PlanLost", fmt.Errorf("reading plan %s: %w", made.Name, err))
 }
 

@@ -172,7 +172,7 @@ func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 func (c *Stacks) dependsOnKeys(obj client.Object) []string {
 	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
 	var keys []string
-	for _, ref := range st.Program.DependsOn {
+	for _, ref := range st.Configuration.DependsOn {
 		keys = append(keys, c.keyOf(ref, obj).String())
 	}
 	return keys
@@ -181,7 +181,7 @@ func (c *Stacks) dependsOnKeys(obj client.Object) []string {
 // refersKeys are the objects that obj is made from, and the one it writes.
 func (c *Stacks) refersKeys(obj client.Object) []string {
 	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
-	p := st.Program
+	p := st.Configuration
 	var keys []string
 	here := func(kind, name string) { keys = append(keys, kind+"/"+obj.GetNamespace()+"/"+name) }
 	if p.Source != nil {
@@ -209,7 +209,7 @@ func (c *Stacks) neighbours(ctx context.Context, obj client.Object) []reconcile.
 		return out
 	}
 	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
-	for _, ref := range st.Program.DependsOn {
+	for _, ref := range st.Configuration.DependsOn {
 		out = append(out, reconcile.Request{NamespacedName: c.keyOf(ref, obj)})
 	}
 	return out

@@ -128,7 +128,7 @@ func (l *lagging) pass(t *testing.T) *pass {
 		t.Fatal(err)
 	}
 	p := &pass{obj: obj, id: string(obj.GetUID()), st: st, stale: cached, job: &runner.Job{}}
-	p.o.Now, p.o.Spec, p.o.Memory = l.Now(), st.Spec, st.Memory
+	p.o.Now, p.o.Spec, p.o.Status = l.Now(), st.Spec, st.Status
 	for key, content := range map[string]string{"outputs.json": `{"host":{"value":"h","type":"string"}}`, "snapshots/kept": "{}"} {
 		if err := l.put(t.Context(), stackKey(p.id, key), []byte(content)); err != nil {
 			t.Fatal(err)
@@ -285,7 +285,7 @@ func removed(t *testing.T, l *lagging) {
 func (l *lagging) found(p *pass) {
 	p.ended = &stack.Run{ID: "apply-1", Kind: stack.ApplyRun, Done: true, Outcome: stack.Succeeded, Cause: stack.Cause{Plan: &stack.Plan{Name: "p", Digest: "d"}}, At: l.Now()}
 	p.said = &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}
-	p.o.Memory = p.o.Memory.Record(*p.ended)
+	p.o.Status = p.o.Status.Record(*p.ended)
 }
 
 // F22: what a pass upon an old copy found is not written over what is there, and
@@ -318,8 +318,8 @@ func TestAnOldCopyIsNotReported(t *testing.T) {
 
 	// The cache has not heard of that: what the next pass knows of the run is what
 	// was written, so that it is not taken over twice.
-	if p = l.pass(t); p.o.Memory.LastRun != "apply-1" {
-		text, err := json.Marshal(p.o.Memory)
+	if p = l.pass(t); p.o.Status.LastRun != "apply-1" {
+		text, err := json.Marshal(p.o.Status)
 		t.Errorf("the next pass remembers %s (%v), want the run", text, err)
 	}
 }

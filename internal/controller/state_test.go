@@ -70,11 +70,11 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 	backend := stack.Backend{Kind: stack.Managed, Suffix: "app"}
 	built := func(destroyLast bool) bool {
 		p := &pass{obj: obj, id: "uid", o: stack.Observation{Deleting: true, Spec: stack.Spec{DestroyLast: destroyLast}}}
-		p.st.Program.Backend = backend
+		p.st.Configuration.Backend = backend
 		if err := c.inherit(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		return p.o.Memory.Built
+		return p.o.Status.Built
 	}
 	if built(true) {
 		t.Error("there is no state, and something is said to exist")
@@ -101,13 +101,13 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 
 func TestSpeakable(t *testing.T) {
 	for name, tt := range map[string]struct {
-		p    stack.Program
+		p    stack.Configuration
 		want string
 	}{
-		"plain":            {stack.Program{Targets: []string{"module.a"}, VarFiles: []string{"a.tfvars"}, Parallelism: 10}, ""},
-		"an option":        {stack.Program{Targets: []string{"module.a", "-destroy"}}, "spec.targets[1]"},
-		"a way out":        {stack.Program{VarFiles: []string{"../x"}}, "spec.tfVarsFiles[0]"},
-		"too much at once": {stack.Program{Parallelism: 1 << 30}, "spec.parallelism"},
+		"plain":            {stack.Configuration{Targets: []string{"module.a"}, VarFiles: []string{"a.tfvars"}, Parallelism: 10}, ""},
+		"an option":        {stack.Configuration{Targets: []string{"module.a", "-destroy"}}, "spec.targets[1]"},
+		"a way out":        {stack.Configuration{VarFiles: []string{"../x"}}, "spec.tfVarsFiles[0]"},
+		"too much at once": {stack.Configuration{Parallelism: 1 << 30}, "spec.parallelism"},
 	} {
 		err := speakable(tt.p)
 		if tt.want == "" && err != nil || tt.want != "" && (fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.want)) {

@@ -23,7 +23,7 @@ const indexState = "terrier.state"
 // stateKeys is where the state of obj is, if two stacks could mean one place.
 func (c *Stacks) stateKeys(obj client.Object) []string {
 	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
-	if place := placeOf(st.Program, obj.GetNamespace()); place != "" {
+	if place := placeOf(st.Configuration, obj.GetNamespace()); place != "" {
 		return []string{place}
 	}
 	return nil
@@ -31,7 +31,7 @@ func (c *Stacks) stateKeys(obj client.Object) []string {
 
 // placeOf names where a program keeps its state. It is empty where two programs
 // that say the same may still mean two places.
-func placeOf(p stack.Program, namespace string) string {
+func placeOf(p stack.Configuration, namespace string) string {
 	b, workspace := p.Backend, workspaceOf(p)
 	secret := kube.StateRef{Namespace: namespace, Workspace: workspace, Suffix: b.Suffix}.String()
 	switch b.Kind {
@@ -63,15 +63,15 @@ func placeOf(p stack.Program, namespace string) string {
 
 // established reports whether a stack applied something where its state is.
 func established(st dialect.Stack) bool {
-	a := st.Memory.Applied
-	return a != nil && a.Basis.Shape == st.Program.Shape()
+	a := st.Status.Applied
+	return a != nil && a.PlanInputs.Shape == st.Configuration.Shape()
 }
 
 // unshared refuses to use a place that another stack has a better claim to:
 // that of a state that nobody wrote yet, or one that we do not keep and whose
 // owner we cannot read.
 func (c *Stacks) unshared(ctx context.Context, p *pass, kind stack.RunKind) error {
-	place := placeOf(p.st.Program, p.obj.GetNamespace())
+	place := placeOf(p.st.Configuration, p.obj.GetNamespace())
 	if place == "" || kind == stack.HealthRun {
 		return nil
 	}

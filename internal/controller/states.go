@@ -34,7 +34,7 @@ func (c *Stacks) startState(ctx context.Context, p *pass, kind stack.RunKind, ca
 	if !destructive(kind, cause) {
 		return state, nil
 	}
-	return state, c.keepVersion(ctx, p.id, state, stack.StateVersion{By: p.o.Memory.Wrote, At: p.o.Now, Before: p.name(kind, cause)}, nil)
+	return state, c.keepVersion(ctx, p.id, state, stack.StateVersion{By: p.o.Status.Wrote, At: p.o.Now, Before: p.name(kind, cause)}, nil)
 }
 
 // destructive reports whether a run may take something down.
@@ -84,7 +84,7 @@ func (c *Stacks) load(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, 
 // may not know that there was one.
 func (p *pass) adopts(ref kube.StateRef, found kube.Stored, facts stack.StateFacts) error {
 	former := found.OwnerUID != "" && found.OwnerUID != p.id && found.Owner == p.obj.GetName()
-	if !former || p.o.Spec.AdoptState || p.o.Memory.Known != (stack.Known{}) || facts.Resources == 0 && !facts.Sealed {
+	if !former || p.o.Spec.AdoptState || p.o.Status.Known != (stack.Known{}) || facts.Resources == 0 && !facts.Sealed {
 		return nil
 	}
 	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
@@ -102,7 +102,7 @@ func (c *Stacks) compare(ctx context.Context, p *pass, ref kube.StateRef, found 
 	if facts.Digest != "" && facts.Digest == known.Digest {
 		return nil // which is the rule, and costs one read
 	}
-	reason, continued := known.Judge(facts.Known, p.o.Memory.Built && !p.o.Memory.Destroyed)
+	reason, continued := known.Judge(facts.Known, p.o.Status.Built && !p.o.Status.Destroyed)
 	if reason == stack.StateTampered && found.Person != "" && facts.Follows(known) {
 		reason, continued = "", true // a person took the place of a run that could not store
 	}
@@ -118,16 +118,16 @@ func (c *Stacks) compare(ctx context.Context, p *pass, ref kube.StateRef, found 
 		}
 	}
 	if facts.Digest != "" {
-		v := stack.StateVersion{By: author(found, continued || reason != "", p.o.Memory.Wrote), At: p.o.Now}
+		v := stack.StateVersion{By: author(found, continued || reason != "", p.o.Status.Wrote), At: p.o.Now}
 		if err := c.keepVersion(ctx, p.id, found.State, v, head); err != nil {
 			return err
 		}
 	}
 	switch {
 	case accepted:
-		p.o.Memory.Known, p.o.Memory.Accepted = facts.Known, p.o.Spec.AcceptState
+		p.o.Status.Known, p.o.Status.Accepted = facts.Known, p.o.Spec.AcceptState
 		if facts.Digest == "" {
-			p.o.Memory.State = "" // there is none to go by
+			p.o.Status.State = "" // there is none to go by
 			if err := c.setHead(ctx, p.id, stack.Known{}); err != nil {
 				return err
 			}
@@ -145,12 +145,12 @@ func (c *Stacks) compare(ctx context.Context, p *pass, ref kube.StateRef, found 
 // expected is the version that should be stored. The records remember it, too:
 // they know more than a status that was restored from a backup.
 func (p *pass) expected(head stack.Known) stack.Known {
-	known, none := p.o.Memory.Known, stack.Known{}
+	known, none := p.o.Status.Known, stack.Known{}
 	if known == none || head.Follows(known) {
 		known = head
 	}
-	if known == none && p.o.Memory.Built {
-		known.Digest = p.o.Memory.State // written down before there was more
+	if known == none && p.o.Status.Built {
+		known.Digest = p.o.Status.State // written down before there was more
 	}
 	return known
 }
@@ -159,7 +159,7 @@ func (p *pass) expected(head stack.Known) stack.Known {
 // was not taken at their word yet.
 func (p *pass) accepts(digest string) bool {
 	said := p.o.Spec.AcceptState
-	if said == "" || said == p.o.Memory.Accepted {
+	if said == "" || said == p.o.Status.Accepted {
 		return false
 	}
 	if digest == "" {
@@ -225,10 +225,10 @@ func (c *Stacks) disowned(ctx context.Context, p *pass, owner string) error {
 // something: it does if the object was made over what a former one left, and it
 // may if that cannot be read.
 func (c *Stacks) inherit(ctx context.Context, p *pass) error {
-	if p.o.Memory.Built || p.o.Memory.Destroyed || !p.o.Spec.DestroyLast || p.o.Blocked != nil {
+	if p.o.Status.Built || p.o.Status.Destroyed || !p.o.Spec.DestroyLast || p.o.Blocked != nil {
 		return nil
 	}
-	_, ref, _ := backendOf(p.st.Program, p.obj.GetNamespace())
+	_, ref, _ := backendOf(p.st.Configuration, p.obj.GetNamespace())
 	if ref == nil {
 		return nil
 	}
@@ -239,14 +239,14 @@ func (c *Stacks) inherit(ctx context.Context, p *pass) error {
 	case stack.StateShared, stack.StateNotAdopted:
 		return nil // it is another stack's
 	case stack.StateTampered, stack.StateWentBack:
-		p.o.Memory.Built = true
+		p.o.Status.Built = true
 		return nil // the destroy will say so
 	}
 	if err != nil || len(b) == 0 {
 		return err
 	}
 	facts, err := stack.ReadState(b)
-	p.o.Memory.Built = facts.Resources > 0 || facts.Sealed
+	p.o.Status.Built = facts.Resources > 0 || facts.Sealed
 	return err
 }
 

@@ -112,7 +112,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 			obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "net"}}
 			p := &pass{obj: obj, id: "uid", o: stack.Observation{
 				Spec:   stack.Spec{AcceptState: tt.accept},
-				Memory: stack.Memory{Known: tt.known, Built: !tt.empty},
+				Status: stack.Status{Known: tt.known, Built: !tt.empty},
 			}}
 			for range 2 { // it says the same each time, and tells it once
 				state, err := c.load(t.Context(), p, kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "net"})
@@ -148,7 +148,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 }
 
 func TestAcceptanceIsOfOneMoment(t *testing.T) {
-	p := &pass{o: stack.Observation{Spec: stack.Spec{AcceptState: "sha256:a@1"}, Memory: stack.Memory{Accepted: "sha256:a@1"}}}
+	p := &pass{o: stack.Observation{Spec: stack.Spec{AcceptState: "sha256:a@1"}, Status: stack.Status{Accepted: "sha256:a@1"}}}
 	if p.accepts("sha256:a") {
 		t.Error("what was accepted once is accepted again")
 	}
@@ -303,19 +303,19 @@ func TestTheStateBeforeADestroyIsMarked(t *testing.T) {
 func TestAPlaceHasOneStack(t *testing.T) {
 	custom := stack.Backend{Kind: stack.Custom, Custom: `backend "s3" { bucket = "b" }`}
 	for name, tt := range map[string]struct {
-		a, b stack.Program
+		a, b stack.Configuration
 		same bool
 	}{
-		"one Secret":                {stack.Program{Backend: stack.Backend{Kind: stack.Managed, Suffix: "x"}}, stack.Program{Backend: stack.Backend{Kind: stack.Managed, Suffix: "x"}}, true},
-		"two Secrets":               {stack.Program{Backend: stack.Backend{Kind: stack.Managed, Suffix: "x"}}, stack.Program{Backend: stack.Backend{Kind: stack.Managed, Suffix: "y"}}, false},
-		"two workspaces":            {stack.Program{Backend: custom}, stack.Program{Backend: custom, Workspace: "w"}, false},
-		"one bucket":                {stack.Program{Backend: custom}, stack.Program{Backend: custom}, true},
-		"completed by the same":     {stack.Program{Backend: custom, Completes: []stack.ConfigFrom{{Name: "a"}}}, stack.Program{Backend: custom, Completes: []stack.ConfigFrom{{Name: "a"}}}, true},
-		"completed by others":       {stack.Program{Backend: custom, Completes: []stack.ConfigFrom{{Name: "a"}}}, stack.Program{Backend: custom, Completes: []stack.ConfigFrom{{Name: "b"}}}, false},
-		"one cloud workspace":       {stack.Program{Backend: stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Workspace: "w"}}}, stack.Program{Backend: stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Workspace: "w"}}}, true},
-		"a file in each workdir":    {stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "x" }`}}, stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "x" }`}}, false},
-		"one file":                  {stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, true},
-		"told by their environment": {stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "http" {}`}}, stack.Program{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "http" {}`}}, false},
+		"one Secret":                {stack.Configuration{Backend: stack.Backend{Kind: stack.Managed, Suffix: "x"}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Managed, Suffix: "x"}}, true},
+		"two Secrets":               {stack.Configuration{Backend: stack.Backend{Kind: stack.Managed, Suffix: "x"}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Managed, Suffix: "y"}}, false},
+		"two workspaces":            {stack.Configuration{Backend: custom}, stack.Configuration{Backend: custom, Workspace: "w"}, false},
+		"one bucket":                {stack.Configuration{Backend: custom}, stack.Configuration{Backend: custom}, true},
+		"completed by the same":     {stack.Configuration{Backend: custom, Completes: []stack.ConfigFrom{{Name: "a"}}}, stack.Configuration{Backend: custom, Completes: []stack.ConfigFrom{{Name: "a"}}}, true},
+		"completed by others":       {stack.Configuration{Backend: custom, Completes: []stack.ConfigFrom{{Name: "a"}}}, stack.Configuration{Backend: custom, Completes: []stack.ConfigFrom{{Name: "b"}}}, false},
+		"one cloud workspace":       {stack.Configuration{Backend: stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Workspace: "w"}}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Workspace: "w"}}}, true},
+		"a file in each workdir":    {stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "x" }`}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "x" }`}}, false},
+		"one file":                  {stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, true},
+		"told by their environment": {stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "http" {}`}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "http" {}`}}, false},
 	} {
 		a, b := placeOf(tt.a, "apps"), placeOf(tt.b, "apps")
 		if got := a != "" && a == b; got != tt.same {
@@ -354,7 +354,7 @@ func TestTheBetterClaimToAPlaceIsTheOlderOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		if tt.applied {
-			st.Memory.Applied = &stack.Plan{Basis: stack.Basis{Shape: st.Program.Shape()}}
+			st.Status.Applied = &stack.Plan{PlanInputs: stack.PlanInputs{Shape: st.Configuration.Shape()}}
 		}
 		err = c.unshared(t.Context(), &pass{obj: &tt.obj, id: tt.obj.Name, st: st}, stack.PlanRun)
 		if (fault.Reason(err, "") == string(stack.StateShared)) != tt.refused || tt.refused && !strings.Contains(err.Error(), "apps/older") {
@@ -436,7 +436,7 @@ func TestAFormerStateIsNotAdoptedByAccident(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.known {
-				p.o.Memory.Known = facts.Known
+				p.o.Status.Known = facts.Known
 			}
 			err = p.adopts(kube.StateRef{Workspace: "default", Suffix: "app"}, found, facts)
 			if refused := fault.Reason(err, "") == string(stack.StateNotAdopted); refused != tt.want {

@@ -58,7 +58,7 @@ func (c *Stacks) sweep(ctx context.Context) error {
 		if err != nil {
 			return err // an archive that it may need must not go
 		}
-		needed[treeKey(s.Basis.Source)] = true
+		needed[treeKey(s.PlanInputs.Source)] = true
 	}
 	for _, k := range trees {
 		if needed[k] {

@@ -16,7 +16,7 @@ func TestSweepKeepsWhatADestroyNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Stacks{Blobs: files}
-	record, err := json.Marshal(snapshot{Basis: stack.Basis{Source: "sha256:aa"}})
+	record, err := json.Marshal(snapshot{PlanInputs: stack.PlanInputs{Source: "sha256:aa"}})
 	if err != nil {
 		t.Fatal(err)
 	}

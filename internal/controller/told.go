@@ -34,7 +34,7 @@ type told struct {
 func toldOf(p *pass) told {
 	s := p.st.Spec
 	t := told{
-		Generation: p.obj.GetGeneration(), Approved: s.Approved, Rejected: s.Rejected, Request: p.st.Request, Forgotten: s.ForgetGap,
+		Generation: p.obj.GetGeneration(), Approved: s.Approved, Rejected: s.Rejected, Request: p.st.Request, Forgotten: s.IgnoreUntracked,
 		Accepted: s.AcceptState, Adopted: s.AdoptState, Suspended: s.Suspended, Deleting: !p.obj.GetDeletionTimestamp().IsZero(),
 	}
 	if s.Repair != nil {
@@ -110,7 +110,7 @@ func (c *Stacks) tellAsked(ctx context.Context, p *pass) error {
 	if err != nil || was != nil && *was == is {
 		return err
 	}
-	if was == nil && (p.st.Memory.LastRun != "" || p.st.Memory.Built || is.Deleting) {
+	if was == nil && (p.st.Status.LastRun != "" || p.st.Status.Built || is.Deleting) {
 		c.tolds.set(p.id, is) // it was there before the journal was
 		return nil
 	}
@@ -193,7 +193,7 @@ func wishes(p *pass, was *told, is told) []deed {
 // plan that waits.
 func decision(p *pass, said string) audit.Entry {
 	e := audit.Entry{What: audit.Approved, Comment: p.obj.GetAnnotations()[kube.Comment]}
-	m := p.o.Memory
+	m := p.o.Status
 	for _, plan := range []*stack.Plan{m.Pending, m.Applied} {
 		if plan != nil && (said == plan.Name || said == plan.Digest) {
 			planIn(&e, plan)

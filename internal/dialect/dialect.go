@@ -42,8 +42,8 @@ type Dialect interface {
 // Stack is an object in our words.
 type Stack struct {
 	Spec    stack.Spec
-	Program stack.Program
-	Memory  stack.Memory
+	Program stack.Configuration
+	Memory  stack.Status
 	Request string   // the newest request of a person
 	Ignored []string // fields that are set and do not work yet
 	Listed  string   // what the inventory in the object is of; empty if there is none
@@ -52,8 +52,8 @@ type Stack struct {
 // Status is what is known of a stack after a reconcile.
 type Status struct {
 	Decision    stack.Decision
-	Memory      stack.Memory
-	Basis       stack.Basis
+	Memory      stack.Status
+	Basis       stack.PlanInputs
 	Run         *stack.Run
 	Next        time.Time     // of the next attempt; zero if it is nobody's business
 	Every       time.Duration // how often it is looked at again while nothing changes; zero if not

@@ -12,10 +12,10 @@ import (
 // Parts are all that a plan's digest covers. An approval is of this digest: a
 // plan that differs in any part was not approved.
 type Parts struct {
-	Basis       stack.Basis
-	LockHash    string // of .terraform.lock.hcl after init
-	Backend     string // digest of the backend's configuration
-	Lineage     string // of the state it was made against
+	PlanInputs  stack.PlanInputs `json:"Basis"` // under the name that digests made before have
+	LockHash    string           // of .terraform.lock.hcl after init
+	Backend     string           // digest of the backend's configuration
+	Lineage     string           // of the state it was made against
 	Serial      uint64
 	ChangesHash string // Document.Hash
 	Destroy     bool
@@ -29,7 +29,7 @@ type Parts struct {
 // Digest returns the digest of a plan as "sha256:…". The revision is left out:
 // it is a name for the source, and the source's own digest is in it.
 func Digest(p Parts) string {
-	p.Basis.Revision = ""
+	p.PlanInputs.Revision = ""
 	// Marshalling a struct of strings, numbers and booleans cannot fail, keeps
 	// the order of its fields and quotes every string, so no two values of
 	// Parts share an encoding.

@@ -34,8 +34,8 @@ func TestName(t *testing.T) {
 
 func TestDigestCoversEveryPart(t *testing.T) {
 	base := Parts{
-		Basis:    stack.Basis{Revision: "main@sha1:1", Source: "s", Inputs: "i", Shape: "h", Engine: "e"},
-		LockHash: "l", Backend: "b", Lineage: "n", Serial: 3, ChangesHash: "c",
+		PlanInputs: stack.PlanInputs{Revision: "main@sha1:1", Source: "s", Inputs: "i", Shape: "h", Engine: "e"},
+		LockHash:   "l", Backend: "b", Lineage: "n", Serial: 3, ChangesHash: "c",
 	}
 	// Approvals that are waiting when the program is replaced must stay good.
 	const want = "sha256:6e545f0fa0c113995316fba212ac5e05df5344eb42a6c9c2394cdb847230b73d"
@@ -50,13 +50,13 @@ func TestDigestCoversEveryPart(t *testing.T) {
 			t.Errorf("another %s: same digest %t, want %t", name, Digest(p) == got, same)
 		}
 	}
-	edit("revision of the same source", func(p *Parts) { p.Basis.Revision = "other@sha1:2" }, true)
+	edit("revision of the same source", func(p *Parts) { p.PlanInputs.Revision = "other@sha1:2" }, true)
 	edit("destroy", func(p *Parts) { p.Destroy = true }, false)
 	edit("serial", func(p *Parts) { p.Serial++ }, false)
 	edit("border between two parts", func(p *Parts) { p.LockHash, p.Backend = "lb", "" }, false)
 
 	// Every string of Parts and of its Basis, also those added later.
-	for _, typ := range []reflect.Type{reflect.TypeFor[Parts](), reflect.TypeFor[stack.Basis]()} {
+	for _, typ := range []reflect.Type{reflect.TypeFor[Parts](), reflect.TypeFor[stack.PlanInputs]()} {
 		for i := range typ.NumField() {
 			field := typ.Field(i)
 			if field.Type.Kind() != reflect.String || field.Name == "Revision" {
@@ -64,8 +64,8 @@ func TestDigestCoversEveryPart(t *testing.T) {
 			}
 			edit(field.Name, func(p *Parts) {
 				v := reflect.ValueOf(p).Elem()
-				if typ == reflect.TypeFor[stack.Basis]() {
-					v = v.FieldByName("Basis")
+				if typ == reflect.TypeFor[stack.PlanInputs]() {
+					v = v.FieldByName("PlanInputs")
 				}
 				v.FieldByName(field.Name).SetString("another")
 			}, false)

@@ -21,7 +21,7 @@ const eventLine = 4 << 20
 // objects whose creation finished, with their ids, and objects whose creation
 // was under way, or failed because nobody heard of its end, which may exist.
 // What was changed or destroyed is not listed: the next plan sees it by itself.
-func Unrecorded(events io.Reader, state []byte) ([]stack.Unrecorded, error) {
+func Unrecorded(events io.Reader, state []byte) ([]stack.UntrackedResource, error) {
 	held, err := objects(state)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func Unrecorded(events io.Reader, state []byte) ([]stack.Unrecorded, error) {
 // Unheard lists what an engine that ended by itself, and wrote a state that we
 // cannot see, does not know the end of: its provider went silent while it was
 // created. It may exist, and the state does not hold it.
-func Unheard(events io.Reader) ([]stack.Unrecorded, error) {
+func Unheard(events io.Reader) ([]stack.UntrackedResource, error) {
 	c, err := readCreations(events)
 	if err != nil {
 		return nil, err
@@ -63,11 +63,11 @@ func readCreations(events io.Reader) (*creations, error) {
 
 // except lists what was created, or may have been, less what is known of, by
 // address.
-func (c *creations) except(known func(addr string) bool) []stack.Unrecorded {
-	var out []stack.Unrecorded
+func (c *creations) except(known func(addr string) bool) []stack.UntrackedResource {
+	var out []stack.UntrackedResource
 	for _, addr := range slices.Sorted(maps.Keys(c.open)) {
 		if !known(addr) {
-			out = append(out, c.open[addr].Unrecorded)
+			out = append(out, c.open[addr].UntrackedResource)
 		}
 	}
 	return out
@@ -75,12 +75,12 @@ func (c *creations) except(known func(addr string) bool) []stack.Unrecorded {
 
 // StillUnrecorded returns those of missing that a state does not hold, by their
 // ids. One without an id stays: what stands at its address may be another.
-func StillUnrecorded(missing []stack.Unrecorded, state []byte) ([]stack.Unrecorded, error) {
+func StillUnrecorded(missing []stack.UntrackedResource, state []byte) ([]stack.UntrackedResource, error) {
 	held, err := objects(state)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(missing), func(u stack.Unrecorded) bool {
+	return slices.DeleteFunc(slices.Clone(missing), func(u stack.UntrackedResource) bool {
 		now, known := held[u.Address]
 		return known && u.ID != "" && now.id == u.ID
 	}), nil
@@ -94,7 +94,7 @@ type creations struct {
 }
 
 type creation struct {
-	stack.Unrecorded
+	stack.UntrackedResource
 	idKey  string
 	failed bool // the engine heard an error
 	over   bool // the engine has told its errors, and so had written its state
@@ -137,11 +137,11 @@ func (c *creations) applied(a Applied) {
 	}
 	switch a.Stage {
 	case Started:
-		c.open[addr] = &creation{Unrecorded: stack.Unrecorded{Address: addr}}
+		c.open[addr] = &creation{UntrackedResource: stack.UntrackedResource{Address: addr}}
 	case Completed:
-		c.open[addr] = &creation{Unrecorded: stack.Unrecorded{Address: addr, ID: a.IDValue, Finished: true}, idKey: a.IDKey}
+		c.open[addr] = &creation{UntrackedResource: stack.UntrackedResource{Address: addr, ID: a.IDValue, Finished: true}, idKey: a.IDKey}
 	case Errored:
-		c.open[addr] = &creation{Unrecorded: stack.Unrecorded{Address: addr}, failed: true}
+		c.open[addr] = &creation{UntrackedResource: stack.UntrackedResource{Address: addr}, failed: true}
 	}
 }
 

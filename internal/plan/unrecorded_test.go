@@ -36,15 +36,15 @@ func instance(id string) string { return `{"attributes":{"id":"` + id + `"}}` }
 
 func TestUnrecorded(t *testing.T) {
 	const new, old = "new", "old"
-	finished := []stack.Unrecorded{{Address: "x.a", ID: new, Finished: true}}
-	maybe := []stack.Unrecorded{{Address: "x.a"}}
+	finished := []stack.UntrackedResource{{Address: "x.a", ID: new, Finished: true}}
+	maybe := []stack.UntrackedResource{{Address: "x.a"}}
 	created := did("start", "create", "x.a", "") + did("complete", "create", "x.a", new)
 	begun := did("start", "create", "x.a", "")
 	failed := begun + did("errored", "create", "x.a", "")
 	deleted := did("start", "delete", "x.a", old) + did("complete", "delete", "x.a", old)
 	for name, tt := range map[string]struct {
 		before, events, after string
-		want                  []stack.Unrecorded
+		want                  []stack.UntrackedResource
 	}{
 		"what is in the state is recorded":                       {"", created, held(instance(new)), nil},
 		"what is in no state is not":                             {"", created, "", finished},
@@ -126,7 +126,7 @@ func TestBeforeApply(t *testing.T) {
 }
 
 func TestStillUnrecorded(t *testing.T) {
-	missing := []stack.Unrecorded{
+	missing := []stack.UntrackedResource{
 		{Address: "x.in", ID: "1", Finished: true},
 		{Address: `module.m.x.in["k"]`, ID: "2", Finished: true},
 		{Address: "x.another", ID: "3", Finished: true},
@@ -153,10 +153,10 @@ func TestStillUnrecorded(t *testing.T) {
 func TestUnheard(t *testing.T) {
 	begun := did("start", "create", "x.a", "")
 	failed := begun + did("errored", "create", "x.a", "")
-	maybe := []stack.Unrecorded{{Address: "x.a"}}
+	maybe := []stack.UntrackedResource{{Address: "x.a"}}
 	for name, tt := range map[string]struct {
 		events string
-		want   []stack.Unrecorded
+		want   []stack.UntrackedResource
 	}{
 		"what was created is in the state":       {begun + did("complete", "create", "x.a", "new"), nil},
 		"what was changed was there":             {did("start", "update", "x.a", "a"), nil},

@@ -198,7 +198,7 @@ func TestGapOfAReplacement(t *testing.T) {
 	}
 }
 
-func gapOf(t *testing.T, d runnertest.Done, state []byte) []stack.Unrecorded {
+func gapOf(t *testing.T, d runnertest.Done, state []byte) []stack.UntrackedResource {
 	t.Helper()
 	gap, err := plan.Unrecorded(bytes.NewReader(d.Events), state)
 	if err != nil {

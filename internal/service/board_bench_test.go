@@ -25,10 +25,10 @@ const many = 10_000
 func usual(i int) *v1alpha2.Terraform {
 	plan := &stack.Plan{
 		Name: fmt.Sprintf("plan-main-%010x", i), Digest: stack.Digest(i), Run: fmt.Sprintf("plan-%016x", i), Lineage: fmt.Sprintf("0d9f7a3c-%024x", i), Serial: 4,
-		Basis:   stack.Basis{Revision: "main@sha1:b8e362c206e3d0cbb7ed22ced771a0056455a2fb", Source: stack.Digest("source"), Inputs: stack.Digest(i), Shape: stack.Digest("shape"), Engine: "tofu 1.12.6"},
-		Changes: stack.Changes{Add: 3}, At: day, Addresses: stack.Digest("addresses"), Example: "aws_instance.web",
+		PlanInputs: stack.PlanInputs{Revision: "main@sha1:b8e362c206e3d0cbb7ed22ced771a0056455a2fb", Source: stack.Digest("source"), Inputs: stack.Digest(i), Shape: stack.Digest("shape"), Engine: "tofu 1.12.6"},
+		Changes:    stack.Changes{Add: 3}, At: day, Addresses: stack.Digest("addresses"), Example: "aws_instance.web",
 	}
-	m := stack.Memory{Planned: plan.Basis, PlannedAt: day, Applied: plan, AppliedAt: day.Add(time.Duration(i) * time.Second), Built: true, State: plan.Digest, LastRun: plan.Run, Named: []stack.Named{{Name: plan.Name, Digest: plan.Digest}}}
+	m := stack.Status{Planned: plan.PlanInputs, PlannedAt: day, Applied: plan, AppliedAt: day.Add(time.Duration(i) * time.Second), Built: true, State: plan.Digest, LastRun: plan.Run, Named: []stack.Named{{Name: plan.Name, Digest: plan.Digest}}}
 	phase, ready, message := stack.NoDrift, metav1.ConditionTrue, "No drift: main@sha1:b8e362c206e3d0cbb7ed22ced771a0056455a2fb"
 	switch i % 20 {
 	case 7:

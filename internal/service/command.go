@@ -121,7 +121,7 @@ func approvable(o *v1alpha2.Terraform) error {
 		why = "it is being deleted"
 	case mode == stack.PlanOnly:
 		why = "planOnly is set, so that no plan of it is ever applied"
-	case mode == stack.Auto && asked.Memory.Gap == nil: // with a gap even auto asks
+	case mode == stack.Auto && asked.Memory.Untracked == nil: // with a gap even auto asks
 		why = "approvePlan is auto, so that every plan is applied without being asked about"
 	case mode == stack.DriftOnly:
 		why = "approvePlan is disable, so that it is only watched for drift"

@@ -140,7 +140,7 @@ func (s *Stacks) Explain(ctx context.Context, key Key) (Explanation, error) {
 		return Explanation{}, err
 	}
 	st := view(o)
-	return Explanation{Stack: st, Means: Explained(stack.Reason(st.Phase)), Facts: facts(st, decode(o).Memory), Rules: verdicts(st.Rule)}, nil
+	return Explanation{Stack: st, Means: Explained(stack.Reason(st.Phase)), Facts: facts(st, decode(o).Status), Rules: verdicts(st.Rule)}, nil
 }
 
 // verdicts lists the rules in their order, with what became of each.
@@ -157,7 +157,7 @@ func verdicts(fired string) []RuleVerdict {
 }
 
 // facts are what a person would ask next.
-func facts(s Stack, m stack.Memory) []string {
+func facts(s Stack, m stack.Status) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if p := s.Plan; p != nil {
@@ -179,7 +179,7 @@ func facts(s Stack, m stack.Memory) []string {
 	if m.Failures > 0 {
 		add("%s failed, the last time at %s in the step %s", Count(m.Failures, "attempt"), m.FailedAt.UTC().Format(time.RFC3339), cmp.Or(m.FailedStep, string(m.FailedKind), "start"))
 	}
-	if g := m.Gap; g != nil {
+	if g := m.Untracked; g != nil {
 		add("the run %s was cut short, and %d objects that it built may be in no state", g.Run, len(g.Objects))
 	}
 	if l := s.Lock; l != nil {

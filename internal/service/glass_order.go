@@ -73,7 +73,7 @@ func (s *Stacks) OrderByHand(ctx context.Context, key Key, order HandOrder) (sta
 
 // underway reports whether the command that a person asked for last has not
 // ended yet.
-func underway(asked stack.Spec, m stack.Memory) bool {
+func underway(asked stack.Spec, m stack.Status) bool {
 	c := asked.Command
 	return c != nil && c.Session == asked.Glass && (m.ByHand == nil || m.ByHand.ID != c.ID)
 }

@@ -55,7 +55,7 @@ func (d *Details) Inputs(ctx context.Context, key Key) ([]InputInfo, error) {
 	if err != nil {
 		return nil, err // it names the field
 	}
-	p := asked.Program
+	p := asked.Configuration
 	in := &inputsOf{ctx: ctx, details: d, stack: key, namespace: key.Namespace, read: map[string]holding{}}
 	if t := o.Status.Terrier; t != nil {
 		in.environment = t.Environment
@@ -255,7 +255,7 @@ func (in *inputsOf) from(f stack.VarsFrom) {
 }
 
 // files are inputs that become files, and settings of the backend.
-func (in *inputsOf) files(p stack.Program) {
+func (in *inputsOf) files(p stack.Configuration) {
 	for _, f := range p.Files {
 		i := InputInfo{Name: f.Path, Kind: InputFile}
 		if f.Home {

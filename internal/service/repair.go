@@ -30,15 +30,15 @@ func (s *Stacks) PlanRepair(ctx context.Context, key Key, a RepairAnswers) (requ
 	request = s.request()
 	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		asked := decode(o)
-		if err := repairable(key, asked.Spec, asked.Memory); err != nil {
+		if err := repairable(key, asked.Spec, asked.Status); err != nil {
 			return err
 		}
 		r, err := repairOf(asked, a)
 		if err != nil {
 			return err
 		}
-		if len(r.Absent) == len(asked.Memory.Gap.Objects) {
-			annotate(o, infra.ForgetGap, r.Run)
+		if len(r.Absent) == len(asked.Status.Untracked.Objects) {
+			annotate(o, infra.IgnoreUntracked, r.Run)
 		} else if err := annotateRepair(o, r); err != nil {
 			return err
 		}
@@ -48,9 +48,9 @@ func (s *Stacks) PlanRepair(ctx context.Context, key Key, a RepairAnswers) (requ
 	return request, err
 }
 
-func repairable(key Key, spec stack.Spec, m stack.Memory) error {
+func repairable(key Key, spec stack.Spec, m stack.Status) error {
 	switch {
-	case m.Gap == nil || spec.ForgetGap == m.Gap.Run:
+	case m.Untracked == nil || spec.IgnoreUntracked == m.Untracked.Run:
 		return fault.New(fault.Conflict, ReasonNoGap, fmt.Errorf("the stack %s has nothing to repair: everything that it built is in its state", key))
 	case spec.Suspended:
 		return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
@@ -63,7 +63,7 @@ func repairable(key Key, spec stack.Spec, m stack.Memory) error {
 
 // repairOf adds what is known now to what was said before of the same gap.
 func repairOf(asked dialect.Stack, a RepairAnswers) (stack.Repair, error) {
-	g := asked.Memory.Gap
+	g := asked.Status.Untracked
 	r := stack.Repair{Run: g.Run, IDs: map[string]string{}}
 	if old := asked.Spec.Repair; old != nil && old.Run == g.Run {
 		r.Absent = slices.Clone(old.Absent)
@@ -72,7 +72,7 @@ func repairOf(asked dialect.Stack, a RepairAnswers) (stack.Repair, error) {
 		}
 	}
 	listed := func(address string) error {
-		if slices.ContainsFunc(g.Objects, func(u stack.Unrecorded) bool { return u.Address == address }) {
+		if slices.ContainsFunc(g.Objects, func(u stack.UntrackedResource) bool { return u.Address == address }) {
 			return nil
 		}
 		return fault.New(fault.Invalid, "Usage", fmt.Errorf("%q is none of the objects that are in no state", address))
@@ -115,10 +115,10 @@ func annotateRepair(o *v1alpha2.Terraform, r stack.Repair) error {
 func (s *Stacks) Repair(ctx context.Context, key Key, seen PlanInfo) error {
 	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		asked := decode(o)
-		if err := repairable(key, asked.Spec, asked.Memory); err != nil {
+		if err := repairable(key, asked.Spec, asked.Status); err != nil {
 			return err
 		}
-		if asked.Spec.Repair == nil || asked.Spec.Repair.Run != asked.Memory.Gap.Run {
+		if asked.Spec.Repair == nil || asked.Spec.Repair.Run != asked.Status.Untracked.Run {
 			return fault.New(fault.Conflict, ReasonNoPlan, fmt.Errorf("no repair of the stack %s is planned", key))
 		}
 		if err := waits(o, seen); err != nil {
@@ -154,7 +154,7 @@ func (s *Stacks) PreviewDestroy(ctx context.Context, key Key) (PlanDocument, err
 		if err != nil {
 			return PlanDocument{}, err
 		}
-		m := decode(seen.object).Memory
+		m := decode(seen.object).Status
 		switch {
 		case seen.gone:
 			return PlanDocument{}, fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))

@@ -24,17 +24,17 @@ import (
 // Retained is a stack that is gone while something that it built may be there
 // still: it was let go so, or its object was removed by force.
 type Retained struct {
-	Namespace string     `json:"namespace"`
-	Name      string     `json:"name"`
-	UID       string     `json:"uid"` // tells stacks of one name apart
-	At        time.Time  `json:"at"`
-	Until     time.Time  `json:"until"` // its record goes by itself then
-	Why       string     `json:"why"`
-	Secret    string     `json:"secret,omitempty"` // in which its state was left, in its namespace; empty if we did not keep it
-	Kept      bool       `json:"kept"`             // a copy of its last state is in the records
-	Resources []string   `json:"resources"`        // addresses in that state
-	Gap       *stack.Gap `json:"gap,omitempty"`    // what is in no state
-	Ways      []string   `json:"ways"`             // what can be done about it, each in a sentence
+	Namespace string           `json:"namespace"`
+	Name      string           `json:"name"`
+	UID       string           `json:"uid"` // tells stacks of one name apart
+	At        time.Time        `json:"at"`
+	Until     time.Time        `json:"until"` // its record goes by itself then
+	Why       string           `json:"why"`
+	Secret    string           `json:"secret,omitempty"` // in which its state was left, in its namespace; empty if we did not keep it
+	Kept      bool             `json:"kept"`             // a copy of its last state is in the records
+	Resources []string         `json:"resources"`        // addresses in that state
+	Gap       *stack.Untracked `json:"gap,omitempty"`    // what is in no state
+	Ways      []string         `json:"ways"`             // what can be done about it, each in a sentence
 }
 
 // Key is the name that the stack had.
@@ -115,7 +115,7 @@ func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
 	namespace, name, _ := strings.Cut(r.Stack, "/")
 	out := Retained{
 		Namespace: namespace, Name: name, UID: uid, At: r.At, Until: r.At.Add(kube.RetainedFor), Why: r.Why,
-		Resources: append([]string{}, r.Resources...), Gap: r.Gap,
+		Resources: append([]string{}, r.Resources...), Untracked: r.Untracked,
 	}
 	if r.State != nil {
 		_, out.Secret, _ = strings.Cut(r.State.String(), "/")
@@ -133,7 +133,7 @@ func (r Retained) ways() []string {
 	if r.Kept {
 		out = append(out, fmt.Sprintf("If the state is gone, put the copy back with terrier state push, once the stack exists: terrier retained state %s -n %s --uid %s", r.Name, r.Namespace, r.UID))
 	}
-	if r.Gap != nil {
+	if r.Untracked != nil {
 		out = append(out, "What is in no state has to be looked for, and removed or imported, by hand.")
 	}
 	forget := fmt.Sprintf("Once nothing of it is needed any more: terrier retained forget %s -n %s --uid %s", r.Name, r.Namespace, r.UID)

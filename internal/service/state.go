@@ -58,7 +58,7 @@ type StateLock struct {
 type held struct {
 	object *v1alpha2.Terraform
 	id     StackID
-	memory stack.Memory
+	memory stack.Status
 	ref    kube.StateRef
 	states kube.States
 }
@@ -66,11 +66,11 @@ type held struct {
 // hold finds the state of a stack; nil if Terrier does not keep it.
 func (s *Stacks) hold(o *v1alpha2.Terraform) *held {
 	asked := decode(o)
-	b := asked.Program.Backend
+	b := asked.Configuration.Backend
 	if b.Kind != stack.Managed {
 		return nil
 	}
-	workspace := asked.Program.Workspace
+	workspace := asked.Configuration.Workspace
 	if workspace == "" {
 		workspace = "default"
 	}

@@ -287,7 +287,7 @@ spec:
   backendConfig: {customConfiguration: 'backend "local" {}'}
 `)
 	v.status(func(s *v1alpha2.TerraformStatus) {
-		raw, err := json.Marshal(stack.Memory{Known: stack.Known{Serial: 6}})
+		raw, err := json.Marshal(stack.Status{Known: stack.Known{Serial: 6}})
 		if err != nil {
 			t.Fatal(err)
 		}

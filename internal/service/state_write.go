@@ -115,7 +115,7 @@ func (s *Stacks) change(ctx context.Context, h *held, state []byte, follow, forc
 }
 
 // known reports whether a state can be found again once it was replaced.
-func known(kept KeptStates, m stack.Memory, digest string) bool {
+func known(kept KeptStates, m stack.Status, digest string) bool {
 	return m.Known.Digest == digest && len(kept.Versions) == 0 ||
 		slices.ContainsFunc(kept.Versions, func(v stack.StateVersion) bool { return v.Digest == digest })
 }

@@ -69,7 +69,7 @@ func explainObject(o *v1alpha2.Terraform, now time.Time) (Explanation, error) {
 	s := view(o)
 	s.Phase, s.Rule, s.Message = string(d.Reason), d.Rule, d.Message
 	s.Stalled = d.Ready == stack.Stalled
-	e := Explanation{Stack: s, Means: Explained(d.Reason), Facts: facts(s, asked.Memory), Rules: verdicts(d.Rule), Story: tell(seen)}
+	e := Explanation{Stack: s, Means: Explained(d.Reason), Facts: facts(s, asked.Status), Rules: verdicts(d.Rule), Story: tell(seen)}
 	for _, f := range asked.Ignored {
 		e.Facts = append(e.Facts, f+" is set and does not work yet")
 	}
@@ -79,15 +79,15 @@ func explainObject(o *v1alpha2.Terraform, now time.Time) (Explanation, error) {
 // pretend observes a stack as if everything that it refers to were there and
 // as it was when the last plan was made.
 func pretend(o *v1alpha2.Terraform, asked dialect.Stack, now time.Time) stack.Observation {
-	basis := asked.Memory.Planned
-	if basis == (stack.Basis{}) {
-		basis = stack.Basis{Revision: "newest", Source: "newest", Shape: asked.Program.Shape(), Engine: "tofu"}
+	basis := asked.Status.Planned
+	if basis == (stack.PlanInputs{}) {
+		basis = stack.PlanInputs{Revision: "newest", Source: "newest", Shape: asked.Configuration.Shape(), Engine: "tofu"}
 	}
-	if p := asked.Memory.Pending; p != nil {
-		basis = p.Basis
+	if p := asked.Status.Pending; p != nil {
+		basis = p.PlanInputs
 	}
 	return stack.Observation{
-		Now: now, Spec: asked.Spec, Memory: asked.Memory, Request: asked.Request, Basis: basis,
+		Now: now, Spec: asked.Spec, Status: asked.Status, Request: asked.Request, PlanInputs: basis,
 		Deleting: o.DeletionTimestamp != nil, CheckedAt: now,
 	}
 }
@@ -113,11 +113,11 @@ func tell(o stack.Observation) []Step {
 // that is the end.
 func next(o *stack.Observation, d stack.Decision, n int) string {
 	run := stack.Run{ID: "step" + strconv.Itoa(n), Done: true, Outcome: stack.Succeeded, At: o.Now, State: "newest", Exists: true,
-		Cause: stack.Cause{Basis: o.Basis, Request: o.Request, Destroy: o.Spec.Destroy}}
+		Cause: stack.Cause{PlanInputs: o.PlanInputs, Request: o.Request, Destroy: o.Spec.Destroy}}
 	switch a := d.Action.(type) {
 	case stack.Wait:
 		if d.Reason == stack.AwaitingApproval {
-			o.Spec.Approved = o.Memory.Pending.Digest
+			o.Spec.Approved = o.Status.Pending.Digest
 			return "once somebody approves the plan"
 		}
 		return ""
@@ -125,23 +125,23 @@ func next(o *stack.Observation, d stack.Decision, n int) string {
 		run.Kind = a.Kind
 		o.CheckedAt = o.Now
 		given := "the world is as it was applied"
-		if a.Kind == stack.PlanRun && o.Memory.Applied == nil {
-			name := plan.Name(o.Basis.Revision)
-			run.Plan = &stack.Plan{Name: name, Digest: name, Basis: o.Basis, Changes: stack.Changes{Add: 1}, Destroy: o.Spec.Destroy, At: o.Now}
+		if a.Kind == stack.PlanRun && o.Status.Applied == nil {
+			name := plan.Name(o.PlanInputs.Revision)
+			run.Plan = &stack.Plan{Name: name, Digest: name, PlanInputs: o.PlanInputs, Changes: stack.Changes{Add: 1}, Destroy: o.Spec.Destroy, At: o.Now}
 			given = "the plan has changes"
 		}
-		o.Memory = o.Memory.Record(run)
+		o.Status = o.Status.Record(run)
 		return given
 	case stack.Apply:
 		run.Kind, run.Cause.Plan = stack.ApplyRun, &a.Plan
-		o.Memory = o.Memory.Record(run)
+		o.Status = o.Status.Record(run)
 		return "the plan is applied"
 	case stack.Destroy:
 		run.Kind = stack.DestroyRun
-		o.Memory = o.Memory.Record(run)
+		o.Status = o.Status.Record(run)
 		return "everything is taken down"
 	case stack.Publish:
-		o.Memory.Published = stack.Publication(o.Spec.Outputs, a.State)
+		o.Status.Published = stack.Publication(o.Spec.Outputs, a.State)
 		return "the outputs are written"
 	case stack.Cancel:
 		o.Run = nil

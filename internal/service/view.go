@@ -41,17 +41,17 @@ type Stack struct {
 	Every       time.Duration `json:"recheckEvery,omitempty"` // nanoseconds; how often it is looked at again while nothing changes
 	Run         *Running      `json:"run,omitempty"`
 
-	Pending        string      `json:"pending,omitempty"` // the name of the plan that waits
-	Plan           *PlanInfo   `json:"plan,omitempty"`    // and what is known of it
-	Applied        *PlanInfo   `json:"applied,omitempty"`
-	AppliedAt      time.Time   `json:"appliedAt,omitzero"`
-	Revision       string      `json:"revision,omitempty"` // applied last, else planned last
-	Drift          *DriftInfo  `json:"drift,omitempty"`
-	Failures       int         `json:"failures,omitempty"`
-	FailedRevision string      `json:"failedRevision,omitempty"` // the revision that fails
-	FailedWith     string      `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
-	Lock           *stack.Lock `json:"lock,omitempty"`
-	Gap            *stack.Gap  `json:"gap,omitempty"` // what was built and is in no state
+	Pending        string           `json:"pending,omitempty"` // the name of the plan that waits
+	Plan           *PlanInfo        `json:"plan,omitempty"`    // and what is known of it
+	Applied        *PlanInfo        `json:"applied,omitempty"`
+	AppliedAt      time.Time        `json:"appliedAt,omitzero"`
+	Revision       string           `json:"revision,omitempty"` // applied last, else planned last
+	Drift          *DriftInfo       `json:"drift,omitempty"`
+	Failures       int              `json:"failures,omitempty"`
+	FailedRevision string           `json:"failedRevision,omitempty"` // the revision that fails
+	FailedWith     string           `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
+	Lock           *stack.Lock      `json:"lock,omitempty"`
+	Gap            *stack.Untracked `json:"gap,omitempty"` // what was built and is in no state
 
 	Glass     *stack.Glass   `json:"glass,omitempty"`     // the session in which a person works by hand; it is over once its end has passed
 	Commanded *stack.Command `json:"commanded,omitempty"` // what is on its way in it
@@ -130,10 +130,10 @@ func viewOf(o *v1alpha2.Terraform, asked dialect.Stack) Stack {
 		s.Ready, s.Reason, s.Message = string(c.Status), c.Reason, c.Message
 	}
 	s.progress(o.Status.Terrier)
-	s.remember(asked.Memory)
-	if g := asked.Memory.Glass; g != nil && g.Session == asked.Spec.Glass {
+	s.remember(asked.Status)
+	if g := asked.Status.Glass; g != nil && g.Session == asked.Spec.Glass {
 		s.Glass = g
-		if underway(asked.Spec, asked.Memory) {
+		if underway(asked.Spec, asked.Status) {
 			s.Commanded = asked.Spec.Command
 		}
 	}
@@ -162,8 +162,8 @@ func (s *Stack) progress(t *v1alpha2.TerrierStatus) {
 }
 
 // remember takes over what earlier reconciles wrote down.
-func (s *Stack) remember(m stack.Memory) {
-	s.Plan, s.Applied, s.Lock, s.Gap, s.ByHand = planInfo(m.Pending), planInfo(m.Applied), m.Lock, m.Gap, m.ByHand
+func (s *Stack) remember(m stack.Status) {
+	s.Plan, s.Applied, s.Lock, s.Untracked, s.ByHand = planInfo(m.Pending), planInfo(m.Applied), m.Lock, m.Untracked, m.ByHand
 	if m.Applied != nil {
 		s.AppliedAt = m.AppliedAt
 	}
@@ -182,7 +182,7 @@ func planInfo(p *stack.Plan) *PlanInfo {
 	if p == nil {
 		return nil
 	}
-	return &PlanInfo{Name: p.Name, Digest: p.Digest, Run: p.Run, Revision: p.Basis.Revision, Changes: p.Changes, Destroy: p.Destroy, Drift: p.Drift, At: p.At}
+	return &PlanInfo{Name: p.Name, Digest: p.Digest, Run: p.Run, Revision: p.PlanInputs.Revision, Changes: p.Changes, Destroy: p.Destroy, Drift: p.Drift, At: p.At}
 }
 
 // decode reads an object in our words. A spec that is spoilt, or a memory that

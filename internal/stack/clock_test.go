@@ -18,7 +18,7 @@ func TestClockJumps(t *testing.T) {
 		every := time.Duration(rapid.Int64Range(1, 7200).Draw(t, "interval")) * time.Second
 		retry := time.Duration(rapid.Int64Range(1, 600).Draw(t, "retry")) * time.Second
 		o := calmly(Spec{Mode: Auto, CheckDrift: true, Spread: rapid.Uint64().Draw(t, "spread")},
-			Memory{PlannedAt: jump("planned"), AppliedAt: jump("applied"), MovedAt: jump("moved"), Failures: 1, FailedAt: jump("failed"), FailedFor: calmBasis})
+			Status{PlannedAt: jump("planned"), AppliedAt: jump("applied"), MovedAt: jump("moved"), Failures: 1, FailedAt: jump("failed"), FailedFor: calmBasis})
 		o.Spec.Interval, o.Spec.RetryEvery, o.CheckedAt = every, retry, jump("checked")
 		for what, got := range map[string]struct{ wait, kind time.Duration }{
 			"the next look": {o.due(), every}, "the next attempt": {o.pause(), retry}, "the next plan": {o.flurry(), quiet},
@@ -31,7 +31,7 @@ func TestClockJumps(t *testing.T) {
 		if due := o.due(); due < every/2-time.Second || due > 2*every {
 			t.Fatalf("after a look the next one is due in %v, want about %v", due, every)
 		}
-		o.Memory.FailedAt = o.Now
+		o.Status.FailedAt = o.Now
 		if left := o.pause(); left != retry {
 			t.Fatalf("after a failure the next attempt comes in %v, want %v", left, retry)
 		}
@@ -41,7 +41,7 @@ func TestClockJumps(t *testing.T) {
 // F24: a clock that is set back by a second right after a look does not make it
 // due again.
 func TestClockSetBackALittle(t *testing.T) {
-	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Memory{PlannedAt: calm.Add(-time.Hour)})
+	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Status{PlannedAt: calm.Add(-time.Hour)})
 	o.CheckedAt = o.Now
 	o.Now = o.Now.Add(-time.Second)
 	if got := o.due(); got != time.Hour+time.Second {

@@ -30,8 +30,8 @@ func newWorld(t *rapid.T) *world {
 		retries = &n
 	}
 	w.o = Observation{
-		Now:   time.Unix(1e9, 0),
-		Basis: Basis{Revision: "main@sha1:0", Source: "s0", Inputs: "i0", Shape: "f0", Engine: "tofu 1"},
+		Now:        time.Unix(1e9, 0),
+		PlanInputs: PlanInputs{Revision: "main@sha1:0", Source: "s0", Inputs: "i0", Shape: "f0", Engine: "tofu 1"},
 		Spec: Spec{
 			Mode:           rapid.SampledFrom([]Mode{Auto, Manual, PlanOnly, DriftOnly}).Draw(t, "mode"),
 			CheckDrift:     rapid.Bool().Draw(t, "checkDrift"),
@@ -56,7 +56,7 @@ func (w *world) act(t *rapid.T) Decision {
 	w.check(t, d)
 	w.seq++
 	id := fmt.Sprintf("run%d", w.seq)
-	cause := Cause{Basis: w.o.Basis, Destroy: w.o.Spec.Destroy}
+	cause := Cause{PlanInputs: w.o.PlanInputs, Destroy: w.o.Spec.Destroy}
 	if w.o.requested() {
 		cause.Request = w.o.Request
 	}
@@ -69,14 +69,14 @@ func (w *world) act(t *rapid.T) Decision {
 			cause.Preview = w.o.Spec.Preview
 		}
 		if a.Kind == HealthRun {
-			cause.Health = Vital(w.o.Spec.Health, w.o.Memory.Wrote)
+			cause.Health = Vital(w.o.Spec.Health, w.o.Status.Wrote)
 		}
 		w.o.Run = &Run{ID: id, Kind: a.Kind, Cause: cause, Broke: a.Unlock}
 	case Review:
 		passed := rapid.Bool().Draw(t, "passed")
-		w.o.Memory.Review = &Verdict{Plan: a.Plan.Digest, By: w.o.Spec.Reviews, Passed: passed, Refused: !passed && rapid.Bool().Draw(t, "refused"), Message: "no", At: w.o.Now}
+		w.o.Status.Review = &Verdict{Plan: a.Plan.Digest, By: w.o.Spec.Reviews, Passed: passed, Refused: !passed && rapid.Bool().Draw(t, "refused"), Message: "no", At: w.o.Now}
 	case Apply:
-		if r := w.o.Memory.Review; w.o.Spec.Reviews != "" && !w.o.Deleting && (r == nil || !r.Passed || r.Plan != a.Plan.Digest) {
+		if r := w.o.Status.Review; w.o.Spec.Reviews != "" && !w.o.Deleting && (r == nil || !r.Passed || r.Plan != a.Plan.Digest) {
 			t.Fatalf("applies a plan that its webhooks did not let pass")
 		}
 		cause.Plan, cause.Destroy = &a.Plan, a.Plan.Destroy
@@ -87,7 +87,7 @@ func (w *world) act(t *rapid.T) Decision {
 		w.o.Run.Done, w.o.Run.Outcome, w.o.Run.At = true, Interrupted, w.o.Now
 		w.record()
 	case Publish:
-		w.o.Memory.Published = Publication(w.o.Spec.Outputs, a.State)
+		w.o.Status.Published = Publication(w.o.Spec.Outputs, a.State)
 	case Finish:
 		w.gone = true
 	default:
@@ -139,11 +139,11 @@ func (w *world) finishPlan(t *rapid.T, r *Run) {
 	}
 	r.Exists, r.State = w.exists, fmt.Sprintf("state%d", w.content)
 	if rapid.Bool().Draw(t, "changes") || (r.Kind == PlanRun && !w.exists && !r.Cause.Destroy) {
-		digest := fmt.Sprintf("%v/%d/%v", r.Cause.Basis, w.content, r.Cause.Destroy)
-		m := w.o.Memory
+		digest := fmt.Sprintf("%v/%d/%v", r.Cause.PlanInputs, w.content, r.Cause.Destroy)
+		m := w.o.Status
 		r.Plan = &Plan{
-			Name:   m.NameFor("plan-"+r.Cause.Basis.Revision, "plan-"+r.Cause.Basis.Revision+"-"+digest, digest, w.o.Spec.Approved),
-			Digest: digest, Basis: r.Cause.Basis, Changes: Changes{Add: 1}, Destroy: r.Cause.Destroy, Drift: r.Kind == CheckRun, At: r.At,
+			Name:   m.NameFor("plan-"+r.Cause.PlanInputs.Revision, "plan-"+r.Cause.PlanInputs.Revision+"-"+digest, digest, w.o.Spec.Approved),
+			Digest: digest, PlanInputs: r.Cause.PlanInputs, Changes: Changes{Add: 1}, Destroy: r.Cause.Destroy, Drift: r.Kind == CheckRun, At: r.At,
 			Addresses: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "addresses"),
 		}
 		w.made[digest] = w.content
@@ -166,9 +166,9 @@ func (w *world) finishApply(t *rapid.T, r *Run) {
 }
 
 func (w *world) record() {
-	w.o.Memory = w.o.Memory.Record(*w.o.Run)
+	w.o.Status = w.o.Status.Record(*w.o.Run)
 	w.o.Run = nil
-	if p := w.o.Memory.Pending; p != nil {
+	if p := w.o.Status.Pending; p != nil {
 		w.seen[p.Digest] = true
 	}
 }
@@ -194,7 +194,7 @@ func (w *world) check(t *rapid.T, d Decision) {
 			t.Fatalf("applies %s in mode %s, which nobody approved", a.Plan.Digest, w.o.Spec.Mode)
 		case w.o.Spec.Mode != Auto && w.o.Spec.Mode != Manual && !w.o.Spec.Force:
 			t.Fatalf("applies in mode %s", w.o.Spec.Mode)
-		case !a.Plan.Basis.same(w.o.Basis):
+		case !a.Plan.PlanInputs.same(w.o.PlanInputs):
 			t.Fatalf("applies a plan of something else")
 		case w.o.Spec.Suspended:
 			t.Fatalf("applies while suspended")
@@ -217,7 +217,7 @@ func (w *world) check(t *rapid.T, d Decision) {
 			t.Fatalf("lets go of a stack that others depend on")
 		}
 	}
-	if d.Reason.Settled() && w.o.Memory.Failures > 0 {
+	if d.Reason.Settled() && w.o.Status.Failures > 0 {
 		t.Fatalf("calls a failure settled")
 	}
 }
@@ -237,14 +237,14 @@ func TestDecideIsSafe(t *testing.T) {
 			"calm":    func(t *rapid.T) { step(t); w.finish(t, false); step(t) },
 			"push": func(t *rapid.T) {
 				w.seq++
-				w.o.Basis.Source = fmt.Sprint("s", w.seq)
-				w.o.Basis.Revision = fmt.Sprint("main@sha1:", w.seq)
+				w.o.PlanInputs.Source = fmt.Sprint("s", w.seq)
+				w.o.PlanInputs.Revision = fmt.Sprint("main@sha1:", w.seq)
 			},
-			"back":   func(t *rapid.T) { w.o.Basis.Source, w.o.Basis.Revision = "s0", "main@sha1:0" },
-			"inputs": func(t *rapid.T) { w.o.Basis.Inputs = fmt.Sprint("i", rapid.IntRange(0, 2).Draw(t, "inputs")) },
+			"back":   func(t *rapid.T) { w.o.PlanInputs.Source, w.o.PlanInputs.Revision = "s0", "main@sha1:0" },
+			"inputs": func(t *rapid.T) { w.o.PlanInputs.Inputs = fmt.Sprint("i", rapid.IntRange(0, 2).Draw(t, "inputs")) },
 			"destroy": func(t *rapid.T) {
 				w.o.Spec.Destroy = !w.o.Spec.Destroy
-				w.o.Basis.Shape = fmt.Sprint("f", w.o.Spec.Destroy)
+				w.o.PlanInputs.Shape = fmt.Sprint("f", w.o.Spec.Destroy)
 			},
 			"force": func(t *rapid.T) { w.o.Spec.Force = !w.o.Spec.Force },
 			"mode": func(t *rapid.T) {
@@ -258,7 +258,7 @@ func TestDecideIsSafe(t *testing.T) {
 			"unlock":  func(t *rapid.T) { w.o.Spec.Unlock.Auto = !w.o.Spec.Unlock.Auto },
 			"drift":   func(t *rapid.T) { w.content++ },
 			"approve": func(t *rapid.T) {
-				if p := w.o.Memory.Pending; p != nil {
+				if p := w.o.Status.Pending; p != nil {
 					w.o.Spec.Approved = rapid.SampledFrom([]string{p.Name, p.Digest}).Draw(t, "by")
 					w.approved[p.Digest] = true
 				}
@@ -312,28 +312,28 @@ func TestDecideSettles(t *testing.T) {
 // A quiet look for drift changes neither the memory nor what is shown.
 func TestQuietCheckLeavesNoTrace(t *testing.T) {
 	o := Observation{
-		Now: time.Unix(1e9, 0), Basis: Basis{Revision: "main@sha1:0", Source: "s", Engine: "tofu"},
+		Now: time.Unix(1e9, 0), PlanInputs: PlanInputs{Revision: "main@sha1:0", Source: "s", Engine: "tofu"},
 		Spec: Spec{Mode: Auto, CheckDrift: true, Interval: time.Hour, RetryEvery: time.Minute},
 	}
-	p := Plan{Name: "p", Digest: "d", Basis: o.Basis}
-	o.Memory = Memory{}.Record(Run{ID: "1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis}, Plan: &p, At: o.Now})
-	o.Memory = o.Memory.Record(Run{ID: "2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis, Plan: &p}, State: "s1", At: o.Now})
+	p := Plan{Name: "p", Digest: "d", PlanInputs: o.PlanInputs}
+	o.Status = Status{}.Record(Run{ID: "1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs}, Plan: &p, At: o.Now})
+	o.Status = o.Status.Record(Run{ID: "2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs, Plan: &p}, State: "s1", At: o.Now})
 	look := func(id string) (before, during, after Decision) {
 		o.Now = o.Now.Add(time.Hour)
 		before = Decide(o)
 		if a, ok := before.Action.(Start); !ok || a.Kind != CheckRun {
 			t.Fatalf("Decide() = %+v, want a check", before)
 		}
-		o.Run = &Run{ID: id, Kind: CheckRun, Cause: Cause{Basis: o.Basis}, State: "s1", Exists: true}
+		o.Run = &Run{ID: id, Kind: CheckRun, Cause: Cause{PlanInputs: o.PlanInputs}, State: "s1", Exists: true}
 		during = Decide(o)
 		o.Run.Done, o.Run.Outcome, o.Run.At = true, Succeeded, o.Now
-		o.Memory, o.CheckedAt, o.Run = o.Memory.Record(*o.Run), o.Now, nil
+		o.Status, o.CheckedAt, o.Run = o.Status.Record(*o.Run), o.Now, nil
 		return before, during, Decide(o)
 	}
 	look("3") // the first look may say "No drift"
-	memory := o.Memory
+	memory := o.Status
 	before, during, after := look("4")
-	if got, want := fmt.Sprintf("%+v", o.Memory), fmt.Sprintf("%+v", memory); got != want {
+	if got, want := fmt.Sprintf("%+v", o.Status), fmt.Sprintf("%+v", memory); got != want {
 		t.Errorf("memory after a quiet check\n%s\nwant\n%s", got, want)
 	}
 	for _, d := range []Decision{before, during} {
@@ -345,7 +345,7 @@ func TestQuietCheckLeavesNoTrace(t *testing.T) {
 
 // An old approval never reaches a new plan, even of the same revision.
 func TestNamesAreNotGivenTwice(t *testing.T) {
-	var m Memory
+	var m Status
 	m.Named = remember(m.Named, Named{"plan-main-abc", "d1"})
 	for name, tt := range map[string]struct{ digest, approved, want string }{
 		"the same plan keeps its name":                 {"d1", "", "plan-main-abc"},
@@ -356,7 +356,7 @@ func TestNamesAreNotGivenTwice(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
-	if got := (Memory{}).NameFor("plan-main-abc", "long", "d2", "plan-main-abc"); got != "long" {
+	if got := (Status{}).NameFor("plan-main-abc", "long", "d2", "plan-main-abc"); got != "long" {
 		t.Errorf("after the memory is lost: %q, want long", got)
 	}
 	for i := range 2 * namesKept { // inputs that keep changing, and nobody who approves
@@ -396,29 +396,29 @@ func TestRulesAreNamed(t *testing.T) {
 // Nothing is created behind an apply that was cut short unless a person said so
 // of exactly this plan, and a deleted stack does not lose what it may have left.
 func TestGapHoldsBackWhatMayExist(t *testing.T) {
-	basis := Basis{Revision: "main@sha1:0", Source: "s", Engine: "tofu"}
-	gap := &Gap{Run: "apply-1", Source: "s", Objects: []Unrecorded{{Address: "x.y", ID: "i-1", Finished: true}}}
-	plan := &Plan{Name: "p", Digest: "d", Basis: basis}
+	basis := PlanInputs{Revision: "main@sha1:0", Source: "s", Engine: "tofu"}
+	gap := &Untracked{Run: "apply-1", Source: "s", Objects: []UntrackedResource{{Address: "x.y", ID: "i-1", Finished: true}}}
+	plan := &Plan{Name: "p", Digest: "d", PlanInputs: basis}
 	for name, tt := range map[string]struct {
 		spec    Spec
-		memory  Memory
+		memory  Status
 		delete  bool
 		request string
 		want    Reason
 	}{
-		"no plan is made by itself":                  {Spec{Mode: Auto}, Memory{Gap: gap, Built: true}, false, "", StateIncomplete},
-		"a person may ask for one":                   {Spec{Mode: Auto}, Memory{Gap: gap, Built: true}, false, "t1", Planning},
-		"it is not applied by itself":                {Spec{Mode: Auto}, Memory{Gap: gap, Built: true, Pending: plan, Planned: basis}, false, "", AwaitingApproval},
-		"not even by force":                          {Spec{Mode: Auto, Force: true}, Memory{Gap: gap, Built: true, Pending: plan, Planned: basis}, false, "", AwaitingApproval},
-		"a named approval lets it through":           {Spec{Mode: Manual, Approved: "p"}, Memory{Gap: gap, Built: true, Pending: plan, Planned: basis}, false, "", Applying},
-		"what was dealt with by hand is no obstacle": {Spec{Mode: Auto, ForgetGap: "apply-1"}, Memory{Gap: gap, Built: true}, false, "", Planning},
-		"the finalizer stays":                        {Spec{Mode: Auto, DestroyLast: true}, Memory{Gap: gap}, true, "", StateIncomplete},
-		"until it was dealt with":                    {Spec{Mode: Auto, DestroyLast: true, ForgetGap: "apply-1"}, Memory{Gap: gap}, true, "", Deleting},
-		"what the state knows is taken down at once": {Spec{Mode: Auto, DestroyLast: true}, Memory{Gap: gap, Built: true}, true, "", Destroying},
+		"no plan is made by itself":                  {Spec{Mode: Auto}, Status{Untracked: gap, Built: true}, false, "", StateIncomplete},
+		"a person may ask for one":                   {Spec{Mode: Auto}, Status{Untracked: gap, Built: true}, false, "t1", Planning},
+		"it is not applied by itself":                {Spec{Mode: Auto}, Status{Untracked: gap, Built: true, Pending: plan, Planned: basis}, false, "", AwaitingApproval},
+		"not even by force":                          {Spec{Mode: Auto, Force: true}, Status{Untracked: gap, Built: true, Pending: plan, Planned: basis}, false, "", AwaitingApproval},
+		"a named approval lets it through":           {Spec{Mode: Manual, Approved: "p"}, Status{Untracked: gap, Built: true, Pending: plan, Planned: basis}, false, "", Applying},
+		"what was dealt with by hand is no obstacle": {Spec{Mode: Auto, IgnoreUntracked: "apply-1"}, Status{Untracked: gap, Built: true}, false, "", Planning},
+		"the finalizer stays":                        {Spec{Mode: Auto, DestroyLast: true}, Status{Untracked: gap}, true, "", StateIncomplete},
+		"until it was dealt with":                    {Spec{Mode: Auto, DestroyLast: true, IgnoreUntracked: "apply-1"}, Status{Untracked: gap}, true, "", Deleting},
+		"what the state knows is taken down at once": {Spec{Mode: Auto, DestroyLast: true}, Status{Untracked: gap, Built: true}, true, "", Destroying},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.spec.Interval, tt.spec.RetryEvery = time.Hour, time.Minute
-			o := Observation{Now: time.Unix(1e9, 0), Spec: tt.spec, Memory: tt.memory, Basis: basis, Deleting: tt.delete, Request: tt.request}
+			o := Observation{Now: time.Unix(1e9, 0), Spec: tt.spec, Status: tt.memory, PlanInputs: basis, Deleting: tt.delete, Request: tt.request}
 			if d := Decide(o); d.Reason != tt.want {
 				t.Errorf("Decide() = %s by %q, want %s", d.Reason, d.Rule, tt.want)
 			}

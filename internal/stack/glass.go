@@ -40,7 +40,7 @@ func (c Command) String() string { return strings.Join(c.Args, " ") }
 // Breaks opens the session that the spec asks for, and closes one that it does
 // not ask for any more. A session that is over stays known, so that it does not
 // begin again by itself.
-func (m Memory) Breaks(s Spec, now time.Time, lasts time.Duration) Memory {
+func (m Status) Breaks(s Spec, now time.Time, lasts time.Duration) Status {
 	switch {
 	case s.Glass == "":
 		m.Glass = nil
@@ -52,14 +52,14 @@ func (m Memory) Breaks(s Spec, now time.Time, lasts time.Duration) Memory {
 
 // broken reports whether a person works on the stack by hand.
 func (o Observation) broken() bool {
-	g := o.Memory.Glass
+	g := o.Status.Glass
 	return g != nil && g.Session == o.Spec.Glass && o.Now.Before(g.Until)
 }
 
 // commanded reports whether a person asked for a command that was not run yet.
 func (o Observation) commanded() bool {
-	c, last := o.Spec.Command, o.Memory.ByHand
-	return o.broken() && c != nil && c.Session == o.Memory.Glass.Session && (last == nil || last.ID != c.ID)
+	c, last := o.Spec.Command, o.Status.ByHand
+	return o.broken() && c != nil && c.Session == o.Status.Glass.Session && (last == nil || last.ID != c.ID)
 }
 
 // breaking is upstream's message, which its command line waits for.
@@ -67,12 +67,12 @@ const breaking = "Breaking the glass ..."
 
 // glass waits for the person, at most until the end of the session.
 func (o Observation) glass() Decision {
-	return Decision{Action: Wait{o.Memory.Glass.Until.Sub(o.Now)}, Ready: Held, Reason: GlassBroken, Message: breaking}
+	return Decision{Action: Wait{o.Status.Glass.Until.Sub(o.Now)}, Ready: Held, Reason: GlassBroken, Message: breaking}
 }
 
 // handled folds a command of a person. What it may have changed is not what
 // any plan was made against.
-func (m Memory) handled(r Run) Memory {
+func (m Status) handled(r Run) Status {
 	h := ByHand{Run: r.ID, At: r.At, Outcome: r.Outcome, Moved: r.Moved, Message: r.Message, Instead: r.Cause.Instead}
 	if r.Cause.Command != nil {
 		h.Command = *r.Cause.Command
@@ -82,7 +82,7 @@ func (m Memory) handled(r Run) Memory {
 		return m
 	}
 	m.Pending, m.Drift, m.Review, m.Circle, m.Clean = nil, nil, nil, nil, false
-	m.Planned, m.Wrote = Basis{}, r.ID
+	m.Planned, m.Wrote = PlanInputs{}, r.ID
 	m.Built = m.Built || r.Exists
 	m.Note = fmt.Sprintf("the state was changed by hand (%s%s)", h.Command, by(h.By))
 	if r.State != "" {

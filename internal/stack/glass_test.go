@@ -8,10 +8,10 @@ import (
 
 // brokenGlass is a stack with a plan that would be applied, behind broken glass.
 func brokenGlass(now time.Time) Observation {
-	basis := Basis{Source: "s"}
-	o := Observation{Now: now, Basis: basis, Spec: Spec{Mode: Auto, Glass: "t1", Interval: time.Hour, RetryEvery: time.Minute},
-		Memory: Memory{Planned: basis, Pending: &Plan{Name: "p1", Digest: "d", Basis: basis}, State: "old", Built: true}}
-	o.Memory = o.Memory.Breaks(o.Spec, now, time.Hour)
+	basis := PlanInputs{Source: "s"}
+	o := Observation{Now: now, PlanInputs: basis, Spec: Spec{Mode: Auto, Glass: "t1", Interval: time.Hour, RetryEvery: time.Minute},
+		Status: Status{Planned: basis, Pending: &Plan{Name: "p1", Digest: "d", PlanInputs: basis}, State: "old", Built: true}}
+	o.Status = o.Status.Breaks(o.Spec, now, time.Hour)
 	return o
 }
 
@@ -40,15 +40,15 @@ func TestASessionBeginsOnce(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	o := brokenGlass(now)
 	later := now.Add(2 * time.Hour)
-	if m := o.Memory.Breaks(o.Spec, later, time.Hour); !m.Glass.At.Equal(now) {
+	if m := o.Status.Breaks(o.Spec, later, time.Hour); !m.Glass.At.Equal(now) {
 		t.Errorf("the session that is over began again at %v", m.Glass.At)
 	}
 	o.Spec.Glass = "t2"
-	if m := o.Memory.Breaks(o.Spec, later, time.Hour); !m.Glass.At.Equal(later) || !m.Glass.Until.Equal(later.Add(time.Hour)) {
+	if m := o.Status.Breaks(o.Spec, later, time.Hour); !m.Glass.At.Equal(later) || !m.Glass.Until.Equal(later.Add(time.Hour)) {
 		t.Errorf("the next session is %+v, want it to begin anew", m.Glass)
 	}
 	o.Spec.Glass = ""
-	if m := o.Memory.Breaks(o.Spec, later, time.Hour); m.Glass != nil {
+	if m := o.Status.Breaks(o.Spec, later, time.Hour); m.Glass != nil {
 		t.Errorf("the session %+v goes on, want it to end", m.Glass)
 	}
 }
@@ -60,12 +60,12 @@ func TestACommandIsRunOnceInItsSession(t *testing.T) {
 		t.Errorf("Decide() = %+v, want the command to be run", d)
 	}
 	ran := o
-	ran.Memory = ran.Memory.Record(Run{ID: "glass-1", Kind: GlassRun, Done: true, Outcome: Failed, Message: "m", Cause: Cause{Command: o.Spec.Command}})
+	ran.Status = ran.Status.Record(Run{ID: "glass-1", Kind: GlassRun, Done: true, Outcome: Failed, Message: "m", Cause: Cause{Command: o.Spec.Command}})
 	if d := Decide(ran); d.Reason != GlassBroken || !d.waits() {
 		t.Errorf("Decide() = %+v, want a command that failed not to be run again", d)
 	}
-	if h := ran.Memory.ByHand; h.ID != "c1" || h.Outcome != Failed || h.Message != "m" || ran.Memory.Failures != 0 {
-		t.Errorf("recorded %+v and %d failures, want the command, and no failure of the stack", h, ran.Memory.Failures)
+	if h := ran.Status.ByHand; h.ID != "c1" || h.Outcome != Failed || h.Message != "m" || ran.Status.Failures != 0 {
+		t.Errorf("recorded %+v and %d failures, want the command, and no failure of the stack", h, ran.Status.Failures)
 	}
 	o.Spec.Command.Session = "t0"
 	if d := Decide(o); !d.waits() {
@@ -79,7 +79,7 @@ func TestWhatIsChangedByHand(t *testing.T) {
 	for _, moved := range []bool{false, true} {
 		o := brokenGlass(time.Unix(1e9, 0))
 		c := &Command{ID: "c1", Session: "t1", By: "ann", Args: []string{"state", "rm", "a.b"}}
-		m := o.Memory.Record(Run{ID: "glass-1", Kind: GlassRun, Done: true, Outcome: Succeeded, Moved: moved, State: "new", Cause: Cause{Command: c}})
+		m := o.Status.Record(Run{ID: "glass-1", Kind: GlassRun, Done: true, Outcome: Succeeded, Moved: moved, State: "new", Cause: Cause{Command: c}})
 		if (m.Pending == nil) != moved || (m.Wrote == "glass-1") != moved || (m.State == "new") != moved {
 			t.Errorf("moved %v: pending %v, wrote %q, state %q", moved, m.Pending, m.Wrote, m.State)
 		}

@@ -9,15 +9,15 @@ import (
 
 // Health is asked for after each apply, and again after a pause if it is bad.
 func TestHealthIsAskedFor(t *testing.T) {
-	applied := &Plan{Name: "p", Digest: "d", Basis: calmBasis}
-	o := calmly(Spec{Mode: Auto, CheckDrift: true, Health: "h"}, Memory{Planned: calmBasis, PlannedAt: calm, Pending: applied})
-	o.Memory = o.Memory.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Plan: applied}, State: "st", At: calm})
+	applied := &Plan{Name: "p", Digest: "d", PlanInputs: calmBasis}
+	o := calmly(Spec{Mode: Auto, CheckDrift: true, Health: "h"}, Status{Planned: calmBasis, PlannedAt: calm, Pending: applied})
+	o.Status = o.Status.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Plan: applied}, State: "st", At: calm})
 	asks := func() bool {
 		a, ok := Decide(o).Action.(Start)
 		return ok && a.Kind == HealthRun
 	}
 	ask := func(id string, outcome Outcome) {
-		o.Memory = o.Memory.Record(Run{ID: id, Kind: HealthRun, Done: true, Outcome: outcome, Cause: Cause{Basis: calmBasis, Health: Vital("h", o.Memory.Wrote)}, Message: "no answer", At: o.Now})
+		o.Status = o.Status.Record(Run{ID: id, Kind: HealthRun, Done: true, Outcome: outcome, Cause: Cause{PlanInputs: calmBasis, Health: Vital("h", o.Status.Wrote)}, Message: "no answer", At: o.Now})
 	}
 	if !asks() {
 		t.Fatalf("Decide() = %+v, want health to be asked for", Decide(o))
@@ -38,10 +38,10 @@ func TestHealthIsAskedFor(t *testing.T) {
 	}
 	o.Run = nil
 	ask("h2", Succeeded)
-	if d := Decide(o); !d.Reason.Settled() || o.Memory.Failures != 0 {
+	if d := Decide(o); !d.Reason.Settled() || o.Status.Failures != 0 {
 		t.Fatalf("Decide() = %+v, want it settled", d)
 	}
-	o.Memory = o.Memory.Record(Run{ID: "a2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Plan: applied}, State: "st2", At: o.Now})
+	o.Status = o.Status.Record(Run{ID: "a2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Plan: applied}, State: "st2", At: o.Now})
 	if !asks() {
 		t.Errorf("Decide() after another apply = %+v, want health to be asked for anew", Decide(o))
 	}
@@ -50,11 +50,11 @@ func TestHealthIsAskedFor(t *testing.T) {
 // ill is a stack whose health check fails, n times by now.
 func ill(spec Spec, n int) Observation {
 	spec.CheckDrift, spec.Health = true, "h"
-	applied := &Plan{Name: "p", Digest: "d", Basis: calmBasis}
-	o := calmly(spec, Memory{Planned: calmBasis, PlannedAt: calm, Pending: applied})
-	o.Memory = o.Memory.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Plan: applied}, State: "st", At: calm})
+	applied := &Plan{Name: "p", Digest: "d", PlanInputs: calmBasis}
+	o := calmly(spec, Status{Planned: calmBasis, PlannedAt: calm, Pending: applied})
+	o.Status = o.Status.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Plan: applied}, State: "st", At: calm})
 	for i := range n {
-		o.Memory = o.Memory.Record(Run{ID: fmt.Sprint("h", i), Kind: HealthRun, Done: true, Outcome: Failed, Cause: Cause{Basis: calmBasis, Health: Vital("h", "a1")}, Message: "no answer", At: calm})
+		o.Status = o.Status.Record(Run{ID: fmt.Sprint("h", i), Kind: HealthRun, Done: true, Outcome: Failed, Cause: Cause{PlanInputs: calmBasis, Health: Vital("h", "a1")}, Message: "no answer", At: calm})
 	}
 	return o
 }
@@ -66,11 +66,11 @@ func TestNoHealthIsNoFailure(t *testing.T) {
 		t.Fatalf("a stack that is still asked for its health has %d failures, want 3", m.Failures)
 	}
 	o.Spec.Health = ""
-	o.Memory = o.Relieved()
-	if d := Decide(o); !d.Reason.Settled() || o.Memory.Failures != 0 {
-		t.Errorf("Decide() = %+v after %d failures, want it settled", d, o.Memory.Failures)
+	o.Status = o.Relieved()
+	if d := Decide(o); !d.Reason.Settled() || o.Status.Failures != 0 {
+		t.Errorf("Decide() = %+v after %d failures, want it settled", d, o.Status.Failures)
 	}
-	o = calmly(Spec{Mode: Auto}, Memory{Failures: 2, FailedKind: ApplyRun, FailedFor: calmBasis})
+	o = calmly(Spec{Mode: Auto}, Status{Failures: 2, FailedKind: ApplyRun, FailedFor: calmBasis})
 	if m := o.Relieved(); m.Failures != 2 {
 		t.Error("another failure was forgotten, too")
 	}
@@ -78,7 +78,7 @@ func TestNoHealthIsNoFailure(t *testing.T) {
 
 // looked ends a look for drift with what it found, nil for nothing.
 func looked(o Observation, found *Plan) Observation {
-	o.Memory = o.Memory.Record(Run{ID: "c1", Kind: CheckRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis}, Plan: found, State: "st", Exists: true, At: o.Now})
+	o.Status = o.Status.Record(Run{ID: "c1", Kind: CheckRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis}, Plan: found, State: "st", Exists: true, At: o.Now})
 	o.CheckedAt, o.Run = o.Now, nil
 	return o
 }
@@ -109,13 +109,13 @@ func TestDriftIsLookedForWhileHealthIsBad(t *testing.T) {
 				t.Fatalf("after an interval: %+v, want a look for drift", d)
 			}
 			same("after an interval", d)
-			o.Run = &Run{ID: "c1", Kind: CheckRun, Cause: Cause{Basis: calmBasis}}
+			o.Run = &Run{ID: "c1", Kind: CheckRun, Cause: Cause{PlanInputs: calmBasis}}
 			same("while it goes on", Decide(o))
-			memory := o.Memory
+			memory := o.Status
 			o = looked(o, nil)
 			same("after it", Decide(o))
-			if o.Memory.Failures != 2 || !o.Memory.FailedAt.Equal(memory.FailedAt) {
-				t.Errorf("a look that finds nothing counts %d failures since %v, want those there were", o.Memory.Failures, o.Memory.FailedAt)
+			if o.Status.Failures != 2 || !o.Status.FailedAt.Equal(memory.FailedAt) {
+				t.Errorf("a look that finds nothing counts %d failures since %v, want those there were", o.Status.Failures, o.Status.FailedAt)
 			}
 			if tt.retries != nil {
 				if w, ok := Decide(o).Action.(Wait); !ok || w.For != o.Spec.Interval {
@@ -132,7 +132,7 @@ func TestDriftIsLookedForWhileHealthIsBad(t *testing.T) {
 // What a look finds while the health is bad is mended or shown as ever.
 func TestDriftIsMendedWhileHealthIsBad(t *testing.T) {
 	one := 1
-	drift := &Plan{Name: "p2", Digest: "d2", Basis: calmBasis, Drift: true, Changes: Changes{Change: 1}}
+	drift := &Plan{Name: "p2", Digest: "d2", PlanInputs: calmBasis, Drift: true, Changes: Changes{Change: 1}}
 	find := func(spec Spec) Observation {
 		o := ill(spec, 2)
 		o.Now = calm.Add(o.Spec.Interval)
@@ -143,9 +143,9 @@ func TestDriftIsMendedWhileHealthIsBad(t *testing.T) {
 	if a, ok := Decide(o).Action.(Apply); !ok || a.Plan.Digest != "d2" {
 		t.Fatalf("by itself: %+v, want the drift mended", Decide(o))
 	}
-	o.Memory = o.Memory.Record(Run{ID: "a2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Plan: drift}, State: "st2", At: o.Now})
-	if a, ok := Decide(o).Action.(Start); !ok || a.Kind != HealthRun || o.Memory.Failures != 0 {
-		t.Errorf("once it is mended: %+v after %d failures, want the health asked for anew", Decide(o), o.Memory.Failures)
+	o.Status = o.Status.Record(Run{ID: "a2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Plan: drift}, State: "st2", At: o.Now})
+	if a, ok := Decide(o).Action.(Start); !ok || a.Kind != HealthRun || o.Status.Failures != 0 {
+		t.Errorf("once it is mended: %+v after %d failures, want the health asked for anew", Decide(o), o.Status.Failures)
 	}
 
 	o = find(Spec{Mode: Manual})
@@ -171,7 +171,7 @@ func TestBadHealthHoldsNothingElseUp(t *testing.T) {
 		want   RunKind
 	}{
 		"a request":                  {func(o *Observation) { o.Request = "t1" }, PlanRun},
-		"another module":             {func(o *Observation) { o.Basis.Source = "other" }, PlanRun},
+		"another module":             {func(o *Observation) { o.PlanInputs.Source = "other" }, PlanRun},
 		"an interval without checks": {func(o *Observation) { o.Now, o.Spec.CheckDrift = calm.Add(o.Spec.Interval), false }, PlanRun},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestBadHealthHoldsNothingElseUp(t *testing.T) {
 		})
 	}
 	o := ill(Spec{Mode: Auto, MaxRetries: &one}, 2)
-	o.Memory = o.Memory.Record(Run{ID: "p1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Request: "t1"}, State: "st", At: o.Now})
+	o.Status = o.Status.Record(Run{ID: "p1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Request: "t1"}, State: "st", At: o.Now})
 	o.Request = "t1"
 	if a, ok := Decide(o).Action.(Start); !ok || a.Kind != HealthRun {
 		t.Errorf("after a plan that was asked for: %+v, want the health asked for anew", Decide(o))

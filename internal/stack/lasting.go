@@ -6,42 +6,42 @@ import "slices"
 // something would be built twice, or be let go of. A status is lost more easily
 // than a record is; people edit it, and tools write objects back without it.
 type Lasting struct {
-	Gap       *Gap   `json:"gap,omitempty"`
-	Built     bool   `json:"built,omitempty"`
-	Destroyed bool   `json:"destroyed,omitempty"`
-	Snapshot  string `json:"snapshot,omitempty"`
-	Wrote     string `json:"wrote,omitempty"`
+	Untracked *Untracked `json:"gap,omitempty"`
+	Built     bool       `json:"built,omitempty"`
+	Destroyed bool       `json:"destroyed,omitempty"`
+	Snapshot  string     `json:"snapshot,omitempty"`
+	Wrote     string     `json:"wrote,omitempty"`
 }
 
 // Lasting returns what must outlast the status.
-func (m Memory) Lasting() Lasting {
-	return Lasting{Gap: m.Gap, Built: m.Built, Destroyed: m.Destroyed, Snapshot: m.Snapshot, Wrote: m.Wrote}
+func (m Status) Lasting() Lasting {
+	return Lasting{Untracked: m.Untracked, Built: m.Built, Destroyed: m.Destroyed, Snapshot: m.Snapshot, Wrote: m.Wrote}
 }
 
 // Same reports whether l says what other says. A gap is another one if it is of
 // another run, or if less is missing.
 func (l Lasting) Same(other Lasting) bool {
-	if (l.Gap == nil) != (other.Gap == nil) {
+	if (l.Untracked == nil) != (other.Untracked == nil) {
 		return false
 	}
-	if l.Gap != nil && (l.Gap.Run != other.Gap.Run || !slices.Equal(l.Gap.Objects, other.Gap.Objects)) {
+	if l.Untracked != nil && (l.Untracked.Run != other.Untracked.Run || !slices.Equal(l.Untracked.Objects, other.Untracked.Objects)) {
 		return false
 	}
-	l.Gap, other.Gap = nil, nil
+	l.Untracked, other.Untracked = nil, nil
 	return l == other
 }
 
 // Blank reports whether nothing of ours was ever written down, or all of it was
 // lost.
-func (m Memory) Blank() bool {
-	return m.LastRun == "" && m.Wrote == "" && m.Snapshot == "" && m.Gap == nil && m.Pending == nil && m.Planned == Basis{}
+func (m Status) Blank() bool {
+	return m.LastRun == "" && m.Wrote == "" && m.Snapshot == "" && m.Untracked == nil && m.Pending == nil && m.Planned == PlanInputs{}
 }
 
 // Restored is a memory that was lost, as far as l knows what was in it. What the
 // rest of a status says exists may have been built by another controller since l
 // was written: that l knows it to be taken down lets go of nothing.
-func (m Memory) Restored(l Lasting) Memory {
-	m.Gap, m.Snapshot, m.Wrote = l.Gap, l.Snapshot, l.Wrote
+func (m Status) Restored(l Lasting) Status {
+	m.Untracked, m.Snapshot, m.Wrote = l.Untracked, l.Snapshot, l.Wrote
 	m.Destroyed = l.Destroyed && !m.Built
 	m.Built = m.Built || l.Built
 	return m

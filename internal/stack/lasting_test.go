@@ -9,23 +9,23 @@ import (
 // A status that is lost costs a plan: what may not be forgotten is known from
 // the records.
 func TestWhatLastsOutlivesAStatus(t *testing.T) {
-	gap := &Gap{Run: "apply-1", Source: calmBasis.Source, Objects: []Unrecorded{{Address: "x.a"}}}
-	kept := Memory{Gap: gap, Built: true, Snapshot: "s", Wrote: "apply-1", LastRun: "apply-1", Planned: calmBasis, Failures: 1}
-	if kept.Blank() || !(Memory{Handled: "t1", Built: true, Outputs: []string{"a"}}).Blank() {
+	gap := &Untracked{Run: "apply-1", Source: calmBasis.Source, Objects: []UntrackedResource{{Address: "x.a"}}}
+	kept := Status{Untracked: gap, Built: true, Snapshot: "s", Wrote: "apply-1", LastRun: "apply-1", Planned: calmBasis, Failures: 1}
+	if kept.Blank() || !(Status{Handled: "t1", Built: true, Outputs: []string{"a"}}).Blank() {
 		t.Errorf("a memory of ours is taken for lost, or what upstream wrote for ours")
 	}
-	got := Memory{}.Restored(kept.Lasting())
-	if want := (Memory{Gap: gap, Built: true, Snapshot: "s", Wrote: "apply-1"}); !cmp.Equal(got, want) {
+	got := Status{}.Restored(kept.Lasting())
+	if want := (Status{Untracked: gap, Built: true, Snapshot: "s", Wrote: "apply-1"}); !cmp.Equal(got, want) {
 		t.Errorf("restored is %s", cmp.Diff(want, got))
 	}
 	if d := Decide(calmly(Spec{Mode: Auto}, got)); d.Reason != StateIncomplete {
 		t.Errorf("Decide() = %s (%s), want %s", d.Reason, d.Rule, StateIncomplete)
 	}
 	gone := Lasting{Destroyed: true, Snapshot: "s", Wrote: "apply-2"}
-	if got := (Memory{}).Restored(gone); got.Built || !got.Destroyed {
+	if got := (Status{}).Restored(gone); got.Built || !got.Destroyed {
 		t.Errorf("what was taken down is restored as built %v, destroyed %v", got.Built, got.Destroyed)
 	}
-	o := calmly(Spec{Mode: Auto, DestroyLast: true}, Memory{Built: true}.Restored(gone)) // another controller applied it since
+	o := calmly(Spec{Mode: Auto, DestroyLast: true}, Status{Built: true}.Restored(gone)) // another controller applied it since
 	o.Deleting = true
 	if d := Decide(o); d.Action != Action(Destroy{}) {
 		t.Errorf("Decide() = %#v (%s), want what exists by its status to be taken down", d.Action, d.Rule)
@@ -33,16 +33,16 @@ func TestWhatLastsOutlivesAStatus(t *testing.T) {
 }
 
 func TestLastingIsWrittenWhenItChanges(t *testing.T) {
-	is := Lasting{Built: true, Wrote: "apply-1", Gap: &Gap{Run: "apply-1", Objects: []Unrecorded{{Address: "x.a"}, {Address: "x.b"}}}}
+	is := Lasting{Built: true, Wrote: "apply-1", Untracked: &Untracked{Run: "apply-1", Objects: []UntrackedResource{{Address: "x.a"}, {Address: "x.b"}}}}
 	for name, tt := range map[string]struct {
 		change func(*Lasting)
 		same   bool
 	}{
 		"nothing":             {func(*Lasting) {}, true},
-		"a gap read again":    {func(l *Lasting) { g := *l.Gap; l.Gap = &g }, true},
-		"a gap that is gone":  {func(l *Lasting) { l.Gap = nil }, false},
-		"a smaller gap":       {func(l *Lasting) { l.Gap = l.Gap.Less(l.Gap.Objects[:1]) }, false},
-		"a gap of a new run":  {func(l *Lasting) { l.Gap = &Gap{Run: "apply-2", Objects: l.Gap.Objects} }, false},
+		"a gap read again":    {func(l *Lasting) { g := *l.Untracked; l.Untracked = &g }, true},
+		"a gap that is gone":  {func(l *Lasting) { l.Untracked = nil }, false},
+		"a smaller gap":       {func(l *Lasting) { l.Untracked = l.Untracked.Less(l.Untracked.Objects[:1]) }, false},
+		"a gap of a new run":  {func(l *Lasting) { l.Untracked = &Untracked{Run: "apply-2", Objects: l.Untracked.Objects} }, false},
 		"another write":       {func(l *Lasting) { l.Wrote = "apply-2" }, false},
 		"nothing that exists": {func(l *Lasting) { l.Built = false }, false},
 	} {
@@ -59,30 +59,30 @@ func TestLastingIsWrittenWhenItChanges(t *testing.T) {
 // What a gap lists is shown until somebody dealt with it, whatever else happens
 // to the stack.
 func TestNothingPassesOverAGap(t *testing.T) {
-	gap := &Gap{Run: "apply-1", Source: calmBasis.Source, Objects: []Unrecorded{{Address: "x.a", ID: "1", Finished: true}}}
+	gap := &Untracked{Run: "apply-1", Source: calmBasis.Source, Objects: []UntrackedResource{{Address: "x.a", ID: "1", Finished: true}}}
 	other := calmBasis
 	other.Source = "without x.a"
 	for name, tt := range map[string]struct {
 		spec Spec
-		now  Basis
+		now  PlanInputs
 		run  Run
 	}{
 		"everything that the state holds was taken down": {
 			Spec{Mode: Auto, Destroy: true}, calmBasis,
-			Run{ID: "apply-2", Kind: ApplyRun, Cause: Cause{Basis: calmBasis, Destroy: true, Plan: &Plan{Destroy: true}}},
+			Run{ID: "apply-2", Kind: ApplyRun, Cause: Cause{PlanInputs: calmBasis, Destroy: true, Plan: &Plan{Destroy: true}}},
 		},
 		"a module without the object has nothing to change": {
-			Spec{Mode: Auto}, other, Run{ID: "plan-2", Kind: PlanRun, Cause: Cause{Basis: other}, Exists: true},
+			Spec{Mode: Auto}, other, Run{ID: "plan-2", Kind: PlanRun, Cause: Cause{PlanInputs: other}, Exists: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.run.Done, tt.run.Outcome, tt.run.At = true, Succeeded, calm
-			o := calmly(tt.spec, Memory{Gap: gap, Built: true}.Record(tt.run))
-			o.Basis = tt.now
+			o := calmly(tt.spec, Status{Untracked: gap, Built: true}.Record(tt.run))
+			o.PlanInputs = tt.now
 			if d := Decide(o); d.Reason != StateIncomplete {
 				t.Errorf("Decide() = %s (%s), want %s", d.Reason, d.Rule, StateIncomplete)
 			}
-			o.Spec.ForgetGap = gap.Run
+			o.Spec.IgnoreUntracked = gap.Run
 			if d := Decide(o); d.Reason == StateIncomplete {
 				t.Errorf("Decide() = %s, although somebody dealt with the gap", d.Reason)
 			}

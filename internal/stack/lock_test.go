@@ -20,7 +20,7 @@ func TestNoLockIsBrokenTwice(t *testing.T) {
 		"any may be, and another one was":      {Unlock{Auto: true}, "beef", dead},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := calmly(Spec{Mode: Auto, Unlock: tt.allowed}, Memory{
+			o := calmly(Spec{Mode: Auto, Unlock: tt.allowed}, Status{
 				Lock: &Lock{ID: dead, Seen: calm}, Unlocked: tt.broken,
 				Failures: 1, FailedAt: calm, FailedFor: calmBasis, FailedKind: PlanRun,
 			})

@@ -11,14 +11,14 @@ import (
 type Observation struct {
 	Now        time.Time
 	Spec       Spec
-	Memory     Memory
+	Status     Status
 	Deleting   bool
-	Dependents []string // stacks that depend on this one and still exist
-	Basis      Basis    // what a plan would be made from now
-	Blocked    *Blocked // why Basis cannot be known; nil when it is
-	Waiting    *Blocked // the first dependency that is not ready
-	Run        *Run     // the run that is going on
-	Request    string   // the newest request of a person
+	Dependents []string   // stacks that depend on this one and still exist
+	PlanInputs PlanInputs // what a plan would be made from now
+	Blocked    *Blocked   // why PlanInputs cannot be known; nil when it is
+	Waiting    *Blocked   // the first dependency that is not ready
+	Run        *Run       // the run that is going on
+	Request    string     // the newest request of a person
 	CheckedAt  time.Time
 	Unwritten  bool // the published outputs are missing or not what was written
 }
@@ -33,17 +33,17 @@ type Blocked struct {
 
 // requested reports whether a person asked for something that was not answered.
 func (o Observation) requested() bool {
-	return o.Request != "" && o.Request != o.Memory.Handled
+	return o.Request != "" && o.Request != o.Status.Handled
 }
 
 // current reports whether the pending plan was made from what is seen now.
 func (o Observation) current() bool {
-	return o.Memory.Pending != nil && o.Memory.Pending.Basis.same(o.Basis)
+	return o.Status.Pending != nil && o.Status.Pending.PlanInputs.same(o.PlanInputs)
 }
 
 // approved reports whether exactly the pending plan may be applied.
 func (o Observation) approved() bool {
-	p := o.Memory.Pending
+	p := o.Status.Pending
 	switch {
 	case p == nil:
 		return false
@@ -68,18 +68,18 @@ func (o Observation) repairing() bool {
 
 // repaired reports whether a person saw the plan of the repair and wants it.
 func (o Observation) repaired() bool {
-	p := o.Memory.Pending
+	p := o.Status.Pending
 	return o.repairing() && o.Spec.Mode != DriftOnly && (o.Spec.Repair.Plan == p.Name || o.Spec.Repair.Plan == p.Digest)
 }
 
 // Imports returns what a plan of the repair brings into the state: the objects
 // of the gap, less those that do not exist.
-func (o Observation) Imports() []Unrecorded {
+func (o Observation) Imports() []UntrackedResource {
 	if !o.repairing() {
 		return nil
 	}
-	var out []Unrecorded
-	for _, u := range o.Memory.Gap.Objects {
+	var out []UntrackedResource
+	for _, u := range o.Status.Untracked.Objects {
 		if slices.Contains(o.Spec.Repair.Absent, u.Address) {
 			continue
 		}
@@ -94,8 +94,8 @@ func (o Observation) Imports() []Unrecorded {
 // circling reports whether the pending plan makes the changes that were made
 // by the last applies already.
 func (o Observation) circling() bool {
-	c := o.Memory.Circle
-	return c != nil && c.Applies >= circles && c.Key == o.Memory.Pending.Circle()
+	c := o.Status.Circle
+	return c != nil && c.Applies >= circles && c.Key == o.Status.Pending.Circle()
 }
 
 // circles is how often the same changes are applied in a row.
@@ -111,14 +111,14 @@ func (o Observation) unreviewed() bool {
 	if !o.reviewed() {
 		return false
 	}
-	r := o.Memory.Review
-	return r == nil || r.Plan != o.Memory.Pending.Digest || r.By != o.Spec.Reviews ||
+	r := o.Status.Review
+	return r == nil || r.Plan != o.Status.Pending.Digest || r.By != o.Spec.Reviews ||
 		!r.Passed && o.left(r.At, o.patience(r)) == 0
 }
 
 // refused is what stands between the pending plan and its apply, nil if nothing.
 func (o Observation) refused() *Verdict {
-	if r := o.Memory.Review; o.reviewed() && r != nil && !r.Passed {
+	if r := o.Status.Review; o.reviewed() && r != nil && !r.Passed {
 		return r
 	}
 	return nil
@@ -139,29 +139,29 @@ func Vital(health, wrote string) string { return health + "/" + wrote }
 
 // unproved reports whether what was applied has not passed its health checks.
 func (o Observation) unproved() bool {
-	m := o.Memory
+	m := o.Status
 	return o.Spec.Health != "" && m.Wrote != "" && m.Built && !m.Destroyed && !o.Spec.Destroy && m.Healthy != Vital(o.Spec.Health, m.Wrote)
 }
 
 // unwell reports whether what was applied was found not to work.
 func (o Observation) unwell() bool {
-	return o.Memory.Failures > 0 && o.Memory.FailedKind == HealthRun && o.unproved()
+	return o.Status.Failures > 0 && o.Status.FailedKind == HealthRun && o.unproved()
 }
 
 // Relieved is the memory without a failure of a health check that nothing is
 // asked about any more: the checks were taken off, or what they were about. No
 // run would ever find out that it works.
-func (o Observation) Relieved() Memory {
-	if o.Memory.FailedKind == HealthRun && !o.unwell() {
-		return o.Memory.clear()
+func (o Observation) Relieved() Status {
+	if o.Status.FailedKind == HealthRun && !o.unwell() {
+		return o.Status.clear()
 	}
-	return o.Memory
+	return o.Status
 }
 
 // ailing reports whether that is all that is the matter: nothing else is to be
 // planned, applied or published before it is known to work.
 func (o Observation) ailing() bool {
-	return o.unwell() && o.Memory.Planned.same(o.Basis) && !o.applicable() && (o.current() || !o.unpublished())
+	return o.unwell() && o.Status.Planned.same(o.PlanInputs) && !o.applicable() && (o.current() || !o.unpublished())
 }
 
 // applicable reports whether nothing stands between the pending plan and its
@@ -179,7 +179,7 @@ func (o Observation) look() RunKind {
 }
 
 // ending reports whether the pending plan takes everything down.
-func (o Observation) ending() bool { return o.Memory.Pending != nil && o.Memory.Pending.Destroy }
+func (o Observation) ending() bool { return o.Status.Pending != nil && o.Status.Pending.Destroy }
 
 // quiet is how long after a plan for another source the next one is put off, so
 // that thirty commits in ten seconds are two plans.
@@ -187,37 +187,37 @@ const quiet = 10 * time.Second
 
 // flurry is how long a plan for another source is put off.
 func (o Observation) flurry() time.Duration {
-	if o.requested() || o.Memory.MovedAt.IsZero() {
+	if o.requested() || o.Status.MovedAt.IsZero() {
 		return 0
 	}
-	return o.left(o.Memory.MovedAt, quiet)
+	return o.left(o.Status.MovedAt, quiet)
 }
 
 // named reports whether a person approved exactly the pending plan.
 func (o Observation) named() bool {
-	p := o.Memory.Pending
+	p := o.Status.Pending
 	return o.Spec.Mode == Manual && o.Spec.Approved != "" && (o.Spec.Approved == p.Name || o.Spec.Approved == p.Digest)
 }
 
 // gap is what was built and is in no state, nil if nothing, or if a person has
 // dealt with it.
-func (o Observation) gap() *Gap {
-	if g := o.Memory.Gap; g != nil && o.Spec.ForgetGap != g.Run {
+func (o Observation) gap() *Untracked {
+	if g := o.Status.Untracked; g != nil && o.Spec.IgnoreUntracked != g.Run {
 		return g
 	}
 	return nil
 }
 
-// OpenGap is what a person still has to deal with, nil if there is nothing.
-func (o Observation) OpenGap() *Gap { return o.gap() }
+// OpenUntracked is what a person still has to deal with, nil if there is nothing.
+func (o Observation) OpenUntracked() *Untracked { return o.gap() }
 
 // pause is how much of the wait after a failure is left.
 func (o Observation) pause() time.Duration {
-	m := o.Memory
+	m := o.Status
 	if m.Failures == 0 || o.requested() {
 		return 0
 	}
-	if !o.Deleting && !m.FailedFor.same(o.Basis) {
+	if !o.Deleting && !m.FailedFor.same(o.PlanInputs) {
 		return 0 // what failed is not what would be tried now
 	}
 	return o.left(m.FailedAt, o.Spec.retryAfter(m.Failures))
@@ -241,15 +241,15 @@ func (s Spec) retryAfter(n int) time.Duration {
 // exhausted reports whether the retries that the user granted are used up. The
 // first attempt is not a retry.
 func (o Observation) exhausted() bool {
-	m := o.Memory
+	m := o.Status
 	return o.Spec.MaxRetries != nil && m.Failures > *o.Spec.MaxRetries &&
-		m.FailedFor.same(o.Basis) && !o.requested()
+		m.FailedFor.same(o.PlanInputs) && !o.requested()
 }
 
 // breakable reports whether the user allows the lock that was met to be broken.
 func (o Observation) breakable() bool {
-	l := o.Memory.Lock
-	return l != nil && l.ID != "" && l.ID != o.Memory.Unlocked && (o.Spec.Unlock.Auto || o.Spec.Unlock.ID == l.ID)
+	l := o.Status.Lock
+	return l != nil && l.ID != "" && l.ID != o.Status.Unlocked && (o.Spec.Unlock.Auto || o.Spec.Unlock.ID == l.ID)
 }
 
 // Recheck is how often a stack that waits as d says is looked at again while
@@ -258,13 +258,13 @@ func (o Observation) breakable() bool {
 func (o Observation) Recheck(d Decision) time.Duration {
 	w, waits := d.Action.(Wait)
 	switch {
-	case d.Reason.Settled() && o.Memory.Destroyed && o.Spec.Destroy:
+	case d.Reason.Settled() && o.Status.Destroyed && o.Spec.Destroy:
 		return 0
 	case d.Reason.Settled(), d.Reason == NotConverging, d.Reason == DriftFound, d.Reason == RetryLimitReached && o.ailing():
 		return o.Spec.Interval // also while a look goes on
 	case waits && w.For == 0, o.running():
 		return 0
-	case !waits, o.Memory.Failures > 0, d.Reason == ChangesComing, d.Reason == ReviewRefused, d.Reason == GlassBroken:
+	case !waits, o.Status.Failures > 0, d.Reason == ChangesComing, d.Reason == ReviewRefused, d.Reason == GlassBroken:
 		return 0 // at a time of its own
 	default:
 		return o.Spec.RetryEvery
@@ -275,22 +275,22 @@ func (o Observation) Recheck(d Decision) time.Duration {
 // the same however often d is made.
 func (o Observation) Retry(d Decision) time.Time {
 	switch w, waits := d.Action.(Wait); {
-	case !waits || w.For == 0 || o.Memory.Failures == 0 || d.Reason == RetryLimitReached:
+	case !waits || w.For == 0 || o.Status.Failures == 0 || d.Reason == RetryLimitReached:
 		return time.Time{}
 	case o.ailing(): // which may look for drift before
-		return o.Memory.FailedAt.Add(o.Spec.retryAfter(o.Memory.Failures))
+		return o.Status.FailedAt.Add(o.Spec.retryAfter(o.Status.Failures))
 	default:
-		return o.Memory.FailedAt.Add(w.For + o.Now.Sub(o.Memory.FailedAt))
+		return o.Status.FailedAt.Add(w.For + o.Now.Sub(o.Status.FailedAt))
 	}
 }
 
 // due is how long it is until the world should be looked at again.
 func (o Observation) due() time.Duration {
-	if m := o.Memory; m.Known.Unstored && !m.PlannedAt.After(m.AppliedAt) && !o.CheckedAt.After(m.AppliedAt) {
+	if m := o.Status; m.Known.Unstored && !m.PlannedAt.After(m.AppliedAt) && !o.CheckedAt.After(m.AppliedAt) {
 		return 0 // somebody wrote the state during the apply: the next run finds out what stands there
 	}
 	every := o.Spec.Interval
-	planned, applied, checked := o.past(o.Memory.PlannedAt, every), o.past(o.Memory.AppliedAt, o.Spec.firstLook()), o.past(o.CheckedAt, every)
+	planned, applied, checked := o.past(o.Status.PlannedAt, every), o.past(o.Status.AppliedAt, o.Spec.firstLook()), o.past(o.CheckedAt, every)
 	last := planned
 	if !applied.Before(last) && !applied.IsZero() {
 		last, every = applied, o.Spec.firstLook()
@@ -333,7 +333,7 @@ func Publication(outputs, state string) string { return outputs + "/" + state }
 
 // unpublished reports whether outputs are wanted that were not written yet.
 func (o Observation) unpublished() bool {
-	m := o.Memory
+	m := o.Status
 	if o.Spec.Outputs == "" || m.State == "" || m.Destroyed || o.Spec.Destroy {
 		return false
 	}

@@ -54,22 +54,22 @@ func rules() []rule {
 		{
 			"a deleted stack is not let go while something is in no state",
 			func(o Observation) bool {
-				return o.Deleting && o.Spec.DestroyLast && !o.Memory.Built && o.gap() != nil
+				return o.Deleting && o.Spec.DestroyLast && !o.Status.Built && o.gap() != nil
 			},
 			Observation.incomplete,
 		},
 		{
 			"a deleted stack with nothing to take down is let go",
-			func(o Observation) bool { return o.Deleting && !(o.Spec.DestroyLast && o.Memory.Built) },
+			func(o Observation) bool { return o.Deleting && !(o.Spec.DestroyLast && o.Status.Built) },
 			func(o Observation) Decision {
-				return Decision{Action: Finish{Retained: o.Memory.Built || o.gap() != nil}, Ready: Reconciling, Reason: Deleting, Message: "Deletion in progress"}
+				return Decision{Action: Finish{Retained: o.Status.Built || o.gap() != nil}, Ready: Reconciling, Reason: Deleting, Message: "Deletion in progress"}
 			},
 		},
 		{
 			"a lock that the user allows to be broken does not stop a destroy",
 			func(o Observation) bool { return o.Deleting && o.breakable() },
 			func(o Observation) Decision {
-				return Decision{Action: Destroy{Unlock: o.Memory.Lock.ID}, Ready: Reconciling, Reason: Unlocking, Message: "Breaking the state lock " + o.Memory.Lock.ID}
+				return Decision{Action: Destroy{Unlock: o.Status.Lock.ID}, Ready: Reconciling, Reason: Unlocking, Message: "Breaking the state lock " + o.Status.Lock.ID}
 			},
 		},
 		{
@@ -95,7 +95,7 @@ func rules() []rule {
 			"an approved destroy is carried out as it was shown",
 			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy },
 			func(o Observation) Decision {
-				return Decision{Action: Apply{*o.Memory.Pending}, Ready: Reconciling, Reason: Destroying, Message: DestroyRun.doing()}
+				return Decision{Action: Apply{*o.Status.Pending}, Ready: Reconciling, Reason: Destroying, Message: DestroyRun.doing()}
 			},
 		},
 		{
@@ -131,8 +131,8 @@ func rules() []rule {
 		{
 			"what was built and is in no state needs a person",
 			func(o Observation) bool {
-				return o.gap() != nil && (o.gap().Source == o.Basis.Source || o.Memory.Planned.same(o.Basis)) &&
-					!o.requested() && !o.repairing() && o.Memory.Pending == nil
+				return o.gap() != nil && (o.gap().Source == o.PlanInputs.Source || o.Status.Planned.same(o.PlanInputs)) &&
+					!o.requested() && !o.repairing() && o.Status.Pending == nil
 			},
 			Observation.incomplete,
 		},
@@ -140,7 +140,7 @@ func rules() []rule {
 			"a lock that the user allows to be broken is broken",
 			Observation.breakable,
 			func(o Observation) Decision {
-				return Decision{Action: Start{Kind: PlanRun, Why: "breaking a state lock", Unlock: o.Memory.Lock.ID}, Ready: Reconciling, Reason: Unlocking, Message: "Breaking the state lock " + o.Memory.Lock.ID}
+				return Decision{Action: Start{Kind: PlanRun, Why: "breaking a state lock", Unlock: o.Status.Lock.ID}, Ready: Reconciling, Reason: Unlocking, Message: "Breaking the state lock " + o.Status.Lock.ID}
 			},
 		},
 		{
@@ -155,7 +155,7 @@ func rules() []rule {
 		},
 		{
 			"a preview of a destroy is made when somebody asks",
-			func(o Observation) bool { return o.Spec.Preview != "" && o.Spec.Preview != o.Memory.Previewed },
+			func(o Observation) bool { return o.Spec.Preview != "" && o.Spec.Preview != o.Status.Previewed },
 			start(PreviewRun, "a preview of a destroy was asked for"),
 		},
 		{
@@ -167,7 +167,7 @@ func rules() []rule {
 			"a stack that is only watched is looked at, never planned",
 			func(o Observation) bool {
 				return o.Spec.Mode == DriftOnly && !o.Spec.Force &&
-					(o.requested() || !o.Memory.Planned.same(o.Basis) || o.Memory.Failures > 0 && !o.unwell())
+					(o.requested() || !o.Status.Planned.same(o.PlanInputs) || o.Status.Failures > 0 && !o.unwell())
 			},
 			start(CheckRun, "watching for drift"),
 		},
@@ -175,7 +175,7 @@ func rules() []rule {
 			"a plan counts only after its webhooks were asked",
 			func(o Observation) bool { return o.current() && o.unreviewed() },
 			func(o Observation) Decision {
-				return Decision{Action: Review{*o.Memory.Pending}, Ready: Reconciling, Reason: Reviewing, Message: "Asking the webhooks about " + o.Memory.Pending.Name}
+				return Decision{Action: Review{*o.Status.Pending}, Ready: Reconciling, Reason: Reviewing, Message: "Asking the webhooks about " + o.Status.Pending.Name}
 			},
 		},
 		{
@@ -221,13 +221,13 @@ func rules() []rule {
 			"an approved plan is applied",
 			func(o Observation) bool { return o.current() && o.approved() },
 			func(o Observation) Decision {
-				return Decision{Action: Apply{*o.Memory.Pending}, Ready: Reconciling, Reason: Applying, Message: ApplyRun.doing()}
+				return Decision{Action: Apply{*o.Status.Pending}, Ready: Reconciling, Reason: Applying, Message: ApplyRun.doing()}
 			},
 		},
 		{
 			"drift that nobody asked to be mended is shown",
 			func(o Observation) bool {
-				return o.current() && o.Memory.Drift != nil && (o.Spec.Mode == DriftOnly || o.Spec.Mode == Manual)
+				return o.current() && o.Status.Drift != nil && (o.Spec.Mode == DriftOnly || o.Spec.Mode == Manual)
 			},
 			Observation.drifted,
 		},
@@ -243,7 +243,7 @@ func rules() []rule {
 		},
 		{
 			"a source that keeps changing is planned when it is quiet",
-			func(o Observation) bool { return o.Memory.Planned.Source != o.Basis.Source && o.flurry() > 0 },
+			func(o Observation) bool { return o.Status.Planned.Source != o.PlanInputs.Source && o.flurry() > 0 },
 			func(o Observation) Decision {
 				return Decision{Action: Wait{o.flurry()}, Ready: Reconciling, Reason: ChangesComing,
 					Message: fmt.Sprintf("The source changed again within %s of the last plan: the newest of what comes until then is planned", quiet)}
@@ -251,19 +251,19 @@ func rules() []rule {
 		},
 		{
 			"a change of source, inputs, spec or engine makes a new plan",
-			func(o Observation) bool { return !o.Memory.Planned.same(o.Basis) },
+			func(o Observation) bool { return !o.Status.Planned.same(o.PlanInputs) },
 			func(o Observation) Decision { return begin(PlanRun, o.why()) },
 		},
 		{
 			"a failed attempt is made again",
-			func(o Observation) bool { return o.Memory.Failures > 0 && !o.unwell() },
+			func(o Observation) bool { return o.Status.Failures > 0 && !o.unwell() },
 			start(PlanRun, "trying again"),
 		},
 		{
 			"outputs follow the state",
 			Observation.unpublished,
 			func(o Observation) Decision {
-				return Decision{Action: Publish{o.Memory.State}, Ready: Reconciling, Reason: Publishing, Message: "Writing outputs"}
+				return Decision{Action: Publish{o.Status.State}, Ready: Reconciling, Reason: Publishing, Message: "Writing outputs"}
 			},
 		},
 		{
@@ -273,7 +273,7 @@ func rules() []rule {
 		},
 		{
 			"what was taken down is not looked for",
-			func(o Observation) bool { return o.Memory.Destroyed && o.Spec.Destroy },
+			func(o Observation) bool { return o.Status.Destroyed && o.Spec.Destroy },
 			Observation.settled,
 		},
 		{
@@ -379,10 +379,10 @@ func (d Decision) waits() bool { _, ok := d.Action.(Wait); return ok }
 
 // why names what changed since the last plan.
 func (o Observation) why() string {
-	switch parts := o.Memory.Planned.Differs(o.Basis); {
-	case o.Memory.Planned == Basis{} && o.Memory.Note != "":
-		return o.Memory.Note
-	case o.Memory.Planned == Basis{}:
+	switch parts := o.Status.Planned.Differs(o.PlanInputs); {
+	case o.Status.Planned == PlanInputs{} && o.Status.Note != "":
+		return o.Status.Note
+	case o.Status.Planned == PlanInputs{}:
 		return "first plan"
 	default:
 		return join(parts) + " changed"

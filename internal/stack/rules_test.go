@@ -32,9 +32,9 @@ func TestBlocked(t *testing.T) {
 
 // What somebody does not want is said; what somebody approves is applied.
 func TestRejected(t *testing.T) {
-	basis := Basis{Source: "s"}
-	plan := &Plan{Name: "p1", Digest: "d", Basis: basis}
-	o := Observation{Now: time.Unix(1e9, 0), Basis: basis, Spec: Spec{Mode: Manual, Rejected: "p1"}, Memory: Memory{Planned: basis, Pending: plan}}
+	basis := PlanInputs{Source: "s"}
+	plan := &Plan{Name: "p1", Digest: "d", PlanInputs: basis}
+	o := Observation{Now: time.Unix(1e9, 0), PlanInputs: basis, Spec: Spec{Mode: Manual, Rejected: "p1"}, Status: Status{Planned: basis, Pending: plan}}
 	if d := Decide(o); d.Reason != AwaitingApproval || !strings.Contains(d.Message, "was rejected") {
 		t.Errorf("Decide() = %s %q, want to be told of the rejection", d.Reason, d.Message)
 	}

@@ -28,31 +28,31 @@ const (
 )
 
 // Spec is what the user asked for, as far as the next decision depends on it.
-// How a run is carried out (module, variables, backend) is the Program's.
+// How a run is carried out (module, variables, backend) is the Configuration's.
 type Spec struct {
-	Mode        Mode
-	Force       bool // apply whatever is planned, in every mode; plan again at each interval
-	Suspended   bool
-	Rejected    string // the name of a plan that somebody looked at and does not want; only said, since a plan that is not approved is not applied
-	Approved    string // the name of a plan, or its digest; empty if none
-	Destroy     bool   // plans take everything down
-	DestroyLast bool   // destroy what was built when the object is deleted
-	Retain      bool   // a person said that what was built stays when the object is deleted
-	CheckDrift  bool   // after an interval look for drift; otherwise plan anew
-	Interval    time.Duration
-	RetryEvery  time.Duration
-	RetryMax    time.Duration // cap of an exponential backoff
-	Backoff     Backoff
-	MaxRetries  *int // nil means no limit
-	Unlock      Unlock
-	ForgetGap   string  // the run whose gap a person has dealt with by hand
-	Repair      *Repair // how a person wants a gap to be closed
-	Outputs     string  // digest of how outputs are to be published; empty publishes none
-	Health      string  // digest of the health checks; empty if there are none
-	Reviews     string  // digest of the webhooks that are asked about plans; empty if there are none
-	AdoptState  bool    // a state that a former stack of the same name left is continued
-	Preview     string  // a request to see what a destroy would take down
-	AcceptState string  // the state that a person says may stand where another was expected: see AcceptedState
+	Mode            Mode
+	Force           bool // apply whatever is planned, in every mode; plan again at each interval
+	Suspended       bool
+	Rejected        string // the name of a plan that somebody looked at and does not want; only said, since a plan that is not approved is not applied
+	Approved        string // the name of a plan, or its digest; empty if none
+	Destroy         bool   // plans take everything down
+	DestroyLast     bool   // destroy what was built when the object is deleted
+	Retain          bool   // a person said that what was built stays when the object is deleted
+	CheckDrift      bool   // after an interval look for drift; otherwise plan anew
+	Interval        time.Duration
+	RetryEvery      time.Duration
+	RetryMax        time.Duration // cap of an exponential backoff
+	Backoff         Backoff
+	MaxRetries      *int // nil means no limit
+	Unlock          Unlock
+	IgnoreUntracked string  // the run whose gap a person has dealt with by hand
+	Repair          *Repair // how a person wants a gap to be closed
+	Outputs         string  // digest of how outputs are to be published; empty publishes none
+	Health          string  // digest of the health checks; empty if there are none
+	Reviews         string  // digest of the webhooks that are asked about plans; empty if there are none
+	AdoptState      bool    // a state that a former stack of the same name left is continued
+	Preview         string  // a request to see what a destroy would take down
+	AcceptState     string  // the state that a person says may stand where another was expected: see AcceptedState
 
 	Glass   string   // the session in which a person works on the stack by hand; empty if none does
 	Command *Command // what that person wants to be run
@@ -76,10 +76,10 @@ type Unlock struct {
 	ID   string // exactly this lock
 }
 
-// Basis is everything that a plan is made from and that is known before it is
+// PlanInputs is everything that a plan is made from and that is known before it is
 // made. Two plans of one basis answer the same question; an approval of one
 // basis says nothing about another.
-type Basis struct {
+type PlanInputs struct {
 	Revision string `json:"revision,omitempty"` // for people: main@sha1:…
 	Source   string `json:"source,omitempty"`   // digest of the module tree
 	Inputs   string `json:"inputs,omitempty"`   // digest of the resolved variables, credentials and files
@@ -88,7 +88,7 @@ type Basis struct {
 }
 
 // Differs names the parts in which b and c differ, for messages.
-func (b Basis) Differs(c Basis) []string {
+func (b PlanInputs) Differs(c PlanInputs) []string {
 	var parts []string
 	for _, p := range []struct {
 		name string
@@ -108,20 +108,20 @@ func (b Basis) Differs(c Basis) []string {
 
 // same reports whether b and c ask the same question; the revision is only a
 // name for the source.
-func (b Basis) same(c Basis) bool { return len(b.Differs(c)) == 0 }
+func (b PlanInputs) same(c PlanInputs) bool { return len(b.Differs(c)) == 0 }
 
 // Plan identifies one saved plan. Two plans with one digest are one plan.
 type Plan struct {
-	Name    string    `json:"name"`   // what people approve: plan-main-b8e362c206
-	Digest  string    `json:"digest"` // covers the basis, lock file, backend, state and changes
-	Run     string    `json:"run"`    // the run that made it
-	Basis   Basis     `json:"basis"`
-	Changes Changes   `json:"changes"`
-	Destroy bool      `json:"destroy,omitempty"`
-	Drift   bool      `json:"drift,omitempty"`   // found while looking for drift
-	Lineage string    `json:"lineage,omitempty"` // of the state that it was made against
-	Serial  uint64    `json:"serial,omitempty"`
-	At      time.Time `json:"at"`
+	Name       string     `json:"name"`   // what people approve: plan-main-b8e362c206
+	Digest     string     `json:"digest"` // covers the basis, lock file, backend, state and changes
+	Run        string     `json:"run"`    // the run that made it
+	PlanInputs PlanInputs `json:"basis"`
+	Changes    Changes    `json:"changes"`
+	Destroy    bool       `json:"destroy,omitempty"`
+	Drift      bool       `json:"drift,omitempty"`   // found while looking for drift
+	Lineage    string     `json:"lineage,omitempty"` // of the state that it was made against
+	Serial     uint64     `json:"serial,omitempty"`
+	At         time.Time  `json:"at"`
 
 	Addresses string `json:"addresses,omitempty"` // digest of the addresses and actions that it changes
 	Example   string `json:"example,omitempty"`   // the first of them and its attribute, for messages

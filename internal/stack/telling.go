@@ -27,7 +27,7 @@ func (o Observation) blocked(b Blocked) Decision {
 }
 
 func (o Observation) failed(a Action, r Readiness, reason Reason) Decision {
-	m := o.Memory
+	m := o.Status
 	if m.Lock != nil && reason != RetryLimitReached {
 		reason = LockedByOther
 	}
@@ -45,7 +45,7 @@ func (o Observation) unhealthy(a Action) Decision {
 	case !o.current():
 	case o.refused() != nil:
 		d.Message += ". " + o.refused().Message
-	case o.Memory.Drift != nil:
+	case o.Status.Drift != nil:
 		d.Message += ". " + o.drifted().Message
 	case o.Spec.Mode == Manual:
 		d.Message += ". " + o.awaiting().Message
@@ -54,7 +54,7 @@ func (o Observation) unhealthy(a Action) Decision {
 }
 
 func (o Observation) awaiting() Decision {
-	p := o.Memory.Pending
+	p := o.Status.Pending
 	msg := fmt.Sprintf("Plan generated: set approvePlan: %q to approve this plan.", p.Name)
 	if o.Deleting {
 		msg = fmt.Sprintf("Deletion in progress: the plan %s would take down %d objects. Set approvePlan: %[1]q to let it.", p.Name, p.Changes.Destroy)
@@ -70,16 +70,16 @@ func (o Observation) awaiting() Decision {
 	if a := o.Spec.Approved; a != "" {
 		msg += fmt.Sprintf(" approvePlan is %q, which is not this plan.", a)
 	}
-	if o.Memory.Note != "" {
-		msg += " (" + o.Memory.Note + ")"
+	if o.Status.Note != "" {
+		msg += " (" + o.Status.Note + ")"
 	}
 	return Decision{Action: Wait{}, Ready: Held, Reason: AwaitingApproval, Message: msg}
 }
 
 func (o Observation) drifted() Decision {
-	d := Decision{Ready: Held, Reason: DriftFound, Message: "Drift detected: " + o.Memory.Drift.Changes.String()}
+	d := Decision{Ready: Held, Reason: DriftFound, Message: "Drift detected: " + o.Status.Drift.Changes.String()}
 	if o.Spec.Mode == Manual {
-		d.Message += fmt.Sprintf(". Set approvePlan: %q to repair it.", o.Memory.Pending.Name)
+		d.Message += fmt.Sprintf(". Set approvePlan: %q to repair it.", o.Status.Pending.Name)
 	}
 	d.Action = Wait{o.due()}
 	if o.due() == 0 {
@@ -91,7 +91,7 @@ func (o Observation) drifted() Decision {
 // incomplete lists what is in no state, how to bring it in, and how to go on
 // without.
 func (o Observation) incomplete() Decision {
-	g := o.Memory.Gap
+	g := o.Status.Untracked
 	var b strings.Builder
 	if g.Apart {
 		fmt.Fprintf(&b, "Run %s was cut short. Its state is in a backend of your own, where Terrier cannot see whether it holds what the run built:", g.Run)
@@ -129,10 +129,10 @@ func (o Observation) incomplete() Decision {
 // notConverging names what comes back, and is looked at again at each interval:
 // a change that no longer comes back lets the stack go on by itself.
 func (o Observation) notConverging() Decision {
-	p := o.Memory.Pending
+	p := o.Status.Pending
 	d := Decision{Action: Wait{o.due()}, Ready: Stalled, Reason: NotConverging, Message: fmt.Sprintf(
 		"Applied %d times from the same inputs, and the same changes come back: %s (%s). Correct the module so that a plan after an apply is empty, for example with ignore_changes, or find who changes it back; terrier replan tries once more, and approvePlan: %q applies this plan.",
-		o.Memory.Circle.Applies, p.Example, p.Changes, p.Name)}
+		o.Status.Circle.Applies, p.Example, p.Changes, p.Name)}
 	if o.due() == 0 {
 		d.Action = Start{Kind: CheckRun, Why: "the interval is over"}
 	}
@@ -142,7 +142,7 @@ func (o Observation) notConverging() Decision {
 // settled is the same decision however often it is made: its message names
 // what the memory holds, never the time.
 func (o Observation) settled() Decision {
-	m := o.Memory
+	m := o.Status
 	d := Decision{Ready: Ready}
 	switch {
 	case m.Destroyed && m.Applied != nil:
@@ -153,12 +153,12 @@ func (o Observation) settled() Decision {
 		d.Reason, d.Message = NoDrift, "No drift: "
 	case o.Spec.Outputs != "" && m.Published != "":
 		d.Reason, d.Message = OutputsWritten, "Outputs written: "
-	case m.Applied != nil && m.Applied.Basis.same(o.Basis):
+	case m.Applied != nil && m.Applied.PlanInputs.same(o.PlanInputs):
 		d.Reason, d.Message = Applied, "Applied successfully: "
 	default:
 		d.Reason, d.Message = Unchanged, "Plan no changes: "
 	}
-	d.Message += o.Basis.Revision
+	d.Message += o.PlanInputs.Revision
 	d.Action = Wait{o.due()}
 	if m.Destroyed && o.Spec.Destroy {
 		d.Action = Wait{}

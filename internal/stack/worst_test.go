@@ -10,29 +10,29 @@ import (
 )
 
 var (
-	calmBasis = Basis{Revision: "main@sha1:0", Source: "s", Engine: "tofu"}
+	calmBasis = PlanInputs{Revision: "main@sha1:0", Source: "s", Engine: "tofu"}
 	calm      = time.Unix(1e9, 0)
 )
 
-func calmly(spec Spec, m Memory) Observation {
+func calmly(spec Spec, m Status) Observation {
 	spec.Interval, spec.RetryEvery, spec.RetryMax = time.Hour, time.Minute, time.Hour
-	return Observation{Now: calm, Spec: spec, Memory: m, Basis: calmBasis}
+	return Observation{Now: calm, Spec: spec, Status: m, PlanInputs: calmBasis}
 }
 
 // A module that never agrees with the world is applied three times.
 func TestCirclesEnd(t *testing.T) {
-	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Memory{})
+	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Status{})
 	applies := 0
 	for seq := range 60 {
 		id := fmt.Sprint("run", seq)
 		switch a := Decide(o).Action.(type) {
 		case Start:
-			p := &Plan{Name: "p" + id, Digest: "d" + id, Basis: o.Basis, Changes: Changes{Change: 1}, Drift: a.Kind == CheckRun, Addresses: "x", Example: "x.y: tags"}
-			o.Memory = o.Memory.Record(Run{ID: id, Kind: a.Kind, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis}, Plan: p, Exists: applies > 0, At: o.Now})
+			p := &Plan{Name: "p" + id, Digest: "d" + id, PlanInputs: o.PlanInputs, Changes: Changes{Change: 1}, Drift: a.Kind == CheckRun, Addresses: "x", Example: "x.y: tags"}
+			o.Status = o.Status.Record(Run{ID: id, Kind: a.Kind, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs}, Plan: p, Exists: applies > 0, At: o.Now})
 			o.CheckedAt = o.Now
 		case Apply:
 			applies++
-			o.Memory = o.Memory.Record(Run{ID: id, Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis, Plan: &a.Plan}, State: id, At: o.Now})
+			o.Status = o.Status.Record(Run{ID: id, Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs, Plan: &a.Plan}, State: id, At: o.Now})
 		case Wait:
 			o.Now = o.Now.Add(max(a.For, time.Second))
 		}
@@ -46,14 +46,14 @@ func TestCirclesEnd(t *testing.T) {
 	}
 	t.Run("a look that finds nothing ends it", func(t *testing.T) {
 		o := o
-		o.Memory = o.Memory.Record(Run{ID: "calm", Kind: CheckRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis}, Exists: true, At: o.Now})
-		if d := Decide(o); !d.Reason.Settled() || o.Memory.Circle != nil {
-			t.Errorf("Decide() = %s with %+v, want it settled", d.Reason, o.Memory.Circle)
+		o.Status = o.Status.Record(Run{ID: "calm", Kind: CheckRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs}, Exists: true, At: o.Now})
+		if d := Decide(o); !d.Reason.Settled() || o.Status.Circle != nil {
+			t.Errorf("Decide() = %s with %+v, want it settled", d.Reason, o.Status.Circle)
 		}
 	})
 	t.Run("a change of the module is a new start", func(t *testing.T) {
 		o := o
-		o.Basis.Source = "s2"
+		o.PlanInputs.Source = "s2"
 		if d := Decide(o); d.Reason != Planning {
 			t.Errorf("Decide() = %s, want a plan", d.Reason)
 		}
@@ -61,16 +61,16 @@ func TestCirclesEnd(t *testing.T) {
 	t.Run("a request tries again", func(t *testing.T) {
 		o := o
 		o.Request = "t1"
-		p := *o.Memory.Pending
+		p := *o.Status.Pending
 		p.Digest = "after the request"
-		o.Memory = o.Memory.Record(Run{ID: "asked", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis, Request: "t1"}, Plan: &p, Exists: true, At: o.Now})
+		o.Status = o.Status.Record(Run{ID: "asked", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs, Request: "t1"}, Plan: &p, Exists: true, At: o.Now})
 		if d := Decide(o); d.Reason != Applying {
 			t.Errorf("Decide() = %s, want an apply", d.Reason)
 		}
 	})
 	t.Run("a person who names the plan is obeyed", func(t *testing.T) {
 		o := o
-		o.Spec.Mode, o.Spec.Approved = Manual, o.Memory.Pending.Name
+		o.Spec.Mode, o.Spec.Approved = Manual, o.Status.Pending.Name
 		if d := Decide(o); d.Reason != Applying {
 			t.Errorf("Decide() = %s, want an apply", d.Reason)
 		}
@@ -79,8 +79,8 @@ func TestCirclesEnd(t *testing.T) {
 
 // A gap is closed by a plan that a person asked for, saw and named.
 func TestRepair(t *testing.T) {
-	gap := &Gap{Run: "apply-1", Source: "s", Objects: []Unrecorded{{Address: "x.a", ID: "1", Finished: true}, {Address: "x.b"}, {Address: "x.c", ID: "3"}}}
-	plan := &Plan{Name: "p", Digest: "d", Basis: calmBasis}
+	gap := &Untracked{Run: "apply-1", Source: "s", Objects: []UntrackedResource{{Address: "x.a", ID: "1", Finished: true}, {Address: "x.b"}, {Address: "x.c", ID: "3"}}}
+	plan := &Plan{Name: "p", Digest: "d", PlanInputs: calmBasis}
 	asked := &Repair{Run: "apply-1", IDs: map[string]string{"x.b": "2"}, Absent: []string{"x.c"}}
 	for name, tt := range map[string]struct {
 		mode    Mode
@@ -99,35 +99,35 @@ func TestRepair(t *testing.T) {
 		"nothing named is nothing": {Auto, &Repair{Run: "apply-1"}, plan, AwaitingApproval},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := calmly(Spec{Mode: tt.mode, Repair: tt.repair}, Memory{Gap: gap, Built: true, Pending: tt.pending})
+			o := calmly(Spec{Mode: tt.mode, Repair: tt.repair}, Status{Untracked: gap, Built: true, Pending: tt.pending})
 			if tt.pending != nil {
-				o.Memory.Planned = calmBasis
+				o.Status.Planned = calmBasis
 			}
 			if d := Decide(o); d.Reason != tt.want {
 				t.Errorf("Decide() = %s by %q, want %s", d.Reason, d.Rule, tt.want)
 			}
 		})
 	}
-	got := calmly(Spec{Repair: asked}, Memory{Gap: gap}).Imports()
-	want := []Unrecorded{{Address: "x.a", ID: "1", Finished: true}, {Address: "x.b", ID: "2"}}
+	got := calmly(Spec{Repair: asked}, Status{Untracked: gap}).Imports()
+	want := []UntrackedResource{{Address: "x.a", ID: "1", Finished: true}, {Address: "x.b", ID: "2"}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("Imports() = %v, want %v", got, want)
 	}
-	if got := calmly(Spec{Repair: &Repair{Run: "other"}}, Memory{Gap: gap}).Imports(); got != nil {
+	if got := calmly(Spec{Repair: &Repair{Run: "other"}}, Status{Untracked: gap}).Imports(); got != nil {
 		t.Errorf("Imports() of another run's repair = %v, want none", got)
 	}
 }
 
 // Thirty commits in ten seconds are at most two plans more.
 func TestCommitsAreCoalesced(t *testing.T) {
-	o := calmly(Spec{Mode: Manual}, Memory{})
+	o := calmly(Spec{Mode: Manual}, Status{})
 	plans, seq := 0, 0
 	run := func() {
 		plans++
 		seq++
-		p := &Plan{Name: fmt.Sprint("p", seq), Digest: fmt.Sprint("d", seq), Basis: o.Basis}
+		p := &Plan{Name: fmt.Sprint("p", seq), Digest: fmt.Sprint("d", seq), PlanInputs: o.PlanInputs}
 		o.Now = o.Now.Add(200 * time.Millisecond)
-		o.Memory = o.Memory.Record(Run{ID: fmt.Sprint("r", seq), Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis}, Plan: p, At: o.Now})
+		o.Status = o.Status.Record(Run{ID: fmt.Sprint("r", seq), Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs}, Plan: p, At: o.Now})
 	}
 	decide := func() {
 		if _, ok := Decide(o).Action.(Start); ok {
@@ -137,7 +137,7 @@ func TestCommitsAreCoalesced(t *testing.T) {
 	decide() // the first plan of the stack
 	o.Now, plans = o.Now.Add(time.Hour), 0
 	for c := range 30 {
-		o.Basis.Source = fmt.Sprint("commit", c)
+		o.PlanInputs.Source = fmt.Sprint("commit", c)
 		decide()
 		o.Now = o.Now.Add(time.Second / 3)
 	}
@@ -146,10 +146,10 @@ func TestCommitsAreCoalesced(t *testing.T) {
 	}
 	o.Now = o.Now.Add(quiet)
 	decide()
-	if plans > 2 || o.Memory.Planned.Source != "commit29" {
-		t.Errorf("%d plans, the last of %s; want two, the last of commit29", plans, o.Memory.Planned.Source)
+	if plans > 2 || o.Status.Planned.Source != "commit29" {
+		t.Errorf("%d plans, the last of %s; want two, the last of commit29", plans, o.Status.Planned.Source)
 	}
-	o.Basis.Source, o.Request = "commit30", "t1"
+	o.PlanInputs.Source, o.Request = "commit30", "t1"
 	if d := Decide(o); d.Reason != Planning {
 		t.Errorf("Decide() = %s, want a request to be answered at once", d.Reason)
 	}
@@ -175,7 +175,7 @@ func TestLooksAreSpread(t *testing.T) {
 	if got := (Spec{Interval: 30 * time.Second, Spread: 65535}).firstLook(); got != 30*time.Second {
 		t.Errorf("firstLook() of a short interval = %v, want all of it", got)
 	}
-	o := calmly(Spec{Mode: Auto, CheckDrift: true, Spread: 65535}, Memory{AppliedAt: calm, Planned: calmBasis})
+	o := calmly(Spec{Mode: Auto, CheckDrift: true, Spread: 65535}, Status{AppliedAt: calm, Planned: calmBasis})
 	if o.due() > time.Hour*51/100 {
 		t.Errorf("due after an apply in %v, want about half the interval", o.due())
 	}
@@ -187,7 +187,7 @@ func TestLooksAreSpread(t *testing.T) {
 
 // A preview changes nothing but itself.
 func TestPreviewStandsAlone(t *testing.T) {
-	m := Memory{Planned: calmBasis, Built: true, Failures: 2, FailedFor: calmBasis, Pending: &Plan{Digest: "d"}}
+	m := Status{Planned: calmBasis, Built: true, Failures: 2, FailedFor: calmBasis, Pending: &Plan{Digest: "d"}}
 	for _, outcome := range []Outcome{Succeeded, Failed, Killed, Locked} {
 		got := m.Record(Run{ID: "1", Kind: PreviewRun, Done: true, Outcome: outcome, Message: "m", Plan: &Plan{Digest: "e", Destroy: true}, Cause: Cause{Preview: "t", Request: "r"}})
 		if got.Previewed != "t" || (got.Preview != nil) != (outcome == Succeeded) || (got.NoPreview != "") == (outcome == Succeeded) {
@@ -202,14 +202,14 @@ func TestPreviewStandsAlone(t *testing.T) {
 
 // What a person wants to see first is not taken down before.
 func TestDestroyCanBeApproved(t *testing.T) {
-	o := calmly(Spec{Mode: Auto, DestroyLast: true, ApproveDestroy: true}, Memory{Built: true, Planned: calmBasis, Pending: &Plan{Name: "build", Digest: "b", Basis: calmBasis}})
-	o.Deleting, o.Basis = true, Basis{}
+	o := calmly(Spec{Mode: Auto, DestroyLast: true, ApproveDestroy: true}, Status{Built: true, Planned: calmBasis, Pending: &Plan{Name: "build", Digest: "b", PlanInputs: calmBasis}})
+	o.Deleting, o.PlanInputs = true, PlanInputs{}
 	d := Decide(o)
 	if a, ok := d.Action.(Start); !ok || !a.Destroy || a.Kind != PlanRun {
 		t.Fatalf("Decide() = %+v, want a plan of the destroy", d)
 	}
-	p := &Plan{Name: "p", Digest: "d", Basis: calmBasis, Destroy: true, Changes: Changes{Destroy: 3}}
-	o.Memory = o.Memory.Record(Run{ID: "1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Destroy: true}, Plan: p, Exists: true, At: calm})
+	p := &Plan{Name: "p", Digest: "d", PlanInputs: calmBasis, Destroy: true, Changes: Changes{Destroy: 3}}
+	o.Status = o.Status.Record(Run{ID: "1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Destroy: true}, Plan: p, Exists: true, At: calm})
 	if d := Decide(o); d.Reason != AwaitingApproval || d.Ready != Held || !strings.Contains(d.Message, "3 objects") {
 		t.Fatalf("Decide() = %+v, want it to wait for approval", d)
 	}
@@ -222,7 +222,7 @@ func TestDestroyCanBeApproved(t *testing.T) {
 	if a, ok := d.Action.(Apply); !ok || a.Plan.Digest != "d" {
 		t.Fatalf("Decide() = %+v, want exactly this plan to be applied", d)
 	}
-	o.Memory = o.Memory.Record(Run{ID: "2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: calmBasis, Plan: p, Destroy: true}, At: calm})
+	o.Status = o.Status.Record(Run{ID: "2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Plan: p, Destroy: true}, At: calm})
 	if d := Decide(o); d.Action != (Finish{}) {
 		t.Errorf("Decide() = %+v, want it let go with nothing left", d)
 	}
@@ -231,13 +231,13 @@ func TestDestroyCanBeApproved(t *testing.T) {
 // Whatever is left behind is said to be.
 func TestRetainedIsSaid(t *testing.T) {
 	for name, tt := range map[string]struct {
-		memory Memory
+		memory Status
 		want   Finish
 	}{
-		"nothing was built":         {Memory{}, Finish{}},
-		"something was":             {Memory{Built: true}, Finish{Retained: true}},
-		"something may have been":   {Memory{Gap: &Gap{Run: "r", Objects: []Unrecorded{{Address: "a"}}}}, Finish{Retained: true}},
-		"everything was taken down": {Memory{Destroyed: true}, Finish{}},
+		"nothing was built":         {Status{}, Finish{}},
+		"something was":             {Status{Built: true}, Finish{Retained: true}},
+		"something may have been":   {Status{Untracked: &Untracked{Run: "r", Objects: []UntrackedResource{{Address: "a"}}}}, Finish{Retained: true}},
+		"everything was taken down": {Status{Destroyed: true}, Finish{}},
 	} {
 		o := calmly(Spec{}, tt.memory)
 		o.Deleting = true
@@ -292,7 +292,7 @@ func TestAStateThatWasNotStoredIsLookedAt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := Spec{Mode: Auto, Interval: time.Hour}
 			edit(&spec)
-			o := calmly(spec, Memory{Planned: calmBasis, PlannedAt: calm.Add(-time.Minute), AppliedAt: calm.Add(-time.Second), Built: true, Known: Known{Lineage: "l", Serial: 2, Digest: "d", Unstored: true}})
+			o := calmly(spec, Status{Planned: calmBasis, PlannedAt: calm.Add(-time.Minute), AppliedAt: calm.Add(-time.Second), Built: true, Known: Known{Lineage: "l", Serial: 2, Digest: "d", Unstored: true}})
 			o.CheckedAt = calm.Add(-time.Hour / 2)
 			d := Decide(o)
 			a, ok := d.Action.(Start)
@@ -300,7 +300,7 @@ func TestAStateThatWasNotStoredIsLookedAt(t *testing.T) {
 				t.Fatalf("Decide() = %+v, want a run", d)
 			}
 			if o.CheckedAt = o.Now; a.Kind == PlanRun {
-				o.Memory.PlannedAt = o.Now
+				o.Status.PlannedAt = o.Now
 			}
 			if d := Decide(o); !d.waits() {
 				t.Errorf("Decide() after it = %+v, want it to rest", d)
@@ -311,7 +311,7 @@ func TestAStateThatWasNotStoredIsLookedAt(t *testing.T) {
 
 // Of a state that is kept elsewhere it is said what is known of it, and no more.
 func TestAGapOfAStateElsewhereSaysWhatIsKnown(t *testing.T) {
-	objects := []Unrecorded{{Address: "x.a", ID: "i-1", Finished: true}, {Address: "x.b"}}
+	objects := []UntrackedResource{{Address: "x.a", ID: "i-1", Finished: true}, {Address: "x.b"}}
 	for name, tt := range map[string]struct {
 		apart, rescued bool
 		says           []string
@@ -322,7 +322,7 @@ func TestAGapOfAStateElsewhereSaysWhatIsKnown(t *testing.T) {
 		"one that the backend refused": {true, true, []string{"cannot see whether it holds", "state pull --rescued a1", "state push"}, []string{"does not hold"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := calmly(Spec{Mode: Auto}, Memory{}.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Killed, Cause: Cause{Basis: calmBasis}, Gap: objects, Apart: tt.apart, Rescued: tt.rescued, At: calm}))
+			o := calmly(Spec{Mode: Auto}, Status{}.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Killed, Cause: Cause{PlanInputs: calmBasis}, Untracked: objects, Apart: tt.apart, Rescued: tt.rescued, At: calm}))
 			d := Decide(o)
 			if d.Reason != StateIncomplete || d.Ready != Stalled {
 				t.Fatalf("Decide() = %+v, want it to wait for a person", d)

@@ -72,7 +72,7 @@ func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Sta
 	if t.RecheckEvery != nil {
 		s.Every = t.RecheckEvery.Duration
 	}
-	s.Memory, _ = MemoryOf(o) // one that a test has spoilt is none
+	s.Status, _ = MemoryOf(o) // one that a test has spoilt is none
 	if t.Run != nil {
 		s.Run = &history.Run{ID: t.Run.ID, Stack: s.UID, Kind: stack.RunKind(t.Run.Kind)}
 		if t.Run.StartedAt != nil {
@@ -80,7 +80,7 @@ func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Sta
 		}
 		switch s.Run.Kind {
 		case stack.ApplyRun:
-			s.Run.Cause.Plan = s.Memory.Pending
+			s.Run.Cause.Plan = s.Status.Pending
 		case stack.DestroyRun:
 			s.Run.Cause.Destroy = true
 		}

@@ -72,8 +72,8 @@ func unpackState(packed []byte) ([]byte, error) {
 }
 
 // MemoryOf is what a stack remembers.
-func MemoryOf(s *infrav1alpha2.Terraform) (stack.Memory, error) {
-	var m stack.Memory
+func MemoryOf(s *infrav1alpha2.Terraform) (stack.Status, error) {
+	var m stack.Status
 	if s.Status.Terrier == nil || s.Status.Terrier.Memory == nil {
 		return m, nil
 	}
@@ -116,15 +116,15 @@ func (c *Cluster) gapOf(tb testing.TB, name string, listed map[string]bool) stri
 	if apierrors.IsNotFound(err) {
 		return "it is gone"
 	}
-	var m stack.Memory
+	var m stack.Status
 	if err == nil {
 		m, err = MemoryOf(&s)
 	}
 	if err != nil {
 		tb.Fatalf("reading the memory of %s: %v", name, err)
 	}
-	if m.Gap != nil {
-		for _, o := range m.Gap.Objects {
+	if m.Untracked != nil {
+		for _, o := range m.Untracked.Objects {
 			listed[o.Address] = true
 		}
 	}

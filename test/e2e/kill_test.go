@@ -291,7 +291,7 @@ func (s *torn) ask(t *testing.T, c *testkit.Cluster) {
 			}
 		}
 		if len(leaked) == 0 {
-			gap := memoryOf(t, c.Stack(t, s.name)).Gap
+			gap := memoryOf(t, c.Stack(t, s.name)).Untracked
 			c.Patch(t, s.name, `{"metadata":{"annotations":{"terrier.dev/forget-gap":"`+gap.Run+`"}}}`)
 			c.AwaitReady(t, s.name)
 		} else {
@@ -320,7 +320,7 @@ func (s *torn) settle(t *testing.T, c *testkit.Cluster) {
 func stuck(t *testing.T, s *v1alpha2.Terraform) bool {
 	t.Helper()
 	return testkit.HasReason("StateIncomplete")(s) == nil ||
-		memoryOf(t, s).Gap != nil && testkit.HasReason("TerraformPlannedWithChanges")(s) == nil
+		memoryOf(t, s).Untracked != nil && testkit.HasReason("TerraformPlannedWithChanges")(s) == nil
 }
 
 // began counts the calls of a kind that began.

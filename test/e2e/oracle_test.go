@@ -29,7 +29,7 @@ func stateOf(t *testing.T, c *testkit.Cluster, name string) []byte {
 }
 
 // memoryOf is what a stack remembers.
-func memoryOf(t *testing.T, s *v1alpha2.Terraform) stack.Memory {
+func memoryOf(t *testing.T, s *v1alpha2.Terraform) stack.Status {
 	t.Helper()
 	m, err := testkit.MemoryOf(s)
 	if err != nil {

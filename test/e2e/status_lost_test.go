@@ -16,11 +16,11 @@ func TestAGapOutlivesItsStatus(t *testing.T) {
 	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "crash-after", Times: 1})
 	c.Apply(t, inline("stack", kept+"\nretryInterval: 1s", chain(w, "x", "a", "b", "c")))
 	c.AwaitReason(t, "stack", "StateIncomplete")
-	cut := memoryOf(t, c.Stack(t, "stack")).Gap
+	cut := memoryOf(t, c.Stack(t, "stack")).Untracked
 
 	meddle(t, c, `{"status":null}`)
 	s := c.AwaitReason(t, "stack", "StateIncomplete") // though nobody asked for anything
-	if gap := memoryOf(t, s).Gap; gap == nil || gap.Run != cut.Run {
+	if gap := memoryOf(t, s).Untracked; gap == nil || gap.Run != cut.Run {
 		t.Errorf("the gap is %+v, want that of run %s", gap, cut.Run)
 	}
 	c.Terrier(t, "replan", "stack")
@@ -50,7 +50,7 @@ func TestAStateElsewhereOutlivesItsStatus(t *testing.T) {
 	custom := "\nretryInterval: 1s\nbackendConfig:\n  customConfiguration: |\n    backend \"local\" {\n      path = \"" + platform(t).Shared(t) + "/state\"\n    }"
 	c.Apply(t, inline("stack", kept+custom, chain(w, "x", "a", "b", "c")))
 	s := c.AwaitReason(t, "stack", "StateIncomplete")
-	if gap := memoryOf(t, s).Gap; len(gap.Objects) != 1 || gap.Objects[0].Address != "world_thing.b" {
+	if gap := memoryOf(t, s).Untracked; len(gap.Objects) != 1 || gap.Objects[0].Address != "world_thing.b" {
 		t.Errorf("the gap is %+v, want b alone: the state holds a", gap)
 	}
 	c.Terrier(t, "repair", "stack", "--id", "world_thing.b="+w.Named("b")[0].ID, "--yes")

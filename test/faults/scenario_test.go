@@ -225,7 +225,7 @@ func (r *round) mend(t *testing.T, name, spec, hcl string) {
 func stuck(s *v1alpha2.Terraform) bool {
 	m, err := testkit.MemoryOf(s)
 	return err == nil && (testkit.HasReason("StateIncomplete")(s) == nil ||
-		m.Gap != nil && testkit.HasReason("TerraformPlannedWithChanges")(s) == nil)
+		m.Untracked != nil && testkit.HasReason("TerraformPlannedWithChanges")(s) == nil)
 }
 
 func orStuck(until func(*v1alpha2.Terraform) error) func(*v1alpha2.Terraform) error {

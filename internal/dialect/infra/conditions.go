@@ -95,7 +95,7 @@ var readiness = map[stack.Reason]ready{
 }
 
 // conditions sets every condition that Terrier owns.
-func conditions(obj *v1alpha2.Terraform, s dialect.Status) {
+func conditions(obj *v1alpha2.Terraform, s dialect.Report) {
 	c := setter{obj}
 	d := s.Decision
 	r, known := readiness[d.Reason]
@@ -103,7 +103,7 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Status) {
 		r = ready{metav1.ConditionFalse, string(d.Reason)}
 	}
 	if r.status == metav1.ConditionFalse && r.reason == "" {
-		r.reason = FailedReason(s.Memory)
+		r.reason = FailedReason(s.Status)
 	}
 	if r.status != "" {
 		c.set(ConditionReady, r.status, r.reason, d.Message)
@@ -128,7 +128,7 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Status) {
 	locked(c, s)
 	glassed(c, s)
 	health(c, s)
-	switch m := s.Memory; {
+	switch m := s.Status; {
 	case d.Reason == stack.Suspended: // nothing was looked at, and upstream may have written what we do not know of
 	case m.Published != "":
 		c.set(ConditionOutput, metav1.ConditionTrue, reasonOutputs, "Outputs written")
@@ -163,7 +163,7 @@ func repaired(c setter) {
 
 // FailedReason names the step that failed, as upstream does; what upstream has no
 // name for, since neither the engine nor a person did it, keeps its own.
-func FailedReason(m stack.Memory) string {
+func FailedReason(m stack.Status) string {
 	if m.FailedWhy != "" {
 		return m.FailedWhy
 	}
@@ -189,8 +189,8 @@ func FailedReason(m stack.Memory) string {
 	}
 }
 
-func planned(c setter, s dialect.Status) {
-	switch m := s.Memory; {
+func planned(c setter, s dialect.Report) {
+	switch m := s.Status; {
 	case s.Decision.Reason == stack.ReviewRefused:
 		c.set(ConditionPlan, metav1.ConditionFalse, readiness[stack.ReviewRefused].reason, s.Decision.Message)
 	case m.Pending != nil:
@@ -202,22 +202,22 @@ func planned(c setter, s dialect.Status) {
 	}
 }
 
-func applied(c setter, s dialect.Status) {
-	m := s.Memory
+func applied(c setter, s dialect.Report) {
+	m := s.Status
 	switch {
 	case s.Run != nil && !s.Run.Done && s.Run.Kind.Writes() && s.Run.Kind != stack.GlassRun, s.Decision.Reason == stack.Applying:
 		c.set(ConditionApply, metav1.ConditionUnknown, reasonProgressing, "Apply started")
 	case m.Failures > 0 && m.FailedKind.Writes():
 		c.set(ConditionApply, metav1.ConditionFalse, reasonApplyFailed, m.FailedWith)
 	case m.Applied != nil && m.Destroyed:
-		c.set(ConditionApply, metav1.ConditionTrue, reasonApplied, "Destroy applied successfully: "+m.Applied.Basis.Revision)
+		c.set(ConditionApply, metav1.ConditionTrue, reasonApplied, "Destroy applied successfully: "+m.Applied.PlanInputs.Revision)
 	case m.Applied != nil:
-		c.set(ConditionApply, metav1.ConditionTrue, reasonApplied, "Applied successfully: "+m.Applied.Basis.Revision)
+		c.set(ConditionApply, metav1.ConditionTrue, reasonApplied, "Applied successfully: "+m.Applied.PlanInputs.Revision)
 	}
 }
 
-func locked(c setter, s dialect.Status) {
-	switch m := s.Memory; {
+func locked(c setter, s dialect.Report) {
+	switch m := s.Status; {
 	case m.Lock != nil:
 		c.set(ConditionStateLocked, metav1.ConditionTrue, reasonLockHeld, m.FailedWith)
 	case s.Decision.Reason == stack.Unlocking:

@@ -20,7 +20,7 @@ const (
 	Finalizer           = "finalizers.tf.contrib.fluxcd.io"
 	DependencyFinalizer = "tf.dependency.of." // prefix; followed by the name of a dependant
 	RequestedAt         = "reconcile.fluxcd.io/requestedAt"
-	ForgetGap           = "terrier.dev/forget-gap" // the run whose gap was dealt with by hand
+	IgnoreUntracked     = "terrier.dev/forget-gap" // the run whose gap was dealt with by hand
 	Rejected            = "terrier.dev/rejected"   // the name of a plan that somebody does not want
 	Engine              = "terrier.dev/engine"     // tofu, terraform, or a name that the operator gave
 	Network             = "terrier.dev/network"    // of the runs: none or host
@@ -74,7 +74,7 @@ func lasting(o client.Object) (*v1alpha2.TerraformStatus, error) {
 	}
 	raw, err := json.Marshal(m) // the server sorts its keys
 	t.Phase, t.Rule, t.WaitingFor, t.Since, t.Run = "", "", "", nil, nil
-	t.Isolation, t.Environment, t.Memory = "", nil, &apiextensionsv1.JSON{Raw: raw}
+	t.Isolation, t.Environment, t.Status = "", nil, &apiextensionsv1.JSON{Raw: raw}
 	return s, err
 }
 
@@ -97,7 +97,7 @@ func (Dialect) Ready(o client.Object) (bool, string) {
 // EventReason returns upstream's reason for the end of a run.
 func (Dialect) EventReason(r stack.Run) string {
 	if r.Outcome != stack.Succeeded {
-		return FailedReason(stack.Memory{FailedStep: r.Step, FailedKind: r.Kind, FailedWhy: r.Why})
+		return FailedReason(stack.Status{FailedStep: r.Step, FailedKind: r.Kind, FailedWhy: r.Why})
 	}
 	switch {
 	case r.Kind == stack.DestroyRun:
@@ -115,14 +115,14 @@ func (Dialect) EventReason(r stack.Run) string {
 func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	obj := o.(*v1alpha2.Terraform)
 	spec, program, memory, err := Decode(obj, d.Defaults)
-	spec.ForgetGap, spec.Rejected = obj.Annotations[ForgetGap], obj.Annotations[Rejected]
+	spec.IgnoreUntracked, spec.Rejected = obj.Annotations[IgnoreUntracked], obj.Annotations[Rejected]
 	glass(obj, &spec)
 	if why := annotated(obj, &spec); err == nil {
 		err = why
 	}
 	program.Engine, program.Network = obj.Annotations[Engine], obj.Annotations[Network]
 	return dialect.Stack{
-		Spec: spec, Program: program, Memory: memory,
+		Spec: spec, Configuration: program, Status: memory,
 		Request: obj.Annotations[RequestedAt],
 		Ignored: NotYet(&obj.Spec),
 		Listed:  listed(&obj.Status),
@@ -130,6 +130,6 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 }
 
 // Encode writes the status of a Terraform.
-func (Dialect) Encode(o client.Object, s dialect.Status) {
+func (Dialect) Encode(o client.Object, s dialect.Report) {
 	encode(o.(*v1alpha2.Terraform), s)
 }

@@ -54,22 +54,22 @@ func glass(obj *v1alpha2.Terraform, s *stack.Spec) {
 }
 
 // glassed sets the condition about the session.
-func glassed(c setter, s dialect.Status) {
-	g := s.Memory.Glass
+func glassed(c setter, s dialect.Report) {
+	g := s.Status.Glass
 	switch {
 	case s.GlassDenied:
 		c.set(ConditionGlass, metav1.ConditionFalse, "NotAllowed", "Breaking the glass is not allowed")
 	case g == nil:
 		c.drop(ConditionGlass)
 	case !s.Now.Before(g.Until):
-		c.set(ConditionGlass, metav1.ConditionFalse, "SessionOver", "The session ended by itself at "+g.Until.UTC().Format(time.RFC3339)+"; to begin another one, ask anew"+lastByHand(s.Memory))
+		c.set(ConditionGlass, metav1.ConditionFalse, "SessionOver", "The session ended by itself at "+g.Until.UTC().Format(time.RFC3339)+"; to begin another one, ask anew"+lastByHand(s.Status))
 	default:
-		c.set(ConditionGlass, metav1.ConditionTrue, "SessionOpen", "Nothing is planned or applied by itself until "+g.Until.UTC().Format(time.RFC3339)+lastByHand(s.Memory))
+		c.set(ConditionGlass, metav1.ConditionTrue, "SessionOpen", "Nothing is planned or applied by itself until "+g.Until.UTC().Format(time.RFC3339)+lastByHand(s.Status))
 	}
 }
 
 // lastByHand tells of the newest command of the session.
-func lastByHand(m stack.Memory) string {
+func lastByHand(m stack.Status) string {
 	h := m.ByHand
 	if h == nil || h.Session != m.Glass.Session {
 		return ""

@@ -57,16 +57,16 @@ func TestGlassIsShown(t *testing.T) {
 	session := &stack.Glass{Session: "t1", At: noon, Until: noon.Add(time.Hour)}
 	ran := &stack.ByHand{Command: stack.Command{Session: "t1", By: "ann", Args: []string{"state", "list"}}, Outcome: stack.Succeeded}
 	for name, tt := range map[string]struct {
-		status  dialect.Status
+		status  dialect.Report
 		reason  string // empty: there is no condition
 		message string
 	}{
-		"nobody asked": {dialect.Status{Now: noon}, "", ""},
-		"not allowed":  {dialect.Status{Now: noon, GlassDenied: true}, "NotAllowed", "Breaking the glass is not allowed"},
-		"open":         {dialect.Status{Now: noon, Memory: stack.Memory{Glass: session}}, "SessionOpen", "Nothing is planned or applied by itself until 2026-01-01T13:00:00Z"},
-		"a command was run": {dialect.Status{Now: noon, Memory: stack.Memory{Glass: session, ByHand: ran}}, "SessionOpen",
+		"nobody asked": {dialect.Report{Now: noon}, "", ""},
+		"not allowed":  {dialect.Report{Now: noon, GlassDenied: true}, "NotAllowed", "Breaking the glass is not allowed"},
+		"open":         {dialect.Report{Now: noon, Status: stack.Status{Glass: session}}, "SessionOpen", "Nothing is planned or applied by itself until 2026-01-01T13:00:00Z"},
+		"a command was run": {dialect.Report{Now: noon, Status: stack.Status{Glass: session, ByHand: ran}}, "SessionOpen",
 			"Nothing is planned or applied by itself until 2026-01-01T13:00:00Z. Run last, by ann: state list (Succeeded)"},
-		"over": {dialect.Status{Now: noon.Add(time.Hour), Memory: stack.Memory{Glass: session}}, "SessionOver",
+		"over": {dialect.Report{Now: noon.Add(time.Hour), Status: stack.Status{Glass: session}}, "SessionOver",
 			"The session ended by itself at 2026-01-01T13:00:00Z; to begin another one, ask anew"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 const checksMost = 256 // of one stack
 
 // checks reads what must answer after an apply, and what is to be listed.
-func checks(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func checks(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	p.Inventory = s.EnableInventory
 	if len(s.HealthChecks) > checksMost {
 		return invalid("spec.healthChecks", "has %d checks, more than %d", len(s.HealthChecks), checksMost)
@@ -56,7 +56,7 @@ func checks(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 }
 
 // vitals is how health checks are known; empty if there are none.
-func vitals(p stack.Program) string {
+func vitals(p stack.Configuration) string {
 	if len(p.Checks) == 0 {
 		return ""
 	}
@@ -64,12 +64,12 @@ func vitals(p stack.Program) string {
 }
 
 // health sets the condition about the checks of obj.
-func health(c setter, s dialect.Status) {
-	var p stack.Program
+func health(c setter, s dialect.Report) {
+	var p stack.Configuration
 	if err := checks(&p, &c.obj.Spec); err != nil {
 		return // what is wrong with the spec is said elsewhere
 	}
-	switch m, wanted := s.Memory, vitals(p); {
+	switch m, wanted := s.Status, vitals(p); {
 	case wanted == "" || m.Destroyed:
 		c.drop(ConditionHealthCheck)
 	case m.Wrote == "":

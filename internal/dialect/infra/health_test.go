@@ -74,26 +74,26 @@ func TestHealthCheckCondition(t *testing.T) {
 		t.Fatal(err)
 	}
 	healthy := stack.Vital(s.Health, "apply-1")
-	failed := stack.Memory{Wrote: "apply-2", Healthy: healthy, Built: true, Failures: 2, FailedKind: stack.HealthRun, FailedStep: "health", FailedWith: "1 of 2 health checks failed: web: …"}
+	failed := stack.Status{Wrote: "apply-2", Healthy: healthy, Built: true, Failures: 2, FailedKind: stack.HealthRun, FailedStep: "health", FailedWith: "1 of 2 health checks failed: web: …"}
 	for _, step := range []struct {
 		name string
-		m    stack.Memory
+		m    stack.Status
 		want string // status/reason message; empty for no condition
 	}{
-		{"nothing was applied", stack.Memory{}, ""},
-		{"applied and not asked yet", stack.Memory{Wrote: "apply-1", Built: true}, "Unknown/Progressing What was applied last was not asked for its health yet"},
-		{"healthy", stack.Memory{Wrote: "apply-1", Healthy: healthy, Built: true}, "True/HealthChecksSucceed Health checks succeeded"},
-		{"a plan failed since", stack.Memory{Wrote: "apply-1", Healthy: healthy, Built: true, Failures: 1, FailedKind: stack.PlanRun}, "True/HealthChecksSucceed Health checks succeeded"},
-		{"applied again", stack.Memory{Wrote: "apply-2", Healthy: healthy, Built: true}, "Unknown/Progressing What was applied last was not asked for its health yet"},
+		{"nothing was applied", stack.Status{}, ""},
+		{"applied and not asked yet", stack.Status{Wrote: "apply-1", Built: true}, "Unknown/Progressing What was applied last was not asked for its health yet"},
+		{"healthy", stack.Status{Wrote: "apply-1", Healthy: healthy, Built: true}, "True/HealthChecksSucceed Health checks succeeded"},
+		{"a plan failed since", stack.Status{Wrote: "apply-1", Healthy: healthy, Built: true, Failures: 1, FailedKind: stack.PlanRun}, "True/HealthChecksSucceed Health checks succeeded"},
+		{"applied again", stack.Status{Wrote: "apply-2", Healthy: healthy, Built: true}, "Unknown/Progressing What was applied last was not asked for its health yet"},
 		{"not healthy", failed, "False/HealthChecksFailed 1 of 2 health checks failed: web: …"},
-		{"taken down", stack.Memory{Wrote: "destroy-3", Healthy: healthy, Destroyed: true}, ""},
+		{"taken down", stack.Status{Wrote: "destroy-3", Healthy: healthy, Destroyed: true}, ""},
 	} {
-		Dialect{}.Encode(obj, dialect.Status{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater}, Memory: step.m, Now: noon})
+		Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater}, Status: step.m, Now: noon})
 		if got := shown(obj, ConditionHealthCheck); got != step.want {
 			t.Errorf("%s: HealthCheck = %q, want %q", step.name, got, step.want)
 		}
 	}
-	Dialect{}.Encode(obj, dialect.Status{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater, Message: failed.FailedWith}, Memory: failed, Now: noon})
+	Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater, Message: failed.FailedWith}, Status: failed, Now: noon})
 	if got, want := shown(obj, ConditionReady), "False/HealthChecksFailed "+failed.FailedWith; got != want {
 		t.Errorf("Ready = %q, want %q", got, want)
 	}
@@ -104,7 +104,7 @@ func TestHealthCheckCondition(t *testing.T) {
 		t.Errorf("EventReason() = %q", got)
 	}
 	obj.Spec.HealthChecks = nil
-	Dialect{}.Encode(obj, dialect.Status{Memory: failed, Now: noon})
+	Dialect{}.Encode(obj, dialect.Report{Status: failed, Now: noon})
 	if got := shown(obj, ConditionHealthCheck); got != "" {
 		t.Errorf("HealthCheck = %q without any check", got)
 	}
@@ -122,7 +122,7 @@ func shown(obj *v1alpha2.Terraform, kind string) string {
 func TestUpstreamsHealthStands(t *testing.T) {
 	obj := object(t, checked)
 	meta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: ConditionHealthCheck, Status: metav1.ConditionTrue, Reason: "HealthChecksSucceed"})
-	Dialect{}.Encode(obj, dialect.Status{Memory: stack.Memory{Built: true}, Now: noon})
+	Dialect{}.Encode(obj, dialect.Report{Status: stack.Status{Built: true}, Now: noon})
 	if got := shown(obj, ConditionHealthCheck); got != "True/HealthChecksSucceed " {
 		t.Errorf("HealthCheck = %q, want what upstream wrote", got)
 	}
@@ -131,7 +131,7 @@ func TestUpstreamsHealthStands(t *testing.T) {
 func TestEncodeInventory(t *testing.T) {
 	obj := object(t, checked)
 	encode := func(inv *dialect.Inventory) {
-		Dialect{}.Encode(obj, dialect.Status{Inventory: inv, Now: noon})
+		Dialect{}.Encode(obj, dialect.Report{Inventory: inv, Now: noon})
 	}
 	encode(nil)
 	if obj.Status.Inventory != nil {

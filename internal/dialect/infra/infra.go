@@ -36,10 +36,10 @@ const never = 100 * 365 * 24 * time.Hour
 // whose spec was spoilt can still be suspended, or deleted from what is
 // remembered. When memory itself cannot be read the error is Broken, and
 // nothing may be decided: a lost memory would let go of what exists.
-func Decode(obj *v1alpha2.Terraform, d Defaults) (stack.Spec, stack.Program, stack.Memory, error) {
+func Decode(obj *v1alpha2.Terraform, d Defaults) (stack.Spec, stack.Configuration, stack.Status, error) {
 	m, err := memory(&obj.Status)
 	if err != nil {
-		return stack.Spec{}, stack.Program{}, stack.Memory{}, err
+		return stack.Spec{}, stack.Configuration{}, stack.Status{}, err
 	}
 	p, err := program(obj.Name, &obj.Spec)
 	s := spec(&obj.Spec, d)

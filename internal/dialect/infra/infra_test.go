@@ -150,26 +150,26 @@ func TestDecodeInvalid(t *testing.T) {
 
 func TestDecodeMemory(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 8, 6, 10, 0, 0, 0, time.UTC))
-	want := stack.Memory{Pending: &stack.Plan{Name: "plan-main-b8e362c206", Digest: "sha256:1", At: at.Time}, Built: true, Handled: "now"}
+	want := stack.Status{Pending: &stack.Plan{Name: "plan-main-b8e362c206", Digest: "sha256:1", At: at.Time}, Built: true, Handled: "now"}
 	raw, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
 		status v1alpha2.TerraformStatus
-		want   stack.Memory
+		want   stack.Status
 	}{
-		"a new object remembers nothing": {v1alpha2.TerraformStatus{ObservedGeneration: -1}, stack.Memory{}},
+		"a new object remembers nothing": {v1alpha2.TerraformStatus{ObservedGeneration: -1}, stack.Status{}},
 		"what was written is read": {
-			v1alpha2.TerraformStatus{LastAppliedRevision: "x", Terrier: &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: raw}}}, want,
+			v1alpha2.TerraformStatus{LastAppliedRevision: "x", Terrier: &v1alpha2.TerrierStatus{Status: &apiextensionsv1.JSON{Raw: raw}}}, want,
 		},
 		"an object that upstream applied is adopted": {
 			v1alpha2.TerraformStatus{LastAppliedRevision: "main@sha1:x", LastHandledReconcileAt: "then", Plan: v1alpha2.PlanStatus{Pending: "plan-main-1"}},
-			stack.Memory{Built: true, Handled: "then"},
+			stack.Status{Built: true, Handled: "then"},
 		},
 		"an object that upstream left locked is adopted": {
 			v1alpha2.TerraformStatus{LastPlanAt: &at, Lock: v1alpha2.LockStatus{Pending: "new", LastApplied: "old"}},
-			stack.Memory{Lock: &stack.Lock{ID: "new", Seen: at.Time}, Unlocked: "old"},
+			stack.Status{Lock: &stack.Lock{ID: "new", Seen: at.Time}, Unlocked: "old"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestDecodeMemory(t *testing.T) {
 // exists.
 func TestDecodeMemoryThatIsSpoilt(t *testing.T) {
 	obj := sourced(t, ``)
-	obj.Status.Terrier = &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: []byte(`{"built":"yes"}`)}}
+	obj.Status.Terrier = &v1alpha2.TerrierStatus{Status: &apiextensionsv1.JSON{Raw: []byte(`{"built":"yes"}`)}}
 	_, _, _, err := Decode(obj, Defaults{})
 	if got := fault.Of(err); got != fault.Broken {
 		t.Errorf("kind is %q (%v), want Broken", got, err)

@@ -12,7 +12,7 @@ import (
 )
 
 // files reads which keys of Secrets become files of a run.
-func files(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func files(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	taken := map[stack.File]bool{}
 	for i, f := range s.FileMappings {
 		field := fmt.Sprintf("spec.fileMappings[%d]", i)
@@ -37,7 +37,7 @@ func files(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 }
 
 // cloud reads where a remote state is. It wins over backendConfig, as upstream.
-func cloud(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func cloud(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	c := s.Cloud
 	if c == nil {
 		return nil
@@ -66,7 +66,7 @@ func cloud(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 
 // completes reads what completes the configuration of the backend. The default
 // backend is then the engine's own: its settings may say another cluster.
-func completes(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func completes(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	for i, c := range s.BackendConfigsFrom {
 		if c.Kind != "Secret" && c.Kind != "ConfigMap" {
 			return invalid(fmt.Sprintf("spec.backendConfigsFrom[%d].kind", i), "is %.40q, not Secret or ConfigMap", c.Kind)
@@ -79,7 +79,7 @@ func completes(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 	return nil
 }
 
-func cliConfig(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func cliConfig(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	r := s.CliConfigSecretRef
 	if r == nil {
 		return nil

@@ -11,13 +11,13 @@ import (
 
 // memory reads what earlier reconciles wrote down. An object that upstream
 // reconciled before has a status without it, and is adopted.
-func memory(s *v1alpha2.TerraformStatus) (stack.Memory, error) {
+func memory(s *v1alpha2.TerraformStatus) (stack.Status, error) {
 	if s.Terrier == nil || s.Terrier.Memory == nil {
 		return adopted(s), nil
 	}
-	var m stack.Memory
+	var m stack.Status
 	if err := json.Unmarshal(s.Terrier.Memory.Raw, &m); err != nil {
-		return stack.Memory{}, fault.New(fault.Broken, "", fmt.Errorf("reading status.terrier.memory: %w", err))
+		return stack.Status{}, fault.New(fault.Broken, "", fmt.Errorf("reading status.terrier.memory: %w", err))
 	}
 	return m, nil
 }
@@ -26,8 +26,8 @@ func memory(s *v1alpha2.TerraformStatus) (stack.Memory, error) {
 // something may exist, which request was answered, a lock that was met, and the
 // names of outputs. A pending plan is not kept, since it is not known what it
 // was made from.
-func adopted(s *v1alpha2.TerraformStatus) stack.Memory {
-	m := stack.Memory{
+func adopted(s *v1alpha2.TerraformStatus) stack.Status {
+	m := stack.Status{
 		Built:    s.LastAppliedRevision != "" || s.Plan.LastApplied != "",
 		Handled:  s.LastHandledReconcileAt,
 		Unlocked: s.Lock.LastApplied,

@@ -20,11 +20,11 @@ func invalid(field, format string, args ...any) error {
 }
 
 // program reads how the stack called name is carried out.
-func program(name string, s *v1alpha2.TerraformSpec) (stack.Program, error) {
+func program(name string, s *v1alpha2.TerraformSpec) (stack.Configuration, error) {
 	if err := refused(s); err != nil {
-		return stack.Program{}, err
+		return stack.Configuration{}, err
 	}
-	p := stack.Program{
+	p := stack.Configuration{
 		Backend:     backend(name, s.BackendConfig),
 		Targets:     s.Targets,
 		Parallelism: int(max(0, s.Parallelism)),
@@ -41,19 +41,19 @@ func program(name string, s *v1alpha2.TerraformSpec) (stack.Program, error) {
 	for _, d := range s.DependsOn {
 		p.DependsOn = append(p.DependsOn, stack.Ref{Kind: v1alpha2.Kind, Namespace: d.Namespace, Name: d.Name})
 	}
-	for _, step := range []func(*stack.Program, *v1alpha2.TerraformSpec) error{
+	for _, step := range []func(*stack.Configuration, *v1alpha2.TerraformSpec) error{
 		moduleOf, variables, varFiles, workspace, readable, outputs, webhooks, checks,
 		files, cloud, completes, cliConfig, runnerPod,
 	} {
 		if err := step(&p, s); err != nil {
-			return stack.Program{}, err
+			return stack.Configuration{}, err
 		}
 	}
 	return p, nil
 }
 
 // moduleOf reads where the module comes from: a source, or values.hcl alone.
-func moduleOf(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func moduleOf(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	if r := s.SourceRef; r != nil {
 		p.Source = &stack.Ref{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 		p.Path = within(s.Path)
@@ -84,7 +84,7 @@ func moduleOf(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 
 // broken are the blocks of an inline module that had to be broken into lines.
 func broken(s *v1alpha2.TerraformSpec) []module.OneLine {
-	var p stack.Program
+	var p stack.Configuration
 	if s.SourceRef != nil || moduleOf(&p, s) != nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func broken(s *v1alpha2.TerraformSpec) []module.OneLine {
 // securejoin does; "" is the root itself.
 func within(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
 
-func variables(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func variables(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	for i, v := range s.Vars {
 		if v.Name == "" {
 			return invalid(fmt.Sprintf("spec.vars[%d].name", i), "is empty")
@@ -134,7 +134,7 @@ func variables(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 	return nil
 }
 
-func varFiles(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func varFiles(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	for i, f := range s.TfVarsFiles {
 		if p.Source == nil {
 			return invalid("spec.tfVarsFiles", "needs a spec.sourceRef: an inline module has no files")
@@ -149,7 +149,7 @@ func varFiles(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 
 // workspace reads the engine's workspace by the engine's rule for names, and
 // keeps a name from being taken for an option.
-func workspace(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func workspace(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	w := s.Workspace
 	if w == "default" {
 		w = ""
@@ -161,7 +161,7 @@ func workspace(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 	return nil
 }
 
-func readable(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func readable(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	switch s.StoreReadablePlan {
 	case "", v1alpha2.ReadableNone:
 		p.Readable = stack.ReadableNone
@@ -175,7 +175,7 @@ func readable(p *stack.Program, s *v1alpha2.TerraformSpec) error {
 	return nil
 }
 
-func outputs(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func outputs(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	o := s.WriteOutputsToSecret
 	if o == nil {
 		return nil

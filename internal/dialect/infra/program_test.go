@@ -15,21 +15,21 @@ import (
 
 func TestDecodeProgram(t *testing.T) {
 	managed := stack.Backend{Kind: stack.Managed, Suffix: "net", InCluster: true}
-	base := stack.Program{
+	base := stack.Configuration{
 		Source: &stack.Ref{Kind: "GitRepository", Name: "modules"}, Backend: managed, Upgrade: true,
 	}
 	for name, tt := range map[string]struct {
 		spec string
-		want func(*stack.Program)
+		want func(*stack.Configuration)
 	}{
-		"nothing but a source":           {``, func(*stack.Program) {}},
-		"a path is below the source":     {`path: ./a/../b/`, func(p *stack.Program) { p.Path = "b" }},
-		"a path cannot leave the source": {`path: ../../etc`, func(p *stack.Program) { p.Path = "etc" }},
-		"the root of the source":         {`path: ./`, func(*stack.Program) {}},
-		"values with a source are a variable": {`values: {hcl: x}`, func(p *stack.Program) {
+		"nothing but a source":           {``, func(*stack.Configuration) {}},
+		"a path is below the source":     {`path: ./a/../b/`, func(p *stack.Configuration) { p.Path = "b" }},
+		"a path cannot leave the source": {`path: ../../etc`, func(p *stack.Configuration) { p.Path = "etc" }},
+		"the root of the source":         {`path: ./`, func(*stack.Configuration) {}},
+		"values with a source are a variable": {`values: {hcl: x}`, func(p *stack.Configuration) {
 			p.Values = json.RawMessage(`{"hcl":"x"}`)
 		}},
-		"variables": {`vars: [{name: a, value: {b: [1]}}, {name: c, value: null}, {name: d}]`, func(p *stack.Program) {
+		"variables": {`vars: [{name: a, value: {b: [1]}}, {name: c, value: null}, {name: d}]`, func(p *stack.Configuration) {
 			p.Vars = []stack.Var{
 				{Name: "a", Value: json.RawMessage(`{"b":[1]}`)},
 				{Name: "c", Value: json.RawMessage(`null`)},
@@ -46,7 +46,7 @@ vars:
   value: 1
   valueFrom: {secretKeyRef: {name: s, key: k}}
 - name: d
-  valueFrom: {fieldRef: {fieldPath: metadata.name}}`, func(p *stack.Program) {
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}`, func(p *stack.Configuration) {
 			p.Vars = []stack.Var{
 				{Name: "a", Secret: &stack.KeyRef{Name: "s", Key: "k"}},
 				{Name: "b", Config: &stack.KeyRef{Name: "c", Key: "k", Optional: true}},
@@ -54,21 +54,21 @@ vars:
 				{Name: "d", Field: "metadata.name"},
 			}
 		}},
-		"files": {`fileMappings: [{secretRef: {name: s, key: k}, location: home, path: /.ssh/id}, {secretRef: {name: s, key: k}, location: workspace, path: a/../keys/k.pem}]`, func(p *stack.Program) {
+		"files": {`fileMappings: [{secretRef: {name: s, key: k}, location: home, path: /.ssh/id}, {secretRef: {name: s, key: k}, location: workspace, path: a/../keys/k.pem}]`, func(p *stack.Configuration) {
 			key := stack.KeyRef{Name: "s", Key: "k"}
 			p.Files = []stack.File{{Secret: key, Home: true, Path: ".ssh/id"}, {Secret: key, Path: "keys/k.pem"}}
 		}},
-		"a cloud wins over a backend": {`{backendConfig: {customConfiguration: x}, cloud: {organization: acme, workspaces: {tags: [a]}, hostname: tf.example.com}}`, func(p *stack.Program) {
+		"a cloud wins over a backend": {`{backendConfig: {customConfiguration: x}, cloud: {organization: acme, workspaces: {tags: [a]}, hostname: tf.example.com}}`, func(p *stack.Configuration) {
 			p.Backend = stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Organization: "acme", Tags: []string{"a"}, Hostname: "tf.example.com"}}
 		}},
-		"what completes a backend of the user's": {`{backendConfig: {customConfiguration: x}, backendConfigsFrom: [{kind: Secret, name: s, keys: [k], optional: true}]}`, func(p *stack.Program) {
+		"what completes a backend of the user's": {`{backendConfig: {customConfiguration: x}, backendConfigsFrom: [{kind: Secret, name: s, keys: [k], optional: true}]}`, func(p *stack.Configuration) {
 			p.Backend = stack.Backend{Kind: stack.Custom, Custom: "x"}
 			p.Completes = []stack.ConfigFrom{{Kind: "Secret", Name: "s", Keys: []string{"k"}, Optional: true}}
 		}},
-		"what completes the default backend makes it the engine's": {`backendConfigsFrom: [{kind: ConfigMap, name: c}]`, func(p *stack.Program) {
+		"what completes the default backend makes it the engine's": {`backendConfigsFrom: [{kind: ConfigMap, name: c}]`, func(p *stack.Configuration) {
 			p.Backend.Kind, p.Completes = stack.Kubernetes, []stack.ConfigFrom{{Kind: "ConfigMap", Name: "c"}}
 		}},
-		"a command line of its own": {`cliConfigSecretRef: {name: rc, namespace: infra}`, func(p *stack.Program) {
+		"a command line of its own": {`cliConfigSecretRef: {name: rc, namespace: infra}`, func(p *stack.Configuration) {
 			p.CLIConfig = &stack.Ref{Kind: "Secret", Namespace: "infra", Name: "rc"}
 		}},
 		"an environment": {`
@@ -79,48 +79,48 @@ runnerPodTemplate:
     - {name: A, value: $(P_X)}
     - {name: B, valueFrom: {secretKeyRef: {name: s, key: k}}}
     - {name: C, valueFrom: {configMapKeyRef: {name: c, key: k, optional: true}}}
-    - {name: D, valueFrom: {fieldRef: {fieldPath: "metadata.labels['team']"}}}`, func(p *stack.Program) {
+    - {name: D, valueFrom: {fieldRef: {fieldPath: "metadata.labels['team']"}}}`, func(p *stack.Configuration) {
 			p.EnvFrom = []stack.EnvFrom{{Kind: "Secret", Name: "s", Prefix: "P_"}, {Kind: "ConfigMap", Name: "c", Optional: true}}
 			p.Env = []stack.EnvVar{
 				{Name: "A", Value: "$(P_X)"}, {Name: "B", Secret: &stack.KeyRef{Name: "s", Key: "k"}},
 				{Name: "C", Config: &stack.KeyRef{Name: "c", Key: "k", Optional: true}}, {Name: "D", Field: "metadata.labels['team']"},
 			}
 		}},
-		"resources": {`runnerPodTemplate: {spec: {resources: {limits: {memory: 1Gi, cpu: 1500m}, requests: {memory: 2Gi}}}}`, func(p *stack.Program) {
+		"resources": {`runnerPodTemplate: {spec: {resources: {limits: {memory: 1Gi, cpu: 1500m}, requests: {memory: 2Gi}}}}`, func(p *stack.Configuration) {
 			p.Memory, p.CPUs = 1<<30, 2
 		}},
-		"a grace period":   {`runnerTerminationGracePeriodSeconds: 60`, func(p *stack.Program) { p.Grace = time.Minute }},
-		"no grace is none": {`runnerTerminationGracePeriodSeconds: -1`, func(*stack.Program) {}},
-		"variables from elsewhere": {`varsFrom: [{kind: Secret, name: s, varsKeys: ["a:b"], optional: true}, {kind: ConfigMap, name: c}]`, func(p *stack.Program) {
+		"a grace period":   {`runnerTerminationGracePeriodSeconds: 60`, func(p *stack.Configuration) { p.Grace = time.Minute }},
+		"no grace is none": {`runnerTerminationGracePeriodSeconds: -1`, func(*stack.Configuration) {}},
+		"variables from elsewhere": {`varsFrom: [{kind: Secret, name: s, varsKeys: ["a:b"], optional: true}, {kind: ConfigMap, name: c}]`, func(p *stack.Configuration) {
 			p.VarsFrom = []stack.VarsFrom{{Kind: "Secret", Name: "s", Keys: []string{"a:b"}, Optional: true}, {Kind: "ConfigMap", Name: "c"}}
 		}},
-		"variable files": {`tfVarsFiles: [./env/a.tfvars, ../b.tfvars]`, func(p *stack.Program) { p.VarFiles = []string{"env/a.tfvars", "b.tfvars"} }},
-		"inputs":         {`readInputsFromSecrets: [{name: s, as: base}]`, func(p *stack.Program) { p.Inputs = []stack.Input{{Secret: "s", As: "base"}} }},
-		"dependencies": {`dependsOn: [{name: a}, {name: b, namespace: infra}]`, func(p *stack.Program) {
+		"variable files": {`tfVarsFiles: [./env/a.tfvars, ../b.tfvars]`, func(p *stack.Configuration) { p.VarFiles = []string{"env/a.tfvars", "b.tfvars"} }},
+		"inputs":         {`readInputsFromSecrets: [{name: s, as: base}]`, func(p *stack.Configuration) { p.Inputs = []stack.Input{{Secret: "s", As: "base"}} }},
+		"dependencies": {`dependsOn: [{name: a}, {name: b, namespace: infra}]`, func(p *stack.Configuration) {
 			p.DependsOn = []stack.Ref{{Kind: "Terraform", Name: "a"}, {Kind: "Terraform", Name: "b", Namespace: "infra"}}
 		}},
-		"the default workspace has no name": {`workspace: default`, func(*stack.Program) {}},
-		"another workspace":                 {`workspace: stage`, func(p *stack.Program) { p.Workspace = "stage" }},
-		"targets and parallelism":           {`{targets: [module.a], parallelism: 4}`, func(p *stack.Program) { p.Targets, p.Parallelism = []string{"module.a"}, 4 }},
-		"negative parallelism is none":      {`parallelism: -1`, func(*stack.Program) {}},
-		"destroy":                           {`destroy: true`, func(p *stack.Program) { p.Destroy = true }},
-		"no upgrade":                        {`upgradeOnInit: false`, func(p *stack.Program) { p.Upgrade = false }},
-		"plans without a lock":              {`plan: {lock: false}`, func(p *stack.Program) { p.NoPlanLock = true }},
-		"plans with a lock":                 {`plan: {lock: true}`, func(*stack.Program) {}},
-		"a lock is waited for":              {`tfstate: {lockTimeout: 1m}`, func(p *stack.Program) { p.LockTimeout = time.Minute }},
-		"plans for people":                  {`storeReadablePlan: human`, func(p *stack.Program) { p.Readable = stack.ReadableHuman }},
-		"plans for programs":                {`storeReadablePlan: json`, func(p *stack.Program) { p.Readable = stack.ReadableJSON }},
-		"plans for neither":                 {`storeReadablePlan: none`, func(*stack.Program) {}},
-		"outputs": {`writeOutputsToSecret: {name: s, outputs: ["a:b"], labels: {l: v}, annotations: {a: v}}`, func(p *stack.Program) {
+		"the default workspace has no name": {`workspace: default`, func(*stack.Configuration) {}},
+		"another workspace":                 {`workspace: stage`, func(p *stack.Configuration) { p.Workspace = "stage" }},
+		"targets and parallelism":           {`{targets: [module.a], parallelism: 4}`, func(p *stack.Configuration) { p.Targets, p.Parallelism = []string{"module.a"}, 4 }},
+		"negative parallelism is none":      {`parallelism: -1`, func(*stack.Configuration) {}},
+		"destroy":                           {`destroy: true`, func(p *stack.Configuration) { p.Destroy = true }},
+		"no upgrade":                        {`upgradeOnInit: false`, func(p *stack.Configuration) { p.Upgrade = false }},
+		"plans without a lock":              {`plan: {lock: false}`, func(p *stack.Configuration) { p.NoPlanLock = true }},
+		"plans with a lock":                 {`plan: {lock: true}`, func(*stack.Configuration) {}},
+		"a lock is waited for":              {`tfstate: {lockTimeout: 1m}`, func(p *stack.Configuration) { p.LockTimeout = time.Minute }},
+		"plans for people":                  {`storeReadablePlan: human`, func(p *stack.Configuration) { p.Readable = stack.ReadableHuman }},
+		"plans for programs":                {`storeReadablePlan: json`, func(p *stack.Configuration) { p.Readable = stack.ReadableJSON }},
+		"plans for neither":                 {`storeReadablePlan: none`, func(*stack.Configuration) {}},
+		"outputs": {`writeOutputsToSecret: {name: s, outputs: ["a:b"], labels: {l: v}, annotations: {a: v}}`, func(p *stack.Configuration) {
 			p.Outputs = &stack.Outputs{Secret: "s", Select: []string{"a:b"}, Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}}
 		}},
-		"the module's own backend": {`backendConfig: {disable: true, customConfiguration: x}`, func(p *stack.Program) { p.Backend = stack.Backend{Kind: stack.Declared} }},
-		"a backend of the user's":  {`backendConfig: {customConfiguration: x, secretSuffix: y, configPath: z}`, func(p *stack.Program) { p.Backend = stack.Backend{Kind: stack.Custom, Custom: "x"} }},
-		"another Secret": {`backendConfig: {secretSuffix: s, labels: {l: v}}`, func(p *stack.Program) {
+		"the module's own backend": {`backendConfig: {disable: true, customConfiguration: x}`, func(p *stack.Configuration) { p.Backend = stack.Backend{Kind: stack.Declared} }},
+		"a backend of the user's":  {`backendConfig: {customConfiguration: x, secretSuffix: y, configPath: z}`, func(p *stack.Configuration) { p.Backend = stack.Backend{Kind: stack.Custom, Custom: "x"} }},
+		"another Secret": {`backendConfig: {secretSuffix: s, labels: {l: v}}`, func(p *stack.Configuration) {
 			p.Backend = stack.Backend{Kind: stack.Managed, Suffix: "s", Labels: map[string]string{"l": "v"}}
 		}},
-		"an empty backend": {`backendConfig: {}`, func(p *stack.Program) { p.Backend.InCluster = false }},
-		"another cluster": {`backendConfig: {configPath: /kubeconfig, secretSuffix: s}`, func(p *stack.Program) {
+		"an empty backend": {`backendConfig: {}`, func(p *stack.Configuration) { p.Backend.InCluster = false }},
+		"another cluster": {`backendConfig: {configPath: /kubeconfig, secretSuffix: s}`, func(p *stack.Configuration) {
 			p.Backend = stack.Backend{Kind: stack.Kubernetes, Suffix: "s", ConfigPath: "/kubeconfig"}
 		}},
 	} {

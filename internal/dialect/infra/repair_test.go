@@ -25,12 +25,12 @@ func TestInlineModuleIsRepaired(t *testing.T) {
 		}
 		obj := &v1alpha2.Terraform{Spec: v1alpha2.TerraformSpec{Values: &apiextensionsv1.JSON{Raw: values}}}
 		st, err := Dialect{}.Decode(obj)
-		Dialect{}.Encode(obj, dialect.Status{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Now: noon})
+		Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Now: noon})
 		return obj, st, err
 	}
 	obj, st, err := decode("variable \"a\" { type = string }\nvariable \"b\" { type = string sensitive = true }\n")
-	if want := "variable \"a\" { type = string }\nvariable \"b\" {\n type = string\n sensitive = true\n }\n"; st.Program.Inline != want || err != nil {
-		t.Errorf("the module is %q, %v; want %q", st.Program.Inline, err, want)
+	if want := "variable \"a\" { type = string }\nvariable \"b\" {\n type = string\n sensitive = true\n }\n"; st.Configuration.Inline != want || err != nil {
+		t.Errorf("the module is %q, %v; want %q", st.Configuration.Inline, err, want)
 	}
 	c := meta.FindStatusCondition(obj.Status.Conditions, ConditionRepaired)
 	if c == nil || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, `: line 2 (variable "b").`) {

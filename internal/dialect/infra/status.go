@@ -14,17 +14,17 @@ import (
 
 // encode fills the status. It keeps what it says nothing about, so that the
 // same knowledge always gives the same status.
-func encode(obj *v1alpha2.Terraform, s dialect.Status) {
+func encode(obj *v1alpha2.Terraform, s dialect.Report) {
 	if s.Unreadable != nil {
 		setter{obj}.set(ConditionReady, metav1.ConditionFalse, "MemoryUnreadable", s.Unreadable.Error()+
 			". Nothing is done until it is mended: restore it, or remove status.terrier to have the stack adopted anew from the rest of its status")
 		return
 	}
-	st, m := &obj.Status, s.Memory
+	st, m := &obj.Status, s.Status
 	st.ObservedGeneration = obj.Generation
 	st.LastHandledReconcileAt = m.Handled
-	if s.Basis.Revision != "" {
-		st.LastAttemptedRevision = s.Basis.Revision
+	if s.PlanInputs.Revision != "" {
+		st.LastAttemptedRevision = s.PlanInputs.Revision
 	}
 	if m.Planned.Revision != "" {
 		st.LastPlannedRevision = m.Planned.Revision
@@ -36,7 +36,7 @@ func encode(obj *v1alpha2.Terraform, s dialect.Status) {
 		st.LastPlannedGeneration = obj.Generation
 	}
 	if p := m.Applied; p != nil {
-		st.Plan.LastApplied, st.LastAppliedRevision = p.Name, p.Basis.Revision
+		st.Plan.LastApplied, st.LastAppliedRevision = p.Name, p.PlanInputs.Revision
 		if p.Drift {
 			st.LastAppliedByDriftDetectionAt = at(m.AppliedAt)
 		}
@@ -59,8 +59,8 @@ func encode(obj *v1alpha2.Terraform, s dialect.Status) {
 }
 
 // terrier is the part of the status that upstream does not have.
-func terrier(old *v1alpha2.TerrierStatus, s dialect.Status) *v1alpha2.TerrierStatus {
-	raw, err := json.Marshal(s.Memory)
+func terrier(old *v1alpha2.TerrierStatus, s dialect.Report) *v1alpha2.TerrierStatus {
+	raw, err := json.Marshal(s.Status)
 	if err != nil {
 		panic("infra: encoding memory: " + err.Error()) // a plain struct of ours
 	}
@@ -69,7 +69,7 @@ func terrier(old *v1alpha2.TerrierStatus, s dialect.Status) *v1alpha2.TerrierSta
 		Rule:        s.Decision.Rule,
 		Isolation:   s.Isolation,
 		Environment: s.Environment,
-		Memory:      &apiextensionsv1.JSON{Raw: raw},
+		Status:      &apiextensionsv1.JSON{Raw: raw},
 		NextAttempt: at(s.Next),
 	}
 	if s.Every > 0 && s.Every < never {
@@ -89,7 +89,7 @@ func terrier(old *v1alpha2.TerrierStatus, s dialect.Status) *v1alpha2.TerrierSta
 }
 
 // keepOld keeps what did not change, and what this pass did not look at.
-func keepOld(t *v1alpha2.TerrierStatus, old v1alpha2.TerrierStatus, s dialect.Status) {
+func keepOld(t *v1alpha2.TerrierStatus, old v1alpha2.TerrierStatus, s dialect.Report) {
 	t.Inventory = old.Inventory
 	if old.Phase == t.Phase && old.Since != nil {
 		t.Since = old.Since

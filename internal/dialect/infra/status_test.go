@@ -27,12 +27,12 @@ func TestEveryReasonIsTranslated(t *testing.T) {
 
 var (
 	noon  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	basis = stack.Basis{Revision: "main@sha1:b8e362c206e3d0cbb7ed22ced771a0056455a2fb", Source: "s"}
+	basis = stack.PlanInputs{Revision: "main@sha1:b8e362c206e3d0cbb7ed22ced771a0056455a2fb", Source: "s"}
 )
 
 // TestReady is the table of upstream's conditions [C] that clients wait for.
 func TestReady(t *testing.T) {
-	pending := &stack.Plan{Name: "plan-main-b8e362c206", Digest: "d", Basis: basis, Changes: stack.Changes{Add: 1}}
+	pending := &stack.Plan{Name: "plan-main-b8e362c206", Digest: "d", PlanInputs: basis, Changes: stack.Changes{Add: 1}}
 	spec := stack.Spec{Interval: time.Hour, RetryEvery: time.Minute, CheckDrift: true}
 	with := func(m stack.Mode) stack.Spec { s := spec; s.Mode = m; return s }
 	for name, tt := range map[string]struct {
@@ -41,29 +41,29 @@ func TestReady(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"a plan waits": {stack.Observation{Spec: with(stack.Manual), Memory: stack.Memory{Pending: pending, Planned: basis}},
+		"a plan waits": {stack.Observation{Spec: with(stack.Manual), Status: stack.Status{Pending: pending, Planned: basis}},
 			"Unknown", "TerraformPlannedWithChanges", `Plan generated: set approvePlan: "plan-main-b8e362c206" to approve this plan.`},
-		"plan only": {stack.Observation{Spec: with(stack.PlanOnly), Memory: stack.Memory{Pending: pending, Planned: basis}},
+		"plan only": {stack.Observation{Spec: with(stack.PlanOnly), Status: stack.Status{Pending: pending, Planned: basis}},
 			"Unknown", "TerraformPlannedWithChanges", "Plan generated: This object is in the plan only mode."},
-		"applied": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Applied: pending, Planned: basis, PlannedAt: noon, Built: true}},
+		"applied": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Applied: pending, Planned: basis, PlannedAt: noon, Built: true}},
 			"True", "TerraformAppliedSucceed", "Applied successfully: " + basis.Revision},
-		"no changes": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Planned: basis, PlannedAt: noon}},
+		"no changes": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Planned: basis, PlannedAt: noon}},
 			"True", "TerraformPlannedNoChanges", "Plan no changes: " + basis.Revision},
-		"no drift": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Applied: pending, Planned: basis, PlannedAt: noon, Clean: true}},
+		"no drift": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Applied: pending, Planned: basis, PlannedAt: noon, Clean: true}},
 			"True", "NoDrift", "No drift: " + basis.Revision},
 		"a source that is not there": {stack.Observation{Spec: with(stack.Auto), Blocked: &stack.Blocked{Kind: "Missing", Reason: stack.SourceNotReady, Message: "Source is not ready, artifact not found"}},
 			"False", "ArtifactFailed", "Source is not ready, artifact not found"},
-		"a failed init": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.PlanRun, FailedStep: "init", FailedWith: "no such provider"}},
+		"a failed init": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.PlanRun, FailedStep: "init", FailedWith: "no such provider"}},
 			"False", "TFExecInitFailed", "no such provider"},
-		"a failed apply": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "quota"}},
+		"a failed apply": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "quota"}},
 			"False", "TFExecApplyFailed", "quota"},
-		"an apply that ran out of memory": {stack.Observation{Spec: with(stack.Auto), Memory: stack.Memory{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "the limit is 512 MiB", FailedWhy: "OutOfMemory"}},
+		"an apply that ran out of memory": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "the limit is 512 MiB", FailedWhy: "OutOfMemory"}},
 			"False", "OutOfMemory", "the limit is 512 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.o.Now, tt.o.Basis = noon, basis
+			tt.o.Now, tt.o.PlanInputs = noon, basis
 			obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
-			Dialect{}.Encode(obj, dialect.Status{Decision: stack.Decide(tt.o), Memory: tt.o.Memory, Basis: basis, Now: noon})
+			Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decide(tt.o), Status: tt.o.Status, PlanInputs: basis, Now: noon})
 			c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
 			if c == nil || c.Status != tt.status || c.Reason != tt.reason || c.Message != tt.message {
 				t.Errorf("Ready = %+v, want %s/%s %q", c, tt.status, tt.reason, tt.message)
@@ -76,7 +76,7 @@ func TestReady(t *testing.T) {
 			if fault.Of(err) != fault.Invalid {
 				t.Errorf("Decode() = %v, want Invalid", err)
 			}
-			if diff := cmp.Diff(tt.o.Memory, back.Memory); diff != "" {
+			if diff := cmp.Diff(tt.o.Status, back.Status); diff != "" {
 				t.Errorf("memory does not survive (-want +got):\n%s", diff)
 			}
 		})
@@ -85,18 +85,18 @@ func TestReady(t *testing.T) {
 
 // The same knowledge gives the same status, whatever the time and the rule.
 func TestEncodeIsStable(t *testing.T) {
-	m := stack.Memory{Planned: basis, PlannedAt: noon, Built: true}
-	o := stack.Observation{Now: noon, Basis: basis, Memory: m, Spec: stack.Spec{Mode: stack.Auto, CheckDrift: true, Interval: time.Hour}}
+	m := stack.Status{Planned: basis, PlannedAt: noon, Built: true}
+	o := stack.Observation{Now: noon, PlanInputs: basis, Status: m, Spec: stack.Spec{Mode: stack.Auto, CheckDrift: true, Interval: time.Hour}}
 	obj := &v1alpha2.Terraform{}
 	encode := func() {
-		Dialect{}.Encode(obj, dialect.Status{Decision: stack.Decide(o), Memory: m, Basis: basis, Run: o.Run, Now: o.Now})
+		Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decide(o), Status: m, PlanInputs: basis, Run: o.Run, Now: o.Now})
 	}
 	encode()
 	first := obj.DeepCopy()
 	for _, later := range []func(){
 		func() { o.Now = noon.Add(time.Minute) },
 		func() { o.Now = noon.Add(time.Hour) }, // drift is due
-		func() { o.Run = &stack.Run{ID: "check-1", Kind: stack.CheckRun, Cause: stack.Cause{Basis: basis}} },
+		func() { o.Run = &stack.Run{ID: "check-1", Kind: stack.CheckRun, Cause: stack.Cause{PlanInputs: basis}} },
 		func() { o.Run, o.CheckedAt = nil, o.Now },
 	} {
 		later()
@@ -110,13 +110,13 @@ func TestEncodeIsStable(t *testing.T) {
 // A memory that cannot be read is named, and everything else is left alone.
 func TestUnreadableMemoryIsNamed(t *testing.T) {
 	obj := &v1alpha2.Terraform{}
-	Dialect{}.Encode(obj, dialect.Status{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Memory: stack.Memory{Built: true}, Now: noon})
+	Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Status: stack.Status{Built: true}, Now: noon})
 	obj.Status.Terrier.Memory.Raw = []byte(`"garbage"`)
 	_, err := Dialect{}.Decode(obj)
 	if fault.Of(err) != fault.Broken {
 		t.Fatalf("Decode() = %v, want Broken", err)
 	}
-	Dialect{}.Encode(obj, dialect.Status{Unreadable: err, Now: noon})
+	Dialect{}.Encode(obj, dialect.Report{Unreadable: err, Now: noon})
 	c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
 	if c.Status != metav1.ConditionFalse || c.Reason != "MemoryUnreadable" || string(obj.Status.Terrier.Memory.Raw) != `"garbage"` {
 		t.Errorf("Ready = %+v and memory %s, want it named and kept", c, obj.Status.Terrier.Memory.Raw)
@@ -134,9 +134,9 @@ func TestCut(t *testing.T) {
 
 func TestOnlyProgressIsWhatDoesNotLast(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	status := func(change func(*dialect.Status)) *v1alpha2.Terraform {
-		s := dialect.Status{
-			Now: now, Memory: stack.Memory{LastRun: "plan-1", PlannedAt: now},
+	status := func(change func(*dialect.Report)) *v1alpha2.Terraform {
+		s := dialect.Report{
+			Now: now, Status: stack.Status{LastRun: "plan-1", PlannedAt: now},
 			Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.Queued, Message: "Waiting for its turn"},
 		}
 		change(&s)
@@ -144,7 +144,7 @@ func TestOnlyProgressIsWhatDoesNotLast(t *testing.T) {
 		Dialect{}.Encode(obj, s)
 		return obj
 	}
-	before := status(func(*dialect.Status) {})
+	before := status(func(*dialect.Report) {})
 	// The server has the keys of the memory in another order.
 	var keys map[string]any
 	if err := json.Unmarshal(before.Status.Terrier.Memory.Raw, &keys); err != nil {
@@ -152,19 +152,19 @@ func TestOnlyProgressIsWhatDoesNotLast(t *testing.T) {
 	}
 	before.Status.Terrier.Memory.Raw, _ = json.MarshalIndent(keys, "", " ")
 	for name, tt := range map[string]struct {
-		change func(*dialect.Status)
+		change func(*dialect.Report)
 		want   bool
 	}{
-		"nothing": {func(*dialect.Status) {}, true},
-		"a run began": {func(s *dialect.Status) {
+		"nothing": {func(*dialect.Report) {}, true},
+		"a run began": {func(s *dialect.Report) {
 			s.Decision.Reason, s.Decision.Message, s.Decision.Rule = stack.Planning, "Terraform Planning", "a new object is planned"
-			s.Run, s.Isolation, s.Environment, s.Basis.Revision = &stack.Run{ID: "plan-2", Kind: stack.PlanRun, Since: now}, "full", []string{"A"}, "main@sha1:1"
+			s.Run, s.Isolation, s.Environment, s.PlanInputs.Revision = &stack.Run{ID: "plan-2", Kind: stack.PlanRun, Since: now}, "full", []string{"A"}, "main@sha1:1"
 			s.Now = now.Add(time.Minute)
 		}, true},
-		"something was remembered": {func(s *dialect.Status) { s.Memory.LastRun = "plan-2" }, false},
-		"it is ready":              {func(s *dialect.Status) { s.Decision.Ready, s.Decision.Reason = stack.Ready, stack.Unchanged }, false},
-		"it waits for somebody":    {func(s *dialect.Status) { s.Decision.Ready, s.Decision.Reason = stack.Held, stack.AwaitingApproval }, false},
-		"it failed":                {func(s *dialect.Status) { s.Decision.Reason = stack.StartFailed }, false},
+		"something was remembered": {func(s *dialect.Report) { s.Status.LastRun = "plan-2" }, false},
+		"it is ready":              {func(s *dialect.Report) { s.Decision.Ready, s.Decision.Reason = stack.Ready, stack.Unchanged }, false},
+		"it waits for somebody":    {func(s *dialect.Report) { s.Decision.Ready, s.Decision.Reason = stack.Held, stack.AwaitingApproval }, false},
+		"it failed":                {func(s *dialect.Report) { s.Decision.Reason = stack.StartFailed }, false},
 	} {
 		if got := (Dialect{}).OnlyProgress(before, status(tt.change)); got != tt.want {
 			t.Errorf("%s: OnlyProgress() = %v, want %v", name, got, tt.want)

@@ -20,7 +20,7 @@ const postPlanning = "post-planning"
 
 // webhooks reads whom to ask about plans. What is not enabled is not read: it
 // may be half written.
-func webhooks(p *stack.Program, s *v1alpha2.TerraformSpec) error {
+func webhooks(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	for i, w := range s.Webhooks {
 		if w.Enabled != nil && !*w.Enabled {
 			continue
@@ -72,7 +72,7 @@ func reachable(text string) string {
 
 // reviews reads how webhooks are shown plans, and names all that their verdict
 // depends on beside the plan.
-func reviews(obj *v1alpha2.Terraform, s *stack.Spec, p *stack.Program) error {
+func reviews(obj *v1alpha2.Terraform, s *stack.Spec, p *stack.Configuration) error {
 	switch v := obj.Annotations[WebhookPlan]; v {
 	case "", WebhookPlanMasked:
 	case WebhookPlanUnmasked:

@@ -82,13 +82,13 @@ func (m *Mirror) Things() map[string]string {
 // Exact compares the list of gaps that an apply left with the world: what was
 // finished is listed with its id and nothing else is, and what exists beside it
 // is listed as what may exist.
-func (m *Mirror) Exact(d Done, state []byte) []stack.Unrecorded {
+func (m *Mirror) Exact(d Done, state []byte) []stack.UntrackedResource {
 	m.t.Helper()
 	gap, err := plan.Unrecorded(bytes.NewReader(d.Events), state)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	gap = slices.DeleteFunc(gap, func(u stack.Unrecorded) bool { return !strings.HasPrefix(u.Address, "world_thing.") })
+	gap = slices.DeleteFunc(gap, func(u stack.UntrackedResource) bool { return !strings.HasPrefix(u.Address, "world_thing.") })
 	missing := m.Things()
 	for id := range missing {
 		if Has(`"id":"`+id+`"`, state) || Has(`"id": "`+id+`"`, state) {

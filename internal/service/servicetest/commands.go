@@ -31,7 +31,7 @@ func approves(t *testing.T, w *World, s Subject) {
 }
 
 func approvesAgain(t *testing.T, w *World, s Subject) {
-	w.status(t, stack.Memory{Applied: planOf(shown)}, nil)
+	w.status(t, stack.Status{Applied: planOf(shown)}, nil)
 	before := w.object(t, "net").ResourceVersion
 	got := must(s.Stacks.Approve(t.Context(), w.key("net"), shown, ""))(t)
 	if got.Applied == nil || got.Applied.Digest != shown.Digest || w.object(t, "net").ResourceVersion != before {
@@ -111,7 +111,7 @@ func suspends(t *testing.T, w *World, s Subject) {
 
 func unlocks(t *testing.T, w *World, s Subject) {
 	want(t, "no lock", s.Stacks.Unlock(t.Context(), w.key("net"), "l1"), fault.Conflict, "NoLock")
-	w.status(t, stack.Memory{}, func(s *v1alpha2.TerraformStatus) { s.Lock.Pending = "l2" })
+	w.status(t, stack.Status{}, func(s *v1alpha2.TerraformStatus) { s.Lock.Pending = "l2" })
 	want(t, "another lock", s.Stacks.Unlock(t.Context(), w.key("net"), "l1"), fault.Conflict, "LockChanged")
 	done(t, "the lock in the way", s.Stacks.Unlock(t.Context(), w.key("net"), "l2"))
 	if got := w.object(t, "net").Spec.TfState; got == nil || got.LockIdentifier != "l2" || got.ForceUnlock != v1alpha2.UnlockYes {
@@ -139,7 +139,7 @@ func previews(t *testing.T, w *World, s Subject) {
 		}
 		return nil
 	})
-	w.status(t, stack.Memory{Previewed: request, Preview: planOf(other)}, nil)
+	w.status(t, stack.Status{Previewed: request, Preview: planOf(other)}, nil)
 	got := <-answers
 	if got.err != nil || got.doc.Digest != other.Digest || got.doc.Changes != other.Changes || string(got.doc.Document) != document {
 		t.Errorf("PreviewDestroy() = %+v, %v; want what would be taken down", got.doc, got.err)
@@ -151,8 +151,8 @@ func repairs(t *testing.T, w *World, s Subject) {
 	want(t, "PlanRepair()", err, fault.Conflict, service.ReasonNoGap)
 	want(t, "Repair()", s.Stacks.Repair(t.Context(), w.key("net"), shown), fault.Conflict, service.ReasonNoGap)
 
-	gap := &stack.Gap{Run: "apply-1", Objects: []stack.Unrecorded{{Address: "t.a"}, {Address: "t.b", ID: "b"}}}
-	w.status(t, stack.Memory{Gap: gap}, nil)
+	gap := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "t.a"}, {Address: "t.b", ID: "b"}}}
+	w.status(t, stack.Status{Untracked: gap}, nil)
 	_, err = s.Stacks.PlanRepair(t.Context(), w.key("net"), service.RepairAnswers{})
 	want(t, "with too little said", err, fault.Invalid, "RepairUnclear")
 	_, err = s.Stacks.PlanRepair(t.Context(), w.key("net"), service.RepairAnswers{Absent: []string{"t.c"}})

@@ -74,7 +74,7 @@ func worksByHand(t *testing.T, w *World, s Subject) {
 	_, err = s.Stacks.OrderByHand(t.Context(), w.key("net"), second)
 	want(t, "a second command while the first is on its way", err, fault.Conflict, service.ReasonHandBusy)
 
-	w.status(t, stack.Memory{Glass: &glass, ByHand: &stack.ByHand{Command: c, Run: "glass-1", Outcome: stack.Succeeded, Moved: true}}, nil)
+	w.status(t, stack.Status{Glass: &glass, ByHand: &stack.ByHand{Command: c, Run: "glass-1", Outcome: stack.Succeeded, Moved: true}}, nil)
 	if again := must(s.Stacks.OrderByHand(t.Context(), w.key("net"), order))(t); again.ID != "one" {
 		t.Errorf("the order that was carried out, sent again, is %+v", again)
 	}
@@ -113,7 +113,7 @@ func breaks(t *testing.T, w *World, s Subject) stack.Glass {
 	asked := session()
 	go ask()
 	glass := stack.Glass{Session: asked, At: w.Now(), Until: w.Now().Add(time.Hour)}
-	w.status(t, stack.Memory{Glass: &glass}, nil)
+	w.status(t, stack.Status{Glass: &glass}, nil)
 	for range 2 {
 		got := <-answers
 		if got.err != nil || got.glass.Session != asked {

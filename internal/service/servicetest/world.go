@@ -182,7 +182,7 @@ func (w *World) edit(t *testing.T, change func(*v1alpha2.TerraformSpec)) {
 }
 
 // status writes the status of net, as the controller does.
-func (w *World) status(t *testing.T, memory stack.Memory, change func(*v1alpha2.TerraformStatus)) {
+func (w *World) status(t *testing.T, memory stack.Status, change func(*v1alpha2.TerraformStatus)) {
 	t.Helper()
 	raw, err := json.Marshal(memory)
 	if err != nil {
@@ -199,7 +199,7 @@ func (w *World) status(t *testing.T, memory stack.Memory, change func(*v1alpha2.
 // waits makes a plan of net wait, with its document in the records.
 func (w *World) waits(t *testing.T, p service.PlanInfo) {
 	t.Helper()
-	w.status(t, stack.Memory{Pending: planOf(p)}, func(s *v1alpha2.TerraformStatus) {
+	w.status(t, stack.Status{Pending: planOf(p)}, func(s *v1alpha2.TerraformStatus) {
 		s.Plan.Pending, s.Terrier.Phase = p.Name, string(stack.AwaitingApproval)
 	})
 	w.put(t, service.PlanKey(w.id(t).UID, p.Digest, runner.FilePlanDoc), document)

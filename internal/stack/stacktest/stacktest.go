@@ -24,12 +24,12 @@ func Observation(t *rapid.T) stack.Observation {
 	ago := func(name string) time.Time {
 		return time.Unix(1e9-int64(rapid.SampledFrom([]int{10, 10, 7200}).Draw(t, name)), 0)
 	}
-	basis := func(name string) stack.Basis {
-		return stack.Basis{Revision: "r", Source: rapid.SampledFrom([]string{"s1", "s1", "s1", "s2"}).Draw(t, name)}
+	basis := func(name string) stack.PlanInputs {
+		return stack.PlanInputs{Revision: "r", Source: rapid.SampledFrom([]string{"s1", "s1", "s1", "s2"}).Draw(t, name)}
 	}
 	one := 1
 	o := stack.Observation{
-		Now: time.Unix(1e9, 0), Basis: basis("basis"), Deleting: rapid.IntRange(0, 3).Draw(t, "deleting") == 0, CheckedAt: ago("checked"), Unwritten: rarely("unwritten"),
+		Now: time.Unix(1e9, 0), PlanInputs: basis("basis"), Deleting: rapid.IntRange(0, 3).Draw(t, "deleting") == 0, CheckedAt: ago("checked"), Unwritten: rarely("unwritten"),
 		Spec: stack.Spec{
 			Mode: rapid.SampledFrom([]stack.Mode{stack.Auto, stack.Manual, stack.PlanOnly, stack.DriftOnly}).Draw(t, "mode"), Force: rarely("force"),
 			Suspended: rarely("suspended"), Destroy: rarely("destroy"), DestroyLast: rapid.Bool().Draw(t, "destroyLast"),
@@ -37,7 +37,7 @@ func Observation(t *rapid.T) stack.Observation {
 			Interval: time.Hour, RetryEvery: time.Minute, RetryMax: time.Hour,
 			Outputs: rapid.SampledFrom([]string{"", "o"}).Draw(t, "outputs"), Unlock: stack.Unlock{Auto: rapid.Bool().Draw(t, "unlock")},
 		},
-		Memory: stack.Memory{
+		Status: stack.Status{
 			Planned: basis("planned"), PlannedAt: ago("plannedAt"), AppliedAt: ago("appliedAt"),
 			Built: rapid.Bool().Draw(t, "built"), State: "st", Destroyed: rarely("destroyed"),
 			Published: rapid.SampledFrom([]string{"", stack.Publication("o", "st")}).Draw(t, "published"),
@@ -47,16 +47,16 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Spec.MaxRetries = &one
 	}
 	if rapid.Bool().Draw(t, "pending") {
-		o.Memory.Pending = &stack.Plan{Name: rapid.SampledFrom([]string{"p1", "p2"}).Draw(t, "plan"), Digest: "d", Basis: basis("pendingBasis")}
+		o.Status.Pending = &stack.Plan{Name: rapid.SampledFrom([]string{"p1", "p2"}).Draw(t, "plan"), Digest: "d", PlanInputs: basis("pendingBasis")}
 		if rarely("drift") {
-			o.Memory.Drift = &stack.Drift{}
+			o.Status.Drift = &stack.Drift{}
 		}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "failed") == 0 {
-		o.Memory.Failures = rapid.IntRange(1, 3).Draw(t, "failures")
-		o.Memory.FailedAt, o.Memory.FailedFor = ago("failedAt"), basis("failedFor")
+		o.Status.Failures = rapid.IntRange(1, 3).Draw(t, "failures")
+		o.Status.FailedAt, o.Status.FailedFor = ago("failedAt"), basis("failedFor")
 		if rapid.Bool().Draw(t, "lock") {
-			o.Memory.Lock = &stack.Lock{ID: "l"}
+			o.Status.Lock = &stack.Lock{ID: "l"}
 		}
 	}
 	if rarely("blocked") {
@@ -66,10 +66,10 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Waiting = &stack.Blocked{Kind: fault.Later, Reason: stack.DependencyNotReady}
 	}
 	if rarely("applied") {
-		o.Memory.Applied = &stack.Plan{Basis: basis("appliedBasis")}
+		o.Status.Applied = &stack.Plan{PlanInputs: basis("appliedBasis")}
 	}
 	if rarely("gap") {
-		o.Memory.Gap = &stack.Gap{Run: "g", Source: rapid.SampledFrom([]string{"s1", "s2"}).Draw(t, "gapSource"), Objects: []stack.Unrecorded{{Address: "a"}}}
+		o.Status.Untracked = &stack.Untracked{Run: "g", Source: rapid.SampledFrom([]string{"s1", "s2"}).Draw(t, "gapSource"), Objects: []stack.UntrackedResource{{Address: "a"}}}
 	}
 	if rarely("dependents") {
 		o.Dependents = []string{"b"}
@@ -93,45 +93,45 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 	if rarely("reviews") {
 		o.Spec.Reviews = "w"
 		if rapid.Bool().Draw(t, "reviewed") {
-			o.Memory.Review = &stack.Verdict{Plan: "d", By: "w", Passed: rapid.Bool().Draw(t, "passed"), Refused: rapid.Bool().Draw(t, "refused"), At: ago("reviewedAt")}
+			o.Status.Review = &stack.Verdict{Plan: "d", By: "w", Passed: rapid.Bool().Draw(t, "passed"), Refused: rapid.Bool().Draw(t, "refused"), At: ago("reviewedAt")}
 		}
 	}
 	if rarely("glass") {
 		o.Spec.Glass = "g1"
-		o.Memory.Glass = &stack.Glass{Session: "g1", Until: ago("glassUntil").Add(time.Minute)}
+		o.Status.Glass = &stack.Glass{Session: "g1", Until: ago("glassUntil").Add(time.Minute)}
 		if rapid.Bool().Draw(t, "command") {
 			o.Spec.Command = &stack.Command{ID: "c1", Session: "g1", Args: []string{"state", "list"}}
 		}
 	}
 	if rarely("health") {
-		o.Spec.Health, o.Memory.Wrote = "h", "apply-1"
-		if o.Memory.Failures > 0 && rapid.Bool().Draw(t, "unwell") {
+		o.Spec.Health, o.Status.Wrote = "h", "apply-1"
+		if o.Status.Failures > 0 && rapid.Bool().Draw(t, "unwell") {
 			drawIll(t, o)
 		}
 	}
 	if rarely("moved") {
-		o.Memory.MovedAt = ago("movedAt").Add(5 * time.Second)
+		o.Status.MovedAt = ago("movedAt").Add(5 * time.Second)
 	}
-	if p := o.Memory.Pending; p != nil {
+	if p := o.Status.Pending; p != nil {
 		p.Destroy = rapid.Bool().Draw(t, "ending")
 		if rarely("circle") {
 			p.Addresses, p.Destroy = "a", false
-			o.Memory.Circle = &stack.Circle{Key: p.Circle(), Applies: 3}
+			o.Status.Circle = &stack.Circle{Key: p.Circle(), Applies: 3}
 		}
 	}
-	if g := o.Memory.Gap; g != nil && rapid.Bool().Draw(t, "repair") {
+	if g := o.Status.Untracked; g != nil && rapid.Bool().Draw(t, "repair") {
 		o.Spec.Repair = &stack.Repair{Run: g.Run, Plan: rapid.SampledFrom([]string{"", "p1"}).Draw(t, "repairPlan")}
 	}
 }
 
 // drawIll makes a health check the last that failed, of something that was built.
 func drawIll(t *rapid.T, o *stack.Observation) {
-	m := &o.Memory
+	m := &o.Status
 	m.FailedKind, m.Lock = stack.HealthRun, nil // it meets none
-	m.Built, m.Destroyed, m.Planned = true, false, o.Basis
+	m.Built, m.Destroyed, m.Planned = true, false, o.PlanInputs
 	if rapid.Bool().Draw(t, "too often") {
 		few := 0
-		o.Spec.MaxRetries, m.FailedFor = &few, o.Basis
+		o.Spec.MaxRetries, m.FailedFor = &few, o.PlanInputs
 	}
 	if rapid.Bool().Draw(t, "looked") {
 		return

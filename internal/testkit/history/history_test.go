@@ -38,13 +38,13 @@ func good() History {
 		Stacks: []Stack{
 			v(1, func(s *Stack) { s.Phase, s.Waiting = stack.Planning, "making a plan" }),
 			v(3, func(s *Stack) {
-				s.Phase, s.Waiting, s.Memory.Pending = stack.AwaitingApproval, "approve plan-main-1", one
+				s.Phase, s.Waiting, s.Status.Pending = stack.AwaitingApproval, "approve plan-main-1", one
 			}),
 			v(8, func(s *Stack) {
-				s.Phase, s.Approve, s.Memory.Pending, s.Run = stack.Applying, one.Name, one, &Run{ID: "a1", Stack: "u", Kind: stack.ApplyRun, Started: at(8)}
+				s.Phase, s.Approve, s.Status.Pending, s.Run = stack.Applying, one.Name, one, &Run{ID: "a1", Stack: "u", Kind: stack.ApplyRun, Started: at(8)}
 			}),
 			v(10, func(s *Stack) { s.Phase, s.Ready, s.Approve = stack.Applied, true, one.Name }),
-			v(14, func(s *Stack) { s.Phase, s.Approve, s.Memory.Pending = stack.AwaitingApproval, two.Digest, two }),
+			v(14, func(s *Stack) { s.Phase, s.Approve, s.Status.Pending = stack.AwaitingApproval, two.Digest, two }),
 			v(20, func(s *Stack) { s.Phase, s.Ready, s.Approve = stack.Applied, true, two.Digest }),
 			v(29, func(s *Stack) { s.Phase, s.Deleting = stack.Deleting, true }),
 			v(30, func(s *Stack) {
@@ -95,7 +95,7 @@ func TestValidatorsRefuse(t *testing.T) {
 		"an older state comes back":       {"a state never goes back (P2)", func(h *History) { h.States[1].Serial = 0 }, "back to 0"},
 		"a state of another lineage":      {"a state never goes back (P2)", func(h *History) { h.States[2].Lineage = "m" }, "changed its lineage"},
 		"a plan that was never shown": {"what is applied was planned and shown (P3)", func(h *History) {
-			h.Stacks[4].Memory.Pending = plan("9", 1)
+			h.Stacks[4].Status.Pending = plan("9", 1)
 		}, "was never pending"},
 		"a plan that nobody approved":       {"what is applied in manual mode was approved (P3)", func(h *History) { h.Stacks[4].Approve, h.Stacks[5].Approve = "plan-main-9", "" }, "nobody approved"},
 		"an apply that does not say why":    {"a run that wrote has a cause", func(h *History) { h.Runs[0].Cause.Why = "" }, "does not say why"},
@@ -159,7 +159,7 @@ func TestValidatorsLetPass(t *testing.T) {
 			}
 		},
 		"what was shown while nobody could watch": func(h *History) {
-			h.Holes, h.Stacks[4].Memory.Pending, h.Stacks[4].Approve, h.Stacks[5].Approve = []time.Time{at(14.5)}, nil, "", ""
+			h.Holes, h.Stacks[4].Status.Pending, h.Stacks[4].Approve, h.Stacks[5].Approve = []time.Time{at(14.5)}, nil, "", ""
 		},
 		"a lock that was free while nobody could watch": func(h *History) { h.Holes, h.Locks[1].Holder = []time.Time{at(8.5), at(15)}, "a3" },
 		"an apply that was forced": func(h *History) {

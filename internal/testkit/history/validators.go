@@ -78,7 +78,7 @@ func appliesWerePending(h History) (found []string) {
 			continue
 		}
 		shown := slices.ContainsFunc(versions[r.Stack], func(s Stack) bool {
-			return s.Memory.Pending != nil && s.Memory.Pending.Digest == r.Cause.Plan.Digest
+			return s.Status.Pending != nil && s.Status.Pending.Digest == r.Cause.Plan.Digest
 		})
 		if !shown && h.whole(time.Time{}, r.Finished) {
 			found = append(found, fmt.Sprintf("%s applied %s, which was never pending", r, r.Cause.Plan.Digest))

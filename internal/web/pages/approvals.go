@@ -102,7 +102,7 @@ func planCause(s service.Stack, p service.PlanInfo) string {
 	switch {
 	case p.Destroy:
 		return "to take everything down"
-	case s.Gap != nil:
+	case s.Untracked != nil:
 		return "to bring in what is in no state"
 	case p.Drift:
 		return "to mend drift"

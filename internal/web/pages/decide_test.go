@@ -146,7 +146,7 @@ func TestWhatAPlanIsFor(t *testing.T) {
 		p service.PlanInfo
 	}{
 		"to take everything down":                 {service.Stack{Applied: applied}, service.PlanInfo{Destroy: true}},
-		"to bring in what is in no state":         {service.Stack{Gap: &stack.Gap{}}, service.PlanInfo{}},
+		"to bring in what is in no state":         {service.Stack{Untracked: &stack.Untracked{}}, service.PlanInfo{}},
 		"to mend drift":                           {service.Stack{Applied: applied}, service.PlanInfo{Drift: true}},
 		"to build it for the first time":          {service.Stack{}, service.PlanInfo{}},
 		"for a new revision":                      {service.Stack{Applied: applied}, service.PlanInfo{Revision: "main@sha1:2"}},
@@ -172,7 +172,7 @@ func TestWhatCannotBeDoneSaysWhy(t *testing.T) {
 	suspended := base
 	suspended.Suspended = true
 	locked := base
-	locked.Lock, locked.Gap = &stack.Lock{ID: "x"}, &stack.Gap{}
+	locked.Lock, locked.Untracked = &stack.Lock{ID: "x"}, &stack.Untracked{}
 	for name, tt := range map[string]struct {
 		s    service.Stack
 		may  string

@@ -307,7 +307,7 @@ func (c *county) told() {
 	c.report.Entries, c.report.Head.Seq, c.report.Head.Hash, c.report.Head.At = 1042, 1042, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", now.Add(-time.Minute)
 	c.left = []service.Retained{
 		{Namespace: "apps", Name: "mail", UID: "u1", At: now.Add(-time.Hour), Until: now.Add(719 * time.Hour), Why: "terrier.dev/deletion is retain", Secret: "tfstate-default-mail", Kept: true, Resources: []string{"terraform_data.a", hostile}, Ways: []string{"To go on with it, create the stack again.", hostile + long}},
-		{Namespace: "apps", Name: "cart", UID: "u2", At: now.Add(-30 * time.Hour), Until: now.Add(690 * time.Hour), Why: hostile, Kept: true, Resources: make([]string, addressesShown+7), Gap: &stack.Gap{Objects: []stack.Unrecorded{{Address: "aws_instance." + hostile, ID: "i-1"}, {Address: "aws_eip.x"}}}},
+		{Namespace: "apps", Name: "cart", UID: "u2", At: now.Add(-30 * time.Hour), Until: now.Add(690 * time.Hour), Why: hostile, Kept: true, Resources: make([]string, addressesShown+7), Untracked: &stack.Untracked{Objects: []stack.UntrackedResource{{Address: "aws_instance." + hostile, ID: "i-1"}, {Address: "aws_eip.x"}}}},
 		{Namespace: "gone", Name: "last", UID: "u3", At: now.Add(-40 * time.Hour), Until: now.Add(680 * time.Hour), Why: "its object was removed by force"},
 		{Namespace: "hidden", Name: "secret-stack", UID: "u4", At: now.Add(-50 * time.Hour), Secret: "secret-state", Kept: true},
 	}

@@ -27,15 +27,15 @@ func noted(t *testing.T, c stack.Cause, waited time.Duration) json.RawMessage {
 
 // history is a stack with runs of all kinds.
 func history(t *testing.T) *planned {
-	basis := stack.Basis{Revision: "main@sha1:4f1c9ab2d7e0c5a1", Engine: "tofu 1.12.6"}
+	basis := stack.PlanInputs{Revision: "main@sha1:4f1c9ab2d7e0c5a1", Engine: "tofu 1.12.6"}
 	steps := []runner.Step{{Name: "init", Wall: 2 * time.Second, CPU: time.Second, MaxRSS: 80 << 20}, {Name: "plan", Wall: 9 * time.Second, CPU: 4 * time.Second, MaxRSS: 300 << 20},
 		{Name: "show", Wall: time.Second}, {Name: "show", Wall: time.Second}, {Name: "provider registry.example/t/world", CPU: 3 * time.Second, MaxRSS: 120 << 20}}
 	p := &planned{estate: town()}
 	p.reports = []service.Report{
-		{ID: "plan-1", Kind: stack.PlanRun, Phase: runner.Done, Level: 3, Started: now.Add(-2 * time.Hour), Finished: now.Add(-2*time.Hour + 14*time.Second), Outcome: stack.Succeeded, Changes: stack.Changes{Add: 2}, Steps: steps, Note: noted(t, stack.Cause{Basis: basis, Why: "the source changed"}, 0),
+		{ID: "plan-1", Kind: stack.PlanRun, Phase: runner.Done, Level: 3, Started: now.Add(-2 * time.Hour), Finished: now.Add(-2*time.Hour + 14*time.Second), Outcome: stack.Succeeded, Changes: stack.Changes{Add: 2}, Steps: steps, Note: noted(t, stack.Cause{PlanInputs: basis, Why: "the source changed"}, 0),
 			Diagnostics: []plan.Diagnostic{{Severity: "warning", Summary: "Deprecated argument " + hostile, Detail: "Use\n\n  another", File: "main.tf", Line: 12, Snippet: "a = 1\nb = \"" + hostile + "\"", Address: "world_thing.a"}}},
 		{ID: "apply-7", Kind: stack.ApplyRun, Phase: runner.Done, Started: now.Add(-time.Hour), Finished: now.Add(-50 * time.Minute), Outcome: stack.Failed, Message: hostile + long, Step: "apply", Exit: 1, InitSkipped: true, Steps: []runner.Step{{Name: "apply", Wall: time.Minute, Exit: 1}},
-			Note: noted(t, stack.Cause{Basis: basis, Why: "plan plan-main-1", Plan: &stack.Plan{Name: "plan-main-1", Digest: "sha256:x", Run: "plan-0", Changes: stack.Changes{Add: 1}}}, 12*time.Second), Diagnostics: []plan.Diagnostic{{Severity: "error", Summary: "the provider says no"}}},
+			Note: noted(t, stack.Cause{PlanInputs: basis, Why: "plan plan-main-1", Plan: &stack.Plan{Name: "plan-main-1", Digest: "sha256:x", Run: "plan-0", Changes: stack.Changes{Add: 1}}}, 12*time.Second), Diagnostics: []plan.Diagnostic{{Severity: "error", Summary: "the provider says no"}}},
 		{ID: "plan-8", Kind: stack.PlanRun, Phase: runner.Planning, Since: now.Add(-12 * time.Second), Until: now.Add(50 * time.Minute), Started: now.Add(-20 * time.Second), Steps: steps[:1], Note: noted(t, stack.Cause{Why: "requested", Request: now.Format(time.RFC3339Nano)}, 0)},
 		{ID: "health-2", Kind: stack.HealthRun, Started: now.Add(-3 * time.Hour), Finished: now.Add(-3*time.Hour + time.Second), Outcome: stack.Failed, Step: "health", Health: []runner.Health{{Name: "front", OK: true}, {Name: hostile, Message: "503"}}, Note: json.RawMessage(`"no cause"`)},
 		{ID: "check-3", Kind: stack.CheckRun, Started: now.Add(-4 * time.Hour), Finished: now.Add(-4*time.Hour + time.Second), Outcome: stack.Succeeded},

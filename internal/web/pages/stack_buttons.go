@@ -31,7 +31,7 @@ func stackButtons(s service.Stack, may string) []Button {
 		unlock.Fields = map[string]string{"lock": s.Lock.ID}
 	}
 	repair := Button{Label: "Repair", Href: stackPath(s.Key(), "repair"), Why: first(suspended,
-		when(s.Gap == nil, "Everything that the stack built is in its state."),
+		when(s.Untracked == nil, "Everything that the stack built is in its state."),
 		when(s.Mode == stack.DriftOnly, "The stack is only watched, so that nothing can be imported into its state."))}
 	return append(out, unlock, repair, Button{Label: "Preview destroy", To: to("preview-destroy"), Why: first(suspended, deleting)})
 }
@@ -95,7 +95,7 @@ func undecidable(s service.Stack) string {
 	switch {
 	case s.Deleting:
 		return ""
-	case s.Gap != nil && s.Mode != stack.PlanOnly && s.Mode != stack.DriftOnly:
+	case s.Untracked != nil && s.Mode != stack.PlanOnly && s.Mode != stack.DriftOnly:
 		return ""
 	case s.Mode == stack.PlanOnly:
 		return "planOnly is set, so that no plan of this stack is ever applied."

@@ -145,7 +145,7 @@ func headNotes(s service.Stack) []headNote {
 		}
 		out = append(out, n)
 	}
-	if g := s.Gap; g != nil {
+	if g := s.Untracked; g != nil {
 		out = append(out, headNote{ToneBad, "alert", fmt.Sprintf("The apply %s was cut short: %s that it built may be in no state.", g.Run, service.Count(len(g.Objects), "object")), "Repair brings them in."})
 	}
 	if s.Destroy {

@@ -18,10 +18,10 @@ func StackRepair(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	view := repairView{Head: head, To: stackPath(v.Key(), "repair")}
-	if g := head.Stack.Gap; g != nil {
-		view.Gap = g
+	if g := head.Stack.Untracked; g != nil {
+		view.Untracked = g
 		for i, o := range g.Objects {
-			view.Objects = append(view.Objects, repairObject{Unrecorded: o, ID: "id-" + strconv.Itoa(i), Number: i})
+			view.Objects = append(view.Objects, repairObject{UntrackedResource: o, ID: "id-" + strconv.Itoa(i), Number: i})
 		}
 	}
 	if s := head.Stack; s.Plan != nil && s.Pending != "" {
@@ -33,7 +33,7 @@ func StackRepair(v *Visit) (Page, error) {
 
 type repairView struct {
 	Head    stackHead
-	Gap     *stack.Gap
+	Gap     *stack.Untracked
 	Objects []repairObject
 	Plan    *service.PlanInfo // that waits
 	See     string
@@ -41,7 +41,7 @@ type repairView struct {
 }
 
 type repairObject struct {
-	stack.Unrecorded
+	stack.UntrackedResource
 	ID     string // of its field
 	Number int
 }

@@ -276,7 +276,7 @@ func town() *estate {
 			r.Message, r.Tenant, r.Stalled, r.Failures = hostile+long, hostile, true, 3
 			r.Labels = map[string]string{"app": "shop", "note": "x"}
 			r.Source, r.Path, r.Phase, r.WaitingFor = "GitRepository/"+hostile, hostile, string(stack.RetryLimitReached), hostile
-			r.Gap = &stack.Gap{Run: "apply-7", At: now.Add(-time.Hour), Objects: []stack.Unrecorded{{Address: `world_thing.a["` + hostile + `"]`}, {Address: "world_thing.b", ID: "b-1", Finished: true}}}
+			r.Untracked = &stack.Untracked{Run: "apply-7", At: now.Add(-time.Hour), Objects: []stack.UntrackedResource{{Address: `world_thing.a["` + hostile + `"]`}, {Address: "world_thing.b", ID: "b-1", Finished: true}}}
 		}),
 		row("net", "vpc", service.StatusDrifted, func(r *service.Row) {
 			r.Drift = &service.DriftInfo{At: now.Add(-26 * time.Hour), Changes: stack.Changes{Change: 2}}

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Memory is what earlier reconciles wrote down. A dialect keeps it in the
+// Status is what earlier reconciles wrote down. A dialect keeps it in the
 // status of the object; losing it costs a plan, never the truth: see Lasting.
-type Memory struct {
+type Status struct {
 	Pending *Plan  `json:"pending,omitempty"` // a plan with changes that was not applied yet
 	Note    string `json:"note,omitempty"`    // why the pending plan replaced an earlier one
 
-	Planned   Basis     `json:"planned,omitzero"` // of the last plan that came to an end
-	PlannedAt time.Time `json:"plannedAt,omitzero"`
+	Planned   PlanInputs `json:"planned,omitzero"` // of the last plan that came to an end
+	PlannedAt time.Time  `json:"plannedAt,omitzero"`
 
 	Applied   *Plan     `json:"applied,omitempty"`
 	AppliedAt time.Time `json:"appliedAt,omitzero"`
@@ -31,15 +31,15 @@ type Memory struct {
 	Drift *Drift `json:"drift,omitempty"` // nil when none is known
 	Clean bool   `json:"clean,omitempty"` // a look since the last apply found no drift
 
-	Failures   int       `json:"failures,omitempty"`
-	FailedAt   time.Time `json:"failedAt,omitzero"`
-	FailedFor  Basis     `json:"failedFor,omitzero"`
-	FailedKind RunKind   `json:"failedKind,omitempty"`
-	FailedStep string    `json:"failedStep,omitempty"`
-	FailedWith string    `json:"failedWith,omitempty"`
-	FailedWhy  string    `json:"failedWhy,omitempty"` // a name for it, of what neither the engine nor a person did wrong
+	Failures   int        `json:"failures,omitempty"`
+	FailedAt   time.Time  `json:"failedAt,omitzero"`
+	FailedFor  PlanInputs `json:"failedFor,omitzero"`
+	FailedKind RunKind    `json:"failedKind,omitempty"`
+	FailedStep string     `json:"failedStep,omitempty"`
+	FailedWith string     `json:"failedWith,omitempty"`
+	FailedWhy  string     `json:"failedWhy,omitempty"` // a name for it, of what neither the engine nor a person did wrong
 
-	Gap *Gap `json:"gap,omitempty"` // what was built and is in no state
+	Untracked *Untracked `json:"gap,omitempty"` // what was built and is in no state
 
 	MovedAt time.Time `json:"movedAt,omitzero"`  // when a plan of another source than the one before was made
 	Circle  *Circle   `json:"circle,omitempty"`  // applies after which the same changes came back
@@ -68,20 +68,20 @@ type Drift struct {
 	Changes Changes   `json:"changes"`
 }
 
-// Gap is what an apply that was cut short built, or may have built, without the
+// Untracked is what an apply that was cut short built, or may have built, without the
 // state knowing it. Creating it again would make it twice, so nothing is
 // applied behind it that nobody looked at.
-type Gap struct {
-	Run     string       `json:"run"`
-	At      time.Time    `json:"at"`
-	Source  string       `json:"source"` // digest of the module; another one may import what is missing
-	Objects []Unrecorded `json:"objects"`
-	Apart   bool         `json:"apart,omitempty"`   // the state is kept elsewhere: what it holds was not compared, and it may hold all of these
-	Rescued bool         `json:"rescued,omitempty"` // the newest state could not be stored there, and is kept
+type Untracked struct {
+	Run     string              `json:"run"`
+	At      time.Time           `json:"at"`
+	Source  string              `json:"source"` // digest of the module; another one may import what is missing
+	Objects []UntrackedResource `json:"objects"`
+	Apart   bool                `json:"apart,omitempty"`   // the state is kept elsewhere: what it holds was not compared, and it may hold all of these
+	Rescued bool                `json:"rescued,omitempty"` // the newest state could not be stored there, and is kept
 }
 
 // Less is the gap with what is still missing of it, nil if that is nothing.
-func (g Gap) Less(missing []Unrecorded) *Gap {
+func (g Untracked) Less(missing []UntrackedResource) *Untracked {
 	if len(missing) == 0 {
 		return nil
 	}
@@ -89,8 +89,8 @@ func (g Gap) Less(missing []Unrecorded) *Gap {
 	return &g
 }
 
-// Unrecorded is one object that is in no state.
-type Unrecorded struct {
+// UntrackedResource is one object that is in no state.
+type UntrackedResource struct {
 	Address  string `json:"address"`
 	ID       string `json:"id,omitempty"`
 	Finished bool   `json:"finished,omitempty"` // its creation ended; else it may exist
@@ -129,53 +129,53 @@ type Named struct {
 	Digest string `json:"digest"`
 }
 
-// namesKept bounds Memory.Named.
+// namesKept bounds Status.Named.
 const namesKept = 8
 
 // Run is one run of the stack as it is seen now.
 type Run struct {
-	ID      string
-	Kind    RunKind
-	Cause   Cause
-	Plan    *Plan // the plan it applies, or the plan it made if that has changes
-	Done    bool
-	Outcome Outcome
-	Step    string // the engine command that decided the outcome
-	Message string
-	Why     string // a name for what ended it, if neither the engine nor a person did
-	Lock    *Lock
-	Gap     []Unrecorded // what it built that is in no state
-	Apart   bool         // its state is kept elsewhere, and was not compared with Gap
-	Rescued bool         // its state could not be stored, and is kept
-	State   string       // digest of the newest state that was acknowledged, or planned against
-	Known   Known        // the same of a state that we keep; zero if there is none
-	Exists  bool         // that state holds something
-	Moved   bool         // it changed that state, or may have
-	Outputs []string     // names of the outputs in that state; nil if unknown
-	Broke   string       // the lock that it broke
-	Since   time.Time
-	Until   time.Time // when it is interrupted at the latest; zero if unknown
-	At      time.Time // when it ended
+	ID        string
+	Kind      RunKind
+	Cause     Cause
+	Plan      *Plan // the plan it applies, or the plan it made if that has changes
+	Done      bool
+	Outcome   Outcome
+	Step      string // the engine command that decided the outcome
+	Message   string
+	Why       string // a name for what ended it, if neither the engine nor a person did
+	Lock      *Lock
+	Untracked []UntrackedResource // what it built that is in no state
+	Apart     bool                // its state is kept elsewhere, and was not compared with Untracked
+	Rescued   bool                // its state could not be stored, and is kept
+	State     string              // digest of the newest state that was acknowledged, or planned against
+	Known     Known               // the same of a state that we keep; zero if there is none
+	Exists    bool                // that state holds something
+	Moved     bool                // it changed that state, or may have
+	Outputs   []string            // names of the outputs in that state; nil if unknown
+	Broke     string              // the lock that it broke
+	Since     time.Time
+	Until     time.Time // when it is interrupted at the latest; zero if unknown
+	At        time.Time // when it ended
 }
 
 // Cause is why a run was started; it travels with the run.
 type Cause struct {
-	Basis    Basis    `json:"basis"`
-	Request  string   `json:"request,omitempty"`  // the request it answers
-	Plan     *Plan    `json:"plan,omitempty"`     // the plan it applies
-	Snapshot string   `json:"snapshot,omitempty"` // key of the record of what it is made from
-	Destroy  bool     `json:"destroy,omitempty"`
-	Unlock   string   `json:"unlock,omitempty"`  // the foreign lock that it breaks first
-	Preview  string   `json:"preview,omitempty"` // the request for a preview that it answers
-	Health   string   `json:"health,omitempty"`  // what is asked for its health: see Vital
-	Command  *Command `json:"command,omitempty"` // what a person wants to be run
-	Instead  string   `json:"instead,omitempty"` // why what was applied last stands in for what is asked for
-	Why      string   `json:"why,omitempty"`
+	PlanInputs PlanInputs `json:"basis"`
+	Request    string     `json:"request,omitempty"`  // the request it answers
+	Plan       *Plan      `json:"plan,omitempty"`     // the plan it applies
+	Snapshot   string     `json:"snapshot,omitempty"` // key of the record of what it is made from
+	Destroy    bool       `json:"destroy,omitempty"`
+	Unlock     string     `json:"unlock,omitempty"`  // the foreign lock that it breaks first
+	Preview    string     `json:"preview,omitempty"` // the request for a preview that it answers
+	Health     string     `json:"health,omitempty"`  // what is asked for its health: see Vital
+	Command    *Command   `json:"command,omitempty"` // what a person wants to be run
+	Instead    string     `json:"instead,omitempty"` // why what was applied last stands in for what is asked for
+	Why        string     `json:"why,omitempty"`
 }
 
 // Record folds a finished run into memory. Folding the same run twice changes
 // nothing, so a crash between recording and forgetting is harmless.
-func (m Memory) Record(r Run) Memory {
+func (m Status) Record(r Run) Status {
 	if !r.Done || r.ID == m.LastRun {
 		return m
 	}
@@ -199,7 +199,7 @@ func (m Memory) Record(r Run) Memory {
 	if r.Broke != "" {
 		m.Unlocked = r.Broke
 	}
-	if r.Kind.Writes() && (r.Outcome == Succeeded || len(r.Gap) > 0) {
+	if r.Kind.Writes() && (r.Outcome == Succeeded || len(r.Untracked) > 0) {
 		m.Wrote = r.ID
 	}
 	if r.Outcome == Interrupted && !r.Kind.Writes() {
@@ -207,7 +207,7 @@ func (m Memory) Record(r Run) Memory {
 	}
 	if r.Outcome == Stale {
 		m.Pending, m.Note = nil, "the state changed after the plan was made"
-		m.Planned = Basis{}
+		m.Planned = PlanInputs{}
 		return m
 	}
 	if r.Outcome != Succeeded {
@@ -239,20 +239,20 @@ func (m Memory) Record(r Run) Memory {
 // plan would fail for the first time for ever, and never come to its limit.
 // Neither does a look at the world, which nobody asked for, mend what was found
 // not to work.
-func (m Memory) mended(r Run) bool {
-	if m.FailedKind == HealthRun && (r.Kind == PlanRun || r.Kind == CheckRun) && m.FailedFor == r.Cause.Basis && r.Cause.Request == "" {
+func (m Status) mended(r Run) bool {
+	if m.FailedKind == HealthRun && (r.Kind == PlanRun || r.Kind == CheckRun) && m.FailedFor == r.Cause.PlanInputs && r.Cause.Request == "" {
 		return false
 	}
-	return r.Kind.Writes() || r.Plan == nil || !m.FailedKind.Writes() || m.FailedFor != r.Cause.Basis
+	return r.Kind.Writes() || r.Plan == nil || !m.FailedKind.Writes() || m.FailedFor != r.Cause.PlanInputs
 }
 
-func (m Memory) planned(r Run) Memory {
-	if r.Kind == PlanRun || m.Planned != r.Cause.Basis {
+func (m Status) planned(r Run) Status {
+	if r.Kind == PlanRun || m.Planned != r.Cause.PlanInputs {
 		// A quiet look for drift leaves no trace here: identical status, no write.
-		if was := m.Planned.Source; was != "" && was != r.Cause.Basis.Source {
+		if was := m.Planned.Source; was != "" && was != r.Cause.PlanInputs.Source {
 			m.MovedAt = r.At
 		}
-		m.Planned, m.PlannedAt = r.Cause.Basis, r.At
+		m.Planned, m.PlannedAt = r.Cause.PlanInputs, r.At
 	}
 	if r.Exists {
 		m.Built = true
@@ -264,7 +264,7 @@ func (m Memory) planned(r Run) Memory {
 		return m.unchanged(r)
 	}
 	p := *r.Plan
-	if m.Pending != nil && m.Pending.Digest == p.Digest && m.Pending.Basis == p.Basis && (m.Drift != nil) == p.Drift {
+	if m.Pending != nil && m.Pending.Digest == p.Digest && m.Pending.PlanInputs == p.PlanInputs && (m.Drift != nil) == p.Drift {
 		return m // the same plan again
 	}
 	if m.Pending == nil || m.Pending.Digest != p.Digest {
@@ -280,7 +280,7 @@ func (m Memory) planned(r Run) Memory {
 }
 
 // unchanged folds a plan without changes.
-func (m Memory) unchanged(r Run) Memory {
+func (m Status) unchanged(r Run) Status {
 	m.Pending, m.Note, m.Drift, m.Circle, m.Review = nil, "", nil, nil, nil
 	m.Clean = m.Clean || r.Kind == CheckRun
 	if r.State != "" {
@@ -293,21 +293,21 @@ func (m Memory) unchanged(r Run) Memory {
 }
 
 // replaced says why p takes the place of the pending plan.
-func (m Memory) replaced(p Plan) string {
+func (m Status) replaced(p Plan) string {
 	if m.Pending == nil {
 		return m.Note
 	}
-	parts := m.Pending.Basis.Differs(p.Basis)
+	parts := m.Pending.PlanInputs.Differs(p.PlanInputs)
 	if len(parts) == 0 {
 		return "the plan " + m.Pending.Name + " was replaced: its changes are no longer the same"
 	}
 	return "the plan " + m.Pending.Name + " was replaced: " + join(parts) + " changed"
 }
 
-func (m Memory) applied(r Run) Memory {
+func (m Status) applied(r Run) Status {
 	m.Applied, m.AppliedAt, m.State = r.Cause.Plan, r.At, r.State
 	if !r.Cause.Destroy {
-		m.Gap = nil // whoever let this through knew of it; a destroy reaches only what is in the state
+		m.Untracked = nil // whoever let this through knew of it; a destroy reaches only what is in the state
 	}
 	m = m.turned(r.Cause.Plan)
 	m.Review = nil
@@ -321,7 +321,7 @@ func (m Memory) applied(r Run) Memory {
 }
 
 // turned counts an apply of p: how often in a row the same changes were made.
-func (m Memory) turned(p *Plan) Memory {
+func (m Status) turned(p *Plan) Status {
 	key := p.Circle()
 	switch {
 	case key == "":
@@ -339,11 +339,11 @@ func (p *Plan) Circle() string {
 	if p == nil || p.Addresses == "" || p.Destroy {
 		return ""
 	}
-	return Digest([]any{p.Basis.Source, p.Basis.Inputs, p.Basis.Shape, p.Basis.Engine, p.Addresses})
+	return Digest([]any{p.PlanInputs.Source, p.PlanInputs.Inputs, p.PlanInputs.Shape, p.PlanInputs.Engine, p.Addresses})
 }
 
 // previewed folds a preview, which says something and changes nothing.
-func (m Memory) previewed(r Run) Memory {
+func (m Status) previewed(r Run) Status {
 	m.Previewed, m.Preview, m.NoPreview = r.Cause.Preview, r.Plan, ""
 	if r.Outcome != Succeeded {
 		m.Preview, m.NoPreview = nil, r.Message
@@ -351,21 +351,21 @@ func (m Memory) previewed(r Run) Memory {
 	return m
 }
 
-func (m Memory) fail(r Run) Memory {
-	if m.FailedFor != r.Cause.Basis || m.FailedKind.Writes() != r.Kind.Writes() && r.Kind == DestroyRun {
+func (m Status) fail(r Run) Status {
+	if m.FailedFor != r.Cause.PlanInputs || m.FailedKind.Writes() != r.Kind.Writes() && r.Kind == DestroyRun {
 		m.Failures = 0
 	}
 	m.Failures++
-	m.FailedAt, m.FailedFor, m.FailedKind = r.At, r.Cause.Basis, r.Kind
+	m.FailedAt, m.FailedFor, m.FailedKind = r.At, r.Cause.PlanInputs, r.Kind
 	m.FailedStep, m.FailedWith, m.FailedWhy = r.Step, r.Message, r.Why
 	m.Lock = r.Lock
-	if len(r.Gap) > 0 {
-		m.Gap = &Gap{Run: r.ID, At: r.At, Source: r.Cause.Basis.Source, Objects: r.Gap, Apart: r.Apart, Rescued: r.Rescued}
+	if len(r.Untracked) > 0 {
+		m.Untracked = &Untracked{Run: r.ID, At: r.At, Source: r.Cause.PlanInputs.Source, Objects: r.Untracked, Apart: r.Apart, Rescued: r.Rescued}
 	}
 	if r.Kind.Writes() {
 		// A failed apply may have built something, and its plan is spent.
 		m.Pending, m.Note = nil, ""
-		m.Planned = Basis{}
+		m.Planned = PlanInputs{}
 		if r.Kind == ApplyRun {
 			m.Built = true
 			m.Snapshot = r.Cause.Snapshot
@@ -378,15 +378,15 @@ func (m Memory) fail(r Run) Memory {
 }
 
 // clear forgets failures.
-func (m Memory) clear() Memory {
-	m.Failures, m.FailedAt, m.FailedFor, m.FailedKind, m.FailedStep, m.FailedWith, m.FailedWhy = 0, time.Time{}, Basis{}, "", "", "", ""
+func (m Status) clear() Status {
+	m.Failures, m.FailedAt, m.FailedFor, m.FailedKind, m.FailedStep, m.FailedWith, m.FailedWhy = 0, time.Time{}, PlanInputs{}, "", "", "", ""
 	return m
 }
 
 // NameFor returns the name under which p is shown and approved: base, unless
 // base was borne by another plan or is approved already, in which case the
 // longer form keeps an old approval from reaching a new plan.
-func (m Memory) NameFor(base, long, digest, approved string) string {
+func (m Status) NameFor(base, long, digest, approved string) string {
 	for _, n := range m.Named {
 		if n.Digest == digest {
 			return n.Name

@@ -9,10 +9,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// Program is how a stack is carried out: its module, what goes into it, where
+// Configuration is how a stack is carried out: its module, what goes into it, where
 // its state is and where its outputs go. Decide does not look at it; its Shape
-// is part of the Basis.
-type Program struct {
+// is part of the PlanInputs.
+type Configuration struct {
 	Source *Ref   // nil when the module is inline
 	Path   string // the root module inside the source
 	Inline string // the text of main.tf when there is no source
@@ -218,7 +218,7 @@ func Digest(v any) string {
 
 // Shape hashes those parts of p that shape a plan without being its source or
 // its inputs. Changing anything else does not void an approval.
-func (p Program) Shape() string {
+func (p Configuration) Shape() string {
 	return Digest(struct {
 		Path, Workspace string
 		Backend         Backend

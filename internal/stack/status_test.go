@@ -6,13 +6,13 @@ import (
 )
 
 func TestPlansInBetweenDoNotForgetFailedApplies(t *testing.T) {
-	basis := Basis{Source: "s", Shape: "f"}
+	basis := PlanInputs{Source: "s", Shape: "f"}
 	limit := 1
-	o := Observation{Now: time.Unix(1e9, 0), Basis: basis, Spec: Spec{Mode: Auto, RetryEvery: time.Minute, MaxRetries: &limit}}
-	plan := &Plan{Name: "plan", Digest: "d", Basis: basis, Changes: Changes{Add: 1}}
+	o := Observation{Now: time.Unix(1e9, 0), PlanInputs: basis, Spec: Spec{Mode: Auto, RetryEvery: time.Minute, MaxRetries: &limit}}
+	plan := &Plan{Name: "plan", Digest: "d", PlanInputs: basis, Changes: Changes{Add: 1}}
 	applies := 0
 	for run := range 10 {
-		r := Run{ID: string(rune('a' + run)), Done: true, Cause: Cause{Basis: basis, Plan: plan}, Plan: plan, At: o.Now}
+		r := Run{ID: string(rune('a' + run)), Done: true, Cause: Cause{PlanInputs: basis, Plan: plan}, Plan: plan, At: o.Now}
 		switch a := Decide(o).Action.(type) {
 		case Start:
 			r.Kind, r.Outcome = a.Kind, Succeeded
@@ -23,29 +23,29 @@ func TestPlansInBetweenDoNotForgetFailedApplies(t *testing.T) {
 			o.Now = o.Now.Add(a.For)
 			continue
 		}
-		o.Memory = o.Memory.Record(r)
+		o.Status = o.Status.Record(r)
 	}
 	if d := Decide(o); d.Reason != RetryLimitReached || applies != 2 {
 		t.Errorf("after %d applies that failed, each behind a plan: %s, want %s after the first and one retry", applies, d.Reason, RetryLimitReached)
 	}
-	o.Basis.Source = "mended"
-	r := Run{ID: "z", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{Basis: o.Basis}, Plan: plan, At: o.Now}
-	if m := o.Memory.Record(r); m.Failures != 0 {
+	o.PlanInputs.Source = "mended"
+	r := Run{ID: "z", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs}, Plan: plan, At: o.Now}
+	if m := o.Status.Record(r); m.Failures != 0 {
 		t.Errorf("a plan of another source leaves %d failures, want none", m.Failures)
 	}
 }
 
 // An approval is spent once something was done: the digest of a plan covers
-// Memory.Wrote, and a plan that looks the same afterwards is another one.
+// Status.Wrote, and a plan that looks the same afterwards is another one.
 func TestWhatChangedTheWorldIsRemembered(t *testing.T) {
-	gap := []Unrecorded{{Address: "a.b"}}
+	gap := []UntrackedResource{{Address: "a.b"}}
 	for name, tt := range map[string]struct {
 		run  Run
 		want string
 	}{
 		"an apply":                         {Run{Kind: ApplyRun, Outcome: Succeeded}, "new"},
 		"a destroy":                        {Run{Kind: DestroyRun, Outcome: Succeeded}, "new"},
-		"an apply that was cut short":      {Run{Kind: ApplyRun, Outcome: Killed, Gap: gap}, "new"},
+		"an apply that was cut short":      {Run{Kind: ApplyRun, Outcome: Killed, Untracked: gap}, "new"},
 		"an apply that is tried once more": {Run{Kind: ApplyRun, Outcome: Failed}, "old"},
 		"an apply that met a foreign lock": {Run{Kind: ApplyRun, Outcome: Locked}, "old"},
 		"an apply of what is no longer so": {Run{Kind: ApplyRun, Outcome: Stale}, "old"},
@@ -54,7 +54,7 @@ func TestWhatChangedTheWorldIsRemembered(t *testing.T) {
 		"an apply that has not ended":      {Run{Kind: ApplyRun}, "old"},
 	} {
 		tt.run.ID, tt.run.Done = "new", tt.run.Outcome != ""
-		if got := (Memory{Wrote: "old"}).Record(tt.run).Wrote; got != tt.want {
+		if got := (Status{Wrote: "old"}).Record(tt.run).Wrote; got != tt.want {
 			t.Errorf("%s: Wrote = %q, want %q", name, got, tt.want)
 		}
 	}
