@@ -63,7 +63,7 @@ func (c *Stacks) charge(ctx context.Context, id string, kind stack.RunKind) int6
 	if err != nil {
 		c.Log.Warn("memory of earlier runs not read", "stack", id, "err", err)
 	}
-	memory := cmp.Or(known.Status, unknownMemory)
+	memory := cmp.Or(known.Memory, unknownMemory)
 	if most := c.Config.Limits.Memory; most > 0 {
 		memory = min(memory, most)
 	}

@@ -126,7 +126,7 @@ func (q *queue) lineUp(atWork []*slot) []*ticket {
 func (s *slot) turn() stack.Turn {
 	t := stack.Turn{
 		UID: s.id, Namespace: s.key.Namespace, Name: s.key.Name, Kind: s.kind, Class: s.class.String(),
-		Tenant: s.ask.tenant, Status: s.memory, Asked: s.asked, Started: s.started,
+		Tenant: s.ask.tenant, Memory: s.memory, Asked: s.asked, Started: s.started,
 	}
 	if s.found {
 		t.Class = "" // nobody has looked yet why it runs

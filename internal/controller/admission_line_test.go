@@ -26,12 +26,12 @@ func TestLine(t *testing.T) {
 	why := "Waiting for its turn: 2 runs may be at work at once"
 	want := stack.Line{
 		AtWork: []stack.Turn{
-			{UID: "found", Namespace: "z", Name: "found", Kind: stack.ApplyRun, Tenant: "z", Status: 1 << 20, Asked: start.Add(time.Second), Started: start.Add(-time.Hour)},
-			{UID: "0", Namespace: "a", Name: "0", Class: "spec", Tenant: "a", Status: 100 << 20, Asked: start.Add(2 * time.Second), Started: start.Add(3 * time.Second)},
+			{UID: "found", Namespace: "z", Name: "found", Kind: stack.ApplyRun, Tenant: "z", Memory: 1 << 20, Asked: start.Add(time.Second), Started: start.Add(-time.Hour)},
+			{UID: "0", Namespace: "a", Name: "0", Class: "spec", Tenant: "a", Memory: 100 << 20, Asked: start.Add(2 * time.Second), Started: start.Add(3 * time.Second)},
 		},
 		Waiting: []stack.Turn{
-			{UID: "2", Namespace: "b", Name: "2", Class: "person", Tenant: "b", Status: 100 << 20, Asked: start.Add(5 * time.Second), Position: 1, Why: why},
-			{UID: "1", Namespace: "a", Name: "1", Class: "drift", Tenant: "a", Status: 100 << 20, Asked: start.Add(4 * time.Second), Position: 2, Why: why},
+			{UID: "2", Namespace: "b", Name: "2", Class: "person", Tenant: "b", Memory: 100 << 20, Asked: start.Add(5 * time.Second), Position: 1, Why: why},
+			{UID: "1", Namespace: "a", Name: "1", Class: "drift", Tenant: "a", Memory: 100 << 20, Asked: start.Add(4 * time.Second), Position: 2, Why: why},
 		},
 	}
 	if diff := cmp.Diff(want, c.Line()); diff != "" {

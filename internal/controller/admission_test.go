@@ -153,8 +153,8 @@ func TestParseLook(t *testing.T) {
 		want look
 		ok   bool
 	}{
-		"both":              {`{"at":"2026-11-28T01:02:03.000000004Z","memory":5}`, look{At: at, Status: 5}, true},
-		"only the memory":   {`{"memory":5}`, look{Status: 5}, true},
+		"both":              {`{"at":"2026-11-28T01:02:03.000000004Z","memory":5}`, look{At: at, Memory: 5}, true},
+		"only the memory":   {`{"memory":5}`, look{Memory: 5}, true},
 		"an earlier format": {"2026-11-28T01:02:03.000000004Z", look{At: at}, true},
 		"nothing":           {"", look{}, false},
 		"something else":    {"{", look{}, false},
@@ -239,13 +239,13 @@ func TestBacklogAndPlace(t *testing.T) {
 		t.Error("a stack at work has a place in the line")
 	}
 	backlog := stack.Backlog{
-		AtWork: 1, MaxRuns: 1, MaxPerTenant: 9, Status: 100 << 20, MaxMemory: 1 << 30, Waiting: 4, OldestSince: start.Add(3 * time.Second),
+		AtWork: 1, MaxRuns: 1, MaxPerTenant: 9, Memory: 100 << 20, MaxMemory: 1 << 30, Waiting: 4, OldestSince: start.Add(3 * time.Second),
 		Classes: []stack.ClassBacklog{
 			{Class: "apply"}, {Class: "person", Waiting: 1, OldestSince: start.Add(4 * time.Second)}, {Class: "spec"}, {Class: "upstream"},
 			{Class: "drift", Waiting: 3, OldestSince: start.Add(3 * time.Second)},
 		},
 		Tenants: []stack.TenantBacklog{
-			{Tenant: "a", AtWork: 1, Status: 100 << 20, Waiting: map[string]int{"drift": 1}, OldestSince: start.Add(3 * time.Second)},
+			{Tenant: "a", AtWork: 1, Memory: 100 << 20, Waiting: map[string]int{"drift": 1}, OldestSince: start.Add(3 * time.Second)},
 			{Tenant: "b", Waiting: map[string]int{"drift": 2, "person": 1}, OldestSince: start.Add(4 * time.Second)},
 		},
 	}

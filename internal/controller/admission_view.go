@@ -61,7 +61,7 @@ func (q *queue) snapshot() stack.Backlog {
 	defer q.mu.Unlock()
 	b := stack.Backlog{
 		AtWork: len(q.slots), MaxRuns: q.limits.runs, MaxPerTenant: q.limits.perTenant,
-		Status: q.charged, MaxMemory: q.limits.memory, Waiting: len(q.waiting), Classes: make([]stack.ClassBacklog, classes),
+		Memory: q.charged, MaxMemory: q.limits.memory, Waiting: len(q.waiting), Classes: make([]stack.ClassBacklog, classes),
 	}
 	for c := range classes {
 		b.Classes[c].Class = c.String()
@@ -71,7 +71,7 @@ func (q *queue) snapshot() stack.Backlog {
 		tenants[name] = &stack.TenantBacklog{Tenant: name, AtWork: t.working, Waiting: map[string]int{}}
 	}
 	for _, s := range q.slots {
-		tenants[s.tenant.name].Status += s.memory
+		tenants[s.tenant.name].Memory += s.memory
 	}
 	for _, t := range q.waiting {
 		class, of := &b.Classes[t.class], tenants[t.tenant.name]

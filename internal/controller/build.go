@@ -123,8 +123,8 @@ const longestGrace = 24 * time.Hour
 // repair by hand.
 func (c *Stacks) limits(p stack.Configuration) runner.Limits {
 	l := c.Config.Limits
-	if p.Status > 0 && (l.Status == 0 || p.Status < l.Status) {
-		l.Status = p.Status
+	if p.Memory > 0 && (l.Memory == 0 || p.Memory < l.Memory) {
+		l.Memory = p.Memory
 	}
 	l.CPUs = p.CPUs
 	if p.Grace > cmp.Or(l.Grace, runner.DefaultGrace) {
@@ -276,9 +276,9 @@ func (c *Stacks) snapshot(ctx context.Context, p *pass) (string, error) {
 
 // snapshot is a job as it was when its plan was made.
 type snapshot struct {
-	Job   runner.Job
-	Note  note
-	Basis stack.PlanInputs
+	Job        runner.Job
+	Note       note
+	PlanInputs stack.PlanInputs `json:"Basis"` // as records of before call it
 }
 
 // recall makes the pass's job from a snapshot. What can still be resolved now

@@ -96,12 +96,12 @@ func (l *looks) weigh(ctx context.Context, blobs Blobs, id string, took int64) (
 	if err != nil {
 		return false, err
 	}
-	was := k.Status
+	was := k.Memory
 	took = (took + memoryStep - 1) / memoryStep * memoryStep
 	if took < was {
 		took = was - max((was-took)/4/memoryStep*memoryStep, memoryStep)
 	}
-	k.Status = took
+	k.Memory = took
 	l.set(id, k)
 	return took != was, nil
 }

@@ -14,7 +14,7 @@ import (
 func TestStatusThatSaysTheSameIsNotWritten(t *testing.T) {
 	with := func(memory string, environment []string) *v1alpha2.Terraform {
 		return &v1alpha2.Terraform{Status: v1alpha2.TerraformStatus{Terrier: &v1alpha2.TerrierStatus{
-			Environment: environment, Status: &apiextensionsv1.JSON{Raw: []byte(memory)},
+			Environment: environment, Memory: &apiextensionsv1.JSON{Raw: []byte(memory)},
 		}}}
 	}
 	stored := with(`{"applied":{"b":2,"a":1},"planned":null}`, nil)

@@ -29,7 +29,7 @@ type Dialect interface {
 	Decode(client.Object) (Stack, error)
 	// Encode writes what is known into the status of the object, the same bytes
 	// for the same knowledge.
-	Encode(client.Object, Status)
+	Encode(client.Object, Report)
 	// OnlyProgress reports whether the status of one object differs from that of
 	// the other in nothing but how far a run is, or what it waits for.
 	OnlyProgress(before, after client.Object) bool
@@ -41,19 +41,19 @@ type Dialect interface {
 
 // Stack is an object in our words.
 type Stack struct {
-	Spec    stack.Spec
-	Program stack.Configuration
-	Memory  stack.Status
-	Request string   // the newest request of a person
-	Ignored []string // fields that are set and do not work yet
-	Listed  string   // what the inventory in the object is of; empty if there is none
+	Spec          stack.Spec
+	Configuration stack.Configuration
+	Status        stack.Status
+	Request       string   // the newest request of a person
+	Ignored       []string // fields that are set and do not work yet
+	Listed        string   // what the inventory in the object is of; empty if there is none
 }
 
-// Status is what is known of a stack after a reconcile.
-type Status struct {
+// Report is what is known of a stack after a reconcile.
+type Report struct {
 	Decision    stack.Decision
-	Memory      stack.Status
-	Basis       stack.PlanInputs
+	Status      stack.Status
+	PlanInputs  stack.PlanInputs
 	Run         *stack.Run
 	Next        time.Time     // of the next attempt; zero if it is nobody's business
 	Every       time.Duration // how often it is looked at again while nothing changes; zero if not

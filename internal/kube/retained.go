@@ -15,7 +15,7 @@ type Retained struct {
 	Why       string           `json:"why"`
 	State     *StateRef        `json:"state,omitempty"`     // where its state stays, if we kept it
 	Resources []string         `json:"resources,omitempty"` // addresses in that state
-	Gap       *stack.Untracked `json:"gap,omitempty"`       // what is in no state
+	Untracked *stack.Untracked `json:"gap,omitempty"`       // what is in no state
 }
 
 // RetainedFor is how long the record of a stack that is gone is kept.

@@ -53,7 +53,7 @@ func (s *Stacks) Approve(ctx context.Context, key Key, seen PlanInfo, comment st
 // approved reports whether exactly the plan seen was let through before. Only a
 // digest can say so: a name may have been borne by another plan.
 func approved(o *v1alpha2.Terraform, seen PlanInfo) bool {
-	m := decode(o).Memory
+	m := decode(o).Status
 	if seen.Digest == "" || o.DeletionTimestamp != nil {
 		return false
 	}
@@ -121,7 +121,7 @@ func approvable(o *v1alpha2.Terraform) error {
 		why = "it is being deleted"
 	case mode == stack.PlanOnly:
 		why = "planOnly is set, so that no plan of it is ever applied"
-	case mode == stack.Auto && asked.Memory.Untracked == nil: // with a gap even auto asks
+	case mode == stack.Auto && asked.Status.Untracked == nil: // with a gap even auto asks
 		why = "approvePlan is auto, so that every plan is applied without being asked about"
 	case mode == stack.DriftOnly:
 		why = "approvePlan is disable, so that it is only watched for drift"
@@ -141,7 +141,7 @@ func waits(o *v1alpha2.Terraform, seen PlanInfo) error {
 	if name != seen.Name {
 		return fault.New(fault.Conflict, ReasonPlanChanged, fmt.Errorf("the plan that waits is %s, not %s", name, seen.Name))
 	}
-	p := decode(o).Memory.Pending
+	p := decode(o).Status.Pending
 	if p != nil && p.Name == name && seen.Digest != "" && p.Digest != seen.Digest {
 		return fault.New(fault.Conflict, ReasonPlanChanged, fmt.Errorf("the plan %s was made anew since it was shown", name))
 	}

@@ -55,7 +55,7 @@ func (s *Stacks) Describe(ctx context.Context, key Key) (Detail, error) {
 	for _, r := range o.Spec.DependsOn {
 		d.DependsOn = append(d.DependsOn, cmp.Or(r.Namespace, key.Namespace)+"/"+r.Name)
 	}
-	if m := decode(o).Memory; m.Failures > 0 {
+	if m := decode(o).Status; m.Failures > 0 {
 		d.Failure = &Failure{At: m.FailedAt, Kind: m.FailedKind, Step: m.FailedStep, Message: m.FailedWith}
 	}
 	d.Means = Explained(stack.Reason(d.Phase))

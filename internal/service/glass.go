@@ -72,7 +72,7 @@ func (s *Stacks) BreakGlass(ctx context.Context, key Key) (stack.Glass, error) {
 			return stack.Glass{}, errors.Join(fault.New(fault.Denied, ReasonGlassDenied, fmt.Errorf("the glass of %s stays whole: this platform does not let people work by hand", key)), s.EndGlass(ctx, key))
 		}
 		if s.open(seen.object) {
-			return *decode(seen.object).Memory.Glass, nil
+			return *decode(seen.object).Status.Glass, nil
 		}
 	}
 	return stack.Glass{}, unanswered(ctx, key)
@@ -81,14 +81,14 @@ func (s *Stacks) BreakGlass(ctx context.Context, key Key) (stack.Glass, error) {
 // open reports whether the session that o asks for has begun and goes on.
 func (s *Stacks) open(o *v1alpha2.Terraform) bool {
 	asked := decode(o)
-	g := asked.Memory.Glass
+	g := asked.Status.Glass
 	return g != nil && g.Session == asked.Spec.Glass && s.now().Before(g.Until)
 }
 
 // asking reports whether a session was asked for that has not begun.
 func asking(o *v1alpha2.Terraform) bool {
 	asked := decode(o)
-	g := asked.Memory.Glass
+	g := asked.Status.Glass
 	return asked.Spec.Glass != "" && (g == nil || g.Session != asked.Spec.Glass)
 }
 
@@ -142,7 +142,7 @@ func (s *Stacks) follow(ctx context.Context, key Key, stackID StackID, id string
 				return stack.ByHand{}, err
 			}
 		}
-		h := decode(seen.object).Memory.ByHand
+		h := decode(seen.object).Status.ByHand
 		if h == nil || h.ID != id {
 			continue
 		}

@@ -44,7 +44,7 @@ func (s *Stacks) OrderByHand(ctx context.Context, key Key, order HandOrder) (sta
 	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		asked := decode(o)
 		before := asked.Spec.Command
-		if h := asked.Memory.ByHand; h != nil && h.ID == c.ID {
+		if h := asked.Status.ByHand; h != nil && h.ID == c.ID {
 			before = &h.Command
 		}
 		if before != nil && before.ID == c.ID {
@@ -57,7 +57,7 @@ func (s *Stacks) OrderByHand(ctx context.Context, key Key, order HandOrder) (sta
 		if !s.open(o) || order.Session != "" && order.Session != asked.Spec.Glass {
 			return fault.New(fault.Conflict, ReasonGlassWhole, fmt.Errorf("the glass of %s is not broken, or was broken anew since", key))
 		}
-		if underway(asked.Spec, asked.Memory) {
+		if underway(asked.Spec, asked.Status) {
 			return fault.New(fault.Conflict, ReasonHandBusy, fmt.Errorf("another command is on its way for %s: %s", key, before))
 		}
 		c.Session = asked.Spec.Glass

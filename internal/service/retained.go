@@ -33,7 +33,7 @@ type Retained struct {
 	Secret    string           `json:"secret,omitempty"` // in which its state was left, in its namespace; empty if we did not keep it
 	Kept      bool             `json:"kept"`             // a copy of its last state is in the records
 	Resources []string         `json:"resources"`        // addresses in that state
-	Gap       *stack.Untracked `json:"gap,omitempty"`    // what is in no state
+	Untracked *stack.Untracked `json:"gap,omitempty"`    // what is in no state
 	Ways      []string         `json:"ways"`             // what can be done about it, each in a sentence
 }
 

@@ -74,7 +74,7 @@ func (s *Stacks) hold(o *v1alpha2.Terraform) *held {
 	if workspace == "" {
 		workspace = "default"
 	}
-	h := &held{object: o, id: view(o).ID(), memory: asked.Memory}
+	h := &held{object: o, id: view(o).ID(), memory: asked.Status}
 	h.ref = kube.StateRef{Namespace: o.Namespace, Workspace: workspace, Suffix: b.Suffix, Labels: b.Labels}
 	h.states = kube.States{Client: s.kube, Now: s.now, Overflow: beside{s.records, h.id, h.ref}}
 	return h

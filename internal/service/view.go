@@ -51,7 +51,7 @@ type Stack struct {
 	FailedRevision string           `json:"failedRevision,omitempty"` // the revision that fails
 	FailedWith     string           `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
 	Lock           *stack.Lock      `json:"lock,omitempty"`
-	Gap            *stack.Untracked `json:"gap,omitempty"` // what was built and is in no state
+	Untracked      *stack.Untracked `json:"gap,omitempty"` // what was built and is in no state
 
 	Glass     *stack.Glass   `json:"glass,omitempty"`     // the session in which a person works by hand; it is over once its end has passed
 	Commanded *stack.Command `json:"commanded,omitempty"` // what is on its way in it

@@ -287,8 +287,8 @@ func (c *Cluster) Story() string {
 	for i := range stacks.Items {
 		s := &stacks.Items[i]
 		fmt.Fprintf(&b, "stack %s: %s\n", s.Name, describe(s))
-		if t := s.Status.Terrier; t != nil && t.Status != nil {
-			fmt.Fprintf(&b, "  memory %s\n", t.Status.Raw)
+		if t := s.Status.Terrier; t != nil && t.Memory != nil {
+			fmt.Fprintf(&b, "  memory %s\n", t.Memory.Raw)
 		}
 	}
 	var events corev1.EventList

@@ -206,7 +206,7 @@ func asIf(status v1alpha2.TerraformStatus, seed, s *v1alpha2.Terraform) (v1alpha
 		if err != nil {
 			return status, err
 		}
-		shapes[i] = st.Program.Shape()
+		shapes[i] = st.Configuration.Shape()
 	}
 	status = *status.DeepCopy()
 	status.Terrier.Memory.Raw = bytes.ReplaceAll(status.Terrier.Memory.Raw, []byte(shapes[0]), []byte(shapes[1]))

@@ -74,7 +74,7 @@ func lasting(o client.Object) (*v1alpha2.TerraformStatus, error) {
 	}
 	raw, err := json.Marshal(m) // the server sorts its keys
 	t.Phase, t.Rule, t.WaitingFor, t.Since, t.Run = "", "", "", nil, nil
-	t.Isolation, t.Environment, t.Status = "", nil, &apiextensionsv1.JSON{Raw: raw}
+	t.Isolation, t.Environment, t.Memory = "", nil, &apiextensionsv1.JSON{Raw: raw}
 	return s, err
 }
 

@@ -161,7 +161,7 @@ func TestDecodeMemory(t *testing.T) {
 	}{
 		"a new object remembers nothing": {v1alpha2.TerraformStatus{ObservedGeneration: -1}, stack.Status{}},
 		"what was written is read": {
-			v1alpha2.TerraformStatus{LastAppliedRevision: "x", Terrier: &v1alpha2.TerrierStatus{Status: &apiextensionsv1.JSON{Raw: raw}}}, want,
+			v1alpha2.TerraformStatus{LastAppliedRevision: "x", Terrier: &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: raw}}}, want,
 		},
 		"an object that upstream applied is adopted": {
 			v1alpha2.TerraformStatus{LastAppliedRevision: "main@sha1:x", LastHandledReconcileAt: "then", Plan: v1alpha2.PlanStatus{Pending: "plan-main-1"}},
@@ -190,7 +190,7 @@ func TestDecodeMemory(t *testing.T) {
 // exists.
 func TestDecodeMemoryThatIsSpoilt(t *testing.T) {
 	obj := sourced(t, ``)
-	obj.Status.Terrier = &v1alpha2.TerrierStatus{Status: &apiextensionsv1.JSON{Raw: []byte(`{"built":"yes"}`)}}
+	obj.Status.Terrier = &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: []byte(`{"built":"yes"}`)}}
 	_, _, _, err := Decode(obj, Defaults{})
 	if got := fault.Of(err); got != fault.Broken {
 		t.Errorf("kind is %q (%v), want Broken", got, err)

@@ -69,7 +69,7 @@ func terrier(old *v1alpha2.TerrierStatus, s dialect.Report) *v1alpha2.TerrierSta
 		Rule:        s.Decision.Rule,
 		Isolation:   s.Isolation,
 		Environment: s.Environment,
-		Status:      &apiextensionsv1.JSON{Raw: raw},
+		Memory:      &apiextensionsv1.JSON{Raw: raw},
 		NextAttempt: at(s.Next),
 	}
 	if s.Every > 0 && s.Every < never {

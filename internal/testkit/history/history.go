@@ -47,7 +47,7 @@ type Stack struct {
 	Next     time.Time // when it is tried again, zero if nothing failed
 	Every    time.Duration
 	Run      *Run // in flight
-	Memory   stack.Status
+	Status   stack.Status
 }
 
 // State is one version of a state that is kept in the cluster.

@@ -32,12 +32,12 @@ func StackRepair(v *Visit) (Page, error) {
 }
 
 type repairView struct {
-	Head    stackHead
-	Gap     *stack.Untracked
-	Objects []repairObject
-	Plan    *service.PlanInfo // that waits
-	See     string
-	To      string
+	Head      stackHead
+	Untracked *stack.Untracked
+	Objects   []repairObject
+	Plan      *service.PlanInfo // that waits
+	See       string
+	To        string
 }
 
 type repairObject struct {
