@@ -31,6 +31,7 @@ var rules = []rule{
 	{"files stay short", "a file is about one thing: split it", filesStayShort},
 	{"no machine's paths", "use a relative path, t.TempDir() or a flag", noMachinePaths},
 	{"documents name tests that exist", "name the test that holds it now, or say that nothing does", namedTestsExist},
+	{"users read the words of their field", "write what the problem says to use; what is legitimate needs an entry of wordsLeft with its reason", usersReadTheirWords},
 	{"tests do not sleep", "wait for the event: a channel, a context, or a condition polled with a deadline", testsDoNotSleep},
 }
 
