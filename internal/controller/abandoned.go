@@ -23,12 +23,15 @@ import (
 // abandoned looks after stacks whose object is gone although they were not let
 // go: somebody took the finalizer off by force. A run that goes on comes to its
 // end, its state is stored, and what is left is written down. It returns when
-// to look again, zero if there is no need.
-func (c *Stacks) abandoned(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+// to look again, zero if there is no need. The object with the UID alive is there.
+func (c *Stacks) abandoned(ctx context.Context, key types.NamespacedName, alive string) (time.Duration, error) {
 	var again time.Duration
 	var errs []error
-	for _, id := range c.requests.named(key) {
-		wait, err := c.abandon(ctx, id, key)
+	for _, e := range c.index.named(key) {
+		if e.id == alive {
+			continue
+		}
+		wait, err := c.abandon(ctx, e.id, key)
 		again = max(again, wait)
 		errs = append(errs, err)
 	}
@@ -71,10 +74,7 @@ func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedNam
 		}
 		c.Log.Warn("a stack was removed by force; what it built stays, and its records are kept", "stack", key.String(), "uid", id, "resources", len(r.Resources))
 	}
-	c.requests.forget(id)
-	c.marks.forget(id)
-	c.sound.forget(id)
-	c.unsaid.told(id)
+	c.index.drop(id)
 	return 0, nil
 }
 
@@ -83,7 +83,7 @@ func (c *Stacks) remains(id string, key types.NamespacedName) *pass {
 	obj := c.Dialect.New()
 	obj.SetNamespace(key.Namespace)
 	obj.SetName(key.Name)
-	return &pass{id: id, obj: obj}
+	return &pass{id: id, obj: obj, entry: &entry{id: id, key: key}}
 }
 
 // salvage stores the state of the last run of a stack that is gone, and frees
@@ -142,7 +142,10 @@ func (c *Stacks) sweepGone(ctx context.Context) error {
 		if _, known := retained[id]; known || alive[id] {
 			continue
 		}
-		key, _ := c.requests.find(id)
+		var key types.NamespacedName
+		if e := c.index.find(id); e != nil {
+			key = e.key
+		}
 		if _, err := c.abandon(ctx, id, key); err != nil {
 			return err
 		}

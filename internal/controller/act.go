@@ -218,7 +218,7 @@ func (c *Stacks) ready(ctx context.Context, p *pass, kind stack.RunKind, cause s
 	// before its lock is taken, for which others may wait. One that was sound at the
 	// last look, which for an apply was that of its plan, is read once: under the
 	// lock.
-	if !kind.Writes() || p.note.State == nil || !c.sound.stateOf(p.id) {
+	if !kind.Writes() || p.note.State == nil || !p.entry.stateOwn {
 		if job.State, err = c.startState(ctx, p, kind, cause); err != nil {
 			return nil, err
 		}
@@ -347,7 +347,7 @@ func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.
 	}
 	p.o.Status.Published = stack.Publication(p.st.Spec.Outputs, p.o.Status.State)
 	p.o.Unwritten = false
-	c.sound.published(p.id, p.st.Configuration.Outputs.Secret, done.Version)
+	p.entry.outputs = publishedOutputs{p.st.Configuration.Outputs.Secret, done.Version}
 	if done.Changed {
 		c.Events.Event(p.obj, normal, "TerraformOutputsWritten", fmt.Sprintf("Outputs written to Secret %s: %d", p.st.Configuration.Outputs.Secret, data.Count()))
 	}
@@ -392,7 +392,7 @@ func (c *Stacks) finish(ctx context.Context, p *pass, retained bool) error {
 			controllerutil.RemoveFinalizer(p.obj, f)
 		}
 	}
-	c.writes.doubt(client.ObjectKeyFromObject(p.obj)) // a copy that is still held must not bring it back
+	p.entry.doubt() // a copy in the cache must not bring it back
 	err := c.Live.Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
 	return client.IgnoreNotFound(err)
 }

@@ -72,13 +72,13 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 		held        string
 		load, start error
 		late        bool
-		sound       bool // the state was what it should be at the last look
+		own         bool // the state was as expected when it was read last
 		want        bool // the run holds the lock afterwards
 		taken       int
 	}{
 		"all is well":                {want: true, taken: 1},
 		"the state cannot be loaded": {load: failed},
-		"… any more":                 {load: failed, sound: true, taken: 1},
+		"… any more":                 {load: failed, own: true, taken: 1},
 		"the run cannot be started":  {start: failed, taken: 1},
 		"it started all the same":    {start: failed, late: true, want: true, taken: 1},
 		"somebody else holds it":     {held: "foreign"},
@@ -86,8 +86,8 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lock := &lockOnly{held: tt.held, fail: tt.load}
 			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: tt.start, late: tt.late}, queue: newQueue(limits{runs: 1}, nil, time.Now)}
-			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
-			c.sound.state(p.id, tt.sound)
+			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+			p.entry.stateOwn = tt.own
 			for range 2 { // whoever is refused tries again, and does not disturb others by it
 				err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
 				if (err == nil) != (tt.held == "" && tt.load == nil && tt.start == nil) {
@@ -116,7 +116,7 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 func TestALockOfAnotherInstallationIsForeign(t *testing.T) {
 	lock := &lockOnly{}
 	c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{}, queue: newQueue(limits{runs: 1}, nil, time.Now)}
-	p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+	p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 	id := p.name(stack.ApplyRun, stack.Cause{})
 	lock.held, lock.holder = id, "abc/uid/"+id
 	err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
@@ -162,7 +162,7 @@ func TestALockOfADeadRunIsFreed(t *testing.T) {
 			lock := &lockOnly{held: left}
 			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Events: said, queue: newQueue(limits{runs: 1}, nil, time.Now)}
 			lock.holder = tt.holder(c)
-			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 			err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
 			if freed := lock.held != left; freed != tt.freed || (err == nil) != tt.freed || (said.last == "LockFreed") != tt.freed {
 				t.Errorf("launch() = %v, the lock is held by %q, said %q; want it freed: %v", err, lock.held, said.last, tt.freed)

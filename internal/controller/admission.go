@@ -24,7 +24,7 @@ const (
 func (c *Stacks) askOf(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) ask {
 	key := client.ObjectKeyFromObject(p.obj)
 	return ask{
-		key: key, kind: kind, class: classOf(kind, cause, p.o), memory: c.charge(ctx, p.id, kind),
+		key: key, kind: kind, class: classOf(kind, cause, p.o), memory: c.charge(ctx, p.entry, kind),
 		tenant: c.tenantOf(p.obj),
 	}
 }
@@ -55,13 +55,13 @@ func classOf(kind stack.RunKind, cause stack.Cause, o stack.Observation) class {
 }
 
 // charge is the memory that a run of a stack is expected to take.
-func (c *Stacks) charge(ctx context.Context, id string, kind stack.RunKind) int64 {
+func (c *Stacks) charge(ctx context.Context, e *entry, kind stack.RunKind) int64 {
 	if kind == stack.HealthRun {
 		return healthMemory
 	}
-	known, err := c.looks.look(ctx, c.Blobs, id)
+	known, err := c.driftChecks(ctx, e)
 	if err != nil {
-		c.Log.Warn("memory of earlier runs not read", "stack", id, "err", err)
+		c.Log.Warn("memory of earlier runs not read", "stack", e.id, "err", err)
 	}
 	memory := cmp.Or(known.Memory, unknownMemory)
 	if most := c.Config.Limits.Memory; most > 0 {
@@ -77,11 +77,16 @@ func (c *Stacks) weigh(ctx context.Context, p *pass, r *runner.Report) error {
 	if took == 0 || r.Kind == stack.HealthRun {
 		return nil
 	}
-	moved, err := c.looks.weigh(ctx, c.Blobs, p.id, took)
-	if err != nil || !moved || quiet(r) {
+	was, err := c.driftChecks(ctx, p.entry)
+	if err != nil {
 		return err
 	}
-	return c.looks.keep(ctx, c.Blobs, p.id)
+	is := was.with(took)
+	p.entry.checks = &is
+	if is == was || quiet(r) {
+		return nil
+	}
+	return c.putDriftChecks(ctx, p.entry, is)
 }
 
 // quiet reports whether a run is a look for drift that found nothing.
@@ -119,7 +124,7 @@ func (c *Stacks) countRuns(ctx context.Context) error {
 		// Its tenant is known once the stack is looked at.
 		c.queue.counted(r.Stack, ask{
 			key: types.NamespacedName{Namespace: namespace, Name: name}, kind: r.Kind, tenant: namespace,
-			memory: c.charge(ctx, r.Stack, r.Kind), began: r.Started,
+			memory: c.charge(ctx, &entry{id: r.Stack}, r.Kind), began: r.Started,
 		})
 	}
 	return nil

@@ -70,7 +70,7 @@ func TestATenantIsTheValueOfALabel(t *testing.T) {
 			c := &Stacks{Blobs: openRecords(t), Config: Config{TenantLabel: tt.label}}
 			obj := &v1alpha2.Terraform{}
 			obj.Namespace, obj.Name, obj.Labels = "ns", "s", map[string]string{"team": "blue"}
-			if got := c.askOf(t.Context(), &pass{id: "uid", obj: obj}, stack.CheckRun, stack.Cause{}).tenant; got != tt.want {
+			if got := c.askOf(t.Context(), &pass{id: "uid", obj: obj, entry: &entry{id: "uid"}}, stack.CheckRun, stack.Cause{}).tenant; got != tt.want {
 				t.Errorf("tenant = %q, want %q", got, tt.want)
 			}
 		})
@@ -101,13 +101,13 @@ func TestMemoryOfRunsIsRemembered(t *testing.T) {
 	ctx := t.Context()
 	blobs := &writes{Blobs: openRecords(t)}
 	c := &Stacks{Blobs: blobs}
-	p := &pass{id: "uid"}
+	p := &pass{id: "uid", entry: &entry{id: "uid"}}
 	run := func(kind stack.RunKind, mib int64) *runner.Report {
 		return &runner.Report{Kind: kind, Outcome: stack.Succeeded, Finished: time.Unix(1e9, 0), Steps: []runner.Step{{Name: "plan", MaxRSS: mib << 20}}}
 	}
-	after := func(c *Stacks) int64 { return c.charge(ctx, "uid", stack.PlanRun) >> 20 }
+	after := func(c *Stacks, e *entry) int64 { return c.charge(ctx, e, stack.PlanRun) >> 20 }
 
-	if got := after(c); got != unknownMemory>>20 {
+	if got := after(c, p.entry); got != unknownMemory>>20 {
 		t.Errorf("before any run: %d MiB, want what is unknown", got)
 	}
 	for _, step := range []struct {
@@ -127,7 +127,7 @@ func TestMemoryOfRunsIsRemembered(t *testing.T) {
 		if err := c.weigh(ctx, p, step.run); err != nil {
 			t.Fatal(err)
 		}
-		if got := after(c); got != step.want || blobs.n != step.writes {
+		if got := after(c, p.entry); got != step.want || blobs.n != step.writes {
 			t.Errorf("after %s: %d MiB and %d writes, want %d and %d", step.name, got, blobs.n, step.want, step.writes)
 		}
 	}
@@ -138,34 +138,34 @@ func TestMemoryOfRunsIsRemembered(t *testing.T) {
 		t.Errorf("a quiet look cost %d writes, want one", blobs.n)
 	}
 	restarted := &Stacks{Blobs: blobs, Config: Config{Limits: runner.Limits{Memory: 700 << 20}}}
-	if got := after(restarted); got != 700 {
+	if got := after(restarted, &entry{id: "uid"}); got != 700 {
 		t.Errorf("after a restart: %d MiB, want what was known, bounded by what a run may take", got)
 	}
-	if at, err := restarted.looks.last(ctx, blobs, "uid"); err != nil || !at.Equal(time.Unix(1e9, 0)) {
-		t.Errorf("last() = %v, %v; want the time of the look", at, err)
+	if known, err := restarted.driftChecks(ctx, &entry{id: "uid"}); err != nil || !known.At.Equal(time.Unix(1e9, 0)) {
+		t.Errorf("driftChecks() = %v, %v; want the time of the check", known, err)
 	}
 }
 
-func TestParseLook(t *testing.T) {
+func TestParseDriftChecks(t *testing.T) {
 	at := time.Date(2026, 11, 28, 1, 2, 3, 4, time.UTC)
 	for name, tt := range map[string]struct {
 		text string
-		want look
+		want driftChecks
 		ok   bool
 	}{
-		"both":              {`{"at":"2026-11-28T01:02:03.000000004Z","memory":5}`, look{At: at, Memory: 5}, true},
-		"only the memory":   {`{"memory":5}`, look{Memory: 5}, true},
-		"an earlier format": {"2026-11-28T01:02:03.000000004Z", look{At: at}, true},
-		"nothing":           {"", look{}, false},
-		"something else":    {"{", look{}, false},
+		"both":              {`{"at":"2026-11-28T01:02:03.000000004Z","memory":5}`, driftChecks{At: at, Memory: 5}, true},
+		"only the memory":   {`{"memory":5}`, driftChecks{Memory: 5}, true},
+		"an earlier format": {"2026-11-28T01:02:03.000000004Z", driftChecks{At: at}, true},
+		"nothing":           {"", driftChecks{}, false},
+		"something else":    {"{", driftChecks{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseLook([]byte(tt.text))
+			got, err := parseDriftChecks([]byte(tt.text))
 			if (err == nil) != tt.ok {
-				t.Fatalf("parseLook() = %v, want success: %v", err, tt.ok)
+				t.Fatalf("parseDriftChecks() = %v, want success: %v", err, tt.ok)
 			}
 			if diff := cmp.Diff(tt.want, got); err == nil && diff != "" {
-				t.Errorf("parseLook() (-want +got):\n%s", diff)
+				t.Errorf("parseDriftChecks() (-want +got):\n%s", diff)
 			}
 		})
 	}

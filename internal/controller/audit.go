@@ -57,7 +57,7 @@ func (c *Stacks) begins(ctx context.Context, p *pass, kind stack.RunKind, cause 
 	if c.Audit == nil || !kind.Writes() {
 		return nil
 	}
-	err := p.untold
+	err := p.unaudited
 	if err == nil {
 		e := audit.Entry{What: audit.ApplyStarted, Run: p.name(kind, cause), Why: cause.Why, Details: basisOf(cause.PlanInputs)}
 		switch kind {

@@ -83,7 +83,7 @@ func TestOutcomesOfRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := &diary{}
 			s := &Stacks{Audit: d}
-			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: &c.run}
+			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: &c.run}
 			p.o.Status = c.was.Record(c.run)
 			for range 2 { // a pass that is made again says nothing new
 				if err := s.happened(t.Context(), p); err != nil {
@@ -103,19 +103,20 @@ func TestNothingIsAppliedOffTheRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   stack.RunKind
 		full   bool
-		untold error
 		starts bool
+		// why the requests are not in the audit log
+		unaudited error
 	}{
 		"an apply":                                 {kind: stack.ApplyRun, starts: true},
 		"an apply that cannot be recorded":         {kind: stack.ApplyRun, full: true},
-		"an apply whose approval is not on record": {kind: stack.ApplyRun, untold: errors.New("the disk was full")},
+		"an apply whose approval is not on record": {kind: stack.ApplyRun, unaudited: errors.New("the disk was full")},
 		"a destroy that cannot be recorded":        {kind: stack.DestroyRun, full: true},
 		"a plan needs none":                        {kind: stack.PlanRun, full: true, starts: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock, start, d := &lockOnly{}, &starter{}, &diary{full: c.full}
 			s := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Audit: d, queue: newQueue(limits{runs: 1}, nil, time.Now)}
-			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}, untold: c.untold}
+			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}, unaudited: c.unaudited}
 			err := s.launch(t.Context(), p, c.kind, stack.Cause{}, "")
 			if (err == nil) != c.starts || !c.starts && (fault.Of(err) != fault.Later || fault.Reason(err, "") != string(stack.StartFailed)) {
 				t.Errorf("launch() = %v, want it to start: %v", err, c.starts)
@@ -134,7 +135,7 @@ func TestNothingIsAppliedOffTheRecord(t *testing.T) {
 func TestWhatIsNotRecordedIsNotTakenOver(t *testing.T) {
 	was := stack.Status{LastRun: "run-0"}
 	ended := stack.Run{ID: "run-1", Kind: stack.ApplyRun, Done: true, Outcome: stack.Succeeded}
-	p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: was}, ended: &ended}
+	p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: was}, ended: &ended}
 	p.o.Status = was.Record(ended)
 	err := (&Stacks{Audit: &diary{full: true}}).happened(t.Context(), p)
 	if err == nil {
@@ -148,7 +149,7 @@ func TestWhatIsNotRecordedIsNotTakenOver(t *testing.T) {
 
 // A stack that was there before the journal was adds nothing; each wish after
 // that is one entry, also for a controller that was started anew.
-func TestWishesAreToldOnce(t *testing.T) {
+func TestRequestsAreAuditedOnce(t *testing.T) {
 	d, blobs := &diary{}, openRecords(t)
 	obj := &v1alpha2.Terraform{}
 	obj.Name, obj.Generation = "net", 3
@@ -156,11 +157,11 @@ func TestWishesAreToldOnce(t *testing.T) {
 	pending := &stack.Plan{Name: "plan-1", Digest: "sha256:1"}
 	pass := func(spec stack.Spec, generation int64) *pass {
 		obj.Generation = generation
-		p := &pass{id: "uid", obj: obj, st: dialect.Stack{Spec: spec, Status: stack.Status{LastRun: "run-0", Pending: pending}}}
+		p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj, st: dialect.Stack{Spec: spec, Status: stack.Status{LastRun: "run-0", Pending: pending}}}
 		p.o.Status = p.st.Status
 		return p
 	}
-	s := &Stacks{Audit: d, Blobs: blobs}
+	s, e := &Stacks{Audit: d, Blobs: blobs}, &entry{id: "uid"}
 	for _, step := range []struct {
 		spec       stack.Spec
 		generation int64
@@ -174,12 +175,16 @@ func TestWishesAreToldOnce(t *testing.T) {
 		{stack.Spec{Rejected: "plan-1"}, 9},
 	} {
 		for range 2 {
-			if s.hear(t.Context(), pass(step.spec, step.generation)); s.tolds.known == nil {
-				t.Fatal("nothing is known to be told")
+			p := pass(step.spec, step.generation)
+			p.entry = e
+			if s.auditRequests(t.Context(), p); e.audited == nil {
+				t.Fatal("no request is known to be in the audit log")
 			}
 		}
-		s = &Stacks{Audit: d, Blobs: blobs}
-		s.hear(t.Context(), pass(step.spec, step.generation))
+		e = &entry{id: "uid"} // as after a restart
+		p := pass(step.spec, step.generation)
+		p.entry = e
+		s.auditRequests(t.Context(), p)
 	}
 	want := []audit.What{audit.ApprovedStale, audit.Approved, audit.Suspended, audit.Resumed, audit.Rejected, audit.Changed}
 	if got := d.whats(); !cmp.Equal(got, want) {

@@ -130,7 +130,7 @@ func (c *Stacks) followGap(ctx context.Context, p *pass, n note, run *stack.Run)
 // looked notes when a look for drift ended.
 func (c *Stacks) looked(ctx context.Context, p *pass, r *runner.Report) error {
 	p.o.CheckedAt = r.Finished
-	return c.looks.note(ctx, c.Blobs, p.id, r.Finished)
+	return c.noteDriftCheck(ctx, p.entry, r.Finished)
 }
 
 // keepRecords keeps the report and the logs, of looks for drift only the newest.

@@ -121,16 +121,10 @@ type Stacks struct {
 	records  sync.RWMutex // held for writing while records that nothing needs are dropped
 	queue    *queue
 	reviews  *reviewPool
-	looks    looks
-	tolds    tolds
+	index    index
 	requests requests
-	history  timelines
 
 	newcomers newcomers
-	writes    ownWrites
-	marks     marked
-	sound     sound
-	unsaid    unsaid
 	metrics   *metrics
 }
 
@@ -139,6 +133,7 @@ type pass struct {
 	obj   client.Object
 	stale bool   // obj is a copy that the server may have a newer version of
 	id    string // the stack: the object's UID
+	entry *entry // what is remembered of it
 	st    dialect.Stack
 	o     stack.Observation
 	job   *runner.Job // as far as it is known before the kind of run is
@@ -152,7 +147,7 @@ type pass struct {
 	glassDenied bool // somebody wants to work by hand where that is not allowed
 
 	unreadable error  // why nothing can be decided
-	untold     error  // why the journal does not hold what people asked for
+	unaudited  error  // why the audit log does not hold what people asked for
 	level      string // isolation of the newest run
 	wait       string // what a start waits for, if it does
 
@@ -162,12 +157,12 @@ type pass struct {
 // Reconcile brings one stack one step further.
 func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c.newcomers.seen(req.NamespacedName)
-	obj, cached, err := c.look(ctx, req.NamespacedName)
+	obj, cached, err := c.readObject(ctx, req.NamespacedName)
 	if err != nil {
 		if client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, err
 		}
-		wait, err := c.abandoned(ctx, req.NamespacedName)
+		wait, err := c.abandoned(ctx, req.NamespacedName, "")
 		return ctrl.Result{RequeueAfter: wait}, err
 	}
 	if !obj.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(obj, c.Dialect.Finalizer()) {
@@ -175,9 +170,14 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		c.queue.leave(string(obj.GetUID()))
 		return ctrl.Result{}, nil
 	}
-	c.requests.saw(string(obj.GetUID()), req.NamespacedName)
-	if err := c.hold(ctx, obj); apierrors.IsConflict(err) {
-		return c.anew(obj), nil // whoever wrote may not have changed anything that wakes the stack
+	e := c.index.make(string(obj.GetUID()), req.NamespacedName)
+	former, err := c.abandoned(ctx, req.NamespacedName, e.id)
+	if err != nil { // which is no reason to hold up the stack that has the name now
+		c.Log.Warn("former stack not cleaned up", "stack", req.String(), "err", err)
+		former = runLook
+	}
+	if err := c.ensureFinalizer(ctx, obj); apierrors.IsConflict(err) {
+		return c.requeue(e), nil // the other write may have changed nothing that wakes the stack
 	} else if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -191,7 +191,7 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		c.queue.withdraw(p.id)
 		return c.reportUnreadable(ctx, p)
 	}
-	c.hear(ctx, p)
+	c.auditRequests(ctx, p)
 	d := stack.Decide(p.o)
 	switch {
 	case p.stuck != nil:
@@ -201,7 +201,7 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	default:
 		d, err = c.act(ctx, p, d)
 	}
-	return c.report(ctx, p, d, err)
+	return sooner(former)(c.report(ctx, p, d, err))
 }
 
 // conclude publishes what a run that ended has put out, so that one write of the
@@ -219,8 +219,8 @@ func (c *Stacks) conclude(ctx context.Context, p *pass, d stack.Decision) (stack
 	return c.act(ctx, p, d)
 }
 
-// hold puts our finalizer on obj before anything is built for it.
-func (c *Stacks) hold(ctx context.Context, obj client.Object) error {
+// ensureFinalizer puts our finalizer on obj before anything is created for it.
+func (c *Stacks) ensureFinalizer(ctx context.Context, obj client.Object) error {
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
@@ -230,7 +230,7 @@ func (c *Stacks) hold(ctx context.Context, obj client.Object) error {
 	}
 	err := c.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
 	if err == nil {
-		c.writes.wrote(obj)
+		c.index.wrote(obj)
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func TestCheckup(t *testing.T) {
 	if err := c.put(t.Context(), stackKey("uid", "outputs.json"), []byte(outputs)); err != nil {
 		t.Fatal(err)
 	}
-	p := &pass{obj: &v1alpha2.Terraform{}, id: "uid", note: note{State: &kube.StateRef{}}, job: &runner.Job{
+	p := &pass{obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, note: note{State: &kube.StateRef{}}, job: &runner.Job{
 		Stack: "uid", Name: "ns/name", Files: nil, Env: map[string]string{"AWS_SECRET_ACCESS_KEY": "k"}, Managed: true,
 		Mask: []string{"given"}, Limits: runner.Limits{Memory: 5}, Box: runner.Box{Network: "none"}, Options: runner.Options{InitKey: "x"},
 	}}
@@ -92,7 +92,7 @@ func TestChecksBeforeOutputsAreKnown(t *testing.T) {
 // However often a stack is not well, what was done to it stays to be read.
 func TestOnlyTheNewestHealthRunIsKept(t *testing.T) {
 	c := &Stacks{Blobs: openRecords(t), Runs: noFiles{}}
-	p := &pass{id: "uid"}
+	p := &pass{id: "uid", entry: &entry{id: "uid"}}
 	keep := func(kind stack.RunKind, n int) {
 		t.Helper()
 		r := &runner.Report{ID: fmt.Sprintf("%s-%d", kind, n), Kind: kind, Finished: time.Unix(int64(n), 0)}
@@ -141,7 +141,7 @@ func TestInventory(t *testing.T) {
 		if err := c.put(t.Context(), stackKey("uid", "state.json"), []byte(old)); err != nil {
 			t.Fatal(err)
 		}
-		p := &pass{obj: &v1alpha2.Terraform{}, id: "uid", job: &runner.Job{Mask: []string{"s3cr3t"}}}
+		p := &pass{obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, job: &runner.Job{Mask: []string{"s3cr3t"}}}
 		p.st.Configuration = stack.Configuration{Inventory: true, Backend: stack.Backend{Kind: stack.Managed, Suffix: "s"}}
 		p.o.Status.State = digest
 		tt.change(p)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +29,7 @@ const (
 	FailingLabel     = "terrier.dev/failing"      // the last attempt failed, or somebody must do something
 )
 
-var statusLabels = [...]string{PendingPlanLabel, DriftedLabel, FailingLabel}
+var statusLabelNames = [...]string{PendingPlanLabel, DriftedLabel, FailingLabel}
 
 // labelManager owns the labels, so that managedFields tells them from what we
 // write otherwise.
@@ -41,15 +40,15 @@ const labelManager = kube.FieldManager + "-labels"
 // other busy.
 const labelPause = time.Minute
 
-// marks is the value of each of the statusLabels, empty for those that are not
-// there.
-type marks [len(statusLabels)]string
+// statusLabels is the value of each label in statusLabelNames, empty for a label
+// that is not there.
+type statusLabels [len(statusLabelNames)]string
 
-// marksOf are the labels that a stack has to have. What a run is about to put
-// right is not marked: a stack that is applied by itself would be written twice
-// for each of its plans. While it waits for its turn, its drift is marked, but
-// not its plan, which waits for nobody's approval.
-func marksOf(p *pass, d stack.Decision) (m marks) {
+// statusLabelsOf are the labels that a stack has to have. What a run is about to
+// remediate gets no label: a stack that is applied automatically would be written
+// twice for each of its plans. While the stack waits for its turn, its drift has
+// its label, but its plan, which waits for no approval, has none.
+func statusLabelsOf(p *pass, d stack.Decision) (l statusLabels) {
 	memory := p.o.Status
 	settling := p.o.Run != nil && p.o.Run.Kind.Writes()
 	approved := settling
@@ -63,45 +62,46 @@ func marksOf(p *pass, d stack.Decision) (m marks) {
 		memory.Failures > 0 || d.Ready == stack.Stalled,
 	} {
 		if is {
-			m[i] = "true"
+			l[i] = "true"
 		}
 	}
-	return m
+	return l
 }
 
-// marksIn are the labels that an object has. One without a value is there, too.
-func marksIn(labels map[string]string) (m marks) {
-	for i, name := range statusLabels {
+// statusLabelsIn are the labels that an object has. One without a value is there,
+// too.
+func statusLabelsIn(labels map[string]string) (l statusLabels) {
+	for i, name := range statusLabelNames {
 		if value, ok := labels[name]; ok && value == "" {
-			m[i] = "(empty)"
+			l[i] = "(empty)"
 		} else {
-			m[i] = value
+			l[i] = value
 		}
 	}
-	return m
+	return l
 }
 
 // isStatusLabel reports whether a label says how its stack stands. Such a label
 // is no input: a stack must not be planned anew because it was planned.
 func isStatusLabel(name string) bool {
-	return slices.Contains(statusLabels[:], name)
+	return slices.Contains(statusLabelNames[:], name)
 }
 
-// mark makes the labels of an object say how its stack stands, and returns when
-// to do so instead, zero if it is done. A stack goes on without them: labels may
-// be refused by a policy that has nothing to do with us.
-func (c *Stacks) mark(ctx context.Context, p *pass, d stack.Decision) (later time.Duration) {
-	has, want := marksIn(p.obj.GetLabels()), marksOf(p, d)
+// writeLabels makes the labels of an object say the status of its stack. It
+// returns when to do so instead, zero if it is done. A stack goes on without its
+// labels: a policy that has nothing to do with Terrier may refuse them.
+func (c *Stacks) writeLabels(ctx context.Context, p *pass, d stack.Decision) (later time.Duration) {
+	has, want := statusLabelsIn(p.obj.GetLabels()), statusLabelsOf(p, d)
 	if has == want {
-		c.marks.note(p.id, want, time.Time{})
+		p.entry.noteLabels(want, time.Time{})
 		return 0
 	}
-	if later := c.marks.pause(p.id, want, p.o.Now); later > 0 {
+	if later := p.entry.labelPause(want, p.o.Now); later > 0 {
 		return later
 	}
-	c.marks.note(p.id, want, p.o.Now) // first: the event of our own write must find it
+	p.entry.noteLabels(want, p.o.Now) // before the write, whose event must find it
 	labels := map[string]any{}
-	for i, name := range statusLabels {
+	for i, name := range statusLabelNames {
 		switch {
 		case has[i] == want[i]:
 		case want[i] == "":
@@ -115,7 +115,7 @@ func (c *Stacks) mark(ctx context.Context, p *pass, d stack.Decision) (later tim
 	if err == nil {
 		written := p.obj.DeepCopyObject().(client.Object)
 		if err = c.Live.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(labelManager)); err == nil {
-			c.writes.wrote(written)
+			c.index.wrote(written)
 		}
 	}
 	if err = client.IgnoreNotFound(err); err != nil {
@@ -125,53 +125,37 @@ func (c *Stacks) mark(ctx context.Context, p *pass, d stack.Decision) (later tim
 	return 0
 }
 
-// marked remembers what was written last, by the UIDs of stacks.
-type marked struct {
-	mu    sync.Mutex
-	stood map[string]mark
-}
-
-type mark struct {
-	marks
+// writtenLabels are the labels of a stack as they were left last.
+type writtenLabels struct {
+	statusLabels
 	at time.Time // of the last write
 }
 
-// note remembers that a stack has labels. With a time, they were written then.
-func (m *marked) note(id string, has marks, at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stood == nil {
-		m.stood = map[string]mark{}
+// noteLabels remembers that the stack has labels. With a time, they were written
+// then.
+func (e *entry) noteLabels(has statusLabels, at time.Time) {
+	if last := e.statusLabels.Load(); at.IsZero() && last != nil {
+		at = last.at
 	}
-	if at.IsZero() {
-		at = m.stood[id].at
-	}
-	m.stood[id] = mark{has, at}
+	e.statusLabels.Store(&writtenLabels{has, at})
 }
 
-// pause is how long to wait before the same is written once more.
-func (m *marked) pause(id string, want marks, now time.Time) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last, ok := m.stood[id]
-	if !ok || last.marks != want || last.at.IsZero() {
+// labelPause is how long to wait before the same labels are written once more.
+func (e *entry) labelPause(want statusLabels, now time.Time) time.Duration {
+	last := e.statusLabels.Load()
+	if last == nil || last.statusLabels != want || last.at.IsZero() {
 		return 0
 	}
 	return max(0, labelPause-now.Sub(last.at))
 }
 
-// has reports whether exactly these labels are what a stack is to have.
-func (m *marked) has(id string, is marks) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last, ok := m.stood[id]
-	return ok && last.marks == is
-}
-
-func (m *marked) forget(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.stood, id)
+// hasLabels reports whether exactly these labels are what the stack is to have.
+func (e *entry) hasLabels(is statusLabels) bool {
+	if e == nil {
+		return false
+	}
+	last := e.statusLabels.Load()
+	return last != nil && last.statusLabels == is
 }
 
 // labelsChanged wakes a stack whose labels changed: one of its own, or a status
@@ -180,7 +164,7 @@ func (c *Stacks) labelsChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			was, is := e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()
-			if marked := marksIn(is); marked != marksIn(was) && !c.marks.has(string(e.ObjectNew.GetUID()), marked) {
+			if has := statusLabelsIn(is); has != statusLabelsIn(was) && !c.index.find(string(e.ObjectNew.GetUID())).hasLabels(has) {
 				return true
 			}
 			return !maps.Equal(ownLabels(was), ownLabels(is))

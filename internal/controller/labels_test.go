@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-func TestMarksFollowFromHowAStackStands(t *testing.T) {
+func TestStatusLabelsFollowFromTheStatus(t *testing.T) {
 	const yes = "true"
 	plan, drift := &stack.Plan{Name: "plan-main"}, &stack.Drift{}
 	held, next := stack.Wait{}, stack.Apply{}
@@ -24,33 +25,33 @@ func TestMarksFollowFromHowAStackStands(t *testing.T) {
 		d      stack.Decision
 		run    *stack.Run
 		wait   string
-		want   marks
+		want   statusLabels
 	}{
 		"nothing is to be done":              {d: stack.Decision{Action: held, Ready: stack.Ready}},
-		"a plan waits":                       {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, want: marks{yes}},
-		"a plan waits while another is made": {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.PlanRun}, want: marks{yes}},
+		"a plan waits":                       {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, want: statusLabels{yes}},
+		"a plan waits while another is made": {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.PlanRun}, want: statusLabels{yes}},
 		"a plan is about to be applied":      {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: next}},
 		"a plan waits for its turn":          {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: next}, wait: "4 runs are at work"},
-		"drift waits for its turn":           {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: next}, wait: "4 runs are at work", want: marks{1: yes}},
+		"drift waits for its turn":           {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: next}, wait: "4 runs are at work", want: statusLabels{1: yes}},
 		"a plan is being applied":            {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}},
-		"drift waits for somebody":           {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: held}, want: marks{yes, yes}},
+		"drift waits for somebody":           {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: held}, want: statusLabels{yes, yes}},
 		"drift is about to be put right":     {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: next}},
-		"the last attempt failed":            {memory: stack.Status{Failures: 1}, d: stack.Decision{Action: held, Ready: stack.Reconciling}, want: marks{2: yes}},
-		"another attempt is at work":         {memory: stack.Status{Failures: 1}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}, want: marks{2: yes}},
-		"somebody must do something":         {d: stack.Decision{Action: held, Ready: stack.Stalled}, want: marks{2: yes}},
+		"the last attempt failed":            {memory: stack.Status{Failures: 1}, d: stack.Decision{Action: held, Ready: stack.Reconciling}, want: statusLabels{2: yes}},
+		"another attempt is at work":         {memory: stack.Status{Failures: 1}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}, want: statusLabels{2: yes}},
+		"somebody must do something":         {d: stack.Decision{Action: held, Ready: stack.Stalled}, want: statusLabels{2: yes}},
 		"it waits for its source":            {d: stack.Decision{Action: held, Ready: stack.Reconciling}},
 	} {
 		p := &pass{wait: c.wait}
 		p.o.Status, p.o.Run = c.memory, c.run
-		if got := marksOf(p, c.d); got != c.want {
-			t.Errorf("%s: marksOf() = %q, want %q", name, got, c.want)
+		if got := statusLabelsOf(p, c.d); got != c.want {
+			t.Errorf("%s: statusLabelsOf() = %q, want %q", name, got, c.want)
 		}
 	}
 }
 
 func TestWhoseLabelsWakeAStack(t *testing.T) {
 	c := &Stacks{}
-	c.marks.note("u-1", marks{"true"}, time.Time{})
+	c.index.make("u-1", types.NamespacedName{}).noteLabels(statusLabels{"true"}, time.Time{})
 	wakes := c.labelsChanged()
 	for name, l := range map[string]struct {
 		was, is map[string]string
@@ -117,12 +118,14 @@ func (m *marker) object() *v1alpha2.Terraform {
 	return &o
 }
 
-// pass marks the stack as one with this memory, and returns its labels.
+// pass writes the labels of the stack as those of one with this status, and
+// returns them.
 func (m *marker) pass(memory stack.Status) (labels map[string]string, later time.Duration) {
 	m.t.Helper()
 	p := &pass{obj: m.object()}
 	p.id, p.o.Status, p.o.Now = string(p.obj.GetUID()), memory, m.now
-	later = m.mark(m.t.Context(), p, m.wait)
+	p.entry = m.index.make(p.id, client.ObjectKeyFromObject(p.obj))
+	later = m.writeLabels(m.t.Context(), p, m.wait)
 	return m.object().Labels, later
 }
 
@@ -183,9 +186,9 @@ func TestForgedLabelsArePutRight(t *testing.T) {
 // A stack that was made anew under the same name is another one.
 func TestLabelsOfAFormerStackReachNoOther(t *testing.T) {
 	m := newMarker(t)
-	p := &pass{obj: m.object(), id: "00000000-0000-0000-0000-000000000000"}
+	p := &pass{obj: m.object(), id: "00000000-0000-0000-0000-000000000000", entry: &entry{}}
 	p.o.Status, p.o.Now = stack.Status{Failures: 1}, m.now
-	if later := m.mark(t.Context(), p, m.wait); later == 0 {
+	if later := m.writeLabels(t.Context(), p, m.wait); later == 0 {
 		t.Error("nothing was said to come of it")
 	}
 	if labels := m.object().Labels; len(labels) != 1 {

@@ -84,7 +84,7 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &Stacks{Events: e, Dialect: infra.Dialect{}, metrics: m}
-			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: c.run, said: &runner.Report{}}
+			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: c.run, said: &runner.Report{}}
 			p.o.Spec.Mode = c.mode
 			if c.is != nil {
 				p.o.Status = *c.is

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +28,7 @@ type note struct {
 // observe gathers all that Decide may look at, and no more than it needs: a
 // stack whose run goes on is not asked for its inputs.
 func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) {
-	p := &pass{obj: obj, id: string(obj.GetUID())}
+	p := &pass{obj: obj, id: string(obj.GetUID()), entry: c.index.make(string(obj.GetUID()), client.ObjectKeyFromObject(obj))}
 	var err error
 	p.st, err = c.Dialect.Decode(obj)
 	p.o = stack.Observation{
@@ -44,16 +46,18 @@ func (c *Stacks) observe(ctx context.Context, obj client.Object) (*pass, error) 
 		p.unreadable = err
 		return p, nil
 	}
-	if err := c.remind(ctx, p); err != nil {
+	if err := c.restoreStatus(ctx, p); err != nil {
 		return nil, err
 	}
 	if err := c.observeRun(ctx, p); err != nil {
 		return nil, err
 	}
 	c.observeGlass(p)
-	if p.o.CheckedAt, err = c.looks.last(ctx, c.Blobs, p.id); err != nil {
+	checks, err := c.driftChecks(ctx, p.entry)
+	if err != nil {
 		return nil, err
 	}
+	p.o.CheckedAt = checks.At
 	switch {
 	case p.stuck != nil:
 		return p, nil
@@ -170,13 +174,30 @@ func (c *Stacks) unwritten(ctx context.Context, p *pass) (bool, error) {
 		return false, nil
 	}
 	key := types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: to.Secret}
-	if c.untouched(ctx, p.id, key) {
+	if c.outputsUntouched(ctx, p.entry, key) {
 		return false, nil
 	}
 	same, version, err := kube.OutputsIntact(ctx, c.Live, key)
-	c.sound.published(p.id, to.Secret, version)
+	p.entry.outputs = publishedOutputs{to.Secret, version}
 	if fault.Of(err) == fault.Missing {
 		return true, nil
 	}
 	return !same, err
+}
+
+// publishedOutputs is a Secret, and the version at which it holds the outputs as
+// they were written; an empty version says nothing.
+type publishedOutputs struct{ secret, version string }
+
+// outputsUntouched reports whether the watch of Secrets has the outputs of a stack
+// at the version at which they were right. A watch that lags behind shows another
+// version, or none, and then the server is asked. A change that the watch has not
+// seen yet wakes the stack once the watch has it.
+func (c *Stacks) outputsUntouched(ctx context.Context, e *entry, key types.NamespacedName) bool {
+	if e.outputs.version == "" || e.outputs.secret != key.Name {
+		return false
+	}
+	seen := &metav1.PartialObjectMetadata{}
+	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return c.Client.Get(ctx, key, seen) == nil && seen.ResourceVersion == e.outputs.version
 }

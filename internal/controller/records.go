@@ -115,9 +115,5 @@ func (c *Stacks) dropRecords(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	c.looks.forget(id)
-	c.tolds.forget(id)
-	c.sound.forget(id)
-	c.history.forget(id)
 	return nil
 }

@@ -51,30 +51,30 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	var untold time.Duration
+	var debounce time.Duration
 	if changed {
-		untold = c.untold(p, before)
+		debounce = c.statusDebounce(p, before)
 	}
-	if untold == 0 {
-		c.unsaid.told(p.id)
+	if debounce == 0 {
+		p.entry.debouncedAt = time.Time{}
 	}
-	if changed && untold == 0 {
-		if err := c.outlast(ctx, p); err != nil {
+	if changed && debounce == 0 {
+		if err := c.saveCheckpoint(ctx, p); err != nil {
 			return ctrl.Result{}, err
 		}
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		err := c.Live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager))
 		if apierrors.IsConflict(err) {
-			return c.anew(p.obj), nil // somebody else wrote; nothing was forgotten yet
+			return c.requeue(p.entry), nil // something else wrote the object; the run is not forgotten yet
 		}
 		if err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
-		c.writes.wrote(p.obj)
+		c.index.wrote(p.obj)
 	}
 	c.tell(p, d)
 	c.decided(ctx, p, d)
-	marked := c.mark(ctx, p, d)
+	labels := c.writeLabels(ctx, p, d)
 	if p.ended != nil {
 		if err := c.Runner.Forget(p.id, p.ended.ID); err != nil {
 			return ctrl.Result{}, err
@@ -83,7 +83,7 @@ func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause er
 			return again, nil
 		}
 	}
-	return sooner(untold)(sooner(marked)(c.next(p, d, cause)))
+	return sooner(debounce)(sooner(labels)(c.next(p, d, cause)))
 }
 
 // sooner looks again after a while at the latest, if that is not zero.
@@ -106,7 +106,7 @@ func (c *Stacks) reportUnreadable(ctx context.Context, p *pass) (ctrl.Result, er
 	}
 	err := c.Live.Status().Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
 	if apierrors.IsConflict(err) {
-		return c.anew(p.obj), nil
+		return c.requeue(p.entry), nil
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
@@ -128,7 +128,7 @@ var again = ctrl.Result{RequeueAfter: time.Nanosecond}
 // next says when to look at the stack again.
 func (c *Stacks) next(p *pass, d stack.Decision, cause error) (ctrl.Result, error) {
 	if fault.Of(cause) == fault.Conflict {
-		return c.anew(p.obj), nil
+		return c.requeue(p.entry), nil
 	}
 	if cause != nil {
 		return ctrl.Result{}, cause

@@ -47,7 +47,6 @@ const (
 type requests struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	ids   map[string]types.NamespacedName // of stacks seen
 }
 
 func (r *requests) add(key types.NamespacedName) {
@@ -61,41 +60,6 @@ func (r *requests) add(key types.NamespacedName) {
 	default:
 		q.Add(request)
 	}
-}
-
-func (r *requests) saw(id string, key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ids == nil {
-		r.ids = map[string]types.NamespacedName{}
-	}
-	r.ids[id] = key
-}
-
-func (r *requests) find(id string) (types.NamespacedName, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key, ok := r.ids[id]
-	return key, ok
-}
-
-// named returns the stacks that were seen under a name.
-func (r *requests) named(key types.NamespacedName) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var ids []string
-	for id, k := range r.ids {
-		if k == key {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-func (r *requests) forget(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.ids, id)
 }
 
 // Setup makes mgr run the controller. Ended delivers the stacks whose runs
@@ -161,8 +125,8 @@ func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 				return
 			}
 			c.queue.ended(id)
-			if key, ok := c.requests.find(id); ok {
-				c.requests.add(key)
+			if e := c.index.find(id); e != nil {
+				c.requests.add(e.key)
 			}
 		}
 	}

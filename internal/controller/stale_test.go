@@ -119,7 +119,7 @@ func (l *lagging) server(t *testing.T) *v1alpha2.Terraform {
 // pass begins a pass as Reconcile does, with something of everything to act upon.
 func (l *lagging) pass(t *testing.T) *pass {
 	t.Helper()
-	obj, cached, err := l.look(t.Context(), l.key())
+	obj, cached, err := l.readObject(t.Context(), l.key())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func (l *lagging) pass(t *testing.T) *pass {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pass{obj: obj, id: string(obj.GetUID()), st: st, stale: cached, job: &runner.Job{}}
+	p := &pass{obj: obj, id: string(obj.GetUID()), entry: l.index.make(string(obj.GetUID()), l.key()), st: st, stale: cached, job: &runner.Job{}}
 	p.o.Now, p.o.Spec, p.o.Status = l.Now(), st.Spec, st.Status
 	for key, content := range map[string]string{"outputs.json": `{"host":{"value":"h","type":"string"}}`, "snapshots/kept": "{}"} {
 		if err := l.put(t.Context(), stackKey(p.id, key), []byte(content)); err != nil {
@@ -259,8 +259,8 @@ func TestAnOldCopyIsNotActedUpon(t *testing.T) {
 				if decision.done(t, l, p) {
 					t.Error("it is done")
 				}
-				l.anew(p.obj)
-				if obj, cached, err := l.look(t.Context(), l.key()); cached || err == nil && obj.GetResourceVersion() == l.old.ResourceVersion {
+				l.requeue(p.entry)
+				if obj, cached, err := l.readObject(t.Context(), l.key()); cached || err == nil && obj.GetResourceVersion() == l.old.ResourceVersion {
 					t.Errorf("the next look has %s, from the cache: %v, %v", obj.GetResourceVersion(), cached, err)
 				}
 			})

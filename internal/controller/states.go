@@ -23,7 +23,7 @@ func (c *Stacks) startState(ctx context.Context, p *pass, kind stack.RunKind, ca
 	if ref == nil {
 		return nil, c.unshared(ctx, p, kind)
 	}
-	defer func() { c.sound.state(p.id, err == nil) }()
+	defer func() { p.entry.stateOwn = err == nil }()
 	state, err = c.load(ctx, p, *ref)
 	if err != nil {
 		return nil, fault.New(fault.Of(err), fault.Reason(err, string(stack.StateFailed)), fmt.Errorf("loading the state: %w", err))

@@ -110,7 +110,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 				}
 			}
 			obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "net"}}
-			p := &pass{obj: obj, id: "uid", o: stack.Observation{
+			p := &pass{obj: obj, id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{
 				Spec:   stack.Spec{AcceptState: tt.accept},
 				Status: stack.Status{Known: tt.known, Built: !tt.empty},
 			}}
@@ -231,7 +231,7 @@ func TestARunThatCannotStoreItsStateLosesNothing(t *testing.T) {
 			said, at := &events{}, &shelf{full: tt.full}
 			c := &Stacks{States: at, Blobs: openRecords(t), Runs: files{runner.FileState: string(mine)}, Events: said}
 			var run stack.Run
-			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}}
+			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}}
 			err := c.settleState(t.Context(), p, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, note{State: &kube.StateRef{}}, &run)
 			if (err != nil) != tt.err || run.Known != tt.want || said.last != tt.says {
 				t.Errorf("settleState() = %v, known %+v, said %q; want known %+v", err, run.Known, said.last, tt.want)
@@ -266,7 +266,7 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 			said, at := &events{}, &shelf{}
 			c := &Stacks{States: at, Blobs: openRecords(t), Runs: left, Events: said}
 			var run stack.Run
-			p := &pass{id: "uid", obj: &v1alpha2.Terraform{}}
+			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}}
 			if err := c.settleState(t.Context(), p, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, note{State: &kube.StateRef{}}, &run); err != nil {
 				t.Fatal(err)
 			}
@@ -287,7 +287,7 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 func TestTheStateBeforeADestroyIsMarked(t *testing.T) {
 	state := thing("l", 3)
 	c := &Stacks{States: &shelf{found: storedAs(state)}, Blobs: openRecords(t), Events: &events{}}
-	p := &pass{id: "uid", obj: &v1alpha2.Terraform{}, note: note{State: &kube.StateRef{}}}
+	p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, note: note{State: &kube.StateRef{}}}
 	for _, kind := range []stack.RunKind{stack.PlanRun, stack.DestroyRun} {
 		if _, err := c.startState(t.Context(), p, kind, stack.Cause{}); err != nil {
 			t.Fatal(err)
@@ -374,7 +374,7 @@ func TestAStateBesideItsSecretIsLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "big"}}
-	got, err := c.load(t.Context(), &pass{id: "uid", obj: obj}, ref)
+	got, err := c.load(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref)
 	if err != nil || !bytes.Equal(got, state) {
 		t.Fatalf("load() = %d bytes, %v; want %d", len(got), err, len(state))
 	}
@@ -385,7 +385,7 @@ func TestAStateBesideItsSecretIsLoaded(t *testing.T) {
 	if err := records.Delete(t.Context(), keys[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.load(t.Context(), &pass{id: "uid", obj: obj}, ref); fault.Reason(err, "") != string(stack.StateTampered) {
+	if _, err := c.load(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref); fault.Reason(err, "") != string(stack.StateTampered) {
 		t.Errorf("load() of a state whose record is gone: %v, want StateTampered", err)
 	}
 }
@@ -429,7 +429,7 @@ func TestAFormerStateIsNotAdoptedByAccident(t *testing.T) {
 			found.Owner, found.OwnerUID = "app", tt.uid
 			obj := &v1alpha2.Terraform{}
 			obj.Name = "app"
-			p := &pass{id: "uid", obj: obj}
+			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj}
 			p.o.Spec.AdoptState = tt.adopt
 			facts, err := stack.ReadState(tt.state)
 			if err != nil {

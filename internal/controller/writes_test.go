@@ -25,17 +25,17 @@ func TestACopyMustKnowWhatWeWrote(t *testing.T) {
 		"a copy without a version":      {"99", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var w ownWrites
+			var x index
 			if tt.written == unseen {
-				w.doubt(key)
+				x.make("one", key).doubt()
 			} else if tt.written != "" {
-				w.wrote(&v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: tt.written}})
+				x.wrote(&v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "one", ResourceVersion: tt.written}})
 			}
-			if got := w.covers(key, tt.copy); got != tt.want {
+			if got := x.newest(key).covers(tt.copy); got != tt.want {
 				t.Errorf("covers(%q) after %q is %v, want %v", tt.copy, tt.written, got, tt.want)
 			}
-			w.forget(key)
-			if !w.covers(key, tt.copy) {
+			x.drop("one")
+			if !x.newest(key).covers(tt.copy) {
 				t.Error("what is forgotten still counts")
 			}
 		})
@@ -45,24 +45,25 @@ func TestACopyMustKnowWhatWeWrote(t *testing.T) {
 func TestWhatWeWroteIsKnownBeforeTheCacheHearsOfIt(t *testing.T) {
 	key := types.NamespacedName{Namespace: "apps", Name: "net"}
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "one", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
-	var w ownWrites
-	if w.copyOf(key, "one") != nil {
+	var x index
+	one := x.make("one", key)
+	if x.copyOf(one) != nil {
 		t.Error("there is a copy of what was never written")
 	}
-	w.wrote(obj)
-	got := w.copyOf(key, "one")
+	x.wrote(obj)
+	got := x.copyOf(one)
 	if got == nil || got.GetResourceVersion() != "7" || got.GetManagedFields() != nil {
 		t.Fatalf("the copy is %+v", got)
 	}
 	got.SetLabels(map[string]string{"changed": "by a pass"})
-	if again := w.copyOf(key, "one"); again == nil || again.GetLabels() != nil {
+	if again := x.copyOf(one); again == nil || again.GetLabels() != nil {
 		t.Errorf("a pass changed the copy of the next one: %+v", again)
 	}
-	if w.copyOf(key, "two") != nil {
+	if x.copyOf(x.make("two", key)) != nil {
 		t.Error("an object that was made again has the copy of the former one")
 	}
-	w.doubt(key)
-	if w.copyOf(key, "one") != nil {
+	one.doubt()
+	if x.copyOf(one) != nil {
 		t.Error("what is in doubt is still taken for the last")
 	}
 }

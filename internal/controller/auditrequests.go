@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,9 +15,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// told is what people ask of a stack, as far as the journal has been told. It is
-// kept beside the status, and written only when somebody has changed something.
-type told struct {
+// auditedRequests is what people asked of a stack, as far as the audit log has
+// it. The record lies beside the status, and is written only when a person
+// changed something.
+type auditedRequests struct {
 	Generation int64  `json:"generation"`
 	Approved   string `json:"approved,omitempty"`
 	Rejected   string `json:"rejected,omitempty"`
@@ -31,9 +31,9 @@ type told struct {
 	Deleting   bool   `json:"deleting,omitempty"`
 }
 
-func toldOf(p *pass) told {
+func requestsOf(p *pass) auditedRequests {
 	s := p.st.Spec
-	t := told{
+	t := auditedRequests{
 		Generation: p.obj.GetGeneration(), Approved: s.Approved, Rejected: s.Rejected, Request: p.st.Request, Forgotten: s.IgnoreUntracked,
 		Accepted: s.AcceptState, Adopted: s.AdoptState, Suspended: s.Suspended, Deleting: !p.obj.GetDeletionTimestamp().IsZero(),
 	}
@@ -43,78 +43,51 @@ func toldOf(p *pass) told {
 	return t
 }
 
-func toldKey(id string) string { return stackKey(id, "told") }
+func auditedRequestsKey(id string) string { return stackKey(id, "told") }
 
-// tolds remembers what was told.
-type tolds struct {
-	mu    sync.Mutex
-	known map[string]told
-}
-
-func (l *tolds) get(id string) (told, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t, ok := l.known[id]
-	return t, ok
-}
-
-func (l *tolds) set(id string, t told) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.known == nil {
-		l.known = map[string]told{}
+// auditedRequests is what the audit log has of the requests of a stack, nil if it
+// has none.
+func (c *Stacks) auditedRequests(ctx context.Context, e *entry) (*auditedRequests, error) {
+	if e.audited != nil {
+		return e.audited, nil
 	}
-	l.known[id] = t
-}
-
-func (l *tolds) forget(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.known, id)
-}
-
-// lastTold is what was told of a stack, nil if nothing ever was.
-func (c *Stacks) lastTold(ctx context.Context, id string) (*told, error) {
-	if t, ok := c.tolds.get(id); ok {
-		return &t, nil
-	}
-	b, err := c.get(ctx, toldKey(id))
+	b, err := c.get(ctx, auditedRequestsKey(e.id))
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
 	}
-	var t told
+	var t auditedRequests
 	if err == nil {
 		err = json.Unmarshal(b, &t)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading what the journal was told: %w", err)
+		return nil, fmt.Errorf("reading which requests are in the audit log: %w", err)
 	}
-	c.tolds.set(id, t)
+	e.audited = &t
 	return &t, nil
 }
 
-// hear records what people have asked for since the last pass. What cannot be
-// recorded holds back what would change the world, and nothing else.
-func (c *Stacks) hear(ctx context.Context, p *pass) {
+// auditRequests records what people asked for since the last pass. A request that
+// cannot be recorded holds back the runs that write, and nothing else.
+func (c *Stacks) auditRequests(ctx context.Context, p *pass) {
 	if c.Audit == nil {
 		return
 	}
-	if p.untold = c.tellAsked(ctx, p); p.untold != nil {
-		c.Log.Warn("what was asked for is not recorded", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", p.untold)
+	if p.unaudited = c.recordRequests(ctx, p); p.unaudited != nil {
+		c.Log.Warn("requests not in the audit log", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", p.unaudited)
 	}
 }
 
-func (c *Stacks) tellAsked(ctx context.Context, p *pass) error {
-	is := toldOf(p)
-	was, err := c.lastTold(ctx, p.id)
+func (c *Stacks) recordRequests(ctx context.Context, p *pass) error {
+	is := requestsOf(p)
+	was, err := c.auditedRequests(ctx, p.entry)
 	if err != nil || was != nil && *was == is {
 		return err
 	}
 	if was == nil && (p.st.Status.LastRun != "" || p.st.Status.Built || is.Deleting) {
-		c.tolds.set(p.id, is) // it was there before the journal was
+		p.entry.audited = &is // the stack is older than the audit log
 		return nil
 	}
-	for _, d := range wishes(p, was, is) {
+	for _, d := range newRequests(p, was, is) {
 		a, err := asker.Of(ctx, c.Live, p.obj, d.What)
 		if err != nil {
 			return err
@@ -129,23 +102,23 @@ func (c *Stacks) tellAsked(ctx context.Context, p *pass) error {
 	}
 	b, err := json.Marshal(is)
 	if err == nil {
-		err = c.put(ctx, toldKey(p.id), b)
+		err = c.put(ctx, auditedRequestsKey(p.id), b)
 	}
 	if err == nil {
-		c.tolds.set(p.id, is)
+		p.entry.audited = &is
 	}
 	return err
 }
 
-// wishes says what is different between what was told and what is asked for.
-func wishes(p *pass, was *told, is told) []deed {
+// newRequests says what people ask for that the audit log does not have yet.
+func newRequests(p *pass, was *auditedRequests, is auditedRequests) []deed {
 	var out []deed
 	generation := strconv.FormatInt(is.Generation, 10)
 	add := func(e audit.Entry, once string) { out = append(out, deed{e, once}) }
 	fresh := was == nil
 	if fresh {
 		add(audit.Entry{What: audit.Created}, "")
-		was = &told{Generation: is.Generation}
+		was = &auditedRequests{Generation: is.Generation}
 	}
 	if is.Approved != was.Approved && is.Approved != "" {
 		e := decision(p, is.Approved)

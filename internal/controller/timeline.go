@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,36 +17,11 @@ const decisionsKept = 50
 // decisionsKey is where it is kept; service.DecisionsKey is the same.
 func decisionsKey(id string) string { return stackKey(id, "decisions.json") }
 
-// timelines hold what was decided about stacks and is not written down yet.
-type timelines struct {
-	mu sync.Mutex
-	of map[string]*timeline
-}
-
-// timeline is what is new of one stack. It is the stack's own worker that uses
-// it, and no other.
+// timeline is what was decided about one stack and is not in the records yet.
 type timeline struct {
 	phase, rule string // of the last one, written or not
 	loaded      bool
 	fresh       []stack.Decided // newest last
-}
-
-func (l *timelines) at(id string) *timeline {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.of == nil {
-		l.of = map[string]*timeline{}
-	}
-	if l.of[id] == nil {
-		l.of[id] = &timeline{}
-	}
-	return l.of[id]
-}
-
-func (l *timelines) forget(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.of, id)
 }
 
 // decided notes what was decided, if it is another thing than before, and writes
@@ -58,8 +32,7 @@ func (c *Stacks) decided(ctx context.Context, p *pass, d stack.Decision) {
 	if c.looking(p, d) {
 		return
 	}
-	t := c.history.at(p.id)
-	if err := c.noteDecision(ctx, t, p, d); err != nil {
+	if err := c.noteDecision(ctx, &p.entry.timeline, p, d); err != nil {
 		c.Log.Warn("decisions not kept", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
 	}
 }

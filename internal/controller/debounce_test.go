@@ -34,32 +34,32 @@ func TestProgressThatNobodyWaitsForIsToldLate(t *testing.T) {
 			before, after := &v1alpha2.Terraform{}, &v1alpha2.Terraform{}
 			d := stack.Decision{Ready: stack.Reconciling, Reason: stack.Applying, Message: "Waiting for its turn"}
 			c.Dialect.Encode(before, dialect.Report{Decision: d, Now: now})
-			p := &pass{id: "one", obj: after}
+			p := &pass{id: "one", entry: &entry{id: "one"}, obj: after}
 			p.o.Now, p.o.Spec.Mode = now, stack.Auto
 			tt.change(p)
 			d.Message = "Applying"
 			c.Dialect.Encode(after, dialect.Report{Decision: d, Status: p.o.Status, Run: p.o.Run, Now: now})
-			if got := c.untold(p, before); got != tt.want {
-				t.Fatalf("untold() = %s, want %s", got, tt.want)
+			if got := c.statusDebounce(p, before); got != tt.want {
+				t.Fatalf("statusDebounce() = %s, want %s", got, tt.want)
 			}
 			if tt.want == 0 {
 				return
 			}
 			p.o.Now = now.Add(Patience - time.Second)
-			if got := c.untold(p, before); got != time.Second {
-				t.Errorf("after %s: untold() = %s, want 1s", p.o.Now.Sub(now), got)
+			if got := c.statusDebounce(p, before); got != time.Second {
+				t.Errorf("after %s: statusDebounce() = %s, want 1s", p.o.Now.Sub(now), got)
 			}
 			p.o.Now = now.Add(Patience)
-			if got := c.untold(p, before); got != 0 {
-				t.Errorf("after %s: untold() = %s, want it told", Patience, got)
+			if got := c.statusDebounce(p, before); got != 0 {
+				t.Errorf("after %s: statusDebounce() = %s, want it told", Patience, got)
 			}
-			c.unsaid.told("one")
-			if got := c.untold(p, before); got != Patience {
-				t.Errorf("the next time: untold() = %s, want %s", got, Patience)
+			p.entry.debouncedAt = time.Time{}
+			if got := c.statusDebounce(p, before); got != Patience {
+				t.Errorf("the next time: statusDebounce() = %s, want %s", got, Patience)
 			}
 			c.Config.Patience = 0
-			if got := c.untold(p, before); got != 0 {
-				t.Errorf("without patience: untold() = %s", got)
+			if got := c.statusDebounce(p, before); got != 0 {
+				t.Errorf("without patience: statusDebounce() = %s", got)
 			}
 		})
 	}

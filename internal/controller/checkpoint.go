@@ -15,10 +15,10 @@ import (
 
 func lastingKey(id string) string { return stackKey(id, "lasting") }
 
-// remind gives a stack whose status was lost what must outlast it. A memory
+// restoreStatus gives a stack whose status was lost what must outlast it. A memory
 // that was taken for a new stack's would build a second time what is in a gap,
 // and let go of what a foreign backend holds.
-func (c *Stacks) remind(ctx context.Context, p *pass) error {
+func (c *Stacks) restoreStatus(ctx context.Context, p *pass) error {
 	if !p.o.Status.Blank() {
 		return nil
 	}
@@ -41,8 +41,8 @@ func (c *Stacks) remind(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// outlast keeps what must outlast the status, before the status says it.
-func (c *Stacks) outlast(ctx context.Context, p *pass) error {
+// saveCheckpoint keeps what must outlast the status, before the status says it.
+func (c *Stacks) saveCheckpoint(ctx context.Context, p *pass) error {
 	l := p.o.Status.Lasting()
 	if l.Same(p.st.Status.Lasting()) {
 		return nil

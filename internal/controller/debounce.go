@@ -1,0 +1,42 @@
+package controller
+
+import (
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Patience is how long a run that nobody asked for may go on, or wait for its
+// turn, before the status says so. A short run is over by then, and what it came
+// to is written down in any case: each of a thousand new small stacks would be
+// written three times more.
+const Patience = 2 * time.Second
+
+// debounce returns how much longer the status may say less than is known, zero if
+// it is to say all now.
+func (e *entry) debounce(now time.Time, patience time.Duration) time.Duration {
+	if e.debouncedAt.IsZero() {
+		e.debouncedAt = now
+	}
+	// A clock that was set back must not hold back a status.
+	return min(max(0, e.debouncedAt.Add(patience).Sub(now)), patience)
+}
+
+// statusDebounce is how much longer the status may go without what a pass found:
+// it is progress and nothing else, and no person waits for it.
+func (c *Stacks) statusDebounce(p *pass, before client.Object) time.Duration {
+	run := p.o.Run
+	switch {
+	case c.Config.Patience <= 0, p.ended != nil, run == nil && p.wait == "":
+		return 0
+	case p.o.Spec.Mode == stack.Manual, p.o.Deleting, p.o.Request != p.o.Status.Handled:
+		return 0 // a person has just asked for something, and watches what becomes of it
+	case run != nil && run.Kind != stack.PlanRun && run.Kind != stack.ApplyRun:
+		return 0
+	case !c.Dialect.OnlyProgress(before, p.obj):
+		return 0
+	}
+	return p.entry.debounce(p.o.Now, c.Config.Patience)
+}
