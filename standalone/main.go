@@ -15,14 +15,14 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/app"
 	"github.com/terrier-iac/terrier/internal/cli"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // version is set by the linker.
 var version = "v0.0.0-dev"
 
 func main() {
-	process.Main() // this binary finds out how well it can box runs
+	sandbox.Main() // this binary finds out how well it can box runs
 	if len(os.Args) > 1 && os.Args[1] == "control-plane" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
 
@@ -18,7 +18,7 @@ import (
 var version = "dev"
 
 func main() {
-	process.Main()
+	sandbox.Main()
 	if err := runner.Program(os.Args[1:], version); err != nil {
 		fmt.Fprintln(os.Stderr, "terrier-runner:", err)
 		os.Exit(1)

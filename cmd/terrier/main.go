@@ -11,14 +11,14 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/app"
 	"github.com/terrier-iac/terrier/internal/cli"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // version is set by the linker.
 var version = "v0.0.0-dev"
 
 func main() {
-	process.Main() // this binary finds out how well it can box runs
+	sandbox.Main() // this binary finds out how well it can box runs
 	dir, err := os.Getwd()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "terrier:", err)

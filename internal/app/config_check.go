@@ -9,7 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 func usage(format string, args ...any) error {
@@ -29,7 +29,7 @@ func (c Config) check(inCluster bool) error {
 	if c.Network != "host" && c.Network != "none" {
 		return usage("--run-network: %q is neither host nor none", c.Network)
 	}
-	if c.Isolation < int(process.Basic) || c.Isolation > int(process.Full) {
+	if c.Isolation < int(sandbox.Basic) || c.Isolation > int(sandbox.Full) {
 		return usage("--min-isolation: %d is none of 1, 2, 3", c.Isolation)
 	}
 	if c.MaxRuns < 1 {

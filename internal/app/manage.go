@@ -41,7 +41,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/machine"
 	"github.com/terrier-iac/terrier/internal/outbound"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -243,7 +243,7 @@ func output(ctx context.Context, path string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var out, complaint bytes.Buffer
-	proc, err := process.Start(ctx, process.Command{Path: path, Args: args, Env: []string{"CHECKPOINT_DISABLE=1"}, Dir: "/", Stdout: &out, Stderr: &complaint})
+	proc, err := sandbox.Start(ctx, sandbox.Command{Path: path, Args: args, Env: []string{"CHECKPOINT_DISABLE=1"}, Dir: "/", Stdout: &out, Stderr: &complaint})
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +277,7 @@ func (p *parts) readSettings() (controller.Config, error) {
 	}
 	if p.Config.Quickstart {
 		estate := p.dir(estateDir)
-		if err := errors.Join(os.MkdirAll(estate, 0o700), process.OwnWork(estate)); err != nil {
+		if err := errors.Join(os.MkdirAll(estate, 0o700), sandbox.ChownWork(estate)); err != nil {
 			return c, fmt.Errorf("making the quickstart's estate: %w", err)
 		}
 		c.Writable = append(c.Writable, estate)

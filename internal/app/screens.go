@@ -15,7 +15,7 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/engine"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -81,10 +81,10 @@ func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 	if err != nil {
 		return err
 	}
-	probed := process.Probe()
+	probed := sandbox.Probe()
 	o.Platform = pages.Platform{
 		Started:   p.Now(),
-		Isolation: pages.Isolation{Level: probed.Level.String(), Least: process.Level(p.Config.Isolation).String(), Reasons: probed.Reasons},
+		Isolation: pages.Isolation{Level: probed.Level.String(), Least: sandbox.Level(p.Config.Isolation).String(), Reasons: probed.Reasons},
 		Engines:   (&programs{find: find, names: engineNames(p.Config.Engines), now: p.Now}).list,
 		Mirror:    pages.Mirror{Dir: c.Mirror, Providers: len(c.MirrorProviders)},
 		Settings:  p.limitsShown(c.RunsMemory),

@@ -20,7 +20,7 @@ import (
 
 	"github.com/terrier-iac/terrier/config/crd"
 	"github.com/terrier-iac/terrier/internal/kube"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -150,7 +150,7 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 	p.askUs(ctx, mgr.GetClient())
 	r := Ready{
 		Ready: true, Kubeconfig: p.plane.Kubeconfig(), API: "https://" + p.plane.Address(), HTTP: p.http.url,
-		Metrics: p.scraped, DataDir: p.Config.DataDir, Isolation: process.Probe().Level.String(),
+		Metrics: p.scraped, DataDir: p.Config.DataDir, Isolation: sandbox.Probe().Level.String(),
 	}
 	if p.Config.Output == "json" {
 		if err := json.NewEncoder(p.Stdout).Encode(r); err != nil {

@@ -47,8 +47,8 @@ var broken = map[string]map[string]string{
 		"standalone/kubeapi/a.go":  "package kubeapi\n\nimport _ \"k8s.io/kubernetes/cmd/kube-apiserver/app\"\n",
 		"internal/testkit/kube.go": "package testkit\n\nimport _ \"go.etcd.io/etcd/server/v3/embed\" // BAD\n",
 	},
-	"programs start in internal/process": {
-		"internal/process/a.go":    "package process\n\nimport _ \"os/exec\"\n",
+	"programs start in internal/sandbox": {
+		"internal/sandbox/a.go":    "package sandbox\n\nimport _ \"os/exec\"\n",
 		"internal/engine/a.go":     "package engine\n\nimport _ \"os/exec\" // BAD\n",
 		"internal/engine/b.go":     "package engine\n\nimport \"syscall\"\n\nvar _ = syscall.ForkExec // BAD\n",
 		"internal/cli/a_test.go":   "package cli\n\nimport _ \"os/exec\"\n",

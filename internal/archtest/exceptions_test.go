@@ -85,8 +85,8 @@ var (
 	// mutableVariables are written "package.name".
 	mutableVariables = exceptions{"no package variables that change", map[string]string{
 		"internal/failpoint.armed":    "whether a test crashes this program is a fact about the process, and every durable act asks after it",
-		"internal/process.armed":      "whether main called Main is a fact about the process",
-		"internal/process.groupCount": "control groups are named after the process, so their numbers are the process's too",
+		"internal/sandbox.armed":      "whether main called Main is a fact about the process",
+		"internal/sandbox.groupCount": "control groups are named after the process, so their numbers are the process's too",
 	}}
 )
 

@@ -104,13 +104,13 @@ func archivesOpenInArchive(t tree) []problem {
 	return found
 }
 
-func programsStartInProcess(t tree) []problem {
+func programsStartInSandbox(t tree) []problem {
 	starters := map[string][]string{
 		"os":                    {"StartProcess"},
 		"syscall":               {"Exec", "ForkExec", "StartProcess"},
 		"golang.org/x/sys/unix": {"Exec"},
 	}
-	elsewhere := func(f file) bool { return !under(f.path, "internal/process") }
+	elsewhere := func(f file) bool { return !under(f.path, "internal/sandbox") }
 	found := importers(t, func(p string) bool { return p == "os/exec" }, func(f file) bool { return !elsewhere(f) }, product)
 	for _, f := range t.code(product, elsewhere) {
 		for pkg, names := range starters {

@@ -22,7 +22,7 @@ var rules = []rule{
 	{"the core has no clock", "take the time as a value: stack.Observation.Now, or a parameter", coreHasNoClock},
 	{"Kubernetes stays where it is spoken", "say it in our own words (stack, plan, service) and let dialect or kube translate", kubernetesStaysPut},
 	{"the control plane is only in standalone", "start the standalone binary in place of linking k8s.io/kubernetes or etcd", controlPlaneStaysPut},
-	{"programs start in internal/process", "use package process, which knows the box", programsStartInProcess},
+	{"programs start in internal/sandbox", "use package sandbox", programsStartInSandbox},
 	{"archives open in internal/archive", "use package archive, which bounds sizes and refuses escapes", archivesOpenInArchive},
 	{"requests go out through internal/outbound", "take a client that package outbound made, which knows the address rules, the limits and the deadlines", requestsGoOutThroughOutbound},
 	{"every package says what it is", "write a comment above the package clause: what it is, what it refuses, where to start reading", packagesHaveComments},

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/service"
 )
 
@@ -58,7 +58,7 @@ func (p *program) browse(cmd *cobra.Command, address string) error {
 		if info, err := os.Stat(path); err != nil || !filepath.IsAbs(path) || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 			continue
 		}
-		started, err := process.Start(cmd.Context(), process.Command{Path: path, Args: []string{address}, Env: p.Environ, Dir: "/"})
+		started, err := sandbox.Start(cmd.Context(), sandbox.Command{Path: path, Args: []string{address}, Env: p.Environ, Dir: "/"})
 		if err != nil {
 			return err
 		}

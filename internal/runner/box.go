@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // Where things are in a run's box. MirrorInside and CLIConfig are also a
@@ -29,42 +29,42 @@ const (
 
 // enclose decides the box of all steps of the run.
 func (r *run) enclose() error {
-	probed := process.Probed{Level: process.Level(r.job.Box.Level)}
-	if probed.Level == process.None {
-		probed = process.Probe()
+	probed := sandbox.Probed{Level: sandbox.Level(r.job.Box.Level)}
+	if probed.Level == sandbox.None {
+		probed = sandbox.Probe()
 	}
-	if int(probed.Level) < r.job.Box.MinLevel || probed.Level == process.None {
+	if int(probed.Level) < r.job.Box.MinLevel || probed.Level == sandbox.None {
 		return fault.New(fault.Denied, "IsolationTooWeak", fmt.Errorf(
 			"this machine can isolate runs at level %d and at least %d is asked for: %s",
 			probed.Level, r.job.Box.MinLevel, strings.Join(probed.Reasons, "; ")))
 	}
-	network := process.NoNetwork
+	network := sandbox.NoNetwork
 	if r.job.Box.Network != "" {
-		network = process.Network(r.job.Box.Network)
+		network = sandbox.Network(r.job.Box.Network)
 	}
-	r.box = process.Box{
+	r.box = sandbox.Config{
 		Level:    probed.Level,
 		Work:     r.work.path(dirWork),
 		Dir:      r.work.module(),
-		ReadOnly: []process.Bind{{Host: r.job.Engine.Path, Inside: r.engineInside()}},
+		ReadOnly: []sandbox.Bind{{Host: r.job.Engine.Path, Inside: r.engineInside()}},
 		Writable: r.job.Box.Writable,
 		Network:  network,
 		Home:     r.home(),
-		Limits: process.Limits{
+		Limits: sandbox.Limits{
 			Memory:    r.job.Limits.Memory,
 			FileBytes: r.job.Limits.FileBytes,
 			Processes: r.job.Limits.Processes,
 		},
 	}
 	if r.job.Box.Mirror != "" {
-		r.box.ReadOnly = append(r.box.ReadOnly, process.Bind{Host: r.job.Box.Mirror, Inside: MirrorInside})
+		r.box.ReadOnly = append(r.box.ReadOnly, sandbox.Bind{Host: r.job.Box.Mirror, Inside: MirrorInside})
 	}
 	if k := r.job.Kind; !k.Writes() {
 		shown := r.work.path(dirShown)
 		if err := errors.Join(os.MkdirAll(shown, 0o711), os.Chmod(shown, 0o711)); err != nil {
 			return err
 		}
-		r.box.ReadOnly = append(r.box.ReadOnly, process.Bind{Host: shown, Inside: shownInside})
+		r.box.ReadOnly = append(r.box.ReadOnly, sandbox.Bind{Host: shown, Inside: shownInside})
 	}
 	r.journal.note(func(rep *Report) { rep.Level = int(probed.Level) })
 	return r.open(probed.Level)
@@ -73,8 +73,8 @@ func (r *run) enclose() error {
 // open lets the box's user pass through the directories above the work
 // directory, without listing them. In a full box nobody passes there, and
 // whoever is not root runs its boxes as itself.
-func (r *run) open(level process.Level) error {
-	if level == process.Full || os.Geteuid() != 0 {
+func (r *run) open(level sandbox.Level) error {
+	if level == sandbox.Full || os.Geteuid() != 0 {
 		return nil
 	}
 	for _, dir := range []string{r.layout.dir, r.layout.stacks(), r.work.dir} {
@@ -109,8 +109,8 @@ func (r *run) environ() []string {
 	}
 	for name, value := range map[string]string{
 		"PATH":               "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME":               r.box.Seen(r.home()),
-		"TMPDIR":             r.box.Seen("/tmp"),
+		"HOME":               r.box.PathInside(r.home()),
+		"TMPDIR":             r.box.PathInside("/tmp"),
 		"LANG":               "C.UTF-8",
 		"TF_IN_AUTOMATION":   "1",
 		"TF_INPUT":           "0",
@@ -152,7 +152,7 @@ func (r *run) configure() {
 			continue
 		}
 		r.cli = CLIConfig
-		seen := strconv.Quote(r.box.Seen(MirrorInside))
+		seen := strconv.Quote(r.box.PathInside(MirrorInside))
 		r.job.Files[i].Content = bytes.ReplaceAll(f.Content, []byte(strconv.Quote(MirrorInside)), []byte(seen))
 	}
 }

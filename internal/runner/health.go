@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -128,7 +128,7 @@ func (r *run) askInBox(ctx context.Context, checks []Check) ([]Health, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the checks: %w", err)
 	}
-	if err := process.OwnWork(r.work.path(dirWork)); err != nil {
+	if err := sandbox.ChownWork(r.work.path(dirWork)); err != nil {
 		return nil, err
 	}
 	box := r.box
@@ -137,8 +137,8 @@ func (r *run) askInBox(ctx context.Context, checks []Check) ([]Health, error) {
 	// As with an engine, the end of ctx asks and does not kill.
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	p, err := process.Start(alive, process.Command{
-		Path: process.Self, Args: []string{argHealth}, Box: &box,
+	p, err := sandbox.Start(alive, sandbox.Command{
+		Path: sandbox.Self, Args: []string{argHealth}, Sandbox: &box,
 		Stdin: bytes.NewReader(question), Stdout: out, Stderr: text,
 	})
 	if err != nil {

@@ -144,7 +144,7 @@ type Report struct {
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished,omitzero"`
 	PID      int       `json:"pid"`
-	Level    int       `json:"level"` // of isolation, see process.Level
+	Level    int       `json:"level"` // of isolation, see sandbox.Level
 
 	Outcome     stack.Outcome     `json:"outcome,omitempty"`
 	Fault       fault.Kind        `json:"fault,omitempty"`  // of a run that we, not the engine, ended

@@ -11,7 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -41,7 +41,7 @@ const (
 
 // kept are the providers of a run while they live.
 type kept struct {
-	room      *process.Room
+	room      *sandbox.Session
 	providers []*keptProvider
 	environ   []string // that every engine process in the room gets beside the usual
 	unserve   func()
@@ -50,12 +50,12 @@ type kept struct {
 // keptProvider is one of them.
 type keptProvider struct {
 	provider
-	proc   *process.Process
+	proc   *sandbox.Process
 	words  words // what it writes to its standard error
 	first  firstLine
 	serves bool
 	ended  chan struct{} // closed when exit is final
-	exit   process.Exit
+	exit   sandbox.Exit
 }
 
 // keep starts the providers of the run, as far as they can be kept.
@@ -73,7 +73,7 @@ func (r *run) keep(ctx context.Context) error {
 	box := r.box
 	box.Listen = r.server != nil
 	// The end of ctx asks the engine to stop and must not kill it.
-	room, err := process.OpenRoom(context.WithoutCancel(ctx), box)
+	room, err := sandbox.OpenSession(context.WithoutCancel(ctx), box)
 	if err != nil {
 		r.recorder.tell("The engine starts the providers: %v.", err)
 		return nil
@@ -139,7 +139,7 @@ func (r *run) startProviders(ctx context.Context, providers []provider) ([]engin
 func (r *run) startProvider(ctx context.Context, p provider) (*keptProvider, engine.Served, error) {
 	k := &keptProvider{provider: p, words: words{tail: tail{most: maxWords}}, first: firstLine{line: make(chan string, 1)}, ended: make(chan struct{})}
 	started := failpoint.Act("process.start", "provider")
-	proc, err := r.kept.room.Start(process.Command{
+	proc, err := r.kept.room.Start(sandbox.Command{
 		Path: p.inside, Env: append(r.environ(), engine.PluginEnviron()...), Stdout: &k.first, Stderr: &k.words,
 	})
 	started()

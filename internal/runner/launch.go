@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // launch starts the supervisor and waits for its first word.
@@ -44,7 +44,7 @@ func (p *Processes) launch(ctx context.Context, job Job) (pid int, err error) {
 	defer word.Close()
 	defer speak.Close()
 	defer failpoint.Act("process.start", "supervisor")()
-	proc, err := process.Start(ctx, process.Command{
+	proc, err := sandbox.Start(ctx, sandbox.Command{
 		Path: p.config.Binary, Args: []string{"supervise", p.config.Dir}, Env: failpoint.Environ(),
 		Stdin: jobOut, Stdout: speak, Stderr: last, Detached: true,
 	})

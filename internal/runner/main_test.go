@@ -7,14 +7,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
 
 // TestMain makes the test binary its own supervisor program, and the checker
 // that a supervisor starts.
 func TestMain(m *testing.M) {
-	process.Main()
+	sandbox.Main()
 	if len(os.Args) > 1 && (os.Args[1] == "supervise" || os.Args[1] == "health") {
 		if err := runner.Program(os.Args[1:], "test"); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -52,7 +52,7 @@ func (r *run) prepare(context.Context) error {
 	if err := r.leaveOutInit(); err != nil {
 		return err
 	}
-	return process.OwnWork(r.work.path(dirWork))
+	return sandbox.ChownWork(r.work.path(dirWork))
 }
 
 // initKey covers all that a prepared directory depends on; it is empty if the

@@ -15,7 +15,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // Config is what Processes needs.
@@ -40,7 +40,7 @@ type Processes struct {
 	ended chan string
 	watch sync.WaitGroup
 
-	level func() process.Probed
+	level func() sandbox.Probed
 
 	mu   sync.Mutex
 	busy map[string]*sync.Mutex // one per stack that was ever touched
@@ -59,7 +59,7 @@ func New(c Config) (*Processes, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	p := &Processes{config: c, layout: layout{c.Dir}, ended: make(chan string),
-		level: sync.OnceValue(process.Probe), busy: map[string]*sync.Mutex{}}
+		level: sync.OnceValue(sandbox.Probe), busy: map[string]*sync.Mutex{}}
 	for _, dir := range []string{p.stacks(), p.runs()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err

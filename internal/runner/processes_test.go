@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 )
@@ -73,7 +73,7 @@ func TestConformanceBelowFull(t *testing.T) {
 		},
 		Engine: tofu(t),
 		Mirror: mirror(t),
-		Adapt:  func(j *runner.Job) { j.Box.Level = int(process.Kernel) },
+		Adapt:  func(j *runner.Job) { j.Box.Level = int(sandbox.Kernel) },
 	})
 }
 

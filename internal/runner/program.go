@@ -17,7 +17,7 @@ import (
 // maxJob bounds a job: a state and a plan in base64, and little else.
 const maxJob = 2 << 30
 
-// Program is the main function of terrier-runner, but for process.Main: it
+// Program is the main function of terrier-runner, but for sandbox.Main: it
 // supervises the one job on standard input. Both signals mean the same, however
 // often they come: stop politely. What happens after the grace period is the
 // supervisor's decision.

@@ -133,12 +133,12 @@ func (r *run) find(tree *os.Root, l engine.Locked) (p provider, err error) {
 		if p.root, err = tree.OpenRoot(name); err != nil {
 			return p, err
 		}
-		p.pkg, p.Dir, dir = p.root.FS(), r.work.path(dirWork, dirTree, name), r.box.Seen(path.Join("/work", dirTree, name))
+		p.pkg, p.Dir, dir = p.root.FS(), r.work.path(dirWork, dirTree, name), r.box.PathInside(path.Join("/work", dirTree, name))
 	} else {
 		if dir, err = tree.Readlink(name); err != nil {
 			return p, err
 		}
-		rest, ok := strings.CutPrefix(dir, r.box.Seen(MirrorInside)+"/")
+		rest, ok := strings.CutPrefix(dir, r.box.PathInside(MirrorInside)+"/")
 		if !ok || r.job.Box.Mirror == "" || !filepath.IsLocal(rest) {
 			return p, fmt.Errorf("the package of %s is at %q", l.Address, dir)
 		}

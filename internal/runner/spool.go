@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -117,7 +117,7 @@ func (s *spool) stdout(or io.Writer) io.Writer {
 }
 
 // follow hands on what p prints until end is called.
-func (s *spool) follow(p *process.Process) {
+func (s *spool) follow(p *sandbox.Process) {
 	if s == nil {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -53,7 +53,7 @@ type command struct {
 
 // result is what came of a command.
 type result struct {
-	exit  process.Exit
+	exit  sandbox.Exit
 	heard heard
 }
 
@@ -69,8 +69,8 @@ func (r *run) once(ctx context.Context, c command) (result, error) {
 		return result{}, err
 	}
 	defer spool.end()
-	p, err := r.start(alive, process.Command{
-		Path: r.box.Seen(r.engineInside()), Args: c.args, Env: r.environ(), Stdout: spool.stdout(out), Stderr: text,
+	p, err := r.start(alive, sandbox.Command{
+		Path: r.box.PathInside(r.engineInside()), Args: c.args, Env: r.environ(), Stdout: spool.stdout(out), Stderr: text,
 	})
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
@@ -100,7 +100,7 @@ func (r *run) once(ctx context.Context, c command) (result, error) {
 
 // start starts an engine process in the room where the providers are, or in a
 // box of its own.
-func (r *run) start(ctx context.Context, c process.Command) (*process.Process, error) {
+func (r *run) start(ctx context.Context, c sandbox.Command) (*sandbox.Process, error) {
 	defer failpoint.Act("process.start", c.Args[0])()
 	if r.kept != nil {
 		inRoom := c
@@ -117,8 +117,8 @@ func (r *run) start(ctx context.Context, c process.Command) (*process.Process, e
 	}
 	box := r.box
 	box.Listen = r.server != nil
-	c.Box, c.Listening = &box, r.listening()
-	return process.Start(ctx, c)
+	c.Sandbox, c.Listening = &box, r.listening()
+	return sandbox.Start(ctx, c)
 }
 
 func (c command) sinks(rec *recorder) (out io.Writer, text *lineWriter) {
@@ -136,7 +136,7 @@ func (c command) sinks(rec *recorder) (out io.Writer, text *lineWriter) {
 // track leaves a trace of the engine, and of the process that its room ends
 // with. It need not survive the machine, since they would not either. A process
 // that is gone already leaves none.
-func (r *run) track(p *process.Process) error {
+func (r *run) track(p *sandbox.Process) error {
 	pids := []int{p.PID()}
 	if r.kept != nil {
 		pids = append(pids, r.kept.room.PID())
@@ -176,9 +176,9 @@ type stop struct {
 
 // await waits for the engine. At the deadline, or when ctx ends, the engine
 // gets exactly one interrupt, then the grace period, then the box is killed.
-func (r *run) await(ctx context.Context, step string, p *process.Process) (stop, process.Exit, error) {
+func (r *run) await(ctx context.Context, step string, p *sandbox.Process) (stop, sandbox.Exit, error) {
 	type end struct {
-		exit process.Exit
+		exit sandbox.Exit
 		err  error
 	}
 	done := make(chan end, 1)
@@ -208,7 +208,7 @@ func (r *run) await(ctx context.Context, step string, p *process.Process) (stop,
 	s.during, s.limit = r.recorder.atWork(r.now()), limit
 	if err := p.Interrupt(); err != nil {
 		s.killed = true
-		return s, process.Exit{}, errors.Join(err, p.Kill())
+		return s, sandbox.Exit{}, errors.Join(err, p.Kill())
 	}
 	last := time.NewTimer(grace)
 	defer last.Stop()
@@ -222,14 +222,14 @@ func (r *run) await(ctx context.Context, step string, p *process.Process) (stop,
 			s.killed = true
 			s.during, s.limit = r.recorder.atWork(r.now()), grace
 			if err := p.Kill(); err != nil {
-				return s, process.Exit{}, err
+				return s, sandbox.Exit{}, err
 			}
 		}
 	}
 }
 
 // judge decides what the end of a command means for the run.
-func (r *run) judge(c command, s stop, exit process.Exit) (result, error) {
+func (r *run) judge(c command, s stop, exit sandbox.Exit) (result, error) {
 	h, err := r.recorder.end()
 	if len(h.diagnostics) > 0 {
 		r.journal.note(func(rep *Report) { rep.Diagnostics = append(rep.Diagnostics, h.diagnostics...) })
@@ -267,7 +267,7 @@ func (r *run) judge(c command, s stop, exit process.Exit) (result, error) {
 }
 
 // message is the one sentence that says why a command failed.
-func (h heard) message(step string, exit process.Exit) string {
+func (h heard) message(step string, exit sandbox.Exit) string {
 	for _, d := range h.diagnostics {
 		if d.Severity == "error" {
 			if d.Detail == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -106,7 +106,7 @@ func (r *run) show(ctx context.Context) error {
 		return err
 	}
 	copied := r.work.path(dirShown, planName)
-	if err := errors.Join(os.WriteFile(copied, saved, 0o600), process.LetRead(copied)); err != nil {
+	if err := errors.Join(os.WriteFile(copied, saved, 0o600), sandbox.AllowRead(copied)); err != nil {
 		return fmt.Errorf("showing the plan: %w", err)
 	}
 	raw := &capped{most: maxDocument}
@@ -138,7 +138,7 @@ func (r *run) show(ctx context.Context) error {
 }
 
 // shown is where the box sees the copy.
-func (r *run) shown() string { return r.box.Seen(path.Join(shownInside, planName)) }
+func (r *run) shown() string { return r.box.PathInside(path.Join(shownInside, planName)) }
 
 func (r *run) savedPlan() ([]byte, error) {
 	root, err := r.work.open(dirScratch)
@@ -175,7 +175,7 @@ func (r *run) bringPlan(context.Context) error {
 	if err := writeFresh(root, planName, r.job.Plan, 0o600); err != nil {
 		return err
 	}
-	return process.OwnWork(r.work.path(dirWork, dirScratch))
+	return sandbox.ChownWork(r.work.path(dirWork, dirScratch))
 }
 
 // apply carries out the saved plan.

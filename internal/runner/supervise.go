@@ -10,7 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -43,7 +43,7 @@ type run struct {
 	layout  layout
 	dir     string // RUN
 	work    *prepared
-	box     process.Box
+	box     sandbox.Config
 	journal *journal
 	locks   []*os.File
 

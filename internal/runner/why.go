@@ -12,7 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -84,7 +84,7 @@ func (r *recorder) atWork(now time.Time) string {
 }
 
 // blame says of a command that failed what the machine had to do with it.
-func (e *ending) blame(exit process.Exit, h heard) {
+func (e *ending) blame(exit sandbox.Exit, h heard) {
 	m := exit.Memory
 	said := string(h.text.buf)
 	for _, d := range h.diagnostics {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // Platform is one `terrier up` in a process of its own, or one `terrier
@@ -79,7 +79,7 @@ func NewPlatform(o PlatformOptions) (*Platform, error) {
 	if p.binary, err = platformBinary(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.MkdirAll(o.Dir, 0o700), os.Mkdir(p.shared, 0o755), process.OwnWork(p.shared)); err != nil {
+	if err := errors.Join(os.MkdirAll(o.Dir, 0o700), os.Mkdir(p.shared, 0o755), sandbox.ChownWork(p.shared)); err != nil {
 		return nil, err
 	}
 	if o.Cluster != nil {
@@ -297,7 +297,7 @@ func (p *Platform) Shared(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp(p.shared, "")
 	if err == nil {
-		err = process.OwnWork(dir)
+		err = sandbox.ChownWork(dir)
 	}
 	if err != nil {
 		tb.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // World is the cloud of the world provider (test/world): one file, which tells
@@ -290,7 +290,7 @@ func (w *World) change(change func(*worldFile) (write bool)) {
 // own gives the world to the user that boxed runs are.
 func (w *World) own() {
 	w.tb.Helper()
-	if err := process.OwnWork(filepath.Dir(w.Path)); err != nil {
+	if err := sandbox.ChownWork(filepath.Dir(w.Path)); err != nil {
 		w.tb.Fatal(err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 var tenants = flag.Int("tenants", manyTenants, "how many tenants with a stack each; without, and for pages, ten times as many, too")
@@ -30,7 +30,7 @@ var tenants = flag.Int("tenants", manyTenants, "how many tenants with a stack ea
 const repeats = 12
 
 func main() {
-	process.Main() // this binary finds out how well it can box runs
+	sandbox.Main() // this binary finds out how well it can box runs
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

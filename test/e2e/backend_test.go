@@ -13,7 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // stateServer is a server that the engine's http backend speaks to, with locks.
@@ -110,7 +110,7 @@ func TestKubernetesBackendThroughAFile(t *testing.T) {
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.OwnWork(dir); err != nil {
+	if err := sandbox.ChownWork(dir); err != nil {
 		t.Fatal(err)
 	}
 	c.Apply(t, inline("stack", "approvePlan: auto\nbackendConfig: {secretSuffix: own, configPath: "+path+"}", "resource \"terraform_data\" \"it\" {}"))

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -130,7 +130,7 @@ func edit(t *testing.T, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.OwnWork(filepath.Dir(path)); err != nil {
+	if err := sandbox.ChownWork(filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/process"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -70,7 +70,7 @@ func copyFile(from, to string) error {
 // own gives the cloud to the user that runs are.
 func (m *Mirror) own() {
 	m.t.Helper()
-	if err := errors.Join(os.Chmod(m.Cloud, 0o777), process.OwnWork(m.Cloud)); err != nil {
+	if err := errors.Join(os.Chmod(m.Cloud, 0o777), sandbox.ChownWork(m.Cloud)); err != nil {
 		m.t.Fatal(err)
 	}
 }

@@ -1,0 +1,285 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Session is a sandbox that several programs run in, beside and after one
+// another, such as an engine and the providers that serve it. Its first process
+// is the init process: this binary started again, confined like all others,
+// which starts them on request. Every process of the session ends with the init
+// process, and the init process ends with the process that opened the session.
+//
+// When a program ends, the processes that it left behind are killed. The other
+// programs of the session stay.
+type Session struct {
+	init *Process
+	conn conn
+	read chan struct{} // closed when the init process sends no more
+
+	// starting is held while a child of the init process may not be known yet,
+	// and while the unknown ones are killed.
+	starting sync.Mutex
+
+	mu       sync.Mutex
+	next     int
+	programs map[int]*sessionProcess
+	closed   bool
+	follow   sync.WaitGroup
+}
+
+// The bodies of a session's messages.
+type (
+	startRequest struct { // start
+		ID   int
+		Path []byte
+		Argv [][]byte
+		Env  [][]byte
+	}
+	startReply struct { // started, failed
+		ID, PID int
+		Error   string
+	}
+	endNotice struct { // ended
+		ID     int
+		Status syscall.WaitStatus
+		CPU    time.Duration
+		MaxRSS int64
+	}
+)
+
+// OpenSession enters a sandbox and leaves it open. When ctx ends, every process
+// in it is killed.
+func OpenSession(ctx context.Context, b Config) (*Session, error) {
+	ours, theirs, err := newConn()
+	if err != nil {
+		return nil, err
+	}
+	end := os.NewFile(uintptr(theirs), "session")
+	defer func() { _ = end.Close() }()
+	init, err := Start(ctx, Command{
+		Path: self, name: launcherName, Args: []string{roleInit, "3"}, Sandbox: &b, ExtraFiles: []*os.File{end},
+		Env: []string{"GOMAXPROCS=1"}, // it waits; fewer threads start faster
+	})
+	if err != nil {
+		ours.close()
+		return nil, fmt.Errorf("opening a session: %w", err)
+	}
+	r := &Session{init: init, conn: ours, read: make(chan struct{}), programs: map[int]*sessionProcess{}}
+	go r.listen()
+	return r, nil
+}
+
+// Listener is the listener inside the session's network, for a sandbox with
+// Listen; else nil. It is closed with the session.
+func (r *Session) Listener() net.Listener { return r.init.Listener() }
+
+// memory is what the session has used so far.
+func (r *Session) memory() Memory {
+	if l, sandboxed := r.init.backend.(*launch); sandboxed {
+		return l.group.memory()
+	}
+	return Memory{}
+}
+
+// PID is the process id, as this process sees it, of the init process.
+func (r *Session) PID() int { return r.init.PID() }
+
+// Start starts a program in the session. Its standard output and standard error
+// must not be the same writer. Kill ends it alone, beside what it started.
+func (r *Session) Start(c Command) (*Process, error) {
+	if c.Sandbox != nil || c.Dir != "" || c.Detached || len(c.ExtraFiles) > 0 || c.Listening != nil {
+		return nil, fmt.Errorf("starting %s: a command of a session cannot set its sandbox, directory, descriptors or listener", c.Path)
+	}
+	s, err := openStreams(c)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", c.Path, err)
+	}
+	g, err := r.request(c, s)
+	s.closeTheirs()
+	if err != nil {
+		s.closeOurs()
+		return nil, fmt.Errorf("starting %s: %w", c.Path, err)
+	}
+	s.copy()
+	p := &Process{backend: g, pid: hostPID(g.handle), inside: g.pid, done: make(chan struct{})}
+	began := time.Now()
+	r.follow.Go(func() { r.watch(p, g, s, began) })
+	return p, nil
+}
+
+// request has the init process start a program.
+func (r *Session) request(c Command, s *streams) (*sessionProcess, error) {
+	r.starting.Lock()
+	defer r.starting.Unlock()
+	g := &sessionProcess{handle: -1, started: make(chan startReply, 1), ended: make(chan endNotice, 1)}
+	r.mu.Lock()
+	r.next++
+	id := r.next
+	r.programs[id] = g
+	r.mu.Unlock()
+	err := r.conn.sendJSON(start, startRequest{
+		ID: id, Path: []byte(c.Path), Argv: bytesOf(append([]string{c.Path}, c.Args...)), Env: bytesOf(c.Env),
+	}, s.fds()...)
+	if err == nil {
+		select {
+		case a := <-g.started:
+			g.pid = a.PID
+			if a.Error != "" {
+				err = errors.New(a.Error)
+			}
+		case <-r.read:
+			err = errors.New("the session is closed")
+		}
+	}
+	if err != nil {
+		r.forget(id)
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (r *Session) forget(id int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.programs, id)
+}
+
+// watch follows a program to its end.
+func (r *Session) watch(p *Process, g *sessionProcess, s *streams, began time.Time) {
+	select {
+	case d := <-g.ended:
+		p.exit = Exit{CPU: d.CPU, MaxRSS: d.MaxRSS, Memory: r.memory()}.with(d.Status)
+		p.end()
+		r.killStrays()
+	case <-r.read:
+		// It ended with the session, and is gone when the init process is.
+		p.end()
+		end, err := r.init.Wait()
+		p.exit, p.err = Exit{Memory: end.Memory}.with(syscall.WaitStatus(syscall.SIGKILL)), err
+	}
+	p.exit.Wall = time.Since(began)
+	s.wait()
+	g.close()
+	close(p.done)
+}
+
+// listen reads the messages of the init process until it is gone.
+func (r *Session) listen() {
+	defer close(r.read)
+	for {
+		m, body, fds, err := r.conn.receiveAll()
+		if err != nil {
+			return
+		}
+		switch m {
+		case started, failed:
+			r.handleStarted(body, fds)
+		case ended:
+			closeAll(fds)
+			r.handleEnded(body)
+		default:
+			closeAll(fds)
+		}
+	}
+}
+
+func (r *Session) handleStarted(body []byte, fds []int) {
+	var a startReply
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if json.Unmarshal(body, &a) != nil || r.programs[a.ID] == nil || len(r.programs[a.ID].started) > 0 {
+		closeAll(fds)
+		return
+	}
+	g := r.programs[a.ID]
+	if len(fds) == 1 {
+		g.handle = fds[0]
+	} else {
+		closeAll(fds)
+	}
+	g.started <- a
+}
+
+func (r *Session) handleEnded(body []byte) {
+	var d endNotice
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if json.Unmarshal(body, &d) != nil || r.programs[d.ID] == nil {
+		return
+	}
+	r.programs[d.ID].ended <- d
+	delete(r.programs, d.ID)
+}
+
+// killStrays kills the children of the init process that are not programs of the
+// session: the init process adopts what a program left behind. It returns when
+// none is left.
+func (r *Session) killStrays() {
+	r.starting.Lock()
+	defer r.starting.Unlock()
+	for deadline := time.Now().Add(stragglers); time.Now().Before(deadline); {
+		known := map[int]bool{}
+		r.mu.Lock()
+		closed := r.closed
+		for _, g := range r.programs {
+			known[hostPID(g.handle)] = true
+		}
+		r.mu.Unlock()
+		strays := slices.DeleteFunc(childrenOf(r.PID()), func(pid int) bool { return known[pid] })
+		if closed || len(strays) == 0 {
+			return
+		}
+		for _, pid := range strays {
+			endChild(pid, r.PID())
+		}
+	}
+}
+
+// Close kills every process of the session and returns when they are gone.
+func (r *Session) Close() error {
+	r.mu.Lock()
+	closed := r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if closed {
+		return nil
+	}
+	err := r.init.Kill()
+	_, werr := r.init.Wait()
+	<-r.read
+	r.follow.Wait()
+	r.conn.close()
+	return errors.Join(err, werr)
+}
+
+// endChild kills a child of parent and waits until it is dead.
+func endChild(pid, parent int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// Looked up again now that the id cannot come to mean another process.
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return
+	}
+	if p, ok := parentIn(string(stat)); !ok || p != parent {
+		return
+	}
+	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(stragglers.Milliseconds()))
+}
