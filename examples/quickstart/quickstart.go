@@ -1,6 +1,6 @@
 // Package quickstart holds the example that `terrier up --quickstart` applies:
-// two stacks, one written in place, one from an artifact, the second made from
-// what the first outputs. It is also meant to be read and applied by hand.
+// two stacks, one written in place, one from an artifact. The second reads the
+// outputs of the first. Its README applies the same files step by step.
 package quickstart
 
 import "embed"

@@ -1,7 +1,7 @@
 // Package tenants holds the example that `terrier up --quickstart` applies beside
-// the two stacks: a table of three customers in a file of SQLite, where it is
-// read, and what each of its rows becomes. It is also meant to be read and
-// applied by hand.
+// the two stacks: a table of three customers in a file of SQLite, the registry
+// that reads it, and the template of its tenants. docs/tenants-quickstart.md
+// applies the same files step by step.
 package tenants
 
 import "embed"

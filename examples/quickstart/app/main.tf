@@ -24,7 +24,7 @@ variable "replicas" {
   type = number
 }
 
-# One file for each replica: something in the world that can be broken by hand.
+# One file for each replica: a resource that you can edit to see drift.
 resource "local_file" "replica" {
   count    = var.replicas
   filename = "${var.estate}/replica-${count.index}.txt"

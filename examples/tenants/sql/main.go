@@ -1,7 +1,7 @@
-// Command sql runs one statement on the table of the tenants' example, for who
-// has no sqlite3. It prints the rows of a query and says how many rows a change
-// has reached. It opens files that are there and makes none: a path with a typo
-// in it is an error, and not an empty database.
+// Command sql runs one statement on the table of the tenants' example, for
+// users without sqlite3. It prints the rows of a query, and the number of rows
+// that a statement changed. It opens existing files and creates none: a path with
+// a typo is an error, and not an empty database.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// run runs one statement on a file and writes what came of it.
+// run runs one statement on a file and writes its result.
 func run(ctx context.Context, file, statement string, out io.Writer) error {
 	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("there is no file %s: run it where make up was started, after it has said that the table is there, or name the file with -file", file)
@@ -48,7 +48,7 @@ func run(ctx context.Context, file, statement string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Terrier reads while others write; whoever comes second waits a moment.
+	// Terrier reads the file meanwhile; the second of two writers waits a moment.
 	name := url.URL{Scheme: "file", Path: path, RawQuery: "mode=rw&_pragma=busy_timeout(5000)"}
 	db, err := sql.Open("sqlite", name.String())
 	if err != nil {
