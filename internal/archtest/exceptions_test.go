@@ -66,7 +66,6 @@ var (
 		"internal/kube/children":                             "its words are being replaced",
 		"internal/notify":                                    "its words are being replaced",
 		"internal/plan":                                      "its words are being replaced",
-		"internal/process":                                   "its words are being replaced",
 		"internal/rows":                                      "its words are being replaced",
 		"internal/runner":                                    "its words are being replaced",
 		"internal/service":                                   "its words are being replaced",
