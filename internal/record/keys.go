@@ -1,0 +1,183 @@
+package record
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Names of files that are not those of a run's directory.
+const (
+	ReportFile        = "report.json" // of a run
+	RetainedFile      = "record.json" // of a deleted stack
+	RetainedStateFile = "state.json"
+
+	// QuietRun is the name of the newest check that found nothing: such checks
+	// share one place.
+	QuietRun = "check"
+)
+
+// Stacks is what the keys of all records of all stacks begin with.
+const Stacks = "stacks/"
+
+// Stack is what the keys of all records of a stack begin with.
+func Stack(uid string) string { return Stacks + uid + "/" }
+
+// StackOf returns the UID of the stack that a key belongs to.
+func StackOf(key string) (uid string, ok bool) {
+	rest, ok := strings.CutPrefix(key, Stacks)
+	if !ok {
+		return "", false
+	}
+	uid, _, ok = strings.Cut(rest, "/")
+	return uid, ok
+}
+
+// Runs is what the keys of all runs of a stack begin with.
+func Runs(uid string) string { return runFile.key(uid) }
+
+// Run is the key of one file of a run.
+func Run(uid, run, file string) string { return runFile.key(uid, run, file) }
+
+// RunOf returns the run and the file of a key below Runs(uid).
+func RunOf(uid, key string) (run, file string, ok bool) {
+	rest, ok := strings.CutPrefix(key, Runs(uid))
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(rest, "/")
+}
+
+// Plans is what the keys of all plans of a stack begin with.
+func Plans(uid string) string { return planFile.key(uid) }
+
+// Plan is the key of one file of a plan.
+func Plan(uid, digest, file string) string { return planFile.key(uid, Hex(digest), file) }
+
+// Snapshots is what the keys of all snapshots of a stack begin with.
+func Snapshots(uid string) string { return snapshot.key(uid) }
+
+// Snapshot is the key of what a destroy is made from.
+func Snapshot(uid, digest string) string { return snapshot.key(uid, Hex(digest)) }
+
+// IsSnapshot reports whether a key is that of a snapshot, of any stack.
+func IsSnapshot(key string) bool {
+	uid, ok := StackOf(key)
+	return ok && strings.HasPrefix(key, Snapshots(uid))
+}
+
+// Rescued is the key of a state that a backend refused during a run.
+func Rescued(uid, run string) string { return rescued.key(uid, run) }
+
+// RescuedRuns is what the keys of such states begin with, and RescuedRun the run
+// of one.
+func RescuedRuns(uid string) string { return rescued.key(uid) }
+
+// RescuedRun returns the run of a key of Rescued.
+func RescuedRun(uid, key string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(key, RescuedRuns(uid)), ".tfstate")
+}
+
+// State is the key of the copy of the newest state.
+func State(uid string) string { return state.key(uid) }
+
+// Outputs is the key of the outputs of the newest state.
+func Outputs(uid string) string { return outputs.key(uid) }
+
+// StateVersions is what the keys of all versions of a state begin with.
+func StateVersions(uid string) string { return stateVersion.key(uid) }
+
+// StateVersion is the key of one version, by stack.StateVersion.Key.
+func StateVersion(uid, version string) string { return stateVersion.key(uid, version) }
+
+// StateIndex is the list of the versions of a state.
+func StateIndex(uid string) Of[stack.StateVersions] {
+	return At[stack.StateVersions](stateIndex.key(uid))
+}
+
+// Decisions are the last decisions about a stack, the newest last.
+func Decisions(uid string) Of[[]stack.Decided] { return At[[]stack.Decided](decisions.key(uid)) }
+
+// Lasting is what must outlast the status.
+func Lasting(uid string) Of[stack.Lasting] { return At[stack.Lasting](lasting.key(uid)) }
+
+// Audited is the key of the requests of users that are in the audit log.
+func Audited(uid string) string { return audited.key(uid) }
+
+// Check is what drift checks leave of a stack.
+type Check struct {
+	At     time.Time `json:"at,omitzero"`
+	Memory int64     `json:"memory,omitempty"` // bytes that runs take; 0 if unknown
+}
+
+// Checked is what the last drift check left.
+func Checked(uid string) Of[Check] { return Of[Check]{checked.key(uid), parseCheck} }
+
+// parseCheck also reads a record of the time alone, as releases wrote it that did
+// not measure memory.
+func parseCheck(b []byte) (Check, error) {
+	if len(b) > 0 && b[0] == '{' {
+		var c Check
+		err := json.Unmarshal(b, &c)
+		return c, err
+	}
+	at, err := time.Parse(time.RFC3339Nano, string(b))
+	return Check{At: at}, err
+}
+
+// AllRetained is what the keys of all deleted stacks begin with.
+func AllRetained() string { return retained.key() }
+
+// Retained is the key of one file of a deleted stack: RetainedFile or
+// RetainedStateFile. With an empty file it is what both begin with.
+func Retained(uid, file string) string { return retained.key(uid, file) }
+
+// RetainedOf returns the UID and the file of a key below AllRetained.
+func RetainedOf(key string) (uid, file string, ok bool) {
+	rest, ok := strings.CutPrefix(key, AllRetained())
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(rest, "/")
+}
+
+// Trees is what the keys of all archives of sources begin with.
+func Trees() string { return tree.key() }
+
+// Tree is the key of the archive of a source.
+func Tree(digest string) string { return tree.key(Hex(digest)) }
+
+// Outgrown is the key of a state that is larger than a Secret. The place names
+// the Secret and not the stack: a state that is retained outlives its stack.
+func Outgrown(place, digest string) string { return outgrown.key(place, Hex(digest)) }
+
+// OutgrownOf is what the keys of all versions of one place begin with.
+func OutgrownOf(place string) string { return outgrown.key(place) }
+
+// Outbox is what the keys of all messages begin with that are not delivered.
+func Outbox() string { return outboxMessage.key() }
+
+// OutboxMessage is the key of one of them.
+func OutboxMessage(id string) string { return outboxMessage.key(id) }
+
+// AllDeliveries is what the keys of the deliveries of all namespaces begin with.
+func AllDeliveries() string { return deliveries.key() }
+
+// Deliveries is the key of the deliveries of a namespace.
+func Deliveries(namespace string) string { return deliveries.key(namespace) }
+
+// SignOuts is what the keys of all sessions begin with that were ended.
+func SignOuts() string { return signOut.key() }
+
+// SignOut is the key of one of them.
+func SignOut(id string) string { return signOut.key(id) }
+
+// Hex is a digest without its algorithm, as keys have it.
+func Hex(digest string) string {
+	if _, hex, found := strings.Cut(digest, ":"); found {
+		return hex
+	}
+	return digest
+}

@@ -1,0 +1,143 @@
+// Package record says what is kept in a blob store: which kinds of records there
+// are, the key of each, who writes it, and when it goes. No other package builds a
+// key. It stores nothing itself, and does not decide when a record goes: the
+// owner of a kind does. Start at Kinds.
+package record
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Kind is one kind of record.
+type Kind struct {
+	Path  string // of its keys; each <word> stands for one part
+	Holds string
+	Owner string // the package that writes it and removes it
+	Until string // when it goes
+}
+
+const withStack = "the stack is gone"
+
+// All kinds. The functions that make their keys are in keys.go.
+var (
+	runFile       = Kind{"stacks/<uid>/runs/<run>/<file>", "report.json, log.txt and events.jsonl of a run; of a check that found nothing, under the name check, and without events", "controller", "20 newer runs have ended; a check that found nothing replaces the one before"}
+	planFile      = Kind{"stacks/<uid>/plans/<digest>/<file>", "plan.bin, plan.json, plan.txt and lock.hcl of a plan; plan-raw.json where webhooks may see it", "controller", "the plan is neither pending, applied last, nor the preview"}
+	snapshot      = Kind{"stacks/<uid>/snapshots/<hex>", "the job that a destroy is made from", "controller", "a later apply succeeded"}
+	rescued       = Kind{"stacks/<uid>/rescued/<run>.tfstate", "a state that a backend refused", "controller", withStack}
+	state         = Kind{"stacks/<uid>/state.json", "a copy of the newest state, for a namespace that is deleted with its Secrets", "controller", withStack}
+	outputs       = Kind{"stacks/<uid>/outputs.json", "the outputs of the newest state", "controller", withStack}
+	stateIndex    = Kind{"stacks/<uid>/states/index.json", "the list of the versions of the state", "controller", withStack}
+	stateVersion  = Kind{"stacks/<uid>/states/<version>", "a version of the state", "controller", "30 versions, or 256 MiB of them, are newer"}
+	decisions     = Kind{"stacks/<uid>/decisions.json", "the last 50 decisions, and the rule of each", "controller", withStack}
+	lasting       = Kind{"stacks/<uid>/lasting", "what of the status must outlast it: untracked resources, what was created, the snapshot", "controller", withStack}
+	audited       = Kind{"stacks/<uid>/told", "the requests of users that are in the audit log", "controller", withStack}
+	checked       = Kind{"stacks/<uid>/checked", "the time of the last drift check, and the memory that runs took", "controller", withStack}
+	retained      = Kind{"retained/<uid>/<file>", "record.json and state.json of a deleted stack: its retained resources, and its last state", "controller", "30 days have passed, or a user has forgotten it"}
+	tree          = Kind{"trees/<digest>", "the archive of a source that a snapshot needs", "controller", "no snapshot needs it"}
+	outgrown      = Kind{"overflow/<place>/<digest>", "a state that is larger than a Secret", "kube", "the Secret points to another version"}
+	outboxMessage = Kind{"notices/outbox/<id>", "a message that is not delivered", "notify", "it is delivered or dropped"}
+	deliveries    = Kind{"notices/history/<namespace>", "the newest 200 deliveries of a namespace", "notify", "the newest of them is 30 days old"}
+	signOut       = Kind{"sessions/ended/<id>", "the end of a session before its time", "app", "the session would have expired"}
+)
+
+// Kinds are all kinds of records, those of stacks first.
+func Kinds() []Kind {
+	return []Kind{
+		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, lasting, audited, checked,
+		retained, tree, outgrown, outboxMessage, deliveries, signOut,
+	}
+}
+
+// key fills in the parts of a path, or its first ones: then it is what the keys
+// of all such records begin with.
+func (k Kind) key(parts ...string) string {
+	var b strings.Builder
+	rest := k.Path
+	for {
+		before, after, more := strings.Cut(rest, "<")
+		b.WriteString(before)
+		if !more || len(parts) == 0 {
+			return b.String()
+		}
+		b.WriteString(parts[0])
+		_, rest, _ = strings.Cut(after, ">")
+		parts = parts[1:]
+	}
+}
+
+// Reader is as much of a blob store as reading takes.
+type Reader interface {
+	Get(ctx context.Context, key string) (io.ReadCloser, error)
+}
+
+// Writer is as much of a blob store as writing takes.
+type Writer interface {
+	Put(ctx context.Context, key string, r io.Reader) error
+}
+
+// maxBytes bounds one record that is read into memory.
+const maxBytes = 256 << 20
+
+// Read returns a record as it is. One that is not there is Missing, as the store
+// says.
+func Read(ctx context.Context, from Reader, key string) ([]byte, error) {
+	r, err := from.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r, maxBytes))
+}
+
+// Write keeps b as it is.
+func Write(ctx context.Context, to Writer, key string, b []byte) error {
+	return to.Put(ctx, key, bytes.NewReader(b))
+}
+
+// Of is one record that holds a T as JSON.
+type Of[T any] struct {
+	Key   string
+	parse func([]byte) (T, error) // nil: it is JSON
+}
+
+// At is the record of a key that a function here made, with a type that its
+// owner has.
+func At[T any](key string) Of[T] { return Of[T]{Key: key} }
+
+// Decode reads what the record holds.
+func (r Of[T]) Decode(b []byte) (T, error) {
+	if r.parse != nil {
+		return r.parse(b)
+	}
+	var v T
+	err := json.Unmarshal(b, &v)
+	return v, err
+}
+
+// Read reads the record. One that is not there is Missing, as the store says.
+func (r Of[T]) Read(ctx context.Context, from Reader) (T, error) {
+	b, err := Read(ctx, from, r.Key)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	v, err := r.Decode(b)
+	if err != nil {
+		return v, fmt.Errorf("reading %s: %w", r.Key, err)
+	}
+	return v, nil
+}
+
+// Write keeps v in place of what was there.
+func (r Of[T]) Write(ctx context.Context, to Writer, v T) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return Write(ctx, to, r.Key, b)
+}
