@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/web"
 )
@@ -49,12 +50,10 @@ type signOuts struct {
 	until map[string]time.Time
 }
 
-const signOutPrefix = "sessions/ended/"
-
 // openSignOuts reads those that are kept, and forgets those that have expired.
 func openSignOuts(ctx context.Context, kept blob.Store, life time.Duration, now func() time.Time) (*signOuts, error) {
 	s := &signOuts{kept: kept, now: now, until: map[string]time.Time{}}
-	keys, err := kept.List(ctx, signOutPrefix)
+	keys, err := kept.List(ctx, record.SignOuts())
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +69,7 @@ func openSignOuts(ctx context.Context, kept blob.Store, life time.Duration, now 
 		if err != nil {
 			until = now().Add(life) // that it has ended is known by its name
 		}
-		s.until[strings.TrimPrefix(key, signOutPrefix)] = until
+		s.until[strings.TrimPrefix(key, record.SignOuts())] = until
 	}
 	return s, s.forget(ctx)
 }
@@ -80,7 +79,7 @@ func (s *signOuts) End(ctx context.Context, id string, until time.Time) error {
 	s.mu.Lock()
 	s.until[id] = until
 	s.mu.Unlock()
-	if err := s.kept.Put(ctx, signOutPrefix+id, strings.NewReader(until.UTC().Format(time.RFC3339))); err != nil {
+	if err := s.kept.Put(ctx, record.SignOut(id), strings.NewReader(until.UTC().Format(time.RFC3339))); err != nil {
 		return fmt.Errorf("keeping that a session has ended: %w", err)
 	}
 	return s.forget(ctx)
@@ -106,7 +105,7 @@ func (s *signOuts) forget(ctx context.Context) error {
 	s.mu.Unlock()
 	var errs []error
 	for _, id := range old {
-		errs = append(errs, s.kept.Delete(ctx, signOutPrefix+id))
+		errs = append(errs, s.kept.Delete(ctx, record.SignOut(id)))
 	}
 	return errors.Join(errs...)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -154,9 +155,9 @@ func (e estate) planned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.records[service.PlanKey(uid, digest, runner.FilePlanDoc)] = string(document)
-	e.records[service.RunKey(uid, "plan-1", service.ReportFile)] = string(report)
-	e.records[service.RunKey(uid, "plan-1", runner.FileLog)] = "Refreshing…\n\x1b[2Jevil\rmore\n"
+	e.records[record.Plan(uid, digest, runner.FilePlanDoc)] = string(document)
+	e.records[record.Run(uid, "plan-1", record.ReportFile)] = string(report)
+	e.records[record.Run(uid, "plan-1", runner.FileLog)] = "Refreshing…\n\x1b[2Jevil\rmore\n"
 }
 
 // fixed takes out what differs from one test run to the next.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -22,9 +23,9 @@ func (e estate) left(t *testing.T, name, uid string, r kube.Retained) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.records[kube.RetainedKey(uid, kube.RetainedRecord)] = string(raw)
+	e.records[record.Retained(uid, record.RetainedFile)] = string(raw)
 	if r.State != nil {
-		e.records[kube.RetainedKey(uid, kube.RetainedState)] = string(aState(3, "a", "b"))
+		e.records[record.Retained(uid, record.RetainedStateFile)] = string(aState(3, "a", "b"))
 	}
 }
 
@@ -57,10 +58,10 @@ func TestRetained(t *testing.T) {
 		{"retained -o json", 0, []string{"uid-2", "uid-3"}, "uid-1"},
 	})
 	for key, want := range map[string]bool{
-		"stacks/uid-1/runs/apply-1/log.txt":            false,
-		kube.RetainedKey("uid-1", kube.RetainedState):  false,
-		"stacks/uid-10/state.json":                     true,
-		kube.RetainedKey("uid-2", kube.RetainedRecord): true,
+		"stacks/uid-1/runs/apply-1/log.txt":                false,
+		record.Retained("uid-1", record.RetainedStateFile): false,
+		"stacks/uid-10/state.json":                         true,
+		record.Retained("uid-2", record.RetainedFile):      true,
 	} {
 		if _, has := e.records[key]; has != want {
 			t.Errorf("the record %s is there: %v, want %v", key, has, want)
@@ -82,7 +83,7 @@ func TestRetainedIsForgottenByBothOfItsNames(t *testing.T) {
 		{Namespace: "elsewhere", Name: "old"}:           "uid-1",
 		{Namespace: e.cluster.Namespace, Name: "old"}:   "uid-2",
 	} {
-		if err := k.Forget(t.Context(), key, uid); err == nil || e.records[kube.RetainedKey("uid-1", kube.RetainedRecord)] == "" {
+		if err := k.Forget(t.Context(), key, uid); err == nil || e.records[record.Retained("uid-1", record.RetainedFile)] == "" {
 			t.Errorf("Forget(%s, %s) = %v, want it to find nothing", key, uid, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -57,12 +58,12 @@ func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedNam
 			return 0, fmt.Errorf("keeping what the run %s of the removed stack %s left: %w", report.ID, key, err)
 		}
 	}
-	left, err := c.Blobs.List(ctx, stackKey(id, ""))
+	left, err := c.Blobs.List(ctx, record.Stack(id))
 	if err != nil {
 		return 0, err
 	}
 	if len(left) > 0 { // else it was let go, and nothing is left to be said
-		state, err := c.get(ctx, stackKey(id, "state.json"))
+		state, err := c.get(ctx, record.State(id))
 		if err != nil && fault.Of(err) != fault.Missing {
 			return 0, err
 		}
@@ -125,7 +126,7 @@ func (c *Stacks) salvage(ctx context.Context, id string, key types.NamespacedNam
 // records of those that have been gone for long. That an object is not in a
 // list is no reason to drop anything at once: the list may be wrong.
 func (c *Stacks) sweepGone(ctx context.Context) error {
-	keys, err := c.Blobs.List(ctx, "stacks/")
+	keys, err := c.Blobs.List(ctx, record.Stacks)
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (c *Stacks) sweepGone(ctx context.Context) error {
 		return err
 	}
 	for _, k := range keys {
-		id, _ := cutKey(k, "stacks/")
+		id, _ := record.StackOf(k)
 		if _, known := retained[id]; known || alive[id] {
 			continue
 		}
@@ -154,9 +155,9 @@ func (c *Stacks) sweepGone(ctx context.Context) error {
 	for id, r := range retained {
 		switch {
 		case alive[id]:
-			err = c.dropOthers(ctx, kube.RetainedKey(id, "")) // a backup was restored
+			err = c.dropOthers(ctx, record.Retained(id, "")) // a backup was restored
 		case c.Now().Sub(r.At) > kube.RetainedFor:
-			err = errors.Join(c.dropRecords(ctx, id), c.dropOthers(ctx, kube.RetainedKey(id, "")))
+			err = errors.Join(c.dropRecords(ctx, id), c.dropOthers(ctx, record.Retained(id, "")))
 		}
 		if err != nil {
 			return err
@@ -190,22 +191,18 @@ func (c *Stacks) alive(ctx context.Context) (map[string]bool, error) {
 
 // retained reads the records of all stacks that are gone.
 func (c *Stacks) retained(ctx context.Context) (map[string]kube.Retained, error) {
-	keys, err := c.Blobs.List(ctx, kube.RetainedPrefix)
+	keys, err := c.Blobs.List(ctx, record.AllRetained())
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]kube.Retained{}
 	for _, k := range keys {
-		if !strings.HasSuffix(k, "/"+kube.RetainedRecord) {
+		if _, file, _ := record.RetainedOf(k); file != record.RetainedFile {
 			continue
 		}
-		var r kube.Retained
-		b, err := c.get(ctx, k)
-		if err == nil {
-			err = json.Unmarshal(b, &r)
-		}
+		r, err := record.At[kube.Retained](k).Read(ctx, c.Blobs)
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", k, err)
+			return nil, err
 		}
 		out[r.UID] = r
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -137,9 +138,9 @@ func (c *Stacks) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 	if cause.Snapshot, err = c.snapshotFor(ctx, p); err != nil {
 		return err
 	}
-	if p.job.Plan, err = c.get(ctx, planKey(p.id, plan.Digest, "plan.bin")); err == nil {
+	if p.job.Plan, err = c.get(ctx, record.Plan(p.id, plan.Digest, "plan.bin")); err == nil {
 		// A module without providers has no lock file.
-		p.job.LockFile, err = c.get(ctx, planKey(p.id, plan.Digest, "lock.hcl"))
+		p.job.LockFile, err = c.get(ctx, record.Plan(p.id, plan.Digest, "lock.hcl"))
 		if fault.Of(err) == fault.Missing {
 			err = nil
 		}

@@ -81,7 +81,7 @@ func (c *Stacks) weigh(ctx context.Context, p *pass, r *runner.Report) error {
 	if err != nil {
 		return err
 	}
-	is := was.with(took)
+	is := withMemory(was, took)
 	p.entry.checks = &is
 	if is == was || quiet(r) {
 		return nil

@@ -146,31 +146,6 @@ func TestMemoryOfRunsIsRemembered(t *testing.T) {
 	}
 }
 
-func TestParseDriftChecks(t *testing.T) {
-	at := time.Date(2026, 11, 28, 1, 2, 3, 4, time.UTC)
-	for name, tt := range map[string]struct {
-		text string
-		want driftChecks
-		ok   bool
-	}{
-		"both":              {`{"at":"2026-11-28T01:02:03.000000004Z","memory":5}`, driftChecks{At: at, Memory: 5}, true},
-		"only the memory":   {`{"memory":5}`, driftChecks{Memory: 5}, true},
-		"an earlier format": {"2026-11-28T01:02:03.000000004Z", driftChecks{At: at}, true},
-		"nothing":           {"", driftChecks{}, false},
-		"something else":    {"{", driftChecks{}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := parseDriftChecks([]byte(tt.text))
-			if (err == nil) != tt.ok {
-				t.Fatalf("parseDriftChecks() = %v, want success: %v", err, tt.ok)
-			}
-			if diff := cmp.Diff(tt.want, got); err == nil && diff != "" {
-				t.Errorf("parseDriftChecks() (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // atWork are runs that were found.
 type atWork struct {
 	Runs

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/asker"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -43,21 +43,15 @@ func requestsOf(p *pass) auditedRequests {
 	return t
 }
 
-func auditedRequestsKey(id string) string { return stackKey(id, "told") }
-
 // auditedRequests is what the audit log has of the requests of a stack, nil if it
 // has none.
 func (c *Stacks) auditedRequests(ctx context.Context, e *entry) (*auditedRequests, error) {
 	if e.audited != nil {
 		return e.audited, nil
 	}
-	b, err := c.get(ctx, auditedRequestsKey(e.id))
+	t, err := record.At[auditedRequests](record.Audited(e.id)).Read(ctx, c.Blobs)
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
-	}
-	var t auditedRequests
-	if err == nil {
-		err = json.Unmarshal(b, &t)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading which requests are in the audit log: %w", err)
@@ -100,14 +94,11 @@ func (c *Stacks) recordRequests(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	b, err := json.Marshal(is)
-	if err == nil {
-		err = c.put(ctx, auditedRequestsKey(p.id), b)
+	if err := record.At[auditedRequests](record.Audited(p.id)).Write(ctx, c.Blobs, is); err != nil {
+		return err
 	}
-	if err == nil {
-		p.entry.audited = &is
-	}
-	return err
+	p.entry.audited = &is
+	return nil
 }
 
 // newRequests says what people ask for that the audit log does not have yet.

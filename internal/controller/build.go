@@ -3,7 +3,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -255,17 +255,13 @@ func planDigest(p *stack.Plan) string {
 // source, the Secrets or the variables exist by then. It returns its key; the
 // same inputs have the same key and are kept once.
 func (c *Stacks) snapshot(ctx context.Context, p *pass) (string, error) {
-	key := stackKey(p.id, "snapshots", hexOf(stack.Digest([]any{p.o.PlanInputs, p.note.Backend, c.renewed(p)})))
+	key := record.Snapshot(p.id, stack.Digest([]any{p.o.PlanInputs, p.note.Backend, c.renewed(p)}))
 	if p.o.Status.Snapshot == key {
 		return key, nil
 	}
 	c.records.RLock() // else its archive could be swept away in between
 	defer c.records.RUnlock()
-	b, err := json.Marshal(snapshot{Job: *p.job, Note: p.note, PlanInputs: p.o.PlanInputs})
-	if err != nil {
-		return "", err
-	}
-	if err := c.put(ctx, key, b); err != nil {
+	if err := record.At[snapshot](key).Write(ctx, c.Blobs, snapshot{Job: *p.job, Note: p.note, PlanInputs: p.o.PlanInputs}); err != nil {
 		return "", err
 	}
 	if p.in.archive == "" {
@@ -292,11 +288,7 @@ func (c *Stacks) recall(ctx context.Context, p *pass) error {
 		}
 		return nil
 	}
-	var s snapshot
-	b, err := c.get(ctx, p.o.Status.Snapshot)
-	if err == nil {
-		err = json.Unmarshal(b, &s)
-	}
+	s, err := record.At[snapshot](p.o.Status.Snapshot).Read(ctx, c.Blobs)
 	if err != nil {
 		return fmt.Errorf("reading the record of what was applied: %w", err)
 	}

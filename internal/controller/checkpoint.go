@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,10 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
-
-func lastingKey(id string) string { return stackKey(id, "lasting") }
 
 // restoreStatus gives a stack whose status was lost what must outlast it. A memory
 // that was taken for a new stack's would build a second time what is in a gap,
@@ -22,13 +20,9 @@ func (c *Stacks) restoreStatus(ctx context.Context, p *pass) error {
 	if !p.o.Status.Blank() {
 		return nil
 	}
-	b, err := c.get(ctx, lastingKey(p.id))
+	l, err := record.Lasting(p.id).Read(ctx, c.Blobs)
 	if fault.Of(err) == fault.Missing {
 		return nil
-	}
-	var l stack.Lasting
-	if err == nil {
-		err = json.Unmarshal(b, &l)
 	}
 	if err != nil {
 		return fmt.Errorf("reading what must outlast the status: %w", err)
@@ -47,11 +41,7 @@ func (c *Stacks) saveCheckpoint(ctx context.Context, p *pass) error {
 	if l.Same(p.st.Status.Lasting()) {
 		return nil
 	}
-	b, err := json.Marshal(l)
-	if err == nil {
-		err = c.put(ctx, lastingKey(p.id), b)
-	}
-	if err != nil {
+	if err := record.Lasting(p.id).Write(ctx, c.Blobs, l); err != nil {
 		return fmt.Errorf("keeping what must outlast the status: %w", err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -57,7 +58,7 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 	if r.Outcome != stack.Succeeded {
 		return nil
 	}
-	if err := c.dropOthers(ctx, stackKey(p.id, "snapshots", ""), p.o.Status.Snapshot, n.Cause.Snapshot); err != nil {
+	if err := c.dropOthers(ctx, record.Snapshots(p.id), p.o.Status.Snapshot, n.Cause.Snapshot); err != nil {
 		return err
 	}
 	if !r.Kind.Writes() && !r.Changes.None() {
@@ -137,31 +138,31 @@ func (c *Stacks) looked(ctx context.Context, p *pass, r *runner.Report) error {
 func (c *Stacks) keepRecords(ctx context.Context, p *pass, r *runner.Report) error {
 	name := r.ID
 	if quiet(r) {
-		name = "check"
+		name = record.QuietRun
 	}
 	report, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	files := []string{runner.FileLog}
-	if name != "check" {
+	if name != record.QuietRun {
 		files = append(files, runner.FileEvents)
 	}
 	for _, file := range files {
-		if _, err := c.keep(ctx, p.id, r.ID, file, stackKey(p.id, "runs", name, file)); err != nil {
+		if _, err := c.keep(ctx, p.id, r.ID, file, record.Run(p.id, name, file)); err != nil {
 			return fmt.Errorf("keeping %s of %s: %w", file, r.ID, err)
 		}
 	}
-	if err := c.put(ctx, stackKey(p.id, "runs", name, "report.json"), report); err != nil {
+	if err := c.put(ctx, record.Run(p.id, name, record.ReportFile), report); err != nil {
 		return err
 	}
-	if name == "check" {
+	if name == record.QuietRun {
 		return nil
 	}
 	if r.Kind == stack.HealthRun {
 		// Asked again and again while something is not well, they would push out
 		// what was done to it.
-		if err := c.dropOthers(ctx, stackKey(p.id, "runs", string(r.Kind)+"-"), stackKey(p.id, "runs", name)); err != nil {
+		if err := c.dropOthers(ctx, record.Runs(p.id)+string(r.Kind)+"-", record.Run(p.id, name, "")); err != nil {
 			return err
 		}
 	}
@@ -170,24 +171,19 @@ func (c *Stacks) keepRecords(ctx context.Context, p *pass, r *runner.Report) err
 
 // dropOldRuns removes the records of all but the newest runs.
 func (c *Stacks) dropOldRuns(ctx context.Context, id string) error {
-	prefix := stackKey(id, "runs", "")
-	keys, err := c.Blobs.List(ctx, prefix)
+	keys, err := c.Blobs.List(ctx, record.Runs(id))
 	if err != nil {
 		return err
 	}
 	ended := map[string]time.Time{}
 	for _, k := range keys {
-		run, file := cutKey(k, prefix)
-		if file != "report.json" || run == "check" {
+		run, file, _ := record.RunOf(id, k)
+		if file != record.ReportFile || run == record.QuietRun {
 			continue
 		}
-		var r runner.Report
-		b, err := c.get(ctx, k)
-		if err == nil {
-			err = json.Unmarshal(b, &r)
-		}
+		r, err := record.At[runner.Report](k).Read(ctx, c.Blobs)
 		if err != nil {
-			return fmt.Errorf("reading %s: %w", k, err)
+			return err
 		}
 		ended[run] = r.Finished
 	}
@@ -197,7 +193,7 @@ func (c *Stacks) dropOldRuns(ctx context.Context, id string) error {
 	runs := slices.SortedFunc(maps.Keys(ended), func(a, b string) int { return ended[b].Compare(ended[a]) })
 	old := runs[runsKept:]
 	for _, k := range keys {
-		if run, _ := cutKey(k, prefix); slices.Contains(old, run) {
+		if run, _, _ := record.RunOf(id, k); slices.Contains(old, run) {
 			if err := c.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
 				return err
 			}
@@ -221,7 +217,7 @@ func (c *Stacks) keepOutputs(ctx context.Context, p *pass, r *runner.Report, run
 	if run.State == "" {
 		run.State = stack.Digest(outputs) // a foreign state is known by what it outputs
 	}
-	return c.put(ctx, stackKey(p.id, "outputs.json"), b)
+	return c.put(ctx, record.Outputs(p.id), b)
 }
 
 // keepPlan keeps a plan with changes and gives it its name.
@@ -246,7 +242,7 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 		files[runner.FilePlanRaw] = documentRaw
 	}
 	for file, key := range files {
-		if _, err := c.keep(ctx, p.id, r.ID, file, planKey(p.id, made.Digest, key)); err != nil {
+		if _, err := c.keep(ctx, p.id, r.ID, file, record.Plan(p.id, made.Digest, key)); err != nil {
 			return fmt.Errorf("keeping plan %s: %w", made.Name, err)
 		}
 	}
@@ -277,24 +273,24 @@ func drifted(m stack.Status, kind stack.RunKind, cause stack.Cause) bool {
 
 // dropOldPlans removes plans that can no longer be applied.
 func (c *Stacks) dropOldPlans(ctx context.Context, p *pass, keep string) error {
-	stay := []string{stackKey(p.id, "plans", hexOf(keep))}
+	stay := []string{record.Plan(p.id, keep, "")}
 	for _, q := range []*stack.Plan{p.o.Status.Pending, p.o.Status.Applied, p.o.Status.Preview} {
 		if q != nil {
-			stay = append(stay, stackKey(p.id, "plans", hexOf(q.Digest)))
+			stay = append(stay, record.Plan(p.id, q.Digest, ""))
 		}
 	}
-	return c.dropOthers(ctx, stackKey(p.id, "plans", ""), stay...)
+	return c.dropOthers(ctx, record.Plans(p.id), stay...)
 }
 
 // dropOthers removes the records below prefix, except those that are one of
-// stay or below one of them.
+// stay, or begin with one that ends in a slash.
 func (c *Stacks) dropOthers(ctx context.Context, prefix string, stay ...string) error {
 	keys, err := c.Blobs.List(ctx, prefix)
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
-		if slices.ContainsFunc(stay, func(s string) bool { return k == s || strings.HasPrefix(k, s+"/") }) {
+		if slices.ContainsFunc(stay, func(s string) bool { return k == s || strings.HasSuffix(s, "/") && strings.HasPrefix(k, s) }) {
 			continue
 		}
 		if err := c.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
@@ -321,14 +317,4 @@ func (c *Stacks) readable(ctx context.Context, p *pass, r *runner.Report, made s
 		return nil // the first plan of a stack replaces none, and looking costs two lists of the namespace
 	}
 	return kube.WriteReadablePlan(ctx, c.Live, p.obj, out)
-}
-
-// cutKey splits a key below prefix into its next part and the rest.
-func cutKey(key, prefix string) (part, rest string) {
-	for i := len(prefix); i < len(key); i++ {
-		if key[i] == '/' {
-			return key[len(prefix):i], key[i+1:]
-		}
-	}
-	return key[len(prefix):], ""
 }

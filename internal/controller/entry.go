@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/record"
 )
 
 // entry is what the controller remembers of one stack between two passes. Every
@@ -21,7 +23,7 @@ type entry struct {
 	key types.NamespacedName
 
 	written      string           // the version of the object that the last write made; see covers
-	checks       *driftChecks     // nil before the record was read
+	checks       *record.Check    // nil before the record was read
 	audited      *auditedRequests // nil before the record was read
 	timeline     timeline         // decisions that are not in the records yet
 	stateOwn     bool             // the state was the stack's own, and as expected, when it was read last

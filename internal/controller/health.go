@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -36,7 +37,7 @@ func (c *Stacks) checkup(ctx context.Context, p *pass, why string) error {
 // outputs returns the outputs of the newest state; Missing if they are not
 // known, as those of a state that we do not keep before a run reads them.
 func (c *Stacks) outputs(ctx context.Context, p *pass) (map[string]kube.Output, error) {
-	b, err := c.get(ctx, stackKey(p.id, "outputs.json"))
+	b, err := c.get(ctx, record.Outputs(p.id))
 	if fault.Of(err) == fault.Missing && p.note.State != nil {
 		b, err = c.stateOutputs(ctx, *p.note.State)
 	}

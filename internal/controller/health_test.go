@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -46,7 +47,7 @@ func TestCheckup(t *testing.T) {
 	c := &Stacks{Blobs: openRecords(t), Runner: &taker{}, queue: newQueue(limits{runs: 1}, nil, time.Now), States: &lockOnly{held: "somebody"}}
 	outputs := `{"host": {"value": "example.com", "type": "string"}, "token": {"value": "s3cr3t", "type": "string", "sensitive": true},
 		"pins": {"value": [90210, {"x": "deep-secret"}], "type": "dynamic", "sensitive": true}}`
-	if err := c.put(t.Context(), stackKey("uid", "outputs.json"), []byte(outputs)); err != nil {
+	if err := c.put(t.Context(), record.Outputs("uid"), []byte(outputs)); err != nil {
 		t.Fatal(err)
 	}
 	p := &pass{obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, note: note{State: &kube.StateRef{}}, job: &runner.Job{
@@ -104,11 +105,11 @@ func TestOnlyTheNewestHealthRunIsKept(t *testing.T) {
 	for n := range 2 * runsKept {
 		keep(stack.HealthRun, n+1)
 	}
-	keys, err := c.Blobs.List(t.Context(), stackKey("uid", "runs", ""))
+	keys, err := c.Blobs.List(t.Context(), record.Runs("uid"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{stackKey("uid", "runs", "apply-0", "report.json"), stackKey("uid", "runs", fmt.Sprintf("health-%d", 2*runsKept), "report.json")}
+	want := []string{record.Run("uid", "apply-0", record.ReportFile), record.Run("uid", fmt.Sprintf("health-%d", 2*runsKept), record.ReportFile)}
 	if !slices.Equal(keys, want) {
 		t.Errorf("kept are %q, want %q", keys, want)
 	}
@@ -138,7 +139,7 @@ func TestInventory(t *testing.T) {
 			found("apply-1")},
 	} {
 		c := &Stacks{Blobs: openRecords(t), States: oneState{state: state}}
-		if err := c.put(t.Context(), stackKey("uid", "state.json"), []byte(old)); err != nil {
+		if err := c.put(t.Context(), record.State("uid"), []byte(old)); err != nil {
 			t.Fatal(err)
 		}
 		p := &pass{obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, job: &runner.Job{Mask: []string{"s3cr3t"}}}

@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
 
@@ -55,9 +56,9 @@ func (c *Stacks) inventory(ctx context.Context, p *pass) *dialect.Inventory {
 
 // stateFor reads the state with a digest, or the newest if that one is gone.
 func (c *Stacks) stateFor(ctx context.Context, p *pass, ref kube.StateRef, digest string) ([]byte, error) {
-	if state, err := c.get(ctx, stackKey(p.id, "state.json")); err == nil {
+	if state, err := c.get(ctx, record.State(p.id)); err == nil {
 		sum := sha256.Sum256(state)
-		if hex.EncodeToString(sum[:]) == hexOf(digest) {
+		if hex.EncodeToString(sum[:]) == record.Hex(digest) {
 			return state, nil
 		}
 	}

@@ -1,56 +1,20 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 )
 
-// recordBytes bounds one record read into memory.
-const recordBytes = 256 << 20
-
-// The names of records:
-//
-//	stacks/<uid>/runs/<run>/…     report.json, log.txt, events.jsonl
-//	stacks/<uid>/plans/<digest>/… plan.bin, plan.json, plan.txt, lock.hcl; plan-raw.json for webhooks that may see it
-//	stacks/<uid>/snapshots/<hex>  what a destroy is made from
-//	stacks/<uid>/state.json       the newest state, for a namespace that goes away
-//	stacks/<uid>/outputs.json     of the newest state
-//	stacks/<uid>/checked          when drift was looked for last, and what memory runs take
-//	stacks/<uid>/lasting          what of the status must outlast it
-//	trees/<digest>                archives of sources that snapshots need
-func stackKey(id string, parts ...string) string {
-	return "stacks/" + id + "/" + strings.Join(parts, "/")
-}
-
-func planKey(id, digest, file string) string { return stackKey(id, "plans", hexOf(digest), file) }
-
-func treeKey(digest string) string { return "trees/" + hexOf(digest) }
-
-// hexOf is a digest without its algorithm.
-func hexOf(digest string) string {
-	_, h, found := strings.Cut(digest, ":")
-	if !found {
-		return digest
-	}
-	return h
-}
-
 func (c *Stacks) put(ctx context.Context, key string, b []byte) error {
-	return c.Blobs.Put(ctx, key, bytes.NewReader(b))
+	return record.Write(ctx, c.Blobs, key, b)
 }
 
 func (c *Stacks) get(ctx context.Context, key string) ([]byte, error) {
-	r, err := c.Blobs.Get(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return io.ReadAll(io.LimitReader(r, recordBytes))
+	return record.Read(ctx, c.Blobs, key)
 }
 
 // keep copies a file that a run left into the records. It reports whether the
@@ -77,12 +41,12 @@ func (c *Stacks) left(id, run, file string) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	return io.ReadAll(io.LimitReader(r, recordBytes))
+	return io.ReadAll(io.LimitReader(r, record.MaxBytes))
 }
 
 // keepTree keeps the archive of a source for as long as snapshots may need it.
 func (c *Stacks) keepTree(ctx context.Context, file, digest string) error {
-	key := treeKey(digest)
+	key := record.Tree(digest)
 	if r, err := c.Blobs.Get(ctx, key); err == nil {
 		return r.Close()
 	}
@@ -96,17 +60,17 @@ func (c *Stacks) keepTree(ctx context.Context, file, digest string) error {
 
 // tree writes a kept archive to a file that a supervisor can read.
 func (c *Stacks) tree(ctx context.Context, digest string) (string, error) {
-	r, err := c.Blobs.Get(ctx, treeKey(digest))
+	r, err := c.Blobs.Get(ctx, record.Tree(digest))
 	if err != nil {
 		return "", err
 	}
 	defer r.Close()
-	return c.Modules.restore(r, hexOf(digest))
+	return c.Modules.restore(r, record.Hex(digest))
 }
 
 // dropRecords removes everything that was kept for a stack.
 func (c *Stacks) dropRecords(ctx context.Context, id string) error {
-	keys, err := c.Blobs.List(ctx, stackKey(id, ""))
+	keys, err := c.Blobs.List(ctx, record.Stack(id))
 	if err != nil {
 		return err
 	}

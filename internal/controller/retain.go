@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 )
 
 // retain writes down what a stack leaves behind.
@@ -41,7 +42,7 @@ func (c *Stacks) retain(ctx context.Context, p *pass) error {
 // one that is there; nil if there is neither. It stays where it is in any case,
 // so that one that cannot be read holds up no deletion.
 func (c *Stacks) lastState(ctx context.Context, p *pass, ref *kube.StateRef) ([]byte, error) {
-	state, err := c.get(ctx, stackKey(p.id, "state.json"))
+	state, err := c.get(ctx, record.State(p.id))
 	if fault.Of(err) != fault.Missing {
 		return state, err
 	}
@@ -66,15 +67,11 @@ func (c *Stacks) keepRetained(ctx context.Context, r *kube.Retained, state []byt
 		if r.Resources, err = addresses(state); err != nil {
 			return err
 		}
-		if err := c.put(ctx, kube.RetainedKey(r.UID, kube.RetainedState), state); err != nil {
+		if err := c.put(ctx, record.Retained(r.UID, record.RetainedStateFile), state); err != nil {
 			return err
 		}
 	}
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return c.put(ctx, kube.RetainedKey(r.UID, kube.RetainedRecord), b)
+	return record.At[kube.Retained](record.Retained(r.UID, record.RetainedFile)).Write(ctx, c.Blobs, *r)
 }
 
 // addresses lists the managed resources in a state.

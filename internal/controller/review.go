@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -60,7 +61,7 @@ func (c *Stacks) question(p *pass, made stack.Plan) (question, error) {
 	q := question{
 		stack: p.id, key: client.ObjectKeyFromObject(p.obj),
 		plan: made, by: p.o.Spec.Reviews, hooks: p.st.Configuration.Webhooks,
-		record: planKey(p.id, made.Digest, planDocument(p.st.Configuration)),
+		record: record.Plan(p.id, made.Digest, planDocument(p.st.Configuration)),
 		hide:   plan.NewRedactor(p.in.mask),
 	}
 	past := ""

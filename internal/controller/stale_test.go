@@ -19,6 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -130,7 +131,7 @@ func (l *lagging) pass(t *testing.T) *pass {
 	p := &pass{obj: obj, id: string(obj.GetUID()), entry: l.index.make(string(obj.GetUID()), l.key()), st: st, stale: cached, job: &runner.Job{}}
 	p.o.Now, p.o.Spec, p.o.Status = l.Now(), st.Spec, st.Status
 	for key, content := range map[string]string{"outputs.json": `{"host":{"value":"h","type":"string"}}`, "snapshots/kept": "{}"} {
-		if err := l.put(t.Context(), stackKey(p.id, key), []byte(content)); err != nil {
+		if err := l.put(t.Context(), record.Stack(p.id)+key, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,7 +196,7 @@ var irrevocable = map[string]struct {
 			return err
 		},
 		func(t *testing.T, l *lagging, p *pass) bool {
-			_, err := l.get(t.Context(), stackKey(p.id, "snapshots", "kept"))
+			_, err := l.get(t.Context(), record.Snapshot(p.id, "kept"))
 			if err != nil && fault.Of(err) != fault.Missing {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -318,7 +319,7 @@ func (c *Stacks) newest(ctx context.Context, p *pass, r *runner.Report, n note) 
 
 // newestKept is our own copy of the newest state, empty if there is none.
 func (c *Stacks) newestKept(ctx context.Context, id string) ([]byte, error) {
-	state, err := c.get(ctx, stackKey(id, "state.json"))
+	state, err := c.get(ctx, record.State(id))
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
 	}
@@ -336,7 +337,7 @@ func (c *Stacks) flush(ctx context.Context, p *pass, r *runner.Report, n note) e
 	}
 	// A copy of our own: a namespace that is deleted takes the Secret with it
 	// before the stack is taken down.
-	if err := c.put(ctx, stackKey(p.id, "state.json"), state); err != nil {
+	if err := c.put(ctx, record.State(p.id), state); err != nil {
 		return err
 	}
 	err = c.States.Save(ctx, *n.State, kube.Owner{Name: p.obj.GetName(), UID: p.id}, state)
@@ -358,17 +359,17 @@ func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report, n note, 
 			// The engine could not write it out, on a disk without room: what it
 			// built and no state holds is found in its events.
 			c.Events.Event(p.obj, warning, "StateNotRescued", fmt.Sprintf("The newest state could not be stored during %s, and what the engine left of it is no state (%d bytes): %v", r.ID, len(state), err))
-			return c.put(ctx, stackKey(p.id, "rescued", r.ID+".tfstate"), state)
+			return c.put(ctx, record.Rescued(p.id, r.ID), state)
 		}
 		if c.States.Save(ctx, *n.State, kube.Owner{Name: p.obj.GetName(), UID: p.id}, state) == nil {
 			c.Events.Event(p.obj, warning, "StateRescued", "The newest state could not be stored during the run, and was taken over after it")
 			if run.Known, err = c.keepRun(ctx, p, r.ID, state, false); err != nil {
 				return err
 			}
-			return c.put(ctx, stackKey(p.id, "state.json"), state)
+			return c.put(ctx, record.State(p.id), state)
 		}
 	}
-	kept, err := c.keep(ctx, p.id, r.ID, runner.FileRescue, stackKey(p.id, "rescued", r.ID+".tfstate"))
+	kept, err := c.keep(ctx, p.id, r.ID, runner.FileRescue, record.Rescued(p.id, r.ID))
 	if kept && err == nil {
 		c.Events.Event(p.obj, warning, "StateRescued", "The backend refused the newest state; it is kept: terrier state pull --rescued "+r.ID+" writes it to a file")
 	}

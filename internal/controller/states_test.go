@@ -22,6 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -191,7 +192,7 @@ func TestVersionsAreBounded(t *testing.T) {
 		t.Errorf("%d records, %v; want the versions and their list", len(keys), err)
 	}
 	for _, v := range list.Versions {
-		if state, err := c.get(t.Context(), stackKey("uid", "states", v.Key())); err != nil || !bytes.Equal(state, thing("l", int(v.Serial))) {
+		if state, err := c.get(t.Context(), record.StateVersion("uid", v.Key())); err != nil || !bytes.Equal(state, thing("l", int(v.Serial))) {
 			t.Errorf("the version %d is %q, %v", v.Serial, state, err)
 		}
 	}
@@ -276,7 +277,7 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 			if tt.says == "StateNotRescued" && string(at.saved) != tt.stored {
 				t.Errorf("%q was stored, want %q", at.saved, tt.stored)
 			}
-			if kept, err := c.get(t.Context(), stackKey("uid", "rescued", "apply-1.tfstate")); tt.says == "StateNotRescued" && (err != nil || string(kept) != tt.rescued) {
+			if kept, err := c.get(t.Context(), record.Rescued("uid", "apply-1")); tt.says == "StateNotRescued" && (err != nil || string(kept) != tt.rescued) {
 				t.Errorf("kept for a person is %q, %v; want %q", kept, err, tt.rescued)
 			}
 		})

@@ -2,10 +2,10 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -21,7 +21,7 @@ const (
 // damaged is begun anew: what it was for must not stop what is at work.
 func (c *Stacks) versions(ctx context.Context, id string) (stack.StateVersions, error) {
 	var list stack.StateVersions
-	b, err := c.get(ctx, versionsKey(id))
+	b, err := c.get(ctx, record.StateIndex(id).Key)
 	switch {
 	case fault.Of(err) == fault.Missing:
 		return stack.StateVersions{}, nil
@@ -29,7 +29,7 @@ func (c *Stacks) versions(ctx context.Context, id string) (stack.StateVersions, 
 	case err != nil:
 		return stack.StateVersions{}, fmt.Errorf("reading the list of state versions: %w", err)
 	default:
-		err = json.Unmarshal(b, &list)
+		list, err = record.StateIndex(id).Decode(b)
 	}
 	if err != nil {
 		c.Log.Warn("the list of state versions is damaged and begun anew", "stack", id, "err", err)
@@ -40,8 +40,6 @@ func (c *Stacks) versions(ctx context.Context, id string) (stack.StateVersions, 
 
 // damagedRecord is the reason of a record that was changed or cut off.
 const damagedRecord = "BlobDamaged"
-
-func versionsKey(id string) string { return stackKey(id, "states", "index.json") }
 
 // keepVersion keeps a state as v, whose identity it fills in. A head is what is
 // stored from now on. It can be repeated: the same version has the same name,
@@ -67,18 +65,18 @@ func (c *Stacks) keepVersion(ctx context.Context, id string, state []byte, v sta
 	if !changed {
 		return nil
 	}
-	if err := c.put(ctx, stackKey(id, "states", v.Key()), state); err != nil {
+	if err := c.put(ctx, record.StateVersion(id, v.Key()), state); err != nil {
 		return fmt.Errorf("keeping the state version %s: %w", facts.Known, err)
 	}
 	list.Trim(versionsKept, versionBytes)
 	if err := c.putVersions(ctx, id, list); err != nil {
 		return err
 	}
-	stay := []string{versionsKey(id)}
+	stay := []string{record.StateIndex(id).Key}
 	for _, kept := range list.Versions {
-		stay = append(stay, stackKey(id, "states", kept.Key()))
+		stay = append(stay, record.StateVersion(id, kept.Key()))
 	}
-	return c.dropOthers(ctx, stackKey(id, "states", ""), stay...)
+	return c.dropOthers(ctx, record.StateVersions(id), stay...)
 }
 
 // setHead says what is stored from now on.
@@ -92,11 +90,7 @@ func (c *Stacks) setHead(ctx context.Context, id string, head stack.Known) error
 }
 
 func (c *Stacks) putVersions(ctx context.Context, id string, list stack.StateVersions) error {
-	b, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
-	if err := c.put(ctx, versionsKey(id), b); err != nil {
+	if err := record.StateIndex(id).Write(ctx, c.Blobs, list); err != nil {
 		return fmt.Errorf("writing the list of state versions: %w", err)
 	}
 	return nil

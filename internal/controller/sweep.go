@@ -2,12 +2,11 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 )
 
 // sweepEvery is how often what nothing refers to any more is looked for.
@@ -34,31 +33,27 @@ func (c *Stacks) Sweep(ctx context.Context) error {
 func (c *Stacks) sweep(ctx context.Context) error {
 	c.records.Lock()
 	defer c.records.Unlock()
-	trees, err := c.Blobs.List(ctx, "trees/")
+	trees, err := c.Blobs.List(ctx, record.Trees())
 	if err != nil || len(trees) == 0 {
 		return err
 	}
-	keys, err := c.Blobs.List(ctx, "stacks/")
+	keys, err := c.Blobs.List(ctx, record.Stacks)
 	if err != nil {
 		return err
 	}
 	needed := map[string]bool{}
 	for _, k := range keys {
-		if !strings.Contains(k, "/snapshots/") {
+		if !record.IsSnapshot(k) {
 			continue
 		}
-		var s snapshot
-		b, err := c.get(ctx, k)
-		if err == nil {
-			err = json.Unmarshal(b, &s)
-		}
+		s, err := record.At[snapshot](k).Read(ctx, c.Blobs)
 		if fault.Of(err) == fault.Missing {
 			continue // its stack went meanwhile
 		}
 		if err != nil {
 			return err // an archive that it may need must not go
 		}
-		needed[treeKey(s.PlanInputs.Source)] = true
+		needed[record.Tree(s.PlanInputs.Source)] = true
 	}
 	for _, k := range trees {
 		if needed[k] {

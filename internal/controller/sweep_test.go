@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -16,12 +17,12 @@ func TestSweepKeepsWhatADestroyNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Stacks{Blobs: files}
-	record, err := json.Marshal(snapshot{PlanInputs: stack.PlanInputs{Source: "sha256:aa"}})
+	kept, err := json.Marshal(snapshot{PlanInputs: stack.PlanInputs{Source: "sha256:aa"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for key, value := range map[string][]byte{
-		"trees/aa": []byte("needed"), "trees/bb": []byte("not"), stackKey("uid", "snapshots", "1"): record,
+		"trees/aa": []byte("needed"), "trees/bb": []byte("not"), record.Snapshot("uid", "1"): kept,
 	} {
 		if err := c.put(t.Context(), key, value); err != nil {
 			t.Fatal(err)
@@ -36,7 +37,7 @@ func TestSweepKeepsWhatADestroyNeeds(t *testing.T) {
 	}
 
 	// A record that cannot be read might need anything.
-	if err := c.put(t.Context(), stackKey("uid", "snapshots", "2"), []byte("{")); err != nil {
+	if err := c.put(t.Context(), record.Snapshot("uid", "2"), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.put(t.Context(), "trees/cc", []byte("unknown")); err != nil {
@@ -61,7 +62,7 @@ func TestDropOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.dropOthers(t.Context(), stackKey("u", "plans", ""), stackKey("u", "plans", "aa"), ""); err != nil {
+	if err := c.dropOthers(t.Context(), record.Plans("u"), record.Plan("u", "aa", ""), ""); err != nil {
 		t.Fatal(err)
 	}
 	got, err := files.List(t.Context(), "")

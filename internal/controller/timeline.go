@@ -2,20 +2,17 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // decisionsKept is how much of what was decided about a stack stays readable.
 const decisionsKept = 50
-
-// decisionsKey is where it is kept; service.DecisionsKey is the same.
-func decisionsKey(id string) string { return stackKey(id, "decisions.json") }
 
 // timeline is what was decided about one stack and is not in the records yet.
 type timeline struct {
@@ -74,28 +71,25 @@ func (c *Stacks) noteDecision(ctx context.Context, t *timeline, p *pass, d stack
 		}
 	}
 	kept = append(kept, t.fresh...)
-	b, err := json.Marshal(kept[max(0, len(kept)-decisionsKept):])
-	if err == nil {
-		err = c.put(ctx, decisionsKey(p.id), b)
+	if err := record.Decisions(p.id).Write(ctx, c.Blobs, kept[max(0, len(kept)-decisionsKept):]); err != nil {
+		return err
 	}
-	if err == nil {
-		t.fresh = nil
-	}
-	return err
+	t.fresh = nil
+	return nil
 }
 
 // keptDecisions are those that were written down, the newest last. A list that
 // is damaged is begun anew: nothing depends on it.
 func (c *Stacks) keptDecisions(ctx context.Context, id string) ([]stack.Decided, error) {
-	b, err := c.get(ctx, decisionsKey(id))
+	b, err := c.get(ctx, record.Decisions(id).Key)
 	if fault.Of(err) == fault.Missing || fault.Reason(err, "") == damagedRecord {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the decisions: %w", err)
 	}
-	var kept []stack.Decided
-	if json.Unmarshal(b, &kept) != nil {
+	kept, err := record.Decisions(id).Decode(b)
+	if err != nil {
 		return nil, nil
 	}
 	return kept, nil

@@ -20,16 +20,3 @@ type Retained struct {
 
 // RetainedFor is how long the record of a stack that is gone is kept.
 const RetainedFor = 30 * 24 * time.Hour
-
-// The names of records of stacks that are gone:
-//
-//	retained/<uid>/record.json  what was left, and why
-//	retained/<uid>/state.json   the last state that was known
-const (
-	RetainedPrefix = "retained/"
-	RetainedRecord = "record.json"
-	RetainedState  = "state.json"
-)
-
-// RetainedKey is the key of one record of a stack that is gone.
-func RetainedKey(uid, file string) string { return RetainedPrefix + uid + "/" + file }

@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -51,13 +53,11 @@ const pointerVersion = 1_000_000
 
 const pointerNote = "This state is too large for a Secret. Terrier keeps it in its own store: terrier state pull writes it to a file."
 
-// OverflowKey is where a state that outgrew its Secret is kept. It depends on
-// nothing that goes with the stack: a state that is retained outlives that.
-func OverflowKey(ref StateRef, digest string) string { return overflowPrefix(ref) + hexDigest(digest) }
+// OutgrownKey is where a state that outgrew its Secret is kept.
+func OutgrownKey(ref StateRef, digest string) string { return record.Outgrown(placeOf(ref), digest) }
 
-func overflowPrefix(ref StateRef) string {
-	return "overflow/" + hexDigest(digestOf([]byte(ref.String())))[:32] + "/"
-}
+// placeOf names the Secret of a state in keys of records.
+func placeOf(ref StateRef) string { return record.Hex(digestOf([]byte(ref.String())))[:32] }
 
 // pack makes the content of the Secret. A state that does not fit is kept
 // beside it first.
@@ -74,7 +74,7 @@ func (s States) pack(ctx context.Context, ref StateRef, state []byte) (packed []
 		return nil, false, err
 	}
 	digest := digestOf(state)
-	key := OverflowKey(ref, digest)
+	key := OutgrownKey(ref, digest)
 	if err := s.Overflow.Put(ctx, key, bytes.NewReader(state)); err != nil {
 		return nil, false, fmt.Errorf("keeping the state that outgrew the Secret %s: %w", ref, err)
 	}
@@ -99,7 +99,7 @@ func (s States) unpack(ctx context.Context, ref StateRef, packed []byte) (state 
 	if !ok {
 		return b, false, nil
 	}
-	key := OverflowKey(ref, p.Digest) // wherever it says: it leads to no other state
+	key := OutgrownKey(ref, p.Digest) // wherever it says: it leads to no other state
 	if s.Overflow == nil {
 		return nil, true, unreadable(fmt.Errorf("it is kept as %s, and %w", key, errNoOverflow))
 	}
@@ -127,7 +127,10 @@ func pointed(b []byte) (place, bool) {
 		return place{}, false
 	}
 	var p pointer
-	if err := json.Unmarshal(b, &p); err != nil || p.Version != pointerVersion || len(hexDigest(p.Terrier.Digest)) != 2*sha256.Size {
+	if err := json.Unmarshal(b, &p); err != nil || p.Version != pointerVersion {
+		return place{}, false
+	}
+	if sum, ok := strings.CutPrefix(p.Terrier.Digest, "sha256:"); !ok || len(sum) != 2*sha256.Size {
 		return place{}, false
 	}
 	return p.Terrier, true
@@ -138,12 +141,12 @@ func (s States) dropOverflow(ctx context.Context, ref StateRef, now string) erro
 	if s.Overflow == nil {
 		return nil
 	}
-	keys, err := s.Overflow.List(ctx, overflowPrefix(ref))
+	keys, err := s.Overflow.List(ctx, record.OutgrownOf(placeOf(ref)))
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
-		if key == OverflowKey(ref, now) {
+		if key == OutgrownKey(ref, now) {
 			continue
 		}
 		if err := s.Overflow.Delete(ctx, key); err != nil && fault.Of(err) != fault.Missing {
@@ -156,14 +159,6 @@ func (s States) dropOverflow(ctx context.Context, ref StateRef, now string) erro
 func digestOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// hexDigest is a digest without its algorithm.
-func hexDigest(digest string) string {
-	if len(digest) < len("sha256:") {
-		return ""
-	}
-	return digest[len("sha256:"):]
 }
 
 func gzipped(b []byte) ([]byte, error) {

@@ -138,7 +138,7 @@ func TestWhatCannotBeReadIsNotEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := stored(t, k, ref)
-	whole := slices.Clone(beside[OverflowKey(ref, digestOf(large(1)))])
+	whole := slices.Clone(beside[OutgrownKey(ref, digestOf(large(1)))])
 	for name, tt := range map[string]struct {
 		packed []byte
 		blob   []byte
@@ -149,9 +149,9 @@ func TestWhatCannotBeReadIsNotEmpty(t *testing.T) {
 		"a pointer to another state": {good, large(2)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			delete(beside, OverflowKey(ref, digestOf(large(1))))
+			delete(beside, OutgrownKey(ref, digestOf(large(1))))
 			if tt.blob != nil {
-				beside[OverflowKey(ref, digestOf(large(1)))] = tt.blob
+				beside[OutgrownKey(ref, digestOf(large(1)))] = tt.blob
 			}
 			put(t, k, ref, tt.packed)
 			got, err := s.Load(t.Context(), ref)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/record"
 )
 
 func TestServerThatIsDownForAWhileGetsEverythingInOrder(t *testing.T) {
@@ -125,7 +127,7 @@ func TestWhatWasAcceptedOutlivesTheProgram(t *testing.T) {
 func TestMessageThatCannotBeReadDoesNotHoldUpTheOthers(t *testing.T) {
 	r := receive(t, nil)
 	l := newLab(t, to(Generic, r), host(r))
-	if err := l.store.Put(context.Background(), outboxPrefix+"0-broken", strings.NewReader("{")); err != nil {
+	if err := l.store.Put(context.Background(), record.OutboxMessage("0-broken"), strings.NewReader("{")); err != nil {
 		t.Fatal(err)
 	}
 	run(t, l.Desk)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/record"
 )
 
 // Outcome is what became of a message.
@@ -42,10 +44,9 @@ type Delivery struct {
 }
 
 const (
-	historyPrefix = "notices/history/"
-	historyKept   = 200 // of a namespace
-	historyAge    = 30 * 24 * time.Hour
-	noNamespace   = "_cluster_" // no name of a namespace
+	historyKept = 200 // of a namespace
+	historyAge  = 30 * 24 * time.Hour
+	noNamespace = "_cluster_" // no name of a namespace
 )
 
 // history keeps the newest deliveries of each namespace in memory, and writes
@@ -86,7 +87,7 @@ func (h *history) all() []Delivery {
 // load reads what an earlier process has written. What it was about to try
 // again is told anew once it is tried.
 func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
-	keys, err := h.store.List(ctx, historyPrefix)
+	keys, err := h.store.List(ctx, record.AllDeliveries())
 	if err != nil {
 		log.Warn("what was delivered earlier is not known", "err", err)
 		return
@@ -108,7 +109,7 @@ func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
 			}
 			continue
 		}
-		namespace := strings.TrimPrefix(key, historyPrefix)
+		namespace := strings.TrimPrefix(key, record.AllDeliveries())
 		if namespace == noNamespace {
 			namespace = ""
 		}
@@ -129,9 +130,9 @@ func (h *history) flush(ctx context.Context, log *slog.Logger) {
 	h.mu.Unlock()
 	for namespace, list := range changed {
 		b, err := json.Marshal(list)
-		key := historyPrefix + namespace
+		key := record.Deliveries(namespace)
 		if namespace == "" {
-			key = historyPrefix + noNamespace
+			key = record.Deliveries(noNamespace)
 		}
 		if err == nil {
 			err = h.store.Put(ctx, key, bytes.NewReader(b))

@@ -16,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
@@ -180,7 +181,7 @@ func awaitOutcome(t *testing.T, d *Desk, outcome Outcome, n int) []Delivery {
 // outbox are the messages that are kept.
 func (l *lab) outbox(t *testing.T) []string {
 	t.Helper()
-	keys, err := l.store.List(context.Background(), outboxPrefix)
+	keys, err := l.store.List(context.Background(), record.Outbox())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 )
-
-// outboxPrefix is where messages are kept that are not delivered yet.
-const outboxPrefix = "notices/outbox/"
 
 // parcel is one message to one destination.
 type parcel struct {
@@ -59,11 +58,11 @@ func (d *Desk) keep(ctx context.Context, p *parcel) error {
 	if err != nil {
 		return err
 	}
-	return d.Store.Put(ctx, outboxPrefix+p.ID, bytes.NewReader(b))
+	return d.Store.Put(ctx, record.OutboxMessage(p.ID), bytes.NewReader(b))
 }
 
 func (d *Desk) forget(ctx context.Context, p *parcel) {
-	if err := d.Store.Delete(ctx, outboxPrefix+p.ID); err != nil {
+	if err := d.Store.Delete(ctx, record.OutboxMessage(p.ID)); err != nil {
 		d.Log.Warn("a message that is done with stays, and is sent again after a restart", "id", p.ID, "err", err)
 	}
 }
@@ -71,7 +70,7 @@ func (d *Desk) forget(ctx context.Context, p *parcel) {
 // restore takes up what was not delivered. What cannot be read is removed: it
 // would be met at each start.
 func (d *Desk) restore(ctx context.Context) {
-	keys, err := d.Store.List(ctx, outboxPrefix)
+	keys, err := d.Store.List(ctx, record.Outbox())
 	if err != nil {
 		d.Log.Warn("messages of an earlier run are not delivered", "err", err)
 		return
@@ -86,7 +85,7 @@ func (d *Desk) restore(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			p.ID = key[len(outboxPrefix):]
+			p.ID = strings.TrimPrefix(key, record.Outbox())
 			d.mu.Lock()
 			d.enqueue(&p)
 			d.mu.Unlock()

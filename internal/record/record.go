@@ -80,8 +80,8 @@ type Writer interface {
 	Put(ctx context.Context, key string, r io.Reader) error
 }
 
-// maxBytes bounds one record that is read into memory.
-const maxBytes = 256 << 20
+// MaxBytes bounds one record that is read into memory.
+const MaxBytes = 256 << 20
 
 // Read returns a record as it is. One that is not there is Missing, as the store
 // says.
@@ -91,7 +91,7 @@ func Read(ctx context.Context, from Reader, key string) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	return io.ReadAll(io.LimitReader(r, maxBytes))
+	return io.ReadAll(io.LimitReader(r, MaxBytes))
 }
 
 // Write keeps b as it is.

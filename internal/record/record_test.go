@@ -180,8 +180,10 @@ func TestFormatsOfChecks(t *testing.T) {
 			t.Errorf("Write() = %v, %s, want %s", err, s[record.Checked("u").Key], text)
 		}
 	}
-	if _, err := record.Checked("u").Decode([]byte("yesterday")); err == nil {
-		t.Error("Decode() took what is no time")
+	for _, text := range []string{"", "{", "yesterday"} {
+		if got, err := record.Checked("u").Decode([]byte(text)); err == nil {
+			t.Errorf("Decode(%q) = %v, want an error", text, got)
+		}
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
 
@@ -46,7 +46,7 @@ func (b *Blobs) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
 	if err := checkID(id, "any"); err != nil {
 		return nil, err
 	}
-	keys, err := b.store.List(ctx, RunsPrefix(id.UID))
+	keys, err := b.store.List(ctx, record.Runs(id.UID))
 	if err != nil {
 		return nil, fmt.Errorf("listing the runs of %s: %w", id.Key, err)
 	}
@@ -59,8 +59,8 @@ func (b *Blobs) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
 		out = append(out, *live)
 	}
 	for _, key := range keys {
-		run, ok := strings.CutSuffix(strings.TrimPrefix(key, RunsPrefix(id.UID)), "/"+ReportFile)
-		if !ok || live != nil && live.ID == run {
+		run, file, _ := record.RunOf(id.UID, key)
+		if file != record.ReportFile || live != nil && live.ID == run {
 			continue
 		}
 		report, err := b.report(ctx, id, run)
@@ -98,7 +98,7 @@ func (b *Blobs) Plan(ctx context.Context, id StackID, digest string) (io.ReadClo
 	if err := errors.Join(checkID(id, "any"), checkDigest(digest)); err != nil {
 		return nil, err
 	}
-	return b.get(ctx, PlanKey(id.UID, digest, runner.FilePlanDoc), "the plan "+digest)
+	return b.get(ctx, record.Plan(id.UID, digest, runner.FilePlanDoc), "the plan "+digest)
 }
 
 // Log implements Records.
@@ -124,9 +124,9 @@ func (b *Blobs) Log(ctx context.Context, id StackID, run string, follow bool) (i
 	case goesOn:
 		return io.NopCloser(bytes.NewReader(nil)), nil // nothing is written yet
 	}
-	log, err := b.get(ctx, RunKey(id.UID, run, runner.FileLog), "the log of the run "+run)
+	log, err := b.get(ctx, record.Run(id.UID, run, runner.FileLog), "the log of the run "+run)
 	if b.isQuiet(ctx, id, run, err) {
-		return b.get(ctx, RunKey(id.UID, quietRun, runner.FileLog), "the log of the run "+run)
+		return b.get(ctx, record.Run(id.UID, record.QuietRun, runner.FileLog), "the log of the run "+run)
 	}
 	return log, err
 }
@@ -144,17 +144,13 @@ func (b *Blobs) current(id StackID) (*runner.Report, error) {
 	return live, nil
 }
 
-// quietRun is where the newest look for drift that found nothing is kept: such
-// looks share one place, whatever they were called.
-const quietRun = "check"
-
 // isQuiet reports whether a run that is missing under its own name is the newest
 // quiet look. Whoever saw it at work, or follows it, knows it by that name.
 func (b *Blobs) isQuiet(ctx context.Context, id StackID, run string, err error) bool {
 	if fault.Of(err) != fault.Missing {
 		return false
 	}
-	r, err := b.get(ctx, RunKey(id.UID, quietRun, ReportFile), "the run "+quietRun)
+	r, err := b.get(ctx, record.Run(id.UID, record.QuietRun, record.ReportFile), "the run "+record.QuietRun)
 	if err != nil {
 		return false // it stays missing
 	}
@@ -164,9 +160,9 @@ func (b *Blobs) isQuiet(ctx context.Context, id StackID, run string, err error) 
 }
 
 func (b *Blobs) report(ctx context.Context, id StackID, run string) (runner.Report, error) {
-	r, err := b.get(ctx, RunKey(id.UID, run, ReportFile), "the run "+run)
+	r, err := b.get(ctx, record.Run(id.UID, run, record.ReportFile), "the run "+run)
 	if b.isQuiet(ctx, id, run, err) {
-		r, err = b.get(ctx, RunKey(id.UID, quietRun, ReportFile), "the run "+run)
+		r, err = b.get(ctx, record.Run(id.UID, record.QuietRun, record.ReportFile), "the run "+run)
 	}
 	if err != nil {
 		return runner.Report{}, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -141,7 +142,7 @@ func (b *Board) Ran(uid string, kind stack.RunKind, took time.Duration) {
 // have it. Stacks that have run since are left as they are.
 func (b *Board) Measure(ctx context.Context, records *Blobs) error {
 	for _, id := range b.unmeasured() {
-		r, err := records.report(ctx, id, quietRun)
+		r, err := records.report(ctx, id, record.QuietRun)
 		switch {
 		case fault.Of(err) == fault.Missing:
 		case err != nil:

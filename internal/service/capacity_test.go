@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -73,7 +74,7 @@ type lastLooks map[string]runner.Report
 
 func (l lastLooks) Get(_ context.Context, key string) ([]byte, error) {
 	for uid, r := range l {
-		if key == RunKey(uid, quietRun, ReportFile) {
+		if key == record.Run(uid, record.QuietRun, record.ReportFile) {
 			return json.Marshal(r)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 )
 
 // StackDetails answers what the page of one stack shows beside its row.
@@ -45,15 +46,12 @@ type DetailRecords interface {
 	LookedAt(context.Context, StackID) (time.Time, error)
 }
 
-// OutputsKey is the key of the outputs of a stack's newest state.
-func OutputsKey(uid string) string { return "stacks/" + uid + "/outputs.json" }
-
 // OutputsOf implements DetailRecords.
 func (b *Blobs) OutputsOf(ctx context.Context, id StackID) (io.ReadCloser, error) {
 	if err := checkID(id, "any"); err != nil {
 		return nil, err
 	}
-	return b.get(ctx, OutputsKey(id.UID), "what the stack outputs")
+	return b.get(ctx, record.Outputs(id.UID), "what the stack outputs")
 }
 
 // Details answers for the server itself: whoever calls it has been checked.

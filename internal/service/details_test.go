@@ -19,6 +19,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -145,7 +146,7 @@ func TestInputsThatAModuleHides(t *testing.T) {
 	hidden := func(name string) service.InputInfo {
 		return service.InputInfo{Name: name, Kind: service.InputVariable, Origin: "spec.vars", Sensitive: true}
 	}
-	plan := service.PlanKey(string(c.object().UID), digest, runner.FilePlanDoc)
+	plan := record.Plan(string(c.object().UID), digest, runner.FilePlanDoc)
 	for document, want := range map[string][]service.InputInfo{
 		`{"format_version":"1.2","configuration":{"root_module":{"variables":{"size":{},"door":{"sensitive":true}}}}}`: {size, hidden("door")},
 		`no document`: {hidden("size"), hidden("door")},
@@ -168,7 +169,7 @@ func TestInputsOfASpecThatIsSpoilt(t *testing.T) {
 func TestOutputsKeptHideWhatIsSensitive(t *testing.T) {
 	c := newCluster(t)
 	uid := string(c.object().UID)
-	kept := drawer{service.OutputsKey(uid): []byte(`{"vpc":{"value":{"id":"v-1"},"type":"dynamic"},"password":{"value":"` + canary + `","type":"string","sensitive":true}}`)}
+	kept := drawer{record.Outputs(uid): []byte(`{"vpc":{"value":{"id":"v-1"},"type":"dynamic"},"password":{"value":"` + canary + `","type":"string","sensitive":true}}`)}
 	got, err := c.details(kept).OutputsKept(t.Context(), c.key())
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +206,7 @@ func TestDriftDetails(t *testing.T) {
 		s.Plan.Pending = "plan-main-1"
 		s.Terrier = &v1alpha2.TerrierStatus{Phase: "DriftFound", Memory: &apiextensionsv1.JSON{Raw: raw}}
 	})
-	got, err := c.details(drawer{service.PlanKey(uid, digest, runner.FilePlanDoc): document}).DriftDetails(t.Context(), c.key())
+	got, err := c.details(drawer{record.Plan(uid, digest, runner.FilePlanDoc): document}).DriftDetails(t.Context(), c.key())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,7 @@ func TestLookedAt(t *testing.T) {
 	} {
 		kept := drawer{}
 		if text != "" {
-			kept[service.CheckedKey(string(c.object().UID))] = []byte(text)
+			kept[record.Checked(string(c.object().UID)).Key] = []byte(text)
 		}
 		if got, err := c.details(kept).LookedAt(t.Context(), c.key()); err != nil || !got.Equal(want) {
 			t.Errorf("LookedAt() of %q = %s, %v, want %s", text, got, err, want)
@@ -245,7 +246,7 @@ func TestTimelineOfAStack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.details(drawer{service.RunKey(uid, "plan-1", service.ReportFile): report, service.DecisionsKey(uid): decided}).Timeline(t.Context(), c.key())
+	got, err := c.details(drawer{record.Run(uid, "plan-1", record.ReportFile): report, record.Decisions(uid).Key: decided}).Timeline(t.Context(), c.key())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,12 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -61,27 +61,22 @@ func (d *Details) LookedAt(ctx context.Context, key Key) (time.Time, error) {
 	return d.records.LookedAt(ctx, st.ID())
 }
 
-// CheckedKey is the key of when a stack was looked at last.
-func CheckedKey(uid string) string { return "stacks/" + uid + "/checked" }
-
 // LookedAt implements DetailRecords. What cannot be understood is not known: the
 // controller writes it anew with the next look.
 func (b *Blobs) LookedAt(ctx context.Context, id StackID) (time.Time, error) {
 	if err := checkID(id, "any"); err != nil {
 		return time.Time{}, err
 	}
-	text, err := b.store.Get(ctx, CheckedKey(id.UID))
+	text, err := b.store.Get(ctx, record.Checked(id.UID).Key)
 	if fault.Of(err) == fault.Missing {
 		return time.Time{}, nil
 	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading when drift of %s was looked for: %w", id.Key, err)
 	}
-	var kept struct {
-		At time.Time `json:"at"`
-	}
-	if json.Unmarshal(text, &kept) != nil {
-		kept.At, _ = time.Parse(time.RFC3339Nano, string(text)) // as it was kept once, without anything else
+	kept, err := record.Checked(id.UID).Decode(text)
+	if err != nil {
+		return time.Time{}, nil
 	}
 	return kept.At, nil
 }

@@ -45,24 +45,6 @@ const (
 	runsShown     = 200
 )
 
-// Names below a stack's records. Whoever keeps records writes them here.
-
-// RunsPrefix is what the keys of all that a stack's runs left begin with.
-func RunsPrefix(uid string) string { return "stacks/" + uid + "/runs/" }
-
-// RunKey is the key of one file of a run: ReportFile, runner.FileLog or
-// runner.FileEvents.
-func RunKey(uid, run, file string) string { return RunsPrefix(uid) + run + "/" + file }
-
-// ReportFile is the file with a run's report.
-const ReportFile = "report.json"
-
-// PlanKey is the key of one form of a plan: runner.FilePlanDoc or
-// runner.FilePlanTxt.
-func PlanKey(uid, digest, file string) string {
-	return "stacks/" + uid + "/plans/" + strings.TrimPrefix(digest, "sha256:") + "/" + file
-}
-
 var (
 	segment   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,126}[a-z0-9])?$`)
 	planNamed = regexp.MustCompile(`^(sha256:)?[0-9a-f]{64}$`)

@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -75,14 +76,14 @@ func NewRetained(store RetainedStore, kube client.Reader) *KeptRetained {
 
 // List implements RetainedStacks.
 func (k *KeptRetained) List(ctx context.Context, namespace string) ([]Retained, error) {
-	keys, err := k.store.List(ctx, kube.RetainedPrefix)
+	keys, err := k.store.List(ctx, record.AllRetained())
 	if err != nil {
 		return nil, fmt.Errorf("listing what stacks left: %w", err)
 	}
 	out := []Retained{}
 	for _, key := range keys {
-		uid, found := strings.CutSuffix(strings.TrimPrefix(key, kube.RetainedPrefix), "/"+kube.RetainedRecord)
-		if !found {
+		uid, file, _ := record.RetainedOf(key)
+		if file != record.RetainedFile {
 			continue
 		}
 		r, err := k.read(ctx, uid)
@@ -95,7 +96,7 @@ func (k *KeptRetained) List(ctx context.Context, namespace string) ([]Retained, 
 		if namespace != "" && r.Namespace != namespace {
 			continue
 		}
-		r.Kept = slices.Contains(keys, kube.RetainedKey(uid, kube.RetainedState))
+		r.Kept = slices.Contains(keys, record.Retained(uid, record.RetainedStateFile))
 		r.Ways = r.ways()
 		out = append(out, r)
 	}
@@ -104,7 +105,7 @@ func (k *KeptRetained) List(ctx context.Context, namespace string) ([]Retained, 
 }
 
 func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
-	raw, err := k.store.Get(ctx, kube.RetainedKey(uid, kube.RetainedRecord))
+	raw, err := k.store.Get(ctx, record.Retained(uid, record.RetainedFile))
 	var r kube.Retained
 	if err == nil {
 		err = json.Unmarshal(raw, &r)
@@ -160,7 +161,7 @@ func (k *KeptRetained) State(ctx context.Context, key Key, uid string) (io.ReadC
 	if _, err := k.one(ctx, key, uid); err != nil {
 		return nil, err
 	}
-	state, err := k.store.Get(ctx, kube.RetainedKey(uid, kube.RetainedState))
+	state, err := k.store.Get(ctx, record.Retained(uid, record.RetainedStateFile))
 	if fault.Of(err) == fault.Missing {
 		return nil, fault.New(fault.Missing, ReasonNotRetained, fmt.Errorf("no copy of the last state of %s is kept", key))
 	}
@@ -184,11 +185,11 @@ func (k *KeptRetained) Forget(ctx context.Context, key Key, uid string) error {
 	if err == nil && string(o.UID) == uid {
 		return fault.New(fault.Conflict, ReasonNotRetained, fmt.Errorf("the stack %s is there again, under the same UID, and its records are in use", key))
 	}
-	keys, err := k.store.List(ctx, "stacks/"+uid+"/")
+	keys, err := k.store.List(ctx, record.Stack(uid))
 	if err != nil {
 		return fmt.Errorf("listing the records of %s: %w", key, err)
 	}
-	for _, name := range append(keys, kube.RetainedKey(uid, kube.RetainedState), kube.RetainedKey(uid, kube.RetainedRecord)) {
+	for _, name := range append(keys, record.Retained(uid, record.RetainedStateFile), record.Retained(uid, record.RetainedFile)) {
 		if err := k.store.Delete(ctx, name); err != nil {
 			return fmt.Errorf("forgetting %s: %w", key, err)
 		}

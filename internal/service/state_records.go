@@ -3,7 +3,6 @@ package service
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -41,13 +41,6 @@ type KeptStates struct {
 // stateBytes bounds a state, as a run does.
 const stateBytes = 256 << 20
 
-// statesPrefix is what the keys of a stack's state versions begin with.
-func statesPrefix(uid string) string { return "stacks/" + uid + "/states/" }
-
-func rescuedPrefix(uid string) string { return "stacks/" + uid + "/rescued/" }
-
-const rescuedSuffix = ".tfstate"
-
 // stateNamed is the name of a version, as stack.StateVersion.Key makes it, or of
 // a rescued state: rescued.RUN.
 var stateNamed = regexp.MustCompile(`^([0-9]{20}-[0-9a-f]{12}|rescued\.[a-z0-9][-a-z0-9]{0,126})$`)
@@ -61,24 +54,24 @@ func (b *Blobs) States(ctx context.Context, id StackID) (KeptStates, error) {
 	if err := checkID(id, "any"); err != nil {
 		return out, err
 	}
-	raw, err := b.store.Get(ctx, statesPrefix(id.UID)+"index.json")
+	raw, err := b.store.Get(ctx, record.StateIndex(id.UID).Key)
 	if err != nil && fault.Of(err) != fault.Missing {
 		return out, fmt.Errorf("reading the list of state versions: %w", err)
 	}
 	if err == nil {
-		var list stack.StateVersions
-		if err := json.Unmarshal(raw, &list); err != nil {
+		list, err := record.StateIndex(id.UID).Decode(raw)
+		if err != nil {
 			return out, fmt.Errorf("reading the list of state versions: %w", err)
 		}
 		out.Head = list.Head
 		out.Versions = append(out.Versions, list.Versions...)
 	}
-	keys, err := b.store.List(ctx, rescuedPrefix(id.UID))
+	keys, err := b.store.List(ctx, record.RescuedRuns(id.UID))
 	if err != nil {
 		return out, fmt.Errorf("listing rescued states: %w", err)
 	}
 	for _, key := range keys {
-		out.Rescued = append(out.Rescued, strings.TrimSuffix(strings.TrimPrefix(key, rescuedPrefix(id.UID)), rescuedSuffix))
+		out.Rescued = append(out.Rescued, record.RescuedRun(id.UID, key))
 	}
 	return out, nil
 }
@@ -89,9 +82,9 @@ func (b *Blobs) State(ctx context.Context, id StackID, name string) (io.ReadClos
 		return nil, err
 	}
 	if run, ok := strings.CutPrefix(name, RescuedName("")); ok {
-		return b.get(ctx, rescuedPrefix(id.UID)+run+rescuedSuffix, "a rescued state of the run "+run)
+		return b.get(ctx, record.Rescued(id.UID, run), "a rescued state of the run "+run)
 	}
-	return b.get(ctx, statesPrefix(id.UID)+name, "the state version "+name)
+	return b.get(ctx, record.StateVersion(id.UID, name), "the state version "+name)
 }
 
 // Outgrown implements Records.
@@ -99,7 +92,7 @@ func (b *Blobs) Outgrown(ctx context.Context, id StackID, ref kube.StateRef, dig
 	if err := errors.Join(checkID(id, "any"), checkDigest(digest)); err != nil {
 		return nil, err
 	}
-	return b.get(ctx, kube.OverflowKey(ref, digest), "the state "+digest)
+	return b.get(ctx, kube.OutgrownKey(ref, digest), "the state "+digest)
 }
 
 // keeper is a store that can be written.
@@ -117,7 +110,7 @@ func (b *Blobs) KeepOutgrown(ctx context.Context, id StackID, ref kube.StateRef,
 	if err != nil {
 		return fault.New(fault.Invalid, ReasonNoState, fmt.Errorf("what is to be kept for %s is no state: %w", id.Key, err))
 	}
-	return k.Put(ctx, kube.OverflowKey(ref, facts.Digest), bytes.NewReader(state))
+	return k.Put(ctx, kube.OutgrownKey(ref, facts.Digest), bytes.NewReader(state))
 }
 
 func checkStateName(name string) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -83,7 +84,7 @@ func newVault(t *testing.T, now []byte, versions ...[]byte) vault {
 		}
 	}
 	var list stack.StateVersions
-	prefix := "stacks/" + string(v.object().UID) + "/states/"
+	prefix := record.StateVersions(string(v.object().UID))
 	for _, b := range versions {
 		f := facts(t, b)
 		one := stack.StateVersion{Lineage: f.Lineage, Serial: f.Serial, Digest: f.Digest, Bytes: f.Bytes, Resources: f.Resources, By: "apply-1"}

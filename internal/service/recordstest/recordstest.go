@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -47,7 +48,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *service.Blobs) service.R
 		w := newWorld()
 		w.keep(report("plan-1", 1, runner.Done), "one\n")
 		w.keep(report("apply-2", 2, runner.Done), "two\n")
-		w.put(service.PlanKey(Stack.UID, Digest, runner.FilePlanDoc), Document)
+		w.put(record.Plan(Stack.UID, Digest, runner.FilePlanDoc), Document)
 		w.begin(report("plan-3", 3, runner.Planning))
 		w.write("three\n")
 		return w, subject(t, service.NewBlobs(w, w, time.Millisecond))

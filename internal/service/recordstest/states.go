@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -27,7 +28,7 @@ func statesByName(t *testing.T, w *world, r service.Records) {
 	if err != nil || len(none.Versions) != 0 || len(none.Rescued) != 0 {
 		t.Errorf("States() of a stack without any = %+v, %v; want none", none, err)
 	}
-	prefix := "stacks/" + Stack.UID
+	prefix := record.Stack(Stack.UID)
 	w.put(prefix+"/states/index.json", `{"head":{"serial":3},"versions":[{"serial":3,"by":"apply-2"}]}`)
 	w.put(prefix+"/states/"+version, old)
 	w.put(prefix+"/rescued/apply-2.tfstate", "rescued")

@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // world is a store and a runner in memory, one stack at a time.
@@ -40,8 +40,8 @@ func (w *world) keepAs(name string, r runner.Report, log string) {
 	if err != nil {
 		panic(err)
 	}
-	w.put(service.RunKey(Stack.UID, name, service.ReportFile), string(raw))
-	w.put(service.RunKey(Stack.UID, name, runner.FileLog), log)
+	w.put(record.Run(Stack.UID, name, record.ReportFile), string(raw))
+	w.put(record.Run(Stack.UID, name, runner.FileLog), log)
 }
 
 func (w *world) begin(r runner.Report) {

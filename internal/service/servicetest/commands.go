@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -122,7 +123,7 @@ func unlocks(t *testing.T, w *World, s Subject) {
 // previews answers as the controller would while the question waits.
 func previews(t *testing.T, w *World, s Subject) {
 	id := w.id(t)
-	w.put(t, service.PlanKey(id.UID, other.Digest, runner.FilePlanDoc), document)
+	w.put(t, record.Plan(id.UID, other.Digest, runner.FilePlanDoc), document)
 	type result struct {
 		doc service.PlanDocument
 		err error

@@ -23,6 +23,7 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/service"
@@ -202,7 +203,7 @@ func (w *World) waits(t *testing.T, p service.PlanInfo) {
 	w.status(t, stack.Status{Pending: planOf(p)}, func(s *v1alpha2.TerraformStatus) {
 		s.Plan.Pending, s.Terrier.Phase = p.Name, string(stack.AwaitingApproval)
 	})
-	w.put(t, service.PlanKey(w.id(t).UID, p.Digest, runner.FilePlanDoc), document)
+	w.put(t, record.Plan(w.id(t).UID, p.Digest, runner.FilePlanDoc), document)
 }
 
 func planOf(p service.PlanInfo) *stack.Plan {
@@ -230,8 +231,8 @@ func (w *World) ran(t *testing.T, run string, at time.Time, log string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.put(t, service.RunKey(id.UID, run, service.ReportFile), string(raw))
-	w.put(t, service.RunKey(id.UID, run, runner.FileLog), log)
+	w.put(t, record.Run(id.UID, run, record.ReportFile), string(raw))
+	w.put(t, record.Run(id.UID, run, runner.FileLog), log)
 }
 
 // stored puts a state of net into the cluster, and versions of it into the
@@ -242,7 +243,7 @@ func (w *World) stored(t *testing.T, now string, versions ...string) {
 	ref := kube.StateRef{Namespace: w.Namespace, Workspace: "default", Suffix: "net"}
 	done(t, "storing the state", states.Save(t.Context(), ref, kube.Owner{Name: "net"}, []byte(now)))
 	var list stack.StateVersions
-	prefix := "stacks/" + w.id(t).UID + "/states/"
+	prefix := record.StateVersions(w.id(t).UID)
 	for _, v := range versions {
 		f := must(stack.ReadState([]byte(v)))(t)
 		one := stack.StateVersion{Lineage: f.Lineage, Serial: f.Serial, Digest: f.Digest, Bytes: f.Bytes, By: "apply-1"}
