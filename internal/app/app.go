@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
@@ -28,9 +29,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/notify"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
@@ -96,14 +97,14 @@ type parts struct {
 	meters    *meters
 	scraped   string // where metrics are served; empty if nowhere
 	http      *server
-	board     *service.Board
-	records   *service.Blobs
+	board     *query.Board
+	records   *query.Blobs
 	queue     laterQueue
 	desk      *notify.Desk
 	directory *directory // nil if alerts are somebody else's
 	lists     tenantLists
 	knock     string // the end of the path at which we tell an API server of registries; empty if we do not
-	bindings  *service.Bindings
+	bindings  *access.Bindings
 }
 
 // Run brings everything up and blocks until ctx ends. Applies that go on then

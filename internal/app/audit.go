@@ -8,9 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/kube"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
@@ -27,9 +28,9 @@ func (p *parts) openJournal() (err error) {
 // beginJournal holds the journal against the head that is kept outside of it,
 // and says in it that this program begins to write.
 func (p *parts) beginJournal(ctx context.Context, direct client.Client) error {
-	p.anchor = kube.Anchor{Client: direct, Key: types.NamespacedName{Namespace: service.ServerNamespace, Name: service.AuditConfigMap}}
+	p.anchor = kube.Anchor{Client: direct, Key: types.NamespacedName{Namespace: access.ServerNamespace, Name: query.AuditConfigMap}}
 	var head audit.Head
-	if _, err := p.anchor.Load(ctx, service.AuditHeadKey, &head); err != nil {
+	if _, err := p.anchor.Load(ctx, query.AuditHeadKey, &head); err != nil {
 		return err
 	}
 	there, err := p.journal.Holds(head)
@@ -54,9 +55,9 @@ func (p *parts) beginJournal(ctx context.Context, direct client.Client) error {
 func (p *parts) lost(ctx context.Context, head audit.Head) error {
 	p.log.Error("the journal is not the one whose head was kept: see terrier audit verify", "entry", head.Seq, "dir", p.dir("audit"))
 	var earlier audit.Head
-	known, err := p.anchor.Load(ctx, service.AuditLostKey, &earlier)
+	known, err := p.anchor.Load(ctx, query.AuditLostKey, &earlier)
 	if err == nil && !known {
-		err = p.anchor.Save(ctx, service.AuditLostKey, head)
+		err = p.anchor.Save(ctx, query.AuditLostKey, head)
 	}
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (p *parts) anchorHead(ctx context.Context) {
 	if head == p.anchored {
 		return
 	}
-	if err := p.anchor.Save(ctx, service.AuditHeadKey, head); err != nil {
+	if err := p.anchor.Save(ctx, query.AuditHeadKey, head); err != nil {
 		p.log.Warn("the head of the journal is not kept outside of it", "err", err) // tried again in a minute
 		return
 	}
@@ -100,5 +101,5 @@ func (p *parts) anchorHead(ctx context.Context) {
 
 // journaled adds the journal to what the server is made of.
 func (p *parts) journaled(o *web.Options) {
-	o.Audit, o.Journal = p.journal, service.NewJournal(p.journal, p.anchor)
+	o.Audit, o.Journal = p.journal, query.NewJournal(p.journal, p.anchor)
 }

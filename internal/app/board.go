@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // newBoard makes the board that pages, API and event streams share.
-func (p *parts) newBoard() *service.Board {
-	p.board = service.NewBoard(service.BoardOptions{TenantLabel: p.Config.TenantLabel, Now: p.Now})
+func (p *parts) newBoard() *query.Board {
+	p.board = query.NewBoard(query.BoardOptions{TenantLabel: p.Config.TenantLabel, Now: p.Now})
 	return p.board
 }
 
@@ -37,7 +37,7 @@ func (p *parts) keepBoard(mgr ctrl.Manager) error {
 
 // feed tells board of every stack in a cache, and of every change from then on.
 // It returns once the board knows all of them.
-func feed(ctx context.Context, stacks cache.Cache, board *service.Board) (stop func() error, err error) {
+func feed(ctx context.Context, stacks cache.Cache, board *query.Board) (stop func() error, err error) {
 	informer, err := stacks.GetInformer(ctx, &v1alpha2.Terraform{})
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func feed(ctx context.Context, stacks cache.Cache, board *service.Board) (stop f
 	return func() error { return informer.RemoveEventHandler(fed) }, nil
 }
 
-func set(board *service.Board, o any) {
+func set(board *query.Board, o any) {
 	if s, ok := o.(*v1alpha2.Terraform); ok {
 		board.Set(s)
 	}
@@ -64,7 +64,7 @@ func set(board *service.Board, o any) {
 
 // drop also takes the word of a cache that only found out, when it listed anew,
 // that a stack had gone: of that one, the name is all that is certain.
-func drop(board *service.Board, o any) {
+func drop(board *query.Board, o any) {
 	key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(o)
 	if err != nil {
 		return // neither an object nor a tombstone: informers send nothing else
@@ -78,7 +78,7 @@ func drop(board *service.Board, o any) {
 // timedRuns tells the board how long runs took.
 type timedRuns struct {
 	fencedRuns
-	board *service.Board
+	board *query.Board
 }
 
 // Forget implements controller.Runner. It is called once for each run that

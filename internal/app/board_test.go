@@ -15,14 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
 // fedBoard is a board that is fed from the test's namespace.
-func fedBoard(t *testing.T, c *testkit.Cluster) *service.Board {
+func fedBoard(t *testing.T, c *testkit.Cluster) *query.Board {
 	t.Helper()
 	stacks, err := cache.New(c.Config, cache.Options{
 		Scheme: newScheme(), DefaultTransform: slim, DefaultNamespaces: map[string]cache.Config{c.Namespace: {}},
@@ -37,7 +38,7 @@ func fedBoard(t *testing.T, c *testkit.Cluster) *service.Board {
 			t.Errorf("the cache ended with %v", err)
 		}
 	})
-	board := service.NewBoard(service.BoardOptions{TenantLabel: "team", Now: time.Now})
+	board := query.NewBoard(query.BoardOptions{TenantLabel: "team", Now: time.Now})
 	if _, err := feed(t.Context(), stacks, board); err != nil {
 		t.Fatal(err)
 	}
@@ -45,10 +46,10 @@ func fedBoard(t *testing.T, c *testkit.Cluster) *service.Board {
 }
 
 // change follows the board from a cursor on until something changed.
-func change(t *testing.T, board *service.Board, cursor string) service.BoardNews {
+func change(t *testing.T, board *query.Board, cursor string) query.BoardNews {
 	t.Helper()
 	for {
-		news, err := board.Changes(service.Everything, cursor)
+		news, err := board.Changes(access.Everything, cursor)
 		if err != nil || news.Reset {
 			t.Fatalf("Changes(%s) = %+v, %v", cursor, news, err)
 		}
@@ -74,7 +75,7 @@ metadata: {name: net, labels: {team: red}}
 spec: {sourceRef: {kind: GitRepository, name: modules}}
 `)
 	board := fedBoard(t, c)
-	page, err := board.Page(service.Everything, service.BoardQuery{})
+	page, err := board.Page(access.Everything, query.BoardQuery{})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Name != "net" || page.Items[0].Tenant != "red" {
 		t.Fatalf("Page() at first = %+v, %v, want net alone", page, err)
 	}
@@ -86,7 +87,7 @@ metadata: {name: db}
 spec: {sourceRef: {kind: GitRepository, name: modules}}
 `)
 	news := change(t, board, page.Cursor)
-	if got := news.Changes[0].Row; got.Name != "db" || got.Tenant != c.Namespace || got.Status != service.StatusWaiting {
+	if got := news.Changes[0].Row; got.Name != "db" || got.Tenant != c.Namespace || got.Status != query.StatusWaiting {
 		t.Errorf("what came is %+v, want db, waiting", got)
 	}
 
@@ -99,7 +100,7 @@ spec: {sourceRef: {kind: GitRepository, name: modules}}
 	if err := c.Client.Status().Update(t.Context(), &o); err != nil {
 		t.Fatal(err)
 	}
-	if news = change(t, board, news.Next); news.Changes[0].Row.Status != service.StatusFailed {
+	if news = change(t, board, news.Next); news.Changes[0].Row.Status != query.StatusFailed {
 		t.Errorf("what changed is %+v, want db, failed", news.Changes[0].Row)
 	}
 
@@ -122,10 +123,10 @@ func TestTheBoardBelievesTombstones(t *testing.T) {
 		"a tombstone of otherwise": toolscache.DeletedFinalStateUnknown{Key: "a/net", Obj: strings.NewReader("")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			board := service.NewBoard(service.BoardOptions{Now: time.Now})
+			board := query.NewBoard(query.BoardOptions{Now: time.Now})
 			set(board, old)
 			drop(board, told)
-			if _, there := board.Get(service.Key{Namespace: "a", Name: "net"}); there {
+			if _, there := board.Get(query.Key{Namespace: "a", Name: "net"}); there {
 				t.Errorf("the stack is still there after %T", told)
 			}
 		})
@@ -135,7 +136,7 @@ func TestTheBoardBelievesTombstones(t *testing.T) {
 // The board learns how long a look took from the run as it is forgotten.
 func TestTheBoardLearnsFromRunsThatEnd(t *testing.T) {
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	board := service.NewBoard(service.BoardOptions{Now: time.Now})
+	board := query.NewBoard(query.BoardOptions{Now: time.Now})
 	board.Set(&v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "net", UID: "uid-1"}})
 	board.Synced()
 	dir := t.TempDir()

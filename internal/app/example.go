@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,9 +25,10 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/examples/quickstart"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/kube"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -63,7 +63,7 @@ func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
 	}
 	if err != nil {
 		q.say("  the examples are not all there: %v", err)
-		if hint := service.Hint(err); hint != "" {
+		if hint := command.Hint(err); hint != "" {
 			q.say("  %s", hint)
 		}
 		q.say("  Terrier runs without them. Once that is corrected, start it again with --quickstart, which applies what is missing.")
@@ -103,24 +103,6 @@ func (q example) say(format string, args ...any) {
 	fmt.Fprintf(q.progress, "terrier: "+format+"\n", args...)
 }
 
-// push writes the embedded module out and pushes it as a person would.
-func (q example) push(ctx context.Context, r Ready, registry string) error {
-	dir, err := os.MkdirTemp("", "terrier-quickstart-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	module, err := fs.Sub(quickstart.Files, "app")
-	if err == nil {
-		err = os.CopyFS(dir, module)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = service.Push(ctx, service.Connection{Kubeconfig: r.Kubeconfig, Now: q.now}, dir, "oci://"+registry+"/quickstart/app:1.0.0", service.PushOptions{})
-	return err
-}
-
 // apply applies the manifests, with what only this machine knows filled in.
 func (q example) apply(ctx context.Context, c client.Client, fill *strings.Replacer) error {
 	if err := createNamespace(ctx, c, exampleNamespace); err != nil {
@@ -152,7 +134,7 @@ func create(ctx context.Context, c client.Client, from fs.FS, fill *strings.Repl
 				return fmt.Errorf("%s: %w", file, err)
 			}
 			// What is there already may have been changed on purpose.
-			if err := client.IgnoreAlreadyExists(c.Create(ctx, &u, client.FieldOwner(service.FieldManager))); err != nil {
+			if err := client.IgnoreAlreadyExists(c.Create(ctx, &u, client.FieldOwner(access.FieldManager))); err != nil {
 				return err
 			}
 		}

@@ -20,11 +20,11 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // leader is a control plane that only one of several processes may use.
@@ -68,7 +68,7 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, now fun
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l := &leadership{client: c, name: k.Lease, me: me, stop: stop, lost: make(chan struct{})}
 	l.lease = &datedLease{now: now, Interface: &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: service.ServerNamespace, Name: k.Lease},
+		LeaseMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, Name: k.Lease},
 		Client:    set.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: me},
 	}}
 	began := make(chan struct{})
@@ -111,7 +111,7 @@ func (l *leadership) claim(ctx context.Context, dir string) error {
 		return err
 	}
 	var lease coordinationv1.Lease
-	if err := l.client.Get(ctx, client.ObjectKey{Namespace: service.ServerNamespace, Name: l.name}, &lease); err != nil {
+	if err := l.client.Get(ctx, client.ObjectKey{Namespace: access.ServerNamespace, Name: l.name}, &lease); err != nil {
 		return fmt.Errorf("reading the Lease %s: %w", l.name, err)
 	}
 	switch lease.Annotations[installation] {
@@ -121,7 +121,7 @@ func (l *leadership) claim(ctx context.Context, dir string) error {
 	default:
 		return fault.New(fault.Denied, "DataDirectory", fmt.Errorf(
 			"the Lease %s/%s belongs to another data directory than %s, that of another controller or of terrier up: give this controller that one, or, if it is lost for good, delete the Lease",
-			service.ServerNamespace, l.name, dir))
+			access.ServerNamespace, l.name, dir))
 	}
 	patch := []byte(`{"metadata":{"annotations":{"` + installation + `":"` + id + `"}}}`)
 	return l.client.Patch(ctx, &lease, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(kube.FieldManager))
@@ -140,7 +140,7 @@ func reserve(ctx context.Context, c client.Client, name, dir string) error {
 	}
 	u, err := toUnstructured(&coordinationv1.Lease{
 		TypeMeta:   typeMeta("coordination.k8s.io/v1", "Lease"),
-		ObjectMeta: metav1.ObjectMeta{Namespace: service.ServerNamespace, Name: name, Annotations: map[string]string{installation: id}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, Name: name, Annotations: map[string]string{installation: id}},
 	})
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (l *leadership) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
 	var lease coordinationv1.Lease
-	if err := l.client.Get(ctx, client.ObjectKey{Namespace: service.ServerNamespace, Name: l.name}, &lease); err != nil {
+	if err := l.client.Get(ctx, client.ObjectKey{Namespace: access.ServerNamespace, Name: l.name}, &lease); err != nil {
 		return // it runs out
 	}
 	if h := lease.Spec.HolderIdentity; h == nil || *h != l.me {
@@ -187,7 +187,7 @@ func (l *leadership) release() {
 }
 
 func ensureServerNamespace(ctx context.Context, c client.Client) error {
-	u, err := toUnstructured(&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: service.ServerNamespace}})
+	u, err := toUnstructured(&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: access.ServerNamespace}})
 	if err != nil {
 		return err
 	}

@@ -41,8 +41,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/machine"
 	"github.com/terrier-iac/terrier/internal/outbound"
-	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )

@@ -8,13 +8,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // stackBoard is where stacks are looked up for metrics.
 type stackBoard interface {
-	All() (rows []*service.Row, ready bool)
-	Capacity(slots int) (service.CapacityInfo, error)
+	All() (rows []*query.Row, ready bool)
+	Capacity(slots int) (query.CapacityInfo, error)
 }
 
 // mostTenants have series of their own, those with the most stacks; the others
@@ -26,7 +26,7 @@ const otherTenants = "other"
 
 // standing is how all stacks stand, in numbers.
 type standing struct {
-	statuses map[service.Status]int
+	statuses map[query.Status]int
 	phases   map[string]int
 	failing  since
 	pending  since
@@ -62,10 +62,10 @@ type failures struct {
 }
 
 // stand counts rows. It is the only caller of failures that writes.
-func (f *failures) stand(rows []*service.Row, now time.Time) standing {
+func (f *failures) stand(rows []*query.Row, now time.Time) standing {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := standing{statuses: map[service.Status]int{}, phases: map[string]int{}, tenants: map[string]tally{}}
+	s := standing{statuses: map[query.Status]int{}, phases: map[string]int{}, tenants: map[string]tally{}}
 	still := map[string]time.Time{}
 	for _, r := range rows {
 		s.statuses[r.Status]++
@@ -105,13 +105,13 @@ func (f *failures) stand(rows []*service.Row, now time.Time) standing {
 }
 
 // waitsForSomebody reports whether a plan waits that is not just being applied.
-func waitsForSomebody(r *service.Row) bool {
+func waitsForSomebody(r *query.Row) bool {
 	return r.Plan != nil && (r.Run == nil || r.Run.Kind != "apply" && r.Run.Kind != "destroy")
 }
 
 // lockedSince is when the holder of a lock says that it took it, or else when it
 // was met.
-func lockedSince(r *service.Row) time.Time {
+func lockedSince(r *query.Row) time.Time {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999 -0700 MST"} {
 		if t, err := time.Parse(layout, r.Lock.Since); err == nil {
 			return t
@@ -174,7 +174,7 @@ func stackGauges(board stackBoard, slots int, now func() time.Time) prometheus.C
 }
 
 func (s standing) write(set func(name string, value float64, labels ...string)) {
-	for _, status := range service.Statuses() {
+	for _, status := range query.Statuses() {
 		set("terrier_stacks", float64(s.statuses[status]), string(status))
 	}
 	for phase, n := range s.phases {

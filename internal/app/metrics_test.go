@@ -17,7 +17,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -66,20 +66,20 @@ func (s scrape) has(t *testing.T, want scrape) {
 
 // fixed is a board that stands still.
 type fixed struct {
-	rows  []*service.Row
+	rows  []*query.Row
 	ready bool
 }
 
-func (f *fixed) All() ([]*service.Row, bool) { return f.rows, f.ready }
+func (f *fixed) All() ([]*query.Row, bool) { return f.rows, f.ready }
 
-func (f *fixed) Capacity(slots int) (service.CapacityInfo, error) {
-	return service.CapacityInfo{Slots: slots, SlotsNeeded: 2.5}, nil
+func (f *fixed) Capacity(slots int) (query.CapacityInfo, error) {
+	return query.CapacityInfo{Slots: slots, SlotsNeeded: 2.5}, nil
 }
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-func rowAt(namespace string, status service.Status, shape func(*service.Row)) *service.Row {
-	r := &service.Row{Status: status, Stack: service.Stack{Namespace: namespace, UID: namespace + string(status), Phase: "NoDrift"}}
+func rowAt(namespace string, status query.Status, shape func(*query.Row)) *query.Row {
+	r := &query.Row{Status: status, Stack: query.Stack{Namespace: namespace, UID: namespace + string(status), Phase: "NoDrift"}}
 	if shape != nil {
 		shape(r)
 	}
@@ -88,21 +88,21 @@ func rowAt(namespace string, status service.Status, shape func(*service.Row)) *s
 
 func TestGaugesSayHowStacksStand(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
-	board := &fixed{ready: true, rows: []*service.Row{
-		rowAt("a", service.StatusReady, nil),
-		rowAt("a", service.StatusPending, func(r *service.Row) {
-			r.Phase, r.Plan = "AwaitingApproval", &service.PlanInfo{At: ago(time.Hour)}
+	board := &fixed{ready: true, rows: []*query.Row{
+		rowAt("a", query.StatusReady, nil),
+		rowAt("a", query.StatusPending, func(r *query.Row) {
+			r.Phase, r.Plan = "AwaitingApproval", &query.PlanInfo{At: ago(time.Hour)}
 		}),
-		rowAt("b", service.StatusPending, func(r *service.Row) { r.Tenant, r.Plan = "red", &service.PlanInfo{At: ago(3 * time.Hour)} }),
-		rowAt("b", service.StatusRunning, func(r *service.Row) {
-			r.Plan, r.Run = &service.PlanInfo{At: ago(9 * time.Hour)}, &service.Running{Kind: "apply"}
+		rowAt("b", query.StatusPending, func(r *query.Row) { r.Tenant, r.Plan = "red", &query.PlanInfo{At: ago(3 * time.Hour)} }),
+		rowAt("b", query.StatusRunning, func(r *query.Row) {
+			r.Plan, r.Run = &query.PlanInfo{At: ago(9 * time.Hour)}, &query.Running{Kind: "apply"}
 		}),
-		rowAt("c", service.StatusDrifted, func(r *service.Row) { r.Drift = &service.DriftInfo{At: ago(2 * time.Hour)} }),
-		rowAt("c", service.StatusLocked, func(r *service.Row) {
+		rowAt("c", query.StatusDrifted, func(r *query.Row) { r.Drift = &query.DriftInfo{At: ago(2 * time.Hour)} }),
+		rowAt("c", query.StatusLocked, func(r *query.Row) {
 			r.Lock = &stack.Lock{Since: "2026-05-01T08:00:00Z", Seen: ago(time.Minute)}
 		}),
-		rowAt("d", service.StatusLocked, func(r *service.Row) { r.Lock = &stack.Lock{Since: "some day", Seen: ago(time.Minute)} }),
-		rowAt("d", service.StatusFailed, func(r *service.Row) { r.Failures, r.Untracked = 2, &stack.Untracked{} }),
+		rowAt("d", query.StatusLocked, func(r *query.Row) { r.Lock = &stack.Lock{Since: "some day", Seen: ago(time.Minute)} }),
+		rowAt("d", query.StatusFailed, func(r *query.Row) { r.Failures, r.Untracked = 2, &stack.Untracked{} }),
 	}}
 	now := noon
 	gauges := stackGauges(board, 4, func() time.Time { return now })
@@ -149,9 +149,9 @@ var allowedLabels = []string{"status", "phase", "tenant", "class", "part", "resu
 func TestSeriesOfGaugesAreBounded(t *testing.T) {
 	board := &fixed{ready: true}
 	for i := range 3000 {
-		board.rows = append(board.rows, rowAt(fmt.Sprint("n", i), service.StatusReady, nil))
+		board.rows = append(board.rows, rowAt(fmt.Sprint("n", i), query.StatusReady, nil))
 		if i < 2*mostTenants {
-			board.rows = append(board.rows, rowAt(fmt.Sprint("n", i), service.StatusFailed, func(r *service.Row) { r.Failures = 1 }))
+			board.rows = append(board.rows, rowAt(fmt.Sprint("n", i), query.StatusFailed, func(r *query.Row) { r.Failures = 1 }))
 		}
 	}
 	r := prometheus.NewRegistry()

@@ -11,8 +11,8 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/notify"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
@@ -102,6 +102,6 @@ func (p *parts) notices(mgr ctrl.Manager) error {
 // notified adds what was sent to what the server shows.
 func (p *parts) notified(o *web.Options) {
 	if p.directory != nil || p.Config.EventsAddress != "" {
-		o.Notices = service.NewNotices(p.desk)
+		o.Notices = query.NewNotices(p.desk)
 	}
 }

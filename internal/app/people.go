@@ -8,10 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
@@ -20,20 +21,20 @@ import (
 // where to look for those first, the sessions of their browsers, the issuer they
 // sign in with.
 func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth, namespaces func() []string) error {
-	people, err := service.NewPeople(p.plane.Config(), p.records, p.Now)
+	people, err := command.NewPeople(p.plane.Config(), p.records, p.Now)
 	if err != nil {
 		return err
 	}
-	recent := service.NewRecentAuth(auth, p.Now)
+	recent := access.NewRecentAuth(auth, p.Now)
 	ended, err := openSignOuts(ctx, p.blobs, p.Config.SessionLife, p.Now)
 	if err != nil {
 		return fmt.Errorf("reading which sessions have ended: %w", err)
 	}
 	o.Auth, o.Recent, o.People = auth, recent, people.As
-	if p.bindings, err = service.NewBindings(p.plane.Config(), p.log, p.Now); err != nil {
+	if p.bindings, err = access.NewBindings(p.plane.Config(), p.log, p.Now); err != nil {
 		return err
 	}
-	scopes := service.NewScopes(auth, service.ScopeOptions{Namespaces: namespaces, Likely: p.bindings.Likely, Now: p.Now})
+	scopes := access.NewScopes(auth, access.ScopeOptions{Namespaces: namespaces, Likely: p.bindings.Likely, Now: p.Now})
 	o.Scopes, o.SoFar = scopes.Scope, scopes.SoFar
 	o.Sessions = web.SessionOptions{Key: p.key, Life: p.Config.SessionLife, Idle: p.Config.SessionIdle, SignOuts: ended}
 	o.Issuer, err = p.issuer()

@@ -9,9 +9,9 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
@@ -48,25 +48,25 @@ func (p pulls) config(namespace string) []byte {
 }
 
 // Authenticate implements web.Auth.
-func (p pulls) Authenticate(ctx context.Context, token secret.Text) (service.User, error) {
+func (p pulls) Authenticate(ctx context.Context, token secret.Text) (access.User, error) {
 	rest, ok := strings.CutPrefix(token.Reveal(), pullToken)
 	if !ok {
 		return p.Auth.Authenticate(ctx, token)
 	}
 	namespace, _, _ := strings.Cut(rest, ".")
 	if !hmac.Equal([]byte(token.Reveal()), []byte(p.token(namespace))) {
-		return service.User{}, fault.New(fault.Denied, service.ReasonUnknownUser, errPull)
+		return access.User{}, fault.New(fault.Denied, access.ReasonUnknownUser, errPull)
 	}
-	return service.User{Name: pullUser + namespace}, nil
+	return access.User{Name: pullUser + namespace}, nil
 }
 
 // Authorize implements web.Auth.
-func (p pulls) Authorize(ctx context.Context, u service.User, a service.Access) error {
+func (p pulls) Authorize(ctx context.Context, u access.User, a access.Request) error {
 	namespace, ok := strings.CutPrefix(u.Name, pullUser)
 	if !ok {
 		return p.Auth.Authorize(ctx, u, a)
 	}
-	if a.Verb == "get" && a.Resource == service.ResourceRegistry && a.Namespace == namespace {
+	if a.Verb == "get" && a.Resource == access.ResourceRegistry && a.Namespace == namespace {
 		return nil
 	}
 	return fault.New(fault.Denied, "Forbidden", errPullElsewhere)

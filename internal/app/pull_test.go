@@ -5,19 +5,19 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // nobody stands for a cluster that knows nobody.
 type nobody struct{}
 
-func (nobody) Authenticate(context.Context, secret.Text) (service.User, error) {
-	return service.User{}, fault.New(fault.Denied, "X", errors.New("unknown"))
+func (nobody) Authenticate(context.Context, secret.Text) (access.User, error) {
+	return access.User{}, fault.New(fault.Denied, "X", errors.New("unknown"))
 }
 
-func (nobody) Authorize(context.Context, service.User, service.Access) error {
+func (nobody) Authorize(context.Context, access.User, access.Request) error {
 	return fault.New(fault.Denied, "X", errors.New("no"))
 }
 
@@ -28,14 +28,14 @@ func TestPulls(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		access service.Access
+		access access.Request
 		want   fault.Kind
 	}{
-		"pulls what is its own": {service.Access{Verb: "get", Resource: service.ResourceRegistry, Namespace: "team-a"}, fault.None},
-		"not what is another's": {service.Access{Verb: "get", Resource: service.ResourceRegistry, Namespace: "team-b"}, fault.Denied},
-		"not everything":        {service.Access{Verb: "get", Resource: service.ResourceRegistry}, fault.Denied},
-		"does not push":         {service.Access{Verb: "update", Resource: service.ResourceRegistry, Namespace: "team-a"}, fault.Denied},
-		"does not read logs":    {service.Access{Verb: "get", Resource: service.ResourceLog, Namespace: "team-a"}, fault.Denied},
+		"pulls what is its own": {access.Request{Verb: "get", Resource: access.ResourceRegistry, Namespace: "team-a"}, fault.None},
+		"not what is another's": {access.Request{Verb: "get", Resource: access.ResourceRegistry, Namespace: "team-b"}, fault.Denied},
+		"not everything":        {access.Request{Verb: "get", Resource: access.ResourceRegistry}, fault.Denied},
+		"does not push":         {access.Request{Verb: "update", Resource: access.ResourceRegistry, Namespace: "team-a"}, fault.Denied},
+		"does not read logs":    {access.Request{Verb: "get", Resource: access.ResourceLog, Namespace: "team-a"}, fault.Denied},
 	} {
 		if got := fault.Of(p.Authorize(t.Context(), user, tt.access)); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)

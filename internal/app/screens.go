@@ -15,8 +15,8 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/sandbox"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/web"
 	"github.com/terrier-iac/terrier/internal/web/pages"
@@ -24,15 +24,15 @@ import (
 
 // laterQueue is the queue of controllers that are set up after the server that
 // shows it, and before it answers anybody.
-type laterQueue struct{ of service.Queue }
+type laterQueue struct{ of query.Queue }
 
-// Backlog implements service.Queue.
+// Backlog implements query.Queue.
 func (q *laterQueue) Backlog() stack.Backlog { return q.of.Backlog() }
 
-// Line implements service.Queue.
+// Line implements query.Queue.
 func (q *laterQueue) Line() stack.Line { return q.of.Line() }
 
-// Place implements service.Queue.
+// Place implements query.Queue.
 func (q *laterQueue) Place(uid string) (stack.Place, bool) { return q.of.Place(uid) }
 
 // tenantLists lists tenants and what they come from out of the controllers' cache:
@@ -71,7 +71,7 @@ func labelled(s labels.Selector) client.ListOption {
 // server is.
 func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 	p.lists.WithWatch = kube
-	tenants := service.NewTenants(service.New(&p.lists, p.records, p.Now), p.plane.Config())
+	tenants := query.NewTenants(query.New(&p.lists, p.records, p.Now), p.plane.Config())
 	o.Tenants, o.Estate, o.Queue = tenants, tenants, &p.queue
 	c, err := p.settings()
 	if err != nil {

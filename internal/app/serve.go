@@ -19,9 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/config/crd"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/sandbox"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/web"
 )
@@ -213,11 +215,11 @@ func (p *parts) hosts() []string {
 // controllers that this cluster is taken.
 func (p *parts) publish(ctx context.Context, c client.Client) error {
 	for _, o := range []client.Object{
-		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: service.ServerNamespace}},
+		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: access.ServerNamespace}},
 		&corev1.ConfigMap{
 			TypeMeta:   typeMeta("v1", "ConfigMap"),
-			ObjectMeta: metav1.ObjectMeta{Namespace: service.ServerNamespace, Name: service.ServerConfigMap},
-			Data:       map[string]string{service.ServerURLKey: p.http.url, service.ServerCAKey: string(p.http.ca)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, Name: access.ServerConfigMap},
+			Data:       map[string]string{access.ServerURLKey: p.http.url, access.ServerCAKey: string(p.http.ca)},
 		},
 	} {
 		u, err := toUnstructured(o)
@@ -254,11 +256,11 @@ func toUnstructured(o client.Object) (*unstructured.Unstructured, error) {
 
 // handler is the HTTP API with artifacts and registry.
 func (p *parts) handler(ctx context.Context) (http.Handler, error) {
-	kubeClient, err := service.NewClient(p.plane.Config())
+	kubeClient, err := access.NewClient(p.plane.Config())
 	if err != nil {
 		return nil, err
 	}
-	auth, err := service.NewKubeAuth(p.plane.Config())
+	auth, err := access.NewKubeAuth(p.plane.Config())
 	if err != nil {
 		return nil, err
 	}
@@ -279,13 +281,13 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.records = service.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
-	stacks := service.New(kubeClient, p.records, p.Now)
+	p.records = query.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
+	stacks := query.New(kubeClient, p.records, p.Now)
 	board := p.newBoard()
 	o := web.Options{
-		Stacks: stacks, Board: board, Details: service.NewDetails(stacks, p.records, p.records), Sources: service.NewSources(kubeClient, board), Version: p.Version,
+		Stacks: stacks, Board: board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.following,
-		Retained:  service.NewRetained(blobBytes{p.blobs}, kubeClient),
+		Retained:  command.NewRetained(blobBytes{p.blobs}, kubeClient),
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
 	}
 	if err := p.letIn(ctx, &o, p.pulls(auth), board.Namespaces); err != nil {

@@ -15,7 +15,10 @@ const (
 	wire       layer = "api"        // wire types, and the files that describe or show them
 	edge       layer = "edge"       // one outside thing each
 	controller layer = "controller" // observe, decide, act, report
-	service    layer = "service"    // what a person asks and commands
+	access     layer = "access"     // who a user is, and what that user may do
+	query      layer = "query"      // what a user asks
+	command    layer = "command"    // what a user commands
+	client     layer = "client"     // both of them over HTTP
 	outside    layer = "outside"    // speaks to people and programs
 	wiring     layer = "app"        // puts everything together
 	program    layer = "cmd"        // mains
@@ -28,7 +31,7 @@ var layerOf = map[string]layer{
 	"address": core, "fault": core, "graph": core, "meter": core, "plan": core, "policy": core, "secret": core, "stack": core, "tenant": core, "workdir": core,
 	"archive": ground, "failpoint": ground, "machine": ground, "outbound": ground, "sandbox": ground,
 	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "kube": edge, "notify": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "vault": edge,
-	"controller": controller, "service": service,
+	"controller": controller, "access": access, "query": query, "command": command, "client": client,
 	"cli": outside, "web": outside,
 	"app":      wiring,
 	"archtest": support, "testkit": support,
@@ -41,11 +44,14 @@ var below = map[layer][]layer{
 	wire:       {wire},
 	edge:       {core, ground},
 	controller: {core, ground, edge, wire},
-	service:    {core, ground, edge, wire},
-	outside:    {core, ground, service},
-	wiring:     {core, ground, edge, wire, controller, service, outside},
-	program:    {core, ground, edge, wire, controller, service, outside, wiring},
-	support:    {core, ground, edge, wire, controller, service, outside, wiring, support},
+	access:     {core, ground, edge, wire},
+	query:      {core, ground, edge, wire, access},
+	command:    {core, ground, edge, wire, access, query},
+	client:     {core, ground, edge, wire, access, query, command},
+	outside:    {core, ground, access, query, command, client},
+	wiring:     {core, ground, edge, wire, controller, access, query, command, client, outside},
+	program:    {core, ground, edge, wire, controller, access, query, command, client, outside, wiring},
+	support:    {core, ground, edge, wire, controller, access, query, command, client, outside, wiring, support},
 }
 
 // beside are the arrows that point sideways.

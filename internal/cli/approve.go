@@ -11,9 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) approve() *cobra.Command {
@@ -93,20 +94,20 @@ change of source, inputs or spec, or "terrier replan", puts another in its place
 }
 
 // pending finds the plan that a decision is about.
-func (p *program) pending(ctx context.Context, args []string) (*service.Stacks, service.Stack, service.PlanInfo, error) {
+func (p *program) pending(ctx context.Context, args []string) (*command.Stacks, query.Stack, query.PlanInfo, error) {
 	s, key, err := p.one(args[0])
 	if err != nil {
-		return nil, service.Stack{}, service.PlanInfo{}, err
+		return nil, query.Stack{}, query.PlanInfo{}, err
 	}
 	st, err := s.Get(ctx, key)
 	if err != nil {
-		return nil, service.Stack{}, service.PlanInfo{}, err
+		return nil, query.Stack{}, query.PlanInfo{}, err
 	}
 	name := ""
 	if len(args) == 2 {
 		name = args[1]
 	}
-	seen, err := service.Pending(st, name)
+	seen, err := command.Pending(st, name)
 	return s, st, seen, err
 }
 
@@ -115,7 +116,7 @@ const shownBefore = 20
 
 // summarize shows what is about to be approved: the plan itself if its document
 // can be read, and its counts if not, for an approval does not depend on that.
-func (p *program) summarize(ctx context.Context, s *service.Stacks, st service.Stack, seen service.PlanInfo) error {
+func (p *program) summarize(ctx context.Context, s *command.Stacks, st query.Stack, seen query.PlanInfo) error {
 	if st.Plan == nil {
 		_, err := fmt.Fprintln(p.Stderr, "What it would do is not known here.")
 		return err
@@ -135,7 +136,7 @@ func (p *program) summarize(ctx context.Context, s *service.Stacks, st service.S
 }
 
 // approveIn writes an approval into a manifest.
-func (p *program) approveIn(file string, st service.Stack, seen service.PlanInfo) error {
+func (p *program) approveIn(file string, st query.Stack, seen query.PlanInfo) error {
 	path := file
 	if file != "-" && !filepath.IsAbs(file) {
 		path = filepath.Join(p.Dir, file)
@@ -144,7 +145,7 @@ func (p *program) approveIn(file string, st service.Stack, seen service.PlanInfo
 	if err != nil {
 		return err
 	}
-	after, err := service.ApproveInManifest(before, st.Key(), seen.Name)
+	after, err := command.ApproveInManifest(before, st.Key(), seen.Name)
 	if err != nil {
 		return fmt.Errorf("editing %s: %w", file, err)
 	}

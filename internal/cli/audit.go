@@ -11,8 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) audit() *cobra.Command {
@@ -35,7 +36,7 @@ removed or added afterwards is found.`,
 
 // auditAsked is what somebody wants to see of the journal.
 type auditAsked struct {
-	q                   service.AuditQuery
+	q                   query.AuditQuery
 	what                []string
 	since, until, stack string
 	dir                 string
@@ -87,29 +88,29 @@ nobody.`,
 	return c
 }
 
-func (p *program) auditPage(ctx context.Context, a auditAsked) (service.AuditPage, error) {
+func (p *program) auditPage(ctx context.Context, a auditAsked) (query.AuditPage, error) {
 	var err error
 	if a.q.Since, err = p.moment(a.since); err != nil {
-		return service.AuditPage{}, err
+		return query.AuditPage{}, err
 	}
 	if a.q.Until, err = p.moment(a.until); err != nil {
-		return service.AuditPage{}, err
+		return query.AuditPage{}, err
 	}
 	for _, w := range a.what {
-		a.q.What = append(a.q.What, service.AuditWhat(w))
+		a.q.What = append(a.q.What, query.AuditWhat(w))
 	}
 	a.q.Stack = a.stack
 	if namespace, name, both := strings.Cut(a.stack, "/"); both {
 		a.q.Namespace, a.q.Stack = namespace, name
 	}
 	if a.dir != "" {
-		return service.ReadAudit(p.path(a.dir), a.q)
+		return query.ReadAudit(p.path(a.dir), a.q)
 	}
-	j, err := service.ConnectJournal(ctx, p.connection)
+	j, err := client.ConnectJournal(ctx, p.connection)
 	if err != nil {
-		return service.AuditPage{}, err
+		return query.AuditPage{}, err
 	}
-	return j.Entries(ctx, service.AuditSight{}, a.q)
+	return j.Entries(ctx, query.AuditSight{}, a.q)
 }
 
 // moment reads a time, or how long ago it was.
@@ -139,7 +140,7 @@ func (p *program) path(s string) string {
 	return filepath.Join(p.Dir, s)
 }
 
-func (p *program) auditTable(page service.AuditPage) error {
+func (p *program) auditTable(page query.AuditPage) error {
 	t := table{head: []string{"SEQ", "WHEN", "WHO", "WHAT", "OBJECT", "ABOUT"}}
 	for _, e := range page.Items {
 		object := e.Object.Name
@@ -150,8 +151,8 @@ func (p *program) auditTable(page service.AuditPage) error {
 		if e.Bad() {
 			colour = red
 		}
-		t.add(plain(strconv.FormatUint(e.Seq, 10)), plain(e.At.UTC().Format("2006-01-02 15:04:05Z")), plain(service.AuditWho(e)),
-			cell{string(e.What), colour}, plain(object), plain(cut(service.AuditAbout(e), 100)))
+		t.add(plain(strconv.FormatUint(e.Seq, 10)), plain(e.At.UTC().Format("2006-01-02 15:04:05Z")), plain(query.AuditWho(e)),
+			cell{string(e.What), colour}, plain(object), plain(cut(query.AuditAbout(e), 100)))
 	}
 	if err := t.print(p.Stdout, p.coloured()); err != nil {
 		return err
@@ -208,30 +209,30 @@ that does not run. --head then says what should be in it, as an earlier
 	return c
 }
 
-func (p *program) auditReport(ctx context.Context, dir string, heads []string) (service.AuditReport, error) {
+func (p *program) auditReport(ctx context.Context, dir string, heads []string) (query.AuditReport, error) {
 	if dir == "" {
 		if len(heads) > 0 {
-			return service.AuditReport{}, usage("--head goes with --dir: the server has its own")
+			return query.AuditReport{}, usage("--head goes with --dir: the server has its own")
 		}
-		j, err := service.ConnectJournal(ctx, p.connection)
+		j, err := client.ConnectJournal(ctx, p.connection)
 		if err != nil {
-			return service.AuditReport{}, err
+			return query.AuditReport{}, err
 		}
 		return j.VerifyJournal(ctx)
 	}
-	var known []service.AuditHead
+	var known []query.AuditHead
 	for _, h := range heads {
 		number, hash, _ := strings.Cut(h, ":")
 		seq, err := strconv.ParseUint(number, 10, 64)
 		if err != nil || seq == 0 || len(hash) != 64 {
-			return service.AuditReport{}, usage("--head %q is not NUMBER:HASH", h)
+			return query.AuditReport{}, usage("--head %q is not NUMBER:HASH", h)
 		}
-		known = append(known, service.AuditHead{Seq: seq, Hash: hash})
+		known = append(known, query.AuditHead{Seq: seq, Hash: hash})
 	}
-	return service.VerifyAudit(p.path(dir), known...)
+	return query.VerifyAudit(p.path(dir), known...)
 }
 
-func (p *program) sayAudit(r service.AuditReport) error {
+func (p *program) sayAudit(r query.AuditReport) error {
 	s := &sheet{colour: p.coloured()}
 	if r.Problem == "" {
 		s.row("Journal", "it is what was written")

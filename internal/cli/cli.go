@@ -1,5 +1,5 @@
 // Package cli is the command line. Each command reads its arguments, asks
-// internal/service, and lays out the answer: it decides nothing and knows no
+// or commands, and lays out the answer: it decides nothing and knows no
 // Kubernetes. Whatever the world wrote, a log or a message or a name, reaches
 // the terminal with its control characters made visible.
 //
@@ -19,8 +19,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/client"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // Env is what a program is given by whoever starts it.
@@ -75,7 +77,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 // complain says in one sentence what is wrong, and in another what to do.
 func (p *program) complain(err error) {
 	fmt.Fprintf(p.Stderr, "terrier: %s\n", clean(err.Error()))
-	hint := service.Hint(err)
+	hint := command.Hint(err)
 	if fault.Reason(err, "") == reasonUsage {
 		hint = "See terrier --help, or --help after the command."
 	}
@@ -93,7 +95,7 @@ func usage(format string, args ...any) error {
 // program is what the commands share.
 type program struct {
 	Env
-	connection  service.Connection
+	connection  client.Connection
 	all         bool // namespaces
 	changesExit bool // the exit code says whether there are changes
 }
@@ -113,7 +115,7 @@ func (p *program) root(extra []*cobra.Command) *cobra.Command {
 asked for by a Terraform object in a Kubernetes API.
 
 It speaks to the cluster that kubectl would: --kubeconfig, KUBECONFIG, the one
-that "terrier up" started in this directory (` + service.LocalKubeconfig + `), or the one at home.
+that "terrier up" started in this directory (` + client.LocalKubeconfig + `), or the one at home.
 Every command acts as the user of that kubeconfig and may do what that user may.`,
 		Example: `  terrier up --quickstart
   terrier get -A
@@ -210,7 +212,7 @@ func given(args []string) string {
 	if len(args) == 0 {
 		return "an argument is missing;"
 	}
-	return service.Count(len(args), "argument") + " cannot be right;"
+	return query.Count(len(args), "argument") + " cannot be right;"
 }
 
 // getenv reads a variable; the last of several counts.
@@ -225,19 +227,19 @@ func (p *program) getenv(name string) string {
 }
 
 // stacks connects to the cluster.
-func (p *program) stacks() (*service.Stacks, error) {
-	s, namespace, err := service.Connect(p.connection)
+func (p *program) stacks() (*command.Stacks, error) {
+	s, namespace, err := client.Connect(p.connection)
 	p.connection.Namespace = namespace
 	return s, err
 }
 
 // one connects and reads the name of the one stack that a command is about.
-func (p *program) one(name string) (*service.Stacks, service.Key, error) {
+func (p *program) one(name string) (*command.Stacks, query.Key, error) {
 	s, err := p.stacks()
 	if err != nil {
-		return nil, service.Key{}, err
+		return nil, query.Key{}, err
 	}
-	key, err := service.ParseKey(name, p.connection.Namespace)
+	key, err := query.ParseKey(name, p.connection.Namespace)
 	return s, key, err
 }
 
@@ -252,7 +254,7 @@ func (p *program) names(cmd *cobra.Command, args []string, _ string) ([]cobra.Co
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
 	defer cancel()
-	list, err := s.List(ctx, service.Filter{Namespace: p.connection.Namespace})
+	list, err := s.List(ctx, query.Filter{Namespace: p.connection.Namespace})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

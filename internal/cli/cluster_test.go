@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -49,7 +51,7 @@ func (k kept) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-func (kept) Current(string) (*service.Report, error) { return nil, nil }
+func (kept) Current(string) (*query.Report, error) { return nil, nil }
 func (kept) Open(_, run, _ string) (io.ReadCloser, error) {
 	return nil, fault.New(fault.Missing, "FileMissing", errors.New(run))
 }
@@ -77,21 +79,21 @@ func newEstate(t *testing.T) estate {
 // serve starts the HTTP API and writes down in the cluster where it is.
 func (e estate) serve(t *testing.T) {
 	t.Helper()
-	auth, err := service.NewKubeAuth(e.cluster.Config)
+	auth, err := access.NewKubeAuth(e.cluster.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kube, err := service.NewClient(e.cluster.Config)
+	kube, err := access.NewClient(e.cluster.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	records := service.NewBlobs(e.records, e.records, time.Millisecond)
-	people, err := service.NewPeople(e.cluster.Config, records, e.Now)
+	records := query.NewBlobs(e.records, e.records, time.Millisecond)
+	people, err := command.NewPeople(e.cluster.Config, records, e.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h, err := web.New(web.Options{
-		Stacks: service.New(kube, records, e.Now), Retained: service.NewRetained(e.records, kube),
+		Stacks: command.New(kube, records, e.Now), Retained: command.NewRetained(e.records, kube),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
 	})
 	if err != nil {
@@ -100,14 +102,14 @@ func (e estate) serve(t *testing.T) {
 	srv := httptest.NewTLSServer(h)
 	t.Cleanup(srv.Close)
 	data, err := json.Marshal(map[string]string{
-		service.ServerURLKey: srv.URL,
-		service.ServerCAKey:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})),
+		access.ServerURLKey: srv.URL,
+		access.ServerCAKey:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.cluster.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+service.ServerNamespace+"}\n---\n"+
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+service.ServerConfigMap+", namespace: "+service.ServerNamespace+"}\ndata: "+string(data)+"\n")
+	e.cluster.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+access.ServerNamespace+"}\n---\n"+
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+access.ServerConfigMap+", namespace: "+access.ServerNamespace+"}\ndata: "+string(data)+"\n")
 }
 
 func (e estate) object(t *testing.T) *v1alpha2.Terraform {
@@ -150,7 +152,7 @@ func (e estate) planned(t *testing.T) {
 		t.Fatal(err)
 	}
 	uid := string(o.UID)
-	report, err := json.Marshal(service.Report{ID: "plan-1", Kind: stack.PlanRun, Phase: runner.Done, Outcome: stack.Succeeded,
+	report, err := json.Marshal(query.Report{ID: "plan-1", Kind: stack.PlanRun, Phase: runner.Done, Outcome: stack.Succeeded,
 		Started: e.ago(2 * time.Minute), Finished: e.ago(time.Minute), Changes: stack.Changes{Add: 2, Destroy: 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +295,7 @@ func TestOperating(t *testing.T) {
 	if got := e.run(t, "replan", "network", "--wait", "--timeout", "10ms"); got.code != 6 || !strings.Contains(got.err, "terrier explain") {
 		t.Errorf("an answer that does not come is exit %d %q, want 6 and what to do", got.code, got.err)
 	}
-	if e.object(t).Annotations[service.RequestAnnotation] == "" {
+	if e.object(t).Annotations[query.RequestAnnotation] == "" {
 		t.Error("nobody asked for a new plan")
 	}
 }

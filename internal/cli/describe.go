@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) describe() *cobra.Command {
@@ -43,7 +43,7 @@ events.`,
 }
 
 // detail lays out all that is known of a stack.
-func (p *program) detail(d service.Detail) string {
+func (p *program) detail(d query.Detail) string {
 	s := &sheet{colour: p.coloured()}
 	p.asked(s, d)
 	s.heading("Now")
@@ -73,7 +73,7 @@ func (p *program) detail(d service.Detail) string {
 }
 
 // asked is what the object asks for.
-func (p *program) asked(s *sheet, d service.Detail) {
+func (p *program) asked(s *sheet, d query.Detail) {
 	s.row("Name", d.Name)
 	s.row("Namespace", d.Namespace)
 	s.row("Source", d.Source)
@@ -89,7 +89,7 @@ func (p *program) asked(s *sheet, d service.Detail) {
 }
 
 // standing is how a stack stands, why, and what somebody can do about it.
-func (p *program) standing(s *sheet, st service.Stack, means service.Situation) {
+func (p *program) standing(s *sheet, st query.Stack, means query.Situation) {
 	s.row("Ready", st.Ready)
 	s.row("Phase", st.Phase)
 	s.row("Since", p.at(st.Since))
@@ -110,7 +110,7 @@ func (p *program) standing(s *sheet, st service.Stack, means service.Situation) 
 }
 
 // known is what earlier runs left.
-func (p *program) known(s *sheet, d service.Detail) {
+func (p *program) known(s *sheet, d query.Detail) {
 	s.heading("Plans")
 	if d.Pending != "" {
 		s.row("Waits", planText(d.Stack))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -63,14 +63,14 @@ its status is explained from there on.`,
 	return c
 }
 
-func (p *program) explanations(cmd *cobra.Command, args []string, file string) ([]service.Explanation, error) {
+func (p *program) explanations(cmd *cobra.Command, args []string, file string) ([]query.Explanation, error) {
 	if file == "" {
 		s, key, err := p.one(args[0])
 		if err != nil {
 			return nil, err
 		}
 		e, err := s.Explain(cmd.Context(), key)
-		return []service.Explanation{e}, err
+		return []query.Explanation{e}, err
 	}
 	path := file
 	if file != "-" && !filepath.IsAbs(file) {
@@ -80,10 +80,10 @@ func (p *program) explanations(cmd *cobra.Command, args []string, file string) (
 	if err != nil {
 		return nil, err
 	}
-	return service.ExplainManifest(content, p.Now())
+	return query.ExplainManifest(content, p.Now())
 }
 
-func (p *program) explanation(e service.Explanation, rules bool) string {
+func (p *program) explanation(e query.Explanation, rules bool) string {
 	s := &sheet{colour: p.coloured()}
 	name := e.Stack.Name
 	if e.Stack.Namespace != "" {

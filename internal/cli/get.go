@@ -7,7 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) get() *cobra.Command {
@@ -40,14 +41,14 @@ The phases are explained by "terrier explain STACK" and in docs/states.md.`,
 				return p.watch(cmd, s, filter, f)
 			}
 			if len(args) == 1 {
-				st, err := s.Get(cmd.Context(), service.Key{Namespace: filter.Namespace, Name: filter.Name})
+				st, err := s.Get(cmd.Context(), query.Key{Namespace: filter.Namespace, Name: filter.Name})
 				if err != nil {
 					return err
 				}
 				if done, err := p.structured(f, st); done {
 					return err
 				}
-				return p.list([]service.Stack{st}, f, filter)
+				return p.list([]query.Stack{st}, f, filter)
 			}
 			list, err := s.List(cmd.Context(), filter)
 			if err != nil {
@@ -68,17 +69,17 @@ func (p *program) allFlag(c *cobra.Command) {
 }
 
 // filter reads which stacks are meant.
-func (p *program) filter(args []string, selector string) (service.Filter, *service.Stacks, error) {
+func (p *program) filter(args []string, selector string) (query.Filter, *command.Stacks, error) {
 	s, err := p.stacks()
 	if err != nil {
-		return service.Filter{}, nil, err
+		return query.Filter{}, nil, err
 	}
-	f := service.Filter{Namespace: p.connection.Namespace, Selector: selector}
+	f := query.Filter{Namespace: p.connection.Namespace, Selector: selector}
 	if len(args) == 1 {
 		if p.all {
 			return f, nil, usage("a stack is named, so that --all-namespaces means nothing")
 		}
-		key, err := service.ParseKey(args[0], f.Namespace)
+		key, err := query.ParseKey(args[0], f.Namespace)
 		f.Namespace, f.Name = key.Namespace, key.Name
 		return f, s, err
 	}
@@ -89,7 +90,7 @@ func (p *program) filter(args []string, selector string) (service.Filter, *servi
 }
 
 // list prints stacks in the format f.
-func (p *program) list(list []service.Stack, f format, filter service.Filter) error {
+func (p *program) list(list []query.Stack, f format, filter query.Filter) error {
 	if done, err := p.structured(f, map[string]any{"items": list}); done {
 		return err
 	}
@@ -120,7 +121,7 @@ func (p *program) list(list []service.Stack, f format, filter service.Filter) er
 	return t.print(p.Stdout, p.coloured())
 }
 
-func stackName(s service.Stack, f service.Filter) string {
+func stackName(s query.Stack, f query.Filter) string {
 	if f.Namespace == "" {
 		return s.Namespace + "/" + s.Name
 	}
@@ -130,7 +131,7 @@ func stackName(s service.Stack, f service.Filter) string {
 // messageWidth is how much of a message a table shows unless it is wide.
 const messageWidth = 72
 
-func (p *program) stackTable(f format, filter service.Filter) *table {
+func (p *program) stackTable(f format, filter query.Filter) *table {
 	t := &table{}
 	if filter.Namespace == "" {
 		t.head = append(t.head, "NAMESPACE")
@@ -143,7 +144,7 @@ func (p *program) stackTable(f format, filter service.Filter) *table {
 	return t
 }
 
-func (p *program) addStack(t *table, s service.Stack, f format, filter service.Filter) {
+func (p *program) addStack(t *table, s query.Stack, f format, filter query.Filter) {
 	var row []cell
 	if filter.Namespace == "" {
 		row = append(row, plain(s.Namespace))
@@ -164,7 +165,7 @@ func (p *program) addStack(t *table, s service.Stack, f format, filter service.F
 }
 
 // standing is the colour of how a stack stands.
-func standing(s service.Stack) string {
+func standing(s query.Stack) string {
 	switch {
 	case s.Stalled || s.Ready == "False":
 		return red
@@ -176,7 +177,7 @@ func standing(s service.Stack) string {
 }
 
 // planText is the plan that waits and what it would do.
-func planText(s service.Stack) string {
+func planText(s query.Stack) string {
 	if s.Plan == nil {
 		return s.Pending
 	}
@@ -201,7 +202,7 @@ func cut(s string, n int) string {
 }
 
 // watch prints stacks as they are and then each one that changes.
-func (p *program) watch(cmd *cobra.Command, s *service.Stacks, filter service.Filter, f format) error {
+func (p *program) watch(cmd *cobra.Command, s *command.Stacks, filter query.Filter, f format) error {
 	t := p.stackTable(f, filter)
 	for change, err := range s.Watch(cmd.Context(), filter) {
 		if err != nil {

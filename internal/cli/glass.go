@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) breakGlass() *cobra.Command {
@@ -42,11 +43,11 @@ The operator has to allow it with --allow-break-the-glass.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			command := args[1:]
+			order := args[1:]
 			switch {
-			case len(command) > 0 && cmd.ArgsLenAtDash() != 1:
+			case len(order) > 0 && cmd.ArgsLenAtDash() != 1:
 				return usage("put -- between the stack and the command")
-			case len(command) > 0 && end:
+			case len(order) > 0 && end:
 				return usage("--end takes no command")
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -62,7 +63,7 @@ The operator has to allow it with --allow-break-the-glass.`,
 				_, err := fmt.Fprintf(p.Stdout, "The session of %s is over; it goes on by itself.\n", clean(key.String()))
 				return err
 			}
-			return p.workByHand(ctx, s, key, command)
+			return p.workByHand(ctx, s, key, order)
 		},
 	}
 	c.Flags().BoolVar(&end, "end", false, "end the session")
@@ -72,25 +73,25 @@ The operator has to allow it with --allow-break-the-glass.`,
 
 func handCommands() []string {
 	var out []string
-	for _, c := range service.HandCommands() {
+	for _, c := range command.HandCommands() {
 		out = append(out, strings.TrimSpace(c.Words+" "+c.Takes))
 	}
 	return out
 }
 
-func (p *program) workByHand(ctx context.Context, s *service.Stacks, key service.Key, command []string) error {
+func (p *program) workByHand(ctx context.Context, s *command.Stacks, key query.Key, order []string) error {
 	g, err := s.BreakGlass(ctx, key)
 	if err != nil {
 		return err
 	}
-	if len(command) == 0 {
+	if len(order) == 0 {
 		_, err := fmt.Fprintf(p.Stdout, "Nothing is planned or applied by itself for %s until %s.\nRun a command with: terrier break-glass %s -- state list\nEnd it with:        terrier break-glass %[3]s --end\n",
 			clean(key.String()), g.Until.Local().Format(time.DateTime), clean(key.Name))
 		return err
 	}
 	out := &cleanWriter{w: p.Stdout}
-	said := &afterHeading{word: command[0], to: out}
-	instead, err := s.RunByHand(ctx, key, command, said)
+	said := &afterHeading{word: order[0], to: out}
+	instead, err := s.RunByHand(ctx, key, order, said)
 	if err != nil {
 		_, werr := p.Stderr.Write([]byte(cleanText(string(said.before))))
 		err = errors.Join(err, werr)

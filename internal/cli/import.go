@@ -5,7 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) imports() *cobra.Command {
@@ -86,7 +87,7 @@ prints them, which is also what happens without either.`,
 }
 
 // imported prints an import, with what it does not hold beside it.
-func (p *program) imported(i service.LynqImport, f format) error {
+func (p *program) imported(i command.LynqImport, f format) error {
 	if f == forJSON {
 		_, err := p.structured(f, i)
 		return err
@@ -98,6 +99,6 @@ func (p *program) imported(i service.LynqImport, f format) error {
 	if _, err := fmt.Fprint(p.Stdout, cleanText(string(text))); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.Stderr, "%s of Lynq stand on these. Their objects are Lynq's until it lets go of them.\n", service.Count(i.Nodes, "node"))
+	_, err = fmt.Fprintf(p.Stderr, "%s of Lynq stand on these. Their objects are Lynq's until it lets go of them.\n", query.Count(i.Nodes, "node"))
 	return err
 }

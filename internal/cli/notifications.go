@@ -9,13 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/client"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) notifications() *cobra.Command {
 	var (
 		f        format
-		q        service.NoticeQuery
+		q        query.NoticeQuery
 		outcomes []string
 	)
 	c := &cobra.Command{
@@ -37,14 +39,14 @@ terraforms/notifications.`,
 			if q.Outcomes, err = outcomesOf(outcomes); err != nil {
 				return err
 			}
-			n, namespace, err := service.ConnectNotices(cmd.Context(), p.connection)
+			n, namespace, err := client.ConnectNotices(cmd.Context(), p.connection)
 			if err != nil {
 				return err
 			}
 			if !p.all {
 				q.Namespace = namespace
 			}
-			page, err := n.Deliveries(cmd.Context(), service.Scope{}, q)
+			page, err := n.Deliveries(cmd.Context(), access.Scope{}, q)
 			if err != nil {
 				return err
 			}
@@ -68,27 +70,27 @@ terraforms/notifications.`,
 
 func outcomeNames() []string {
 	var out []string
-	for _, o := range service.Outcomes() {
+	for _, o := range query.Outcomes() {
 		out = append(out, string(o))
 	}
 	return out
 }
 
-func outcomesOf(names []string) ([]service.Outcome, error) {
-	var out []service.Outcome
+func outcomesOf(names []string) ([]query.Outcome, error) {
+	var out []query.Outcome
 	for _, n := range names {
-		if !slices.Contains(service.Outcomes(), service.Outcome(n)) {
+		if !slices.Contains(query.Outcomes(), query.Outcome(n)) {
 			return nil, usage("%q is no outcome; these are: %s", n, strings.Join(outcomeNames(), ", "))
 		}
-		out = append(out, service.Outcome(n))
+		out = append(out, query.Outcome(n))
 	}
 	return out, nil
 }
 
 // outcomeColours are those of what somebody has to look at.
-var outcomeColours = map[service.Outcome]string{service.NoticeFailed: red, service.NoticeRetrying: yellow, service.NoticeDropped: yellow}
+var outcomeColours = map[query.Outcome]string{query.NoticeFailed: red, query.NoticeRetrying: yellow, query.NoticeDropped: yellow}
 
-func (p *program) noticeTable(page service.NoticePage, q service.NoticeQuery) error {
+func (p *program) noticeTable(page query.NoticePage, q query.NoticeQuery) error {
 	t := table{head: []string{"WHEN", "EVENT", "OBJECT", "PROVIDER", "OUTCOME", "TRIES", "ABOUT"}}
 	for _, d := range page.Items {
 		provider := d.Provider
@@ -116,9 +118,9 @@ func (p *program) noticeTable(page service.NoticePage, q service.NoticeQuery) er
 }
 
 // noticeCounts says what became of all that was asked for.
-func noticeCounts(page service.NoticePage) string {
+func noticeCounts(page query.NoticePage) string {
 	var parts []string
-	for _, o := range service.Outcomes() {
+	for _, o := range query.Outcomes() {
 		if n := page.Counts[o]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, o))
 		}

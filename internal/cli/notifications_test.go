@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/notify"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
@@ -21,17 +23,17 @@ func (d delivered) Deliveries() []notify.Delivery { return d }
 // the cluster names.
 func (e *estate) answers(t *testing.T, sent delivered) {
 	t.Helper()
-	auth, err := service.NewKubeAuth(e.cluster.Config)
+	auth, err := access.NewKubeAuth(e.cluster.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kube, err := service.NewClient(e.cluster.Config)
+	kube, err := access.NewClient(e.cluster.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h, err := web.New(web.Options{
-		Stacks: service.New(kube, service.NewBlobs(e.records, e.records, time.Millisecond), e.Now), Auth: auth, Hosts: []string{"127.0.0.1"},
-		Notices: service.NewNotices(sent),
+		Stacks: command.New(kube, query.NewBlobs(e.records, e.records, time.Millisecond), e.Now), Auth: auth, Hosts: []string{"127.0.0.1"},
+		Notices: query.NewNotices(sent),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +73,7 @@ func TestNotifications(t *testing.T) {
 		"--outcome retrying,dropped":           "",
 	} {
 		got := e.run(t, append([]string{"notifications", "-o", "json"}, strings.Fields(args)...)...)
-		var page service.NoticePage
+		var page query.NoticePage
 		if err := json.Unmarshal([]byte(got.out), &page); err != nil {
 			t.Fatalf("%s: %v: %s%s", args, err, got.out, got.err)
 		}

@@ -8,8 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) replan() *cobra.Command {
@@ -58,7 +59,7 @@ it stands then.`,
 }
 
 // afterwards says how a stack stands that came to rest.
-func (p *program) afterwards(st service.Stack) error {
+func (p *program) afterwards(st query.Stack) error {
 	text := fmt.Sprintf("%s: %s", st.Phase, st.Message)
 	if st.Plan != nil {
 		text = fmt.Sprintf("%s: %s %s", st.Phase, st.Pending, plan.Summarize(st.Plan.Changes))
@@ -68,7 +69,7 @@ func (p *program) afterwards(st service.Stack) error {
 }
 
 func (p *program) suspend() *cobra.Command {
-	return p.orRegistry("Suspended", (*service.Tenants).SuspendRegistry, p.eachStack(&cobra.Command{
+	return p.orRegistry("Suspended", (*command.Tenants).SuspendRegistry, p.eachStack(&cobra.Command{
 		Use:   "suspend {STACK | --all | -A | tenantregistry/NAME}",
 		Short: "Leave stacks, or the rows of a registry, alone until they are resumed",
 		Long: `Suspends stacks: nothing is planned, applied or looked at until they are resumed.
@@ -80,31 +81,31 @@ changed nor taken away. The objects of those that are there are looked after.`,
   terrier suspend --all -n apps
   terrier suspend -A -l team=net
   terrier suspend tenantregistry/customers`,
-	}, "Suspended", (*service.Stacks).Suspend))
+	}, "Suspended", (*command.Stacks).Suspend))
 }
 
 func (p *program) resume() *cobra.Command {
-	return p.orRegistry("Resumed", (*service.Tenants).ResumeRegistry, p.eachStack(&cobra.Command{
+	return p.orRegistry("Resumed", (*command.Tenants).ResumeRegistry, p.eachStack(&cobra.Command{
 		Use:   "resume {STACK | --all | -A | tenantregistry/NAME}",
 		Short: "Look after suspended stacks, or a suspended registry, again",
 		Example: `  terrier resume network
   terrier resume --all -n apps
   terrier resume tenantregistry/customers`,
-	}, "Resumed", (*service.Stacks).Resume))
+	}, "Resumed", (*command.Stacks).Resume))
 }
 
 // orRegistry lets a command about stacks also take a registry of tenants, named
 // as kubectl does.
-func (p *program) orRegistry(done string, do func(*service.Tenants, context.Context, service.Key) error, c *cobra.Command) *cobra.Command {
+func (p *program) orRegistry(done string, do func(*command.Tenants, context.Context, query.Key) error, c *cobra.Command) *cobra.Command {
 	stacks := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 || !service.IsRegistry(args[0]) {
+		if len(args) == 0 || !query.IsRegistry(args[0]) {
 			return stacks(cmd, args)
 		}
 		if cmd.Flags().Changed("all") || cmd.Flags().Changed("selector") || p.all {
 			return usage("a registry is named, so that --all, --all-namespaces and --selector mean nothing")
 		}
-		t, key, err := p.oneOf(args[0], service.RegistryWords)
+		t, key, err := p.oneOf(args[0], query.RegistryWords)
 		if err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func (p *program) orRegistry(done string, do func(*service.Tenants, context.Cont
 }
 
 // eachStack makes a command that does one thing to one stack, or to many.
-func (p *program) eachStack(c *cobra.Command, done string, do func(*service.Stacks, context.Context, service.Key) error) *cobra.Command {
+func (p *program) eachStack(c *cobra.Command, done string, do func(*command.Stacks, context.Context, query.Key) error) *cobra.Command {
 	var (
 		all      bool
 		selector string
@@ -135,7 +136,7 @@ func (p *program) eachStack(c *cobra.Command, done string, do func(*service.Stac
 		if err != nil {
 			return err
 		}
-		keys := []service.Key{{Namespace: filter.Namespace, Name: filter.Name}}
+		keys := []query.Key{{Namespace: filter.Namespace, Name: filter.Name}}
 		if len(args) == 0 {
 			if keys, err = chosen(cmd.Context(), s, filter); err != nil {
 				return err
@@ -159,12 +160,12 @@ func (p *program) eachStack(c *cobra.Command, done string, do func(*service.Stac
 	return c
 }
 
-func chosen(ctx context.Context, s *service.Stacks, f service.Filter) ([]service.Key, error) {
+func chosen(ctx context.Context, s *command.Stacks, f query.Filter) ([]query.Key, error) {
 	list, err := s.List(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	var keys []service.Key
+	var keys []query.Key
 	for _, st := range list {
 		keys = append(keys, st.Key())
 	}

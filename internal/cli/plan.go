@@ -7,8 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // changes is the exit code of plan --exit-code when there are any.
@@ -75,7 +76,7 @@ anything is wrong.`,
 }
 
 // preview shows what a destroy would take down.
-func (p *program) preview(ctx context.Context, s *service.Stacks, key service.Key, timeout time.Duration, f format, limit int) error {
+func (p *program) preview(ctx context.Context, s *command.Stacks, key query.Key, timeout time.Duration, f format, limit int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	doc, err := s.PreviewDestroy(ctx, key)
@@ -89,7 +90,7 @@ func (p *program) preview(ctx context.Context, s *service.Stacks, key service.Ke
 	return p.printPlan(doc, f, limit)
 }
 
-func (p *program) printPlan(doc service.PlanDocument, f format, limit int) error {
+func (p *program) printPlan(doc query.PlanDocument, f format, limit int) error {
 	if f == forJSON {
 		return p.printJSON(doc.Document)
 	}

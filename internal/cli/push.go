@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/client"
 )
 
 func (p *program) push() *cobra.Command {
-	var o service.PushOptions
+	var o client.PushOptions
 	c := &cobra.Command{
 		Use:   "push DIR oci://REGISTRY/REPOSITORY:TAG",
 		Short: "Push a directory as an artifact that stacks can use",
@@ -39,7 +39,7 @@ DOCKER_CONFIG.`,
 				dir = filepath.Join(p.Dir, dir)
 			}
 			o.DockerConfig = p.getenv("DOCKER_CONFIG")
-			digest, err := service.Push(cmd.Context(), p.connection, dir, args[1], o)
+			digest, err := client.Push(cmd.Context(), p.connection, dir, args[1], o)
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -126,7 +126,7 @@ decides; it is in ` + "`status.terrier.rule`" + `, and its reason in ` + "`statu
 | | rule | what follows | phase | why |
 | --- | --- | --- | --- | --- |
 `)
-	for i, r := range service.Rules() {
+	for i, r := range query.Rules() {
 		var phases []string
 		for _, reason := range r.Reasons {
 			phases = append(phases, phaseLink(reason))
@@ -138,7 +138,7 @@ decides; it is in ` + "`status.terrier.rule`" + `, and its reason in ` + "`statu
 	}
 	b.WriteString("\n## The phases\n\n| phase | what it means | what a person can do |\n| --- | --- | --- |\n")
 	for _, reason := range phases() {
-		s := service.Explained(reason)
+		s := query.Explained(reason)
 		do := s.Do
 		if do == "" {
 			do = "Nothing: it goes on by itself."
@@ -159,7 +159,7 @@ func phaseLink(r stack.Reason) string {
 // then those of the rules in their order.
 func phases() []stack.Reason {
 	out := []stack.Reason{stack.Queued}
-	for _, r := range service.Rules() {
+	for _, r := range query.Rules() {
 		for _, reason := range r.Reasons {
 			if !slices.Contains(out, reason) {
 				out = append(out, reason)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // tenantReasons is docs/tenant-reasons.md: every reason that a registry, a
@@ -20,7 +20,7 @@ func tenantReasons() string {
 Every condition, every resource in ` + "`status.resources`" + ` and every row in ` + "`status.rowErrors`" + ` has a reason. ` + "`terrier tenant`" + ` and
 ` + "`terrier rows`" + ` say the same beside what they show. The [guide](tenants.md) says how all of it fits together.
 `)
-	for _, words := range service.AllTenantReasons() {
+	for _, words := range query.AllTenantReasons() {
 		fmt.Fprintf(&b, "\n## %s\n\n| reason | what it means | what a person can do |\n| --- | --- | --- |\n", words.What)
 		for _, reason := range slices.Sorted(maps.Keys(words.Of)) {
 			s := words.Of[reason]

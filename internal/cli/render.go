@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) render() *cobra.Command {
@@ -16,7 +16,7 @@ func (p *program) render() *cobra.Command {
 		file   string
 		row    []string
 		uid    string
-		choose service.RenderChoice
+		choose query.RenderChoice
 	)
 	c := &cobra.Command{
 		Use:   "render {TEMPLATE | -f FILE}",
@@ -53,7 +53,7 @@ read its Secret. Without a row the template is checked, and nothing is rendered.
 			case choose.Registry != "" && file == "":
 				return usage("--registry chooses among the templates of a file")
 			}
-			var list []service.Rendering
+			var list []query.Rendering
 			if file == "" {
 				list, err = p.renderOne(cmd, args[0], values, uid)
 			} else {
@@ -77,8 +77,8 @@ read its Secret. Without a row the template is checked, and nothing is rendered.
 }
 
 // rowText reads the variables of a row.
-func rowText(row []string) (service.RowText, error) {
-	out := service.RowText{}
+func rowText(row []string) (query.RowText, error) {
+	out := query.RowText{}
 	for _, pair := range row {
 		name, value, found := strings.Cut(pair, "=")
 		if !found || name == "" {
@@ -92,16 +92,16 @@ func rowText(row []string) (service.RowText, error) {
 	return out, nil
 }
 
-func (p *program) renderOne(cmd *cobra.Command, name string, row service.RowText, uid string) ([]service.Rendering, error) {
-	t, key, err := p.oneOf(name, service.TemplateWords)
+func (p *program) renderOne(cmd *cobra.Command, name string, row query.RowText, uid string) ([]query.Rendering, error) {
+	t, key, err := p.oneOf(name, query.TemplateWords)
 	if err != nil {
 		return nil, err
 	}
 	r, err := t.Render(cmd.Context(), key, row, uid)
-	return []service.Rendering{r}, err
+	return []query.Rendering{r}, err
 }
 
-func (p *program) renderFile(file string, choose service.RenderChoice, row service.RowText) ([]service.Rendering, error) {
+func (p *program) renderFile(file string, choose query.RenderChoice, row query.RowText) ([]query.Rendering, error) {
 	if file != "-" && !filepath.IsAbs(file) {
 		file = filepath.Join(p.Dir, file)
 	}
@@ -110,12 +110,12 @@ func (p *program) renderFile(file string, choose service.RenderChoice, row servi
 		return nil, err
 	}
 	choose.Namespace = p.connection.Namespace
-	return service.RenderManifest(content, choose, row)
+	return query.RenderManifest(content, choose, row)
 }
 
 // rendered prints objects, and what is wrong beside them. Objects go to standard
 // output alone, so that they can be piped.
-func (p *program) rendered(list []service.Rendering, f format) error {
+func (p *program) rendered(list []query.Rendering, f format) error {
 	if done, err := p.structured(structuredOnly(f), map[string]any{"items": list}); done && err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (p *program) rendered(list []service.Rendering, f format) error {
 			}
 		}
 		if r.UID == "" && len(r.Errors) == 0 {
-			if _, err := fmt.Fprintf(p.Stderr, "%s: nothing is wrong with its %s. Render it with --row uid=…\n", clean(r.Template), service.Count(r.Resources, "resource")); err != nil {
+			if _, err := fmt.Fprintf(p.Stderr, "%s: nothing is wrong with its %s. Render it with --row uid=…\n", clean(r.Template), query.Count(r.Resources, "resource")); err != nil {
 				return err
 			}
 		}

@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -60,18 +61,18 @@ exists, an ordinary plan is made.`,
 
 // repairing is how a repair was asked for.
 type repairing struct {
-	answers service.RepairAnswers
+	answers command.RepairAnswers
 	approve string
 	yes     bool
 }
 
-func (p *program) repairStack(ctx context.Context, s *service.Stacks, key service.Key, r repairing) error {
+func (p *program) repairStack(ctx context.Context, s *command.Stacks, key query.Key, r repairing) error {
 	st, err := s.Get(ctx, key)
 	if err != nil {
 		return err
 	}
 	if r.approve != "" {
-		seen, err := service.Pending(st, r.approve)
+		seen, err := command.Pending(st, r.approve)
 		if err != nil {
 			return err
 		}
@@ -114,7 +115,7 @@ func (p *program) repairStack(ctx context.Context, s *service.Stacks, key servic
 	return p.carryOut(ctx, s, key, *st.Plan)
 }
 
-func (p *program) carryOut(ctx context.Context, s *service.Stacks, key service.Key, seen service.PlanInfo) error {
+func (p *program) carryOut(ctx context.Context, s *command.Stacks, key query.Key, seen query.PlanInfo) error {
 	if err := s.Repair(ctx, key, seen); err != nil {
 		return err
 	}

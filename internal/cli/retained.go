@@ -7,8 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/client"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) retained() *cobra.Command {
@@ -49,13 +51,13 @@ one of them.`,
 }
 
 // leftovers connects to the server that keeps the records.
-func (p *program) leftovers(ctx context.Context) (service.RetainedStacks, error) {
-	k, namespace, err := service.ConnectRetained(ctx, p.connection)
+func (p *program) leftovers(ctx context.Context) (command.RetainedStacks, error) {
+	k, namespace, err := client.ConnectRetained(ctx, p.connection)
 	p.connection.Namespace = namespace
 	return k, err
 }
 
-func (p *program) printRetained(list []service.Retained, f format) error {
+func (p *program) printRetained(list []command.Retained, f format) error {
 	if done, err := p.structured(f, map[string]any{"items": list}); done {
 		return err
 	}
@@ -71,7 +73,7 @@ func (p *program) printRetained(list []service.Retained, f format) error {
 }
 
 // whereRetained says where the state of a stack is that is gone.
-func whereRetained(r service.Retained) string {
+func whereRetained(r command.Retained) string {
 	switch {
 	case r.Secret != "":
 		return "secret/" + r.Secret
@@ -84,20 +86,20 @@ func whereRetained(r service.Retained) string {
 
 // oneRetained finds the record that is meant: by name, and by UID where there are
 // several of one name.
-func (p *program) oneRetained(ctx context.Context, name, uid string) (service.RetainedStacks, service.Retained, error) {
+func (p *program) oneRetained(ctx context.Context, name, uid string) (command.RetainedStacks, command.Retained, error) {
 	k, err := p.leftovers(ctx)
 	if err != nil {
-		return nil, service.Retained{}, err
+		return nil, command.Retained{}, err
 	}
-	key, err := service.ParseKey(name, p.connection.Namespace)
+	key, err := query.ParseKey(name, p.connection.Namespace)
 	if err != nil {
-		return nil, service.Retained{}, err
+		return nil, command.Retained{}, err
 	}
 	list, err := k.List(ctx, key.Namespace)
 	if err != nil {
-		return nil, service.Retained{}, err
+		return nil, command.Retained{}, err
 	}
-	var found []service.Retained
+	var found []command.Retained
 	for _, r := range list {
 		if r.Key() == key && (uid == "" || r.UID == uid) {
 			found = append(found, r)
@@ -105,11 +107,11 @@ func (p *program) oneRetained(ctx context.Context, name, uid string) (service.Re
 	}
 	switch len(found) {
 	case 0:
-		return nil, service.Retained{}, fault.New(fault.Missing, service.ReasonNotRetained, fmt.Errorf("no record says that a stack %s left anything", key))
+		return nil, command.Retained{}, fault.New(fault.Missing, query.ReasonNotRetained, fmt.Errorf("no record says that a stack %s left anything", key))
 	case 1:
 		return k, found[0], nil
 	default:
-		return nil, service.Retained{}, usage("%d stacks of the name %s left something: say which with --uid (terrier retained -n %s -o json)", len(found), key, key.Namespace)
+		return nil, command.Retained{}, usage("%d stacks of the name %s left something: say which with --uid (terrier retained -n %s -o json)", len(found), key, key.Namespace)
 	}
 }
 
@@ -144,7 +146,7 @@ func (p *program) retainedShow() *cobra.Command {
 	return c
 }
 
-func (p *program) describeRetained(r service.Retained) error {
+func (p *program) describeRetained(r command.Retained) error {
 	s := &sheet{colour: p.coloured()}
 	s.row("Stack", r.Key().String())
 	s.row("UID", r.UID)
@@ -226,7 +228,7 @@ It needs the right to delete terraforms, and it is recorded in the journal.`,
 			}
 			agreed := yes
 			if !agreed {
-				question := fmt.Sprintf("Forget %s, which left %s %s ago?", clean(r.Key().String()), service.Count(len(r.Resources), "resource"), age(p.Now(), r.At))
+				question := fmt.Sprintf("Forget %s, which left %s %s ago?", clean(r.Key().String()), query.Count(len(r.Resources), "resource"), age(p.Now(), r.At))
 				if agreed, err = p.confirm(question); err != nil {
 					return err
 				}

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/record"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -74,11 +75,11 @@ func TestRetained(t *testing.T) {
 func TestRetainedIsForgottenByBothOfItsNames(t *testing.T) {
 	e := newEstate(t)
 	e.left(t, "old", "uid-1", kube.Retained{Why: "w"})
-	k, _, err := service.ConnectRetained(t.Context(), service.Connection{Path: e.cluster.Kubeconfig, Now: e.Now})
+	k, _, err := client.ConnectRetained(t.Context(), client.Connection{Path: e.cluster.Kubeconfig, Now: e.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, uid := range map[service.Key]string{
+	for key, uid := range map[query.Key]string{
 		{Namespace: e.cluster.Namespace, Name: "other"}: "uid-1",
 		{Namespace: "elsewhere", Name: "old"}:           "uid-1",
 		{Namespace: e.cluster.Namespace, Name: "old"}:   "uid-2",

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) rollout() *cobra.Command {
@@ -38,7 +38,7 @@ template, which of them hold it up, and the generations that can be gone back to
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.templateNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, key, err := p.oneOf(args[0], service.TemplateWords)
+			t, key, err := p.oneOf(args[0], query.TemplateWords)
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ const (
 	messageShown = 500
 )
 
-func (p *program) rolloutSheet(r service.Rollout) *sheet {
+func (p *program) rolloutSheet(r query.Rollout) *sheet {
 	s := &sheet{colour: p.coloured()}
 	s.row("Template", r.Namespace+"/"+r.Template)
 	s.row("Registry", r.Registry)
@@ -81,7 +81,7 @@ func (p *program) rolloutSheet(r service.Rollout) *sheet {
 	s.text("Do", r.Means.Do)
 	s.heading("Generations")
 	for _, g := range r.Generations {
-		text := service.Count(g.Tenants, "tenant")
+		text := query.Count(g.Tenants, "tenant")
 		if g.Tenants > 0 {
 			text += fmt.Sprintf(", %d ready", g.Ready)
 		}
@@ -118,11 +118,11 @@ func (p *program) rolloutSheet(r service.Rollout) *sheet {
 
 // waveOf is where a rollout is that is under way or has stopped, and the waves
 // that there are.
-func waveOf(r service.Rollout) string {
+func waveOf(r query.Rollout) string {
 	switch {
 	case len(r.Waves) == 0:
 		return ""
-	case r.Phase != service.RolloutInProgress && r.Phase != service.RolloutFailed:
+	case r.Phase != query.RolloutInProgress && r.Phase != query.RolloutFailed:
 		return "none (of " + join(r.Waves) + ")"
 	}
 	return fmt.Sprintf("%s (of %s)", cmp.Or(r.Wave, "the rest"), join(r.Waves))
@@ -150,7 +150,7 @@ besides, it stops again.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.templateNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, key, err := p.oneOf(args[0], service.TemplateWords)
+			t, key, err := p.oneOf(args[0], query.TemplateWords)
 			if err != nil {
 				return err
 			}
@@ -181,7 +181,7 @@ are. Whoever keeps templates in Git should go back there, too.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.templateNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, key, err := p.oneOf(args[0], service.TemplateWords)
+			t, key, err := p.oneOf(args[0], query.TemplateWords)
 			if err != nil {
 				return err
 			}

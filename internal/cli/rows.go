@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) rows() *cobra.Command {
@@ -37,7 +38,7 @@ pass. If others have come by then, none does.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.registryNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, key, err := p.oneOf(args[0], service.RegistryWords)
+			t, key, err := p.oneOf(args[0], query.RegistryWords)
 			if err != nil {
 				return err
 			}
@@ -62,13 +63,13 @@ pass. If others have come by then, none does.`,
 	return c
 }
 
-func (p *program) readRows(ctx context.Context, t *service.Tenants, key service.Key, now bool, timeout time.Duration) (service.Registry, error) {
+func (p *program) readRows(ctx context.Context, t *command.Tenants, key query.Key, now bool, timeout time.Duration) (query.Registry, error) {
 	if !now {
 		return t.Registry(ctx, key)
 	}
 	request, err := t.ReadNow(ctx, key)
 	if err != nil {
-		return service.Registry{}, err
+		return query.Registry{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -76,7 +77,7 @@ func (p *program) readRows(ctx context.Context, t *service.Tenants, key service.
 }
 
 // allow lets blocked deletions pass, once somebody has seen which they are.
-func (p *program) allow(ctx context.Context, t *service.Tenants, r service.Registry, yes bool) error {
+func (p *program) allow(ctx context.Context, t *command.Tenants, r query.Registry, yes bool) error {
 	if r.Blocked == nil {
 		_, err := fmt.Fprintf(p.Stdout, "No deletions of %s are blocked.\n", clean(r.Key().String()))
 		return err
@@ -90,7 +91,7 @@ func (p *program) allow(ctx context.Context, t *service.Tenants, r service.Regis
 		return usage("these cannot be let pass at once: %s", r.Blocked.Message)
 	}
 	if !yes {
-		agreed, err := p.confirm(fmt.Sprintf("Delete these %s of %s, with all that they have?", service.Count(r.Blocked.Count, "tenant"), clean(r.Key().String())))
+		agreed, err := p.confirm(fmt.Sprintf("Delete these %s of %s, with all that they have?", query.Count(r.Blocked.Count, "tenant"), clean(r.Key().String())))
 		if err != nil || !agreed {
 			return err
 		}
@@ -98,12 +99,12 @@ func (p *program) allow(ctx context.Context, t *service.Tenants, r service.Regis
 	if err := t.Allow(ctx, r.Key(), r.Blocked.Token); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Stdout, "%s may pass. They do with the next read: terrier rows %s -n %s --now\n", service.Count(r.Blocked.Count, "deletion"), clean(r.Name), clean(r.Namespace))
+	_, err := fmt.Fprintf(p.Stdout, "%s may pass. They do with the next read: terrier rows %s -n %s --now\n", query.Count(r.Blocked.Count, "deletion"), clean(r.Name), clean(r.Namespace))
 	return err
 }
 
 // registrySheet lays out what is known of a registry.
-func (p *program) registrySheet(r service.Registry) *sheet {
+func (p *program) registrySheet(r query.Registry) *sheet {
 	s := &sheet{colour: p.coloured()}
 	if r.Blocked != nil {
 		p.blocked(s, r.Blocked)
@@ -152,12 +153,12 @@ func (p *program) registrySheet(r service.Registry) *sheet {
 }
 
 // changes says what will change, or would.
-func (p *program) changes(s *sheet, r service.Registry) {
+func (p *program) changes(s *sheet, r query.Registry) {
 	s.heading("What changes")
 	quiet := true
 	if w := r.WouldChange; w != nil && r.DryRun {
 		quiet = false
-		s.line("A dry run: %s would be made, %d changed and %d deleted.", service.Count(w.Create, "tenant"), w.Update, w.Delete)
+		s.line("A dry run: %s would be made, %d changed and %d deleted.", query.Count(w.Create, "tenant"), w.Update, w.Delete)
 		for _, name := range w.Tenants {
 			s.line("  %s", clean(name))
 		}
@@ -165,11 +166,11 @@ func (p *program) changes(s *sheet, r service.Registry) {
 	}
 	if b := r.Blocked; b != nil {
 		quiet = false
-		s.line("%s held back, see above.", service.Count(b.Count, "deletion"))
+		s.line("%s held back, see above.", query.Count(b.Count, "deletion"))
 	}
 	if r.Leaving > 0 {
 		quiet = false
-		s.line("%s will go when the grace period of %s is over.", service.Count(r.Leaving, "tenant"), span(r.Grace))
+		s.line("%s will go when the grace period of %s is over.", query.Count(r.Leaving, "tenant"), span(r.Grace))
 	}
 	if quiet {
 		s.line("Nothing but what a newer read brings.")
@@ -178,13 +179,13 @@ func (p *program) changes(s *sheet, r service.Registry) {
 		s.line("Tenants of rows that are not there any more are kept (vanishedRows: Keep).")
 	}
 	for _, d := range r.Departed {
-		s.line("The tenants of %s went at %s, since its row was inactive or gone (%s).", clean(d.UID), p.at(d.At), service.Count(d.Count, "time"))
+		s.line("The tenants of %s went at %s, since its row was inactive or gone (%s).", clean(d.UID), p.at(d.At), query.Count(d.Count, "time"))
 	}
 }
 
 // blocked shows the deletions that wait for somebody.
-func (p *program) blocked(s *sheet, b *service.BlockedSet) {
-	text := fmt.Sprintf("! %s held back, since %s: %s (%s)", service.Count(b.Count, "deletion"), p.at(b.Since), clean(b.Message), clean(b.Reason))
+func (p *program) blocked(s *sheet, b *query.BlockedSet) {
+	text := fmt.Sprintf("! %s held back, since %s: %s (%s)", query.Count(b.Count, "deletion"), p.at(b.Since), clean(b.Message), clean(b.Reason))
 	fmt.Fprintln(&s.b, paint(s.colour, red, text))
 	for _, name := range b.Tenants {
 		s.line("- %s", clean(name))

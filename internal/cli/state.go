@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) state() *cobra.Command {
@@ -54,7 +54,7 @@ states. With one: the addresses of everything in its state.`,
 				}
 				return p.printStates(list, f, filter)
 			}
-			view, err := s.StateOf(cmd.Context(), service.Key{Namespace: filter.Namespace, Name: filter.Name}, "", false)
+			view, err := s.StateOf(cmd.Context(), query.Key{Namespace: filter.Namespace, Name: filter.Name}, "", false)
 			if err != nil {
 				return err
 			}
@@ -78,7 +78,7 @@ states. With one: the addresses of everything in its state.`,
 	return c
 }
 
-func (p *program) printStates(list []service.StateInfo, f format, filter service.Filter) error {
+func (p *program) printStates(list []query.StateInfo, f format, filter query.Filter) error {
 	if done, err := p.structured(f, map[string]any{"items": list}); done {
 		return err
 	}
@@ -93,7 +93,7 @@ func (p *program) printStates(list []service.StateInfo, f format, filter service
 		}
 		serial, resources, size, lock := "", "", "", ""
 		if i.Digest != "" && i.Problem == "" {
-			serial, resources, size = fmt.Sprint(i.Serial), fmt.Sprint(i.Resources), service.Size(i.Bytes)
+			serial, resources, size = fmt.Sprint(i.Serial), fmt.Sprint(i.Resources), query.Size(i.Bytes)
 		}
 		if i.Lock != nil {
 			lock = i.Lock.Who + " since " + age(p.Now(), i.Lock.Since)
@@ -162,7 +162,7 @@ func only(v plan.StateView, address string) (plan.StateView, error) {
 		}
 	}
 	if found == nil {
-		return v, service.NoAddress(address)
+		return v, query.NoAddress(address)
 	}
 	v.Resources, v.Outputs = found, nil
 	return v, nil
@@ -228,7 +228,7 @@ below, with the run whose they are.`,
 	return c
 }
 
-func (p *program) printVersions(kept service.KeptStates) error {
+func (p *program) printVersions(kept query.KeptStates) error {
 	t := &table{head: []string{"SERIAL", "DIGEST", "RESOURCES", "SIZE", "AGE", "BY", "NOTE"}}
 	for i := len(kept.Versions) - 1; i >= 0; i-- {
 		v := kept.Versions[i]
@@ -243,7 +243,7 @@ func (p *program) printVersions(kept service.KeptStates) error {
 			notes = append(notes, "lineage "+v.Lineage)
 		}
 		digest := strings.TrimPrefix(v.Digest, "sha256:")
-		t.add(plain(fmt.Sprint(v.Serial)), plain(digest[:min(12, len(digest))]), plain(fmt.Sprint(v.Resources)), plain(service.Size(v.Bytes)), plain(age(p.Now(), v.At)), plain(v.By), plain(strings.Join(notes, ", ")))
+		t.add(plain(fmt.Sprint(v.Serial)), plain(digest[:min(12, len(digest))]), plain(fmt.Sprint(v.Resources)), plain(query.Size(v.Bytes)), plain(age(p.Now(), v.At)), plain(v.By), plain(strings.Join(notes, ", ")))
 	}
 	if len(kept.Versions) == 0 && len(kept.Rescued) == 0 {
 		_, err := fmt.Fprintln(p.Stdout, "No version of the state is kept: nothing was applied yet.")

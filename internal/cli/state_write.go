@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // stateBytes bounds a state, as a run does.
@@ -165,7 +165,7 @@ kept; where one serial has several versions, name the digest.`,
 }
 
 // storeState shows a change of a state, asks, and makes it.
-func (p *program) storeState(ctx context.Context, s *service.Stacks, c service.StateChange, yes bool) error {
+func (p *program) storeState(ctx context.Context, s *command.Stacks, c command.StateChange, yes bool) error {
 	for _, part := range []struct {
 		sign, what string
 		addresses  []string

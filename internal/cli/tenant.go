@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p *program) tenant() *cobra.Command {
@@ -27,7 +27,7 @@ which whoever may read Secrets of the namespace can read.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.tenantNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, key, err := p.oneOf(args[0], service.TenantWords)
+			t, key, err := p.oneOf(args[0], query.TenantWords)
 			if err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ which whoever may read Secrets of the namespace can read.`,
 }
 
 // tenantSheet lays out all that is known of a tenant.
-func (p *program) tenantSheet(d service.TenantDetail) *sheet {
+func (p *program) tenantSheet(d query.TenantDetail) *sheet {
 	s := &sheet{colour: p.coloured()}
 	s.row("Tenant", d.Key().String())
 	s.row("UID", d.UID)
@@ -81,7 +81,7 @@ func (p *program) tenantSheet(d service.TenantDetail) *sheet {
 }
 
 // generationText is the template of a tenant and which generation of it.
-func generationText(d service.TenantDetail) string {
+func generationText(d query.TenantDetail) string {
 	text := d.Template
 	if d.Generation != 0 {
 		text += fmt.Sprintf(", generation %d", d.Generation)
@@ -96,7 +96,7 @@ func generationText(d service.TenantDetail) string {
 }
 
 // tenantTree draws the objects of a tenant in their order.
-func (p *program) tenantTree(s *sheet, objects []service.TenantObject) {
+func (p *program) tenantTree(s *sheet, objects []query.TenantObject) {
 	if len(objects) == 0 {
 		return
 	}
@@ -129,7 +129,7 @@ func (p *program) tenantTree(s *sheet, objects []service.TenantObject) {
 
 func objectColour(state string) string {
 	switch state {
-	case service.ObjectReady, service.ObjectLeftOut, service.ObjectGone, service.ObjectLetGo:
+	case query.ObjectReady, query.ObjectLeftOut, query.ObjectGone, query.ObjectLetGo:
 		return green
 	case "Failed", "Conflicted", "Skipped":
 		return red
@@ -139,7 +139,7 @@ func objectColour(state string) string {
 }
 
 // objectText is where an object is, and what is special about it.
-func objectText(o service.TenantObject) string {
+func objectText(o query.TenantObject) string {
 	text := o.Kind
 	switch {
 	case o.Name != "" && o.Namespace != "":
@@ -161,7 +161,7 @@ func objectText(o service.TenantObject) string {
 }
 
 // objectNotes are what a person would ask next about an object.
-func (p *program) objectNotes(o service.TenantObject) []string {
+func (p *program) objectNotes(o query.TenantObject) []string {
 	var notes []string
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if o.Message != "" {
@@ -201,7 +201,7 @@ func (p *program) objectNotes(o service.TenantObject) []string {
 }
 
 // conditionsAndEvents are the end of every description.
-func (p *program) conditionsAndEvents(s *sheet, conditions []service.Condition, events []service.Event) {
+func (p *program) conditionsAndEvents(s *sheet, conditions []query.Condition, events []query.Event) {
 	if len(conditions) > 0 {
 		s.heading("Conditions")
 		for _, c := range conditions {

@@ -11,30 +11,32 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/client"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // tenantsOf connects to the cluster, for commands about tenants.
-func (p *program) tenantsOf() (*service.Tenants, error) {
-	t, namespace, err := service.ConnectTenants(p.connection)
+func (p *program) tenantsOf() (*command.Tenants, error) {
+	t, namespace, err := client.ConnectTenants(p.connection)
 	p.connection.Namespace = namespace
 	return t, err
 }
 
 // oneOf connects and reads the name of the one thing that a command is about.
-func (p *program) oneOf(name string, kinds []string) (*service.Tenants, service.Key, error) {
+func (p *program) oneOf(name string, kinds []string) (*command.Tenants, query.Key, error) {
 	t, err := p.tenantsOf()
 	if err != nil {
-		return nil, service.Key{}, err
+		return nil, query.Key{}, err
 	}
-	key, err := service.ParseTenantsKey(name, p.connection.Namespace, kinds...)
+	key, err := query.ParseTenantsKey(name, p.connection.Namespace, kinds...)
 	return t, key, err
 }
 
 func (p *program) tenants() *cobra.Command {
 	var (
 		f      format
-		filter service.TenantFilter
+		filter query.TenantFilter
 	)
 	c := &cobra.Command{
 		Use:   "tenants",
@@ -73,7 +75,7 @@ has stopped, a database that cannot be read.`,
 	return c
 }
 
-func (p *program) listTenants(list service.TenantList, f format, filter service.TenantFilter) error {
+func (p *program) listTenants(list query.TenantList, f format, filter query.TenantFilter) error {
 	if done, err := p.structured(f, list); done {
 		return err
 	}
@@ -105,7 +107,7 @@ func (p *program) listTenants(list service.TenantList, f format, filter service.
 }
 
 // alarms says what somebody has to look at, before all else.
-func (p *program) alarms(list []service.Alarm) error {
+func (p *program) alarms(list []query.Alarm) error {
 	for _, a := range list {
 		where := a.Kind + " " + a.Namespace + "/" + a.Name
 		if a.Name == "" {
@@ -132,7 +134,7 @@ func (p *program) alarms(list []service.Alarm) error {
 	return err
 }
 
-func (p *program) tenantTable(list []service.Tenant, f format, filter service.TenantFilter) *table {
+func (p *program) tenantTable(list []query.Tenant, f format, filter query.TenantFilter) *table {
 	t := &table{}
 	if filter.Namespace == "" {
 		t.head = append(t.head, "NAMESPACE")
@@ -159,9 +161,9 @@ func (p *program) tenantTable(list []service.Tenant, f format, filter service.Te
 
 func tenantColour(state string) string {
 	switch state {
-	case service.TenantReady:
+	case query.TenantReady:
 		return green
-	case service.TenantFailed, service.TenantConflicted:
+	case query.TenantFailed, query.TenantConflicted:
 		return red
 	default:
 		return yellow
@@ -173,8 +175,8 @@ func countText(counts map[string]int) string {
 	total := 0
 	var parts []string
 	for _, state := range []string{
-		service.TenantReady, service.TenantProgressing, service.TenantNew, service.TenantFailed,
-		service.TenantConflicted, service.TenantLeaving, service.TenantDeleting,
+		query.TenantReady, query.TenantProgressing, query.TenantNew, query.TenantFailed,
+		query.TenantConflicted, query.TenantLeaving, query.TenantDeleting,
 	} {
 		if n := counts[state]; n > 0 {
 			total += n
@@ -193,20 +195,20 @@ func countText(counts map[string]int) string {
 
 // tenantNames completes the names of tenants.
 func (p *program) tenantNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return p.complete(cmd, args, func(v service.Tenant) (string, string) { return v.Name, v.State })
+	return p.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Name, v.State })
 }
 
 // templateNames completes the names of templates that have tenants.
 func (p *program) templateNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return p.complete(cmd, args, func(v service.Tenant) (string, string) { return v.Template, v.Registry })
+	return p.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Template, v.Registry })
 }
 
 // registryNames completes the names of registries that have tenants.
 func (p *program) registryNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return p.complete(cmd, args, func(v service.Tenant) (string, string) { return v.Registry, "" })
+	return p.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Registry, "" })
 }
 
-func (p *program) complete(cmd *cobra.Command, args []string, of func(service.Tenant) (name, about string)) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (p *program) complete(cmd *cobra.Command, args []string, of func(query.Tenant) (name, about string)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -216,7 +218,7 @@ func (p *program) complete(cmd *cobra.Command, args []string, of func(service.Te
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
 	defer cancel()
-	list, err := t.List(ctx, service.TenantFilter{Namespace: p.connection.Namespace})
+	list, err := t.List(ctx, query.TenantFilter{Namespace: p.connection.Namespace})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // odd is what a database may hold in place of a name: it would clear the screen,
@@ -64,18 +64,18 @@ func filled[T any](text string) (v T) {
 // what it is: it moves no cursor, and makes no line of its own.
 func TestOddTextsOfTenantsAreShownAsTheyAre(t *testing.T) {
 	for name, show := range map[string]func(p *program, text string) error{
-		"terrier rows": func(p *program, text string) error { return p.write(p.registrySheet(filled[service.Registry](text))) },
+		"terrier rows": func(p *program, text string) error { return p.write(p.registrySheet(filled[query.Registry](text))) },
 		"terrier tenant": func(p *program, text string) error {
-			return p.write(p.tenantSheet(filled[service.TenantDetail](text)))
+			return p.write(p.tenantSheet(filled[query.TenantDetail](text)))
 		},
 		"terrier tenants": func(p *program, text string) error {
-			return p.listTenants(filled[service.TenantList](text), format(""), service.TenantFilter{})
+			return p.listTenants(filled[query.TenantList](text), format(""), query.TenantFilter{})
 		},
 		"terrier tenants -o wide": func(p *program, text string) error {
-			return p.listTenants(filled[service.TenantList](text), forWide, service.TenantFilter{})
+			return p.listTenants(filled[query.TenantList](text), forWide, query.TenantFilter{})
 		},
 		"terrier tenants -o name": func(p *program, text string) error {
-			return p.listTenants(filled[service.TenantList](text), forName, service.TenantFilter{})
+			return p.listTenants(filled[query.TenantList](text), forName, query.TenantFilter{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

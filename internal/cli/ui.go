@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/sandbox"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 func (p *program) ui() *cobra.Command {
@@ -29,7 +29,7 @@ does for logs and plans, and stays out of the link.`,
 		GroupID: groupLook,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			link, address, err := service.SignIn(cmd.Context(), p.connection)
+			link, address, err := client.SignIn(cmd.Context(), p.connection)
 			if err != nil {
 				return err
 			}

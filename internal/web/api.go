@@ -11,8 +11,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // The API is rows of the one table. Each is made by asks, for what only reads,
@@ -41,7 +43,7 @@ type operation struct {
 	gives   reflect.Type // the answer; nil if that is empty
 	made    bool         // the answer is 201
 	as      string       // its media type, if that is not JSON
-	also    access       // a second right that it takes
+	also    requirement  // a second right that it takes
 	fails   []fault.Kind // beside Invalid, Denied and Broken, which everything may be
 }
 
@@ -70,34 +72,34 @@ type call struct {
 
 func (c call) ctx() context.Context { return c.Request.Context() }
 
-func (c call) key() service.Key { return keyOf(c.Context) }
+func (c call) key() query.Key { return keyOf(c.Context) }
 
 // errNoPeople is the answer of a server that was not told how to act as others.
 var errNoPeople = fault.New(fault.Later, "NoCommands", errors.New("this server carries out no commands"))
 
 // person is the caller's own hands.
-func (c call) person() (service.Person, error) {
+func (c call) person() (command.Person, error) {
 	if c.server.People == nil {
-		return service.Person{}, errNoPeople
+		return command.Person{}, errNoPeople
 	}
 	return c.server.People(userOf(c.Context))
 }
 
 // scope is the namespaces whose stacks the caller may list.
-func (c call) scope() (service.Scope, error) { return c.server.scope(c.ctx(), userOf(c.Context)) }
+func (c call) scope() (access.Scope, error) { return c.server.scope(c.ctx(), userOf(c.Context)) }
 
-func (s *server) scope(ctx context.Context, user service.User) (service.Scope, error) {
+func (s *server) scope(ctx context.Context, user access.User) (access.Scope, error) {
 	if s.Scopes != nil {
 		return s.Scopes(ctx, user)
 	}
-	err := s.Auth.Authorize(ctx, user, service.Access{Verb: "list", Resource: service.ResourceStacks})
+	err := s.Auth.Authorize(ctx, user, access.Request{Verb: "list", Resource: access.ResourceStacks})
 	switch fault.Of(err) {
 	case fault.None:
-		return service.Everything, nil
+		return access.Everything, nil
 	case fault.Denied:
-		return service.Scope{}, nil
+		return access.Scope{}, nil
 	default:
-		return service.Scope{}, err
+		return access.Scope{}, err
 	}
 }
 
@@ -105,7 +107,7 @@ func (s *server) scope(ctx context.Context, user service.User) (service.Scope, e
 type none struct{}
 
 // asks is a row that reads.
-func asks[A any](s *server, path string, d door, a access, o operation, f func(call) (A, error)) route {
+func asks[A any](s *server, path string, d door, a requirement, o operation, f func(call) (A, error)) route {
 	o.gives = reflect.TypeFor[A]()
 	r := route{method: http.MethodGet, path: path, door: d, access: a, operation: o}
 	r.handle = func(c *gin.Context) {
@@ -123,7 +125,7 @@ func asks[A any](s *server, path string, d door, a access, o operation, f func(c
 const commandBytes = 64 << 10
 
 // tells is a row that does something, in the name of whoever asks for it.
-func tells[B, A any](s *server, path string, a access, o operation, f func(call, service.Person, B) (A, error)) route {
+func tells[B, A any](s *server, path string, a requirement, o operation, f func(call, command.Person, B) (A, error)) route {
 	o.takes = reflect.TypeFor[B]()
 	silent := reflect.TypeFor[A]() == reflect.TypeFor[none]()
 	if !silent {
@@ -132,7 +134,7 @@ func tells[B, A any](s *server, path string, a access, o operation, f func(call,
 	r := route{method: http.MethodPost, path: path, door: guarded, access: a, body: commandBytes, operation: o}
 	r.handle = func(c *gin.Context) {
 		var body B
-		var p service.Person
+		var p command.Person
 		err := s.admitted(c, r.operation)
 		if err == nil {
 			err = readBody(c.Request.Body, &body)
@@ -154,7 +156,7 @@ func tells[B, A any](s *server, path string, a access, o operation, f func(call,
 }
 
 // raw is a row that sends something else than one JSON value.
-func (s *server) raw(path string, a access, o operation, handle gin.HandlerFunc) route {
+func (s *server) raw(path string, a requirement, o operation, handle gin.HandlerFunc) route {
 	r := route{method: http.MethodGet, path: path, door: guarded, access: a, operation: o}
 	r.handle = func(c *gin.Context) {
 		if err := s.admitted(c, r.operation); err != nil {
@@ -180,11 +182,11 @@ func (s *server) admitted(c *gin.Context, o operation) error {
 	if o.also == nil {
 		return nil
 	}
-	access, err := o.also(c)
+	right, err := o.also(c)
 	if err != nil {
 		return err
 	}
-	return s.Auth.Authorize(c.Request.Context(), userOf(c), access)
+	return s.Auth.Authorize(c.Request.Context(), userOf(c), right)
 }
 
 var errMedia = &httpError{http.StatusUnsupportedMediaType, fault.New(fault.Invalid, "NotJSON", errors.New("the body must be application/json, and its Content-Type must say so"))}
@@ -237,7 +239,7 @@ func (s *server) apiRoutes() []route {
 func (s *server) signInLinks() []route {
 	table := s.linkRoutes()
 	for i := range table {
-		table[i].operation = operation{id: "makeSignInLink", area: "server", gives: reflect.TypeFor[service.SignInLink](), made: true,
+		table[i].operation = operation{id: "makeSignInLink", area: "server", gives: reflect.TypeFor[command.SignInLink](), made: true,
 			summary: "A link by which a browser is known as whoever asks for it with a token. It is good once, and not for long."}
 	}
 	return table

@@ -8,8 +8,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // errNoBoard is the answer of a server that watches no stacks.
@@ -18,7 +19,7 @@ var errNoBoard = fault.New(fault.Later, "NotReady", errors.New("this server does
 // statusNames are the statuses that a query may choose by.
 func statusNames() []string {
 	names := make([]string, 0, 9)
-	for _, s := range service.Statuses() {
+	for _, s := range query.Statuses() {
 		names = append(names, string(s))
 	}
 	return names
@@ -42,16 +43,16 @@ func boardQuery() []parameter {
 // boardRoutes are the rows about many stacks at once. Everybody who is known may
 // ask, and sees what they may list.
 func (s *server) boardRoutes() []route {
-	page := func(path, id, summary string, only ...service.Status) route {
-		query := boardQuery()
+	page := func(path, id, summary string, only ...query.Status) route {
+		params := boardQuery()
 		if only != nil {
-			query = slices.DeleteFunc(query, func(p parameter) bool { return p.name == "status" })
+			params = slices.DeleteFunc(params, func(p parameter) bool { return p.name == "status" })
 		}
-		return asks(s, path, known, nil, operation{id: id, area: "stacks", summary: summary, query: query, fails: []fault.Kind{fault.Later}},
-			func(c call) (service.BoardPage, error) {
+		return asks(s, path, known, nil, operation{id: id, area: "stacks", summary: summary, query: params, fails: []fault.Kind{fault.Later}},
+			func(c call) (query.BoardPage, error) {
 				scope, err := c.scope()
 				if err != nil {
-					return service.BoardPage{}, err
+					return query.BoardPage{}, err
 				}
 				return c.page(scope, only)
 			})
@@ -60,14 +61,14 @@ func (s *server) boardRoutes() []route {
 	within = slices.DeleteFunc(within, func(p parameter) bool { return p.name == "namespace" })
 	return []route{
 		page(api+"/stacks", "listStacks", "The stacks that the caller may list, one page of them."),
-		page(api+"/approvals", "listApprovals", "The stacks whose plan waits for somebody.", service.StatusPending),
-		page(api+"/drift", "listDrift", "The stacks whose world is not what was applied.", service.StatusDrifted),
-		asks(s, inNamespace+"/stacks", guarded, right("list", service.ResourceStacks), operation{id: "listStacksOfNamespace", area: "stacks",
+		page(api+"/approvals", "listApprovals", "The stacks whose plan waits for somebody.", query.StatusPending),
+		page(api+"/drift", "listDrift", "The stacks whose world is not what was applied.", query.StatusDrifted),
+		asks(s, inNamespace+"/stacks", guarded, right("list", access.ResourceStacks), operation{id: "listStacksOfNamespace", area: "stacks",
 			summary: "The stacks of one namespace, one page of them.", query: within, fails: []fault.Kind{fault.Later}},
-			func(c call) (service.BoardPage, error) {
-				return c.page(service.Scope{In: map[string]bool{c.Param("namespace"): true}}, nil)
+			func(c call) (query.BoardPage, error) {
+				return c.page(access.Scope{In: map[string]bool{c.Param("namespace"): true}}, nil)
 			}),
-		asks(s, oneStack+"/graph", guarded, right("get", service.ResourceStacks), operation{id: "getStackGraph", area: "stacks",
+		asks(s, oneStack+"/graph", guarded, right("get", access.ResourceStacks), operation{id: "getStackGraph", area: "stacks",
 			summary: "What a stack depends on, and what depends on it. What the caller may not list has no name.",
 			query:   []parameter{number("depth", "How many steps away to look; all of them if 0.")},
 			fails:   []fault.Kind{fault.Missing, fault.Later}}, graph),
@@ -75,51 +76,51 @@ func (s *server) boardRoutes() []route {
 }
 
 // page answers a query about rows, of which only may have chosen the statuses.
-func (c call) page(scope service.Scope, only []service.Status) (service.BoardPage, error) {
+func (c call) page(scope access.Scope, only []query.Status) (query.BoardPage, error) {
 	if c.server.Board == nil {
-		return service.BoardPage{}, errNoBoard
+		return query.BoardPage{}, errNoBoard
 	}
-	q := service.BoardQuery{
+	q := query.BoardQuery{
 		Text: c.Query("q"), Statuses: only, Namespace: c.Query("namespace"), Tenant: c.Query("tenant"),
 		Selector: c.Query("selector"), Group: c.Query("group"), Sort: c.Query("sort"),
 	}
 	for _, text := range c.QueryArray("status") {
 		for _, one := range strings.Split(text, ",") {
-			if !slices.Contains(service.Statuses(), service.Status(one)) {
-				return service.BoardPage{}, errQuery("status: %.80q is none of %s", one, strings.Join(statusNames(), ", "))
+			if !slices.Contains(query.Statuses(), query.Status(one)) {
+				return query.BoardPage{}, errQuery("status: %.80q is none of %s", one, strings.Join(statusNames(), ", "))
 			}
-			q.Statuses = append(q.Statuses, service.Status(one))
+			q.Statuses = append(q.Statuses, query.Status(one))
 		}
 	}
 	var err, err2 error
 	q.Offset, err = c.count("offset")
 	q.Limit, err2 = c.count("limit")
 	if err := errors.Join(err, err2); err != nil {
-		return service.BoardPage{}, err
+		return query.BoardPage{}, err
 	}
 	return c.server.Board.Page(scope, q)
 }
 
-func graph(c call) (service.Graph, error) {
+func graph(c call) (query.Graph, error) {
 	if c.server.Board == nil {
-		return service.Graph{}, errNoBoard
+		return query.Graph{}, errNoBoard
 	}
 	scope, err := c.scope()
 	if err != nil {
-		return service.Graph{}, err
+		return query.Graph{}, err
 	}
 	depth, err := c.count("depth")
 	if err != nil {
-		return service.Graph{}, err
+		return query.Graph{}, err
 	}
 	return c.server.Board.Graph(scope, c.key(), depth)
 }
 
 // rightIn is the right to the objects of the namespace that the query names, or
 // of all namespaces.
-func rightIn(verb string, r service.Resource) access {
-	return func(c *gin.Context) (service.Access, error) {
-		a := service.Access{Verb: verb, Resource: r, Namespace: c.Query("namespace")}
+func rightIn(verb string, r access.Resource) requirement {
+	return func(c *gin.Context) (access.Request, error) {
+		a := access.Request{Verb: verb, Resource: r, Namespace: c.Query("namespace")}
 		if a.Namespace != "" && !dnsName.MatchString(a.Namespace) {
 			return a, errName("namespace", a.Namespace)
 		}
@@ -128,6 +129,6 @@ func rightIn(verb string, r service.Resource) access {
 }
 
 // everywhere is the right to the objects of all namespaces.
-func everywhere(verb string, r service.Resource) access {
-	return func(*gin.Context) (service.Access, error) { return service.Access{Verb: verb, Resource: r}, nil }
+func everywhere(verb string, r access.Resource) requirement {
+	return func(*gin.Context) (access.Request, error) { return access.Request{Verb: verb, Resource: r}, nil }
 }

@@ -6,8 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -18,8 +19,8 @@ func errNoSuch(what string) error {
 
 // platformRoutes are the rows about the platform as a whole.
 func (s *server) platformRoutes() []route {
-	op := func(id, summary string, query ...parameter) operation {
-		return operation{id: id, area: "platform", summary: summary, query: query, fails: []fault.Kind{fault.Later}}
+	op := func(id, summary string, params ...parameter) operation {
+		return operation{id: id, area: "platform", summary: summary, query: params, fails: []fault.Kind{fault.Later}}
 	}
 	namespace := word("namespace", "Only this namespace; all of them take a right to all of them.")
 	several := func(name, about string) parameter {
@@ -27,20 +28,20 @@ func (s *server) platformRoutes() []route {
 	}
 	return []route{
 		asks(s, api+"/queue", known, nil, op("getQueue", "Who waits for a run and whose run is at work, as far as the caller may list their stacks."), queue),
-		asks(s, api+"/sources", guarded, rightIn("list", service.ResourceSources), op("listSources", "What modules come from, with the stacks that use it.", namespace), sources),
+		asks(s, api+"/sources", guarded, rightIn("list", access.ResourceSources), op("listSources", "What modules come from, with the stacks that use it.", namespace), sources),
 		asks(s, api+"/audit", known, nil, op("listAuditEntries", "Who did what, newest first, as far as the caller may list terraforms/audit.",
 			word("since", "From this moment on, as in RFC 3339."), word("until", "Before this moment."), word("who", "Exactly this person."),
 			several("what", "What was done; several choose any of them."), word("via", "The way: ui, api, cli, kubectl, git or controller."),
 			word("namespace", "Only this namespace."), word("stack", "The name of the object, whatever its kind."), word("q", "Words that must all occur."),
 			number("before", "The next of the page before."), number("limit", "How many to send: 100 if it is not there, 1000 at most.")), entries),
-		asks(s, api+"/audit/verify", guarded, everywhere("list", service.ResourceAudit), op("verifyAudit", "Whether the journal is what was written."),
-			func(c call) (service.AuditReport, error) {
+		asks(s, api+"/audit/verify", guarded, everywhere("list", access.ResourceAudit), op("verifyAudit", "Whether the journal is what was written."),
+			func(c call) (query.AuditReport, error) {
 				if s.Journal == nil {
-					return service.AuditReport{}, errNoSuch("journal")
+					return query.AuditReport{}, errNoSuch("journal")
 				}
 				return s.Journal.VerifyJournal(c.ctx())
 			}),
-		asks(s, api+"/notifications", guarded, rightIn("list", service.ResourceNotifications), op("listNotifications", "What was sent to people, newest first, and what became of it.",
+		asks(s, api+"/notifications", guarded, rightIn("list", access.ResourceNotifications), op("listNotifications", "What was sent to people, newest first, and what became of it.",
 			namespace, word("name", "The name of the object."), word("provider", "Only this provider."), word("event", "Only this event."),
 			several("outcome", "failed, retrying, delivered or dropped; several choose any of them."),
 			number("offset", "How many to leave out."), number("limit", "How many to send: 100 if it is not there, 1000 at most.")), notices),
@@ -49,10 +50,10 @@ func (s *server) platformRoutes() []route {
 
 // queueView is the queue as one caller sees it.
 type queueView struct {
-	AtWork   []stack.Turn         `json:"atWork"`
-	Waiting  []stack.Turn         `json:"waiting"`
-	Backlog  *stack.Backlog       `json:"backlog,omitempty"` // only for those who may list all stacks
-	Capacity service.CapacityInfo `json:"capacity"`
+	AtWork   []stack.Turn       `json:"atWork"`
+	Waiting  []stack.Turn       `json:"waiting"`
+	Backlog  *stack.Backlog     `json:"backlog,omitempty"` // only for those who may list all stacks
+	Capacity query.CapacityInfo `json:"capacity"`
 }
 
 func queue(c call) (queueView, error) {
@@ -73,7 +74,7 @@ func queue(c call) (queueView, error) {
 	return v, err
 }
 
-func within(scope service.Scope, turns []stack.Turn) []stack.Turn {
+func within(scope access.Scope, turns []stack.Turn) []stack.Turn {
 	out := make([]stack.Turn, 0, len(turns))
 	for _, t := range turns {
 		if scope.Has(t.Namespace) {
@@ -83,19 +84,19 @@ func within(scope service.Scope, turns []stack.Turn) []stack.Turn {
 	return out
 }
 
-func sources(c call) (list[service.Source], error) {
+func sources(c call) (list[query.Source], error) {
 	if c.server.Sources == nil {
-		return list[service.Source]{}, errNoSuch("sources")
+		return list[query.Source]{}, errNoSuch("sources")
 	}
 	scope, err := c.scope()
 	if err != nil {
-		return list[service.Source]{}, err
+		return list[query.Source]{}, err
 	}
 	all, err := c.server.Sources.List(c.ctx(), scope)
 	if err != nil {
-		return list[service.Source]{}, err
+		return list[query.Source]{}, err
 	}
-	var out []service.Source
+	var out []query.Source
 	for _, one := range all {
 		if ns := c.Query("namespace"); ns == "" || one.Namespace == ns {
 			out = append(out, one)
@@ -104,13 +105,13 @@ func sources(c call) (list[service.Source], error) {
 	return listOf(out), nil
 }
 
-func entries(c call) (service.AuditPage, error) {
+func entries(c call) (query.AuditPage, error) {
 	if c.server.Journal == nil {
-		return service.AuditPage{}, errNoSuch("journal")
+		return query.AuditPage{}, errNoSuch("journal")
 	}
-	q := service.AuditQuery{Who: c.Query("who"), Via: service.AuditVia(c.Query("via")), Namespace: c.Query("namespace"), Stack: c.Query("stack"), Text: c.Query("q")}
+	q := query.AuditQuery{Who: c.Query("who"), Via: query.AuditVia(c.Query("via")), Namespace: c.Query("namespace"), Stack: c.Query("stack"), Text: c.Query("q")}
 	for _, what := range c.QueryArray("what") {
-		q.What = append(q.What, service.AuditWhat(what))
+		q.What = append(q.What, query.AuditWhat(what))
 	}
 	var errs [4]error
 	q.Since, errs[0] = c.moment("since")
@@ -122,11 +123,11 @@ func entries(c call) (service.AuditPage, error) {
 		}
 	}
 	if err := errors.Join(errs[:]...); err != nil {
-		return service.AuditPage{}, err
+		return query.AuditPage{}, err
 	}
 	user := userOf(c.Context)
 	var failed error // to ask, which is no answer
-	sight := service.AuditSightOf(func(a service.Access) bool {
+	sight := query.AuditSightOf(func(a access.Request) bool {
 		err := c.server.Auth.Authorize(c.ctx(), user, a)
 		if err != nil && fault.Of(err) != fault.Denied {
 			failed = err
@@ -135,7 +136,7 @@ func entries(c call) (service.AuditPage, error) {
 	})
 	page, err := c.server.Journal.Entries(c.ctx(), sight, q)
 	if page.Items == nil {
-		page.Items = []service.AuditEntry{}
+		page.Items = []query.AuditEntry{}
 	}
 	return page, errors.Join(err, failed)
 }
@@ -153,24 +154,24 @@ func (c call) moment(name string) (time.Time, error) {
 	return t, nil
 }
 
-func notices(c call) (service.NoticePage, error) {
+func notices(c call) (query.NoticePage, error) {
 	if c.server.Notices == nil {
-		return service.NoticePage{}, errNoSuch("notifications")
+		return query.NoticePage{}, errNoSuch("notifications")
 	}
-	q := service.NoticeQuery{Namespace: c.Query("namespace"), Name: c.Query("name"), Provider: c.Query("provider"), Event: c.Query("event")}
+	q := query.NoticeQuery{Namespace: c.Query("namespace"), Name: c.Query("name"), Provider: c.Query("provider"), Event: c.Query("event")}
 	for _, o := range c.QueryArray("outcome") {
-		q.Outcomes = append(q.Outcomes, service.Outcome(o))
+		q.Outcomes = append(q.Outcomes, query.Outcome(o))
 	}
 	var err, err2 error
 	q.Offset, err = c.count("offset")
 	q.Limit, err2 = c.count("limit")
 	if err := errors.Join(err, err2); err != nil {
-		return service.NoticePage{}, err
+		return query.NoticePage{}, err
 	}
 	// The row has asked for the right to just these.
-	scope := service.Everything
+	scope := access.Everything
 	if q.Namespace != "" {
-		scope = service.Scope{In: map[string]bool{q.Namespace: true}}
+		scope = access.Scope{In: map[string]bool{q.Namespace: true}}
 	}
 	return c.server.Notices.Deliveries(c.ctx(), scope, q)
 }

@@ -3,8 +3,10 @@ package web
 import (
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 const oneRetained = inNamespace + "/retained/:name"
@@ -13,24 +15,24 @@ const oneRetained = inNamespace + "/retained/:name"
 // Whoever may list stacks sees them, whoever may delete them has them forgotten;
 // the last state is read by those who may read states.
 func (s *server) retainedRoutes() []route {
-	op := func(id, summary string, query ...parameter) operation {
-		return operation{id: id, area: "retained", summary: summary, query: query, fails: []fault.Kind{fault.Missing, fault.Later}}
+	op := func(id, summary string, params ...parameter) operation {
+		return operation{id: id, area: "retained", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
 	state := op("getRetainedState", "The copy of the last state of a stack that is gone, secrets and all.", word("uid", "Which one of that name."))
 	state.gives = anyType
 	forget := op("forgetRetained", "Drops what the records hold of a stack that is gone. What it built stays, and so does the Secret with its state.")
 	forget.fails = append(forget.fails, fault.Conflict)
 	return []route{
-		asks(s, api+"/retained", guarded, rightIn("list", service.ResourceStacks), op("listRetained", "What stacks left that are gone: what, since when, where its state is, and what can be done about it.",
+		asks(s, api+"/retained", guarded, rightIn("list", access.ResourceStacks), op("listRetained", "What stacks left that are gone: what, since when, where its state is, and what can be done about it.",
 			word("namespace", "Only this namespace; all of them take a right to all of them.")),
-			func(c call) (list[service.Retained], error) {
+			func(c call) (list[command.Retained], error) {
 				if s.Retained == nil {
-					return list[service.Retained]{}, errNoSuch("records of stacks that are gone")
+					return list[command.Retained]{}, errNoSuch("records of stacks that are gone")
 				}
 				return listed(s.Retained.List(c.ctx(), c.Query("namespace")))
 			}),
-		s.raw(oneRetained+"/state", right("get", service.ResourceState), state, s.retainedState),
-		tells(s, oneRetained+"/forget", right("delete", service.ResourceStacks), forget, forgetRetained),
+		s.raw(oneRetained+"/state", right("get", access.ResourceState), state, s.retainedState),
+		tells(s, oneRetained+"/forget", right("delete", access.ResourceStacks), forget, forgetRetained),
 	}
 }
 
@@ -43,7 +45,7 @@ func (s *server) retainedState(c *gin.Context) {
 	s.sendState(c, c.Query("uid"), r, err)
 }
 
-func forgetRetained(c call, _ service.Person, b service.NamedRetained) (none, error) {
+func forgetRetained(c call, _ command.Person, b command.NamedRetained) (none, error) {
 	switch {
 	case c.server.Retained == nil:
 		return none{}, errNoSuch("records of stacks that are gone")
@@ -54,9 +56,9 @@ func forgetRetained(c call, _ service.Person, b service.NamedRetained) (none, er
 }
 
 // forget drops a record, once the journal says who had it dropped.
-func (s *server) forget(c *gin.Context, key service.Key, uid string) error {
-	err := s.audit(c, service.AuditEntry{
-		What: service.AuditForgotten, Object: service.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name, UID: uid},
+func (s *server) forget(c *gin.Context, key query.Key, uid string) error {
+	err := s.audit(c, query.AuditEntry{
+		What: query.AuditForgotten, Object: query.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name, UID: uid},
 	})
 	if err != nil {
 		return err

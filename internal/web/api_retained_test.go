@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 var _ = addDoors(map[string]string{
@@ -22,18 +24,18 @@ var _ = addDoors(map[string]string{
 // leftovers are the record of one stack that is gone.
 type leftovers struct{ forgotten []string }
 
-func (l *leftovers) List(_ context.Context, namespace string) ([]service.Retained, error) {
+func (l *leftovers) List(_ context.Context, namespace string) ([]command.Retained, error) {
 	if len(l.forgotten) > 0 {
 		return nil, nil
 	}
-	return []service.Retained{{Namespace: cmp.Or(namespace, "apps"), Name: "net", UID: "u1", Kept: true}}, nil
+	return []command.Retained{{Namespace: cmp.Or(namespace, "apps"), Name: "net", UID: "u1", Kept: true}}, nil
 }
 
-func (l *leftovers) State(context.Context, service.Key, string) (io.ReadCloser, error) {
+func (l *leftovers) State(context.Context, query.Key, string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(`{"serial":3}`)), nil
 }
 
-func (l *leftovers) Forget(_ context.Context, key service.Key, uid string) error {
+func (l *leftovers) Forget(_ context.Context, key query.Key, uid string) error {
 	l.forgotten = append(l.forgotten, key.String()+" "+uid)
 	return nil
 }
@@ -43,7 +45,7 @@ func (l *leftovers) Forget(_ context.Context, key service.Key, uid string) error
 func TestWhatStacksLeftIsTouchedOnTheRecord(t *testing.T) {
 	l, journal, o := &leftovers{}, &ledger{}, options(newRoles())
 	o.Retained, o.Audit = l, journal
-	o.People = func(service.User) (service.Person, error) { return service.Person{Stacks: hands{}}, nil }
+	o.People = func(access.User) (command.Person, error) { return command.Person{Stacks: hands{}}, nil }
 	u, c := serve(t, o)
 	one := u.String() + "/api/v1/namespaces/apps/retained/net"
 	forget := func(body string) int {
@@ -82,7 +84,7 @@ func TestWhatStacksLeftIsTouchedOnTheRecord(t *testing.T) {
 func TestWhatStacksLeftIsTouchedOnTheRecordInABrowser(t *testing.T) {
 	l, journal, o := &leftovers{}, &ledger{}, options(newRoles())
 	o.Retained, o.Audit = l, journal
-	o.People = func(service.User) (service.Person, error) { return service.Person{Stacks: hands{}}, nil }
+	o.People = func(access.User) (command.Person, error) { return command.Person{Stacks: hands{}}, nil }
 	u, c := serve(t, o)
 	one := u.String() + "/retained/apps/net"
 	if resp, body := ask(t, c, http.MethodGet, u.String()+"/retained", bearer); resp.StatusCode != http.StatusOK || !strings.Contains(body, `action="/retained/apps/net/forget"`) || !strings.Contains(body, `href="/retained/apps/net/state?uid=u1"`) {

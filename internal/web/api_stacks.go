@@ -7,8 +7,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // errNoDetails is the answer of a server that was not told where they are.
@@ -16,11 +18,11 @@ var errNoDetails = fault.New(fault.Later, "NotReady", errors.New("this server do
 
 // stackRoutes are the rows that read about one stack.
 func (s *server) stackRoutes() []route {
-	see, log, plan := right("get", service.ResourceStacks), right("get", service.ResourceLog), right("get", service.ResourcePlan)
-	op := func(id, summary string, query ...parameter) operation {
-		return operation{id: id, area: "stacks", summary: summary, query: query, fails: []fault.Kind{fault.Missing, fault.Later}}
+	see, log, plan := right("get", access.ResourceStacks), right("get", access.ResourceLog), right("get", access.ResourcePlan)
+	op := func(id, summary string, params ...parameter) operation {
+		return operation{id: id, area: "stacks", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
-	run := func(c call) (service.Report, error) { return s.Stacks.Run(c.ctx(), c.key(), runOf(c.Context)) }
+	run := func(c call) (query.Report, error) { return s.Stacks.Run(c.ctx(), c.key(), runOf(c.Context)) }
 	text := op("getRunLog", "The log of a run, secrets masked. With Accept: text/event-stream one event a line, and a last one that says how the run ended.",
 		yes("follow", "Go on until the run has ended."), number("after", "Bytes of the log to leave out; of events, and of a log that is followed."))
 	text.as = "text/plain; charset=utf-8"
@@ -28,17 +30,17 @@ func (s *server) stackRoutes() []route {
 	document.gives = anyType
 	table := []route{
 		asks(s, oneStack, guarded, see, op("getStack", "All there is to know of a stack without looking into its records."),
-			func(c call) (service.Detail, error) { return s.Stacks.Describe(c.ctx(), c.key()) }),
+			func(c call) (query.Detail, error) { return s.Stacks.Describe(c.ctx(), c.key()) }),
 		asks(s, oneStack+"/explain", guarded, see, op("explainStack", "Why a stack stands as it does: each rule, and the one that fired."),
-			func(c call) (service.Explanation, error) { return s.Stacks.Explain(c.ctx(), c.key()) }),
+			func(c call) (query.Explanation, error) { return s.Stacks.Explain(c.ctx(), c.key()) }),
 		asks(s, oneStack+"/runs", guarded, log, op("listRuns", "What the runs of a stack say of themselves, newest first."),
-			func(c call) (list[service.Report], error) { return listed(s.Stacks.Runs(c.ctx(), c.key())) }),
+			func(c call) (list[query.Report], error) { return listed(s.Stacks.Runs(c.ctx(), c.key())) }),
 		asks(s, oneStack+"/runs/:run", guarded, log, op("getRun", "What one run says of itself; newest stands for the newest."), run),
 		asks(s, oneStack+"/runs/:run/report", guarded, log, op("getRunReport", "The same as the run."), run),
 		s.raw(oneStack+"/runs/:run/log", log, text, s.log),
 		asks(s, oneStack+"/plan", guarded, plan, op("getPlan", "A plan of a stack with what it would do, sensitive values masked.",
 			word("digest", "Which plan; the one that waits if it is not there, or else the one that was applied last.")),
-			func(c call) (service.PlanDocument, error) {
+			func(c call) (query.PlanDocument, error) {
 				return s.Stacks.Plan(c.ctx(), c.key(), c.Query("digest"))
 			}),
 		s.raw(oneStack+"/plan/document", plan, document, s.planDocument),
@@ -48,29 +50,29 @@ func (s *server) stackRoutes() []route {
 }
 
 // detailRoutes are the rows of what a page of one stack shows beside its row.
-func (s *server) detailRoutes(see, plan access, op func(string, string, ...parameter) operation) []route {
+func (s *server) detailRoutes(see, plan requirement, op func(string, string, ...parameter) operation) []route {
 	return []route{
 		asks(s, oneStack+"/inputs", guarded, see, op("listInputs", "What goes into the runs of a stack, by name and origin; values only of variables that stand in the object."),
-			detail(func(d service.StackDetails, c call) (list[service.InputInfo], error) {
+			detail(func(d query.StackDetails, c call) (list[query.InputInfo], error) {
 				return listed(d.Inputs(c.ctx(), c.key()))
 			})),
 		asks(s, oneStack+"/timeline", guarded, see, op("listMoments", "What happened to a stack, newest first; what people did is there for those who may list terraforms/audit."),
-			detail(func(d service.StackDetails, c call) (list[service.Moment], error) {
+			detail(func(d query.StackDetails, c call) (list[query.Moment], error) {
 				return listed(c.timeline(d))
 			})),
-		asks(s, oneStack+"/outputs", guarded, right("get", service.ResourceOutputs), op("listOutputs", "The outputs that the last apply left; sensitive ones have no value here."),
-			detail(func(d service.StackDetails, c call) (list[service.Output], error) {
+		asks(s, oneStack+"/outputs", guarded, right("get", access.ResourceOutputs), op("listOutputs", "The outputs that the last apply left; sensitive ones have no value here."),
+			detail(func(d query.StackDetails, c call) (list[query.Output], error) {
 				return listed(d.OutputsKept(c.ctx(), c.key()))
 			})),
 		asks(s, oneStack+"/drift", guarded, plan, op("getDrift", "How the world differs from what was applied."),
-			detail(func(d service.StackDetails, c call) (service.DriftDetail, error) {
+			detail(func(d query.StackDetails, c call) (query.DriftDetail, error) {
 				return d.DriftDetails(c.ctx(), c.key())
 			})),
 	}
 }
 
 // detail asks what this server may not have been given.
-func detail[A any](f func(service.StackDetails, call) (A, error)) func(call) (A, error) {
+func detail[A any](f func(query.StackDetails, call) (A, error)) func(call) (A, error) {
 	return func(c call) (A, error) {
 		if c.server.Details == nil {
 			var nothing A
@@ -82,22 +84,22 @@ func detail[A any](f func(service.StackDetails, call) (A, error)) func(call) (A,
 
 // timeline is what happened to a stack, and what people did as far as the caller
 // may read the journal.
-func (c call) timeline(d service.StackDetails) ([]service.Moment, error) {
-	var sight service.AuditSight
+func (c call) timeline(d query.StackDetails) ([]query.Moment, error) {
+	var sight query.AuditSight
 	if c.server.Journal != nil {
 		namespace := c.key().Namespace
-		err := c.server.Auth.Authorize(c.ctx(), userOf(c.Context), service.Access{Verb: "list", Resource: service.ResourceAudit, Namespace: namespace})
+		err := c.server.Auth.Authorize(c.ctx(), userOf(c.Context), access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: namespace})
 		if err != nil && fault.Of(err) != fault.Denied {
 			return nil, err
 		}
 		sight.In = func(in string) bool { return err == nil && in == namespace }
 	}
-	return service.ToldTimeline(c.ctx(), d, c.server.Journal, sight, c.key())
+	return query.ToldTimeline(c.ctx(), d, c.server.Journal, sight, c.key())
 }
 
 // runOf is the run that an address names: empty for the newest.
 func runOf(c *gin.Context) string {
-	if run := c.Param("run"); run != service.NewestRun {
+	if run := c.Param("run"); run != command.NewestRun {
 		return run
 	}
 	return ""

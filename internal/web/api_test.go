@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/client"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 var _ = addDoors(map[string]string{
@@ -141,7 +144,7 @@ func TestBodiesAreJSON(t *testing.T) {
 // What is sent is read as it was meant, or refused in words that say where.
 func TestBodiesAreReadStrictly(t *testing.T) {
 	o := options(newRoles())
-	o.People = func(u service.User) (service.Person, error) { return service.Person{User: u, Stacks: hands{}}, nil }
+	o.People = func(u access.User) (command.Person, error) { return command.Person{User: u, Stacks: hands{}}, nil }
 	u, c := serve(t, o)
 	post := func(body string) (*http.Response, string) {
 		return ask(t, c, http.MethodPost, u.String()+"/api/v1/namespaces/apps/stacks/net/approve", func(q *http.Request) {
@@ -181,7 +184,7 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 // everything.
 func TestQueriesAreReadStrictly(t *testing.T) {
 	u, c := serve(t, options(newRoles()))
-	for query, want := range map[string]int{
+	for params, want := range map[string]int{
 		"":                            200,
 		"status=failed&status=open":   422,
 		"status=failed,locked":        200,
@@ -195,8 +198,8 @@ func TestQueriesAreReadStrictly(t *testing.T) {
 		"q=%zz":                       422,
 		"access_token=x":              422,
 	} {
-		if resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/stacks?"+query, bearer); resp.StatusCode != want {
-			t.Errorf("?%s is %s %s, want %d", query, resp.Status, body, want)
+		if resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/stacks?"+params, bearer); resp.StatusCode != want {
+			t.Errorf("?%s is %s %s, want %d", params, resp.Status, body, want)
 		}
 	}
 }
@@ -205,7 +208,7 @@ func TestQueriesAreReadStrictly(t *testing.T) {
 func TestAnUnknownStatusIsToldTheKnownOnes(t *testing.T) {
 	u, c := serve(t, options(newRoles()))
 	_, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/stacks?status=failed,happy", bearer)
-	for _, s := range service.Statuses() {
+	for _, s := range query.Statuses() {
 		if !strings.Contains(body, string(s)) || !strings.Contains(body, "happy") {
 			t.Errorf("%s does not name happy and %s", body, s)
 		}
@@ -252,15 +255,15 @@ func TestAddressesLeadNowhereElse(t *testing.T) {
 // A second right that a row takes is asked for as well.
 func TestPreviewTakesTheRightToPlans(t *testing.T) {
 	auth := newRoles()
-	auth.deny(service.ResourcePlan)
+	auth.deny(access.ResourcePlan)
 	o := options(auth)
-	o.People = func(u service.User) (service.Person, error) { return service.Person{User: u, Stacks: hands{}}, nil }
+	o.People = func(u access.User) (command.Person, error) { return command.Person{User: u, Stacks: hands{}}, nil }
 	u, c := serve(t, o)
 	resp, body := ask(t, c, http.MethodPost, u.String()+"/api/v1/namespaces/apps/stacks/net/preview-destroy", func(q *http.Request) {
 		bearer(q)
 		q.Header.Set("Content-Type", "application/json")
 	})
-	if resp.StatusCode != http.StatusForbidden || auth.last().Resource != service.ResourcePlan {
+	if resp.StatusCode != http.StatusForbidden || auth.last().Resource != access.ResourcePlan {
 		t.Errorf("%s %s, want 403 for want of the right to plans", resp.Status, body)
 	}
 }
@@ -268,7 +271,7 @@ func TestPreviewTakesTheRightToPlans(t *testing.T) {
 // A rollback is carried out only if it is still what was shown.
 func TestRollbackIsWhatWasShown(t *testing.T) {
 	o := options(newRoles())
-	o.People = func(u service.User) (service.Person, error) { return service.Person{User: u, Stacks: hands{}}, nil }
+	o.People = func(u access.User) (command.Person, error) { return command.Person{User: u, Stacks: hands{}}, nil }
 	u, c := serve(t, o)
 	for body, want := range map[string]int{
 		`{"version":"3","preview":true}`:                              200,
@@ -321,16 +324,16 @@ func TestListsAreCut(t *testing.T) {
 	for _, ns := range []string{"apps", "infra"} {
 		board.Set(stackObject(ns, "net"))
 	}
-	scope := service.Scope{In: map[string]bool{"apps": true}}
-	o.Scopes = scopeFunc(func() service.Scope { return scope })
+	scope := access.Scope{In: map[string]bool{"apps": true}}
+	o.Scopes = scopeFunc(func() access.Scope { return scope })
 	u, c := serve(t, o)
 	c.Transport = signed{c.Transport}
-	page, err := service.Dial(u, c).Stacks.Page(t.Context(), service.BoardQuery{})
+	page, err := client.Dial(u, c).Stacks.Page(t.Context(), query.BoardQuery{})
 	if err != nil || page.Total != 1 || len(page.Items) != 1 || page.Items[0].Namespace != "apps" {
 		t.Errorf("Page() = %+v, %v; want the one stack of apps", page, err)
 	}
-	scope = service.Scope{}
-	if page, err := service.Dial(u, c).Stacks.Page(t.Context(), service.BoardQuery{}); err != nil || page.Total != 0 || page.Items == nil {
+	scope = access.Scope{}
+	if page, err := client.Dial(u, c).Stacks.Page(t.Context(), query.BoardQuery{}); err != nil || page.Total != 0 || page.Items == nil {
 		t.Errorf("Page() of nothing = %+v, %v; want an empty list", page, err)
 	}
 }

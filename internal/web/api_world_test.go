@@ -8,14 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // emptyBoard is the board of a cluster without stacks.
-func emptyBoard() *service.Board {
-	b := service.NewBoard(service.BoardOptions{Now: time.Now})
+func emptyBoard() *query.Board {
+	b := query.NewBoard(query.BoardOptions{Now: time.Now})
 	b.Synced()
 	return b
 }
@@ -30,26 +32,26 @@ func (idle) Place(string) (stack.Place, bool) { return stack.Place{}, false }
 // blank is a journal in which nothing is written.
 type blank struct{}
 
-func (blank) Entries(context.Context, service.AuditSight, service.AuditQuery) (service.AuditPage, error) {
-	return service.AuditPage{}, nil
+func (blank) Entries(context.Context, query.AuditSight, query.AuditQuery) (query.AuditPage, error) {
+	return query.AuditPage{}, nil
 }
 
-func (blank) CheckJournal(context.Context) (service.AuditReport, error) {
-	return service.AuditReport{}, nil
+func (blank) CheckJournal(context.Context) (query.AuditReport, error) {
+	return query.AuditReport{}, nil
 }
 
-func (blank) VerifyJournal(context.Context) (service.AuditReport, error) {
-	return service.AuditReport{}, nil
+func (blank) VerifyJournal(context.Context) (query.AuditReport, error) {
+	return query.AuditReport{}, nil
 }
 
 // ledger is a journal that can be written.
 type ledger struct {
 	mu      sync.Mutex
-	entries []service.AuditEntry
+	entries []query.AuditEntry
 	err     error
 }
 
-func (l *ledger) Record(_ context.Context, e service.AuditEntry) error {
+func (l *ledger) Record(_ context.Context, e query.AuditEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
@@ -70,27 +72,27 @@ func (l *ledger) what() []string {
 }
 
 // StateOf is a state of the version that is asked for.
-func (e estate) StateOf(_ context.Context, key service.Key, _ string, _ bool) (plan.StateView, error) {
+func (e estate) StateOf(_ context.Context, key query.Key, _ string, _ bool) (plan.StateView, error) {
 	_, err := e.id(key)
 	return plan.StateView{Serial: 3}, err
 }
 
 // hands do nothing, and say what they were told to.
-type hands struct{ service.StackCommands }
+type hands struct{ command.StackCommands }
 
-func (hands) Approve(_ context.Context, _ service.Key, seen service.PlanInfo, _ string) (service.Stack, error) {
-	return service.Stack{Approved: seen.Name}, nil
+func (hands) Approve(_ context.Context, _ query.Key, seen query.PlanInfo, _ string) (query.Stack, error) {
+	return query.Stack{Approved: seen.Name}, nil
 }
 
-func (hands) PlanRollback(_ context.Context, key service.Key, _ string, _ bool) (service.StateChange, error) {
-	return service.StateChange{Key: key, Over: "sha256:now", To: stack.Known{Digest: "sha256:then"}}, nil
+func (hands) PlanRollback(_ context.Context, key query.Key, _ string, _ bool) (command.StateChange, error) {
+	return command.StateChange{Key: key, Over: "sha256:now", To: stack.Known{Digest: "sha256:then"}}, nil
 }
 
-func (hands) PlanPush(_ context.Context, key service.Key, state []byte, _ bool) (service.StateChange, error) {
-	return service.StateChange{Key: key, Over: "sha256:now", To: stack.Known{Digest: stack.Digest(string(state))}}, nil
+func (hands) PlanPush(_ context.Context, key query.Key, state []byte, _ bool) (command.StateChange, error) {
+	return command.StateChange{Key: key, Over: "sha256:now", To: stack.Known{Digest: stack.Digest(string(state))}}, nil
 }
 
-func (hands) WriteState(context.Context, service.StateChange) error { return nil }
+func (hands) WriteState(context.Context, command.StateChange) error { return nil }
 
 // stackObject is a stack as the cluster has it.
 func stackObject(namespace, name string) *v1alpha2.Terraform {
@@ -101,6 +103,6 @@ func stackObject(namespace, name string) *v1alpha2.Terraform {
 }
 
 // scopeFunc finds the scope of everybody anew each time.
-func scopeFunc(f func() service.Scope) func(context.Context, service.User) (service.Scope, error) {
-	return func(context.Context, service.User) (service.Scope, error) { return f(), nil }
+func scopeFunc(f func() access.Scope) func(context.Context, access.User) (access.Scope, error) {
+	return func(context.Context, access.User) (access.Scope, error) { return f(), nil }
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // Audit is the journal, to write to.
 type Audit interface {
 	// Record returns once the entry is on the disk.
-	Record(context.Context, service.AuditEntry) error
+	Record(context.Context, query.AuditEntry) error
 }
 
 // audit records what the person of a request does. Whoever and Via are filled in
 // if they are empty. A handler that shows what is secret records it first, and
 // shows nothing if that fails.
-func (s *server) audit(c *gin.Context, e service.AuditEntry) error {
+func (s *server) audit(c *gin.Context, e query.AuditEntry) error {
 	if s.Audit == nil {
 		return nil
 	}
@@ -41,14 +41,14 @@ func (s *server) audit(c *gin.Context, e service.AuditEntry) error {
 }
 
 // viaOf is the way on which a request came.
-func viaOf(c *gin.Context) service.AuditVia {
+func viaOf(c *gin.Context) query.AuditVia {
 	switch {
 	case c.GetBool(keyBrowser):
-		return service.ViaUI
-	case strings.HasPrefix(c.GetHeader("User-Agent"), service.ClientAgent):
-		return service.ViaCLI
+		return query.ViaUI
+	case strings.HasPrefix(c.GetHeader("User-Agent"), query.ClientAgent):
+		return query.ViaCLI
 	default:
-		return service.ViaAPI
+		return query.ViaAPI
 	}
 }
 
@@ -64,7 +64,7 @@ func (s *server) refused(c *gin.Context, err error) {
 }
 
 // refusedOne records it of one of the objects that a command is about.
-func (s *server) refusedOne(c *gin.Context, key service.Key, err error) {
+func (s *server) refusedOne(c *gin.Context, key query.Key, err error) {
 	if s.Audit == nil || fault.Of(err) != fault.Denied {
 		return
 	}
@@ -72,9 +72,9 @@ func (s *server) refusedOne(c *gin.Context, key service.Key, err error) {
 	if !ok {
 		return
 	}
-	e := service.AuditEntry{
-		What: service.AuditDenied, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
-		Object:  service.AuditObject{Namespace: key.Namespace, Name: key.Name},
+	e := query.AuditEntry{
+		What: query.AuditDenied, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
+		Object:  query.AuditObject{Namespace: key.Namespace, Name: key.Name},
 		Details: map[string]string{"request": c.Request.Method + " " + c.FullPath(), "unrecorded": unrecorded(more)},
 	}
 	_ = s.audit(c, e) // it was refused in any case; the log has what came in the way
@@ -83,15 +83,15 @@ func (s *server) refusedOne(c *gin.Context, key service.Key, err error) {
 // signedIn notes that somebody became known to a browser.
 func (s *server) signedIn(c *gin.Context, who, by string, more ...any) {
 	s.Log.Info("signed in", append([]any{"user", who, "by", by}, more...)...)
-	_ = s.audit(c, service.AuditEntry{What: service.AuditSignedIn, Who: who, Details: map[string]string{"by": by}}) // they may look all the same
+	_ = s.audit(c, query.AuditEntry{What: query.AuditSignedIn, Who: who, Details: map[string]string{"by": by}}) // they may look all the same
 }
 
 // signInRefused records that somebody did not become known. Who it was is not
 // known, and what they typed is not kept.
 func (s *server) signInRefused(c *gin.Context, err error) {
 	if more, ok := s.refusals.take("", s.Now()); ok {
-		_ = s.audit(c, service.AuditEntry{ // they were refused in any case
-			What: service.AuditSignInRefused, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
+		_ = s.audit(c, query.AuditEntry{ // they were refused in any case
+			What: query.AuditSignInRefused, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
 			Details: map[string]string{"address": addressOf(c.Request), "unrecorded": unrecorded(more)},
 		})
 	}

@@ -13,18 +13,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // diary is an Audit that can be full.
 type diary struct {
 	mu      sync.Mutex
-	entries []service.AuditEntry
+	entries []query.AuditEntry
 	full    bool
 }
 
-func (d *diary) Record(_ context.Context, e service.AuditEntry) error {
+func (d *diary) Record(_ context.Context, e query.AuditEntry) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.full {
@@ -34,7 +36,7 @@ func (d *diary) Record(_ context.Context, e service.AuditEntry) error {
 	return nil
 }
 
-func (d *diary) all() []service.AuditEntry {
+func (d *diary) all() []query.AuditEntry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.entries
@@ -45,7 +47,7 @@ const outgrownPath = "/api/v1/namespaces/apps/stacks/net/outgrown"
 // Whoever commands what they may not is on record; whoever only looks is not.
 func TestDeniedCommandsAreRecorded(t *testing.T) {
 	auth, d := newRoles(), &diary{}
-	auth.deny(service.ResourceState)
+	auth.deny(access.ResourceState)
 	o := options(auth)
 	o.Audit = d
 	u, c := serve(t, o)
@@ -62,8 +64,8 @@ func TestDeniedCommandsAreRecorded(t *testing.T) {
 		t.Fatalf("recorded are %+v, want the one command", all)
 	}
 	e := all[0]
-	if e.What != service.AuditDenied || e.Who != "ann" || e.Via != service.ViaAPI || e.Object.Namespace != "apps" || e.Object.Name != "net" ||
-		e.Details["request"] != "PUT /api/v1/namespaces/:namespace/stacks/:name/outgrown" || e.Outcome != service.ReasonAccessDenied {
+	if e.What != query.AuditDenied || e.Who != "ann" || e.Via != query.ViaAPI || e.Object.Namespace != "apps" || e.Object.Name != "net" ||
+		e.Details["request"] != "PUT /api/v1/namespaces/:namespace/stacks/:name/outgrown" || e.Outcome != access.ReasonAccessDenied {
 		t.Errorf("recorded is %+v", e)
 	}
 }
@@ -72,7 +74,7 @@ func TestDeniedCommandsAreRecorded(t *testing.T) {
 // tried is told once there is room again.
 func TestDeniedCommandsAreBounded(t *testing.T) {
 	auth, d := newRoles(), &diary{}
-	auth.deny(service.ResourceState)
+	auth.deny(access.ResourceState)
 	o := options(auth)
 	var mu sync.Mutex
 	now := time.Now()
@@ -119,11 +121,11 @@ func TestNoiseHidesNobody(t *testing.T) {
 // What is refused of many things at once is on record for each.
 func TestWhatIsRefusedOfManyIsRecorded(t *testing.T) {
 	auth, d := newRoles(), &diary{}
-	row := service.Row{}
+	row := query.Row{}
 	o := options(auth)
 	o.Audit, o.Board = d, boardOf{emptyBoard(), row}
-	o.Scopes = func(context.Context, service.User) (service.Scope, error) { return service.Everything, nil }
-	o.People = func(u service.User) (service.Person, error) { return service.Person{User: u, Stacks: onlyApps{}}, nil }
+	o.Scopes = func(context.Context, access.User) (access.Scope, error) { return access.Everything, nil }
+	o.People = func(u access.User) (command.Person, error) { return command.Person{User: u, Stacks: onlyApps{}}, nil }
 	u, c := serve(t, o)
 	c.Transport = signed{c.Transport}
 	resp, err := c.PostForm(u.String()+"/stacks", url.Values{"do": {"suspend"}, "stack": {"apps/net", "other/net", "other/dns"}})
@@ -140,11 +142,11 @@ func TestWhatIsRefusedOfManyIsRecorded(t *testing.T) {
 }
 
 // onlyApps is the hands of somebody who may suspend the stacks of one namespace.
-type onlyApps struct{ service.StackCommands }
+type onlyApps struct{ command.StackCommands }
 
-func (onlyApps) Suspend(_ context.Context, k service.Key) error {
+func (onlyApps) Suspend(_ context.Context, k query.Key) error {
 	if k.Namespace != "apps" {
-		return fault.New(fault.Denied, service.ReasonAccessDenied, errors.New("ann may not patch "+k.String()))
+		return fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("ann may not patch "+k.String()))
 	}
 	return nil
 }
@@ -158,12 +160,12 @@ func TestSigningInIsRecorded(t *testing.T) {
 	b.post("/sign-out", url.Values{}, own)
 	b.post("/sign-out", url.Values{}, own) // of nobody
 	all := d.all()
-	if len(all) != 3 || all[0].What != service.AuditSignInRefused || all[0].Who != "" || all[1].What != service.AuditSignedIn || all[1].Who != "ann" ||
-		all[2].What != service.AuditSignedOut || all[2].Who != "ann" {
+	if len(all) != 3 || all[0].What != query.AuditSignInRefused || all[0].Who != "" || all[1].What != query.AuditSignedIn || all[1].Who != "ann" ||
+		all[2].What != query.AuditSignedOut || all[2].Who != "ann" {
 		t.Fatalf("recorded are %+v, want a refusal and ann, in and out", all)
 	}
 	for _, e := range all {
-		if e.Via != service.ViaUI || e.Object.Namespace != "" {
+		if e.Via != query.ViaUI || e.Object.Namespace != "" {
 			t.Errorf("%s is via %s, about %+v; want the platform's pages", e.What, e.Via, e.Object)
 		}
 	}
@@ -183,24 +185,24 @@ func TestAStateIsShownOnRecord(t *testing.T) {
 
 // onItsWay is hands that notice on which way somebody approves.
 type onItsWay struct {
-	service.StackCommands
-	ways *[]service.AuditVia
+	command.StackCommands
+	ways *[]query.AuditVia
 }
 
-func (h onItsWay) Approve(ctx context.Context, _ service.Key, _ service.PlanInfo, _ string) (service.Stack, error) {
-	*h.ways = append(*h.ways, service.WayOf(ctx))
-	return service.Stack{}, nil
+func (h onItsWay) Approve(ctx context.Context, _ query.Key, _ query.PlanInfo, _ string) (query.Stack, error) {
+	*h.ways = append(*h.ways, access.WayOf(ctx))
+	return query.Stack{}, nil
 }
 
 // Pages, programs and the command line are told apart by what they decide.
 func TestDecisionsKnowTheirWay(t *testing.T) {
-	var ways []service.AuditVia
+	var ways []query.AuditVia
 	u, c := visitOne(t, newRoles(), onItsWay{ways: &ways})
 	resp, err := c.PostForm(u.String()+"/stacks/apps/net/approve", url.Values{"plan": {"plan-main-1"}, "digest": {"sha256:abc"}, "sure": {"yes"}})
 	if resp, page := readAll(t, resp, err); resp.StatusCode >= http.StatusBadRequest {
 		t.Fatalf("%s: %s", resp.Status, page)
 	}
-	for _, agent := range []string{"curl/8.0", service.ClientAgent} {
+	for _, agent := range []string{"curl/8.0", query.ClientAgent} {
 		resp, body := ask(t, c, http.MethodPost, u.String()+"/api/v1/namespaces/apps/stacks/net/approve", func(q *http.Request) {
 			bearer(q)
 			q.Header.Set("Content-Type", "application/json")
@@ -211,7 +213,7 @@ func TestDecisionsKnowTheirWay(t *testing.T) {
 			t.Fatalf("%s: %s %s", agent, resp.Status, body)
 		}
 	}
-	if want := []service.AuditVia{service.ViaUI, service.ViaAPI, service.ViaCLI}; !slices.Equal(ways, want) {
+	if want := []query.AuditVia{query.ViaUI, query.ViaAPI, query.ViaCLI}; !slices.Equal(ways, want) {
 		t.Errorf("approved on the ways %q, want %q", ways, want)
 	}
 }

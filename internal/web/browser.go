@@ -10,7 +10,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
@@ -39,10 +41,10 @@ func (s *server) pageRoutes() []route {
 }
 
 // access names the right that a row takes.
-type access = func(*gin.Context) (service.Access, error)
+type requirement = func(*gin.Context) (access.Request, error)
 
 // page is the row of a page.
-func (s *server) page(path string, d door, a access, h pages.Handler) route {
+func (s *server) page(path string, d door, a requirement, h pages.Handler) route {
 	return route{method: http.MethodGet, path: path, door: d, access: a, handle: func(c *gin.Context) {
 		v, err := s.visit(c)
 		if err != nil {
@@ -62,13 +64,13 @@ func (s *server) page(path string, d door, a access, h pages.Handler) route {
 const formBytes = 1 << 20
 
 // action is the row of a form.
-func (s *server) action(path string, d door, a access, do pages.Action) route {
+func (s *server) action(path string, d door, a requirement, do pages.Action) route {
 	return route{method: http.MethodPost, path: path, door: d, access: a, body: formBytes, handle: func(c *gin.Context) {
 		v, err := s.visit(c)
 		if err == nil {
 			err = readForm(c.Request, v)
-			v.Refused = func(k service.Key, err error) { s.refusedOne(c, k, err) }
-			v.Forget = func(k service.Key, uid string) error { return s.forget(c, k, uid) }
+			v.Refused = func(k query.Key, err error) { s.refusedOne(c, k, err) }
+			v.Forget = func(k query.Key, uid string) error { return s.forget(c, k, uid) }
 		}
 		if err != nil {
 			s.refuse(c, err)
@@ -107,7 +109,7 @@ func (s *server) visit(c *gin.Context) (*pages.Visit, error) {
 		v.Names[p.Key] = p.Value
 	}
 	if user.Name != "" && s.Scopes != nil {
-		v.Scopes = func() (service.Scope, error) { return s.soFar(c.Request.Context(), user) }
+		v.Scopes = func() (access.Scope, error) { return s.soFar(c.Request.Context(), user) }
 	}
 	var err error
 	if user.Name != "" && s.People != nil {
@@ -117,8 +119,8 @@ func (s *server) visit(c *gin.Context) (*pages.Visit, error) {
 }
 
 // asks answers what somebody may do.
-func (s *server) asks(c *gin.Context, user service.User) func(service.Access) bool {
-	return func(a service.Access) bool { return s.Recent.Authorize(c.Request.Context(), user, a) == nil }
+func (s *server) asks(c *gin.Context, user access.User) func(access.Request) bool {
+	return func(a access.Request) bool { return s.Recent.Authorize(c.Request.Context(), user, a) == nil }
 }
 
 // show sends a page.
@@ -143,7 +145,7 @@ func (s *server) astray(c *gin.Context) {
 }
 
 // problem shows a browser why it does not get what it asked for.
-func (s *server) problem(c *gin.Context, status int, answer service.Refusal) {
+func (s *server) problem(c *gin.Context, status int, answer command.Refusal) {
 	v := &pages.Visit{Context: c.Request.Context(), House: &s.house, User: userOf(c), Path: c.Request.URL.Path, Query: url.Values{}, Now: s.Now()}
 	if v.User.Name != "" {
 		v.Can = s.asks(c, v.User)

@@ -19,7 +19,7 @@ import (
 const uploadParts = 32
 
 // upload is the row of a form that brings a file.
-func (s *server) upload(path string, d door, a access, do pages.Action) route {
+func (s *server) upload(path string, d door, a requirement, do pages.Action) route {
 	r := s.action(path, d, a, do)
 	r.body, r.within = s.Limits.File, func(l Limits) time.Duration { return l.Transfer }
 	return r

@@ -7,7 +7,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
@@ -22,7 +23,7 @@ func (s *server) operateRoutes() []route {
 		template = "/templates/:namespace/:name"
 		retained = "/retained/:namespace/:name"
 	)
-	edit := right("patch", service.ResourceRegistries)
+	edit := right("patch", access.ResourceRegistries)
 	return []route{
 		s.page("/queue", known, nil, pages.Queue),
 		s.page("/sources", known, nil, pages.Sources),
@@ -31,23 +32,23 @@ func (s *server) operateRoutes() []route {
 		s.page("/api", known, nil, pages.APIDocs),
 
 		s.page("/audit", known, nil, pages.Audit),
-		s.action("/audit/verify", guarded, everywhere("list", service.ResourceAudit), pages.VerifyJournal),
+		s.action("/audit/verify", guarded, everywhere("list", access.ResourceAudit), pages.VerifyJournal),
 		{method: http.MethodGet, path: "/audit/export", door: known, within: func(l Limits) time.Duration { return l.Transfer }, handle: s.exportAudit},
 
 		s.page("/retained", known, nil, pages.Retained),
-		s.action(retained+"/forget", guarded, right("delete", service.ResourceStacks), pages.ForgetRetained),
-		{method: http.MethodGet, path: retained + "/state", door: guarded, access: right("get", service.ResourceState), within: func(l Limits) time.Duration { return l.Transfer }, handle: asFile(s.retainedState)},
+		s.action(retained+"/forget", guarded, right("delete", access.ResourceStacks), pages.ForgetRetained),
+		{method: http.MethodGet, path: retained + "/state", door: guarded, access: right("get", access.ResourceState), within: func(l Limits) time.Duration { return l.Transfer }, handle: asFile(s.retainedState)},
 
 		s.page("/tenants", known, nil, pages.Tenants),
-		s.page(tenant, guarded, right("get", service.ResourceTenants), pages.Tenant),
-		s.page(registry, guarded, right("get", service.ResourceRegistries), pages.Registry),
+		s.page(tenant, guarded, right("get", access.ResourceTenants), pages.Tenant),
+		s.page(registry, guarded, right("get", access.ResourceRegistries), pages.Registry),
 		s.action(registry+"/allow", guarded, edit, pages.AllowDeletions),
 		s.action(registry+"/read", guarded, edit, pages.ReadRows),
 		s.action(registry+"/suspend", guarded, edit, pages.SuspendRegistry),
 		s.action(registry+"/resume", guarded, edit, pages.ResumeRegistry),
-		s.page(template, guarded, right("get", service.ResourceTemplates), pages.Template),
-		s.action(template+"/resume", guarded, right("patch", service.ResourceTemplates), pages.ResumeRollout),
-		s.action(template+"/undo", guarded, right("update", service.ResourceTemplates), pages.UndoRollout),
+		s.page(template, guarded, right("get", access.ResourceTemplates), pages.Template),
+		s.action(template+"/resume", guarded, right("patch", access.ResourceTemplates), pages.ResumeRollout),
+		s.action(template+"/undo", guarded, right("update", access.ResourceTemplates), pages.UndoRollout),
 	}
 }
 
@@ -73,7 +74,7 @@ func (s *server) exportAudit(c *gin.Context) {
 		c.Data(http.StatusOK, "application/jsonl; charset=utf-8", nil) // nothing was ever written down
 		return
 	}
-	sight := service.AuditSightOf(v.Can)
+	sight := query.AuditSightOf(v.Can)
 	page, err := s.Journal.Entries(c.Request.Context(), sight, q)
 	if err != nil {
 		s.refuse(c, err)

@@ -12,34 +12,36 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // commonEstate is one registry whose deletions are held back.
-type commonEstate struct{ service.TenantEstate }
+type commonEstate struct{ query.TenantEstate }
 
-func (commonEstate) RegistryDetail(_ context.Context, k service.Key) (service.RegistryDetail, error) {
-	d := service.RegistryDetail{}
+func (commonEstate) RegistryDetail(_ context.Context, k query.Key) (query.RegistryDetail, error) {
+	d := query.RegistryDetail{}
 	d.Namespace, d.Name = k.Namespace, k.Name
-	d.Blocked = &service.BlockedSet{Reason: "NoRows", Message: "a complete read had no rows", Count: 2, Tenants: []string{"acme-web", "globex-web"}, Token: "b81f3c"}
+	d.Blocked = &query.BlockedSet{Reason: "NoRows", Message: "a complete read had no rows", Count: 2, Tenants: []string{"acme-web", "globex-web"}, Token: "b81f3c"}
 	return d, nil
 }
 
 // deputy is whoever is asked to command registries, and what came of it.
 type deputy struct {
-	service.TenantCommands
+	command.TenantCommands
 	done []string
 	err  error
 }
 
-func (d *deputy) Allow(_ context.Context, k service.Key, token string) error {
+func (d *deputy) Allow(_ context.Context, k query.Key, token string) error {
 	d.done = append(d.done, "allow "+k.String()+" "+token)
 	return d.err
 }
 
-func (d *deputy) as(u service.User) (service.Person, error) {
-	return service.Person{User: u, Tenants: d}, nil
+func (d *deputy) as(u access.User) (command.Person, error) {
+	return command.Person{User: u, Tenants: d}, nil
 }
 
 // post sends a form as a browser without scripts does.
@@ -78,7 +80,7 @@ func TestDeletionsPassWithoutScripts(t *testing.T) {
 	if resp, body := ask(t, c, http.MethodGet, u.String()+to, bearer); resp.StatusCode != http.StatusOK || !strings.Contains(body, "Exactly these deletions may pass") {
 		t.Errorf("%s, want to be told what was done: %s", resp.Status, body)
 	}
-	d.err = fault.New(fault.Conflict, service.ReasonTokenChanged, errors.New("other deletions are blocked by now"))
+	d.err = fault.New(fault.Conflict, query.ReasonTokenChanged, errors.New("other deletions are blocked by now"))
 	if resp, body := post(t, c, registry+"/allow", form); resp.StatusCode != http.StatusConflict || !strings.Contains(body, "<!doctype html>") {
 		t.Errorf("%s, want a page about what changed meanwhile: %s", resp.Status, body)
 	}
@@ -86,28 +88,28 @@ func TestDeletionsPassWithoutScripts(t *testing.T) {
 
 // pagedJournal is a journal of entries that come one at a time.
 type pagedJournal struct {
-	service.Journal
-	entries []service.AuditEntry
-	query   service.AuditQuery
+	query.Journal
+	entries []query.AuditEntry
+	query   query.AuditQuery
 	err     error // of all but the newest
 }
 
-func (j *pagedJournal) Entries(_ context.Context, sight service.AuditSight, q service.AuditQuery) (service.AuditPage, error) {
+func (j *pagedJournal) Entries(_ context.Context, sight query.AuditSight, q query.AuditQuery) (query.AuditPage, error) {
 	j.query = q
 	for i, e := range j.entries {
 		if q.Before != 0 && e.Seq >= q.Before || !sight.Has(e.Object.Namespace) {
 			continue
 		}
-		out := service.AuditPage{Items: []service.AuditEntry{e}}
+		out := query.AuditPage{Items: []query.AuditEntry{e}}
 		if i < len(j.entries)-1 {
 			out.Next = e.Seq
 		}
 		if q.Before != 0 && j.err != nil {
-			return service.AuditPage{}, j.err
+			return query.AuditPage{}, j.err
 		}
 		return out, nil
 	}
-	return service.AuditPage{}, nil
+	return query.AuditPage{}, nil
 }
 
 // partial is a person who may see the journal of some namespaces.
@@ -116,23 +118,23 @@ type partial struct {
 	namespaces []string
 }
 
-func (p partial) Authorize(ctx context.Context, u service.User, a service.Access) error {
+func (p partial) Authorize(ctx context.Context, u access.User, a access.Request) error {
 	if !slices.Contains(p.namespaces, a.Namespace) {
-		return fault.New(fault.Denied, service.ReasonAccessDenied, errors.New("not there"))
+		return fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("not there"))
 	}
 	return p.roles.Authorize(ctx, u, a)
 }
 
 func TestExportOfTheJournal(t *testing.T) {
-	at := func(namespace string) service.AuditObject {
-		return service.AuditObject{Kind: "Terraform", Namespace: namespace, Name: "net"}
+	at := func(namespace string) query.AuditObject {
+		return query.AuditObject{Kind: "Terraform", Namespace: namespace, Name: "net"}
 	}
-	j := &pagedJournal{entries: []service.AuditEntry{{Seq: 9, What: "approved", Object: at("apps")}, {Seq: 8, What: "signed-in"}, {Seq: 7, What: "rejected", Object: at("other")}, {Seq: 6, What: "applied", Object: at("apps")}}}
-	export := func(auth Auth, query string) (*http.Response, []uint64, error) {
+	j := &pagedJournal{entries: []query.AuditEntry{{Seq: 9, What: "approved", Object: at("apps")}, {Seq: 8, What: "signed-in"}, {Seq: 7, What: "rejected", Object: at("other")}, {Seq: 6, What: "applied", Object: at("apps")}}}
+	export := func(auth Auth, params string) (*http.Response, []uint64, error) {
 		o := options(auth)
 		o.Journal = j
 		u, c := serve(t, o)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u.String()+"/audit/export"+query, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u.String()+"/audit/export"+params, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +147,7 @@ func TestExportOfTheJournal(t *testing.T) {
 		var got []uint64
 		lines := bufio.NewScanner(resp.Body)
 		for lines.Scan() && resp.StatusCode == http.StatusOK {
-			var e service.AuditEntry
+			var e query.AuditEntry
 			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 				t.Fatalf("the line %q is no entry: %v", lines.Text(), err)
 			}

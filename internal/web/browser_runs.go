@@ -1,7 +1,7 @@
 package web
 
 import (
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
@@ -9,11 +9,11 @@ import (
 // it shows. The graph names other stacks only to those who may list them.
 func (s *server) runPageRoutes() []route {
 	const one = "/stacks/:namespace/:name"
-	log, plan := right("get", service.ResourceLog), right("get", service.ResourcePlan)
+	log, plan := right("get", access.ResourceLog), right("get", access.ResourcePlan)
 	return []route{
 		s.page(one+"/runs/:run", guarded, log, pages.Run),
 		s.page(one+"/runs/:run/log", guarded, log, pages.Log),
 		s.page(one+"/plan", guarded, plan, pages.Plan),
-		s.page(one+"/graph", guarded, right("get", service.ResourceStacks), pages.StackGraph),
+		s.page(one+"/graph", guarded, right("get", access.ResourceStacks), pages.StackGraph),
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
@@ -14,9 +14,9 @@ import (
 // and, since it is given in the visitor's name, by the cluster again.
 func (s *server) stackPageRoutes() []route {
 	const one = "/stacks/:namespace/:name"
-	see := right("get", service.ResourceStacks)
-	log, state, outputs, plan := right("get", service.ResourceLog), right("get", service.ResourceState), right("get", service.ResourceOutputs), right("get", service.ResourcePlan)
-	change := right("patch", service.ResourceStacks)
+	see := right("get", access.ResourceStacks)
+	log, state, outputs, plan := right("get", access.ResourceLog), right("get", access.ResourceState), right("get", access.ResourceOutputs), right("get", access.ResourcePlan)
+	change := right("patch", access.ResourceStacks)
 	return []route{
 		s.page("/stacks", known, nil, pages.Stacks),
 		s.action("/stacks", known, nil, pages.ToStacks),
@@ -43,12 +43,12 @@ func (s *server) stackPageRoutes() []route {
 		s.action(one+"/unlock", guarded, change, pages.Unlock),
 		s.action(one+"/preview-destroy", guarded, change, pages.PreviewDestroy),
 		s.action(one+"/repair", guarded, change, pages.Repair),
-		s.upload(one+"/states/push", guarded, right("update", service.ResourceState), pages.PushState),
-		s.action(one+"/states/store", guarded, right("update", service.ResourceState), pages.StoreState),
+		s.upload(one+"/states/push", guarded, right("update", access.ResourceState), pages.PushState),
+		s.action(one+"/states/store", guarded, right("update", access.ResourceState), pages.StoreState),
 		{method: http.MethodGet, path: one + "/states/:version/file", door: guarded, access: state, within: func(l Limits) time.Duration { return l.Transfer }, handle: asFile(s.stateVersion)},
-		s.action(one+"/states/rollback", guarded, right("update", service.ResourceState), pages.Rollback),
-		s.action(one+"/states/accept", guarded, right("update", service.ResourceState), pages.AcceptState),
-		s.action(one+"/states/lock", guarded, right("update", service.ResourceState), pages.LockState),
-		s.action(one+"/states/unlock", guarded, right("update", service.ResourceState), pages.UnlockState),
+		s.action(one+"/states/rollback", guarded, right("update", access.ResourceState), pages.Rollback),
+		s.action(one+"/states/accept", guarded, right("update", access.ResourceState), pages.AcceptState),
+		s.action(one+"/states/lock", guarded, right("update", access.ResourceState), pages.LockState),
+		s.action(one+"/states/unlock", guarded, right("update", access.ResourceState), pages.UnlockState),
 	}
 }

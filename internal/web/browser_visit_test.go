@@ -12,59 +12,61 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // boardOf is a board of one stack, and readerOf answers for the same one.
 type boardOf struct {
-	*service.Board
-	row service.Row
+	*query.Board
+	row query.Row
 }
 
-func (b boardOf) Page(scope service.Scope, _ service.BoardQuery) (service.BoardPage, error) {
-	p := service.BoardPage{Items: []service.Row{}, Counts: map[service.Status]int{b.row.Status: 1}}
+func (b boardOf) Page(scope access.Scope, _ query.BoardQuery) (query.BoardPage, error) {
+	p := query.BoardPage{Items: []query.Row{}, Counts: map[query.Status]int{b.row.Status: 1}}
 	if scope.Has(b.row.Namespace) {
 		p.Items, p.Total = append(p.Items, b.row), 1
 	}
 	return p, nil
 }
 
-func (b boardOf) Get(k service.Key) (service.Row, bool) { return b.row, k == b.row.Key() }
+func (b boardOf) Get(k query.Key) (query.Row, bool) { return b.row, k == b.row.Key() }
 
 type readerOf struct {
 	estate
-	row service.Row
+	row query.Row
 }
 
-func (r readerOf) Get(context.Context, service.Key) (service.Stack, error) { return r.row.Stack, nil }
+func (r readerOf) Get(context.Context, query.Key) (query.Stack, error) { return r.row.Stack, nil }
 
 // deciding is the hands of somebody who decides on plans.
 type deciding struct {
-	service.StackCommands // what is not below is commanded by no test
+	command.StackCommands // what is not below is commanded by no test
 	approved              []string
 	err                   error
 }
 
-func (d *deciding) Approve(_ context.Context, k service.Key, p service.PlanInfo, comment string) (service.Stack, error) {
+func (d *deciding) Approve(_ context.Context, k query.Key, p query.PlanInfo, comment string) (query.Stack, error) {
 	if d.err == nil {
 		d.approved = append(d.approved, k.String()+" "+p.Name+" "+p.Digest+" "+comment)
 	}
-	return service.Stack{}, d.err
+	return query.Stack{}, d.err
 }
 
 // visitOne serves one stack to a browser without scripts.
-func visitOne(t *testing.T, auth Auth, hands service.StackCommands) (*url.URL, *http.Client) {
+func visitOne(t *testing.T, auth Auth, hands command.StackCommands) (*url.URL, *http.Client) {
 	t.Helper()
-	row := service.Row{Status: service.StatusPending, Tenant: "apps", Stack: service.Stack{
+	row := query.Row{Status: query.StatusPending, Tenant: "apps", Stack: query.Stack{
 		Namespace: "apps", Name: "net", Mode: stack.Manual, Source: "GitRepository/platform", Pending: "plan-main-1",
-		Plan: &service.PlanInfo{Name: "plan-main-1", Digest: "sha256:abc", Changes: stack.Changes{Add: 1}},
+		Plan: &query.PlanInfo{Name: "plan-main-1", Digest: "sha256:abc", Changes: stack.Changes{Add: 1}},
 	}}
 	o := options(auth)
 	o.Stacks, o.Board = readerOf{o.Stacks.(estate), row}, boardOf{emptyBoard(), row}
-	o.Scopes = func(context.Context, service.User) (service.Scope, error) { return service.Everything, nil }
-	o.People = func(u service.User) (service.Person, error) { return service.Person{User: u, Stacks: hands}, nil }
+	o.Scopes = func(context.Context, access.User) (access.Scope, error) { return access.Everything, nil }
+	o.People = func(u access.User) (command.Person, error) { return command.Person{User: u, Stacks: hands}, nil }
 	u, c := serve(t, o)
 	c.Timeout = time.Minute
 	c.Transport = signed{c.Transport}
@@ -156,8 +158,8 @@ func TestApprovalsThatAreRefused(t *testing.T) {
 		status int
 		says   []string
 	}{
-		"stale":               {fault.New(fault.Conflict, service.ReasonPlanChanged, errors.New("the plan that waits is plan-2, not plan-main-1")), false, http.StatusConflict, []string{"It changed in the meantime", `href="/stacks/apps/net/plan"`}},
-		"by the cluster":      {fault.New(fault.Denied, service.ReasonAccessDenied, errors.New("ann may not patch terraforms")), false, http.StatusForbidden, []string{"Not allowed", "ann may not patch", "Ask whoever runs the cluster"}},
+		"stale":               {fault.New(fault.Conflict, query.ReasonPlanChanged, errors.New("the plan that waits is plan-2, not plan-main-1")), false, http.StatusConflict, []string{"It changed in the meantime", `href="/stacks/apps/net/plan"`}},
+		"by the cluster":      {fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("ann may not patch terraforms")), false, http.StatusForbidden, []string{"Not allowed", "ann may not patch", "Ask whoever runs the cluster"}},
 		"at the door":         {nil, true, http.StatusForbidden, []string{"Not allowed"}},
 		"for a broken reason": {errors.New("a secret detail"), false, http.StatusInternalServerError, []string{"Something is broken", "tell them the request"}},
 	} {
@@ -166,7 +168,7 @@ func TestApprovalsThatAreRefused(t *testing.T) {
 			hands := &deciding{err: tt.err}
 			u, c := visitOne(t, auth, hands)
 			if tt.deny {
-				auth.deny(service.ResourceStacks)
+				auth.deny(access.ResourceStacks)
 			}
 			resp, err := c.PostForm(u.String()+"/stacks/apps/net/approve", url.Values{"plan": {"plan-main-1"}, "digest": {"sha256:abc"}})
 			resp, page := readAll(t, resp, err)
@@ -188,7 +190,7 @@ func TestApprovalsThatAreRefused(t *testing.T) {
 // Who may look and not touch is shown the plan and the reason, and no form.
 func TestApprovalsOfOthers(t *testing.T) {
 	auth := newRoles()
-	auth.deny(service.ResourceStacks)
+	auth.deny(access.ResourceStacks)
 	u, c := visitOne(t, auth, &deciding{})
 	resp, err := c.Get(u.String() + "/approvals")
 	_, page := readAll(t, resp, err)

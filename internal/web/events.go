@@ -12,8 +12,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 const (
@@ -88,9 +89,9 @@ func (s *server) events(c *gin.Context) {
 // watching is what one reader of events may see and wants to.
 type watching struct {
 	server    *server
-	scope     service.Scope
+	scope     access.Scope
 	namespace string
-	stack     *service.Key
+	stack     *query.Key
 	words     []string
 	cursor    string
 	moved     bool // the reader may see something else than before
@@ -102,7 +103,7 @@ func (w *watching) choose(stack string) error {
 		if !dnsName.MatchString(namespace) || !dnsName.MatchString(name) {
 			return errName("stack", stack)
 		}
-		w.stack = &service.Key{Namespace: namespace, Name: name}
+		w.stack = &query.Key{Namespace: namespace, Name: name}
 		w.namespace = cmp.Or(w.namespace, namespace)
 	}
 	if w.namespace != "" && !dnsName.MatchString(w.namespace) {
@@ -114,7 +115,7 @@ func (w *watching) choose(stack string) error {
 // may finds out anew what user may see. Nothing at all is Denied. Where not all
 // namespaces were asked about yet it begins with the others: whoever shows what
 // they hold looks again until all are known.
-func (w *watching) may(ctx context.Context, user service.User) error {
+func (w *watching) may(ctx context.Context, user access.User) error {
 	scope, err := w.server.soFar(ctx, user)
 	if err == nil && scope.Unasked > 0 && w.namespace != "" && !scope.Has(w.namespace) {
 		scope, err = w.server.scope(ctx, user)
@@ -123,10 +124,10 @@ func (w *watching) may(ctx context.Context, user service.User) error {
 		return err
 	}
 	if w.namespace != "" && !scope.Has(w.namespace) {
-		return fault.New(fault.Denied, service.ReasonAccessDenied, fmt.Errorf("%s may not list the stacks of the namespace %s", user.Name, w.namespace))
+		return fault.New(fault.Denied, access.ReasonAccessDenied, fmt.Errorf("%s may not list the stacks of the namespace %s", user.Name, w.namespace))
 	}
 	if !scope.All && len(scope.In) == 0 && scope.Unasked == 0 {
-		return fault.New(fault.Denied, service.ReasonAccessDenied, fmt.Errorf("%s may not list the stacks of any namespace", user.Name))
+		return fault.New(fault.Denied, access.ReasonAccessDenied, fmt.Errorf("%s may not list the stacks of any namespace", user.Name))
 	}
 	if w.scope.All || w.scope.In != nil {
 		w.moved = w.moved || w.scope.All != scope.All || !maps.Equal(w.scope.In, scope.In)
@@ -136,7 +137,7 @@ func (w *watching) may(ctx context.Context, user service.User) error {
 }
 
 // soFar is what is known of scope after a moment.
-func (s *server) soFar(ctx context.Context, user service.User) (service.Scope, error) {
+func (s *server) soFar(ctx context.Context, user access.User) (access.Scope, error) {
 	if s.SoFar != nil {
 		return s.SoFar(ctx, user)
 	}
@@ -144,7 +145,7 @@ func (s *server) soFar(ctx context.Context, user service.User) (service.Scope, e
 }
 
 // told is what a reader gets of news.
-func (w *watching) told(news service.BoardNews) []byte {
+func (w *watching) told(news query.BoardNews) []byte {
 	var out bytes.Buffer
 	if news.Reset || w.moved {
 		w.moved = false
@@ -169,7 +170,7 @@ func (w *watching) told(news service.BoardNews) []byte {
 
 // wants reports whether the reader asked for a row. What they may see the board
 // has seen to.
-func (w *watching) wants(row service.Row) bool {
+func (w *watching) wants(row query.Row) bool {
 	if w.namespace != "" && row.Namespace != w.namespace || w.stack != nil && row.Key() != *w.stack {
 		return false
 	}

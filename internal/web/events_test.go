@@ -15,7 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // event is one event as a browser understands it.
@@ -112,22 +113,22 @@ func names(events []event) []string {
 
 // crier is a server whose board the test changes.
 type crier struct {
-	*service.Board
+	*query.Board
 	address string
 	client  *http.Client
 	auth    *roles
 
 	mu    sync.Mutex
-	scope service.Scope
+	scope access.Scope
 	made  int
 }
 
 func newCrier(t *testing.T, limits Limits) *crier {
 	t.Helper()
-	r := &crier{Board: emptyBoard(), auth: newRoles(), scope: service.Everything}
+	r := &crier{Board: emptyBoard(), auth: newRoles(), scope: access.Everything}
 	o := options(r.auth)
 	o.Board, o.Limits = r.Board, limits
-	o.Scopes = scopeFunc(func() service.Scope {
+	o.Scopes = scopeFunc(func() access.Scope {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.scope
@@ -142,7 +143,7 @@ func newCrier(t *testing.T, limits Limits) *crier {
 	return r
 }
 
-func (r *crier) see(s service.Scope) {
+func (r *crier) see(s access.Scope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.scope = s
@@ -181,7 +182,7 @@ func TestEventsGoOnWhereTheyWereLeft(t *testing.T) {
 	if !strings.Contains(again[2].data, `"gone":true`) {
 		t.Errorf("what went is told as %s", again[2].data)
 	}
-	page, err := r.Page(service.Everything, service.BoardQuery{})
+	page, err := r.Page(access.Everything, query.BoardQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +226,7 @@ func TestNoLinkOfOthersOpensAStream(t *testing.T) {
 }
 
 func TestEventsAreChosen(t *testing.T) {
-	for query, want := range map[string]string{
+	for params, want := range map[string]string{
 		"":                        "stack net",
 		"?namespace=infra":        "stack dns",
 		"?stack=infra/dns":        "stack dns",
@@ -234,21 +235,21 @@ func TestEventsAreChosen(t *testing.T) {
 		"?namespace=apps&q=store": "stack store",
 	} {
 		r := newCrier(t, Limits{})
-		page, err := r.Page(service.Everything, service.BoardQuery{})
+		page, err := r.Page(access.Everything, query.BoardQuery{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.change("apps", "net")
 		r.change("infra", "dns")
 		r.change("apps", "store")
-		if got := names(listen(t, r.client, r.address+query, from(page.Cursor)).expect(1)); got[0] != want {
-			t.Errorf("%s: the first event is %v, want %s", query, got, want)
+		if got := names(listen(t, r.client, r.address+params, from(page.Cursor)).expect(1)); got[0] != want {
+			t.Errorf("%s: the first event is %v, want %s", params, got, want)
 		}
 	}
 	r := newCrier(t, Limits{})
-	for query, want := range map[string]int{"?stack=net": 422, "?stack=a/b/c": 422, "?namespace=A": 422, "?colour=red": 422} {
-		if resp := listen(t, r.client, r.address+query).resp; resp.StatusCode != want {
-			t.Errorf("%s: %s, want %d", query, resp.Status, want)
+	for params, want := range map[string]int{"?stack=net": 422, "?stack=a/b/c": 422, "?namespace=A": 422, "?colour=red": 422} {
+		if resp := listen(t, r.client, r.address+params).resp; resp.StatusCode != want {
+			t.Errorf("%s: %s, want %d", params, resp.Status, want)
 		}
 	}
 }
@@ -257,7 +258,7 @@ func TestEventsAreChosen(t *testing.T) {
 // is the stream.
 func TestEventsEndWithTheRights(t *testing.T) {
 	r := newCrier(t, Limits{Recheck: 2 * time.Millisecond})
-	r.see(service.Scope{In: map[string]bool{"apps": true, "infra": true}})
+	r.see(access.Scope{In: map[string]bool{"apps": true, "infra": true}})
 	l := listen(t, r.client, r.address)
 	if _, err := l.in.ReadString('\n'); err != nil {
 		t.Fatal(err)
@@ -268,7 +269,7 @@ func TestEventsEndWithTheRights(t *testing.T) {
 		t.Fatalf("%v, want nothing of a namespace out of sight", got)
 	}
 	only := listen(t, r.client, r.address+"?namespace=infra")
-	r.see(service.Scope{In: map[string]bool{"apps": true}})
+	r.see(access.Scope{In: map[string]bool{"apps": true}})
 	if _, err := io.Copy(io.Discard, only.in); err != nil {
 		t.Errorf("the stream of the namespace that was taken away ends with %v", err)
 	}
@@ -292,7 +293,7 @@ func TestEventsEndWithTheRights(t *testing.T) {
 			t.Error("a namespace that was taken away is still told of")
 		}
 	}
-	r.see(service.Scope{})
+	r.see(access.Scope{})
 	if _, err := io.Copy(io.Discard, l.in); err != nil {
 		t.Errorf("the stream ends with %v", err)
 	}
@@ -305,12 +306,12 @@ func TestEventsEndWithTheRights(t *testing.T) {
 // when more is.
 func TestEventsBeginBeforeAllIsKnown(t *testing.T) {
 	r := newCrier(t, Limits{Recheck: 2 * time.Millisecond})
-	r.see(service.Scope{In: map[string]bool{}, Unasked: 2})
+	r.see(access.Scope{In: map[string]bool{}, Unasked: 2})
 	l := listen(t, r.client, r.address)
 	if l.resp.StatusCode != http.StatusOK {
 		t.Fatalf("while it is being found out what somebody may see: %s", l.resp.Status)
 	}
-	r.see(service.Scope{In: map[string]bool{"apps": true}})
+	r.see(access.Scope{In: map[string]bool{"apps": true}})
 	if e := l.expect(1)[0]; e.name != "reset" {
 		t.Errorf("when more can be seen comes %+v, want a reset", e)
 	}
@@ -318,7 +319,7 @@ func TestEventsBeginBeforeAllIsKnown(t *testing.T) {
 	if got := names(l.expect(1)); got[0] != "stack web" {
 		t.Errorf("after that: %v, want web", got)
 	}
-	r.see(service.Scope{})
+	r.see(access.Scope{})
 	if _, err := io.Copy(io.Discard, l.in); err != nil {
 		t.Errorf("when nothing can be seen the stream ends with %v", err)
 	}
@@ -350,7 +351,7 @@ func TestEventsBeat(t *testing.T) {
 	r := newCrier(t, Limits{Beat: time.Millisecond})
 	l := listen(t, r.client, r.address+"?namespace=apps")
 	r.change("infra", "dns")
-	page, err := r.Page(service.Everything, service.BoardQuery{})
+	page, err := r.Page(access.Everything, query.BoardQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // Answers that the fault table has no row for.
@@ -135,7 +136,7 @@ func (s *server) bounded(r route) gin.HandlerFunc {
 		within := r.within(s.Limits)
 		ctx, cancel := context.WithTimeout(c.Request.Context(), within)
 		defer cancel()
-		c.Request = c.Request.WithContext(service.OnWay(ctx, viaOf(c)))
+		c.Request = c.Request.WithContext(access.OnWay(ctx, viaOf(c)))
 		c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, r.body)
 		control := http.NewResponseController(c.Writer)
 		deadline := s.Now().Add(within)
@@ -164,9 +165,9 @@ func (s *server) allowed(r route) gin.HandlerFunc {
 		switch r.door {
 		case known:
 		case guarded:
-			access, err := r.access(c)
+			right, err := r.access(c)
 			if err == nil {
-				err = s.Auth.Authorize(c.Request.Context(), user, access)
+				err = s.Auth.Authorize(c.Request.Context(), user, right)
 			}
 			if err != nil {
 				s.refuse(c, err)
@@ -182,7 +183,7 @@ func (s *server) allowed(r route) gin.HandlerFunc {
 
 // identify says who makes a request: a token that it shows, else the session of
 // its browser.
-func (s *server) identify(r *http.Request) (service.User, error) {
+func (s *server) identify(r *http.Request) (access.User, error) {
 	if s.sessions.shown(r) {
 		return s.sessionUser(r)
 	}
@@ -236,7 +237,7 @@ func (s *server) refuse(c *gin.Context, err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		kind, status = fault.Later, http.StatusServiceUnavailable
 	}
-	answer := service.Refusal{Error: err.Error(), Kind: kind, Reason: fault.Reason(err, ""), Hint: service.Hint(err)}
+	answer := command.Refusal{Error: err.Error(), Kind: kind, Reason: fault.Reason(err, ""), Hint: command.Hint(err)}
 	if kind == fault.Broken {
 		s.Log.Error("request failed", "request", c.GetString(keyRequest), "path", c.FullPath(), "err", err)
 		answer.Error = "something is wrong inside the server"
@@ -260,8 +261,8 @@ func retryAfter(err error) int {
 	return 5
 }
 
-func userOf(c *gin.Context) service.User {
+func userOf(c *gin.Context) access.User {
 	u, _ := c.Get(keyUser)
-	user, _ := u.(service.User)
+	user, _ := u.(access.User)
 	return user
 }

@@ -11,7 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // doors is what each route takes. A route that is not here fails the test, so
@@ -42,7 +43,7 @@ var _ = addDoors(map[string]string{
 	"DELETE /v2/*path":      "update terraforms/registry apps",
 })
 
-func accessText(a service.Access) string {
+func accessText(a access.Request) string {
 	s := a.Verb + " " + strings.Replace(strings.Replace(string(a.Resource), "stacks", "terraforms", 1), "registry", "terraforms/registry", 1)
 	if a.Namespace != "" {
 		s += " " + a.Namespace
@@ -85,7 +86,7 @@ func TestEveryRouteHasADoor(t *testing.T) {
 			} else if resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("WWW-Authenticate") == "" {
 				t.Errorf("without a token: %s, want 401 and how to become known", resp.Status)
 			}
-			auth.deny(service.Resources()...)
+			auth.deny(access.Resources()...)
 			resp, _ = ask(t, c, r.Method, address, bearer)
 			if want == "known, to see some stacks" {
 				if resp.StatusCode != http.StatusForbidden {
@@ -269,7 +270,7 @@ func endless(t *testing.T, auth Auth, limits Limits) (address string, c *http.Cl
 	live := newGrowing()
 	o := options(auth)
 	o.Limits = limits
-	o.Stacks = estate{records: service.NewBlobs(nothing{}, live, time.Millisecond)}
+	o.Stacks = estate{records: query.NewBlobs(nothing{}, live, time.Millisecond)}
 	u, c := serve(t, o)
 	return u.String() + "/api/v1/namespaces/apps/stacks/net/runs/plan-1/log?follow=true", c
 }
@@ -290,7 +291,7 @@ func TestStreamEndsWithTheRight(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
-	auth.deny(service.ResourceLog)
+	auth.deny(access.ResourceLog)
 	if _, err := io.Copy(io.Discard, resp.Body); err == nil {
 		t.Error("the stream ends as if the log were whole")
 	}
@@ -328,7 +329,7 @@ func TestStreamsAreCounted(t *testing.T) {
 func TestReaderThatStallsIsDropped(t *testing.T) {
 	o := options(newRoles())
 	o.Limits = Limits{UserStreams: 1, Stall: 10 * time.Millisecond}
-	o.Stacks = estate{records: service.NewBlobs(nothing{}, newGrowing(), time.Millisecond)}
+	o.Stacks = estate{records: query.NewBlobs(nothing{}, newGrowing(), time.Millisecond)}
 	h, err := New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -7,11 +7,11 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func keyOf(c *gin.Context) service.Key {
-	return service.Key{Namespace: c.Param("namespace"), Name: c.Param("name")}
+func keyOf(c *gin.Context) query.Key {
+	return query.Key{Namespace: c.Param("namespace"), Name: c.Param("name")}
 }
 
 func (s *server) healthz(c *gin.Context) { c.String(http.StatusOK, "ok\n") }

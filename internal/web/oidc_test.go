@@ -12,15 +12,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // guest is a browser in front of a server that has an issuer.
 type guest struct {
 	*browser
 	issuer *provider
-	seen   []service.User // whom the server asked a right for
+	seen   []access.User // whom the server asked a right for
 }
 
 func newGuest(t *testing.T, change ...func(*Issuer)) *guest {
@@ -36,9 +37,9 @@ func newGuest(t *testing.T, change ...func(*Issuer)) *guest {
 		}
 		o.Now, o.Issuer, o.Sessions.Key = clock.Now, &i, secret.New("the key of this server")
 		o.Scopes = nil
-		o.People = func(u service.User) (service.Person, error) {
+		o.People = func(u access.User) (command.Person, error) {
 			g.seen = append(g.seen, u)
-			return service.Person{User: u}, nil
+			return command.Person{User: u}, nil
 		}
 	})
 	g.clock = g.issuer.clock
@@ -90,7 +91,7 @@ func TestSignInWithIssuer(t *testing.T) {
 	if !g.known() {
 		t.Fatal("nobody is signed in")
 	}
-	want := service.User{Name: g.issuer.srv.URL + "#8f14e45f", Groups: []string{"system:authenticated", "net", "ops"}}
+	want := access.User{Name: g.issuer.srv.URL + "#8f14e45f", Groups: []string{"system:authenticated", "net", "ops"}}
 	if diff := cmp.Diff(g.seen[len(g.seen)-1], want); diff != "" {
 		t.Errorf("who is signed in (-got +want):\n%s", diff)
 	}
@@ -143,7 +144,7 @@ func TestNamesOfAnIssuer(t *testing.T) {
 			if got.StatusCode != http.StatusOK || !g.known() {
 				t.Fatalf("%s: %s", got.Status, got.body)
 			}
-			if diff := cmp.Diff(g.seen[len(g.seen)-1], service.User{Name: tt.want, Groups: append([]string{"system:authenticated"}, tt.groups...)}); diff != "" {
+			if diff := cmp.Diff(g.seen[len(g.seen)-1], access.User{Name: tt.want, Groups: append([]string{"system:authenticated"}, tt.groups...)}); diff != "" {
 				t.Errorf("who is signed in (-got +want):\n%s", diff)
 			}
 		})

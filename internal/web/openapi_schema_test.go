@@ -14,7 +14,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // writer makes schemas of Go types: of what encoding/json writes of them, and of
@@ -45,9 +45,9 @@ func (w *writer) schema(t reflect.Type, depth int) *openapi3.SchemaRef {
 		return s.NewRef()
 	case reflect.TypeFor[json.RawMessage](), anyType:
 		return (&openapi3.Schema{Nullable: true}).NewRef()
-	case reflect.TypeFor[service.Status]():
+	case reflect.TypeFor[query.Status]():
 		s := openapi3.NewStringSchema()
-		for _, status := range service.Statuses() {
+		for _, status := range query.Statuses() {
 			s.Enum = append(s.Enum, string(status))
 		}
 		return s.NewRef()

@@ -17,8 +17,9 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 var update = flag.Bool("update", false, "write the document of the API anew")
@@ -148,7 +149,7 @@ func describe(t *testing.T, table []route) *openapi3.T {
 		Paths:    openapi3.NewPaths(),
 	}
 	w := newWriter(t, doc)
-	w.schema(reflect.TypeFor[service.BoardChange](), 0) // what an event of a stack holds
+	w.schema(reflect.TypeFor[query.BoardChange](), 0) // what an event of a stack holds
 	w.schema(reflect.TypeFor[logEnd](), 0)
 	for _, r := range table {
 		path := braced(r.path)
@@ -189,7 +190,7 @@ func rightOf(t *testing.T, r route) string {
 	return text
 }
 
-func rightText(t *testing.T, a access) string {
+func rightText(t *testing.T, a requirement) string {
 	t.Helper()
 	c, _ := gin.CreateTestContext(httptest.NewRecorder())
 	c.Request = httptest.NewRequest(http.MethodGet, "/", nil)
@@ -264,7 +265,7 @@ func (w *writer) failures(o *openapi3.Operation, r route) {
 		says[http.StatusTooManyRequests] = "Too many streams are open."
 	}
 	for _, status := range slices.Sorted(maps.Keys(says)) {
-		o.AddResponse(status, openapi3.NewResponse().WithDescription(says[status]).WithJSONSchemaRef(w.schema(reflect.TypeFor[service.Refusal](), 0)))
+		o.AddResponse(status, openapi3.NewResponse().WithDescription(says[status]).WithJSONSchemaRef(w.schema(reflect.TypeFor[command.Refusal](), 0)))
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
 )
 
 // door says how far somebody must be known to come in.
@@ -25,7 +25,7 @@ const (
 type route struct {
 	method, path string
 	door         door
-	access       access
+	access       requirement
 	within       func(Limits) time.Duration
 	body         int64 // bytes
 	handle       gin.HandlerFunc
@@ -75,9 +75,9 @@ const admissionBody = 8 << 20
 const registryPrefix = "/v2"
 
 // right is the right to a stack, or to the stacks of a namespace.
-func right(verb string, r service.Resource) access {
-	return func(c *gin.Context) (service.Access, error) {
-		a := service.Access{Verb: verb, Resource: r, Namespace: c.Param("namespace"), Name: c.Param("name")}
+func right(verb string, r access.Resource) requirement {
+	return func(c *gin.Context) (access.Request, error) {
+		a := access.Request{Verb: verb, Resource: r, Namespace: c.Param("namespace"), Name: c.Param("name")}
 		for _, p := range []string{"namespace", "name"} {
 			if v, has := c.Params.Get(p); has && !dnsName.MatchString(v) {
 				return a, errName(p, v)
@@ -91,8 +91,8 @@ var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
 // registryAccess is the right to a repository. The first part of its name is
 // the namespace whose roles decide; the catalogue is for those who may see all.
-func registryAccess(c *gin.Context) (service.Access, error) {
-	a := service.Access{Verb: "get", Resource: service.ResourceRegistry}
+func registryAccess(c *gin.Context) (access.Request, error) {
+	a := access.Request{Verb: "get", Resource: access.ResourceRegistry}
 	if m := c.Request.Method; m != http.MethodGet && m != http.MethodHead {
 		a.Verb = "update"
 	}

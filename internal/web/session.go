@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // SessionOptions say how browsers stay known.
@@ -47,8 +47,8 @@ type identity struct {
 	Subject string   `json:"s"`
 }
 
-func (i identity) user() service.User {
-	return service.User{Name: i.Name, Groups: append([]string{"system:authenticated"}, i.Groups...)}
+func (i identity) user() access.User {
+	return access.User{Name: i.Name, Groups: append([]string{"system:authenticated"}, i.Groups...)}
 }
 
 // sessions seals and opens the cookies of sessions.
@@ -129,7 +129,7 @@ func (s *sessions) shown(r *http.Request) bool {
 // open returns the session of a request, and Denied if it has none that is good.
 func (s *sessions) open(r *http.Request) (session, error) {
 	denied := func(why string) (session, error) {
-		return session{}, fault.New(fault.Denied, service.ReasonUnknownUser, errors.New(why))
+		return session{}, fault.New(fault.Denied, access.ReasonUnknownUser, errors.New(why))
 	}
 	cookie, err := r.Cookie(s.name)
 	if err != nil {
@@ -163,10 +163,10 @@ func (s *sessions) seen(x session, r *http.Request) (session, bool) {
 }
 
 // sessionUser says who a request with a cookie is from.
-func (s *server) sessionUser(r *http.Request) (service.User, error) {
+func (s *server) sessionUser(r *http.Request) (access.User, error) {
 	x, err := s.sessions.open(r)
 	if err != nil {
-		return service.User{}, err
+		return access.User{}, err
 	}
 	if x.Known != nil {
 		return x.Known.user(), nil

@@ -9,9 +9,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
@@ -93,7 +94,7 @@ func (s *server) showSignIn(c *gin.Context, status int, p pages.SignIn) {
 
 var (
 	errLink    = fault.New(fault.Denied, "LinkUsed", errors.New("the link was used before, or its minute is over"))
-	errProgram = fault.New(fault.Denied, service.ReasonUnknownUser, errors.New("that token is one of a program of this server, and not of a person"))
+	errProgram = fault.New(fault.Denied, access.ReasonUnknownUser, errors.New("that token is one of a program of this server, and not of a person"))
 )
 
 // signIn takes a token, or the code of a link, for a session.
@@ -119,7 +120,7 @@ func (s *server) signIn(c *gin.Context) {
 		return
 	}
 	user, err := s.Auth.Authenticate(c.Request.Context(), token)
-	if err == nil && strings.HasPrefix(user.Name, service.OwnUsers) {
+	if err == nil && strings.HasPrefix(user.Name, access.OwnUsers) {
 		err = errProgram
 	}
 	if fault.Of(err) != fault.Denied {
@@ -171,7 +172,7 @@ func (s *server) signOut(c *gin.Context) {
 	who, unknown := s.sessionUser(c.Request)
 	err := s.endSession(c)
 	if err == nil && unknown == nil {
-		_ = s.audit(c, service.AuditEntry{What: service.AuditSignedOut, Who: who.Name}) // they are out all the same
+		_ = s.audit(c, query.AuditEntry{What: query.AuditSignedOut, Who: who.Name}) // they are out all the same
 	}
 	http.SetCookie(c.Writer, s.sessions.cleared())
 	if err != nil {

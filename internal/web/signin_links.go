@@ -11,9 +11,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // links are the ways in that command lines asked for and nobody has used yet:
@@ -88,7 +89,7 @@ func (l *links) use(code string) (secret.Text, bool) {
 func (s *server) makeLink(c *gin.Context) {
 	token := tokenOf(c.Request)
 	if token.Empty() {
-		s.refuse(c, fault.New(fault.Denied, service.ReasonNoToken, errors.New("a link is for whoever shows a token")))
+		s.refuse(c, fault.New(fault.Denied, access.ReasonNoToken, errors.New("a link is for whoever shows a token")))
 		return
 	}
 	user := userOf(c)
@@ -97,5 +98,5 @@ func (s *server) makeLink(c *gin.Context) {
 		s.refuse(c, err)
 		return
 	}
-	c.JSON(http.StatusCreated, service.SignInLink{Path: signInPath + "?" + url.Values{"code": {code}}.Encode(), Name: user.Name, Until: until})
+	c.JSON(http.StatusCreated, command.SignInLink{Path: signInPath + "?" + url.Values{"code": {code}}.Encode(), Name: user.Name, Until: until})
 }

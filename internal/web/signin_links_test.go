@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/command"
 )
 
 // link asks for a link as a command line does, and returns its path.
 func (b *browser) link() string {
 	b.t.Helper()
 	got := b.post("/api/v1/sign-in-links", nil, program, bearer)
-	var link service.SignInLink
+	var link command.SignInLink
 	if err := json.Unmarshal([]byte(got.body), &link); err != nil || got.StatusCode != http.StatusCreated {
 		b.t.Fatalf("asking for a link is %s %s, %b", got.Status, got.body, err)
 	}

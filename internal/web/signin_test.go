@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
 )
 
 var _ = addDoors(map[string]string{
@@ -48,7 +48,7 @@ func TestSignIn(t *testing.T) {
 func TestTokensThatDoNotSignIn(t *testing.T) {
 	b := newBrowser(t)
 	long := strings.Repeat("x", 3100)
-	b.auth.set("pull", service.OwnUsers+"pull:apps")
+	b.auth.set("pull", access.OwnUsers+"pull:apps")
 	b.auth.set(long, "ann")
 	for name, tt := range map[string]struct{ token, says string }{
 		"one that nobody has":            {"other", "The cluster does not know the token"},

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // handClock is a clock that is moved by hand.
@@ -45,13 +45,13 @@ type forgetful struct {
 	known map[string]string // tokens, and who they are of
 }
 
-func (f *forgetful) Authenticate(_ context.Context, t secret.Text) (service.User, error) {
+func (f *forgetful) Authenticate(_ context.Context, t secret.Text) (access.User, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if name, ok := f.known[t.Reveal()]; ok {
-		return service.User{Name: name}, nil
+		return access.User{Name: name}, nil
 	}
-	return service.User{}, fault.New(fault.Denied, service.ReasonUnknownUser, errors.New("the cluster does not know the token"))
+	return access.User{}, fault.New(fault.Denied, access.ReasonUnknownUser, errors.New("the cluster does not know the token"))
 }
 
 func (f *forgetful) set(token, name string) {

@@ -11,26 +11,27 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // States are the states of stacks. They hold secrets in clear, and have a right
 // of their own.
 type States interface {
-	StateVersions(ctx context.Context, key service.Key) (service.KeptStates, error)
-	ServerState(ctx context.Context, key service.Key, name string) (io.ReadCloser, error)
-	ServerOutgrown(ctx context.Context, key service.Key, digest string) (io.ReadCloser, error)
-	KeepOutgrown(ctx context.Context, key service.Key, state []byte) error
+	StateVersions(ctx context.Context, key query.Key) (query.KeptStates, error)
+	ServerState(ctx context.Context, key query.Key, name string) (io.ReadCloser, error)
+	ServerOutgrown(ctx context.Context, key query.Key, digest string) (io.ReadCloser, error)
+	KeepOutgrown(ctx context.Context, key query.Key, state []byte) error
 }
 
 // stateRoutes are the rows about the states of one stack.
 func (s *server) stateRoutes() []route {
 	transfer := func(l Limits) time.Duration { return l.Transfer }
-	read := right("get", service.ResourceState)
-	op := func(id, summary string, query ...parameter) operation {
-		return operation{id: id, area: "states", summary: summary, query: query, fails: []fault.Kind{fault.Missing, fault.Later}}
+	read := right("get", access.ResourceState)
+	op := func(id, summary string, params ...parameter) operation {
+		return operation{id: id, area: "states", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
 	file := op("getStateVersion", "One version of a state as it was stored, secrets and all.")
 	file.gives = anyType
@@ -40,7 +41,7 @@ func (s *server) stateRoutes() []route {
 	keep.takes = anyType
 	table := []route{
 		asks(s, oneStack+"/states", guarded, read, op("listStateVersions", "What is kept of the past of a state."),
-			func(c call) (service.KeptStates, error) { return s.Stacks.StateVersions(c.ctx(), c.key()) }),
+			func(c call) (query.KeptStates, error) { return s.Stacks.StateVersions(c.ctx(), c.key()) }),
 		asks(s, oneStack+"/state", guarded, read, op("getState", "What a state says: its resources and outputs.",
 			word("version", "A serial, or the beginning of a digest; the newest if it is not there."), yes("reveal", "Show sensitive values.")), stateView),
 		asks(s, oneStack+"/resources", guarded, read, op("listResources", "The resource instances in the newest state, sensitive attributes masked."),
@@ -50,7 +51,7 @@ func (s *server) stateRoutes() []route {
 			}),
 		s.raw(oneStack+"/states/:version", read, file, s.stateVersion),
 		s.raw(oneStack+"/outgrown", read, outgrown, s.outgrown),
-		{method: http.MethodPut, path: oneStack + "/outgrown", door: guarded, access: right("update", service.ResourceState),
+		{method: http.MethodPut, path: oneStack + "/outgrown", door: guarded, access: right("update", access.ResourceState),
 			body: stateBytes, operation: keep, handle: s.keepOutgrown},
 	}
 	for i := range table {
@@ -89,8 +90,8 @@ func (s *server) outgrown(c *gin.Context) {
 // stateRead records that somebody reads a state with all that is secret in it.
 func (s *server) stateRead(c *gin.Context, version string) error {
 	key := keyOf(c)
-	return s.audit(c, service.AuditEntry{
-		What: service.AuditStateRead, Object: service.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name},
+	return s.audit(c, query.AuditEntry{
+		What: query.AuditStateRead, Object: query.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name},
 		Details: map[string]string{"version": cmp.Or(version, "newest")},
 	})
 }

@@ -8,23 +8,24 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // pushing is the row by which somebody brings a state. The body is the state, to
 // the byte, since its digest counts; all else is in the query.
 func (s *server) pushing(op func(string, string, ...fault.Kind) operation) route {
 	o := op("pushState", "Stores the state in the body, which must follow what is stored, or says what that would do.", fault.Conflict)
-	o.takes, o.gives = anyType, reflect.TypeFor[service.StateChange]()
+	o.takes, o.gives = anyType, reflect.TypeFor[command.StateChange]()
 	o.query = []parameter{
 		yes("preview", "Only say what it would do."), yes("force", "Rewrite lineage and serial so that it follows what is stored."),
 		word("over", "The digest of what is stored, as the preview said it."), word("to", "The digest of what is to be stored, as the preview said it."),
 	}
-	r := route{method: http.MethodPost, path: oneStack + "/state/push", door: guarded, access: right("update", service.ResourceState),
+	r := route{method: http.MethodPost, path: oneStack + "/state/push", door: guarded, access: right("update", access.ResourceState),
 		within: func(l Limits) time.Duration { return l.Transfer }, body: stateBytes, operation: o}
 	r.handle = func(c *gin.Context) {
-		var change service.StateChange
+		var change command.StateChange
 		err := s.admitted(c, r.operation)
 		if err == nil {
 			change, err = call{c, s}.push()
@@ -36,32 +37,32 @@ func (s *server) pushing(op func(string, string, ...fault.Kind) operation) route
 
 // push says what a state that is brought would change, or stores it if that is
 // still what was said.
-func (c call) push() (service.StateChange, error) {
+func (c call) push() (command.StateChange, error) {
 	preview, err := c.yes("preview")
 	if err != nil {
-		return service.StateChange{}, err
+		return command.StateChange{}, err
 	}
 	force, err := c.yes("force")
 	if err != nil {
-		return service.StateChange{}, err
+		return command.StateChange{}, err
 	}
 	if !preview && c.Query("to") == "" {
-		return service.StateChange{}, errQuery("the parameter to is missing: ask with preview=true first, and say what that answers")
+		return command.StateChange{}, errQuery("the parameter to is missing: ask with preview=true first, and say what that answers")
 	}
 	p, err := c.person()
 	if err != nil {
-		return service.StateChange{}, err
+		return command.StateChange{}, err
 	}
 	state, err := io.ReadAll(c.Request.Body)
 	if err != nil {
-		return service.StateChange{}, err
+		return command.StateChange{}, err
 	}
 	change, err := p.Stacks.PlanPush(c.ctx(), c.key(), state, force)
 	if preview {
 		return change, err
 	}
 	if err := change.Still(err, c.Query("over"), c.Query("to")); err != nil {
-		return service.StateChange{}, err
+		return command.StateChange{}, err
 	}
 	return change, p.Stacks.WriteState(c.ctx(), change)
 }

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -17,11 +19,11 @@ import (
 // preview said, and to the byte.
 func TestAPushIsWhatWasShown(t *testing.T) {
 	o := options(newRoles())
-	o.People = func(u service.User) (service.Person, error) { return service.Person{User: u, Stacks: hands{}}, nil }
+	o.People = func(u access.User) (command.Person, error) { return command.Person{User: u, Stacks: hands{}}, nil }
 	u, c := serve(t, o)
 	state := `{ "version": 4, "note": "<&>" }`
 	digest := stack.Digest(state)
-	for query, want := range map[string]int{
+	for params, want := range map[string]int{
 		"preview=true":                            200,
 		"over=sha256:now&to=" + digest:            200,
 		"over=sha256:before&to=" + digest:         409,
@@ -30,27 +32,27 @@ func TestAPushIsWhatWasShown(t *testing.T) {
 		"force=perhaps&over=x&to=y":               422,
 		"over=sha256:now&to=" + digest + "&foo=1": 422,
 	} {
-		resp, said := ask(t, c, http.MethodPost, u.String()+"/api/v1/namespaces/apps/stacks/net/state/push?"+query, func(q *http.Request) {
+		resp, said := ask(t, c, http.MethodPost, u.String()+"/api/v1/namespaces/apps/stacks/net/state/push?"+params, func(q *http.Request) {
 			bearer(q)
 			q.Header.Set("Content-Type", "application/json")
 			q.Body = io.NopCloser(strings.NewReader(state))
 		})
 		if resp.StatusCode != want {
-			t.Errorf("%s is %s %s, want %d", query, resp.Status, said, want)
+			t.Errorf("%s is %s %s, want %d", params, resp.Status, said, want)
 		}
 	}
 }
 
 // pusher notes what was brought.
 type pusher struct {
-	service.StackCommands
+	command.StackCommands
 	got   []string
 	force bool
 }
 
-func (p *pusher) PlanPush(_ context.Context, key service.Key, state []byte, force bool) (service.StateChange, error) {
+func (p *pusher) PlanPush(_ context.Context, key query.Key, state []byte, force bool) (command.StateChange, error) {
 	p.got, p.force = append(p.got, string(state)), force
-	return service.StateChange{Key: key}, nil
+	return command.StateChange{Key: key}, nil
 }
 
 // A file comes with a form, without scripts, and leads to what it would change.
@@ -58,7 +60,7 @@ func TestAFileIsBroughtByAForm(t *testing.T) {
 	p := &pusher{}
 	o := options(newRoles())
 	o.Limits.File = 8 << 10
-	o.People = func(u service.User) (service.Person, error) { return service.Person{User: u, Stacks: p}, nil }
+	o.People = func(u access.User) (command.Person, error) { return command.Person{User: u, Stacks: p}, nil }
 	u, c := serve(t, o)
 	form := func(fields int, state string) (string, []byte) {
 		var b bytes.Buffer

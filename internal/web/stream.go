@@ -11,8 +11,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // streams counts the streams that are open.
@@ -61,10 +61,10 @@ func (s *streams) count(by int) {
 type stream struct {
 	server  *server
 	c       *gin.Context
-	user    service.User
+	user    access.User
 	control *http.ResponseController
-	may     func(context.Context, service.User) error // whether user may read on; Denied ends the stream
-	ends    time.Time                                 // when it is over, whatever happens
+	may     func(context.Context, access.User) error // whether user may read on; Denied ends the stream
+	ends    time.Time                                // when it is over, whatever happens
 
 	checks, beats *time.Ticker
 	again         func() bool  // whether there is something to say though nothing has happened; nil if there never is
@@ -79,7 +79,7 @@ var errEnded = errors.New("the stream has come to its end")
 func streaming(l Limits) time.Duration { return l.Stream }
 
 // open takes a place for a stream. Its headers are sent by start.
-func (s *server) open(c *gin.Context, may func(context.Context, service.User) error) (st *stream, done func(), err error) {
+func (s *server) open(c *gin.Context, may func(context.Context, access.User) error) (st *stream, done func(), err error) {
 	// A GET, and yet it holds a place for as long as it goes on: a link of others
 	// that a browser shows its cookie to, as one of another port of this host,
 	// leads to pages and to no stream.
@@ -179,7 +179,7 @@ func (st *stream) recheck() error {
 	defer cancel()
 	user, err := st.server.identify(st.c.Request.WithContext(ctx))
 	if err == nil && user.Name != st.user.Name {
-		err = fault.New(fault.Denied, service.ReasonUnknownUser, fmt.Errorf("%s is somebody else by now", st.user.Name))
+		err = fault.New(fault.Denied, access.ReasonUnknownUser, fmt.Errorf("%s is somebody else by now", st.user.Name))
 	}
 	if err == nil {
 		err = st.may(ctx, user)

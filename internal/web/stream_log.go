@@ -14,7 +14,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -135,14 +136,14 @@ func (s *server) endOfEvents(st *stream, run string, lines *lineEvents) {
 // found out before anything is answered.
 func (s *server) followLog(c *gin.Context, from spot) (st *stream, f *follower, done func(), err error) {
 	ctx, key, run := c.Request.Context(), keyOf(c), from.run
-	st, leave, err := s.open(c, func(ctx context.Context, user service.User) error {
-		return s.Auth.Authorize(ctx, user, service.Access{Verb: "get", Resource: service.ResourceLog, Namespace: key.Namespace, Name: key.Name})
+	st, leave, err := s.open(c, func(ctx context.Context, user access.User) error {
+		return s.Auth.Authorize(ctx, user, access.Request{Verb: "get", Resource: access.ResourceLog, Namespace: key.Namespace, Name: key.Name})
 	})
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	if run == "" {
-		var newest service.Report
+		var newest query.Report
 		newest, err = s.Stacks.Run(ctx, key, "")
 		run = newest.ID
 	}

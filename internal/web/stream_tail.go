@@ -6,13 +6,13 @@ import (
 	"io"
 	"sync"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // tails share the reading of logs that grow: however many follow a run, one
 // goroutine looks for news of it.
 type tails struct {
-	follow func(ctx context.Context, key service.Key, run string) (io.ReadCloser, error)
+	follow func(ctx context.Context, key query.Key, run string) (io.ReadCloser, error)
 
 	mu   sync.Mutex
 	open map[tailed]*tail
@@ -20,7 +20,7 @@ type tails struct {
 
 // tailed is what is followed.
 type tailed struct {
-	key service.Key
+	key query.Key
 	run string
 }
 
@@ -46,7 +46,7 @@ type tail struct {
 const tailBytes = 512 << 10
 
 // join returns the tail of a run, which is read until the last has left.
-func (t *tails) join(key service.Key, run string) (it *tail, leave func()) {
+func (t *tails) join(key query.Key, run string) (it *tail, leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of := tailed{key, run}

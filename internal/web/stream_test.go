@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -81,14 +81,14 @@ type counting struct {
 	followed *atomic.Int32
 }
 
-func (c counting) Log(ctx context.Context, key service.Key, run string, follow bool) (io.ReadCloser, error) {
+func (c counting) Log(ctx context.Context, key query.Key, run string, follow bool) (io.ReadCloser, error) {
 	if follow {
 		c.followed.Add(1)
 	}
 	return c.estate.Log(ctx, key, run, follow)
 }
 
-func (c counting) Run(ctx context.Context, key service.Key, run string) (service.Report, error) {
+func (c counting) Run(ctx context.Context, key query.Key, run string) (query.Report, error) {
 	if run == "" {
 		run = "plan-1"
 	}
@@ -102,7 +102,7 @@ func serveLog(t *testing.T, live *running, limits Limits) (address string, c *ht
 	followed = &atomic.Int32{}
 	o := options(newRoles())
 	o.Limits = limits
-	o.Stacks = counting{estate{records: service.NewBlobs(nothing{}, live, time.Millisecond)}, followed}
+	o.Stacks = counting{estate{records: query.NewBlobs(nothing{}, live, time.Millisecond)}, followed}
 	u, c := serve(t, o)
 	return u.String() + logPath, c, followed
 }
@@ -212,12 +212,12 @@ func TestSlowFollowerGetsEverything(t *testing.T) {
 	for i := 0; whole.Len() < 5*tailBytes; i++ {
 		whole.WriteString(strings.Repeat(string(rune('a'+i%26)), 1+i%300) + "\n")
 	}
-	records := service.NewBlobs(nothing{}, live, time.Millisecond)
+	records := query.NewBlobs(nothing{}, live, time.Millisecond)
 	at := estate{records: records}
-	ts := &tails{follow: func(ctx context.Context, key service.Key, run string) (io.ReadCloser, error) {
+	ts := &tails{follow: func(ctx context.Context, key query.Key, run string) (io.ReadCloser, error) {
 		return at.Log(ctx, key, run, true)
 	}}
-	key := service.Key{Namespace: "apps", Name: "net"}
+	key := query.Key{Namespace: "apps", Name: "net"}
 	it, leave := ts.join(key, "plan-1")
 	defer leave()
 	f := &follower{tail: it, log: func() (io.ReadCloser, error) { return at.Log(t.Context(), key, "plan-1", false) }}

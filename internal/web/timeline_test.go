@@ -7,23 +7,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // newborn is a stack to which nothing happened.
-type newborn struct{ service.StackDetails }
+type newborn struct{ query.StackDetails }
 
-func (newborn) Timeline(context.Context, service.Key) ([]service.Moment, error) {
-	return []service.Moment{{At: time.Unix(1, 0), Kind: service.MomentCreated, Title: "Created"}}, nil
+func (newborn) Timeline(context.Context, query.Key) ([]query.Moment, error) {
+	return []query.Moment{{At: time.Unix(1, 0), Kind: query.MomentCreated, Title: "Created"}}, nil
 }
 
 // What people did takes the right to the journal, and nothing else is refused
 // without it.
 func TestTimelineNeedsARightForDeeds(t *testing.T) {
-	j := &pagedJournal{entries: []service.AuditEntry{{Seq: 1, At: time.Unix(2, 0), What: "approved", Who: "ann", Object: service.AuditObject{Kind: "Terraform", Namespace: "apps", Name: "net"}}}}
+	j := &pagedJournal{entries: []query.AuditEntry{{Seq: 1, At: time.Unix(2, 0), What: "approved", Who: "ann", Object: query.AuditObject{Kind: "Terraform", Namespace: "apps", Name: "net"}}}}
 	for _, may := range []bool{true, false} {
 		r := newRoles()
-		r.denied[service.ResourceAudit] = !may
+		r.denied[access.ResourceAudit] = !may
 		o := options(r)
 		o.Journal, o.Details = j, newborn{}
 		u, c := serve(t, o)

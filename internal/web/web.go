@@ -23,49 +23,51 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
 // Stacks is what is asked about stacks.
 type Stacks interface {
-	service.StackReader
+	query.StackReader
 	States
 }
 
 // Board is all stacks as they are now.
 type Board interface {
 	pages.Board
-	Changes(scope service.Scope, since string) (service.BoardNews, error)
+	Changes(scope access.Scope, since string) (query.BoardNews, error)
 	Namespaces() []string
 	Len() int
 }
 
 // Auth says who somebody is and what they may do.
 type Auth interface {
-	Authenticate(context.Context, secret.Text) (service.User, error)
-	Authorize(context.Context, service.User, service.Access) error
+	Authenticate(context.Context, secret.Text) (access.User, error)
+	Authorize(context.Context, access.User, access.Request) error
 }
 
 // Options are what the server is made of.
 type Options struct {
-	Stacks  Stacks               // answers by itself: whoever asks has been checked before
-	Tenants service.TenantReader // likewise
-	Board   Board                // likewise
-	Details service.StackDetails // likewise
-	Sources service.SourceReader // likewise
-	Estate  service.TenantEstate // likewise
-	Queue   service.Queue        // who waits for a run, in all namespaces; nil if nobody here knows
-	Notices service.Notices      // what was sent to people; nil if nothing is
+	Stacks  Stacks             // answers by itself: whoever asks has been checked before
+	Tenants query.TenantReader // likewise
+	Board   Board              // likewise
+	Details query.StackDetails // likewise
+	Sources query.SourceReader // likewise
+	Estate  query.TenantEstate // likewise
+	Queue   query.Queue        // who waits for a run, in all namespaces; nil if nobody here knows
+	Notices query.Notices      // what was sent to people; nil if nothing is
 
-	Retained service.RetainedStacks // what stacks left that are gone; nil if nobody here knows
+	Retained command.RetainedStacks // what stacks left that are gone; nil if nobody here knows
 
 	Platform pages.Platform // what runs here, for those who ask about it
 
-	People  func(service.User) (service.Person, error)
-	Scopes  func(context.Context, service.User) (service.Scope, error) // the namespaces whose stacks somebody may list
-	SoFar   func(context.Context, service.User) (service.Scope, error) // what is known of these after a moment, for pages; Scopes if nil
+	People  func(access.User) (command.Person, error)
+	Scopes  func(context.Context, access.User) (access.Scope, error) // the namespaces whose stacks somebody may list
+	SoFar   func(context.Context, access.User) (access.Scope, error) // what is known of these after a moment, for pages; Scopes if nil
 	Auth    Auth
 	Recent  Auth // Auth whose answers may be some seconds old, for what pages ask often; Auth if nil
 	Version string
@@ -74,8 +76,8 @@ type Options struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	Journal service.Journal // who did what, to read; nil if none is kept
-	Audit   Audit           // and to write; nil if none is kept
+	Journal query.Journal // who did what, to read; nil if none is kept
+	Audit   Audit         // and to write; nil if none is kept
 
 	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and who knows one may have it
 	Registry  http.Handler // at /v2/
@@ -166,7 +168,7 @@ func build(o Options) (*gin.Engine, error) {
 		return nil, err
 	}
 	s.renderer = renderer
-	s.tails.follow = func(ctx context.Context, key service.Key, run string) (io.ReadCloser, error) {
+	s.tails.follow = func(ctx context.Context, key query.Key, run string) (io.ReadCloser, error) {
 		return s.Stacks.Log(ctx, key, run, true)
 	}
 	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, Journal: o.Journal, Estate: o.Estate, Queue: o.Queue, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.JournalCheck{}, API: document, Version: o.Version}

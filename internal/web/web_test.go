@@ -15,11 +15,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/recordstest"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/service"
-	"github.com/terrier-iac/terrier/internal/service/recordstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,35 +31,35 @@ const token = "good-token"
 // roles is an Auth of one user whose rights can be taken away.
 type roles struct {
 	mu     sync.Mutex
-	denied map[service.Resource]bool
-	asked  []service.Access
-	user   service.User
+	denied map[access.Resource]bool
+	asked  []access.Request
+	user   access.User
 }
 
 func newRoles() *roles {
-	return &roles{denied: map[service.Resource]bool{}, user: service.User{Name: "ann"}}
+	return &roles{denied: map[access.Resource]bool{}, user: access.User{Name: "ann"}}
 }
 
-func (r *roles) Authenticate(_ context.Context, t secret.Text) (service.User, error) {
+func (r *roles) Authenticate(_ context.Context, t secret.Text) (access.User, error) {
 	if t.Reveal() != token {
-		return service.User{}, fault.New(fault.Denied, service.ReasonUnknownUser, errors.New("unknown token"))
+		return access.User{}, fault.New(fault.Denied, access.ReasonUnknownUser, errors.New("unknown token"))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.user, nil
 }
 
-func (r *roles) Authorize(_ context.Context, u service.User, a service.Access) error {
+func (r *roles) Authorize(_ context.Context, u access.User, a access.Request) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, a)
 	if r.denied[a.Resource] {
-		return fault.New(fault.Denied, service.ReasonAccessDenied, fmt.Errorf("%s may not %s", u.Name, a.Verb))
+		return fault.New(fault.Denied, access.ReasonAccessDenied, fmt.Errorf("%s may not %s", u.Name, a.Verb))
 	}
 	return nil
 }
 
-func (r *roles) deny(list ...service.Resource) {
+func (r *roles) deny(list ...access.Resource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range list {
@@ -69,50 +71,50 @@ func (r *roles) deny(list ...service.Resource) {
 func (r *roles) rename(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.user = service.User{Name: name}
+	r.user = access.User{Name: name}
 }
 
-func (r *roles) last() service.Access {
+func (r *roles) last() access.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.asked) == 0 {
-		return service.Access{}
+		return access.Request{}
 	}
 	return r.asked[len(r.asked)-1]
 }
 
 // estate answers about one stack whose records are kept somewhere.
 type estate struct {
-	service.StackReader // what is not below is asked by no test
-	records             service.Records
-	err                 error
+	query.StackReader // what is not below is asked by no test
+	records           query.Records
+	err               error
 }
 
-func (e estate) id(key service.Key) (service.StackID, error) {
+func (e estate) id(key query.Key) (query.StackID, error) {
 	if e.err != nil {
-		return service.StackID{}, e.err
+		return query.StackID{}, e.err
 	}
 	if key != recordstest.Stack.Key {
-		return service.StackID{}, fault.New(fault.Missing, service.ReasonNotFound, fmt.Errorf("stack %s does not exist", key))
+		return query.StackID{}, fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("stack %s does not exist", key))
 	}
 	return recordstest.Stack, nil
 }
 
-func (e estate) List(context.Context, service.Filter) ([]service.Stack, error) {
-	return []service.Stack{{Namespace: "apps", Name: "net"}}, e.err
+func (e estate) List(context.Context, query.Filter) ([]query.Stack, error) {
+	return []query.Stack{{Namespace: "apps", Name: "net"}}, e.err
 }
 
-func (e estate) Describe(_ context.Context, key service.Key) (service.Detail, error) {
+func (e estate) Describe(_ context.Context, key query.Key) (query.Detail, error) {
 	id, err := e.id(key)
-	return service.Detail{Stack: service.Stack{Namespace: id.Namespace, Name: id.Name}}, err
+	return query.Detail{Stack: query.Stack{Namespace: id.Namespace, Name: id.Name}}, err
 }
 
-func (e estate) Explain(_ context.Context, key service.Key) (service.Explanation, error) {
+func (e estate) Explain(_ context.Context, key query.Key) (query.Explanation, error) {
 	_, err := e.id(key)
-	return service.Explanation{}, err
+	return query.Explanation{}, err
 }
 
-func (e estate) Runs(ctx context.Context, key service.Key) ([]runner.Report, error) {
+func (e estate) Runs(ctx context.Context, key query.Key) ([]runner.Report, error) {
 	id, err := e.id(key)
 	if err != nil {
 		return nil, err
@@ -120,7 +122,7 @@ func (e estate) Runs(ctx context.Context, key service.Key) ([]runner.Report, err
 	return e.records.Runs(ctx, id)
 }
 
-func (e estate) Run(ctx context.Context, key service.Key, run string) (runner.Report, error) {
+func (e estate) Run(ctx context.Context, key query.Key, run string) (runner.Report, error) {
 	id, err := e.id(key)
 	if err != nil {
 		return runner.Report{}, err
@@ -128,7 +130,7 @@ func (e estate) Run(ctx context.Context, key service.Key, run string) (runner.Re
 	return e.records.Run(ctx, id, run)
 }
 
-func (e estate) Log(ctx context.Context, key service.Key, run string, follow bool) (io.ReadCloser, error) {
+func (e estate) Log(ctx context.Context, key query.Key, run string, follow bool) (io.ReadCloser, error) {
 	id, err := e.id(key)
 	if err != nil {
 		return nil, err
@@ -136,29 +138,29 @@ func (e estate) Log(ctx context.Context, key service.Key, run string, follow boo
 	return e.records.Log(ctx, id, run, follow)
 }
 
-func (e estate) Plan(ctx context.Context, key service.Key, digest string) (service.PlanDocument, error) {
+func (e estate) Plan(ctx context.Context, key query.Key, digest string) (query.PlanDocument, error) {
 	id, err := e.id(key)
 	if err != nil {
-		return service.PlanDocument{}, err
+		return query.PlanDocument{}, err
 	}
 	r, err := e.records.Plan(ctx, id, digest)
 	if err != nil {
-		return service.PlanDocument{}, err
+		return query.PlanDocument{}, err
 	}
 	defer r.Close()
 	raw, err := io.ReadAll(r)
-	return service.PlanDocument{Document: raw}, err
+	return query.PlanDocument{Document: raw}, err
 }
 
-func (e estate) StateVersions(ctx context.Context, key service.Key) (service.KeptStates, error) {
+func (e estate) StateVersions(ctx context.Context, key query.Key) (query.KeptStates, error) {
 	id, err := e.id(key)
 	if err != nil {
-		return service.KeptStates{}, err
+		return query.KeptStates{}, err
 	}
 	return e.records.States(ctx, id)
 }
 
-func (e estate) ServerState(ctx context.Context, key service.Key, name string) (io.ReadCloser, error) {
+func (e estate) ServerState(ctx context.Context, key query.Key, name string) (io.ReadCloser, error) {
 	id, err := e.id(key)
 	if err != nil {
 		return nil, err
@@ -166,7 +168,7 @@ func (e estate) ServerState(ctx context.Context, key service.Key, name string) (
 	return e.records.State(ctx, id, name)
 }
 
-func (e estate) ServerOutgrown(ctx context.Context, key service.Key, digest string) (io.ReadCloser, error) {
+func (e estate) ServerOutgrown(ctx context.Context, key query.Key, digest string) (io.ReadCloser, error) {
 	id, err := e.id(key)
 	if err != nil {
 		return nil, err
@@ -174,7 +176,7 @@ func (e estate) ServerOutgrown(ctx context.Context, key service.Key, digest stri
 	return e.records.Outgrown(ctx, id, recordstest.Where, digest)
 }
 
-func (e estate) KeepOutgrown(ctx context.Context, key service.Key, state []byte) error {
+func (e estate) KeepOutgrown(ctx context.Context, key query.Key, state []byte) error {
 	id, err := e.id(key)
 	if err != nil {
 		return err
@@ -206,7 +208,7 @@ func echo(name string) http.Handler {
 
 func options(auth Auth) Options {
 	return Options{
-		Stacks: estate{records: service.NewBlobs(nothing{}, nothing{}, time.Millisecond)},
+		Stacks: estate{records: query.NewBlobs(nothing{}, nothing{}, time.Millisecond)},
 		Auth:   auth, Version: "v1", Hosts: []string{"127.0.0.1"},
 		Artifacts: echo("artifacts"), Registry: echo("registry"),
 		Admission: map[string]http.Handler{"/validate-a-kind": echo("admission")},
@@ -269,12 +271,12 @@ func (s signed) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // The records read over HTTP are those that are kept.
 func TestRemoteIsRecords(t *testing.T) {
-	recordstest.Run(t, func(t *testing.T, kept *service.Blobs) service.Records {
+	recordstest.Run(t, func(t *testing.T, kept *query.Blobs) query.Records {
 		o := options(newRoles())
 		o.Stacks = estate{records: kept}
 		u, c := serve(t, o)
 		c.Transport = signed{c.Transport}
-		return service.NewRemote(u, c)
+		return client.NewRemote(u, c)
 	})
 }
 
@@ -291,7 +293,7 @@ func TestRemoteFaults(t *testing.T) {
 		o.Stacks = estate{err: want}
 		u, c := serve(t, o)
 		c.Transport = signed{c.Transport}
-		_, err := service.NewRemote(u, c).Runs(t.Context(), recordstest.Stack)
+		_, err := client.NewRemote(u, c).Runs(t.Context(), recordstest.Stack)
 		if fault.Of(err) != fault.Of(want) || fault.Reason(err, "") != fault.Reason(want, "") || err.Error() != want.Error() {
 			t.Errorf("Runs() is %v (%s), want %v", err, fault.Of(err), want)
 		}

@@ -17,9 +17,10 @@ import (
 
 	authnv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/client"
 )
 
 // visitor is a browser with somebody before it: one connection over TLS, which
@@ -38,19 +39,19 @@ type visit struct {
 // browser is a visitor that nobody has signed in at.
 func (e *estate) browser(ctx context.Context) (*visitor, error) {
 	var server corev1.ConfigMap
-	name := client.ObjectKey{Namespace: service.ServerNamespace, Name: service.ServerConfigMap}
+	name := types.NamespacedName{Namespace: access.ServerNamespace, Name: access.ServerConfigMap}
 	if err := e.client.Get(ctx, name, &server); err != nil {
 		return nil, fmt.Errorf("finding the server: %w", err)
 	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM([]byte(server.Data[service.ServerCAKey])) {
+	if !roots.AppendCertsFromPEM([]byte(server.Data[access.ServerCAKey])) {
 		return nil, errors.New("the server tells no certificate")
 	}
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return nil, err
 	}
-	return &visitor{base: server.Data[service.ServerURLKey], http: &http.Client{
+	return &visitor{base: server.Data[access.ServerURLKey], http: &http.Client{
 		Jar:           jar,
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -63,7 +64,7 @@ func (e *estate) owner(ctx context.Context) (*visitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, link, err := service.SignIn(ctx, service.Connection{Kubeconfig: e.kubeconfig, Now: time.Now})
+	_, link, err := client.SignIn(ctx, client.Connection{Kubeconfig: e.kubeconfig, Now: time.Now})
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/audit"
-	persons "github.com/terrier-iac/terrier/internal/service" // service is a function of a test
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -75,16 +77,16 @@ func TestWhoDidIt(t *testing.T) {
 	// Somebody who uses the pages.
 	c.Apply(t, inline("stack", "interval: 1h", things(w, "two", "a")))
 	s := c.AwaitPending(t, "stack")
-	people, err := persons.NewPeople(c.Config, nil, time.Now)
+	people, err := command.NewPeople(c.Config, nil, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	carol, err := people.As(persons.User{Name: "carol", Groups: []string{"system:masters"}})
+	carol, err := people.As(access.User{Name: "carol", Groups: []string{"system:masters"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := persons.Key{Namespace: c.Namespace, Name: "stack"}
-	if _, err := carol.Stacks.Reject(t.Context(), key, persons.PlanInfo{Name: s.Status.Plan.Pending}, "not on a Friday"); err != nil {
+	key := query.Key{Namespace: c.Namespace, Name: "stack"}
+	if _, err := carol.Stacks.Reject(t.Context(), key, query.PlanInfo{Name: s.Status.Plan.Pending}, "not on a Friday"); err != nil {
 		t.Fatal(err)
 	}
 	recorded(t, p, c.Namespace, audit.Created, audit.Planned, audit.ApprovedStale, audit.Approved, audit.ApplyStarted, audit.Applied,

@@ -30,7 +30,7 @@ const (
 	APIManager    = "terrier-api"
 )
 
-// commandLine is the field manager of the command line; service.FieldManager is
+// commandLine is the field manager of the command line; access.FieldManager is
 // the same.
 const commandLine = "terrier"
 

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // checkTime is how long a part of the server may take to say that it works.
@@ -58,7 +60,7 @@ type aboutView struct {
 	Programs []engineRow
 	Health   []healthRow
 
-	User       service.User
+	User       access.User
 	Groups     []string
 	Sees       string
 	Namespace  string // whose rights are shown; empty is all of them
@@ -118,16 +120,16 @@ var docs = []docLink{
 	{"Threat model", "what is defended, and against whom", manual + "threat-model.md"},
 }
 
-func seesText(s service.Scope) string {
+func seesText(s access.Scope) string {
 	switch n := len(s.In); {
 	case s.All:
 		return "the stacks of all namespaces"
 	case n == 0:
 		return "no stacks: you may list terraforms in no namespace that has any"
 	case n > 10:
-		return "the stacks of " + service.Count(n, "namespace")
+		return "the stacks of " + query.Count(n, "namespace")
 	default:
-		return "the stacks of " + service.Count(n, "namespace") + ": " + strings.Join(slices.Sorted(maps.Keys(s.In)), ", ")
+		return "the stacks of " + query.Count(n, "namespace") + ": " + strings.Join(slices.Sorted(maps.Keys(s.In)), ", ")
 	}
 }
 
@@ -162,7 +164,7 @@ func (d *aboutView) health(v *Visit) {
 		if err := c.Ask(ctx); err != nil {
 			row.Pill = Pill{ToneBad, "cross", "Does not work"}
 			if row.Text = askOperator; all {
-				row.Text, row.Hint = err.Error(), service.Hint(err)
+				row.Text, row.Hint = err.Error(), command.Hint(err)
 			}
 		}
 		cancel()
@@ -194,22 +196,22 @@ var aboutVerbs = []string{"get", "list", "patch", "update", "delete"}
 
 // aboutRights are what can be asked for, in the order in which it matters to people.
 var aboutRights = []struct {
-	resource          service.Resource
+	resource          access.Resource
 	name, means, role string
 	verbs             string
 }{
-	{service.ResourceStacks, "Stacks", "see them; approve, reject, suspend and the like take patch", "terraforms", "get list patch update delete"},
-	{service.ResourceLog, "Runs and logs", "what runs did and said", "terraforms/log", "get"},
-	{service.ResourcePlan, "Plans", "what a plan would change, values that are not sensitive included", "terraforms/plan", "get"},
-	{service.ResourceOutputs, "Outputs", "values that an apply left, not sensitive ones", "terraforms/outputs", "get"},
-	{service.ResourceState, "States", "the state with its secrets; to put one in its place takes update", "terraforms/state", "get update"},
-	{service.ResourceAudit, "Journal", "who did what to stacks of the namespace", "terraforms/audit", "list"},
-	{service.ResourceNotifications, "Notifications", "what was sent, and what became of it", "terraforms/notifications", "list"},
-	{service.ResourceTenants, "Tenants", "see tenants and their objects", "tenants", "get list patch delete"},
-	{service.ResourceRegistries, "Registries of tenants", "see rows' counts; allow, read now and suspend take patch", "tenantregistries", "get list patch"},
-	{service.ResourceTemplates, "Templates of tenants", "see rollouts; going on takes patch, going back update", "tenanttemplates", "get list patch update"},
-	{service.ResourceSources, "Sources", "see what modules come from", "gitrepositories", "get list"},
-	{service.ResourceRegistry, "Artifacts", "pull what was pushed; to push takes update", "terraforms/registry", "get update"},
+	{access.ResourceStacks, "Stacks", "see them; approve, reject, suspend and the like take patch", "terraforms", "get list patch update delete"},
+	{access.ResourceLog, "Runs and logs", "what runs did and said", "terraforms/log", "get"},
+	{access.ResourcePlan, "Plans", "what a plan would change, values that are not sensitive included", "terraforms/plan", "get"},
+	{access.ResourceOutputs, "Outputs", "values that an apply left, not sensitive ones", "terraforms/outputs", "get"},
+	{access.ResourceState, "States", "the state with its secrets; to put one in its place takes update", "terraforms/state", "get update"},
+	{access.ResourceAudit, "Journal", "who did what to stacks of the namespace", "terraforms/audit", "list"},
+	{access.ResourceNotifications, "Notifications", "what was sent, and what became of it", "terraforms/notifications", "list"},
+	{access.ResourceTenants, "Tenants", "see tenants and their objects", "tenants", "get list patch delete"},
+	{access.ResourceRegistries, "Registries of tenants", "see rows' counts; allow, read now and suspend take patch", "tenantregistries", "get list patch"},
+	{access.ResourceTemplates, "Templates of tenants", "see rollouts; going on takes patch, going back update", "tenanttemplates", "get list patch update"},
+	{access.ResourceSources, "Sources", "see what modules come from", "gitrepositories", "get list"},
+	{access.ResourceRegistry, "Artifacts", "pull what was pushed; to push takes update", "terraforms/registry", "get update"},
 }
 
 // rights asks what the visitor may do in one namespace, or everywhere.
@@ -220,7 +222,7 @@ func (d *aboutView) rights(v *Visit) {
 		for _, verb := range aboutVerbs {
 			cell := rightCell{Verb: verb}
 			if cell.Asked = strings.Contains(" "+r.verbs+" ", " "+verb+" "); cell.Asked {
-				cell.May = v.Can(service.Access{Verb: verb, Resource: r.resource, Namespace: d.Namespace})
+				cell.May = v.Can(access.Request{Verb: verb, Resource: r.resource, Namespace: d.Namespace})
 			}
 			row.May = append(row.May, cell)
 		}

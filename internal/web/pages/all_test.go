@@ -8,9 +8,10 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -61,7 +62,7 @@ func TestPagesKeepTheRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			parse(t, v, p)
-			v.Can = func(service.Access) bool { return false }
+			v.Can = func(access.Request) bool { return false }
 			if p, err = s.handle(v); err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +80,7 @@ func TestPagesKeepTheRules(t *testing.T) {
 func TestPagesOfAnEmptyEstate(t *testing.T) {
 	for name, s := range screens {
 		t.Run(name, func(t *testing.T) {
-			e := &estate{rows: []service.Row{row("apps", "checkout", service.StatusWaiting, nil), row("apps", "hostile", "", nil), row("apps", "cart", "unheard of", nil), row("net", "vpc", "", nil), row("net", "dns", "", nil), row("net", "edge", "", nil), row("net", "old", "", nil), row("apps", "byhand", "", nil), row("apps", "commanded", "", nil)}}
+			e := &estate{rows: []query.Row{row("apps", "checkout", query.StatusWaiting, nil), row("apps", "hostile", "", nil), row("apps", "cart", "unheard of", nil), row("net", "vpc", "", nil), row("net", "dns", "", nil), row("net", "edge", "", nil), row("net", "old", "", nil), row("apps", "byhand", "", nil), row("apps", "commanded", "", nil)}}
 			v := visitor(t, e, s.address)
 			p, err := s.handle(v)
 			if err != nil {
@@ -121,10 +122,10 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 		err     error
 		want    string
 	}{
-		"a state that is kept elsewhere": {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Invalid, service.ReasonStateForeign, errors.New("x")), "backend of its own"},
-		"no state yet":                   {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Missing, service.ReasonNoState, errors.New("x")), "Nothing is built yet"},
-		"versions kept elsewhere":        {"/stacks/apps/cart/states", StackStates, fault.New(fault.Invalid, service.ReasonStateForeign, errors.New("x")), "backend of its own"},
-		"no outputs":                     {"/stacks/apps/cart/outputs", StackOutputs, fault.New(fault.Missing, service.ReasonNoOutputs, errors.New("x")), "There are no outputs"},
+		"a state that is kept elsewhere": {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Invalid, query.ReasonStateForeign, errors.New("x")), "backend of its own"},
+		"no state yet":                   {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Missing, query.ReasonNoState, errors.New("x")), "Nothing is built yet"},
+		"versions kept elsewhere":        {"/stacks/apps/cart/states", StackStates, fault.New(fault.Invalid, query.ReasonStateForeign, errors.New("x")), "backend of its own"},
+		"no outputs":                     {"/stacks/apps/cart/outputs", StackOutputs, fault.New(fault.Missing, query.ReasonNoOutputs, errors.New("x")), "There are no outputs"},
 		"no drift":                       {"/stacks/apps/cart/drift", StackDrift, fault.New(fault.Missing, "NoDrift", errors.New("x")), "No drift"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +182,7 @@ func TestSensitiveValuesAreNotShown(t *testing.T) {
 
 // Everything that can be said with a pill has one.
 func TestEveryStatusAndOutcomeHasAPill(t *testing.T) {
-	for _, s := range service.Statuses() {
+	for _, s := range query.Statuses() {
 		if p, ok := statusPills[s]; !ok || p.Word == "" || p.Icon == "" {
 			t.Errorf("the status %s has no pill", s)
 		}

@@ -54,7 +54,7 @@ func (a *ansi) write(b *strings.Builder, s string) {
 		if s == "" {
 			return
 		}
-		k, params, ok := command(s, ends)
+		k, params, ok := escapeSequence(s, ends)
 		if ok {
 			a.pen.set(params)
 		}
@@ -109,10 +109,10 @@ func plainLength(s string) int {
 	return len(s)
 }
 
-// command returns the length of the control character or sequence that s
+// escapeSequence returns the length of the control character or sequence that s
 // begins with, and the parameters of one that chooses colours. Of a sequence
 // that does not end only the start is left out: nothing is hidden by it.
-func command(s string, ends ends) (n int, params string, ok bool) {
+func escapeSequence(s string, ends ends) (n int, params string, ok bool) {
 	intro, n := introducer(s)
 	switch intro {
 	case '[':

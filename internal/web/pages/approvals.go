@@ -1,7 +1,8 @@
 package pages
 
 import (
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -9,7 +10,7 @@ import (
 // visitor may speak about, then the others, each with the reason.
 func Approvals(v *Visit) (Page, error) {
 	q := boardQuery(v.Query)
-	q.Statuses, q.Sort = []service.Status{service.StatusPending, service.StatusDrifted}, "since" // plans to mend drift wait as well
+	q.Statuses, q.Sort = []query.Status{query.StatusPending, query.StatusDrifted}, "since" // plans to mend drift wait as well
 	found, err := v.page(q)
 	if err != nil {
 		return Page{}, err
@@ -29,30 +30,30 @@ type stackRights struct {
 }
 
 // newStackRights asks about the namespaces of rows.
-func newStackRights(v *Visit, rows []service.Row) stackRights {
+func newStackRights(v *Visit, rows []query.Row) stackRights {
 	r := stackRights{visit: v, known: map[string]bool{}}
 	if len(rows) == 0 {
 		return r
 	}
-	if r.all = mayChange(v, service.Key{}) == ""; r.all {
+	if r.all = mayChange(v, query.Key{}) == ""; r.all {
 		return r
 	}
 	var in names
 	for _, row := range rows {
 		in.add(row.Namespace)
 	}
-	v.askTogether(accesses("patch", service.ResourceStacks, in.sorted()))
+	v.askTogether(accesses("patch", access.ResourceStacks, in.sorted()))
 	return r
 }
 
 // whyNot says why the visitor may not change a stack; empty if they may.
-func (r stackRights) whyNot(k service.Key) string {
+func (r stackRights) whyNot(k query.Key) string {
 	if r.all {
 		return ""
 	}
 	all, asked := r.known[k.Namespace]
 	if !asked {
-		all = mayChange(r.visit, service.Key{Namespace: k.Namespace}) == ""
+		all = mayChange(r.visit, query.Key{Namespace: k.Namespace}) == ""
 		r.known[k.Namespace] = all
 	}
 	if all {
@@ -62,7 +63,7 @@ func (r stackRights) whyNot(k service.Key) string {
 }
 
 type approvalList struct {
-	Query  service.BoardQuery
+	Query  query.BoardQuery
 	Mine   []approval
 	Others []approval
 	Pager  Pager
@@ -70,17 +71,17 @@ type approvalList struct {
 
 // approval is one plan that waits.
 type approval struct {
-	Row    service.Row
+	Row    query.Row
 	Href   string
-	Plan   service.PlanInfo
+	Plan   query.PlanInfo
 	Decide Decide
 	Why    string // the plan was made
 }
 
-func approvalsView(rows []service.Row, whyNot func(service.Key) string) approvalList {
+func approvalsView(rows []query.Row, whyNot func(query.Key) string) approvalList {
 	var out approvalList
 	for _, r := range rows {
-		if r.Pending == "" || r.Status == service.StatusDrifted && undecidable(r.Stack) != "" {
+		if r.Pending == "" || r.Status == query.StatusDrifted && undecidable(r.Stack) != "" {
 			continue // drift that is only watched is on the page of drift
 		}
 		d := decideOf(r.Stack, whyNot(r.Key()), "approvals")
@@ -98,7 +99,7 @@ func approvalsView(rows []service.Row, whyNot func(service.Key) string) approval
 }
 
 // planCause says what a plan is for.
-func planCause(s service.Stack, p service.PlanInfo) string {
+func planCause(s query.Stack, p query.PlanInfo) string {
 	switch {
 	case p.Destroy:
 		return "to take everything down"

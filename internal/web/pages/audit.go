@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // Audit shows the journal: who did what, and whether it is what was written.
@@ -22,7 +22,7 @@ func Audit(v *Visit) (Page, error) {
 		page.Data = auditView{Now: v.Now, Empty: &Empty{Title: "No journal is kept", Text: "This server does not write down who does what."}}
 		return page, nil
 	}
-	sight := service.AuditSightOf(v.Can)
+	sight := query.AuditSightOf(v.Can)
 	q, wrong := AuditQuery(v.Query)
 	found, err := v.House.Journal.Entries(v.Context, sight, q)
 	if err != nil {
@@ -59,13 +59,13 @@ const auditPage = 100
 
 // AuditQuery is what the filters of the page, and of what is exported from it,
 // choose; what was not understood is said.
-func AuditQuery(from url.Values) (service.AuditQuery, error) {
-	q := service.AuditQuery{
-		Who: strings.TrimSpace(from.Get("who")), Via: service.AuditVia(from.Get("via")), Namespace: strings.TrimSpace(from.Get("namespace")),
+func AuditQuery(from url.Values) (query.AuditQuery, error) {
+	q := query.AuditQuery{
+		Who: strings.TrimSpace(from.Get("who")), Via: query.AuditVia(from.Get("via")), Namespace: strings.TrimSpace(from.Get("namespace")),
 		Stack: strings.TrimSpace(from.Get("stack")), Text: strings.TrimSpace(from.Get("q")), Limit: auditPage,
 	}
 	if what := from.Get("what"); what != "" {
-		q.What = []service.AuditWhat{service.AuditWhat(what)}
+		q.What = []query.AuditWhat{query.AuditWhat(what)}
 	}
 	q.Before, _ = strconv.ParseUint(from.Get("before"), 10, 64) // what is no number is the newest page
 	var wrong []string
@@ -91,7 +91,7 @@ func AuditQuery(from url.Values) (service.AuditQuery, error) {
 // auditView is what the page shows.
 type auditView struct {
 	Now      time.Time
-	Query    service.AuditQuery
+	Query    query.AuditQuery
 	From, To string
 	Ways     []wayChoice
 	Deeds    []deedGroup // that can be chosen
@@ -107,7 +107,7 @@ type auditView struct {
 
 // auditRow is one entry.
 type auditRow struct {
-	service.AuditEntry
+	query.AuditEntry
 	Pill     Pill
 	Who, Way string
 	Href     string // of the object
@@ -122,14 +122,14 @@ type fact struct{ Name, Value string }
 
 // ways are the ways on which something can be asked for, in words.
 var ways = []struct {
-	via  service.AuditVia
+	via  query.AuditVia
 	word string
-}{{service.ViaUI, "pages"}, {service.ViaAPI, "API"}, {service.ViaCLI, "command line"}, {"kubectl", "Kubernetes API"}, {"git", "Git"}, {viaController, "Terrier itself"}}
+}{{query.ViaUI, "pages"}, {query.ViaAPI, "API"}, {query.ViaCLI, "command line"}, {"kubectl", "Kubernetes API"}, {"git", "Git"}, {viaController, "Terrier itself"}}
 
 // viaController is what nobody asked for: Terrier did it by its own rules.
-const viaController service.AuditVia = "controller"
+const viaController query.AuditVia = "controller"
 
-func wayWord(via service.AuditVia) string {
+func wayWord(via query.AuditVia) string {
 	for _, w := range ways {
 		if w.via == via {
 			return w.word
@@ -145,7 +145,7 @@ type wayChoice struct {
 
 // journalDeed is something that a journal may hold, and how it wants to be taken.
 type journalDeed struct {
-	what service.AuditWhat
+	what query.AuditWhat
 	tone Tone
 }
 
@@ -177,7 +177,7 @@ var journalDeeds = []struct {
 	}},
 }
 
-func toneOfDeed(w service.AuditWhat) Tone {
+func toneOfDeed(w query.AuditWhat) Tone {
 	for _, group := range journalDeeds {
 		for _, d := range group.of {
 			if d.what == w {
@@ -212,11 +212,11 @@ func deedChoices(chosen string) []deedGroup {
 }
 
 // whatWord is what was done, as a person writes it.
-func whatWord(w service.AuditWhat) string {
+func whatWord(w query.AuditWhat) string {
 	return capital(strings.ReplaceAll(string(w), "-", " "))
 }
 
-func auditOf(v *Visit, q service.AuditQuery, found service.AuditPage) auditView {
+func auditOf(v *Visit, q query.AuditQuery, found query.AuditPage) auditView {
 	d := auditView{
 		Now: v.Now, Query: q, From: v.Query.Get("from"), To: v.Query.Get("to"), Deeds: deedChoices(v.Query.Get("what")),
 		Export: with("/audit/export", v.Query, "before"),
@@ -244,7 +244,7 @@ func auditOf(v *Visit, q service.AuditQuery, found service.AuditPage) auditView 
 	return d
 }
 
-func rowOfAudit(e service.AuditEntry) auditRow {
+func rowOfAudit(e query.AuditEntry) auditRow {
 	row := auditRow{AuditEntry: e, Who: e.Who, Way: wayWord(e.Via), Href: objectPath(e.Object.Kind, e.Object.Namespace, e.Object.Name)}
 	row.Pill = pillOf(toneOfDeed(e.What), whatWord(e.What))
 	if e.Who == "" {
@@ -285,13 +285,13 @@ const checkedFor = 10 * time.Minute
 // Found is a finding about the journal.
 type Found struct {
 	At     time.Time // zero if it was never read
-	Report service.AuditReport
+	Report query.AuditReport
 	Err    error
 }
 
 // Look returns what was found lately, and has more of the journal read if that is
 // too long ago, or was not all. While somebody else has it read, nobody waits.
-func (c *JournalCheck) Look(ctx context.Context, j service.Journal, now time.Time) Found {
+func (c *JournalCheck) Look(ctx context.Context, j query.Journal, now time.Time) Found {
 	if last := c.Last(); !last.At.IsZero() && last.Err == nil && last.Report.Until == 0 && now.Sub(last.At) < checkedFor || !c.reading.TryLock() {
 		return last
 	}
@@ -308,7 +308,7 @@ func (c *JournalCheck) Last() Found {
 }
 
 // again reads all of it.
-func (c *JournalCheck) again(ctx context.Context, j service.Journal, now time.Time) {
+func (c *JournalCheck) again(ctx context.Context, j query.Journal, now time.Time) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	report, err := j.VerifyJournal(ctx)

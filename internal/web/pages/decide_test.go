@@ -12,8 +12,10 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -96,14 +98,14 @@ func TestDestroyingPlansAskTwice(t *testing.T) {
 // Whoever decides on a plan that was replaced is led to the one that waits now.
 func TestStaleApprovals(t *testing.T) {
 	v := visitor(t, town(), "/stacks/net/vpc/approve")
-	stale := fault.New(fault.Conflict, service.ReasonPlanChanged, errors.New("the plan that waits is plan-b, not plan-a"))
+	stale := fault.New(fault.Conflict, query.ReasonPlanChanged, errors.New("the plan that waits is plan-b, not plan-a"))
 	v.Person.Stacks = &hands{refuse: map[string]error{`approve net/vpc plan-a sha256:a ""`: stale}}
 	v.Form = url.Values{"plan": {"plan-a"}, "digest": {"sha256:a"}}
 	_, err := Approve(v)
 	if !errors.Is(err, stale) {
 		t.Fatal(err)
 	}
-	d := parse(t, v, Failed(v, service.Refusal{Error: err.Error(), Kind: fault.Conflict, Reason: service.ReasonPlanChanged, Hint: service.Hint(err)}, "req-1"))
+	d := parse(t, v, Failed(v, command.Refusal{Error: err.Error(), Kind: fault.Conflict, Reason: query.ReasonPlanChanged, Hint: command.Hint(err)}, "req-1"))
 	for _, want := range []string{"It changed in the meantime", "the plan that waits is plan-b", "Nothing was done", "req-1"} {
 		if !strings.Contains(d.text(), want) {
 			t.Errorf("the page does not say %q", want)
@@ -118,7 +120,7 @@ func TestStaleApprovals(t *testing.T) {
 // What waits for the visitor is told from what waits for others, and why.
 func TestWhoDecides(t *testing.T) {
 	v := visitor(t, town(), "/approvals")
-	v.Can = func(a service.Access) bool { return a.Namespace == "apps" }
+	v.Can = func(a access.Request) bool { return a.Namespace == "apps" }
 	p, err := Approvals(v)
 	if err != nil {
 		t.Fatal(err)
@@ -140,17 +142,17 @@ func TestWhoDecides(t *testing.T) {
 }
 
 func TestWhatAPlanIsFor(t *testing.T) {
-	applied := &service.PlanInfo{Revision: "main@sha1:1"}
+	applied := &query.PlanInfo{Revision: "main@sha1:1"}
 	for want, tt := range map[string]struct {
-		s service.Stack
-		p service.PlanInfo
+		s query.Stack
+		p query.PlanInfo
 	}{
-		"to take everything down":                 {service.Stack{Applied: applied}, service.PlanInfo{Destroy: true}},
-		"to bring in what is in no state":         {service.Stack{Untracked: &stack.Untracked{}}, service.PlanInfo{}},
-		"to mend drift":                           {service.Stack{Applied: applied}, service.PlanInfo{Drift: true}},
-		"to build it for the first time":          {service.Stack{}, service.PlanInfo{}},
-		"for a new revision":                      {service.Stack{Applied: applied}, service.PlanInfo{Revision: "main@sha1:2"}},
-		"for a change of the stack or its inputs": {service.Stack{Applied: applied}, service.PlanInfo{Revision: "main@sha1:1"}},
+		"to take everything down":                 {query.Stack{Applied: applied}, query.PlanInfo{Destroy: true}},
+		"to bring in what is in no state":         {query.Stack{Untracked: &stack.Untracked{}}, query.PlanInfo{}},
+		"to mend drift":                           {query.Stack{Applied: applied}, query.PlanInfo{Drift: true}},
+		"to build it for the first time":          {query.Stack{}, query.PlanInfo{}},
+		"for a new revision":                      {query.Stack{Applied: applied}, query.PlanInfo{Revision: "main@sha1:2"}},
+		"for a change of the stack or its inputs": {query.Stack{Applied: applied}, query.PlanInfo{Revision: "main@sha1:1"}},
 	} {
 		if got := planCause(tt.s, tt.p); got != want {
 			t.Errorf("planCause() = %q, want %q", got, want)
@@ -160,21 +162,21 @@ func TestWhatAPlanIsFor(t *testing.T) {
 
 // A button that would do nothing says why, and is no form.
 func TestWhatCannotBeDoneSaysWhy(t *testing.T) {
-	why := func(s service.Stack, may string) map[string]string {
+	why := func(s query.Stack, may string) map[string]string {
 		out := map[string]string{}
 		for _, b := range stackButtons(s, may) {
 			out[b.Label] = b.Why
 		}
 		return out
 	}
-	base := row("apps", "net", service.StatusReady, nil).Stack
+	base := row("apps", "net", query.StatusReady, nil).Stack
 	noLock, noGap := "Nobody else holds the lock on the state.", "Everything that the stack built is in its state."
 	suspended := base
 	suspended.Suspended = true
 	locked := base
 	locked.Lock, locked.Untracked = &stack.Lock{ID: "x"}, &stack.Untracked{}
 	for name, tt := range map[string]struct {
-		s    service.Stack
+		s    query.Stack
 		may  string
 		want map[string]string
 	}{
@@ -193,7 +195,7 @@ func TestWhatCannotBeDoneSaysWhy(t *testing.T) {
 // every such button takes the focus, and has the reason in it.
 func TestButtonsThatDoNothingTakeTheFocus(t *testing.T) {
 	v := visitor(t, town(), "/stacks/apps/cart")
-	v.Can = func(a service.Access) bool { return a.Verb != "patch" }
+	v.Can = func(a access.Request) bool { return a.Verb != "patch" }
 	p, err := Stack(v)
 	if err != nil {
 		t.Fatal(err)
@@ -214,8 +216,8 @@ func TestButtonsThatDoNothingTakeTheFocus(t *testing.T) {
 // Tabs that take a right which the visitor has not say so before they are opened.
 func TestTabsThatAreClosed(t *testing.T) {
 	v := visitor(t, town(), "/stacks/apps/cart")
-	v.Can = func(a service.Access) bool {
-		return a.Resource != service.ResourceState && a.Resource != service.ResourcePlan
+	v.Can = func(a access.Request) bool {
+		return a.Resource != access.ResourceState && a.Resource != access.ResourcePlan
 	}
 	p, err := Stack(v)
 	if err != nil {
@@ -238,9 +240,9 @@ func TestTabsThatAreClosed(t *testing.T) {
 // slow makes previews only when whoever asked has gone.
 type slow struct{ *hands }
 
-func (s slow) PreviewDestroy(ctx context.Context, k service.Key) (service.PlanDocument, error) {
+func (s slow) PreviewDestroy(ctx context.Context, k query.Key) (query.PlanDocument, error) {
 	<-ctx.Done()
-	return service.PlanDocument{}, ctx.Err()
+	return query.PlanDocument{}, ctx.Err()
 }
 
 func TestPreviewsThatTakeTheirTime(t *testing.T) {

@@ -1,11 +1,13 @@
 package pages
 
-import "github.com/terrier-iac/terrier/internal/service"
+import (
+	"github.com/terrier-iac/terrier/internal/query"
+)
 
 // Drift lists the stacks whose world is not what was applied.
 func Drift(v *Visit) (Page, error) {
 	q := boardQuery(v.Query)
-	q.Statuses, q.Sort = []service.Status{service.StatusDrifted}, "since"
+	q.Statuses, q.Sort = []query.Status{query.StatusDrifted}, "since"
 	found, err := v.page(q)
 	if err != nil {
 		return Page{}, err
@@ -17,13 +19,13 @@ func Drift(v *Visit) (Page, error) {
 }
 
 type driftList struct {
-	Query service.BoardQuery
+	Query query.BoardQuery
 	Rows  []driftRow
 	Pager Pager
 }
 
 type driftRow struct {
-	service.Row
+	query.Row
 	Href    string
 	Details string
 	Source  string
@@ -31,7 +33,7 @@ type driftRow struct {
 	Decide  *Decide
 }
 
-func driftView(rows []service.Row, whyNot func(service.Key) string) driftList {
+func driftView(rows []query.Row, whyNot func(query.Key) string) driftList {
 	var out driftList
 	for _, r := range rows {
 		may := whyNot(r.Key())

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -17,7 +17,7 @@ func (r *Renderer) functions() template.FuncMap {
 		"age":   age,
 		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"path":  pathOf,
-		"count": service.Count,
+		"count": query.Count,
 		"join":  strings.Join,
 
 		// What parts are called with.
@@ -34,7 +34,7 @@ func (r *Renderer) functions() template.FuncMap {
 
 		"called":    func(name string) string { return strings.TrimPrefix(name, "system:serviceaccount:") },
 		"thousands": thousands,
-		"bytes":     func(n int64) string { return service.Size(int(n)) },
+		"bytes":     func(n int64) string { return query.Size(int(n)) },
 		"last":      func(from, n int) int { return from + n - 1 },
 		"says": func(now time.Time, s said) struct {
 			Now  time.Time

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/terrier-iac/terrier/internal/graph"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // graphPage is a stack among those that it needs and that need it.
@@ -85,14 +85,14 @@ func StackGraph(v *Visit) (Page, error) {
 	if p.Why = problemOf("The graph cannot be shown", err); err == nil {
 		p.show(g)
 		p.draw(v.House, g)
-		page.Live.Stack, page.Live.Stacks = service.Key{}, true // others in it change, too
+		page.Live.Stack, page.Live.Stacks = query.Key{}, true // others in it change, too
 	}
 	page.Data = p
 	return page, nil
 }
 
 // show makes the list.
-func (p *graphPage) show(g service.Graph) {
+func (p *graphPage) show(g query.Graph) {
 	p.Left, p.Alone = g.Left, len(g.Nodes) < 2
 	for i, n := range g.Nodes {
 		x := graphNode{Self: i == 0, Where: n.Namespace, Full: n.Key().String(), Pill: statusPill(n.Status)}
@@ -116,22 +116,22 @@ func (p *graphPage) show(g service.Graph) {
 
 // withRef adds what an edge connects to, once: a stack that both names another
 // and reads its outputs needs it no more than that.
-func withRef(list []graphRef, r graphRef, kind service.EdgeKind) []graphRef {
+func withRef(list []graphRef, r graphRef, kind query.EdgeKind) []graphRef {
 	i := slices.IndexFunc(list, func(other graphRef) bool { return other.node == r.node })
 	switch {
-	case i < 0 && kind == service.EdgeOutputs:
+	case i < 0 && kind == query.EdgeOutputs:
 		r.Kind = "outputs"
 		return append(list, r)
 	case i < 0:
 		return append(list, r)
-	case (kind == service.EdgeOutputs) != (list[i].Kind == "outputs"):
+	case (kind == query.EdgeOutputs) != (list[i].Kind == "outputs"):
 		list[i].Kind = "dependsOn and outputs"
 	}
 	return list
 }
 
-func kindOfEdge(k service.EdgeKind) string {
-	if k == service.EdgeOutputs {
+func kindOfEdge(k query.EdgeKind) string {
+	if k == query.EdgeOutputs {
 		return "outputs"
 	}
 	return "dependsOn"
@@ -148,7 +148,7 @@ const (
 )
 
 // draw lays out the picture. What is needed is above what needs it.
-func (p *graphPage) draw(h *House, g service.Graph) {
+func (p *graphPage) draw(h *House, g query.Graph) {
 	var in graph.Graph
 	for i := range p.Nodes {
 		n := &p.Nodes[i]

@@ -9,23 +9,24 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/graph"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // connected is a board with one graph.
 type connected struct {
 	board
-	graph service.Graph
+	graph query.Graph
 	depth *int
 }
 
-func (c connected) Graph(_ service.Scope, _ service.Key, depth int) (service.Graph, error) {
+func (c connected) Graph(_ access.Scope, _ query.Key, depth int) (query.Graph, error) {
 	*c.depth = depth
 	return c.graph, nil
 }
 
-func graphVisit(t *testing.T, g service.Graph, address string) (*Visit, *int) {
+func graphVisit(t *testing.T, g query.Graph, address string) (*Visit, *int) {
 	t.Helper()
 	e := town()
 	v := visitor(t, e, address)
@@ -35,29 +36,29 @@ func graphVisit(t *testing.T, g service.Graph, address string) (*Visit, *int) {
 }
 
 // estateGraph has a stack with everything that can be beside it.
-func estateGraph() service.Graph {
-	return service.Graph{
-		Nodes: []service.GraphNode{
-			{Namespace: "apps", Name: "checkout", Status: service.StatusPending}, {Namespace: "net", Name: "vpc", Status: service.StatusDrifted}, {Namespace: "net", Name: "dns", Status: service.StatusLocked},
-			{Namespace: "apps", Name: "gone", Missing: true}, {Hidden: true}, {Namespace: "apps", Name: strings.Repeat("long-", 20), Status: "unheard of"}, {Namespace: "apps", Name: "hostile" + hostile, Status: service.StatusFailed},
+func estateGraph() query.Graph {
+	return query.Graph{
+		Nodes: []query.GraphNode{
+			{Namespace: "apps", Name: "checkout", Status: query.StatusPending}, {Namespace: "net", Name: "vpc", Status: query.StatusDrifted}, {Namespace: "net", Name: "dns", Status: query.StatusLocked},
+			{Namespace: "apps", Name: "gone", Missing: true}, {Hidden: true}, {Namespace: "apps", Name: strings.Repeat("long-", 20), Status: "unheard of"}, {Namespace: "apps", Name: "hostile" + hostile, Status: query.StatusFailed},
 		},
-		Edges: []service.GraphEdge{{From: 0, To: 1, Kind: service.EdgeDependsOn}, {From: 0, To: 2, Kind: service.EdgeOutputs}, {From: 0, To: 3, Kind: service.EdgeDependsOn}, {From: 4, To: 0, Kind: service.EdgeDependsOn},
-			{From: 5, To: 0, Kind: service.EdgeOutputs}, {From: 2, To: 5, Kind: service.EdgeDependsOn}, {From: 6, To: 1, Kind: service.EdgeDependsOn}, {From: 6, To: 6, Kind: service.EdgeDependsOn}},
+		Edges: []query.GraphEdge{{From: 0, To: 1, Kind: query.EdgeDependsOn}, {From: 0, To: 2, Kind: query.EdgeOutputs}, {From: 0, To: 3, Kind: query.EdgeDependsOn}, {From: 4, To: 0, Kind: query.EdgeDependsOn},
+			{From: 5, To: 0, Kind: query.EdgeOutputs}, {From: 2, To: 5, Kind: query.EdgeDependsOn}, {From: 6, To: 1, Kind: query.EdgeDependsOn}, {From: 6, To: 6, Kind: query.EdgeDependsOn}},
 		Left: 3,
 	}
 }
 
 func TestGraphsKeepTheRules(t *testing.T) {
-	alone := service.Graph{Nodes: estateGraph().Nodes[:1]}
-	large := service.Graph{}
+	alone := query.Graph{Nodes: estateGraph().Nodes[:1]}
+	large := query.Graph{}
 	for i := range graph.Ceiling + 1 {
-		large.Nodes = append(large.Nodes, service.GraphNode{Namespace: "apps", Name: fmt.Sprintf("s-%d", i), Status: service.StatusReady})
+		large.Nodes = append(large.Nodes, query.GraphNode{Namespace: "apps", Name: fmt.Sprintf("s-%d", i), Status: query.StatusReady})
 	}
 	for name, tt := range map[string]struct {
-		g    service.Graph
+		g    query.Graph
 		want string
 	}{
-		"a bit of everything": {estateGraph(), "3 more stacks are not shown"}, "alone": {alone, "It stands alone"}, "too many": {large, "There are too many stacks for a picture"}, "nothing": {service.Graph{}, "It stands alone"},
+		"a bit of everything": {estateGraph(), "3 more stacks are not shown"}, "alone": {alone, "It stands alone"}, "too many": {large, "There are too many stacks for a picture"}, "nothing": {query.Graph{}, "It stands alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, _ := graphVisit(t, tt.g, "/stacks/apps/checkout/graph")
@@ -107,13 +108,13 @@ func TestThePictureAndTheListAgree(t *testing.T) {
 
 // A stack that is connected in two ways is named once.
 func TestAStackIsNamedOnceInTheList(t *testing.T) {
-	edge := func(from, to int, kind service.EdgeKind) service.GraphEdge {
-		return service.GraphEdge{From: from, To: to, Kind: kind}
+	edge := func(from, to int, kind query.EdgeKind) query.GraphEdge {
+		return query.GraphEdge{From: from, To: to, Kind: kind}
 	}
 	p := graphPage{}
-	p.show(service.Graph{
-		Nodes: []service.GraphNode{{Namespace: "apps", Name: "checkout"}, {Namespace: "net", Name: "vpc"}, {Hidden: true}, {Hidden: true}},
-		Edges: []service.GraphEdge{edge(0, 1, service.EdgeDependsOn), edge(0, 2, service.EdgeOutputs), edge(0, 1, service.EdgeOutputs), edge(0, 3, service.EdgeDependsOn), edge(0, 1, service.EdgeOutputs), edge(0, 2, service.EdgeOutputs)},
+	p.show(query.Graph{
+		Nodes: []query.GraphNode{{Namespace: "apps", Name: "checkout"}, {Namespace: "net", Name: "vpc"}, {Hidden: true}, {Hidden: true}},
+		Edges: []query.GraphEdge{edge(0, 1, query.EdgeDependsOn), edge(0, 2, query.EdgeOutputs), edge(0, 1, query.EdgeOutputs), edge(0, 3, query.EdgeDependsOn), edge(0, 1, query.EdgeOutputs), edge(0, 2, query.EdgeOutputs)},
 	})
 	said := func(list []graphRef) (out []string) {
 		for _, r := range list {
@@ -131,13 +132,13 @@ func TestAStackIsNamedOnceInTheList(t *testing.T) {
 }
 
 func TestHowFarAGraphReaches(t *testing.T) {
-	for query, want := range map[string]int{"": defaultDepth, "?depth=0": 0, "?depth=4": 4, "?depth=-1": defaultDepth, "?depth=x": defaultDepth} {
-		v, depth := graphVisit(t, estateGraph(), "/stacks/apps/checkout/graph"+query)
+	for params, want := range map[string]int{"": defaultDepth, "?depth=0": 0, "?depth=4": 4, "?depth=-1": defaultDepth, "?depth=x": defaultDepth} {
+		v, depth := graphVisit(t, estateGraph(), "/stacks/apps/checkout/graph"+params)
 		if _, err := StackGraph(v); err != nil {
 			t.Fatal(err)
 		}
 		if *depth != want {
-			t.Errorf("%q asks for the depth %d, want %d", query, *depth, want)
+			t.Errorf("%q asks for the depth %d, want %d", params, *depth, want)
 		}
 	}
 }

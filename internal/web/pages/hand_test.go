@@ -10,8 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -53,18 +54,18 @@ func TestCommandsByHandFromForms(t *testing.T) {
 // Where people may not work by hand, or not now, the page says so.
 func TestWorkByHandIsNotOfferedInVain(t *testing.T) {
 	for name, tt := range map[string]struct {
-		edit func(*Visit, *service.Stack)
+		edit func(*Visit, *query.Stack)
 		want string
 	}{
-		"not on this platform": {func(v *Visit, _ *service.Stack) { v.House.Platform.Glass = 0 }, "--allow-break-the-glass"},
-		"suspended":            {func(_ *Visit, s *service.Stack) { s.Suspended = true }, "Resume it first."},
-		"deleted":              {func(_ *Visit, s *service.Stack) { s.Deleting = true }, "is being deleted"},
-		"possible":             {func(*Visit, *service.Stack) {}, ""},
-		"over":                 {func(v *Visit, s *service.Stack) { s.Glass = &stack.Glass{Until: v.Now} }, ""},
-		"open, and suspended":  {func(v *Visit, s *service.Stack) { s.Glass, s.Suspended = &stack.Glass{Until: v.Now.Add(1)}, true }, ""},
+		"not on this platform": {func(v *Visit, _ *query.Stack) { v.House.Platform.Glass = 0 }, "--allow-break-the-glass"},
+		"suspended":            {func(_ *Visit, s *query.Stack) { s.Suspended = true }, "Resume it first."},
+		"deleted":              {func(_ *Visit, s *query.Stack) { s.Deleting = true }, "is being deleted"},
+		"possible":             {func(*Visit, *query.Stack) {}, ""},
+		"over":                 {func(v *Visit, s *query.Stack) { s.Glass = &stack.Glass{Until: v.Now} }, ""},
+		"open, and suspended":  {func(v *Visit, s *query.Stack) { s.Glass, s.Suspended = &stack.Glass{Until: v.Now.Add(1)}, true }, ""},
 	} {
 		v := visitor(t, town(), "/stacks/apps/cart")
-		s := row("apps", "cart", service.StatusReady, nil).Stack
+		s := row("apps", "cart", query.StatusReady, nil).Stack
 		tt.edit(v, &s)
 		if b := glassButton(v, s, ""); (b.Why == "") != (tt.want == "") || !strings.Contains(b.Why, tt.want) {
 			t.Errorf("%s: %q, want %q", name, b.Why, tt.want)
@@ -72,7 +73,7 @@ func TestWorkByHandIsNotOfferedInVain(t *testing.T) {
 	}
 }
 
-func (s slow) BreakGlass(ctx context.Context, _ service.Key) (stack.Glass, error) {
+func (s slow) BreakGlass(ctx context.Context, _ query.Key) (stack.Glass, error) {
 	<-ctx.Done()
 	return stack.Glass{}, ctx.Err()
 }
@@ -198,16 +199,16 @@ func TestRollbackIsDoneOnce(t *testing.T) {
 
 // changing knows what is stored.
 type changing struct {
-	service.StackCommands
+	command.StackCommands
 	stored, to string
 	writes     int
 }
 
-func (c *changing) PlanRollback(_ context.Context, k service.Key, _ string, _ bool) (service.StateChange, error) {
-	return service.StateChange{Key: k, Over: c.stored, From: stack.Known{Digest: c.stored}, To: stack.Known{Digest: c.to}}, nil
+func (c *changing) PlanRollback(_ context.Context, k query.Key, _ string, _ bool) (command.StateChange, error) {
+	return command.StateChange{Key: k, Over: c.stored, From: stack.Known{Digest: c.stored}, To: stack.Known{Digest: c.to}}, nil
 }
 
-func (c *changing) WriteState(context.Context, service.StateChange) error {
+func (c *changing) WriteState(context.Context, command.StateChange) error {
 	c.writes++
 	return nil
 }

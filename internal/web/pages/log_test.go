@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // logged is an estate whose runs have one log.
@@ -22,7 +22,7 @@ type logged struct {
 	err  error
 }
 
-func (l logged) Log(context.Context, service.Key, string, bool) (io.ReadCloser, error) {
+func (l logged) Log(context.Context, query.Key, string, bool) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(l.text)), l.err
 }
 
@@ -45,12 +45,12 @@ func numbered(n int) string {
 
 func TestLogsKeepTheRules(t *testing.T) {
 	for name, text := range map[string]string{"no lines": "", "one": "x", "a few": numbered(30), "hostile": "</code></script><script>alert(1)</script>\n\x1b]8;;javascript:alert(1)\x07x\x1b]8;;\x07\n\x00\xff\r\n"} {
-		for _, query := range []string{"", "?from=1", "?from=2005", "?from=99999", "?from=-1", "?from=x"} {
+		for _, params := range []string{"", "?from=1", "?from=2005", "?from=99999", "?from=-1", "?from=x"} {
 			for _, run := range []string{"plan-1", "plan-8"} {
-				v := logVisit(t, text, "/stacks/apps/checkout/runs/"+run+"/log"+query)
+				v := logVisit(t, text, "/stacks/apps/checkout/runs/"+run+"/log"+params)
 				p, err := Log(v)
 				if err != nil {
-					t.Fatalf("%s%s: %v", name, query, err)
+					t.Fatalf("%s%s: %v", name, params, err)
 				}
 				parse(t, v, p)
 			}
@@ -60,10 +60,10 @@ func TestLogsKeepTheRules(t *testing.T) {
 
 func TestALogShowsThePartThatIsAskedFor(t *testing.T) {
 	const total = 2*linesShown + 10
-	for query, want := range map[string]struct{ first, last int }{
+	for params, want := range map[string]struct{ first, last int }{
 		"": {linesShown + 11, total}, "?from=1": {1, linesShown}, "?from=2005": {2005, 2004 + linesShown}, fmt.Sprintf("?from=%d", total): {total, total},
 	} {
-		v := logVisit(t, numbered(total), "/stacks/apps/checkout/runs/plan-1/log"+query)
+		v := logVisit(t, numbered(total), "/stacks/apps/checkout/runs/plan-1/log"+params)
 		p, err := Log(v)
 		if err != nil {
 			t.Fatal(err)
@@ -72,10 +72,10 @@ func TestALogShowsThePartThatIsAskedFor(t *testing.T) {
 		lines := d.all(func(n *html.Node) bool { return n.DataAtom == atom.Li && strings.HasPrefix(attr(n, "id"), "L") })
 		first, last := lines[0], lines[len(lines)-1]
 		if attr(first, "id") != fmt.Sprintf("L%d", want.first) || attr(last, "id") != fmt.Sprintf("L%d", want.last) {
-			t.Errorf("%q shows %s to %s, want %d to %d", query, attr(first, "id"), attr(last, "id"), want.first, want.last)
+			t.Errorf("%q shows %s to %s, want %d to %d", params, attr(first, "id"), attr(last, "id"), want.first, want.last)
 		}
 		if text := textOf(last); !strings.Contains(text, fmt.Sprintf("line %d", want.last)) {
-			t.Errorf("%q ends with %q", query, text)
+			t.Errorf("%q ends with %q", params, text)
 		}
 	}
 }

@@ -4,7 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // Notifications shows what was sent to people, and what became of it.
@@ -29,13 +30,13 @@ func Notifications(v *Visit) (Page, error) {
 
 // noticeScope is the namespaces whose notifications the visitor may see: a right
 // of its own, which is asked for all namespaces and then for each that they see.
-func noticeScope(v *Visit) service.Scope {
-	if v.Can(service.Access{Verb: "list", Resource: service.ResourceNotifications}) {
-		return service.Everything
+func noticeScope(v *Visit) access.Scope {
+	if v.Can(access.Request{Verb: "list", Resource: access.ResourceNotifications}) {
+		return access.Everything
 	}
 	visible := visibleNamespaces(v)
-	sees := sightOf(v, service.ResourceNotifications, visible)
-	scope := service.Scope{In: map[string]bool{}}
+	sees := sightOf(v, access.ResourceNotifications, visible)
+	scope := access.Scope{In: map[string]bool{}}
 	for _, namespace := range visible {
 		if sees(namespace) {
 			scope.In[namespace] = true
@@ -58,12 +59,12 @@ func visibleNamespaces(v *Visit) []string {
 	return out
 }
 
-func noticeQuery(v *Visit) service.NoticeQuery {
-	q := service.NoticeQuery{
+func noticeQuery(v *Visit) query.NoticeQuery {
+	q := query.NoticeQuery{
 		Namespace: v.Query.Get("namespace"), Name: v.Query.Get("name"), Provider: v.Query.Get("provider"), Event: v.Query.Get("event"),
 		Limit: pageRows, Offset: countIn(v.Query.Get("offset")),
 	}
-	for _, o := range service.Outcomes() {
+	for _, o := range query.Outcomes() {
 		if slices.Contains(v.Query["outcome"], string(o)) {
 			q.Outcomes = append(q.Outcomes, o)
 		}
@@ -74,7 +75,7 @@ func noticeQuery(v *Visit) service.NoticeQuery {
 // noticesView is what the page shows.
 type noticesView struct {
 	Now        time.Time
-	Query      service.NoticeQuery
+	Query      query.NoticeQuery
 	Outcome    string
 	Chips      []stateChip
 	Providers  []string
@@ -88,24 +89,24 @@ type noticesView struct {
 
 // noticeRow is one delivery.
 type noticeRow struct {
-	service.Delivery
+	query.Delivery
 	Pill Pill
 	Href string // of the object, empty if it has no page
 }
 
-var noticePills = map[service.Outcome]Pill{
-	service.NoticeFailed:    {ToneBad, "cross", "Failed"},
-	service.NoticeRetrying:  {ToneWarn, "turn", "Retrying"},
-	service.NoticeDelivered: {ToneOK, "check", "Delivered"},
-	service.NoticeDropped:   {ToneIdle, "minus", "Dropped"},
+var noticePills = map[query.Outcome]Pill{
+	query.NoticeFailed:    {ToneBad, "cross", "Failed"},
+	query.NoticeRetrying:  {ToneWarn, "turn", "Retrying"},
+	query.NoticeDelivered: {ToneOK, "check", "Delivered"},
+	query.NoticeDropped:   {ToneIdle, "minus", "Dropped"},
 }
 
-func noticesOf(v *Visit, q service.NoticeQuery, found service.NoticePage) noticesView {
+func noticesOf(v *Visit, q query.NoticeQuery, found query.NoticePage) noticesView {
 	d := noticesView{
 		Now: v.Now, Query: q, Providers: found.Providers, Events: found.Events, Namespaces: visibleNamespaces(v),
 		Filtered: q.Namespace != "" || q.Name != "" || q.Provider != "" || q.Event != "" || len(q.Outcomes) > 0,
 	}
-	for _, o := range service.Outcomes() {
+	for _, o := range query.Outcomes() {
 		current := slices.Contains(q.Outcomes, o)
 		to := string(o)
 		if current {
@@ -140,15 +141,15 @@ func objectPath(kind, namespace, name string) string {
 	if namespace == "" || name == "" {
 		return ""
 	}
-	k := service.Key{Namespace: namespace, Name: name}
+	k := query.Key{Namespace: namespace, Name: name}
 	switch kind {
 	case "Terraform":
 		return pathOf("stacks", namespace, name)
 	case "Tenant":
 		return tenantPath(k)
-	case service.KindRegistry:
+	case query.KindRegistry:
 		return registryPath(k)
-	case service.KindTemplate:
+	case query.KindTemplate:
 		return templatePath(k)
 	default:
 		return ""

@@ -10,8 +10,9 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -35,8 +36,8 @@ func TestQueueSaysWhoIsNext(t *testing.T) {
 // What is at work is one click from what it says.
 func TestRunsAtWorkLeadToTheirLogs(t *testing.T) {
 	turn := stack.Turn{UID: "u-1", Namespace: "apps", Name: "cart"}
-	row := service.Row{Stack: service.Stack{Namespace: "apps", Name: "cart", UID: "u-1", Run: &service.Running{ID: "apply-1"}}}
-	b := board{&estate{rows: []service.Row{row}}}
+	row := query.Row{Stack: query.Stack{Namespace: "apps", Name: "cart", UID: "u-1", Run: &query.Running{ID: "apply-1"}}}
+	b := board{&estate{rows: []query.Row{row}}}
 	if got, want := logOfTurn(b, turn), "/stacks/apps/cart/runs/apply-1/log"; got != want {
 		t.Errorf("the log is at %q, want %q", got, want)
 	}
@@ -47,7 +48,7 @@ func TestRunsAtWorkLeadToTheirLogs(t *testing.T) {
 	other := turn
 	other.UID = "u-2"
 	row.Run = nil
-	idle := board{&estate{rows: []service.Row{row}}}
+	idle := board{&estate{rows: []query.Row{row}}}
 	for name, got := range map[string]string{"another of the name": logOfTurn(b, other), "no run yet": logOfTurn(idle, turn), "unknown": logOfTurn(idle, stack.Turn{Name: "x"}), "no board": logOfTurn(nil, turn)} {
 		if got != "" {
 			t.Errorf("%s: the log is at %q, want none", name, got)
@@ -58,9 +59,9 @@ func TestRunsAtWorkLeadToTheirLogs(t *testing.T) {
 // atWork is a board on which every stack has a run.
 type atWork struct{ Board }
 
-func (atWork) Get(k service.Key) (service.Row, bool) {
+func (atWork) Get(k query.Key) (query.Row, bool) {
 	uid := map[string]string{"checkout": "1", "cart": "2", "edge": "3"}[k.Name]
-	return service.Row{Stack: service.Stack{Namespace: k.Namespace, Name: k.Name, UID: uid, Run: &service.Running{ID: "run-of-" + k.Name}}}, true
+	return query.Row{Stack: query.Stack{Namespace: k.Namespace, Name: k.Name, UID: uid, Run: &query.Running{ID: "run-of-" + k.Name}}}, true
 }
 
 func TestQueueGuessesWhenARunStarts(t *testing.T) {
@@ -78,7 +79,7 @@ func TestQueueGuessesWhenARunStarts(t *testing.T) {
 func TestTenantsAreCountedAndCut(t *testing.T) {
 	c := shire()
 	for i := range 1000 {
-		c.list.Items = append(c.list.Items, service.Tenant{Namespace: "apps", Name: fmt.Sprintf("t-%04d", i), UID: fmt.Sprint("u", i), Template: "batch", State: service.TenantReady})
+		c.list.Items = append(c.list.Items, query.Tenant{Namespace: "apps", Name: fmt.Sprintf("t-%04d", i), UID: fmt.Sprint("u", i), Template: "batch", State: query.TenantReady})
 	}
 	d := screen(t, c, "/tenants?template=batch&offset=200", Tenants, only("apps", "net"))
 	wants(t, d.text(), "tenants 201–300 of 1,000", "Ready 1,000", "Not ready 0", "1 alarm of registries and templates that you may not see")
@@ -97,7 +98,7 @@ func TestTenantsAreCountedAndCut(t *testing.T) {
 
 func TestTreeOfObjects(t *testing.T) {
 	object := func(id string, needs ...string) *objectView {
-		return &objectView{TenantObject: service.TenantObject{ID: id, DependsOn: needs}}
+		return &objectView{TenantObject: query.TenantObject{ID: id, DependsOn: needs}}
 	}
 	var draw func(list []*objectView) string
 	draw = func(list []*objectView) string {
@@ -200,7 +201,7 @@ func TestAllowIsNotOfferedInVain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := shire()
 			tt.edit(c)
-			d := screen(t, c, "/registries/apps/customers", Registry, func(v *Visit) { v.Can = func(service.Access) bool { return tt.may } })
+			d := screen(t, c, "/registries/apps/customers", Registry, func(v *Visit) { v.Can = func(access.Request) bool { return tt.may } })
 			wants(t, d.text(), tt.want)
 			if len(d.forms("/allow")) != 0 {
 				t.Error("it can be allowed")
@@ -241,7 +242,7 @@ func TestCommandsForTenants(t *testing.T) {
 			if err != nil || strings.Join(h.done, ", ") != tt.want || Sentence(done.Said) == "" {
 				t.Errorf("%v, %+v, %v; want %q", h.done, done, err, tt.want)
 			}
-			h.err, h.done = fault.New(fault.Denied, service.ReasonAccessDenied, errors.New("the cluster says no")), nil
+			h.err, h.done = fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("the cluster says no")), nil
 			if _, err := tt.do(v); tt.want != "" && fault.Of(err) != fault.Denied {
 				t.Errorf("%v, want what the cluster says", err)
 			}

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // commons are the pages about what all stacks share, with an address of each.
@@ -65,7 +65,7 @@ func TestCommonPagesKeepTheRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := guest(t, shire(), s.address)
 			person(v)
-			v.Can = func(a service.Access) bool { return a.Namespace != "hidden" && a.Namespace != "" }
+			v.Can = func(a access.Request) bool { return a.Namespace != "hidden" && a.Namespace != "" }
 			p, err := s.handle(v)
 			if err != nil {
 				t.Fatal(err)
@@ -73,7 +73,7 @@ func TestCommonPagesKeepTheRules(t *testing.T) {
 			if text := parse(t, v, p).text(); strings.Contains(text, "secret-") {
 				t.Errorf("the page names what is hidden: %s", text[strings.Index(text, "secret-"):][:40])
 			}
-			v.Can = func(service.Access) bool { return false }
+			v.Can = func(access.Request) bool { return false }
 			if p, err = s.handle(v); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,7 @@ func TestCommonPagesKeepTheRules(t *testing.T) {
 					t.Errorf("who may not change anything is offered %q", a)
 				}
 			}
-			v.Can, v.Scopes = func(service.Access) bool { return true }, scoped(service.Everything)
+			v.Can, v.Scopes = func(access.Request) bool { return true }, scoped(access.Everything)
 			if p, err = s.handle(v); err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func bare() *county {
 // only lets a visitor do everything in some namespaces.
 func only(namespaces ...string) func(*Visit) {
 	return func(v *Visit) {
-		v.Can = func(a service.Access) bool { return slices.Contains(namespaces, a.Namespace) }
+		v.Can = func(a access.Request) bool { return slices.Contains(namespaces, a.Namespace) }
 	}
 }
 
@@ -207,7 +207,7 @@ func TestSourcesShowNoPasswords(t *testing.T) {
 func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 	c := shire()
 	v := guest(t, c, "/audit")
-	v.Can = func(service.Access) bool { return true }
+	v.Can = func(access.Request) bool { return true }
 	look := func() string {
 		p, err := Audit(v)
 		if err != nil {
@@ -234,7 +234,7 @@ func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 	if _, err := VerifyJournal(v); err != nil || c.verified != 5 {
 		t.Errorf("%d reads, %v; want another one", c.verified, err)
 	}
-	v.Can = func(a service.Access) bool { return a.Namespace == "apps" }
+	v.Can = func(a access.Request) bool { return a.Namespace == "apps" }
 	text := look()
 	if c.verified != 5 || strings.Contains(text, "Verify") || strings.Contains(text, "eve@") {
 		t.Errorf("%d reads: whoever sees a part has the whole read, or sees the platform's: %s", c.verified, text)
@@ -291,29 +291,29 @@ func TestEveryDeedCanBeChosen(t *testing.T) {
 }
 
 func TestAboutIsQuietAboutFailures(t *testing.T) {
-	d := screen(t, shire(), "/about", About, func(v *Visit) { v.Scopes = scoped(service.Scope{In: map[string]bool{"apps": true}}) })
+	d := screen(t, shire(), "/about", About, func(v *Visit) { v.Scopes = scoped(access.Scope{In: map[string]bool{"apps": true}}) })
 	wants(t, d.text(), "up for 2d", "Does not work", "Ask whoever runs this server", "the stacks of 1 namespace", "tofu 1.11.1", "--max-runs", "terraforms/state")
 	if strings.Contains(d.text(), "pngp") || strings.Contains(textOf(d.all(func(n *html.Node) bool { return attr(n, "data-region") == "about-health" })[0]), "alert(1)") {
 		t.Error("whoever sees a part of the stacks is told what is wrong inside")
 	}
-	d = screen(t, shire(), "/about", About, func(v *Visit) { v.Scopes = scoped(service.Everything) })
+	d = screen(t, shire(), "/about", About, func(v *Visit) { v.Scopes = scoped(access.Everything) })
 	wants(t, textOf(d.all(func(n *html.Node) bool { return attr(n, "data-region") == "about-health" })[0]), "alert(1)")
 }
 
 // Whoever has rights in some namespaces only is not told at first that there are
 // none, and may still ask about all.
 func TestAboutBeginsWithRightsThatThereAre(t *testing.T) {
-	some := service.Scope{In: map[string]bool{"net": true, "apps": true}}
+	some := access.Scope{In: map[string]bool{"net": true, "apps": true}}
 	for address, c := range map[string]struct {
-		scope service.Scope
+		scope access.Scope
 		says  string
 		may   bool
 	}{
 		"/about":               {some, "What you may do in apps", true},
 		"/about?namespace=net": {some, "What you may do in net", true},
 		"/about?namespace=":    {some, "What you may do in all namespaces", false},
-		"/about?":              {service.Scope{}, "What you may do in all namespaces", false},
-		"/about?all":           {service.Everything, "What you may do in all namespaces", false},
+		"/about?":              {access.Scope{}, "What you may do in all namespaces", false},
+		"/about?all":           {access.Everything, "What you may do in all namespaces", false},
 	} {
 		d := screen(t, shire(), address, About, func(v *Visit) { v.Scopes = scoped(c.scope) }, only("apps", "net"))
 		text := d.text()

@@ -15,24 +15,26 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // House is everything that pages ask, answered by the server itself: whoever
 // calls has been checked before.
 type House struct {
-	Stacks  service.StackReader
-	Tenants service.TenantReader
+	Stacks  query.StackReader
+	Tenants query.TenantReader
 	Board   Board
-	Details service.StackDetails
-	Sources service.SourceReader
-	Journal service.Journal
-	Estate  service.TenantEstate
-	Queue   service.Queue
-	Notices service.Notices
+	Details query.StackDetails
+	Sources query.SourceReader
+	Journal query.Journal
+	Estate  query.TenantEstate
+	Queue   query.Queue
+	Notices query.Notices
 	Version string
 
-	Retained service.RetainedStacks // what stacks left that are gone
+	Retained command.RetainedStacks // what stacks left that are gone
 
 	Platform Platform
 	Checked  *JournalCheck // what was found about Journal
@@ -47,30 +49,30 @@ type House struct {
 
 // Board is all stacks as they are now.
 type Board interface {
-	Page(service.Scope, service.BoardQuery) (service.BoardPage, error)
-	Tally(scope service.Scope, label string, values []string) ([]service.BoardGroup, error)
-	Get(service.Key) (service.Row, bool)
+	Page(access.Scope, query.BoardQuery) (query.BoardPage, error)
+	Tally(scope access.Scope, label string, values []string) ([]query.BoardGroup, error)
+	Get(query.Key) (query.Row, bool)
 	Namespaces() []string
-	Graph(scope service.Scope, key service.Key, depth int) (service.Graph, error)
-	Capacity(slots int) (service.CapacityInfo, error)
+	Graph(scope access.Scope, key query.Key, depth int) (query.Graph, error)
+	Capacity(slots int) (query.CapacityInfo, error)
 }
 
 // Visit is one request for a page.
 type Visit struct {
 	Context context.Context
 	House   *House
-	User    service.User
-	Scopes  func() (service.Scope, error) // the namespaces whose stacks the visitor may list; many questions, for some
-	Person  service.Person
-	Can     func(service.Access) bool // asks the cluster; its answers are kept for a moment
+	User    access.User
+	Scopes  func() (access.Scope, error) // the namespaces whose stacks the visitor may list; many questions, for some
+	Person  command.Person
+	Can     func(access.Request) bool // asks the cluster; its answers are kept for a moment
 
 	// Refused is told what could not be done to one of several; nil where nobody
 	// keeps it.
-	Refused func(service.Key, error)
+	Refused func(query.Key, error)
 
 	// Forget drops the record of a stack that is gone, once the journal says who
 	// had it dropped. An Action has it where such records are kept.
-	Forget func(key service.Key, uid string) error
+	Forget func(key query.Key, uid string) error
 
 	Path  string            // as the browser has it, without the query
 	Names map[string]string // the parts of the path that are variables
@@ -79,19 +81,19 @@ type Visit struct {
 	File  []byte     // that a form brought along
 	Now   time.Time
 
-	scope   *service.Scope // once it was asked for
+	scope   *access.Scope // once it was asked for
 	unknown error
 }
 
 // Scope is the namespaces whose stacks the visitor may list, and none if that
 // cannot be found out: then the page is not shown, see Unknown.
-func (v *Visit) Scope() service.Scope {
+func (v *Visit) Scope() access.Scope {
 	if v.scope == nil && v.unknown == nil && v.Scopes != nil {
 		scope, err := v.Scopes()
 		v.scope, v.unknown = &scope, err
 	}
 	if v.scope == nil || v.unknown != nil {
-		return service.Scope{}
+		return access.Scope{}
 	}
 	return *v.scope
 }
@@ -100,8 +102,8 @@ func (v *Visit) Scope() service.Scope {
 func (v *Visit) Unknown() error { return v.unknown }
 
 // Key is the object that the path names.
-func (v *Visit) Key() service.Key {
-	return service.Key{Namespace: v.Names["namespace"], Name: v.Names["name"]}
+func (v *Visit) Key() query.Key {
+	return query.Key{Namespace: v.Names["namespace"], Name: v.Names["name"]}
 }
 
 // Page is what is shown.
@@ -116,7 +118,7 @@ type Page struct {
 // Live says what makes a page stale. The zero Live is a page that never is.
 type Live struct {
 	Stacks bool          // any change of a stack that the visitor may see
-	Stack  service.Key   // a change of this one
+	Stack  query.Key     // a change of this one
 	Every  time.Duration // looked at again this often, for what tells nobody that it changes
 	Cursor string        // of the board, from where changes count; from when the page is open if empty
 }

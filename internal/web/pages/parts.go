@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -40,20 +40,20 @@ var icons = map[Tone]string{ToneOK: "check", ToneBad: "cross", ToneWarn: "alert"
 func pillOf(tone Tone, word string) Pill { return Pill{Tone: tone, Icon: icons[tone], Word: word} }
 
 // statusPills has every status; a test sees to it.
-var statusPills = map[service.Status]Pill{
-	service.StatusFailed:    {ToneBad, "cross", "Failed"},
-	service.StatusLocked:    {ToneWarn, "lock", "Locked"},
-	service.StatusPending:   {ToneWarn, "ask", "Needs approval"},
-	service.StatusDrifted:   {ToneDrift, "differs", "Drifted"},
-	service.StatusRunning:   {ToneBusy, "turn", "Running"},
-	service.StatusWaiting:   {ToneIdle, "clock", "Waiting"},
-	service.StatusDeleting:  {ToneWarn, "minus", "Deleting"},
-	service.StatusSuspended: {ToneIdle, "pause", "Suspended"},
-	service.StatusReady:     {ToneOK, "check", "Ready"},
+var statusPills = map[query.Status]Pill{
+	query.StatusFailed:    {ToneBad, "cross", "Failed"},
+	query.StatusLocked:    {ToneWarn, "lock", "Locked"},
+	query.StatusPending:   {ToneWarn, "ask", "Needs approval"},
+	query.StatusDrifted:   {ToneDrift, "differs", "Drifted"},
+	query.StatusRunning:   {ToneBusy, "turn", "Running"},
+	query.StatusWaiting:   {ToneIdle, "clock", "Waiting"},
+	query.StatusDeleting:  {ToneWarn, "minus", "Deleting"},
+	query.StatusSuspended: {ToneIdle, "pause", "Suspended"},
+	query.StatusReady:     {ToneOK, "check", "Ready"},
 }
 
 // statusPill is the pill of a status; one that is not known is shown as it is.
-func statusPill(s service.Status) Pill {
+func statusPill(s query.Status) Pill {
 	if p, ok := statusPills[s]; ok {
 		return p
 	}
@@ -120,16 +120,16 @@ type Pager struct {
 }
 
 // pager is for a list whose address is path with query; rows are counted from 0.
-func pager(path string, query url.Values, offset, shown, limit, total int, noun string) Pager {
+func pager(path string, params url.Values, offset, shown, limit, total int, noun string) Pager {
 	p := Pager{From: offset + 1, To: offset + shown, Total: total, Noun: noun}
 	if shown == 0 {
 		p.From = 0
 	}
 	if offset > 0 {
-		p.Prev = with(path, query, "offset", offsetText(max(0, offset-limit)))
+		p.Prev = with(path, params, "offset", offsetText(max(0, offset-limit)))
 	}
 	if offset+shown < total && shown > 0 {
-		p.Next = with(path, query, "offset", offsetText(offset+limit))
+		p.Next = with(path, params, "offset", offsetText(offset+limit))
 	}
 	return p
 }
@@ -143,9 +143,9 @@ func offsetText(n int) string {
 
 // with is the address path with one value of the query changed; an empty value
 // takes it off. What was said about an action before is never carried along.
-func with(path string, query url.Values, name string, values ...string) string {
+func with(path string, params url.Values, name string, values ...string) string {
 	next := url.Values{}
-	for k, v := range query {
+	for k, v := range params {
 		if k != name && k != "done" {
 			next[k] = v
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func TestRevisionsInShort(t *testing.T) {
@@ -46,7 +46,7 @@ func TestNumbersAndTimes(t *testing.T) {
 		}
 	}
 	for n, want := range map[int]string{12: "12 B", 20 << 10: "20 KiB", 19 << 20: "19 MiB"} {
-		if got := service.Size(n); got != want {
+		if got := query.Size(n); got != want {
 			t.Errorf("size(%d) = %q, want %q", n, got, want)
 		}
 	}

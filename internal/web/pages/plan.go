@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // changesShown is how many changes are on one page of a plan.
@@ -23,7 +23,7 @@ const driftShown = 50
 type planPage struct {
 	Head     stackHead
 	Name     string
-	Info     service.PlanInfo
+	Info     query.PlanInfo
 	Pill     Pill
 	Means    string // what became of it, in a sentence
 	Other    string // the address of the plan that waits in its place
@@ -77,17 +77,17 @@ func Plan(v *Visit) (Page, error) {
 }
 
 // wantedPlan is what is known of the plan that is asked for.
-func wantedPlan(s service.Stack, digest string) service.PlanInfo {
-	for _, p := range []*service.PlanInfo{s.Plan, s.Applied} {
+func wantedPlan(s query.Stack, digest string) query.PlanInfo {
+	for _, p := range []*query.PlanInfo{s.Plan, s.Applied} {
 		if p != nil && (digest == "" || digest == p.Digest) {
 			return *p
 		}
 	}
-	return service.PlanInfo{Digest: digest}
+	return query.PlanInfo{Digest: digest}
 }
 
 // readPlan reads a plan, or takes it from those that are kept.
-func readPlan(v *Visit, s service.Stack, info *service.PlanInfo) (*parsedPlan, error) {
+func readPlan(v *Visit, s query.Stack, info *query.PlanInfo) (*parsedPlan, error) {
 	if info.Digest == "" {
 		// Nothing is known that could be kept: the service says why.
 		doc, err := v.House.Stacks.Plan(v.Context, s.Key(), "")
@@ -106,7 +106,7 @@ func readPlan(v *Visit, s service.Stack, info *service.PlanInfo) (*parsedPlan, e
 }
 
 // stand says what became of a plan.
-func (p *planPage) stand(s service.Stack) {
+func (p *planPage) stand(s query.Stack) {
 	p.Name = p.Info.Name
 	if p.Name == "" {
 		p.Name = cut(19, p.Info.Digest)
@@ -229,6 +229,6 @@ func planText(d *plan.Document) []template.HTML {
 }
 
 // apiPath is the address of something of a stack in the JSON API.
-func apiPath(k service.Key, below ...string) string {
+func apiPath(k query.Key, below ...string) string {
 	return pathOf(slices.Concat([]string{"api", "v1", "namespaces", k.Namespace, "stacks", k.Name}, below)...)
 }

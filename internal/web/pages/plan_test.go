@@ -16,9 +16,10 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // planned is an estate with the document of one plan, and who read it.
@@ -30,20 +31,20 @@ type planned struct {
 	fail     error
 }
 
-func (p *planned) Plan(_ context.Context, k service.Key, digest string) (service.PlanDocument, error) {
+func (p *planned) Plan(_ context.Context, k query.Key, digest string) (query.PlanDocument, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reads++
-	return service.PlanDocument{PlanInfo: service.PlanInfo{Digest: digest}, Document: p.document}, p.fail
+	return query.PlanDocument{PlanInfo: query.PlanInfo{Digest: digest}, Document: p.document}, p.fail
 }
 
-func (p *planned) Run(_ context.Context, _ service.Key, run string) (service.Report, error) {
+func (p *planned) Run(_ context.Context, _ query.Key, run string) (query.Report, error) {
 	for _, r := range p.reports {
 		if r.ID == run {
 			return r, nil
 		}
 	}
-	return service.Report{}, fault.New(fault.Missing, service.ReasonNoRuns, errors.New("no such run"))
+	return query.Report{}, fault.New(fault.Missing, query.ReasonNoRuns, errors.New("no such run"))
 }
 
 // recorded is a document as it is kept, from a plan that a real engine made.
@@ -230,7 +231,7 @@ func TestDecidingOnAPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, _ := planVisit(t, recorded(t, "plan.json"), tt.address)
-			v.Can = func(service.Access) bool { return tt.can }
+			v.Can = func(access.Request) bool { return tt.can }
 			p, err := Plan(v)
 			if err != nil {
 				t.Fatal(err)
@@ -354,7 +355,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 	fresh := func() *Visit {
 		p := &planned{estate: town(), document: document}
-		v := &Visit{Context: b.Context(), House: &House{Board: board{p.estate}, Stacks: p}, Can: func(service.Access) bool { return true }, Path: "/stacks/apps/checkout/plan", Names: map[string]string{"namespace": "apps", "name": "checkout"}, Query: map[string][]string{"q": {"world_thing"}}, Now: now}
+		v := &Visit{Context: b.Context(), House: &House{Board: board{p.estate}, Stacks: p}, Can: func(access.Request) bool { return true }, Path: "/stacks/apps/checkout/plan", Names: map[string]string{"namespace": "apps", "name": "checkout"}, Query: map[string][]string{"q": {"world_thing"}}, Now: now}
 		return v
 	}
 	b.Run("cold", func(b *testing.B) {

@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // A page about a failure says what happened, what to do, and how to ask about
@@ -17,18 +19,18 @@ import (
 func TestFailures(t *testing.T) {
 	for name, tt := range map[string]struct {
 		path  string
-		r     service.Refusal
+		r     command.Refusal
 		title string
 		links []string
 		every time.Duration
 	}{
-		"not allowed":       {"/stacks/apps/net", service.Refusal{Error: hostile, Kind: fault.Denied, Reason: service.ReasonAccessDenied}, "Not allowed", []string{"/stacks"}, 0},
-		"not that part":     {"/stacks/apps/net/outputs", service.Refusal{Error: hostile, Kind: fault.Denied, Reason: service.ReasonAccessDenied}, "Not allowed", []string{"/stacks/apps/net", "/stacks"}, 0},
-		"not there":         {"/stacks/apps/net/runs/x", service.Refusal{Error: "gone", Kind: fault.Missing, Reason: service.ReasonNotFound}, "Not found", []string{"/stacks"}, 0},
-		"stale":             {"/stacks/apps/net/approve", service.Refusal{Error: "stale", Kind: fault.Conflict, Reason: service.ReasonPlanChanged}, "It changed in the meantime", []string{"/stacks/apps/net/plan", "/stacks/apps/net", "/stacks"}, 0},
-		"not ready":         {"/stacks", service.Refusal{Error: "ask again", Kind: fault.Later}, "Not now", []string{"/stacks"}, 3 * time.Second},
-		"an address of old": {"/nowhere/<b>", service.Refusal{Error: long, Kind: fault.Invalid, Hint: "Look elsewhere."}, "That cannot be done", []string{"/stacks"}, 0},
-		"of no kind":        {"/", service.Refusal{Error: "x", Kind: "Unheard"}, "Something is broken", []string{"/stacks"}, 0},
+		"not allowed":       {"/stacks/apps/net", command.Refusal{Error: hostile, Kind: fault.Denied, Reason: access.ReasonAccessDenied}, "Not allowed", []string{"/stacks"}, 0},
+		"not that part":     {"/stacks/apps/net/outputs", command.Refusal{Error: hostile, Kind: fault.Denied, Reason: access.ReasonAccessDenied}, "Not allowed", []string{"/stacks/apps/net", "/stacks"}, 0},
+		"not there":         {"/stacks/apps/net/runs/x", command.Refusal{Error: "gone", Kind: fault.Missing, Reason: access.ReasonNotFound}, "Not found", []string{"/stacks"}, 0},
+		"stale":             {"/stacks/apps/net/approve", command.Refusal{Error: "stale", Kind: fault.Conflict, Reason: query.ReasonPlanChanged}, "It changed in the meantime", []string{"/stacks/apps/net/plan", "/stacks/apps/net", "/stacks"}, 0},
+		"not ready":         {"/stacks", command.Refusal{Error: "ask again", Kind: fault.Later}, "Not now", []string{"/stacks"}, 3 * time.Second},
+		"an address of old": {"/nowhere/<b>", command.Refusal{Error: long, Kind: fault.Invalid, Hint: "Look elsewhere."}, "That cannot be done", []string{"/stacks"}, 0},
+		"of no kind":        {"/", command.Refusal{Error: "x", Kind: "Unheard"}, "Something is broken", []string{"/stacks"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visitor(t, town(), "/")
@@ -54,8 +56,8 @@ func TestFailures(t *testing.T) {
 // Hints of the command line that reach a browser name no command where the page
 // has a way of its own.
 func TestHintsAreForBrowsers(t *testing.T) {
-	for _, reason := range []string{service.ReasonPlanChanged, service.ReasonNoPlan, service.ReasonNotFound, service.ReasonNotManual, service.ReasonNoRuns, service.ReasonNotKept,
-		service.ReasonNoVersion, service.ReasonStateUnseen, service.ReasonRunning, service.ReasonNoGap, service.ReasonNoOutputs, service.ReasonUnpublished, service.ReasonStateForeign} {
+	for _, reason := range []string{query.ReasonPlanChanged, query.ReasonNoPlan, access.ReasonNotFound, query.ReasonNotManual, query.ReasonNoRuns, query.ReasonNotKept,
+		query.ReasonNoVersion, query.ReasonStateUnseen, query.ReasonRunning, command.ReasonNoGap, query.ReasonNoOutputs, query.ReasonUnpublished, query.ReasonStateForeign} {
 		err := fault.New(fault.Invalid, reason, errors.New("x"))
 		if got := browserHint(err); got == "" || strings.Contains(got, "terrier ") {
 			t.Errorf("%s: the hint is %q", reason, got)
@@ -69,9 +71,9 @@ func TestHintsAreForBrowsers(t *testing.T) {
 // Whoever looks for a stack that is gone is shown what became of it, if they may
 // see that.
 func TestADeletedStackLeadsToTheJournal(t *testing.T) {
-	gone := service.Refusal{Error: "gone", Kind: fault.Missing, Reason: service.ReasonNotFound}
+	gone := command.Refusal{Error: "gone", Kind: fault.Missing, Reason: access.ReasonNotFound}
 	for name, tt := range map[string]struct {
-		journal service.Journal
+		journal query.Journal
 		may     bool
 		want    bool
 	}{
@@ -82,8 +84,8 @@ func TestADeletedStackLeadsToTheJournal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := visitor(t, town(), "/stacks/apps/gone/runs")
 			v.House.Journal = tt.journal
-			v.Can = func(a service.Access) bool {
-				return tt.may && a == service.Access{Verb: "list", Resource: service.ResourceAudit, Namespace: "apps"}
+			v.Can = func(a access.Request) bool {
+				return tt.may && a == access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: "apps"}
 			}
 			var leads bool
 			for _, l := range Failed(v, gone, "req-1").Data.(failure).Links {
@@ -96,4 +98,4 @@ func TestADeletedStackLeadsToTheJournal(t *testing.T) {
 	}
 }
 
-type pastJournal struct{ service.Journal }
+type pastJournal struct{ query.Journal }

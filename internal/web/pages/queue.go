@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -172,7 +172,7 @@ func logOfTurn(b Board, t stack.Turn) string {
 	if b == nil {
 		return ""
 	}
-	key := service.Key{Namespace: t.Namespace, Name: t.Name}
+	key := query.Key{Namespace: t.Namespace, Name: t.Name}
 	row, ok := b.Get(key)
 	if !ok || row.UID != t.UID || row.Run == nil {
 		return ""
@@ -239,7 +239,7 @@ func (d *queueView) guess() {
 
 // capacityCard says whether all stacks can be looked at as often as they ask.
 type capacityCard struct {
-	service.CapacityInfo
+	query.CapacityInfo
 	Needed string // slots, with one digit
 	Tone   Tone
 	MiB    int // of memory that the slots would take that it needs, by what runs take now; 0 if there is enough, or nobody can tell
@@ -249,7 +249,7 @@ type capacityCard struct {
 // applies and plans of people come on top.
 const spare = 1.25
 
-func capacityOf(c service.CapacityInfo, slots, memory use) *capacityCard {
+func capacityOf(c query.CapacityInfo, slots, memory use) *capacityCard {
 	card := &capacityCard{CapacityInfo: c, Needed: fmt.Sprintf("%.1f", c.SlotsNeeded), Tone: ToneOK}
 	if c.SlotsNeeded < 0.1 {
 		card.Needed = "< 0.1"

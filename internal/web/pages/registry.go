@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 var _ = says(map[Said]string{
@@ -33,7 +34,7 @@ func Registry(v *Visit) (Page, error) {
 
 // registryView is what the page shows.
 type registryView struct {
-	service.RegistryDetail
+	query.RegistryDetail
 	Now         time.Time
 	Pill        Pill
 	TenantsHref string
@@ -50,15 +51,15 @@ type registryView struct {
 
 // rowErrorView is a row that no tenant can be made of, and what to do about it.
 type rowErrorView struct {
-	service.RowError
-	Means service.Situation
+	query.RowError
+	Means query.Situation
 }
 
 // blockedView are the deletions that a guard has stopped, and the form that lets
 // exactly these pass.
 type blockedView struct {
-	service.BlockedSet
-	Means service.Situation
+	query.BlockedSet
+	Means query.Situation
 	More  int    // tenants that are not named
 	To    string // the address of the form
 	Why   string // why it cannot be let pass from here; empty if it can
@@ -72,7 +73,7 @@ type wouldView struct {
 	WordHear string
 }
 
-func registryOf(v *Visit, d service.RegistryDetail) registryView {
+func registryOf(v *Visit, d query.RegistryDetail) registryView {
 	path := registryPath(d.Key())
 	list := "/tenants?" + url.Values{"namespace": {d.Namespace}, "registry": {d.Name}}.Encode()
 	view := registryView{
@@ -80,17 +81,17 @@ func registryOf(v *Visit, d service.RegistryDetail) registryView {
 		TenantsHref: list, NotReady: list + "&state=" + notReady,
 	}
 	for _, e := range d.FirstErrors {
-		view.Errors = append(view.Errors, rowErrorView{e, service.TenantSituation(e.Reason)})
+		view.Errors = append(view.Errors, rowErrorView{e, query.TenantSituation(e.Reason)})
 	}
 	view.Unready = d.Reason != "" && d.Ready != "True" && (d.Registry.Blocked == nil || d.Registry.Blocked.Reason != d.Reason)
 	view.MoreErrors = d.RowErrors - len(d.FirstErrors)
-	may := v.Can(service.Access{Verb: "patch", Resource: service.ResourceRegistries, Namespace: d.Namespace, Name: d.Name})
+	may := v.Can(access.Request{Verb: "patch", Resource: access.ResourceRegistries, Namespace: d.Namespace, Name: d.Name})
 	refused := ""
 	if !may {
 		refused = "You may not change this registry: ask for the verb patch on tenantregistries in " + d.Namespace + "."
 	}
 	if b := d.Registry.Blocked; b != nil {
-		view.Blocked = &blockedView{BlockedSet: *b, Means: service.TenantSituation(b.Reason), More: b.Count - len(b.Tenants), To: path + "/allow", Why: refused}
+		view.Blocked = &blockedView{BlockedSet: *b, Means: query.TenantSituation(b.Reason), More: b.Count - len(b.Tenants), To: path + "/allow", Why: refused}
 		switch {
 		case b.Allowed:
 			view.Blocked.Why = "Somebody has let them pass. They do with the next read."
@@ -103,7 +104,7 @@ func registryOf(v *Visit, d service.RegistryDetail) registryView {
 	return view
 }
 
-func (d *registryView) would(w *service.WouldChange) {
+func (d *registryView) would(w *query.WouldChange) {
 	if w == nil {
 		return
 	}
@@ -145,7 +146,7 @@ func AllowDeletions(v *Visit) (Done, error) {
 		return Done{}, fault.New(fault.Invalid, "SetUnnamed", errors.New("the form does not say which deletions were shown"))
 	}
 	if typed != v.Key().Name && typed != strconv.Itoa(shown) {
-		return Done{}, fault.New(fault.Invalid, "NotConfirmed", fmt.Errorf("to let %s pass, type %d or the name of the registry; nothing has been allowed", service.Count(shown, "deletion"), shown))
+		return Done{}, fault.New(fault.Invalid, "NotConfirmed", fmt.Errorf("to let %s pass, type %d or the name of the registry; nothing has been allowed", query.Count(shown, "deletion"), shown))
 	}
 	if err := v.Person.Tenants.Allow(v.Context, v.Key(), token); err != nil {
 		return Done{}, err

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // retainedEvery is how often the page looks again: all records are read for it,
@@ -46,7 +48,7 @@ type retainedView struct {
 
 // retainedRow is one stack that is gone.
 type retainedRow struct {
-	service.Retained
+	command.Retained
 	Total  int    // of its resources
 	More   int    // of them, that are not named
 	Again  string // the page of a stack that has the name now, empty if none has
@@ -57,16 +59,16 @@ type retainedRow struct {
 // retainedOf cuts the records to those of namespaces whose stacks the visitor may
 // list. It asks about the namespaces of the records: those that the board knows
 // are not enough, since the last stack of one may be gone.
-func retainedOf(v *Visit, found []service.Retained) retainedView {
+func retainedOf(v *Visit, found []command.Retained) retainedView {
 	d := retainedView{Now: v.Now, Namespace: v.Query.Get("namespace"), Name: strings.TrimSpace(v.Query.Get("name"))}
 	d.Filtered = d.Namespace != "" || d.Name != ""
 	var in names
 	for _, r := range found {
 		in.add(r.Namespace)
 	}
-	sees := sightOf(v, service.ResourceStacks, in.sorted())
+	sees := sightOf(v, access.ResourceStacks, in.sorted())
 	d.Namespaces = slices.DeleteFunc(in.sorted(), func(n string) bool { return !sees(n) })
-	found = slices.DeleteFunc(slices.Clone(found), func(r service.Retained) bool {
+	found = slices.DeleteFunc(slices.Clone(found), func(r command.Retained) bool {
 		return !sees(r.Namespace) || d.Namespace != "" && r.Namespace != d.Namespace || !strings.Contains(r.Name, d.Name)
 	})
 	offset := countIn(v.Query.Get("offset"))
@@ -86,13 +88,13 @@ func retainedOf(v *Visit, found []service.Retained) retainedView {
 	return d
 }
 
-func (d *retainedView) fill(v *Visit, shown []service.Retained) {
-	var keys []service.Key
+func (d *retainedView) fill(v *Visit, shown []command.Retained) {
+	var keys []query.Key
 	for _, r := range shown {
 		keys = append(keys, r.Key())
 	}
-	forgets := mayOn(v, "delete", service.ResourceStacks, keys)
-	reads := mayOn(v, "get", service.ResourceState, keys)
+	forgets := mayOn(v, "delete", access.ResourceStacks, keys)
+	reads := mayOn(v, "get", access.ResourceState, keys)
 	for _, r := range shown {
 		row := retainedRow{Retained: r, Total: len(r.Resources)}
 		if row.More = max(0, row.Total-addressesShown); row.More > 0 {
@@ -113,36 +115,36 @@ func (d *retainedView) fill(v *Visit, shown []service.Retained) {
 	}
 }
 
-func retainedPath(k service.Key, what string) string {
+func retainedPath(k query.Key, what string) string {
 	return pathOf("retained", k.Namespace, k.Name, what)
 }
 
 // mayOn says on which of some objects the visitor may do something. It asks once
 // for all, else once for each namespace, and for single objects where that is
 // refused.
-func mayOn(v *Visit, verb string, r service.Resource, keys []service.Key) func(service.Key) bool {
-	if len(keys) == 0 || v.Can(service.Access{Verb: verb, Resource: r}) {
-		return func(service.Key) bool { return true }
+func mayOn(v *Visit, verb string, r access.Resource, keys []query.Key) func(query.Key) bool {
+	if len(keys) == 0 || v.Can(access.Request{Verb: verb, Resource: r}) {
+		return func(query.Key) bool { return true }
 	}
-	within := func(k service.Key) bool {
-		return v.Can(service.Access{Verb: verb, Resource: r, Namespace: k.Namespace})
+	within := func(k query.Key) bool {
+		return v.Can(access.Request{Verb: verb, Resource: r, Namespace: k.Namespace})
 	}
-	single := func(k service.Key) service.Access {
-		return service.Access{Verb: verb, Resource: r, Namespace: k.Namespace, Name: k.Name}
+	single := func(k query.Key) access.Request {
+		return access.Request{Verb: verb, Resource: r, Namespace: k.Namespace, Name: k.Name}
 	}
 	var in names
 	for _, k := range keys {
 		in.add(k.Namespace)
 	}
 	v.askTogether(accesses(verb, r, in.sorted()))
-	var singles []service.Access
+	var singles []access.Request
 	for _, k := range keys {
 		if !within(k) {
 			singles = append(singles, single(k))
 		}
 	}
 	v.askTogether(singles)
-	return func(k service.Key) bool { return within(k) || v.Can(single(k)) }
+	return func(k query.Key) bool { return within(k) || v.Can(single(k)) }
 }
 
 // ForgetRetained drops the record of a stack that is gone, if the name of the
@@ -151,7 +153,7 @@ func mayOn(v *Visit, verb string, r service.Resource, keys []service.Key) func(s
 func ForgetRetained(v *Visit) (Done, error) {
 	done := Done{To: "/retained", Said: "retained-forgotten"}
 	if v.House.Retained == nil || v.Forget == nil {
-		return Done{}, fault.New(fault.Missing, service.ReasonNotRetained, errors.New("no records of stacks that are gone are kept here"))
+		return Done{}, fault.New(fault.Missing, query.ReasonNotRetained, errors.New("no records of stacks that are gone are kept here"))
 	}
 	uid := v.Form.Get("uid")
 	if uid == "" {
@@ -166,7 +168,7 @@ func ForgetRetained(v *Visit) (Done, error) {
 	if err != nil {
 		return Done{}, err
 	}
-	if !slices.ContainsFunc(found, func(r service.Retained) bool { return r.Key() == v.Key() && r.UID == uid }) {
+	if !slices.ContainsFunc(found, func(r command.Retained) bool { return r.Key() == v.Key() && r.UID == uid }) {
 		return done, nil
 	}
 	return done, v.Forget(v.Key(), uid)

@@ -9,14 +9,16 @@ import (
 
 	"golang.org/x/net/html/atom"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // may grants exactly these rights, each as "verb resource namespace/name".
 func may(rights ...string) func(*Visit) {
 	return func(v *Visit) {
-		v.Can = func(a service.Access) bool {
+		v.Can = func(a access.Request) bool {
 			return slices.Contains(rights, a.Verb+" "+string(a.Resource)+" "+a.Namespace+"/"+a.Name)
 		}
 	}
@@ -88,12 +90,12 @@ func TestForgettingWhatAStackLeft(t *testing.T) {
 			click := func() (Done, error) {
 				v := guest(t, c, "/retained")
 				v.Names, v.Form = map[string]string{"namespace": "apps", "name": "mail"}, tt.form
-				v.Forget = func(_ service.Key, uid string) error {
+				v.Forget = func(_ query.Key, uid string) error {
 					if fails != nil {
 						return fails
 					}
 					forgotten++
-					c.left = slices.DeleteFunc(c.left, func(r service.Retained) bool { return r.UID == uid })
+					c.left = slices.DeleteFunc(c.left, func(r command.Retained) bool { return r.UID == uid })
 					return nil
 				}
 				return ForgetRetained(v)
@@ -116,7 +118,7 @@ func TestForgettingWhatAStackLeft(t *testing.T) {
 
 // A page that is not there leads to what its stack left, for who may see that.
 func TestADeletedStackLeadsToWhatItLeft(t *testing.T) {
-	gone := service.Refusal{Error: "gone", Kind: fault.Missing, Reason: service.ReasonNotFound}
+	gone := command.Refusal{Error: "gone", Kind: fault.Missing, Reason: access.ReasonNotFound}
 	for name, tt := range map[string]struct {
 		kept, may, want bool
 	}{
@@ -129,8 +131,8 @@ func TestADeletedStackLeadsToWhatItLeft(t *testing.T) {
 			if !tt.kept {
 				v.House.Retained = nil
 			}
-			v.Can = func(a service.Access) bool {
-				return tt.may && a == service.Access{Verb: "list", Resource: service.ResourceStacks, Namespace: "apps"}
+			v.Can = func(a access.Request) bool {
+				return tt.may && a == access.Request{Verb: "list", Resource: access.ResourceStacks, Namespace: "apps"}
 			}
 			leads := slices.Contains(Failed(v, gone, "req-1").Data.(failure).Links, link{"What it left behind", "/retained?name=mail&namespace=apps"})
 			if leads != tt.want {

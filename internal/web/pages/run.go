@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -15,7 +15,7 @@ import (
 // comes of it.
 type runPage struct {
 	Head        stackHead
-	Report      service.Report
+	Report      query.Report
 	Kind        string
 	Pill        Pill
 	Cause       stack.Cause
@@ -71,7 +71,7 @@ func Run(v *Visit) (Page, error) {
 // a change of its stack.
 const liveRun = 3 * time.Second
 
-func runPageOf(head stackHead, r service.Report, others []service.Report, now time.Time) runPage {
+func runPageOf(head stackHead, r query.Report, others []query.Report, now time.Time) runPage {
 	k := head.Stack.Key()
 	p := runPage{Head: head, Report: r, Kind: turnWord(r.Kind), Pill: outcomePill(r.Outcome), Cause: noteOf(r).Cause, Isolation: isolation(r.Level), Log: runPath(k, r.ID) + "/log"}
 	p.Goes = r.Finished.IsZero() && r.Outcome == ""
@@ -113,7 +113,7 @@ type note struct {
 	Waited time.Duration `json:"waited"` // for its turn
 }
 
-func noteOf(r service.Report) note {
+func noteOf(r query.Report) note {
 	var n note
 	if len(r.Note) > 0 && json.Unmarshal(r.Note, &n) != nil {
 		return note{}
@@ -151,12 +151,12 @@ func isolation(level int) string {
 
 // plan finds the plan that a run made, if it still is the stack's, or that it
 // carries out.
-func (p *runPage) plan(k service.Key) {
+func (p *runPage) plan(k query.Key) {
 	if c := p.Cause.Plan; c != nil {
-		p.Plan, p.PlanName = planPath(k, service.PlanInfo{Digest: c.Digest}), c.Name
+		p.Plan, p.PlanName = planPath(k, query.PlanInfo{Digest: c.Digest}), c.Name
 		return
 	}
-	for _, info := range []*service.PlanInfo{p.Head.Stack.Plan, p.Head.Stack.Applied} {
+	for _, info := range []*query.PlanInfo{p.Head.Stack.Plan, p.Head.Stack.Applied} {
 		if info != nil && info.Run == p.Report.ID {
 			p.Plan, p.PlanName = planPath(k, *info), info.Name
 		}
@@ -164,11 +164,11 @@ func (p *runPage) plan(k service.Key) {
 }
 
 // beside finds the runs before and after.
-func (p *runPage) beside(others []service.Report) {
+func (p *runPage) beside(others []query.Report) {
 	k := p.Head.Stack.Key()
-	link := func(r service.Report) *runLink { return &runLink{r.ID, runPath(k, r.ID), string(r.Kind)} }
+	link := func(r query.Report) *runLink { return &runLink{r.ID, runPath(k, r.ID), string(r.Kind)} }
 	others = slices.Clone(others)
-	slices.SortStableFunc(others, func(a, b service.Report) int { return a.Started.Compare(b.Started) })
+	slices.SortStableFunc(others, func(a, b query.Report) int { return a.Started.Compare(b.Started) })
 	for i, r := range others {
 		if r.ID != p.Report.ID {
 			continue
@@ -190,7 +190,7 @@ func (p *runPage) decided(v *Visit) {
 	if c := p.Cause.Plan; c != nil {
 		digest = c.Digest
 	}
-	for _, info := range []*service.PlanInfo{p.Head.Stack.Plan, p.Head.Stack.Applied} {
+	for _, info := range []*query.PlanInfo{p.Head.Stack.Plan, p.Head.Stack.Applied} {
 		if info != nil && info.Run == p.Report.ID {
 			digest = info.Digest
 		}
@@ -220,8 +220,8 @@ func wordsOn(v *Visit, digest string) []said {
 	if digest == "" || v.House.Journal == nil {
 		return nil
 	}
-	page, err := v.House.Journal.Entries(v.Context, service.AuditSightOf(v.Can),
-		service.AuditQuery{What: []service.AuditWhat{"approved", "rejected"}, Namespace: k.Namespace, Stack: k.Name, Limit: 50})
+	page, err := v.House.Journal.Entries(v.Context, query.AuditSightOf(v.Can),
+		query.AuditQuery{What: []query.AuditWhat{"approved", "rejected"}, Namespace: k.Namespace, Stack: k.Name, Limit: 50})
 	if err != nil {
 		return nil // the journal is not what was asked for
 	}

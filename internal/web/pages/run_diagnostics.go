@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
 )
 
 // diagnostic is an error or a warning of the engine; the part "diagnostics"
@@ -57,7 +57,7 @@ func trimmed(s string) string {
 // visitor may see it.
 func warningsOf(v *Visit, run string) []diagnostic {
 	k := v.Key()
-	if run == "" || !v.Can(service.Access{Verb: "get", Resource: service.ResourceLog, Namespace: k.Namespace, Name: k.Name}) {
+	if run == "" || !v.Can(access.Request{Verb: "get", Resource: access.ResourceLog, Namespace: k.Namespace, Name: k.Name}) {
 		return nil
 	}
 	r, err := v.House.Stacks.Run(v.Context, k, run)

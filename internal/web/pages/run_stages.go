@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -69,7 +69,7 @@ var phases = map[string]string{
 
 // stagesOf are the stages of a run up to its end; apart from them the providers
 // that were kept for all of it.
-func stagesOf(r service.Report, took time.Duration, now time.Time) (stages, providers []stage) {
+func stagesOf(r query.Report, took time.Duration, now time.Time) (stages, providers []stage) {
 	goes := r.Finished.IsZero() && r.Outcome == ""
 	rest := took
 	var steps []stage
@@ -121,7 +121,7 @@ func stagesOf(r service.Report, took time.Duration, now time.Time) (stages, prov
 }
 
 // preparing is all that a supervisor does beside the engine's steps.
-func preparing(r service.Report, goes bool, took time.Duration) stage {
+func preparing(r query.Report, goes bool, took time.Duration) stage {
 	x := stage{ID: "step-prepare", Title: "Prepare and save", Took: took, Text: "the working directory, the box, the providers, and what is kept"}
 	switch {
 	case goes && (len(r.Steps) == 0 && phases[string(r.Phase)] == "" || r.Phase == "Saving"):
@@ -135,7 +135,7 @@ func preparing(r service.Report, goes bool, took time.Duration) stage {
 
 // onward adds what comes before and after the run itself: what it waits for, the
 // approval of its plan, the run that carries it out.
-func (p *runPage) onward(others []service.Report, now time.Time) {
+func (p *runPage) onward(others []query.Report, now time.Time) {
 	s := p.Head.Stack
 	if c := p.Cause.Plan; c != nil {
 		first := stage{ID: "approval", Title: "Plan", Text: visible(c.Name), Delta: &c.Changes}
@@ -150,7 +150,7 @@ func (p *runPage) onward(others []service.Report, now time.Time) {
 	if p.Report.Kind != stack.PlanRun && p.Report.Kind != stack.CheckRun || p.Report.Outcome != stack.Succeeded {
 		return
 	}
-	i := slices.IndexFunc(others, func(r service.Report) bool {
+	i := slices.IndexFunc(others, func(r query.Report) bool {
 		c := noteOf(r).Cause
 		return c.Plan != nil && c.Plan.Run == p.Report.ID
 	})
@@ -207,7 +207,7 @@ func (p *runPage) end() []stage {
 }
 
 // waiting says what stands between a plan and its apply.
-func (p *runPage) waiting(s service.Stack) []stage {
+func (p *runPage) waiting(s query.Stack) []stage {
 	x := stage{ID: "approval", Title: "Approval", Delta: &s.Plan.Changes, At: s.Plan.At}
 	later := stage{ID: "apply", Title: "Apply"}.as("later")
 	switch {
@@ -230,7 +230,7 @@ func (p *runPage) waiting(s service.Stack) []stage {
 }
 
 // carriedOut is the run that applied the plan.
-func carriedOut(k service.Key, r service.Report, now time.Time) stage {
+func carriedOut(k query.Key, r query.Report, now time.Time) stage {
 	x := stage{ID: "apply", Title: "Apply", Link: &runLink{r.ID, runPath(k, r.ID), string(r.Kind)}, At: r.Started}
 	switch {
 	case r.Outcome == "":

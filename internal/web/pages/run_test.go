@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/service"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -31,7 +31,7 @@ func history(t *testing.T) *planned {
 	steps := []runner.Step{{Name: "init", Wall: 2 * time.Second, CPU: time.Second, MaxRSS: 80 << 20}, {Name: "plan", Wall: 9 * time.Second, CPU: 4 * time.Second, MaxRSS: 300 << 20},
 		{Name: "show", Wall: time.Second}, {Name: "show", Wall: time.Second}, {Name: "provider registry.example/t/world", CPU: 3 * time.Second, MaxRSS: 120 << 20}}
 	p := &planned{estate: town()}
-	p.reports = []service.Report{
+	p.reports = []query.Report{
 		{ID: "plan-1", Kind: stack.PlanRun, Phase: runner.Done, Level: 3, Started: now.Add(-2 * time.Hour), Finished: now.Add(-2*time.Hour + 14*time.Second), Outcome: stack.Succeeded, Changes: stack.Changes{Add: 2}, Steps: steps, Note: noted(t, stack.Cause{PlanInputs: basis, Why: "the source changed"}, 0),
 			Diagnostics: []plan.Diagnostic{{Severity: "warning", Summary: "Deprecated argument " + hostile, Detail: "Use\n\n  another", File: "main.tf", Line: 12, Snippet: "a = 1\nb = \"" + hostile + "\"", Address: "world_thing.a"}}},
 		{ID: "apply-7", Kind: stack.ApplyRun, Phase: runner.Done, Started: now.Add(-time.Hour), Finished: now.Add(-50 * time.Minute), Outcome: stack.Failed, Message: hostile + long, Step: "apply", Exit: 1, InitSkipped: true, Steps: []runner.Step{{Name: "apply", Wall: time.Minute, Exit: 1}},
@@ -108,7 +108,7 @@ func TestTheWayOfARun(t *testing.T) {
 // A plan leads to the run that carried it out, and that leads back.
 func TestRunsLeadToEachOther(t *testing.T) {
 	p := history(t)
-	p.reports = append(p.reports, service.Report{ID: "apply-9", Kind: stack.ApplyRun, Started: now.Add(-time.Minute), Note: noted(t, stack.Cause{Plan: &stack.Plan{Name: "plan-main-4f1c9ab2d7", Digest: "sha256:d", Run: "plan-1"}}, 0)})
+	p.reports = append(p.reports, query.Report{ID: "apply-9", Kind: stack.ApplyRun, Started: now.Add(-time.Minute), Note: noted(t, stack.Cause{Plan: &stack.Plan{Name: "plan-main-4f1c9ab2d7", Digest: "sha256:d", Run: "plan-1"}}, 0)})
 	v := runVisit(t, p, "/stacks/net/dns/runs/plan-1")
 	page, err := Run(v)
 	if err != nil {
@@ -146,7 +146,7 @@ func TestDiagnostics(t *testing.T) {
 // A first run that had nothing to install says so in the place of its init.
 func TestTheWayOfARunWithoutInit(t *testing.T) {
 	p := history(t)
-	p.reports = append(p.reports, service.Report{ID: "plan-9", Kind: stack.PlanRun, Phase: runner.Planning, Since: now, Started: now, NoInit: true})
+	p.reports = append(p.reports, query.Report{ID: "plan-9", Kind: stack.PlanRun, Phase: runner.Planning, Since: now, Started: now, NoInit: true})
 	v := runVisit(t, p, "/stacks/apps/checkout/runs/plan-9")
 	page, err := Run(v)
 	if err != nil {

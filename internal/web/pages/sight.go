@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
 )
 
 // sightEvery is how often a page is looked at again that leaves out what nobody
@@ -15,14 +15,14 @@ const sightEvery = time.Second
 // while it is still being found out in which others they may.
 func (v *Visit) Lists(namespace string) bool {
 	scope := v.Scope()
-	return scope.Has(namespace) || scope.Unasked > 0 && v.Can(service.Access{Verb: "list", Resource: service.ResourceStacks, Namespace: namespace})
+	return scope.Has(namespace) || scope.Unasked > 0 && v.Can(access.Request{Verb: "list", Resource: access.ResourceStacks, Namespace: namespace})
 }
 
 // accesses are a right in each of some namespaces.
-func accesses(verb string, r service.Resource, namespaces []string) []service.Access {
-	var out []service.Access
+func accesses(verb string, r access.Resource, namespaces []string) []access.Request {
+	var out []access.Request
 	for _, n := range namespaces {
-		out = append(out, service.Access{Verb: verb, Resource: r, Namespace: n})
+		out = append(out, access.Request{Verb: verb, Resource: r, Namespace: n})
 	}
 	return out
 }
@@ -32,12 +32,12 @@ const askedTogether = 16
 
 // askTogether asks about several rights at once, so that whoever asks Can about
 // each of them need not wait.
-func (v *Visit) askTogether(rights []service.Access) {
+func (v *Visit) askTogether(rights []access.Request) {
 	if v.Can == nil || len(rights) == 0 {
 		return
 	}
 	var all sync.WaitGroup
-	next := make(chan service.Access)
+	next := make(chan access.Request)
 	for range min(askedTogether, len(rights)) {
 		all.Go(func() {
 			for a := range next {

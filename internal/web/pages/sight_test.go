@@ -9,13 +9,14 @@ import (
 
 	"golang.org/x/net/html/atom"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // A page that shows what is known so far says so, wherever it is, and looks
 // again soon.
 func TestPagesSayThatMoreMayCome(t *testing.T) {
-	some := service.Scope{In: map[string]bool{"net": true}, Unasked: 190}
+	some := access.Scope{In: map[string]bool{"net": true}, Unasked: 190}
 	for name, s := range commons {
 		v := guest(t, shire(), s.address)
 		person(v)
@@ -46,7 +47,7 @@ func TestPagesSayThatMoreMayCome(t *testing.T) {
 // Whether one namespace may be listed is found out at once.
 func TestOneNamespaceIsAskedAbout(t *testing.T) {
 	var asked []string
-	v := &Visit{Scopes: scoped(service.Scope{In: map[string]bool{"net": true}, Unasked: 1}), Can: func(a service.Access) bool {
+	v := &Visit{Scopes: scoped(access.Scope{In: map[string]bool{"net": true}, Unasked: 1}), Can: func(a access.Request) bool {
 		asked = append(asked, a.Verb+" "+string(a.Resource)+" "+a.Namespace)
 		return a.Namespace == "apps"
 	}}
@@ -56,15 +57,15 @@ func TestOneNamespaceIsAskedAbout(t *testing.T) {
 	if want := []string{"list stacks apps", "list stacks hidden"}; !slices.Equal(asked, want) {
 		t.Errorf("asked was %q, want %q", asked, want)
 	}
-	v = &Visit{Scopes: scoped(service.Scope{In: map[string]bool{"net": true}}), Can: func(service.Access) bool { return true }}
+	v = &Visit{Scopes: scoped(access.Scope{In: map[string]bool{"net": true}}), Can: func(access.Request) bool { return true }}
 	if v.Lists("apps") {
 		t.Error("what is known to be refused is asked about again")
 	}
 }
 
-func (b board) Tally(scope service.Scope, label string, values []string) ([]service.BoardGroup, error) {
-	page, err := b.Page(scope, service.BoardQuery{Group: "label:" + label})
-	return slices.DeleteFunc(page.Groups, func(g service.BoardGroup) bool { return !slices.Contains(values, g.Name) }), err
+func (b board) Tally(scope access.Scope, label string, values []string) ([]query.BoardGroup, error) {
+	page, err := b.Page(scope, query.BoardQuery{Group: "label:" + label})
+	return slices.DeleteFunc(page.Groups, func(g query.BoardGroup) bool { return !slices.Contains(values, g.Name) }), err
 }
 
 // Who may change everything is not asked about for each namespace, and nobody is
@@ -80,7 +81,7 @@ func TestRightsAreAskedOnce(t *testing.T) {
 		var mu sync.Mutex
 		asked := map[string]int{}
 		v := visitor(t, town(), "/drift")
-		v.Can = func(a service.Access) bool {
+		v.Can = func(a access.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			if a.Name == "" {
@@ -93,7 +94,7 @@ func TestRightsAreAskedOnce(t *testing.T) {
 			t.Errorf("%s: asked was about %q, want %q", name, got, c.want)
 		}
 		for ns, may := range map[string]bool{"apps": true, "net": c.may == ""} {
-			if why := rights.whyNot(service.Key{Namespace: ns, Name: "x"}); (why == "") != may {
+			if why := rights.whyNot(query.Key{Namespace: ns, Name: "x"}); (why == "") != may {
 				t.Errorf("%s: why not in %s: %q", name, ns, why)
 			}
 		}

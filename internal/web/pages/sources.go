@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // sourcesEvery is how often the list is looked at again.
@@ -53,7 +54,7 @@ type sourcesView struct {
 
 // sourceRow is one source.
 type sourceRow struct {
-	service.Source
+	query.Source
 	Pill   Pill
 	State  string
 	Link   string // its URL, if a browser can go there; what is in it was written by somebody else
@@ -85,7 +86,7 @@ var sourceStates = []struct {
 	{sourceReady, Pill{ToneOK, "check", "Ready"}},
 }
 
-func sourceState(s service.Source) string {
+func sourceState(s query.Source) string {
 	switch {
 	case s.Suspended:
 		return sourceSuspended
@@ -118,10 +119,10 @@ var sourceMeans = map[string]struct{ Means, Do string }{
 	"TLSConfigInvalid":                {"The certificates for it cannot be read.", "Correct the Secret of certSecretRef."},
 }
 
-func (d *sourcesView) fill(v *Visit, list []service.Source) {
+func (d *sourcesView) fill(v *Visit, list []query.Source) {
 	d.Text, d.Kind, d.Namespace, d.State = strings.TrimSpace(v.Query.Get("q")), v.Query.Get("kind"), v.Query.Get("namespace"), v.Query.Get("state")
 	d.Filtered = d.Text != "" || d.Kind != "" || d.Namespace != "" || d.State != ""
-	sees := sightOf(v, service.ResourceSources, namespacesIn(list, func(s *service.Source) string { return s.Namespace }))
+	sees := sightOf(v, access.ResourceSources, namespacesIn(list, func(s *query.Source) string { return s.Namespace }))
 	words := strings.Fields(strings.ToLower(d.Text))
 	var kinds, namespaces names
 	counts := map[string]int{}
@@ -162,7 +163,7 @@ func (d *sourcesView) fill(v *Visit, list []service.Source) {
 			Title: "No sources yet", Text: "A stack names a GitRepository, an OCIRepository or a Bucket in spec.sourceRef; terrier push makes one of a directory.",
 			Command: "terrier push ./modules/network oci://SERVER/NAMESPACE/network:v1",
 		}
-		if !v.Can(service.Access{Verb: "list", Resource: service.ResourceSources}) {
+		if !v.Can(access.Request{Verb: "list", Resource: access.ResourceSources}) {
 			d.Empty = &Empty{Title: "No sources that you may see", Text: "Sources are shown to those who may list gitrepositories in their namespace. Ask whoever runs the cluster for a role that allows it."}
 		}
 	}
@@ -201,7 +202,7 @@ func sortSources(list []sourceRow) {
 // stacksNamed is how many stacks of a source are named in its row.
 const stacksNamed = 3
 
-func rowOfSource(s service.Source) sourceRow {
+func rowOfSource(s query.Source) sourceRow {
 	row := sourceRow{Source: s, State: sourceState(s), Link: webLink(s.URL)}
 	row.URL = withoutUser(s.URL)
 	for _, p := range sourceStates {

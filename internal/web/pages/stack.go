@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -16,10 +17,10 @@ func Stack(v *Visit) (Page, error) {
 	var rights sync.WaitGroup
 	rights.Go(func() { v.askTogether(stackAsks(v.Key())) })
 	e, err := v.House.Stacks.Explain(v.Context, v.Key())
-	var moments []service.Moment
+	var moments []query.Moment
 	var untold error
 	if err == nil {
-		moments, untold = service.ToldTimeline(v.Context, v.House.Details, v.House.Journal, auditSight(v), v.Key())
+		moments, untold = query.ToldTimeline(v.Context, v.House.Details, v.House.Journal, auditSight(v), v.Key())
 	}
 	rights.Wait()
 	if err != nil {
@@ -37,21 +38,21 @@ func Stack(v *Visit) (Page, error) {
 }
 
 // auditSight is where the visitor may read what people did.
-func auditSight(v *Visit) service.AuditSight {
+func auditSight(v *Visit) query.AuditSight {
 	if v.Can == nil {
-		return service.AuditSight{}
+		return query.AuditSight{}
 	}
-	return service.AuditSight{In: func(namespace string) bool {
-		return v.Can(service.Access{Verb: "list", Resource: service.ResourceAudit, Namespace: namespace})
+	return query.AuditSight{In: func(namespace string) bool {
+		return v.Can(access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: namespace})
 	}}
 }
 
 // stackAsks are the rights that the page of a stack asks about.
-func stackAsks(k service.Key) []service.Access {
-	asks := []service.Access{{Verb: "patch", Resource: service.ResourceStacks, Namespace: k.Namespace, Name: k.Name}}
+func stackAsks(k query.Key) []access.Request {
+	asks := []access.Request{{Verb: "patch", Resource: access.ResourceStacks, Namespace: k.Namespace, Name: k.Name}}
 	for _, n := range stackTabNames {
-		if n.right != service.ResourceStacks {
-			asks = append(asks, service.Access{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name})
+		if n.right != access.ResourceStacks {
+			asks = append(asks, access.Request{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name})
 		}
 	}
 	return asks
@@ -69,7 +70,7 @@ func stackPage(v *Visit, template, tab string, data any) Page {
 // overview is the first tab of a stack.
 type overview struct {
 	Head     stackHead
-	Means    service.Situation
+	Means    query.Situation
 	Message  string
 	Whole    string // the message if it is cut above
 	Failed   bool
@@ -77,7 +78,7 @@ type overview struct {
 	Facts    []string
 	Rule     string // that fired
 	RuleWhy  string
-	Rules    []service.RuleVerdict
+	Rules    []query.RuleVerdict
 	Run      *runNow
 	Labels   []field
 	Timeline []moment
@@ -97,11 +98,11 @@ const messageLength = 400
 
 // runNow is the run that goes on.
 type runNow struct {
-	service.Running
+	query.Running
 	Href, Log string
 }
 
-func overviewOf(e service.Explanation, head stackHead) overview {
+func overviewOf(e query.Explanation, head stackHead) overview {
 	s := e.Stack
 	o := overview{Head: head, Means: inBrowser(stack.Reason(s.Phase), e.Means), Message: cut(messageLength, s.Message), Waiting: s.WaitingFor, Facts: e.Facts, Rule: s.Rule, Rules: e.Rules}
 	if o.Message != s.Message {
@@ -111,7 +112,7 @@ func overviewOf(e service.Explanation, head stackHead) overview {
 		o.Waiting = "" // it is said already
 	}
 	o.Failed = s.Stalled || s.Failures > 0
-	for _, r := range service.Rules() {
+	for _, r := range query.Rules() {
 		if r.Rule == s.Rule {
 			o.RuleWhy = r.Why
 		}
@@ -139,12 +140,12 @@ func overviewOf(e service.Explanation, head stackHead) overview {
 const wholeStory = "the log of the run has the whole story"
 
 // failing finds the run that made the stack fail.
-func (o *overview) failing(moments []service.Moment) {
+func (o *overview) failing(moments []query.Moment) {
 	s := o.Head.Stack
 	if s.Failures == 0 {
 		return
 	}
-	i := slices.IndexFunc(moments, func(m service.Moment) bool { return m.Kind == service.MomentRun && m.Bad })
+	i := slices.IndexFunc(moments, func(m query.Moment) bool { return m.Kind == query.MomentRun && m.Bad })
 	if i < 0 {
 		return
 	}
@@ -154,11 +155,11 @@ func (o *overview) failing(moments []service.Moment) {
 	}
 }
 
-func runPath(k service.Key, run string) string { return stackPath(k, "runs", run) }
+func runPath(k query.Key, run string) string { return stackPath(k, "runs", run) }
 
 // moment is one line of a timeline.
 type moment struct {
-	service.Moment
+	query.Moment
 	Icon string
 	Tone Tone
 	Href string
@@ -167,8 +168,8 @@ type moment struct {
 }
 
 // momentIcons are the glyphs of what happens; a failure has its own.
-var momentIcons = map[service.MomentKind]string{
-	service.MomentCreated: "plus", service.MomentRun: "play", service.MomentDecision: "chevron", service.MomentEvent: "dot", service.MomentDeed: "person",
+var momentIcons = map[query.MomentKind]string{
+	query.MomentCreated: "plus", query.MomentRun: "play", query.MomentDecision: "chevron", query.MomentEvent: "dot", query.MomentDeed: "person",
 }
 
 // Bounds of a story on one page: the pages of runs and events have it in full.
@@ -177,7 +178,7 @@ const (
 	timelineText  = 400
 )
 
-func timeline(k service.Key, moments []service.Moment) []moment {
+func timeline(k query.Key, moments []query.Moment) []moment {
 	var out []moment
 	for _, m := range moments[:min(len(moments), timelineShown)] {
 		x := moment{Moment: m, Icon: momentIcons[m.Kind], Tone: ToneIdle, Took: m.Took}
@@ -208,6 +209,6 @@ func StackEvents(v *Visit) (Page, error) {
 	}
 	return stackPage(v, "stack_events", "Events", struct {
 		Head   stackHead
-		Detail service.Detail
+		Detail query.Detail
 	}{headFor(v, d.Stack, tabEvents), d}), nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 var _ = says(map[Said]string{
@@ -37,15 +37,15 @@ func backTo(v *Visit) string {
 	case "drift":
 		return "/drift"
 	case "plan":
-		return planPath(k, service.PlanInfo{Digest: v.Form.Get("digest")})
+		return planPath(k, query.PlanInfo{Digest: v.Form.Get("digest")})
 	default:
 		return stackPath(k)
 	}
 }
 
 // seenPlan is the plan that somebody had before them when they decided.
-func seenPlan(v *Visit) (service.PlanInfo, error) {
-	p := service.PlanInfo{Name: v.Form.Get("plan"), Digest: v.Form.Get("digest")}
+func seenPlan(v *Visit) (query.PlanInfo, error) {
+	p := query.PlanInfo{Name: v.Form.Get("plan"), Digest: v.Form.Get("digest")}
 	if p.Name == "" {
 		return p, fault.New(fault.Invalid, "PlanUnnamed", errors.New("the form names no plan"))
 	}

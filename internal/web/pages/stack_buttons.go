@@ -1,14 +1,14 @@
 package pages
 
 import (
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // stackButtons are what can be done with a stack, each with the reason why not.
 // What decides in the end is the command: these reasons spare a detour. may says
 // why the visitor may not change the stack.
-func stackButtons(s service.Stack, may string) []Button {
+func stackButtons(s query.Stack, may string) []Button {
 	to := func(action string) string { return stackPath(s.Key(), action) }
 	first := func(reasons ...string) string {
 		for _, r := range append([]string{may}, reasons...) {
@@ -46,8 +46,8 @@ func when(yes bool, reason string) string {
 // Decide is a plan that somebody may approve or reject; the part "decide" shows
 // it. It carries what was seen, so that no other plan is approved in its place.
 type Decide struct {
-	Key     service.Key
-	Plan    service.PlanInfo
+	Key     query.Key
+	Plan    query.PlanInfo
 	Approve string // addresses that the form posts to
 	Reject  string
 	Back    string // where the browser goes afterwards, see backTo
@@ -59,8 +59,8 @@ type Decide struct {
 }
 
 // decideOf is for the plan that waits in s.
-func decideOf(s service.Stack, may, back string) Decide {
-	p := service.PlanInfo{Name: s.Pending}
+func decideOf(s query.Stack, may, back string) Decide {
+	p := query.PlanInfo{Name: s.Pending}
 	if s.Plan != nil {
 		p = *s.Plan
 	}
@@ -75,14 +75,14 @@ func decideOf(s service.Stack, may, back string) Decide {
 	case p.Destroy:
 		d.Warn = "This plan takes down everything that the stack built."
 	case p.Changes.Destroy > 0:
-		d.Warn = "This plan destroys " + service.Count(p.Changes.Destroy, "object") + "."
+		d.Warn = "This plan destroys " + query.Count(p.Changes.Destroy, "object") + "."
 	}
 	d.Confirm = d.Warn != ""
 	return d
 }
 
 // planPath is the address of a plan, by its digest where it is known.
-func planPath(k service.Key, p service.PlanInfo) string {
+func planPath(k query.Key, p query.PlanInfo) string {
 	if p.Digest == "" {
 		return stackPath(k, "plan")
 	}
@@ -91,7 +91,7 @@ func planPath(k service.Key, p service.PlanInfo) string {
 
 // undecidable says why plans of a stack are neither approved nor rejected; empty
 // if they are. The command knows more and decides.
-func undecidable(s service.Stack) string {
+func undecidable(s query.Stack) string {
 	switch {
 	case s.Deleting:
 		return ""

@@ -5,7 +5,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // StackDrift says what differs from what was applied.
@@ -28,14 +28,14 @@ func StackDrift(v *Visit) (Page, error) {
 		view.Looked = at // the page is as good without
 	}
 	if d.Digest != "" {
-		view.See = planPath(v.Key(), service.PlanInfo{Digest: d.Digest})
+		view.See = planPath(v.Key(), query.PlanInfo{Digest: d.Digest})
 	}
 	return stackPage(v, "stack_drift", "Drift", view), nil
 }
 
 type driftDetail struct {
 	Head    stackHead
-	Drift   service.DriftDetail
+	Drift   query.DriftDetail
 	Items   []driftItem
 	Hidden  int
 	Looked  time.Time // for drift, last; zero if that is not known
@@ -63,7 +63,7 @@ const (
 	diffsShown   = 50
 )
 
-func (d *driftDetail) fill(detail service.DriftDetail) {
+func (d *driftDetail) fill(detail query.DriftDetail) {
 	d.Drift = detail
 	items := detail.Drifted
 	if len(items) > driftedShown {

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -26,7 +27,7 @@ func StackGlass(v *Visit) (Page, error) {
 	}
 	s := head.Stack
 	view := glassView{
-		Head: head, To: stackPath(v.Key(), tabGlass), Commands: service.HandCommands(), Lasts: v.House.Platform.Glass,
+		Head: head, To: stackPath(v.Key(), tabGlass), Commands: command.HandCommands(), Lasts: v.House.Platform.Glass,
 		May: mayChange(v, v.Key()), Order: rand.Text(),
 		Shell: fmt.Sprintf("terrier break-glass -n %s %s -- state list", v.Key().Namespace, v.Key().Name),
 		Own: []string{
@@ -54,7 +55,7 @@ type glassView struct {
 	Commanded *stack.Command
 	Log       string // of the command at work
 	Last      *handDone
-	Commands  []service.HandCommand
+	Commands  []command.HandCommand
 	Order     string // the id of the command that the form would ask for
 	To        string
 	Lasts     time.Duration
@@ -72,12 +73,12 @@ type handDone struct {
 }
 
 // glassOpen reports whether somebody works on s by hand.
-func glassOpen(s service.Stack, now time.Time) bool {
+func glassOpen(s query.Stack, now time.Time) bool {
 	return s.Glass != nil && now.Before(s.Glass.Until)
 }
 
 // glassButton leads to work by hand.
-func glassButton(v *Visit, s service.Stack, may string) Button {
+func glassButton(v *Visit, s query.Stack, may string) Button {
 	b := Button{Label: "Work by hand", Href: stackPath(s.Key(), tabGlass)}
 	if !glassOpen(s, v.Now) {
 		b.Why = glassHindrance(v, s, may)
@@ -86,7 +87,7 @@ func glassButton(v *Visit, s service.Stack, may string) Button {
 }
 
 // glassHindrance says why the glass of a stack cannot be broken; empty if it can.
-func glassHindrance(v *Visit, s service.Stack, may string) string {
+func glassHindrance(v *Visit, s query.Stack, may string) string {
 	switch {
 	case may != "":
 		return may
@@ -137,7 +138,7 @@ func RunByHand(v *Visit) (Done, error) {
 			words = append(words, line)
 		}
 	}
-	order := service.HandOrder{ID: v.Form.Get("order"), Session: v.Form.Get("session"), Args: words}
+	order := command.HandOrder{ID: v.Form.Get("order"), Session: v.Form.Get("session"), Args: words}
 	_, err := v.Person.Stacks.OrderByHand(v.Context, v.Key(), order)
 	return Done{To: stackPath(v.Key(), tabGlass), Said: "commanded"}, err
 }

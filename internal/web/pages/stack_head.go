@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // stackHead is the upper part of every page below a stack: what it is, how it
 // stands, what can be done, and the tabs. The part "stackhead" shows it.
 type stackHead struct {
-	Stack   service.Stack
+	Stack   query.Stack
 	Pill    Pill
 	Tenant  string
 	Tabs    Tabs
@@ -46,15 +47,15 @@ const (
 // the table of routes takes.
 var stackTabNames = []struct {
 	path, name string
-	right      service.Resource
+	right      access.Resource
 }{
-	{tabOverview, "Overview", service.ResourceStacks}, {tabRuns, "Runs", service.ResourceLog}, {tabResources, "Resources", service.ResourceState},
-	{tabOutputs, "Outputs", service.ResourceOutputs}, {tabInputs, "Inputs", service.ResourceStacks}, {tabGraph, "Graph", service.ResourceStacks},
-	{tabStates, "States", service.ResourceState}, {tabDrift, "Drift", service.ResourcePlan}, {tabEvents, "Events", service.ResourceStacks},
+	{tabOverview, "Overview", access.ResourceStacks}, {tabRuns, "Runs", access.ResourceLog}, {tabResources, "Resources", access.ResourceState},
+	{tabOutputs, "Outputs", access.ResourceOutputs}, {tabInputs, "Inputs", access.ResourceStacks}, {tabGraph, "Graph", access.ResourceStacks},
+	{tabStates, "States", access.ResourceState}, {tabDrift, "Drift", access.ResourcePlan}, {tabEvents, "Events", access.ResourceStacks},
 }
 
 // stackPath is the address of a stack, or of something below it.
-func stackPath(k service.Key, below ...string) string {
+func stackPath(k query.Key, below ...string) string {
 	parts := []string{"stacks", k.Namespace, k.Name}
 	for _, p := range below {
 		if p != "" {
@@ -66,11 +67,11 @@ func stackPath(k service.Key, below ...string) string {
 
 // stackTabs are the tabs of a stack. Those that the visitor may not open say so
 // beforehand.
-func stackTabs(v *Visit, k service.Key, current string) Tabs {
+func stackTabs(v *Visit, k query.Key, current string) Tabs {
 	t := Tabs{Label: "Stack"}
 	for _, n := range stackTabNames {
 		tab := Tab{Name: n.name, Href: stackPath(k, n.path), Current: n.path == current}
-		if n.right != service.ResourceStacks && !tab.Current && v.Can != nil && !v.Can(service.Access{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name}) {
+		if n.right != access.ResourceStacks && !tab.Current && v.Can != nil && !v.Can(access.Request{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name}) {
 			tab.Why = "You may not see this: it takes the right to get terraforms/" + strings.TrimPrefix(string(n.right), "stacks/") + "."
 		}
 		t.Items = append(t.Items, tab)
@@ -90,7 +91,7 @@ func headOf(v *Visit, current string) (stackHead, error) {
 }
 
 // headFor is headOf for a stack that was read already.
-func headFor(v *Visit, s service.Stack, current string) stackHead {
+func headFor(v *Visit, s query.Stack, current string) stackHead {
 	h := stackHead{Stack: s, Pill: statusPill(rowStatus(v, s)), Tabs: stackTabs(v, s.Key(), current), Back: stackPath(s.Key())}
 	if row, ok := v.row(s.Key()); ok {
 		h.Tenant = row.Tenant
@@ -107,23 +108,23 @@ func headFor(v *Visit, s service.Stack, current string) stackHead {
 
 // rowStatus is how a stack stands on the board, which knows it as everybody else
 // sees it.
-func rowStatus(v *Visit, s service.Stack) service.Status {
+func rowStatus(v *Visit, s query.Stack) query.Status {
 	if row, ok := v.row(s.Key()); ok {
 		return row.Status
 	}
-	return service.StatusWaiting // it is new, or on its way out
+	return query.StatusWaiting // it is new, or on its way out
 }
 
 // mayChange says why the visitor may not change the stack; empty if they may.
-func mayChange(v *Visit, k service.Key) string {
-	if v.Can == nil || !v.Can(service.Access{Verb: "patch", Resource: service.ResourceStacks, Namespace: k.Namespace, Name: k.Name}) {
+func mayChange(v *Visit, k query.Key) string {
+	if v.Can == nil || !v.Can(access.Request{Verb: "patch", Resource: access.ResourceStacks, Namespace: k.Namespace, Name: k.Name}) {
 		return fmt.Sprintf("You may not change the stack: it takes the right to patch terraforms in the namespace %s.", k.Namespace)
 	}
 	return ""
 }
 
 // headNotes are what somebody has to know before they do anything.
-func headNotes(s service.Stack) []headNote {
+func headNotes(s query.Stack) []headNote {
 	var out []headNote
 	if s.Deleting {
 		out = append(out, headNote{ToneWarn, "minus", "The object is being deleted.", ""})
@@ -146,7 +147,7 @@ func headNotes(s service.Stack) []headNote {
 		out = append(out, n)
 	}
 	if g := s.Untracked; g != nil {
-		out = append(out, headNote{ToneBad, "alert", fmt.Sprintf("The apply %s was cut short: %s that it built may be in no state.", g.Run, service.Count(len(g.Objects), "object")), "Repair brings them in."})
+		out = append(out, headNote{ToneBad, "alert", fmt.Sprintf("The apply %s was cut short: %s that it built may be in no state.", g.Run, query.Count(len(g.Objects), "object")), "Repair brings them in."})
 	}
 	if s.Destroy {
 		out = append(out, headNote{ToneWarn, "minus", "destroy is set: everything that the stack built is taken down.", ""})

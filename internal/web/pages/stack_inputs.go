@@ -2,7 +2,7 @@ package pages
 
 import (
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // StackInputs lists what goes into the runs of a stack, with the values that stand
@@ -30,7 +30,7 @@ func StackInputs(v *Visit) (Page, error) {
 
 // inputRow is an input with what is shown of its value.
 type inputRow struct {
-	service.InputInfo
+	query.InputInfo
 	Shown bool
 	Text  string
 }

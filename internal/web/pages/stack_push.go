@@ -6,8 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // A state that somebody brings is stored in two steps: what it would change is
@@ -30,12 +32,12 @@ type keptPushes struct {
 
 // keptPush is one of them.
 type keptPush struct {
-	who    service.User
-	key    service.Key
+	who    access.User
+	key    query.Key
 	force  bool
 	until  time.Time
 	size   int
-	change service.StateChange
+	change command.StateChange
 
 	mu     sync.Mutex // of what follows: the second of two clicks waits for the first
 	stored bool
@@ -79,7 +81,7 @@ func (k *keptPushes) find(v *Visit, token string) (*keptPush, error) {
 // pushed is the question whether a state that was brought is to be stored.
 type pushed struct {
 	Token  string
-	Change service.StateChange
+	Change command.StateChange
 	Size   int64
 	Force  bool
 	Same   bool

@@ -5,8 +5,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -35,7 +36,7 @@ type repairView struct {
 	Head      stackHead
 	Untracked *stack.Untracked
 	Objects   []repairObject
-	Plan      *service.PlanInfo // that waits
+	Plan      *query.PlanInfo // that waits
 	See       string
 	To        string
 }
@@ -66,8 +67,8 @@ func Repair(v *Visit) (Done, error) {
 
 // repairAnswers reads the form: for the address number N, id-N is what to import
 // it by, and absent-N says that it does not exist.
-func repairAnswers(v *Visit) (service.RepairAnswers, error) {
-	a := service.RepairAnswers{IDs: map[string]string{}}
+func repairAnswers(v *Visit) (command.RepairAnswers, error) {
+	a := command.RepairAnswers{IDs: map[string]string{}}
 	for i, address := range v.Form["address"] {
 		n := strconv.Itoa(i)
 		id := strings.TrimSpace(v.Form.Get("id-" + n))

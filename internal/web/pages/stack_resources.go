@@ -9,7 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // StackResources lists what the state of a stack holds, by module and type. What
@@ -24,7 +24,7 @@ func StackResources(v *Visit) (Page, error) {
 	switch {
 	case fault.Of(err) == fault.Missing && view.Version == "":
 		view.Nothing = "Nothing is built yet: the stack has no state."
-	case fault.Reason(err, "") == service.ReasonStateForeign:
+	case fault.Reason(err, "") == query.ReasonStateForeign:
 		view.Nothing = "The stack keeps its state in a backend of its own, and not with Terrier: ask the engine."
 	case err != nil:
 		view.Problem = problemOf("The state cannot be shown", err)

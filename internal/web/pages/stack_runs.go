@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -31,7 +31,7 @@ func StackRuns(v *Visit) (Page, error) {
 }
 
 type runRow struct {
-	service.Report
+	query.Report
 	Pill  Pill
 	Href  string
 	Log   string
@@ -40,9 +40,9 @@ type runRow struct {
 	Why   string
 }
 
-func runRows(k service.Key, reports []service.Report, now time.Time) []runRow {
+func runRows(k query.Key, reports []query.Report, now time.Time) []runRow {
 	reports = slices.Clone(reports)
-	slices.SortStableFunc(reports, func(a, b service.Report) int { return b.Started.Compare(a.Started) })
+	slices.SortStableFunc(reports, func(a, b query.Report) int { return b.Started.Compare(a.Started) })
 	var out []runRow
 	for _, r := range reports {
 		row := runRow{Report: r, Pill: outcomePill(r.Outcome), Href: runPath(k, r.ID), Log: runPath(k, r.ID) + "/log"}

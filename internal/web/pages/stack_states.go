@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -24,7 +26,7 @@ func StackStates(v *Visit) (Page, error) {
 		view.Refused = head.Stack.Message
 	}
 	kept, err := v.House.Stacks.StateVersions(v.Context, v.Key())
-	if fault.Reason(err, "") == service.ReasonStateForeign {
+	if fault.Reason(err, "") == query.ReasonStateForeign {
 		view.Nothing = "The stack keeps its state in a backend of its own, and not with Terrier."
 	} else {
 		view.Problem = problemOf("The versions cannot be shown", err)
@@ -73,29 +75,29 @@ type rollback struct {
 	Row     stateRow
 	Name    string // has to be typed
 	To      string
-	Change  service.StateChange // what the visitor sees, and nothing else is done
+	Change  command.StateChange // what the visitor sees, and nothing else is done
 	Force   bool
 	Unseen  string // the address that asks to replace what is kept nowhere else
 	Problem *Problem
 }
 
 func mayWriteState(v *Visit) string {
-	if v.Can == nil || !v.Can(service.Access{Verb: "update", Resource: service.ResourceState, Namespace: v.Key().Namespace, Name: v.Key().Name}) {
+	if v.Can == nil || !v.Can(access.Request{Verb: "update", Resource: access.ResourceState, Namespace: v.Key().Namespace, Name: v.Key().Name}) {
 		return fmt.Sprintf("You may not change states: it takes the right to update terraforms/state in the namespace %s.", v.Key().Namespace)
 	}
 	return ""
 }
 
-func (l *stateList) fill(k service.Key, kept service.KeptStates) {
+func (l *stateList) fill(k query.Key, kept query.KeptStates) {
 	for _, run := range kept.Rescued {
-		l.Rescued = append(l.Rescued, rescuedState{run, stateFile(k, service.RescuedName(run))})
+		l.Rescued = append(l.Rescued, rescuedState{run, stateFile(k, query.RescuedName(run))})
 	}
 	serials := map[uint64]int{}
 	for _, s := range kept.Versions {
 		serials[s.Serial]++
 	}
 	for _, s := range kept.Versions {
-		r := stateRow{StateVersion: s, Newest: s.Digest == kept.Head.Digest, Version: fmt.Sprint(s.Serial), Size: service.Size(s.Bytes)}
+		r := stateRow{StateVersion: s, Newest: s.Digest == kept.Head.Digest, Version: fmt.Sprint(s.Serial), Size: query.Size(s.Bytes)}
 		if digest := strings.TrimPrefix(s.Digest, "sha256:"); serials[s.Serial] > 1 && len(digest) >= 12 {
 			r.Version = digest[:12] // one serial has several
 		}
@@ -130,12 +132,12 @@ func (l *stateList) ask(v *Visit, version string) {
 		var err error
 		l.Ask.Change, err = v.Person.Stacks.PlanRollback(v.Context, v.Key(), version, l.Ask.Force)
 		l.Ask.Problem = problemOf("It cannot be rolled back", err)
-		if fault.Reason(err, "") == service.ReasonStateUnseen {
+		if fault.Reason(err, "") == query.ReasonStateUnseen {
 			l.Ask.Unseen = with(stackPath(v.Key(), tabStates), v.Query, "force", "yes") + "#rollback"
 		}
 		return
 	}
-	l.Problem = problemOf("There is nothing to go back to", fault.New(fault.Missing, service.ReasonNoVersion, fmt.Errorf("no older version %q is kept", cut(40, version))))
+	l.Problem = problemOf("There is nothing to go back to", fault.New(fault.Missing, query.ReasonNoVersion, fmt.Errorf("no older version %q is kept", cut(40, version))))
 }
 
 // confirmed reports what is wrong if the name of the stack was not typed.
@@ -147,7 +149,7 @@ func confirmed(v *Visit) error {
 }
 
 // stateFile is where one version of a state is to be had as a file.
-func stateFile(k service.Key, version string) string { return stackPath(k, tabStates, version, "file") }
+func stateFile(k query.Key, version string) string { return stackPath(k, tabStates, version, "file") }
 
 // Rollback makes an older state the newest, if the name of the stack was typed
 // and it is still what was shown. If it is the newest already, a second click

@@ -10,17 +10,18 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // diary is a journal with one entry about each stack that is asked for.
-type diary struct{ service.Journal }
+type diary struct{ query.Journal }
 
-func (diary) Entries(_ context.Context, _ service.AuditSight, q service.AuditQuery) (service.AuditPage, error) {
-	return service.AuditPage{Items: []service.AuditEntry{{
+func (diary) Entries(_ context.Context, _ query.AuditSight, q query.AuditQuery) (query.AuditPage, error) {
+	return query.AuditPage{Items: []query.AuditEntry{{
 		At: now.Add(-30 * time.Minute), What: "rejected", Who: "ann " + hostile, Comment: "not on a Friday",
-		Object: service.AuditObject{Kind: "Terraform", Namespace: q.Namespace, Name: q.Stack},
+		Object: query.AuditObject{Kind: "Terraform", Namespace: q.Namespace, Name: q.Stack},
 	}}}, nil
 }
 
@@ -28,8 +29,8 @@ func TestTimelineHasWhatPeopleDid(t *testing.T) {
 	for may, want := range map[bool]bool{true: true, false: false} {
 		v := visitor(t, town(), "/stacks/apps/cart")
 		v.House.Journal = diary{}
-		v.Can = func(a service.Access) bool {
-			return a.Resource != service.ResourceAudit || may && a.Verb == "list" && a.Namespace == "apps"
+		v.Can = func(a access.Request) bool {
+			return a.Resource != access.ResourceAudit || may && a.Verb == "list" && a.Namespace == "apps"
 		}
 		p, err := Stack(v)
 		if err != nil {
@@ -45,7 +46,7 @@ func TestTimelineHasWhatPeopleDid(t *testing.T) {
 }
 
 func TestDriftSaysWhenItWasLookedFor(t *testing.T) {
-	for address, drift := range map[string]service.DriftDetail{"/stacks/apps/cart/drift": {}, "/stacks/net/vpc/drift": town().drift} {
+	for address, drift := range map[string]query.DriftDetail{"/stacks/apps/cart/drift": {}, "/stacks/net/vpc/drift": town().drift} {
 		e := town()
 		e.drift = drift
 		if got := show(t, e, address, StackDrift).text(); strings.Contains(got, "last") {
@@ -60,7 +61,7 @@ func TestDriftSaysWhenItWasLookedFor(t *testing.T) {
 
 func TestStackThatFails(t *testing.T) {
 	e := town()
-	i := slices.IndexFunc(e.rows, func(r service.Row) bool { return r.Name == "hostile" })
+	i := slices.IndexFunc(e.rows, func(r query.Row) bool { return r.Name == "hostile" })
 	e.rows[i].Phase, e.rows[i].FailedRevision = string(stack.RetryLater), "main@sha1:bad0bad0"
 	e.moments[2].Count, e.moments[2].First = 5, now.Add(-3*time.Hour)
 	v := visitor(t, e, "/stacks/apps/hostile")

@@ -1,13 +1,13 @@
 package pages
 
 import (
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // inBrowser is a situation with what can be done said for those who have the
 // page before them, and not a command line.
-func inBrowser(r stack.Reason, s service.Situation) service.Situation {
+func inBrowser(r stack.Reason, s query.Situation) query.Situation {
 	if do, ok := doHere[r]; ok {
 		s.Do = do
 	}

@@ -4,27 +4,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Advice that names commands of the command line has another wording here, for
 // every reason that a rule may give.
 func TestAdviceIsForBrowsers(t *testing.T) {
-	for _, rule := range service.Rules() {
+	for _, rule := range query.Rules() {
 		for _, r := range rule.Reasons {
-			do := service.Explained(r).Do
+			do := query.Explained(r).Do
 			if _, ok := doHere[r]; !ok && strings.Contains(do, "terrier ") {
 				t.Errorf("%s: %q names a command, and has no wording for browsers", r, do)
 			}
 		}
 	}
 	for r := range doHere {
-		if service.Explained(r).Means == "" {
+		if query.Explained(r).Means == "" {
 			t.Errorf("%s is no reason", r)
 		}
 	}
-	got := inBrowser(stack.Suspended, service.Explained(stack.Suspended))
+	got := inBrowser(stack.Suspended, query.Explained(stack.Suspended))
 	if strings.Contains(got.Do, "terrier ") || got.Means == "" {
 		t.Errorf("inBrowser() = %+v, want other advice and the same meaning", got)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // pageRows is how many rows of a list are on one page.
@@ -31,31 +31,31 @@ func Stacks(v *Visit) (Page, error) {
 }
 
 // page asks the board; a house without one says that it is not there yet.
-func (v *Visit) page(q service.BoardQuery) (service.BoardPage, error) {
+func (v *Visit) page(q query.BoardQuery) (query.BoardPage, error) {
 	if v.House.Board == nil {
-		return service.BoardPage{}, fault.New(fault.Later, "NotReady", errors.New("this server does not watch the stacks"))
+		return query.BoardPage{}, fault.New(fault.Later, "NotReady", errors.New("this server does not watch the stacks"))
 	}
 	return v.House.Board.Page(v.Scope(), q)
 }
 
 // row is one stack of the board.
-func (v *Visit) row(k service.Key) (service.Row, bool) {
+func (v *Visit) row(k query.Key) (query.Row, bool) {
 	if v.House.Board == nil {
-		return service.Row{}, false
+		return query.Row{}, false
 	}
 	return v.House.Board.Get(k)
 }
 
 // boardQuery reads what the address asks for. What makes no sense counts as not
 // said: addresses are typed by hand.
-func boardQuery(q url.Values) service.BoardQuery {
-	out := service.BoardQuery{
+func boardQuery(q url.Values) query.BoardQuery {
+	out := query.BoardQuery{
 		Text: strings.TrimSpace(q.Get("q")), Namespace: strings.TrimSpace(q.Get("namespace")), Tenant: strings.TrimSpace(q.Get("tenant")),
 		Selector: strings.TrimSpace(q.Get("labels")), Group: strings.TrimSpace(q.Get("group")), Limit: pageRows,
 	}
 	for _, s := range q["status"] {
-		if slices.Contains(service.Statuses(), service.Status(s)) {
-			out.Statuses = append(out.Statuses, service.Status(s))
+		if slices.Contains(query.Statuses(), query.Status(s)) {
+			out.Statuses = append(out.Statuses, query.Status(s))
 		}
 	}
 	if s := q.Get("sort"); slices.Contains(sorts, strings.TrimPrefix(s, "-")) {
@@ -85,7 +85,7 @@ func namespacesOf(v *Visit) []string {
 
 // stackList is what the page of all stacks shows.
 type stackList struct {
-	Query      service.BoardQuery
+	Query      query.BoardQuery
 	Kept       []field // what the search form carries along
 	Chips      []chip
 	Tokens     []token // the filters that are set, each with the way to take it off
@@ -132,7 +132,7 @@ type rowGroup struct {
 
 // stackRow is one stack of the list.
 type stackRow struct {
-	service.Row
+	query.Row
 	Pill   Pill
 	Href   string
 	Source string // what it is made of, short
@@ -143,14 +143,14 @@ type stackRow struct {
 }
 
 // stacksView makes the view of what was found.
-func stacksView(path string, query url.Values, q service.BoardQuery, found service.BoardPage) stackList {
+func stacksView(path string, params url.Values, q query.BoardQuery, found query.BoardPage) stackList {
 	l := stackList{
-		Query: q, Chips: statusChips(path, query, q, found.Counts), Tokens: tokens(path, query, q),
+		Query: q, Chips: statusChips(path, params, q, found.Counts), Tokens: tokens(path, params, q),
 		Filtered: q.Text != "" || q.Namespace != "" || q.Tenant != "" || q.Selector != "" || len(q.Statuses) > 0,
-		Columns:  columns(path, query, q.Sort),
-		Groups:   groups(path, query, q.Group, found),
-		Pager:    pager(path, query, q.Offset, len(found.Items), pageRows, found.Total, "row"),
-		Here:     with(path, query, ""),
+		Columns:  columns(path, params, q.Sort),
+		Groups:   groups(path, params, q.Group, found),
+		Pager:    pager(path, params, q.Offset, len(found.Items), pageRows, found.Total, "row"),
+		Here:     with(path, params, ""),
 	}
 	for _, s := range q.Statuses {
 		l.Kept = append(l.Kept, field{"status", string(s)})

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // ToStacks does one thing to all stacks that were ticked, and says of each what
@@ -41,16 +41,16 @@ func ToStacks(v *Visit) (Done, error) {
 // deed is one thing that can be done to many stacks.
 type deed struct {
 	done string
-	do   func(*Visit, service.Key) error
+	do   func(*Visit, query.Key) error
 }
 
 var bulkDeeds = map[string]deed{
-	"replan": {"A new plan is asked for", func(v *Visit, k service.Key) error {
+	"replan": {"A new plan is asked for", func(v *Visit, k query.Key) error {
 		_, err := v.Person.Stacks.Replan(v.Context, k)
 		return err
 	}},
-	"suspend": {"Suspended", func(v *Visit, k service.Key) error { return v.Person.Stacks.Suspend(v.Context, k) }},
-	"resume":  {"Resumed", func(v *Visit, k service.Key) error { return v.Person.Stacks.Resume(v.Context, k) }},
+	"suspend": {"Suspended", func(v *Visit, k query.Key) error { return v.Person.Stacks.Suspend(v.Context, k) }},
+	"resume":  {"Resumed", func(v *Visit, k query.Key) error { return v.Person.Stacks.Resume(v.Context, k) }},
 }
 
 type bulkResult struct {
@@ -64,9 +64,9 @@ type bulkResult struct {
 type bulkRow struct{ Name, Href, Why, Hint string }
 
 // chosen are the stacks that a form names, each once.
-func chosen(names []string) (keys []service.Key, bad []bulkRow) {
+func chosen(names []string) (keys []query.Key, bad []bulkRow) {
 	for _, n := range names {
-		k, err := service.ParseKey(n, "")
+		k, err := query.ParseKey(n, "")
 		if err != nil {
 			bad = append(bad, bulkRow{Name: cut(100, n), Why: "That is not the name of a stack."})
 			continue

@@ -5,35 +5,35 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // statusChips count by status, and filter.
-func statusChips(path string, query url.Values, q service.BoardQuery, counts map[service.Status]int) []chip {
+func statusChips(path string, params url.Values, q query.BoardQuery, counts map[query.Status]int) []chip {
 	all := 0
 	for _, n := range counts {
 		all += n
 	}
-	query = without(query, "offset")
-	out := []chip{{Pill: Pill{Word: "All"}, Count: all, Href: with(path, query, "status"), Current: len(q.Statuses) == 0}}
-	for _, s := range service.Statuses() {
+	params = without(params, "offset")
+	out := []chip{{Pill: Pill{Word: "All"}, Count: all, Href: with(path, params, "status"), Current: len(q.Statuses) == 0}}
+	for _, s := range query.Statuses() {
 		c := chip{Pill: statusPill(s), Count: counts[s], Current: slices.Contains(q.Statuses, s)}
-		c.Href = with(path, query, "status", string(s))
+		c.Href = with(path, params, "status", string(s))
 		if c.Current {
-			c.Href = with(path, query, "status") // once more takes it off
+			c.Href = with(path, params, "status") // once more takes it off
 		}
 		out = append(out, c)
 	}
 	return out
 }
 
-func tokens(path string, query url.Values, q service.BoardQuery) []token {
+func tokens(path string, params url.Values, q query.BoardQuery) []token {
 	var out []token
 	for _, t := range []struct{ name, param, value string }{
 		{"Search", "q", q.Text}, {"Namespace", "namespace", q.Namespace}, {"Tenant", "tenant", q.Tenant}, {"Labels", "labels", q.Selector}, {"Grouped by", "group", q.Group},
 	} {
 		if t.value != "" {
-			out = append(out, token{t.name, t.value, with(path, without(query, "offset"), t.param)})
+			out = append(out, token{t.name, t.value, with(path, without(params, "offset"), t.param)})
 		}
 	}
 	return out
@@ -41,7 +41,7 @@ func tokens(path string, query url.Values, q service.BoardQuery) []token {
 
 // columns are the headings that sort; a click on the one that is sorted by turns
 // it around.
-func columns(path string, query url.Values, sorted string) []column {
+func columns(path string, params url.Values, sorted string) []column {
 	sorted = cmp.Or(sorted, "name")
 	out := []column{{Name: "Status", Class: "status", Href: "status"}, {Name: "Name", Class: "name", Href: "name"}, {Name: "Changed", Class: "changed", Href: "since"}}
 	for i, c := range out {
@@ -52,7 +52,7 @@ func columns(path string, query url.Values, sorted string) []column {
 		case "-" + to:
 			out[i].Sorted = "descending"
 		}
-		out[i].Href = with(path, without(query, "offset"), "sort", to)
+		out[i].Href = with(path, without(params, "offset"), "sort", to)
 	}
 	return out
 }

@@ -5,13 +5,13 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // groups puts rows under the headings that they belong to. The rows come in the
 // order of the groups.
-func groups(path string, query url.Values, by string, found service.BoardPage) []rowGroup {
+func groups(path string, params url.Values, by string, found query.BoardPage) []rowGroup {
 	if by == "" || len(found.Groups) == 0 {
 		g := rowGroup{}
 		for _, r := range found.Items {
@@ -23,7 +23,7 @@ func groups(path string, query url.Values, by string, found service.BoardPage) [
 	for _, r := range found.Items {
 		name := groupOf(by, r)
 		if len(out) == 0 || out[len(out)-1].Name != name {
-			out = append(out, rowGroup{Named: true, Name: name, Only: onlyGroup(path, query, by, name)})
+			out = append(out, rowGroup{Named: true, Name: name, Only: onlyGroup(path, params, by, name)})
 		}
 		g := &out[len(out)-1]
 		g.Rows = append(g.Rows, listed(r))
@@ -34,7 +34,7 @@ func groups(path string, query url.Values, by string, found service.BoardPage) [
 				continue
 			}
 			out[i].Total = g.Total
-			for _, s := range service.Statuses() {
+			for _, s := range query.Statuses() {
 				if g.Counts[s] > 0 {
 					out[i].Pills = append(out[i].Pills, chip{Pill: statusPill(s), Count: g.Counts[s]})
 				}
@@ -45,20 +45,20 @@ func groups(path string, query url.Values, by string, found service.BoardPage) [
 }
 
 // onlyGroup is the address of the list of one group alone.
-func onlyGroup(path string, query url.Values, by, name string) string {
-	query = without(query, "offset", "group")
+func onlyGroup(path string, params url.Values, by, name string) string {
+	params = without(params, "offset", "group")
 	switch key, isLabel := strings.CutPrefix(by, "label:"); {
 	case !isLabel:
-		return with(path, query, by, name)
+		return with(path, params, by, name)
 	case name == "":
-		return with(path, query, "labels", "!"+key)
+		return with(path, params, "labels", "!"+key)
 	default:
-		return with(path, query, "labels", key+"="+name)
+		return with(path, params, "labels", key+"="+name)
 	}
 }
 
 // groupOf is the group of a row, as the board names it.
-func groupOf(by string, r service.Row) string {
+func groupOf(by string, r query.Row) string {
 	switch key, isLabel := strings.CutPrefix(by, "label:"); {
 	case isLabel:
 		return r.Labels[key]
@@ -72,7 +72,7 @@ func groupOf(by string, r service.Row) string {
 // whyLength is how much of a message the list shows; the stack's page has it all.
 const whyLength = 160
 
-func listed(r service.Row) stackRow {
+func listed(r query.Row) stackRow {
 	s := stackRow{Row: r, Pill: statusPill(r.Status), Href: stackPath(r.Key()), Source: sourceText(r.Stack, true), Full: sourceText(r.Stack, false)}
 	if r.Tenant != "" {
 		s.Tenant = with("/stacks", nil, "tenant", r.Tenant)
@@ -80,17 +80,17 @@ func listed(r service.Row) stackRow {
 	switch {
 	case r.Phase == string(stack.GlassBroken):
 		s.Why = "Somebody works on it by hand"
-	case r.Status != service.StatusReady && r.Status != service.StatusSuspended:
+	case r.Status != query.StatusReady && r.Status != query.StatusSuspended:
 		s.Why = cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
 	}
-	s.Drift = r.Drift != nil && r.Status != service.StatusDrifted
+	s.Drift = r.Drift != nil && r.Status != query.StatusDrifted
 	return s
 }
 
 // lastFailure is why a stack is shown as failed, or as locked out, while it is
 // tried again and its own message only says that it is.
-func lastFailure(r service.Row) string {
-	again := r.Status == service.StatusFailed || r.Status == service.StatusLocked
+func lastFailure(r query.Row) string {
+	again := r.Status == query.StatusFailed || r.Status == query.StatusLocked
 	if again && r.Failures > 0 && r.Ready != "True" && r.Ready != "False" {
 		return r.FailedWith
 	}
@@ -99,7 +99,7 @@ func lastFailure(r service.Row) string {
 
 // sourceText is where a stack's module comes from: its source, the revision, and
 // the path in it.
-func sourceText(s service.Stack, short bool) string {
+func sourceText(s query.Stack, short bool) string {
 	text, rev := s.Source, s.Revision
 	if short {
 		if _, name, ok := strings.Cut(text, "/"); ok {

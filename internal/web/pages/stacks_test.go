@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html/atom"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -27,10 +28,10 @@ func show(t *testing.T, e *estate, address string, h Handler) parsed {
 }
 
 func TestBoardQueryOfAnAddress(t *testing.T) {
-	for address, want := range map[string]service.BoardQuery{
+	for address, want := range map[string]query.BoardQuery{
 		"":        {Limit: pageRows},
 		"q=+a+b+": {Text: "a b", Limit: pageRows},
-		"status=failed&status=nonsense&status=ready":              {Statuses: []service.Status{service.StatusFailed, service.StatusReady}, Limit: pageRows},
+		"status=failed&status=nonsense&status=ready":              {Statuses: []query.Status{query.StatusFailed, query.StatusReady}, Limit: pageRows},
 		"namespace=n&tenant=t&labels=a%3Db&group=label%3Aa":       {Namespace: "n", Tenant: "t", Selector: "a=b", Group: "label:a", Limit: pageRows},
 		"sort=-since&offset=200":                                  {Sort: "-since", Offset: 200, Limit: pageRows},
 		"sort=password&offset=-4":                                 {Limit: pageRows},
@@ -103,7 +104,7 @@ func TestHeadingsSortAndTurnAround(t *testing.T) {
 func TestPagesOfTenThousandRows(t *testing.T) {
 	e := &estate{}
 	for i := range 10000 {
-		e.rows = append(e.rows, row("net", fmt.Sprintf("stack-%05d", i), service.StatusReady, nil))
+		e.rows = append(e.rows, row("net", fmt.Sprintf("stack-%05d", i), query.StatusReady, nil))
 	}
 	for offset, want := range map[int]Pager{
 		0:    {From: 1, To: 100, Total: 10000, Noun: "row", Next: "/stacks?offset=100&q=stack"},
@@ -129,8 +130,8 @@ func TestPagesOfTenThousandRows(t *testing.T) {
 }
 
 func TestGroupsOfRows(t *testing.T) {
-	e := &estate{rows: []service.Row{
-		row("apps", "a", service.StatusReady, nil), row("net", "b", service.StatusFailed, nil), row("apps", "c", service.StatusFailed, nil),
+	e := &estate{rows: []query.Row{
+		row("apps", "a", query.StatusReady, nil), row("net", "b", query.StatusFailed, nil), row("apps", "c", query.StatusFailed, nil),
 	}}
 	type group struct {
 		Name, Only string
@@ -162,16 +163,16 @@ func TestGroupsOfRows(t *testing.T) {
 }
 
 func TestSourcesInShort(t *testing.T) {
-	for want, edit := range map[string]func(*service.Stack){
+	for want, edit := range map[string]func(*query.Stack){
 		"platform@4f1c9ab2:modules/net": nil,
-		"inline":                        func(s *service.Stack) { s.Source, s.Path = "inline", "" },
-		"platform@4f1c9ab2":             func(s *service.Stack) { s.Path = "./" },
-		"shared/platform@v1.2.3:modules": func(s *service.Stack) {
+		"inline":                        func(s *query.Stack) { s.Source, s.Path = "inline", "" },
+		"platform@4f1c9ab2":             func(s *query.Stack) { s.Path = "./" },
+		"shared/platform@v1.2.3:modules": func(s *query.Stack) {
 			s.Source, s.Revision, s.Path = "GitRepository/shared/platform", "v1.2.3", "modules"
 		},
-		"platform:modules/net": func(s *service.Stack) { s.Revision = "" },
+		"platform:modules/net": func(s *query.Stack) { s.Revision = "" },
 	} {
-		r := row("apps", "net", service.StatusReady, nil)
+		r := row("apps", "net", query.StatusReady, nil)
 		if edit != nil {
 			edit(&r.Stack)
 		}
@@ -194,7 +195,7 @@ func TestAnEmptyListSaysWhatToDo(t *testing.T) {
 		t.Errorf("nothing is said about the first stack: %s", got)
 	}
 	_, manifest, _ := strings.Cut(firstStack, "\n")
-	told, err := service.ExplainManifest([]byte(strings.TrimSuffix(manifest, "EOF")), now)
+	told, err := query.ExplainManifest([]byte(strings.TrimSuffix(manifest, "EOF")), now)
 	if err != nil || len(told) != 1 || told[0].Stack.Name != "hello" || told[0].Stack.Mode != stack.Manual {
 		t.Errorf("the first stack is %+v, %v", told, err)
 	}
@@ -244,7 +245,7 @@ func TestManyAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visitor(t, town(), "/stacks")
-			h := &hands{refuse: map[string]error{"replan net/dns": fault.New(fault.Denied, service.ReasonAccessDenied, errors.New("ann may not patch terraforms"))}}
+			h := &hands{refuse: map[string]error{"replan net/dns": fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("ann may not patch terraforms"))}}
 			v.Person.Stacks = h
 			v.Form = url.Values{"do": {tt.do}, "stack": tt.stacks, "back": {"/stacks?namespace=net"}}
 			d, err := ToStacks(v)
@@ -293,20 +294,20 @@ func TestWhereAListIs(t *testing.T) {
 // Why a stack failed stays there while it is tried again, and gives way to what
 // holds it up now.
 func TestARetriedStackSaysWhyItFailed(t *testing.T) {
-	row := func(status service.Status, ready, message string, failures int) service.Row {
-		return service.Row{Status: status, Stack: service.Stack{Ready: ready, Message: message, Failures: failures, FailedWith: "no such bucket"}}
+	row := func(status query.Status, ready, message string, failures int) query.Row {
+		return query.Row{Status: status, Stack: query.Stack{Ready: ready, Message: message, Failures: failures, FailedWith: "no such bucket"}}
 	}
 	for name, tt := range map[string]struct {
-		row  service.Row
+		row  query.Row
 		want string
 	}{
-		"it is tried again":          {row(service.StatusFailed, "Unknown", "Terraform Planning", 2), "no such bucket"},
-		"locked out, and once more":  {row(service.StatusLocked, "Unknown", "Terraform Planning", 1), "no such bucket"},
-		"its source has gone since":  {row(service.StatusFailed, "False", "source not found", 2), "source not found"},
-		"a plan waits in the end":    {row(service.StatusPending, "Unknown", "Plan generated", 1), "Plan generated"},
-		"it has not failed":          {row(service.StatusFailed, "Unknown", "Terraform Planning", 0), "Terraform Planning"},
-		"it is ready":                {row(service.StatusReady, "True", "Applied", 0), ""},
-		"nobody knows why it failed": {service.Row{Status: service.StatusFailed, Stack: service.Stack{Ready: "Unknown", Message: "Terraform Planning", Failures: 1}}, "Terraform Planning"},
+		"it is tried again":          {row(query.StatusFailed, "Unknown", "Terraform Planning", 2), "no such bucket"},
+		"locked out, and once more":  {row(query.StatusLocked, "Unknown", "Terraform Planning", 1), "no such bucket"},
+		"its source has gone since":  {row(query.StatusFailed, "False", "source not found", 2), "source not found"},
+		"a plan waits in the end":    {row(query.StatusPending, "Unknown", "Plan generated", 1), "Plan generated"},
+		"it has not failed":          {row(query.StatusFailed, "Unknown", "Terraform Planning", 0), "Terraform Planning"},
+		"it is ready":                {row(query.StatusReady, "True", "Applied", 0), ""},
+		"nobody knows why it failed": {query.Row{Status: query.StatusFailed, Stack: query.Stack{Ready: "Unknown", Message: "Terraform Planning", Failures: 1}}, "Terraform Planning"},
 	} {
 		if got := listed(tt.row).Why; got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)

@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 var _ = says(map[Said]string{
@@ -37,8 +39,8 @@ func Template(v *Visit) (Page, error) {
 
 // templateView is what the page shows.
 type templateView struct {
-	service.Rollout
-	Of           service.TemplateDetail
+	query.Rollout
+	Of           query.TemplateDetail
 	Now          time.Time
 	Pill         Pill
 	RegistryHref string
@@ -55,13 +57,13 @@ type templateView struct {
 
 // waveRow is one wave of the rollout, or the rest after the last.
 type waveRow struct {
-	service.WaveInfo
+	query.WaveInfo
 	State Pill
 }
 
 // generationRow is one generation of the template.
 type generationRow struct {
-	service.Generation
+	query.Generation
 	Target, Good bool
 	UndoHref     string // of the preview of going back; empty if it cannot be gone back to
 }
@@ -69,14 +71,14 @@ type generationRow struct {
 // heldShown bounds how many tenants that hold up a rollout are listed.
 const heldShown = 50
 
-func templateOf(v *Visit, r service.Rollout, d service.TemplateDetail) templateView {
+func templateOf(v *Visit, r query.Rollout, d query.TemplateDetail) templateView {
 	key := d.Key()
 	path := templatePath(key)
 	view := templateView{
-		Rollout: r, Of: d, Now: v.Now, Pill: rolloutPill(r.Phase), RegistryHref: registryPath(service.Key{Namespace: key.Namespace, Name: r.Registry}),
+		Rollout: r, Of: d, Now: v.Now, Pill: rolloutPill(r.Phase), RegistryHref: registryPath(query.Key{Namespace: key.Namespace, Name: r.Registry}),
 		TenantsHref: with("/tenants", map[string][]string{"namespace": {key.Namespace}}, "template", key.Name), Told: toldOf(v.Now, d.Conditions, d.Events, d.Unseen),
 	}
-	if !v.Can(service.Access{Verb: "patch", Resource: service.ResourceTemplates, Namespace: key.Namespace, Name: key.Name}) {
+	if !v.Can(access.Request{Verb: "patch", Resource: access.ResourceTemplates, Namespace: key.Namespace, Name: key.Name}) {
 		view.Refused = "You may not change this template: ask for the verbs patch and update on tenanttemplates in " + key.Namespace + "."
 	}
 	for _, t := range r.Holding[:min(heldShown, len(r.Holding))] {
@@ -91,7 +93,7 @@ func templateOf(v *Visit, r service.Rollout, d service.TemplateDetail) templateV
 		view.Gens = append(view.Gens, row)
 	}
 	view.waves()
-	if r.Phase == service.RolloutFailed {
+	if r.Phase == query.RolloutFailed {
 		view.Buttons = append(view.Buttons, Button{Label: "Go on", To: path + "/resume", Why: view.Refused})
 	}
 	return view
@@ -104,17 +106,17 @@ func (d *templateView) waves() {
 	}
 	done, idle := Pill{ToneOK, "check", "Done"}, Pill{ToneIdle, "dot", "To come"}
 	under := Pill{ToneBusy, "turn", "Under way"}
-	if d.Phase == service.RolloutFailed {
+	if d.Phase == query.RolloutFailed {
 		under = Pill{ToneBad, "cross", "Stopped here"}
 	}
-	passed := d.Phase == service.RolloutComplete || d.Phase == service.RolloutIdle
+	passed := d.Phase == query.RolloutComplete || d.Phase == query.RolloutIdle
 	at := len(d.Of.Waves) // the rest
 	for i, w := range d.Of.Waves {
 		if w.Name == d.Wave {
 			at = i
 		}
 	}
-	for i, w := range append(d.Of.Waves[:len(d.Of.Waves):len(d.Of.Waves)], service.WaveInfo{Name: "the rest"}) {
+	for i, w := range append(d.Of.Waves[:len(d.Of.Waves):len(d.Of.Waves)], query.WaveInfo{Name: "the rest"}) {
 		row := waveRow{w, idle}
 		switch {
 		case passed || i < at:
@@ -158,7 +160,7 @@ func undoOf(v *Visit, to, refused string) *undoView {
 	u, err := v.Person.Tenants.PlanUndo(v.Context, v.Key(), n)
 	view.From, view.To, view.Same = u.From, u.To, u.Same
 	if err == nil && !u.Same {
-		var lines []service.DiffLine
+		var lines []command.DiffLine
 		lines, err = u.Diff()
 		for _, l := range lines {
 			line := diffLine{Sign: string(rune(l.Sign)), Text: l.Text}
@@ -205,7 +207,7 @@ func UndoRollout(v *Visit) (Done, error) {
 		return Done{}, err
 	}
 	if u.From != from {
-		return Done{}, fault.New(fault.Conflict, service.ReasonPlanChanged, fmt.Errorf("the template %s has changed since you looked: it is in its generation %d now", v.Key(), u.From))
+		return Done{}, fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the template %s has changed since you looked: it is in its generation %d now", v.Key(), u.From))
 	}
 	done := Done{To: templatePath(v.Key()), Said: "rollout-undone"}
 	if u.Same {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // Tenant shows one tenant: its objects as they depend on one another, how each
@@ -28,11 +28,11 @@ func Tenant(v *Visit) (Page, error) {
 	}, nil
 }
 
-var errNoTenants = fault.New(fault.Missing, service.ReasonNoTenants, errors.New("this server does not look after tenants"))
+var errNoTenants = fault.New(fault.Missing, query.ReasonNoTenants, errors.New("this server does not look after tenants"))
 
 // tenantView is what the page shows.
 type tenantView struct {
-	service.TenantDetail
+	query.TenantDetail
 	Now                                    time.Time
 	Pill                                   Pill
 	RegistryHref, TemplateHref, StacksHref string
@@ -45,7 +45,7 @@ type tenantView struct {
 
 // objectView is one object of a tenant.
 type objectView struct {
-	service.TenantObject
+	query.TenantObject
 	Pill  Pill
 	Also  []string // further ones that it depends on, besides the one that it stands below
 	Below []*objectView
@@ -67,24 +67,24 @@ type stackView struct {
 	Since   time.Time
 	Message string
 	Pending string // the plan that waits, and what it would do
-	Applied *service.PlanInfo
+	Applied *query.PlanInfo
 	Drift   string
 }
 
 // objectPill is how an object of a tenant stands.
 func objectPill(state string) Pill {
 	switch state {
-	case service.ObjectReady:
+	case query.ObjectReady:
 		return Pill{ToneOK, "check", "Ready"}
-	case service.ObjectLeftOut:
+	case query.ObjectLeftOut:
 		return Pill{ToneIdle, "minus", "Left out"}
-	case service.ObjectGone:
+	case query.ObjectGone:
 		return Pill{ToneIdle, "check", "Gone"}
-	case service.ObjectLetGo:
+	case query.ObjectLetGo:
 		return Pill{ToneIdle, "check", "Let go of"}
-	case service.ObjectPending:
+	case query.ObjectPending:
 		return Pill{ToneIdle, "clock", "Pending"}
-	case service.ObjectRemoving, "Deleting":
+	case query.ObjectRemoving, "Deleting":
 		return Pill{ToneWarn, "minus", "Going"}
 	case "Kept":
 		return Pill{ToneWarn, "lock", "Kept"}
@@ -101,7 +101,7 @@ func objectPill(state string) Pill {
 	}
 }
 
-func tenantOf(v *Visit, d service.TenantDetail) tenantView {
+func tenantOf(v *Visit, d query.TenantDetail) tenantView {
 	row := rowOfTenant(d.Tenant)
 	view := tenantView{
 		TenantDetail: d, Now: v.Now, Pill: row.Pill, RegistryHref: row.RegistryHref, TemplateHref: row.TemplateHref, StacksHref: row.StacksHref,
@@ -113,7 +113,7 @@ func tenantOf(v *Visit, d service.TenantDetail) tenantView {
 		if n.Pill.Tone == ToneBad {
 			view.Failing++
 		}
-		if o.State == service.ObjectRemoving {
+		if o.State == query.ObjectRemoving {
 			view.Going = append(view.Going, n)
 		} else {
 			wanted = append(wanted, n)
@@ -155,7 +155,7 @@ func treeOf(list []*objectView) []*objectView {
 
 // stackOfObject is the stack that an object is, nil if it is none. Who may not
 // see stacks of its namespace learns that there is one, and no more.
-func stackOfObject(v *Visit, o service.TenantObject) *stackView {
+func stackOfObject(v *Visit, o query.TenantObject) *stackView {
 	switch {
 	case o.Stack == nil && o.StackUnseen == "":
 		return nil
@@ -189,12 +189,12 @@ func stackOfObject(v *Visit, o service.TenantObject) *stackView {
 // told is what the object of something says of itself besides all else.
 type told struct {
 	Now        time.Time
-	Conditions []service.Condition
-	Events     []service.Event
+	Conditions []query.Condition
+	Events     []query.Event
 	Unseen     []string
 }
 
-func toldOf(now time.Time, conditions []service.Condition, events []service.Event, unseen []string) told {
-	conditions = slices.SortedFunc(slices.Values(conditions), func(a, b service.Condition) int { return strings.Compare(a.Type, b.Type) })
+func toldOf(now time.Time, conditions []query.Condition, events []query.Event, unseen []string) told {
+	conditions = slices.SortedFunc(slices.Values(conditions), func(a, b query.Condition) int { return strings.Compare(a.Type, b.Type) })
 	return told{now, conditions, events, unseen}
 }

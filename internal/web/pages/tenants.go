@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/service"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -24,7 +25,7 @@ func Tenants(v *Visit) (Page, error) {
 		return page, nil
 	}
 	labels := strings.TrimSpace(v.Query.Get("labels"))
-	list, err := v.House.Tenants.List(v.Context, service.TenantFilter{Selector: labels})
+	list, err := v.House.Tenants.List(v.Context, query.TenantFilter{Selector: labels})
 	invalid := problemOf("The list cannot be filtered like that", err)
 	if err != nil && labels == "" {
 		return page, err
@@ -69,10 +70,10 @@ type tenantsView struct {
 
 // alarmView is what somebody has to look at.
 type alarmView struct {
-	service.Alarm
+	query.Alarm
 	Href  string
 	Word  string // of the kind
-	Means service.Situation
+	Means query.Situation
 }
 
 // stateChip is a state with its number, which the list can be cut to.
@@ -85,7 +86,7 @@ type stateChip struct {
 
 // tenantRow is one tenant.
 type tenantRow struct {
-	service.Tenant
+	query.Tenant
 	Href, RegistryHref, TemplateHref, StacksHref string
 
 	Pill   Pill
@@ -95,14 +96,14 @@ type tenantRow struct {
 
 // registryRow is one registry.
 type registryRow struct {
-	service.Registry
+	query.Registry
 	Href string
 	Pill Pill
 }
 
 // templateRow is one template.
 type templateRow struct {
-	service.Template
+	query.Template
 	Href, RegistryHref string
 	Pill               Pill // of its rollout
 	Invalid            bool
@@ -114,13 +115,13 @@ var tenantPills = []struct {
 	state string
 	pill  Pill
 }{
-	{service.TenantFailed, Pill{ToneBad, "cross", "Failed"}},
-	{service.TenantConflicted, Pill{ToneBad, "alert", "Conflicted"}},
-	{service.TenantProgressing, Pill{ToneBusy, "turn", "Progressing"}},
-	{service.TenantNew, Pill{ToneIdle, "dot", "New"}},
-	{service.TenantLeaving, Pill{ToneWarn, "clock", "Leaving"}},
-	{service.TenantDeleting, Pill{ToneWarn, "minus", "Deleting"}},
-	{service.TenantReady, Pill{ToneOK, "check", "Ready"}},
+	{query.TenantFailed, Pill{ToneBad, "cross", "Failed"}},
+	{query.TenantConflicted, Pill{ToneBad, "alert", "Conflicted"}},
+	{query.TenantProgressing, Pill{ToneBusy, "turn", "Progressing"}},
+	{query.TenantNew, Pill{ToneIdle, "dot", "New"}},
+	{query.TenantLeaving, Pill{ToneWarn, "clock", "Leaving"}},
+	{query.TenantDeleting, Pill{ToneWarn, "minus", "Deleting"}},
+	{query.TenantReady, Pill{ToneOK, "check", "Ready"}},
 }
 
 func tenantPill(state string) Pill {
@@ -134,8 +135,8 @@ func tenantPill(state string) Pill {
 
 // sightOf says in which of some namespaces the visitor may list a kind of thing.
 // Each is asked about once.
-func sightOf(v *Visit, r service.Resource, namespaces []string) func(namespace string) bool {
-	if v.Can(service.Access{Verb: "list", Resource: r}) {
+func sightOf(v *Visit, r access.Resource, namespaces []string) func(namespace string) bool {
+	if v.Can(access.Request{Verb: "list", Resource: r}) {
 		return func(string) bool { return true }
 	}
 	v.askTogether(accesses("list", r, namespaces))
@@ -143,7 +144,7 @@ func sightOf(v *Visit, r service.Resource, namespaces []string) func(namespace s
 	return func(namespace string) bool {
 		may, asked := known[namespace]
 		if !asked {
-			may = namespace != "" && v.Can(service.Access{Verb: "list", Resource: r, Namespace: namespace})
+			may = namespace != "" && v.Can(access.Request{Verb: "list", Resource: r, Namespace: namespace})
 			known[namespace] = may
 		}
 		return may
@@ -164,16 +165,16 @@ func namespacesIn[T any](things []T, of func(*T) string) []string {
 }
 
 // tenantsOf cuts a list to what the visitor may see and asks for.
-func tenantsOf(v *Visit, list service.TenantList) tenantsView {
+func tenantsOf(v *Visit, list query.TenantList) tenantsView {
 	d := tenantsView{
 		Now: v.Now, Text: strings.TrimSpace(v.Query.Get("q")), Namespace: v.Query.Get("namespace"),
 		Registry: v.Query.Get("registry"), Template: v.Query.Get("template"), State: v.Query.Get("state"),
 	}
 	d.Filtered = d.Text != "" || d.Namespace != "" || d.Registry != "" || d.Template != "" || d.State != "" || v.Query.Get("labels") != ""
 	d.alarms(v, list.Alarms)
-	sees := sightOf(v, service.ResourceTenants, namespacesIn(list.Items, func(t *service.Tenant) string { return t.Namespace }))
+	sees := sightOf(v, access.ResourceTenants, namespacesIn(list.Items, func(t *query.Tenant) string { return t.Namespace }))
 	counts := map[string]int{}
-	chosen := make([]*service.Tenant, 0, len(list.Items))
+	chosen := make([]*query.Tenant, 0, len(list.Items))
 	var namespaces, registries, templates names
 	words := strings.Fields(strings.ToLower(d.Text))
 	for i := range list.Items {
@@ -191,7 +192,7 @@ func tenantsOf(v *Visit, list service.TenantList) tenantsView {
 			continue
 		}
 		counts[t.State]++
-		if d.State == "" || t.State == d.State || d.State == notReady && t.State != service.TenantReady {
+		if d.State == "" || t.State == d.State || d.State == notReady && t.State != query.TenantReady {
 			chosen = append(chosen, t)
 		}
 	}
@@ -213,7 +214,7 @@ func tenantsOf(v *Visit, list service.TenantList) tenantsView {
 			Text:    "A tenant is a row of a table with a template. Apply a TenantRegistry that reads the table, and a TenantTemplate that says what each row gets; terrier up --quickstart shows both.",
 			Command: "kubectl explain tenantregistry.spec",
 		}
-		if !v.Can(service.Access{Verb: "list", Resource: service.ResourceTenants}) {
+		if !v.Can(access.Request{Verb: "list", Resource: access.ResourceTenants}) {
 			d.Empty = &Empty{Title: "No tenants that you may see", Text: "Tenants are shown to those who may list them in their namespace. Ask whoever runs the cluster for a role that allows it."}
 		}
 	}
@@ -224,7 +225,7 @@ func tenantsOf(v *Visit, list service.TenantList) tenantsView {
 const notReady = "not-ready"
 
 // tenantHas reports whether all words occur in what is known of a tenant.
-func tenantHas(t *service.Tenant, words []string) bool {
+func tenantHas(t *query.Tenant, words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
@@ -232,14 +233,14 @@ func tenantHas(t *service.Tenant, words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
-func (d *tenantsView) alarms(v *Visit, list []service.Alarm) {
-	in := namespacesIn(list, func(a *service.Alarm) string { return a.Namespace })
-	registries, templates := sightOf(v, service.ResourceRegistries, in), sightOf(v, service.ResourceTemplates, in)
+func (d *tenantsView) alarms(v *Visit, list []query.Alarm) {
+	in := namespacesIn(list, func(a *query.Alarm) string { return a.Namespace })
+	registries, templates := sightOf(v, access.ResourceRegistries, in), sightOf(v, access.ResourceTemplates, in)
 	for _, a := range list {
-		view := alarmView{Alarm: a, Word: "Registry", Means: service.TenantSituation(a.Reason), Href: registryPath(service.Key{Namespace: a.Namespace, Name: a.Name})}
+		view := alarmView{Alarm: a, Word: "Registry", Means: query.TenantSituation(a.Reason), Href: registryPath(query.Key{Namespace: a.Namespace, Name: a.Name})}
 		sees := registries
-		if a.Kind == service.KindTemplate {
-			view.Word, view.Href, sees = "Template", templatePath(service.Key{Namespace: a.Namespace, Name: a.Name}), templates
+		if a.Kind == query.KindTemplate {
+			view.Word, view.Href, sees = "Template", templatePath(query.Key{Namespace: a.Namespace, Name: a.Name}), templates
 		}
 		if a.Name == "" {
 			view.Href = "" // of none in particular
@@ -264,14 +265,14 @@ func (d *tenantsView) chips(v *Visit, counts map[string]int) {
 		}
 		d.Chips = append(d.Chips, stateChip{p, n, with(v.Path, without(v.Query, "offset"), "state", to), d.State == state})
 	}
-	add(notReady, Pill{ToneWarn, "alert", "Not ready"}, total-counts[service.TenantReady])
+	add(notReady, Pill{ToneWarn, "alert", "Not ready"}, total-counts[query.TenantReady])
 	for _, p := range tenantPills {
 		add(p.state, p.pill, counts[p.state])
 	}
 }
 
 // sortTenants orders what is ordered by name already.
-func sortTenants(list []*service.Tenant, by string) {
+func sortTenants(list []*query.Tenant, by string) {
 	if by != "state" && by != "since" {
 		return
 	}
@@ -283,7 +284,7 @@ func sortTenants(list []*service.Tenant, by string) {
 		}
 		return len(tenantPills)
 	}
-	slices.SortStableFunc(list, func(a, b *service.Tenant) int {
+	slices.SortStableFunc(list, func(a, b *query.Tenant) int {
 		if by == "state" {
 			return cmp.Compare(rank(a.State), rank(b.State))
 		}
@@ -291,18 +292,18 @@ func sortTenants(list []*service.Tenant, by string) {
 	})
 }
 
-func rowOfTenant(t service.Tenant) tenantRow {
+func rowOfTenant(t query.Tenant) tenantRow {
 	return tenantRow{
 		Tenant: t, Pill: tenantPill(t.State), Href: tenantPath(t.Key()),
-		RegistryHref: registryPath(service.Key{Namespace: t.Namespace, Name: t.Registry}),
-		TemplateHref: templatePath(service.Key{Namespace: t.Namespace, Name: t.Template}),
+		RegistryHref: registryPath(query.Key{Namespace: t.Namespace, Name: t.Registry}),
+		TemplateHref: templatePath(query.Key{Namespace: t.Namespace, Name: t.Template}),
 		StacksHref:   with("/stacks", nil, "labels", tenantIDLabel+"="+tenant.IDLabel(t.UID)),
 	}
 }
 
-func tenantPath(k service.Key) string   { return pathOf("tenants", k.Namespace, k.Name) }
-func registryPath(k service.Key) string { return pathOf("registries", k.Namespace, k.Name) }
-func templatePath(k service.Key) string { return pathOf("templates", k.Namespace, k.Name) }
+func tenantPath(k query.Key) string   { return pathOf("tenants", k.Namespace, k.Name) }
+func registryPath(k query.Key) string { return pathOf("registries", k.Namespace, k.Name) }
+func templatePath(k query.Key) string { return pathOf("templates", k.Namespace, k.Name) }
 
 // idLabels are what the stacks of the rows have in common.
 func (d *tenantsView) idLabels() []string {
@@ -316,15 +317,15 @@ func (d *tenantsView) idLabels() []string {
 }
 
 // stacks counts the stacks of each row.
-func (d *tenantsView) stacks(groups []service.BoardGroup) {
-	of := map[string]service.BoardGroup{}
+func (d *tenantsView) stacks(groups []query.BoardGroup) {
+	of := map[string]query.BoardGroup{}
 	for _, g := range groups {
 		of[g.Name] = g
 	}
 	for i := range d.Rows {
 		if label := tenant.IDLabel(d.Rows[i].UID); label != "" {
 			g := of[label]
-			d.Rows[i].Stacks, d.Rows[i].Bad = g.Total, g.Counts[service.StatusFailed]+g.Counts[service.StatusLocked]
+			d.Rows[i].Stacks, d.Rows[i].Bad = g.Total, g.Counts[query.StatusFailed]+g.Counts[query.StatusLocked]
 		}
 	}
 }
@@ -338,7 +339,7 @@ func (d *tenantsView) sources(v *Visit) error {
 	if err != nil {
 		return fmt.Errorf("listing registries: %w", err)
 	}
-	sees := sightOf(v, service.ResourceRegistries, namespacesIn(registries, func(r *service.Registry) string { return r.Namespace }))
+	sees := sightOf(v, access.ResourceRegistries, namespacesIn(registries, func(r *query.Registry) string { return r.Namespace }))
 	for _, r := range registries {
 		if sees(r.Namespace) && (d.Namespace == "" || d.Namespace == r.Namespace) {
 			d.Registries = append(d.Registries, registryRow{r, registryPath(r.Key()), registryPill(r)})
@@ -348,11 +349,11 @@ func (d *tenantsView) sources(v *Visit) error {
 	if err != nil {
 		return fmt.Errorf("listing templates: %w", err)
 	}
-	sees = sightOf(v, service.ResourceTemplates, namespacesIn(templates, func(t *service.Template) string { return t.Namespace }))
+	sees = sightOf(v, access.ResourceTemplates, namespacesIn(templates, func(t *query.Template) string { return t.Namespace }))
 	for _, t := range templates {
 		if sees(t.Namespace) && (d.Namespace == "" || d.Namespace == t.Namespace) {
 			d.Templates = append(d.Templates, templateRow{
-				t, templatePath(t.Key()), registryPath(service.Key{Namespace: t.Namespace, Name: t.Registry}), rolloutPill(t.Phase), t.Valid == "False",
+				t, templatePath(t.Key()), registryPath(query.Key{Namespace: t.Namespace, Name: t.Registry}), rolloutPill(t.Phase), t.Valid == "False",
 			})
 		}
 	}
@@ -360,7 +361,7 @@ func (d *tenantsView) sources(v *Visit) error {
 }
 
 // registryPill says in one word how a registry stands.
-func registryPill(r service.Registry) Pill {
+func registryPill(r query.Registry) Pill {
 	switch {
 	case r.Blocked != nil && !r.Blocked.Allowed:
 		return Pill{ToneBad, "alert", "Guarded"}
@@ -382,13 +383,13 @@ func registryPill(r service.Registry) Pill {
 // rolloutPill says how far a change of a template has come.
 func rolloutPill(phase string) Pill {
 	switch phase {
-	case service.RolloutInProgress:
+	case query.RolloutInProgress:
 		return Pill{ToneBusy, "turn", "Rolling out"}
-	case service.RolloutFailed:
+	case query.RolloutFailed:
 		return Pill{ToneBad, "cross", "Stopped"}
-	case service.RolloutComplete:
+	case query.RolloutComplete:
 		return Pill{ToneOK, "check", "Complete"}
-	case service.RolloutIdle:
+	case query.RolloutIdle:
 		return Pill{ToneIdle, "dot", "Idle"}
 	default:
 		return Pill{ToneIdle, "dot", phase}

@@ -1,0 +1,89 @@
+package access
+
+import (
+	"errors"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authnv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+)
+
+// compact is config for kinds that are Kubernetes' own: those need no JSON.
+func compact(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	return config
+}
+
+// Where the server writes down how its HTTP API is reached.
+const (
+	ServerNamespace = "terrier-system"
+	ServerConfigMap = "terrier-server"
+	ServerURLKey    = "url"
+	ServerCAKey     = "ca.crt"
+)
+
+// NewClient returns a client for New. It knows its kinds beforehand, so that a
+// command costs one request and not a tour of the API.
+func NewClient(config *rest.Config) (client.WithWatch, error) {
+	scheme, mapper, err := kinds()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+}
+
+// kinds are those that a client for New knows, and where they are served.
+func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, nil, err
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1alpha2.GroupVersion.WithKind(v1alpha2.Kind), meta.RESTScopeNamespace)
+	for _, kind := range []string{"Secret", "ConfigMap", "Event"} {
+		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	for _, kind := range []string{tenantsv1.RegistryKind, tenantsv1.TemplateKind, tenantsv1.TenantKind} {
+		mapper.Add(tenantsv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
+	for _, kind := range []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind} {
+		mapper.Add(sourcev1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{LynqHub, LynqForm, LynqNode} {
+		mapper.Add(LynqGroup.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(authnv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
+	return scheme, mapper, nil
+}
+
+// lynqGroup has the kinds that followed those of Tenant Operator.
+var LynqGroup = schema.GroupVersion{Group: "operator.lynq.sh", Version: "v1"}
+
+const (
+	LynqHub  = "LynqHub"
+	LynqForm = "LynqForm"
+	LynqNode = "LynqNode"
+)
+
+// NewScheme returns the kinds that a client for New must know.
+func NewScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	return s, errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), authnv1.AddToScheme(s), v1alpha2.AddToScheme(s),
+		appsv1.AddToScheme(s), tenantsv1.AddToScheme(s), sourcev1.AddToScheme(s))
+}
+
+// FieldManager is who edits objects on behalf of the person at the keyboard.
+const FieldManager = "terrier"

@@ -1,0 +1,192 @@
+// Package access says who a user is, what that user may do, and lends the
+// server's connection to the cluster to that user. Kubernetes is the only
+// authority: nothing is allowed here that its RBAC does not allow.
+//
+// Start reading at KubeAuth, then at Scopes and Impersonation.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	authnv1 "k8s.io/api/authentication/v1"
+	authzv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authnclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authzclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/secret"
+)
+
+// User is who a token stands for.
+type User struct {
+	Name   string
+	UID    string
+	Groups []string
+	Extra  map[string][]string
+}
+
+// Resource is what somebody wants to touch: stacks, or a part of them that has
+// a right of its own, since whoever may see a stack may not see its secrets.
+type Resource string
+
+// The resources. In Kubernetes' words they are terraforms and its subresources.
+const (
+	ResourceStacks   Resource = "stacks"
+	ResourceLog      Resource = "stacks/log"
+	ResourcePlan     Resource = "stacks/plan"
+	ResourceOutputs  Resource = "stacks/outputs"
+	ResourceState    Resource = "stacks/state"
+	ResourceRegistry Resource = "registry" // repositories of the registry; the first part of a name is its namespace
+
+	ResourceAudit         Resource = "stacks/audit"         // what the journal says about the stacks of a namespace
+	ResourceNotifications Resource = "stacks/notifications" // what was sent for a namespace, and what became of it
+
+	ResourceTenants    Resource = "tenants"
+	ResourceTemplates  Resource = "templates"  // of tenants
+	ResourceRegistries Resource = "registries" // of tenants
+
+	ResourceSources Resource = "sources" // GitRepositories, OCIRepositories and Buckets; who may see the first may see all
+)
+
+// Resources lists all of them.
+func Resources() []Resource {
+	return []Resource{
+		ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceRegistry, ResourceAudit, ResourceNotifications,
+		ResourceTenants, ResourceTemplates, ResourceRegistries, ResourceSources,
+	}
+}
+
+// Access is one thing that somebody wants to do.
+type Request struct {
+	Verb      string // get, list or update
+	Resource  Resource
+	Namespace string // all if empty
+	Name      string
+}
+
+// KubeAuth asks the Kubernetes API who somebody is and what they may do: there
+// is no other authority.
+type KubeAuth struct {
+	tokens   authnclient.TokenReviewInterface
+	accesses authzclient.SubjectAccessReviewInterface
+}
+
+// NewKubeAuth returns a KubeAuth that asks the API of config, whose user must
+// be allowed to create TokenReviews and SubjectAccessReviews.
+func NewKubeAuth(config *rest.Config) (*KubeAuth, error) {
+	config = compact(config) // there are a thousand questions for some pages
+	authn, err := authnclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	authz, err := authzclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &KubeAuth{tokens: authn.TokenReviews(), accesses: authz.SubjectAccessReviews()}, nil
+}
+
+// Authenticate returns who token stands for. Nobody, and anybody, is Denied.
+func (a *KubeAuth) Authenticate(ctx context.Context, token secret.Text) (User, error) {
+	denied := func(why string) (User, error) {
+		return User{}, fault.New(fault.Denied, ReasonUnknownUser, errors.New(why))
+	}
+	if token.Empty() {
+		return denied("no token was presented")
+	}
+	review, err := a.tokens.Create(ctx, &authnv1.TokenReview{Spec: authnv1.TokenReviewSpec{Token: token.Reveal()}}, metav1.CreateOptions{})
+	if err != nil {
+		return User{}, Fault(err, "the review of a token")
+	}
+	u := review.Status.User
+	switch {
+	case !review.Status.Authenticated:
+		return denied("the cluster does not know the token")
+	case u.Username == "":
+		return denied("the token stands for nobody")
+	case u.Username == "system:anonymous", slices.Contains(u.Groups, "system:unauthenticated"):
+		return denied("the token stands for anybody")
+	}
+	user := User{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: map[string][]string{}}
+	for k, v := range u.Extra {
+		user.Extra[k] = v
+	}
+	return user, nil
+}
+
+// Authorize returns nil if u may do what x says, and Denied if not.
+func (a *KubeAuth) Authorize(ctx context.Context, u User, x Request) error {
+	group, version, resource, sub, err := x.Resource.kubernetes()
+	if err != nil {
+		return err
+	}
+	extra := map[string]authzv1.ExtraValue{}
+	for k, v := range u.Extra {
+		extra[k] = v
+	}
+	review, err := a.accesses.Create(ctx, &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{
+		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: extra,
+		ResourceAttributes: &authzv1.ResourceAttributes{
+			Group: group, Version: version, Resource: resource, Subresource: sub,
+			Verb: x.Verb, Namespace: x.Namespace, Name: x.Name,
+		},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return Fault(err, "the review of an access")
+	}
+	if s := review.Status; s.Denied || !s.Allowed {
+		return fault.New(fault.Denied, ReasonAccessDenied, fmt.Errorf("%s may not %s %s", u.Name, x.Verb, x.what()))
+	}
+	return nil
+}
+
+// kubernetes is the resource in the words that roles are written in.
+func (r Resource) kubernetes() (group, version, resource, sub string, err error) {
+	ours, tenants := v1alpha2.GroupVersion, tenantsv1.GroupVersion
+	switch r {
+	case ResourceStacks:
+		return ours.Group, ours.Version, "terraforms", "", nil
+	case ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceAudit, ResourceNotifications:
+		return ours.Group, ours.Version, "terraforms", strings.TrimPrefix(string(r), "stacks/"), nil
+	case ResourceRegistry:
+		return ours.Group, ours.Version, "terraforms", "registry", nil
+	case ResourceTenants:
+		return tenants.Group, tenants.Version, "tenants", "", nil
+	case ResourceTemplates:
+		return tenants.Group, tenants.Version, "tenanttemplates", "", nil
+	case ResourceRegistries:
+		return tenants.Group, tenants.Version, "tenantregistries", "", nil
+	case ResourceSources:
+		return sourcev1.GroupVersion.Group, sourcev1.GroupVersion.Version, "gitrepositories", "", nil
+	default:
+		return "", "", "", "", fmt.Errorf("%q is no resource", r)
+	}
+}
+
+func (x Request) what() string {
+	group, _, resource, sub, err := x.Resource.kubernetes()
+	if err != nil {
+		return string(x.Resource)
+	}
+	if sub != "" {
+		resource += "/" + sub
+	}
+	resource += "." + group
+	switch {
+	case x.Name != "":
+		return resource + " " + x.Namespace + "/" + x.Name
+	case x.Namespace != "":
+		return resource + " in the namespace " + x.Namespace
+	default:
+		return resource + " in all namespaces"
+	}
+}

@@ -1,0 +1,74 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// The reasons of what the cluster refuses.
+const (
+	ReasonNotFound     = "NotFound"
+	ReasonNotInstalled = "NotInstalled"
+	ReasonUnreachable  = "Unreachable"
+	ReasonAccessDenied = "AccessDenied"
+	ReasonUnknownUser  = "UnknownUser"
+	ReasonBusy         = "ServerBusy"
+)
+
+// The reasons of how a cluster or a server is found.
+const (
+	ReasonNoKubeconfig = "NoKubeconfig"
+	ReasonNoServer     = "NoServer"
+	ReasonNoToken      = "NoToken"
+)
+
+// kubeFault gives an answer of the Kubernetes API the kind of failure it is.
+func Fault(err error, what string) error {
+	if f, ok := errors.AsType[*fault.Fault](err); ok {
+		return f // of the connection, which knew better
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case apierrors.IsNotFound(err) && noSuchKind(err), meta.IsNoMatchError(err):
+		return fault.New(fault.Missing, ReasonNotInstalled, errors.New("this cluster does not know the kind Terraform of infra.contrib.fluxcd.io"))
+	case apierrors.IsNotFound(err):
+		return fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("%s does not exist", what))
+	case apierrors.IsUnauthorized(err):
+		return fault.New(fault.Denied, ReasonUnknownUser, fmt.Errorf("the cluster does not know who asks for %s: %w", what, err))
+	case apierrors.IsForbidden(err):
+		return fault.New(fault.Denied, ReasonAccessDenied, fmt.Errorf("%s: %w", what, err))
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return fault.New(fault.Conflict, "Conflict", fmt.Errorf("%s changed in the meantime: %w", what, err))
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err):
+		return fault.New(fault.Invalid, "Refused", fmt.Errorf("%s: %w", what, err))
+	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsServiceUnavailable(err):
+		after, _ := apierrors.SuggestsClientDelay(err)
+		return fault.Wait(time.Duration(after)*time.Second, ReasonBusy, fmt.Errorf("the cluster is busy: %s: %w", what, err))
+	}
+	if _, ok := errors.AsType[*net.OpError](err); ok {
+		return fault.New(fault.Later, ReasonUnreachable, fmt.Errorf("the cluster cannot be reached: %w", err))
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// noSuchKind tells a kind that is not there from an object that is not there:
+// only the latter comes with a name.
+func noSuchKind(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	d := status.Status().Details
+	return d == nil || d.Name == ""
+}

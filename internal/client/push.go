@@ -1,0 +1,119 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/source"
+)
+
+// PushOptions say what to write on an artifact and how to reach its registry.
+type PushOptions struct {
+	Source       string // where the tree comes from, for people
+	Revision     string // which state of it, for people
+	Insecure     bool   // over http
+	DockerConfig string // a directory with credentials of registries; empty uses that at home
+}
+
+// findTime bounds the question whether a registry is the cluster's own: most
+// registries are not, and a cluster need not be there at all.
+const findTime = 5 * time.Second
+
+// Push packs the tree below dir and pushes it to url as an artifact that an
+// OCIRepository can name. To the registry of the cluster's own server it
+// presents the caller's token, to others what the Docker configuration holds
+// for them. It returns the digest of the artifact.
+func Push(ctx context.Context, c Connection, dir, url string, o PushOptions) (string, error) {
+	registry, _, _ := strings.Cut(strings.TrimPrefix(url, source.OCIScheme), "/")
+	keys, err := o.dockerConfig(c.Home)
+	if err != nil {
+		return "", err
+	}
+	options := source.PushOptions{Source: o.Source, Revision: o.Revision, Insecure: o.Insecure}
+	own, ca := c.ownRegistry(ctx, registry)
+	if own != nil {
+		keys, options.CA = append([][]byte{own}, keys...), ca
+	}
+	if options.Keys, err = source.ParseKeyring(keys...); err != nil {
+		return "", err
+	}
+	// Whoever types an address means it, wherever it leads.
+	host, port, err := net.SplitHostPort(registry)
+	if err != nil {
+		host, port = registry, ""
+	}
+	allow, err := outbound.ParseAllow(net.JoinHostPort(host, cmp.Or(port, "443")), net.JoinHostPort(host, cmp.Or(port, "80")))
+	if err != nil {
+		return "", fault.New(fault.Invalid, source.ReasonURL, err)
+	}
+	options.Out = outbound.New(outbound.Policy{Allow: allow, PlainHTTP: true, Proxy: true})
+	defer options.Out.Close()
+	return source.Push(ctx, dir, url, options)
+}
+
+// dockerConfig reads the credentials that other tools keep, if there are any.
+func (o PushOptions) dockerConfig(home string) ([][]byte, error) {
+	dir := o.DockerConfig
+	if dir == "" && home == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(filepath.Join(cmp.Or(dir, filepath.Join(home, ".docker")), "config.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the credentials of registries: %w", err)
+	}
+	return [][]byte{content}, nil
+}
+
+// ownRegistry returns the credentials and the authority for registry if it is
+// that of the cluster's own server, and nothing if it is not, or if no cluster
+// can say so: then the registry itself will say what it is missing.
+func (c Connection) ownRegistry(ctx context.Context, registry string) (keys, ca []byte) {
+	config, _, err := c.config()
+	if err != nil {
+		return nil, nil
+	}
+	kube, err := access.NewClient(config)
+	if err != nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	s, err := findServer(ctx, kube, c.Server)
+	if err != nil || s.base.Host != registry {
+		return nil, nil
+	}
+	token, err := bearer(config)
+	if err != nil || token == "" {
+		return nil, s.ca
+	}
+	keys, err = json.Marshal(map[string]any{"auths": map[string]any{registry: map[string]string{"username": "terrier", "password": token}}})
+	if err != nil {
+		return nil, s.ca
+	}
+	return keys, s.ca
+}
+
+func bearer(config *rest.Config) (string, error) {
+	if config.BearerTokenFile == "" {
+		return config.BearerToken, nil
+	}
+	content, err := os.ReadFile(config.BearerTokenFile)
+	return strings.TrimSpace(string(content)), err
+}

@@ -1,0 +1,99 @@
+package client
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
+)
+
+// List implements TenantReader.
+func (t *Tenants) List(ctx context.Context, f query.TenantFilter) (query.TenantList, error) {
+	params := url.Values{}
+	text(params, "namespace", f.Namespace)
+	text(params, "registry", f.Registry)
+	text(params, "template", f.Template)
+	text(params, "selector", f.Selector)
+	flag(params, "notReady", f.NotReady)
+	var list query.TenantList
+	err := t.r.json(ctx, &list, t.r.at(params, "tenants"))
+	return list, err
+}
+
+func (t *Tenants) get(ctx context.Context, key query.Key, kind string, out any) error {
+	if err := key.Check(); err != nil {
+		return err
+	}
+	return t.r.json(ctx, out, t.r.at(nil, object(key, kind)...))
+}
+
+// Describe implements TenantReader.
+func (t *Tenants) Describe(ctx context.Context, key query.Key) (query.TenantDetail, error) {
+	var d query.TenantDetail
+	err := t.get(ctx, key, "tenants", &d)
+	return d, err
+}
+
+// Registry implements TenantReader.
+func (t *Tenants) Registry(ctx context.Context, key query.Key) (query.Registry, error) {
+	var r query.Registry
+	err := t.get(ctx, key, "registries", &r)
+	return r, err
+}
+
+// Rollout implements TenantReader.
+func (t *Tenants) Rollout(ctx context.Context, key query.Key) (query.Rollout, error) {
+	var r query.Rollout
+	err := t.get(ctx, key, "templates", &r)
+	return r, err
+}
+
+// do has one command carried out on a registry or a template.
+func (t *Tenants) do(ctx context.Context, key query.Key, in, out any, kind string, more ...string) error {
+	if err := key.Check(); err != nil {
+		return err
+	}
+	return t.r.post(ctx, commandTime, in, out, object(key, kind, more...)...)
+}
+
+// Allow implements TenantCommands.
+func (t *Tenants) Allow(ctx context.Context, key query.Key, token string) error {
+	return t.do(ctx, key, command.AllowedToken{Token: token}, nil, "registries", "allow")
+}
+
+// ReadNow implements TenantCommands.
+func (t *Tenants) ReadNow(ctx context.Context, key query.Key) (request string, err error) {
+	var asked command.Requested
+	err = t.do(ctx, key, struct{}{}, &asked, "registries", "read-now")
+	return asked.Request, err
+}
+
+// SuspendRegistry implements TenantCommands.
+func (t *Tenants) SuspendRegistry(ctx context.Context, key query.Key) error {
+	return t.do(ctx, key, struct{}{}, nil, "registries", "suspend")
+}
+
+// ResumeRegistry implements TenantCommands.
+func (t *Tenants) ResumeRegistry(ctx context.Context, key query.Key) error {
+	return t.do(ctx, key, struct{}{}, nil, "registries", "resume")
+}
+
+// ResumeRollout implements TenantCommands.
+func (t *Tenants) ResumeRollout(ctx context.Context, key query.Key) (int64, error) {
+	var r command.Resumed
+	err := t.do(ctx, key, struct{}{}, &r, "templates", "rollout", "resume")
+	return r.Generation, err
+}
+
+// PlanUndo implements TenantCommands.
+func (t *Tenants) PlanUndo(ctx context.Context, key query.Key, to int64) (command.Undoing, error) {
+	var v command.UndoView
+	err := t.do(ctx, key, command.UndoOrder{To: to, Preview: true}, &v, "templates", "rollout", "undo")
+	return command.Undoing{Key: key, From: v.From, To: v.To, Same: v.Same}, err
+}
+
+// Undo implements TenantCommands.
+func (t *Tenants) Undo(ctx context.Context, u command.Undoing) error {
+	return t.do(ctx, u.Key, command.UndoOrder{To: u.To, From: u.From}, nil, "templates", "rollout", "undo")
+}

@@ -1,0 +1,230 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Approve lets exactly the plan seen be applied: if another one waits by now,
+// it is a Conflict and nothing is changed. The comment, if there is one, stays
+// on the object. To approve what was approved already, or applied since, changes
+// nothing and is no failure. It returns the stack as it is then.
+func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error) {
+	if err := checkComment(comment); err != nil {
+		return query.Stack{}, err
+	}
+	if o, err := s.Read(ctx, key); err == nil && approved(o, seen) {
+		return query.View(o), nil
+	}
+	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		if err := approvable(o); err != nil {
+			return err
+		}
+		if err := waits(o, seen); err != nil {
+			return err
+		}
+		o.Spec.ApprovePlan = seen.Name
+		if o.Annotations[query.RejectedAnnotation] == seen.Name {
+			delete(o.Annotations, query.RejectedAnnotation)
+		}
+		say(o, comment)
+		return nil
+	})
+	if err != nil {
+		return query.Stack{}, err
+	}
+	return query.View(o), nil
+}
+
+// approved reports whether exactly the plan seen was let through before. Only a
+// digest can say so: a name may have been borne by another plan.
+func approved(o *v1alpha2.Terraform, seen query.PlanInfo) bool {
+	m := query.Decode(o).Status
+	if seen.Digest == "" || o.DeletionTimestamp != nil {
+		return false
+	}
+	if p := m.Pending; p != nil && p.Digest == seen.Digest && p.Name == seen.Name {
+		return o.Spec.ApprovePlan == seen.Name || o.Spec.ApprovePlan == seen.Digest
+	}
+	return m.Applied != nil && m.Applied.Digest == seen.Digest && m.Applied.Name == seen.Name
+}
+
+// Reject takes back an approval of the plan seen that was not acted upon yet,
+// and leaves a note on the object that somebody turned the plan down. The plan
+// stays where it is until something replaces it.
+func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error) {
+	if err := checkComment(comment); err != nil {
+		return query.Stack{}, err
+	}
+	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		if err := approvable(o); err != nil {
+			return err
+		}
+		if err := waits(o, seen); err != nil {
+			return err
+		}
+		if a := o.Spec.ApprovePlan; a == seen.Name || a == seen.Digest {
+			o.Spec.ApprovePlan = ""
+		}
+		annotate(o, query.RejectedAnnotation, seen.Name)
+		say(o, comment)
+		return nil
+	})
+	if err != nil {
+		return query.Stack{}, err
+	}
+	return query.View(o), nil
+}
+
+// commentBytes bounds what somebody says to an approval: it stays on the object.
+const commentBytes = 2000
+
+func checkComment(comment string) error {
+	if len(comment) > commentBytes {
+		return fault.New(fault.Invalid, "CommentTooLong", fmt.Errorf("the comment has %d bytes, and may have %d", len(comment), commentBytes))
+	}
+	return nil
+}
+
+// say leaves a comment, or takes off that of an earlier decision.
+func say(o *v1alpha2.Terraform, comment string) {
+	if comment != "" {
+		annotate(o, query.CommentAnnotation, comment)
+	} else {
+		delete(o.Annotations, query.CommentAnnotation)
+	}
+}
+
+// approvable refuses what an approval would turn into something else: each of
+// these ways of working is chosen in the object and not plan by plan.
+func approvable(o *v1alpha2.Terraform) error {
+	var why string
+	asked := query.Decode(o)
+	switch mode := asked.Spec.Mode; {
+	case o.DeletionTimestamp != nil && asked.Spec.ApproveDestroy:
+		return nil
+	case o.DeletionTimestamp != nil:
+		why = "it is being deleted"
+	case mode == stack.PlanOnly:
+		why = "planOnly is set, so that no plan of it is ever applied"
+	case mode == stack.Auto && asked.Status.Untracked == nil: // with a gap even auto asks
+		why = "approvePlan is auto, so that every plan is applied without being asked about"
+	case mode == stack.DriftOnly:
+		why = "approvePlan is disable, so that it is only watched for drift"
+	default:
+		return nil
+	}
+	return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("plans of the stack %s/%s are neither approved nor rejected: %s", o.Namespace, o.Name, why))
+}
+
+// waits checks that the plan that waits is the one that was seen. The digest
+// counts where both sides know it: a name is only what people say.
+func waits(o *v1alpha2.Terraform, seen query.PlanInfo) error {
+	name := o.Status.Plan.Pending
+	if name == "" {
+		return fault.New(fault.Conflict, query.ReasonNoPlan, fmt.Errorf("no plan of the stack %s/%s waits for approval", o.Namespace, o.Name))
+	}
+	if name != seen.Name {
+		return fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the plan that waits is %s, not %s", name, seen.Name))
+	}
+	p := query.Decode(o).Status.Pending
+	if p != nil && p.Name == name && seen.Digest != "" && p.Digest != seen.Digest {
+		return fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the plan %s was made anew since it was shown", name))
+	}
+	return nil
+}
+
+// Pending returns the plan that waits: the one called name, or whichever it is
+// if name is empty.
+func Pending(s query.Stack, name string) (query.PlanInfo, error) {
+	switch {
+	case s.Pending == "":
+		return query.PlanInfo{}, fault.New(fault.Missing, query.ReasonNoPlan, fmt.Errorf("no plan of the stack %s waits for approval", s.Key()))
+	case name != "" && name != s.Pending && (s.Plan == nil || name != s.Plan.Digest):
+		return query.PlanInfo{}, fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the plan that waits is %s, not %s", s.Pending, name))
+	case s.Plan == nil:
+		return query.PlanInfo{Name: s.Pending}, nil
+	default:
+		return *s.Plan, nil
+	}
+}
+
+// Replan asks for a new plan and returns the request, by which Answered knows
+// the answer. Any other request that was not answered yet is covered by it.
+func (s *Stacks) Replan(ctx context.Context, key query.Key) (request string, err error) {
+	request = s.request()
+	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		if o.Spec.Suspend {
+			return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
+		}
+		annotate(o, query.RequestAnnotation, request)
+		return nil
+	})
+	return request, err
+}
+
+// Suspend leaves a stack alone from now on; a run in flight ends first.
+func (s *Stacks) Suspend(ctx context.Context, key query.Key) error {
+	return s.setSuspended(ctx, key, true)
+}
+
+// Resume ends a suspension.
+func (s *Stacks) Resume(ctx context.Context, key query.Key) error {
+	return s.setSuspended(ctx, key, false)
+}
+
+func (s *Stacks) setSuspended(ctx context.Context, key query.Key, to bool) error {
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		o.Spec.Suspend = to
+		return nil
+	})
+	return err
+}
+
+// Unlock allows the one foreign state lock called id to be broken. It must be
+// the lock that stands in the way: any other would be broken unseen.
+func (s *Stacks) Unlock(ctx context.Context, key query.Key, id string) error {
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		switch held := o.Status.Lock.Pending; {
+		case held == "":
+			return fault.New(fault.Conflict, "NoLock", fmt.Errorf("no lock stands in the way of the stack %s", key))
+		case held != id:
+			return fault.New(fault.Conflict, "LockChanged", fmt.Errorf("the lock in the way of the stack %s is %s, not %s", key, held, id))
+		}
+		t := o.Spec.TfState
+		if t == nil {
+			t = &v1alpha2.TfState{}
+			o.Spec.TfState = t
+		}
+		if t.ForceUnlock != v1alpha2.UnlockAuto {
+			t.ForceUnlock = v1alpha2.UnlockYes
+		}
+		t.LockIdentifier = id
+		annotate(o, query.RequestAnnotation, s.request())
+		return nil
+	})
+	return err
+}
+
+// Answered waits until the controller has answered a request and the stack is
+// at rest again, and returns it as it is then.
+func (s *Stacks) Answered(ctx context.Context, key query.Key, request string) (query.Stack, error) {
+	for o, err := range s.Objects(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+		switch {
+		case err != nil:
+			return query.Stack{}, err
+		case o.Gone:
+			return query.Stack{}, fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))
+		case covers(o.Object.Status.LastHandledReconcileAt, request) && settled(o.Object):
+			return query.View(o.Object), nil
+		}
+	}
+	return query.Stack{}, errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("the request for a new plan of %s is not answered yet", key)))
+}

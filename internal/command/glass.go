@@ -1,0 +1,166 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Reasons of work by hand.
+const (
+	ReasonGlassDenied = "GlassDenied" // the platform does not allow it
+	ReasonGlassWhole  = "GlassWhole"  // nobody works by hand, or in another session by now
+	ReasonHandBusy    = "HandBusy"    // another command was asked for and has not ended
+	ReasonHandFailed  = "HandFailed"  // a command that was run did not succeed
+)
+
+// HandCommand is a command that can be run by hand, and what follows it.
+type HandCommand struct {
+	Words, Takes string
+}
+
+// HandCommands lists what can be run by hand.
+func HandCommands() []HandCommand {
+	var out []HandCommand
+	for _, c := range engine.HandCommands() {
+		out = append(out, HandCommand{c.Words, c.Takes})
+	}
+	return out
+}
+
+// BreakGlass has nothing planned or applied by itself for a stack, so that a
+// person can work on it by hand. It returns the session, which may have begun
+// before; it ends by itself.
+func (s *Stacks) BreakGlass(ctx context.Context, key query.Key) (stack.Glass, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	fresh := s.request()
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		if o.DeletionTimestamp != nil {
+			return fault.New(fault.Conflict, "Deleting", fmt.Errorf("the stack %s is being deleted", key))
+		}
+		if o.Spec.Suspend {
+			return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
+		}
+		if !s.open(o) && !asking(o) {
+			annotate(o, infra.BreakTheGlassAt, fresh)
+			delete(o.Annotations, infra.GlassCommand)
+		}
+		return nil
+	})
+	if err != nil {
+		return stack.Glass{}, err
+	}
+	for seen, err := range s.Objects(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+		if err == nil && seen.Gone {
+			err = gone(key)
+		}
+		if err != nil {
+			return stack.Glass{}, err
+		}
+		if c := meta.FindStatusCondition(seen.Object.Status.Conditions, infra.ConditionGlass); c != nil && c.Reason == "NotAllowed" {
+			return stack.Glass{}, errors.Join(fault.New(fault.Denied, ReasonGlassDenied, fmt.Errorf("the glass of %s stays whole: this platform does not let people work by hand", key)), s.EndGlass(ctx, key))
+		}
+		if s.open(seen.Object) {
+			return *query.Decode(seen.Object).Status.Glass, nil
+		}
+	}
+	return stack.Glass{}, unanswered(ctx, key)
+}
+
+// open reports whether the session that o asks for has begun and goes on.
+func (s *Stacks) open(o *v1alpha2.Terraform) bool {
+	asked := query.Decode(o)
+	g := asked.Status.Glass
+	return g != nil && g.Session == asked.Spec.Glass && s.Now().Before(g.Until)
+}
+
+// asking reports whether a session was asked for that has not begun.
+func asking(o *v1alpha2.Terraform) bool {
+	asked := query.Decode(o)
+	g := asked.Status.Glass
+	return asked.Spec.Glass != "" && (g == nil || g.Session != asked.Spec.Glass)
+}
+
+// EndGlass ends the session of work by hand, if there is one: the stack goes on
+// by itself. A command that is at work ends first.
+func (s *Stacks) EndGlass(ctx context.Context, key query.Key) error {
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		delete(o.Annotations, infra.BreakTheGlassAt)
+		delete(o.Annotations, infra.GlassCommand)
+		o.Spec.BreakTheGlass = false
+		return nil
+	})
+	return err
+}
+
+// RunByHand has one command run for a stack whose glass is broken, and copies
+// what it prints to log while it is at work, beginning with how its directory
+// was prepared. What the platform knows to be secret is masked. What was applied
+// last stands in for a module or inputs that cannot be read; instead says why.
+func (s *Stacks) RunByHand(ctx context.Context, key query.Key, args []string, log io.Writer) (instead string, err error) {
+	st, err := s.Get(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	c, err := s.OrderByHand(ctx, key, HandOrder{ID: s.request(), Args: args})
+	if err != nil {
+		return "", err
+	}
+	h, err := s.follow(ctx, key, st.ID(), c.ID, log)
+	if err == nil && h.Outcome != stack.Succeeded {
+		err = fault.New(fault.Broken, ReasonHandFailed, fmt.Errorf("%s ended: %s: %s", c, h.Outcome, h.Message))
+	}
+	return h.Instead, err
+}
+
+// follow copies the log of the command called id until it has ended.
+func (s *Stacks) follow(ctx context.Context, key query.Key, stackID query.StackID, id string, log io.Writer) (stack.ByHand, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shown := ""
+	for seen, err := range s.Objects(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+		if err == nil && seen.Gone {
+			err = gone(key)
+		}
+		if err != nil {
+			return stack.ByHand{}, err
+		}
+		if t := seen.Object.Status.Terrier; shown == "" && t != nil && t.Run != nil && t.Run.Kind == string(stack.GlassRun) {
+			shown = t.Run.ID
+			if err := s.copyLog(ctx, stackID, shown, true, log); err != nil {
+				return stack.ByHand{}, err
+			}
+		}
+		h := query.Decode(seen.Object).Status.ByHand
+		if h == nil || h.ID != id {
+			continue
+		}
+		if shown != h.Run {
+			if err := s.copyLog(ctx, stackID, h.Run, false, log); err != nil && fault.Of(err) != fault.Missing {
+				return *h, err // what was refused has no log
+			}
+		}
+		return *h, nil
+	}
+	return stack.ByHand{}, unanswered(ctx, key)
+}
+
+func (s *Stacks) copyLog(ctx context.Context, id query.StackID, run string, follow bool, to io.Writer) error {
+	r, err := s.Records.Log(ctx, id, run, follow)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, r)
+	return errors.Join(err, r.Close())
+}

@@ -1,0 +1,161 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
+)
+
+// Tenants carries out commands on registries and templates, and answers what is
+// asked of them and of tenants.
+type Tenants struct{ *query.Tenants }
+
+// NewTenants returns the Tenants that the client of stacks may see and change.
+func NewTenants(stacks *Stacks, config *rest.Config) *Tenants {
+	return &Tenants{query.NewTenants(stacks.Stacks, config)}
+}
+
+// editRegistry changes the object of a registry upon the version that change was
+// shown, like Stacks.edit.
+func (t *Tenants) editRegistry(ctx context.Context, key query.Key, change func(*tenantsv1.TenantRegistry) error) error {
+	return editTenants(ctx, t, func() (*tenantsv1.TenantRegistry, error) { return t.RegistryObject(ctx, key) }, "registry "+key.String(), change)
+}
+
+// editTenants makes a change of an object of one of the kinds of tenants, anew if
+// somebody else was faster.
+func editTenants[T client.Object](ctx context.Context, t *Tenants, read func() (T, error), what string, change func(T) error) error {
+	var err error
+	for range edits {
+		var o T
+		if o, err = read(); err != nil {
+			return err
+		}
+		before, ok := o.DeepCopyObject().(T)
+		if !ok {
+			return errors.New("a copy of another kind") // never: DeepCopyObject returns its own type
+		}
+		if err := change(o); err != nil {
+			return err
+		}
+		err = query.TenantsFault(t.Kube.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(access.FieldManager)), what)
+		if fault.Of(err) != fault.Conflict {
+			return err
+		}
+	}
+	return err
+}
+
+func note(o client.Object, name, value string) {
+	a := o.GetAnnotations()
+	if a == nil {
+		a = map[string]string{}
+	}
+	a[name] = value
+	o.SetAnnotations(a)
+}
+
+// ReadNow asks the controller to read the rows, and returns the request.
+func (t *Tenants) ReadNow(ctx context.Context, key query.Key) (request string, err error) {
+	request = t.Now().UTC().Format(time.RFC3339Nano)
+	return request, t.editRegistry(ctx, key, func(o *tenantsv1.TenantRegistry) error {
+		if o.Spec.Suspend {
+			return fault.New(fault.Invalid, query.ReasonRegistryIdle, fmt.Errorf("the registry %s is suspended", key))
+		}
+		note(o, tenantsv1.AnnotationSyncNow, request)
+		return nil
+	})
+}
+
+// WasRead waits until a request of ReadNow was acted upon, and returns what is
+// known of the registry then.
+func (t *Tenants) WasRead(ctx context.Context, key query.Key, request string) (query.Registry, error) {
+	why := ""
+	late := func() error {
+		return errors.Join(ctx.Err(), fault.New(fault.Later, query.ReasonNotRead, fmt.Errorf("the rows of %s have not been read yet%s", key, why)))
+	}
+	for ctx.Err() == nil {
+		o, err := t.RegistryObject(ctx, key)
+		if err != nil {
+			if ctx.Err() != nil {
+				return query.Registry{}, late()
+			}
+			return query.Registry{}, err
+		}
+		if covers(o.Status.LastHandledSync, request) {
+			return query.RegistryOf(o), nil
+		}
+		if why = ""; meta.IsStatusConditionFalse(o.Status.Conditions, "Ready") {
+			why = ": " + query.FindCondition(o.Status.Conditions, "Ready").Message
+		}
+		if err := t.changed(ctx, o); err != nil && ctx.Err() == nil {
+			return query.Registry{}, err
+		}
+	}
+	return query.Registry{}, late()
+}
+
+// changed waits for the next change of a registry.
+func (t *Tenants) changed(ctx context.Context, o *tenantsv1.TenantRegistry) error {
+	w, err := t.Kube.Watch(ctx, &tenantsv1.TenantRegistryList{}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": o.Name},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: o.ResourceVersion}})
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return nil
+	}
+	if err != nil {
+		return query.TenantsFault(err, "registry "+o.Name)
+	}
+	defer w.Stop()
+	event := <-w.ResultChan() // a channel that is closed says to look again
+	if event.Type != watch.Error {
+		return nil
+	}
+	if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		return query.TenantsFault(err, "registry "+o.Name)
+	}
+	return nil
+}
+
+// Allow lets exactly the deletions pass that token stands for. If others are
+// blocked by now it is a Conflict, and nothing is allowed.
+func (t *Tenants) Allow(ctx context.Context, key query.Key, token string) error {
+	return t.editRegistry(ctx, key, func(o *tenantsv1.TenantRegistry) error {
+		switch b := o.Status.Blocked; {
+		case b == nil || b.Token == "":
+			return fault.New(fault.Conflict, query.ReasonNotBlocked, fmt.Errorf("no deletions of %s are blocked", key))
+		case b.Token != token:
+			return fault.New(fault.Conflict, query.ReasonTokenChanged, fmt.Errorf("other deletions of %s are blocked by now than those that were shown", key))
+		}
+		note(o, tenantsv1.AnnotationAllowDeletions, token)
+		return nil
+	})
+}
+
+// SuspendRegistry leaves rows and tenants as they are until ResumeRegistry.
+func (t *Tenants) SuspendRegistry(ctx context.Context, key query.Key) error {
+	return t.setIdle(ctx, key, true)
+}
+
+// ResumeRegistry ends a suspension.
+func (t *Tenants) ResumeRegistry(ctx context.Context, key query.Key) error {
+	return t.setIdle(ctx, key, false)
+}
+
+func (t *Tenants) setIdle(ctx context.Context, key query.Key, to bool) error {
+	return t.editRegistry(ctx, key, func(o *tenantsv1.TenantRegistry) error {
+		o.Spec.Suspend = to
+		return nil
+	})
+}

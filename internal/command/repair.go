@@ -1,0 +1,173 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// ReasonNoGap is the reason of a repair of a stack that needs none.
+const ReasonNoGap = "NoGap"
+
+// RepairAnswers are what a person knows of objects that are in no state.
+type RepairAnswers struct {
+	IDs    map[string]string `json:"ids,omitempty"`    // what to import them by, by address
+	Absent []string          `json:"absent,omitempty"` // addresses of those that do not exist
+}
+
+// PlanRepair asks for a plan that brings what is in no state into it, and
+// returns the request, by which Answered knows the answer. If nothing of it
+// exists, an ordinary plan is asked for.
+func (s *Stacks) PlanRepair(ctx context.Context, key query.Key, a RepairAnswers) (request string, err error) {
+	request = s.request()
+	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		asked := query.Decode(o)
+		if err := repairable(key, asked.Spec, asked.Status); err != nil {
+			return err
+		}
+		r, err := repairOf(asked, a)
+		if err != nil {
+			return err
+		}
+		if len(r.Absent) == len(asked.Status.Untracked.Objects) {
+			annotate(o, infra.IgnoreUntracked, r.Run)
+		} else if err := annotateRepair(o, r); err != nil {
+			return err
+		}
+		annotate(o, query.RequestAnnotation, request)
+		return nil
+	})
+	return request, err
+}
+
+func repairable(key query.Key, spec stack.Spec, m stack.Status) error {
+	switch {
+	case m.Untracked == nil || spec.IgnoreUntracked == m.Untracked.Run:
+		return fault.New(fault.Conflict, ReasonNoGap, fmt.Errorf("the stack %s has nothing to repair: everything that it built is in its state", key))
+	case spec.Suspended:
+		return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
+	case spec.Mode == stack.DriftOnly:
+		return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("the stack %s is only watched (approvePlan is disable), so that nothing can be imported into its state", key))
+	default:
+		return nil
+	}
+}
+
+// repairOf adds what is known now to what was said before of the same gap.
+func repairOf(asked dialect.Stack, a RepairAnswers) (stack.Repair, error) {
+	g := asked.Status.Untracked
+	r := stack.Repair{Run: g.Run, IDs: map[string]string{}}
+	if old := asked.Spec.Repair; old != nil && old.Run == g.Run {
+		r.Absent = slices.Clone(old.Absent)
+		for address, id := range old.IDs {
+			r.IDs[address] = id
+		}
+	}
+	listed := func(address string) error {
+		if slices.ContainsFunc(g.Objects, func(u stack.UntrackedResource) bool { return u.Address == address }) {
+			return nil
+		}
+		return fault.New(fault.Invalid, "Usage", fmt.Errorf("%q is none of the objects that are in no state", address))
+	}
+	for address, id := range a.IDs {
+		if err := listed(address); err != nil {
+			return r, err
+		}
+		r.IDs[address] = id
+		r.Absent = slices.DeleteFunc(r.Absent, func(s string) bool { return s == address })
+	}
+	for _, address := range a.Absent {
+		if err := listed(address); err != nil {
+			return r, err
+		}
+		delete(r.IDs, address)
+		if !slices.Contains(r.Absent, address) {
+			r.Absent = append(r.Absent, address)
+		}
+	}
+	for _, u := range g.Objects {
+		if u.ID == "" && r.IDs[u.Address] == "" && !slices.Contains(r.Absent, u.Address) {
+			return r, fault.New(fault.Invalid, "RepairUnclear", fmt.Errorf("%s may exist, and by what it can be imported is not known", u.Address))
+		}
+	}
+	return r, nil
+}
+
+func annotateRepair(o *v1alpha2.Terraform, r stack.Repair) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	annotate(o, infra.Repair, string(b))
+	return nil
+}
+
+// Repair lets exactly the plan seen be carried out to close a gap: if another
+// one waits by now, it is a Conflict and nothing is changed.
+func (s *Stacks) Repair(ctx context.Context, key query.Key, seen query.PlanInfo) error {
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		asked := query.Decode(o)
+		if err := repairable(key, asked.Spec, asked.Status); err != nil {
+			return err
+		}
+		if asked.Spec.Repair == nil || asked.Spec.Repair.Run != asked.Status.Untracked.Run {
+			return fault.New(fault.Conflict, query.ReasonNoPlan, fmt.Errorf("no repair of the stack %s is planned", key))
+		}
+		if err := waits(o, seen); err != nil {
+			return err
+		}
+		r := *asked.Spec.Repair
+		r.Plan = seen.Name
+		return annotateRepair(o, r)
+	})
+	return err
+}
+
+// PreviewDestroy asks what a destroy would take down, and waits for the answer:
+// the plan as a document, which nobody can approve. Nothing to take down is no
+// document.
+func (s *Stacks) PreviewDestroy(ctx context.Context, key query.Key) (query.PlanDocument, error) {
+	request := s.request()
+	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		if o.DeletionTimestamp != nil {
+			return fault.New(fault.Conflict, "Deleting", fmt.Errorf("the stack %s is being deleted", key))
+		}
+		if o.Spec.Suspend {
+			return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
+		}
+		annotate(o, infra.PreviewDestroy, request)
+		return nil
+	})
+	if err != nil {
+		return query.PlanDocument{}, err
+	}
+	id := query.View(o).ID()
+	for seen, err := range s.Objects(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+		if err != nil {
+			return query.PlanDocument{}, err
+		}
+		m := query.Decode(seen.Object).Status
+		switch {
+		case seen.Gone:
+			return query.PlanDocument{}, fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))
+		case m.Previewed != request:
+		case m.NoPreview != "":
+			return query.PlanDocument{}, fault.New(fault.Broken, "PreviewFailed", fmt.Errorf("what a destroy of %s would take down could not be planned: %s", key, m.NoPreview))
+		case m.Preview == nil:
+			return query.PlanDocument{}, nil
+		default:
+			return s.Document(ctx, id, *query.PlanInfoOf(m.Preview))
+		}
+	}
+	return query.PlanDocument{}, errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("the preview of %s is not made yet", key)))
+}

@@ -1,0 +1,200 @@
+package command
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Retained is a stack that is gone while something that it built may be there
+// still: it was let go so, or its object was removed by force.
+type Retained struct {
+	Namespace string           `json:"namespace"`
+	Name      string           `json:"name"`
+	UID       string           `json:"uid"` // tells stacks of one name apart
+	At        time.Time        `json:"at"`
+	Until     time.Time        `json:"until"` // its record goes by itself then
+	Why       string           `json:"why"`
+	Secret    string           `json:"secret,omitempty"` // in which its state was left, in its namespace; empty if we did not keep it
+	Kept      bool             `json:"kept"`             // a copy of its last state is in the records
+	Resources []string         `json:"resources"`        // addresses in that state
+	Untracked *stack.Untracked `json:"gap,omitempty"`    // what is in no state
+	Ways      []string         `json:"ways"`             // what can be done about it, each in a sentence
+}
+
+// Key is the name that the stack had.
+func (r Retained) Key() query.Key { return query.Key{Namespace: r.Namespace, Name: r.Name} }
+
+// RetainedStacks are the records of stacks that are gone. They ask nobody what
+// may be seen: whoever calls them has.
+type RetainedStacks interface {
+	// List returns those of a namespace, or of all if that is empty, the newest
+	// first.
+	List(ctx context.Context, namespace string) ([]Retained, error)
+	// State opens the copy of the last state of one.
+	State(ctx context.Context, key query.Key, uid string) (io.ReadCloser, error)
+	// Forget drops all that the records hold of one. What it built stays, and so
+	// does the Secret with its state.
+	Forget(ctx context.Context, key query.Key, uid string) error
+}
+
+// RetainedStore is where the records are kept.
+type RetainedStore interface {
+	query.Blobstore
+	Delete(ctx context.Context, key string) error
+}
+
+// KeptRetained are the RetainedStacks where they are kept.
+type KeptRetained struct {
+	store RetainedStore
+	kube  client.Reader
+}
+
+var _ RetainedStacks = (*KeptRetained)(nil)
+
+// NewRetained returns the records in store. In kube it is looked up whether a
+// stack exists after all.
+func NewRetained(store RetainedStore, kube client.Reader) *KeptRetained {
+	return &KeptRetained{store, kube}
+}
+
+// List implements RetainedStacks.
+func (k *KeptRetained) List(ctx context.Context, namespace string) ([]Retained, error) {
+	keys, err := k.store.List(ctx, record.AllRetained())
+	if err != nil {
+		return nil, fmt.Errorf("listing what stacks left: %w", err)
+	}
+	out := []Retained{}
+	for _, key := range keys {
+		uid, file, _ := record.RetainedOf(key)
+		if file != record.RetainedFile {
+			continue
+		}
+		r, err := k.read(ctx, uid)
+		if fault.Of(err) == fault.Missing {
+			continue // forgotten since it was listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		if namespace != "" && r.Namespace != namespace {
+			continue
+		}
+		r.Kept = slices.Contains(keys, record.Retained(uid, record.RetainedStateFile))
+		r.Ways = r.ways()
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b Retained) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.UID, b.UID)) })
+	return out, nil
+}
+
+func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
+	raw, err := k.store.Get(ctx, record.Retained(uid, record.RetainedFile))
+	var r kube.Retained
+	if err == nil {
+		err = json.Unmarshal(raw, &r)
+	}
+	if err != nil {
+		return Retained{}, fmt.Errorf("reading what the stack %s left: %w", uid, err)
+	}
+	namespace, name, _ := strings.Cut(r.Stack, "/")
+	out := Retained{
+		Namespace: namespace, Name: name, UID: uid, At: r.At, Until: r.At.Add(kube.RetainedFor), Why: r.Why,
+		Resources: append([]string{}, r.Resources...), Untracked: r.Untracked,
+	}
+	if r.State != nil {
+		_, out.Secret, _ = strings.Cut(r.State.String(), "/")
+	}
+	return out, nil
+}
+
+// ways say what can be done about what a stack left.
+func (r Retained) ways() []string {
+	again := "To go on with it, create the stack again under its name, with the same backend."
+	if r.Secret != "" {
+		again = fmt.Sprintf("To go on with it, create the stack again in %s under its name, with the same workspace and backendConfig.secretSuffix, annotated with terrier.dev/adopt-state=true: the state is in the Secret %s.", r.Namespace, r.Secret)
+	}
+	out := []string{again, "To take it down, do that with destroyResourcesOnDeletion: true, wait until the stack is ready, and delete it."}
+	if r.Kept {
+		out = append(out, fmt.Sprintf("If the state is gone, put the copy back with terrier state push, once the stack exists: terrier retained state %s -n %s --uid %s", r.Name, r.Namespace, r.UID))
+	}
+	if r.Untracked != nil {
+		out = append(out, "What is in no state has to be looked for, and removed or imported, by hand.")
+	}
+	forget := fmt.Sprintf("Once nothing of it is needed any more: terrier retained forget %s -n %s --uid %s", r.Name, r.Namespace, r.UID)
+	if r.Secret != "" {
+		forget += fmt.Sprintf(", and kubectl delete secret %s -n %s", r.Secret, r.Namespace)
+	}
+	return append(out, forget)
+}
+
+// one reads the record of one stack, by both of its names.
+func (k *KeptRetained) one(ctx context.Context, key query.Key, uid string) (Retained, error) {
+	if err := errors.Join(key.Check(), query.CheckID(query.StackID{UID: uid}, "any")); err != nil {
+		return Retained{}, err
+	}
+	r, err := k.read(ctx, uid)
+	if fault.Of(err) == fault.Missing || err == nil && r.Key() != key {
+		return Retained{}, fault.New(fault.Missing, query.ReasonNotRetained, fmt.Errorf("no record says that a stack %s with the UID %s left anything", key, uid))
+	}
+	return r, err
+}
+
+// State implements RetainedStacks.
+func (k *KeptRetained) State(ctx context.Context, key query.Key, uid string) (io.ReadCloser, error) {
+	if _, err := k.one(ctx, key, uid); err != nil {
+		return nil, err
+	}
+	state, err := k.store.Get(ctx, record.Retained(uid, record.RetainedStateFile))
+	if fault.Of(err) == fault.Missing {
+		return nil, fault.New(fault.Missing, query.ReasonNotRetained, fmt.Errorf("no copy of the last state of %s is kept", key))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the last state of %s: %w", key, err)
+	}
+	return io.NopCloser(bytes.NewReader(state)), nil
+}
+
+// Forget implements RetainedStacks. The record goes last, so that whoever is cut
+// short can forget it again.
+func (k *KeptRetained) Forget(ctx context.Context, key query.Key, uid string) error {
+	if _, err := k.one(ctx, key, uid); err != nil {
+		return err
+	}
+	var o v1alpha2.Terraform
+	err := k.kube.Get(ctx, types.NamespacedName(key), &o)
+	if client.IgnoreNotFound(err) != nil {
+		return access.Fault(err, "stack "+key.String())
+	}
+	if err == nil && string(o.UID) == uid {
+		return fault.New(fault.Conflict, query.ReasonNotRetained, fmt.Errorf("the stack %s is there again, under the same UID, and its records are in use", key))
+	}
+	keys, err := k.store.List(ctx, record.Stack(uid))
+	if err != nil {
+		return fmt.Errorf("listing the records of %s: %w", key, err)
+	}
+	for _, name := range append(keys, record.Retained(uid, record.RetainedStateFile), record.Retained(uid, record.RetainedFile)) {
+		if err := k.store.Delete(ctx, name); err != nil {
+			return fmt.Errorf("forgetting %s: %w", key, err)
+		}
+	}
+	return nil
+}

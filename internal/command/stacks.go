@@ -1,0 +1,130 @@
+// Package command is what a user can have done to stacks, registries and
+// templates: approve a plan, suspend, repair, write a state, end a rollout.
+//
+// It decides nothing about a stack: a command edits the object, and the
+// controller draws the conclusions. An edit names the version that it was made
+// upon, so that it never reaches something that its author did not see.
+//
+// Start reading at Stacks, then at Tenants.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	authnv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
+)
+
+// Stacks carries out commands on stacks, and answers what is asked of them.
+type Stacks struct{ *query.Stacks }
+
+// New returns the Stacks that kube may see and change, with the records of their
+// runs.
+func New(kube client.WithWatch, records query.Records, now func() time.Time) *Stacks {
+	return &Stacks{query.New(kube, records, now)}
+}
+
+func annotate(o *v1alpha2.Terraform, name, value string) {
+	if o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	o.Annotations[name] = value
+}
+
+func (s *Stacks) request() string { return s.Now().UTC().Format(time.RFC3339Nano) }
+
+// covers reports whether the answer to the request handled answers request as
+// well: a later one does. Requests that are no times are only themselves.
+func covers(handled, request string) bool {
+	h, err := time.Parse(time.RFC3339Nano, handled)
+	r, err2 := time.Parse(time.RFC3339Nano, request)
+	if err != nil || err2 != nil {
+		return handled == request
+	}
+	return !h.Before(r)
+}
+
+// settled reports whether nothing is on its way for o.
+func settled(o *v1alpha2.Terraform) bool {
+	if o.Status.Terrier != nil && o.Status.Terrier.Run != nil {
+		return false
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == "Reconciling" && c.Status == "True" {
+			return false
+		}
+	}
+	return true
+}
+
+// whoami is the user as the cluster knows them, empty if it does not say. It is
+// written down for people: who may do what is decided without it.
+func (s *Stacks) whoami(ctx context.Context) string {
+	var me authnv1.SelfSubjectReview
+	if err := s.Kube.Create(ctx, &me); err != nil {
+		return ""
+	}
+	return me.Status.UserInfo.Username
+}
+
+func gone(key query.Key) error {
+	return fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))
+}
+
+func unanswered(ctx context.Context, key query.Key) error {
+	return errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("what was asked of %s is not answered yet", key)))
+}
+
+// edits bounds how often an edit is made anew because the object changed.
+const edits = 8
+
+// edit changes the object of a stack and returns it as it is then. The change
+// is made upon the very version that change was shown: if that is no longer
+// the newest, change is asked again about the newest.
+func (s *Stacks) edit(ctx context.Context, key query.Key, change func(*v1alpha2.Terraform) error) (*v1alpha2.Terraform, error) {
+	var err error
+	for range edits {
+		var o *v1alpha2.Terraform
+		if o, err = s.Read(ctx, key); err != nil {
+			return nil, err
+		}
+		before := o.DeepCopy()
+		if err := change(o); err != nil {
+			return nil, err
+		}
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		err = access.Fault(s.Kube.Patch(ctx, o, patch, client.FieldOwner(access.FieldManager)), "stack "+key.String())
+		if err == nil {
+			return o, nil
+		}
+		if fault.Of(err) != fault.Conflict {
+			return nil, err
+		}
+	}
+	return nil, err
+}
+
+// person is the caller as the cluster knows them.
+func (s *Stacks) person(ctx context.Context) string {
+	if who := s.whoami(ctx); who != "" {
+		return who
+	}
+	return "somebody"
+}
+
+// wake has the controller look at what was done.
+func (s *Stacks) wake(ctx context.Context, key query.Key) error {
+	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		annotate(o, query.RequestAnnotation, s.request())
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,213 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// StateChange is a state that somebody wants in the place of the one that is
+// stored, as it was then.
+type StateChange struct {
+	Key  query.Key            `json:"-"`
+	From stack.Known          `json:"from,omitzero"` // zero if there is none, or none that can be read
+	To   stack.Known          `json:"to"`
+	Diff plan.StateDifference `json:"diff"`
+	Over string               `json:"over,omitempty"` // the digest of what is stored, whether it can be read or not
+
+	State []byte        `json:"-"`
+	Order RollbackOrder `json:"-"` // by which a server prepares it again
+	Force bool          `json:"-"` // likewise, of a state that somebody brought
+}
+
+// Bytes is how large the state is.
+func (c StateChange) Bytes() int { return len(c.State) }
+
+// Still returns err, with which c was prepared, or a Conflict if c is not what
+// somebody was shown: over what, and to what. Whatever else is wrong with what is
+// stored now, it is not what they saw.
+func (c StateChange) Still(err error, over, to string) error {
+	if c.Over != "" && c.Over != over || err == nil && (c.Over != over || c.To.Digest != to) {
+		return fault.New(fault.Conflict, ReasonStateConflict, fmt.Errorf("what is stored for %s is not what was shown: look again", c.Key))
+	}
+	return err
+}
+
+// PlanRollback prepares to make an older version the newest: the same resources
+// under a serial that follows, so that whoever knows a later one accepts it.
+// With force it may replace what is kept nowhere else.
+func (s *Stacks) PlanRollback(ctx context.Context, key query.Key, version string, force bool) (StateChange, error) {
+	h, err := s.StoredState(ctx, key)
+	if err != nil {
+		return StateChange{}, err
+	}
+	v, err := s.Version(ctx, h, version)
+	if err != nil {
+		return StateChange{}, err
+	}
+	old, err := s.ReadBytes(s.Records.State(ctx, h.Id, v.Key()))
+	if err != nil {
+		return StateChange{}, err
+	}
+	return s.change(ctx, h, old, true, force)
+}
+
+// PlanPush prepares to store a state that somebody brings. It must follow the
+// one that is stored; with force its lineage and serial are rewritten so that it
+// does.
+func (s *Stacks) PlanPush(ctx context.Context, key query.Key, state []byte, force bool) (StateChange, error) {
+	h, err := s.StoredState(ctx, key)
+	if err != nil {
+		return StateChange{}, err
+	}
+	return s.change(ctx, h, state, force, force)
+}
+
+// change compares a state with what is stored. With follow it is rewritten so
+// that it follows.
+func (s *Stacks) change(ctx context.Context, h *query.StoredState, state []byte, follow, force bool) (StateChange, error) {
+	out := StateChange{Key: h.Id.Key}
+	facts, err := stack.ReadState(state)
+	if err != nil {
+		return out, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("that is no state: %w", err))
+	}
+	found, err := h.States.Load(ctx, h.Ref)
+	if err != nil && fault.Reason(err, "") != kube.StateUnreadable {
+		return out, err
+	}
+	out.Over = found.Digest
+	kept, err := s.Records.States(ctx, h.Id)
+	if err != nil {
+		return out, err
+	}
+	if now, err := stack.ReadState(found.State); err == nil {
+		out.From = now.Known
+		if !force && !known(kept, h.Status, now.Digest) {
+			return out, fault.New(fault.Conflict, query.ReasonStateUnseen, fmt.Errorf("what is stored for %s now (%s) is kept nowhere else, since Terrier has not looked at it yet", h.Id.Key, now.Known))
+		}
+	}
+	after := newest(out.From, h.Status.Known, kept.Head)
+	if follow {
+		if state, err = rewritten(state, after); err == nil {
+			facts, err = stack.ReadState(state)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	if after != (stack.Known{}) && facts.Digest != out.From.Digest && !facts.Follows(after) {
+		return out, fault.New(fault.Conflict, query.ReasonStateBehind, fmt.Errorf("the state (%s) does not follow %s of the stack %s", facts.Known, after, h.Id.Key))
+	}
+	out.State, out.To = state, facts.Known
+	out.Diff, err = plan.DiffStates(found.State, state)
+	return out, err
+}
+
+// known reports whether a state can be found again once it was replaced.
+func known(kept query.KeptStates, m stack.Status, digest string) bool {
+	return m.Known.Digest == digest && len(kept.Versions) == 0 ||
+		slices.ContainsFunc(kept.Versions, func(v stack.StateVersion) bool { return v.Digest == digest })
+}
+
+// newest is the version that whatever is stored next has to follow. Where the
+// lineages differ it is the one that the stack expects.
+func newest(stored, known, head stack.Known) stack.Known {
+	out := known
+	if out == (stack.Known{}) || head.Follows(out) {
+		out = head
+	}
+	if out == (stack.Known{}) || stored.Follows(out) {
+		out = stored
+	}
+	out.Unstored = false
+	return out
+}
+
+// rewritten gives a state the lineage of after and a serial that follows, and
+// leaves everything else as it is, byte for byte.
+func rewritten(state []byte, after stack.Known) ([]byte, error) {
+	var doc map[string]json.RawMessage
+	if err := json.Unmarshal(state, &doc); err != nil {
+		return nil, err
+	}
+	if doc["encrypted_data"] != nil {
+		return nil, fault.New(fault.Invalid, query.ReasonNoState, errors.New("the state is encrypted, and its lineage and serial are sealed with it"))
+	}
+	if after == (stack.Known{}) {
+		return state, nil
+	}
+	lineage, err := json.Marshal(after.Lineage)
+	if err != nil {
+		return nil, err
+	}
+	if after.Lineage != "" {
+		doc["lineage"] = lineage
+	}
+	doc["serial"] = json.RawMessage(fmt.Sprint(after.Serial + 1))
+	return json.MarshalIndent(doc, "", "  ")
+}
+
+// WriteState stores a change that was prepared, under a lock in the name of the
+// person, and asks for a plan. It is a Conflict if something else is stored by
+// now, or if a run is at work.
+func (s *Stacks) WriteState(ctx context.Context, c StateChange) error {
+	h, err := s.StoredState(ctx, c.Key)
+	if err != nil {
+		return err
+	}
+	if err := resting(h); err != nil {
+		return err
+	}
+	who := s.person(ctx)
+	free, err := take(ctx, h, who, "writing the state by hand", "")
+	if err != nil {
+		return err
+	}
+	err = h.States.Replace(ctx, h.Ref, kube.Replacement{State: c.State, Over: c.Over, Owner: kube.Owner{Name: c.Key.Name, UID: h.Id.UID}, Person: who})
+	if err = errors.Join(err, free()); err != nil {
+		return err
+	}
+	return s.wake(ctx, c.Key)
+}
+
+// AcceptState says that what is stored for a stack may stand there, although
+// something else was expected. It returns what was accepted.
+func (s *Stacks) AcceptState(ctx context.Context, key query.Key) (stack.Known, error) {
+	h, err := s.StoredState(ctx, key)
+	if err != nil {
+		return stack.Known{}, err
+	}
+	found, err := h.States.Load(ctx, h.Ref)
+	if err != nil {
+		return stack.Known{}, err
+	}
+	said, facts := stack.NoState, stack.StateFacts{}
+	if found.Digest != "" {
+		if facts, err = stack.ReadState(found.State); err != nil {
+			return stack.Known{}, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("what is stored for %s cannot be read: %w", key, err))
+		}
+		said = facts.Digest
+	}
+	request := s.request()
+	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+		annotate(o, infra.AcceptState, said+"@"+request)
+		annotate(o, query.RequestAnnotation, request)
+		return nil
+	})
+	return facts.Known, err
+}
+
+// newLock is the identifier of a lock.
+func newLock() string { return string(uuid.NewUUID()) }

@@ -1,0 +1,242 @@
+package query
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/runner"
+)
+
+// Blobstore is where the records of runs that have ended are kept.
+type Blobstore interface {
+	Get(ctx context.Context, key string) ([]byte, error)
+	List(ctx context.Context, prefix string) ([]string, error)
+}
+
+// Live is where runs that go on are looked at. An open file of a run is read
+// on after its end when it has grown.
+type Live interface {
+	Current(stack string) (*runner.Report, error)
+	Open(stack, id, file string) (io.ReadCloser, error)
+}
+
+// Blobs are the Records where they are kept.
+type Blobs struct {
+	store Blobstore
+	live  Live
+	every time.Duration
+}
+
+// NewBlobs returns the records in store, together with the runs that go on. A
+// log that is followed is looked at for news after each pause of every.
+func NewBlobs(store Blobstore, live Live, every time.Duration) *Blobs {
+	return &Blobs{store: store, live: live, every: every}
+}
+
+// Runs implements Records.
+func (b *Blobs) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
+	if err := CheckID(id, "any"); err != nil {
+		return nil, err
+	}
+	keys, err := b.store.List(ctx, record.Runs(id.UID))
+	if err != nil {
+		return nil, fmt.Errorf("listing the runs of %s: %w", id.Key, err)
+	}
+	live, err := b.current(id)
+	if err != nil {
+		return nil, err
+	}
+	var out []runner.Report
+	if live != nil {
+		out = append(out, *live)
+	}
+	for _, key := range keys {
+		run, file, _ := record.RunOf(id.UID, key)
+		if file != record.ReportFile || live != nil && live.ID == run {
+			continue
+		}
+		report, err := b.report(ctx, id, run)
+		if fault.Of(err) == fault.Missing {
+			continue // removed since it was listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, report)
+	}
+	slices.SortStableFunc(out, func(x, y runner.Report) int {
+		return cmp.Or(y.Started.Compare(x.Started), cmp.Compare(y.ID, x.ID))
+	})
+	return out[:min(len(out), runsShown)], nil
+}
+
+// Run implements Records.
+func (b *Blobs) Run(ctx context.Context, id StackID, run string) (runner.Report, error) {
+	if err := CheckID(id, run); err != nil {
+		return runner.Report{}, err
+	}
+	live, err := b.current(id)
+	if err != nil {
+		return runner.Report{}, err
+	}
+	if live != nil && live.ID == run {
+		return *live, nil
+	}
+	return b.report(ctx, id, run)
+}
+
+// Plan implements Records.
+func (b *Blobs) Plan(ctx context.Context, id StackID, digest string) (io.ReadCloser, error) {
+	if err := errors.Join(CheckID(id, "any"), checkDigest(digest)); err != nil {
+		return nil, err
+	}
+	return b.get(ctx, record.Plan(id.UID, digest, runner.FilePlanDoc), "the plan "+digest)
+}
+
+// Log implements Records.
+func (b *Blobs) Log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error) {
+	if err := CheckID(id, run); err != nil {
+		return nil, err
+	}
+	// Asked before the file is opened: a run leaves the runner only after its
+	// log is kept, so that one of the two places has it at any time.
+	goesOn, err := b.goesOn(id, run)
+	if err != nil {
+		return nil, err
+	}
+	if goesOn && follow {
+		return &follower{ctx: ctx, blobs: b, id: id, run: run}, nil
+	}
+	f, err := b.live.Open(id.UID, run, runner.FileLog)
+	switch {
+	case err == nil:
+		return f, nil
+	case fault.Of(err) != fault.Missing:
+		return nil, fmt.Errorf("opening the log of %s: %w", run, err)
+	case goesOn:
+		return io.NopCloser(bytes.NewReader(nil)), nil // nothing is written yet
+	}
+	log, err := b.get(ctx, record.Run(id.UID, run, runner.FileLog), "the log of the run "+run)
+	if b.isQuiet(ctx, id, run, err) {
+		return b.get(ctx, record.Run(id.UID, record.QuietRun, runner.FileLog), "the log of the run "+run)
+	}
+	return log, err
+}
+
+func (b *Blobs) goesOn(id StackID, run string) (bool, error) {
+	live, err := b.current(id)
+	return live != nil && live.ID == run && live.Phase != runner.Done, err
+}
+
+func (b *Blobs) current(id StackID) (*runner.Report, error) {
+	live, err := b.live.Current(id.UID)
+	if err != nil {
+		return nil, fmt.Errorf("looking at the run of %s: %w", id.Key, err)
+	}
+	return live, nil
+}
+
+// isQuiet reports whether a run that is missing under its own name is the newest
+// quiet look. Whoever saw it at work, or follows it, knows it by that name.
+func (b *Blobs) isQuiet(ctx context.Context, id StackID, run string, err error) bool {
+	if fault.Of(err) != fault.Missing {
+		return false
+	}
+	r, err := b.get(ctx, record.Run(id.UID, record.QuietRun, record.ReportFile), "the run "+record.QuietRun)
+	if err != nil {
+		return false // it stays missing
+	}
+	defer r.Close()
+	report, err := decodeReport(r)
+	return err == nil && report.ID == run
+}
+
+func (b *Blobs) report(ctx context.Context, id StackID, run string) (runner.Report, error) {
+	r, err := b.get(ctx, record.Run(id.UID, run, record.ReportFile), "the run "+run)
+	if b.isQuiet(ctx, id, run, err) {
+		r, err = b.get(ctx, record.Run(id.UID, record.QuietRun, record.ReportFile), "the run "+run)
+	}
+	if err != nil {
+		return runner.Report{}, err
+	}
+	defer r.Close()
+	report, err := decodeReport(r)
+	report.ID = run // as it was asked for
+	return report, err
+}
+
+func (b *Blobs) get(ctx context.Context, key, what string) (io.ReadCloser, error) {
+	content, err := b.store.Get(ctx, key)
+	if fault.Of(err) == fault.Missing {
+		return nil, fault.New(fault.Missing, ReasonNotKept, fmt.Errorf("%s is not kept", what))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", what, err)
+	}
+	return io.NopCloser(bytes.NewReader(content)), nil
+}
+
+// follower reads a log that grows until its run has ended.
+type follower struct {
+	ctx   context.Context // of the reader, whose methods have no room for one
+	blobs *Blobs
+	id    StackID
+	run   string
+	file  io.ReadCloser // nil until something is written
+	ended bool
+}
+
+func (f *follower) Read(p []byte) (int, error) {
+	for {
+		n, err := f.read(p)
+		if n > 0 || err != io.EOF || f.ended {
+			return n, err
+		}
+		more, err := f.blobs.goesOn(f.id, f.run)
+		if err != nil {
+			return 0, err
+		}
+		if !more {
+			f.ended = true // what was written before the end is still to be read
+			continue
+		}
+		select {
+		case <-f.ctx.Done():
+			return 0, context.Cause(f.ctx)
+		case <-time.After(f.blobs.every):
+		}
+	}
+}
+
+// read is one attempt; io.EOF means that there is nothing new.
+func (f *follower) read(p []byte) (int, error) {
+	if f.file == nil {
+		file, err := f.blobs.live.Open(f.id.UID, f.run, runner.FileLog)
+		if fault.Of(err) == fault.Missing && f.ended {
+			file, err = f.blobs.Log(f.ctx, f.id, f.run, false)
+		}
+		if fault.Of(err) == fault.Missing {
+			return 0, io.EOF
+		}
+		if err != nil {
+			return 0, err
+		}
+		f.file = file
+	}
+	return f.file.Read(p)
+}
+
+func (f *follower) Close() error {
+	if f.file == nil {
+		return nil
+	}
+	return f.file.Close()
+}

@@ -1,0 +1,89 @@
+package query
+
+import (
+	"slices"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Status is how a stack stands, in one word that people can count and filter by.
+type Status string
+
+// The statuses, those that somebody has to look at first.
+const (
+	StatusFailed    Status = "failed"    // the last attempt failed; it is tried again, or waits for somebody
+	StatusLocked    Status = "locked"    // somebody else holds the lock on the state
+	StatusPending   Status = "pending"   // a plan waits for an approval
+	StatusDrifted   Status = "drifted"   // the world is not what was applied
+	StatusRunning   Status = "running"   // a run goes on
+	StatusWaiting   Status = "waiting"   // for a source, an input, a dependency or its turn
+	StatusDeleting  Status = "deleting"  // the object is being deleted
+	StatusSuspended Status = "suspended" // it is left alone
+	StatusReady     Status = "ready"     // nothing is to be done
+)
+
+// Statuses lists all of them in the order above.
+func Statuses() []Status { return slices.Clone(allStatuses[:]) }
+
+// Row is one stack among many.
+type Row struct {
+	Stack
+	Status Status         `json:"status"`
+	Tenant string         `json:"tenant,omitempty"` // by the label that the platform takes for it
+	Delta  *stack.Changes `json:"delta,omitempty"`  // of the plan that waits, else of the drift, else of what was applied last
+}
+
+// BoardQuery chooses and orders rows.
+type BoardQuery struct {
+	Text      string   // words that must all occur in the name, namespace, tenant, source, path, labels or message
+	Statuses  []Status // any of them; all if empty
+	Namespace string   // all if empty
+	Tenant    string   // all if empty
+	Selector  string   // of labels, as kubectl reads it
+	Group     string   // namespace, tenant or label:KEY; empty for none
+	Sort      string   // name, status, since, applied or -FIELD; name if empty
+	Offset    int
+	Limit     int // 100 if 0, 1000 at most
+}
+
+// BoardPage is what a query found.
+type BoardPage struct {
+	Items  []Row          `json:"items"`
+	Total  int            `json:"total"`            // that the query chooses
+	Counts map[Status]int `json:"counts"`           // by status, of all that the query chooses but for Statuses
+	Groups []BoardGroup   `json:"groups,omitempty"` // by name, of all that the query chooses; with Group, rows are ordered by group first
+	Cursor string         `json:"cursor"`           // from where Board.Changes goes on
+}
+
+// BoardGroup is the rows that have one value in common.
+type BoardGroup struct {
+	Name   string         `json:"name"`
+	Total  int            `json:"total"`
+	Counts map[Status]int `json:"counts"`
+}
+
+// BoardChange is one row that changed, as it is now.
+type BoardChange struct {
+	Cursor string    `json:"-"`
+	At     time.Time `json:"at"`
+	Row    Row       `json:"row"` // the last that was seen of it if it is gone
+	Gone   bool      `json:"gone,omitempty"`
+}
+
+// BoardNews is what changed since a cursor. A row that changed several times is
+// there once, as it is now.
+type BoardNews struct {
+	Changes []BoardChange   // oldest first
+	Next    string          // the cursor to ask with next
+	Reset   bool            // what changed since is not known: look at everything again, then go on from Next
+	Wait    <-chan struct{} // closed as soon as there is more; never buffers, and need not be read
+}
+
+// Queue is who waits for a run and whose run is at work. It answers for all
+// namespaces: whoever shows it cuts it to what its reader may see.
+type Queue interface {
+	Backlog() stack.Backlog
+	Line() stack.Line
+	Place(uid string) (stack.Place, bool)
+}

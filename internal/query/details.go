@@ -1,0 +1,147 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
+)
+
+// StackDetails answers what the page of one stack shows beside its row.
+type StackDetails interface {
+	// Inputs lists what goes into the runs of a stack, by name and origin, with the
+	// values that stand in the object itself.
+	Inputs(context.Context, Key) ([]InputInfo, error)
+	// Timeline lists what happened to a stack, newest first.
+	Timeline(context.Context, Key) ([]Moment, error)
+	// OutputsKept lists the outputs as the last apply left them, the values of
+	// sensitive ones left out. It takes the right to stacks/outputs.
+	OutputsKept(context.Context, Key) ([]Output, error)
+	// DriftDetails says what differs from what was applied. It takes the right to
+	// stacks/plan.
+	DriftDetails(context.Context, Key) (DriftDetail, error)
+	// LookedAt says when drift was looked for last; zero if that is not known.
+	LookedAt(context.Context, Key) (time.Time, error)
+}
+
+// The reasons of faults about details.
+const (
+	ReasonNoDrift       = "NoDrift"
+	ReasonNoOutputsKept = "NoOutputsKept"
+)
+
+// DetailRecords are what runs left of stacks beside the reports.
+type DetailRecords interface {
+	// OutputsOf opens the outputs of the newest state of a stack, values and all.
+	OutputsOf(context.Context, StackID) (io.ReadCloser, error)
+	// LookedAt says when a look for drift ended last; zero if that is not known.
+	LookedAt(context.Context, StackID) (time.Time, error)
+}
+
+// OutputsOf implements DetailRecords.
+func (b *Blobs) OutputsOf(ctx context.Context, id StackID) (io.ReadCloser, error) {
+	if err := CheckID(id, "any"); err != nil {
+		return nil, err
+	}
+	return b.get(ctx, record.Outputs(id.UID), "what the stack outputs")
+}
+
+// Details answers for the server itself: whoever calls it has been checked.
+type Details struct {
+	stacks    *Stacks
+	records   DetailRecords
+	decisions Decisions
+}
+
+// NewDetails returns the Details of stacks. Decisions may be nil: then none are
+// told of.
+func NewDetails(stacks *Stacks, records DetailRecords, decisions Decisions) *Details {
+	return &Details{stacks: stacks, records: records, decisions: decisions}
+}
+
+var _ StackDetails = (*Details)(nil)
+
+// outputBytes bounds the outputs of one stack.
+const outputBytes = 64 << 20
+
+// OutputsKept implements StackDetails. They need not be published to be here.
+func (d *Details) OutputsKept(ctx context.Context, key Key) ([]Output, error) {
+	st, err := d.stacks.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.records.OutputsOf(ctx, st.ID())
+	if fault.Of(err) == fault.Missing {
+		return nil, fault.New(fault.Missing, ReasonNoOutputsKept, fmt.Errorf("no outputs of the stack %s are kept: nothing was applied yet, or its module outputs nothing", key))
+	}
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]kube.Output
+	err = json.NewDecoder(io.LimitReader(r, outputBytes)).Decode(&values)
+	if err := errors.Join(err, r.Close()); err != nil {
+		return nil, fmt.Errorf("reading the outputs of the stack %s: %w", key, err)
+	}
+	out := make([]Output, 0, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		o := Output{Name: name, Sensitive: values[name].Sensitive}
+		if !o.Sensitive {
+			o.Value = values[name].Value
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// Output is one value that a stack published.
+type Output struct {
+	Name      string          `json:"name"`
+	Value     json.RawMessage `json:"value,omitempty"` // absent where it is not shown
+	Sensitive bool            `json:"sensitive,omitempty"`
+}
+
+// Outputs returns what a stack published, read from its Secret as the caller.
+// The values of sensitive ones are left out unless show says otherwise; what
+// was published by somebody who does not say is sensitive.
+func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, error) {
+	o, err := s.Read(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if o.Spec.WriteOutputsToSecret == nil {
+		return nil, fault.New(fault.Missing, ReasonNoOutputs, fmt.Errorf("the stack %s publishes no outputs", key))
+	}
+	name := types.NamespacedName{Namespace: key.Namespace, Name: o.Spec.WriteOutputsToSecret.Name}
+	data, public, err := kube.ReadSecret(ctx, s.Kube, name)
+	if fault.Of(err) == fault.Missing {
+		return nil, fault.New(fault.Missing, ReasonUnpublished, fmt.Errorf("the stack %s has not published its outputs yet", key))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading what the stack %s published: %w", key, err)
+	}
+	values, err := kube.DecodeOutputs(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading the Secret %s: %w", name, err)
+	}
+	out := make([]Output, 0, len(values))
+	for name, value := range values {
+		v := Output{Name: name, Sensitive: !slices.Contains(public, name)}
+		if show || !v.Sensitive {
+			v.Value = value
+		}
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b Output) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}

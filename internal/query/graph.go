@@ -1,0 +1,196 @@
+package query
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// Graph is a stack with what it needs, and what needs it, directly or through
+// others. What else needs the same things is not in it.
+type Graph struct {
+	Nodes []GraphNode `json:"nodes"` // the first is the stack that was asked for; nearer ones come first
+	Edges []GraphEdge `json:"edges"`
+	Left  int         `json:"left,omitempty"` // nodes that there was no room for
+}
+
+// GraphNode is one stack.
+type GraphNode struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Status    Status `json:"status,omitempty"`
+	Missing   bool   `json:"missing,omitempty"` // somebody depends on it, and it does not exist
+	Hidden    bool   `json:"hidden,omitempty"`  // the visitor may not see it: it has no name here, and nothing behind it is shown
+}
+
+// Key names the stack; it is zero if the node is hidden.
+func (n GraphNode) Key() Key { return Key{n.Namespace, n.Name} }
+
+// GraphEdge says that the stack From needs the stack To. Both are places in
+// Graph.Nodes, and never the same.
+type GraphEdge struct {
+	From int      `json:"from"`
+	To   int      `json:"to"`
+	Kind EdgeKind `json:"kind"`
+}
+
+// EdgeKind is why one stack needs another.
+type EdgeKind string
+
+// The kinds of edge.
+const (
+	EdgeDependsOn EdgeKind = "dependsOn" // it says so
+	EdgeOutputs   EdgeKind = "outputs"   // it reads what the other publishes
+)
+
+// graphNodes bounds how many stacks one picture holds.
+const graphNodes = 200
+
+// Graph returns a stack with what it needs and what needs it, up to depth steps
+// away, or however far if depth is 0. Whoever asks has been checked for the stack
+// itself; the scope is what they may see of others.
+func (b *Board) Graph(scope access.Scope, key Key, depth int) (Graph, error) {
+	if depth < 0 {
+		return Graph{}, fault.New(fault.Invalid, ReasonQuery, fmt.Errorf("depth is not negative, and %d was given", depth))
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.synced {
+		return Graph{}, errNotReady
+	}
+	if b.rows[key] == nil {
+		return Graph{}, fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("stack %s does not exist", key))
+	}
+	needs, neededBy := b.edges()
+	w := walk{scope: scope, start: key, depth: depth, place: map[Key]int{key: 0}, order: []Key{key}}
+	w.spread(needs, neededBy)
+	return w.graph(b, needs), nil
+}
+
+// need is one edge as it is seen from one of its ends.
+type need struct {
+	key  Key
+	kind EdgeKind
+}
+
+// edges lists the needs of all stacks, from either end, each in order.
+func (b *Board) edges() (needs, neededBy map[Key][]need) {
+	needs, neededBy = map[Key][]need{}, map[Key][]need{}
+	publishers := map[Key][]Key{} // by Secret
+	for _, c := range b.order {
+		if s := c.ties.writes; s != "" {
+			secret := Key{c.key.Namespace, s}
+			publishers[secret] = append(publishers[secret], c.key)
+		}
+	}
+	for _, c := range b.order {
+		tie := func(to Key, kind EdgeKind) {
+			if to != c.key && !slices.Contains(needs[c.key], need{to, kind}) {
+				needs[c.key] = append(needs[c.key], need{to, kind})
+				neededBy[to] = append(neededBy[to], need{c.key, kind})
+			}
+		}
+		for _, to := range c.ties.needs {
+			tie(to, EdgeDependsOn)
+		}
+		for _, secret := range c.ties.reads {
+			for _, to := range publishers[Key{c.key.Namespace, secret}] {
+				tie(to, EdgeOutputs)
+			}
+		}
+	}
+	return needs, neededBy
+}
+
+// walk collects the nodes of a graph.
+type walk struct {
+	scope access.Scope
+	start Key
+	depth int
+	place map[Key]int
+	order []Key
+}
+
+// spread walks in both directions at once, a step at a time, so that what is
+// nearest comes first. Each direction goes its own way only: from what a stack
+// needs it does not come back to what else needs that.
+func (w *walk) spread(directions ...map[Key][]need) {
+	seen := make([]map[Key]bool, len(directions))
+	edge := make([][]Key, len(directions))
+	for i := range directions {
+		seen[i], edge[i] = map[Key]bool{w.start: true}, []Key{w.start}
+	}
+	for step, more := 0, true; more && (w.depth == 0 || step < w.depth); step++ {
+		more = false
+		for i, next := range directions {
+			edge[i] = w.step(edge[i], next, seen[i])
+			more = more || len(edge[i]) > 0
+		}
+	}
+}
+
+// step takes in the neighbours of what was reached last.
+func (w *walk) step(edge []Key, next map[Key][]need, seen map[Key]bool) []Key {
+	var reached []Key
+	for _, from := range edge {
+		if w.hides(from) {
+			continue // nothing behind what is hidden is shown
+		}
+		for _, n := range next[from] {
+			if !seen[n.key] {
+				seen[n.key] = true
+				reached = append(reached, n.key)
+			}
+		}
+	}
+	slices.SortFunc(reached, compareKeys)
+	for _, k := range reached {
+		if _, known := w.place[k]; !known {
+			w.place[k] = len(w.order)
+			w.order = append(w.order, k)
+		}
+	}
+	return reached
+}
+
+// graph shows as many of the nodes as there is room for, and the edges between
+// them.
+func (w *walk) graph(b *Board, needs map[Key][]need) Graph {
+	shown := min(len(w.order), graphNodes)
+	g := Graph{Nodes: []GraphNode{}, Edges: []GraphEdge{}, Left: len(w.order) - shown}
+	for _, key := range w.order[:shown] {
+		g.Nodes = append(g.Nodes, w.node(b, key))
+	}
+	for from, key := range w.order[:shown] {
+		for _, n := range needs[key] {
+			to, reached := w.place[n.key]
+			if !reached || to >= shown || g.Nodes[from].Hidden && g.Nodes[to].Hidden {
+				continue // between two that are hidden there is nothing to see
+			}
+			g.Edges = append(g.Edges, GraphEdge{from, to, n.kind})
+		}
+	}
+	slices.SortFunc(g.Edges, func(x, y GraphEdge) int {
+		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To), cmp.Compare(x.Kind, y.Kind))
+	})
+	return g
+}
+
+// hides reports whether a stack may not be seen.
+func (w *walk) hides(key Key) bool { return key != w.start && !w.scope.Has(key.Namespace) }
+
+func (w *walk) node(b *Board, key Key) GraphNode {
+	if w.hides(key) {
+		return GraphNode{Hidden: true}
+	}
+	n := GraphNode{Namespace: key.Namespace, Name: key.Name}
+	if c := b.rows[key]; c != nil {
+		n.Status = c.row.Status
+	} else {
+		n.Missing = true
+	}
+	return n
+}

@@ -1,0 +1,102 @@
+package query
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/audit"
+)
+
+// Journal answers who did what. It asks nobody what may be seen: whoever calls
+// it says so with an AuditSight.
+type Journal interface {
+	Entries(context.Context, AuditSight, AuditQuery) (AuditPage, error)
+	VerifyJournal(context.Context) (AuditReport, error)
+	// CheckJournal is VerifyJournal a part at a time: it goes on where it ended
+	// before, does not read again what is as it was, and never takes long.
+	CheckJournal(context.Context) (AuditReport, error)
+}
+
+// What a journal holds, in the words of package audit.
+type (
+	AuditEntry  = audit.Entry
+	AuditWhat   = audit.What
+	AuditVia    = audit.Via
+	AuditObject = audit.Object
+	AuditPage   = audit.Page
+	AuditHead   = audit.Head
+)
+
+// AuditQuery chooses entries.
+type AuditQuery struct {
+	Since     time.Time   `json:"since,omitzero"` // from then on
+	Until     time.Time   `json:"until,omitzero"` // before then
+	Who       string      `json:"who,omitempty"`  // exactly
+	What      []AuditWhat `json:"what,omitempty"` // any of them; all if empty
+	Via       AuditVia    `json:"via,omitempty"`
+	Namespace string      `json:"namespace,omitempty"`
+	Stack     string      `json:"stack,omitempty"`  // name of the object, whatever its kind
+	Text      string      `json:"text,omitempty"`   // words that must all occur
+	Before    uint64      `json:"before,omitempty"` // the Next of the page before; 0 for the newest
+	Limit     int         `json:"limit,omitempty"`  // 100 if 0, 1000 at most
+}
+
+// AuditReport says whether the journal is what was written.
+type AuditReport struct {
+	audit.Report
+	Anchor  *audit.Head `json:"anchor,omitempty"`  // what was kept outside of it; nil if nothing was
+	Problem string      `json:"problem,omitempty"` // the first thing that is wrong, in a sentence; empty if nothing is
+	Until   uint64      `json:"until,omitempty"`   // the entry up to which there is more to read; 0 if all was read
+}
+
+// AuditSight is which entries somebody may see. The zero AuditSight is none.
+type AuditSight struct {
+	All bool // also those that belong to no namespace, as sign-ins
+	In  func(namespace string) bool
+}
+
+// Has reports whether the entries of a namespace are in s; those of the platform
+// have none.
+func (s AuditSight) Has(namespace string) bool {
+	return s.All || namespace != "" && s.In != nil && s.In(namespace)
+}
+
+// AuditSightOf is what somebody may see by their rights: can is asked once for
+// all, and once for each namespace that turns up.
+func AuditSightOf(can func(access.Request) bool) AuditSight {
+	if can(access.Request{Verb: "list", Resource: access.ResourceAudit}) {
+		return AuditSight{All: true}
+	}
+	var mu sync.Mutex
+	known := map[string]bool{}
+	return AuditSight{In: func(namespace string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		may, asked := known[namespace]
+		if !asked {
+			may = can(access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: namespace})
+			known[namespace] = may
+		}
+		return may
+	}}
+}
+
+// ClientAgent is how the command line calls itself where it speaks HTTP.
+const ClientAgent = "terrier"
+
+// What callers outside record themselves, and on which way.
+const (
+	AuditSignedIn        = audit.SignedIn
+	AuditSignedOut       = audit.SignedOut
+	AuditSignInRefused   = audit.SignInRefused
+	AuditDenied          = audit.CommandDenied
+	AuditOutputsRevealed = audit.OutputsRevealed
+	AuditStateRead       = audit.StateRead
+	AuditForgotten       = audit.RetainedForgotten
+
+	ViaUI  = audit.ViaUI
+	ViaAPI = audit.ViaAPI
+	ViaCLI = audit.ViaCLI
+)

@@ -1,0 +1,118 @@
+package query
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/kube"
+)
+
+// Where the server keeps the head of the journal, outside of the journal.
+const (
+	AuditConfigMap = "terrier-audit"
+	AuditHeadKey   = "head" // the last entry of about a minute ago
+	AuditLostKey   = "lost" // the first head that was not found again; a person takes it off
+)
+
+// KeptJournal is the Journal where it is kept.
+type KeptJournal struct {
+	files  *audit.Journal
+	walk   *audit.Walk
+	anchor kube.Anchor
+}
+
+// NewJournal returns the journal in files, whose head is kept in anchor.
+func NewJournal(files *audit.Journal, anchor kube.Anchor) *KeptJournal {
+	return &KeptJournal{files: files, walk: audit.NewWalk(files), anchor: anchor}
+}
+
+var _ Journal = (*KeptJournal)(nil)
+
+// Entries implements Journal.
+func (j *KeptJournal) Entries(_ context.Context, sight AuditSight, q AuditQuery) (AuditPage, error) {
+	page, err := j.files.Read(audit.Query{
+		Since: q.Since, Until: q.Until, Who: q.Who, What: q.What, Via: q.Via, Namespace: q.Namespace, Stack: q.Stack,
+		Text: q.Text, Before: q.Before, Limit: q.Limit, Seen: sight.Has,
+	})
+	if err != nil {
+		return AuditPage{}, err
+	}
+	for i := range page.Items {
+		if !sight.All {
+			page.Items[i].Prev = "" // it is of an entry that may be somebody else's
+		}
+	}
+	return page, nil
+}
+
+// VerifyJournal implements Journal.
+func (j *KeptJournal) VerifyJournal(ctx context.Context) (AuditReport, error) {
+	return j.verified(ctx, func(head audit.Head) (audit.Report, bool, error) {
+		found, err := j.files.Verify(head)
+		return found, true, err
+	})
+}
+
+// checkedBytes is how much of the journal is read while somebody waits for a
+// page: about a hundred thousand entries.
+const checkedBytes = 32 << 20
+
+// CheckJournal implements Journal.
+func (j *KeptJournal) CheckJournal(ctx context.Context) (AuditReport, error) {
+	return j.verified(ctx, func(head audit.Head) (audit.Report, bool, error) { return j.walk.Step(checkedBytes, head) })
+}
+
+// verified reads the journal, and says what that means with what is kept outside
+// of it.
+func (j *KeptJournal) verified(ctx context.Context, read func(audit.Head) (found audit.Report, whole bool, err error)) (AuditReport, error) {
+	var head, lost audit.Head
+	anchored, err := j.anchor.Load(ctx, AuditHeadKey, &head)
+	if err != nil {
+		return AuditReport{}, err
+	}
+	missed, err := j.anchor.Load(ctx, AuditLostKey, &lost)
+	if err != nil {
+		return AuditReport{}, err
+	}
+	found, whole, err := read(head)
+	if err != nil {
+		return AuditReport{}, fmt.Errorf("verifying the journal: %w", err)
+	}
+	r := AuditReport{Report: found}
+	if !whole {
+		r.Until = j.files.Head().Seq
+	}
+	if anchored {
+		r.Anchor = &head
+	}
+	switch {
+	case found.Bad != nil:
+		r.Problem = found.Bad.Error()
+	case missed:
+		r.Problem = fmt.Sprintf("entry %d, whose hash was kept outside of the journal, was not in it when Terrier started: what was recorded up to it may be lost or changed", lost.Seq)
+	}
+	return r, nil
+}
+
+// VerifyAudit verifies a journal in a directory that nobody writes, as an archive
+// or a copy of one, against heads that were noted elsewhere.
+func VerifyAudit(dir string, heads ...audit.Head) (AuditReport, error) {
+	found, err := audit.Verify(dir, heads...)
+	r := AuditReport{Report: found}
+	if len(heads) > 0 {
+		r.Anchor = &heads[0]
+	}
+	if err == nil && found.Bad != nil {
+		r.Problem = found.Bad.Error()
+	}
+	return r, err
+}
+
+// ReadAudit finds entries in a journal in a directory that nobody writes.
+func ReadAudit(dir string, q AuditQuery) (AuditPage, error) {
+	return audit.Read(dir, audit.Query{
+		Since: q.Since, Until: q.Until, Who: q.Who, What: q.What, Via: q.Via, Namespace: q.Namespace, Stack: q.Stack,
+		Text: q.Text, Before: q.Before, Limit: q.Limit,
+	})
+}

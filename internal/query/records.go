@@ -1,0 +1,174 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+)
+
+// StackID names a stack to the records: by its key where they are asked for
+// over the network, by its identity where they are kept.
+type StackID struct {
+	Key
+	UID string
+}
+
+// Report is what a run says of itself.
+type Report = runner.Report
+
+// Records are what runs left behind. What is not there is Missing.
+type Records interface {
+	// Runs returns what the runs of a stack say of themselves, newest first.
+	Runs(ctx context.Context, id StackID) ([]Report, error)
+	// Run returns what one run says of itself.
+	Run(ctx context.Context, id StackID, run string) (Report, error)
+	// Log opens the log of a run. With follow, reading goes on until the run
+	// has ended.
+	Log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error)
+	// Plan opens the document of a plan, its sensitive values masked.
+	Plan(ctx context.Context, id StackID, digest string) (io.ReadCloser, error)
+
+	StateRecords
+}
+
+// Limits of what is read of records at once.
+const (
+	reportBytes   = 4 << 20
+	DocumentBytes = 256 << 20
+	runsShown     = 200
+)
+
+var (
+	segment   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,126}[a-z0-9])?$`)
+	planNamed = regexp.MustCompile(`^(sha256:)?[0-9a-f]{64}$`)
+)
+
+// checkID refuses what cannot be part of a key, so that no name that comes from
+// outside ever leads to the records of another stack.
+func CheckID(id StackID, run string) error {
+	for _, s := range []string{id.UID, run} {
+		if !segment.MatchString(s) || strings.Contains(s, "..") {
+			return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q is not the name of a run or of a stack", s))
+		}
+	}
+	return nil
+}
+
+func checkDigest(digest string) error {
+	if !planNamed.MatchString(digest) {
+		return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q is not the digest of a plan", digest))
+	}
+	return nil
+}
+
+func decodeReport(r io.Reader) (Report, error) {
+	var report Report
+	if err := json.NewDecoder(io.LimitReader(r, reportBytes)).Decode(&report); err != nil {
+		return Report{}, fmt.Errorf("reading the report of a run: %w", err)
+	}
+	return report, nil
+}
+
+// Runs returns what the runs of a stack say of themselves, newest first.
+func (s *Stacks) Runs(ctx context.Context, key Key) ([]Report, error) {
+	st, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return s.Records.Runs(ctx, st.ID())
+}
+
+// Run returns what one run says of itself: the newest if run is empty.
+func (s *Stacks) Run(ctx context.Context, key Key, run string) (Report, error) {
+	st, err := s.Get(ctx, key)
+	if err != nil {
+		return Report{}, err
+	}
+	if run == "" {
+		return s.newest(ctx, st)
+	}
+	return s.Records.Run(ctx, st.ID(), run)
+}
+
+// newest returns the report of the run that goes on, or of the last one.
+func (s *Stacks) newest(ctx context.Context, st Stack) (Report, error) {
+	runs, err := s.Records.Runs(ctx, st.ID())
+	if err != nil {
+		return Report{}, err
+	}
+	if len(runs) == 0 {
+		return Report{}, fault.New(fault.Missing, ReasonNoRuns, fmt.Errorf("nothing is known of any run of the stack %s", st.Key()))
+	}
+	return runs[0], nil
+}
+
+// Log opens the log of a run of a stack: of the newest one if run is empty.
+// With follow, reading goes on until the run has ended.
+func (s *Stacks) Log(ctx context.Context, key Key, run string, follow bool) (io.ReadCloser, error) {
+	st, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if run == "" {
+		report, err := s.newest(ctx, st)
+		if err != nil {
+			return nil, err
+		}
+		run = report.ID
+	}
+	return s.Records.Log(ctx, st.ID(), run, follow)
+}
+
+// PlanDocument is a plan with what it says.
+type PlanDocument struct {
+	PlanInfo
+	Waits    bool            `json:"waits"`    // it is neither applied nor replaced yet
+	Document json.RawMessage `json:"document"` // as the engine's show -json, sensitive values masked
+}
+
+// Plan returns a plan of a stack: the one with the given digest, or if that is
+// empty the one that waits, else the one that was applied last.
+func (s *Stacks) Plan(ctx context.Context, key Key, digest string) (PlanDocument, error) {
+	st, err := s.Get(ctx, key)
+	if err != nil {
+		return PlanDocument{}, err
+	}
+	info := st.Plan
+	switch {
+	case digest != "":
+		info = &PlanInfo{Digest: digest}
+		for _, p := range []*PlanInfo{st.Plan, st.Applied} {
+			if p != nil && p.Digest == digest {
+				info = p
+			}
+		}
+	case info == nil:
+		info = st.Applied
+	}
+	if info == nil || info.Digest == "" {
+		return PlanDocument{}, fault.New(fault.Missing, ReasonNoPlan, fmt.Errorf("no plan of the stack %s is kept", key))
+	}
+	doc, err := s.Document(ctx, st.ID(), *info)
+	doc.Waits = info == st.Plan
+	return doc, err
+}
+
+// document reads the document of a plan that is known.
+func (s *Stacks) Document(ctx context.Context, id StackID, info PlanInfo) (PlanDocument, error) {
+	r, err := s.Records.Plan(ctx, id, info.Digest)
+	if err != nil {
+		return PlanDocument{}, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(r, DocumentBytes))
+	if err := errors.Join(err, r.Close()); err != nil {
+		return PlanDocument{}, fmt.Errorf("reading the plan %s: %w", info.Name, err)
+	}
+	return PlanDocument{PlanInfo: info, Document: raw}, nil
+}

@@ -1,0 +1,259 @@
+// Package recordstest is what every implementation of query.Records must do,
+// whether it reads where records are kept or asks a server for them.
+//
+// Start reading at Run.
+package recordstest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Stack is the stack that the records are about.
+var Stack = query.StackID{Key: query.Key{Namespace: "apps", Name: "net"}, UID: "0d9f7a3c-uid"}
+
+// Digest is that of its one plan, and Document what that says.
+const (
+	Digest   = "sha256:6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e"
+	Document = `{"format_version":"1.2","resource_changes":[]}`
+)
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func report(run string, started int, phase runner.Phase) runner.Report {
+	r := runner.Report{ID: run, Stack: Stack.UID, Name: Stack.String(), Kind: stack.PlanRun, Phase: phase,
+		Started: start.Add(time.Duration(started) * time.Minute)}
+	if phase == runner.Done {
+		r.Outcome, r.Changes = stack.Succeeded, stack.Changes{Add: 1}
+	}
+	return r
+}
+
+// Run checks an implementation. subject makes it from the records as they are
+// kept: two runs that have ended, one that goes on, one plan.
+func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Records) {
+	setUp := func(t *testing.T) (*world, query.Records) {
+		w := newWorld()
+		w.keep(report("plan-1", 1, runner.Done), "one\n")
+		w.keep(report("apply-2", 2, runner.Done), "two\n")
+		w.put(record.Plan(Stack.UID, Digest, runner.FilePlanDoc), Document)
+		w.begin(report("plan-3", 3, runner.Planning))
+		w.write("three\n")
+		return w, subject(t, query.NewBlobs(w, w, time.Millisecond))
+	}
+	for name, check := range map[string]func(*testing.T, *world, query.Records){
+		"runs are newest first, each once":              runsNewestFirst,
+		"a run is read from where it is":                runIsReadFromWhereItIs,
+		"a log is read as far as it goes":               logIsReadAsFarAsItGoes,
+		"a log is followed until its run has ended":     logIsFollowed,
+		"a log is followed before anything is written":  logIsFollowedFromTheStart,
+		"a quiet look is read by both its names":        quietLook,
+		"whoever stops following is let go":             followingStops,
+		"a plan is read by its digest":                  planByDigest,
+		"what is not there is missing":                  missing,
+		"states of the past are read by their names":    statesByName,
+		"a state beside its Secret is kept and read":    stateBesideItsSecret,
+		"names that lead elsewhere are invalid":         namesThatLeadElsewhere,
+		"a stack that was never run has an empty list":  nothingAtAll,
+		"a failure of the store is not taken for a gap": brokenStore,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r := setUp(t)
+			check(t, w, r)
+		})
+	}
+}
+
+func runsNewestFirst(t *testing.T, w *world, r query.Records) {
+	w.keep(report("plan-3", 3, runner.Planning), "") // kept already, and not forgotten by the runner yet
+	runs, err := r.Runs(t.Context(), Stack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, run := range runs {
+		ids = append(ids, run.ID)
+	}
+	if diff := cmp.Diff(ids, []string{"plan-3", "apply-2", "plan-1"}); diff != "" {
+		t.Errorf("Runs() (-got +want):\n%s", diff)
+	}
+}
+
+func runIsReadFromWhereItIs(t *testing.T, _ *world, r query.Records) {
+	for _, want := range []runner.Report{report("plan-1", 1, runner.Done), report("plan-3", 3, runner.Planning)} {
+		got, err := r.Run(t.Context(), Stack, want.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(got, want); diff != "" {
+			t.Errorf("Run(%s) (-got +want):\n%s", want.ID, diff)
+		}
+	}
+}
+
+func logIsReadAsFarAsItGoes(t *testing.T, _ *world, r query.Records) {
+	for run, want := range map[string]string{"plan-1": "one\n", "plan-3": "three\n"} {
+		if got := read(t, r, run, false); got != want {
+			t.Errorf("Log(%s) = %q, want %q", run, got, want)
+		}
+	}
+	if got := read(t, r, "apply-2", true); got != "two\n" {
+		t.Errorf("following a run that has ended: %q, want its log", got)
+	}
+}
+
+func logIsFollowed(t *testing.T, w *world, r query.Records) {
+	log, err := r.Log(t.Context(), Stack, "plan-3", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	expect(t, log, "three\n")
+	w.write("four\n")
+	expect(t, log, "four\n")
+	w.write("five\n")
+	w.end()
+	rest, err := io.ReadAll(log)
+	if err != nil || string(rest) != "five\n" {
+		t.Errorf("the rest is %q, %v; want what was written before the end", rest, err)
+	}
+}
+
+func logIsFollowedFromTheStart(t *testing.T, w *world, r query.Records) {
+	w.begin(report("plan-4", 4, runner.Starting))
+	log, err := r.Log(t.Context(), Stack, "plan-4", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	w.write("first\n")
+	expect(t, log, "first\n")
+	w.end()
+	if rest, err := io.ReadAll(log); err != nil || len(rest) != 0 {
+		t.Errorf("the rest is %q, %v; want nothing", rest, err)
+	}
+}
+
+// quietLook is about a look for drift that found nothing: it is kept under a name
+// that the next one will bear, and was known by its own while it went on.
+func quietLook(t *testing.T, w *world, r query.Records) {
+	w.keepAs("check", report("check-4", 4, runner.Done), "no changes\n")
+	w.begin(report("plan-1", 1, runner.Done)) // nothing newer goes on
+	runs, err := r.Runs(t.Context(), Stack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, r, runs[0].ID, false); got != "no changes\n" {
+		t.Errorf("the log of the newest run, %s, is %q", runs[0].ID, got)
+	}
+	if got := read(t, r, "check-4", false); got != "no changes\n" {
+		t.Errorf("the log by its own name is %q", got)
+	}
+	got, err := r.Run(t.Context(), Stack, "check-4")
+	if diff := cmp.Diff(got, report("check-4", 4, runner.Done)); err != nil || diff != "" {
+		t.Errorf("Run(check-4) = %v (-got +want):\n%s", err, diff)
+	}
+	wantKind(t, r, Stack, "check-3", strings.Repeat("0", 64), fault.Missing) // an older one
+}
+
+func followingStops(t *testing.T, _ *world, r query.Records) {
+	ctx, cancel := context.WithCancel(t.Context())
+	log, err := r.Log(ctx, Stack, "plan-3", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	expect(t, log, "three\n")
+	cancel()
+	if _, err := io.ReadAll(log); !errors.Is(err, context.Canceled) {
+		t.Errorf("the end is %v, want that it was cancelled", err)
+	}
+}
+
+func planByDigest(t *testing.T, _ *world, r query.Records) {
+	body, err := r.Plan(t.Context(), Stack, Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if got, err := io.ReadAll(body); err != nil || string(got) != Document {
+		t.Errorf("Plan() = %q, %v; want the document", got, err)
+	}
+}
+
+func missing(t *testing.T, _ *world, r query.Records) {
+	wantKind(t, r, Stack, "plan-9", "sha256:"+strings.Repeat("0", 64), fault.Missing)
+}
+
+func namesThatLeadElsewhere(t *testing.T, _ *world, r query.Records) {
+	for _, name := range []string{"..", "a/../b", "PLAN", "plan-1/log.txt", ".", "-"} {
+		wantKind(t, r, Stack, name, "sha256:"+name, fault.Invalid)
+	}
+}
+
+func wantKind(t *testing.T, r query.Records, id query.StackID, run, digest string, want fault.Kind) {
+	t.Helper()
+	_, runErr := r.Run(t.Context(), id, run)
+	_, logErr := r.Log(t.Context(), id, run, false)
+	_, followErr := r.Log(t.Context(), id, run, true)
+	_, planErr := r.Plan(t.Context(), id, digest)
+	for what, err := range map[string]error{"Run": runErr, "Log": logErr, "Log, following": followErr, "Plan": planErr} {
+		// A client may clean a path before it is sent: then nothing is served there.
+		if got := fault.Of(err); got != want && !(want == fault.Invalid && got == fault.Missing) {
+			t.Errorf("%s of %q is %s (%v), want %s", what, run, got, err, want)
+		}
+	}
+}
+
+func nothingAtAll(t *testing.T, w *world, r query.Records) {
+	w.forget()
+	runs, err := r.Runs(t.Context(), Stack)
+	if err != nil || len(runs) != 0 {
+		t.Errorf("Runs() = %v, %v; want none", runs, err)
+	}
+}
+
+func brokenStore(t *testing.T, w *world, r query.Records) {
+	w.breakDown(errors.New("the disk is on fire"))
+	if _, err := r.Runs(t.Context(), Stack); fault.Of(err) != fault.Broken {
+		t.Errorf("Runs() is %v, want it to be broken", err)
+	}
+	if _, err := r.Plan(t.Context(), Stack, Digest); fault.Of(err) != fault.Broken {
+		t.Errorf("Plan() is %v, want it to be broken", err)
+	}
+}
+
+func read(t *testing.T, r query.Records, run string, follow bool) string {
+	t.Helper()
+	log, err := r.Log(t.Context(), Stack, run, follow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	content, err := io.ReadAll(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// expect reads exactly want, waiting for it.
+func expect(t *testing.T, r io.Reader, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(r, got); err != nil || string(got) != want {
+		t.Fatalf("read %q, %v; want %q", got, err, want)
+	}
+}

@@ -1,0 +1,95 @@
+package recordstest
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Where is the Secret of the stack's state.
+var Where = kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "net"}
+
+const (
+	version = "00000000000000000003-6d9a1f0e6d9a"
+	old     = `{"version":4,"serial":3,"lineage":"l"}`
+)
+
+func statesByName(t *testing.T, w *world, r query.Records) {
+	none, err := r.States(t.Context(), Stack)
+	if err != nil || len(none.Versions) != 0 || len(none.Rescued) != 0 {
+		t.Errorf("States() of a stack without any = %+v, %v; want none", none, err)
+	}
+	prefix := record.Stack(Stack.UID)
+	w.put(prefix+"/states/index.json", `{"head":{"serial":3},"versions":[{"serial":3,"by":"apply-2"}]}`)
+	w.put(prefix+"/states/"+version, old)
+	w.put(prefix+"/rescued/apply-2.tfstate", "rescued")
+	kept, err := r.States(t.Context(), Stack)
+	if err != nil || len(kept.Versions) != 1 || kept.Versions[0].By != "apply-2" || kept.Head.Serial != 3 {
+		t.Errorf("States() = %+v, %v; want the one version", kept, err)
+	}
+	if diff := cmp.Diff(kept.Rescued, []string{"apply-2"}); diff != "" {
+		t.Errorf("the rescued states (-got +want):\n%s", diff)
+	}
+	for name, want := range map[string]string{version: old, query.RescuedName("apply-2"): "rescued"} {
+		body, err := r.State(t.Context(), Stack, name)
+		if err != nil {
+			t.Errorf("State(%s): %v", name, err)
+			continue
+		}
+		if got, err := io.ReadAll(body); err != nil || body.Close() != nil || string(got) != want {
+			t.Errorf("State(%s) = %q, %v; want %q", name, got, err, want)
+		}
+	}
+	for name, want := range map[string]fault.Kind{
+		"00000000000000000009-6d9a1f0e6d9a": fault.Missing, "index.json": fault.Invalid, "../runs": fault.Invalid, query.RescuedName("../x"): fault.Invalid,
+	} {
+		if _, err := r.State(t.Context(), Stack, name); fault.Of(err) != want {
+			t.Errorf("State(%s): %v, want %s", name, err, want)
+		}
+	}
+}
+
+func stateBesideItsSecret(t *testing.T, _ *world, r query.Records) {
+	state := `{"version":4,"serial":9,"lineage":"l"}`
+	if err := r.KeepOutgrown(t.Context(), Stack, Where, []byte("no state")); fault.Of(err) != fault.Invalid {
+		t.Errorf("keeping what is no state: %v, want it to be invalid", err)
+	}
+	if err := r.KeepOutgrown(t.Context(), Stack, Where, []byte(state)); err != nil {
+		t.Fatal(err)
+	}
+	facts, err := stack.ReadState([]byte(state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := r.Outgrown(t.Context(), Stack, Where, facts.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(body); err != nil || body.Close() != nil || string(got) != state {
+		t.Errorf("Outgrown() = %q, %v; want what was kept", got, err)
+	}
+	if _, err := r.Outgrown(t.Context(), Stack, Where, Digest); fault.Of(err) != fault.Missing {
+		t.Errorf("Outgrown() of another: %v, want it to be missing", err)
+	}
+	if _, err := r.Outgrown(t.Context(), Stack, Where, "sha256:"+strings.Repeat("../", 20)); fault.Of(err) != fault.Invalid {
+		t.Errorf("Outgrown() of no digest: %v, want it to be invalid", err)
+	}
+}
+
+// Put makes the world a store that can be written.
+func (w *world) Put(_ context.Context, key string, r io.Reader) error {
+	b, err := io.ReadAll(r)
+	if err == nil {
+		w.put(key, string(b))
+	}
+	return err
+}

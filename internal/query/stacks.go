@@ -1,0 +1,172 @@
+// Package query is what a user can ask about stacks and tenants: lists, details,
+// the timeline, explanations, the graph, what was kept of runs and states. The
+// command line and the HTTP API are two views of it. It answers from Kubernetes
+// with the rights of the caller, and from the records that the server keeps of
+// runs. Nothing of Kubernetes shows in what it answers.
+//
+// Start reading at Stacks, then at Tenants and at Board.
+package query
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+)
+
+func parseSelector(s string) (labels.Selector, error) {
+	sel, err := labels.Parse(s)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "SelectorInvalid", fmt.Errorf("reading the label selector %q: %w", s, err))
+	}
+	return sel, nil
+}
+
+func SortStacks(s []Stack) { slices.SortFunc(s, compareStacks) }
+
+// StackReader answers questions about stacks.
+type StackReader interface {
+	List(context.Context, Filter) ([]Stack, error)
+	Get(context.Context, Key) (Stack, error)
+	Describe(context.Context, Key) (Detail, error)
+	Explain(context.Context, Key) (Explanation, error)
+
+	Runs(context.Context, Key) ([]Report, error)
+	Run(ctx context.Context, key Key, run string) (Report, error)
+	Log(ctx context.Context, key Key, run string, follow bool) (io.ReadCloser, error)
+	Plan(ctx context.Context, key Key, digest string) (PlanDocument, error)
+
+	StateVersions(context.Context, Key) (KeptStates, error)
+	StateOf(ctx context.Context, key Key, version string, reveal bool) (plan.StateView, error)
+}
+
+// Key names a stack.
+type Key struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+func (k Key) String() string { return k.Namespace + "/" + k.Name }
+
+var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+
+// check refuses what can name no object, so that no name is ever taken for a
+// path.
+func (k Key) Check() error {
+	for _, s := range []string{k.Namespace, k.Name} {
+		if !objectName.MatchString(s) {
+			return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q cannot be a name", s))
+		}
+	}
+	return nil
+}
+
+// ParseKey reads NAME or NAMESPACE/NAME, with an optional kind before it as
+// kubectl writes it (terraform.infra.contrib.fluxcd.io/NAME).
+func ParseKey(s, namespace string) (Key, error) {
+	parts := strings.Split(s, "/")
+	if kind, _, _ := strings.Cut(strings.ToLower(parts[0]), "."); len(parts) > 1 && (kind == "terraform" || kind == "terraforms" || kind == "tf") {
+		parts = parts[1:]
+	}
+	k := Key{Namespace: namespace, Name: parts[len(parts)-1]}
+	if len(parts) == 2 {
+		k.Namespace = parts[0]
+	}
+	if len(parts) > 2 || k.Name == "" || k.Namespace == "" {
+		return Key{}, fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%q is not the name of a stack", s))
+	}
+	return k, nil
+}
+
+// Stacks answers questions about stacks and carries out commands.
+type Stacks struct {
+	Kube    client.WithWatch
+	Records Records
+	Now     func() time.Time
+}
+
+// New returns the Stacks that kube may see, with the records of their runs.
+func New(kube client.WithWatch, records Records, now func() time.Time) *Stacks {
+	return &Stacks{Kube: kube, Records: records, Now: now}
+}
+
+// read fetches the object of a stack.
+func (s *Stacks) Read(ctx context.Context, key Key) (*v1alpha2.Terraform, error) {
+	if err := key.Check(); err != nil {
+		return nil, err
+	}
+	var o v1alpha2.Terraform
+	if err := s.Kube.Get(ctx, types.NamespacedName(key), &o); err != nil {
+		return nil, access.Fault(err, "stack "+key.String())
+	}
+	return &o, nil
+}
+
+// Filter chooses stacks.
+type Filter struct {
+	Namespace string // all if empty
+	Name      string // all if empty
+	Selector  string // of labels, as kubectl reads it
+}
+
+func (f Filter) options() ([]client.ListOption, error) {
+	var out []client.ListOption
+	if f.Namespace != "" {
+		out = append(out, client.InNamespace(f.Namespace))
+	}
+	if f.Name != "" {
+		out = append(out, client.MatchingFields{"metadata.name": f.Name})
+	}
+	if f.Selector != "" {
+		sel, err := parseSelector(f.Selector)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, client.MatchingLabelsSelector{Selector: sel})
+	}
+	return out, nil
+}
+
+// List returns the stacks that f chooses, by namespace and name.
+func (s *Stacks) List(ctx context.Context, f Filter) ([]Stack, error) {
+	opts, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	var list v1alpha2.TerraformList
+	if err := s.Kube.List(ctx, &list, opts...); err != nil {
+		return nil, access.Fault(err, "stacks")
+	}
+	out := make([]Stack, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, View(&list.Items[i]))
+	}
+	SortStacks(out)
+	return out, nil
+}
+
+// Get returns one stack.
+func (s *Stacks) Get(ctx context.Context, key Key) (Stack, error) {
+	o, err := s.Read(ctx, key)
+	if err != nil {
+		return Stack{}, err
+	}
+	return View(o), nil
+}
+
+func compareStacks(a, b Stack) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,287 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// The reasons of faults about states.
+const (
+	ReasonNoState      = "NoState"       // there is none, or what was given is none
+	ReasonStateForeign = "StateForeign"  // Terrier does not keep it
+	ReasonNoVersion    = "NoVersion"     // of that serial
+	ReasonStateUnseen  = "StateUnseen"   // what would be replaced is kept nowhere else
+	ReasonStateBehind  = "StateBehind"   // what is pushed does not follow what is stored
+	ReasonRunning      = "RunGoesOn"     // a run is at work
+	ReasonLocked       = "LockedByOther" // somebody holds the lock
+	ReasonNoLock       = "NoLock"
+	ReasonLockChanged  = "LockChanged"
+)
+
+// StateInfo is what is known of the state of a stack.
+type StateInfo struct {
+	Namespace string      `json:"namespace"`
+	Stack     string      `json:"stack"`
+	Kept      string      `json:"kept"` // where: the Secret's name, or that the stack keeps it elsewhere
+	Lineage   string      `json:"lineage,omitempty"`
+	Serial    uint64      `json:"serial,omitempty"`
+	Digest    string      `json:"digest,omitempty"`
+	Resources int         `json:"resources,omitempty"` // managed resource instances
+	Bytes     int         `json:"bytes,omitempty"`
+	Packed    int         `json:"packed,omitempty"`   // in the Secret
+	Outgrown  bool        `json:"outgrown,omitempty"` // the Secret only points to it
+	Problem   string      `json:"problem,omitempty"`  // why it cannot be read
+	Lock      *StateLock  `json:"lock,omitempty"`
+	Known     stack.Known `json:"known,omitzero"` // the version that the stack saw last
+}
+
+// StateLock is who holds the lock on a state.
+type StateLock struct {
+	ID     string    `json:"id"`
+	Who    string    `json:"who,omitempty"`
+	Info   string    `json:"info,omitempty"`
+	Since  time.Time `json:"since"`
+	Person string    `json:"person,omitempty"` // who locked it with terrier state lock; empty if that was not so
+}
+
+// held is the state of one stack and who may speak about it.
+type StoredState struct {
+	Object *v1alpha2.Terraform
+	Id     StackID
+	Status stack.Status
+	Ref    kube.StateRef
+	States kube.States
+}
+
+// hold finds the state of a stack; nil if Terrier does not keep it.
+func (s *Stacks) hold(o *v1alpha2.Terraform) *StoredState {
+	asked := Decode(o)
+	b := asked.Configuration.Backend
+	if b.Kind != stack.Managed {
+		return nil
+	}
+	workspace := asked.Configuration.Workspace
+	if workspace == "" {
+		workspace = "default"
+	}
+	h := &StoredState{Object: o, Id: View(o).ID(), Status: asked.Status}
+	h.Ref = kube.StateRef{Namespace: o.Namespace, Workspace: workspace, Suffix: b.Suffix, Labels: b.Labels}
+	h.States = kube.States{Client: s.Kube, Now: s.Now, Overflow: beside{s.Records, h.Id, h.Ref}}
+	return h
+}
+
+// kept is hold for what cannot go on without.
+func (s *Stacks) StoredState(ctx context.Context, key Key) (*StoredState, error) {
+	o, err := s.Read(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	h := s.hold(o)
+	if h == nil {
+		return nil, fault.New(fault.Invalid, ReasonStateForeign, fmt.Errorf("the stack %s keeps its state in a backend of its own, and not with Terrier", key))
+	}
+	return h, nil
+}
+
+// StateInfos says how the states of the stacks that f chooses stand. A state
+// that cannot be read is a problem of its own and not of the others.
+func (s *Stacks) StateInfos(ctx context.Context, f Filter) ([]StateInfo, error) {
+	opts, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	var list v1alpha2.TerraformList
+	if err := s.Kube.List(ctx, &list, opts...); err != nil {
+		return nil, access.Fault(err, "stacks")
+	}
+	out := make([]StateInfo, 0, len(list.Items))
+	for i := range list.Items {
+		info, err := s.stateInfo(ctx, &list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, info)
+	}
+	slices.SortFunc(out, func(a, b StateInfo) int {
+		return compareStacks(Stack{Namespace: a.Namespace, Name: a.Stack}, Stack{Namespace: b.Namespace, Name: b.Stack})
+	})
+	return out, nil
+}
+
+func (s *Stacks) stateInfo(ctx context.Context, o *v1alpha2.Terraform) (StateInfo, error) {
+	info := StateInfo{Namespace: o.Namespace, Stack: o.Name, Kept: "elsewhere"}
+	h := s.hold(o)
+	if h == nil {
+		return info, nil
+	}
+	info.Kept, info.Known = h.Ref.String(), h.Status.Known
+	found, err := h.States.Load(ctx, h.Ref)
+	info.Digest, info.Packed, info.Outgrown = found.Digest, found.Packed, found.Outgrown
+	var facts stack.StateFacts
+	if err == nil && found.Digest != "" {
+		facts, err = stack.ReadState(found.State)
+	}
+	if err != nil {
+		info.Problem = err.Error()
+	}
+	info.Lineage, info.Serial, info.Resources, info.Bytes = facts.Lineage, facts.Serial, facts.Resources, facts.Bytes
+	lock, err := h.Lock(ctx)
+	if err != nil {
+		info.Problem = errors.Join(errors.New(info.Problem), err).Error()
+	}
+	info.Lock = lock
+	return info, nil
+}
+
+// StateOf returns what the newest state of a stack says, or one version of it.
+// What is sensitive is masked unless reveal is set.
+func (s *Stacks) StateOf(ctx context.Context, key Key, version string, reveal bool) (plan.StateView, error) {
+	raw, err := s.PullState(ctx, key, version)
+	if err != nil {
+		return plan.StateView{}, err
+	}
+	return plan.ViewState(raw, reveal)
+}
+
+// PullState returns the newest state of a stack as it is stored, or one version
+// of it: by its serial, or by the beginning of its digest where one serial has
+// several.
+func (s *Stacks) PullState(ctx context.Context, key Key, version string) ([]byte, error) {
+	h, err := s.StoredState(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if version != "" {
+		v, err := s.Version(ctx, h, version)
+		if err != nil {
+			return nil, err
+		}
+		return s.ReadBytes(s.Records.State(ctx, h.Id, v.Key()))
+	}
+	found, err := h.States.Load(ctx, h.Ref)
+	if err != nil {
+		return nil, err
+	}
+	if found.Digest == "" {
+		return nil, fault.New(fault.Missing, ReasonNoState, fmt.Errorf("the stack %s has no state yet (the Secret %s)", key, h.Ref))
+	}
+	return found.State, nil
+}
+
+// RescuedState returns the state of a run that the backend refused.
+func (s *Stacks) RescuedState(ctx context.Context, key Key, run string) ([]byte, error) {
+	st, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return s.ReadBytes(s.Records.State(ctx, st.ID(), RescuedName(run)))
+}
+
+func (s *Stacks) ReadBytes(r io.ReadCloser, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(r, stateBytes))
+	return b, errors.Join(err, r.Close())
+}
+
+// StateVersions lists what is kept of the past of a state.
+func (s *Stacks) StateVersions(ctx context.Context, key Key) (KeptStates, error) {
+	st, err := s.Get(ctx, key)
+	if err != nil {
+		return KeptStates{}, err
+	}
+	return s.Records.States(ctx, st.ID())
+}
+
+// ServerState opens what the records hold under a name, for whoever serves them.
+func (s *Stacks) ServerState(ctx context.Context, key Key, name string) (io.ReadCloser, error) {
+	st, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return s.Records.State(ctx, st.ID(), name)
+}
+
+// ServerOutgrown opens the state of a stack that outgrew its Secret.
+func (s *Stacks) ServerOutgrown(ctx context.Context, key Key, digest string) (io.ReadCloser, error) {
+	h, err := s.StoredState(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return s.Records.Outgrown(ctx, h.Id, h.Ref, digest)
+}
+
+// KeepOutgrown keeps a state of a stack that outgrew its Secret.
+func (s *Stacks) KeepOutgrown(ctx context.Context, key Key, state []byte) error {
+	h, err := s.StoredState(ctx, key)
+	if err != nil {
+		return err
+	}
+	return s.Records.KeepOutgrown(ctx, h.Id, h.Ref, state)
+}
+
+// version finds the version that somebody means by a serial or a digest.
+func (s *Stacks) Version(ctx context.Context, h *StoredState, meant string) (stack.StateVersion, error) {
+	kept, err := s.Records.States(ctx, h.Id)
+	if err != nil {
+		return stack.StateVersion{}, err
+	}
+	var found []stack.StateVersion
+	for _, v := range kept.Versions {
+		if fmt.Sprint(v.Serial) == meant || len(meant) >= 8 && hasDigest(v.Digest, meant) {
+			found = append(found, v)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return stack.StateVersion{}, fault.New(fault.Missing, ReasonNoVersion, fmt.Errorf("no version %s of the state of %s is kept", meant, h.Id.Key))
+	case 1:
+		return found[0], nil
+	default:
+		return stack.StateVersion{}, fault.New(fault.Invalid, ReasonNoVersion, fmt.Errorf("%d versions of the state of %s have the serial %s: name one by its digest, of which the newest is %s", len(found), h.Id.Key, meant, found[len(found)-1].Digest))
+	}
+}
+
+// hasDigest reports whether a digest begins as somebody wrote it.
+func hasDigest(digest, begins string) bool {
+	for _, d := range []string{digest, digest[len("sha256:"):]} {
+		if len(begins) <= len(d) && d[:len(begins)] == begins {
+			return true
+		}
+	}
+	return false
+}
+
+// NoAddress is the error that a state does not hold what somebody names.
+func NoAddress(address string) error {
+	return fault.New(fault.Missing, ReasonNoState, fmt.Errorf("the state holds no %s", address))
+}
+
+// heldByPerson begins the holder of a lock that a person took.
+const HeldByPerson = "person/"
+
+// lock is who holds the lock, nil if nobody does.
+func (h *StoredState) Lock(ctx context.Context) (*StateLock, error) {
+	l, err := h.States.Holder(ctx, h.Ref)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	person, ok := strings.CutPrefix(l.Holder.Holder, HeldByPerson)
+	if !ok {
+		person = ""
+	}
+	return &StateLock{ID: l.Holder.ID, Who: l.Holder.Who, Info: l.Holder.Info, Since: l.Holder.Created, Person: person}, nil
+}

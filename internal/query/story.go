@@ -1,0 +1,154 @@
+package query
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Step is one decision in the story of a stack.
+type Step struct {
+	Given string `json:"given,omitempty"` // what is assumed to have happened since the last step
+	Does  string `json:"does"`
+	Rule  string `json:"rule"`
+}
+
+// ExplainManifest says what would become of each stack in a manifest, without
+// asking any cluster: that its sources and inputs can be read and that its runs
+// succeed is assumed. A manifest with a status is explained from there on.
+func ExplainManifest(content []byte, now time.Time) ([]Explanation, error) {
+	docs, err := ReadManifest(content)
+	if err != nil {
+		return nil, err
+	}
+	var out []Explanation
+	for _, d := range docs {
+		if !d.IsStack() {
+			continue
+		}
+		var o v1alpha2.Terraform
+		raw, err := d.yaml()
+		if err == nil {
+			err = yaml.UnmarshalStrict(raw, &o)
+		}
+		if err != nil {
+			return nil, fault.New(fault.Invalid, ReasonManifest, fmt.Errorf("reading the Terraform at line %d: %w", d.Line(), err))
+		}
+		e, err := explainObject(&o, now)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	if out == nil {
+		return nil, fault.New(fault.Invalid, ReasonManifest, errors.New("the manifest holds no Terraform of infra.contrib.fluxcd.io"))
+	}
+	return out, nil
+}
+
+func explainObject(o *v1alpha2.Terraform, now time.Time) (Explanation, error) {
+	asked, err := infra.Dialect{}.Decode(o)
+	if err != nil && fault.Of(err) != fault.Invalid {
+		return Explanation{}, fmt.Errorf("reading %s/%s: %w", o.Namespace, o.Name, err)
+	}
+	seen := pretend(o, asked, now)
+	if err != nil {
+		seen.Blocked = &stack.Blocked{Kind: fault.Invalid, Reason: stack.SpecInvalid, Message: err.Error()}
+	}
+	d := stack.Decide(seen)
+	s := View(o)
+	s.Phase, s.Rule, s.Message = string(d.Reason), d.Rule, d.Message
+	s.Stalled = d.Ready == stack.Stalled
+	e := Explanation{Stack: s, Means: Explained(d.Reason), Facts: facts(s, asked.Status), Rules: verdicts(d.Rule), Story: tell(seen)}
+	for _, f := range asked.Ignored {
+		e.Facts = append(e.Facts, f+" is set and does not work yet")
+	}
+	return e, nil
+}
+
+// pretend observes a stack as if everything that it refers to were there and
+// as it was when the last plan was made.
+func pretend(o *v1alpha2.Terraform, asked dialect.Stack, now time.Time) stack.Observation {
+	basis := asked.Status.Planned
+	if basis == (stack.PlanInputs{}) {
+		basis = stack.PlanInputs{Revision: "newest", Source: "newest", Shape: asked.Configuration.Shape(), Engine: "tofu"}
+	}
+	if p := asked.Status.Pending; p != nil {
+		basis = p.PlanInputs
+	}
+	return stack.Observation{
+		Now: now, Spec: asked.Spec, Status: asked.Status, Request: asked.Request, PlanInputs: basis,
+		Deleting: o.DeletionTimestamp != nil, CheckedAt: now,
+	}
+}
+
+// storyLength is enough for: plan, approval, apply, outputs, rest.
+const storyLength = 8
+
+// tell plays through what follows from o when all goes well.
+func tell(o stack.Observation) []Step {
+	var story []Step
+	given := ""
+	for range storyLength {
+		d := stack.Decide(o)
+		story = append(story, Step{Given: given, Does: ActionText(d.Action), Rule: d.Rule})
+		if given = next(&o, d, len(story)); given == "" {
+			break
+		}
+	}
+	return story
+}
+
+// next carries out a decision in thought and says what is assumed; nothing if
+// that is the end.
+func next(o *stack.Observation, d stack.Decision, n int) string {
+	run := stack.Run{ID: "step" + strconv.Itoa(n), Done: true, Outcome: stack.Succeeded, At: o.Now, State: "newest", Exists: true,
+		Cause: stack.Cause{PlanInputs: o.PlanInputs, Request: o.Request, Destroy: o.Spec.Destroy}}
+	switch a := d.Action.(type) {
+	case stack.Wait:
+		if d.Reason == stack.AwaitingApproval {
+			o.Spec.Approved = o.Status.Pending.Digest
+			return "once somebody approves the plan"
+		}
+		return ""
+	case stack.Start:
+		run.Kind = a.Kind
+		o.CheckedAt = o.Now
+		given := "the world is as it was applied"
+		if a.Kind == stack.PlanRun && o.Status.Applied == nil {
+			name := plan.Name(o.PlanInputs.Revision)
+			run.Plan = &stack.Plan{Name: name, Digest: name, PlanInputs: o.PlanInputs, Changes: stack.Changes{Add: 1}, Destroy: o.Spec.Destroy, At: o.Now}
+			given = "the plan has changes"
+		}
+		o.Status = o.Status.Record(run)
+		return given
+	case stack.Apply:
+		run.Kind, run.Cause.Plan = stack.ApplyRun, &a.Plan
+		o.Status = o.Status.Record(run)
+		return "the plan is applied"
+	case stack.Destroy:
+		run.Kind = stack.DestroyRun
+		o.Status = o.Status.Record(run)
+		return "everything is taken down"
+	case stack.Publish:
+		o.Status.Published = stack.Publication(o.Spec.Outputs, a.State)
+		return "the outputs are written"
+	case stack.Cancel:
+		o.Run = nil
+		return "the run is stopped"
+	case stack.Finish:
+		return ""
+	default:
+		panic("service: an action that cannot be thought of") // the set is closed
+	}
+}

@@ -1,0 +1,215 @@
+package query
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// underway reports whether the command that a person asked for last has not
+// ended yet.
+func Underway(asked stack.Spec, m stack.Status) bool {
+	c := asked.Command
+	return c != nil && c.Session == asked.Glass && (m.ByHand == nil || m.ByHand.ID != c.ID)
+}
+
+// Stack is how one stack stands.
+type Stack struct {
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	UID       string            `json:"uid"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Created   time.Time         `json:"created"`
+
+	Mode      stack.Mode `json:"mode"`
+	Suspended bool       `json:"suspended,omitempty"`
+	Deleting  bool       `json:"deleting,omitempty"`
+	Destroy   bool       `json:"destroy,omitempty"`
+	Approved  string     `json:"approved,omitempty"` // as spec.approvePlan has it
+	Source    string     `json:"source"`             // Kind/name, or inline
+	Path      string     `json:"path,omitempty"`
+
+	Ready   string `json:"ready"` // True, False or Unknown
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	Stalled bool   `json:"stalled,omitempty"` // somebody must do something
+
+	Phase       string        `json:"phase,omitempty"` // a stack.Reason
+	Since       time.Time     `json:"since,omitzero"`
+	Rule        string        `json:"rule,omitempty"`
+	WaitingFor  string        `json:"waitingFor,omitempty"`
+	NextAttempt time.Time     `json:"nextAttempt,omitzero"`
+	Every       time.Duration `json:"recheckEvery,omitempty"` // nanoseconds; how often it is looked at again while nothing changes
+	Run         *Running      `json:"run,omitempty"`
+
+	Pending        string           `json:"pending,omitempty"` // the name of the plan that waits
+	Plan           *PlanInfo        `json:"plan,omitempty"`    // and what is known of it
+	Applied        *PlanInfo        `json:"applied,omitempty"`
+	AppliedAt      time.Time        `json:"appliedAt,omitzero"`
+	Revision       string           `json:"revision,omitempty"` // applied last, else planned last
+	Drift          *DriftInfo       `json:"drift,omitempty"`
+	Failures       int              `json:"failures,omitempty"`
+	FailedRevision string           `json:"failedRevision,omitempty"` // the revision that fails
+	FailedWith     string           `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
+	Lock           *stack.Lock      `json:"lock,omitempty"`
+	Untracked      *stack.Untracked `json:"gap,omitempty"` // what was built and is in no state
+
+	Glass     *stack.Glass   `json:"glass,omitempty"`     // the session in which a person works by hand; it is over once its end has passed
+	Commanded *stack.Command `json:"commanded,omitempty"` // what is on its way in it
+	ByHand    *stack.ByHand  `json:"byHand,omitempty"`    // what a person had run last
+
+	Isolation   string   `json:"isolation,omitempty"`
+	Environment []string `json:"environment,omitempty"`
+	Outputs     []string `json:"outputs,omitempty"`
+	OutputsIn   string   `json:"outputsIn,omitempty"` // the Secret they are published to
+}
+
+// Running is a run that goes on.
+type Running struct {
+	ID      string    `json:"id"`
+	Kind    string    `json:"kind"`
+	Phase   string    `json:"phase,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	Until   time.Time `json:"until,omitzero"` // when it is interrupted at the latest
+}
+
+// PlanInfo is what is known of a plan without looking into it.
+type PlanInfo struct {
+	Name     string        `json:"name"`
+	Digest   string        `json:"digest,omitempty"`
+	Run      string        `json:"run,omitempty"`
+	Revision string        `json:"revision,omitempty"`
+	Changes  stack.Changes `json:"changes"`
+	Destroy  bool          `json:"destroy,omitempty"`
+	Drift    bool          `json:"drift,omitempty"`
+	At       time.Time     `json:"at,omitzero"`
+}
+
+// DriftInfo is a difference between the world and what was applied.
+type DriftInfo struct {
+	At      time.Time     `json:"at"`
+	Changes stack.Changes `json:"changes"`
+}
+
+// Condition is one condition of the object.
+type Condition struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since"`
+}
+
+// Key names s.
+func (s Stack) Key() Key { return Key{s.Namespace, s.Name} }
+
+// ID is how the records know s.
+func (s Stack) ID() StackID { return StackID{Key: s.Key(), UID: s.UID} }
+
+// view translates the object of a stack.
+func View(o *v1alpha2.Terraform) Stack { return viewOf(o, Decode(o)) }
+
+func viewOf(o *v1alpha2.Terraform, asked dialect.Stack) Stack {
+	s := Stack{
+		Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), Labels: o.Labels, Created: o.CreationTimestamp.Time,
+		Mode: asked.Spec.Mode, Suspended: o.Spec.Suspend, Deleting: o.DeletionTimestamp != nil, Destroy: o.Spec.Destroy,
+		Approved: o.Spec.ApprovePlan, Source: "inline", Path: o.Spec.Path,
+		Ready: string(metav1.ConditionUnknown), Stalled: meta.IsStatusConditionTrue(o.Status.Conditions, "Stalled"),
+		Pending: o.Status.Plan.Pending, Outputs: o.Status.AvailableOutputs,
+		Failures: int(o.Status.ReconciliationFailures),
+	}
+	if r := o.Spec.SourceRef; r != nil {
+		s.Source = r.Kind + "/" + r.Name
+		if r.Namespace != "" && r.Namespace != o.Namespace {
+			s.Source = r.Kind + "/" + r.Namespace + "/" + r.Name
+		}
+	}
+	if w := o.Spec.WriteOutputsToSecret; w != nil {
+		s.OutputsIn = w.Name
+	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); c != nil {
+		s.Ready, s.Reason, s.Message = string(c.Status), c.Reason, c.Message
+	}
+	s.progress(o.Status.Terrier)
+	s.remember(asked.Status)
+	if g := asked.Status.Glass; g != nil && g.Session == asked.Spec.Glass {
+		s.Glass = g
+		if Underway(asked.Spec, asked.Status) {
+			s.Commanded = asked.Spec.Command
+		}
+	}
+	for _, r := range []string{o.Status.LastPlannedRevision, o.Status.LastAppliedRevision} {
+		if r != "" {
+			s.Revision = r
+		}
+	}
+	return s
+}
+
+// progress takes over what the controller says about now.
+func (s *Stack) progress(t *v1alpha2.TerrierStatus) {
+	if t == nil {
+		return
+	}
+	s.Phase, s.Rule, s.WaitingFor = t.Phase, t.Rule, t.WaitingFor
+	s.Since, s.NextAttempt = timeOf(t.Since), timeOf(t.NextAttempt)
+	if t.RecheckEvery != nil {
+		s.Every = t.RecheckEvery.Duration
+	}
+	s.Isolation, s.Environment = t.Isolation, t.Environment
+	if r := t.Run; r != nil {
+		s.Run = &Running{ID: r.ID, Kind: r.Kind, Phase: r.Phase, Started: timeOf(r.StartedAt), Until: timeOf(r.Deadline)}
+	}
+}
+
+// remember takes over what earlier reconciles wrote down.
+func (s *Stack) remember(m stack.Status) {
+	s.Plan, s.Applied, s.Lock, s.Untracked, s.ByHand = PlanInfoOf(m.Pending), PlanInfoOf(m.Applied), m.Lock, m.Untracked, m.ByHand
+	if m.Applied != nil {
+		s.AppliedAt = m.AppliedAt
+	}
+	if m.Drift != nil {
+		s.Drift = &DriftInfo{At: m.Drift.At, Changes: m.Drift.Changes}
+	}
+	if m.Failures > 0 {
+		s.FailedRevision, s.FailedWith = m.FailedFor.Revision, m.FailedWith
+	}
+	if s.Plan != nil && s.Plan.Name != s.Pending {
+		s.Plan = nil // the object is being written: what is public counts
+	}
+}
+
+func PlanInfoOf(p *stack.Plan) *PlanInfo {
+	if p == nil {
+		return nil
+	}
+	return &PlanInfo{Name: p.Name, Digest: p.Digest, Run: p.Run, Revision: p.PlanInputs.Revision, Changes: p.Changes, Destroy: p.Destroy, Drift: p.Drift, At: p.At}
+}
+
+// decode reads an object in our words. A spec that is spoilt, or a memory that
+// cannot be read, is the controller's to complain of: what can be read is shown.
+func Decode(o *v1alpha2.Terraform) dialect.Stack {
+	asked, _ := infra.Dialect{}.Decode(o)
+	return asked
+}
+
+func conditions(o *v1alpha2.Terraform) []Condition {
+	var out []Condition
+	for _, c := range o.Status.Conditions {
+		out = append(out, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time})
+	}
+	return out
+}
+
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
