@@ -69,7 +69,6 @@ var (
 		"internal/rows":                                      "its words are being replaced",
 		"internal/runner":                                    "its words are being replaced",
 		"internal/access":                                    "its words are being replaced",
-		"internal/client":                                    "its words are being replaced",
 		"internal/command":                                   "its words are being replaced",
 		"internal/query":                                     "its words are being replaced",
 		"internal/stack":                                     "its words are being replaced",
