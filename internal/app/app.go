@@ -31,6 +31,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/notify"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
 )
@@ -99,7 +100,7 @@ type parts struct {
 	http      *server
 	board     *query.Board
 	records   *query.Blobs
-	queue     laterQueue
+	queue     *schedule.Queue
 	desk      *notify.Desk
 	directory *directory // nil if alerts are somebody else's
 	lists     tenantLists
@@ -187,6 +188,9 @@ func (p *parts) open() (err error) {
 	if err != nil {
 		return err
 	}
+	p.queue = schedule.New(p.room().Always(), schedule.Clock{
+		Now: p.Now, After: func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop },
+	})
 	if err := p.newMetrics(); err != nil {
 		return err
 	}

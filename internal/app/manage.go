@@ -43,6 +43,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -157,16 +158,16 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		Client: mgr.GetClient(), Live: live, Dialect: infra.Dialect{},
 		Runner: timedRuns{fencedRuns{p.runs, p.leads}, p.board}, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
-		Events: p.events(mgr, kube.FieldManager), Audit: p.journal, Webhooks: webhooks,
+		Events: p.events(mgr, kube.FieldManager), Audit: p.journal, Webhooks: webhooks, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.metrics,
 	}
 	if err := errors.Join(mgr.Add(manager.RunnableFunc(p.prune)), mgr.Add(manager.RunnableFunc(p.anchors)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), p.keepBoard(mgr), p.notices(mgr)); err != nil {
 		return err
 	}
-	if err := p.measure(mgr, stacks.Backlog); err != nil {
+	if err := p.measure(mgr, p.queue.Backlog); err != nil {
 		return err
 	}
-	p.queue.of, p.lists.cache = stacks, mgr.GetCache()
+	p.lists.cache = mgr.GetCache()
 	return stacks.Setup(mgr, p.runs.Ended(), reconciles)
 }
 
@@ -254,11 +255,22 @@ func output(ctx context.Context, path string, args ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// room is what this machine has room for.
+func (p *parts) room() schedule.Limits {
+	l := schedule.Limits{Runs: p.Config.MaxRuns, PerTenant: p.Config.MaxTenantRuns, Memory: int64(p.Config.RunsMemory) << 20}
+	if l.Memory == 0 {
+		// After a restart there may be runs, which are counted: what is free just
+		// now does not matter.
+		l.Memory = int64(float64(machine.Memory(os.DirFS("/"))) * runsShare)
+	}
+	return l
+}
+
 // readSettings returns what the operator decides for all stacks.
 func (p *parts) readSettings() (controller.Config, error) {
 	c := controller.Config{
-		CrossNamespace: p.Config.CrossNamespace, MaxRuns: p.Config.MaxRuns, MaxTenantRuns: p.Config.MaxTenantRuns,
-		TenantLabel: p.Config.TenantLabel, RunsMemory: int64(p.Config.RunsMemory) << 20, Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,
+		CrossNamespace: p.Config.CrossNamespace, TenantLabel: p.Config.TenantLabel,
+		Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,
 		Mirror: p.Config.Mirror, Writable: p.Config.Writable, MinLevel: p.Config.Isolation,
 		NoReattach: !p.Config.Reuse, StackMetrics: p.Config.StackMetrics, Patience: controller.Patience,
 		Glass: controller.Glass{Allowed: p.Config.Glass, Lasts: p.Config.GlassLasts},
@@ -266,11 +278,6 @@ func (p *parts) readSettings() (controller.Config, error) {
 			Init: p.Config.RunTimeout, Plan: p.Config.RunTimeout, Apply: p.Config.RunTimeout, Grace: p.Config.RunGrace,
 			Memory: int64(p.Config.RunMemory) << 20, Processes: p.Config.RunProcesses, FileBytes: int64(p.Config.RunFile) << 20,
 		},
-	}
-	if c.RunsMemory == 0 {
-		// After a restart runs may be at work, which are counted: what is free
-		// just now does not matter.
-		c.RunsMemory = int64(float64(machine.Memory(os.DirFS("/"))) * runsShare)
 	}
 	if c.Mirror == "" {
 		c.Mirror = beside("mirror")

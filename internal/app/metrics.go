@@ -19,7 +19,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
 // meters are what a platform counts of itself: what it keeps, what it fetches,
@@ -138,7 +138,7 @@ func (p *parts) serveMetrics(mgr ctrl.Manager) error {
 }
 
 // measure registers what is looked up when somebody asks.
-func (p *parts) measure(mgr ctrl.Manager, backlog func() stack.Backlog) error {
+func (p *parts) measure(mgr ctrl.Manager, backlog func() schedule.Backlog) error {
 	data := newDataGauges(p.dir)
 	return errors.Join(
 		p.metrics.Register(stackGauges(p.board, p.Config.MaxRuns, p.Now)), p.metrics.Register(queueGauges(backlog, p.Now)),

@@ -5,11 +5,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
 // queueGauges says how full the queue of runs is.
-func queueGauges(backlog func() stack.Backlog, now func() time.Time) prometheus.Collector {
+func queueGauges(backlog func() schedule.Backlog, now func() time.Time) prometheus.Collector {
 	s := newSheet()
 	s.gauge("terrier_queue_waiting", "Runs that wait for their turn, by class: apply, person, spec, upstream or drift.", "class")
 	s.gauge("terrier_queue_oldest_seconds", "How long the oldest run of a class has waited for its turn; 0 if none waits.", "class")
@@ -27,7 +27,7 @@ func queueGauges(backlog func() stack.Backlog, now func() time.Time) prometheus.
 			}
 			set("terrier_queue_oldest_seconds", oldest, c.Class)
 		}
-		set("terrier_runs_at_work", float64(b.AtWork))
+		set("terrier_runs_at_work", float64(b.Running))
 		set("terrier_runs_max", float64(b.MaxRuns))
 		set("terrier_runs_memory_charged_bytes", float64(b.Memory))
 		set("terrier_runs_memory_max_bytes", float64(b.MaxMemory))

@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -156,7 +157,7 @@ func TestSeriesOfGaugesAreBounded(t *testing.T) {
 	}
 	r := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
-		stackGauges(board, 4, time.Now), queueGauges(func() stack.Backlog { return stack.Backlog{Classes: make([]stack.ClassBacklog, 1)} }, time.Now), newDataGauges(filepath.Join),
+		stackGauges(board, 4, time.Now), queueGauges(func() schedule.Backlog { return schedule.Backlog{Classes: make([]schedule.ClassBacklog, 1)} }, time.Now), newDataGauges(filepath.Join),
 	} {
 		if err := r.Register(c); err != nil {
 			t.Fatal(err)
@@ -186,11 +187,11 @@ func TestSeriesOfGaugesAreBounded(t *testing.T) {
 }
 
 func TestGaugesSayHowFullTheQueueIs(t *testing.T) {
-	backlog := stack.Backlog{
-		AtWork: 3, MaxRuns: 4, Memory: 1 << 30, MaxMemory: 4 << 30,
-		Classes: []stack.ClassBacklog{{Class: "apply", Waiting: 2, OldestSince: noon.Add(-time.Minute)}, {Class: "drift"}},
+	backlog := schedule.Backlog{
+		Running: 3, MaxRuns: 4, Memory: 1 << 30, MaxMemory: 4 << 30,
+		Classes: []schedule.ClassBacklog{{Class: "apply", Waiting: 2, OldestSince: noon.Add(-time.Minute)}, {Class: "drift"}},
 	}
-	gauges := queueGauges(func() stack.Backlog { return backlog }, func() time.Time { return noon })
+	gauges := queueGauges(func() schedule.Backlog { return backlog }, func() time.Time { return noon })
 	scraped(t, gauges).has(t, scrape{
 		`terrier_queue_waiting{class="apply"}`:        2,
 		`terrier_queue_oldest_seconds{class="apply"}`: 60,

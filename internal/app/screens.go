@@ -17,23 +17,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/sandbox"
-	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/web"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
-
-// laterQueue is the queue of controllers that are set up after the server that
-// shows it, and before it answers anybody.
-type laterQueue struct{ of query.Queue }
-
-// Backlog implements query.Queue.
-func (q *laterQueue) Backlog() stack.Backlog { return q.of.Backlog() }
-
-// Line implements query.Queue.
-func (q *laterQueue) Line() stack.Line { return q.of.Line() }
-
-// Place implements query.Queue.
-func (q *laterQueue) Place(uid string) (stack.Place, bool) { return q.of.Place(uid) }
 
 // tenantLists lists tenants and what they come from out of the controllers' cache:
 // a thousand tenants hold a thousand templates, and whoever looks at them often
@@ -41,7 +28,7 @@ func (q *laterQueue) Place(uid string) (stack.Place, bool) { return q.of.Place(u
 // the API server.
 type tenantLists struct {
 	client.WithWatch
-	cache client.Reader // as laterQueue's
+	cache client.Reader // set once the controllers are, before the server answers
 }
 
 // List implements client.Reader.
@@ -72,7 +59,7 @@ func labelled(s labels.Selector) client.ListOption {
 func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 	p.lists.WithWatch = kube
 	tenants := query.NewTenants(query.New(&p.lists, p.records, p.Now), p.plane.Config())
-	o.Tenants, o.Estate, o.Queue = tenants, tenants, &p.queue
+	o.Tenants, o.Estate, o.Queue = tenants, tenants, p.queue
 	c, err := p.settings()
 	if err != nil {
 		return err
@@ -87,7 +74,7 @@ func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 		Isolation: pages.Isolation{Level: probed.Level.String(), Least: sandbox.Level(p.Config.Isolation).String(), Reasons: probed.Reasons},
 		Engines:   (&programs{find: find, names: engineNames(p.Config.Engines), now: p.Now}).list,
 		Mirror:    pages.Mirror{Dir: c.Mirror, Providers: len(c.MirrorProviders)},
-		Settings:  p.limitsShown(c.RunsMemory),
+		Settings:  p.limitsShown(p.room()),
 		Addresses: []pages.Address{
 			{Name: pages.AddressAPI, URL: p.http.url}, {Name: "Registry of artifacts", URL: "oci://" + strings.TrimPrefix(p.http.url, "https://")},
 			{Name: "Kubernetes API", URL: "https://" + p.plane.Address()},
@@ -96,7 +83,7 @@ func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 			_, err := p.blobs.List(ctx, "health/") // nothing is there; that it can be said is what matters
 			return err
 		})...),
-		MaxRuns: c.MaxRuns,
+		MaxRuns: p.room().Runs,
 	}
 	if c.Glass.Allowed {
 		o.Platform.Glass = cmp.Or(c.Glass.Lasts, time.Hour)
@@ -108,20 +95,20 @@ func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 }
 
 // limitsShown are the limits that people ask about, with the flags that set them.
-func (p *parts) limitsShown(runsMemory int64) []pages.Setting {
+func (p *parts) limitsShown(room schedule.Limits) []pages.Setting {
 	mib := func(n int64) string { return fmt.Sprintf("%d MiB", n) }
 	all := []pages.Setting{
-		{Name: "Runs at once", Value: fmt.Sprint(p.Config.MaxRuns), Flag: "--max-runs"},
-		{Name: "Runs of one tenant", Value: fmt.Sprint(p.Config.MaxTenantRuns), Flag: "--max-runs-per-tenant"},
-		{Name: "Memory for all runs", Value: mib(runsMemory >> 20), Flag: "--memory-for-runs"},
+		{Name: "Runs at once", Value: fmt.Sprint(room.Runs), Flag: "--max-runs"},
+		{Name: "Runs of one tenant", Value: fmt.Sprint(room.PerTenant), Flag: "--max-runs-per-tenant"},
+		{Name: "Memory for all runs", Value: mib(room.Memory >> 20), Flag: "--memory-for-runs"},
 		{Name: "Memory of one run", Value: mib(int64(p.Config.RunMemory)), Flag: "--run-memory"},
 		pages.DurationSetting("Time of one run", p.Config.RunTimeout, "--run-timeout"),
 		{Name: "Network of runs", Value: p.Config.Network, Flag: "--run-network"},
 	}
-	if p.Config.MaxTenantRuns == 0 {
+	if room.PerTenant == 0 {
 		all[1].Value = "as many as there are slots"
 	}
-	if runsMemory == 0 {
+	if room.Memory == 0 {
 		all[2].Value = "no limit"
 	}
 	return all

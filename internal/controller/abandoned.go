@@ -45,10 +45,10 @@ func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedNam
 		return 0, err
 	}
 	if report != nil && report.Phase != runner.Done {
-		c.queue.withdraw(id)
+		c.Queue.Withdraw(id)
 		return runLook, nil
 	}
-	c.queue.leave(id)
+	c.Queue.Leave(id)
 	if report != nil && key.Name == "" { // found by its records alone
 		key.Namespace, key.Name, _ = strings.Cut(report.Name, "/")
 	}

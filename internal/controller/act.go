@@ -167,10 +167,10 @@ func (c *Stacks) destroy(ctx context.Context, p *pass, unlock string) error {
 // launch starts a run: admission, lock, state, supervisor.
 func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
 	cause.Unlock = unlock
-	if p.wait = c.queue.admit(p.id, c.askOf(ctx, p, kind, cause)); p.wait != "" {
+	if p.wait = c.Queue.Admit(p.id, c.request(ctx, p, kind, cause)); p.wait != "" {
 		return nil
 	}
-	p.note.Waited = c.queue.waitOf(p.id)
+	p.note.Waited = c.Queue.Waited(p.id)
 	if kind.Writes() || unlock != "" {
 		if err := c.current(ctx, p); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,7 +84,7 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock := &lockOnly{held: tt.held, fail: tt.load}
-			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: tt.start, late: tt.late}, queue: newQueue(limits{runs: 1}, nil, time.Now)}
+			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: tt.start, late: tt.late}, Queue: queueOf(1)}
 			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 			p.entry.stateOwn = tt.own
 			for range 2 { // whoever is refused tries again, and does not disturb others by it
@@ -115,7 +114,7 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 // and are told apart all the same.
 func TestALockOfAnotherInstallationIsForeign(t *testing.T) {
 	lock := &lockOnly{}
-	c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{}, queue: newQueue(limits{runs: 1}, nil, time.Now)}
+	c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{}, Queue: queueOf(1)}
 	p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 	id := p.name(stack.ApplyRun, stack.Cause{})
 	lock.held, lock.holder = id, "abc/uid/"+id
@@ -160,7 +159,7 @@ func TestALockOfADeadRunIsFreed(t *testing.T) {
 				start.started = &runner.Report{ID: tt.current}
 			}
 			lock := &lockOnly{held: left}
-			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Events: said, queue: newQueue(limits{runs: 1}, nil, time.Now)}
+			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Events: said, Queue: queueOf(1)}
 			lock.holder = tt.holder(c)
 			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 			err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")

@@ -115,7 +115,7 @@ func TestNothingIsAppliedOffTheRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock, start, d := &lockOnly{}, &starter{}, &diary{full: c.full}
-			s := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Audit: d, queue: newQueue(limits{runs: 1}, nil, time.Now)}
+			s := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Audit: d, Queue: queueOf(1)}
 			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}, unaudited: c.unaudited}
 			err := s.launch(t.Context(), p, c.kind, stack.Cause{}, "")
 			if (err == nil) != c.starts || !c.starts && (fault.Of(err) != fault.Later || fault.Reason(err, "") != string(stack.StartFailed)) {

@@ -46,7 +46,7 @@ func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note,
 	if err := c.keepRecords(ctx, p, r); err != nil {
 		return err
 	}
-	if err := c.weigh(ctx, p, r); err != nil {
+	if err := c.observeMemory(ctx, p, r); err != nil {
 		return fmt.Errorf("keeping what memory %s took: %w", r.ID, err)
 	}
 	if err := c.keepOutputs(ctx, p, r, run); err != nil {

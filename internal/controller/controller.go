@@ -25,6 +25,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -80,10 +81,7 @@ type Events interface {
 // Config is what an operator sets for all stacks.
 type Config struct {
 	CrossNamespace  bool     // sources and dependencies may be in another namespace
-	MaxRuns         int      // at work at once
-	MaxTenantRuns   int      // of one tenant at work at once; 0 is as many as all
 	TenantLabel     string   // whose value is the tenant of a stack; its namespace if empty or not set
-	RunsMemory      int64    // bytes that all runs at work may take together, as far as it is known; 0 is no limit
 	Network         string   // of runs that do not say: none or host
 	HostNetwork     bool     // a stack may ask for the host's network although the default is none
 	Mirror          string   // directory of providers, may be empty
@@ -112,19 +110,20 @@ type Stacks struct {
 	Events    Events
 	Audit     Journal // nil records nothing
 	Webhooks  Webhooks
+	Queue     *schedule.Queue
 	Config    Config
 	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them
 	Now       func() time.Time
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer // nil counts for nobody
 
+	kind     string       // of its objects, in the schedule
 	records  sync.RWMutex // held for writing while records that nothing needs are dropped
-	queue    *queue
 	reviews  *reviewPool
 	index    index
 	requests requests
 
-	newcomers newcomers
+	newcomers schedule.Newcomers
 	metrics   *metrics
 }
 
@@ -156,7 +155,7 @@ type pass struct {
 
 // Reconcile brings one stack one step further.
 func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	c.newcomers.seen(req.NamespacedName)
+	c.newcomers.Reconciled(c.scheduleKey(req.NamespacedName))
 	obj, cached, err := c.readObject(ctx, req.NamespacedName)
 	if err != nil {
 		if client.IgnoreNotFound(err) != nil {
@@ -167,7 +166,7 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	}
 	if !obj.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(obj, c.Dialect.Finalizer()) {
 		// It was let go, and somebody else's finalizer holds it.
-		c.queue.leave(string(obj.GetUID()))
+		c.Queue.Leave(string(obj.GetUID()))
 		return ctrl.Result{}, nil
 	}
 	e := c.index.make(string(obj.GetUID()), req.NamespacedName)
@@ -183,12 +182,12 @@ func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	}
 	p, err := c.observe(ctx, obj)
 	if err != nil {
-		c.queue.withdraw(string(obj.GetUID())) // it asks again once it can be read
+		c.Queue.Withdraw(string(obj.GetUID())) // it asks again once it can be read
 		return ctrl.Result{}, err
 	}
 	p.stale = cached
 	if p.unreadable != nil {
-		c.queue.withdraw(p.id)
+		c.Queue.Withdraw(p.id)
 		return c.reportUnreadable(ctx, p)
 	}
 	c.auditRequests(ctx, p)

@@ -45,18 +45,3 @@ func (c *Stacks) putDriftChecks(ctx context.Context, e *entry, k record.Check) e
 	e.checks = &k
 	return nil
 }
-
-// memoryStep is the precision in which memory is remembered.
-const memoryStep = 16 << 20
-
-// withMemory returns k with the memory that one more run took. A run that took more
-// counts at once, one that took less little by little: a run that ended early
-// says nothing of the next one.
-func withMemory(k record.Check, took int64) record.Check {
-	took = (took + memoryStep - 1) / memoryStep * memoryStep
-	if took < k.Memory {
-		took = k.Memory - max((k.Memory-took)/4/memoryStep*memoryStep, memoryStep)
-	}
-	k.Memory = took
-	return k
-}

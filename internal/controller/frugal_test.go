@@ -140,7 +140,7 @@ func newFrugal(t *testing.T, name string) *frugal {
 			return engine.Engine{Path: "/bin/tofu", Name: "tofu", Version: "1.12.6"}, nil
 		},
 		Events: l.said, Audit: l.book, Key: secret.New("k"), Config: Config{Patience: time.Hour, Network: "none"},
-		Now: time.Now, Log: slog.New(slog.DiscardHandler), queue: newQueue(limits{runs: 1}, nil, time.Now),
+		Now: time.Now, Log: slog.New(slog.DiscardHandler), Queue: queueOf(1),
 	}
 	l.reviews = newReviewPool(func(context.Context, question) reply { return reply{} }, func(types.NamespacedName) {})
 	if l.metrics, err = newMetrics(nil, false); err != nil {

@@ -44,7 +44,7 @@ func openRecords(t *testing.T) Blobs {
 
 // A run that asks for health is given what it is to ask and nothing else.
 func TestCheckup(t *testing.T) {
-	c := &Stacks{Blobs: openRecords(t), Runner: &taker{}, queue: newQueue(limits{runs: 1}, nil, time.Now), States: &lockOnly{held: "somebody"}}
+	c := &Stacks{Blobs: openRecords(t), Runner: &taker{}, Queue: queueOf(1), States: &lockOnly{held: "somebody"}}
 	outputs := `{"host": {"value": "example.com", "type": "string"}, "token": {"value": "s3cr3t", "type": "string", "sensitive": true},
 		"pins": {"value": [90210, {"x": "deep-secret"}], "type": "dynamic", "sensitive": true}}`
 	if err := c.put(t.Context(), record.Outputs("uid"), []byte(outputs)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -94,7 +95,7 @@ func (m *metrics) begin() {
 	for _, source := range runner.ProviderSources() {
 		m.providers.WithLabelValues(string(source))
 	}
-	for c := range classes {
+	for _, c := range schedule.Classes() {
 		m.waits.WithLabelValues(c.String())
 	}
 	for _, action := range []string{"add", "change", "destroy"} {
@@ -135,7 +136,7 @@ func (m *metrics) ended(namespace, name string, r *runner.Report, run stack.Run,
 }
 
 // waited counts how long a run waited for its turn.
-func (m *metrics) waited(c class, long time.Duration) {
+func (m *metrics) waited(c schedule.Class, long time.Duration) {
 	m.waits.WithLabelValues(c.String()).Observe(long.Seconds())
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -63,7 +64,7 @@ func TestRunsAreCounted(t *testing.T) {
 	m.ended("team", "web", ranFor(stack.ApplyRun, stack.Succeeded, 30*time.Second), applied, "TerraformAppliedSucceed")
 	m.ended("team", "web", ranFor(stack.PlanRun, stack.Failed, time.Second), stack.Run{}, "TFExecPlanFailed")
 	m.ended("team", "web", ranFor(stack.PlanRun, stack.Interrupted, time.Second), stack.Run{}, "TFExecPlanFailed")
-	m.waited(writing, time.Minute)
+	m.waited(schedule.Apply, time.Minute)
 	got := gathered(t, r)
 	for _, want := range []struct {
 		family string

@@ -3,7 +3,6 @@ package controller
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,13 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
 // The first stack of a tenant is looked at before the hundredth of another; the
 // second one is not, or everybody would be first.
 func TestNewcomersAreLookedAtFirst(t *testing.T) {
 	c := &Stacks{}
-	c.queue = newQueue(limits{runs: 1}, c.requests.add, time.Now)
+	c.Queue = queueOf(1)
 	q := priorityqueue.New("newcomers", func(o *priorityqueue.Opts[reconcile.Request]) { o.Log = logr.Discard() })
 	defer q.ShutDown()
 	created := func(namespace, name string, initial bool) {
@@ -35,7 +35,7 @@ func TestNewcomersAreLookedAtFirst(t *testing.T) {
 	var got []string
 	next := func() {
 		r, priority, _ := q.GetWithPriority()
-		c.newcomers.seen(r.NamespacedName)
+		c.newcomers.Reconciled(c.scheduleKey(r.NamespacedName))
 		q.Done(r)
 		if priority == newcomerPriority {
 			got = append(got, r.String())
@@ -50,8 +50,8 @@ func TestNewcomersAreLookedAtFirst(t *testing.T) {
 		t.Errorf("these went first: %v, want %v", got, want)
 	}
 
-	c.queue.admit("a-1", ask{key: nn("a", "1"), tenant: "a"})
-	if c.queue.idle("a") || !c.queue.idle("b") {
+	c.Queue.Admit("a-1", schedule.Request{Key: c.scheduleKey(nn("a", "1")), Tenant: "a"})
+	if c.Queue.Idle("a") || !c.Queue.Idle("b") {
 		t.Error("a has a run at work, and b has nothing")
 	}
 }

@@ -96,9 +96,9 @@ func (c *Stacks) observeRun(ctx context.Context, p *pass) error {
 	run := runOf(report, n)
 	if !run.Done {
 		p.o.Run = &run
-		a := c.askOf(ctx, p, run.Kind, run.Cause)
-		a.began = report.Started
-		c.queue.took(p.id, a)
+		request := c.request(ctx, p, run.Kind, run.Cause)
+		request.Began = report.Started
+		c.Queue.Running(p.id, request)
 		if run.Kind.Writes() {
 			// What is done so far is kept even if this machine is lost.
 			if err := c.flush(ctx, p, report, n); err != nil {

@@ -26,7 +26,7 @@ const runLook = 20 * time.Second
 // is nothing new.
 func (c *Stacks) report(ctx context.Context, p *pass, d stack.Decision, cause error) (ctrl.Result, error) {
 	if p.wait == "" && p.o.Run == nil {
-		c.queue.leave(p.id)
+		c.Queue.Leave(p.id)
 	}
 	if _, gone := d.Action.(stack.Finish); gone && cause == nil && p.ended == nil {
 		c.Log.Info("stack released", "stack", client.ObjectKeyFromObject(p.obj).String())

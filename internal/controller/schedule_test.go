@@ -1,214 +1,163 @@
 package controller
 
 import (
+	"context"
 	"fmt"
-	"slices"
+	"io"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
-	"pgregory.net/rapid"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Whatever comes, goes, is late or changes its mind: no limit is exceeded, no
-// room is left to nobody, and nobody is lost.
-func TestQueueKeepsItsPromises(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		y := newYard(limits{
-			runs: rapid.IntRange(1, 5).Draw(t, "runs"), perTenant: rapid.IntRange(0, 3).Draw(t, "perTenant"),
-			memory: rapid.Int64Range(0, 12).Draw(t, "memory") << 20,
-		})
-		y.lazy = true
-		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("s", rapid.IntRange(0, 15).Draw(t, "id")) })
-		wanted, counted := map[string]bool{}, map[string]bool{}
-		drawn := func(t *rapid.T, id string) ask {
-			tenant := fmt.Sprint("t", rapid.IntRange(0, 3).Draw(t, "tenant"))
-			return ask{key: nn(tenant, id), tenant: tenant, class: class(rapid.IntRange(0, int(classes)-1).Draw(t, "class")), memory: rapid.Int64Range(1, 15).Draw(t, "mib") << 20}
-		}
-		for range rapid.IntRange(0, 6).Draw(t, "found at work") {
-			id := id.Draw(t, "found")
-			y.counted(id, drawn(t, id))
-			wanted[id], counted[id] = true, true
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"ask": func(t *rapid.T) {
-				id := id.Draw(t, "id")
-				if y.admit(id, drawn(t, id)) == "" && !y.atWork(id) {
-					t.Fatalf("%s was admitted without a slot", id)
-				}
-				wanted[id] = true
-			},
-			"leave":    func(t *rapid.T) { id := id.Draw(t, "id"); y.leave(id); delete(wanted, id); delete(counted, id) },
-			"withdraw": func(t *rapid.T) { id := id.Draw(t, "id"); work := y.atWork(id); y.withdraw(id); wanted[id] = work },
-			"ended": func(t *rapid.T) {
-				id := id.Draw(t, "id")
-				if s := y.slots[id]; s != nil && s.found {
-					wanted[id] = false
-					delete(counted, id)
-				}
-				y.ended(id)
-			},
-			"see at work": func(t *rapid.T) {
-				id := id.Draw(t, "id")
-				if !y.atWork(id) {
-					t.Skip("it does not run")
-				}
-				a := drawn(t, id)
-				if y.limits.perTenant > 0 {
-					a.tenant = y.slots[id].tenant.name // else it brings its new tenant over the limit, as it may
-				}
-				y.took(id, a)
-			},
-			"miss": func(t *rapid.T) {
-				id := id.Draw(t, "id")
-				if s := y.slots[id]; s != nil {
-					y.missed(id, s)
-				}
-			},
-			"": func(t *rapid.T) { checkPromises(t, y, wanted, counted) },
-		})
-		for id := range wanted {
-			y.leave(id)
-		}
-		if len(y.slots)+len(y.waiting)+len(y.tenants) != 0 || y.charged != 0 {
-			t.Fatalf("left at the end: %d slots, %d waiting, %d tenants, %d bytes", len(y.slots), len(y.waiting), len(y.tenants), y.charged)
-		}
+func nn(ns, name string) types.NamespacedName { return types.NamespacedName{Namespace: ns, Name: name} }
+
+// queueOf is a queue with so many slots.
+func queueOf(runs int) *schedule.Queue {
+	return schedule.New(schedule.Limits{Runs: runs}.Always(), schedule.Clock{
+		Now: time.Now, After: func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop },
 	})
 }
 
-func checkPromises(t *rapid.T, y *yard, wanted, counted map[string]bool) {
-	var charged int64
-	working := map[string]int{}
-	fresh := map[string]bool{} // tenants of which one was admitted
-	admitted := 0
-	for id, s := range y.slots {
-		charged += s.memory
-		working[s.tenant.name]++
-		if !counted[id] {
-			admitted++
-			fresh[s.tenant.name] = true
-		}
-		if !wanted[id] {
-			t.Fatalf("a slot is held for %s, which wants none", id)
-		}
-	}
-	for id, ok := range wanted {
-		if ok && y.slots[id] == nil && y.waiting[id] == nil {
-			t.Fatalf("%s was lost", id)
-		}
-	}
-	l := y.limits
-	if charged != y.charged {
-		t.Fatalf("%d bytes are charged, want %d", y.charged, charged)
-	}
-	if admitted > 0 && len(y.slots) > l.runs {
-		t.Fatalf("%d runs with %d allowed", len(y.slots), l.runs)
-	}
-	if l.memory > 0 && charged > l.memory && len(y.slots) > 1 && admitted > 0 {
-		t.Fatalf("%d MiB taken by %d runs with %d allowed", charged>>20, len(y.slots), l.memory>>20)
-	}
-	for name, n := range working {
-		if y.tenants[name].working != n {
-			t.Fatalf("the tenant %s has %d at work, want %d", name, y.tenants[name].working, n)
-		}
-		if l.perTenant > 0 && n > l.perTenant && fresh[name] {
-			t.Fatalf("the tenant %s has %d runs with %d allowed", name, n, l.perTenant)
-		}
-	}
-	large := y.large != nil && !y.full(y.large.tenant) // room is kept for one
-	if large && (y.large.passed < patience || y.waiting[y.large.id] != y.large) {
-		t.Fatalf("room is kept for %s, which was passed over %d times", y.large.id, y.large.passed)
-	}
-	for id, w := range y.waiting {
-		if len(y.slots) < l.runs && !y.full(w.tenant) && y.fits(w.memory) && !large {
-			t.Fatalf("%s waits although there is room", id)
-		}
-	}
-	for c := range classes {
-		h := &y.contest[c]
-		for i, tenant := range h.tenants {
-			if tenant.index[c] != i || tenant.lines[c].Len() == 0 || i > 0 && h.Less(i, (i-1)/2) {
-				t.Fatalf("the ranking of class %s is broken at %d", c, i)
+func TestATenantIsTheValueOfALabel(t *testing.T) {
+	for name, tt := range map[string]struct{ label, want string }{
+		"its label":              {"team", "blue"},
+		"a label that it lacks":  {"owner", "ns"},
+		"no label is looked for": {"", "ns"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &Stacks{Blobs: openRecords(t), Config: Config{TenantLabel: tt.label}}
+			obj := &v1alpha2.Terraform{}
+			obj.Namespace, obj.Name, obj.Labels = "ns", "s", map[string]string{"team": "blue"}
+			if got := c.request(t.Context(), &pass{id: "uid", obj: obj, entry: &entry{id: "uid"}}, stack.CheckRun, stack.Cause{}).Tenant; got != tt.want {
+				t.Errorf("tenant = %q, want %q", got, tt.want)
 			}
-		}
-	}
-}
-
-// Among tenants that all have stacks waiting, none is given a slot while it has
-// more at work than another.
-func TestQueueIsFair(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		y := newYard(limits{runs: rapid.IntRange(1, 8).Draw(t, "runs")})
-		tenants := rapid.IntRange(2, 5).Draw(t, "tenants")
-		n := 0
-		refill := func(tenant string) { n++; y.want(fmt.Sprint(tenant, "-", n), tenant, changed, 1) }
-		for i := range tenants {
-			for range rapid.IntRange(20, 60).Draw(t, "backlog") {
-				refill(fmt.Sprint("t", i))
-			}
-		}
-		for range 100 {
-			var running []string
-			for _, id := range y.started {
-				if y.atWork(id) {
-					running = append(running, id)
-				}
-			}
-			ending := rapid.SampledFrom(running).Draw(t, "ending")
-			from := y.slots[ending].tenant.name
-			before := map[string]int{}
-			for name, tenant := range y.tenants {
-				before[name] = tenant.working
-			}
-			before[from]--
-			refill(from)
-			y.end(ending)
-			given := y.slots[y.started[len(y.started)-1]].tenant.name
-			for name, working := range before {
-				if working < before[given] {
-					t.Fatalf("a slot went to %s with %d at work before %s with %d", given, before[given], name, working)
-				}
-			}
-		}
-	})
-}
-
-// Whoever waits starts in the end, whatever the others ask for in the meantime.
-func TestQueueStarvesNobody(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		y := newYard(limits{
-			runs: rapid.IntRange(1, 4).Draw(t, "runs"), perTenant: rapid.IntRange(0, 2).Draw(t, "perTenant"),
-			memory: rapid.SampledFrom([]int64{0, 8, 12}).Draw(t, "memory") << 20,
 		})
-		n := 0
-		// The others ask for what is drawn from few kinds, so that histories in
-		// which one kind always comes first are common.
-		kinds := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ask {
-			return ask{tenant: fmt.Sprint("t", rapid.IntRange(0, 2).Draw(t, "tenant")), class: class(rapid.IntRange(0, int(classes)-1).Draw(t, "class")), memory: rapid.Int64Range(1, 10).Draw(t, "mib")}
-		}), 1, 4).Draw(t, "kinds")
-		more := func() {
-			k := kinds[n%len(kinds)]
-			n++
-			y.want(fmt.Sprint("other-", n), k.tenant, k.class, k.memory)
+	}
+}
+
+func TestMemoryOf(t *testing.T) {
+	got := memoryOf([]runner.Step{{Name: "init", MaxRSS: 90}, {Name: "plan", MaxRSS: 100}, {Name: "show", MaxRSS: 40}, {Name: "provider a/b/c", MaxRSS: 300}, {Name: "provider a/b/d", MaxRSS: 20}})
+	if got != 420 {
+		t.Errorf("memoryOf() = %d, want the largest engine and all providers", got)
+	}
+}
+
+// writes counts what is written to records.
+type writes struct {
+	Blobs
+	n int
+}
+
+func (w *writes) Put(ctx context.Context, key string, r io.Reader) error {
+	w.n++
+	return w.Blobs.Put(ctx, key, r)
+}
+
+// What runs take is known after a restart, and a drift check that finds
+// nothing costs no write more for it.
+func TestMemoryOfRunsIsRemembered(t *testing.T) {
+	ctx := t.Context()
+	blobs := &writes{Blobs: openRecords(t)}
+	c := &Stacks{Blobs: blobs}
+	p := &pass{id: "uid", entry: &entry{id: "uid"}}
+	run := func(kind stack.RunKind, mib int64) *runner.Report {
+		return &runner.Report{Kind: kind, Outcome: stack.Succeeded, Finished: time.Unix(1e9, 0), Steps: []runner.Step{{Name: "plan", MaxRSS: mib << 20}}}
+	}
+	after := func(c *Stacks, e *entry) int64 { return c.memoryFor(ctx, e, stack.PlanRun) >> 20 }
+
+	if got := after(c, p.entry); got != schedule.UnknownMemory>>20 {
+		t.Errorf("before any run: %d MiB, want what is unknown", got)
+	}
+	for _, step := range []struct {
+		name   string
+		run    *runner.Report
+		want   int64
+		writes int
+	}{
+		{"a run", run(stack.ApplyRun, 250), 256, 1},
+		{"the same again", run(stack.ApplyRun, 256), 256, 0},
+		{"one that takes more", run(stack.PlanRun, 1000), 1008, 1},
+		{"one that takes much less", run(stack.PlanRun, 10), 768, 1},
+		{"one that asks for health", run(stack.HealthRun, 5000), 768, 0},
+		{"a quiet look", run(stack.CheckRun, 740), 752, 0},
+	} {
+		blobs.n = 0
+		if err := c.observeMemory(ctx, p, step.run); err != nil {
+			t.Fatal(err)
 		}
-		for range 12 {
-			more()
+		if got := after(c, p.entry); got != step.want || blobs.n != step.writes {
+			t.Errorf("after %s: %d MiB and %d writes, want %d and %d", step.name, got, blobs.n, step.want, step.writes)
 		}
-		y.want("one", fmt.Sprint("t", rapid.IntRange(0, 3).Draw(t, "its tenant")), class(rapid.IntRange(0, int(classes)-1).Draw(t, "its class")), rapid.Int64Range(1, 20).Draw(t, "its mib"))
-		newest := rapid.Bool().Draw(t, "the newest runs end first")
-		// A class may wait for patience starts, each of which may wait until it was
-		// passed over patience times.
-		const bound = 3 * patience * patience
-		for i := 0; !slices.Contains(y.started, "one"); i++ {
-			if i > bound {
-				t.Fatalf("it has not started after %d others ended", i)
-			}
-			for len(y.waiting) < 12 {
-				more()
-			}
-			if last := y.started[len(y.started)-1]; newest && i%8 != 0 && y.atWork(last) {
-				y.end(last)
-			} else {
-				y.endOldest()
-			}
-		}
-	})
+	}
+	if err := c.looked(ctx, p, run(stack.CheckRun, 740)); err != nil {
+		t.Fatal(err)
+	}
+	if blobs.n != 1 {
+		t.Errorf("a quiet check cost %d writes, want one", blobs.n)
+	}
+	restarted := &Stacks{Blobs: blobs, Config: Config{Limits: runner.Limits{Memory: 700 << 20}}}
+	if got := after(restarted, &entry{id: "uid"}); got != 700 {
+		t.Errorf("after a restart: %d MiB, want what was known, bounded by what a run may take", got)
+	}
+	if known, err := restarted.driftChecks(ctx, &entry{id: "uid"}); err != nil || !known.At.Equal(time.Unix(1e9, 0)) {
+		t.Errorf("driftChecks() = %v, %v; want the time of the check", known, err)
+	}
+}
+
+// foundRuns are runs that were found.
+type foundRuns struct {
+	Runs
+	reports []runner.Report
+	fail    error
+}
+
+func (a foundRuns) List() ([]runner.Report, error) { return a.reports, a.fail }
+
+// A controller that has just started admits no more than what an earlier one
+// has left room for, although it has reconciled none of its stacks.
+func TestRunsThatAreFoundCount(t *testing.T) {
+	ctx := t.Context()
+	found := foundRuns{}
+	for i, phase := range []runner.Phase{runner.Planning, runner.Applying, runner.Starting, runner.Done} {
+		found.reports = append(found.reports, runner.Report{Stack: fmt.Sprint("found-", i), Name: fmt.Sprint("ns/found-", i), Phase: phase})
+	}
+	c := &Stacks{Blobs: openRecords(t), Runs: found, Queue: queueOf(4), Log: slog.New(slog.DiscardHandler)}
+	if err := c.countRuns(ctx); err != nil {
+		t.Fatal(err)
+	}
+	admit := func(id string) string {
+		return c.Queue.Admit(id, schedule.Request{Key: c.scheduleKey(nn("ns", id)), Tenant: "ns"})
+	}
+	if why := admit("new-1"); why != "" {
+		t.Errorf("admit() = %q, want the one slot that is left", why)
+	}
+	if why := admit("new-2"); why == "" {
+		t.Error("a fifth run was admitted")
+	}
+	// The stack of the first run is reconciled, and of the second nothing is seen
+	// but its end.
+	c.Queue.Running("found-0", schedule.Request{Key: c.scheduleKey(nn("ns", "found-0")), Tenant: "team"})
+	c.Queue.Ended("found-0")
+	if why := admit("new-2"); why == "" {
+		t.Error("the slot of a run went to another before its end was recorded")
+	}
+	c.Queue.Ended("found-1")
+	if why := admit("new-2"); why != "" {
+		t.Errorf("admit() = %q, want the slot of the run that ended", why)
+	}
+	var seen []string
+	for _, tenant := range c.Queue.Backlog().Tenants {
+		seen = append(seen, fmt.Sprint(tenant.Tenant, "=", tenant.Running))
+	}
+	if got := strings.Join(seen, " "); got != "ns=3 team=1" {
+		t.Errorf("running: %s, want the tenant of the run that was reconciled, and the namespace of the others", got)
+	}
 }

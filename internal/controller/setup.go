@@ -65,12 +65,15 @@ func (r *requests) add(key types.NamespacedName) {
 // Setup makes mgr run the controller. Ended delivers the stacks whose runs
 // ended.
 func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error {
-	c.queue = newQueue(limits{runs: max(1, c.Config.MaxRuns), perTenant: c.Config.MaxTenantRuns, memory: c.Config.RunsMemory}, c.requests.add, c.Now)
-	var err error
+	gvk, err := c.Live.GroupVersionKindFor(c.Dialect.New())
+	if err != nil {
+		return err
+	}
+	c.kind = gvk.GroupKind().String()
 	if c.metrics, err = newMetrics(c.Metrics, c.Config.StackMetrics); err != nil {
 		return err
 	}
-	c.queue.waited = c.metrics.waited
+	c.listenToSchedule()
 	c.reviews = newReviewPool(c.askWebhooks, c.requests.add)
 	ctx := context.Background() // all this is done before the manager starts
 	if err := c.countRuns(ctx); err != nil {
@@ -124,7 +127,7 @@ func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 			if !ok {
 				return
 			}
-			c.queue.ended(id)
+			c.Queue.Ended(id)
 			if e := c.index.find(id); e != nil {
 				c.requests.add(e.key)
 			}

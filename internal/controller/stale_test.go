@@ -84,7 +84,7 @@ func newLagging(t *testing.T, k *testkit.Cluster, name string) *lagging {
 	}})
 	l.Stacks = &Stacks{
 		Client: cache, Live: w, Dialect: infra.Dialect{}, Runner: l.runs, Runs: l.runs, Blobs: openRecords(t),
-		States: &lockOnly{}, Events: mute{}, Now: time.Now, Log: slog.New(slog.DiscardHandler), queue: newQueue(limits{runs: 9}, nil, time.Now),
+		States: &lockOnly{}, Events: mute{}, Now: time.Now, Log: slog.New(slog.DiscardHandler), Queue: queueOf(9),
 	}
 	l.reviews = newReviewPool(func(context.Context, question) reply { return reply{} }, func(types.NamespacedName) {})
 	if l.metrics, err = newMetrics(nil, false); err != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -83,7 +84,7 @@ type BoardNews struct {
 // Queue is who waits for a run and whose run is at work. It answers for all
 // namespaces: whoever shows it cuts it to what its reader may see.
 type Queue interface {
-	Backlog() stack.Backlog
-	Line() stack.Line
-	Place(uid string) (stack.Place, bool)
+	Backlog() schedule.Backlog
+	Line() schedule.Line
+	Place(uid string) (schedule.Place, bool)
 }

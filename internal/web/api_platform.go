@@ -9,7 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
-	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
 // errNoSuch is the answer of a server that was not given what is asked for.
@@ -50,9 +50,9 @@ func (s *server) platformRoutes() []route {
 
 // queueView is the queue as one caller sees it.
 type queueView struct {
-	AtWork   []stack.Turn       `json:"atWork"`
-	Waiting  []stack.Turn       `json:"waiting"`
-	Backlog  *stack.Backlog     `json:"backlog,omitempty"` // only for those who may list all stacks
+	AtWork   []schedule.Turn    `json:"atWork"`
+	Waiting  []schedule.Turn    `json:"waiting"`
+	Backlog  *schedule.Backlog  `json:"backlog,omitempty"` // only for those who may list all stacks
 	Capacity query.CapacityInfo `json:"capacity"`
 }
 
@@ -66,7 +66,7 @@ func queue(c call) (queueView, error) {
 		return queueView{}, err
 	}
 	line, backlog := s.Queue.Line(), s.Queue.Backlog()
-	v := queueView{AtWork: within(scope, line.AtWork), Waiting: within(scope, line.Waiting)}
+	v := queueView{AtWork: within(scope, line.Running), Waiting: within(scope, line.Waiting)}
 	if scope.All {
 		v.Backlog = &backlog
 	}
@@ -74,8 +74,8 @@ func queue(c call) (queueView, error) {
 	return v, err
 }
 
-func within(scope access.Scope, turns []stack.Turn) []stack.Turn {
-	out := make([]stack.Turn, 0, len(turns))
+func within(scope access.Scope, turns []schedule.Turn) []schedule.Turn {
+	out := make([]schedule.Turn, 0, len(turns))
 	for _, t := range turns {
 		if scope.Has(t.Namespace) {
 			out = append(out, t)

@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -25,9 +26,9 @@ func emptyBoard() *query.Board {
 // idle is a queue that nobody stands in.
 type idle struct{}
 
-func (idle) Backlog() stack.Backlog           { return stack.Backlog{MaxRuns: 4} }
-func (idle) Line() stack.Line                 { return stack.Line{} }
-func (idle) Place(string) (stack.Place, bool) { return stack.Place{}, false }
+func (idle) Backlog() schedule.Backlog           { return schedule.Backlog{MaxRuns: 4} }
+func (idle) Line() schedule.Line                 { return schedule.Line{} }
+func (idle) Place(string) (schedule.Place, bool) { return schedule.Place{}, false }
 
 // blank is a journal in which nothing is written.
 type blank struct{}

@@ -24,7 +24,7 @@ func TestWhoWaitsForARunIsNotLost(t *testing.T) {
 	versions := map[string]string{}
 	for _, name := range []string{"waits", "deleted", "suspended"} {
 		c.Apply(t, inline(name, "approvePlan: auto\ninterval: 1h", things(w, "x", name)))
-		s := c.Await(t, name, waitsFor("Waiting for its turn: 1 runs may be at work at once"))
+		s := c.Await(t, name, waitsFor("Waiting for its turn: 1 runs may run at once"))
 		versions[name] = s.ResourceVersion
 	}
 	c.Delete(t, "deleted")

@@ -13,13 +13,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
-	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
 func TestQueueSaysWhoIsNext(t *testing.T) {
 	d := screen(t, shire(), "/queue", Queue)
 	wants(t, d.text(), "4 of 4 at work", "1 run of stacks that you may not see", "Starts now", "1 stack that you may not see wait", "1 other",
-		"29.4 slots needed, 4 there", "Set --max-runs to 37", "about 26,825 MiB", "Waiting for memory: its runs take 3100 MiB", "Drift 3")
+		"29.4 slots needed, 4 there", "Set --max-runs to 37", "about 26,825 MiB", "Waiting for memory: the run takes 3100 MiB", "Drift 3")
 	var positions []string
 	for _, n := range d.all(func(n *html.Node) bool { return attr(n, "data-label") == "Position" }) {
 		positions = append(positions, textOf(n))
@@ -35,7 +35,7 @@ func TestQueueSaysWhoIsNext(t *testing.T) {
 
 // What is at work is one click from what it says.
 func TestRunsAtWorkLeadToTheirLogs(t *testing.T) {
-	turn := stack.Turn{UID: "u-1", Namespace: "apps", Name: "cart"}
+	turn := schedule.Turn{UID: "u-1", Namespace: "apps", Name: "cart"}
 	row := query.Row{Stack: query.Stack{Namespace: "apps", Name: "cart", UID: "u-1", Run: &query.Running{ID: "apply-1"}}}
 	b := board{&estate{rows: []query.Row{row}}}
 	if got, want := logOfTurn(b, turn), "/stacks/apps/cart/runs/apply-1/log"; got != want {
@@ -49,7 +49,7 @@ func TestRunsAtWorkLeadToTheirLogs(t *testing.T) {
 	other.UID = "u-2"
 	row.Run = nil
 	idle := board{&estate{rows: []query.Row{row}}}
-	for name, got := range map[string]string{"another of the name": logOfTurn(b, other), "no run yet": logOfTurn(idle, turn), "unknown": logOfTurn(idle, stack.Turn{Name: "x"}), "no board": logOfTurn(nil, turn)} {
+	for name, got := range map[string]string{"another of the name": logOfTurn(b, other), "no run yet": logOfTurn(idle, turn), "unknown": logOfTurn(idle, schedule.Turn{Name: "x"}), "no board": logOfTurn(nil, turn)} {
 		if got != "" {
 			t.Errorf("%s: the log is at %q, want none", name, got)
 		}
@@ -65,7 +65,7 @@ func (atWork) Get(k query.Key) (query.Row, bool) {
 }
 
 func TestQueueGuessesWhenARunStarts(t *testing.T) {
-	d := queueView{Slots: use{4, 4}, Start: 10, Line: []queueRow{{Turn: stack.Turn{Position: 1}}, {Turn: stack.Turn{Position: 8}}, {Turn: stack.Turn{Position: 9}}}}
+	d := queueView{Slots: use{4, 4}, Start: 10, Line: []queueRow{{Turn: schedule.Turn{Position: 1}}, {Turn: schedule.Turn{Position: 8}}, {Turn: schedule.Turn{Position: 9}}}}
 	d.guess()
 	if d.Line[0].About != 3*time.Second || d.Line[1].About != 20*time.Second || d.Line[2].About != 23*time.Second {
 		t.Errorf("%v, want rounds of 10s with 4 slots", d.Line)

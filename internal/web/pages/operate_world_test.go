@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -24,8 +25,8 @@ type county struct {
 	template   query.TemplateDetail
 	registries []query.Registry
 	templates  []query.Template
-	backlog    stack.Backlog
-	line       stack.Line
+	backlog    schedule.Backlog
+	line       schedule.Line
 	sources    []query.Source
 	entries    []query.AuditEntry
 	report     query.AuditReport
@@ -61,9 +62,9 @@ func (c *county) RegistryDetail(context.Context, query.Key) (query.RegistryDetai
 func (c *county) TemplateDetail(context.Context, query.Key) (query.TemplateDetail, error) {
 	return c.template, c.err
 }
-func (c *county) Backlog() stack.Backlog           { return c.backlog }
-func (c *county) Line() stack.Line                 { return c.line }
-func (c *county) Place(string) (stack.Place, bool) { return stack.Place{}, false }
+func (c *county) Backlog() schedule.Backlog           { return c.backlog }
+func (c *county) Line() schedule.Line                 { return c.line }
+func (c *county) Place(string) (schedule.Place, bool) { return schedule.Place{}, false }
 
 func (c *county) Entries(_ context.Context, sight query.AuditSight, q query.AuditQuery) (query.AuditPage, error) {
 	var out query.AuditPage
@@ -166,32 +167,32 @@ const apiDocument = `{"openapi":"3.1.0","info":{"title":"Terrier","description":
 
 // shire is a county with a bit of everything, also of what is hostile.
 func shire() *county {
-	why := "Waiting for its turn: 4 runs may be at work at once"
+	why := "Waiting for its turn: 4 runs may run at once"
 	c := &county{
 		capacity: query.CapacityInfo{Stacks: 1240, SlotsNeeded: 29.4, Slots: 4, RunSeconds: 14.2, Measured: 1199, Interval: 10 * time.Minute, Cycle: 73 * time.Minute,
 			Warning: "Looking at 1240 stacks every 10m takes 29.4 runs at once, and there may be 4: drift is found later than the stacks ask for. Set --max-runs to 37, or the intervals of the stacks to 92m."},
-		backlog: stack.Backlog{
-			AtWork: 4, MaxRuns: 4, MaxPerTenant: 2, Memory: 2900 << 20, MaxMemory: 5600 << 20, Waiting: 6, OldestSince: now.Add(-9 * time.Minute),
-			Classes: []stack.ClassBacklog{{Class: "apply", Waiting: 1, OldestSince: now.Add(-40 * time.Second)}, {Class: "person", Waiting: 1, OldestSince: now.Add(-10 * time.Second)}, {Class: "spec"}, {Class: "upstream", Waiting: 1, OldestSince: now.Add(-time.Minute)}, {Class: "drift", Waiting: 3, OldestSince: now.Add(-9 * time.Minute)}},
-			Tenants: []stack.TenantBacklog{
-				{Tenant: "acme", AtWork: 2, Memory: 1400 << 20, Waiting: map[string]int{"drift": 2, "apply": 1}, OldestSince: now.Add(-9 * time.Minute)},
-				{Tenant: "globex", AtWork: 1, Memory: 700 << 20, Waiting: map[string]int{"upstream": 1, "person": 1}, OldestSince: now.Add(-time.Minute)},
-				{Tenant: "secret-tenant", AtWork: 1, Memory: 800 << 20, Waiting: map[string]int{"drift": 1}, OldestSince: now.Add(-2 * time.Minute)},
+		backlog: schedule.Backlog{
+			Running: 4, MaxRuns: 4, MaxPerTenant: 2, Memory: 2900 << 20, MaxMemory: 5600 << 20, Waiting: 6, OldestSince: now.Add(-9 * time.Minute),
+			Classes: []schedule.ClassBacklog{{Class: "apply", Waiting: 1, OldestSince: now.Add(-40 * time.Second)}, {Class: "person", Waiting: 1, OldestSince: now.Add(-10 * time.Second)}, {Class: "spec"}, {Class: "upstream", Waiting: 1, OldestSince: now.Add(-time.Minute)}, {Class: "drift", Waiting: 3, OldestSince: now.Add(-9 * time.Minute)}},
+			Tenants: []schedule.TenantBacklog{
+				{Tenant: "acme", Running: 2, Memory: 1400 << 20, Waiting: map[string]int{"drift": 2, "apply": 1}, OldestSince: now.Add(-9 * time.Minute)},
+				{Tenant: "globex", Running: 1, Memory: 700 << 20, Waiting: map[string]int{"upstream": 1, "person": 1}, OldestSince: now.Add(-time.Minute)},
+				{Tenant: "secret-tenant", Running: 1, Memory: 800 << 20, Waiting: map[string]int{"drift": 1}, OldestSince: now.Add(-2 * time.Minute)},
 			},
 		},
-		line: stack.Line{
-			AtWork: []stack.Turn{
+		line: schedule.Line{
+			Running: []schedule.Turn{
 				{UID: "1", Namespace: "apps", Name: "checkout", Kind: stack.ApplyRun, Class: "apply", Tenant: "acme", Memory: 700 << 20, Asked: now.Add(-4 * time.Minute), Started: now.Add(-3 * time.Minute)},
 				{UID: "2", Namespace: "apps", Name: "cart", Kind: stack.CheckRun, Class: "drift", Tenant: "acme", Memory: 700 << 20, Asked: now.Add(-2 * time.Minute), Started: now.Add(-time.Minute)},
 				{UID: "3", Namespace: "net", Name: "edge", Kind: stack.PlanRun, Tenant: "globex", Memory: 700 << 20, Asked: now.Add(-time.Minute), Started: now.Add(-50 * time.Second)},
 				{UID: "4", Namespace: "hidden", Name: "secret-stack", Kind: stack.PlanRun, Class: "spec", Tenant: "secret-tenant", Memory: 800 << 20, Asked: now.Add(-time.Minute), Started: now.Add(-50 * time.Second)},
 			},
-			Waiting: []stack.Turn{
+			Waiting: []schedule.Turn{
 				{UID: "5", Namespace: "net", Name: "dns", Kind: stack.PlanRun, Class: "person", Tenant: "globex", Asked: now.Add(-10 * time.Second), Position: 1, Called: true, Why: "It is its turn"},
-				{UID: "6", Namespace: "apps", Name: "hostile", Kind: stack.ApplyRun, Class: "apply", Tenant: hostile, Asked: now.Add(-40 * time.Second), Position: 2, Why: "Waiting for its turn: 2 runs of the tenant " + hostile + " may be at work at once"},
+				{UID: "6", Namespace: "apps", Name: "hostile", Kind: stack.ApplyRun, Class: "apply", Tenant: hostile, Asked: now.Add(-40 * time.Second), Position: 2, Why: "Waiting for its turn: 2 runs of the tenant " + hostile + " may run at once"},
 				{UID: "7", Namespace: "net", Name: "vpc", Kind: stack.PlanRun, Class: "upstream", Tenant: "globex", Asked: now.Add(-time.Minute), Position: 3, Why: why},
 				{UID: "8", Namespace: "hidden", Name: "secret-stack-2", Kind: stack.CheckRun, Class: "drift", Tenant: "secret-tenant", Asked: now.Add(-2 * time.Minute), Position: 4, Why: why},
-				{UID: "9", Namespace: "apps", Name: "search", Kind: stack.CheckRun, Class: "drift", Tenant: "acme", Asked: now.Add(-9 * time.Minute), Position: 5, Why: "Waiting for memory: its runs take 3100 MiB, and all runs at work may take 5600 MiB together"},
+				{UID: "9", Namespace: "apps", Name: "search", Kind: stack.CheckRun, Class: "drift", Tenant: "acme", Asked: now.Add(-9 * time.Minute), Position: 5, Why: "Waiting for memory: the run takes 3100 MiB, and all runs may take 5600 MiB together"},
 				{UID: "10", Namespace: "apps", Name: "mail", Kind: stack.HealthRun, Class: "drift", Tenant: "acme", Asked: now.Add(-5 * time.Minute), Position: 6, Why: why},
 			},
 		},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -74,7 +75,7 @@ func (u use) Full() bool { return u.Most > 0 && u.Now >= u.Most }
 
 // queueRow is one stack in the queue.
 type queueRow struct {
-	stack.Turn
+	schedule.Turn
 	Href  string
 	Log   string // the address of the log of its run, if that is known
 	MiB   int
@@ -127,13 +128,13 @@ var turnWords = map[stack.RunKind]string{
 func turnWord(k stack.RunKind) string { return cmp.Or(turnWords[k], string(k)) }
 
 // queueOf cuts the queue to what the visitor may see by name.
-func queueOf(v *Visit, b stack.Backlog, line stack.Line) queueView {
+func queueOf(v *Visit, b schedule.Backlog, line schedule.Line) queueView {
 	d := queueView{
-		Now: v.Now, Slots: use{b.AtWork, b.MaxRuns}, Memory: use{int(b.Memory >> 20), int(b.MaxMemory >> 20)}, PerTen: b.MaxPerTenant,
+		Now: v.Now, Slots: use{b.Running, b.MaxRuns}, Memory: use{int(b.Memory >> 20), int(b.MaxMemory >> 20)}, PerTen: b.MaxPerTenant,
 		Waiting: b.Waiting, Oldest: b.OldestSince, Chosen: v.Query.Get("class"), Tenant: v.Query.Get("tenant"),
 	}
 	seen := map[string]bool{} // tenants
-	for _, t := range line.AtWork {
+	for _, t := range line.Running {
 		if !v.Scope().Has(t.Namespace) {
 			d.AtWorkHidden++
 			continue
@@ -162,13 +163,13 @@ func queueOf(v *Visit, b stack.Backlog, line stack.Line) queueView {
 	return d
 }
 
-func rowOfQueue(t stack.Turn) queueRow {
+func rowOfQueue(t schedule.Turn) queueRow {
 	return queueRow{Turn: t, Href: pathOf("stacks", t.Namespace, t.Name), MiB: int(t.Memory >> 20), Class: classWord(t.Class), Doing: turnWord(t.Kind)}
 }
 
 // logOfTurn is the address of the log of the run that is at work for t. The
 // board may be a moment behind, and know of no run yet.
-func logOfTurn(b Board, t stack.Turn) string {
+func logOfTurn(b Board, t schedule.Turn) string {
 	if b == nil {
 		return ""
 	}
@@ -180,7 +181,7 @@ func logOfTurn(b Board, t stack.Turn) string {
 	return runPath(key, row.Run.ID) + "/log"
 }
 
-func (d *queueView) classes(v *Visit, list []stack.ClassBacklog) {
+func (d *queueView) classes(v *Visit, list []schedule.ClassBacklog) {
 	for _, c := range list {
 		to := c.Class
 		if to == d.Chosen {
@@ -194,10 +195,10 @@ func (d *queueView) classes(v *Visit, list []stack.ClassBacklog) {
 }
 
 // tenants lists what the visitor may see, and adds up the rest.
-func (d *queueView) tenants(list []stack.TenantBacklog, visible func(string) bool) {
+func (d *queueView) tenants(list []schedule.TenantBacklog, visible func(string) bool) {
 	others := queueTenant{}
 	for _, b := range list {
-		t := queueTenant{Name: b.Tenant, Tenants: 1, AtWork: b.AtWork, MiB: int(b.Memory >> 20), Oldest: b.OldestSince}
+		t := queueTenant{Name: b.Tenant, Tenants: 1, AtWork: b.Running, MiB: int(b.Memory >> 20), Oldest: b.OldestSince}
 		for _, class := range d.Classes {
 			if n := b.Waiting[class.Name]; n > 0 {
 				t.Waiting += n

@@ -1,8 +1,12 @@
-package stack
+package schedule
 
-import "time"
+import (
+	"time"
 
-// Place is where a stack stands that waits for its run.
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Place is where an object stands that waits for its run.
 type Place struct {
 	Class  string    `json:"class"`
 	Tenant string    `json:"tenant"`
@@ -13,15 +17,15 @@ type Place struct {
 	Called bool      `json:"called,omitempty"` // it is its turn, and it is about to start
 }
 
-// Backlog is what the queue of runs looks like at one moment, in numbers.
+// Backlog is the queue of runs at one moment, in numbers.
 type Backlog struct {
-	AtWork       int             `json:"atWork"`
+	Running      int             `json:"atWork"`
 	MaxRuns      int             `json:"maxRuns"`
 	MaxPerTenant int             `json:"maxRunsPerTenant,omitempty"` // 0 is no limit
-	Memory       int64           `json:"memory"`                     // bytes that the runs at work are charged
+	Memory       int64           `json:"memory"`                     // bytes that the runs are charged
 	MaxMemory    int64           `json:"maxMemory,omitempty"`        // 0 is no limit
 	Waiting      int             `json:"waiting"`
-	OldestSince  time.Time       `json:"oldestSince,omitzero"` // since when somebody waits
+	OldestSince  time.Time       `json:"oldestSince,omitzero"` // since when the oldest request waits
 	Classes      []ClassBacklog  `json:"classes"`              // all of them, most urgent first
 	Tenants      []TenantBacklog `json:"tenants"`              // those that have something here, by name
 }
@@ -36,7 +40,7 @@ type ClassBacklog struct {
 // TenantBacklog is the part of one tenant.
 type TenantBacklog struct {
 	Tenant      string         `json:"tenant"`
-	AtWork      int            `json:"atWork"`
+	Running     int            `json:"atWork"`
 	Memory      int64          `json:"memory"`
 	Waiting     map[string]int `json:"waiting,omitempty"` // by class
 	OldestSince time.Time      `json:"oldestSince,omitzero"`
@@ -44,22 +48,22 @@ type TenantBacklog struct {
 
 // Line is the queue of runs by name.
 type Line struct {
-	AtWork  []Turn `json:"atWork"`  // what started first comes first
-	Waiting []Turn `json:"waiting"` // in the order in which they would start if nobody else came
+	Running []Turn `json:"atWork"`  // what started first comes first
+	Waiting []Turn `json:"waiting"` // in the order in which they would start if no other request came
 }
 
-// Turn is one stack in the queue: its run is at work, or waits to be.
+// Turn is one object in the queue: its run is running, or waits.
 type Turn struct {
-	UID       string    `json:"uid"`
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	Kind      RunKind   `json:"kind"` // of the run
-	Class     string    `json:"class"`
-	Tenant    string    `json:"tenant"`
-	Memory    int64     `json:"memory"`             // bytes that the run is charged
-	Asked     time.Time `json:"asked"`              // since when it waits, or waited
-	Started   time.Time `json:"started,omitzero"`   // since when it is at work
-	Position  int       `json:"position,omitempty"` // 1 is next; 0 is at work
-	Called    bool      `json:"called,omitempty"`   // it is its turn, and it is about to start
-	Why       string    `json:"why,omitempty"`      // it waits
+	UID       string        `json:"uid"`
+	Namespace string        `json:"namespace"`
+	Name      string        `json:"name"`
+	Kind      stack.RunKind `json:"kind"` // of the run
+	Class     string        `json:"class"`
+	Tenant    string        `json:"tenant"`
+	Memory    int64         `json:"memory"`             // bytes that the run is charged
+	Asked     time.Time     `json:"asked"`              // since when it waits, or waited
+	Started   time.Time     `json:"started,omitzero"`   // since when it is running
+	Position  int           `json:"position,omitempty"` // 1 is next; 0 is running
+	Called    bool          `json:"called,omitempty"`   // it is its turn, and it is about to start
+	Why       string        `json:"why,omitempty"`      // it waits
 }

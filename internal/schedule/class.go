@@ -1,0 +1,53 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Class is how urgent a run is.
+type Class int
+
+// The classes, most urgent first.
+const (
+	Apply    Class = iota // applies and destroys: half done, or of an object that is being deleted
+	Person                // a person waits for it
+	Spec                  // the object was changed
+	Upstream              // something that the object is made from was changed, or an attempt is made again
+	Drift                 // a drift check, which no person waits for
+	classes
+)
+
+// Classes lists the classes, most urgent first.
+func Classes() []Class { return []Class{Apply, Person, Spec, Upstream, Drift} }
+
+// String names the class for people and metrics.
+func (c Class) String() string {
+	return [classes]string{"apply", "person", "spec", "upstream", "drift"}[c]
+}
+
+// ClassOf says how urgent a run of a stack is.
+func ClassOf(kind stack.RunKind, cause stack.Cause, o stack.Observation) Class {
+	m := o.Status
+	tried := m.Planned
+	if m.Failures > 0 {
+		tried = m.FailedFor
+	}
+	unknown := tried == stack.PlanInputs{} // what was tried before
+	switch differs := tried.Differs(o.PlanInputs); {
+	case kind == stack.GlassRun, kind == stack.PreviewRun, cause.Request != "",
+		cause.Unlock != "" && cause.Unlock == o.Spec.Unlock.ID:
+		return Person
+	case kind.Writes(), o.Deleting:
+		return Apply
+	case kind == stack.HealthRun:
+		return Spec // it ends what a change of the object began
+	case unknown && m.Applied == nil && m.Note == "", !unknown && slices.Contains(differs, "spec"):
+		return Spec // the object is new, or another
+	case len(differs) > 0, m.Failures > 0:
+		return Upstream
+	default:
+		return Drift
+	}
+}

@@ -1,0 +1,84 @@
+package schedule
+
+import (
+	"container/heap"
+	"slices"
+)
+
+// How memory that is left over is filled, and kept for a run that is large.
+
+// maxExamined bounds how many requests are examined for one that fits.
+const maxExamined = 64
+
+// filler is the request that may take the memory that is left over, because
+// first, whose turn it is, does not fit. It is nil if none fits.
+func (s *scheduler) filler(first *entry) *entry {
+	small := s.smaller()
+	if small == nil {
+		return nil
+	}
+	// It takes what would be left over, and that was no request's turn. But a
+	// tenant that has runs ranks behind others, so its own order counts here, too.
+	own := small.tenant.first()
+	if s.fits(own.Memory) {
+		small = own
+	}
+	s.pass(small)
+	if small == own {
+		small.tenant.passed[small.Class] = 0
+	}
+	for _, over := range small.tenant.passedBy(small, own, first) {
+		s.skip(over)
+	}
+	return small
+}
+
+// smaller is the first, in the same order, that fits into the memory that is
+// left over. It examines a bounded number: thousands that are all too large
+// must not be examined at each start.
+func (s *scheduler) smaller() (found *entry) {
+	examined := 0
+	for c := range classes {
+		var aside []*tenant
+		for found == nil && examined < maxExamined && s.open(c) {
+			t := heap.Pop(&s.rankings[c]).(*tenant)
+			aside = append(aside, t)
+			for place := t.lines[c].Front(); place != nil && examined < maxExamined; place = place.Next() {
+				examined++
+				if e := place.Value.(*entry); s.fits(e.Memory) {
+					found = e
+					break
+				}
+			}
+		}
+		for _, t := range aside {
+			heap.Push(&s.rankings[c], t)
+		}
+	}
+	return found
+}
+
+// passedBy are the requests that are passed over when small starts: those of
+// others, and what its tenant wants as much or more.
+func (t *tenant) passedBy(small *entry, others ...*entry) (over []*entry) {
+	for c := range small.Class + 1 {
+		if line := &t.lines[c]; line.Len() > 0 {
+			others = append(others, line.Front().Value.(*entry))
+		}
+	}
+	for _, o := range others {
+		if o != small && !slices.Contains(over, o) {
+			over = append(over, o)
+		}
+	}
+	return over
+}
+
+// skip counts that a smaller run goes before e. When that was often enough,
+// room is kept for e.
+func (s *scheduler) skip(e *entry) {
+	e.passed++
+	if e.passed >= maxPassed && s.large == nil {
+		s.large = e
+	}
+}

@@ -1,0 +1,281 @@
+package schedule
+
+import (
+	"container/heap"
+	"container/list"
+	"fmt"
+	"time"
+)
+
+// scheduler decides whose turn it is, in three steps:
+//
+//  1. The class: the first that has a request waiting.
+//  2. The tenant: the one with the fewest runs running, of whatever class;
+//     among equals the one for which nothing has started or ended for longest.
+//  3. The object: of the first class in which the tenant has one, the one that
+//     asked first.
+//
+// A rank without bounds would starve what comes last, so at each step maxPassed
+// bounds how often in a row something may be passed over: a class by the
+// classes before it; a class of one tenant by that tenant's own classes before
+// it; a run that needs more memory than is free by smaller ones, after which
+// room is kept until it fits. The share that what is late can take from what
+// is urgent is therefore at most four starts in maxPassed, however much of it
+// there is. Age in minutes was not taken instead: after an hour of overload
+// everything is old, and a destroy would queue behind ten thousand drift
+// checks.
+//
+// It has no lock, no clock and no timers: Queue has them.
+type scheduler struct {
+	limits  Limits
+	turn    uint64 // counts requests, starts and ends
+	charged int64  // bytes that the slots are charged
+	slots   map[string]*slot
+	waiting map[string]*entry
+	tenants map[string]*tenant
+
+	rankings [classes]ranking
+	passed   [classes]int // starts of others since a class with requests had its last one
+	large    *entry       // the one that room is kept for; nil if none
+}
+
+// maxPassed is how often in a row something may be passed over.
+const maxPassed = 16
+
+// slot is a run that is running, or the room that is reserved for one.
+type slot struct {
+	Request
+	id      string
+	tenant  *tenant
+	asked   time.Time   // since when it waited
+	started time.Time   // when it was taken
+	expiry  func() bool // stops the timer of a slot that is reserved; nil once it is taken
+	found   bool        // it was running before its object was reconciled here
+}
+
+// reserved reports whether the slot was not taken yet.
+func (s *slot) reserved() bool { return s.expiry != nil }
+
+// keep ends the reservation.
+func (s *slot) keep() {
+	if s.expiry != nil {
+		s.expiry()
+		s.expiry = nil
+	}
+}
+
+// entry is a request that waits.
+type entry struct {
+	Request
+	id     string
+	tenant *tenant
+	asked  time.Time
+	passed int // how often smaller ones went before it
+	place  *list.Element
+}
+
+// tenant shares slots with the others.
+type tenant struct {
+	name    string
+	running int
+	moved   uint64 // the turn at which it came, or its number of runs changed last
+	waiting int
+	lines   [classes]list.List // of *entry
+	passed  [classes]int       // its own starts since a line with requests had its last one
+	index   [classes]int       // in the ranking of each class in which it waits
+}
+
+func newScheduler(l Limits) *scheduler {
+	s := &scheduler{limits: l, slots: map[string]*slot{}, waiting: map[string]*entry{}, tenants: map[string]*tenant{}}
+	for c := range s.rankings {
+		s.rankings[c].class = Class(c)
+	}
+	return s
+}
+
+// tenant finds a tenant, or adds it.
+func (s *scheduler) tenant(name string) *tenant {
+	t := s.tenants[name]
+	if t == nil {
+		s.turn++
+		t = &tenant{name: name, moved: s.turn}
+		s.tenants[name] = t
+	}
+	return t
+}
+
+// addRuns counts the runs of a tenant, which changes its rank.
+func (s *scheduler) addRuns(t *tenant, by int) {
+	s.turn++
+	t.running, t.moved = t.running+by, s.turn
+	for c := range t.lines {
+		if t.lines[c].Len() > 0 {
+			heap.Fix(&s.rankings[c], t.index[c])
+		}
+	}
+	s.forget(t)
+}
+
+// forget drops a tenant that has nothing running and nothing waiting.
+func (s *scheduler) forget(t *tenant) {
+	if t.running == 0 && t.waiting == 0 {
+		delete(s.tenants, t.name)
+	}
+}
+
+// enqueue puts a request at the end of its line.
+func (s *scheduler) enqueue(id string, r Request, asked time.Time) *entry {
+	e := &entry{Request: r, id: id, tenant: s.tenant(r.Tenant), asked: asked}
+	s.waiting[id] = e
+	line := &e.tenant.lines[r.Class]
+	e.place = line.PushBack(e)
+	e.tenant.waiting++
+	if line.Len() == 1 {
+		heap.Push(&s.rankings[r.Class], e.tenant)
+	}
+	return e
+}
+
+// dequeue takes a request out of its line.
+func (s *scheduler) dequeue(e *entry) {
+	delete(s.waiting, e.id)
+	if s.large == e {
+		s.large = nil
+	}
+	line := &e.tenant.lines[e.Class]
+	line.Remove(e.place)
+	e.tenant.waiting--
+	if line.Len() == 0 {
+		e.tenant.passed[e.Class] = 0
+		heap.Remove(&s.rankings[e.Class], e.tenant.index[e.Class])
+		if s.rankings[e.Class].Len() == 0 {
+			s.passed[e.Class] = 0
+		}
+	}
+	s.forget(e.tenant)
+}
+
+// hold adds a slot.
+func (s *scheduler) hold(id string, r Request, asked time.Time) *slot {
+	held := &slot{Request: r, id: id, tenant: s.tenant(r.Tenant), asked: asked}
+	s.slots[id] = held
+	s.charged += r.Memory
+	s.addRuns(held.tenant, +1)
+	return held
+}
+
+// free removes a slot.
+func (s *scheduler) free(held *slot) {
+	held.keep()
+	delete(s.slots, held.id)
+	s.charged -= held.Memory
+	s.addRuns(held.tenant, -1)
+}
+
+// next is the request that may start now, nil if none may. It is called for a
+// start, so it counts what the start passes over.
+func (s *scheduler) next() *entry {
+	if s.limits.Runs > 0 && len(s.slots) >= s.limits.Runs {
+		return nil
+	}
+	if e := s.large; e != nil && !s.full(e.tenant) {
+		if !s.fits(e.Memory) {
+			return nil
+		}
+		s.pass(e)
+		e.tenant.passed[e.Class] = 0
+		return e
+	}
+	c, ok := s.class()
+	if !ok {
+		return nil
+	}
+	e := s.rankings[c].tenants[0].first()
+	if s.fits(e.Memory) {
+		// Only the class that had the turn has had it: the tenant may have used it
+		// for another, in which requests still wait for theirs.
+		s.pass(e)
+		s.passed[c], e.tenant.passed[e.Class] = 0, 0
+		return e
+	}
+	return s.filler(e)
+}
+
+// class is the class whose turn it is.
+func (s *scheduler) class() (Class, bool) {
+	best, found := Class(0), false
+	for c := range classes {
+		if !s.open(c) {
+			continue
+		}
+		if s.passed[c] >= maxPassed {
+			return c, true
+		}
+		if !found {
+			best, found = c, true
+		}
+	}
+	return best, found
+}
+
+// open reports whether a request waits in a class that may start. A tenant at
+// its limit ranks behind all that are not.
+func (s *scheduler) open(c Class) bool {
+	return s.rankings[c].Len() > 0 && !s.full(s.rankings[c].tenants[0])
+}
+
+// first is the request of a tenant whose turn it is.
+func (t *tenant) first() *entry {
+	var best *entry
+	for c := range t.lines {
+		if t.lines[c].Len() == 0 {
+			continue
+		}
+		if best == nil || t.passed[c] >= maxPassed {
+			best = t.lines[c].Front().Value.(*entry)
+		}
+		if t.passed[c] >= maxPassed {
+			break
+		}
+	}
+	return best
+}
+
+// pass counts what the start of e goes before.
+func (s *scheduler) pass(e *entry) {
+	for c := e.Class + 1; c < classes; c++ {
+		if s.rankings[c].Len() > 0 {
+			s.passed[c]++
+		}
+		if e.tenant.lines[c].Len() > 0 {
+			e.tenant.passed[c]++
+		}
+	}
+}
+
+// why names the limit that is in the way of a request, and nothing that changes
+// while the limit is.
+func (s *scheduler) why(e *entry) string {
+	l := s.limits
+	switch {
+	case s.full(e.tenant):
+		return fmt.Sprintf("Waiting for its turn: %d runs of the tenant %s may run at once", l.PerTenant, e.tenant.name)
+	case l.Runs > 0 && len(s.slots) >= l.Runs:
+		return fmt.Sprintf("Waiting for its turn: %d runs may run at once", l.Runs)
+	case !s.fits(e.Memory):
+		return fmt.Sprintf("Waiting for memory: the run takes %d MiB, and all runs may take %d MiB together", e.Memory>>20, l.Memory>>20)
+	default:
+		return fmt.Sprintf("Waiting for memory: a larger run comes first, and all runs may take %d MiB together", l.Memory>>20)
+	}
+}
+
+// fits reports whether there is memory for one more run. A run that is larger
+// than all there is runs alone.
+func (s *scheduler) fits(memory int64) bool {
+	return s.limits.Memory <= 0 || len(s.slots) == 0 || s.charged+memory <= s.limits.Memory
+}
+
+// full reports whether a tenant may have no more runs.
+func (s *scheduler) full(t *tenant) bool {
+	return s.limits.PerTenant > 0 && t.running >= s.limits.PerTenant
+}
