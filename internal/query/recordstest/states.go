@@ -28,10 +28,9 @@ func statesByName(t *testing.T, w *world, r query.Records) {
 	if err != nil || len(none.Versions) != 0 || len(none.Rescued) != 0 {
 		t.Errorf("States() of a stack without any = %+v, %v; want none", none, err)
 	}
-	prefix := record.Stack(Stack.UID)
-	w.put(prefix+"/states/index.json", `{"head":{"serial":3},"versions":[{"serial":3,"by":"apply-2"}]}`)
-	w.put(prefix+"/states/"+version, old)
-	w.put(prefix+"/rescued/apply-2.tfstate", "rescued")
+	w.put(record.StateIndex(Stack.UID).Key, `{"head":{"serial":3},"versions":[{"serial":3,"by":"apply-2"}]}`)
+	w.put(record.StateVersion(Stack.UID, version), old)
+	w.put(record.Rescued(Stack.UID, "apply-2"), "rescued")
 	kept, err := r.States(t.Context(), Stack)
 	if err != nil || len(kept.Versions) != 1 || kept.Versions[0].By != "apply-2" || kept.Head.Serial != 3 {
 		t.Errorf("States() = %+v, %v; want the one version", kept, err)
