@@ -57,6 +57,12 @@ const (
 	ResourceSources Resource = "sources" // GitRepositories, OCIRepositories and Buckets; who may see the first may see all
 )
 
+// Part is the part of a stack that a resource is; empty if it is none.
+func (r Resource) Part() string {
+	_, part, _ := strings.Cut(string(r), "/")
+	return part
+}
+
 // Resources lists all of them.
 func Resources() []Resource {
 	return []Resource{
@@ -156,7 +162,7 @@ func (r Resource) kubernetes() (group, version, resource, sub string, err error)
 	case ResourceStacks:
 		return ours.Group, ours.Version, "terraforms", "", nil
 	case ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceAudit, ResourceNotifications:
-		return ours.Group, ours.Version, "terraforms", strings.TrimPrefix(string(r), "stacks/"), nil
+		return ours.Group, ours.Version, "terraforms", r.Part(), nil
 	case ResourceRegistry:
 		return ours.Group, ours.Version, "terraforms", "registry", nil
 	case ResourceTenants:

@@ -111,6 +111,28 @@ var broken = map[string]map[string]string{
 		"docs/compatibility.md":                 "`GlassWhole`\n",
 		"docs/cli.md":                           "generated, by nobody\n",
 	},
+	"types stay small": {
+		"internal/plan/a.go":      "package plan\n\ntype t[V any] struct{}\n" + methods("*t[V]", 20) + methods("u", 25),
+		"internal/plan/b.go":      "package plan\n" + methods("t[V]", 5) + "func (t[V]) one() {} // BAD\nfunc (t[V]) two() {}\n",
+		"internal/plan/a_test.go": "package plan\n" + methods("u", 5) + methods("v", 30),
+	},
+	"packages stay small": many("internal/plan/", 41, "internal/rows/", 40),
+	"the controller decides once": {
+		"internal/controller/a.go":   "package controller\n\nimport \"" + module + "/internal/stack\"\n\nvar a = stack.Decide(o) // BAD\n",
+		"internal/controller/b.go":   "package controller\n\nimport \"" + module + "/internal/stack\"\n\nvar b = stack.Decide(o) // BAD\n",
+		"internal/controller/c/a.go": "package c\n\nimport \"" + module + "/internal/stack\"\n\nvar c = stack.Decide(o)\n",
+	},
+	"keys of records are made in internal/record": {
+		"internal/record/a.go":     "package record\n\nvar a = \"stacks/\" + uid\n",
+		"internal/kube/a.go":       "package kube\n\nvar a = \"stacks/\" + uid // BAD\n\nvar b = f(\"retained/\") // BAD\n\nconst c = \"notices/outbox/\" // BAD\n\nvar d = f(\"trees/%s\", e) // BAD\n\nvar r R = \"stacks/log\"\n",
+		"internal/kube/a_test.go":  "package kube\n\nvar a = \"stacks/\" + uid\n",
+		"internal/web/pages/at.go": "package pages\n\nvar a = \"/stacks/\" + name\n",
+	},
+	"observing writes nothing": {
+		"internal/controller/observe.go": "package controller\n\ntype Stacks struct{}\n\nfunc (c *Stacks) observe() { c.read(); once() }\n\nfunc (c *Stacks) observeRun() { c.States.Save() } // BAD\n",
+		"internal/controller/read.go":    "package controller\n\nfunc (c *Stacks) read() { c.Blobs.Get(); c.put() }\n\nfunc (c *Stacks) put() { c.Blobs.Put() } // BAD\n\nfunc once() { record.Lasting(id).Write(ctx, to, v) } // BAD\n",
+		"internal/controller/act.go":     "package controller\n\nfunc (c *Stacks) act() { c.Runner.Start(); c.read() }\n",
+	},
 	"tests do not sleep": {
 		"internal/plan/a_test.go": "package plan\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) } // BAD\n",
 		"internal/rows/a.go":      "package rows\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n",
@@ -154,4 +176,27 @@ func marked(texts map[string]string) []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// methods are n methods of a type.
+func methods(of string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "func (x %s) m%d() {}\n", of, i)
+	}
+	return b.String()
+}
+
+// many are packages of so many files, of which the last is one too many of the
+// first package.
+func many(bad string, n int, good string, m int) map[string]string {
+	texts := map[string]string{bad + "zz.go": "package a // BAD\n"}
+	for i := range n - 1 {
+		texts[fmt.Sprintf("%sa%d.go", bad, i)] = "package a\n"
+	}
+	for i := range m {
+		texts[fmt.Sprintf("%sa%d.go", good, i)] = "package a\n"
+	}
+	texts[good+"a_test.go"] = "package a\n"
+	return texts
 }

@@ -2,7 +2,6 @@ package pages
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -72,7 +71,7 @@ func stackTabs(v *Visit, k query.Key, current string) Tabs {
 	for _, n := range stackTabNames {
 		tab := Tab{Name: n.name, Href: stackPath(k, n.path), Current: n.path == current}
 		if n.right != access.ResourceStacks && !tab.Current && v.Can != nil && !v.Can(access.Request{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name}) {
-			tab.Why = "You may not see this: it takes the right to get terraforms/" + strings.TrimPrefix(string(n.right), "stacks/") + "."
+			tab.Why = "You may not see this: it takes the right to get terraforms/" + n.right.Part() + "."
 		}
 		t.Items = append(t.Items, tab)
 	}
