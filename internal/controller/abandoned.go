@@ -110,7 +110,7 @@ func (c *Stacks) salvage(ctx context.Context, id string, key types.NamespacedNam
 		}
 	}
 	run := stack.Run{}
-	if err := c.findGap(ctx, p, report, n, &run); err != nil {
+	if err := c.findUntracked(ctx, p, report, n, &run); err != nil {
 		return err
 	}
 	if len(run.Untracked) > 0 {

@@ -18,21 +18,47 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// act carries out one decision. It returns the decision that is to be shown:
-// the same one, or what came in its way.
-func (c *Stacks) act(ctx context.Context, p *pass, d stack.Decision) (stack.Decision, error) {
-	var err error
-	if _, asking := d.Action.(stack.Review); !asking {
+// act carries out the decision of a pass, at most once. What it did or met is
+// observed, so that the decision is made again where that says more than the first
+// one did.
+func (c *Stacks) act(ctx context.Context, p *pass) {
+	p.decided = true
+	if p.acted {
+		return // what follows is carried out by the next pass
+	}
+	_, publishes := p.decision.Action.(stack.Publish)
+	if p.ended != nil && !publishes {
+		// Anything else begins once the run is written down and forgotten. Outputs
+		// are published at once, so that one write of the status tells of both: a
+		// program that ends in between finds the run again, and the outputs written.
+		return
+	}
+	p.acted, p.followed = true, p.ended != nil
+	changed, err := c.carryOut(ctx, p)
+	switch fault.Of(err) {
+	case fault.None:
+		p.decided = !changed
+	case fault.Conflict:
+		p.conflict = err
+	default:
+		p.o.Obstacle, p.decided = obstacle(err), false
+	}
+}
+
+// carryOut carries out one action. It reports whether that changed what is
+// observed.
+func (c *Stacks) carryOut(ctx context.Context, p *pass) (changed bool, err error) {
+	if _, asking := p.decision.Action.(stack.Review); !asking {
 		c.reviews.drop(p.id)
 	}
-	switch a := d.Action.(type) {
+	switch a := p.decision.Action.(type) {
 	case stack.Wait:
-		return d, nil
+		return false, nil
 	case stack.Cancel:
-		err = c.Runner.Cancel(ctx, p.id, a.Run)
+		return false, c.Runner.Cancel(ctx, p.id, a.Run)
 	case stack.Start:
 		if a.Kind == stack.GlassRun {
-			return c.command(ctx, p, d, a.Why)
+			return c.command(ctx, p, a.Why)
 		}
 		err = c.start(ctx, p, a)
 	case stack.Apply:
@@ -40,38 +66,25 @@ func (c *Stacks) act(ctx context.Context, p *pass, d stack.Decision) (stack.Deci
 	case stack.Destroy:
 		err = c.destroy(ctx, p, a.Unlock)
 	case stack.Publish:
-		return c.publish(ctx, p, d)
+		return true, c.publish(ctx, p)
 	case stack.Review:
-		return c.review(ctx, p, d, a.Plan)
+		return true, c.review(ctx, p, a.Plan)
 	case stack.Finish:
 		err = c.finish(ctx, p, a.Retained)
+		p.released = err == nil
 	default:
-		return d, fmt.Errorf("unknown action %T", a)
+		err = fmt.Errorf("unknown action %T", a)
 	}
-	return c.hindered(p, d, err)
+	return p.o.Queued != "", err
 }
 
-// hindered shows what came in the way of an action.
-func (c *Stacks) hindered(p *pass, d stack.Decision, err error) (stack.Decision, error) {
-	switch kind := fault.Of(err); kind {
-	case fault.None:
-		if p.wait != "" && d.Ready != stack.Ready && d.Reason != stack.RetryLater {
-			d.Reason, d.Message = stack.Queued, p.wait
-		}
-		return d, nil
-	case fault.Conflict:
-		return d, err // look again with fresh eyes
-	default:
-		reason := stack.Reason(fault.Reason(err, string(stack.StartFailed)))
-		if !known(reason) {
-			reason = stack.StartFailed
-		}
-		d.Ready, d.Reason, d.Message, d.Action = stack.Reconciling, reason, err.Error(), stack.Wait{For: p.o.Spec.RetryEvery}
-		if kind.Meaning().Stalled {
-			d.Ready = stack.Stalled
-		}
-		return d, nil
+// obstacle is an error that came in the way of an action, in the words of the core.
+func obstacle(err error) *stack.Blocked {
+	reason := stack.Reason(fault.Reason(err, string(stack.StartFailed)))
+	if !known(reason) {
+		reason = stack.StartFailed
 	}
+	return blockedBy(err, reason)
 }
 
 // known reports whether an error's reason is one of the core's.
@@ -167,7 +180,7 @@ func (c *Stacks) destroy(ctx context.Context, p *pass, unlock string) error {
 // launch starts a run: admission, lock, state, supervisor.
 func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
 	cause.Unlock = unlock
-	if p.wait = c.Queue.Admit(p.id, c.request(ctx, p, kind, cause)); p.wait != "" {
+	if p.o.Queued = c.Queue.Admit(p.id, c.request(ctx, p, kind, cause)); p.o.Queued != "" {
 		return nil
 	}
 	p.note.Waited = c.Queue.Waited(p.id)
@@ -178,7 +191,7 @@ func (c *Stacks) launch(ctx context.Context, p *pass, kind stack.RunKind, cause 
 	}
 	job, err := c.ready(ctx, p, kind, cause, unlock)
 	if err == nil {
-		err = c.begins(ctx, p, kind, cause)
+		err = c.auditStart(ctx, p, kind, cause)
 	}
 	if err == nil {
 		err = c.Runner.Start(ctx, *job)
@@ -322,7 +335,7 @@ func (c *Stacks) locked(p *pass, kind stack.RunKind, cause stack.Cause, err erro
 		return err
 	}
 	h := held.Holder
-	p.o.Status = p.o.Status.Record(stack.Run{
+	p.fold(stack.Run{
 		ID: p.name(kind, cause) + "-locked", Kind: kind, Cause: cause, Done: true, Outcome: stack.Locked, Step: "init", Message: held.Error(),
 		Lock: &stack.Lock{ID: h.ID, Who: h.Who, Since: h.Created.UTC().Format("2006-01-02T15:04:05Z"), Seen: p.o.Now}, At: p.o.Now,
 	})
@@ -330,9 +343,9 @@ func (c *Stacks) locked(p *pass, kind stack.RunKind, cause stack.Cause, err erro
 }
 
 // publish writes the outputs of the newest state where they are wanted.
-func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.Decision, error) {
+func (c *Stacks) publish(ctx context.Context, p *pass) error {
 	if err := c.current(ctx, p); err != nil {
-		return d, err // a Secret that nobody wants any more would stay for ever
+		return err // a Secret that is wanted no more would stay for ever
 	}
 	outputs, err := c.outputs(ctx, p)
 	var data kube.Published
@@ -344,7 +357,7 @@ func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.
 		done, err = kube.WriteOutputs(ctx, c.Live, p.obj, *p.st.Configuration.Outputs, data, p.o.Status.Published == "")
 	}
 	if err != nil {
-		return c.hindered(p, d, fault.New(fault.Of(err), string(stack.OutputsFailed), err))
+		return fault.New(fault.Of(err), string(stack.OutputsFailed), err)
 	}
 	p.o.Status.Published = stack.Publication(p.st.Spec.Outputs, p.o.Status.State)
 	p.o.Unwritten = false
@@ -352,7 +365,7 @@ func (c *Stacks) publish(ctx context.Context, p *pass, d stack.Decision) (stack.
 	if done.Changed {
 		c.Events.Event(p.obj, normal, "TerraformOutputsWritten", fmt.Sprintf("Outputs written to Secret %s: %d", p.st.Configuration.Outputs.Secret, data.Count()))
 	}
-	return stack.Decide(p.o), nil // what comes after; acted upon in the next pass
+	return nil
 }
 
 // finish cleans up and lets a deleted object go. What it built and leaves is

@@ -51,9 +51,9 @@ func (c *Stacks) audited(obj client.Object) audit.Object {
 	return o
 }
 
-// begins records that a run begins that may change the world. One that cannot be
-// recorded does not begin.
-func (c *Stacks) begins(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) error {
+// auditStart records that a run starts that may change resources. A run that
+// cannot be recorded does not start.
+func (c *Stacks) auditStart(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) error {
 	if c.Audit == nil || !kind.Writes() {
 		return nil
 	}
@@ -122,12 +122,22 @@ type deed struct {
 	once string
 }
 
-// happened records what this pass has brought about, before the status makes it
-// old news.
-func (c *Stacks) happened(ctx context.Context, p *pass) error {
-	if c.Audit == nil {
-		return nil
+// audit records what people asked for, and what the pass has brought about so far:
+// both before the status is written, after which it would be no news.
+func (c *Stacks) audit(ctx context.Context, p *pass) {
+	if c.Audit == nil || p.unreadable != nil {
+		return
 	}
+	if !p.acted {
+		c.auditRequests(ctx, p)
+	}
+	if err := c.auditChanges(ctx, p); err != nil {
+		p.unrecorded(err)
+	}
+}
+
+// auditChanges records what is different since the pass began.
+func (c *Stacks) auditChanges(ctx context.Context, p *pass) error {
 	deeds := changes(p.st.Status, p.o.Status)
 	if p.ended != nil && p.ended.ID != p.st.Status.LastRun {
 		deeds = append(deeds, outcome(*p.ended, p.st.Status, p.o.Status)...)
@@ -147,12 +157,12 @@ func (c *Stacks) happened(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// unrecorded undoes what a pass would have written down of things that the
-// journal does not hold. What ended stays where it is, and is taken up again.
-func (p *pass) unrecorded(err error) stack.Decision {
+// unrecorded undoes what a pass would have written down that the audit log does not
+// hold. A run that ended stays where it is, and is taken over by a later pass.
+func (p *pass) unrecorded(err error) {
 	p.o.Status, p.ended = p.st.Status, nil
-	return stack.Decision{
-		Action: stack.Wait{For: p.o.Spec.RetryEvery}, Ready: stack.Reconciling, Reason: stack.StartFailed,
+	p.o.Obstacle = &stack.Blocked{
+		Kind: fault.Later, Reason: stack.StartFailed,
 		Message: "What happened is not taken over while it cannot be recorded: " + err.Error(),
 	}
 }

@@ -86,7 +86,7 @@ func TestOutcomesOfRuns(t *testing.T) {
 			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: &c.run}
 			p.o.Status = c.was.Record(c.run)
 			for range 2 { // a pass that is made again says nothing new
-				if err := s.happened(t.Context(), p); err != nil {
+				if err := s.auditChanges(t.Context(), p); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -137,11 +137,12 @@ func TestWhatIsNotRecordedIsNotTakenOver(t *testing.T) {
 	ended := stack.Run{ID: "run-1", Kind: stack.ApplyRun, Done: true, Outcome: stack.Succeeded}
 	p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: was}, ended: &ended}
 	p.o.Status = was.Record(ended)
-	err := (&Stacks{Audit: &diary{full: true}}).happened(t.Context(), p)
+	err := (&Stacks{Audit: &diary{full: true}}).auditChanges(t.Context(), p)
 	if err == nil {
 		t.Fatal("it was recorded on a full disk")
 	}
-	d := p.unrecorded(err)
+	p.unrecorded(err)
+	d := stack.Decide(p.o)
 	if p.ended != nil || p.o.Status.LastRun != "run-0" || d.Reason != stack.StartFailed || d.Ready != stack.Reconciling {
 		t.Errorf("the memory knows of %s and the status says %+v", p.o.Status.LastRun, d)
 	}

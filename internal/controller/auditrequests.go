@@ -63,9 +63,6 @@ func (c *Stacks) auditedRequests(ctx context.Context, e *entry) (*auditedRequest
 // auditRequests records what people asked for since the last pass. A request that
 // cannot be recorded holds back the runs that write, and nothing else.
 func (c *Stacks) auditRequests(ctx context.Context, p *pass) {
-	if c.Audit == nil {
-		return
-	}
 	if p.unaudited = c.recordRequests(ctx, p); p.unaudited != nil {
 		c.Log.Warn("requests not in the audit log", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", p.unaudited)
 	}

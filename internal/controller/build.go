@@ -282,7 +282,7 @@ type snapshot struct {
 func (c *Stacks) recall(ctx context.Context, p *pass) error {
 	if p.o.Status.Snapshot == "" {
 		// Built by another controller: what it was made from is what is there now.
-		if c.observeBasis(ctx, p); p.o.Blocked != nil {
+		if c.observeInputs(ctx, p); p.o.Blocked != nil {
 			return fault.New(p.o.Blocked.Kind, "SnapshotMissing", fmt.Errorf(
 				"what was built was not recorded here, so its source and inputs are needed to destroy it: %s; restore them, or set destroyResourcesOnDeletion: false to leave the resources", p.o.Blocked.Message))
 		}

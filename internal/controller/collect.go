@@ -20,61 +20,11 @@ import (
 // runsKept is how many runs of a stack stay readable.
 const runsKept = 20
 
-// collect takes over everything that an ended run left: its state first, then
-// its lock, then what people read. It can be repeated until it succeeds; the
-// run stays where it is until then.
-func (c *Stacks) collect(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
-	if err := c.settleState(ctx, p, r, n, run); err != nil {
-		return err
-	}
-	var err error
-	if run.Moved, err = c.moved(p, r, n); err != nil {
-		return err
-	}
-	// Before the lock is free: whoever takes it next must know of the gap.
-	if err := c.findGap(ctx, p, r, n, run); err != nil {
-		return err
-	}
-	if err := c.followGap(ctx, p, n, run); err != nil {
-		return err
-	}
-	if r.Kind.Writes() && n.State != nil {
-		if err := c.States.Unlock(ctx, *n.State, r.ID); err != nil {
-			return fmt.Errorf("freeing the state lock: %w", err)
-		}
-	}
-	if err := c.keepRecords(ctx, p, r); err != nil {
-		return err
-	}
-	if err := c.observeMemory(ctx, p, r); err != nil {
-		return fmt.Errorf("keeping what memory %s took: %w", r.ID, err)
-	}
-	if err := c.keepOutputs(ctx, p, r, run); err != nil {
-		return err
-	}
-	if err := c.takeInventory(p, r); err != nil {
-		return err
-	}
-	if r.Outcome != stack.Succeeded {
-		return nil
-	}
-	if err := c.dropOthers(ctx, record.Snapshots(p.id), p.o.Status.Snapshot, n.Cause.Snapshot); err != nil {
-		return err
-	}
-	if !r.Kind.Writes() && !r.Changes.None() {
-		return c.keepPlan(ctx, p, r, n, run)
-	}
-	if r.Kind == stack.CheckRun {
-		return c.looked(ctx, p, r)
-	}
-	return nil
-}
-
-// findGap lists what an apply that did not end well built without its state
+// findUntracked lists what an apply that did not end well built without its state
 // knowing. A state that we do not keep cannot be compared, so there everything
 // is listed that was built by a run that was killed, and of one that ended by
 // itself what its engine never heard the end of.
-func (c *Stacks) findGap(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
+func (c *Stacks) findUntracked(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	if r.Kind != stack.ApplyRun || r.Outcome == stack.Succeeded || r.Outcome == stack.Stale {
 		return nil
 	}
@@ -100,10 +50,11 @@ func (c *Stacks) findGap(ctx context.Context, p *pass, r *runner.Report, n note,
 	return err
 }
 
-// followGap looks what of an earlier gap a run has brought in: a repair in part,
-// or a person behind broken glass. What is still missing stays listed, also when
-// the run leaves a gap of its own.
-func (c *Stacks) followGap(ctx context.Context, p *pass, n note, run *stack.Run) error {
+// followUntracked finds out which untracked resources of an earlier run are in the
+// state now: a repair imported some of them, or a person in a break-glass session.
+// What is still missing stays listed, also when the run leaves untracked resources
+// of its own.
+func (c *Stacks) followUntracked(ctx context.Context, p *pass, n note, run *stack.Run) error {
 	was := p.o.OpenUntracked()
 	if was == nil {
 		return nil
@@ -128,10 +79,31 @@ func (c *Stacks) followGap(ctx context.Context, p *pass, n note, run *stack.Run)
 	return nil
 }
 
-// looked notes when a look for drift ended.
-func (c *Stacks) looked(ctx context.Context, p *pass, r *runner.Report) error {
-	p.o.CheckedAt = r.Finished
+// freeLock frees the lock that the run held.
+func (c *Stacks) freeLock(ctx context.Context, r *runner.Report, n note) error {
+	if !r.Kind.Writes() || n.State == nil {
+		return nil
+	}
+	if err := c.States.Unlock(ctx, *n.State, r.ID); err != nil {
+		return fmt.Errorf("freeing the state lock: %w", err)
+	}
+	return nil
+}
+
+// checked notes when a drift check ended.
+func (c *Stacks) checked(ctx context.Context, p *pass, r *runner.Report) error {
+	if r.Kind != stack.CheckRun || r.Outcome != stack.Succeeded {
+		return nil
+	}
 	return c.noteDriftCheck(ctx, p.entry, r.Finished)
+}
+
+// dropSnapshots removes the records of what earlier runs were made from.
+func (c *Stacks) dropSnapshots(ctx context.Context, p *pass, r *runner.Report, n note) error {
+	if r.Outcome != stack.Succeeded {
+		return nil
+	}
+	return c.dropOthers(ctx, record.Snapshots(p.id), p.o.Status.Snapshot, n.Cause.Snapshot)
 }
 
 // keepRecords keeps the report and the logs, of looks for drift only the newest.
@@ -222,6 +194,9 @@ func (c *Stacks) keepOutputs(ctx context.Context, p *pass, r *runner.Report, run
 
 // keepPlan keeps a plan with changes and gives it its name.
 func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
+	if r.Outcome != stack.Succeeded || r.Kind.Writes() || r.Changes.None() {
+		return nil
+	}
 	made := stack.Plan{
 		Run: r.ID, PlanInputs: n.Cause.PlanInputs, Changes: r.Changes, Destroy: n.Cause.Destroy, Drift: drifted(p.o.Status, r.Kind, n.Cause),
 		Lineage: r.State.Lineage, Serial: r.State.Serial, At: r.Finished, Addresses: r.Addresses, Example: r.Example,
@@ -233,7 +208,7 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 	base := plan.Name(made.PlanInputs.Revision)
 	made.Name = p.o.Status.NameFor(base, plan.NameWith(base, made.Digest), made.Digest, p.o.Spec.Approved)
 	if r.Kind == stack.PreviewRun {
-		made.Name = "" // nobody is to approve it
+		made.Name = "" // a preview cannot be approved
 	}
 	files := map[string]string{
 		runner.FilePlan: "plan.bin", runner.FilePlanDoc: documentMasked, runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
@@ -255,9 +230,6 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 	}
 	if err := c.readable(ctx, p, r, made); err != nil {
 		return fmt.Errorf("publishing plan %s: %w", made.Name, err)
-	}
-	if r.Kind == stack.CheckRun {
-		return c.looked(ctx, p, r)
 	}
 	return nil
 }

@@ -15,10 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -133,115 +131,54 @@ type pass struct {
 	stale bool   // obj is a copy that the server may have a newer version of
 	id    string // the stack: the object's UID
 	entry *entry // what is remembered of it
-	st    dialect.Stack
-	o     stack.Observation
-	job   *runner.Job // as far as it is known before the kind of run is
-	note  note
-	in    inputs
-	ended *stack.Run     // a run that ended and was folded in
-	over  bool           // what follows from that was done in this pass, too
-	stuck error          // why a run that ended could not be folded in
-	said  *runner.Report // what a run that ended said of itself
 
-	glassDenied bool // somebody wants to work by hand where that is not allowed
+	st       dialect.Stack // as the object had it when the pass began
+	o        stack.Observation
+	decision stack.Decision
 
-	unreadable error  // why nothing can be decided
-	unaudited  error  // why the audit log does not hold what people asked for
-	level      string // isolation of the newest run
-	wait       string // what a start waits for, if it does
+	job    *runner.Job // as far as it is known before the kind of run is
+	note   note
+	in     inputs
+	ended  *stack.Run         // a run that ended and was folded into the status
+	report *runner.Report     // of that run
+	listed *dialect.Inventory // what that run left of a state that is kept elsewhere
 
-	listed *dialect.Inventory // what a run of this pass left of a state that we do not keep
+	isolation        string // of the newest run
+	unreadable       error  // why the status in the object cannot be read
+	unaudited        error  // why the audit log does not hold what people asked for
+	breakGlassDenied bool   // a person asks for a break-glass session where none is allowed
+
+	acted    bool          // the effect of this pass was carried out, or was not possible
+	decided  bool          // the decision was made with all that is observed
+	followed bool          // what follows from the end of a run was done in this pass, too
+	released bool          // the object was released
+	conflict error         // why the pass has to be made again with the object as the server has it
+	recheck  time.Duration // when another reason than the decision asks for a pass; zero if none does
 }
 
-// Reconcile brings one stack one step further.
+// Reconcile brings one stack one step further. It is one pass in six steps.
 func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c.newcomers.Reconciled(c.scheduleKey(req.NamespacedName))
-	obj, cached, err := c.readObject(ctx, req.NamespacedName)
+	p, result, err := c.load(ctx, req.NamespacedName) // the object, and what is remembered of it
+	if p == nil {
+		return result, err
+	}
+	if err == nil {
+		err = c.settle(ctx, p) // a run that ended, or goes on
+	}
+	if err == nil {
+		err = c.observe(ctx, p) // everything else that a decision depends on
+	}
 	if err != nil {
-		if client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, err
-		}
-		wait, err := c.abandoned(ctx, req.NamespacedName, "")
-		return ctrl.Result{RequeueAfter: wait}, err
-	}
-	if !obj.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(obj, c.Dialect.Finalizer()) {
-		// It was let go, and somebody else's finalizer holds it.
-		c.Queue.Leave(string(obj.GetUID()))
-		return ctrl.Result{}, nil
-	}
-	e := c.index.make(string(obj.GetUID()), req.NamespacedName)
-	former, err := c.abandoned(ctx, req.NamespacedName, e.id)
-	if err != nil { // which is no reason to hold up the stack that has the name now
-		c.Log.Warn("former stack not cleaned up", "stack", req.String(), "err", err)
-		former = runLook
-	}
-	if err := c.ensureFinalizer(ctx, obj); apierrors.IsConflict(err) {
-		return c.requeue(e), nil // the other write may have changed nothing that wakes the stack
-	} else if err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	p, err := c.observe(ctx, obj)
-	if err != nil {
-		c.Queue.Withdraw(string(obj.GetUID())) // it asks again once it can be read
+		c.Queue.Withdraw(p.id) // it asks again once it can be read
 		return ctrl.Result{}, err
 	}
-	p.stale = cached
-	if p.unreadable != nil {
-		c.Queue.Withdraw(p.id)
-		return c.reportUnreadable(ctx, p)
+	for !p.decided { // again if the action changed what is observed
+		c.audit(ctx, p)
+		p.decision = stack.Decide(p.o)
+		c.act(ctx, p) // one effect in a pass
 	}
-	c.auditRequests(ctx, p)
-	d := stack.Decide(p.o)
-	switch {
-	case p.stuck != nil:
-		d = stack.Decision{Action: stack.Wait{For: p.o.Spec.RetryEvery}, Ready: stack.Reconciling, Reason: stack.StateFailed, Message: p.stuck.Error(), Rule: d.Rule}
-	case p.ended != nil:
-		d, err = c.conclude(ctx, p, d)
-	default:
-		d, err = c.act(ctx, p, d)
-	}
-	return sooner(former)(c.report(ctx, p, d, err))
-}
-
-// conclude publishes what a run that ended has put out, so that one write of the
-// status tells of both. Whoever is killed in between finds the run again, and
-// then the outputs where they should be. Any other action begins only once the
-// run is written down and forgotten.
-func (c *Stacks) conclude(ctx context.Context, p *pass, d stack.Decision) (stack.Decision, error) {
-	if _, publishes := d.Action.(stack.Publish); !publishes {
-		return d, nil
-	}
-	if c.happened(ctx, p) != nil {
-		return d, nil // nothing is shown before it is recorded; the report says why
-	}
-	p.over = true
-	return c.act(ctx, p, d)
-}
-
-// ensureFinalizer puts our finalizer on obj before anything is created for it.
-func (c *Stacks) ensureFinalizer(ctx context.Context, obj client.Object) error {
-	if !obj.GetDeletionTimestamp().IsZero() {
-		return nil
-	}
-	before := obj.DeepCopyObject().(client.Object)
-	if !addFinalizer(obj, c.Dialect.Finalizer()) {
-		return nil
-	}
-	err := c.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
-	if err == nil {
-		c.index.wrote(obj)
-	}
-	return err
-}
-
-func addFinalizer(obj client.Object, name string) bool {
-	for _, f := range obj.GetFinalizers() {
-		if f == name {
-			return false
-		}
-	}
-	obj.SetFinalizers(append(obj.GetFinalizers(), name))
-	return true
+	return c.commit(ctx, p) // what the pass found and did is written down and told
 }
 
 // blockedBy turns an error into something to wait for.

@@ -29,7 +29,7 @@ func (e *entry) debounce(now time.Time, patience time.Duration) time.Duration {
 func (c *Stacks) statusDebounce(p *pass, before client.Object) time.Duration {
 	run := p.o.Run
 	switch {
-	case c.Config.Patience <= 0, p.ended != nil, run == nil && p.wait == "":
+	case c.Config.Patience <= 0, p.ended != nil, run == nil && p.o.Queued == "":
 		return 0
 	case p.o.Spec.Mode == stack.Manual, p.o.Deleting, p.o.Request != p.o.Status.Handled:
 		return 0 // a person has just asked for something, and watches what becomes of it

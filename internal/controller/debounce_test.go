@@ -19,15 +19,15 @@ func TestProgressThatNobodyWaitsForIsToldLate(t *testing.T) {
 	}{
 		"a plan":                        {func(p *pass) { p.o.Run = run(stack.PlanRun) }, Patience},
 		"an apply":                      {func(p *pass) { p.o.Run = run(stack.ApplyRun) }, Patience},
-		"a turn to come":                {func(p *pass) { p.wait = "4 runs are at work" }, Patience},
+		"a turn to come":                {func(p *pass) { p.o.Queued = "4 runs are at work" }, Patience},
 		"nothing is under way":          {func(*pass) {}, 0},
 		"a person approves each plan":   {func(p *pass) { p.o.Run, p.o.Spec.Mode = run(stack.ApplyRun), stack.Manual }, 0},
 		"a person asked for it":         {func(p *pass) { p.o.Run, p.o.Request = run(stack.PlanRun), "now" }, 0},
-		"a person deletes it":           {func(p *pass) { p.wait, p.o.Deleting = "4 runs are at work", true }, 0},
+		"a person deletes it":           {func(p *pass) { p.o.Queued, p.o.Deleting = "4 runs are at work", true }, 0},
 		"a person looks at a preview":   {func(p *pass) { p.o.Run = run(stack.PreviewRun) }, 0},
-		"a run has ended":               {func(p *pass) { p.wait, p.ended = "4 runs are at work", run(stack.PlanRun) }, 0},
+		"a run has ended":               {func(p *pass) { p.o.Queued, p.ended = "4 runs are at work", run(stack.PlanRun) }, 0},
 		"something was remembered, too": {func(p *pass) { p.o.Run, p.o.Status.LastRun = run(stack.PlanRun), "run-1" }, 0},
-		"it has just become a problem":  {func(p *pass) { p.wait, p.o.Status.Failures = "4 runs are at work", 1 }, 0},
+		"it has just become a problem":  {func(p *pass) { p.o.Queued, p.o.Status.Failures = "4 runs are at work", 1 }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &Stacks{Dialect: infra.Dialect{}, Config: Config{Patience: Patience}}

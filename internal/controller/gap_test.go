@@ -57,7 +57,7 @@ func TestAGapSaysWhetherItWasCompared(t *testing.T) {
 			c := &Stacks{Runs: printed{}, Blobs: openRecords(t)}
 			var run stack.Run
 			report := &runner.Report{ID: "apply-1", Kind: stack.ApplyRun, Outcome: tt.outcome, Rescued: tt.rescued}
-			if err := c.findGap(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}}, report, note{State: tt.state}, &run); err != nil {
+			if err := c.findUntracked(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}}, report, note{State: tt.state}, &run); err != nil {
 				t.Fatal(err)
 			}
 			if listed := len(run.Untracked) == 1 && run.Untracked[0].ID == "i-1"; listed != tt.listed || run.Apart != tt.apart || run.Rescued != tt.refused {
@@ -76,7 +76,7 @@ func TestAProviderThatDiesLeavesAGap(t *testing.T) {
 			c := &Stacks{Runs: silent{}, Blobs: openRecords(t)}
 			var run stack.Run
 			report := &runner.Report{ID: "apply-1", Kind: stack.ApplyRun, Outcome: stack.Failed}
-			if err := c.findGap(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}}, report, note{State: state}, &run); err != nil {
+			if err := c.findUntracked(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}}, report, note{State: state}, &run); err != nil {
 				t.Fatal(err)
 			}
 			if want := []stack.UntrackedResource{{Address: "x.a"}}; !slices.Equal(run.Untracked, want) || run.Apart != (state == nil) {
@@ -99,7 +99,7 @@ func TestAGapOutlastsTheNextOne(t *testing.T) {
 	follow := func(found []stack.UntrackedResource, forgotten string) (stack.Run, *stack.Untracked) {
 		p := &pass{id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{Status: stack.Status{Untracked: kept}, Spec: stack.Spec{IgnoreUntracked: forgotten}}}
 		run := stack.Run{ID: "apply-2", Untracked: found}
-		if err := c.followGap(t.Context(), p, note{State: &kube.StateRef{}}, &run); err != nil {
+		if err := c.followUntracked(t.Context(), p, note{State: &kube.StateRef{}}, &run); err != nil {
 			t.Fatal(err)
 		}
 		return run, p.o.Status.Untracked

@@ -27,7 +27,7 @@ func (c *Stacks) inventory(ctx context.Context, p *pass) *dialect.Inventory {
 		of = nothingExists
 	}
 	switch {
-	case !p.st.Configuration.Inventory || p.o.Deleting || p.stuck != nil:
+	case !p.st.Configuration.Inventory || p.o.Deleting || p.o.Unsettled != nil:
 		return nil
 	case p.listed != nil:
 		return p.listed

@@ -48,18 +48,18 @@ type statusLabels [len(statusLabelNames)]string
 // remediate gets no label: a stack that is applied automatically would be written
 // twice for each of its plans. While the stack waits for its turn, its drift has
 // its label, but its plan, which waits for no approval, has none.
-func statusLabelsOf(p *pass, d stack.Decision) (l statusLabels) {
+func statusLabelsOf(p *pass) (l statusLabels) {
 	memory := p.o.Status
 	settling := p.o.Run != nil && p.o.Run.Kind.Writes()
 	approved := settling
-	switch d.Action.(type) {
+	switch p.decision.Action.(type) {
 	case stack.Apply, stack.Destroy, stack.Review:
-		approved, settling = true, settling || p.wait == ""
+		approved, settling = true, settling || p.o.Queued == ""
 	}
 	for i, is := range [...]bool{
 		memory.Pending != nil && !approved,
 		memory.Drift != nil && !settling,
-		memory.Failures > 0 || d.Ready == stack.Stalled,
+		memory.Failures > 0 || p.decision.Ready == stack.Stalled,
 	} {
 		if is {
 			l[i] = "true"
@@ -87,17 +87,18 @@ func isStatusLabel(name string) bool {
 	return slices.Contains(statusLabelNames[:], name)
 }
 
-// writeLabels makes the labels of an object say the status of its stack. It
-// returns when to do so instead, zero if it is done. A stack goes on without its
-// labels: a policy that has nothing to do with Terrier may refuse them.
-func (c *Stacks) writeLabels(ctx context.Context, p *pass, d stack.Decision) (later time.Duration) {
-	has, want := statusLabelsIn(p.obj.GetLabels()), statusLabelsOf(p, d)
+// writeLabels makes the labels of an object say the status of its stack. A stack
+// goes on without its labels: a policy that has nothing to do with Terrier may
+// refuse them.
+func (c *Stacks) writeLabels(ctx context.Context, p *pass) error {
+	has, want := statusLabelsIn(p.obj.GetLabels()), statusLabelsOf(p)
 	if has == want {
 		p.entry.noteLabels(want, time.Time{})
-		return 0
+		return nil
 	}
 	if later := p.entry.labelPause(want, p.o.Now); later > 0 {
-		return later
+		p.recheckIn(later)
+		return nil
 	}
 	p.entry.noteLabels(want, p.o.Now) // before the write, whose event must find it
 	labels := map[string]any{}
@@ -120,9 +121,9 @@ func (c *Stacks) writeLabels(ctx context.Context, p *pass, d stack.Decision) (la
 	}
 	if err = client.IgnoreNotFound(err); err != nil {
 		c.Log.Warn("status labels not written", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
-		return labelPause
+		p.recheckIn(labelPause)
 	}
-	return 0
+	return nil
 }
 
 // writtenLabels are the labels of a stack as they were left last.

@@ -41,9 +41,9 @@ func TestStatusLabelsFollowFromTheStatus(t *testing.T) {
 		"somebody must do something":         {d: stack.Decision{Action: held, Ready: stack.Stalled}, want: statusLabels{2: yes}},
 		"it waits for its source":            {d: stack.Decision{Action: held, Ready: stack.Reconciling}},
 	} {
-		p := &pass{wait: c.wait}
-		p.o.Status, p.o.Run = c.memory, c.run
-		if got := statusLabelsOf(p, c.d); got != c.want {
+		p := &pass{decision: c.d}
+		p.o.Queued, p.o.Status, p.o.Run = c.wait, c.memory, c.run
+		if got := statusLabelsOf(p); got != c.want {
 			t.Errorf("%s: statusLabelsOf() = %q, want %q", name, got, c.want)
 		}
 	}
@@ -123,10 +123,12 @@ func (m *marker) object() *v1alpha2.Terraform {
 func (m *marker) pass(memory stack.Status) (labels map[string]string, later time.Duration) {
 	m.t.Helper()
 	p := &pass{obj: m.object()}
-	p.id, p.o.Status, p.o.Now = string(p.obj.GetUID()), memory, m.now
+	p.id, p.o.Status, p.o.Now, p.decision = string(p.obj.GetUID()), memory, m.now, m.wait
 	p.entry = m.index.make(p.id, client.ObjectKeyFromObject(p.obj))
-	later = m.writeLabels(m.t.Context(), p, m.wait)
-	return m.object().Labels, later
+	if err := m.writeLabels(m.t.Context(), p); err != nil {
+		m.t.Fatal(err)
+	}
+	return m.object().Labels, p.recheck
 }
 
 // become sets a label as somebody else does.
@@ -187,8 +189,8 @@ func TestForgedLabelsArePutRight(t *testing.T) {
 func TestLabelsOfAFormerStackReachNoOther(t *testing.T) {
 	m := newMarker(t)
 	p := &pass{obj: m.object(), id: "00000000-0000-0000-0000-000000000000", entry: &entry{}}
-	p.o.Status, p.o.Now = stack.Status{Failures: 1}, m.now
-	if later := m.writeLabels(t.Context(), p, m.wait); later == 0 {
+	p.o.Status, p.o.Now, p.decision = stack.Status{Failures: 1}, m.now, m.wait
+	if err := m.writeLabels(t.Context(), p); err != nil || p.recheck == 0 {
 		t.Error("nothing was said to come of it")
 	}
 	if labels := m.object().Labels; len(labels) != 1 {

@@ -84,14 +84,17 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &Stacks{Events: e, Dialect: infra.Dialect{}, metrics: m}
-			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: c.run, said: &runner.Report{}}
+			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: c.run, report: &runner.Report{}}
 			p.o.Spec.Mode = c.mode
 			if c.is != nil {
 				p.o.Status = *c.is
 			} else {
 				p.o.Status = c.was.Record(*c.run)
 			}
-			s.tell(p, stack.Decision{Action: c.next})
+			p.decision.Action = c.next
+			if err := s.tell(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
 			if !slices.EqualFunc(e.told, c.told, strings.HasPrefix) || len(e.recorded) != c.recorded {
 				t.Errorf("told are %q, recorded %q; want %q, and %d recorded", e.told, e.recorded, c.told, c.recorded)
 			}

@@ -30,30 +30,30 @@ type question struct {
 	hide   *plan.Redactor
 }
 
-// review folds the verdict of the webhooks into memory, or has them asked.
-func (c *Stacks) review(ctx context.Context, p *pass, d stack.Decision, made stack.Plan) (stack.Decision, error) {
+// review takes the verdict of the webhooks into the status, or has them asked.
+func (c *Stacks) review(ctx context.Context, p *pass, made stack.Plan) error {
 	q, err := c.question(p, made)
 	if err != nil {
-		return d, err
+		return err
 	}
 	if !c.reviews.asked(q) {
 		if err := c.current(ctx, p); err != nil {
-			return d, err // webhooks that are no longer wanted may not be shown a plan
+			return err // webhooks that are no longer wanted may not be shown a plan
 		}
 	}
 	r, answered := c.reviews.answer(q)
 	switch {
 	case !answered:
-		d.Action = stack.Wait{} // the answer wakes the stack
-		return d, nil
+		p.o.Asking = true // the answer wakes the stack
+		return nil
 	case r.lost != nil:
-		return c.hindered(p, d, p.lost(made, r.lost))
+		return p.lost(made, r.lost)
 	}
 	if before := p.st.Status.Review; before == nil || before.Plan != r.verdict.Plan || before.Message != r.verdict.Message || before.Passed != r.verdict.Passed {
 		c.tellVerdict(p, r.verdict, made)
 	}
 	p.o.Status.Review = &r.verdict
-	return stack.Decide(p.o), nil // what comes after; acted upon in the next pass
+	return nil
 }
 
 // question puts together what is asked about a plan.

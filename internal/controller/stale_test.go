@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -138,6 +139,16 @@ func (l *lagging) pass(t *testing.T) *pass {
 	return p
 }
 
+// does carries out an action, and returns what came in its way.
+func (l *lagging) does(ctx context.Context, p *pass, a stack.Action) error {
+	p.decision = stack.Decision{Action: a}
+	l.act(ctx, p)
+	if p.o.Obstacle != nil {
+		return errors.New(p.o.Obstacle.Message)
+	}
+	return p.conflict
+}
+
 // What changes the world, or what cannot be taken back, is done only if the
 // server has the very object that it was decided upon. Each must also be done
 // with a copy that is not old, or this test would say nothing.
@@ -171,8 +182,7 @@ var irrevocable = map[string]struct {
 	},
 	"outputs are published": {
 		func(ctx context.Context, l *lagging, p *pass) error {
-			_, err := l.act(ctx, p, stack.Decision{Action: stack.Publish{State: "s"}})
-			return err
+			return l.does(ctx, p, stack.Publish{State: "s"})
 		},
 		func(t *testing.T, l *lagging, _ *pass) bool {
 			var s corev1.Secret
@@ -185,15 +195,13 @@ var irrevocable = map[string]struct {
 	},
 	"webhooks are shown a plan": {
 		func(ctx context.Context, l *lagging, p *pass) error {
-			_, err := l.act(ctx, p, stack.Decision{Action: stack.Review{Plan: stack.Plan{Digest: "sha256:d"}}})
-			return err
+			return l.does(ctx, p, stack.Review{Plan: stack.Plan{Digest: "sha256:d"}})
 		},
 		func(_ *testing.T, l *lagging, p *pass) bool { return l.reviews.stacks[p.id] != nil },
 	},
 	"the object is let go": {
 		func(ctx context.Context, l *lagging, p *pass) error {
-			_, err := l.act(ctx, p, stack.Decision{Action: stack.Finish{}})
-			return err
+			return l.does(ctx, p, stack.Finish{})
 		},
 		func(t *testing.T, l *lagging, p *pass) bool {
 			_, err := l.get(t.Context(), record.Snapshot(p.id, "kept"))
@@ -285,7 +293,7 @@ func removed(t *testing.T, l *lagging) {
 // found has a pass find an apply that ended.
 func (l *lagging) found(p *pass) {
 	p.ended = &stack.Run{ID: "apply-1", Kind: stack.ApplyRun, Done: true, Outcome: stack.Succeeded, Cause: stack.Cause{Plan: &stack.Plan{Name: "p", Digest: "d"}}, At: l.Now()}
-	p.said = &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}
+	p.report = &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}
 	p.o.Status = p.o.Status.Record(*p.ended)
 }
 
@@ -301,7 +309,8 @@ func TestAnOldCopyIsNotReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.found(p)
-	if _, err := l.report(t.Context(), p, stack.Decide(p.o), nil); err != nil {
+	p.decision = stack.Decide(p.o)
+	if _, err := l.commit(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.server(t); got.ResourceVersion != changed.ResourceVersion || len(l.runs.forgotten) > 0 {
@@ -310,7 +319,8 @@ func TestAnOldCopyIsNotReported(t *testing.T) {
 
 	p = l.pass(t) // as the server has it, since the copy is in doubt
 	l.found(p)
-	if _, err := l.report(t.Context(), p, stack.Decide(p.o), nil); err != nil {
+	p.decision = stack.Decide(p.o)
+	if _, err := l.commit(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if len(l.runs.forgotten) != 1 {

@@ -42,17 +42,17 @@ func TestAStateHasOneStack(t *testing.T) {
 	if err := c.States.Save(t.Context(), ref, kube.Owner{Name: "first"}, thing("l", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := c.load(t.Context(), &pass{id: "first", entry: &entry{id: "first"}, obj: first}, ref); err != nil || len(state) == 0 {
+	if state, err := c.loadState(t.Context(), &pass{id: "first", entry: &entry{id: "first"}, obj: first}, ref); err != nil || len(state) == 0 {
 		t.Errorf("the stack that keeps the state: %q, %v", state, err)
 	}
-	_, err = c.load(t.Context(), &pass{id: "second", entry: &entry{id: "second"}, obj: second}, ref)
+	_, err = c.loadState(t.Context(), &pass{id: "second", entry: &entry{id: "second"}, obj: second}, ref)
 	if fault.Of(err) != fault.Denied || !strings.Contains(err.Error(), "secretSuffix") {
 		t.Errorf("another stack: %v, want to be refused and told the way out", err)
 	}
 	if err := k.Client.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := c.load(t.Context(), &pass{id: "second", entry: &entry{id: "second"}, obj: second}, ref); err != nil || len(state) == 0 {
+	if state, err := c.loadState(t.Context(), &pass{id: "second", entry: &entry{id: "second"}, obj: second}, ref); err != nil || len(state) == 0 {
 		t.Errorf("after the first stack is gone: %q, %v, want the state to be adopted", state, err)
 	}
 }

@@ -25,7 +25,7 @@ func (c *Stacks) startState(ctx context.Context, p *pass, kind stack.RunKind, ca
 		return nil, c.unshared(ctx, p, kind)
 	}
 	defer func() { p.entry.stateOwn = err == nil }()
-	state, err = c.load(ctx, p, *ref)
+	state, err = c.loadState(ctx, p, *ref)
 	if err != nil {
 		return nil, fault.New(fault.Of(err), fault.Reason(err, string(stack.StateFailed)), fmt.Errorf("loading the state: %w", err))
 	}
@@ -50,34 +50,67 @@ func destructive(kind stack.RunKind, cause stack.Cause) bool {
 	}
 }
 
-// load returns the state of a stack, or says what is wrong with what is there.
-func (c *Stacks) load(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, error) {
-	found, err := c.States.Load(ctx, ref)
-	if found.Owner != "" && found.Owner != p.obj.GetName() {
-		if err := c.disowned(ctx, p, found.Owner); err != nil {
-			return nil, err
+// storedState is the state of a stack as it was found, and what is to be said of it.
+type storedState struct {
+	kube.Stored
+	facts     stack.StateFacts
+	ours      []byte       // the copy in the records, where the Secret went with its namespace
+	known     stack.Known  // what was expected
+	head      stack.Known  // what the records have as stored last
+	reason    stack.Reason // why it cannot be used as it is; empty if it can
+	continued bool         // something else than a run wrote it after what was expected
+}
+
+// loadState returns the state of a stack, or says what is wrong with what is
+// there. What something else wrote is kept as a version.
+func (c *Stacks) loadState(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, error) {
+	s, err := c.inspectState(ctx, p, ref)
+	if err != nil || len(s.ours) > 0 {
+		return s.ours, err
+	}
+	return s.State, c.takeState(ctx, p, ref, s)
+}
+
+// inspectState reads the state of a stack and compares it with what is known of it.
+// It writes nothing. An error says that the state is no state of this stack.
+func (c *Stacks) inspectState(ctx context.Context, p *pass, ref kube.StateRef) (s storedState, err error) {
+	s.Stored, err = c.States.Load(ctx, ref)
+	if s.Owner != "" && s.Owner != p.obj.GetName() {
+		if err := c.disowned(ctx, p, s.Owner); err != nil {
+			return s, err
 		}
 	}
 	if err != nil && fault.Reason(err, "") != kube.StateUnreadable {
-		return nil, err
+		return s, err
 	}
-	if found.Digest == "" && p.o.Deleting {
+	if s.Digest == "" && p.o.Deleting {
 		// A namespace that is deleted takes the Secret with it, before the stack.
-		if own, err := c.newestKept(ctx, p.id); err != nil || len(own) > 0 {
-			return own, err
+		if s.ours, err = c.newestKept(ctx, p.id); err != nil || len(s.ours) > 0 {
+			return s, err
 		}
 	}
-	var facts stack.StateFacts
-	if err == nil && found.Digest != "" {
-		facts, err = stack.ReadState(found.State)
+	if err == nil && s.Digest != "" {
+		s.facts, err = stack.ReadState(s.State)
 	}
 	if err != nil {
-		return nil, p.tampered(ref, fmt.Sprintf("cannot be read (%v)", err))
+		return s, p.tampered(ref, fmt.Sprintf("cannot be read (%v)", err))
 	}
-	if err := p.adopts(ref, found, facts); err != nil {
-		return nil, err
+	if err := p.adopts(ref, s.Stored, s.facts); err != nil {
+		return s, err
 	}
-	return found.State, c.compare(ctx, p, ref, found, facts)
+	list, err := c.versions(ctx, p.id)
+	if err != nil {
+		return s, err
+	}
+	s.head, s.known = list.Head, p.expected(list.Head)
+	if s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
+		return s, nil // as expected, which is the rule and costs one read
+	}
+	s.reason, s.continued = s.known.Judge(s.facts.Known, p.o.Status.Built && !p.o.Status.Destroyed)
+	if s.reason == stack.StateTampered && s.Person != "" && s.facts.Follows(s.known) {
+		s.reason, s.continued = "", true // a person took the place of a run that could not store
+	}
+	return s, nil
 }
 
 // adopts refuses a state that holds resources of a former stack of this name,
@@ -92,53 +125,45 @@ func (p *pass) adopts(ref kube.StateRef, found kube.Stored, facts stack.StateFac
 		"the Secret %s holds a state with %d resources of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another backendConfig.secretSuffix to begin anew", ref, facts.Resources))
 }
 
-// compare holds what was found against what was seen last. What somebody else
-// wrote and may have written is kept as a version.
-func (c *Stacks) compare(ctx context.Context, p *pass, ref kube.StateRef, found kube.Stored, facts stack.StateFacts) error {
-	list, err := c.versions(ctx, p.id)
-	if err != nil {
-		return err
+// takeState keeps what was found as a version if something else wrote it, and takes
+// it over if it may be, or if a person accepted it.
+func (c *Stacks) takeState(ctx context.Context, p *pass, ref kube.StateRef, s storedState) error {
+	if s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
+		return nil
 	}
-	known := p.expected(list.Head)
-	if facts.Digest != "" && facts.Digest == known.Digest {
-		return nil // which is the rule, and costs one read
-	}
-	reason, continued := known.Judge(facts.Known, p.o.Status.Built && !p.o.Status.Destroyed)
-	if reason == stack.StateTampered && found.Person != "" && facts.Follows(known) {
-		reason, continued = "", true // a person took the place of a run that could not store
-	}
-	head := &facts.Known
-	accepted := reason != "" && p.accepts(found.Digest)
-	if reason != "" && !accepted {
+	head := &s.facts.Known
+	accepted := s.reason != "" && p.accepts(s.Digest)
+	if s.reason != "" && !accepted {
 		head = nil
 	}
-	if continued && found.Person != "" && list.Head != facts.Known {
-		e := audit.Entry{What: audit.StatePushed, Why: "who it was stands beside the state, by the word of whoever wrote it", Details: map[string]string{"by": found.Person, "state": facts.Known.String(), "after": known.String()}}
-		if err := c.record(ctx, p, e, facts.Known.Digest); err != nil {
+	news := s.continued && s.head != s.facts.Known
+	if news && s.Person != "" {
+		e := audit.Entry{What: audit.StatePushed, Why: "the state says who pushed it, and nothing proves that", Details: map[string]string{"by": s.Person, "state": s.facts.Known.String(), "after": s.known.String()}}
+		if err := c.record(ctx, p, e, s.facts.Known.Digest); err != nil {
 			return err
 		}
 	}
-	if facts.Digest != "" {
-		v := stack.StateVersion{By: author(found, continued || reason != "", p.o.Status.Wrote), At: p.o.Now}
-		if err := c.keepVersion(ctx, p.id, found.State, v, head); err != nil {
+	if s.facts.Digest != "" {
+		v := stack.StateVersion{By: author(s.Stored, s.continued || s.reason != "", p.o.Status.Wrote), At: p.o.Now}
+		if err := c.keepVersion(ctx, p.id, s.State, v, head); err != nil {
 			return err
 		}
 	}
 	switch {
 	case accepted:
-		p.o.Status.Known, p.o.Status.Accepted = facts.Known, p.o.Spec.AcceptState
-		if facts.Digest == "" {
+		p.o.Status.Known, p.o.Status.Accepted = s.facts.Known, p.o.Spec.AcceptState
+		if s.facts.Digest == "" {
 			p.o.Status.State = "" // there is none to go by
 			if err := c.setHead(ctx, p.id, stack.Known{}); err != nil {
 				return err
 			}
 		}
-		c.Events.Event(p.obj, warning, "StateAccepted", fmt.Sprintf("The state %s was accepted as it is, although %s was expected", stack.AcceptedState(p.o.Spec.AcceptState), known))
+		c.Events.Event(p.obj, warning, "StateAccepted", fmt.Sprintf("The state %s was accepted as it is, although %s was expected", stack.AcceptedState(p.o.Spec.AcceptState), s.known))
 		return nil
-	case reason != "":
-		return p.refused(reason, ref, known, facts)
-	case continued && list.Head != facts.Known:
-		c.Events.Event(p.obj, normal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(found, true, ""), facts.Known, known))
+	case s.reason != "":
+		return p.refused(s.reason, ref, s.known, s.facts)
+	case news:
+		c.Events.Event(p.obj, normal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(s.Stored, true, ""), s.facts.Known, s.known))
 	}
 	return nil
 }
@@ -233,21 +258,26 @@ func (c *Stacks) inherit(ctx context.Context, p *pass) error {
 	if ref == nil {
 		return nil
 	}
-	b, err := c.load(ctx, p, *ref)
+	s, err := c.inspectState(ctx, p, *ref)
 	switch stack.Reason(fault.Reason(err, "")) {
 	case kube.StateNameInvalid:
 		return nil // there can be none
 	case stack.StateShared, stack.StateNotAdopted:
 		return nil // it is another stack's
-	case stack.StateTampered, stack.StateWentBack:
+	case stack.StateTampered:
 		p.o.Status.Built = true
 		return nil // the destroy will say so
 	}
-	if err != nil || len(b) == 0 {
+	switch {
+	case err != nil:
 		return err
+	case len(s.ours) > 0:
+		s.facts, err = stack.ReadState(s.ours)
+	case s.reason != "" && !p.accepts(s.Digest):
+		p.o.Status.Built = true
+		return nil // the destroy will say so
 	}
-	facts, err := stack.ReadState(b)
-	p.o.Status.Built = facts.Resources > 0 || facts.Sealed
+	p.o.Status.Built = s.facts.Resources > 0 || s.facts.Sealed
 	return err
 }
 

@@ -116,12 +116,12 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 				Status: stack.Status{Known: tt.known, Built: !tt.empty},
 			}}
 			for range 2 { // it says the same each time, and tells it once
-				state, err := c.load(t.Context(), p, kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "net"})
+				state, err := c.loadState(t.Context(), p, kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "net"})
 				if got := stack.Reason(fault.Reason(err, "")); got != tt.want {
-					t.Fatalf("load() = %v, want %q", err, tt.want)
+					t.Fatalf("loadState() = %v, want %q", err, tt.want)
 				}
 				if tt.want == "" && !bytes.Equal(state, tt.found.State) {
-					t.Errorf("load() = %q, want what is there", state)
+					t.Errorf("loadState() = %q, want what is there", state)
 				}
 				if tt.want != "" && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "terrier state rollback net")) {
 					t.Errorf("it says %q, want %q and a way out", err, tt.says)
@@ -375,9 +375,9 @@ func TestAStateBesideItsSecretIsLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "big"}}
-	got, err := c.load(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref)
+	got, err := c.loadState(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref)
 	if err != nil || !bytes.Equal(got, state) {
-		t.Fatalf("load() = %d bytes, %v; want %d", len(got), err, len(state))
+		t.Fatalf("loadState() = %d bytes, %v; want %d", len(got), err, len(state))
 	}
 	keys, err := records.List(t.Context(), "overflow/")
 	if err != nil || len(keys) != 1 {
@@ -386,7 +386,7 @@ func TestAStateBesideItsSecretIsLoaded(t *testing.T) {
 	if err := records.Delete(t.Context(), keys[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.load(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref); fault.Reason(err, "") != string(stack.StateTampered) {
+	if _, err := c.loadState(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref); fault.Reason(err, "") != string(stack.StateTampered) {
 		t.Errorf("load() of a state whose record is gone: %v, want StateTampered", err)
 	}
 }

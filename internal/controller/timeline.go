@@ -21,22 +21,23 @@ type timeline struct {
 	fresh       []stack.Decided // newest last
 }
 
-// decided notes what was decided, if it is another thing than before, and writes
-// down what is new once the stack is at rest or a run of it has ended. A look for
-// drift that finds nothing decides nothing. It is for people to read: what cannot
-// be written is tried again at the next rest.
-func (c *Stacks) decided(ctx context.Context, p *pass, d stack.Decision) {
-	if c.looking(p, d) {
-		return
+// writeTimeline notes what was decided, if it is another decision than before, and
+// writes down what is new once the stack is settled or a run of it has ended. A
+// drift check that finds nothing decides nothing. The timeline is for people to
+// read: what cannot be written is tried again the next time.
+func (c *Stacks) writeTimeline(ctx context.Context, p *pass) error {
+	if p.checkingDrift() {
+		return nil
 	}
-	if err := c.noteDecision(ctx, &p.entry.timeline, p, d); err != nil {
+	if err := c.noteDecision(ctx, &p.entry.timeline, p, p.decision); err != nil {
 		c.Log.Warn("decisions not kept", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
 	}
+	return nil
 }
 
-// looking reports whether a pass belongs to a look for drift.
-func (c *Stacks) looking(p *pass, d stack.Decision) bool {
-	if a, ok := d.Action.(stack.Start); ok && a.Kind == stack.CheckRun {
+// checkingDrift reports whether a pass belongs to a drift check.
+func (p *pass) checkingDrift() bool {
+	if a, ok := p.decision.Action.(stack.Start); ok && a.Kind == stack.CheckRun {
 		return true
 	}
 	return p.o.Run != nil && p.o.Run.Kind == stack.CheckRun || p.ended != nil && p.ended.Kind == stack.CheckRun && p.ended.Outcome == stack.Succeeded && p.ended.Plan == nil

@@ -46,6 +46,7 @@ var statuses = map[stack.Reason]Status{
 	stack.StateShared:       StatusFailed,
 	stack.StateNotAdopted:   StatusFailed,
 	stack.ReviewRefused:     StatusFailed,
+	stack.StatusUnreadable:  StatusFailed,
 
 	stack.LockedByOther:    StatusLocked,
 	stack.AwaitingApproval: StatusPending,

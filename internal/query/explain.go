@@ -77,6 +77,10 @@ var situations = map[stack.Reason]Situation{
 		"A person works on the stack by hand: nothing is planned, applied or looked at by itself until the session ends.",
 		"Run commands with terrier break-glass, and end the session with terrier break-glass --end. It ends by itself, too.",
 	},
+	stack.StatusUnreadable: {
+		"The controller cannot read what it keeps in status.terrier of the object. It does nothing before it can.",
+		"Restore status.terrier from a backup. Or remove it: the controller then takes the stack over again from the rest of its status.",
+	},
 	stack.LockedByOther: {
 		"Somebody else holds the lock on the state: another program, or one that died with it.",
 		"If its holder is alive, wait: it is tried again by itself. If it is dead, break the lock with terrier force-unlock.",

@@ -18,6 +18,18 @@ func Rules() []RuleText { return rules }
 
 var rules = []RuleText{
 	{
+		"nothing is decided while the status cannot be read", "wait", []stack.Reason{stack.StatusUnreadable},
+		"A status that is taken for empty would let go of what exists.",
+	},
+	{
+		"a run that ended is taken over before anything else", "wait", []stack.Reason{stack.StateFailed, stack.StartFailed},
+		"Its state is stored, its lock is freed and its records are kept first. Until then the run stays where it is.",
+	},
+	{
+		"an action that was not possible is tried again after a pause", "wait", blockedBy,
+		"The condition says what came in the way.",
+	},
+	{
 		"a plan is not finished for a stack that is being deleted", "stop the run", []stack.Reason{stack.Cancelling},
 		"A plan or a look for drift changes nothing, so that nothing is lost when it is stopped. A run that writes is never stopped.",
 	},
@@ -114,6 +126,10 @@ var rules = []RuleText{
 		"approvePlan is disable.",
 	},
 	{
+		"a plan waits for the answer of its webhooks", "wait", []stack.Reason{stack.Reviewing},
+		"They are being asked, and their answer wakes the stack.",
+	},
+	{
 		"a plan counts only after its webhooks were asked", "ask the webhooks", []stack.Reason{stack.Reviewing},
 		"webhooks has one for plans. They are asked once about each plan.",
 	},
@@ -202,7 +218,7 @@ var (
 	blockedBy = []stack.Reason{
 		stack.SpecInvalid, stack.SourceNotReady, stack.SourceDenied, stack.SourceFailed, stack.InputsFailed,
 		stack.ModuleInvalid, stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.StartFailed,
-		stack.StateTampered, stack.StateWentBack, stack.StateShared, stack.StateNotAdopted,
+		stack.StateTampered, stack.StateWentBack, stack.StateShared, stack.StateNotAdopted, stack.LockedByOther,
 	}
 )
 

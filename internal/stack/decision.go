@@ -99,6 +99,7 @@ const (
 	Previewing         Reason = "Previewing"
 	CheckingHealth     Reason = "CheckingHealth"
 	GlassBroken        Reason = "GlassBroken"
+	StatusUnreadable   Reason = "StatusUnreadable"
 
 	// At rest, each with what is known of the stack.
 	Applied        Reason = "Applied"

@@ -21,6 +21,13 @@ type Observation struct {
 	Request    string     // the newest request of a person
 	CheckedAt  time.Time
 	Unwritten  bool // the published outputs are missing or not what was written
+
+	// What a pass met on its way.
+	Unreadable string   // why the status in the object cannot be read; empty if it can
+	Unsettled  *Blocked // why a run that ended could not be taken over
+	Obstacle   *Blocked // what came in the way of the action that was decided
+	Queued     string   // what the run that was decided waits for; empty if it started
+	Asking     bool     // the webhooks are being asked about the pending plan
 }
 
 // Blocked is something that must change before a plan can be made.

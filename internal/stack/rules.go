@@ -18,6 +18,23 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{
+			"nothing is decided while the status cannot be read",
+			func(o Observation) bool { return o.Unreadable != "" },
+			func(o Observation) Decision {
+				return Decision{Action: Wait{}, Ready: Stalled, Reason: StatusUnreadable, Message: o.Unreadable}
+			},
+		},
+		{
+			"a run that ended is taken over before anything else",
+			func(o Observation) bool { return o.Unsettled != nil },
+			func(o Observation) Decision { return o.obstructed(*o.Unsettled) },
+		},
+		{
+			"an action that was not possible is tried again after a pause",
+			func(o Observation) bool { return o.Obstacle != nil },
+			func(o Observation) Decision { return o.obstructed(*o.Obstacle) },
+		},
+		{
 			"a plan is not finished for a stack that is being deleted",
 			func(o Observation) bool { return o.Deleting && o.running() && !o.Run.Kind.Writes() },
 			func(o Observation) Decision {
@@ -172,11 +189,14 @@ func rules() []rule {
 			start(CheckRun, "watching for drift"),
 		},
 		{
+			"a plan waits for the answer of its webhooks",
+			func(o Observation) bool { return o.current() && o.unreviewed() && o.Asking },
+			func(o Observation) Decision { return o.asking(Wait{}) },
+		},
+		{
 			"a plan counts only after its webhooks were asked",
 			func(o Observation) bool { return o.current() && o.unreviewed() },
-			func(o Observation) Decision {
-				return Decision{Action: Review{*o.Status.Pending}, Ready: Reconciling, Reason: Reviewing, Message: "Asking the webhooks about " + o.Status.Pending.Name}
-			},
+			func(o Observation) Decision { return o.asking(Review{*o.Status.Pending}) },
 		},
 		{
 			"drift is looked for also while what was applied does not work",
@@ -304,7 +324,7 @@ func Decide(o Observation) Decision {
 		if r.when(o) {
 			d := r.then(o)
 			d.Rule = r.name
-			return d
+			return o.queued(d)
 		}
 	}
 	panic("stack: the last rule did not match") // it matches everything

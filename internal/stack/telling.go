@@ -26,6 +26,29 @@ func (o Observation) blocked(b Blocked) Decision {
 	return d
 }
 
+// obstructed says what came in the way. It is tried again whatever it was: what a
+// person has to change may be in another object than this one.
+func (o Observation) obstructed(b Blocked) Decision {
+	d := Decision{Action: Wait{o.Spec.RetryEvery}, Ready: Reconciling, Reason: b.Reason, Message: b.Message}
+	if b.Kind.Meaning().Stalled {
+		d.Ready = Stalled
+	}
+	return d
+}
+
+// queued says what the run that d starts waits for. What is shown of a stack that
+// is ready, or that failed, says more than that.
+func (o Observation) queued(d Decision) Decision {
+	if o.Queued != "" && d.Ready != Ready && d.Reason != RetryLater {
+		d.Reason, d.Message = Queued, o.Queued
+	}
+	return d
+}
+
+func (o Observation) asking(a Action) Decision {
+	return Decision{Action: a, Ready: Reconciling, Reason: Reviewing, Message: "Asking the webhooks about " + o.Status.Pending.Name}
+}
+
 func (o Observation) failed(a Action, r Readiness, reason Reason) Decision {
 	m := o.Status
 	if m.Lock != nil && reason != RetryLimitReached {

@@ -80,6 +80,7 @@ var readiness = map[stack.Reason]ready{
 	stack.Previewing:         {metav1.ConditionUnknown, reasonProgressing},
 	stack.CheckingHealth:     {metav1.ConditionUnknown, reasonProgressing},
 	stack.GlassBroken:        {metav1.ConditionUnknown, reasonProgressing},
+	stack.StatusUnreadable:   {metav1.ConditionFalse, "MemoryUnreadable"},
 	stack.RetryLater:         {metav1.ConditionFalse, ""}, // by the step that failed
 	stack.RetryLimitReached:  {metav1.ConditionFalse, ""},
 	stack.StateIncomplete:    {metav1.ConditionFalse, "StateIncomplete"},

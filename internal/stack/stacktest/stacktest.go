@@ -81,7 +81,24 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Request = "t1"
 	}
 	drawWorstDay(t, &o, rarely, ago)
+	if rarely("obstacle") {
+		drawObstacle(t, &o)
+	}
 	return o
+}
+
+// drawObstacle adds what a pass may meet on its way.
+func drawObstacle(t *rapid.T, o *stack.Observation) {
+	switch rapid.IntRange(0, 3).Draw(t, "obstacle is") {
+	case 0:
+		o.Unreadable = "it is no JSON"
+	case 1:
+		o.Unsettled = &stack.Blocked{Kind: fault.Later, Reason: stack.StateFailed}
+	case 2:
+		o.Obstacle = &stack.Blocked{Kind: fault.Denied, Reason: stack.StateShared}
+	default:
+		o.Asking = true
+	}
 }
 
 // drawWorstDay adds what few stacks have.

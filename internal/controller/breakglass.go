@@ -19,12 +19,11 @@ type Glass struct {
 	Lasts   time.Duration // an hour if zero
 }
 
-// observeGlass opens and closes the session of a person who works on the stack
-// by hand. Where that is not allowed the wish is shown, and nothing else
-// changes.
-func (c *Stacks) observeGlass(p *pass) {
+// observeBreakGlass opens and closes the break-glass session that a person asks
+// for. Where no session is allowed the request is shown, and nothing else changes.
+func (c *Stacks) observeBreakGlass(p *pass) {
 	if p.o.Spec.Glass != "" && !c.Config.Glass.Allowed {
-		p.glassDenied = true
+		p.breakGlassDenied = true
 		p.o.Spec.Glass, p.o.Spec.Command = "", nil
 	}
 	before := p.o.Status.Glass
@@ -38,13 +37,12 @@ func (c *Stacks) observeGlass(p *pass) {
 	}
 }
 
-// command has the command of a person run. Whatever comes in its way is the
-// answer to that person, who can ask again.
-func (c *Stacks) command(ctx context.Context, p *pass, d stack.Decision, why string) (stack.Decision, error) {
+// command begins the command of a person. Whatever comes in its way is the answer
+// to that person, who can ask again.
+func (c *Stacks) command(ctx context.Context, p *pass, why string) (changed bool, err error) {
 	asked := *p.o.Spec.Command
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Command: &asked, Why: why}
-	_, err := engine.ByHand(asked.Args)
-	if err == nil {
+	if _, err = engine.ByHand(asked.Args); err == nil {
 		cause.Instead, err = c.findJob(ctx, p)
 	}
 	if err == nil {
@@ -55,20 +53,17 @@ func (c *Stacks) command(ctx context.Context, p *pass, d stack.Decision, why str
 		}
 		err = c.launch(ctx, p, stack.GlassRun, cause, "")
 	}
-	switch fault.Of(err) {
-	case fault.None:
-		return c.hindered(p, d, nil)
-	case fault.Conflict:
-		return d, err
+	if err == nil || fault.Of(err) == fault.Conflict {
+		return p.o.Queued != "", err
 	}
 	if h := p.o.Status.ByHand; h == nil || h.ID != asked.ID { // a lock in the way is recorded already
-		p.o.Status = p.o.Status.Record(stack.Run{
+		p.fold(stack.Run{
 			ID: p.name(stack.GlassRun, cause) + "-refused", Kind: stack.GlassRun, Cause: cause,
 			Done: true, Outcome: stack.Failed, Message: err.Error(), At: p.o.Now,
 		})
 	}
 	c.tellByHand(p, *p.o.Status.ByHand)
-	return stack.Decide(p.o), nil
+	return true, nil
 }
 
 // findJob has a job to run a command in: that of now, or if something that it

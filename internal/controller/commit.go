@@ -1,0 +1,185 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// runLook is how often a run that goes on is looked at, so that its state is
+// stored as it goes; its end wakes the stack by itself.
+const runLook = 20 * time.Second
+
+// again is a pass at once.
+var again = ctrl.Result{RequeueAfter: time.Nanosecond}
+
+// commit writes down and tells what the pass found and did. It is the only writer
+// of the status, and writes nothing when there is nothing new.
+func (c *Stacks) commit(ctx context.Context, p *pass) (ctrl.Result, error) {
+	if p.released {
+		c.Queue.Leave(p.id)
+		c.Log.Info("stack released", "stack", client.ObjectKeyFromObject(p.obj).String())
+		return ctrl.Result{}, nil
+	}
+	for _, step := range c.commitment(p) {
+		if err := step(ctx, p); apierrors.IsConflict(err) {
+			return c.requeue(p.entry), nil // another write came first; the run is not forgotten yet
+		} else if err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	if p.ended != nil && !p.followed {
+		return again, nil
+	}
+	return c.next(p), nil
+}
+
+// commitment are the steps of a commit, in their order. Each can be repeated: a
+// program that ends between two of them finds the run, and begins again.
+func (c *Stacks) commitment(p *pass) []func(context.Context, *pass) error {
+	if p.unreadable != nil {
+		return []func(context.Context, *pass) error{c.leaveQueue, c.writeStatus}
+	}
+	return []func(context.Context, *pass) error{
+		c.leaveQueue,
+		c.writeStatus, // what must survive the status is in the records before it
+		c.tell,        // events, notifications and metrics, of what the status has now
+		c.writeTimeline,
+		c.writeLabels,
+		c.forgetRun, // last: whatever comes before finds the run again
+	}
+}
+
+// leaveQueue gives up the place of a stack that neither runs nor waits to.
+func (c *Stacks) leaveQueue(_ context.Context, p *pass) error {
+	switch {
+	case p.unreadable != nil:
+		c.Queue.Withdraw(p.id) // it may run
+	case p.o.Queued == "" && p.o.Run == nil:
+		c.Queue.Leave(p.id)
+	}
+	return nil
+}
+
+// writeStatus writes the status in one patch if it says anything new.
+func (c *Stacks) writeStatus(ctx context.Context, p *pass) error {
+	before := p.obj.DeepCopyObject().(client.Object)
+	c.Dialect.Encode(p.obj, c.statusOf(ctx, p))
+	changed, err := differ(before, p.obj)
+	if err != nil {
+		return err
+	}
+	var debounce time.Duration
+	if changed {
+		debounce = c.statusDebounce(p, before)
+	}
+	if debounce > 0 {
+		p.recheckIn(debounce)
+		return nil
+	}
+	p.entry.debouncedAt = time.Time{}
+	if !changed {
+		return nil
+	}
+	if err := c.saveCheckpoint(ctx, p); err != nil {
+		return err
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager)); err != nil {
+		return err
+	}
+	c.index.wrote(p.obj)
+	return nil
+}
+
+// statusOf is what the status of the object is to say.
+func (c *Stacks) statusOf(ctx context.Context, p *pass) dialect.Report {
+	if p.unreadable != nil {
+		return dialect.Report{Unreadable: p.unreadable, Now: p.o.Now}
+	}
+	r := dialect.Report{
+		Decision: p.decision, Status: p.o.Status, PlanInputs: p.o.PlanInputs, Run: p.o.Run,
+		Next: p.o.Retry(p.decision), Every: p.o.Recheck(p.decision), Now: p.o.Now,
+		Isolation: p.isolation, Ignored: p.st.Ignored, GlassDenied: p.breakGlassDenied,
+		Inventory: c.inventory(ctx, p),
+	}
+	if p.job != nil {
+		r.Environment = slices.AppendSeq([]string{}, maps.Keys(p.in.resolved.Environment))
+		slices.Sort(r.Environment)
+	}
+	return r
+}
+
+// forgetRun removes a run that ended and is written down.
+func (c *Stacks) forgetRun(_ context.Context, p *pass) error {
+	if p.ended == nil {
+		return nil
+	}
+	return c.Runner.Forget(p.id, p.ended.ID)
+}
+
+// recheckIn asks for a pass after a while, or earlier if that was asked for.
+func (p *pass) recheckIn(after time.Duration) {
+	if after > 0 && (p.recheck == 0 || after < p.recheck) {
+		p.recheck = after
+	}
+}
+
+// next says when to look at the stack again.
+func (c *Stacks) next(p *pass) ctrl.Result {
+	if p.conflict != nil {
+		return c.requeue(p.entry)
+	}
+	after, soon := p.nextPass()
+	if soon {
+		return again
+	}
+	if p.recheck > 0 && (after == 0 || after > p.recheck) {
+		after = p.recheck
+	}
+	return ctrl.Result{RequeueAfter: after}
+}
+
+// nextPass is when the decision asks for a pass: soon, after a while, or if that is
+// zero when something changes.
+func (p *pass) nextPass() (after time.Duration, soon bool) {
+	switch a := p.decision.Action.(type) {
+	case stack.Wait:
+		if p.o.Run != nil && (a.For == 0 || a.For > runLook) {
+			return runLook, false
+		}
+		return a.For, false
+	case stack.Start, stack.Apply, stack.Destroy, stack.Cancel:
+		switch {
+		case p.o.Run != nil:
+			return runLook, false
+		case p.o.Queued != "":
+			return 0, false // the queue wakes the stack
+		default:
+			return 0, true // decided by what this pass did, to be carried out by the next
+		}
+	default:
+		return 0, true
+	}
+}
+
+// differ reports whether a patch from one object to the other would say
+// anything. Equal is what the API server would hold to be equal: it sorts the
+// keys of the memory, and knows no difference between an empty list and none.
+func differ(before, after client.Object) (bool, error) {
+	if equality.Semantic.DeepEqual(before, after) {
+		return false, nil
+	}
+	data, err := client.MergeFrom(before).Data(after)
+	return err != nil || string(data) != "{}", err
+}

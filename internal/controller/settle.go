@@ -1,0 +1,147 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/failpoint"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// note travels with a run: what a controller that finds it must know.
+type note struct {
+	Cause   stack.Cause    `json:"cause"`
+	State   *kube.StateRef `json:"state,omitempty"` // nil if the engine keeps the state elsewhere
+	Backend string         `json:"backend,omitempty"`
+	Waited  time.Duration  `json:"waited,omitempty"` // for its turn; only told
+}
+
+// settle takes over what the run of the stack left: of a run that goes on the state
+// so far, of a run that ended everything. It is the only place that folds the
+// report of a run into the status.
+func (c *Stacks) settle(ctx context.Context, p *pass) error {
+	if p.unreadable != nil {
+		return nil
+	}
+	report, err := c.Runner.Current(p.id)
+	if err != nil || report == nil {
+		return err
+	}
+	var n note
+	if err := json.Unmarshal(report.Note, &n); err != nil {
+		return fmt.Errorf("reading the note of run %s: %w", report.ID, err)
+	}
+	p.isolation = isolation(report.Level)
+	run := runOf(report, n)
+	if !run.Done {
+		c.goesOn(ctx, p, report, n, &run)
+		return nil
+	}
+	if report.ID != p.o.Status.LastRun {
+		was := p.o.Status
+		for _, step := range c.settlement(p, report, n, &run) {
+			if err := step.do(ctx); err != nil {
+				// The run stays where it is, and the next pass repeats every step.
+				p.o.Status, p.o.Unsettled = was, &stack.Blocked{Kind: fault.Later, Reason: stack.StateFailed, Message: err.Error()}
+				c.Log.Error("run not taken over", "stack", report.Name, "run", report.ID, "step", step.name, "err", err)
+				return nil
+			}
+		}
+		p.o.Status = p.o.Status.Record(run)
+	}
+	p.ended, p.report = &run, report
+	return nil
+}
+
+// fold takes a run into the status that never came to be: what came in its way
+// counts as its outcome.
+func (p *pass) fold(r stack.Run) { p.o.Status = p.o.Status.Record(r) }
+
+// goesOn counts a run that goes on, and stores what it has done so far in case
+// this machine is lost.
+func (c *Stacks) goesOn(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) {
+	p.o.Run = run
+	request := c.request(ctx, p, run.Kind, run.Cause)
+	request.Began = r.Started
+	c.Queue.Running(p.id, request)
+	if !run.Kind.Writes() {
+		return
+	}
+	if err := c.flush(ctx, p, r, n); err != nil {
+		c.Log.Warn("state not stored yet", "stack", r.Name, "run", r.ID, "err", err)
+	}
+}
+
+// settleStep is one thing that has to be durable before a run counts as taken over.
+type settleStep struct {
+	name string
+	do   func(context.Context) error
+}
+
+// settlement are the steps by which an ended run is taken over, in the order in
+// which they must be durable. Each can be repeated: a program that ends between two
+// of them begins at the first one again.
+func (c *Stacks) settlement(p *pass, r *runner.Report, n note, run *stack.Run) []settleStep {
+	steps := []settleStep{
+		{"state", func(ctx context.Context) error { return c.settleState(ctx, p, r, n, run) }},
+		{"moved", func(context.Context) (err error) { run.Moved, err = c.moved(p, r, n); return err }},
+		// The lock is freed after this: the next holder of it must know what is untracked.
+		{"untracked", func(ctx context.Context) error { return c.findUntracked(ctx, p, r, n, run) }},
+		{"untracked-before", func(ctx context.Context) error { return c.followUntracked(ctx, p, n, run) }},
+		{"lock", func(ctx context.Context) error { return c.freeLock(ctx, r, n) }},
+		{"records", func(ctx context.Context) error { return c.keepRecords(ctx, p, r) }},
+		{"memory", func(ctx context.Context) error { return c.observeMemory(ctx, p, r) }},
+		{"outputs", func(ctx context.Context) error { return c.keepOutputs(ctx, p, r, run) }},
+		{"inventory", func(context.Context) error { return c.takeInventory(p, r) }},
+		{"snapshots", func(ctx context.Context) error { return c.dropSnapshots(ctx, p, r, n) }},
+		{"plan", func(ctx context.Context) error { return c.keepPlan(ctx, p, r, n, run) }},
+		{"drift-check", func(ctx context.Context) error { return c.checked(ctx, p, r) }},
+	}
+	for i, s := range steps {
+		steps[i].do = func(ctx context.Context) error {
+			defer failpoint.Act("settle", s.name)()
+			return s.do(ctx)
+		}
+	}
+	return steps
+}
+
+// runOf is a report in the words of the core.
+func runOf(r *runner.Report, n note) stack.Run {
+	run := stack.Run{
+		ID: r.ID, Kind: r.Kind, Cause: n.Cause, Done: r.Phase == runner.Done, Outcome: r.Outcome,
+		Step: r.Step, Message: r.Message, State: r.State.Digest, Since: r.Started, At: r.Finished,
+		// A state that we do not keep may hold anything.
+		Exists: r.Resources > 0 || n.State == nil,
+	}
+	if !run.Done {
+		run.Step, run.Until = string(r.Phase), r.Until
+	}
+	switch r.Reason {
+	case runner.OutOfMemory, runner.NoSpace, runner.Stuck:
+		run.Why = r.Reason // others are names of steps and locks, which are told apart already
+	}
+	if r.Lock != nil {
+		run.Lock = &stack.Lock{ID: r.Lock.ID, Who: r.Lock.Who, Since: r.Lock.Created, Seen: r.Finished}
+	}
+	if run.Done && (run.Lock == nil || run.Lock.ID != n.Cause.Unlock) {
+		run.Broke = n.Cause.Unlock
+	}
+	if run.Done && run.Message == "" && run.Outcome != stack.Succeeded {
+		run.Message = fmt.Sprintf("%s ended: %s", r.Kind, r.Outcome)
+	}
+	return run
+}
+
+func isolation(level int) string {
+	names := []string{"none", "basic", "kernel", "full"}
+	if level < 0 || level >= len(names) {
+		return ""
+	}
+	return names[level]
+}
