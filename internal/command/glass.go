@@ -54,7 +54,7 @@ func (s *Stacks) BreakGlass(ctx context.Context, key query.Key) (stack.Glass, er
 		}
 		if !s.open(o) && !asking(o) {
 			annotate(o, infra.BreakTheGlassAt, fresh)
-			delete(o.Annotations, infra.GlassCommand)
+			infra.DropBreakGlassCommand(o.Annotations)
 		}
 		return nil
 	})
@@ -97,7 +97,7 @@ func asking(o *v1alpha2.Terraform) bool {
 func (s *Stacks) EndGlass(ctx context.Context, key query.Key) error {
 	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		delete(o.Annotations, infra.BreakTheGlassAt)
-		delete(o.Annotations, infra.GlassCommand)
+		infra.DropBreakGlassCommand(o.Annotations)
 		o.Spec.BreakTheGlass = false
 		return nil
 	})

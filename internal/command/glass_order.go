@@ -66,7 +66,7 @@ func (s *Stacks) OrderByHand(ctx context.Context, key query.Key, order HandOrder
 		if err != nil {
 			return err
 		}
-		annotate(o, infra.GlassCommand, string(text))
+		annotate(o, infra.BreakGlassCommand, string(text))
 		return nil
 	})
 	return c, err

@@ -1,6 +1,6 @@
-// Package dialect maps foreign API groups to our words and back: one small
-// package below it per group. A dialect decides nothing and reads nothing but
-// the object it is given.
+// Package dialect maps foreign API groups to stacks and back: one small package
+// below it per group. A dialect decides nothing and reads nothing but the object
+// it is given.
 //
 // Start reading at Dialect.
 package dialect
@@ -39,12 +39,12 @@ type Dialect interface {
 	EventReason(stack.Run) string
 }
 
-// Stack is an object in our words.
+// Stack is what an object asks for, and what its status says.
 type Stack struct {
 	Spec          stack.Spec
 	Configuration stack.Configuration
 	Status        stack.Status
-	Request       string   // the newest request of a person
+	Request       string   // the newest request of a user
 	Ignored       []string // fields that are set and do not work yet
 	Listed        string   // what the inventory in the object is of; empty if there is none
 }
@@ -55,23 +55,23 @@ type Report struct {
 	Status      stack.Status
 	PlanInputs  stack.PlanInputs
 	Run         *stack.Run
-	Next        time.Time     // of the next attempt; zero if it is nobody's business
-	Every       time.Duration // how often it is looked at again while nothing changes; zero if not
+	Next        time.Time     // of the next attempt; zero if there is none to announce
+	Every       time.Duration // the check interval while nothing changes; zero if there is none
 	Now         time.Time
 	Isolation   string   // of the newest run
-	Environment []string // names of variables given to runs; nil if they were not looked at
+	Environment []string // names of variables given to runs; nil if this pass did not read them
 	Ignored     []string
-	GlassDenied bool       // somebody wants to work by hand where that is not allowed
+	GlassDenied bool       // a break-glass session is asked for, and the platform allows none
 	Inventory   *Inventory // nil leaves what the object lists
-	Unreadable  error      // why the memory in the object cannot be read: say so, and leave everything else
+	Unreadable  error      // why the status in the object cannot be read: say so, and leave everything else
 }
 
 // Inventory is what exists of a stack.
 type Inventory struct {
 	Of     string // what it was made from, so that it is made once
 	Items  []Item
-	More   int  // that there was no room for
-	Sealed bool // it cannot be known
+	More   int  // items that there was no room for
+	Sealed bool // the state is encrypted, so that it names none
 }
 
 // Item is one resource instance: its name and type in the module, and what its

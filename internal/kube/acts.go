@@ -9,8 +9,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/failpoint"
 )
 
-// CountWrites makes every client of the configuration say so when it writes to
-// the API server, if a test wants to know (package failpoint).
+// CountWrites makes every client of the configuration report its writes to the
+// API server to package failpoint, if a test armed it.
 func CountWrites(c *rest.Config) {
 	if failpoint.Armed() {
 		c.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next} })

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Anchor is a ConfigMap that holds a small thing where whoever gets at our files
-// does not get at it.
+// Anchor is a ConfigMap that holds small values out of reach of a user who can
+// write Terrier's files.
 type Anchor struct {
 	Client client.Client
 	Key    types.NamespacedName
 }
 
-// Load reads what is held into v, and reports whether anything is.
+// Load reads the value under name into v, and reports whether there is one.
 func (a Anchor) Load(ctx context.Context, name string, v any) (bool, error) {
 	var m corev1.ConfigMap
 	err := a.Client.Get(ctx, a.Key, &m)
@@ -39,7 +39,7 @@ func (a Anchor) Load(ctx context.Context, name string, v any) (bool, error) {
 	return true, nil
 }
 
-// Save holds v from now on, under name.
+// Save stores v under name.
 func (a Anchor) Save(ctx context.Context, name string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The stamps that the policies of config/admission put on an object. Where they
-// are in force nobody else can write them.
+// The stamps that the policies of config/admission put on an object. Where the
+// policies are in force, only the API server can write them.
 const (
-	ChangedBy = "terrier.dev/changed-by" // who changed last what is asked for
-	DecidedBy = "terrier.dev/decided-by" // who decided last what has to be decided
+	ChangedBy = "terrier.dev/changed-by" // the user who changed the spec or an annotation of Terrier last
+	DecidedBy = "terrier.dev/decided-by" // the user who approved, rejected or allowed something last
 )
 
-// Comment is the annotation with what somebody said to what they decided last.
+// Comment is the annotation with the comment on the newest decision.
 const Comment = "terrier.dev/comment"
 
 // ManagerOf is the field manager that wrote one of fields last, empty if there is
-// none. A field is a path of names, separated by tabs:
-// the names of annotations have dots and slashes in them. Obj must come from the
-// server, since caches drop who manages what.
+// none. A field is a path of names, separated by tabs: the names of annotations
+// have dots and slashes in them. Obj must come from the server, since caches drop
+// the managed fields.
 func ManagerOf(obj client.Object, fields ...string) string {
 	var last string
 	var at metav1.Time

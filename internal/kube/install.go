@@ -23,8 +23,8 @@ import (
 const establishTime = time.Minute
 
 // InstallDefinitions applies every CustomResourceDefinition in files and waits
-// until the API server serves them. Those of the group shared belong to whoever
-// installed them first: if that was somebody else they are left alone.
+// until the API server serves them. Definitions of a group in shared belong to
+// their first installer: those that another program installed are left alone.
 func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, shared ...string) error {
 	all, err := readDefinitions(files)
 	if err != nil {
@@ -48,27 +48,27 @@ func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, share
 	return AwaitDefinitions(ctx, c, files)
 }
 
-// Foreign reports whether somebody else installed a definition.
+// Foreign reports whether another program installed a definition.
 func Foreign(ctx context.Context, c client.Client, name string) (bool, error) {
 	key := types.NamespacedName{Name: name}
-	var there apiextensionsv1.CustomResourceDefinition
-	err := c.Get(ctx, key, &there)
+	var live apiextensionsv1.CustomResourceDefinition
+	err := c.Get(ctx, key, &live)
 	if client.IgnoreNotFound(err) != nil {
 		return false, mark(err, "CustomResourceDefinition", key)
 	}
-	ours := slices.ContainsFunc(there.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == FieldManager })
+	ours := slices.ContainsFunc(live.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == FieldManager })
 	return err == nil && !ours, nil
 }
 
-// Apply makes an object what u says, as far as u says anything.
+// Apply gives an object the fields of u.
 func Apply(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 	key := client.ObjectKeyFromObject(u)
 	return mark(c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership), u.GetKind(), key)
 }
 
 // AwaitDefinitions waits until the API server serves the kinds of every
-// CustomResourceDefinition in files. That one is established is not enough: it
-// stays so when the server starts again, and is served a moment later.
+// CustomResourceDefinition in files. The condition Established is not enough: a
+// definition keeps it over a restart of the server, which serves it a moment later.
 func AwaitDefinitions(ctx context.Context, c client.Client, files fs.FS) error {
 	all, err := readDefinitions(files)
 	if err != nil {

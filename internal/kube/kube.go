@@ -1,7 +1,7 @@
-// Package kube is what Terrier knows of Kubernetes objects beyond its own
-// kinds: state Secrets and their leases, output Secrets, readable plans, the
-// Secrets and ConfigMaps that variables come from, definitions to install. It
-// reads by name, never lists Secrets, and decides nothing.
+// Package kube reads and writes Kubernetes objects beyond Terrier's own kinds:
+// state Secrets and their leases, output Secrets, readable plans, the Secrets and
+// ConfigMaps that variables come from, definitions to install. It reads by name,
+// never lists Secrets, and decides nothing.
 //
 // Start reading at States.
 package kube
@@ -25,9 +25,8 @@ import (
 // objects' users already know (tofu-controller.md §1.5).
 const FieldManager = "tf-controller"
 
-// ReadSecret returns the data of a Secret, Missing if there is none, and which
-// of its keys hold nothing secret: outputs that a stack published without
-// having marked them sensitive.
+// ReadSecret returns the data of a Secret, Missing if there is none, and the keys
+// that are public: outputs that the module does not mark sensitive.
 func ReadSecret(ctx context.Context, c client.Reader, key types.NamespacedName) (data map[string][]byte, public []string, err error) {
 	var s corev1.Secret
 	if err := c.Get(ctx, key, &s); err != nil {

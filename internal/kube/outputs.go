@@ -33,7 +33,7 @@ const typeSuffix = "__type"
 
 // Annotations of a Secret with outputs.
 const (
-	publicOutputs = "terrier.dev/public-outputs" // keys that hold nothing secret, separated by commas
+	publicOutputs = "terrier.dev/public-outputs" // keys that are not sensitive, separated by commas
 	outputsDigest = "terrier.dev/outputs-digest" // of the data as it was written
 
 	allPublic   = "*"
@@ -46,7 +46,7 @@ type Published struct {
 	Public []string // keys of outputs that are not sensitive
 }
 
-// Count is how many outputs p holds: a type is none.
+// Count is how many outputs p holds; the keys of types do not count.
 func (p Published) Count() int {
 	n := len(p.Data)
 	for k := range p.Data {
@@ -99,8 +99,8 @@ func EncodeOutputs(outputs map[string]Output, want []string) (Published, error) 
 }
 
 // printed is JSON as "output -json" prints a value or its type, three levels
-// deep in a document: the form that readers find in Secrets that upstream wrote,
-// so that a Secret that is taken over keeps every byte.
+// deep in a document: the form that upstream writes, so that a Secret that is
+// taken over keeps every byte.
 func printed(v json.RawMessage) ([]byte, error) {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(v), "    ", "  "); err != nil {
@@ -109,8 +109,8 @@ func printed(v json.RawMessage) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// DecodeOutputs is the reverse, for stacks that read what others published:
-// every value as JSON.
+// DecodeOutputs is the reverse, for stacks that read the outputs of others: every
+// value as JSON.
 func DecodeOutputs(data map[string][]byte) (map[string]json.RawMessage, error) {
 	values := map[string]json.RawMessage{}
 	for k, v := range data {
@@ -135,18 +135,18 @@ func DecodeOutputs(data map[string][]byte) (map[string]json.RawMessage, error) {
 	return values, nil
 }
 
-// Writing is what WriteOutputs has done.
+// Writing is the result of WriteOutputs.
 type Writing struct {
 	Changed bool
-	Version string // the resource version at which the Secret holds exactly this; empty if it has parts, which change apart from it
+	Version string // the resource version at which the Secret holds exactly this; empty if it has parts, which have versions of their own
 }
 
-// WriteOutputs makes the Secret hold exactly p. It refuses a Secret that
-// another controller owns, or that holds what was not written here: whoever may
-// name a Secret need not have the right to overwrite it. It writes nothing when
+// WriteOutputs makes the Secret hold exactly p. It refuses a Secret that another
+// controller owns, or that holds data of another writer: the author of a stack
+// need not have the right to overwrite every Secret. It writes nothing when
 // nothing would change. Outputs that outgrow a Secret are spread over several,
-// and this one names the others. Whoever has written none before says that it is
-// the first, which saves a look at what is most likely not there.
+// and this one names the others. First says that the caller has published none
+// before, which saves a read of a Secret that most likely does not exist.
 func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to stack.Outputs, p Published, first bool) (Writing, error) {
 	s, err := divide(p.Data)
 	if err != nil {
@@ -175,12 +175,12 @@ type outputsWriter struct {
 	names []string // of the parts
 }
 
-// write reports, too, whether the Secret had parts before.
+// write also reports whether the Secret had parts before.
 func (w outputsWriter) write(ctx context.Context, first bool) (hadParts bool, done Writing, err error) {
 	if first {
 		done, err = w.create(ctx)
-		// A namespace that may hold no more Secrets refuses one more before anybody
-		// looks whether it is there already.
+		// A quota refuses one more Secret before the server notices that the Secret
+		// exists already.
 		if kind := fault.Of(err); kind != fault.Conflict && kind != fault.Denied {
 			return false, done, err
 		}
@@ -197,7 +197,7 @@ func (w outputsWriter) write(ctx context.Context, first bool) (hadParts bool, do
 	}
 	if _, ours := secret.Annotations[outputsDigest]; !ours && len(secret.Data) > 0 && !metav1.IsControlledBy(&secret, w.owner) {
 		return false, Writing{}, fault.New(fault.Denied, "SecretOwned",
-			fmt.Errorf("writeOutputsToSecret.name: the Secret %s holds something else: delete it, or choose another name", key))
+			fmt.Errorf("writeOutputsToSecret.name: Terrier did not write the data of the Secret %s: delete the Secret, or choose another name", key))
 	}
 	before := secret.DeepCopy()
 	hadParts = before.Annotations[outputsParts] != ""
@@ -225,7 +225,7 @@ func (w outputsWriter) create(ctx context.Context) (Writing, error) {
 // dress gives a Secret its data, labels, annotations and owner.
 func (w outputsWriter) dress(s *corev1.Secret) error {
 	if err := controllerutil.SetControllerReference(w.owner, s, w.c.Scheme()); err != nil {
-		return fault.New(fault.Denied, "SecretOwned", fmt.Errorf("writeOutputsToSecret.name: the Secret %s/%s belongs to something else: %w", s.Namespace, s.Name, err))
+		return fault.New(fault.Denied, "SecretOwned", fmt.Errorf("writeOutputsToSecret.name: another controller owns the Secret %s/%s: %w", s.Namespace, s.Name, err))
 	}
 	s.Data = w.s.first
 	s.Labels = merged(s.Labels, w.to.Labels)
@@ -242,8 +242,8 @@ func (w outputsWriter) dress(s *corev1.Secret) error {
 	return nil
 }
 
-// public names the keys that hold nothing secret. Too many of them to be named
-// count as secret if only one other is, which hides more than it must.
+// public names the keys that are not sensitive. If there are too many to name
+// them, and one key is sensitive, all count as sensitive.
 func (p Published) public() string {
 	names := strings.Join(p.Public, ",")
 	switch {
@@ -268,8 +268,8 @@ func merged(a, b map[string]string) map[string]string {
 	return out
 }
 
-// OutputsIntact reports whether the Secret holds what was written to it, and at
-// which resource version nothing else has to be looked at to know it.
+// OutputsIntact reports whether the Secret holds the outputs that were written,
+// and the resource version that alone proves it; empty if the Secret has parts.
 func OutputsIntact(ctx context.Context, c client.Reader, key types.NamespacedName) (intact bool, version string, err error) {
 	var s corev1.Secret
 	if err := c.Get(ctx, key, &s); err != nil {

@@ -78,13 +78,13 @@ func divide(data map[string][]byte) (spread, error) {
 		for n, chunk := range slices.Collect(slices.Chunk(v, piece)) {
 			name := k + cutSuffix + strconv.Itoa(n)
 			if !secretKey.MatchString(name) {
-				return s, fault.New(fault.Invalid, "OutputKeyInvalid", fmt.Errorf("the output %.60q is too large for one Secret, and its name too long to cut it: give it a shorter one with %q", k, "…:NAME"))
+				return s, fault.New(fault.Invalid, "OutputKeyInvalid", fmt.Errorf("the output %.60q is too large for one Secret, and its name is too long to split it: give it a shorter one with %q", k, "…:NAME"))
 			}
 			put(name, chunk)
 		}
 	}
 	if len(parts) > partsMost {
-		return s, fault.New(fault.Invalid, "OutputsTooLarge", fmt.Errorf("the outputs hold %d MiB, more than %d Secrets can: choose what is needed with writeOutputsToSecret.outputs", total>>20, partsMost))
+		return s, fault.New(fault.Invalid, "OutputsTooLarge", fmt.Errorf("the outputs hold %d MiB, more than %d Secrets have room for: select some with writeOutputsToSecret.outputs", total>>20, partsMost))
 	}
 	s.first, s.rest = parts[0], parts[1:]
 	return s, nil
@@ -100,7 +100,7 @@ func (s spread) names(first, digest string) []string {
 	return names
 }
 
-// writeParts makes the parts that are not there yet.
+// writeParts creates the parts that do not exist yet.
 func writeParts(ctx context.Context, c client.Client, owner client.Object, first string, s spread, names []string) error {
 	for i, name := range names {
 		key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}
@@ -117,8 +117,8 @@ func writeParts(ctx context.Context, c client.Client, owner client.Object, first
 			return err
 		}
 		err := c.Create(ctx, &part, client.FieldOwner(FieldManager))
-		if apierrors.IsAlreadyExists(err) { // of a write that was cut short, or of somebody else
-			err = mendPart(ctx, c, owner, part)
+		if apierrors.IsAlreadyExists(err) { // of a write that was interrupted, or of another writer
+			err = repairPart(ctx, c, owner, part)
 		}
 		if err != nil {
 			return mark(err, "Secret", key)
@@ -127,14 +127,14 @@ func writeParts(ctx context.Context, c client.Client, owner client.Object, first
 	return nil
 }
 
-// mendPart makes a part that exists hold what it should.
-func mendPart(ctx context.Context, c client.Client, owner client.Object, want corev1.Secret) error {
+// repairPart gives an existing part the data that it should hold.
+func repairPart(ctx context.Context, c client.Client, owner client.Object, want corev1.Secret) error {
 	var have corev1.Secret
 	if err := c.Get(ctx, client.ObjectKeyFromObject(&want), &have); err != nil {
 		return err
 	}
 	if !metav1.IsControlledBy(&have, owner) {
-		return fault.New(fault.Denied, "SecretOwned", errors.New("writeOutputsToSecret.name: it belongs to something else; choose another name"))
+		return fault.New(fault.Denied, "SecretOwned", errors.New("writeOutputsToSecret.name: another object owns it; choose another name"))
 	}
 	if stack.Digest(have.Data) == want.Annotations[outputsDigest] {
 		return nil
@@ -170,8 +170,8 @@ func labelOf(name string) string {
 	return name[:50] + "." + hex[:12]
 }
 
-// assemble adds to the data of a Secret what its parts hold. Each part must be
-// as it was written.
+// assemble adds the data of its parts to the data of a Secret. Each part must be
+// unchanged.
 func assemble(ctx context.Context, c client.Reader, s *corev1.Secret) (map[string][]byte, error) {
 	names := s.Annotations[outputsParts]
 	if names == "" {
@@ -185,7 +185,7 @@ func assemble(ctx context.Context, c client.Reader, s *corev1.Secret) (map[strin
 			return nil, mark(err, "Secret", key)
 		}
 		if part.Annotations[outputsDigest] != stack.Digest(part.Data) {
-			return nil, fault.New(fault.Broken, "OutputsChanged", fmt.Errorf("the Secret %s is a part of the outputs in %s and was changed", key, s.Name))
+			return nil, fault.New(fault.Broken, "OutputsChanged", fmt.Errorf("the Secret %s holds a part of the outputs in %s, and another writer changed it", key, s.Name))
 		}
 		maps.Copy(data, part.Data)
 	}

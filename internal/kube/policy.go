@@ -12,9 +12,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// ErrNoPolicies is why policies are not in force: the API server knows nothing
-// of their kind, or does not let us write any.
-var ErrNoPolicies = errors.New("the API server takes no admission policies from us")
+// ErrNoPolicies is why policies are not in force: the API server does not have
+// their kind, or forbids Terrier to write any.
+var ErrNoPolicies = errors.New("the API server takes no admission policies from Terrier")
 
 // InstallPolicies applies every policy and binding in files.
 func InstallPolicies(ctx context.Context, c client.Client, files fs.FS) error {
@@ -25,7 +25,7 @@ func InstallPolicies(ctx context.Context, c client.Client, files fs.FS) error {
 	for _, u := range all {
 		gvk := u.GroupVersionKind()
 		if _, err := c.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); meta.IsNoMatchError(err) {
-			return fmt.Errorf("%w: it does not know %s of %s", ErrNoPolicies, gvk.Kind, gvk.GroupVersion())
+			return fmt.Errorf("%w: it has no kind %s of %s", ErrNoPolicies, gvk.Kind, gvk.GroupVersion())
 		}
 		if err := Apply(ctx, c, u); fault.Of(err) == fault.Denied {
 			return fmt.Errorf("%w: %w", ErrNoPolicies, err)

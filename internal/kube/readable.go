@@ -23,13 +23,13 @@ const (
 	planFullSpace    = "infra.contrib.fluxcd.io/plan-full-workspace"
 	planChunk        = "infra.contrib.fluxcd.io/plan-chunk"
 	planHash         = "infra.contrib.fluxcd.io/plan-hash"
-	planChunks       = "terrier.dev/plan-chunks" // how many there are, so that a missing last one is noticed
+	planChunks       = "terrier.dev/plan-chunks" // their number, so that a missing last one is noticed
 	planSaved        = "savedPlan"
 	planChunkBytes   = 1 << 20
 	planLabelMaximum = 63
 )
 
-// ReadablePlan is a plan for people or programs to read in the cluster.
+// ReadablePlan is a plan for users and programs to read in the cluster.
 type ReadablePlan struct {
 	Workspace string
 	Name      string // the plan's public name
@@ -37,7 +37,7 @@ type ReadablePlan struct {
 	Text      []byte // published as a ConfigMap
 }
 
-// WriteReadablePlan publishes p beside its owner and removes what it replaces.
+// WriteReadablePlan publishes p beside its owner, and removes the plan before it.
 func WriteReadablePlan(ctx context.Context, c client.Client, owner client.Object, p ReadablePlan) error {
 	want := map[string]client.Object{}
 	if p.JSON != nil {
@@ -83,7 +83,7 @@ func removeReadable(ctx context.Context, c client.Client, owner client.Object, w
 		}
 		var old []client.Object
 		for i := range secrets.Items {
-			if name != owner.GetName() { // the binary plan of another controller is not ours to remove
+			if name != owner.GetName() { // the binary plan belongs to another controller
 				old = append(old, &secrets.Items[i])
 			}
 		}
@@ -167,7 +167,7 @@ func planMeta(owner client.Object, p ReadablePlan, name string, i, count int, wh
 	}
 }
 
-// labelValue cuts what is too long for a label, keeping it distinct.
+// labelValue shortens a value that is too long for a label, and keeps it distinct.
 func labelValue(s string) string {
 	if len(s) <= planLabelMaximum {
 		return s

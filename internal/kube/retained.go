@@ -6,17 +6,17 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Retained is the record of a stack that was let go while something that it
-// built still exists. It outlives everything else that was kept of the stack.
+// Retained is the record of a deleted stack whose resources still exist. It
+// outlives every other record of the stack.
 type Retained struct {
 	Stack     string           `json:"stack"` // namespace/name
 	UID       string           `json:"uid"`
 	At        time.Time        `json:"at"`
 	Why       string           `json:"why"`
-	State     *StateRef        `json:"state,omitempty"`     // where its state stays, if we kept it
+	State     *StateRef        `json:"state,omitempty"`     // where its state stays, if Terrier kept it
 	Resources []string         `json:"resources,omitempty"` // addresses in that state
-	Untracked *stack.Untracked `json:"gap,omitempty"`       // what is in no state
+	Untracked *stack.Untracked `json:"gap,omitempty"`       // resources that are in no state
 }
 
-// RetainedFor is how long the record of a stack that is gone is kept.
+// RetainedFor is how long the record of a deleted stack is kept.
 const RetainedFor = 30 * 24 * time.Hour

@@ -10,27 +10,27 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Seen remembers locks and states as this process has read or written them last,
-// so that a write need not read first what it goes over.
+// Seen caches locks and states as this process has read or written them last, so
+// that a write need not read the object first.
 //
-// It never answers what is there: that is always asked of the server. It says
-// over which version to write, or that there was nothing, and the server refuses
-// the write if that is not so any more. Whoever was refused reads, and decides
-// upon what is there. So a write over something remembered says as much as a
-// read right before it would have said, and more: nobody wrote in between.
+// It never answers a read: the server does. It gives the version to write over,
+// or says that there was no object, and the server refuses the write if that has
+// changed. A caller that was refused reads the object and decides again. So a
+// write over a cached version proves as much as a read right before it, and more:
+// no other write came in between.
 //
 // A nil *Seen remembers nothing.
 type Seen struct{ leases, states *lru.Cache }
 
 const (
-	seenMost  = 1024     // of either; what is between a plan and its apply is worth remembering
-	seenBytes = 64 << 10 // of a state: a larger one is read again instead of being taken apart once more
+	seenMost  = 1024     // of either; enough for the stacks between a plan and its apply
+	seenBytes = 64 << 10 // of a state: parsing a larger one costs more than reading it again
 )
 
-// NewSeen remembers nothing yet.
+// NewSeen returns an empty cache.
 func NewSeen() *Seen { return &Seen{lru.New(seenMost), lru.New(seenMost)} }
 
-// free returns a lock that nobody held, nil if there was none.
+// free returns a lock without a holder, nil if there was no Lease.
 func (s *Seen) free(key types.NamespacedName) (lease *coordinationv1.Lease, ok bool) {
 	lease, ok = s.lease(key)
 	return lease, ok && (lease == nil || lease.Spec.HolderIdentity == nil)
@@ -53,8 +53,8 @@ func (s *Seen) lease(key types.NamespacedName) (*coordinationv1.Lease, bool) {
 	return kept.(*coordinationv1.Lease).DeepCopy(), true // of nil it is nil
 }
 
-// read remembers a lock that is free, and forgets one that somebody holds: such
-// a lock is broken only after another look.
+// read caches a lock that is free, and forgets one that is held: a held lock is
+// broken only after another read.
 func (s *Seen) read(key types.NamespacedName, lease *coordinationv1.Lease) {
 	if lease != nil && lease.Spec.HolderIdentity != nil {
 		s.forgetLease(key)
@@ -63,7 +63,7 @@ func (s *Seen) read(key types.NamespacedName, lease *coordinationv1.Lease) {
 	s.wrote(key, lease)
 }
 
-// wrote remembers a lock as it was answered to a write of ours.
+// wrote caches a lock as the server answered a write.
 func (s *Seen) wrote(key types.NamespacedName, lease *coordinationv1.Lease) {
 	if s == nil {
 		return
@@ -88,8 +88,8 @@ type seenState struct {
 	outgrown bool
 }
 
-// before returns the Secret of a state if the next version may go over what was
-// in it. That it may not is for what is there now to say.
+// before returns the Secret of a state if the next version may replace the cached
+// one. Only the stored state can say that it may not.
 func (s *Seen) before(key types.NamespacedName, next []byte) (secret *corev1.Secret, old Stored, ok bool) {
 	if s == nil {
 		return nil, Stored{}, false
@@ -104,7 +104,7 @@ func (s *Seen) before(key types.NamespacedName, next []byte) (secret *corev1.Sec
 	return seen.secret.DeepCopy(), Stored{Outgrown: seen.outgrown}, ok
 }
 
-// holds remembers which version of a state a Secret holds.
+// holds caches which version of a state a Secret holds.
 func (s *Seen) holds(key types.NamespacedName, secret *corev1.Secret, state []byte, outgrown bool) {
 	if s == nil {
 		return
@@ -120,7 +120,7 @@ func (s *Seen) holds(key types.NamespacedName, secret *corev1.Secret, state []by
 	}
 	if secret != nil {
 		for name := range secret.Data {
-			if name != stateKey { // somebody keeps more in it, which a write has to bring along
+			if name != stateKey { // another writer keeps more data in it, which a write has to preserve
 				s.forgetState(key)
 				return
 			}
@@ -137,8 +137,8 @@ func (s *Seen) forgetState(key types.NamespacedName) {
 	}
 }
 
-// outdated reports whether a write was refused because what it was to go over is
-// not there any more.
+// outdated reports whether a write was refused because the version that it was to
+// replace has gone.
 func outdated(err error) bool {
 	kind := fault.Of(err)
 	return kind == fault.Conflict || kind == fault.Missing

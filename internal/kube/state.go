@@ -20,23 +20,23 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Names of the engine's kubernetes backend, so that the plain engine can read
-// and continue what is kept here, and the other way round.
+// Names of the engine's kubernetes backend, so that the plain engine and Terrier
+// can continue each other's states.
 const (
 	stateKey       = "tfstate"
 	lockAnnotation = "app.terraform.io/lock-info"
 	ownerStack     = "terrier.dev/stack"        // the name of the stack whose state it is
 	ownerUID       = "terrier.dev/stack-uid"    // and its UID: another stack of that name is another stack
-	writtenBy      = "terrier.dev/state-writer" // a person, and the digest of what they wrote
-	lockHolder     = "terrier.dev/holder"       // on a Lease: which run of ours holds it, or which person
+	writtenBy      = "terrier.dev/state-writer" // a user, and the digest of the state that they wrote
+	lockHolder     = "terrier.dev/holder"       // on a Lease: the run that holds it, or the user
 )
 
 // The reasons of this file's faults.
 const (
-	StateUnreadable  = "StateUnreadable"  // what is stored is no state
-	StateConflict    = "StateConflict"    // what is stored is not what was expected
-	StateTooLarge    = "StateTooLarge"    // it fits nowhere
-	StateNameInvalid = "StateNameInvalid" // nothing can have its name or its labels
+	StateUnreadable  = "StateUnreadable"  // the stored data is no state
+	StateConflict    = "StateConflict"    // the stored state is not the expected one
+	StateTooLarge    = "StateTooLarge"    // there is no room for it
+	StateNameInvalid = "StateNameInvalid" // no Secret can have its name or its labels
 )
 
 // StateRef names the state of one stack.
@@ -58,8 +58,8 @@ func (r StateRef) lease() types.NamespacedName {
 // String is the Secret that holds the state.
 func (r StateRef) String() string { return r.secret().String() }
 
-// named reports whether r can name a Secret, which is all that is needed to look
-// for a state: it may have been written before its labels were changed.
+// named reports whether r can name a Secret. A read needs no more: the state may
+// have been written before its labels were changed.
 func (r StateRef) named() error {
 	if errs := validation.IsDNS1123Subdomain(r.secret().Name); len(errs) > 0 {
 		return fault.New(fault.Invalid, StateNameInvalid,
@@ -114,22 +114,22 @@ type States struct {
 	Client   client.Client // must not cache Secrets
 	Overflow Overflow      // for states that outgrow a Secret; nil refuses them
 	Now      func() time.Time
-	Seen     *Seen // for whoever reads a state and writes it later; nil reads each time
+	Seen     *Seen // nil reads each time before a write
 }
 
 // Stored is a state as it was found.
 type Stored struct {
 	State    []byte // empty if there is none
-	Digest   string // of State; of what is there instead if that cannot be read; empty if there is none
-	Owner    string // the stack that wrote it, empty if that was none of ours
+	Digest   string // of State, or of the data that cannot be read as one; empty if there is none
+	Owner    string // the stack that wrote it, empty if Terrier did not write it
 	OwnerUID string // and its UID, if that is known
-	Person   string // who wrote exactly this through Terrier, empty if that was nobody
-	Outgrown bool   // it is beside the Secret, which only points to it
+	Person   string // the user who wrote exactly this state through Terrier; empty for a run
+	Outgrown bool   // it is in the overflow, and the Secret points to it
 	Packed   int    // bytes in the Secret
 }
 
-// Load finds the state. One that is there and cannot be read is an error with
-// the reason StateUnreadable; its digest and its owner are known all the same.
+// Load reads the state. A state that exists and cannot be read is an error with
+// the reason StateUnreadable; its digest and its owner are returned all the same.
 func (s States) Load(ctx context.Context, ref StateRef) (Stored, error) {
 	_, found, err := s.get(ctx, ref)
 	return found, err
@@ -168,13 +168,13 @@ func (s States) read(ctx context.Context, ref StateRef) (*corev1.Secret, Stored,
 	found.Digest = digestOf(found.State)
 	var w writer
 	if json.Unmarshal([]byte(secret.Annotations[writtenBy]), &w) == nil && w.Digest == found.Digest {
-		found.Person = w.Person // else somebody wrote after them, and left the note
+		found.Person = w.Person // otherwise another writer came later, and left the note
 	}
 	return &secret, found, nil
 }
 
-// writer is the note that a person's hand leaves beside a state. The plain
-// engine keeps annotations as they are, so the note says of what it speaks.
+// writer is the note beside a state that a user wrote. The plain engine keeps
+// annotations when it writes another state, so the note names its own state.
 type writer struct {
 	Person string `json:"person"`
 	Digest string `json:"digest"`
@@ -192,8 +192,8 @@ func (o Owner) notes() map[string]string {
 }
 
 // Save stores a newer version of the state of a stack. It refuses with Conflict to
-// replace a state of another lineage, one with a higher serial, or what it cannot
-// read; storing the same version again changes nothing.
+// replace a state of another lineage, one with a higher serial, or data that it
+// cannot read. Storing the same version again changes nothing.
 func (s States) Save(ctx context.Context, ref StateRef, owner Owner, state []byte) error {
 	if secret, old, ok := s.Seen.before(ref.secret(), state); ok {
 		if err := s.store(ctx, ref, secret, old, state, owner.notes()); !outdated(err) {
@@ -216,16 +216,16 @@ func (s States) Save(ctx context.Context, ref StateRef, owner Owner, state []byt
 	return s.store(ctx, ref, secret, old, state, owner.notes())
 }
 
-// Replacement is a state that a person puts in the place of what is stored.
+// Replacement is a state by which a user replaces the stored one.
 type Replacement struct {
 	State  []byte
-	Over   string // the digest of what it replaces, as Load has it
+	Over   string // the digest of the replaced state, as Load returned it
 	Owner  Owner
 	Person string
 }
 
-// Replace stores what a person wants to be there. It is a Conflict if something
-// else is stored by now than what they saw.
+// Replace stores the state of a user. It is a Conflict if the stored state is no
+// longer the one that the user saw.
 func (s States) Replace(ctx context.Context, ref StateRef, r Replacement) error {
 	secret, old, err := s.get(ctx, ref)
 	if err != nil && fault.Reason(err, "") != StateUnreadable {
@@ -243,7 +243,7 @@ func (s States) Replace(ctx context.Context, ref StateRef, r Replacement) error 
 	return s.store(ctx, ref, secret, old, r.State, notes)
 }
 
-// store writes the Secret: over secret, unless that is nil.
+// store writes the Secret: an update of secret, or a new one if that is nil.
 func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, old Stored, state []byte, notes map[string]string) error {
 	if err := ref.Check(); err != nil {
 		return err
@@ -255,7 +255,7 @@ func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, 
 	if secret == nil {
 		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: ref.secret().Name, Namespace: ref.Namespace}}
 	}
-	// Each time, for somebody may have taken off that by which the engine finds it.
+	// Each time, since the engine finds the state by these labels.
 	secret.Labels = merged(secret.Labels, ref.labels())
 	secret.Annotations = merged(secret.Annotations, map[string]string{"encoding": "gzip"})
 	if secret.Data == nil {
@@ -268,7 +268,7 @@ func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, 
 	}
 	if secret.ResourceVersion == "" {
 		err = s.Client.Create(ctx, secret, client.FieldOwner(FieldManager))
-	} else { // the resource version makes this refuse if anybody wrote in between
+	} else { // the resource version makes the server refuse this after another write
 		err = s.Client.Update(ctx, secret, client.FieldOwner(FieldManager))
 	}
 	if err != nil {
@@ -282,7 +282,7 @@ func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, 
 	return nil
 }
 
-// follows reports why state must not replace old, if it must not.
+// follows returns an error that says why state must not replace old.
 func follows(old, state []byte) error {
 	b, err := stack.ReadState(state)
 	if err != nil {
@@ -297,15 +297,15 @@ func follows(old, state []byte) error {
 	}
 	switch {
 	case a.Lineage != b.Lineage:
-		return fmt.Errorf("it holds a state of another lineage (%s, not %s)", a.Lineage, b.Lineage)
+		return fmt.Errorf("the stored state has another lineage (%s, not %s)", a.Lineage, b.Lineage)
 	case a.Serial > b.Serial:
-		return fmt.Errorf("it holds a newer state (serial %d, not %d)", a.Serial, b.Serial)
+		return fmt.Errorf("the stored state is newer (serial %d, not %d)", a.Serial, b.Serial)
 	case a.Serial == b.Serial:
-		return fmt.Errorf("it holds another state with the same serial %d", a.Serial)
+		return fmt.Errorf("the stored state differs and has the same serial %d", a.Serial)
 	}
 	return nil
 }
 
 func unreadable(err error) error { return fault.New(fault.Broken, StateUnreadable, err) }
 
-var errNoOverflow = errors.New("nothing is set up to keep it")
+var errNoOverflow = errors.New("no store for large states is configured")

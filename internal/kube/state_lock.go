@@ -27,7 +27,7 @@ type LockInfo struct {
 	Path      string
 
 	// Holder says which run of which stack of which installation took the lock;
-	// empty if it was not one of ours. It is not part of what the engine writes.
+	// empty if it was no run of Terrier. The engine does not write it.
 	Holder string `json:"-"`
 }
 
@@ -58,8 +58,8 @@ func (s States) Holder(ctx context.Context, ref StateRef) (*LockedError, error) 
 }
 
 // Lock takes the lock in the name of info.ID, or returns a *LockedError marked
-// Later. Taking a lock again that the same ID holds succeeds, unless that is known
-// to be another's.
+// Later. Taking a lock again that the same ID holds succeeds, unless its Holder is
+// another one.
 func (s States) Lock(ctx context.Context, ref StateRef, info LockInfo) error {
 	if lease, ok := s.Seen.free(ref.lease()); ok {
 		if err := s.take(ctx, ref, lease, info); !outdated(err) {
@@ -73,7 +73,7 @@ func (s States) Lock(ctx context.Context, ref StateRef, info LockInfo) error {
 	return s.take(ctx, ref, lease, info)
 }
 
-// take writes info into a lock that is free, and makes it if lease is nil.
+// take writes info into a free lock, and creates the Lease if it is nil.
 func (s States) take(ctx context.Context, ref StateRef, lease *coordinationv1.Lease, info LockInfo) error {
 	info.Created, info.Path = s.Now().UTC(), ref.secret().String()
 	text, err := json.Marshal(info)
@@ -104,8 +104,8 @@ func (s States) take(ctx context.Context, ref StateRef, lease *coordinationv1.Le
 	return s.wrote(ref, lease, s.Client.Update(ctx, lease, client.FieldOwner(FieldManager)))
 }
 
-// Unlock frees the lock if id holds it. A lock that is free, or that somebody
-// else holds, is left as it is.
+// Unlock frees the lock if id holds it. It leaves a lock that is free, or that
+// another ID holds, as it is.
 func (s States) Unlock(ctx context.Context, ref StateRef, id string) error {
 	if lease, ok := s.Seen.heldBy(ref.lease(), id); ok {
 		if err := s.release(ctx, ref, lease); !outdated(err) {
@@ -127,7 +127,7 @@ func (s States) release(ctx context.Context, ref StateRef, lease *coordinationv1
 	return s.wrote(ref, lease, s.Client.Update(ctx, lease, client.FieldOwner(FieldManager)))
 }
 
-// wrote takes over what the server answered to a write of a lock.
+// wrote caches the server's answer to a write of a lock.
 func (s States) wrote(ref StateRef, lease *coordinationv1.Lease, err error) error {
 	if err != nil {
 		s.Seen.forgetLease(ref.lease())

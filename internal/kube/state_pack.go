@@ -16,7 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// How much fits where.
+// Limits of states and of their Secrets.
 const (
 	stateBytes  = 256 << 20 // unpacked, as much as a run accepts
 	secretBytes = 950 << 10 // packed; the API takes 1 MiB in a Secret, all keys together
@@ -30,10 +30,10 @@ type Overflow interface {
 	List(ctx context.Context, prefix string) ([]string, error)
 }
 
-// pointer is what a Secret holds in place of a state that it has no room for.
-// The plain engine takes a Secret without a state for an empty state, and would
-// build everything anew; so something has to be there that it refuses. It looks
-// at the version of the format first, and stops at one that it does not know.
+// pointer stands in a Secret in place of a state that it has no room for. The
+// plain engine takes a Secret without a state for an empty state, and would create
+// everything again; so the Secret must hold something that the engine refuses. The
+// engine reads the version of the format first, and stops at an unknown one.
 type pointer struct {
 	Version uint64 `json:"version"`
 	Serial  uint64 `json:"serial"`
@@ -59,15 +59,15 @@ func OutgrownKey(ref StateRef, digest string) string { return record.Outgrown(pl
 // placeOf names the Secret of a state in keys of records.
 func placeOf(ref StateRef) string { return record.Hex(digestOf([]byte(ref.String())))[:32] }
 
-// pack makes the content of the Secret. A state that does not fit is kept
-// beside it first.
+// pack returns the content of the Secret. It stores a state that does not fit in
+// the overflow first.
 func (s States) pack(ctx context.Context, ref StateRef, state []byte) (packed []byte, outgrown bool, err error) {
 	packed, err = gzipped(state)
 	if err != nil || len(packed) <= secretBytes {
 		return packed, false, err
 	}
 	if s.Overflow == nil {
-		return nil, false, fault.New(fault.Invalid, StateTooLarge, fmt.Errorf("the state has %d bytes packed, a Secret has room for %d, and %w", len(packed), secretBytes, errNoOverflow))
+		return nil, false, fault.New(fault.Invalid, StateTooLarge, fmt.Errorf("the compressed state has %d bytes, a Secret has room for %d, and %w", len(packed), secretBytes, errNoOverflow))
 	}
 	facts, err := stack.ReadState(state)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s States) pack(ctx context.Context, ref StateRef, state []byte) (packed []
 	digest := digestOf(state)
 	key := OutgrownKey(ref, digest)
 	if err := s.Overflow.Put(ctx, key, bytes.NewReader(state)); err != nil {
-		return nil, false, fmt.Errorf("keeping the state that outgrew the Secret %s: %w", ref, err)
+		return nil, false, fmt.Errorf("storing the state that outgrew the Secret %s: %w", ref, err)
 	}
 	b, err := json.Marshal(pointer{
 		Version: pointerVersion, Serial: facts.Serial, Lineage: facts.Lineage,
@@ -89,7 +89,7 @@ func (s States) pack(ctx context.Context, ref StateRef, state []byte) (packed []
 	return packed, true, err
 }
 
-// unpack reads the content of the Secret, and what it points to.
+// unpack reads the content of the Secret, and the state that it points to.
 func (s States) unpack(ctx context.Context, ref StateRef, packed []byte) (state []byte, outgrown bool, err error) {
 	b, err := gunzip(packed, stateBytes)
 	if err != nil {
@@ -99,13 +99,13 @@ func (s States) unpack(ctx context.Context, ref StateRef, packed []byte) (state 
 	if !ok {
 		return b, false, nil
 	}
-	key := OutgrownKey(ref, p.Digest) // wherever it says: it leads to no other state
+	key := OutgrownKey(ref, p.Digest) // not the key that it names: a pointer must lead to no other state
 	if s.Overflow == nil {
-		return nil, true, unreadable(fmt.Errorf("it is kept as %s, and %w", key, errNoOverflow))
+		return nil, true, unreadable(fmt.Errorf("it points to %s, and %w", key, errNoOverflow))
 	}
 	r, err := s.Overflow.Get(ctx, key)
 	if fault.Of(err) == fault.Missing {
-		return nil, true, unreadable(fmt.Errorf("it points to %s, which is not there: %w", key, err))
+		return nil, true, unreadable(fmt.Errorf("it points to %s, which does not exist: %w", key, err))
 	}
 	if err != nil {
 		return nil, true, fmt.Errorf("fetching %s: %w", key, err)
@@ -115,13 +115,13 @@ func (s States) unpack(ctx context.Context, ref StateRef, packed []byte) (state 
 		return nil, true, fmt.Errorf("fetching %s: %w", key, err)
 	}
 	if got := digestOf(state); got != p.Digest {
-		return nil, true, unreadable(fmt.Errorf("%s holds something else (%s)", key, got))
+		return nil, true, unreadable(fmt.Errorf("%s holds another state (%s)", key, got))
 	}
 	return state, true, nil
 }
 
-// pointed reads a pointer, if b is one. A state is not: it is not even parsed
-// when its beginning already tells.
+// pointed reads a pointer, if b is one. It does not parse what is obviously a
+// state.
 func pointed(b []byte) (place, bool) {
 	if len(b) > 16<<10 || !bytes.Contains(b, []byte(`"terrier"`)) {
 		return place{}, false
@@ -136,7 +136,7 @@ func pointed(b []byte) (place, bool) {
 	return p.Terrier, true
 }
 
-// dropOverflow removes the versions that the Secret no longer points to.
+// dropOverflow removes the states that the Secret no longer points to.
 func (s States) dropOverflow(ctx context.Context, ref StateRef, now string) error {
 	if s.Overflow == nil {
 		return nil

@@ -89,7 +89,7 @@ var situations = map[stack.Reason]Situation{
 	stack.RetryLimitReached: {"As many attempts failed as remediation.retries allows.", "Correct the cause, then ask for another attempt with terrier replan, or change the object or its source."},
 	stack.StateIncomplete: {
 		"An apply was cut short, and something that it built, or may have built, is not in the state.",
-		"Bring it in with terrier repair. Or remove it by hand, and annotate the stack with terrier.dev/forget-gap and the name of the run.",
+		"Bring it in with terrier repair. Or remove it by hand, and annotate the stack with terrier.dev/ignore-untracked and the name of the run.",
 	},
 	stack.AwaitingApproval: {
 		"A plan would change something, and somebody has to agree to exactly that plan.",

@@ -135,10 +135,10 @@ func (o Observation) incomplete() Decision {
 		b.WriteString(" Look which of these it holds, with the engine's own state list.")
 	}
 	if g.Apart {
-		fmt.Fprintf(&b, " If it holds all that exist, annotate the stack with terrier.dev/forget-gap=%s. Else", g.Run)
+		fmt.Fprintf(&b, " If it holds all that exist, annotate the stack with terrier.dev/ignore-untracked=%s. Else", g.Run)
 	}
 	b.WriteString(" terrier repair brings it in: it plans the imports, shows them and carries them out when you agree.")
-	fmt.Fprintf(&b, " Or remove what exists by hand and annotate the stack with terrier.dev/forget-gap=%s, or add import blocks to the module:", g.Run)
+	fmt.Fprintf(&b, " Or remove what exists by hand and annotate the stack with terrier.dev/ignore-untracked=%s, or add import blocks to the module:", g.Run)
 	for _, u := range g.Objects {
 		id := "\"…\"" // nobody knows it but the provider
 		if u.ID != "" {

@@ -318,7 +318,7 @@ func TestAGapOfAStateElsewhereSaysWhatIsKnown(t *testing.T) {
 		never          []string
 	}{
 		"a state that we keep":         {false, false, []string{"the state does not hold"}, []string{"backend", "state list", "--rescued"}},
-		"a state elsewhere":            {true, false, []string{"cannot see whether it holds", "state list", "If it holds all that exist", "forget-gap=a1"}, []string{"does not hold", "--rescued"}},
+		"a state elsewhere":            {true, false, []string{"cannot see whether it holds", "state list", "If it holds all that exist", "ignore-untracked=a1"}, []string{"does not hold", "--rescued"}},
 		"one that the backend refused": {true, true, []string{"cannot see whether it holds", "state pull --rescued a1", "state push"}, []string{"does not hold"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -79,7 +79,7 @@ func (p *planning) progress() Condition {
 	if len(open) == 0 {
 		return Condition{ProgressingCondition, false, "ReconcileComplete", "nothing is left to do"}
 	}
-	return Condition{ProgressingCondition, true, "Reconciling", "waits for " + few(open)}
+	return Condition{ProgressingCondition, true, "Reconciling", "waits for " + Few(open, 5)}
 }
 
 func (p *planning) conflict() Condition {
@@ -154,9 +154,8 @@ func (p *planning) events() []Event {
 	return all
 }
 
-// few joins names, and counts those that would be too many.
-func few(names []string) string {
-	const most = 5
+// Few joins the first names for a message, and counts the others.
+func Few(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}

@@ -159,19 +159,14 @@ func (r *rolling) tolerated() int {
 }
 
 func (r *rolling) stopped(s RolloutState) string {
-	const shown = 5
 	var names []string
 	for _, e := range r.own {
 		if r.state[e.Name] == failed {
 			names = append(names, e.Name)
 		}
 	}
-	list := strings.Join(names[:min(len(names), shown)], ", ")
-	if len(names) > shown {
-		list += fmt.Sprintf(" and %d more", len(names)-shown)
-	}
 	return fmt.Sprintf("stopped after %d of %d tenants: %s failed with generation %d. It goes on once they are ready, or with the annotation terrier.dev/rollout=%s",
-		s.Updated, s.Total, list, r.t.Generation, ResumeRollout(r.t.Generation, s.Failed))
+		s.Updated, s.Total, Few(names, 5), r.t.Generation, ResumeRollout(r.t.Generation, s.Failed))
 }
 
 // next are the tenants that get the newest generation now, and the wave they are

@@ -292,7 +292,7 @@ func (s *torn) ask(t *testing.T, c *testkit.Cluster) {
 		}
 		if len(leaked) == 0 {
 			gap := memoryOf(t, c.Stack(t, s.name)).Untracked
-			c.Patch(t, s.name, `{"metadata":{"annotations":{"terrier.dev/forget-gap":"`+gap.Run+`"}}}`)
+			c.Patch(t, s.name, `{"metadata":{"annotations":{"terrier.dev/ignore-untracked":"`+gap.Run+`"}}}`)
 			c.AwaitReady(t, s.name)
 		} else {
 			c.Apply(t, inline(s.name, spec, chain(s.w, fmt.Sprint("round ", s.round), names...)+hcl))

@@ -96,7 +96,7 @@ func TestStateThatGoesBackStopsRuns(t *testing.T) {
 
 	restore(t, c, "stack", backup)
 	c.Terrier(t, "replan", "stack")
-	c.AwaitReason(t, "stack", "StateWentBack")
+	c.AwaitReason(t, "stack", "StateRegressed")
 	if n := began(w, "create", "b"); n != 1 {
 		t.Errorf("b was created %d times, want once", n)
 	}
@@ -112,7 +112,7 @@ func TestStateThatGoesBackStopsRuns(t *testing.T) {
 	restore(t, c, "stack", backup)
 	c.Terrier(t, "replan", "stack")
 	c.Patch(t, "stack", `{"spec":{"approvePlan":""}}`)
-	c.AwaitReason(t, "stack", "StateWentBack")
+	c.AwaitReason(t, "stack", "StateRegressed")
 	c.Terrier(t, "state", "accept", "stack")
 	s := c.AwaitReason(t, "stack", "LockHeld")
 	if text := message(s); !strings.Contains(text, "a test of locks") {

@@ -86,7 +86,7 @@ func worksByHand(t *testing.T, w *World, s Subject) {
 
 	done(t, "EndGlass()", s.Stacks.EndGlass(t.Context(), w.key("net")))
 	done(t, "EndGlass() once more", s.Stacks.EndGlass(t.Context(), w.key("net")))
-	if a := w.object(t, "net").Annotations; a[infra.BreakTheGlassAt] != "" || a[infra.GlassCommand] != "" {
+	if a := w.object(t, "net").Annotations; a[infra.BreakTheGlassAt] != "" || a[infra.BreakGlassCommand] != "" {
 		t.Errorf("after the end there is still %v", a)
 	}
 }

@@ -42,19 +42,19 @@ var decided = map[audit.What]bool{
 
 // fields are where people write to bring something about. Names in a path are
 // separated by tabs, since those of annotations have dots and slashes.
-var fields = map[audit.What]string{
-	audit.Approved:          "spec\tapprovePlan",
-	audit.ApprovedStale:     "spec\tapprovePlan",
-	audit.Suspended:         "spec\tsuspend",
-	audit.Resumed:           "spec\tsuspend",
-	audit.RegistrySuspended: "spec\tsuspend",
-	audit.RegistryResumed:   "spec\tsuspend",
-	audit.Rejected:          annotation + "terrier.dev/rejected",
-	audit.DeletionsAllowed:  annotation + tenantsv1.AnnotationAllowDeletions,
-	audit.RolloutResumed:    annotation + tenantsv1.AnnotationRollout,
-	audit.ReplanAsked:       annotation + "reconcile.fluxcd.io/requestedAt",
-	audit.GapForgotten:      annotation + "terrier.dev/forget-gap",
-	audit.RepairAsked:       annotation + "terrier.dev/repair",
+var fields = map[audit.What][]string{
+	audit.Approved:          {"spec\tapprovePlan"},
+	audit.ApprovedStale:     {"spec\tapprovePlan"},
+	audit.Suspended:         {"spec\tsuspend"},
+	audit.Resumed:           {"spec\tsuspend"},
+	audit.RegistrySuspended: {"spec\tsuspend"},
+	audit.RegistryResumed:   {"spec\tsuspend"},
+	audit.Rejected:          {annotation + "terrier.dev/rejected"},
+	audit.DeletionsAllowed:  {annotation + tenantsv1.AnnotationAllowDeletions},
+	audit.RolloutResumed:    {annotation + tenantsv1.AnnotationRollout},
+	audit.ReplanAsked:       {annotation + "reconcile.fluxcd.io/requestedAt"},
+	audit.GapForgotten:      {annotation + "terrier.dev/ignore-untracked", annotation + "terrier.dev/forget-gap"},
+	audit.RepairAsked:       {annotation + "terrier.dev/repair"},
 }
 
 const annotation = "metadata\tannotations\t"
@@ -75,9 +75,7 @@ func Of(ctx context.Context, live client.Reader, obj client.Object, what audit.W
 			obj = whole
 		}
 	}
-	if field := fields[what]; field != "" {
-		a.Manager = kube.ManagerOf(obj, field)
-	}
+	a.Manager = kube.ManagerOf(obj, fields[what]...)
 	if a.Manager == "" { // it was taken away, or may be anywhere
 		a.Manager = kube.ManagerOf(obj, "spec", "metadata\tannotations")
 	}

@@ -168,7 +168,7 @@ func (c *Tenants) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Chi
 		before.Orphaned, before.Owned, before.Failure = true, false, nil
 		return before, done, nil
 	}
-	live, err := c.Children.Look(ctx, key, p.owner) // most objects are gone at once
+	live, err := c.Children.Read(ctx, key, p.owner) // most objects are gone at once
 	if err != nil {
 		return tenant.Child{}, deed{}, fmt.Errorf("looking whether %s is gone: %w", item.Ref, err)
 	}

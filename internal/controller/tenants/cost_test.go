@@ -57,7 +57,7 @@ func TestWhatANewTenantCosts(t *testing.T) {
 	made["acme-service"] = children.Key{Version: "v1", Kind: "Service", Namespace: l.Namespace, Name: "acme-service"}
 	testkit.Eventually(t, testkit.Patience, "the kinds are watched", func(context.Context) error {
 		for _, key := range made {
-			if !l.c.Children.Watches().Unheard(key) {
+			if !l.c.Children.Watches().Unclaimed(key) {
 				return fmt.Errorf("%s is not known to be no tenant's", key)
 			}
 		}

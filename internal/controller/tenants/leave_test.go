@@ -176,7 +176,7 @@ func TestNothingIsFreshOfATenantThatGoes(t *testing.T) {
 	gvk := kindsInTests["ConfigMap"]
 	key := children.Key{Version: gvk.Version, Kind: gvk.Kind, Namespace: l.Namespace, Name: "acme-other"}
 	testkit.Eventually(t, testkit.Patience, "the kind is watched", func(context.Context) error {
-		if !l.c.Children.Watches().Unheard(key) {
+		if !l.c.Children.Watches().Unclaimed(key) {
 			return errors.New("not yet")
 		}
 		return nil

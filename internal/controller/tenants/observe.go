@@ -193,7 +193,7 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 			reader = c.Children // whether something is gone must be known when its account's roles are gone, too
 		}
 		var err error
-		if live, err = reader.Look(ctx, key, p.owner); err != nil {
+		if live, err = reader.Read(ctx, key, p.owner); err != nil {
 			return c.unseen(p, ref, object, err)
 		}
 		p.saw(ref, live)
@@ -226,7 +226,7 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 // found out, and what failed before is looked at to see whether it has changed.
 func (c *Tenants) fresh(p *pass, key children.Key, n note) bool {
 	made := slices.ContainsFunc(p.o.Inventory, func(i tenant.Item) bool { return i.UID != "" && i.Place() == tenant.Ref(key).Place() })
-	return !p.o.Deleting && key.Namespace == p.obj.Namespace && !made && n.version == "" && n.failure == nil && n.blind == 0 && c.Children.Watches().Unheard(key)
+	return !p.o.Deleting && key.Namespace == p.obj.Namespace && !made && n.version == "" && n.failure == nil && n.blind == 0 && c.Children.Watches().Unclaimed(key)
 }
 
 // unseen is an object that could not be looked at. What has nothing to do with

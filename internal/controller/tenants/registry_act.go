@@ -234,18 +234,13 @@ func (c *Registries) remove(ctx context.Context, obj *tenantsv1.TenantRegistry, 
 	return stay, errors.Join(errs[:min(len(errs), 3)]...)
 }
 
-// removed says in words who goes, and why.
+// removed names the Tenants that are deleted, and why.
 func removed(all []tenant.Removal) string {
-	const shown = 10
 	var names []string
 	for _, r := range all {
 		names = append(names, r.Name+" ("+r.Reason+")")
 	}
-	text := strings.Join(names[:min(len(names), shown)], ", ")
-	if len(names) > shown {
-		text += fmt.Sprintf(" and %d more", len(names)-shown)
-	}
-	return text
+	return tenant.Few(names, 10)
 }
 
 // pins finds the specs of generations, each once for a look.

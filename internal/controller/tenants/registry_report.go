@@ -176,10 +176,10 @@ func (c *Registries) sayGuarded(l *look) {
 	case l.step.Ignored != "":
 		reason, message = reasonOlderRead, l.step.Ignored+"; nothing was concluded from it"
 	case len(l.step.Protected) > 0:
-		held = &tenant.Blocked{Reason: reasonProtected, Tenants: l.step.Protected, Message: "protected against deletion by an annotation, or by the template: " + some(l.step.Protected)}
+		held = &tenant.Blocked{Reason: reasonProtected, Tenants: l.step.Protected, Message: "protected against deletion by an annotation, or by the template: " + tenant.Few(l.step.Protected, 5)}
 		reason, message = held.Reason, held.Message
 	case len(l.step.Kept) > 0:
-		reason, message = reasonKept, "rows are gone, and guard.vanishedRows says to keep: "+some(l.step.Kept)
+		reason, message = reasonKept, "rows are gone, and guard.vanishedRows says to keep: "+tenant.Few(l.step.Kept, 5)
 	}
 	c.condition(l.obj, conditionGuarded, reason != reasonNothing, reason, message)
 	if held == nil {
@@ -236,21 +236,11 @@ func (c *Registries) reportLeaving(ctx context.Context, obj *tenantsv1.TenantReg
 	before := obj.DeepCopy()
 	message := fmt.Sprintf("the registry was deleted; %d of its tenants are still there", left)
 	if len(protected) > 0 {
-		message += ", and protected against deletion by an annotation, or by the template: " + some(protected)
+		message += ", and protected against deletion by an annotation, or by the template: " + tenant.Few(protected, 5)
 		c.condition(obj, conditionGuarded, true, reasonProtected, message)
 	}
 	c.condition(obj, conditionReady, false, reasonLeaving, message)
 	return c.write(ctx, before, obj)
-}
-
-// some names the first of many.
-func some(names []string) string {
-	const most = 5
-	text := strings.Join(names[:min(len(names), most)], ", ")
-	if len(names) > most {
-		text += fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return text
 }
 
 // short keeps a text that may come from outside to what a status should hold.

@@ -107,7 +107,7 @@ func (c *Tenants) resolve(ctx context.Context, p *pass, item *tenant.Item) error
 		if !k.namespaced {
 			key.Namespace = ""
 		}
-		live, err := c.Children.Look(ctx, key, p.owner)
+		live, err := c.Children.Read(ctx, key, p.owner)
 		if err != nil {
 			return fmt.Errorf("looking for %s: %w", key, err)
 		}

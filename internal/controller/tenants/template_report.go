@@ -161,7 +161,7 @@ func (c *Templates) reportLeaving(ctx context.Context, obj *tenantsv1.TenantTemp
 	reason := reasonLeaving
 	switch {
 	case len(kept) > 0:
-		reason, message = reasonProtected, message+", and protected against deletion: "+some(kept)
+		reason, message = reasonProtected, message+", and protected against deletion: "+tenant.Few(kept, 5)
 	case registry != nil && registry.Spec.Suspend:
 		reason, message = reasonSuspended, message+", and the registry "+registry.Name+", which takes them away, is suspended"
 	case registry != nil && registry.Status.Blocked != nil:

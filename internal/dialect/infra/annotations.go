@@ -13,11 +13,11 @@ import (
 // What the annotation terrier.dev/deletion may say.
 const (
 	DeletionDestroy = "destroy" // as destroyResourcesOnDeletion: true
-	DeletionApprove = "approve" // the same, by a plan that somebody approved
-	DeletionRetain  = "retain"  // what was built stays
+	DeletionApprove = "approve" // the same, by a plan that a user approved
+	DeletionRetain  = "retain"  // what was created stays
 )
 
-// annotated reads the annotations that are ours into s. What cannot be read is
+// annotated reads Terrier's own annotations into s. What cannot be read is
 // Invalid, and leaves s as it was.
 func annotated(obj *v1alpha2.Terraform, s *stack.Spec) error {
 	h := fnv.New64a()
@@ -34,8 +34,8 @@ func annotated(obj *v1alpha2.Terraform, s *stack.Spec) error {
 	case DeletionRetain:
 		s.DestroyLast, s.Retain = false, true
 	default:
-		// Nothing may be taken down, or let go, by a typing error: the plan that
-		// has to be approved does neither.
+		// A typing error must neither destroy nor abandon resources: a plan that needs
+		// an approval does neither.
 		s.DestroyLast, s.ApproveDestroy = true, true
 		return fault.New(fault.Invalid, "", fmt.Errorf("the annotation %s is %.40q; it may be %s, %s or %s", Deletion, v, DeletionDestroy, DeletionApprove, DeletionRetain))
 	}

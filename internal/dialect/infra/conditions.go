@@ -35,6 +35,9 @@ const (
 	reasonUnlocked    = "ForceUnlock"
 )
 
+// StatusUnreadable is the reason of an object whose status.terrier cannot be read.
+const StatusUnreadable = "StatusUnreadable"
+
 // messageRunes is where upstream cuts messages.
 const messageRunes = 20000
 
@@ -44,7 +47,7 @@ type ready struct {
 	reason string
 }
 
-// readiness translates our reasons. A test demands a row for every reason.
+// readiness translates Terrier's reasons. A test demands a row for every reason.
 var readiness = map[stack.Reason]ready{
 	stack.Queued:             {metav1.ConditionUnknown, reasonProgressing},
 	stack.Planning:           {metav1.ConditionUnknown, reasonProgressing},
@@ -72,7 +75,7 @@ var readiness = map[stack.Reason]ready{
 	stack.ChangesComing:      {metav1.ConditionUnknown, reasonProgressing},
 	stack.NotConverging:      {metav1.ConditionFalse, "NotConverging"},
 	stack.StateTampered:      {metav1.ConditionFalse, "StateTampered"},
-	stack.StateWentBack:      {metav1.ConditionFalse, "StateWentBack"},
+	stack.StateWentBack:      {metav1.ConditionFalse, "StateRegressed"},
 	stack.StateShared:        {metav1.ConditionFalse, "StateShared"},
 	stack.StateNotAdopted:    {metav1.ConditionFalse, "StateNotAdopted"},
 	stack.Reviewing:          {metav1.ConditionUnknown, reasonProgressing},
@@ -127,10 +130,10 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Report) {
 	planned(c, s)
 	applied(c, s)
 	locked(c, s)
-	glassed(c, s)
+	sessionCondition(c, s)
 	health(c, s)
 	switch m := s.Status; {
-	case d.Reason == stack.Suspended: // nothing was looked at, and upstream may have written what we do not know of
+	case d.Reason == stack.Suspended: // this pass observed nothing, and upstream may have written it
 	case m.Published != "":
 		c.set(ConditionOutput, metav1.ConditionTrue, reasonOutputs, "Outputs written")
 	case len(m.Outputs) > 0:
@@ -139,17 +142,17 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Report) {
 		c.drop(ConditionOutput)
 	}
 	if len(s.Ignored) > 0 {
-		c.set(ConditionIgnored, metav1.ConditionTrue, "NotYet", "These fields are set and do not work yet: "+strings.Join(s.Ignored, ", "))
+		c.set(ConditionIgnored, metav1.ConditionTrue, "NotYet", "Terrier ignores these fields, since they do not work yet: "+strings.Join(s.Ignored, ", "))
 	} else {
 		c.drop(ConditionIgnored)
 	}
 	repaired(c)
 }
 
-// repaired warns that the engine was given a text with more lines than the one
-// that was written.
+// repaired warns that the engine was given a text with more lines than the spec
+// has.
 func repaired(c setter) {
-	found := broken(&c.obj.Spec)
+	found := brokenLines(&c.obj.Spec)
 	if len(found) == 0 {
 		c.drop(ConditionRepaired)
 		return
@@ -159,11 +162,11 @@ func repaired(c setter) {
 		where = append(where, o.String())
 	}
 	c.set(ConditionRepaired, metav1.ConditionTrue, "LinesBroken", "spec.values.hcl has blocks with several arguments on one line, which HCL refuses: "+
-		strings.Join(where, ", ")+". Their arguments were put on lines of their own; the engine counts these lines, too")
+		strings.Join(where, ", ")+". Terrier put their arguments on lines of their own, so line numbers in the engine's messages are higher")
 }
 
-// FailedReason names the step that failed, as upstream does; what upstream has no
-// name for, since neither the engine nor a person did it, keeps its own.
+// FailedReason names the step that failed, as upstream does. A failure that
+// upstream has no name for, such as one of the supervisor, keeps its own.
 func FailedReason(m stack.Status) string {
 	if m.FailedWhy != "" {
 		return m.FailedWhy
@@ -197,7 +200,7 @@ func planned(c setter, s dialect.Report) {
 	case m.Pending != nil:
 		c.set(ConditionPlan, metav1.ConditionTrue, reasonChanges, "Plan generated: "+m.Pending.Changes.String())
 	case m.Failures > 0 && m.FailedKind.Writes():
-		c.drop(ConditionPlan) // the plan is spent
+		c.drop(ConditionPlan) // the plan was used up
 	case m.Planned.Revision != "" && s.Decision.Reason.Settled():
 		c.set(ConditionPlan, metav1.ConditionFalse, reasonNoChanges, "Plan no changes")
 	}

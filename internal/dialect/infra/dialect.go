@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 
@@ -20,16 +21,20 @@ const (
 	Finalizer           = "finalizers.tf.contrib.fluxcd.io"
 	DependencyFinalizer = "tf.dependency.of." // prefix; followed by the name of a dependant
 	RequestedAt         = "reconcile.fluxcd.io/requestedAt"
-	IgnoreUntracked     = "terrier.dev/forget-gap" // the run whose gap was dealt with by hand
-	Rejected            = "terrier.dev/rejected"   // the name of a plan that somebody does not want
-	Engine              = "terrier.dev/engine"     // tofu, terraform, or a name that the operator gave
-	Network             = "terrier.dev/network"    // of the runs: none or host
-	Deletion            = "terrier.dev/deletion"   // approve, retain or destroy; what happens to what was built
+	IgnoreUntracked     = "terrier.dev/ignore-untracked" // the run whose untracked resources a user dealt with
+	Rejected            = "terrier.dev/rejected"         // the name of a plan that a user rejected
+	Engine              = "terrier.dev/engine"           // tofu, terraform, or a name that the operator gave
+	Network             = "terrier.dev/network"          // of the runs: none or host
+	Deletion            = "terrier.dev/deletion"         // approve, retain or destroy; what happens to what was created
 	PreviewDestroy      = "terrier.dev/preview-destroy"
 	Repair              = "terrier.dev/repair" // JSON of a stack.Repair
 	AdoptState          = "terrier.dev/adopt-state"
-	AcceptState         = "terrier.dev/accept-state" // the digest of a state that may stand where another was expected
+	AcceptState         = "terrier.dev/accept-state" // the digest of an unexpected state that a user accepted
 	WebhookPlan         = "terrier.dev/webhook-plan" // masked or unmasked; what webhooks are shown of a plan
+
+	// oldIgnoreUntracked is the name of IgnoreUntracked before release 1; it is
+	// still read.
+	oldIgnoreUntracked = "terrier.dev/forget-gap"
 )
 
 // Dialect speaks infra.contrib.fluxcd.io.
@@ -50,7 +55,7 @@ func (Dialect) Finalizer() string { return Finalizer }
 func (Dialect) DependencyFinalizer() string { return DependencyFinalizer }
 
 // OnlyProgress reports whether the two differ in nothing that lasts: neither in
-// what is remembered, nor in a condition but for its message.
+// their stored status, nor in a condition except for its message.
 func (Dialect) OnlyProgress(before, after client.Object) bool {
 	was, err := lasting(before)
 	is, err2 := lasting(after)
@@ -68,7 +73,7 @@ func lasting(o client.Object) (*v1alpha2.TerraformStatus, error) {
 	if t == nil {
 		return s, nil
 	}
-	m, err := memory(s)
+	m, err := stored(s)
 	if err != nil {
 		return nil, err
 	}
@@ -78,15 +83,15 @@ func lasting(o client.Object) (*v1alpha2.TerraformStatus, error) {
 	return s, err
 }
 
-// Ready reports whether the object is true and up to date.
+// Ready reports whether the object is ready and up to date.
 func (Dialect) Ready(o client.Object) (bool, string) {
 	obj := o.(*v1alpha2.Terraform)
 	if obj.Status.ObservedGeneration != obj.Generation {
-		return false, "it was changed and not looked at yet"
+		return false, "it has changed since Terrier reconciled it last"
 	}
 	c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
 	if c == nil {
-		return false, "nothing is known of it yet"
+		return false, "Terrier has not reconciled it yet"
 	}
 	if c.Status != metav1.ConditionTrue {
 		return false, c.Message
@@ -114,15 +119,16 @@ func (Dialect) EventReason(r stack.Run) string {
 // Decode reads a Terraform.
 func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	obj := o.(*v1alpha2.Terraform)
-	spec, program, memory, err := Decode(obj, d.Defaults)
-	spec.IgnoreUntracked, spec.Rejected = obj.Annotations[IgnoreUntracked], obj.Annotations[Rejected]
-	glass(obj, &spec)
+	spec, configuration, status, err := Decode(obj, d.Defaults)
+	spec.IgnoreUntracked = cmp.Or(obj.Annotations[IgnoreUntracked], obj.Annotations[oldIgnoreUntracked])
+	spec.Rejected = obj.Annotations[Rejected]
+	breakGlass(obj, &spec)
 	if why := annotated(obj, &spec); err == nil {
 		err = why
 	}
-	program.Engine, program.Network = obj.Annotations[Engine], obj.Annotations[Network]
+	configuration.Engine, configuration.Network = obj.Annotations[Engine], obj.Annotations[Network]
 	return dialect.Stack{
-		Spec: spec, Configuration: program, Status: memory,
+		Spec: spec, Configuration: configuration, Status: status,
 		Request: obj.Annotations[RequestedAt],
 		Ignored: NotYet(&obj.Spec),
 		Listed:  listed(&obj.Status),

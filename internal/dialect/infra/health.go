@@ -12,8 +12,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// ConditionHealthCheck says whether what was applied last passed its checks.
-// Upstream's is about the first apply for ever; this one is renewed after each.
+// ConditionHealthCheck says whether the newest apply passed its checks.
+// Upstream keeps the result of the first apply; this one is renewed after each.
 const (
 	ConditionHealthCheck = "HealthCheck"
 
@@ -23,7 +23,7 @@ const (
 
 const checksMost = 256 // of one stack
 
-// checks reads what must answer after an apply, and what is to be listed.
+// checks reads which endpoints must answer after an apply, and whether to keep an inventory.
 func checks(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	p.Inventory = s.EnableInventory
 	if len(s.HealthChecks) > checksMost {
@@ -55,8 +55,8 @@ func checks(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	return nil
 }
 
-// vitals is how health checks are known; empty if there are none.
-func vitals(p stack.Configuration) string {
+// checksDigest identifies the health checks; empty if there are none.
+func checksDigest(p stack.Configuration) string {
 	if len(p.Checks) == 0 {
 		return ""
 	}
@@ -69,16 +69,16 @@ func health(c setter, s dialect.Report) {
 	if err := checks(&p, &c.obj.Spec); err != nil {
 		return // what is wrong with the spec is said elsewhere
 	}
-	switch m, wanted := s.Status, vitals(p); {
+	switch m, wanted := s.Status, checksDigest(p); {
 	case wanted == "" || m.Destroyed:
 		c.drop(ConditionHealthCheck)
 	case m.Wrote == "":
-		// Nothing was applied here yet: what upstream found stands.
+		// Terrier has applied nothing yet: upstream's result stays.
 	case m.Healthy == stack.Vital(wanted, m.Wrote):
 		c.set(ConditionHealthCheck, metav1.ConditionTrue, reasonHealthy, "Health checks succeeded")
 	case m.Failures > 0 && m.FailedKind == stack.HealthRun:
 		c.set(ConditionHealthCheck, metav1.ConditionFalse, reasonUnhealthy, m.FailedWith)
 	default:
-		c.set(ConditionHealthCheck, metav1.ConditionUnknown, reasonProgressing, "What was applied last was not asked for its health yet")
+		c.set(ConditionHealthCheck, metav1.ConditionUnknown, reasonProgressing, "The health checks have not run since the newest apply")
 	}
 }

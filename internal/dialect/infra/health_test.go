@@ -81,10 +81,10 @@ func TestHealthCheckCondition(t *testing.T) {
 		want string // status/reason message; empty for no condition
 	}{
 		{"nothing was applied", stack.Status{}, ""},
-		{"applied and not asked yet", stack.Status{Wrote: "apply-1", Built: true}, "Unknown/Progressing What was applied last was not asked for its health yet"},
+		{"applied and not asked yet", stack.Status{Wrote: "apply-1", Built: true}, "Unknown/Progressing The health checks have not run since the newest apply"},
 		{"healthy", stack.Status{Wrote: "apply-1", Healthy: healthy, Built: true}, "True/HealthChecksSucceed Health checks succeeded"},
 		{"a plan failed since", stack.Status{Wrote: "apply-1", Healthy: healthy, Built: true, Failures: 1, FailedKind: stack.PlanRun}, "True/HealthChecksSucceed Health checks succeeded"},
-		{"applied again", stack.Status{Wrote: "apply-2", Healthy: healthy, Built: true}, "Unknown/Progressing What was applied last was not asked for its health yet"},
+		{"applied again", stack.Status{Wrote: "apply-2", Healthy: healthy, Built: true}, "Unknown/Progressing The health checks have not run since the newest apply"},
 		{"not healthy", failed, "False/HealthChecksFailed 1 of 2 health checks failed: web: …"},
 		{"taken down", stack.Status{Wrote: "destroy-3", Healthy: healthy, Destroyed: true}, ""},
 	} {
@@ -139,7 +139,7 @@ func TestEncodeInventory(t *testing.T) {
 	}
 	encode(&dialect.Inventory{Of: "sha256:1", Items: []dialect.Item{{Name: "b", Type: "aws_bucket", ID: "arn:1"}}, More: 3})
 	want := &v1alpha2.Inventory{Entries: []v1alpha2.Resource{{Name: "b", Type: "aws_bucket", Identifier: "arn:1"}}}
-	more := &v1alpha2.InventoryStatus{Of: "sha256:1", More: 3, Incomplete: "there is room for 1 resources, and 3 more exist"}
+	more := &v1alpha2.InventoryStatus{Of: "sha256:1", More: 3, Incomplete: "the status has room for 1 resources, and 3 more exist"}
 	check := func(when string) {
 		t.Helper()
 		if diff := cmp.Diff(obj.Status.Inventory, want) + cmp.Diff(obj.Status.Terrier.Inventory, more); diff != "" {
@@ -156,7 +156,7 @@ func TestEncodeInventory(t *testing.T) {
 	want, more = &v1alpha2.Inventory{Entries: []v1alpha2.Resource{}}, &v1alpha2.InventoryStatus{Of: "nothing"}
 	check("taken down")
 	encode(&dialect.Inventory{Of: "sha256:2", Sealed: true})
-	more = &v1alpha2.InventoryStatus{Of: "sha256:2", Incomplete: "the state is encrypted and shows nothing"}
+	more = &v1alpha2.InventoryStatus{Of: "sha256:2", Incomplete: "the state is encrypted, so that its resources cannot be listed"}
 	check("encrypted")
 
 	obj.Status.Inventory = nil // by somebody else

@@ -19,34 +19,34 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Defaults are the times of objects that do not say. Zero means upstream's.
+// Defaults are the times of objects that set none. Zero means upstream's.
 type Defaults struct {
 	Interval   time.Duration // 10m, as in the CRD
 	RetryEvery time.Duration // 15s
 	RetryMax   time.Duration // 24h
 }
 
-// never is an interval after which nobody waits any more. Upstream reads an
+// never is an interval that does not end in practice. Upstream reads an
 // interval of zero or less as: not by itself, only when something changes.
 const never = 100 * 365 * 24 * time.Hour
 
-// Decode returns what obj asks for, how, and what is remembered of it.
+// Decode returns what obj asks for, how, and what its status says.
 //
-// Spec and Memory hold whenever the error's kind is Invalid, so that a stack
-// whose spec was spoilt can still be suspended, or deleted from what is
-// remembered. When memory itself cannot be read the error is Broken, and
-// nothing may be decided: a lost memory would let go of what exists.
+// Spec and Status are valid whenever the error's kind is Invalid, so that a stack
+// whose spec is invalid can still be suspended, or deleted by what its status
+// says. When the status itself cannot be read the error is Broken, and nothing
+// may be decided: a stack without its status would abandon what exists.
 func Decode(obj *v1alpha2.Terraform, d Defaults) (stack.Spec, stack.Configuration, stack.Status, error) {
-	m, err := memory(&obj.Status)
+	m, err := stored(&obj.Status)
 	if err != nil {
 		return stack.Spec{}, stack.Configuration{}, stack.Status{}, err
 	}
-	p, err := program(obj.Name, &obj.Spec)
+	p, err := configuration(obj.Name, &obj.Spec)
 	s := spec(&obj.Spec, d)
 	if p.Outputs != nil {
 		s.Outputs = stack.Digest(p.Outputs)
 	}
-	s.Health = vitals(p)
+	s.Health = checksDigest(p)
 	if why := reviews(obj, &s, &p); err == nil {
 		err = why
 	}
@@ -84,8 +84,8 @@ func spec(s *v1alpha2.TerraformSpec, d Defaults) stack.Spec {
 	return out
 }
 
-// mode reads approvePlan and planOnly. A stack that only looks for drift makes
-// no plan to be kept, so planOnly adds nothing to it.
+// mode reads approvePlan and planOnly. A stack that only checks drift keeps no
+// plan, so planOnly adds nothing to it.
 func mode(s *v1alpha2.TerraformSpec) stack.Mode {
 	switch {
 	case s.ApprovePlan == v1alpha2.ApproveDisable:
@@ -99,8 +99,8 @@ func mode(s *v1alpha2.TerraformSpec) stack.Mode {
 	}
 }
 
-// shortest is the least time between two runs of a stack: one that is tried
-// again without a pause takes turns that others wait for.
+// shortest is the least time between two runs of a stack: a stack that is retried
+// without a pause would take the turns of others.
 const shortest = time.Second
 
 func every(d *metav1.Duration, absent time.Duration) time.Duration {

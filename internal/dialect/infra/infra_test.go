@@ -148,7 +148,7 @@ func TestDecodeInvalid(t *testing.T) {
 	}
 }
 
-func TestDecodeMemory(t *testing.T) {
+func TestDecodeStatus(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 8, 6, 10, 0, 0, 0, time.UTC))
 	want := stack.Status{Pending: &stack.Plan{Name: "plan-main-b8e362c206", Digest: "sha256:1", At: at.Time}, Built: true, Handled: "now"}
 	raw, err := json.Marshal(want)
@@ -188,7 +188,7 @@ func TestDecodeMemory(t *testing.T) {
 
 // A memory that cannot be read is not an empty one: that would let go of what
 // exists.
-func TestDecodeMemoryThatIsSpoilt(t *testing.T) {
+func TestDecodeUnreadableStatus(t *testing.T) {
 	obj := sourced(t, ``)
 	obj.Status.Terrier = &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: []byte(`{"built":"yes"}`)}}
 	_, _, _, err := Decode(obj, Defaults{})

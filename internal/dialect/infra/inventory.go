@@ -7,8 +7,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 )
 
-// list writes which resources exist. Without news the object keeps what it
-// lists, unless nothing is to be listed any more.
+// list writes which resources exist. Without a new inventory the object keeps
+// the one that it has, unless its spec asks for none any more.
 func list(obj *v1alpha2.Terraform, inv *dialect.Inventory) {
 	st := &obj.Status
 	switch {
@@ -25,14 +25,14 @@ func list(obj *v1alpha2.Terraform, inv *dialect.Inventory) {
 	t := &v1alpha2.InventoryStatus{Of: inv.Of, More: inv.More}
 	switch {
 	case inv.Sealed:
-		t.Incomplete = "the state is encrypted and shows nothing"
+		t.Incomplete = "the state is encrypted, so that its resources cannot be listed"
 	case inv.More > 0:
-		t.Incomplete = fmt.Sprintf("there is room for %d resources, and %d more exist", len(inv.Items), inv.More)
+		t.Incomplete = fmt.Sprintf("the status has room for %d resources, and %d more exist", len(inv.Items), inv.More)
 	}
 	st.Terrier.Inventory = t
 }
 
-// listed is what the object lists already.
+// listed identifies the inventory that the object has.
 func listed(st *v1alpha2.TerraformStatus) string {
 	if st.Inventory == nil || st.Terrier == nil || st.Terrier.Inventory == nil {
 		return ""

@@ -10,19 +10,18 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// gap is a field that is accepted and does not work yet.
-type gap struct {
+// unsupported is a field that is accepted and does not work yet.
+type unsupported struct {
 	path   string // as in docs/compatibility.md
 	set    func(*v1alpha2.TerraformSpec) bool
 	refuse string // why a stack that sets it is not run; empty if it is
 }
 
-// gaps lists what does not work yet. A field is refused if passing over it
-// could touch the wrong things: another state, or a plan that somebody was to
-// be asked about.
-func gaps() []gap {
+// unsupportedFields lists what does not work yet. A field is refused if ignoring
+// it could touch the wrong things: another state, or a plan that needs a review.
+func unsupportedFields() []unsupported {
 	type spec = v1alpha2.TerraformSpec
-	return []gap{
+	return []unsupported{
 		{"spec.alwaysCleanupRunnerPod", func(s *spec) bool { return s.AlwaysCleanupRunnerPod != nil && !*s.AlwaysCleanupRunnerPod }, ""},
 		{"spec.branchPlanner", func(s *spec) bool { return s.BranchPlanner != nil }, ""},
 		{"spec.enterprise", func(s *spec) bool { return s.Enterprise != nil }, ""},
@@ -49,9 +48,9 @@ func gaps() []gap {
 // sorted. A field that holds its default is not set.
 func NotYet(s *v1alpha2.TerraformSpec) []string {
 	var paths []string
-	for _, g := range gaps() {
-		if g.set(s) {
-			paths = append(paths, g.path)
+	for _, f := range unsupportedFields() {
+		if f.set(s) {
+			paths = append(paths, f.path)
 		}
 	}
 	return paths
@@ -60,9 +59,9 @@ func NotYet(s *v1alpha2.TerraformSpec) []string {
 // refused names the fields that keep s from being run.
 func refused(s *v1alpha2.TerraformSpec) error {
 	var why []string
-	for _, g := range gaps() {
-		if g.refuse != "" && g.set(s) {
-			why = append(why, fmt.Sprintf("%s is not supported: %s", g.path, g.refuse))
+	for _, f := range unsupportedFields() {
+		if f.refuse != "" && f.set(s) {
+			why = append(why, fmt.Sprintf("%s is not supported: %s", f.path, f.refuse))
 		}
 	}
 	if len(why) == 0 {
@@ -84,7 +83,7 @@ func anyVar(from func(*corev1.EnvVarSource) bool) func(*v1alpha2.TerraformSpec) 
 
 type podSpec = v1alpha2.RunnerPodSpec
 
-// pod is a gap in the settings of the runner pod.
-func pod(field string, set func(podSpec) bool) gap {
-	return gap{podField + field, func(s *v1alpha2.TerraformSpec) bool { return set(s.RunnerPodTemplate.Spec) }, ""}
+// pod is an unsupported setting of the runner pod.
+func pod(field string, set func(podSpec) bool) unsupported {
+	return unsupported{podField + field, func(s *v1alpha2.TerraformSpec) bool { return set(s.RunnerPodTemplate.Spec) }, ""}
 }

@@ -15,7 +15,7 @@ import (
 // podField is where the settings of a runner pod are, for messages.
 const podField = "spec.runnerPodTemplate.spec."
 
-// runnerPod reads those settings of a runner pod that a process can honour.
+// runnerPod reads the settings of a runner pod that a process can honour.
 // NotYet names the others.
 func runnerPod(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	if g := s.RunnerTerminationGracePeriodSeconds; g != nil && *g > 0 {

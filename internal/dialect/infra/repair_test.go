@@ -44,3 +44,22 @@ func TestInlineModuleIsRepaired(t *testing.T) {
 		t.Errorf("what cannot be repaired is %v, want Invalid: %s", err, want)
 	}
 }
+
+func TestUntrackedResourcesAreIgnored(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotations map[string]string
+		want        string
+	}{
+		"no annotation":   {nil, ""},
+		"the annotation":  {map[string]string{IgnoreUntracked: "apply-2"}, "apply-2"},
+		"its former name": {map[string]string{oldIgnoreUntracked: "apply-1"}, "apply-1"},
+		"both names":      {map[string]string{oldIgnoreUntracked: "apply-1", IgnoreUntracked: "apply-2"}, "apply-2"},
+	} {
+		obj := object(t, `{values: {hcl: x}}`)
+		obj.Annotations = tt.annotations
+		got, err := Dialect{}.Decode(obj)
+		if err != nil || got.Spec.IgnoreUntracked != tt.want {
+			t.Errorf("%s: IgnoreUntracked = %q, %v, want %q", name, got.Spec.IgnoreUntracked, err, tt.want)
+		}
+	}
+}

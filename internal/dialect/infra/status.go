@@ -12,12 +12,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// encode fills the status. It keeps what it says nothing about, so that the
-// same knowledge always gives the same status.
+// encode fills the status. It keeps every field that the report is silent about,
+// so that the same report always gives the same status.
 func encode(obj *v1alpha2.Terraform, s dialect.Report) {
 	if s.Unreadable != nil {
-		setter{obj}.set(ConditionReady, metav1.ConditionFalse, "MemoryUnreadable", s.Unreadable.Error()+
-			". Nothing is done until it is mended: restore it, or remove status.terrier to have the stack adopted anew from the rest of its status")
+		setter{obj}.set(ConditionReady, metav1.ConditionFalse, StatusUnreadable, s.Unreadable.Error()+
+			". Terrier does nothing with this stack until the status is readable: restore it, or remove status.terrier to have the stack adopted again from the rest of its status")
 		return
 	}
 	st, m := &obj.Status, s.Status
@@ -62,7 +62,7 @@ func encode(obj *v1alpha2.Terraform, s dialect.Report) {
 func terrier(old *v1alpha2.TerrierStatus, s dialect.Report) *v1alpha2.TerrierStatus {
 	raw, err := json.Marshal(s.Status)
 	if err != nil {
-		panic("infra: encoding memory: " + err.Error()) // a plain struct of ours
+		panic("infra: encoding the status: " + err.Error()) // a plain struct always encodes
 	}
 	t := &v1alpha2.TerrierStatus{
 		Phase:       string(s.Decision.Reason),
@@ -88,14 +88,14 @@ func terrier(old *v1alpha2.TerrierStatus, s dialect.Report) *v1alpha2.TerrierSta
 	return t
 }
 
-// keepOld keeps what did not change, and what this pass did not look at.
+// keepOld keeps what did not change, and what this pass did not observe.
 func keepOld(t *v1alpha2.TerrierStatus, old v1alpha2.TerrierStatus, s dialect.Report) {
 	t.Inventory = old.Inventory
 	if old.Phase == t.Phase && old.Since != nil {
 		t.Since = old.Since
 	}
 	if old.Phase == t.Phase && old.WaitingFor == t.WaitingFor {
-		t.Rule = old.Rule // the one that brought it here; which rule keeps it here is not worth a write
+		t.Rule = old.Rule // the rule that led here; the rule that keeps it here is not worth a write
 	}
 	if t.Isolation == "" {
 		t.Isolation = old.Isolation

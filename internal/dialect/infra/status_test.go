@@ -108,7 +108,7 @@ func TestEncodeIsStable(t *testing.T) {
 }
 
 // A memory that cannot be read is named, and everything else is left alone.
-func TestUnreadableMemoryIsNamed(t *testing.T) {
+func TestUnreadableStatusIsNamed(t *testing.T) {
 	obj := &v1alpha2.Terraform{}
 	Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Status: stack.Status{Built: true}, Now: noon})
 	obj.Status.Terrier.Memory.Raw = []byte(`"garbage"`)
@@ -118,8 +118,8 @@ func TestUnreadableMemoryIsNamed(t *testing.T) {
 	}
 	Dialect{}.Encode(obj, dialect.Report{Unreadable: err, Now: noon})
 	c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
-	if c.Status != metav1.ConditionFalse || c.Reason != "MemoryUnreadable" || string(obj.Status.Terrier.Memory.Raw) != `"garbage"` {
-		t.Errorf("Ready = %+v and memory %s, want it named and kept", c, obj.Status.Terrier.Memory.Raw)
+	if c.Status != metav1.ConditionFalse || c.Reason != StatusUnreadable || string(obj.Status.Terrier.Memory.Raw) != `"garbage"` {
+		t.Errorf("Ready = %+v and status %s, want it named and kept", c, obj.Status.Terrier.Memory.Raw)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // BrokenLines are the blocks of an inline module that will be broken into lines,
-// in an object that is still a template: of all its fields only those that hold
-// the module are read. Other kinds have none.
+// in an object that is still a template: only the fields that hold the module are
+// read. Objects of other kinds have none.
 func BrokenLines(object map[string]any) []module.OneLine {
 	group, _, _ := strings.Cut(text(object["apiVersion"]), "/")
 	spec, _ := object["spec"].(map[string]any)
@@ -25,7 +25,7 @@ func BrokenLines(object map[string]any) []module.OneLine {
 	if json.Unmarshal(b, &s) != nil {
 		return nil
 	}
-	return broken(&s)
+	return brokenLines(&s)
 }
 
 func text(v any) string {

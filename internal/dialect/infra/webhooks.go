@@ -18,8 +18,8 @@ const (
 // postPlanning is the one stage at which webhooks are asked.
 const postPlanning = "post-planning"
 
-// webhooks reads whom to ask about plans. What is not enabled is not read: it
-// may be half written.
+// webhooks reads which webhooks review plans. A webhook that is not enabled is
+// not read: it may be half written.
 func webhooks(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	for i, w := range s.Webhooks {
 		if w.Enabled != nil && !*w.Enabled {
@@ -64,14 +64,14 @@ func reachable(text string) string {
 	case u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "":
 		return "is not https://HOST/… or http://HOST/…"
 	case u.User != nil:
-		return "holds a user or password, which everybody who may read the object could read"
+		return "holds a user or password, which every reader of the object could see"
 	default:
 		return ""
 	}
 }
 
-// reviews reads how webhooks are shown plans, and names all that their verdict
-// depends on beside the plan.
+// reviews reads how plans are shown to webhooks, and identifies everything that
+// their verdict depends on beside the plan.
 func reviews(obj *v1alpha2.Terraform, s *stack.Spec, p *stack.Configuration) error {
 	switch v := obj.Annotations[WebhookPlan]; v {
 	case "", WebhookPlanMasked:

@@ -1,32 +1,31 @@
-// Package children makes, watches, judges and takes away the objects of tenants,
-// of whatever kind they are.
+// Package children writes, watches, assesses and deletes the objects of tenants,
+// of any kind.
 //
 // An object is written with one of three strategies:
 //
 //	apply    server-side apply as tenant-operator; forced only with conflictPolicy Force
 //	merge    JSON merge patch, and a create if there is nothing to patch
-//	replace  create or update; what the server set and nobody may change stays,
-//	         and so do the labels and annotations of others, unless forced
+//	replace  create or update; fields that the server set and that are immutable
+//	         stay, and so do the labels and annotations of others, unless forced
 //
-// Nothing is written over what somebody else holds: an object of another
-// controller or of another tenant, and, unless the policy is Force, a field that
-// another manager set. That is a *ConflictError, which names them. Of an object
-// of another tenant it is one even with Force. With merge and replace the fields
-// that would change are compared with metadata.managedFields, as the server does
-// it for apply; what a replace would drop counts.
+// A write never replaces an object of another controller or of another tenant,
+// nor, unless the policy is Force, a field that another manager set: it returns a
+// *ConflictError, which names them. For an object of another tenant it does so
+// even with Force. With merge and replace the fields that would change are
+// compared with metadata.managedFields, as the server does it for apply; fields
+// that a replace would drop count.
 //
-// An object that is as it should be is not written; Write compares, and asks the
-// server only in doubt. Between looks, Watches knows the versions of the objects
-// of tenants, so that one that did not change costs no request at all (Recall),
-// and one that no tenant has is made without a look (Unheard, Write.Absent).
+// An object that is as desired is not written; Write compares, and asks the server
+// only in doubt. Between passes, Watches knows the versions of the objects of
+// tenants, so that an unchanged object costs no request at all (Recall), and one
+// that no tenant has is created without a read (Unclaimed, Write.Absent).
 //
-// It decides nothing: when something is written or taken away is the caller's.
+// It decides nothing: the caller says when an object is written or deleted.
 //
 // Start reading at Cluster.Write.
 package children
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -85,20 +84,20 @@ func (o Owner) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 }
 
-// State is what the built-in rules say of an object.
+// State is the readiness of an object by the built-in rules.
 type State string
 
 // The states.
 const (
 	Ready       State = "Ready"
 	Progressing State = "Progressing"
-	Failed      State = "Failed" // it says that it will not become ready by itself
+	Failed      State = "Failed" // its own status says that it will not become ready by itself
 )
 
-// Change is what a Write did.
+// Change is the effect of a Write.
 type Change string
 
-// What a write may do. An object that was orphaned and is wanted again is Adopted.
+// The effects of a write. An orphaned object that is desired again is Adopted.
 const (
 	Unchanged Change = ""
 	Created   Change = "Created"
@@ -106,13 +105,13 @@ const (
 	Adopted   Change = "Adopted"
 )
 
-// Live is an object as it was found. The zero Live is one that does not exist.
+// Live is an object as the server has it. The zero Live is one that does not exist.
 type Live struct {
 	Exists   bool
-	Deleting bool                 // it waits for its finalizers
-	Owned    bool                 // by the Owner that was asked for: by ownerReference or tracking labels
-	Tenant   types.NamespacedName // the Tenant that holds it, whichever; zero if none does
-	Orphaned bool                 // left behind on purpose, with the markers of it
+	Deleting bool                 // its deletion waits for finalizers
+	Owned    bool                 // by the Owner that the caller named: by ownerReference or tracking labels
+	Tenant   types.NamespacedName // the Tenant that owns it; zero if none does
+	Orphaned bool                 // retained on purpose, with the markers of an orphan
 
 	CreatedOnce    bool
 	DeletionPolicy string // of the annotation; empty without one
@@ -124,16 +123,16 @@ type Live struct {
 	State   State
 	Message string // why it is not ready; empty if it is
 
-	// Object is the whole of it. It is nil in what Recall and an unchanged Write
-	// return without having asked the server.
+	// Object is the whole object. It is nil in the result of Recall, and of an
+	// unchanged Write that did not ask the server.
 	Object map[string]any
 
 	Change Change // set by Write
 }
 
-// Write is one object as it should be.
+// Write is one desired object.
 type Write struct {
-	Object       map[string]any // complete, as it was rendered; it is not changed
+	Object       map[string]any // complete, as it was rendered; Write does not change it
 	Patch        tenant.PatchStrategy
 	Force        bool
 	IgnoreFields []string
@@ -141,16 +140,16 @@ type Write struct {
 	Deletion     tenant.DeletionPolicy
 	Owner        Owner
 
-	// Defaults are fields of Object that nobody asked for: an object that is
-	// there and that we did not make is not given them.
+	// Defaults are fields of Object that the template does not set: an existing
+	// object that Terrier did not create is not given them.
 	Defaults [][]string
 
-	// Seen is what Look returned in this same pass, Object included; it spares
-	// the read. Nil if nothing was looked at.
+	// Seen is the result of Read in this same pass, Object included; it spares the
+	// read. Nil if there was none.
 	Seen *Live
 
-	// Absent says that it is not there, as far as one knows: it is made in a
-	// manner that the server refuses if it is, and only looked at then.
+	// Absent says that the object probably does not exist: Write creates it in a
+	// manner that the server refuses if it does, and reads it only then.
 	Absent bool
 }
 
@@ -163,8 +162,8 @@ type Config struct {
 	Now        func() time.Time
 }
 
-// Cluster reads and writes objects of any kind. Those that As returns write as
-// somebody else and share everything besides.
+// Cluster reads and writes objects of any kind. Clusters that As returns write as
+// a ServiceAccount, and share everything else.
 type Cluster struct {
 	*shared
 	writer dynamic.Interface
@@ -173,16 +172,11 @@ type Cluster struct {
 // Types are the schemas and scopes of the kinds of the cluster.
 func (c *Cluster) Types() *Types { return c.types }
 
-// Watches tells of changes of objects of tenants.
+// Watches are the watches of the objects of tenants.
 func (c *Cluster) Watches() *Watches { return c.watches }
 
-// Look reads an object. One that does not exist is no error.
-func (c *Cluster) Look(ctx context.Context, key Key, owner Owner) (Live, error) {
-	return c.look(ctx, key, owner)
-}
-
-// Recall returns what was last seen of an object, without its Object, if the
-// watch of its kind says that it has not changed since. It asks nobody.
+// Recall returns an object as it was read or written last, without its Object, if
+// the watch of its kind says that it has not changed since. It sends no request.
 func (c *Cluster) Recall(key Key, owner Owner) (Live, bool) {
 	return c.watches.recall(key, owner)
 }

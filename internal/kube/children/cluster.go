@@ -20,7 +20,7 @@ import (
 // maxAccounts bounds the clients that are kept for ServiceAccounts.
 const maxAccounts = 256
 
-// shared is what a Cluster and those that As made of it have in common.
+// shared belongs to a Cluster and to those that As made of it.
 type shared struct {
 	config  *rest.Config
 	reader  dynamic.Interface
@@ -32,8 +32,8 @@ type shared struct {
 	accounts map[string]dynamic.Interface
 }
 
-// New returns the Cluster of a configuration. It starts nothing, and asks for
-// nothing before it is used.
+// New returns the Cluster of a configuration. It starts nothing, and sends no
+// request before it is used.
 func New(c Config) (*Cluster, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -51,7 +51,7 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	mapper, err := apiutil.NewDynamicRESTMapper(c.REST, c.HTTP) // asks again for what it does not know
+	mapper, err := apiutil.NewDynamicRESTMapper(c.REST, c.HTTP) // discovers unknown kinds again
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +68,8 @@ func New(c Config) (*Cluster, error) {
 }
 
 // As returns a Cluster that writes and deletes as a ServiceAccount, so that the
-// cluster's own rules say what that may do. It also reads as that account what is
-// not in the namespace of the Tenant.
+// cluster's RBAC says what it may do. It also reads as that account outside the
+// namespace of the Tenant.
 func (c *Cluster) As(namespace, serviceAccount string) (*Cluster, error) {
 	user := "system:serviceaccount:" + namespace + ":" + serviceAccount
 	c.mu.Lock()
@@ -93,7 +93,7 @@ func (c *Cluster) As(namespace, serviceAccount string) (*Cluster, error) {
 	return &Cluster{shared: c.shared, writer: writer}, nil
 }
 
-// at is where objects of a key are, for whoever asks.
+// at is the resource of a key, for one of the clients.
 func (c *Cluster) at(asked dynamic.Interface, key Key) (dynamic.ResourceInterface, error) {
 	mapping, err := c.mapper.RESTMapping(schema.GroupKind{Group: key.Group, Kind: key.Kind}, key.Version)
 	if err != nil {
@@ -105,11 +105,12 @@ func (c *Cluster) at(asked dynamic.Interface, key Key) (dynamic.ResourceInterfac
 	return asked.Resource(mapping.Resource).Namespace(key.Namespace), nil
 }
 
-func (c *Cluster) look(ctx context.Context, key Key, owner Owner) (Live, error) {
+// Read reads an object. One that does not exist is no error.
+func (c *Cluster) Read(ctx context.Context, key Key, owner Owner) (Live, error) {
 	reader := c.reader
 	if key.Namespace != owner.Namespace {
-		// What is found out about an object, the author of the template learns,
-		// who may have no rights there but those of the account.
+		// The author of the template learns the state of the object, and may have no
+		// rights there but those of the account.
 		reader = c.writer
 	}
 	objects, err := c.at(reader, key)
@@ -119,7 +120,7 @@ func (c *Cluster) look(ctx context.Context, key Key, owner Owner) (Live, error) 
 	u, err := objects.Get(ctx, key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		c.watches.forget(key)
-		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // there is no such path: the kind is gone
+		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // the API has no such path: the kind is gone
 			return Live{}, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: key.Group, Kind: key.Kind}, SearchedVersions: []string{key.Version}}
 		}
 		return Live{}, nil
@@ -130,16 +131,16 @@ func (c *Cluster) look(ctx context.Context, key Key, owner Owner) (Live, error) 
 	return c.found(key, u, owner), nil
 }
 
-// found is what there is to say of an object that the server gave out.
+// found assesses an object that the server returned, and caches the result.
 func (c *Cluster) found(key Key, u *unstructured.Unstructured, owner Owner) Live {
 	l := liveOf(u, owner)
-	l.State, l.Message = judge(u, c.types)
+	l.State, l.Message = readiness(u, c.types)
 	c.watches.remember(key, owner, l)
 	return l
 }
 
-// Delete asks for the end of the object with this UID. One that is gone already,
-// or whose name another object has by now, is no error.
+// Delete deletes the object with this UID. An object that is gone already, or
+// whose name another object has by now, is no error.
 func (c *Cluster) Delete(ctx context.Context, key Key, uid string) error {
 	objects, err := c.at(c.writer, key)
 	if err != nil {
@@ -148,11 +149,11 @@ func (c *Cluster) Delete(ctx context.Context, key Key, uid string) error {
 	id, background := types.UID(uid), metav1.DeletePropagationBackground
 	err = objects.Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}, PropagationPolicy: &background})
 	if apierrors.IsConflict(err) {
-		// The server says only in words what the conflict is.
-		if now, looked := objects.Get(ctx, key.Name, metav1.GetOptions{}); looked == nil && now.GetUID() == id {
+		// Only the message of the server says which conflict it is.
+		if now, reading := objects.Get(ctx, key.Name, metav1.GetOptions{}); reading == nil && now.GetUID() == id {
 			return err
-		} else if looked != nil && !apierrors.IsNotFound(looked) {
-			return looked
+		} else if reading != nil && !apierrors.IsNotFound(reading) {
+			return reading
 		}
 		return nil
 	}

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// differing are the paths, in order, at which live is not what is desired.
-// Fields that are not desired are nobody's business here. Lists are compared as
-// a whole, except for owners, of which others may have added some; quantities,
-// and the stringData of a Secret, by what the server makes of them.
+// differing are the paths, in order, at which live is not as desired. Fields that
+// are not desired are ignored. Lists are compared as a whole, except for owners,
+// to which others may have added; quantities, and the stringData of a Secret, by
+// what the server makes of them.
 func differing(desired, live map[string]any) [][]string {
 	var all [][]string
-	walk(nil, stored(desired), live, &all)
+	collectDiffering(nil, stored(desired), live, &all)
 	return all
 }
 
@@ -25,13 +25,13 @@ func stored(object map[string]any) map[string]any {
 	if _, ok := object["stringData"].(map[string]any); !ok || object["kind"] != "Secret" || object["apiVersion"] != "v1" {
 		return object
 	}
-	object = both(object)
+	object = withData(object)
 	delete(object, "stringData")
 	return object
 }
 
-// both is an object with stringData in its data as well, as a Secret has it.
-func both(object map[string]any) map[string]any {
+// withData is an object with stringData in its data as well, as a Secret has it.
+func withData(object map[string]any) map[string]any {
 	texts, ok := object["stringData"].(map[string]any)
 	if !ok || object["kind"] != "Secret" || object["apiVersion"] != "v1" {
 		return object
@@ -48,13 +48,13 @@ func both(object map[string]any) map[string]any {
 	return object
 }
 
-func walk(path []string, desired, live map[string]any, all *[][]string) {
+func collectDiffering(path []string, desired, live map[string]any, all *[][]string) {
 	for _, k := range slices.Sorted(maps.Keys(desired)) {
 		at := append(slices.Clone(path), k)
 		want, is := desired[k], live[k]
 		if m, ok := want.(map[string]any); ok && len(m) > 0 {
 			n, _ := is.(map[string]any)
-			walk(at, m, n, all)
+			collectDiffering(at, m, n, all)
 			continue
 		}
 		if slices.Equal(at, []string{"metadata", "ownerReferences"}) && among(want, is) {
@@ -66,7 +66,7 @@ func walk(path []string, desired, live map[string]any, all *[][]string) {
 	}
 }
 
-// among says that every element that is wanted is in a list.
+// among reports whether every wanted element is in a list.
 func among(want, is any) bool {
 	wanted, _ := want.([]any)
 	list, _ := is.([]any)
@@ -75,15 +75,15 @@ func among(want, is any) bool {
 	})
 }
 
-// dropped are the fields of live that are not desired, as far as a write without
-// them would take them away: an object's metadata and status stay.
+// dropped are the fields of live that are not desired and that a replace would
+// remove: metadata and status stay.
 func dropped(desired, live map[string]any) [][]string {
 	var all [][]string
-	left(nil, stored(desired), live, &all)
+	collectDropped(nil, stored(desired), live, &all)
 	return all
 }
 
-func left(path []string, desired, live map[string]any, all *[][]string) {
+func collectDropped(path []string, desired, live map[string]any, all *[][]string) {
 	for _, k := range slices.Sorted(maps.Keys(live)) {
 		if len(path) == 0 && (k == "metadata" || k == "status") {
 			continue
@@ -96,7 +96,7 @@ func left(path []string, desired, live map[string]any, all *[][]string) {
 		case !wanted:
 			*all = append(*all, at)
 		case isMap && hasMap:
-			left(at, m, n, all)
+			collectDropped(at, m, n, all)
 		}
 	}
 }
@@ -106,7 +106,7 @@ var quantities = []string{"limits", "requests", "capacity", "hard", "sizeLimit",
 
 func isQuantity(field string) bool { return slices.Contains(quantities, field) }
 
-// covers says that a value has everything that is wanted of it.
+// covers reports whether a value has everything that is wanted.
 func covers(want, is any, quantity bool) bool {
 	switch want := want.(type) {
 	case nil:
@@ -114,7 +114,7 @@ func covers(want, is any, quantity bool) bool {
 	case map[string]any:
 		m, ok := is.(map[string]any)
 		if !ok {
-			return false // an empty one says something, such as emptyDir: {}
+			return false // an empty one means something, such as emptyDir: {}
 		}
 		for k, v := range want {
 			if !covers(v, m[k], quantity || isQuantity(k)) {
@@ -147,7 +147,7 @@ func equal(a, b any) bool {
 	return ok == also && isScalar(a) && isScalar(b) && a == b
 }
 
-// isScalar says that a value is a scalar, which == may be asked about.
+// isScalar reports whether a value is a scalar, which == can compare.
 func isScalar(v any) bool {
 	switch v.(type) {
 	case nil, string, bool, int64, int, int32, float64:

@@ -15,41 +15,32 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// ConflictError says that an object, or some of its fields, is somebody else's.
+// ConflictError says that an object, or some of its fields, has another owner.
 type ConflictError struct {
 	Key      Key
-	Holder   string   // who has the whole object: "Deployment web", "Tenant ns/name"; empty if it is about fields
+	Holder   string   // who owns the whole object: "Deployment web", "Tenant ns/name"; empty for fields
 	Fields   []string // .spec.replicas, …
-	Managers []string // who set them
+	Managers []string // the managers that set them
 }
 
-// Error says whose it is and what to do.
+// Error names the owner, and the next step.
 func (e *ConflictError) Error() string {
 	if e.Holder != "" {
 		way := "give the resource another name, or delete that object"
 		if !strings.HasPrefix(e.Holder, tenantKind+" ") {
-			way += "; conflictPolicy: Force writes into it all the same"
+			way += "; conflictPolicy: Force writes to it all the same"
 		}
 		return fmt.Sprintf("%s belongs to %s: %s", e.Key, e.Holder, way)
 	}
-	return fmt.Sprintf("%s of %s: set by %s. Leave it to them with ignoreFields, or take it with conflictPolicy: Force",
-		few(e.Fields), e.Key, few(e.Managers))
+	return fmt.Sprintf("%s of %s: set by %s. Leave them to their manager with ignoreFields, or take them over with conflictPolicy: Force",
+		tenant.Few(e.Fields, 5), e.Key, tenant.Few(e.Managers, 5))
 }
 
-// few is a list for a sentence.
-func few(all []string) string {
-	const shown = 5
-	if len(all) > shown {
-		return strings.Join(all[:shown], ", ") + fmt.Sprintf(" and %d more", len(all)-shown)
-	}
-	return strings.Join(all, ", ")
-}
+// managerPattern finds the manager in the message of one conflict, which only the
+// message names (apimachinery, managedfields/internal).
+var managerPattern = regexp.MustCompile(`conflict with "([^"]*)"`)
 
-// who finds the manager in the message of one conflict; the server says it in
-// words only (apimachinery, managedfields/internal).
-var who = regexp.MustCompile(`conflict with "([^"]*)"`)
-
-// managed is the conflict that a server-side apply met; nil if the error is none.
+// managed is the conflict of a server-side apply; nil if the error is none.
 func managed(key Key, err error) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -61,7 +52,7 @@ func managed(key Key, err error) error {
 			continue
 		}
 		c.Fields = append(c.Fields, cause.Field)
-		if m := who.FindStringSubmatch(cause.Message); m != nil && !slices.Contains(c.Managers, m[1]) {
+		if m := managerPattern.FindStringSubmatch(cause.Message); m != nil && !slices.Contains(c.Managers, m[1]) {
 			c.Managers = append(c.Managers, m[1])
 		}
 	}
@@ -71,9 +62,10 @@ func managed(key Key, err error) error {
 	return c
 }
 
-// held says for merge and replace what the server says for apply: that a field
-// which would change was set by another manager. Replace would also drop what is
-// not desired; labels, annotations and the like of others it keeps (settle).
+// held finds for merge and replace the conflicts that the server finds for apply:
+// fields that would change and that another manager set. Replace would also drop
+// fields that are not desired; it keeps the labels and annotations of others
+// (keepServerFields).
 func (c *Cluster) held(key Key, w Write, desired, live *unstructured.Unstructured) error {
 	if w.Force {
 		return nil
@@ -101,8 +93,8 @@ func (c *Cluster) held(key Key, w Write, desired, live *unstructured.Unstructure
 	return conflict
 }
 
-// holds says that a manager set the field of a path, or something in it, or a map
-// around it that is one value. Lists are taken as a whole.
+// holds reports whether a manager set the field of a path, or a field below it, or
+// an atomic map around it. Lists are taken as a whole.
 func (c *Cluster) holds(key Key, entry metav1.ManagedFieldsEntry, path []string) bool {
 	set := fieldSet(entry)
 	for i := range path {

@@ -118,8 +118,8 @@ func TestForbiddenWatchIsQuiet(t *testing.T) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if k := w.kinds[schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}]; k.blind == 0 || w.complete(Key{Version: "v1", Kind: "ConfigMap"}) {
-		t.Errorf("the watch is taken to be complete, want it blind")
+	if k := w.kinds[schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}]; k.denied == 0 || w.complete(Key{Version: "v1", Kind: "ConfigMap"}) {
+		t.Errorf("the watch is taken to be complete, want it denied")
 	}
 }
 

@@ -26,7 +26,7 @@ func paths(entries []string) ([]path, error) {
 	return all, nil
 }
 
-// keep makes a field of desired what it is in live, absent if it is absent there.
+// keep copies a field from live to desired, and removes it if live has none.
 func (p path) keep(desired, live any) {
 	switch d := desired.(type) {
 	case map[string]any:
@@ -51,7 +51,7 @@ func (p path) keep(desired, live any) {
 	}
 }
 
-// names are the fields that the first step of p means.
+// names are the fields that the first step of p selects.
 func (p path) names(desired, live map[string]any) []string {
 	switch s := p[0].(type) {
 	case string:
@@ -67,7 +67,7 @@ func (p path) keepField(desired, live map[string]any, name string) {
 	is, there := live[name]
 	if len(p) > 1 {
 		if desired[name] == nil && there {
-			desired[name] = map[string]any{} // on the way to a field that only live has
+			desired[name] = map[string]any{} // the parent of a field that only live has
 			if p[1:].keep(desired[name], is); len(desired[name].(map[string]any)) == 0 {
 				delete(desired, name)
 			}
@@ -83,9 +83,8 @@ func (p path) keepField(desired, live map[string]any, name string) {
 	}
 }
 
-// drop takes a field out of an object, so that nothing is asked of it. Elements
-// of lists stay, as they were kept: without one, the others would have another
-// place.
+// drop removes a field from an object, so that the object asks nothing of it. It
+// leaves elements of lists in place: without one, the others would move.
 func (p path) drop(object any) {
 	switch o := object.(type) {
 	case map[string]any:

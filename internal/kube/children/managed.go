@@ -11,14 +11,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// unchanged says that writing would change nothing, for certain: live has all
-// that is desired, and we manage that and nothing else. In doubt the server is
-// asked, by writing. Asked is what is desired without the fields to be ignored:
-// whether we manage those is all the same.
+// unchanged reports whether a write would certainly change nothing: live has every
+// desired field, and Terrier manages these and no others. In doubt Write asks the
+// server, by writing. Asked is desired without the ignored fields, whose manager
+// does not matter.
 func unchanged(strategy tenant.PatchStrategy, asked, desired, live *unstructured.Unstructured) bool {
 	switch strategy {
 	case tenant.Merge:
-		return len(differing(asked.Object, live.Object)) == 0 // a merge takes nothing away
+		return len(differing(asked.Object, live.Object)) == 0 // a merge removes nothing
 	case tenant.Replace:
 		set := ours(live, metav1.ManagedFieldsOperationUpdate)
 		return set != nil && len(differing(asked.Object, live.Object)) == 0 && within(set, desired.Object, live.Object)
@@ -27,7 +27,7 @@ func unchanged(strategy tenant.PatchStrategy, asked, desired, live *unstructured
 	return set != nil && applied(set, unnamed(stored(asked.Object)), live.Object, false) && within(set, desired.Object, live.Object)
 }
 
-// ours are the fields that we manage by an operation; nil if there are none.
+// ours are the fields that Terrier manages by an operation; nil if there are none.
 func ours(live *unstructured.Unstructured, operation metav1.ManagedFieldsOperationType) *fieldpath.Set {
 	for _, entry := range live.GetManagedFields() {
 		if entry.Manager == manager && entry.Operation == operation && entry.Subresource == "" {
@@ -37,8 +37,8 @@ func ours(live *unstructured.Unstructured, operation metav1.ManagedFieldsOperati
 	return nil
 }
 
-// inData has what is managed by the name of stringData managed as data too, which
-// is where a Secret keeps it.
+// inData adds the managed fields below stringData to those below data, where a
+// Secret keeps them.
 func inData(set *fieldpath.Set) *fieldpath.Set {
 	if set == nil {
 		return nil
@@ -62,7 +62,7 @@ func fieldSet(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 	return set
 }
 
-// unnamed is an object without what says which one it is: nobody manages that.
+// unnamed is an object without its identity, which has no manager.
 func unnamed(object map[string]any) map[string]any {
 	u := (&unstructured.Unstructured{Object: object}).DeepCopy()
 	for _, field := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}} {
@@ -71,10 +71,10 @@ func unnamed(object map[string]any) map[string]any {
 	return u.Object
 }
 
-// applied says that a value has all that is wanted and that all of it is in a
-// set of managed fields. The set says which lists have keys, so that what others
-// put into them is in nobody's way. A list without keys, and a map that is one
-// value, is managed as a whole: it has left the set if others changed any of it.
+// applied reports whether a value has all wanted fields and all of these are in a
+// set of managed fields. The set says which lists have keys, so that elements of
+// others do no harm. A list without keys, and an atomic map, is managed as a
+// whole: it has left the set if another manager changed any of it.
 func applied(set *fieldpath.Set, want, is any, quantity bool) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -118,17 +118,17 @@ func appliedAt(set *fieldpath.Set, step fieldpath.PathElement, want, is any, qua
 
 // elementOf finds the step in a set that leads to an element of a list.
 func elementOf(set *fieldpath.Set, element any) (step fieldpath.PathElement, found bool) {
-	look := func(s fieldpath.PathElement) { // neither can be left early
+	check := func(s fieldpath.PathElement) { // Iterate cannot stop early
 		if !found && matches(s, element) {
 			step, found = s, true
 		}
 	}
-	set.Children.Iterate(look)
-	set.Members.Iterate(look)
+	set.Children.Iterate(check)
+	set.Members.Iterate(check)
 	return step, found
 }
 
-// matches says that a step leads to this element of a list.
+// matches reports whether a step leads to this element of a list.
 func matches(step fieldpath.PathElement, element any) bool {
 	switch {
 	case step.Key != nil:
@@ -139,7 +139,7 @@ func matches(step fieldpath.PathElement, element any) bool {
 	return false
 }
 
-// keyed says that an element of a list has a key. A part of the key that the
+// keyed reports whether an element of a list has a key. A part of the key that the
 // element leaves out has its default, such as the protocol of a port.
 func keyed(element any, key value.FieldList) bool {
 	m, ok := element.(map[string]any)
@@ -157,16 +157,16 @@ func keyed(element any, key value.FieldList) bool {
 	return some
 }
 
-// within says that all fields of a set that live has are in an object. Of those
-// that it has not, such as maps that were empty, there is nothing to take away.
+// within reports whether an object has all fields of a set that live has. A write
+// cannot remove the fields that live does not have, such as maps that were empty.
 func within(set *fieldpath.Set, object, live map[string]any) bool {
-	object = both(object)
+	object = withData(object)
 	all := true
 	set.Iterate(func(p fieldpath.Path) { all = all && (has(object, p) || !has(live, p)) })
 	return all
 }
 
-// has says that a managed path leads somewhere in an object.
+// has reports whether an object has the field of a managed path.
 func has(at any, path fieldpath.Path) bool {
 	for _, step := range path {
 		switch {

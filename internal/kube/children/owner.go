@@ -18,7 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// Names on objects, as Tenant Operator gives them; those of terrier.dev are ours.
+// Names on objects, as Tenant Operator gives them; those of terrier.dev are Terrier's.
 const (
 	manager = "tenant-operator"
 
@@ -40,7 +40,7 @@ const (
 	annotationTenant = "terrier.dev/tenant"
 )
 
-// liveOf reads what an object says of itself; its state is left out.
+// liveOf reads the metadata of an object; its state is left out.
 func liveOf(u *unstructured.Unstructured, owner Owner) Live {
 	annotations := u.GetAnnotations()
 	l := Live{
@@ -56,8 +56,8 @@ func liveOf(u *unstructured.Unstructured, owner Owner) Live {
 }
 
 // holder is the Tenant that an object belongs to, by its labels or else by its
-// owners; zero if it belongs to none. If all that is left of a long name is its
-// label, that is the name.
+// owners; zero if it belongs to none. If only the label of a long name is left, the
+// label is the name.
 func holder(o metav1.Object) types.NamespacedName {
 	if labels := o.GetLabels(); labels[labelTenant] != "" {
 		namespace := labels[labelNamespace]
@@ -78,7 +78,7 @@ func holder(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{}
 }
 
-// holds says that a holder is this owner, by its name or by the label of it.
+// holds reports whether a holder is this owner, by its name or by its label.
 func holds(o Owner, holder types.NamespacedName) bool {
 	return holder == o.key() || holder == labelled(o.key())
 }
@@ -93,14 +93,14 @@ func isTenant(r metav1.OwnerReference) bool {
 	return r.Kind == tenantKind && group == tenantGroup
 }
 
-// otherTenant says that an object is owned by a Tenant of this name which was
-// another one: deleted, and made again since.
+// otherTenant reports whether an object belongs to a former Tenant of this name,
+// which was deleted and created again since.
 func otherTenant(o metav1.Object, owner Owner) bool {
 	refs := slices.DeleteFunc(slices.Clone(o.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return !isTenant(r) })
 	return len(refs) > 0 && !slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return string(r.UID) == owner.UID })
 }
 
-// taken says who else holds an object as a whole, if anybody does.
+// taken is a conflict if another owner holds the whole object.
 func taken(key Key, u *unstructured.Unstructured, w Write) error {
 	if t := holder(u); t.Name != "" && !holds(w.Owner, t) {
 		return &ConflictError{Key: key, Holder: "Tenant " + t.String()}
@@ -111,14 +111,13 @@ func taken(key Key, u *unstructured.Unstructured, w Write) error {
 	return nil
 }
 
-// decorated is the object of w as it is written over live (nil if there is
-// none), with what says whose it is.
+// decorated is the object of w as it is written over live (nil if there is none),
+// with the labels, annotations and references that name its owner.
 func (c *Cluster) decorated(key Key, w Write, live *unstructured.Unstructured) *unstructured.Unstructured {
 	u := (&unstructured.Unstructured{Object: w.Object}).DeepCopy()
 	delete(u.Object, "status")
-	if live != nil && !made(live, w.Defaults) {
-		// A stack whose plans waited for somebody under the operator before us
-		// would be applied by being taken over.
+	if live != nil && !hasDefaults(live, w.Defaults) {
+		// Taking over a stack whose plans wait for an approval must not apply it.
 		for _, field := range w.Defaults {
 			unstructured.RemoveNestedField(u.Object, field...)
 		}
@@ -144,8 +143,8 @@ func (c *Cluster) decorated(key Key, w Write, live *unstructured.Unstructured) *
 			annotations[annotationTenant] = w.Owner.Name
 		}
 	}
-	// An object that another operator made for this tenant is not written only
-	// to put a label of ours on it.
+	// An object that another operator created for this tenant is not written only
+	// to add this label.
 	if _, has := labels[labelTenantID]; !has && w.Owner.TenantID != "" && len(validation.IsValidLabelValue(w.Owner.TenantID)) == 0 {
 		if live == nil || live.GetLabels()[labelTenantID] != "" {
 			labels[labelTenantID] = w.Owner.TenantID
@@ -159,10 +158,10 @@ func (c *Cluster) decorated(key Key, w Write, live *unstructured.Unstructured) *
 	return u
 }
 
-// references are the owners that are written: with apply only ours, since the
-// server keeps those of others. The other strategies write the whole list, and so
-// have to name those of others and leave out ours where it has to go; nil leaves
-// the list as it is.
+// references are the owners that are written: with apply only the Tenant, since
+// the server keeps those of others. The other strategies write the whole list, and
+// so have to name the owners of others and leave out the Tenant where it is not to
+// own; nil leaves the list as it is.
 func references(w Write, live *unstructured.Unstructured, owns bool) []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	if live != nil && w.Patch != tenant.Apply && w.Patch != "" && len(live.GetOwnerReferences()) > 0 {
@@ -178,14 +177,15 @@ func references(w Write, live *unstructured.Unstructured, owns bool) []metav1.Ow
 	return refs
 }
 
-// isOf says that a reference is to a Tenant, or to an earlier one of its name.
+// isOf reports whether a reference is to a Tenant, or to an earlier one of its name.
 func isOf(r metav1.OwnerReference, o Owner) bool {
 	return string(r.UID) == o.UID || isTenant(r) && r.Name == o.Name
 }
 
-// made says that we gave an object defaults when it was made: it has our label,
-// or, if somebody took that off, we manage one of the fields.
-func made(live *unstructured.Unstructured, defaults [][]string) bool {
+// hasDefaults reports whether Terrier created an object with its defaults: the
+// object has Terrier's label, or, if that was removed, Terrier manages one of the
+// fields.
+func hasDefaults(live *unstructured.Unstructured, defaults [][]string) bool {
 	if live.GetLabels()[labelTenantID] != "" {
 		return true
 	}
@@ -210,10 +210,10 @@ func fieldPath(names []string) fieldpath.Path {
 	return p
 }
 
-// owns says that an object is tied to its Tenant by an ownerReference, as Tenant
-// Operator does it; otherwise labels say whose it is. What is cluster-scoped, in
-// another namespace or to be retained must not go with the Tenant, and an object
-// has one controller only.
+// owns reports whether an ownerReference ties an object to its Tenant, as in
+// Tenant Operator; otherwise labels name the Tenant. An object that is
+// cluster-scoped, in another namespace or to be retained must not be deleted with
+// the Tenant, and an object has one controller only.
 func (c *Cluster) owns(key Key, w Write, live *unstructured.Unstructured) bool {
 	namespaced, known := c.types.IsNamespaced(key.APIVersion(), key.Kind)
 	if known && !namespaced || key.Namespace != w.Owner.Namespace || w.Deletion == tenant.Retain {
@@ -226,11 +226,12 @@ func (c *Cluster) owns(key Key, w Write, live *unstructured.Unstructured) bool {
 	return r == nil || isTenant(*r)
 }
 
-// Orphan lets go of the object with this UID: our ownerReference and tracking
-// labels go, the markers of an orphan come. References of others stay.
+// Orphan retains the object with this UID: it removes the Tenant's ownerReference
+// and tracking labels, and adds the markers of an orphan. References of others
+// stay.
 func (c *Cluster) Orphan(ctx context.Context, key Key, uid, reason string, owner Owner, now time.Time) error {
 	for range 5 {
-		live, err := c.look(ctx, key, owner)
+		live, err := c.Read(ctx, key, owner)
 		if err != nil || !live.Exists || live.UID != uid {
 			return err
 		}
@@ -245,7 +246,7 @@ func (c *Cluster) Orphan(ctx context.Context, key Key, uid, reason string, owner
 			return ignoreNotFound(err)
 		}
 	}
-	return errors.New(key.String() + " changes too often to let go of it")
+	return errors.New(key.String() + " changes too often to be marked as retained")
 }
 
 // patch is a JSON merge patch as tenant-operator.

@@ -9,16 +9,16 @@ import (
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 )
 
-// reporter knows which kinds say how they are.
+// reporter knows which kinds have conditions.
 type reporter interface {
 	reports(apiVersion, kind string) bool
 }
 
-// judge says what state an object is in, by group and kind, and why it is not
-// ready. What it says of an earlier generation of itself does not count.
-func judge(u *unstructured.Unstructured, kinds reporter) (State, string) {
+// readiness is the state of an object, by group and kind, and why it is not ready.
+// Conditions about an earlier generation do not count.
+func readiness(u *unstructured.Unstructured, kinds reporter) (State, string) {
 	if u.GetDeletionTimestamp() != nil {
-		return Progressing, ending(u)
+		return Progressing, deletionMessage(u)
 	}
 	if rule, ok := rules[u.GroupVersionKind().GroupKind()]; ok {
 		return rule(u)
@@ -26,7 +26,7 @@ func judge(u *unstructured.Unstructured, kinds reporter) (State, string) {
 	return reported(u, kinds)
 }
 
-// rules are those of kinds that have one of their own.
+// rules are those of kinds that have a rule of their own.
 var rules = map[schema.GroupKind]func(*unstructured.Unstructured) (State, string){
 	{Kind: "ConfigMap"}:      exists,
 	{Kind: "Secret"}:         exists,
@@ -52,9 +52,9 @@ var rules = map[schema.GroupKind]func(*unstructured.Unstructured) (State, string
 	{Group: "infra.contrib.fluxcd.io", Kind: "Terraform"}: stack,
 }
 
-// ending is what an object that is going says of that: why a stack does not get
-// its destroy done, what is still in a namespace.
-func ending(u *unstructured.Unstructured) string {
+// deletionMessage says why an object is still being deleted: why a stack cannot be
+// destroyed, what is left in a namespace.
+func deletionMessage(u *unstructured.Unstructured) string {
 	all := conditions(u)
 	for _, kind := range []string{"NamespaceDeletionDiscoveryFailure", "NamespaceDeletionContentFailure", "NamespaceFinalizersRemaining", "NamespaceContentRemaining"} {
 		if c := all[kind]; c.status == "True" {
@@ -64,7 +64,7 @@ func ending(u *unstructured.Unstructured) string {
 	if c, found := all["Ready"]; found && c.status != "True" && current(u, c) {
 		return cmp.Or(c.message, c.reason)
 	}
-	return "it is being deleted"
+	return "its deletion has begun"
 }
 
 func exists(*unstructured.Unstructured) (State, string) { return Ready, "" }
@@ -75,7 +75,7 @@ func phase(ready string) func(*unstructured.Unstructured) (State, string) {
 		if is == ready {
 			return Ready, ""
 		}
-		return Progressing, fmt.Sprintf("its phase is %s, not %s", cmp.Or(is, "not known yet"), ready)
+		return Progressing, fmt.Sprintf("its phase is %s, not %s", cmp.Or(is, "unknown"), ready)
 	}
 }
 
@@ -91,7 +91,7 @@ func balanced(u *unstructured.Unstructured) bool {
 	return len(found) > 0
 }
 
-// ingress needs no load balancer: not every controller writes down that it has one.
+// ingress needs no load balancer: not every controller reports that it has one.
 func ingress(u *unstructured.Unstructured) (State, string) {
 	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
 	backend, _, _ := unstructured.NestedMap(u.Object, "spec", "defaultBackend")
@@ -123,8 +123,8 @@ func scaler(u *unstructured.Unstructured) (State, string) {
 	return Progressing, cmp.Or(c.message, "it has not scaled anything yet")
 }
 
-// byLibrary is what kstatus says, which knows observed generations, and that
-// something with no replicas is complete.
+// byLibrary is the status by kstatus, which knows observed generations, and that
+// an object with no replicas is complete.
 func byLibrary(u *unstructured.Unstructured) (State, string) {
 	r, err := status.Compute(u)
 	if err != nil {
@@ -139,8 +139,8 @@ func byLibrary(u *unstructured.Unstructured) (State, string) {
 	return Progressing, r.Message
 }
 
-// stack is a Terraform object: ready once it was applied as it is written now,
-// and once what others read of it is there.
+// stack is a Terraform object: ready once its present generation was applied, and
+// its outputs were published.
 func stack(u *unstructured.Unstructured) (State, string) {
 	state, message := reported(u, always{})
 	if state != Ready {
@@ -182,9 +182,9 @@ func conditions(u *unstructured.Unstructured) map[string]condition {
 	return all
 }
 
-// reported is what an object says of itself by the conditions Ready and Stalled.
-// One of a kind that has conditions must have said something: a new object is
-// not ready because its controller has not seen it yet.
+// reported is the state of an object by its conditions Ready and Stalled. An object
+// of a kind that has conditions must have one: a new object is not ready before
+// its controller has seen it.
 func reported(u *unstructured.Unstructured, kinds reporter) (State, string) {
 	observed, found, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	if found && observed < u.GetGeneration() {
@@ -203,13 +203,13 @@ func reported(u *unstructured.Unstructured, kinds reporter) (State, string) {
 	case found:
 		return Progressing, cmp.Or(ready.message, ready.reason, "it is not ready")
 	case len(all) == 0 && kinds.reports(u.GetAPIVersion(), u.GetKind()):
-		return Progressing, "it has not said anything of itself yet"
+		return Progressing, "its controller has not reported a status yet"
 	}
 	return byLibrary(u)
 }
 
-// current says that a condition is about the object as it is; those of many
-// controllers do not say what they are about.
+// current reports whether a condition is about the present generation; the
+// conditions of many controllers name none.
 func current(u *unstructured.Unstructured, c condition) bool {
 	return c.generation == 0 || c.generation >= u.GetGeneration()
 }

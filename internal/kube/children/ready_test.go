@@ -94,12 +94,12 @@ func TestReadiness(t *testing.T) {
 		if err := u.UnmarshalJSON(data); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		got, message := judge(u, kinds)
+		got, message := readiness(u, kinds)
 		if got != tt.want || tt.message != "" && message != tt.message {
-			t.Errorf("%s: judge() = %s, %q, want %s, %q", name, got, message, tt.want, tt.message)
+			t.Errorf("%s: readiness() = %s, %q, want %s, %q", name, got, message, tt.want, tt.message)
 		}
 		if (got == Ready) != (message == "") {
-			t.Errorf("%s: judge() = %s, %q, want a reason exactly if it is not ready", name, got, message)
+			t.Errorf("%s: readiness() = %s, %q, want a reason exactly if it is not ready", name, got, message)
 		}
 	}
 }

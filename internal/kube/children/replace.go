@@ -6,17 +6,17 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// settled are fields of every kind that say what the server knows of an object.
-var settled = [][]string{
+// serverFields are fields of every kind that the server sets.
+var serverFields = [][]string{
 	{"metadata", "uid"}, {"metadata", "creationTimestamp"}, {"metadata", "generation"}, {"metadata", "resourceVersion"},
 	{"metadata", "selfLink"}, {"metadata", "deletionTimestamp"}, {"metadata", "deletionGracePeriodSeconds"}, {"status"},
 }
 
 var finalizers = []string{"metadata", "finalizers"}
 
-// settledOf are fields that the server, or a controller, fills in, and that
+// serverFieldsOf are fields that the server, or a controller, fills in, and that
 // cannot change, or not without harm.
-var settledOf = map[schema.GroupKind][][]string{
+var serverFieldsOf = map[schema.GroupKind][][]string{
 	{Kind: "Service"}: {
 		{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "ipFamilies"}, {"spec", "ipFamilyPolicy"}, {"spec", "healthCheckNodePort"},
 	},
@@ -26,33 +26,33 @@ var settledOf = map[schema.GroupKind][][]string{
 	{Group: "apps", Kind: "Deployment"}: {{"metadata", "annotations", "deployment.kubernetes.io/revision"}},
 }
 
-// settle copies into an object that replaces another what the server has put
-// there and nobody asks to be otherwise, and, unless all is to be taken, the
-// labels and annotations that others manage.
-func settle(desired, live *unstructured.Unstructured, force bool) {
-	for _, path := range settled {
+// keepServerFields copies into an object that replaces another the fields that the
+// server set and the template does not, and, without force, the labels and
+// annotations that others manage.
+func keepServerFields(desired, live *unstructured.Unstructured, force bool) {
+	for _, path := range serverFields {
 		unstructured.RemoveNestedField(desired.Object, path...)
 	}
 	kind := live.GroupVersionKind().GroupKind()
-	for _, paths := range [][][]string{settled, {finalizers}, settledOf[kind]} {
+	for _, paths := range [][][]string{serverFields, {finalizers}, serverFieldsOf[kind]} {
 		for _, path := range paths {
 			fill(desired.Object, live.Object, path)
 		}
 	}
 	if !force {
-		for _, path := range marksOfOthers(live) {
+		for _, path := range labelsOfOthers(live) {
 			fill(desired.Object, live.Object, path)
 		}
 	}
 	switch kind {
 	case schema.GroupKind{Group: "batch", Kind: "Job"}:
-		template(desired.Object, live.Object)
+		keepTemplate(desired.Object, live.Object)
 	case schema.GroupKind{Kind: "Service"}:
-		ports(desired.Object, live.Object)
+		keepNodePorts(desired.Object, live.Object)
 	}
 }
 
-// fill copies a field that is not there.
+// fill copies a field that desired does not have.
 func fill(desired, live map[string]any, path []string) {
 	if _, set, _ := unstructured.NestedFieldNoCopy(desired, path...); set {
 		return
@@ -62,8 +62,8 @@ func fill(desired, live map[string]any, path []string) {
 	}
 }
 
-// marksOfOthers are the labels and annotations that we do not manage.
-func marksOfOthers(live *unstructured.Unstructured) [][]string {
+// labelsOfOthers are the labels and annotations that other managers set.
+func labelsOfOthers(live *unstructured.Unstructured) [][]string {
 	var all [][]string
 	for _, entry := range live.GetManagedFields() {
 		set := fieldSet(entry)
@@ -79,9 +79,9 @@ func marksOfOthers(live *unstructured.Unstructured) [][]string {
 	return all
 }
 
-// template keeps that of a Job, which cannot change: the server has added labels
-// to it. One that is asked to be otherwise is left for the server to refuse.
-func template(desired, live map[string]any) {
+// keepTemplate keeps the template of a Job, which cannot change: the server has
+// added labels to it. The server refuses one that is desired to differ.
+func keepTemplate(desired, live map[string]any) {
 	want, _, _ := unstructured.NestedMap(desired, "spec", "template")
 	is, found, _ := unstructured.NestedMap(live, "spec", "template")
 	if found && covers(want, is, false) {
@@ -89,8 +89,8 @@ func template(desired, live map[string]any) {
 	}
 }
 
-// ports keeps the node ports of a Service, by port.
-func ports(desired, live map[string]any) {
+// keepNodePorts keeps the node ports of a Service, by port.
+func keepNodePorts(desired, live map[string]any) {
 	was, _, _ := unstructured.NestedSlice(live, "spec", "ports")
 	want, found, _ := unstructured.NestedSlice(desired, "spec", "ports")
 	if !found {

@@ -8,9 +8,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// store is where the reflector of one kind in one namespace puts what it hears.
-// It keeps the keys of what belongs to tenants; anything else passes through it,
-// so that ten thousand Secrets of other people cost nothing.
+// store receives the events of the reflector of one kind in one namespace. It
+// keeps the keys of objects of tenants and drops all others, so that ten thousand
+// Secrets of others cost nothing.
 type store struct {
 	watches *Watches
 	kind    schema.GroupVersionKind
@@ -38,7 +38,7 @@ func (s *store) Update(obj any) error {
 	if err != nil {
 		return err
 	}
-	if s.watches.heard(key, o) {
+	if s.watches.observed(key, o) {
 		s.has[key] = true
 	} else {
 		delete(s.has, key)
@@ -56,12 +56,12 @@ func (s *store) Delete(obj any) error {
 		return err
 	}
 	delete(s.has, key)
-	s.watches.gone(key)
+	s.watches.deleted(key)
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: it is a whole list, after which what
-// is not in it is gone.
+// Replace implements cache.ReflectorStore: objects that are not in the new list
+// are gone.
 func (s *store) Replace(all []any, _ string) error {
 	there := make(map[Key]bool, len(s.has))
 	for _, obj := range all {
@@ -69,13 +69,13 @@ func (s *store) Replace(all []any, _ string) error {
 		if err != nil {
 			return err
 		}
-		if s.watches.heard(key, o) {
+		if s.watches.observed(key, o) {
 			there[key] = true
 		}
 	}
 	for key := range s.has {
 		if !there[key] {
-			s.watches.gone(key)
+			s.watches.deleted(key)
 		}
 	}
 	s.has = there

@@ -16,26 +16,25 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// How long schemas of a group are used before the server is asked again, and how
-// long after a failure, or for a kind that a group did not have.
+// How long schemas of a group are used before they are read again, and how long
+// after a failure, or for a kind that the group did not have.
 const (
 	schemasLast  = 5 * time.Minute
 	schemasRetry = 5 * time.Second
 )
 
-// Types are the kinds of the cluster: their schemas and scopes, as its OpenAPI
-// documents and discovery say. What it cannot find out is unknown, which leaves
-// texts what they are.
+// Types are the kinds of the cluster: their schemas and scopes by OpenAPI and
+// discovery. A field that has no schema is Unknown, which leaves texts as they are.
 type Types struct {
 	discovery *discovery.DiscoveryClient
 	mapper    meta.RESTMapper
 	now       func() time.Time
 	log       *slog.Logger
 
-	asking singleflight.Group // by apiVersion: nobody waits for the schemas of another one
+	asking singleflight.Group // by apiVersion, so that a read waits for no other apiVersion
 
 	mu     sync.Mutex
-	groups map[string]*group // by apiVersion; none of them changes
+	groups map[string]*group // by apiVersion; a group is never changed, only replaced
 }
 
 var _ tenant.Types = (*Types)(nil)
@@ -48,7 +47,7 @@ type group struct {
 	failed  bool
 }
 
-// node is as much of an OpenAPI schema as says what a field's type is.
+// node is the part of an OpenAPI schema that gives the types of fields.
 type node struct {
 	Ref        string           `json:"$ref"`
 	AllOf      []*node          `json:"allOf"`
@@ -84,7 +83,7 @@ func newTypes(c Config, mapper meta.RESTMapper) (*Types, error) {
 	return &Types{discovery: d, mapper: mapper, now: c.Now, log: c.Log, groups: map[string]*group{}}, nil
 }
 
-// IsNamespaced says whether objects of a kind live in namespaces; known is false
+// IsNamespaced reports whether objects of a kind live in namespaces; known is false
 // for a kind that the cluster does not have.
 func (t *Types) IsNamespaced(apiVersion, kind string) (namespaced, known bool) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
@@ -109,13 +108,13 @@ func (t *Types) At(apiVersion, kind string, path []string) tenant.Type {
 	return g.typeOf(at)
 }
 
-// reports says that a kind has conditions in its status.
+// reports reports whether a kind has conditions in its status.
 func (t *Types) reports(apiVersion, kind string) bool {
 	g, at := t.kind(apiVersion, kind)
 	return g.child(g.child(at, "status"), "conditions") != nil
 }
 
-// atomic says that a map is one value, which one manager sets.
+// atomic reports whether a map is one value, which one manager sets.
 func (t *Types) atomic(apiVersion, kind string, path []string) bool {
 	g, at := t.kind(apiVersion, kind)
 	for _, s := range path {
@@ -124,7 +123,7 @@ func (t *Types) atomic(apiVersion, kind string, path []string) bool {
 	if at == nil {
 		return false
 	}
-	resolved := g.resolved(at) // the mark may be beside a reference
+	resolved := g.resolved(at) // the map type may stand beside a reference
 	return at.MapType == "atomic" || resolved != nil && resolved.MapType == "atomic"
 }
 
@@ -154,7 +153,7 @@ func (t *Types) stale(g *group, kind string) bool {
 	return age > schemasLast || age > schemasRetry && (g.failed || g.kinds[kind] == nil)
 }
 
-// ask reads the schemas of an apiVersion; what was known stays if it cannot.
+// ask reads the schemas of an apiVersion; if that fails the older ones stay.
 func (t *Types) ask(apiVersion string) *group {
 	g, err := t.read(apiVersion)
 	if err != nil {
@@ -208,7 +207,7 @@ func (t *Types) read(apiVersion string) (*group, error) {
 
 // resolved follows references.
 func (g *group) resolved(n *node) *node {
-	for range 16 { // a schema that goes round in circles is none
+	for range 16 { // a circular schema is none
 		next := g.next(n)
 		if next == nil {
 			return n
@@ -218,7 +217,7 @@ func (g *group) resolved(n *node) *node {
 	return nil
 }
 
-// next is the schema that n stands for, if it is one in place of another.
+// next is the schema that n refers to; nil if it is a schema itself.
 func (g *group) next(n *node) *node {
 	switch {
 	case n == nil:

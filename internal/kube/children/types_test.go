@@ -58,7 +58,7 @@ func TestTypesOfAKindThatComesAndGoes(t *testing.T) {
 		t.Errorf("At() of a kind that is not there = %v, want unknown", got)
 	}
 	key := Key{Group: group, Version: "v1", Kind: "Late", Namespace: l.Namespace, Name: "a"}
-	if _, err := l.cluster.Look(t.Context(), key, l.owner); !meta.IsNoMatchError(err) {
+	if _, err := l.cluster.Read(t.Context(), key, l.owner); !meta.IsNoMatchError(err) {
 		t.Errorf("Look() at a kind that is not there = %v, want no match", err)
 	}
 	crd := l.Apply(t, `
@@ -81,14 +81,14 @@ spec:
 		}
 		return nil
 	})
-	if live, err := l.cluster.Look(t.Context(), key, l.owner); err != nil || live.Exists {
+	if live, err := l.cluster.Read(t.Context(), key, l.owner); err != nil || live.Exists {
 		t.Errorf("Look() = %+v, %v, want nothing there", live, err)
 	}
 	if err := l.Client.Delete(t.Context(), crd[0]); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, soon, "the kind is gone", func(ctx context.Context) error {
-		if _, err := l.cluster.Look(ctx, key, l.owner); !meta.IsNoMatchError(err) {
+		if _, err := l.cluster.Read(ctx, key, l.owner); !meta.IsNoMatchError(err) {
 			return errors.Join(errors.New("it is there"), err)
 		}
 		return nil

@@ -18,14 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// wakesApart is how long after one event of its objects a Tenant is looked at for
-// the next.
+// wakesApart is the least time between two reconciles of a Tenant for events of
+// its objects.
 const wakesApart = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Watches are metadata-only watches of the kinds that tenants use. They keep what
-// belongs to a tenant and nothing of anything else.
+// Watches are metadata-only watches of the kinds that tenants use. They keep
+// nothing of objects that belong to no tenant.
 type Watches struct {
 	client     metadata.Interface
 	mapper     meta.RESTMapper
@@ -33,22 +33,22 @@ type Watches struct {
 	log        *slog.Logger
 
 	mu      sync.Mutex
-	ctx     context.Context // set once the controller runs
+	ctx     context.Context // set when the controller runs
 	queue   queue
 	kinds   map[schema.GroupVersionKind]*kindWatch
-	found   map[Key]seen   // as last looked at or written, by us
-	holders map[Key]heldBy // objects of tenants as last heard
+	found   map[Key]seen   // objects as Terrier read or wrote them last
+	holders map[Key]heldBy // objects of tenants by the last event
 	woken   map[types.NamespacedName]time.Time
-	swept   time.Time // when woken was rid of what is past
+	swept   time.Time // when past entries of woken were dropped
 }
 
-// seen is what was last found out about an object, for one Tenant.
+// seen is an object as it was read or written last, for one Tenant.
 type seen struct {
 	owner Owner
 	live  Live
 }
 
-// heldBy is whose an object is and which version of it was heard of.
+// heldBy is the Tenant of an object, and its version by the last event.
 type heldBy struct {
 	tenant  types.NamespacedName
 	version string
@@ -59,9 +59,9 @@ type heldBy struct {
 type kindWatch struct {
 	started bool
 	synced  int                           // lists that have arrived
-	lists   int                           // lists that are needed: one for each namespace that is looked after
-	blind   int                           // lists that may not be had, or that there are none of any more
-	waiting map[types.NamespacedName]bool // who asked while the kind was not there
+	lists   int                           // lists that are needed: one for each watched namespace
+	denied  int                           // lists that are forbidden, or whose kind is gone
+	waiting map[types.NamespacedName]bool // Tenants that need the kind, which did not exist when they asked
 }
 
 func newWatches(c Config, mapper meta.RESTMapper) (*Watches, error) {
@@ -75,8 +75,8 @@ func newWatches(c Config, mapper meta.RESTMapper) (*Watches, error) {
 	}, nil
 }
 
-// Ensure watches a kind from now on; t is told if it does not exist yet and does
-// later. It does not wait.
+// Ensure watches a kind from now on; if the kind is created later, t is woken. It
+// does not wait.
 func (w *Watches) Ensure(apiVersion, kind string, t types.NamespacedName) {
 	gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
 	w.mu.Lock()
@@ -87,12 +87,12 @@ func (w *Watches) Ensure(apiVersion, kind string, t types.NamespacedName) {
 		w.kinds[gvk] = k
 		w.start(gvk, k)
 	}
-	if k.lists == 0 || k.blind > 0 {
+	if k.lists == 0 || k.denied > 0 {
 		k.waiting[t] = true
 	}
 }
 
-// start begins to watch a kind, if the controller runs. w.mu is held.
+// start watches a kind, if the controller runs. w.mu is held.
 func (w *Watches) start(gvk schema.GroupVersionKind, k *kindWatch) {
 	if w.ctx == nil || k.started {
 		return
@@ -121,12 +121,12 @@ func (w *Watches) run(ctx context.Context, gvk schema.GroupVersionKind, k *kindW
 	if late {
 		w.wakeAll(k)
 	}
-	clear(k.waiting) // those who asked for what was there have it
+	clear(k.waiting) // the kind existed when they asked
 	w.mu.Unlock()
 	var running sync.WaitGroup
 	for _, namespace := range namespaces {
 		store := &store{watches: w, kind: gvk, watch: k, has: map[Key]bool{}}
-		p := &patient{watches: w, kind: gvk, watch: k, objects: w.client.Resource(mapping.Resource).Namespace(namespace)}
+		p := &listWatch{watches: w, kind: gvk, watch: k, objects: w.client.Resource(mapping.Resource).Namespace(namespace)}
 		lw := &cache.ListWatch{ListWithContextFunc: p.list, WatchFuncWithContext: p.follow}
 		r := cache.NewReflectorWithOptions(lw, &metav1.PartialObjectMetadata{}, store, cache.ReflectorOptions{Name: "children", TypeDescription: gvk.String()})
 		running.Go(func() { r.RunWithContext(ctx) })
@@ -134,8 +134,8 @@ func (w *Watches) run(ctx context.Context, gvk schema.GroupVersionKind, k *kindW
 	running.Wait()
 }
 
-// Version is the resourceVersion of an object as last heard; ok is false if its
-// kind is not watched, or the object is none of a tenant's.
+// Version is the resourceVersion of an object by the last event; ok is false if
+// its kind is not watched, or the object belongs to no tenant.
 func (w *Watches) Version(key Key) (resourceVersion string, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,40 +143,40 @@ func (w *Watches) Version(key Key) (resourceVersion string, ok bool) {
 	return h.version, ok && w.complete(key)
 }
 
-// Unheard says that no tenant has an object there, as far as the watch of its
-// kind has told. Somebody else may.
-func (w *Watches) Unheard(key Key) bool {
+// Unclaimed reports whether no tenant has an object there, by the watch of its
+// kind. An object without a tenant may exist.
+func (w *Watches) Unclaimed(key Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, heard := w.holders[key]
-	return !heard && w.complete(key)
+	_, claimed := w.holders[key]
+	return !claimed && w.complete(key)
 }
 
-// complete says that all there is of a kind was heard of. w.mu is held.
+// complete reports whether all objects of a kind are known. w.mu is held.
 func (w *Watches) complete(key Key) bool {
 	k := w.kinds[schema.GroupVersionKind{Group: key.Group, Version: key.Version, Kind: key.Kind}]
-	return k != nil && k.lists > 0 && k.synced >= k.lists && k.blind == 0
+	return k != nil && k.lists > 0 && k.synced >= k.lists && k.denied == 0
 }
 
-// recall is what was last found of an object, if it has not changed since.
+// recall is an object as it was read or written last, if it has not changed since.
 func (w *Watches) recall(key Key, owner Owner) (Live, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, ok := w.found[key]
-	h, heard := w.holders[key]
-	if !ok || !heard || s.owner != owner || s.live.ResourceVersion != h.version || !w.complete(key) {
+	h, held := w.holders[key]
+	if !ok || !held || s.owner != owner || s.live.ResourceVersion != h.version || !w.complete(key) {
 		return Live{}, false
 	}
 	return s.live, true
 }
 
-// remember keeps what was found, without the object itself.
+// remember caches an object, without its content.
 func (w *Watches) remember(key Key, owner Owner, l Live) {
 	l.Object, l.Change = nil, Unchanged
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if l.Tenant.Name == "" {
-		delete(w.found, key) // nobody would tell that it has gone
+		delete(w.found, key) // no event would tell that it is gone
 		return
 	}
 	w.found[key] = seen{owner: owner, live: l}
@@ -188,8 +188,8 @@ func (w *Watches) forget(key Key) {
 	delete(w.found, key)
 }
 
-// Source gives a controller of Tenants the requests that changes of their objects
-// are worth. All watches run while the controller does; it may be used once.
+// Source gives a controller of Tenants a request for each change of their objects.
+// All watches run while the controller does; it may be used once.
 func (w *Watches) Source() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		w.mu.Lock()
@@ -202,15 +202,15 @@ func (w *Watches) Source() source.Source {
 	})
 }
 
-// heard takes note of an object, and wakes whose it is and whose it was unless
-// that is what they did themselves.
-func (w *Watches) heard(key Key, o *metav1.PartialObjectMetadata) (ours bool) {
+// observed notes an object, and wakes its Tenant and its former one, unless
+// Terrier itself made the change.
+func (w *Watches) observed(key Key, o *metav1.PartialObjectMetadata) (ours bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := heldBy{tenant: holder(o), version: o.ResourceVersion, uid: o.UID}
 	before, had := w.holders[key]
 	if had && now.tenant == labelled(before.tenant) {
-		now.tenant = before.tenant // somebody took the annotation with the name off
+		now.tenant = before.tenant // the annotation with the name was removed
 	}
 	if had && before == now {
 		return true
@@ -230,8 +230,8 @@ func (w *Watches) heard(key Key, o *metav1.PartialObjectMetadata) (ours bool) {
 	return true
 }
 
-// gone takes note of the end of an object.
-func (w *Watches) gone(key Key) {
+// deleted notes the end of an object.
+func (w *Watches) deleted(key Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if h, had := w.holders[key]; had {
@@ -241,7 +241,7 @@ func (w *Watches) gone(key Key) {
 	delete(w.found, key)
 }
 
-// wakeAll has those looked at who asked for a kind in vain. w.mu is held.
+// wakeAll wakes the Tenants that asked for a kind in vain. w.mu is held.
 func (w *Watches) wakeAll(k *kindWatch) {
 	for t := range k.waiting {
 		w.wake(t)
@@ -249,9 +249,9 @@ func (w *Watches) wakeAll(k *kindWatch) {
 	clear(k.waiting)
 }
 
-// wake has a Tenant looked at: at once, or a moment later if it just was. What an
-// object says on its way to be ready is many events, and few of them matter.
-// w.mu is held.
+// wake has a Tenant reconciled: at once, or a moment later if it just was. An
+// object that becomes ready sends many events, and few of them matter. w.mu is
+// held.
 func (w *Watches) wake(t types.NamespacedName) {
 	if w.queue == nil || t.Name == "" {
 		return
@@ -260,8 +260,8 @@ func (w *Watches) wake(t types.NamespacedName) {
 	last := w.woken[t]
 	switch next := last.Add(wakesApart); {
 	case last.After(now):
-		// It will be, unless it was already: the queue makes one of what it has
-		// twice, and the look that was asked for then may have come early.
+		// A wake is planned. The queue merges equal requests, and the planned one may
+		// have run early, so it is asked for once more.
 		w.queue.AddAfter(r, last.Sub(now))
 	case next.After(now):
 		w.woken[t] = next

@@ -17,8 +17,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// Write makes an object what w says, if it is not. An object that goes away is
-// left alone: what comes after it is another one.
+// Write makes an object as w says, if it is not. It leaves an object alone that is
+// being deleted: its successor is another object.
 func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 	key := KeyOf(w.Object)
 	ignored, err := paths(w.IgnoreFields)
@@ -84,29 +84,28 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 	return after, nil
 }
 
-// seen is the object as it is, read unless the caller just did.
+// seen is the object as it is; it is read unless the caller just did.
 func (c *Cluster) seen(ctx context.Context, key Key, w Write) (Live, error) {
 	if w.Seen != nil && (!w.Seen.Exists || w.Seen.Object != nil) {
 		return *w.Seen, nil
 	}
-	return c.look(ctx, key, w.Owner)
+	return c.Read(ctx, key, w.Owner)
 }
 
-// noVersion is a resourceVersion that no object has: the first that etcd gives is
-// another. An apply with it makes an object, and is a conflict with one that is
-// there, whatever its fields and even if it is forced.
+// noVersion is a resourceVersion that no object has, since etcd never gives it to
+// one. An apply with it creates an object, and is a conflict with an existing one,
+// whatever its fields and even if it is forced.
 const noVersion = "1"
 
-// mayExist says that the error of a create may be due to an object that is there.
-// An API server that takes no resourceVersion with what it has to make finds it
-// invalid.
+// mayExist reports whether the error of a create may be due to an existing object.
+// An API server that takes no resourceVersion with a new object finds it invalid.
 func mayExist(err error) bool {
 	_, conflict := errors.AsType[*ConflictError](err)
 	return conflict || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// create makes an object that is not there. With apply it is a server-side apply,
-// so that its fields are managed as they will be from then on.
+// create creates an object. With apply it is a server-side apply, so that its
+// fields are managed as in later writes.
 func (c *Cluster) create(ctx context.Context, objects dynamic.ResourceInterface, key Key, w Write) (Live, error) {
 	desired := c.decorated(key, w, nil)
 	var u *unstructured.Unstructured
@@ -127,8 +126,8 @@ func (c *Cluster) create(ctx context.Context, objects dynamic.ResourceInterface,
 	return live, nil
 }
 
-// adopt takes the markers of an orphan off, and puts on what says whose it is:
-// an object that is made once is not written for that.
+// adopt removes the markers of an orphan, and names its Tenant: an object with
+// creationPolicy Once is not written otherwise.
 func (c *Cluster) adopt(ctx context.Context, key Key, w Write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	labels := map[string]any{labelOrphaned: nil}
 	annotations := map[string]any{annotationOrphanedAt: nil, annotationOrphanedReason: nil, annotationDeletionPolicy: string(w.Deletion)}
@@ -146,7 +145,7 @@ func (c *Cluster) adopt(ctx context.Context, key Key, w Write, live *unstructure
 	}})
 }
 
-// write brings an object that is there to what is desired, by the strategy of w.
+// write brings an existing object to the desired one, by the strategy of w.
 func (c *Cluster) write(ctx context.Context, objects dynamic.ResourceInterface, key Key, w Write, desired, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch w.Patch {
 	case tenant.Merge:
@@ -159,7 +158,7 @@ func (c *Cluster) write(ctx context.Context, objects dynamic.ResourceInterface, 
 		}
 		return objects.Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
 	case tenant.Replace:
-		settle(desired, live, w.Force)
+		keepServerFields(desired, live, w.Force)
 		if err := c.held(key, w, desired, live); err != nil {
 			return nil, err
 		}

@@ -374,7 +374,7 @@ func TestDelete(t *testing.T) {
 	if err := l.cluster.Delete(t.Context(), key, live.UID); err != nil {
 		t.Fatal(err)
 	}
-	going, err := l.cluster.Look(t.Context(), key, l.owner)
+	going, err := l.cluster.Read(t.Context(), key, l.owner)
 	if err != nil || !going.Deleting || !slices.Equal(going.Finalizers, []string{"example.com/wait"}) {
 		t.Errorf("Look() = %+v, %v, want one that waits for example.com/wait", going, err)
 	}
@@ -386,7 +386,7 @@ func TestDelete(t *testing.T) {
 	if err := l.cluster.Delete(t.Context(), key, live.UID); err != nil {
 		t.Errorf("Delete() of what is gone = %v, want nil", err)
 	}
-	if gone, err := l.cluster.Look(t.Context(), key, l.owner); gone.Exists || err != nil {
+	if gone, err := l.cluster.Read(t.Context(), key, l.owner); gone.Exists || err != nil {
 		t.Errorf("Look() = %+v, %v, want nothing", gone, err)
 	}
 }

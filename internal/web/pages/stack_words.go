@@ -27,7 +27,7 @@ var doHere = map[stack.Reason]string{
 	stack.LockedByOther:      "If its holder is alive, wait: it is tried again by itself. If it is dead, unlock it.",
 	stack.RetryLater:         "Correct the cause; the log of the run has the whole story. It is tried again by itself, or at once with Plan now.",
 	stack.RetryLimitReached:  "Correct the cause, then plan it now, or change the object or its source.",
-	stack.StateIncomplete:    "Bring it in with Repair. Or remove it by hand, and annotate the stack with terrier.dev/forget-gap and the name of the run.",
+	stack.StateIncomplete:    "Bring it in with Repair. Or remove it by hand, and annotate the stack with terrier.dev/ignore-untracked and the name of the run.",
 	stack.AwaitingApproval:   "Look at the plan, then approve or reject it. Should anything change that it was made from, a new one takes its place and this approval is void.",
 	stack.PlanOnlyHeld:       "Look at the plan. Set planOnly to false to let it be approved.",
 	stack.DriftFound:         "Look at what differs. Approve the plan to mend it, or change the module to agree with the world.",

@@ -9,9 +9,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// memory reads what earlier reconciles wrote down. An object that upstream
-// reconciled before has a status without it, and is adopted.
-func memory(s *v1alpha2.TerraformStatus) (stack.Status, error) {
+// stored reads the status that earlier reconciles wrote. An object that upstream
+// reconciled before has none, and is adopted.
+func stored(s *v1alpha2.TerraformStatus) (stack.Status, error) {
 	if s.Terrier == nil || s.Terrier.Memory == nil {
 		return adopted(s), nil
 	}
@@ -22,10 +22,9 @@ func memory(s *v1alpha2.TerraformStatus) (stack.Status, error) {
 	return m, nil
 }
 
-// adopted keeps of upstream's status what must not be forgotten: that
-// something may exist, which request was answered, a lock that was met, and the
-// names of outputs. A pending plan is not kept, since it is not known what it
-// was made from.
+// adopted keeps of upstream's status what must not be lost: that resources may
+// exist, which request was answered, a lock that was met, and the names of
+// outputs. A pending plan is not kept, since its inputs are unknown.
 func adopted(s *v1alpha2.TerraformStatus) stack.Status {
 	m := stack.Status{
 		Built:    s.LastAppliedRevision != "" || s.Plan.LastApplied != "",

@@ -33,7 +33,7 @@ func TestPatience(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.queue, w.kinds[kind] = q, k
-		p := &patient{watches: w, kind: kind, watch: k}
+		p := &listWatch{watches: w, kind: kind, watch: k}
 
 		broken, began := errors.New("connection refused"), time.Now()
 		resource := schema.GroupResource{Group: "example.com", Resource: "lates"}
@@ -53,7 +53,7 @@ func TestPatience(t *testing.T) {
 		if err := p.until(t.Context(), ask); !errors.Is(err, broken) {
 			t.Errorf("until() = %v, want the answer that is the reflector's", err)
 		}
-		if want := []time.Duration{0, mayRetry, mayRetry + kindRetry, 2*mayRetry + kindRetry}; !slices.Equal(at, want) {
+		if want := []time.Duration{0, deniedRetry, deniedRetry + kindRetry, 2*deniedRetry + kindRetry}; !slices.Equal(at, want) {
 			t.Errorf("it was asked at %v, want %v", at, want)
 		}
 		if lines != 1 || q.Len() != 0 || w.complete(Key{Group: "example.com", Version: "v1", Kind: "Late"}) {
@@ -62,8 +62,8 @@ func TestPatience(t *testing.T) {
 		if err := p.until(t.Context(), ask); err != nil {
 			t.Errorf("until() = %v, want nil", err)
 		}
-		if q.Len() != 1 || k.blind != 0 {
-			t.Errorf("%d are woken by a good answer and %d lists are missing, want the one who asked and none", q.Len(), k.blind)
+		if q.Len() != 1 || k.denied != 0 {
+			t.Errorf("%d are woken by a good answer and %d lists are missing, want the one who asked and none", q.Len(), k.denied)
 		}
 	})
 }

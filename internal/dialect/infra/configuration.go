@@ -14,13 +14,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
 
-// invalid is an error that the user mends by editing the named field.
+// invalid is an error that the user fixes by editing the named field.
 func invalid(field, format string, args ...any) error {
 	return fault.New(fault.Invalid, string(stack.SpecInvalid), fmt.Errorf("%s %s", field, fmt.Sprintf(format, args...)))
 }
 
-// program reads how the stack called name is carried out.
-func program(name string, s *v1alpha2.TerraformSpec) (stack.Configuration, error) {
+// configuration reads how the stack called name is run.
+func configuration(name string, s *v1alpha2.TerraformSpec) (stack.Configuration, error) {
 	if err := refused(s); err != nil {
 		return stack.Configuration{}, err
 	}
@@ -82,8 +82,8 @@ func moduleOf(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	return nil
 }
 
-// broken are the blocks of an inline module that had to be broken into lines.
-func broken(s *v1alpha2.TerraformSpec) []module.OneLine {
+// brokenLines are the blocks of an inline module that had to be broken into lines.
+func brokenLines(s *v1alpha2.TerraformSpec) []module.OneLine {
 	var p stack.Configuration
 	if s.SourceRef != nil || moduleOf(&p, s) != nil {
 		return nil

@@ -20,19 +20,27 @@ func TestDecodeGlass(t *testing.T) {
 		session     string
 		command     *stack.Command
 	}{
-		"nobody asks":         {annotations: map[string]string{GlassCommand: `{"id":"1","args":["plan"]}`}},
-		"the field":           {field: true, session: "spec.breakTheGlass"},
-		"the annotation":      {annotations: map[string]string{BreakTheGlassAt: "t1"}, session: "t1"},
-		"the annotation wins": {field: true, annotations: map[string]string{BreakTheGlassAt: "t1"}, session: "t1"},
+		"no session is asked for": {annotations: map[string]string{BreakGlassCommand: `{"id":"1","args":["plan"]}`}},
+		"the field":               {field: true, session: "spec.breakTheGlass"},
+		"the annotation":          {annotations: map[string]string{BreakTheGlassAt: "t1"}, session: "t1"},
+		"the annotation wins":     {field: true, annotations: map[string]string{BreakTheGlassAt: "t1"}, session: "t1"},
 		"a long name is not kept whole": {
 			annotations: map[string]string{BreakTheGlassAt: strings.Repeat("x", 200_000)}, session: stack.Digest(strings.Repeat("x", 200_000)),
 		},
 		"a command": {
-			annotations: map[string]string{BreakTheGlassAt: "t1", GlassCommand: `{"id":"1","session":"t1","by":"ann","args":["state","list"]}`}, session: "t1",
+			annotations: map[string]string{BreakTheGlassAt: "t1", BreakGlassCommand: `{"id":"1","session":"t1","by":"ann","args":["state","list"]}`}, session: "t1",
 			command: &stack.Command{ID: "1", Session: "t1", By: "ann", Args: []string{"state", "list"}},
 		},
+		"a command under its former name": {
+			annotations: map[string]string{BreakTheGlassAt: "t1", oldGlassCommand: `{"id":"1","session":"t1"}`}, session: "t1",
+			command: &stack.Command{ID: "1", Session: "t1"},
+		},
+		"the new name wins": {
+			annotations: map[string]string{BreakTheGlassAt: "t1", oldGlassCommand: `{"id":"1"}`, BreakGlassCommand: `{"id":"2"}`}, session: "t1",
+			command: &stack.Command{ID: "2"},
+		},
 		"a command that cannot be read is answered, too": {
-			annotations: map[string]string{BreakTheGlassAt: "t1", GlassCommand: `state list`}, session: "t1",
+			annotations: map[string]string{BreakTheGlassAt: "t1", BreakGlassCommand: `state list`}, session: "t1",
 			command: &stack.Command{ID: stack.Digest("state list"), Session: "t1"},
 		},
 	} {
@@ -63,11 +71,11 @@ func TestGlassIsShown(t *testing.T) {
 	}{
 		"nobody asked": {dialect.Report{Now: noon}, "", ""},
 		"not allowed":  {dialect.Report{Now: noon, GlassDenied: true}, "NotAllowed", "Breaking the glass is not allowed"},
-		"open":         {dialect.Report{Now: noon, Status: stack.Status{Glass: session}}, "SessionOpen", "Nothing is planned or applied by itself until 2026-01-01T13:00:00Z"},
+		"open":         {dialect.Report{Now: noon, Status: stack.Status{Glass: session}}, "SessionOpen", "Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z"},
 		"a command was run": {dialect.Report{Now: noon, Status: stack.Status{Glass: session, ByHand: ran}}, "SessionOpen",
-			"Nothing is planned or applied by itself until 2026-01-01T13:00:00Z. Run last, by ann: state list (Succeeded)"},
+			"Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z. Newest command, by ann: state list (Succeeded)"},
 		"over": {dialect.Report{Now: noon.Add(time.Hour), Status: stack.Status{Glass: session}}, "SessionOver",
-			"The session ended by itself at 2026-01-01T13:00:00Z; to begin another one, ask anew"},
+			"The session expired at 2026-01-01T13:00:00Z. Begin another one with terrier break-glass"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := &v1alpha2.Terraform{}
