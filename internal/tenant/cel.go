@@ -6,9 +6,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant/expression"
 )
 
-// ReadyWhen evaluates a resource's readyWhen over the live object. An error is no
-// more than not ready: what the expression looks at may not be there yet, and the
-// error says what.
+// ReadyWhen evaluates a resource's readyWhen over the live object. An error means
+// not ready: a field that the expression reads may not exist yet, and the error
+// names it.
 func ReadyWhen(expr string, object map[string]any) (bool, error) {
 	ok, err := expression.OverObject().Eval(expr, object)
 	if err != nil {

@@ -9,12 +9,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant/rendering"
 )
 
-// Check finds everything that is wrong with a template as far as that can be
-// known without a row, all of it at once. With vars, the variables of its
-// registry (see VariablesOf), names of variables are checked, too; nil says that
-// nobody knows them yet.
+// Check finds all problems of a template that can be found without a row. With
+// vars, the variables of its registry (see VariablesOf), it also checks the names
+// of variables; nil means that they are not known yet.
 func Check(t Template, vars []string) []ResourceError {
-	c := &checking{vars: vars, errs: orderErrors(t.Resources), same: map[identity]string{}}
+	c := &checking{vars: vars, errs: orderErrors(t.Resources), same: map[Ref]string{}}
 	for _, r := range t.Resources {
 		c.resource(r)
 	}
@@ -24,7 +23,7 @@ func Check(t Template, vars []string) []ResourceError {
 type checking struct {
 	vars []string
 	errs []ResourceError
-	same map[identity]string // objects by the texts that identify them
+	same map[Ref]string // resource ids by the texts that identify their objects
 	r    Resource
 }
 
@@ -63,7 +62,7 @@ func (c *checking) resource(r Resource) {
 	}
 }
 
-// metadata checks what Render looks at: not what something else is laid over.
+// metadata checks the fields that Render reads: not those that others override.
 func (c *checking) metadata() {
 	own := metadataOf(c.r)
 	for _, name := range keysOf(own) {
@@ -83,19 +82,19 @@ func (c *checking) metadata() {
 	c.texts("annotationsTemplate", anything(c.r.AnnotationsTemplate), nil, func(string) error { return nil })
 }
 
-// texts checks labels or annotations, but for those that others are laid over.
+// texts checks labels or annotations, except for those that others override.
 func (c *checking) texts(field string, all map[string]any, over map[string]string, check func(string) error) {
 	for _, key := range keysOf(all) {
 		if _, ok := over[key]; ok {
 			continue
 		}
 		if err := keyError(key); err != nil {
-			c.fail(field, fmt.Errorf("%s is no key: %w", quoted(key), err))
+			c.fail(field, fmt.Errorf("%s is not a valid key: %w", quoted(key), err))
 		}
 		value := text(all[key])
 		if c.text(field+"."+key, value); !rendering.IsTemplate(value) {
 			if err := check(value); err != nil {
-				c.fail(field+"."+key, fmt.Errorf("%s is no value of a label: %w", quoted(value), err))
+				c.fail(field+"."+key, fmt.Errorf("%s is not a valid label value: %w", quoted(value), err))
 			}
 		}
 	}
@@ -124,7 +123,7 @@ func object(v any) map[string]any {
 func metadataOf(r Resource) map[string]any { return object(r.Object["metadata"]) }
 
 // names checks names that are no templates, and finds resources that are the same
-// object for any row: those whose names and namespaces come of the same texts.
+// object for any row: those with the same texts for name and namespace.
 func (c *checking) names() {
 	apiVersion, kind := text(c.r.Object["apiVersion"]), text(c.r.Object["kind"])
 	name, field := c.r.NameTemplate, "nameTemplate"
@@ -136,17 +135,17 @@ func (c *checking) names() {
 	}
 	if namespace := c.r.TargetNamespace; namespace != "" && !rendering.IsTemplate(namespace) {
 		if err := dnsLabelError(namespace); err != nil {
-			c.fail("targetNamespace", fmt.Errorf("%s is no name of a namespace: %w", quoted(namespace), err))
+			c.fail("targetNamespace", fmt.Errorf("%s is not a valid name of a namespace: %w", quoted(namespace), err))
 		}
 	}
-	id := identity{groupOf(apiVersion), kind, c.r.TargetNamespace, name}
+	id := Ref{Group: groupOf(apiVersion), Kind: kind, Namespace: c.r.TargetNamespace, Name: name}
 	if c.r.IncludeWhen != "" {
 		return // it may be for other rows
 	}
 	if other, ok := c.same[id]; !ok {
 		c.same[id] = c.r.ID
 	} else {
-		c.fail(field, fmt.Errorf("it is the same %s as that of %s", kind, other))
+		c.fail(field, fmt.Errorf("it is the same %s as the one of %s", kind, other))
 	}
 }
 
@@ -177,7 +176,7 @@ func (c *checking) text(field, template string) {
 	used := t.Variables()
 	for _, name := range keysOf(used) {
 		if used[name] && !slices.Contains(c.vars, name) {
-			c.fail(field, fmt.Errorf("there is no variable %s; there are %s", name, strings.Join(c.vars, ", ")))
+			c.fail(field, fmt.Errorf("there is no variable %s; the variables are %s", name, strings.Join(c.vars, ", ")))
 		}
 	}
 }

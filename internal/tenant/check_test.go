@@ -30,19 +30,19 @@ func TestCheckFindsEverything(t *testing.T) {
 		`a: dependIds: there is no resource "nope"`,
 		"a: dependIds: the resources depend on one another: a → b → a",
 		"a: nameTemplate: unclosed action",
-		"a: spec.spec.x[0]: there is no variable plan; there are uid",
-		"a: spec.spec.x[1].y: the function env is refused: it looks at the machine that renders",
-		"b: spec: kind must be written out: no row chooses what kind of object there is",
-		"b: spec: metadata.generateName cannot be set: each rendering would make another object",
-		`b: spec.metadata.labels: "-" is no key: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`,
-		`b: spec.metadata.labels.a: "b c" is no value of a label: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`,
-		`b: labelsTemplate: "not a key" is no key: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`,
-		"b: labelsTemplate.not a key: there is no variable plan; there are uid",
-		`b: nameTemplate: "UP" is no name of a ConfigMap: it has capital letters; lower makes small ones`,
-		`b: targetNamespace: "a.b" is no name of a namespace: only small letters, digits and - can be in it`,
+		"a: spec.spec.x[0]: there is no variable plan; the variables are uid",
+		"a: spec.spec.x[1].y: the function env is refused: it reads the machine that renders",
+		"b: spec: kind must not be a template: no row may choose the kind of an object",
+		"b: spec: metadata.generateName cannot be set: each rendering would create another object",
+		`b: spec.metadata.labels: "-" is not a valid key: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`,
+		`b: spec.metadata.labels.a: "b c" is not a valid label value: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`,
+		`b: labelsTemplate: "not a key" is not a valid key: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`,
+		"b: labelsTemplate.not a key: there is no variable plan; the variables are uid",
+		`b: nameTemplate: "UP" is not a valid name of a ConfigMap: it has capital letters; the function lower converts them`,
+		`b: targetNamespace: "a.b" is not a valid name of a namespace: only small letters, digits and - can be in it`,
 		"b: readyWhen: line 1, column 8: Syntax error: no viable alternative at input '.'",
 		"b: includeWhen: line 1, column 1: undeclared reference to 'object' (in container '')",
-		`b: ignoreFields[1]: "$.a[0" cannot be read from "[0" on: write it like $.spec.replicas, $.spec.template.spec.containers[0].image or $.metadata.annotations['example.com/a']`,
+		`b: ignoreFields[1]: "$.a[0" is no path from "[0" on: write it like $.spec.replicas, $.spec.template.spec.containers[0].image or $.metadata.annotations['example.com/a']`,
 		"b: ignoreFields[2]: it is empty",
 		"apiVersion is missing",
 		"kind is missing",
@@ -66,7 +66,7 @@ func TestCheckKnowsVariables(t *testing.T) {
 	}{
 		"nobody knows them yet": {nil, nil},
 		"all are mapped":        {[]string{"planId", "uid", "url"}, nil},
-		"one is not":            {[]string{"planId", "uid"}, []string{"a: annotationsTemplate.host: there is no variable url; there are planId, uid"}},
+		"one is not":            {[]string{"planId", "uid"}, []string{"a: annotationsTemplate.host: there is no variable url; the variables are planId, uid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, said(Check(template, tt.vars))); diff != "" {
@@ -84,7 +84,7 @@ func TestCheckFindsTheSameObject(t *testing.T) {
 		r("a", "batch/v1", "{{ .uid }}", "", ""), r("b", "batch/v1beta1", "{{ .uid }}", "", ""),
 		r("c", "batch/v1", "{{ .uid }}", "other", ""), r("d", "other/v1", "{{ .uid }}", "", ""), r("e", "batch/v1", "{{ .uid }}", "", `row.uid == "x"`),
 	}}
-	if diff := cmp.Diff([]string{"b: nameTemplate: it is the same Job as that of a"}, said(Check(template, nil))); diff != "" {
+	if diff := cmp.Diff([]string{"b: nameTemplate: it is the same Job as the one of a"}, said(Check(template, nil))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

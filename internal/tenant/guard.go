@@ -10,45 +10,47 @@ import (
 	"time"
 )
 
-// Guard limits what one read may take away.
+// Guard limits the deletions of one read.
 type Guard struct {
 	AllowEmpty   bool
 	MaxPercent   int
 	MaxCount     int
 	Grace        time.Duration
-	KeepVanished bool // a row that is not there takes nothing away
+	KeepVanished bool // a missing row deletes nothing
 }
 
-// Blocked is a set of deletions that waits for somebody to allow it.
+// Blocked is a set of deletions that a guard blocks until a user allows it.
 type Blocked struct {
 	Reason  string
 	Message string
 	Tenants []string // all of them
-	Token   string   // stands for exactly these
+	Token   string   // allows exactly these
 }
 
 // Reasons of blocked deletions, the most alarming first.
 const (
-	NoRows           = "NoRows"           // nothing was read at all
-	RowsUnidentified = "RowsUnidentified" // rows without a uid could be those that are missing
+	NoRows           = "NoRows"           // the query returned no rows
+	RowsUnidentified = "RowsUnidentified" // rows without a uid could be the missing ones
 	EveryTenant      = "EveryTenant"      // no tenant would be left
-	TooManyDeletions = "TooManyDeletions" // more than the guard lets pass
+	TooManyDeletions = "TooManyDeletions" // more than the guard allows
 )
 
-// candidate is a tenant that has to go, if the guards let it.
+// candidate is a tenant that is to be deleted, if the guards allow it.
 type candidate struct {
 	*Existing
 	reason  string
 	due     bool
 	blocked bool // by a guard
-	allowed bool // by somebody, although a guard would stop it
+	allowed bool // by a user, although a guard blocks it
 }
 
-// noticed reports whether this is new: each tenant is judged by the numbers
-// once, together with all that are noticed in the same read.
+// noticed reports whether this read is the first to find the candidate: the
+// numbers of a guard count each tenant once, together with the others of the same
+// read.
 func (c *candidate) noticed() bool { return c.Leaving == nil }
 
-// depart takes away what may go, marks what has to wait, and blocks the rest.
+// depart deletes the candidates that may go, marks those that have to wait, and
+// blocks the rest.
 //
 //	row inactive ─ guard ─ grace period ───────────────────── gone
 //	row absent ─── guard ─ absent from a later read too, grace ─ gone
@@ -65,8 +67,8 @@ func (s *syncing) depart() {
 	for i := range s.leaving {
 		s.leaving[i].due = s.isDue(&s.leaving[i])
 	}
-	if reason, message := s.judge(); reason != "" {
-		s.stop(reason, message)
+	if reason, message := s.checkGuards(); reason != "" {
+		s.blockUnlessAllowed(reason, message)
 	}
 	gone := map[string]bool{}
 	for i := range s.leaving {
@@ -76,7 +78,7 @@ func (s *syncing) depart() {
 		case c.due:
 			s.step.Remove = append(s.step.Remove, Removal{Name: c.Name, UID: c.UID, Reason: c.reason})
 			gone[c.UID] = gone[c.UID] || c.reason != TemplateDeleted
-			c.Leaving = cmp.Or(c.Leaving, &Leaving{Since: s.Read.Time}) // no rollout counts on it
+			c.Leaving = cmp.Or(c.Leaving, &Leaving{Since: s.Read.Time}) // no rollout counts it
 		default:
 			s.wait(c)
 		}
@@ -84,7 +86,7 @@ func (s *syncing) depart() {
 	s.remember(gone)
 }
 
-// wait marks a tenant that goes later.
+// wait marks a tenant that is deleted later.
 func (s *syncing) wait(c *candidate) {
 	s.step.Leaving++
 	if c.noticed() {
@@ -94,7 +96,7 @@ func (s *syncing) wait(c *candidate) {
 	s.again(c.Leaving.Since.Add(s.graceOf(c.UID)).Sub(s.Now))
 }
 
-// isDue reports whether the waiting of a candidate is over. An absent row has to
+// isDue reports whether a candidate has waited long enough. An absent row has to
 // be absent from a later read as well.
 func (s *syncing) isDue(c *candidate) bool {
 	switch c.reason {
@@ -114,14 +116,14 @@ func (s *syncing) graceOver(c *candidate) bool {
 	return !s.Read.Time.Before(since.Add(s.graceOf(c.UID)))
 }
 
-// tally is what the numbers of a guard are about. It counts uids: the tenants of
-// one row with several templates are one.
+// tally has the numbers that guards limit. It counts uids: the tenants of one row
+// with several templates are one.
 type tally struct {
 	total   int  // uids that have tenants
-	left    int  // those that would have some after this
-	noticed int  // those that are found leaving for the first time
-	absent  int  // tenants whose rows are not there, and that nobody allowed to go
-	byRow   bool // somebody leaves because of a row
+	left    int  // uids that would still have tenants after this read
+	noticed int  // uids that this read finds leaving for the first time
+	absent  int  // tenants whose rows are missing, and whose deletion no user allowed
+	byRow   bool // a tenant leaves because of its row
 }
 
 func (s *syncing) tally() tally {
@@ -152,30 +154,30 @@ func (s *syncing) tally() tally {
 	return t
 }
 
-// judge blocks what a guard stops, and says why. A registry that allows empty
-// reads has said that one may take away everything.
-func (s *syncing) judge() (reason, message string) {
+// checkGuards blocks the candidates that a guard stops, and says why. A registry
+// that allows empty reads allows one to delete everything.
+func (s *syncing) checkGuards() (reason, message string) {
 	t := s.tally()
 	empty := s.usable && s.Read.Total == 0
 	allowed := empty && s.Guard.AllowEmpty
 	if empty && !allowed && s.block((*candidate).unsure) {
-		reason, message = NoRows, fmt.Sprintf("a complete read had no rows at all, while there are %s", tenantsOf(t.total))
+		reason, message = NoRows, fmt.Sprintf("the query returned no rows, while there are %s", tenantsOf(t.total))
 	}
 	if s.unidentified && s.block((*candidate).unsure) {
-		reason, message = RowsUnidentified, fmt.Sprintf("the rows of %s are missing while there are rows without a uid", tenantsOf(t.absent))
+		reason, message = RowsUnidentified, fmt.Sprintf("the rows of %s are missing, while other rows have no uid", tenantsOf(t.absent))
 	}
 	if !allowed && t.left == 0 && t.total > 1 && t.byRow && s.block(func(c *candidate) bool { return c.unsure() || c.noticed() }) {
-		reason, message = EveryTenant, fmt.Sprintf("not one of %s would be left", tenantsOf(t.total))
+		reason, message = EveryTenant, fmt.Sprintf("none of %s would be left", tenantsOf(t.total))
 	}
 	g := s.Guard
 	if !allowed && t.noticed > g.MaxCount && 100*t.noticed > g.MaxPercent*t.total && s.block((*candidate).noticed) {
 		reason, message = cmp.Or(reason, TooManyDeletions), cmp.Or(message, fmt.Sprintf(
-			"%d of %s would go at once, which is more than guard.maxDeletionPercent (%d) and guard.maxDeletions (%d) let pass", t.noticed, tenantsOf(t.total), g.MaxPercent, g.MaxCount))
+			"%d of %s would be deleted at once, more than guard.maxDeletionPercent (%d) and guard.maxDeletions (%d) allow", t.noticed, tenantsOf(t.total), g.MaxPercent, g.MaxCount))
 	}
 	return reason, message
 }
 
-// unsure reports whether the end of a candidate rests on nothing but absence.
+// unsure reports whether a candidate leaves only because its row is missing.
 func (c *candidate) unsure() bool {
 	return c.reason == RowAbsent && (c.Leaving == nil || !c.Leaving.Allowed)
 }
@@ -193,9 +195,9 @@ func (s *syncing) block(match func(*candidate) bool) bool {
 	return any
 }
 
-// stop names the deletions that are blocked, unless somebody has allowed exactly
-// these: then they are let go.
-func (s *syncing) stop(reason, message string) {
+// blockUnlessAllowed names the blocked deletions, unless a user has allowed exactly
+// these: then they are deleted.
+func (s *syncing) blockUnlessAllowed(reason, message string) {
 	var names, these []string
 	for _, c := range s.leaving {
 		if c.blocked {
@@ -204,7 +206,7 @@ func (s *syncing) stop(reason, message string) {
 	}
 	token := DeletionToken(s.Registry, these)
 	if s.Allowed != token {
-		message += fmt.Sprintf("; nothing of that is done. To let exactly this pass, annotate the TenantRegistry with terrier.dev/allow-deletions=%s", token)
+		message += fmt.Sprintf("; a guard blocks these deletions. To allow exactly these, annotate the TenantRegistry with terrier.dev/allow-deletions=%s", token)
 		s.step.Blocked = &Blocked{Reason: reason, Message: message, Tenants: names, Token: token}
 		return
 	}
@@ -217,8 +219,9 @@ func (s *syncing) stop(reason, message string) {
 	}
 }
 
-// DeletionToken stands for exactly the deletion of these tenants of a registry,
-// each of them a name and a UID: one that is made again under its name is another.
+// DeletionToken allows exactly the deletion of these tenants of a registry, each
+// of them a name and a UID: a tenant that is created again under its name has
+// another UID.
 func DeletionToken(registry string, tenants []string) string {
 	tenants = slices.Sorted(slices.Values(tenants))
 	sum := sha256.Sum256([]byte(registry + "\n" + strings.Join(tenants, "\n")))

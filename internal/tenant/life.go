@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Ref is where an object is.
+// Ref identifies an object.
 type Ref struct {
 	Group, Version, Kind string
 	Namespace            string // empty for cluster-scoped objects
 	Name                 string
 }
 
-// RefOf returns where a rendered object belongs.
+// RefOf returns the Ref of a rendered object.
 func RefOf(object map[string]any) Ref {
 	apiVersion, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
@@ -24,6 +24,14 @@ func RefOf(object map[string]any) Ref {
 		group, version = "", apiVersion
 	}
 	return Ref{Group: group, Version: version, Kind: kind, Namespace: namespace, Name: name}
+}
+
+// APIVersion is group and version as manifests write them.
+func (r Ref) APIVersion() string {
+	if r.Group == "" {
+		return r.Version
+	}
+	return r.Group + "/" + r.Version
 }
 
 // Place is r without its version: two versions of a kind are views of one object.
@@ -44,9 +52,9 @@ func (r Ref) String() string {
 type Item struct {
 	ID string // of the resource that it was made for
 	Ref
-	UID      string         // empty until the object is known to be there
-	Deletion DeletionPolicy // as it was when the object was written; empty if nobody knows
-	Order    int            // its place in the order of making; a greater one goes first
+	UID      string         // empty until the object is known to exist
+	Deletion DeletionPolicy // as it was when the object was written; empty if that is unknown
+	Order    int            // its place in the order of creation; a greater one is deleted first
 }
 
 // Key is the item as Tenant Operator writes it.
@@ -54,7 +62,7 @@ func (i Item) Key() string {
 	return i.Kind + "/" + i.Namespace + "/" + i.Name + "@" + i.ID
 }
 
-// ParseKey reads what Key writes. Of group and version nothing is known.
+// ParseKey reads the text of Key, which has neither group nor version.
 func ParseKey(key string) (Item, bool) {
 	at := strings.LastIndexByte(key, '@') // names have none, ids should not
 	if at < 0 {
@@ -67,7 +75,7 @@ func ParseKey(key string) (Item, bool) {
 	return Item{ID: key[at+1:], Ref: Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}}, true
 }
 
-// Readiness is what the rules of a kind say of an object.
+// Readiness is the state of an object by the rules of its kind.
 type Readiness string
 
 // The readinesses.
@@ -77,18 +85,18 @@ const (
 	IsFailed      Readiness = "Failed" // it will not become ready by itself
 )
 
-// Child is what is known of one object of a tenant. The zero Child is an object
-// that is not there.
+// Child is one object of a tenant as it was observed. The zero Child is an object
+// that does not exist.
 type Child struct {
 	Exists   bool
-	Deleting bool // it waits for its finalizers
-	Owned    bool // it says that it is this tenant's
-	Orphaned bool // it was left behind on purpose, and says so
-	NoKind   bool // the cluster has no such kind, so it cannot be there
+	Deleting bool // its deletion waits for finalizers
+	Owned    bool // its metadata names this tenant
+	Orphaned bool // it was retained on purpose, and is marked so
+	NoKind   bool // the cluster has no such kind, so it cannot exist
 
-	CreatedOnce bool // it was made with Once
-	Current     bool // it is what was rendered; nothing is to be written
-	Wrote       bool // it was changed in this pass, so its time starts anew
+	CreatedOnce bool // it was created with Once
+	Current     bool // it is as rendered; there is nothing to write
+	Wrote       bool // it was changed in this pass, so its timeout starts again
 
 	UID        string
 	Generation int64
@@ -98,19 +106,19 @@ type Child struct {
 	Message    string         // why it is not ready
 	Object     map[string]any // only needed for ReadyWhen
 
-	Failure *Failure // why it could not be looked at, written or taken away
-	Unseen  bool     // it could not be looked at: nothing else here is known
+	Failure *Failure // why it could not be read, written or deleted
+	Unseen  bool     // it could not be read: no other field here is known
 }
 
 // Failure is an attempt that did not succeed.
 type Failure struct {
-	Conflict bool // somebody else holds the object, or fields of it
+	Conflict bool // the object, or some of its fields, has another owner
 	Reason   string
 	Message  string
 	RetryAt  time.Time // zero: not before something changes
 }
 
-// waits says that the next attempt is not due.
+// waits reports whether the next attempt is not due yet.
 func (f *Failure) waits(now time.Time) bool {
 	return f != nil && (f.RetryAt.IsZero() || now.Before(f.RetryAt))
 }
@@ -121,19 +129,19 @@ type State string
 // The states of a resource.
 const (
 	Ready       State = "Ready"
-	Pending     State = "Pending"     // it waits for what it depends on
+	Pending     State = "Pending"     // it waits for its dependencies
 	Progressing State = "Progressing" // it was written, or is about to be, and is not ready yet
 	Failed      State = "Failed"
-	Conflicted  State = "Conflicted" // failed because it is somebody else's
-	Skipped     State = "Skipped"    // what it depends on has failed
+	Conflicted  State = "Conflicted" // failed because it has another owner
+	Skipped     State = "Skipped"    // a dependency has failed
 	Deleting    State = "Deleting"
-	Kept        State = "Kept" // no longer wanted, and there is a reason that it is still held
+	Kept        State = "Kept" // no longer wanted, and not deleted for a reason
 )
 
-// leaving says that a state is one of an object that is not wanted any more.
+// leaving reports whether a state is one of an object that is not wanted any more.
 func (s State) leaving() bool { return s == Deleting || s == Kept }
 
-// stops says that what depends on a resource in this state is skipped.
+// stops reports whether the dependants of a resource in this state are skipped.
 func (s State) stops() bool { return s == Failed || s == Conflicted || s == Skipped }
 
 // Reasons of states. Those that are events have the names of Tenant Operator and Lynq.
@@ -165,24 +173,24 @@ const (
 	ProceedingDependency = "DependencyFailedButProceeding"
 )
 
-// Verdict is how one resource stands.
+// Verdict is the status of one resource.
 type Verdict struct {
 	ID      string
 	State   State
 	Reason  string
 	Message string
-	Since   time.Time // when State and Reason became what they are
+	Since   time.Time // when State or Reason changed last
 
-	// Next is when what failed is tried again by itself; zero if not before
+	// Next is the next attempt after a failure; zero if there is none before
 	// something changes.
 	Next time.Time
 }
 
-// same says that two verdicts differ in words and times at most.
+// same reports whether two verdicts differ in messages and times at most.
 func (v Verdict) same(w Verdict) bool { return v.State == w.State && v.Reason == w.Reason }
 
-// rank is an object's place in the order of making: level by level, and in one
-// level what others are kept in or read comes first.
+// rank is an object's place in the order of creation: level by level, and within
+// a level first the objects that others need.
 func rank(level int, r Ref) int {
 	const classes = 4
 	switch {

@@ -6,30 +6,30 @@ import (
 	"strings"
 )
 
-// Rules of the API server, asked before it is: its answer would name the object
-// and not the template, and come once for each tenant.
+// Rules of the API server, checked in advance: the server's error would name the
+// object and not the template, and come once for each tenant.
 
 func isAlphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
-// dnsLabelError is why a text is no DNS label, as names of namespaces are.
+// dnsLabelError says why a text is no DNS label, as names of namespaces are.
 func dnsLabelError(s string) error {
 	const most = 63
 	switch {
 	case s == "":
 		return errors.New("it is empty")
 	case len(s) > most:
-		return fmt.Errorf("it has %d bytes, more than %d; trunc63 cuts it", len(s), most)
+		return fmt.Errorf("it has %d bytes, more than %d; the function trunc63 shortens it", len(s), most)
 	}
 	return partError(s)
 }
 
-// partError is about what a part of a name consists of, and its ends.
+// partError says why a text cannot be a part of a name.
 func partError(s string) error {
 	for i := range len(s) {
 		switch c := s[i]; {
 		case isAlphanumeric(c), c == '-':
 		case c >= 'A' && c <= 'Z':
-			return errors.New("it has capital letters; lower makes small ones")
+			return errors.New("it has capital letters; the function lower converts them")
 		default:
 			return errors.New("only small letters, digits and - can be in it")
 		}
@@ -40,7 +40,7 @@ func partError(s string) error {
 	return nil
 }
 
-// nameError is why no object of this kind can have a name.
+// nameError says why no object of this kind can have a name.
 func nameError(apiVersion, kind, name string) error {
 	err := func() error {
 		switch group := groupOf(apiVersion); {
@@ -53,19 +53,19 @@ func nameError(apiVersion, kind, name string) error {
 				return err
 			}
 			if name[0] >= '0' && name[0] <= '9' {
-				return errors.New("that of a Service must begin with a letter")
+				return errors.New("the name of a Service must begin with a letter")
 			}
 			return nil
 		}
 		return subdomainError(name)
 	}()
 	if err != nil {
-		return fmt.Errorf("%s is no name of a %s: %w", quoted(name), kind, err)
+		return fmt.Errorf("%s is not a valid name of a %s: %w", quoted(name), kind, err)
 	}
 	return nil
 }
 
-// subdomainError is about names as most objects have them.
+// subdomainError says why most objects cannot have a name.
 func subdomainError(s string) error {
 	const most = 253
 	switch {
@@ -85,22 +85,22 @@ func subdomainError(s string) error {
 	return nil
 }
 
-// pathSegmentError is about names of roles, which may be almost anything.
+// pathSegmentError says why a role cannot have a name.
 func pathSegmentError(s string) error {
 	switch {
 	case s == "":
 		return errors.New("it is empty")
 	case s == ".", s == "..", strings.ContainsAny(s, "/%"), strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return errors.New("it must be no path, and have no / and no %")
+		return errors.New("it must not be a path, and have no / and no %")
 	}
 	return nil
 }
 
-// labelError is why a text is no value of a label.
+// labelError says why a text is no value of a label.
 func labelError(s string) error {
 	const most = 63
 	if len(s) > most {
-		return fmt.Errorf("it has %d bytes, more than %d; trunc63 cuts it", len(s), most)
+		return fmt.Errorf("it has %d bytes, more than %d; the function trunc63 shortens it", len(s), most)
 	}
 	if s == "" {
 		return nil
@@ -115,7 +115,7 @@ func labelError(s string) error {
 	return nil
 }
 
-// keyError is why a text is no name of a label or an annotation.
+// keyError says why a text is no name of a label or an annotation.
 func keyError(key string) error {
 	prefix, name, ok := strings.Cut(key, "/")
 	if !ok {
@@ -123,7 +123,7 @@ func keyError(key string) error {
 	}
 	if ok {
 		if err := subdomainError(prefix); err != nil {
-			return fmt.Errorf("what is before the / is no domain: %w", err)
+			return fmt.Errorf("the prefix before the / is no domain: %w", err)
 		}
 	}
 	if name == "" {

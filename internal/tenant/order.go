@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// groups are in the order of everything that has no other.
+// groups are in the order of creation of resources without dependencies.
 var groups = []string{
 	"serviceAccounts", "deployments", "statefulSets", "daemonSets", "services", "ingresses", "configMaps", "secrets",
 	"persistentVolumeClaims", "jobs", "cronJobs", "podDisruptionBudgets", "networkPolicies", "horizontalPodAutoscalers",
 	"namespaces", "manifests",
 }
 
-// Order returns resources as they are to be made: each after those that it
-// depends on, as early as that allows; then by group, then as they are written.
-// Its error names what makes that impossible: every id that is not there, or the
-// way around a cycle.
+// Order returns resources in the order of creation: each after its dependencies,
+// as early as that allows; then by group, then as they are written. Its error
+// names what makes that impossible: every id that does not exist, or a cycle.
 func Order(all []Resource) ([]Resource, error) {
 	if errs := orderErrors(all); len(errs) > 0 {
 		list := make([]error, len(errs))
@@ -40,7 +39,7 @@ func sorted(all []Resource) []Resource {
 	return ordered
 }
 
-// groupOrder is the place of a group; those that nobody knows come last.
+// groupOrder is the place of a group; unknown ones come last.
 func groupOrder(name string) int {
 	if i := slices.Index(groups, name); i >= 0 {
 		return i
@@ -48,7 +47,7 @@ func groupOrder(name string) int {
 	return len(groups)
 }
 
-// orderErrors are what stands in the way of an order.
+// orderErrors are the problems that make an order impossible.
 func orderErrors(all []Resource) []ResourceError {
 	var errs []ResourceError
 	seen := map[string]Resource{}
@@ -105,8 +104,8 @@ func cycle(all []Resource, byID map[string]Resource) []string {
 	return nil
 }
 
-// levels are how many resources have to be made one after another before each;
-// there must be no cycle.
+// levels is the length of the longest chain of dependencies of each resource; there
+// must be no cycle.
 func levels(all []Resource) map[string]int {
 	byID := map[string]Resource{}
 	for _, r := range all {

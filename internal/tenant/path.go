@@ -15,7 +15,7 @@ type Path []any
 // Any is a step that means all fields, or all elements.
 type Any struct{}
 
-// pathStep matches the beginning of what is left of an entry.
+// pathStep matches the first step of the rest of an entry.
 var pathStep = regexp.MustCompile(`^(?:\.?([A-Za-z0-9_-]+|\*)|\[(\d+|\*)\]|\['([^']+)'\]|\["([^"]+)"\])`)
 
 // ParsePath reads an entry of ignoreFields: a JSONPath of names, ['quoted names'],
@@ -25,7 +25,7 @@ func ParsePath(entry string) (Path, error) {
 	for rest := strings.TrimPrefix(entry, "$"); rest != ""; {
 		m := pathStep.FindStringSubmatch(rest)
 		if m == nil {
-			return nil, fmt.Errorf("%q cannot be read from %q on: write it like $.spec.replicas, $.spec.template.spec.containers[0].image or $.metadata.annotations['example.com/a']", entry, rest)
+			return nil, fmt.Errorf("%q is no path from %q on: write it like $.spec.replicas, $.spec.template.spec.containers[0].image or $.metadata.annotations['example.com/a']", entry, rest)
 		}
 		rest = rest[len(m[0]):]
 		switch {

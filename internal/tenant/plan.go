@@ -6,65 +6,65 @@ import (
 	"time"
 )
 
-// Observed is all that Plan decides by.
+// Observed is everything that Plan decides by.
 type Observed struct {
 	Now       time.Time
-	Deleting  bool // the tenant itself is on its way out
-	Protected bool // and somebody said that it must not
+	Deleting  bool // the tenant itself is being deleted
+	Protected bool // and deletion protection forbids it
 
 	Resources []Resource      // of the template
-	Objects   []Object        // what became of them; one that is missing was left out, unless an error says otherwise
+	Objects   []Object        // rendered; one that is missing was left out, unless there is an error for it
 	Errors    []ResourceError // texts that could not be rendered
-	Broken    *Failure        // why nothing at all could be rendered: row, variables, order
+	Broken    *Failure        // why no resource could be rendered: row, variables, order
 
-	Inventory []Item // what the tenant has, as it was written down
+	Inventory []Item // the objects of the tenant, by its status
 	Live      map[Ref]Child
-	Before    []Verdict // as they were written down: how long something has been as it is
+	Before    []Verdict // by its status
 }
 
-// Act is one thing to do. Those of one Outcome do not wait for one another,
-// except that a smaller Wave goes first.
+// Act is one action. Actions of one Outcome do not wait for one another, except
+// that a smaller Wave goes first.
 type Act struct {
 	Wave   int
-	Write  *Object // make the object what it should be
-	Remove *Item   // ask for its end
-	Orphan *Item   // let go of it
+	Write  *Object // write the object
+	Remove *Item   // delete it
+	Orphan *Item   // retain it as an orphan
 	Why    string  // of Orphan: RemovedFromTemplate or TenantDeleted
 
-	Despite []string // of Write: dependencies that failed, in spite of which it is done
+	Despite []string // of Write: dependencies that failed
 }
 
 // Departure is an object that left the inventory in this step.
 type Departure struct {
 	Item
-	Stranger bool // it was not this tenant's, and stays where it is
-	Retained bool // it was, and stays as an orphan
-	Unknown  bool // its kind is not one of this cluster, so it cannot be there
+	Stranger bool // it did not belong to this tenant, and stays
+	Retained bool // it stays as an orphan
+	Unknown  bool // the cluster does not have its kind, so it cannot exist
 }
 
-// Outcome is what to do, and what to say.
+// Outcome is the actions to take, and the status to report.
 type Outcome struct {
 	Acts      []Act
-	Inventory []Item // to be written down before the acts are done
+	Inventory []Item // to be stored before the actions
 	Departed  []Departure
 	Verdicts  []Verdict // of every resource, and of every object that is leaving
 
 	Desired, Ready, Failed, Conflicted int
 	Skipped                            []string
 
-	// Written says that every object is what this row and this template make of
-	// it, whether it is ready or not.
+	// Written says that every object is as rendered from this row and this template,
+	// whether it is ready or not.
 	Written bool
 
 	Conditions []Condition
 	Events     []Event
-	Recheck    time.Duration // when time alone changes something; zero for never
-	Done       bool          // of a deleted tenant nothing is left
+	Recheck    time.Duration // until time alone changes something; zero for never
+	Done       bool          // the tenant is being deleted, and has no objects left
 }
 
-// Plan says what to do next for one tenant. What it says depends on nothing but
-// o, and the same o has the same answer. Rules of wanted objects are in
-// plan_rules.go, those of the others in plan_leave.go.
+// Plan says what to do next for one tenant. Its result depends on nothing but o.
+// The rules of wanted objects are in plan_rules.go, those of the others in
+// plan_leave.go.
 func Plan(o Observed) Outcome {
 	p := newPlanning(o)
 	if !o.Deleting {
@@ -90,13 +90,13 @@ type planning struct {
 	errors   map[string]ResourceError
 	level    map[string]int
 	verdicts map[string]Verdict // of wanted resources, by id
-	wanted   map[Ref]string     // the id that has a place
+	wanted   map[Ref]string     // ids, by place
 	policy   map[string]DeletionPolicy
 	held     map[Ref]Item // the inventory, by place
 	before   map[past]Verdict
 }
 
-// past finds a verdict again: an id may be both wanted and, elsewhere, leaving.
+// past identifies a verdict: an id may be both wanted and, elsewhere, leaving.
 type past struct {
 	id      string
 	leaving bool
@@ -163,7 +163,7 @@ func (p *planning) want(r Resource) {
 	}
 }
 
-// keep writes a wanted object down, before it is made.
+// keep adds a wanted object to the inventory, before it is created.
 func (p *planning) keep(w *wanted) {
 	item := Item{ID: w.r.ID, Ref: w.ref, Deletion: cmp.Or(w.r.Deletion, Delete), Order: rank(p.level[w.r.ID], w.ref)}
 	if w.child.Exists && !w.child.Deleting && (w.child.Owned || w.child.Current) {
@@ -174,7 +174,7 @@ func (p *planning) keep(w *wanted) {
 	p.out.Inventory = append(p.out.Inventory, item)
 }
 
-// failedToRender says that an error stands in the place of an object.
+// failedToRender reports whether there is an error instead of an object.
 func (p *planning) failedToRender(id string) bool {
 	if p.Broken != nil {
 		return true
@@ -184,13 +184,13 @@ func (p *planning) failedToRender(id string) bool {
 	return one || all
 }
 
-// say completes a verdict, and writes it down.
-func (p *planning) say(id string, v Verdict, anew bool) Verdict {
+// say completes a verdict, and adds it to the outcome.
+func (p *planning) say(id string, v Verdict, restart bool) Verdict {
 	v.ID = id
 	before, ok := p.before[past{id, v.State.leaving()}]
 	if v.Since.IsZero() {
 		v.Since = p.Now
-		if ok && before.same(v) && !anew {
+		if ok && before.same(v) && !restart {
 			v.Since = before.Since
 		}
 	}
@@ -198,7 +198,7 @@ func (p *planning) say(id string, v Verdict, anew bool) Verdict {
 	return v
 }
 
-// recheck asks for another look at the latest after d.
+// recheck asks for another pass after d at the latest.
 func (p *planning) recheck(d time.Duration) {
 	d = max(d, time.Second)
 	if p.out.Recheck == 0 || d < p.out.Recheck {
@@ -206,7 +206,7 @@ func (p *planning) recheck(d time.Duration) {
 	}
 }
 
-// retry asks for another look when an attempt is due again.
+// retry asks for another pass when the next attempt is due.
 func (p *planning) retry(f *Failure) {
 	if f != nil && !f.RetryAt.IsZero() {
 		p.recheck(f.RetryAt.Sub(p.Now))
@@ -250,8 +250,8 @@ func (p *planning) count() {
 	}
 }
 
-// Ranked gives items their places in the order of making, as far as resources
-// tell.
+// Ranked gives items their places in the order of creation, as far as resources
+// define one.
 func Ranked(items []Item, resources []Resource) []Item {
 	level := map[string]int{}
 	if ordered, err := Order(resources); err == nil {

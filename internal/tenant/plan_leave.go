@@ -15,7 +15,7 @@ type leaver struct {
 	gone  bool // it leaves the inventory now
 }
 
-// leave decides about everything in the inventory that is not wanted.
+// leave decides about every object in the inventory that is not wanted.
 func (p *planning) leave() {
 	var all []*leaver
 	for _, i := range p.Inventory {
@@ -23,7 +23,7 @@ func (p *planning) leave() {
 			continue
 		}
 		if policy, ok := p.policy[i.ID]; ok && p.Deleting {
-			i.Deletion = policy // somebody may have changed it since, as well as the order
+			i.Deletion = policy // the template may have changed since, and so may the order
 			if level, ok := p.level[i.ID]; ok {
 				i.Order = rank(level, i.Ref)
 			}
@@ -47,7 +47,7 @@ func (p *planning) leave() {
 	}
 }
 
-// leavingRule is one line of what becomes of an object that is not wanted.
+// leavingRule is one rule about objects that are not wanted.
 type leavingRule struct {
 	name string
 	when func(*leaver) bool
@@ -57,82 +57,82 @@ type leavingRule struct {
 // leavingRules are tried in order; the first that matches decides.
 var leavingRules = []leavingRule{
 	{
-		"nothing goes while somebody protects the tenant",
+		"nothing is deleted while deletion protection keeps the tenant",
 		func(l *leaver) bool { return l.Deleting && l.Protected },
 		func(l *leaver) {
 			l.hold(Kept, DeletionProtected, l.item.String()+" stays because the tenant is protected from deletion")
 		},
 	},
 	{
-		"nothing goes because something could not be rendered",
+		"nothing is deleted because a resource could not be rendered",
 		func(l *leaver) bool {
 			_, named := l.errors[l.item.ID]
 			_, all := l.errors[""]
 			return !l.Deleting && (l.Broken != nil || named || all)
 		},
 		func(l *leaver) {
-			l.hold(Kept, TemplateRenderError, l.item.String()+" stays until it is known whether it is still wanted")
+			l.hold(Kept, TemplateRenderError, l.item.String()+" stays until the template can be rendered again")
 		},
 	},
 	{
-		"what cannot be looked at stays in the inventory",
+		"an object that cannot be read stays in the inventory",
 		func(l *leaver) bool { return l.child.Unseen },
 		func(l *leaver) {
 			l.holdFailed(Kept, l.child.Failure.verdict(CannotBeRead))
 		},
 	},
 	{
-		"what is not there is done",
+		"an object that does not exist leaves the inventory",
 		func(l *leaver) bool { return !l.child.Exists },
 		func(l *leaver) { l.depart(Departure{Item: l.item, Unknown: l.child.NoKind}) },
 	},
 	{
-		"what was let go of is done",
+		"an orphan leaves the inventory",
 		func(l *leaver) bool { return l.child.Orphaned && !l.child.Owned },
 		func(l *leaver) { l.depart(Departure{Item: l.item, Retained: true}) },
 	},
 	{
-		"what was never ours is let alone",
+		"an object of another owner is not touched",
 		func(l *leaver) bool { return !l.child.Owned && l.item.UID != l.child.UID },
 		func(l *leaver) { l.depart(Departure{Item: l.item, Stranger: true}) },
 	},
 	{
-		"what is retained is let go of, with the markers of an orphan",
+		"a retained object gets the markers of an orphan",
 		(*leaver).retained,
 		func(l *leaver) {
 			if l.child.Failure.waits(l.Now) {
 				l.failed()
 				return
 			}
-			l.hold(Kept, l.why(), l.item.String()+" is about to be let go of")
+			l.hold(Kept, l.why(), l.item.String()+" is about to be marked as retained")
 			l.act(Act{Orphan: &l.item, Why: l.why()})
 		},
 	},
 	{
-		"a namespace stays with what is retained in it, and goes after everything else in it",
+		"a namespace stays with the retained objects in it, and is deleted after all others in it",
 		func(l *leaver) bool { return l.isNamespace() && len(l.inside()) > 0 },
 		func(l *leaver) { l.waitFor(l.inside()) },
 	},
 	{
-		"what is going is waited for",
+		"an object that is being deleted is waited for",
 		func(l *leaver) bool { return l.child.Deleting },
 		func(l *leaver) {
-			l.hold(Deleting, WaitsForFinalizers, l.item.String()+" is going"+finalizers(l.child)+trouble(l.child))
-			l.recheck(patience)
+			l.hold(Deleting, WaitsForFinalizers, l.item.String()+" is being deleted"+finalizers(l.child)+trouble(l.child))
+			l.recheck(deletionCheck)
 		},
 	},
 	{
-		"what was made later goes first",
+		"objects that were created later are deleted first",
 		func(l *leaver) bool { return len(l.later()) > 0 },
 		func(l *leaver) { l.waitFor(l.later()) },
 	},
 	{
-		"a deletion that failed is tried again after a pause",
+		"a failed deletion is retried after a pause",
 		func(l *leaver) bool { return l.child.Failure.waits(l.Now) },
 		(*leaver).failed,
 	},
 	{
-		"everything else is deleted",
+		"every other object is deleted",
 		func(*leaver) bool { return true },
 		func(l *leaver) {
 			l.hold(Deleting, l.why(), l.item.String()+" is about to be deleted")
@@ -141,12 +141,12 @@ var leavingRules = []leavingRule{
 	},
 }
 
-// hold writes down that an object is still there, and why.
+// hold reports that an object still exists, and why.
 func (l *leaver) hold(s State, reason, message string) {
 	l.stay(Verdict{State: s, Reason: reason, Message: message})
 }
 
-// holdFailed writes down that it is there since an attempt failed.
+// holdFailed reports that an object exists because an attempt failed.
 func (l *leaver) holdFailed(s State, v Verdict) {
 	v.State, v.Message = s, l.item.String()+": "+v.Message
 	l.stay(v)
@@ -177,20 +177,20 @@ func (l *leaver) why() string {
 	return RemovedFromTemplate
 }
 
-// retained says whether the object outlives this: if the template says so, or
-// said so when the object was written, or if that stands on the object. The last
-// counts even against the first, since an object that was not written since is
-// not made for its end: a stack of it would leave behind what it built.
+// retained reports whether the object outlives the tenant: by the template, by the
+// template as of the last write, or by the object's annotation. The annotation
+// counts even against the template, since an object that was not written since is
+// not prepared for its deletion: a stack would retain its resources.
 func (l *leaver) retained() bool {
 	return l.item.Deletion == Retain || l.child.Deletion == Retain || l.shelters()
 }
 
-// present says that the object is there, or may be.
+// present reports whether the object exists, or may exist.
 func (l *leaver) present() bool { return l.child.Exists || l.child.Unseen }
 
 func (l *leaver) isNamespace() bool { return l.item.Group == "" && l.item.Kind == "Namespace" }
 
-// inside are the other objects that are leaving and would go with a namespace.
+// inside are the other leaving objects that would be deleted with a namespace.
 func (l *leaver) inside() []*leaver {
 	var in []*leaver
 	for _, other := range l.all {
@@ -201,7 +201,7 @@ func (l *leaver) inside() []*leaver {
 	return in
 }
 
-// shelters says that something in this namespace stays, so that it must too.
+// shelters reports whether an object in this namespace stays, so that it must, too.
 func (l *leaver) shelters() bool {
 	if !l.isNamespace() {
 		return false
@@ -214,7 +214,7 @@ func (l *leaver) shelters() bool {
 	return slices.ContainsFunc(l.inside(), (*leaver).retained)
 }
 
-// later are those that must be gone before this one goes.
+// later are the objects that must be gone before this one is deleted.
 func (l *leaver) later() []*leaver {
 	var out []*leaver
 	for _, other := range l.all {
@@ -239,7 +239,8 @@ func (l *leaver) failed() {
 	l.holdFailed(Deleting, v)
 }
 
-// trouble is what an object says while it is going: why a destroy does not get on.
+// trouble is the message of an object that is being deleted, such as the failure
+// of a destroy.
 func trouble(c Child) string {
 	if c.Message == "" {
 		return ""

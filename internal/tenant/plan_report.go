@@ -24,14 +24,14 @@ type Condition struct {
 	Message string
 }
 
-// Event is a moment that somebody may want to have seen.
+// Event is an event of Kubernetes.
 type Event struct {
 	Warning bool
 	Reason  string
 	Message string
 }
 
-// conditions says how the whole tenant stands.
+// conditions is the status of the whole tenant.
 func (p *planning) conditions() []Condition {
 	if p.Deleting {
 		return p.ending()
@@ -66,7 +66,7 @@ func (p *planning) conditions() []Condition {
 	return []Condition{r, p.progress(), p.conflict(), d}
 }
 
-// progress says whether time or other people's work will still change something.
+// progress reports whether the tenant is still changing.
 func (p *planning) progress() Condition {
 	var open []string
 	for _, v := range p.out.Verdicts {
@@ -84,12 +84,12 @@ func (p *planning) progress() Condition {
 
 func (p *planning) conflict() Condition {
 	if p.out.Conflicted == 0 {
-		return Condition{ConflictedCondition, false, "NoConflict", "no object is somebody else's"}
+		return Condition{ConflictedCondition, false, "NoConflict", "no object has another owner"}
 	}
 	return Condition{ConflictedCondition, true, ResourceConflict, p.first(Conflicted)}
 }
 
-// worst is what a person should read first: a failure rather than what it made others skip.
+// worst is the most important message: a failure rather than a conflict.
 func (p *planning) worst() string {
 	if m := p.first(Failed); m != "" {
 		return m
@@ -114,10 +114,10 @@ func (p *planning) first(s State) string {
 	return message
 }
 
-// ending is what the conditions are while a tenant goes.
+// ending is the conditions of a tenant that is being deleted.
 func (p *planning) ending() []Condition {
 	r := Condition{ReadyCondition, false, "Deleting", "the tenant is being deleted"}
-	g := Condition{ProgressingCondition, true, "Reconciling", fmt.Sprintf("%d objects are still to go", len(p.out.Inventory))}
+	g := Condition{ProgressingCondition, true, "Reconciling", fmt.Sprintf("%d objects are left to delete", len(p.out.Inventory))}
 	d := Condition{DegradedCondition, false, "Healthy", "nothing has failed"}
 	for _, v := range p.out.Verdicts {
 		if v.Reason == WaitsForFinalizers {
@@ -126,7 +126,7 @@ func (p *planning) ending() []Condition {
 		}
 	}
 	if p.Protected {
-		r.Message = "the tenant is deleted, but protected from deletion; take the annotation terrier.dev/deletion-protection away to let it go"
+		r.Message = "the tenant is being deleted, and deletion protection keeps it; remove the annotation terrier.dev/deletion-protection to delete it"
 		r.Reason, g.True, g.Reason, g.Message = DeletionProtected, false, "ReconcileComplete", r.Message
 	}
 	for _, v := range p.out.Verdicts {
@@ -138,7 +138,7 @@ func (p *planning) ending() []Condition {
 	return []Condition{r, g, p.conflict(), d}
 }
 
-// events are what changed since the verdicts were last written down.
+// events are the changes since the stored verdicts.
 func (p *planning) events() []Event {
 	var all []Event
 	for _, v := range p.out.Verdicts {

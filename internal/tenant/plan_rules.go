@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// wanted is one resource of the template, and all that its rules ask.
+// wanted is one resource of the template, with the facts that its rules use.
 type wanted struct {
 	*planning
 	r      Resource
@@ -20,8 +20,8 @@ type wanted struct {
 	waiting []string // those that are not ready yet
 }
 
-// depend sorts the dependencies of w by how they stand. One that was left out
-// for this tenant is nothing to wait for.
+// depend sorts the dependencies of w by their states. A dependency that was left
+// out for this tenant is ignored.
 func (w *wanted) depend() {
 	for _, id := range w.r.DependIDs {
 		v, ok := w.verdicts[id]
@@ -35,7 +35,7 @@ func (w *wanted) depend() {
 	}
 }
 
-// wantedRule is one line of what becomes of a wanted object.
+// wantedRule is one rule about wanted objects.
 type wantedRule struct {
 	name string
 	when func(*wanted) bool
@@ -45,7 +45,7 @@ type wantedRule struct {
 // wantedRules are tried in order; the first that matches decides.
 var wantedRules = []wantedRule{
 	{
-		"what cannot be rendered has failed, and what it had stays",
+		"a resource that cannot be rendered has failed, and its object stays",
 		func(w *wanted) bool { return w.object == nil },
 		(*wanted).unrendered,
 	},
@@ -53,11 +53,11 @@ var wantedRules = []wantedRule{
 		"two resources are never one object",
 		func(w *wanted) bool { return w.first != "" },
 		func(w *wanted) (Verdict, *Act) {
-			return Verdict{State: Failed, Reason: DuplicateObject, Message: w.ref.String() + " is also the object of " + w.first + "; give one of them another name"}, nil
+			return Verdict{State: Failed, Reason: DuplicateObject, Message: w.ref.String() + " is also the object of " + w.first + "; give one of the two another name"}, nil
 		},
 	},
 	{
-		"nothing is done to an object that cannot be looked at",
+		"an object that cannot be read is not touched",
 		func(w *wanted) bool { return w.child.Unseen },
 		func(w *wanted) (Verdict, *Act) {
 			w.retry(w.child.Failure)
@@ -65,42 +65,42 @@ var wantedRules = []wantedRule{
 		},
 	},
 	{
-		"an object that is going is waited for, then made again",
+		"an object that is being deleted is waited for, then created again",
 		func(w *wanted) bool { return w.child.Exists && w.child.Deleting },
 		func(w *wanted) (Verdict, *Act) {
-			return w.overdue(BeingDeleted, fmt.Sprintf("%s is being deleted%s; it is made again when it is gone", w.ref, finalizers(w.child)))
+			return w.overdue(BeingDeleted, fmt.Sprintf("%s is being deleted%s; Terrier creates it again when it is gone", w.ref, finalizers(w.child)))
 		},
 	},
 	{
-		"what was made once is never written again",
-		// If it is this tenant's: whoever can write a template must not find out
-		// by readyWhen what is in an object that he may not read.
+		"an object with creationPolicy Once is never written again",
+		// Only if this tenant owns it: the author of a template must not learn by
+		// readyWhen the content of an object that they may not read.
 		func(w *wanted) bool {
 			return w.object.Creation == Once && w.child.Exists && w.child.CreatedOnce && w.child.Owned
 		},
-		(*wanted).judge,
+		(*wanted).readiness,
 	},
 	{
-		"what is as it should be is not written",
+		"an object that is as rendered is not written",
 		func(w *wanted) bool { return w.child.Exists && w.child.Current },
-		(*wanted).judge,
+		(*wanted).readiness,
 	},
 	{
-		"what depends on something failed is skipped",
+		"a resource with a failed dependency is skipped",
 		func(w *wanted) bool { return len(w.failed) > 0 && !w.r.ProceedOnFailedDepends },
 		func(w *wanted) (Verdict, *Act) {
 			return Verdict{State: Skipped, Reason: DependencySkipped, Message: "not written because " + strings.Join(w.failed, ", ") + " failed"}, nil
 		},
 	},
 	{
-		"what depends on something that is not ready waits",
+		"a resource waits for its dependencies",
 		func(w *wanted) bool { return len(w.waiting) > 0 },
 		func(w *wanted) (Verdict, *Act) {
 			return Verdict{State: Pending, Reason: DependencyNotReady, Message: "waits for " + strings.Join(w.waiting, ", ")}, nil
 		},
 	},
 	{
-		"a write that failed is tried again after a pause, or when something changed",
+		"a failed write is retried after a pause, or when something changed",
 		func(w *wanted) bool { return w.child.Failure.waits(w.Now) },
 		func(w *wanted) (Verdict, *Act) {
 			w.retry(w.child.Failure)
@@ -108,7 +108,7 @@ var wantedRules = []wantedRule{
 		},
 	},
 	{
-		"everything else is written",
+		"every other object is written",
 		func(*wanted) bool { return true },
 		func(w *wanted) (Verdict, *Act) {
 			v := Verdict{State: Progressing, Reason: Applying, Message: w.ref.String() + " is about to be written"}
@@ -132,7 +132,7 @@ func (w *wanted) unrendered() (Verdict, *Act) {
 	return Verdict{State: Failed, Reason: TemplateRenderError, Message: message}, nil
 }
 
-// verdict is what an attempt that failed means for its object.
+// verdict is the verdict on an object after a failed attempt.
 func (f *Failure) verdict(fallback string) Verdict {
 	switch {
 	case f == nil:
@@ -143,8 +143,8 @@ func (f *Failure) verdict(fallback string) Verdict {
 	return Verdict{State: Failed, Reason: cmp.Or(f.Reason, fallback), Message: f.Message, Next: f.RetryAt}
 }
 
-// judge says how an object stands that is what it should be.
-func (w *wanted) judge() (Verdict, *Act) {
+// readiness is the verdict on an object that is as rendered.
+func (w *wanted) readiness() (Verdict, *Act) {
 	if w.r.NoWait {
 		return Verdict{State: Ready}, nil
 	}
@@ -156,14 +156,14 @@ func (w *wanted) judge() (Verdict, *Act) {
 	case IsReady:
 		return Verdict{State: Ready}, nil
 	case IsFailed:
-		return Verdict{State: Failed, Reason: ResourceFailed, Message: w.ref.String() + ": " + orElse(message, "it says that it failed")}, nil
+		return Verdict{State: Failed, Reason: ResourceFailed, Message: w.ref.String() + ": " + cmp.Or(message, "its status says that it failed")}, nil
 	case IsProgressing:
 	}
-	return w.overdue(NotReady, w.ref.String()+": "+orElse(message, "it is not ready yet"))
+	return w.overdue(NotReady, w.ref.String()+": "+cmp.Or(message, "it is not ready yet"))
 }
 
-// readyWhen asks the template's own rule. What a status says of an older
-// generation of the object counts for no rule.
+// readyWhen evaluates the template's own rule. A status of an older generation of
+// the object counts for no rule.
 func (w *wanted) readyWhen() (Readiness, string) {
 	status, _ := w.child.Object["status"].(map[string]any)
 	if seen, ok := status["observedGeneration"].(int64); ok && seen < w.child.Generation {
@@ -174,13 +174,13 @@ func (w *wanted) readyWhen() (Readiness, string) {
 	case err != nil:
 		return IsProgressing, err.Error()
 	case !ready:
-		return IsProgressing, orElse(w.child.Message, "readyWhen is false")
+		return IsProgressing, cmp.Or(w.child.Message, "readyWhen is false")
 	}
 	return IsReady, ""
 }
 
-// overdue is progress for as long as it may take, and a failure after that,
-// until the object becomes ready or is changed.
+// overdue is progress within the timeout, and a failure after it, until the object
+// becomes ready or is changed.
 func (w *wanted) overdue(reason, message string) (Verdict, *Act) {
 	before, known := w.before[past{w.r.ID, false}]
 	if w.child.Wrote {
@@ -204,7 +204,7 @@ func (w *wanted) overdue(reason, message string) (Verdict, *Act) {
 	return late, nil
 }
 
-// finalizers says what holds an object that is going.
+// finalizers names the finalizers of an object that is being deleted.
 func finalizers(c Child) string {
 	if len(c.Finalizers) == 0 {
 		return ""
@@ -212,12 +212,6 @@ func finalizers(c Child) string {
 	return ", held by " + strings.Join(c.Finalizers, ", ")
 }
 
-func orElse(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
-}
-
-// patience is how often something that only a watch would tell of is looked at anyway.
-const patience = time.Minute
+// deletionCheck is how often an object that is being deleted is read, in case its
+// watch misses the end.
+const deletionCheck = time.Minute

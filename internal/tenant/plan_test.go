@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	stdcmp "cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func thing(r Resource, kind string) (Resource, Object) {
 	}
 	meta := map[string]any{"name": r.ID}
 	if kind != "Namespace" {
-		meta["namespace"] = orElse(r.TargetNamespace, "default")
+		meta["namespace"] = stdcmp.Or(r.TargetNamespace, "default")
 	}
 	return r, Object{Resource: r, Rendered: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": meta}}
 }
@@ -162,7 +163,7 @@ func TestPlan(t *testing.T) {
 		{"what was there before Once is written, which marks it",
 			newEstate().add(Resource{ID: "db", Creation: Once}, "Terraform", Child{Exists: true, Owned: true}),
 			[]string{"write db", "db Progressing Applying"}},
-		{"an object that is going is waited for",
+		{"an object that is being deleted is waited for",
 			newEstate().add(depends("db"), "Terraform", Child{Exists: true, Owned: true, Deleting: true}),
 			[]string{"db Progressing BeingDeleted"}},
 		{"a conflict is said, and tried again later",

@@ -10,29 +10,28 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant/rendering"
 )
 
-// RenderOptions are what rendering has to know about the place of the objects.
-// All of it is optional.
+// RenderOptions describe the cluster that objects are rendered for. All fields are
+// optional.
 type RenderOptions struct {
-	// Namespace of the Tenant: that of objects whose resource names no other.
+	// Namespace of the Tenant, and of objects whose resource names no other.
 	Namespace string
 
 	// TenantUID is the row's uid; Terraform objects carry it as a label, in the
-	// form that IDLabel gives.
+	// form that Label gives.
 	TenantUID string
 
 	// Types are the schemas of the kinds. Without them a text becomes a number or
 	// a truth value only where its template says so.
 	Types Types
 
-	// IsNamespaced tells objects of a namespace from those of the cluster. A kind
-	// that it does not know is of a namespace, unless it is a built-in one.
+	// IsNamespaced tells namespaced kinds from cluster-scoped ones. A kind that it
+	// does not know is namespaced, unless it is a built-in one.
 	IsNamespaced func(apiVersion, kind string) (namespaced, known bool)
 }
 
-// Render makes the objects that a tenant with these values has, in Order. A
-// resource that could not be rendered is missing there and has its errors. One
-// that includeWhen leaves out is missing, too; what depends on it depends on
-// what it depends on instead.
+// Render returns the objects of a tenant with these values, in Order. A resource
+// that could not be rendered is missing, and has errors. One that includeWhen
+// leaves out is missing, too; its dependants depend on its dependencies instead.
 func Render(t Template, v Values, o RenderOptions) ([]Object, []ResourceError) {
 	if errs := orderErrors(t.Resources); len(errs) > 0 {
 		return nil, errs
@@ -40,8 +39,8 @@ func Render(t Template, v Values, o RenderOptions) ([]Object, []ResourceError) {
 	run := rendering.NewRun(v)
 	var objects []Object
 	var errs []ResourceError
-	left := map[string][]string{} // what is left out, and what it depends on
-	same := map[identity]string{}
+	left := map[string][]string{} // the dependencies of resources that are left out
+	same := map[Ref]string{}
 	for i, r := range sorted(t.Resources) {
 		included, err := r.includes(v)
 		switch {
@@ -58,9 +57,9 @@ func Render(t Template, v Values, o RenderOptions) ([]Object, []ResourceError) {
 		if errs = append(errs, w.errs...); len(w.errs) > 0 {
 			continue
 		}
-		id := identityOf(rendered)
+		id := RefOf(rendered).Place()
 		if other, ok := same[id]; ok {
-			errs = append(errs, ResourceError{r.ID, "nameTemplate", fmt.Sprintf("it becomes %s, as %s does already", id, other)})
+			errs = append(errs, ResourceError{r.ID, "nameTemplate", fmt.Sprintf("it renders to %s, as %s does", id, other)})
 			continue
 		}
 		same[id] = r.ID
@@ -79,8 +78,8 @@ func (r Resource) includes(v Values) (bool, error) {
 	return expression.OverRow().Eval(r.IncludeWhen, map[string]string(v))
 }
 
-// without returns ids with those that are left out replaced by what they depend
-// on; there is no cycle among them.
+// without returns ids with those that are left out replaced by their dependencies;
+// there is no cycle among them.
 func without(ids []string, left map[string][]string) []string {
 	var out []string
 	for _, id := range ids {
@@ -97,30 +96,8 @@ func without(ids []string, left map[string][]string) []string {
 	return out
 }
 
-// identity is what makes two objects the same.
-type identity struct{ group, kind, namespace, name string }
-
-func (i identity) String() string {
-	if i.namespace == "" {
-		return i.kind + " " + i.name
-	}
-	return i.kind + " " + i.namespace + "/" + i.name
-}
-
-func identityOf(object map[string]any) identity {
-	meta, _ := object["metadata"].(map[string]any)
-	return identity{groupOf(text(object["apiVersion"])), text(object["kind"]), text(meta["namespace"]), text(meta["name"])}
-}
-
 // keysOf are the keys of a map, in order.
-func keysOf[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func text(v any) string {
 	s, _ := v.(string)
@@ -163,7 +140,7 @@ func (w *writing) fail(field string, err error) {
 	w.errs = append(w.errs, ResourceError{w.r.ID, field, err.Error()})
 }
 
-// object returns the whole object; it is of use only if there are no errors.
+// object returns the whole object; it is usable only if there are no errors.
 func (w *writing) object() map[string]any {
 	if err := w.r.kindError(); err != nil {
 		w.fail("spec", err)
@@ -187,8 +164,8 @@ func (w *writing) object() map[string]any {
 	return out
 }
 
-// conditions finds out what no object could ever answer: a rule that is none
-// would be waited for until the time is up.
+// conditions checks readyWhen in advance: a tenant would wait for an invalid one
+// until the timeout.
 func (w *writing) conditions() {
 	if w.r.ReadyWhen == "" {
 		return
@@ -198,7 +175,7 @@ func (w *writing) conditions() {
 	}
 }
 
-// one renders a text of the resource itself, which stays a text.
+// one renders a text of the resource itself; the result is a text.
 func (w *writing) one(template, field string) (string, bool) {
 	v, err := w.text(template)
 	if err != nil {
@@ -219,7 +196,7 @@ func (w *writing) text(template string) (any, error) {
 	return t.Render(w.run)
 }
 
-// value renders what is below one field of the object.
+// value renders the value of one field of the object.
 func (w *writing) value(v any, at place) any {
 	switch v := v.(type) {
 	case string:
@@ -245,7 +222,7 @@ func (w *writing) value(v any, at place) any {
 	}
 }
 
-// leaf renders a text, and makes of it what its place asks for.
+// leaf renders a text, and converts it to the type of its place.
 func (w *writing) leaf(s string, at place) (any, error) {
 	v, err := w.text(s)
 	if err != nil || !rendering.IsTemplate(s) {

@@ -15,12 +15,8 @@ import (
 // same as the constant of the wire types.
 const labelTenantID = "terrier.dev/tenant-id"
 
-// IDLabel is a row's uid as the value of a label.
-func IDLabel(uid string) string { return Label(uid) }
-
-// Label is a text as the value of a label, such as a name that is too long to be
-// one: itself, if it can be one, and otherwise "sha256-" with the first 40 digits
-// of its hash.
+// Label is a text as the value of a label: the text itself, if it can be one, and
+// otherwise "sha256-" with the first 40 digits of its hash.
 func Label(text string) string {
 	if text != "" && labelError(text) == nil {
 		return text
@@ -29,10 +25,10 @@ func Label(text string) string {
 	return "sha256-" + hex.EncodeToString(sum[:])[:40]
 }
 
-// metadata returns the object's: what the spec has, with name and namespace, and
-// with the labels and annotations of the resource laid over.
+// metadata returns the metadata of the object: that of the spec, with name and
+// namespace, and overridden by the labels and annotations of the resource.
 func (w *writing) metadata() map[string]any {
-	own, _ := w.r.Object["metadata"].(map[string]any) // kindError is about those that are none
+	own, _ := w.r.Object["metadata"].(map[string]any) // kindError reports one that is no object
 	out := make(map[string]any, len(own)+2)
 	for _, name := range keysOf(own) {
 		switch name {
@@ -51,7 +47,7 @@ func (w *writing) metadata() map[string]any {
 	}
 	labels := w.texts(own["labels"], w.r.LabelsTemplate, "labels", labelError)
 	if w.o.TenantUID != "" && isTerraform(w.apiVersion, w.kind) {
-		labels[labelTenantID] = IDLabel(w.o.TenantUID)
+		labels[labelTenantID] = Label(w.o.TenantUID)
 		w.defaults = append(w.defaults, []string{"metadata", "labels", labelTenantID})
 	}
 	if len(labels) > 0 {
@@ -88,14 +84,14 @@ func (w *writing) namespace() (string, bool) {
 		return "", false
 	}
 	if err := dnsLabelError(namespace); err != nil {
-		w.fail("targetNamespace", fmt.Errorf("%s is no name of a namespace: %w", quoted(namespace), err))
+		w.fail("targetNamespace", fmt.Errorf("%s is not a valid name of a namespace: %w", quoted(namespace), err))
 		return "", false
 	}
 	return namespace, true
 }
 
-// texts renders labels or annotations of the spec, and those of the resource over
-// them.
+// texts renders labels or annotations of the spec, overridden by those of the
+// resource.
 func (w *writing) texts(own any, over map[string]string, what string, check func(string) error) map[string]any {
 	out := map[string]any{}
 	add := func(key, template, field string) {
@@ -104,7 +100,7 @@ func (w *writing) texts(own any, over map[string]string, what string, check func
 			return
 		}
 		if err := check(v); err != nil {
-			w.fail(field, fmt.Errorf("%s is no value of a label: %w", quoted(v), err))
+			w.fail(field, fmt.Errorf("%s is not a valid label value: %w", quoted(v), err))
 		}
 		out[key] = v
 	}
@@ -127,12 +123,12 @@ func (w *writing) namespaced() bool {
 			return namespaced
 		}
 	}
-	return !slices.Contains(ofTheCluster[groupOf(w.apiVersion)], w.kind)
+	return !slices.Contains(clusterScoped[groupOf(w.apiVersion)], w.kind)
 }
 
-// ofTheCluster are kinds whose objects are in no namespace, by group, for when
-// there is no cluster to ask.
-var ofTheCluster = map[string][]string{
+// clusterScoped are built-in kinds without namespaces, by group, for a rendering
+// without a cluster.
+var clusterScoped = map[string][]string{
 	"":                             {"Namespace", "Node", "PersistentVolume"},
 	"rbac.authorization.k8s.io":    {"ClusterRole", "ClusterRoleBinding"},
 	"apiextensions.k8s.io":         {"CustomResourceDefinition"},
@@ -154,7 +150,7 @@ func groupOf(apiVersion string) string {
 	return group
 }
 
-// kindError is why data or nobody would choose what object this is.
+// kindError says why a resource does not identify an object.
 func (r Resource) kindError() error {
 	var errs []error
 	for _, field := range []string{"apiVersion", "kind"} {
@@ -162,12 +158,12 @@ func (r Resource) kindError() error {
 		case !ok || s == "":
 			errs = append(errs, fmt.Errorf("%s is missing", field))
 		case rendering.IsTemplate(s):
-			errs = append(errs, fmt.Errorf("%s must be written out: no row chooses what kind of object there is", field))
+			errs = append(errs, fmt.Errorf("%s must not be a template: no row may choose the kind of an object", field))
 		}
 	}
 	own, ok := r.Object["metadata"].(map[string]any)
 	if r.Object["metadata"] != nil && !ok {
-		errs = append(errs, errors.New("metadata is no object"))
+		errs = append(errs, errors.New("metadata is not an object"))
 	}
 	if s, isText := own["name"].(string); r.NameTemplate == "" && (!isText || s == "") {
 		errs = append(errs, errors.New("the object has no name: there is neither nameTemplate nor metadata.name"))
@@ -175,18 +171,18 @@ func (r Resource) kindError() error {
 	for _, field := range []string{"generateName", "ownerReferences"} {
 		if own[field] != nil {
 			errs = append(errs, fmt.Errorf("metadata.%s cannot be set: %s", field, map[string]string{
-				"generateName": "each rendering would make another object", "ownerReferences": "the Tenant owns its objects",
+				"generateName": "each rendering would create another object", "ownerReferences": "the Tenant owns its objects",
 			}[field]))
 		}
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		values, ok := own[field].(map[string]any)
 		if own[field] != nil && !ok {
-			errs = append(errs, fmt.Errorf("metadata.%s is no map", field))
+			errs = append(errs, fmt.Errorf("metadata.%s is not a map", field))
 		}
 		for _, key := range keysOf(values) {
 			if _, isText := values[key].(string); !isText && values[key] != nil {
-				errs = append(errs, fmt.Errorf("metadata.%s.%s is no text: put %v in quotes", field, key, values[key]))
+				errs = append(errs, fmt.Errorf("metadata.%s.%s is not a string: put %v in quotes", field, key, values[key]))
 			}
 		}
 	}

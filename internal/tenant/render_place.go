@@ -8,7 +8,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant/rendering"
 )
 
-// place is one in an object, by the way to it.
+// place is a field or an element in an object.
 type place struct {
 	field  string
 	index  int
@@ -16,7 +16,7 @@ type place struct {
 	up     *place
 }
 
-// path is the place as schemas know it.
+// path is the place as schemas name it.
 func (p place) path() []string {
 	var path []string
 	for at := &p; at != nil; at = at.up {
@@ -44,7 +44,7 @@ func (p place) String() string {
 	return "spec" + strings.Join(parts, "")
 }
 
-// as makes of what a template gave what its place asks for.
+// as converts a rendered value to the type of its place.
 func as(v any, t Type) (any, error) {
 	switch t {
 	case Unknown:
@@ -70,8 +70,7 @@ func as(v any, t Type) (any, error) {
 // textMaps are maps of texts wherever they are.
 var textMaps = []string{"labels", "annotations", "matchLabels", "nodeSelector"}
 
-// knownType is the type of places that everybody knows, for kinds that nobody has
-// a schema of.
+// knownType is the type of well-known places, for kinds without a schema.
 func knownType(kind string, path []string) Type {
 	n := len(path)
 	isData := path[0] == "data" || path[0] == "stringData" || path[0] == "binaryData"

@@ -131,7 +131,7 @@ func TestRenderMakesObjects(t *testing.T) {
 		"a retained stack is not destroyed": {
 			resource: Resource{NameTemplate: "a", Deletion: Retain, Object: parse(t, `{"apiVersion":"infra.contrib.fluxcd.io/v1alpha1","kind":"Terraform","spec":{}}`)},
 			options:  RenderOptions{TenantUID: "Ä/1"},
-			want:     `{"apiVersion":"infra.contrib.fluxcd.io/v1alpha1","kind":"Terraform","metadata":{"name":"a","namespace":"ns","labels":{"terrier.dev/tenant-id":"` + IDLabel("Ä/1") + `"}},"spec":{"approvePlan":"auto"}}`,
+			want:     `{"apiVersion":"infra.contrib.fluxcd.io/v1alpha1","kind":"Terraform","metadata":{"name":"a","namespace":"ns","labels":{"terrier.dev/tenant-id":"` + Label("Ä/1") + `"}},"spec":{"approvePlan":"auto"}}`,
 		},
 		"a retained stack that is merged is told so": {
 			resource: Resource{NameTemplate: "a", Deletion: Retain, Patch: Merge, Object: parse(t, `{"apiVersion":"infra.contrib.fluxcd.io/v1alpha2","kind":"Terraform","spec":{}}`)},
@@ -179,22 +179,22 @@ func TestRenderSaysWhereAndWhy(t *testing.T) {
 		"every text that does not work": {
 			Resource{NameTemplate: "{{ .nope }}", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":[{"b":"{{ .plan }}"}],"c":"{{ now }}"}}`)},
 			[]string{
-				"r: spec.data.a[0].b: there is no variable plan; there are activate, host, hostOrUrl, registryId, templateRef, uid",
-				"r: spec.data.c: the function now is refused: it would give another text each time",
-				"r: nameTemplate: there is no variable nope; there are activate, host, hostOrUrl, registryId, templateRef, uid",
+				"r: spec.data.a[0].b: there is no variable plan; the variables are activate, host, hostOrUrl, registryId, templateRef, uid",
+				"r: spec.data.c: the function now is refused: its result differs each time",
+				"r: nameTemplate: there is no variable nope; the variables are activate, host, hostOrUrl, registryId, templateRef, uid",
 			},
 		},
-		"a name that is none":             {Resource{NameTemplate: "{{ .host }}:80", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: nameTemplate: "acme.example.com:80" is no name of a ConfigMap: only small letters, digits and - can be in it`}},
-		"a name with capitals":            {Resource{NameTemplate: "{{ upper .uid }}", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: nameTemplate: "ACME" is no name of a ConfigMap: it has capital letters; lower makes small ones`}},
-		"an empty name":                   {Resource{NameTemplate: `{{ "" }}`, Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: nameTemplate: "" is no name of a ConfigMap: it is empty`}},
-		"a name of a Service":             {Resource{NameTemplate: "1-{{ .uid }}", Object: parse(t, `{"apiVersion":"v1","kind":"Service"}`)}, []string{`r: nameTemplate: "1-acme" is no name of a Service: that of a Service must begin with a letter`}},
+		"a name that is none":             {Resource{NameTemplate: "{{ .host }}:80", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: nameTemplate: "acme.example.com:80" is not a valid name of a ConfigMap: only small letters, digits and - can be in it`}},
+		"a name with capitals":            {Resource{NameTemplate: "{{ upper .uid }}", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: nameTemplate: "ACME" is not a valid name of a ConfigMap: it has capital letters; the function lower converts them`}},
+		"an empty name":                   {Resource{NameTemplate: `{{ "" }}`, Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: nameTemplate: "" is not a valid name of a ConfigMap: it is empty`}},
+		"a name of a Service":             {Resource{NameTemplate: "1-{{ .uid }}", Object: parse(t, `{"apiVersion":"v1","kind":"Service"}`)}, []string{`r: nameTemplate: "1-acme" is not a valid name of a Service: the name of a Service must begin with a letter`}},
 		"no name":                         {Resource{Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{"r: spec: the object has no name: there is neither nameTemplate nor metadata.name"}},
-		"a namespace that is none":        {Resource{NameTemplate: "a", TargetNamespace: "{{ .host }}", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: targetNamespace: "acme.example.com" is no name of a namespace: only small letters, digits and - can be in it`}},
-		"an empty namespace":              {Resource{NameTemplate: "a", TargetNamespace: `{{ .nope | default "" }}`, Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: targetNamespace: "" is no name of a namespace: it is empty`}},
-		"a label that is none":            {Resource{NameTemplate: "a", LabelsTemplate: map[string]string{"url": "{{ .hostOrUrl }}"}, Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: labelsTemplate.url: "https://acme.example.com/x" is no value of a label: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`}},
-		"a label of the spec":             {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"x":"{{ repeat 20 .uid }}"}}}`)}, []string{`r: spec.metadata.labels.x: "` + strings.Repeat("acme", 20) + `" is no value of a label: it has 80 bytes, more than 63; trunc63 cuts it`}},
-		"data chooses no kind":            {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"{{ .uid }}"}`)}, []string{"r: spec: kind must be written out: no row chooses what kind of object there is"}},
-		"a label that is no text":         {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"x":true}}}`)}, []string{"r: spec: metadata.labels.x is no text: put true in quotes"}},
+		"a namespace that is none":        {Resource{NameTemplate: "a", TargetNamespace: "{{ .host }}", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: targetNamespace: "acme.example.com" is not a valid name of a namespace: only small letters, digits and - can be in it`}},
+		"an empty namespace":              {Resource{NameTemplate: "a", TargetNamespace: `{{ .nope | default "" }}`, Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: targetNamespace: "" is not a valid name of a namespace: it is empty`}},
+		"a label that is none":            {Resource{NameTemplate: "a", LabelsTemplate: map[string]string{"url": "{{ .hostOrUrl }}"}, Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap"}`)}, []string{`r: labelsTemplate.url: "https://acme.example.com/x" is not a valid label value: letters, digits, - _ and . can be in it, and it must begin and end with a letter or a digit`}},
+		"a label of the spec":             {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"x":"{{ repeat 20 .uid }}"}}}`)}, []string{`r: spec.metadata.labels.x: "` + strings.Repeat("acme", 20) + `" is not a valid label value: it has 80 bytes, more than 63; the function trunc63 shortens it`}},
+		"data chooses no kind":            {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"{{ .uid }}"}`)}, []string{"r: spec: kind must not be a template: no row may choose the kind of an object"}},
+		"a label that is no text":         {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"x":true}}}`)}, []string{"r: spec: metadata.labels.x is not a string: put true in quotes"}},
 		"owners":                          {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"ownerReferences":[]}}`)}, []string{"r: spec: metadata.ownerReferences cannot be set: the Tenant owns its objects"}},
 		"a text in a field for a number":  {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"K","n":"{{ .uid }}"}`)}, []string{`r: spec.n: "acme" is no whole number`}},
 		"nothing in a field for a number": {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"K","n":"{{ if false }}1{{ end }}"}`)}, []string{`r: spec.n: an empty text is no whole number; default gives another value for it`}},
@@ -241,7 +241,7 @@ func TestRenderRefusesTheSameObjectTwice(t *testing.T) {
 	a := Resource{ID: "a", NameTemplate: "{{ .uid }}", Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}}
 	b := Resource{ID: "b", NameTemplate: "acme", TargetNamespace: "ns", Object: map[string]any{"apiVersion": "apps/v1beta1", "kind": "Deployment"}}
 	objects, errs := Render(Template{Resources: []Resource{a, b}}, values(), RenderOptions{Namespace: "ns"})
-	if len(objects) != 1 || len(errs) != 1 || errs[0].Error() != "b: nameTemplate: it becomes Deployment ns/acme, as a does already" {
+	if len(objects) != 1 || len(errs) != 1 || errs[0].Error() != "b: nameTemplate: it renders to Deployment ns/acme, as a does" {
 		t.Errorf("Render() = %v, %v", objects, errs)
 	}
 }
@@ -257,17 +257,17 @@ func TestValuesOf(t *testing.T) {
 	}
 }
 
-func TestIDLabel(t *testing.T) {
+func TestLabel(t *testing.T) {
 	if labelTenantID != tenantsv1.LabelTenantID {
 		t.Errorf("the label is %s here and %s on the wire", labelTenantID, tenantsv1.LabelTenantID)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		uid := rapid.String().Draw(t, "uid")
-		switch got := IDLabel(uid); {
+		switch got := Label(uid); {
 		case got == "" || labelError(got) != nil:
-			t.Fatalf("IDLabel(%q) = %q, which is no label", uid, got)
+			t.Fatalf("Label(%q) = %q, which is no label", uid, got)
 		case labelError(uid) == nil && uid != "" && got != uid:
-			t.Fatalf("IDLabel(%q) = %q", uid, got)
+			t.Fatalf("Label(%q) = %q", uid, got)
 		}
 	})
 }

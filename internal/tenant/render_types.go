@@ -1,12 +1,12 @@
 package tenant
 
-// Type is what the schema of a kind says of one field.
+// Type is the type of a field by the schema of its kind.
 type Type int
 
-// What a rendered text may have to become.
+// The types that a rendered text is converted to.
 const (
 	Unknown     Type = iota // no schema, or none for this field: texts stay texts
-	Text                    // stays a text whatever it looks like
+	Text                    // stays a text
 	Integer                 // becomes int64
 	Number                  // becomes int64 or float64
 	Boolean                 // becomes bool
@@ -19,7 +19,7 @@ type Types interface {
 	At(apiVersion, kind string, path []string) Type
 }
 
-// ResourceError is one text of a template that did not work.
+// ResourceError is a problem with one text of a template.
 type ResourceError struct {
 	ID      string // of the resource; empty for the template as a whole
 	Field   string // nameTemplate, spec.data.url, …

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Rollout limits how a change of a template reaches tenants that are there.
+// Rollout limits how a change of a template reaches existing tenants.
 type Rollout struct {
 	MaxSkew     int // changed and not ready yet, at most; 0 for no limit
 	Deadline    time.Duration
@@ -20,7 +20,7 @@ type Rollout struct {
 type Wave struct {
 	Name    string
 	Matches func(labels map[string]string) bool // nil for all
-	Percent int                                 // of all tenants that are changed when it is through; 0 for all that match
+	Percent int                                 // of all tenants that are changed at its end; 0 for all that match
 }
 
 // Phases of a rollout.
@@ -31,18 +31,18 @@ const (
 	RolloutComplete   = "Complete"
 )
 
-// RolloutState is how far the newest generation of a template is. It follows
-// from what the tenants are: nothing has to be remembered for it.
+// RolloutState is the progress of the newest generation of a template. It follows
+// from the tenants alone: nothing is stored for it.
 type RolloutState struct {
 	Phase   string
 	Target  int64
-	Wave    string // the one under way, or in which it has stopped; empty for the rest
+	Wave    string // the running one, or the one in which the rollout stopped; empty for the rest
 	Message string
 
 	Total, Updated, Updating, ReadyUpdated, Failed int
 }
 
-// rolling is one look at a rollout.
+// rolling is one rollout in one pass.
 type rolling struct {
 	t     TemplateKnown
 	own   []Existing
@@ -56,14 +56,14 @@ const (
 	underway                 // has this one, and is not ready yet
 	done                     // and is ready
 	failed                   // and will not be, or takes too long
-	newborn                  // was made with it: says nothing about the change
+	newborn                  // was created with it: says nothing about the change
 	lost                     // likewise, and has failed
 )
 
 // Advance returns the tenants that get the newest generation of a template now,
-// how far its rollout is, and when a deadline has to be looked at. Tenants that
-// are leaving or being deleted do not count; those that were made with the
-// newest generation neither hold it up nor fail it.
+// the progress of its rollout, and the time until the next deadline. Tenants that
+// are leaving or being deleted do not count; those that were created with the
+// newest generation neither delay it nor fail it.
 func Advance(t TemplateKnown, tenants []Existing, now time.Time) (next []string, state RolloutState, again time.Duration) {
 	r := &rolling{t: t, state: map[string]progress{}}
 	for _, e := range tenants {
@@ -96,7 +96,7 @@ func Advance(t TemplateKnown, tenants []Existing, now time.Time) (next []string,
 	return next, state, again
 }
 
-// progressOf is how far one tenant is, and how long it may still take.
+// progressOf is the progress of one tenant, and the time until its deadline.
 func (r *rolling) progressOf(e Existing, now time.Time) (progress, time.Duration) {
 	left := time.Duration(0)
 	if r.t.Rollout != nil && !e.Changed.IsZero() {
@@ -135,14 +135,15 @@ func (r *rolling) counts() RolloutState {
 	return s
 }
 
-// ResumeRollout is what lets a rollout of a generation go on although this many
-// tenants have failed.
+// ResumeRollout is the value of the annotation that resumes a rollout of a
+// generation although this many tenants have failed.
 func ResumeRollout(generation int64, failures int) string {
 	return fmt.Sprintf("%d-%d", generation, failures)
 }
 
-// tolerated is how many tenants may fail. Somebody who resumes the rollout of a
-// generation raises it: to what they saw, or, with the generation alone, to any.
+// tolerated is how many tenants may fail. A user who resumes the rollout of a
+// generation raises it: to the number that they saw, or, with the generation
+// alone, to any.
 func (r *rolling) tolerated() int {
 	most := r.t.Rollout.MaxFailures
 	generation, failures, bounded := strings.Cut(r.t.Resume, "-")
@@ -165,7 +166,7 @@ func (r *rolling) stopped(s RolloutState) string {
 			names = append(names, e.Name)
 		}
 	}
-	return fmt.Sprintf("stopped after %d of %d tenants: %s failed with generation %d. It goes on once they are ready, or with the annotation terrier.dev/rollout=%s",
+	return fmt.Sprintf("stopped after %d of %d tenants: %s failed with generation %d. It resumes once they are ready, or with the annotation terrier.dev/rollout=%s",
 		s.Updated, s.Total, Few(names, 5), r.t.Generation, ResumeRollout(r.t.Generation, s.Failed))
 }
 
@@ -190,8 +191,8 @@ func (r *rolling) next(s RolloutState) (names []string, wave string) {
 	return names, wave
 }
 
-// wave is the first of the waves that is not through, and its tenants; at last
-// those that are in none.
+// wave is the first wave that is not complete, and its tenants; after all waves the
+// tenants that are in none.
 func (r *rolling) wave() (name string, members []Existing) {
 	rest := slices.Clone(r.own)
 	if r.t.Rollout == nil {
@@ -208,8 +209,8 @@ func (r *rolling) wave() (name string, members []Existing) {
 	return "", rest
 }
 
-// reached is the furthest wave of which a tenant was changed: where a rollout
-// stops. Tenants that were made with the newest generation are not asked.
+// reached is the last wave of which a tenant was changed: where a rollout stops.
+// Tenants that were created with the newest generation do not count.
 func (r *rolling) reached() (wave string) {
 	changed := func(e Existing) bool { return r.state[e.Name] != behind && !e.Changed.IsZero() }
 	var members []Existing
@@ -227,9 +228,9 @@ func (r *rolling) reached() (wave string) {
 	return wave
 }
 
-// divide takes the tenants of a wave out of those that earlier waves have left.
-// Where a share is wanted, tenants that were changed already come first, so that
-// a wave does not move on while others come and go.
+// divide takes the tenants of a wave out of those that are in no earlier wave. In a
+// wave with a percentage, tenants that were changed already come first, so that
+// its members stay the same while other tenants come and go.
 func (r *rolling) divide(w Wave, from []Existing, before int) (members, rest []Existing) {
 	most := len(from)
 	if w.Percent > 0 {

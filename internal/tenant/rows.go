@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// RowError is something wrong with a row. A row with an error changes nothing:
-// the tenants of its uid are neither made nor changed nor taken away.
+// RowError is a problem with a row. A row with an error changes nothing: the
+// tenants of its uid are neither created nor changed nor deleted.
 type RowError struct {
-	UID     string // as it is in the row, all of it; empty if it has none
+	UID     string // as it is in the row; empty if it has none
 	Reason  string
 	Message string
-	Next    time.Time // when what was refused is tried again; zero if it is not
+	Next    time.Time // the next attempt at a refused write; zero if there is none
 }
 
 func (e RowError) Error() string { return e.Message }
@@ -34,13 +34,13 @@ const (
 	RowTenantConflict = "NameAmbiguous"
 )
 
-// longestUID is what a label, such as kubernetes-tenants.org/uid, can hold.
+// longestUID is the longest value of a label, such as kubernetes-tenants.org/uid.
 const longestUID = 63
 
-// operatorTruths are what Tenant Operator takes for yes, letter by letter.
+// operatorTruths are the values that Tenant Operator takes for true.
 var operatorTruths = []string{"1", "true", "TRUE", "True", "yes", "YES", "Yes"}
 
-// Columns are what has to be read for m, each once, in order.
+// Columns are the columns of m, each once, in order.
 func (m Mapping) Columns() []string {
 	all := []string{m.UID, m.Activate}
 	if m.HostOrURL != "" {
@@ -53,7 +53,7 @@ func (m Mapping) Columns() []string {
 	return slices.Compact(all)
 }
 
-// active says what a value of the activate column means. No value is no yes.
+// active reports whether a value of the activate column means true. NULL does not.
 func (m Mapping) active(c Cell) bool {
 	truths := m.ActiveValues
 	if truths == nil {
@@ -62,12 +62,12 @@ func (m Mapping) active(c Cell) bool {
 	return !c.Null && slices.Contains(truths, c.Text)
 }
 
-// Rows returns the rows that tenants can be made of, by uid, and what is wrong
-// with the others.
+// Rows returns the rows that tenants can be made of, by uid, and the errors of the
+// others.
 func Rows(m Mapping, s Snapshot) ([]Row, []RowError) {
 	at, missing := m.places(s.Columns)
 	if len(missing) > 0 {
-		return nil, []RowError{{Reason: RowColumnMissing, Message: "not read: " + strings.Join(missing, ", ")}}
+		return nil, []RowError{{Reason: RowColumnMissing, Message: "columns that the query did not return: " + strings.Join(missing, ", ")}}
 	}
 	var rows []Row
 	var errs []RowError
@@ -130,19 +130,19 @@ func (m Mapping) row(at map[string]int, cells []Cell) Row {
 	return r
 }
 
-// fault is what is wrong with a row, given the uids that are the same but for
-// their case, its own among them.
+// fault is the error of a row, given the uids that differ from its own at most in
+// case, its own among them.
 func (m Mapping) fault(r Row, alike []string) *RowError {
 	e := RowError{UID: r.UID}
 	switch {
 	case len(alike) > 1 && slices.Equal(slices.Compact(slices.Clone(alike)), []string{r.UID}):
 		e.Reason, e.Message = RowUIDDuplicate, fmt.Sprintf("uid %s is in %d rows; none of them is used", quoted(r.UID), len(alike))
 	case len(alike) > 1:
-		e.Reason, e.Message = RowUIDsAlike, fmt.Sprintf("uid %s is in %d rows that differ in nothing but case; none of them is used", quoted(r.UID), len(alike))
+		e.Reason, e.Message = RowUIDsAlike, fmt.Sprintf("uid %s is in %d rows that differ only in case; none of them is used", quoted(r.UID), len(alike))
 	case len(r.UID) > longestUID:
-		e.Reason, e.Message = RowUIDTooLong, fmt.Sprintf("uid %s has %d characters; %d are the most that fit into a label", quoted(r.UID), len(r.UID), longestUID)
+		e.Reason, e.Message = RowUIDTooLong, fmt.Sprintf("uid %s has %d characters; a label holds at most %d", quoted(r.UID), len(r.UID), longestUID)
 	case !IsName(r.UID):
-		e.Reason, e.Message = RowUIDInvalid, fmt.Sprintf("uid %s cannot be part of a name: lower-case letters, digits, - and . can, with a letter or digit first and last", quoted(r.UID))
+		e.Reason, e.Message = RowUIDInvalid, fmt.Sprintf("uid %s cannot be part of a name: use lower-case letters, digits, - and ., with a letter or digit first and last", quoted(r.UID))
 	case m.HostOrURL != "" && r.HostOrURL == "" && r.Active:
 		e.Reason, e.Message = RowHostEmpty, fmt.Sprintf("%q of uid %s is empty; its tenants stay as they are", m.HostOrURL, quoted(r.UID))
 	default:
@@ -151,10 +151,10 @@ func (m Mapping) fault(r Row, alike []string) *RowError {
 	return &e
 }
 
-// folded is what uids have in common that nobody should tell apart.
+// folded is the same for uids that are too similar to be distinct.
 func folded(uid string) string { return strings.ToLower(strings.TrimSpace(uid)) }
 
-// quoted shows a text of the database, no more of it than is good for a message.
+// quoted is a text of the database, shortened for a message.
 func quoted(s string) string {
 	const most = 80
 	if len(s) > most {
@@ -165,22 +165,9 @@ func quoted(s string) string {
 
 // IsName reports whether s can be the name of an object: labels of lower-case
 // letters, digits and dashes, with dots between.
-func IsName(s string) bool {
-	for label := range strings.SplitSeq(s, ".") {
-		for i, c := range []byte(label) {
-			inner := i > 0 && i < len(label)-1
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c != '-' || !inner) {
-				return false
-			}
-		}
-		if label == "" {
-			return false
-		}
-	}
-	return len(s) <= longestName
-}
+func IsName(s string) bool { return subdomainError(s) == nil }
 
-// longestName is how long names of objects can be.
+// longestName is the greatest length of names of objects.
 const longestName = 253
 
 // sortRowErrors puts errors in order, each once: all rows of one uid have one.

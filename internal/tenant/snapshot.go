@@ -1,6 +1,6 @@
 package tenant
 
-// Snapshot is one complete read of a registry's rows, all from one moment.
+// Snapshot is one complete and consistent read of a registry's rows.
 type Snapshot struct {
 	Columns []string // as they were asked for
 	Rows    [][]Cell // one cell for each column
@@ -12,13 +12,13 @@ type Cell struct {
 	Text string
 	Null bool
 
-	// Bad says why a value cannot be used: its text is left out then. One such
-	// value spoils its row and not the read, or whoever writes one row could stop
-	// a whole registry.
+	// Bad says why a value cannot be used; Text is empty then. Such a value
+	// invalidates its row and not the read: otherwise the author of one row could
+	// stop a whole registry.
 	Bad string
 }
 
-// Mapping says what columns mean.
+// Mapping gives columns their meanings.
 type Mapping struct {
 	UID, HostOrURL, Activate string            // HostOrURL may be empty
 	Extra                    map[string]string // variable → column

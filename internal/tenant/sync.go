@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// Known is all that one step of a registry is decided from.
+// Known is everything that Sync decides by.
 type Known struct {
 	Now      time.Time
 	Registry string
 	Guard    Guard
-	Allowed  string // the token of deletions that somebody let pass; empty if none
+	Allowed  string // the token of deletions that a user allowed; empty if none
 
 	Read      Read
 	Templates []TemplateKnown
 	Tenants   []Existing        // of this registry
-	Taken     map[string]string // names of other Tenants in the namespace, and whose they are
+	Taken     map[string]string // names of other Tenants in the namespace, and their owners
 	Departed  []Departed
 
 	Digest func(Row) string // what Existing.Row is compared with
 }
 
-// Read is what was last read of the rows.
+// Read is the last read of the rows.
 type Read struct {
-	OK       bool // false: the rows are not known, and nothing is concluded from them
+	OK       bool // false: the rows are unknown, and change nothing
 	Time     time.Time
 	Rows     []Row
 	Errors   []RowError
-	Total    int    // rows that were there, those with errors included
+	Total    int    // all rows, those with errors included
 	Mark     string // the greatest value of the high-water column
-	LastMark string // of the last read that was taken
+	LastMark string // of the last read that was used
 }
 
 // TemplateKnown is a template of the registry.
@@ -42,21 +42,21 @@ type TemplateKnown struct {
 	Valid      bool // false: it reaches no tenant
 	Deleting   bool
 	Protected  bool
-	Good       int64 // an older generation to make tenants of if the newest cannot be; 0 for none
+	Good       int64 // an older generation for new tenants if the newest is invalid; 0 for none
 	Rollout    *Rollout
-	Resume     string // what somebody said about a rollout that has stopped
+	Resume     string // the annotation that resumes a stopped rollout
 }
 
 // Existing is a Tenant object.
 type Existing struct {
-	ID                  string // of the object: one that is made again under its name has another
+	ID                  string // of the object: one that is created again under its name has another
 	Name, UID, Template string
 	Labels              map[string]string
 
-	Row        string    // digest of the row that it has; empty if that is not written down
+	Row        string    // digest of its row; empty if it is not stored
 	Generation int64     // of the template
-	Rendered   bool      // made by Tenant Operator: its spec is no template but what one was rendered to
-	Changed    time.Time // when it was given this generation; zero if it was made with it
+	Rendered   bool      // created by Tenant Operator: its spec is rendered, and no template
+	Changed    time.Time // when it got this generation; zero if it was created with it
 	Leaving    *Leaving  // nil if it stays
 	Deleting   bool
 	Protected  bool
@@ -64,40 +64,40 @@ type Existing struct {
 	Ready, Failed bool // of this row, this generation
 }
 
-// Leaving says since when a tenant's row asks for its end.
+// Leaving says since when a tenant's row asks for its deletion.
 type Leaving struct {
 	Since   time.Time // when that was read
-	Absent  bool      // the row is not there; otherwise it is inactive
-	Allowed bool      // somebody has let it pass a guard
+	Absent  bool      // the row is missing; otherwise it is inactive
+	Allowed bool      // a user allowed it past a guard
 }
 
-// Departed is a row whose tenants went lately, and how often they have.
+// Departed is a row whose tenants were deleted lately, and how often.
 type Departed struct {
 	UID   string
 	Time  time.Time
 	Count int
 }
 
-// Step is what to do now. Everything in it is in order of names.
+// Step is the result of Sync. Its lists are in order of names.
 type Step struct {
 	Create []Creation
 	Change []Change
 	Remove []Removal
 
-	Blocked   *Blocked // deletions that are not in Remove because a guard has stopped them
-	Protected []string // tenants that would go if they were not protected
+	Blocked   *Blocked // deletions that are not in Remove because a guard blocks them
+	Protected []string // tenants that would be deleted without their protection
 	Kept      []string // tenants whose rows are gone, and which the registry says to keep
-	Ignored   string   // why nothing was concluded from the rows; empty if something was
+	Ignored   string   // why the rows were ignored; empty if they were used
 	RowErrors []RowError
 	Departed  []Departed
 	Rollouts  map[string]RolloutState // by template
 
 	Desired, Ready, Failed, Leaving int
 
-	Again time.Duration // look again after this, with or without reading; 0: no need to
+	Again time.Duration // until the next pass, with or without a read; 0 for none
 }
 
-// Creation is a tenant that is not there yet.
+// Creation is a tenant to create.
 type Creation struct {
 	Name, Template string
 	Generation     int64
@@ -109,11 +109,11 @@ type Change struct {
 	Name, Template string
 	Row            *Row
 	Generation     int64
-	Leaving        *Leaving // its row asks for its end from now on
+	Leaving        *Leaving // its row asks for its deletion from now on
 	Stay           bool     // its row wants it again
 }
 
-// Removal is a tenant to take away.
+// Removal is a tenant to delete.
 type Removal struct {
 	Name, UID string
 	Reason    string
@@ -126,20 +126,20 @@ const (
 	TemplateDeleted = "TemplateDeleted"
 )
 
-// syncing is one step in the making.
+// syncing is one Sync in progress.
 type syncing struct {
 	Known
 	usable       bool
 	rows         map[string]*Row // by uid
 	held         map[string]bool // uids, without case, that rows with errors have
-	unidentified bool            // a row could be anybody's
+	unidentified bool            // a row has no uid
 	templates    map[string]*TemplateKnown
 	leaving      []candidate
 	change       map[string]*Change
 	step         Step
 }
 
-// Sync decides what becomes of the tenants of a registry.
+// Sync decides which tenants of a registry to create, change and delete.
 func Sync(k Known) Step {
 	s := &syncing{Known: k, rows: map[string]*Row{}, held: map[string]bool{}, templates: map[string]*TemplateKnown{}, change: map[string]*Change{}}
 	s.Tenants = slices.SortedFunc(slices.Values(k.Tenants), func(a, b Existing) int { return strings.Compare(a.Name, b.Name) })
@@ -162,14 +162,14 @@ func Sync(k Known) Step {
 	return s.step
 }
 
-// understand finds out whether anything can be concluded from the rows.
+// understand finds out whether the rows can be used.
 func (s *syncing) understand() {
 	r := s.Read
 	switch {
 	case !r.OK:
 		return
 	case r.LastMark != "" && r.Total > 0 && older(r.Mark, r.LastMark):
-		s.step.Ignored = fmt.Sprintf("an older copy was read: its high-water mark is %s, after %s in an earlier read", quoted(r.Mark), quoted(r.LastMark))
+		s.step.Ignored = fmt.Sprintf("the database answered with older data: the high-water mark is %s, after %s in an earlier read", quoted(r.Mark), quoted(r.LastMark))
 		return
 	}
 	s.usable = true
@@ -183,7 +183,7 @@ func (s *syncing) understand() {
 	}
 }
 
-// compare looks at one tenant beside its row.
+// compare compares one tenant with its row.
 func (s *syncing) compare(e *Existing) {
 	t := s.templates[e.Template]
 	switch {
@@ -215,8 +215,8 @@ func (s *syncing) stay(e *Existing, t *TemplateKnown, row *Row) {
 		e.Leaving = nil
 	}
 	if e.Rendered {
-		// Its spec holds values of the row: it is replaced together with the row, or
-		// not at all.
+		// Its spec holds values of the row: spec and row are replaced together, or not
+		// at all.
 		if t != nil && t.Valid {
 			c := s.changeOf(e)
 			c.Row, c.Generation = row, t.Generation
@@ -266,7 +266,7 @@ func (s *syncing) index(name string) int {
 	return i
 }
 
-// again keeps the earliest time to look again.
+// again keeps the earliest time of the next pass.
 func (s *syncing) again(d time.Duration) {
 	if d > 0 && (s.step.Again == 0 || d < s.step.Again) {
 		s.step.Again = d
@@ -279,8 +279,8 @@ func TenantName(uid, template string) string { return uid + "-" + template }
 // longestTenant leaves room for terrier-row- before the name of a Tenant.
 const longestTenant = longestName - len("terrier-row-")
 
-// makeNew finds rows whose tenants are not there. How far a rollout is does not
-// matter to them; one that has stopped lets them have what was good before.
+// makeNew finds rows without tenants. The progress of a rollout does not matter to
+// them; after a stopped one they get the last good generation.
 func (s *syncing) makeNew() {
 	if !s.usable {
 		return
@@ -307,7 +307,7 @@ func (s *syncing) makeNew() {
 	s.step.RowErrors = sortRowErrors(s.step.RowErrors)
 }
 
-// makeOne makes the tenant of this name, if it can be only one and is none yet.
+// makeOne creates the tenant of this name, if it is unambiguous and does not exist.
 func (s *syncing) makeOne(name string, wanted []Creation) {
 	var there *Existing
 	if i := s.index(name); i < len(s.Tenants) && s.Tenants[i].Name == name {
@@ -319,13 +319,13 @@ func (s *syncing) makeOne(name string, wanted []Creation) {
 		case there != nil && there.UID == c.Row.UID && there.Template == c.Template:
 			continue
 		case there != nil:
-			e.Reason, e.Message = RowTenantConflict, fmt.Sprintf("uid %s with template %s would be the tenant %s, which uid %s with template %s is", quoted(c.Row.UID), c.Template, name, quoted(there.UID), there.Template)
+			e.Reason, e.Message = RowTenantConflict, fmt.Sprintf("uid %s with template %s would be the tenant %s, which belongs to uid %s with template %s", quoted(c.Row.UID), c.Template, name, quoted(there.UID), there.Template)
 		case len(wanted) > 1:
-			e.Reason, e.Message = RowTenantConflict, fmt.Sprintf("uid %s with template %s would be the tenant %s, as another uid with another template would; neither is made", quoted(c.Row.UID), c.Template, name)
+			e.Reason, e.Message = RowTenantConflict, fmt.Sprintf("uid %s with template %s would be the tenant %s, as another uid with another template would; neither is created", quoted(c.Row.UID), c.Template, name)
 		case len(name) > longestTenant:
-			e.Reason, e.Message = RowNameTooLong, fmt.Sprintf("uid %s with template %s makes a name of %d characters; %d are the most", quoted(c.Row.UID), c.Template, len(name), longestTenant)
+			e.Reason, e.Message = RowNameTooLong, fmt.Sprintf("uid %s with template %s needs a name of %d characters; the longest has %d", quoted(c.Row.UID), c.Template, len(name), longestTenant)
 		case taken:
-			e.Reason, e.Message = RowNameTaken, fmt.Sprintf("the tenant %s of uid %s cannot be made: that name is taken by %s", name, quoted(c.Row.UID), holder)
+			e.Reason, e.Message = RowNameTaken, fmt.Sprintf("the tenant %s of uid %s cannot be created: %s has this name", name, quoted(c.Row.UID), holder)
 		default:
 			s.step.Create = append(s.step.Create, c)
 			continue
@@ -334,7 +334,7 @@ func (s *syncing) makeOne(name string, wanted []Creation) {
 	}
 }
 
-// count fills in what printer columns show.
+// count fills in the counters of the printer columns.
 func (s *syncing) count() {
 	for _, e := range s.Tenants {
 		switch {

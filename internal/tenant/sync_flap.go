@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// A row that keeps coming and going is let go more slowly each time, since every
-// round makes and destroys all that its tenants have. The first return is free.
+// The tenants of a row that keeps coming and going are deleted later each time,
+// since every round creates and destroys all their objects. The first return is
+// free.
 const (
 	flapFirst  = time.Minute
 	flapMost   = time.Hour
 	flapMemory = 2 * time.Hour // without a departure until nothing is remembered
-	flapRows   = 100           // remembered at once, the latest
+	flapRows   = 100           // kept at once, the latest
 )
 
-// graceOf is how long a row must ask for the end of its tenants.
+// graceOf is how long a row must ask for the deletion of its tenants.
 func (s *syncing) graceOf(uid string) time.Duration {
 	grace := s.Guard.Grace
 	for _, d := range s.step.Departed {
@@ -31,7 +32,7 @@ func recent(all []Departed, now time.Time) []Departed {
 	return slices.DeleteFunc(slices.Clone(all), func(d Departed) bool { return now.Sub(d.Time) > flapMemory })
 }
 
-// remember writes down that rows went, those that are in gone.
+// remember records the rows in gone as departed.
 func (s *syncing) remember(gone map[string]bool) {
 	var all []Departed
 	for _, d := range s.step.Departed {

@@ -10,8 +10,8 @@ import (
 var markTimes = [...]string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999Z07", "2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999", "2006-01-02"}
 
 // older reports whether a high-water mark is less than one before it. No mark is
-// less than any. Marks are compared as numbers or as times if both are such, and
-// letter by letter otherwise.
+// less than any. Marks are compared as numbers or as times if both are, and as
+// texts otherwise.
 func older(mark, before string) bool {
 	if mark == "" || before == "" {
 		return mark == "" && before != ""

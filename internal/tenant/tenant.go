@@ -1,11 +1,12 @@
-// Package tenant turns rows of a table and a template into objects, and says
-// what to do next: which tenants to make, change, keep and take away, in which
-// order their objects come and go, and how far a change of a template may get.
+// Package tenant turns rows of a table and a template into objects, and says what
+// to do next: which tenants to create, change, keep and delete, in which order
+// their objects are created and deleted, and how far a change of a template may
+// get.
 //
 // It does no I/O, has no clock and knows no Kubernetes: objects are maps as JSON
-// has them. It refuses to guess: a text that cannot be rendered, two rows with
-// one uid, a name that is none are errors that name what to mend, and nothing is
-// ever taken away because something could not be read.
+// has them. It refuses to guess: a text that cannot be rendered, two rows with one
+// uid, an invalid name are errors that name what to fix, and a failed read never
+// deletes anything.
 //
 // Start reading at Sync, then at Plan.
 package tenant
@@ -17,7 +18,7 @@ type Row struct {
 	UID       string
 	HostOrURL string
 	Activate  string            // as it is in the row
-	Active    bool              // what that means
+	Active    bool              // the meaning of Activate
 	Extra     map[string]string // further variables
 }
 
@@ -79,11 +80,11 @@ type Template struct {
 
 // Object is one rendered resource.
 type Object struct {
-	Resource                // with everything but its templates still of use
+	Resource                // its policies and conditions; its templates are rendered
 	Rendered map[string]any // complete: apiVersion, kind, metadata.name and namespace ("" if cluster-scoped)
-	Order    int            // its place in the order of making
+	Order    int            // its place in the order of creation
 
-	// Defaults are the fields of Rendered that the template says nothing of. An
-	// object that somebody else made, or an earlier operator, is not given them.
+	// Defaults are the fields of Rendered that the template does not set. An object
+	// that another program created, or an earlier operator, is not given them.
 	Defaults [][]string
 }

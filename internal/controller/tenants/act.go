@@ -140,7 +140,7 @@ const goesLater = "; it is tried again, and succeeds by itself once nothing refu
 // remove asks for the end of one object, or lets go of it.
 func (c *Tenants) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, deed, error) {
 	item := itemOf(a)
-	before, n, key := p.o.Live[item.Ref], p.memory.get(item.Ref), children.Key(item.Ref)
+	before, n, key := p.o.Live[item.Ref], p.memory.get(item.Ref), item.Ref
 	verb := "delete"
 	var err error
 	if a.Orphan != nil {
@@ -188,11 +188,11 @@ func (c *Tenants) failureOf(p *pass, verb string, ref tenant.Ref, err error) (f 
 		return f, true
 	}
 	if meta.IsNoMatchError(err) {
-		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the cluster has no kind %s of %s; its definition may have to be installed first", ref.Kind, children.Key(ref).APIVersion())
+		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the cluster has no kind %s of %s; its definition may have to be installed first", ref.Kind, ref.APIVersion())
 		return f, true
 	}
 	if _, silent := errors.AsType[*apiutil.ErrResourceDiscoveryFailed](err); silent {
-		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("%s does not answer, so it is not known whether it has the kind %s", children.Key(ref).APIVersion(), ref.Kind)
+		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("%s does not answer, so it is not known whether it has the kind %s", ref.APIVersion(), ref.Kind)
 		return f, true
 	}
 	var status apierrors.APIStatus

@@ -82,7 +82,7 @@ func (c *Tenants) sum(p *pass, out tenant.Outcome, written int, say func(bool, s
 // stub is enough of an object for an event about it.
 func stub(d deed) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetAPIVersion(children.Key(d.ref).APIVersion())
+	u.SetAPIVersion(d.ref.APIVersion())
 	u.SetKind(d.ref.Kind)
 	u.SetNamespace(d.ref.Namespace)
 	u.SetName(d.ref.Name)

@@ -29,7 +29,7 @@ func (c *Tenants) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, er
 		obj: obj, now: c.Now().UTC().Truncate(time.Second), children: c.Children, // times in a status have no fractions
 		owner: children.Owner{
 			APIVersion: tenantsv1.GroupVersion.String(), Kind: tenantsv1.TenantKind,
-			Namespace: obj.Namespace, Name: obj.Name, UID: string(obj.UID), TenantID: tenant.IDLabel(obj.Spec.UID),
+			Namespace: obj.Namespace, Name: obj.Name, UID: string(obj.UID), TenantID: tenant.Label(obj.Spec.UID),
 		},
 		memory: c.recall(client.ObjectKeyFromObject(obj), obj.UID),
 		seen:   map[tenant.Ref]children.Live{},
@@ -180,7 +180,7 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 		return tenant.Child{Unseen: true, Failure: &tenant.Failure{Reason: tenant.KindUnknown, RetryAt: p.now.Add(lastPause),
 			Message: "it is not known whether the cluster has this kind: some of its APIs do not answer"}}, nil
 	}
-	key := children.Key(ref)
+	key := ref
 	c.Children.Watches().Ensure(key.APIVersion(), key.Kind, client.ObjectKeyFromObject(p.obj))
 	n := p.memory.get(ref)
 	if object != nil && c.fresh(p, key, n) {
@@ -225,7 +225,7 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 // Outside the tenant's namespace it is the right to look that decides what may be
 // found out, and what failed before is looked at to see whether it has changed.
 func (c *Tenants) fresh(p *pass, key children.Key, n note) bool {
-	made := slices.ContainsFunc(p.o.Inventory, func(i tenant.Item) bool { return i.UID != "" && i.Place() == tenant.Ref(key).Place() })
+	made := slices.ContainsFunc(p.o.Inventory, func(i tenant.Item) bool { return i.UID != "" && i.Place() == key.Place() })
 	return !p.o.Deleting && key.Namespace == p.obj.Namespace && !made && n.version == "" && n.failure == nil && n.blind == 0 && c.Children.Watches().Unclaimed(key)
 }
 
@@ -250,7 +250,7 @@ func childOf(l children.Live) tenant.Child {
 	return tenant.Child{
 		Exists: l.Exists, Deleting: l.Deleting, Owned: l.Owned, Orphaned: l.Orphaned, CreatedOnce: l.CreatedOnce,
 		UID: l.UID, Generation: l.Generation, Deletion: tenant.DeletionPolicy(l.DeletionPolicy), Finalizers: l.Finalizers,
-		Readiness: tenant.Readiness(l.State), Message: l.Message, Object: l.Object,
+		Readiness: l.State, Message: l.Message, Object: l.Object,
 	}
 }
 

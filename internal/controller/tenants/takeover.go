@@ -112,11 +112,11 @@ func (c *Tenants) resolve(ctx context.Context, p *pass, item *tenant.Item) error
 			return fmt.Errorf("looking for %s: %w", key, err)
 		}
 		if live.Exists && live.Owned {
-			item.Ref = tenant.Ref(key)
+			item.Ref = key
 			return nil
 		}
 		if complete && item.Version == "" {
-			item.Ref = tenant.Ref(key) // gone, or somebody else's
+			item.Ref = key // gone, or somebody else's
 		}
 	}
 	if complete && len(found) == 0 {

@@ -55,7 +55,7 @@ func TestWhatIsAbsentIsMadeWithoutALook(t *testing.T) {
 			if got := l.asked(); got != tt.want {
 				t.Errorf("it took %q, want %q", got, tt.want)
 			}
-			got, want := managers(l.live(KeyOf(w.Object))), managers(l.live(KeyOf(looked.Object)))
+			got, want := managers(l.live(tenant.RefOf(w.Object))), managers(l.live(tenant.RefOf(looked.Object)))
 			if !slices.Equal(got, want) {
 				t.Errorf("it is managed by %q, want %q as after a look", got, want)
 			}
@@ -75,20 +75,20 @@ func TestWhatIsNotAbsentIsLookedAt(t *testing.T) {
 	made := func(name string, change ...func(*Write)) Key {
 		w := l.want(l.configMap(name, map[string]string{"a": "theirs"}), change...)
 		l.write(w)
-		return KeyOf(w.Object)
+		return tenant.RefOf(w.Object)
 	}
 	for _, strategy := range []tenant.PatchStrategy{tenant.Apply, tenant.Merge, tenant.Replace} {
 		t.Run(string(strategy), func(t *testing.T) {
 			name := func(of string) string { return of + "-" + string(strategy) }
 			refused := func(w Write, want string) {
 				t.Helper()
-				before := l.live(KeyOf(w.Object))
+				before := l.live(tenant.RefOf(w.Object))
 				_, err := l.cluster.Write(t.Context(), w)
 				conflict, ok := errors.AsType[*ConflictError](err)
 				if !ok || !strings.Contains(conflict.Error(), want) {
 					t.Errorf("Write() = %v, want a conflict that names %s", err, want)
 				}
-				if after := l.live(KeyOf(w.Object)); after.GetResourceVersion() != before.GetResourceVersion() {
+				if after := l.live(tenant.RefOf(w.Object)); after.GetResourceVersion() != before.GetResourceVersion() {
 					t.Errorf("the object of somebody else was written: %v", after.Object)
 				}
 			}
@@ -105,7 +105,7 @@ func TestWhatIsNotAbsentIsLookedAt(t *testing.T) {
 			if got := l.write(w); got.Change != Updated || !got.Owned {
 				t.Errorf("forced: %s, owned %t, want it written", got.Change, got.Owned)
 			}
-			data, _, _ := unstructured.NestedStringMap(l.live(KeyOf(w.Object)).Object, "data")
+			data, _, _ := unstructured.NestedStringMap(l.live(tenant.RefOf(w.Object)).Object, "data")
 			if data["a"] != "ours" || data["auto"] != "" {
 				t.Errorf("forced: its data are %v, want a of ours and no default", data)
 			}

@@ -28,10 +28,8 @@ package children
 import (
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -39,39 +37,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// Key is where an object is.
-type Key struct {
-	Group, Version, Kind string
-	Namespace            string // empty for cluster-scoped objects
-	Name                 string
-}
-
-// KeyOf returns where a rendered object belongs.
-func KeyOf(object map[string]any) Key {
-	apiVersion, _ := object["apiVersion"].(string)
-	kind, _ := object["kind"].(string)
-	meta, _ := object["metadata"].(map[string]any)
-	name, _ := meta["name"].(string)
-	namespace, _ := meta["namespace"].(string)
-	group, version, ok := strings.Cut(apiVersion, "/")
-	if !ok {
-		group, version = "", apiVersion
-	}
-	return Key{Group: group, Version: version, Kind: kind, Namespace: namespace, Name: name}
-}
-
-// APIVersion is group and version as manifests write them.
-func (k Key) APIVersion() string {
-	return schema.GroupVersion{Group: k.Group, Version: k.Version}.String()
-}
-
-// String is the object as messages name it.
-func (k Key) String() string {
-	if k.Namespace == "" {
-		return k.Kind + " " + k.Name
-	}
-	return k.Kind + " " + k.Namespace + "/" + k.Name
-}
+// Key identifies an object.
+type Key = tenant.Ref
 
 // Owner is the Tenant that objects are written for.
 type Owner struct {
@@ -85,13 +52,13 @@ func (o Owner) key() types.NamespacedName {
 }
 
 // State is the readiness of an object by the built-in rules.
-type State string
+type State = tenant.Readiness
 
 // The states.
 const (
-	Ready       State = "Ready"
-	Progressing State = "Progressing"
-	Failed      State = "Failed" // its own status says that it will not become ready by itself
+	Ready       = tenant.IsReady
+	Progressing = tenant.IsProgressing
+	Failed      = tenant.IsFailed // its own status says that it will not become ready by itself
 )
 
 // Change is the effect of a Write.

@@ -121,7 +121,7 @@ func (l *lab) write(w Write) Live {
 	l.t.Helper()
 	live, err := l.cluster.Write(l.t.Context(), w)
 	if err != nil {
-		l.t.Fatalf("Write(%s): %v", KeyOf(w.Object), err)
+		l.t.Fatalf("Write(%s): %v", tenant.RefOf(w.Object), err)
 	}
 	return live
 }

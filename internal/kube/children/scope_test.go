@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
 // A Tenant can own what is in its namespace. Everything else says by labels whose
@@ -24,7 +26,7 @@ func TestOnlyTheSameNamespaceIsOwned(t *testing.T) {
 				delete(w.Object["metadata"].(map[string]any), "namespace")
 			}
 			live := l.write(w)
-			u := l.live(KeyOf(w.Object))
+			u := l.live(tenant.RefOf(w.Object))
 			if got := owners(u); len(got) > 0 || !live.Owned {
 				t.Errorf("%s by %s: its owners are %q and it is the Tenant's: %v, want none and true", name, strategy, got, live.Owned)
 			}
@@ -33,7 +35,7 @@ func TestOnlyTheSameNamespaceIsOwned(t *testing.T) {
 			if diff := cmp.Diff(got, want); diff != "" {
 				t.Errorf("%s by %s: its marks (-got +want):\n%s", name, strategy, diff)
 			}
-			if err := l.cluster.Delete(t.Context(), KeyOf(w.Object), live.UID); err != nil {
+			if err := l.cluster.Delete(t.Context(), tenant.RefOf(w.Object), live.UID); err != nil {
 				t.Fatal(err)
 			}
 			if name == "a namespace" {

@@ -20,7 +20,7 @@ import (
 // Write makes an object as w says, if it is not. It leaves an object alone that is
 // being deleted: its successor is another object.
 func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
-	key := KeyOf(w.Object)
+	key := tenant.RefOf(w.Object)
 	ignored, err := paths(w.IgnoreFields)
 	if err != nil {
 		return Live{}, err

@@ -465,7 +465,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}`,
 		w := l.want(manifest)
 		before := w
 		before.Owner.TenantID = "" // a label that Tenant Operator does not know
-		key := KeyOf(w.Object)
+		key := tenant.RefOf(w.Object)
 		version := l.write(before).ResourceVersion
 		l.restart()
 		l.asked()

@@ -1,7 +1,7 @@
-// Package expression evaluates the conditions of templates: CEL over an object,
-// or over the values of a row, that gives true or false. It refuses whatever
-// gives anything else, and stops what costs too much; CEL itself has no loops
-// without end, no clock and no way out.
+// Package expression evaluates the conditions of templates: CEL over an object, or
+// over the values of a row, that gives true or false. It refuses any other result,
+// and stops an expression that costs too much; CEL itself has no endless loops, no
+// clock and no I/O.
 //
 // Start reading at Kind.
 package expression
@@ -24,7 +24,7 @@ const (
 	maxCost   = 1_000_000 // as CEL counts: about one for each step and for ten bytes of text
 )
 
-// Kind is what an expression is over: its one variable.
+// Kind is a kind of expression: its one variable.
 type Kind struct {
 	variable string
 	env      func() (*cel.Env, error)
@@ -36,7 +36,7 @@ type compiled struct {
 	err     error
 }
 
-// OverObject are expressions over object, an object as it is in the cluster.
+// OverObject are expressions over object, a live object of the cluster.
 func OverObject() *Kind { return overObject }
 
 // OverRow are expressions over row, a map of texts.
@@ -59,7 +59,7 @@ func newKind(variable string, t *cel.Type) *Kind {
 	}), &memo.Memory[compiled]{}}
 }
 
-// Check is why an expression cannot be evaluated, whatever it is over.
+// Check says why an expression cannot be evaluated over any value.
 func (k *Kind) Check(expr string) error {
 	return k.of(expr).err
 }

@@ -1,6 +1,6 @@
-// Package memo remembers what texts were compiled to, lately: thousands of
-// tenants have the same texts. It is bounded, and refuses nothing: what it has
-// forgotten is compiled again. What it holds must follow from the text alone.
+// Package memo caches compiled texts, since thousands of tenants have the same
+// ones. It is bounded: a text that was dropped is compiled again. The compiled form
+// must follow from the text alone.
 package memo
 
 import "sync"

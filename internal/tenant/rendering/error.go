@@ -12,14 +12,14 @@ import (
 var (
 	// position is where package template says that an error is.
 	position = regexp.MustCompile(`^template: ` + mainTree + `:(\d+)(:\d+)?: `)
-	// executing is what it was about to do; it names functions of rewriting.
+	// executing is its position in the rewritten template, which users do not know.
 	executing = regexp.MustCompile(`^executing "[^"]*" at <(?s:.*?)>: (error calling \w+: )?`)
-	// inside names the function that failed inside, as rewriting calls it.
+	// inside names the function that failed, as rewriting calls it.
 	inside = regexp.MustCompile(`\berror calling \w+: `)
 )
 
-// plain is an error of package template as people read it: the line, if it is
-// not the only one, and what is wrong.
+// plain is an error of package template for users: the line, if it is not the only
+// one, and the problem.
 func plain(err error) error {
 	text, line := err.Error(), "1"
 	if at := position.FindStringSubmatch(text); at != nil {

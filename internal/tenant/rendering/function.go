@@ -10,21 +10,21 @@ import (
 	"github.com/terrier-iac/terrier/internal/meter/library"
 )
 
-// function is one that texts call. Its arguments were weighed.
+// function is one that texts call. Its arguments were counted.
 type function func(r *Run, args []any) (any, error)
 
-// refused are functions of sprig and of templates that texts cannot call, and why.
+// refused are the functions of sprig and of templates that texts cannot call, and why.
 var refused = func() map[string]string {
 	all := map[string]string{
-		"call": "there is nothing that could be called", "hello": "it says nothing of the tenant",
-		"semver":   "it gives what no text can hold; semverCompare compares versions",
-		"deepCopy": "nothing changes what it is given, so copies are of no use", "mustDeepCopy": "nothing changes what it is given, so copies are of no use",
+		"call": "templates have no values that are functions", "hello": "it says nothing about the tenant",
+		"semver":   "its result is no text; semverCompare compares versions",
+		"deepCopy": "no function changes its arguments, so copies are useless", "mustDeepCopy": "no function changes its arguments, so copies are useless",
 	}
 	for why, names := range map[string][]string{
-		"it would give another text each time":        {"now", "date", "dateInZone", "date_in_zone", "dateModify", "date_modify", "mustDateModify", "must_date_modify", "mustToDate", "toDate", "ago", "htmlDate", "htmlDateInZone", "duration", "durationRound", "unixEpoch", "uuidv4", "randAlphaNum", "randAlpha", "randAscii", "randNumeric", "randBytes", "randInt", "shuffle"},
-		"it looks at the machine that renders":        {"env", "expandenv", "getHostByName", "osBase", "osClean", "osDir", "osExt", "osIsAbs"},
-		"it makes a key, a password or a certificate": {"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd", "encryptAES", "decryptAES", "buildCustomCert"},
-		"it changes what it is given":                 {"set", "unset", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"},
+		"its result differs each time":        {"now", "date", "dateInZone", "date_in_zone", "dateModify", "date_modify", "mustDateModify", "must_date_modify", "mustToDate", "toDate", "ago", "htmlDate", "htmlDateInZone", "duration", "durationRound", "unixEpoch", "uuidv4", "randAlphaNum", "randAlpha", "randAscii", "randNumeric", "randBytes", "randInt", "shuffle"},
+		"it reads the machine that renders":        {"env", "expandenv", "getHostByName", "osBase", "osClean", "osDir", "osExt", "osIsAbs"},
+		"it creates a key, a password or a certificate": {"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd", "encryptAES", "decryptAES", "buildCustomCert"},
+		"it changes its arguments":                 {"set", "unset", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"},
 	} {
 		for _, name := range names {
 			all[name] = why
@@ -64,7 +64,7 @@ var functions = sync.OnceValue(func() map[string]function {
 	} {
 		all[name] = func(_ *Run, args []any) (any, error) {
 			if len(args) != 1 {
-				return nil, fmt.Errorf("it takes one argument, and got %d", len(args))
+				return nil, fmt.Errorf("it takes one argument, not %d", len(args))
 			}
 			return fn(args[0])
 		}
@@ -84,8 +84,8 @@ func isFunction(name string) bool {
 	return ok
 }
 
-// absent is what is not there: an empty list, so that conditions take it for
-// false, with what it is behind its end.
+// absent is a missing value: an empty list, so that conditions take it for false.
+// Its name stands behind the end of the list.
 type absent []string
 
 func newAbsent(what string) absent { return absent{what}[:0] }
@@ -101,12 +101,12 @@ type callError struct {
 func (e *callError) Error() string { return e.name + ": " + e.err.Error() }
 func (e *callError) Unwrap() error { return e.err }
 
-// missingError is that of a value that is not there.
+// missingError is the error of a missing value.
 type missingError struct{ text string }
 
 func (e *missingError) Error() string { return e.text }
 
-// function returns what a template calls by a name.
+// function returns the function that a template calls by a name.
 func (in *instance) function(name string) any {
 	switch name {
 	case fnVariable:
@@ -145,7 +145,7 @@ func (r *Run) apply(fn function, isFree bool, args []any) (any, error) {
 	return fn(r, given)
 }
 
-// there is the error of a value that is not there.
+// there is the error of a missing value.
 func (r *Run) there(v any) error {
 	a, ok := v.(absent)
 	if !ok {
@@ -154,7 +154,7 @@ func (r *Run) there(v any) error {
 	if strings.ContainsAny(a.what(), ". ") {
 		return &missingError{"there is no " + a.what()}
 	}
-	return &missingError{fmt.Sprintf("there is no variable %s; there are %s", a.what(), strings.Join(r.names(), ", "))}
+	return &missingError{fmt.Sprintf("there is no variable %s; the variables are %s", a.what(), strings.Join(r.names(), ", "))}
 }
 
 func (r *Run) names() []string {
@@ -177,7 +177,7 @@ func (r *Run) variable(path []string) (any, error) {
 	return v, nil
 }
 
-// field looks fields up, one in the other.
+// field reads a field of a field.
 func field(v any, path ...string) (any, error) {
 	for _, name := range path {
 		switch m := v.(type) {
@@ -204,7 +204,7 @@ func field(v any, path ...string) (any, error) {
 	return v, nil
 }
 
-// written is called with everything that a template writes.
+// written is called with every value that a template writes.
 func (in *instance) written(v any) (string, error) {
 	in.value = nil
 	if err := in.run.there(v); err != nil {

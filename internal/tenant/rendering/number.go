@@ -11,14 +11,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/meter"
 )
 
-// arithmetic are the functions that sprig lets take any text for the number 0.
-// Here a text that is no number is an error.
+// arithmetic are the functions in which sprig takes any text for the number 0. Here
+// a text that is no number is an error.
 var arithmetic = []string{
 	"add1", "add", "sub", "div", "mod", "mul", "add1f", "addf", "subf", "divf", "mulf",
 	"biggest", "max", "min", "maxf", "minf", "ceil", "floor", "round", "until", "untilStep", "seq", "toDecimal",
 }
 
-// numbers makes numbers of the texts among args.
+// numbers converts the texts among args to numbers.
 func numbers(args []any) ([]any, error) {
 	out := make([]any, len(args))
 	for i, a := range args {
@@ -42,7 +42,7 @@ func number(s string) (any, error) {
 	if n, err := strconv.ParseInt(t, 10, 64); err == nil {
 		return n, nil
 	}
-	if strings.ContainsAny(t, "xXpP_") { // as Go writes some, and nobody else
+	if strings.ContainsAny(t, "xXpP_") { // forms that only Go has
 		return nil, notA("number", s)
 	}
 	f, err := strconv.ParseFloat(t, 64)
@@ -82,8 +82,8 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// whole makes a whole number of a value; of a fraction as the language does, by
-// leaving away what is behind the point. A text must be a whole number.
+// whole converts a value to a whole number; a fraction as Go does, by dropping the
+// digits behind the point. A text must be a whole number.
 func whole(v any) (int64, error) {
 	if n, ok := integer(v); ok {
 		return n, nil
@@ -139,7 +139,7 @@ func fraction(v any) (float64, error) {
 	return 0, fmt.Errorf("a %T is no number", v)
 }
 
-// truth reads what tables hold for true and false.
+// truth converts the values that tables hold for true and false.
 func truth(v any) (bool, error) {
 	switch v := v.(type) {
 	case bool:
@@ -162,8 +162,8 @@ func truth(v any) (bool, error) {
 // decimal writes a number without an exponent.
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// ToInteger, ToNumber and ToBoolean make of what a text became what the schema of
-// its field asks for.
+// ToInteger, ToNumber and ToBoolean convert a rendered value to the type of its
+// field.
 func ToInteger(v any) (int64, error) {
 	if f, ok := v.(float64); ok && f != math.Trunc(f) {
 		return 0, fmt.Errorf("%s is no whole number", decimal(f))
@@ -188,7 +188,7 @@ func ToNumber(v any) (any, error) {
 // ToBoolean returns a truth value.
 func ToBoolean(v any) (bool, error) { return truth(v) }
 
-// ToText returns a value as a text is written.
+// ToText returns a value as a text.
 func ToText(v any) string {
 	if f, ok := v.(float64); ok {
 		return decimal(f)

@@ -17,14 +17,14 @@ func onText(fn func(string) string) func(any) (any, error) {
 	return func(v any) (any, error) {
 		s, ok := v.(string)
 		if !ok {
-			return nil, fmt.Errorf("a %T is no text; toString makes one of it", v)
+			return nil, fmt.Errorf("a %T is no text; the function toString converts it", v)
 		}
 		return fn(s), nil
 	}
 }
 
-// ToHost is the function of that name: the host of an address, or what is before the first colon of a text
-// that is none.
+// ToHost is the function toHost: the host of a URL, or the part before the first
+// colon of any other text.
 func ToHost(s string) string {
 	if u, err := url.Parse(s); err == nil && u.Host != "" {
 		return u.Hostname()
@@ -33,8 +33,8 @@ func ToHost(s string) string {
 	return before
 }
 
-// trunc63 cuts to what a label can hold. What it cuts ends as names may: not
-// within a character, and not with a separator.
+// trunc63 shortens a text to the length of a label. Its result never ends within a
+// character, nor with a separator.
 func trunc63(s string) string {
 	const most = 63
 	if len(s) <= most {
@@ -47,7 +47,7 @@ func trunc63(s string) string {
 	return strings.TrimRight(s[:cut], "-_.")
 }
 
-// withoutHalves takes away what is left of a character that was cut in two.
+// withoutHalves drops the rest of a character that was cut in two.
 func withoutHalves(out any, err error) (any, error) {
 	if s, ok := out.(string); ok && !utf8.ValidString(s) {
 		return strings.ToValidUTF8(s, ""), err
@@ -68,26 +68,26 @@ func fromJSON(v any) (any, error) {
 		return nil, fmt.Errorf("the text is no JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the text is no JSON: there is more after its end")
+		return nil, errors.New("the text is no JSON: more text follows its end")
 	}
-	return settled(out)
+	return withNumbers(out)
 }
 
-// settled has numbers in place of their texts.
-func settled(v any) (any, error) {
+// withNumbers replaces texts of numbers by numbers.
+func withNumbers(v any) (any, error) {
 	var err error
 	switch v := v.(type) {
 	case json.Number:
 		return number(string(v))
 	case []any:
 		for i := range v {
-			if v[i], err = settled(v[i]); err != nil {
+			if v[i], err = withNumbers(v[i]); err != nil {
 				return nil, err
 			}
 		}
 	case map[string]any:
 		for k := range v {
-			if v[k], err = settled(v[k]); err != nil {
+			if v[k], err = withNumbers(v[k]); err != nil {
 				return nil, err
 			}
 		}

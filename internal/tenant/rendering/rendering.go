@@ -2,14 +2,12 @@
 // {{ and }}, the functions of sprig that give the same each time, and the few
 // that Tenant Operator adds.
 //
-// A text is rendered once. What a variable holds is written as it is, and is
-// never read as a template, whatever it looks like. A variable that is not there
-// is no text, and printing it is an error that says which variables are there;
-// but functions made for that, such as default, and conditions may be given one.
-// A text that is one expression, and nothing else, keeps what its value is: a
-// number stays a number.
+// A text is rendered once. The value of a variable is written as it is, and never
+// read as a template. Printing a missing variable is an error that lists the
+// variables; functions such as default, and conditions, accept one. A text that is
+// a single expression keeps the type of its value: a number stays a number.
 //
-// Start reading at Parse; what a missing variable is follows from rewrite.go.
+// Start reading at Parse; rewrite.go defines the meaning of a missing variable.
 package rendering
 
 import (
@@ -33,18 +31,18 @@ const (
 	maxRendered = 1 << 20  // bytes that one text becomes
 	maxTotal    = 4 << 20  // bytes that all of them become
 	maxExecuted = 1 << 18  // bytes of actions that they execute; a loop counts in each round
-	maxHandled  = 16 << 20 // bytes that their functions are given
+	maxHandled  = 16 << 20 // bytes of the arguments of their functions
 )
 
 // Run is one rendering of all texts of one tenant: the values of its variables,
-// and what its texts may still do. It is for one goroutine.
+// and the rest of its budget. It is for one goroutine.
 type Run struct {
 	meter.Budget
 	left   int
 	values map[string]any
 }
 
-// NewRun returns one that may do all that a tenant may.
+// NewRun returns a Run with the whole budget of a tenant.
 func NewRun(values map[string]string) *Run {
 	r := &Run{Budget: meter.Budget{Actions: maxExecuted, Text: maxHandled}, left: maxTotal, values: make(map[string]any, len(values))}
 	for name, text := range values {
@@ -53,7 +51,7 @@ func NewRun(values map[string]string) *Run {
 	return r
 }
 
-// Text is a text that was parsed. It is for any number of goroutines.
+// Text is a parsed text. It is for any number of goroutines.
 type Text struct {
 	literal string // the text, if it is no template
 
@@ -66,10 +64,10 @@ type Text struct {
 
 const mainTree = "text"
 
-// IsTemplate reports whether there is anything to render in a text.
+// IsTemplate reports whether a text has anything to render.
 func IsTemplate(text string) bool { return strings.Contains(text, "{{") }
 
-// Parse reads a text. Its error is everything that is wrong with it.
+// Parse parses a text. Its error lists all problems.
 func Parse(text string) (*Text, error) {
 	if !IsTemplate(text) {
 		return &Text{literal: text}, nil
@@ -81,7 +79,7 @@ func Parse(text string) (*Text, error) {
 	return c.text, c.err
 }
 
-// parsed are texts that were parsed lately.
+// parsed are the texts that were parsed lately.
 var parsed = &memo.Memory[compiled]{}
 
 type compiled struct {
@@ -95,7 +93,7 @@ func compile(text string) (*Text, error) {
 	}
 	t := &Text{trees: map[string]*parse.Tree{}}
 	tree := parse.New(mainTree)
-	tree.Mode = parse.SkipFuncCheck // rewrite says more about what is not there
+	tree.Mode = parse.SkipFuncCheck // the errors of rewrite say more about unknown functions
 	if _, err := tree.Parse(text, "{{", "}}", t.trees); err != nil {
 		return nil, plain(err)
 	}
@@ -116,7 +114,7 @@ func compile(text string) (*Text, error) {
 	return t, nil
 }
 
-// isOneExpression reports whether all that a template writes is one value.
+// isOneExpression reports whether a template writes exactly one value.
 func isOneExpression(list *parse.ListNode) bool {
 	writes := 0
 	for _, n := range list.Nodes {
@@ -130,12 +128,12 @@ func isOneExpression(list *parse.ListNode) bool {
 	return writes == 1
 }
 
-// Variables are the names of the variables that it uses, in order; true stands
-// for one that has to be there.
+// Variables are the names of the variables that it uses; true stands for one that
+// is required.
 func (t *Text) Variables() map[string]bool { return t.required }
 
-// Render returns what a text becomes: a string, or, if it is one expression, the
-// int64, float64 or bool that this gives.
+// Render returns the rendered text: a string, or the int64, float64 or bool of a
+// single expression.
 func (t *Text) Render(r *Run) (any, error) {
 	if t.trees == nil {
 		return t.literal, nil
@@ -156,7 +154,7 @@ func (t *Text) Render(r *Run) (any, error) {
 	if out := w.String(); utf8.ValidString(out) {
 		return out, nil
 	}
-	return nil, errors.New("it becomes what is no UTF-8 text; a value is not one, or is cut within a character")
+	return nil, errors.New("the result is no UTF-8 text: a value is not one, or is cut within a character")
 }
 
 // instance is a template that can be executed by one goroutine at a time.

@@ -8,8 +8,8 @@ import (
 	"text/template/parse"
 )
 
-// Trees are rewritten before they are executed, so that every step is a function
-// of this package that counts, and that knows a variable that is not there:
+// Trees are rewritten before they are executed, so that every step is a function of
+// this package, which counts costs and recognises missing variables:
 //
 //	{{ .plan }}             variable "plan" | written
 //	{{ .plan | upper }}     variable "plan" | upper | written
@@ -17,9 +17,9 @@ import (
 //	{{ with .x }}{{ .a }}   with variable "x": field . "a" | written
 //	{{ eq .plan "gold" }}   eq (there (variable "plan")) "gold" | written
 //
-// What is not there flows through them as a value of type absent. It is false to
-// conditions, nothing to loops, and an error to what writes or uses it, unless
-// that is a function made for it.
+// A missing value flows through them as one of type absent. It is false in
+// conditions, empty in loops, and an error in functions, except for the forgiving
+// ones.
 
 // Names of the functions that rewriting calls.
 const (
@@ -29,20 +29,20 @@ const (
 	fnThere    = "there"
 )
 
-// forgiving are functions that may be given what is not there.
+// forgiving are functions that accept a missing value.
 var forgiving = map[string]bool{
 	"default": true, "coalesce": true, "empty": true, "ternary": true, "hasKey": true, "dig": true,
 	"all": true, "any": true, "and": true, "or": true, "not": true, fnField: true, fnVariable: true,
 }
 
 // builtin are functions of text/template that are called as they are; true means
-// that what they are given must be there.
+// that their arguments must not be missing.
 var builtin = map[string]bool{
 	"and": false, "or": false, "not": false,
 	"eq": true, "ne": true, "lt": true, "le": true, "gt": true, "ge": true, "index": true, "len": true,
 }
 
-// scope is what is known of a place in a template.
+// scope describes a place in a template.
 type scope struct {
 	isRow     bool // the dot is the row
 	rootIsRow bool // $ is the row
@@ -55,7 +55,7 @@ func (s scope) asking(names []string) scope {
 	return s
 }
 
-// elsewhere returns a scope whose dot is something else.
+// elsewhere returns a scope whose dot is not the row.
 func (s scope) elsewhere() scope {
 	s.isRow = false
 	return s
@@ -63,7 +63,7 @@ func (s scope) elsewhere() scope {
 
 type rewriter struct {
 	calls     map[string]bool
-	variables map[string]bool // true if it has to be there
+	variables map[string]bool // true if it is required
 	asked     []string        // variables in the pipeline that is being rewritten
 	problems  []string
 }
@@ -103,15 +103,15 @@ func (w *rewriter) list(list *parse.ListNode, s scope) {
 	}
 }
 
-// condition rewrites what decides about lists, and returns their scope: a
-// variable that it asks for need not be there.
+// condition rewrites a condition of lists, and returns their scope: a variable that
+// the condition names may be missing.
 func (w *rewriter) condition(p *parse.PipeNode, s scope) scope {
 	w.asked = nil
 	w.pipe(p, s, true)
 	return s.asking(w.asked)
 }
 
-// pipe rewrites a pipeline; free means that its value need not be there.
+// pipe rewrites a pipeline; free means that its value may be missing.
 func (w *rewriter) pipe(p *parse.PipeNode, s scope, free bool) {
 	var cmds []*parse.CommandNode
 	for i, cmd := range p.Cmds {
@@ -158,7 +158,7 @@ func (w *rewriter) command(cmd *parse.CommandNode, name string, s scope, free bo
 		switch key, isText := a.(*parse.StringNode); {
 		case name == "hasKey" && isText:
 			w.asked = append(w.asked, key.Text)
-		case name == "and", name == "or": // go on only after what they were given before
+		case name == "and", name == "or": // evaluate an argument only after those before it
 			within = s.asking(w.asked[asked:])
 		}
 		a = w.operand(a, within, forgiving[name])
@@ -169,7 +169,7 @@ func (w *rewriter) command(cmd *parse.CommandNode, name string, s scope, free bo
 	}
 }
 
-// operand returns what takes the place of a value.
+// operand returns the rewritten form of a value.
 func (w *rewriter) operand(n parse.Node, s scope, free bool) parse.Node {
 	switch n := n.(type) {
 	case *parse.FieldNode:
@@ -200,7 +200,7 @@ func (w *rewriter) operand(n parse.Node, s scope, free bool) parse.Node {
 	}
 }
 
-// variable looks one of the row up.
+// variable reads a variable of the row.
 func (w *rewriter) variable(pos parse.Pos, path []string, s scope, free bool) parse.Node {
 	name := path[0]
 	w.asked = append(w.asked, name)
@@ -212,7 +212,7 @@ func (w *rewriter) field(pos parse.Pos, base parse.Node, path []string) parse.No
 	return w.pipeOf(pos, w.call(pos, fnField, append([]parse.Node{base}, texts(pos, path)...)...))
 }
 
-// uses notes a function, or why there is none of that name.
+// uses notes a function, or the problem that there is none of that name.
 func (w *rewriter) uses(name string) {
 	switch _, native := builtin[name]; {
 	case native:
