@@ -297,7 +297,7 @@ func rowOfTenant(t query.Tenant) tenantRow {
 		Tenant: t, Pill: tenantPill(t.State), Href: tenantPath(t.Key()),
 		RegistryHref: registryPath(query.Key{Namespace: t.Namespace, Name: t.Registry}),
 		TemplateHref: templatePath(query.Key{Namespace: t.Namespace, Name: t.Template}),
-		StacksHref:   with("/stacks", nil, "labels", tenantIDLabel+"="+tenant.IDLabel(t.UID)),
+		StacksHref:   with("/stacks", nil, "labels", tenantIDLabel+"="+tenant.Label(t.UID)),
 	}
 }
 
@@ -309,7 +309,7 @@ func templatePath(k query.Key) string { return pathOf("templates", k.Namespace, 
 func (d *tenantsView) idLabels() []string {
 	var out []string
 	for _, r := range d.Rows {
-		if label := tenant.IDLabel(r.UID); label != "" {
+		if label := tenant.Label(r.UID); label != "" {
 			out = append(out, label)
 		}
 	}
@@ -323,7 +323,7 @@ func (d *tenantsView) stacks(groups []query.BoardGroup) {
 		of[g.Name] = g
 	}
 	for i := range d.Rows {
-		if label := tenant.IDLabel(d.Rows[i].UID); label != "" {
+		if label := tenant.Label(d.Rows[i].UID); label != "" {
 			g := of[label]
 			d.Rows[i].Stacks, d.Rows[i].Bad = g.Total, g.Counts[query.StatusFailed]+g.Counts[query.StatusLocked]
 		}
