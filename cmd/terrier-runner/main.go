@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // version is set by the linker.

@@ -201,13 +201,5 @@ func (p *parts) open() (err error) {
 	if p.artifacts, err = source.OpenStore(p.dir("artifacts")); err != nil {
 		return err
 	}
-	binary := p.Config.Runner
-	if binary == "" {
-		binary = beside("terrier-runner")
-	}
-	if binary == "" {
-		return fault.New(fault.Missing, "RunnerMissing", errors.New("terrier-runner is not beside this program: `make build` makes both, or give its path with --runner"))
-	}
-	p.runs, err = runner.New(runner.Config{Dir: p.dir("runner"), Binary: binary, MinLevel: p.Config.Isolation, Now: p.Now, Log: p.log})
-	return err
+	return p.openRuns()
 }

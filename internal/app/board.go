@@ -81,7 +81,7 @@ type timedRuns struct {
 	board *query.Board
 }
 
-// Forget implements controller.Runner. It is called once for each run that
+// Forget implements runner.Runner. It is called once for each run that
 // ended, after all else about it was written down.
 func (t timedRuns) Forget(id, run string) error {
 	if r, err := t.Current(id); err == nil && r != nil && r.ID == run && r.Outcome == stack.Succeeded {

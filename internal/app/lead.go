@@ -227,7 +227,7 @@ type fencedRuns struct {
 	leads func() error
 }
 
-// Start implements controller.Runner.
+// Start implements runner.Runner.
 func (f fencedRuns) Start(ctx context.Context, job runner.Job) error {
 	failpoint.Act(asks, "")()
 	if err := f.leads(); err != nil {

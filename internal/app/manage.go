@@ -156,7 +156,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	}
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Dialect: infra.Dialect{},
-		Runner: timedRuns{fencedRuns{p.runs, p.leads}, p.board}, Runs: p.runs, Artifacts: p.cache, Modules: &controller.Modules{Dir: p.dir("scratch")},
+		Runner: timedRuns{fencedRuns{p.runs, p.leads}, p.board}, Artifacts: p.cache, Modules: p.modules(),
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
 		Events: p.events(mgr, kube.FieldManager), Audit: p.journal, Webhooks: webhooks, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.metrics,
@@ -270,8 +270,7 @@ func (p *parts) room() schedule.Limits {
 func (p *parts) readSettings() (controller.Config, error) {
 	c := controller.Config{
 		CrossNamespace: p.Config.CrossNamespace, TenantLabel: p.Config.TenantLabel,
-		Network: p.Config.Network, HostNetwork: p.Config.HostNetwork,
-		Mirror: p.Config.Mirror, Writable: p.Config.Writable, MinLevel: p.Config.Isolation,
+		Network: p.Config.Network, HostNetwork: p.Config.HostNetwork, MinLevel: p.Config.Isolation,
 		NoReattach: !p.Config.Reuse, StackMetrics: p.Config.StackMetrics, Patience: controller.Patience,
 		Glass: controller.Glass{Allowed: p.Config.Glass, Lasts: p.Config.GlassLasts},
 		Limits: runner.Limits{
@@ -279,24 +278,17 @@ func (p *parts) readSettings() (controller.Config, error) {
 			Memory: int64(p.Config.RunMemory) << 20, Processes: p.Config.RunProcesses, FileBytes: int64(p.Config.RunFile) << 20,
 		},
 	}
-	if c.Mirror == "" {
-		c.Mirror = beside("mirror")
-	}
 	if p.Config.Quickstart {
 		estate := p.dir(estateDir)
 		if err := errors.Join(os.MkdirAll(estate, 0o700), sandbox.ChownWork(estate)); err != nil {
 			return c, fmt.Errorf("making the quickstart's estate: %w", err)
 		}
-		c.Writable = append(c.Writable, estate)
 	}
-	if c.Mirror == "" {
-		return c, nil
-	}
-	var err error
-	if c.Mirror, err = filepath.Abs(c.Mirror); err != nil {
+	mirror, err := p.mirror()
+	if err != nil || mirror == "" {
 		return c, err
 	}
-	c.MirrorProviders, err = workdir.MirrorProviders(os.DirFS(c.Mirror))
+	c.MirrorProviders, err = workdir.MirrorProviders(os.DirFS(mirror))
 	return c, err
 }
 

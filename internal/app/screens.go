@@ -64,6 +64,10 @@ func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 	if err != nil {
 		return err
 	}
+	mirror, err := p.mirror()
+	if err != nil {
+		return err
+	}
 	find, err := p.engines()
 	if err != nil {
 		return err
@@ -73,7 +77,7 @@ func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 		Started:   p.Now(),
 		Isolation: pages.Isolation{Level: probed.Level.String(), Least: sandbox.Level(p.Config.Isolation).String(), Reasons: probed.Reasons},
 		Engines:   (&programs{find: find, names: engineNames(p.Config.Engines), now: p.Now}).list,
-		Mirror:    pages.Mirror{Dir: c.Mirror, Providers: len(c.MirrorProviders)},
+		Mirror:    pages.Mirror{Dir: mirror, Providers: len(c.MirrorProviders)},
 		Settings:  p.limitsShown(p.room()),
 		Addresses: []pages.Address{
 			{Name: pages.AddressAPI, URL: p.http.url}, {Name: "Registry of artifacts", URL: "oci://" + strings.TrimPrefix(p.http.url, "https://")},

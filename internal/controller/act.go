@@ -151,9 +151,11 @@ func (c *Stacks) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 	if cause.Snapshot, err = c.snapshotFor(ctx, p); err != nil {
 		return err
 	}
-	if p.job.Plan, err = c.get(ctx, record.Plan(p.id, plan.Digest, "plan.bin")); err == nil {
+	saved, err := c.get(ctx, record.Plan(p.id, plan.Digest, "plan.bin"))
+	var lockFile []byte
+	if err == nil {
 		// A module without providers has no lock file.
-		p.job.LockFile, err = c.get(ctx, record.Plan(p.id, plan.Digest, "lock.hcl"))
+		lockFile, err = c.get(ctx, record.Plan(p.id, plan.Digest, "lock.hcl"))
 		if fault.Of(err) == fault.Missing {
 			err = nil
 		}
@@ -164,6 +166,7 @@ func (c *Stacks) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 	case err != nil:
 		return fmt.Errorf("reading plan %s: %w", plan.Name, err)
 	}
+	p.job.Plan, p.job.LockFile = runner.ContentOf(saved), runner.ContentOf(lockFile)
 	p.job.Lineage, p.job.Serial = plan.Lineage, plan.Serial
 	return c.launch(ctx, p, stack.ApplyRun, cause, "")
 }
@@ -227,13 +230,14 @@ func (c *Stacks) ready(ctx context.Context, p *pass, kind stack.RunKind, cause s
 	job := p.job
 	job.ID, job.Kind = p.name(kind, cause), kind
 	p.note.Cause = cause
+	var state []byte
 	var err error
 	// A state that is another stack's, or not what it should be, is found out
 	// before its lock is taken, for which others may wait. One that was sound at the
 	// last look, which for an apply was that of its plan, is read once: under the
 	// lock.
 	if !kind.Writes() || p.note.State == nil || !p.entry.stateOwn {
-		if job.State, err = c.startState(ctx, p, kind, cause); err != nil {
+		if state, err = c.startState(ctx, p, kind, cause); err != nil {
 			return nil, err
 		}
 	}
@@ -246,13 +250,14 @@ func (c *Stacks) ready(ctx context.Context, p *pass, kind stack.RunKind, cause s
 			return nil, err
 		}
 		if kind.Writes() { // nobody else writes from here on
-			if job.State, err = c.startState(ctx, p, kind, cause); err != nil {
+			if state, err = c.startState(ctx, p, kind, cause); err != nil {
 				return nil, err
 			}
 		}
 	} else {
 		job.Options.ForceUnlock = unlock
 	}
+	job.State = runner.ContentOf(state)
 	job.Note, err = json.Marshal(p.note)
 	return job, err
 }
@@ -385,7 +390,7 @@ func (c *Stacks) finish(ctx context.Context, p *pass, retained bool) error {
 	if err := c.relieve(ctx, p); err != nil {
 		return err
 	}
-	if err := c.Runs.Remove(p.id); err != nil {
+	if err := c.Runner.Remove(p.id); err != nil {
 		return err
 	}
 	if err := c.dropRecords(ctx, p.id); err != nil {

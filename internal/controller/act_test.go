@@ -50,7 +50,7 @@ func (l *lockOnly) Load(context.Context, kube.StateRef) (kube.Stored, error) {
 
 // starter fails to start runs, before or after they are there.
 type starter struct {
-	Runner
+	runner.Runner
 	fail    error
 	started *runner.Report
 	late    bool

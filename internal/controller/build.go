@@ -59,8 +59,8 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	p.note = note{State: ref, Backend: backendDigest(prog, p.in.placed.settings)}
 	p.job = &runner.Job{
 		Stack: p.id, Name: p.obj.GetNamespace() + "/" + p.obj.GetName(), Created: p.o.Now,
-		Engine: e,
-		Tree:   runner.Tree{Archive: p.in.archive, Digest: p.o.PlanInputs.Source, Path: prog.Path, Exclude: guard.Exclude},
+		Engine: engineOf(prog, e),
+		Tree:   runner.Tree{Archive: p.archive(), Digest: p.o.PlanInputs.Source, Path: prog.Path, Exclude: guard.Exclude},
 		Files:  files,
 		Env:    p.in.resolved.Environment,
 		Mask:   p.in.mask,
@@ -77,8 +77,7 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 			Inventory:    ref == nil && prog.Inventory,
 			NoReattach:   c.Config.NoReattach,
 		},
-		Limits: c.limits(prog),
-		Box:    c.box(network),
+		Limits: c.limits(prog), Sandbox: c.sandbox(network),
 	}
 	if p.in.placed.settings != nil {
 		p.job.Options.BackendFile = runner.BackendFile
@@ -169,9 +168,22 @@ func (c *Stacks) network(p stack.Configuration) (string, error) {
 	}
 }
 
-// box is what surrounds a run with that network.
-func (c *Stacks) box(network string) runner.Box {
-	return runner.Box{Network: network, Mirror: c.Config.Mirror, Writable: c.Config.Writable, MinLevel: c.Config.MinLevel}
+// sandbox describes the isolation of a run with that network.
+func (c *Stacks) sandbox(network string) runner.Sandbox {
+	return runner.Sandbox{Network: network, MinLevel: c.Config.MinLevel}
+}
+
+// archive is the digest of the module's archive; empty if the module is inline.
+func (p *pass) archive() string {
+	if p.in.archive == "" {
+		return ""
+	}
+	return p.o.PlanInputs.Source
+}
+
+// engineOf names an engine in a job.
+func engineOf(p stack.Configuration, e engine.Engine) runner.Engine {
+	return runner.Engine{Asked: p.Engine, Name: e.Name, Version: e.Version}
 }
 
 // backendOf translates a program's backend. A managed one has the reference of
@@ -296,13 +308,14 @@ func (c *Stacks) recall(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	s.Job.Engine = e
-	if s.Job.Tree.Archive != "" {
-		if s.Job.Tree.Archive, err = c.tree(ctx, s.PlanInputs.Source); err != nil {
+	s.Job.Engine = engineOf(p.st.Configuration, e)
+	if s.Job.Tree.Archive != "" { // in records of earlier releases it is a path
+		s.Job.Tree.Archive = s.PlanInputs.Source
+		if err := c.restoreTree(ctx, s.PlanInputs.Source); err != nil {
 			return fmt.Errorf("restoring the source that was applied: %w", err)
 		}
 	}
-	s.Job.Box = c.box(s.Job.Box.Network)
+	s.Job.Sandbox = c.sandbox(s.Job.Sandbox.Network)
 	s.Job.Limits = c.limits(p.st.Configuration)
 	p.note = s.Note
 	c.refresh(ctx, p, &s.Job)

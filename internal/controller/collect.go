@@ -32,7 +32,7 @@ func (c *Stacks) findUntracked(ctx context.Context, p *pass, r *runner.Report, n
 	if err != nil {
 		return err
 	}
-	events, err := c.Runs.Open(p.id, r.ID, runner.FileEvents)
+	events, err := c.Runner.Open(p.id, r.ID, runner.FileEvents)
 	if fault.Of(err) == fault.Missing {
 		return nil
 	}

@@ -29,21 +29,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Runner starts runs and finds them again.
-type Runner interface {
-	Start(ctx context.Context, job runner.Job) error
-	Current(stack string) (*runner.Report, error)
-	Cancel(ctx context.Context, stack, id string) error
-	Forget(stack, id string) error
-}
-
-// Runs holds what runs left behind.
-type Runs interface {
-	Open(stack, id, file string) (io.ReadCloser, error)
-	Remove(stack string) error
-	List() ([]runner.Report, error) // of all stacks, those at work and those not forgotten
-}
-
 // Artifacts fetches the archives of sources, verified.
 type Artifacts interface {
 	Get(ctx context.Context, a source.Artifact) (path string, err error)
@@ -82,9 +67,7 @@ type Config struct {
 	TenantLabel     string   // whose value is the tenant of a stack; its namespace if empty or not set
 	Network         string   // of runs that do not say: none or host
 	HostNetwork     bool     // a stack may ask for the host's network although the default is none
-	Mirror          string   // directory of providers, may be empty
-	MirrorProviders []string // their addresses
-	Writable        []string // host directories that runs may write
+	MirrorProviders []string // addresses of the providers in the runner's mirror
 	MinLevel        int
 	Glass           Glass
 	NoReattach      bool // the engine starts providers itself, each time it needs one
@@ -98,8 +81,7 @@ type Stacks struct {
 	Client    client.Client // reads kinds of stacks and sources from its cache
 	Live      client.Client // reads everything from the server
 	Dialect   dialect.Dialect
-	Runner    Runner
-	Runs      Runs
+	Runner    runner.Runner
 	Artifacts Artifacts
 	Modules   *Modules
 	States    States

@@ -61,6 +61,7 @@ func (r *requestsMade) take() map[string]int {
 
 // script is a runner whose runs end as a test says.
 type script struct {
+	runner.Runner
 	job    *runner.Job
 	report *runner.Report
 	left   map[string]string // files of the run
@@ -134,7 +135,7 @@ func newFrugal(t *testing.T, name string) *frugal {
 		return nil // there is no other stack
 	}})
 	l.Stacks = &Stacks{
-		Client: cache, Live: live, Dialect: infra.Dialect{}, Runner: l.runs, Runs: l.runs, Blobs: openRecords(t),
+		Client: cache, Live: live, Dialect: infra.Dialect{}, Runner: l.runs, Blobs: openRecords(t),
 		Modules: &Modules{Dir: t.TempDir()}, States: kube.States{Client: live, Now: time.Now, Seen: kube.NewSeen()},
 		Engine: func(context.Context, string) (engine.Engine, error) {
 			return engine.Engine{Path: "/bin/tofu", Name: "tofu", Version: "1.12.6"}, nil

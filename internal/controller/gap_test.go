@@ -13,10 +13,10 @@ import (
 )
 
 // printed are the events of a run that was killed while it built.
-type printed struct{ Runs }
+type printed struct{ runner.Runner }
 
 // silent are those of a run whose provider died while it built.
-type silent struct{ Runs }
+type silent struct{ runner.Runner }
 
 func (silent) Open(_, _, file string) (io.ReadCloser, error) {
 	content := ""
@@ -54,7 +54,7 @@ func TestAGapSaysWhetherItWasCompared(t *testing.T) {
 		"a state elsewhere that the engine wrote":     {nil, nil, stack.Failed, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Stacks{Runs: printed{}, Blobs: openRecords(t)}
+			c := &Stacks{Runner: printed{}, Blobs: openRecords(t)}
 			var run stack.Run
 			report := &runner.Report{ID: "apply-1", Kind: stack.ApplyRun, Outcome: tt.outcome, Rescued: tt.rescued}
 			if err := c.findUntracked(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}}, report, note{State: tt.state}, &run); err != nil {
@@ -73,7 +73,7 @@ func TestAGapSaysWhetherItWasCompared(t *testing.T) {
 func TestAProviderThatDiesLeavesAGap(t *testing.T) {
 	for name, state := range map[string]*kube.StateRef{"a state that we keep": {}, "a state elsewhere": nil} {
 		t.Run(name, func(t *testing.T) {
-			c := &Stacks{Runs: silent{}, Blobs: openRecords(t)}
+			c := &Stacks{Runner: silent{}, Blobs: openRecords(t)}
 			var run stack.Run
 			report := &runner.Report{ID: "apply-1", Kind: stack.ApplyRun, Outcome: stack.Failed}
 			if err := c.findUntracked(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}}, report, note{State: state}, &run); err != nil {
@@ -90,7 +90,7 @@ func TestAProviderThatDiesLeavesAGap(t *testing.T) {
 // was to bring it in is cut short itself.
 func TestAGapOutlastsTheNextOne(t *testing.T) {
 	was := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "x.a", ID: "i-0"}, {Address: "x.in", ID: "1"}, {Address: "x.out", ID: "2"}}}
-	c := &Stacks{Runs: printed{}, Blobs: openRecords(t)}
+	c := &Stacks{Runner: printed{}, Blobs: openRecords(t)}
 	state := `{"version":4,"resources":[{"mode":"managed","type":"x","name":"in","instances":[{"attributes":{"id":"1"}}]}]}`
 	if err := c.put(t.Context(), record.State("uid"), []byte(state)); err != nil {
 		t.Fatal(err)

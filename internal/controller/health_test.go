@@ -24,7 +24,7 @@ import (
 
 // taker keeps the job that it is to start.
 type taker struct {
-	Runner
+	runner.Runner
 	job runner.Job
 }
 
@@ -52,7 +52,7 @@ func TestCheckup(t *testing.T) {
 	}
 	p := &pass{obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, note: note{State: &kube.StateRef{}}, job: &runner.Job{
 		Stack: "uid", Name: "ns/name", Files: nil, Env: map[string]string{"AWS_SECRET_ACCESS_KEY": "k"}, Managed: true,
-		Mask: []string{"given"}, Limits: runner.Limits{Memory: 5}, Box: runner.Box{Network: "none"}, Options: runner.Options{InitKey: "x"},
+		Mask: []string{"given"}, Limits: runner.Limits{Memory: 5}, Sandbox: runner.Sandbox{Network: "none"}, Options: runner.Options{InitKey: "x"},
 	}}
 	p.o.Spec.Health, p.o.Status.Wrote, p.o.PlanInputs = "sha256:h", "apply-7", stack.PlanInputs{Source: "s"}
 	p.st.Configuration.Checks = []stack.Check{
@@ -71,7 +71,7 @@ func TestCheckup(t *testing.T) {
 	wantNote := note{Cause: stack.Cause{PlanInputs: stack.PlanInputs{Source: "s"}, Health: "sha256:h/apply-7", Why: "something was applied"}}
 	want := runner.Job{
 		ID: p.name(stack.HealthRun, wantNote.Cause), Stack: "uid", Name: "ns/name", Kind: stack.HealthRun,
-		Mask: []string{"90210", "deep-secret", "given", "s3cr3t"}, Limits: runner.Limits{Memory: 5}, Box: runner.Box{Network: "none"}, Note: got.Note,
+		Mask: []string{"90210", "deep-secret", "given", "s3cr3t"}, Limits: runner.Limits{Memory: 5}, Sandbox: runner.Sandbox{Network: "none"}, Note: got.Note,
 		Checks: []runner.Check{
 			{Name: "web", Kind: stack.HTTPCheck, Target: "https://example.com/?t=s3cr3t", Shown: "https://example.com/?t=(sensitive)", Timeout: time.Second},
 			{Name: "odd", Kind: stack.TCPCheck, Shown: "{{ .gone }}:1", Broken: `the module has no output "gone"`},
@@ -92,7 +92,7 @@ func TestChecksBeforeOutputsAreKnown(t *testing.T) {
 
 // However often a stack is not well, what was done to it stays to be read.
 func TestOnlyTheNewestHealthRunIsKept(t *testing.T) {
-	c := &Stacks{Blobs: openRecords(t), Runs: noFiles{}}
+	c := &Stacks{Blobs: openRecords(t), Runner: noFiles{}}
 	p := &pass{id: "uid", entry: &entry{id: "uid"}}
 	keep := func(kind stack.RunKind, n int) {
 		t.Helper()
@@ -153,7 +153,7 @@ func TestInventory(t *testing.T) {
 }
 
 // noFiles are runs that left nothing.
-type noFiles struct{ Runs }
+type noFiles struct{ runner.Runner }
 
 func (noFiles) Open(_, run, file string) (io.ReadCloser, error) {
 	return nil, fault.New(fault.Missing, "", fmt.Errorf("%s left no %s", run, file))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
@@ -138,24 +139,34 @@ func templateOf(tree *os.Root, name string) (string, error) {
 	return string(b), err
 }
 
+// Restored returns the path of an archive that was restored from its record.
+func (m *Modules) Restored(digest string) (string, error) {
+	path := m.restoredPath(digest)
+	_, err := os.Stat(path)
+	return path, err
+}
+
+func (m *Modules) restoredPath(digest string) string {
+	return filepath.Join(m.Dir, "restored-"+record.Hex(digest)+".tar.gz")
+}
+
 // restore writes an archive into the scratch space under the name of its
 // digest, whole or not at all.
-func (m *Modules) restore(r io.Reader, name string) (string, error) {
-	path := filepath.Join(m.Dir, "restored-"+name+".tar.gz")
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
+func (m *Modules) restore(r io.Reader, digest string) error {
+	if _, err := m.Restored(digest); err == nil {
+		return nil
 	}
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
-		return "", err
+		return err
 	}
 	f, err := os.CreateTemp(m.Dir, "restoring-")
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer os.Remove(f.Name())
 	_, err = io.Copy(f, r)
 	if err := errors.Join(err, f.Close()); err != nil {
-		return "", err
+		return err
 	}
-	return path, os.Rename(f.Name(), path)
+	return os.Rename(f.Name(), m.restoredPath(digest))
 }

@@ -20,7 +20,7 @@ func (c *Stacks) get(ctx context.Context, key string) ([]byte, error) {
 // keep copies a file that a run left into the records. It reports whether the
 // run left one.
 func (c *Stacks) keep(ctx context.Context, id, run, file, key string) (bool, error) {
-	r, err := c.Runs.Open(id, run, file)
+	r, err := c.Runner.Open(id, run, file)
 	if fault.Of(err) == fault.Missing {
 		return false, nil
 	}
@@ -33,7 +33,7 @@ func (c *Stacks) keep(ctx context.Context, id, run, file, key string) (bool, err
 
 // left returns what a run left in a file, nil if nothing.
 func (c *Stacks) left(id, run, file string) ([]byte, error) {
-	r, err := c.Runs.Open(id, run, file)
+	r, err := c.Runner.Open(id, run, file)
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
 	}
@@ -58,14 +58,14 @@ func (c *Stacks) keepTree(ctx context.Context, file, digest string) error {
 	return c.Blobs.Put(ctx, key, f)
 }
 
-// tree writes a kept archive to a file that a supervisor can read.
-func (c *Stacks) tree(ctx context.Context, digest string) (string, error) {
+// restoreTree writes a kept archive to a file, which Modules.Restored finds.
+func (c *Stacks) restoreTree(ctx context.Context, digest string) error {
 	r, err := c.Blobs.Get(ctx, record.Tree(digest))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer r.Close()
-	return c.Modules.restore(r, record.Hex(digest))
+	return c.Modules.restore(r, digest)
 }
 
 // dropRecords removes everything that was kept for a stack.

@@ -96,12 +96,12 @@ func memoryOf(steps []runner.Step) int64 {
 // anything is admitted: else this one would start as many again until it has
 // reconciled their stacks.
 func (c *Stacks) countRuns(ctx context.Context) error {
-	reports, err := c.Runs.List()
+	reports, err := c.Runner.List()
 	if err != nil {
 		return fmt.Errorf("finding the runs that are running: %w", err)
 	}
 	for _, r := range reports {
-		if r.Phase == runner.Done {
+		if r.Phase == runner.Done || r.Beside != "" {
 			continue
 		}
 		namespace, name, _ := strings.Cut(r.Name, "/")

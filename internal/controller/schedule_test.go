@@ -114,7 +114,7 @@ func TestMemoryOfRunsIsRemembered(t *testing.T) {
 
 // foundRuns are runs that were found.
 type foundRuns struct {
-	Runs
+	runner.Runner
 	reports []runner.Report
 	fail    error
 }
@@ -129,7 +129,8 @@ func TestRunsThatAreFoundCount(t *testing.T) {
 	for i, phase := range []runner.Phase{runner.Planning, runner.Applying, runner.Starting, runner.Done} {
 		found.reports = append(found.reports, runner.Report{Stack: fmt.Sprint("found-", i), Name: fmt.Sprint("ns/found-", i), Phase: phase})
 	}
-	c := &Stacks{Blobs: openRecords(t), Runs: found, Queue: queueOf(4), Log: slog.New(slog.DiscardHandler)}
+	found.reports = append(found.reports, runner.Report{Stack: "found-3", Beside: "pr-1", Name: "ns/found-3", Phase: runner.Planning})
+	c := &Stacks{Blobs: openRecords(t), Runner: found, Queue: queueOf(4), Log: slog.New(slog.DiscardHandler)}
 	if err := c.countRuns(ctx); err != nil {
 		t.Fatal(err)
 	}

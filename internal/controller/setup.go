@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/terrier-iac/terrier/internal/runner"
 )
 
 // Indexes of stacks by what they refer to.
@@ -126,6 +128,9 @@ func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 		case id, ok := <-ended:
 			if !ok {
 				return
+			}
+			if _, beside := runner.SplitKey(id); beside != "" {
+				continue // it takes no part in the life of the stack
 			}
 			c.Queue.Ended(id)
 			if e := c.index.find(id); e != nil {

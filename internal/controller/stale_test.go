@@ -28,8 +28,7 @@ import (
 
 // tally counts what is done to runs.
 type tally struct {
-	Runner
-	Runs
+	runner.Runner
 	started, forgotten, removed []string
 }
 
@@ -84,7 +83,7 @@ func newLagging(t *testing.T, k *testkit.Cluster, name string) *lagging {
 		return nil // there is no other stack
 	}})
 	l.Stacks = &Stacks{
-		Client: cache, Live: w, Dialect: infra.Dialect{}, Runner: l.runs, Runs: l.runs, Blobs: openRecords(t),
+		Client: cache, Live: w, Dialect: infra.Dialect{}, Runner: l.runs, Blobs: openRecords(t),
 		States: &lockOnly{}, Events: mute{}, Now: time.Now, Log: slog.New(slog.DiscardHandler), Queue: queueOf(9),
 	}
 	l.reviews = newReviewPool(func(context.Context, question) reply { return reply{} }, func(types.NamespacedName) {})

@@ -205,12 +205,14 @@ func TestVersionsAreBounded(t *testing.T) {
 // files are what a run left.
 type files map[string]string
 
-func (f files) Remove(string) error { return nil }
+// leaving is a runner whose run left files.
+type leaving struct {
+	runner.Runner
+	left files
+}
 
-func (f files) List() ([]runner.Report, error) { return nil, nil }
-
-func (f files) Open(_, _, file string) (io.ReadCloser, error) {
-	if content, ok := f[file]; ok {
+func (l leaving) Open(_, _, file string) (io.ReadCloser, error) {
+	if content, ok := l.left[file]; ok {
 		return io.NopCloser(strings.NewReader(content)), nil
 	}
 	return nil, fault.New(fault.Missing, "", errors.New(file))
@@ -230,7 +232,7 @@ func TestARunThatCannotStoreItsStateLosesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, at := &events{}, &shelf{full: tt.full}
-			c := &Stacks{States: at, Blobs: openRecords(t), Runs: files{runner.FileState: string(mine)}, Events: said}
+			c := &Stacks{States: at, Blobs: openRecords(t), Runner: leaving{left: files{runner.FileState: string(mine)}}, Events: said}
 			var run stack.Run
 			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}}
 			err := c.settleState(t.Context(), p, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, note{State: &kube.StateRef{}}, &run)
@@ -265,7 +267,7 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 				left[runner.FileState] = tt.stored
 			}
 			said, at := &events{}, &shelf{}
-			c := &Stacks{States: at, Blobs: openRecords(t), Runs: left, Events: said}
+			c := &Stacks{States: at, Blobs: openRecords(t), Runner: leaving{left: left}, Events: said}
 			var run stack.Run
 			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}}
 			if err := c.settleState(t.Context(), p, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, note{State: &kube.StateRef{}}, &run); err != nil {

@@ -122,7 +122,7 @@ func built(b *testing.B) string {
 
 func prepared(b *testing.B, binary, module string) *runnertest.Stack {
 	b.Helper()
-	p, err := runner.New(runner.Config{Dir: filepath.Join(b.TempDir(), "data"), Binary: binary, Log: discard})
+	p, err := runnertest.NewLocal(runner.Config{Dir: filepath.Join(b.TempDir(), "data"), Binary: binary, Log: discard})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func prepared(b *testing.B, binary, module string) *runnertest.Stack {
 	config := workdir.CLIConfig(listed(b), runner.MirrorInside)
 	config.Path = runner.CLIConfig
 	s.Job.Files = append(s.Job.Files, config)
-	s.Job.Box.Mirror = mirror(b)
+	p.Host().UseMirror(mirror(b))
 	s.Must(stack.ApplyRun, runnertest.Saved(s.Must(stack.PlanRun)))
 	return s
 }

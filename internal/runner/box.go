@@ -19,7 +19,7 @@ import (
 // Where things are in a run's box. MirrorInside and CLIConfig are also a
 // promise to whoever generates the CLI configuration file of a job.
 const (
-	MirrorInside = "/mirror"           // Job.Box.Mirror, read-only
+	MirrorInside = "/mirror"           // Config.Mirror, read-only
 	CLIConfig    = "terrier.tfrc"      // the generated File that is the CLI configuration, if there is one
 	BackendFile  = "terrier.tfbackend" // the generated File that completes the backend, if there is one
 	engineInside = "/engine"
@@ -29,25 +29,25 @@ const (
 
 // enclose decides the box of all steps of the run.
 func (r *run) enclose() error {
-	probed := sandbox.Probed{Level: sandbox.Level(r.job.Box.Level)}
+	probed := sandbox.Probed{Level: sandbox.Level(r.job.Sandbox.Level)}
 	if probed.Level == sandbox.None {
 		probed = sandbox.Probe()
 	}
-	if int(probed.Level) < r.job.Box.MinLevel || probed.Level == sandbox.None {
+	if int(probed.Level) < r.job.Sandbox.MinLevel || probed.Level == sandbox.None {
 		return fault.New(fault.Denied, "IsolationTooWeak", fmt.Errorf(
 			"this machine can isolate runs at level %d and at least %d is asked for: %s",
-			probed.Level, r.job.Box.MinLevel, strings.Join(probed.Reasons, "; ")))
+			probed.Level, r.job.Sandbox.MinLevel, strings.Join(probed.Reasons, "; ")))
 	}
 	network := sandbox.NoNetwork
-	if r.job.Box.Network != "" {
-		network = sandbox.Network(r.job.Box.Network)
+	if r.job.Sandbox.Network != "" {
+		network = sandbox.Network(r.job.Sandbox.Network)
 	}
 	r.box = sandbox.Config{
 		Level:    probed.Level,
 		Work:     r.work.path(dirWork),
 		Dir:      r.work.module(),
-		ReadOnly: []sandbox.Bind{{Host: r.job.Engine.Path, Inside: r.engineInside()}},
-		Writable: r.job.Box.Writable,
+		ReadOnly: []sandbox.Bind{{Host: r.host.Engine, Inside: r.engineInside()}},
+		Writable: r.host.Writable,
 		Network:  network,
 		Home:     r.home(),
 		Limits: sandbox.Limits{
@@ -56,8 +56,8 @@ func (r *run) enclose() error {
 			Processes: r.job.Limits.Processes,
 		},
 	}
-	if r.job.Box.Mirror != "" {
-		r.box.ReadOnly = append(r.box.ReadOnly, sandbox.Bind{Host: r.job.Box.Mirror, Inside: MirrorInside})
+	if r.host.Mirror != "" {
+		r.box.ReadOnly = append(r.box.ReadOnly, sandbox.Bind{Host: r.host.Mirror, Inside: MirrorInside})
 	}
 	if k := r.job.Kind; !k.Writes() {
 		shown := r.work.path(dirShown)
@@ -93,7 +93,7 @@ func (r *run) home() string {
 }
 
 func (r *run) engineInside() string {
-	return path.Join(engineInside, filepath.Base(r.job.Engine.Path))
+	return path.Join(engineInside, filepath.Base(r.host.Engine))
 }
 
 // smallPlan is how large a plan may be, in bytes, for its apply to be small: the
@@ -129,7 +129,7 @@ func (r *run) environ() []string {
 		// A hint to collect garbage before the limit kills, with room for the
 		// providers, which inherit it.
 		env["GOMEMLIMIT"] = strconv.FormatInt(m/10*6, 10)
-		if !r.job.Kind.Writes() || len(r.job.Plan) < smallPlan {
+		if !r.job.Kind.Writes() || r.job.Plan.Size < smallPlan {
 			// Below that limit, collecting less often saves a tenth of the CPU time
 			// of a plan, which is short, and a quarter of that of a small apply.
 			env["GOGC"] = "400"

@@ -41,12 +41,13 @@ resource "terraform_data" "slow" {
 }
 
 // applying starts an apply that waits at a gate.
-func applying(t *testing.T, p *runner.Processes) (*runnertest.Stack, *runnertest.Gate, string) {
+func applying(t *testing.T, p *runnertest.Local) (*runnertest.Stack, *runnertest.Gate, string) {
 	t.Helper()
 	g := runnertest.NewGate(t)
 	s := runnertest.NewStack(t, p, tofu(t), slow(g))
-	plan := s.Must(stack.PlanRun, g.Through)
-	id := s.Start(stack.ApplyRun, runnertest.Saved(plan), g.Through)
+	s.Allow(g.Dir)
+	plan := s.Must(stack.PlanRun)
+	id := s.Start(stack.ApplyRun, runnertest.Saved(plan))
 	g.Arrived(t)
 	return s, g, id
 }
@@ -98,7 +99,7 @@ func TestSupervisorKilledDuringApply(t *testing.T) {
 	wiped(t, dir, s.Job.Stack)
 	s.Finish(id)
 	// What the dead run made is not in the state; planning goes on from there.
-	if d := s.Must(stack.PlanRun, g.Through); d.Changes.Add != 2 {
+	if d := s.Must(stack.PlanRun); d.Changes.Add != 2 {
 		t.Errorf("planned changes = %v, want two to add", d.Changes)
 	}
 	if _, err := os.Stat(filepath.Join(g.Dir, "after")); err == nil {
@@ -176,14 +177,15 @@ func TestCloseInterruptsReadsIfTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	p, err := runner.New(runner.Config{Dir: dir, Binary: self, StopReads: true, Log: discard})
+	p, err := runnertest.NewLocal(runner.Config{Dir: dir, Binary: self, StopReads: true, Log: discard})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := runnertest.NewGate(t)
 	apply := runnertest.NewStack(t, p, tofu(t), slow(g))
-	plan := apply.Must(stack.PlanRun, g.Through)
-	applyID := apply.Start(stack.ApplyRun, runnertest.Saved(plan), g.Through)
+	apply.Allow(g.Dir)
+	plan := apply.Must(stack.PlanRun)
+	applyID := apply.Start(stack.ApplyRun, runnertest.Saved(plan))
 	g.Arrived(t)
 	reading, url := hanging(t)
 	read := runnertest.NewStack(t, p, tofu(t), `
@@ -194,7 +196,7 @@ data "terraform_remote_state" "x" {
   }
 }
 `)
-	read.Job.Box.Network = "host"
+	read.Job.Sandbox.Network = "host"
 	read.Job.Limits.Grace = 100 * time.Millisecond
 	readID := read.Start(stack.PlanRun)
 	<-reading
@@ -249,7 +251,7 @@ func TestSecondSupervisorIsRefused(t *testing.T) {
 
 func TestSupervisorThatCannotBeStarted(t *testing.T) {
 	dir := t.TempDir()
-	p, err := runner.New(runner.Config{Dir: dir, Binary: "/bin/false", Log: discard})
+	p, err := runnertest.NewLocal(runner.Config{Dir: dir, Binary: "/bin/false", Log: discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +303,7 @@ func TestTreeOfAnArchive(t *testing.T) {
 		"text": "from the tree", "envs/prod/main.tf": module, "envs/prod/v.auto.tfvars": "v = \"tree\"\n",
 		"envs/prod/.terraform/terraform.tfstate": "not ours", "envs/prod/prod.tfvars": "v = \"file\"\n",
 	}
-	s.Job.Tree.Archive, s.Job.Tree.Digest = pack(t, files)
+	s.Archive(pack(t, files))
 	s.Job.Tree.Path = "./envs/prod"
 	s.Job.Files = s.Job.Files[1:]
 
@@ -330,7 +332,7 @@ func TestTreeOfAnArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	files["more"] = "x"
-	s.Job.Tree.Archive, s.Job.Tree.Digest = pack(t, files)
+	s.Archive(pack(t, files))
 	if plan = s.Must(stack.PlanRun); plan.InitSkipped {
 		t.Error("init was skipped for another revision")
 	}
@@ -390,7 +392,7 @@ func abroad(t *testing.T, f *foreign) *runnertest.Stack {
 	t.Cleanup(server.Close)
 	s := runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "resource \"terraform_data\" \"a\" {\n  input = \"x\"\n}\noutput \"a\" {\n  value = terraform_data.a.output\n}\n")
 	s.Job.Managed = false
-	s.Job.Box.Network = "host"
+	s.Job.Sandbox.Network = "host"
 	s.Job.Options.Backend = []string{"address=" + server.URL, "lock_address=" + server.URL, "unlock_address=" + server.URL, "retry_max=0"}
 	s.Job.Options.BackendType = "http"
 	return s
@@ -417,6 +419,9 @@ func TestForeignLock(t *testing.T) {
 	d := s.Finish(s.Start(stack.PlanRun))
 	if d.Outcome != stack.Locked || d.Lock == nil || d.Lock.ID != "lock-1" || d.Lock.Who != "somebody@else" || d.Lock.Info != "nightly" {
 		t.Errorf("ended %s with the lock %+v: %s", d.Outcome, d.Lock, d.Message)
+	}
+	if d := s.Beside("pr-1").Must(stack.PlanRun); d.Lock != nil || f.held == nil {
+		t.Errorf("a run beside the stack met the lock %+v, which is now %v; want it to take no notice", d.Lock, f.held)
 	}
 	d = s.Must(stack.PlanRun, func(j *runner.Job) { j.Options.ForceUnlock = "lock-1" })
 	if d.Lock != nil || f.held != nil {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -177,7 +176,7 @@ func TestInitIsHeldUp(t *testing.T) {
 	t.Parallel() // waits
 	asked, url := hanging(t)
 	s := runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "module \"m\" {\n  source = \""+url+"/m.zip\"\n}\n")
-	s.Job.Box.Network = "host"
+	s.Job.Sandbox.Network = "host"
 	d := s.Finish(s.Start(stack.PlanRun, func(j *runner.Job) { j.Limits.Init, j.Limits.Grace = reached, 300*time.Millisecond }))
 	if d.Outcome != stack.TimedOut && d.Outcome != stack.Killed || d.Reason != runner.Stuck || d.Step != "init" {
 		t.Errorf("ended %s in %s for %q: %s", d.Outcome, d.Step, d.Reason, d.Message)
@@ -194,8 +193,9 @@ func TestForeignBackendGoesAway(t *testing.T) {
 	f := &foreign{}
 	s := abroad(t, f)
 	s.Job.Files[0].Content = []byte(slow(g))
-	plan := s.Must(stack.PlanRun, g.Through)
-	id := s.Start(stack.ApplyRun, runnertest.Saved(plan), g.Through)
+	s.Allow(g.Dir)
+	plan := s.Must(stack.PlanRun)
+	id := s.Start(stack.ApplyRun, runnertest.Saved(plan))
 	g.Arrived(t)
 	f.broken.Store(true)
 	g.Open(t)
@@ -242,8 +242,9 @@ func TestGreedyRunHarmsNobodyElse(t *testing.T) {
 			s := runnertest.NewStack(t, p, tofu(t), slow(g))
 			s.Job.Files[0].Content = []byte(strings.Replace(slow(g), `command = "`, `command = "(`+greedy+`) > /dev/null 2>&1; `, 1))
 			alive := runnertest.Marked(t, s)
-			plan := s.Must(stack.PlanRun, g.Through)
-			id := s.Start(stack.ApplyRun, runnertest.Saved(plan), g.Through, func(j *runner.Job) {
+			s.Allow(g.Dir)
+			plan := s.Must(stack.PlanRun)
+			id := s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) {
 				j.Limits.Processes = 120
 				if name != "temporary files" { // they are memory, and bounded before it is
 					j.Limits.Memory = 300 << 20
@@ -274,8 +275,9 @@ func TestFloodOfAnApplyIsBounded(t *testing.T) {
 	flood := "head -c 300000 /dev/urandom; head -c 10000000 /dev/zero | tr '\\\\0' x; yes a line of a flood | head -c 300000; " + g.Command() + "; echo the last words"
 	s := runnertest.NewStack(t, open(t, dir), tofu(t), "resource \"terraform_data\" \"first\" {\n  provisioner \"local-exec\" {\n    command = \""+flood+"\"\n  }\n}\n"+
 		"resource \"terraform_data\" \"second\" {\n  depends_on = [terraform_data.first]\n}\n")
-	plan := s.Must(stack.PlanRun, g.Through)
-	id := s.Start(stack.ApplyRun, runnertest.Saved(plan), g.Through, func(j *runner.Job) { j.Limits.LogBytes = 256 << 10 })
+	s.Allow(g.Dir)
+	plan := s.Must(stack.PlanRun)
+	id := s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) { j.Limits.LogBytes = 256 << 10 })
 	run := filepath.Join(dir, "runs", s.Job.Stack, id)
 	most := watchSize(t, run)
 	g.Arrived(t)
@@ -355,15 +357,5 @@ func TestReportsOfOtherVersions(t *testing.T) {
 				t.Errorf("Forget() = %v", err)
 			}
 		})
-	}
-}
-
-// F46: a supervisor does not begin what it only understands in part.
-func TestJobOfTheFutureIsRefused(t *testing.T) {
-	job := runner.Job{Version: runner.JobVersion + 1, ID: "x", Stack: "s", Kind: stack.ApplyRun}
-	var answer error
-	_, err := runner.Supervise(t.Context(), job, runner.Supervisor{Dir: t.TempDir(), Now: time.Now, Ready: func(err error) { answer = err }})
-	if fault.Of(err) != fault.Later || fault.Of(answer) != fault.Later {
-		t.Errorf("a job of version %d: %v, and the answer %v; want Later", job.Version, err, answer)
 	}
 }

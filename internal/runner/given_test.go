@@ -28,7 +28,7 @@ func TestWhatRunsAreGivenEndsWithThem(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	s := runnertest.NewStack(t, open(t, dir), tofu(t), "")
-	s.Job.Managed, s.Job.Box.Network, s.Job.Options.BackendType = false, "host", "http"
+	s.Job.Managed, s.Job.Sandbox.Network, s.Job.Options.BackendType = false, "host", "http"
 	s.Job.Options.BackendFile = runner.BackendFile
 	settings := "address = \"" + server.URL + "\"\nusername = \"me\"\npassword = \"" + setting + "\"\n"
 	s.Job.Limits.CPUs = 3

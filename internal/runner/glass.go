@@ -104,7 +104,8 @@ func (r *run) strip(c engine.HandCommand) (bool, error) {
 	if err := r.work.wipe(); err != nil {
 		return false, err
 	}
-	r.job.Files, r.job.Tree, r.job.LockFile = files, Tree{}, nil
+	r.job.Files, r.job.Tree, r.job.LockFile = files, Tree{}, Content{}
+	r.host.Archive = ""
 	r.job.Options.InitKey, r.job.Options.Upgrade, r.job.Options.VarFiles = "", false, nil
 	var err error
 	if r.work, err = newPrepared(r.work.dir, r.job.Tree); err != nil {

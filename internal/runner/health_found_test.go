@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -23,8 +24,8 @@ func TestHealthIsFoundAgain(t *testing.T) {
 	defer l.Close()
 	dir := t.TempDir()
 	first := open(t, dir)
-	s := runnertest.NewStack(t, first, runner.Engine{}, "")
-	s.Job.Managed, s.Job.Files, s.Job.Box.Network = false, nil, "host"
+	s := runnertest.NewStack(t, first, engine.Engine{}, "")
+	s.Job.Managed, s.Job.Files, s.Job.Sandbox.Network = false, nil, "host"
 	s.Job.Checks = []runner.Check{{Name: "web", Kind: stack.HTTPCheck, Target: "http://" + l.Addr().String(), Shown: "it", Timeout: time.Minute}}
 	id := s.Start(stack.HealthRun)
 	asked := accept(t, l) // and never answers

@@ -230,11 +230,12 @@ func TestNothingOfAKilledRunLives(t *testing.T) {
 			g := runnertest.NewGate(t)
 			m := runnertest.NewMirror(t, mirror(t), "")
 			s := runnertest.NewStack(t, open(t, dir), tofu(t), pet+slow(g))
-			s.Job.Box.Level = level
+			s.Job.Sandbox.Level = level
 			m.Use(s)
 			alive := runnertest.Marked(t, s)
-			plan := s.Must(stack.PlanRun, g.Through)
-			id := s.Start(stack.ApplyRun, runnertest.Saved(plan), g.Through)
+			s.Allow(g.Dir)
+			plan := s.Must(stack.PlanRun)
+			id := s.Start(stack.ApplyRun, runnertest.Saved(plan))
 			g.Arrived(t)
 			if got := alive(); len(got) < 2 {
 				t.Errorf("at work are %q, want the engine and its provider at least", got)
@@ -252,7 +253,7 @@ func TestNothingOfAKilledRunLives(t *testing.T) {
 				}
 			}
 			s.Finish(id)
-			if d := s.Must(stack.PlanRun, g.Through); d.Outcome != stack.Succeeded || !kept(d, "hashicorp/random") {
+			if d := s.Must(stack.PlanRun); d.Outcome != stack.Succeeded || !kept(d, "hashicorp/random") {
 				t.Errorf("the next plan ended %s: %s", d.Outcome, d.Message)
 			}
 		})
@@ -321,7 +322,7 @@ done`)
 				os.WriteFile(filepath.Join(m.Cloud, "target"), []byte(filepath.Join(stackDir, "shown/plan")), 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			s.Job.Box.Level = level
+			s.Job.Sandbox.Level = level
 			s.Job.Options.NoReattach = true // so that the provider is started while the plan is shown
 			s.Job.Options.ReadableText = true
 			plan := s.Must(stack.PlanRun)

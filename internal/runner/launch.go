@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,15 +14,10 @@ import (
 )
 
 // launch starts the supervisor and waits for its first word.
-func (p *Processes) launch(ctx context.Context, job Job) (pid int, err error) {
-	dir := p.run(job.Stack, job.ID)
+func (p *Processes) launch(ctx context.Context, job Job, host Host) (pid int, err error) {
+	dir := p.run(job.Key(), job.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, err
-	}
-	job.Version = JobVersion
-	data, err := json.Marshal(job)
-	if err != nil {
-		return 0, fmt.Errorf("encoding the job: %w", err)
 	}
 	// Where our own panic would be read. The job never goes to disk.
 	last, err := os.OpenFile(filepath.Join(dir, fileStderr), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -53,21 +47,21 @@ func (p *Processes) launch(ctx context.Context, job Job) (pid int, err error) {
 	}
 	jobOut.Close()
 	speak.Close()
-	if err := exchange(ctx, p.config.StartLimit, jobIn, data, word); err != nil {
+	if err := exchange(ctx, p.config.StartLimit, jobIn, &order{JobVersion, job, host}, word); err != nil {
 		return 0, errors.Join(err, proc.Kill())
 	}
 	return proc.PID(), nil
 }
 
 // exchange hands the job over and reads the answer.
-func exchange(ctx context.Context, limit time.Duration, in *os.File, job []byte, word *os.File) error {
+func exchange(ctx context.Context, limit time.Duration, in *os.File, o *order, word *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	past := time.Unix(1, 0)
 	defer context.AfterFunc(ctx, func() { _, _ = in.SetDeadline(past), word.SetDeadline(past) })()
 	// A supervisor that cannot read the job says so; its answer is worth more
 	// than the broken pipe.
-	_, werr := in.Write(job)
+	werr := o.write(in)
 	in.Close()
 	answer, err := io.ReadAll(io.LimitReader(word, 64<<10))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 // look reads one run. A directory without a report is what a failed start
 // leaves, and goes.
-func (p *Processes) look(stackID, id string) (*Report, error) {
-	dir := p.run(stackID, id)
+func (p *Processes) look(key, id string) (*Report, error) {
+	dir := p.run(key, id)
 	// First the proof of life, then the report: the other way round a run could
 	// end in between and look dead.
 	alive, err := held(filepath.Join(dir, fileLock))
@@ -27,7 +27,8 @@ func (p *Processes) look(stackID, id string) (*Report, error) {
 	case r.ID == "" && !alive:
 		return nil, os.RemoveAll(dir)
 	case r.ID == "":
-		return &Report{ID: id, Stack: stackID, Phase: Starting}, nil
+		stack, beside := SplitKey(key)
+		return &Report{ID: id, Stack: stack, Beside: beside, Phase: Starting}, nil
 	case r.Phase != Done && !alive:
 		return p.bury(r)
 	}
@@ -37,10 +38,10 @@ func (p *Processes) look(stackID, id string) (*Report, error) {
 // bury completes the report of a run whose supervisor died, after bringing
 // home what the engine may have left in the work directory.
 func (p *Processes) bury(r Report) (*Report, error) {
-	if err := os.MkdirAll(p.stack(r.Stack), 0o700); err != nil {
+	if err := os.MkdirAll(p.stack(r.Key()), 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := tryLock(filepath.Join(p.stack(r.Stack), fileLock))
+	lock, err := tryLock(filepath.Join(p.stack(r.Key()), fileLock))
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +50,11 @@ func (p *Processes) bury(r Report) (*Report, error) {
 		return &r, nil
 	}
 	defer lock.Close()
-	w := &prepared{dir: p.stack(r.Stack)}
-	if err := errors.Join(salvage(w, p.runsOf(r.Stack)), w.wipe()); err != nil {
+	w := &prepared{dir: p.stack(r.Key())}
+	if err := errors.Join(salvage(w, p.runsOf(r.Key())), w.wipe()); err != nil {
 		return nil, err
 	}
-	dir := p.run(r.Stack, r.ID)
+	dir := p.run(r.Key(), r.ID)
 	if err := errors.Join(bequeath(dir), unheard(dir)); err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (r *run) leaveOutInit() error {
 // a say.
 func (r *run) bareBackend() string {
 	o := r.job.Options
-	if r.ready || r.key == "" || r.server == nil || o.BackendFile != "" || len(o.Backend) > 0 || r.job.LockFile != nil {
+	if r.ready || r.key == "" || r.server == nil || o.BackendFile != "" || len(o.Backend) > 0 || r.job.LockFile.Digest != "" {
 		return ""
 	}
 	if _, state := r.store.current(); state != nil && !state.builtIn() {
@@ -105,7 +105,7 @@ func (r *run) bareBackend() string {
 	if err != nil {
 		return ""
 	}
-	stamp, err := engineStamp(r.job.Engine.Path)
+	stamp, err := engineStamp(r.host.Engine)
 	if err != nil {
 		return ""
 	}
@@ -135,7 +135,7 @@ func engineStamp(name string) (string, error) {
 // directory: one file for each path, so that a new engine takes the place of the
 // one before it.
 func (r *run) backendName() string {
-	sum := sha256.Sum256([]byte(r.job.Engine.Path))
+	sum := sha256.Sum256([]byte(r.host.Engine))
 	return filepath.Join(dirBackends, hex.EncodeToString(sum[:8])+".json")
 }
 

@@ -43,7 +43,7 @@ func engineSteps(d runnertest.Done) string {
 
 // known is a data directory in which the engine has written down its backend
 // once, and the file in which that is kept.
-func known(t *testing.T) (dir, kept string, p *runner.Processes) {
+func known(t *testing.T) (dir, kept string, p *runnertest.Local) {
 	t.Helper()
 	dir = t.TempDir()
 	p = open(t, dir)
@@ -152,10 +152,10 @@ func TestWhoNeedsInit(t *testing.T) {
 		}, init: true},
 		"no key": {make: func(_ *testing.T, s *runnertest.Stack) { s.Job.Options.InitKey = "" }, init: true},
 		"a tree that brings a backend along": {make: func(t *testing.T, s *runnertest.Stack) {
-			s.Job.Tree.Archive, s.Job.Tree.Digest = pack(t, map[string]string{".terraform/terraform.tfstate": `{"version": 3, "backend": {"type": "local"}}`})
+			s.Archive(pack(t, map[string]string{".terraform/terraform.tfstate": `{"version": 3, "backend": {"type": "local"}}`}))
 		}},
 		"a tree with a module file that asks for a provider": {make: func(t *testing.T, s *runnertest.Stack) {
-			s.Job.Tree.Archive, s.Job.Tree.Digest = pack(t, map[string]string{"b.tofu": "resource \"random_id\" \"b\" {\n  byte_length = 1\n}\n"})
+			s.Archive(pack(t, map[string]string{"b.tofu": "resource \"random_id\" \"b\" {\n  byte_length = 1\n}\n"}))
 		}, init: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ resource "terraform_data" "link" {
   }
 }
 `)
-	s.Job.Box.Writable = []string{outside}
+	s.Allow(outside)
 	s.Must(stack.ApplyRun, runnertest.Saved(s.Must(stack.PlanRun)))
 	d := s.Must(stack.PlanRun, func(j *runner.Job) { j.Tree.Digest = "sha256:other" })
 	if !d.NoInit {

@@ -24,7 +24,7 @@ func (r *run) prepare(context.Context) error {
 		if err := r.journal.enter(Unpacking); err != nil {
 			return err
 		}
-		if err := r.work.rebuild(r.job.Tree, r.job.LockFile); err != nil {
+		if err := r.work.rebuild(r.job.Tree, r.host.Archive, r.job.LockFile.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (r *run) initKey() string {
 	if o.InitKey == "" {
 		return ""
 	}
-	key, err := json.Marshal([]any{o.InitKey, r.job.Tree.Digest, r.work.root, r.job.Engine, o.Backend,
+	key, err := json.Marshal([]any{o.InitKey, r.job.Tree.Digest, r.work.root, r.job.Engine, r.host.Engine, o.Backend,
 		r.job.Workspace, r.job.Managed, r.job.Tree.Exclude})
 	if err != nil {
 		return ""

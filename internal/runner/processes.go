@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 type Config struct {
 	Dir        string           // the data directory; made if it is not there
 	Binary     string           // the supervisor's program, terrier-runner
+	Contents   Contents         // finds what jobs name; nil where no run is started
 	MinLevel   int              // of isolation, for jobs that ask for less
 	StopReads  bool             // Close interrupts plans and checks; applies always go on
 	StartLimit time.Duration    // how long a supervisor may take to its first word; a minute if zero
@@ -43,8 +45,10 @@ type Processes struct {
 	level func() sandbox.Probed
 
 	mu   sync.Mutex
-	busy map[string]*sync.Mutex // one per stack that was ever touched
+	busy map[string]*sync.Mutex // one for each key that was ever used
 }
+
+var _ Runner = (*Processes)(nil)
 
 // New opens the runner on its directory and watches the runs that it finds
 // alive there.
@@ -73,7 +77,7 @@ func New(c Config) (*Processes, error) {
 	}
 	for _, r := range reports {
 		if r.Phase != Done {
-			p.follow(r.Stack, r.ID, r.PID)
+			p.follow(r.Key(), r.ID, r.PID)
 		}
 	}
 	return p, nil
@@ -84,11 +88,11 @@ func New(c Config) (*Processes, error) {
 // another run of the stack has not been forgotten, Start is a Conflict: what
 // that run did, its state above all, has not been recorded yet.
 func (p *Processes) Start(ctx context.Context, job Job) error {
-	if err := errors.Join(checkName("ID", job.ID), checkName("stack", job.Stack)); err != nil {
+	if err := job.check(); err != nil {
 		return err
 	}
-	defer p.lock(job.Stack)()
-	current, err := p.current(job.Stack)
+	defer p.lock(job.Key())()
+	current, err := p.current(job.Key())
 	if err != nil {
 		return err
 	}
@@ -96,35 +100,39 @@ func (p *Processes) Start(ctx context.Context, job Job) error {
 		return nil
 	}
 	if current != nil {
-		return fault.New(fault.Conflict, "StackBusy",
+		return fault.New(fault.Conflict, StackBusy,
 			fmt.Errorf("starting run %s: run %s of the same stack comes first", job.ID, current.ID))
 	}
-	job.Box.MinLevel = max(job.Box.MinLevel, p.config.MinLevel)
-	if job.Box.Level == 0 {
-		job.Box.Level = int(p.level().Level)
+	job.Sandbox.MinLevel = max(job.Sandbox.MinLevel, p.config.MinLevel)
+	if job.Sandbox.Level == 0 {
+		job.Sandbox.Level = int(p.level().Level)
 	}
-	pid, err := p.launch(ctx, job)
+	host, err := p.config.resolve(ctx, job)
 	if err != nil {
-		return errors.Join(fmt.Errorf("starting run %s: %w", job.ID, err), os.RemoveAll(p.run(job.Stack, job.ID)))
+		return fmt.Errorf("starting run %s: %w", job.ID, err)
+	}
+	pid, err := p.launch(ctx, job, host)
+	if err != nil {
+		return errors.Join(fmt.Errorf("starting run %s: %w", job.ID, err), os.RemoveAll(p.run(job.Key(), job.ID)))
 	}
 	p.config.Log.Debug("run started", "stack", job.Name, "run", job.ID)
-	p.follow(job.Stack, job.ID, pid)
+	p.follow(job.Key(), job.ID, pid)
 	return nil
 }
 
-// Current returns the one run of a stack that was not forgotten yet, or nil. A
+// Current returns the one run of a key that was not forgotten yet, or nil. A
 // run whose supervisor died is Done and Killed; what it stored can be opened.
-func (p *Processes) Current(stack string) (*Report, error) {
-	if err := checkName("stack", stack); err != nil {
+func (p *Processes) Current(key string) (*Report, error) {
+	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	defer p.lock(stack)()
-	return p.current(stack)
+	defer p.lock(key)()
+	return p.current(key)
 }
 
-// current is Current for whoever holds the stack's lock.
-func (p *Processes) current(stackID string) (*Report, error) {
-	entries, err := os.ReadDir(p.runsOf(stackID))
+// current is Current for a caller that holds the lock of the key.
+func (p *Processes) current(key string) (*Report, error) {
+	entries, err := os.ReadDir(p.runsOf(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -132,7 +140,7 @@ func (p *Processes) current(stackID string) (*Report, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		r, err := p.look(stackID, e.Name())
+		r, err := p.look(key, e.Name())
 		if err != nil || r != nil {
 			return r, err
 		}
@@ -140,7 +148,7 @@ func (p *Processes) current(stackID string) (*Report, error) {
 	return nil, nil
 }
 
-// List returns the current run of every stack that has one.
+// List returns the current run of every key that has one.
 func (p *Processes) List() ([]Report, error) {
 	entries, err := os.ReadDir(p.runs())
 	if err != nil {
@@ -148,7 +156,7 @@ func (p *Processes) List() ([]Report, error) {
 	}
 	var reports []Report
 	for _, e := range entries {
-		if checkName("stack", e.Name()) != nil {
+		if checkKey(e.Name()) != nil {
 			continue
 		}
 		r, err := p.Current(e.Name())
@@ -166,16 +174,16 @@ func (p *Processes) List() ([]Report, error) {
 var readable = []string{FileLog, FileEvents, FilePlan, FilePlanDoc, FilePlanRaw, FilePlanTxt, FileState, FileOutputs, FileInventory, FileRescue, FileLockHCL}
 
 // Open opens a file that a run left; Missing if it left none.
-func (p *Processes) Open(stack, id, file string) (io.ReadCloser, error) {
-	if err := errors.Join(checkName("ID", id), checkName("stack", stack)); err != nil {
+func (p *Processes) Open(key, id, file string) (io.ReadCloser, error) {
+	if err := errors.Join(checkName("ID", id), checkKey(key)); err != nil {
 		return nil, err
 	}
 	if !slices.Contains(readable, file) {
-		return nil, fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("a run has no file %.80q", file))
+		return nil, fault.New(fault.Invalid, NameInvalid, fmt.Errorf("a run has no file %.80q", file))
 	}
-	f, err := os.Open(filepath.Join(p.run(stack, id), file))
+	f, err := os.Open(filepath.Join(p.run(key, id), file))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.Missing, "FileMissing", fmt.Errorf("run %s has left no %s", id, file))
+		return nil, fault.New(fault.Missing, FileMissing, fmt.Errorf("run %s has left no %s", id, file))
 	}
 	if err != nil {
 		return nil, err
@@ -185,59 +193,89 @@ func (p *Processes) Open(stack, id, file string) (io.ReadCloser, error) {
 
 // Cancel asks a run to stop and does not wait until it has. A run that has
 // ended is left alone.
-func (p *Processes) Cancel(_ context.Context, stack, id string) error {
-	if err := errors.Join(checkName("ID", id), checkName("stack", stack)); err != nil {
+func (p *Processes) Cancel(_ context.Context, key, id string) error {
+	if err := errors.Join(checkName("ID", id), checkKey(key)); err != nil {
 		return err
 	}
-	defer p.lock(stack)()
-	r, err := p.look(stack, id)
+	defer p.lock(key)()
+	r, err := p.look(key, id)
 	if err != nil || r == nil || r.Phase == Done {
 		return err
 	}
-	return signalRun(r.PID, filepath.Join(p.run(stack, id), fileLock))
+	return signalRun(r.PID, filepath.Join(p.run(key, id), fileLock))
 }
 
 // Forget removes what an ended run left. A run at work is a Conflict.
-func (p *Processes) Forget(stack, id string) error {
-	if err := errors.Join(checkName("ID", id), checkName("stack", stack)); err != nil {
+func (p *Processes) Forget(key, id string) error {
+	if err := errors.Join(checkName("ID", id), checkKey(key)); err != nil {
 		return err
 	}
-	defer p.lock(stack)()
-	r, err := p.look(stack, id)
+	defer p.lock(key)()
+	r, err := p.look(key, id)
 	if err != nil || r == nil {
 		return err
 	}
 	if r.Phase != Done {
-		return fault.New(fault.Conflict, "StackBusy", fmt.Errorf("run %s is at work", id))
+		return fault.New(fault.Conflict, StackBusy, fmt.Errorf("run %s is running", id))
 	}
 	defer failpoint.Act("run.remove", "")()
-	if err := os.RemoveAll(p.run(stack, id)); err != nil {
+	if err := os.RemoveAll(p.run(key, id)); err != nil {
 		return err
 	}
 	// The parent stays if it holds another run, which is the only way this fails.
-	_ = os.Remove(p.runsOf(stack))
+	_ = os.Remove(p.runsOf(key))
 	return nil
 }
 
-// Remove removes everything about a stack: its work directory and its ended
-// runs. A run at work is a Conflict.
-func (p *Processes) Remove(stack string) error {
-	if err := checkName("stack", stack); err != nil {
+// Remove removes everything about a key, and of a stack also every run beside
+// it.
+func (p *Processes) Remove(key string) error {
+	if err := checkKey(key); err != nil {
 		return err
 	}
-	defer p.lock(stack)()
-	r, err := p.current(stack)
+	keys, err := p.below(key)
 	if err != nil {
 		return err
 	}
-	if r != nil && r.Phase != Done {
-		return fault.New(fault.Conflict, "StackBusy", fmt.Errorf("run %s is at work", r.ID))
+	for _, k := range keys {
+		defer p.lock(k)()
+	}
+	for _, k := range keys {
+		r, err := p.current(k)
+		if err != nil {
+			return err
+		}
+		if r != nil && r.Phase != Done {
+			return fault.New(fault.Conflict, StackBusy, fmt.Errorf("run %s is running", r.ID))
+		}
 	}
 	defer failpoint.Act("run.remove", "stack")()
-	return errors.Join(os.RemoveAll(p.runsOf(stack)), os.RemoveAll(p.stack(stack)))
+	var errs []error
+	for _, k := range keys {
+		errs = append(errs, os.RemoveAll(p.runsOf(k)), os.RemoveAll(p.stack(k)))
+	}
+	return errors.Join(errs...)
 }
 
-// Ended sends the stack of every run that ends, also of one that an earlier
+// below lists a key and, of a stack, the keys of what is beside it, in order.
+func (p *Processes) below(key string) ([]string, error) {
+	keys := []string{key}
+	for _, dir := range []string{p.runs(), p.stacks()} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), key+besideMark) {
+				keys = append(keys, e.Name())
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), nil
+}
+
+// Ended sends the key of every run that ends, also of one that an earlier
 // Processes started. It is never closed.
 func (p *Processes) Ended() <-chan string { return p.ended }
 
@@ -250,7 +288,7 @@ func (p *Processes) Close() error {
 		errs = append(errs, err)
 		for _, r := range reports {
 			if r.Phase != Done && !r.Kind.Writes() {
-				errs = append(errs, p.Cancel(p.ctx, r.Stack, r.ID))
+				errs = append(errs, p.Cancel(p.ctx, r.Key(), r.ID))
 			}
 		}
 	}
@@ -260,28 +298,28 @@ func (p *Processes) Close() error {
 }
 
 // follow announces the end of a run.
-func (p *Processes) follow(stack, id string, pid int) {
-	dir := p.run(stack, id)
+func (p *Processes) follow(key, id string, pid int) {
+	dir := p.run(key, id)
 	p.watch.Go(func() {
 		err := awaitDeath(p.ctx, pid, filepath.Join(dir, fileLock))
 		if err != nil && p.ctx.Err() == nil {
 			p.config.Log.Warn("run cannot be watched", "run", id, "error", err)
 		}
 		select {
-		case p.ended <- stack:
+		case p.ended <- key:
 		case <-p.ctx.Done():
 		}
 	})
 }
 
-// lock keeps two calls about one stack apart. What keeps two writers apart is
+// lock keeps two calls about one key apart. What keeps two writers apart is
 // the supervisor's lock on disk.
-func (p *Processes) lock(stack string) (unlock func()) {
+func (p *Processes) lock(key string) (unlock func()) {
 	p.mu.Lock()
-	m := p.busy[stack]
+	m := p.busy[key]
 	if m == nil {
 		m = &sync.Mutex{}
-		p.busy[stack] = m
+		p.busy[key] = m
 	}
 	p.mu.Unlock()
 	m.Lock()

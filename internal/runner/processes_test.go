@@ -6,13 +6,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // tofu returns the engine that `make build` makes.
-func tofu(t testing.TB) runner.Engine {
+func tofu(t testing.TB) engine.Engine {
 	t.Helper()
 	path, err := filepath.Abs("../../bin/tofu")
 	if err != nil {
@@ -21,7 +22,7 @@ func tofu(t testing.TB) runner.Engine {
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("no engine to test with, `make build` makes it: %v", err)
 	}
-	return runner.Engine{Path: path, Name: "tofu", Version: "1.12.6"}
+	return engine.Engine{Path: path, Name: "tofu", Version: "1.12.6"}
 }
 
 // mirror returns the provider mirror that `make build` makes.
@@ -34,13 +35,13 @@ func mirror(t testing.TB) string {
 	return dir
 }
 
-func open(t testing.TB, dir string) *runner.Processes {
+func open(t testing.TB, dir string) *runnertest.Local {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := runner.New(runner.Config{Dir: dir, Binary: self, MinLevel: 1, Log: discard})
+	p, err := runnertest.NewLocal(runner.Config{Dir: dir, Binary: self, MinLevel: 1, Log: discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func TestConformanceBelowFull(t *testing.T) {
 		},
 		Engine: tofu(t),
 		Mirror: mirror(t),
-		Adapt:  func(j *runner.Job) { j.Box.Level = int(sandbox.Kernel) },
+		Adapt:  func(j *runner.Job) { j.Sandbox.Level = int(sandbox.Kernel) },
 	})
 }
 

@@ -2,10 +2,8 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,9 +11,6 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
 )
-
-// maxJob bounds a job: a state and a plan in base64, and little else.
-const maxJob = 2 << 30
 
 // Program is the main function of terrier-runner, but for sandbox.Main: it
 // supervises the one job on standard input. Both signals mean the same, however
@@ -50,13 +45,12 @@ func Program(args []string, version string) error {
 		say(os.Stdout, err)
 		_ = os.Stdout.Close() // the starter waits for the end of it
 	}
-	var job Job
-	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxJob)).Decode(&job); err != nil {
-		err = fmt.Errorf("reading the job: %w", err)
+	o, err := readOrder(os.Stdin)
+	if err != nil {
 		ready(err)
 		return err
 	}
 	_ = os.Stdin.Close()
-	_, err := Supervise(ctx, job, Supervisor{Dir: args[1], Now: time.Now, Ready: ready})
+	_, err = Supervise(ctx, o.Job, Supervisor{Dir: args[1], Host: o.Host, Now: time.Now, Ready: ready})
 	return err
 }

@@ -52,7 +52,7 @@ func (r *run) provided() map[ProviderSource]int64 {
 }
 
 func (r *run) sourceOf(p provider) ProviderSource {
-	mirror := r.job.Box.Mirror
+	mirror := r.host.Mirror
 	switch {
 	case r.ready:
 		return FromBefore

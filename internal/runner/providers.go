@@ -139,10 +139,10 @@ func (r *run) find(tree *os.Root, l engine.Locked) (p provider, err error) {
 			return p, err
 		}
 		rest, ok := strings.CutPrefix(dir, r.box.PathInside(MirrorInside)+"/")
-		if !ok || r.job.Box.Mirror == "" || !filepath.IsLocal(rest) {
+		if !ok || r.host.Mirror == "" || !filepath.IsLocal(rest) {
 			return p, fmt.Errorf("the package of %s is at %q", l.Address, dir)
 		}
-		p.Dir = filepath.Join(r.job.Box.Mirror, rest)
+		p.Dir = filepath.Join(r.host.Mirror, rest)
 		p.pkg = os.DirFS(p.Dir)
 	}
 	if p.Program, err = engine.Executable(p.pkg, l); err != nil {

@@ -21,11 +21,13 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // checkName reports whether name can be one component of a path; kind names
@@ -33,9 +35,30 @@ import (
 func checkName(kind, name string) error {
 	foreign := func(c rune) bool { return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.-", c) }
 	if name == "" || len(name) > 128 || strings.ContainsFunc(name, foreign) || strings.Trim(name[:1], ".-") == "" || strings.Contains(name, "..") {
-		return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q cannot be the %s of a run", name, kind))
+		return fault.New(fault.Invalid, NameInvalid, fmt.Errorf("%.80q cannot be the %s of a run", name, kind))
 	}
 	return nil
+}
+
+// checkKey reports whether key is a stack, or what Key makes.
+func checkKey(key string) error {
+	name, beside, found := strings.Cut(key, besideMark)
+	err := checkName("stack", name)
+	if found {
+		err = errors.Join(err, checkName("name beside a stack", beside))
+	}
+	return err
+}
+
+// check refuses a job that no runner may start.
+func (j Job) check() error {
+	if err := errors.Join(checkName("ID", j.ID), checkName("stack", j.Stack)); err != nil || j.Beside == "" {
+		return err
+	}
+	if j.Kind != stack.PlanRun || j.Options.ForceUnlock != "" {
+		return fault.New(fault.Invalid, BesideWrites, fmt.Errorf("a run beside a stack may only plan, and this one is of kind %q", j.Kind))
+	}
+	return checkName("name beside a stack", j.Beside)
 }
 
 // layout is where things are below the data directory. All directories are

@@ -26,7 +26,7 @@ const (
 // fits refuses a saved plan whose state is no longer the one it was made
 // against. The engine would find out too, but only after it was started.
 func (r *run) fits(context.Context) error {
-	if len(r.job.Plan) == 0 {
+	if r.job.Plan.Size == 0 {
 		return fault.New(fault.Invalid, "PlanMissing", errors.New("there is no saved plan to apply"))
 	}
 	if !r.job.Managed || r.job.Lineage == "" {
@@ -172,7 +172,7 @@ func (r *run) bringPlan(context.Context) error {
 		return err
 	}
 	defer root.Close()
-	if err := writeFresh(root, planName, r.job.Plan, 0o600); err != nil {
+	if err := writeFresh(root, planName, r.job.Plan.Bytes(), 0o600); err != nil {
 		return err
 	}
 	return sandbox.ChownWork(r.work.path(dirWork, dirScratch))

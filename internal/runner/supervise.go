@@ -18,6 +18,7 @@ import (
 // Supervisor is the environment of the one run that Supervise carries out.
 type Supervisor struct {
 	Dir   string           // the data directory, the same as the controller's
+	Host  Host             // where this machine has what the job names
 	Now   func() time.Time // the clock
 	Ready func(error)      // called once: nil when the locks are held and the report is written, else why not
 }
@@ -39,6 +40,7 @@ func Supervise(ctx context.Context, job Job, s Supervisor) (Report, error) {
 // run is one run at work.
 type run struct {
 	job     Job
+	host    Host // where this machine has what the job names
 	now     func() time.Time
 	layout  layout
 	dir     string // RUN
@@ -61,17 +63,20 @@ type run struct {
 
 // take takes the locks of the run and of its stack and writes the first report.
 func take(job Job, s Supervisor) (r *run, err error) {
-	if err := errors.Join(job.understood(), checkName("ID", job.ID), checkName("stack", job.Stack)); err != nil {
+	if err := job.check(); err != nil {
 		return nil, err
 	}
 	l := layout{s.Dir}
-	r = &run{job: job, now: s.Now, layout: l, dir: l.run(job.Stack, job.ID)}
+	if job.Beside != "" {
+		job.Options.NoLock = true // it writes nothing, and must not stand in the way of a run that does
+	}
+	r = &run{job: job, host: s.Host, now: s.Now, layout: l, dir: l.run(job.Key(), job.ID)}
 	defer func() {
 		if err != nil {
 			r.release()
 		}
 	}()
-	if r.work, err = newPrepared(l.stack(job.Stack), job.Tree); err != nil {
+	if r.work, err = newPrepared(l.stack(job.Key()), job.Tree); err != nil {
 		return r, err
 	}
 	if err := os.MkdirAll(r.work.path(dirWork), 0o700); err != nil {
@@ -86,14 +91,14 @@ func take(job Job, s Supervisor) (r *run, err error) {
 			return r, fmt.Errorf("taking the locks of run %s: %w", job.ID, err)
 		}
 		if f == nil {
-			return r, fault.New(fault.Conflict, "StackBusy", fmt.Errorf("another run of stack %s is at work", job.Stack))
+			return r, fault.New(fault.Conflict, StackBusy, fmt.Errorf("another run of %s is running", job.Key()))
 		}
 		r.locks = append(r.locks, f)
 	}
 	now := r.now()
 	r.journal = &journal{dir: r.dir, now: s.Now}
 	return r, r.journal.update(func(rep *Report) {
-		*rep = Report{Version: ReportVersion, ID: job.ID, Stack: job.Stack, Name: job.Name, Kind: job.Kind, Note: job.Note,
+		*rep = Report{Version: ReportVersion, ID: job.ID, Stack: job.Stack, Beside: job.Beside, Name: job.Name, Kind: job.Kind, Note: job.Note,
 			Phase: Starting, Since: now, Started: now, PID: os.Getpid()}
 	})
 }
@@ -176,7 +181,7 @@ func (r *run) begin() error {
 	}
 	mask := r.job.Mask
 	if r.job.Managed {
-		store, err := newStateStore(r.dir, r.job.State, r.job.Kind.Writes(), r.stored)
+		store, err := newStateStore(r.dir, r.job.State.Bytes(), r.job.Kind.Writes(), r.stored)
 		if err != nil {
 			return err
 		}
@@ -205,7 +210,7 @@ func (r *run) setAside() error {
 	if !r.job.Kind.Writes() {
 		return nil
 	}
-	room, err := newReserve(r.dir, len(r.job.State))
+	room, err := newReserve(r.dir, int(r.job.State.Size))
 	if err != nil {
 		return err
 	}

@@ -103,9 +103,11 @@ func TestAKilledSupervisorLosesNoOperation(t *testing.T) {
 		at("before", before, "") + at("after", after, strings.Join(all, ", ")))
 	s.Job.Mask = []string{"canary-spool", "thing-2"}
 	s.Job.Options.NoReattach = true
-	saved := s.Must(stack.PlanRun, before.Through, after.Through)
+	s.Allow(before.Dir)
+	s.Allow(after.Dir)
+	saved := s.Must(stack.PlanRun)
 
-	id := s.Start(stack.ApplyRun, runnertest.Saved(saved), before.Through, after.Through)
+	id := s.Start(stack.ApplyRun, runnertest.Saved(saved))
 	before.Arrived(t)
 	pid := s.Current().PID
 	halt(t, pid)
@@ -185,8 +187,9 @@ func TestGapOfAReplacement(t *testing.T) {
 			m.Use(s)
 			s.Must(stack.ApplyRun, runnertest.Saved(s.Must(stack.PlanRun)))
 			s.Job.Files[0].Content = []byte(m.World() + "resource \"world_thing\" \"t0\" {\n  name = \"other\"\n" + more + "}\n" + at("after", g, "world_thing.t0"))
-			saved := s.Must(stack.PlanRun, g.Through)
-			id := s.Start(stack.ApplyRun, runnertest.Saved(saved), g.Through)
+			s.Allow(g.Dir)
+			saved := s.Must(stack.PlanRun)
+			id := s.Start(stack.ApplyRun, runnertest.Saved(saved))
 			g.Arrived(t)
 			kill(t, s.Current().PID)
 			d := s.Finish(id)

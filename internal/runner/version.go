@@ -16,16 +16,17 @@ import (
 // old controller. So fields are added and never change their meaning, readers
 // leave alone what they do not know, and both sides say which version they are.
 const (
-	JobVersion    = 1 // of what a supervisor is told
+	JobVersion    = 2 // of an order; 1 held paths in the job, and its contents
 	ReportVersion = 1 // of what it says; 0 is from before there were versions
 )
 
-// understood refuses a job that asks for more than this supervisor knows: what
-// it would leave out may be what keeps the run safe.
-func (j Job) understood() error {
-	if j.Version > JobVersion {
-		return fault.New(fault.Later, "SupervisorTooOld", fmt.Errorf(
-			"the job has version %d, and this supervisor knows version %d", j.Version, JobVersion))
+// understood refuses an order of another version: the part of it that this
+// supervisor does not know may be what keeps the run safe. The run starts once
+// controller and supervisor are of the same release.
+func (o order) understood() error {
+	if o.Version != JobVersion {
+		return fault.New(fault.Later, SupervisorTooOld, fmt.Errorf(
+			"the job has version %d, and this supervisor knows version %d", o.Version, JobVersion))
 	}
 	return nil
 }

@@ -118,10 +118,10 @@ func (p *prepared) lockFile(tree *os.Root) (data []byte, hash string, err error)
 	return data, digest(data), nil
 }
 
-// rebuild makes the tree anew from the archive and puts it in the place of the
+// rebuild makes the tree anew from the archive at a path, if it has one, and puts it in the place of the
 // old one in one step. Nothing of the old tree is kept: what code of another
 // revision left there must not reach this one.
-func (p *prepared) rebuild(tree Tree, lockFile []byte) error {
+func (p *prepared) rebuild(tree Tree, archive string, lockFile []byte) error {
 	if err := removeIfThere(p.path(fileMarker)); err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func (p *prepared) rebuild(tree Tree, lockFile []byte) error {
 	if err := os.MkdirAll(fresh, 0o755); err != nil {
 		return err
 	}
-	if tree.Archive != "" {
-		if err := unpack(tree.Archive, fresh); err != nil {
+	if archive != "" {
+		if err := unpack(archive, fresh); err != nil {
 			return err
 		}
 	}

@@ -89,9 +89,9 @@ func TestExcludedFilesAreLeftOut(t *testing.T) {
 	if err := os.WriteFile(file, packed.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tree := Tree{Archive: file, Path: "mod", Exclude: []string{"backend_override.tofu"}}
+	tree := Tree{Archive: "sha256:1", Path: "mod", Exclude: []string{"backend_override.tofu"}}
 	p := newWork(t, nil)
-	if err := p.rebuild(tree, nil); err != nil {
+	if err := p.rebuild(tree, file, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"mod/main.tf": "x", "mod/backend_override.tofu": "(none)", "mod/.terraform/terraform.tfstate": "(none)", "backend_override.tofu": "x"} {
@@ -100,7 +100,7 @@ func TestExcludedFilesAreLeftOut(t *testing.T) {
 		}
 	}
 	tree.Exclude = []string{"../backend_override.tofu"}
-	if err := p.rebuild(tree, nil); fault.Of(err) != fault.Invalid {
+	if err := p.rebuild(tree, file, nil); fault.Of(err) != fault.Invalid {
 		t.Errorf("leaving out a file outside the root module: %v, want Invalid", err)
 	}
 }

@@ -70,7 +70,7 @@ func (c *Cache) Get(ctx context.Context, a Artifact) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	target := filepath.Join(c.dir, algorithm, hex.EncodeToString(sum)+".tar.gz")
+	target := c.path(algorithm, sum)
 	if err := compare(target, algorithm, sum); err == nil {
 		return target, nil
 	}
@@ -88,6 +88,21 @@ func (c *Cache) Get(ctx context.Context, a Artifact) (string, error) {
 	case <-ctx.Done():
 		return "", fmt.Errorf("fetching the artifact of %q: %w", a.Revision, context.Cause(ctx))
 	}
+}
+
+// Path returns the path of an artifact that Get has fetched.
+func (c *Cache) Path(digest string) (string, error) {
+	algorithm, sum, err := parseDigest(digest)
+	if err != nil {
+		return "", err
+	}
+	path := c.path(algorithm, sum)
+	_, err = os.Stat(path)
+	return path, err
+}
+
+func (c *Cache) path(algorithm string, sum []byte) string {
+	return filepath.Join(c.dir, algorithm, hex.EncodeToString(sum)+".tar.gz")
 }
 
 func (c *Cache) fly(ctx context.Context, f *flight, a Artifact, target string) {

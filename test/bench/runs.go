@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -134,7 +135,7 @@ type supervised struct {
 }
 
 func (b *bench) supervised(_ context.Context, dir, hcl string) (*supervised, error) {
-	runs, err := runner.New(runner.Config{Dir: dir, Binary: b.bin("terrier-runner"), Log: slog.New(slog.DiscardHandler)})
+	runs, err := runner.New(runner.Config{Dir: dir, Binary: b.bin("terrier-runner"), Contents: b, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +147,29 @@ func (b *bench) supervised(_ context.Context, dir, hcl string) (*supervised, err
 	config.Path = runner.CLIConfig
 	return &supervised{runs: runs, job: runner.Job{
 		Stack: "bench", Name: "bench/bench", Managed: true,
-		Engine: runner.Engine{Path: b.bin("tofu"), Name: "tofu"},
+		Engine: runner.Engine{Name: "tofu"},
 		Tree:   runner.Tree{Digest: "sha256:inline"},
 		Files: []workdir.File{workdir.Inline(hcl), config,
 			{Path: "terrier_override.tf", Mode: 0o600, Content: []byte("terraform {\n  backend \"http\" {\n  }\n}\n")}},
 		Options: runner.Options{InitKey: "bench"},
 		Limits:  runner.Limits{Memory: 4 << 30}, // what a platform gives to one that asks for nothing else
-		Box:     runner.Box{Network: "host", Mirror: b.bin("mirror")},
+		Sandbox: runner.Sandbox{Network: "host"},
 	}}, nil
+}
+
+// Archive implements runner.Contents: the modules of a benchmark are inline.
+func (b *bench) Archive(context.Context, string) (string, error) {
+	return "", errors.New("a benchmark has no archives")
+}
+
+// Engine implements runner.Contents.
+func (b *bench) Engine(context.Context, string) (engine.Engine, error) {
+	return engine.Engine{Path: b.bin("tofu"), Name: "tofu"}, nil
+}
+
+// Directories implements runner.Contents.
+func (b *bench) Directories() (mirror string, writable []string, err error) {
+	return b.bin("mirror"), nil, nil
 }
 
 // apply plans and applies, as a stack does that is applied without asking.
@@ -213,7 +229,7 @@ func (s *supervised) takeOver(id string, kind stack.RunKind) error {
 	var err error
 	switch kind {
 	case stack.ApplyRun:
-		s.job.Plan, s.job.LockFile = nil, nil
+		s.job.Plan, s.job.LockFile = runner.Content{}, runner.Content{}
 		s.job.State, err = s.left(id, runner.FileState)
 	case stack.PlanRun:
 		s.job.Lineage, s.job.Serial = s.last.State.Lineage, s.last.State.Serial
@@ -227,13 +243,14 @@ func (s *supervised) takeOver(id string, kind stack.RunKind) error {
 	return err
 }
 
-func (s *supervised) left(id, file string) ([]byte, error) {
+func (s *supervised) left(id, file string) (runner.Content, error) {
 	r, err := s.runs.Open(s.job.Stack, id, file)
 	if err != nil {
-		return nil, err
+		return runner.Content{}, err
 	}
 	defer r.Close()
-	return io.ReadAll(r)
+	data, err := io.ReadAll(r)
+	return runner.ContentOf(data), err
 }
 
 func (s *supervised) close(err *error) { *err = errors.Join(*err, s.runs.Close()) }

@@ -7,7 +7,6 @@ package runnertest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -19,21 +18,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
-
-// Runner is what a controller needs of a runner.
-type Runner interface {
-	Start(ctx context.Context, job runner.Job) error
-	Current(stack string) (*runner.Report, error)
-	Open(stack, id, file string) (io.ReadCloser, error)
-	Cancel(ctx context.Context, stack, id string) error
-	Forget(stack, id string) error
-	Remove(stack string) error
-	Ended() <-chan string
-}
 
 // patience bounds every wait of a test: a machine that is busy is slow, and a
 // test that waits this long has failed.
@@ -52,19 +41,21 @@ type Stack struct {
 var stacks atomic.Int64
 
 // NewStack returns a stack of the module with this configuration.
-func NewStack(t testing.TB, r Runner, engine runner.Engine, module string) *Stack {
+func NewStack(t testing.TB, r Runner, e engine.Engine, module string) *Stack {
 	t.Helper()
 	s := &Stack{t: t, runner: r}
+	r.Host().set(func() { r.Host().engines[e.Path] = e })
 	s.Job = runner.Job{
 		Stack: "stack-" + string('a'+rune(stacks.Add(1)%26)) + "-" + time.Now().Format("150405.000000"),
-		Name:  "test/" + t.Name(), Created: time.Now(), Engine: engine, Managed: true,
-		Tree: runner.Tree{Digest: "sha256:inline"},
+		Name:  "test/" + t.Name(), Created: time.Now(), Managed: true,
+		Engine: runner.Engine{Asked: e.Path, Name: e.Name, Version: e.Version},
+		Tree:   runner.Tree{Digest: "sha256:inline"},
 		Files: []workdir.File{
 			{Path: "main.tf", Mode: 0o600, Content: []byte(module)},
 			{Path: "terrier_override.tf", Mode: 0o600, Content: []byte("terraform {\n  backend \"http\" {\n  }\n}\n")},
 		},
 		Options: runner.Options{InitKey: "key"},
-		Box:     runner.Box{Network: "none"},
+		Sandbox: runner.Sandbox{Network: "none"},
 	}
 	t.Cleanup(func() {
 		if err := s.runner.Remove(s.Job.Stack); err != nil {
@@ -75,14 +66,38 @@ func NewStack(t testing.TB, r Runner, engine runner.Engine, module string) *Stac
 }
 
 // Use makes the stack go on with another runner.
-func (s *Stack) Use(r Runner) { s.runner = r }
+func (s *Stack) Use(r Runner) {
+	r.Host().adopt(s.runner.Host())
+	s.runner = r
+}
+
+// Beside returns the stack as runs beside it have it, under a name of their own.
+func (s *Stack) Beside(name string) *Stack {
+	b := *s
+	b.Job.Beside, b.runs = name, 0
+	b.Job.Files = append([]workdir.File(nil), s.Job.Files...)
+	return &b
+}
+
+// Allow lets the runs of the stack's runner write a directory.
+func (s *Stack) Allow(dir string) {
+	h := s.runner.Host()
+	h.set(func() { h.writable = append(h.writable, dir) })
+}
+
+// Archive makes an archive the stack's tree.
+func (s *Stack) Archive(path, digest string) {
+	h := s.runner.Host()
+	h.set(func() { h.archives[digest] = path })
+	s.Job.Tree.Archive, s.Job.Tree.Digest = digest, digest
+}
 
 // Start starts a run of this kind, changed as the test wants it.
 func (s *Stack) Start(kind stack.RunKind, change ...func(*runner.Job)) string {
 	s.t.Helper()
 	s.runs++
 	job := s.Job
-	job.ID, job.Kind, job.State = string(kind)+"-"+strings.Repeat("x", s.runs), kind, s.State
+	job.ID, job.Kind, job.State = string(kind)+"-"+strings.Repeat("x", s.runs), kind, runner.ContentOf(s.State)
 	job.Files = append([]workdir.File(nil), s.Job.Files...)
 	for _, c := range change {
 		c(&job)
@@ -112,7 +127,7 @@ func (s *Stack) Await() runner.Report {
 // Current returns the stack's run.
 func (s *Stack) Current() *runner.Report {
 	s.t.Helper()
-	r, err := s.runner.Current(s.Job.Stack)
+	r, err := s.runner.Current(s.Job.Key())
 	if err != nil {
 		s.t.Fatalf("Current() error = %v", err)
 	}
@@ -122,7 +137,7 @@ func (s *Stack) Current() *runner.Report {
 // Read returns a file of a run, or nil if there is none.
 func (s *Stack) Read(id, file string) []byte {
 	s.t.Helper()
-	f, err := s.runner.Open(s.Job.Stack, id, file)
+	f, err := s.runner.Open(s.Job.Key(), id, file)
 	if err != nil {
 		return nil
 	}
@@ -155,7 +170,7 @@ func (s *Stack) Finish(id string) Done {
 	if state := s.Read(id, runner.FileState); state != nil {
 		s.State = state
 	}
-	if err := s.runner.Forget(s.Job.Stack, id); err != nil {
+	if err := s.runner.Forget(s.Job.Key(), id); err != nil {
 		s.t.Fatalf("Forget() = %v", err)
 	}
 	return d
@@ -174,7 +189,8 @@ func (s *Stack) Must(kind stack.RunKind, change ...func(*runner.Job)) Done {
 // Saved makes a run apply the plan of d.
 func Saved(d Done) func(*runner.Job) {
 	return func(j *runner.Job) {
-		j.Plan, j.Lineage, j.Serial, j.LockFile = d.Plan, d.State.Lineage, d.State.Serial, d.LockFile
+		j.Plan, j.LockFile = runner.ContentOf(d.Plan), runner.ContentOf(d.LockFile)
+		j.Lineage, j.Serial = d.State.Lineage, d.State.Serial
 	}
 }
 
@@ -191,7 +207,7 @@ func Serial(t testing.TB, state []byte) int {
 // Gate stands between a run and its end: a pipe that code in the box writes to
 // when it is there and reads from until it may go on.
 type Gate struct {
-	Dir         string // to be writable in the box
+	Dir         string // for Stack.Allow
 	here, enter *os.File
 }
 
@@ -245,9 +261,6 @@ func (g *Gate) Open(t testing.TB) {
 		t.Fatal(err)
 	}
 }
-
-// Through makes the gate reachable in the box of a run.
-func (g *Gate) Through(j *runner.Job) { j.Box.Writable = append(j.Box.Writable, g.Dir) }
 
 // Has reports whether text stands in any of files.
 func Has(text string, files ...[]byte) bool {

@@ -18,7 +18,7 @@ func patient(t *testing.T, f Fixture) *Stack {
 	t.Helper()
 	s := f.stack(t, f.New(t), oneResource)
 	s.Job.Engine, s.Job.Managed, s.Job.Files = runner.Engine{}, false, nil // none is needed
-	s.Job.Box.Network = "host"
+	s.Job.Sandbox.Network = "host"
 	return s
 }
 
@@ -147,7 +147,7 @@ func unhurried(t *testing.T, f Fixture) {
 
 func boxed(t *testing.T, f Fixture) {
 	s := patient(t, f)
-	s.Job.Box.Network = "none"
+	s.Job.Sandbox.Network = "none"
 	address, met := silent(t)
 	d := s.Finish(s.Start(stack.HealthRun, asks(tcpCheck("outside", address))))
 	if d.Outcome != stack.Failed || len(met) != 0 {

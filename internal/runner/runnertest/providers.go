@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -85,8 +85,8 @@ func (m *Mirror) Use(s *Stack) {
 	config := workdir.CLIConfig(listed, runner.MirrorInside)
 	config.Path = runner.CLIConfig
 	s.Job.Files = append(s.Job.Files, config)
-	s.Job.Box.Mirror = m.Dir
-	s.Job.Box.Writable = append(s.Job.Box.Writable, m.Cloud)
+	s.runner.Host().UseMirror(m.Dir)
+	s.Allow(m.Cloud)
 }
 
 // Started returns which providers were started since the last call, sorted.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -18,7 +19,7 @@ import (
 // Fixture is what the suite needs to test a runner.
 type Fixture struct {
 	New    func(testing.TB) Runner // a runner with nothing in it, closed by the test's clean-up
-	Engine runner.Engine
+	Engine engine.Engine
 	Mirror string            // of providers, as `make build` makes it; empty leaves out the tests that need some
 	Adapt  func(*runner.Job) // what all jobs have beside; may be nil
 }
@@ -40,6 +41,8 @@ func Run(t *testing.T, f Fixture) {
 		"a change of outputs alone is a change":              outputsOnly,
 		"a run is started once":                              startedOnce,
 		"one run at a time holds a stack":                    oneAtATime,
+		"runs beside a stack go on while its own does":       besideIt,
+		"a run beside a stack only plans":                    besideOnlyPlans,
 		"a cancelled apply is interrupted once":              cancelled,
 		"an apply is interrupted at its deadline":            deadline,
 		"a run that ignores the interrupt is killed":         stubborn,
@@ -193,8 +196,9 @@ func atGate(t *testing.T, f Fixture, change ...func(*runner.Job)) (*Stack, Runne
 	t.Helper()
 	g, r := NewGate(t), f.New(t)
 	s := f.stack(t, r, waiting(g, g.Command()+"; touch "+filepath.Join(g.Dir, "after")))
-	plan := s.Must(stack.PlanRun, g.Through)
-	id := s.Start(stack.ApplyRun, append(change, Saved(plan), g.Through)...)
+	s.Allow(g.Dir)
+	plan := s.Must(stack.PlanRun)
+	id := s.Start(stack.ApplyRun, append(change, Saved(plan))...)
 	g.Arrived(t)
 	return s, r, g, id
 }
@@ -280,8 +284,9 @@ func stubborn(t *testing.T, f Fixture) {
 	g, r := NewGate(t), f.New(t)
 	// Neither the engine's interrupt nor the end of its shell ends this one.
 	s := f.stack(t, r, waiting(g, "trap '' INT TERM; "+g.Command()))
-	plan := s.Must(stack.PlanRun, g.Through)
-	id := s.Start(stack.ApplyRun, Saved(plan), g.Through, func(j *runner.Job) {
+	s.Allow(g.Dir)
+	plan := s.Must(stack.PlanRun)
+	id := s.Start(stack.ApplyRun, Saved(plan), func(j *runner.Job) {
 		j.Limits.Apply, j.Limits.Grace = reached, 200*time.Millisecond
 	})
 	g.Arrived(t)
@@ -410,6 +415,7 @@ func names(t *testing.T, f Fixture) {
 		for call, err := range map[string]error{
 			"Start()":          r.Start(t.Context(), runner.Job{ID: name, Stack: "stack"}),
 			"Start() of stack": r.Start(t.Context(), runner.Job{ID: "id", Stack: name}),
+			"Cancel() beside":  r.Cancel(t.Context(), "stack_"+name, "id"),
 			"Current()":        currentErr,
 			"Open()":           openErr,
 			"Cancel()":         r.Cancel(t.Context(), name, "id"),

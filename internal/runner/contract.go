@@ -1,7 +1,10 @@
 package runner
 
 import (
+	"context"
 	"encoding/json"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -11,12 +14,92 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// Job is everything a supervisor needs for one run. It travels once, over the
-// supervisor's standard input, because it holds secrets in clear.
+// This file is the whole contract between a controller and a runner: the calls,
+// what a run is told, what it reports and which files it leaves. The package
+// runnertest proves it for any runner. Processes keeps it with a supervisor
+// process for each run, on this machine.
+
+// Runner starts runs, finds them again and hands out what they left. A run
+// belongs to the runner and not to the process that started it: a new Runner on
+// the same data finds every run that was not forgotten. Every method may be
+// called at any time from any goroutine.
+//
+// A run is found by its key and its ID. The key is the identity of its stack, or
+// Key(stack, beside) for a run beside the stack. Each key holds one run at a
+// time, and keeps it until it is forgotten.
+//
+// Errors are faults:
+//
+//	Invalid   NameInvalid       a key, an ID or the name of a file is not allowed
+//	Conflict  StackBusy         another run has the key, or the run is still running
+//	Missing   FileMissing       the run left no such file
+//	Missing   ContentMissing    the runner does not have what the job names
+//	Later     SupervisorTooOld  the supervisor has another version than the controller
+//
+// Any other error is about the runner, and the call can be repeated.
+type Runner interface {
+	// Start starts a run and returns once it holds its key: from then on it is
+	// found by Current and List, whatever becomes of the caller. Starting a run
+	// that was started before, whether it is running or has ended, changes
+	// nothing and is no error. It is a Conflict while another run has the key,
+	// also one that has ended and was not forgotten: its results, the state above
+	// all, were not recorded yet. After an error there is no run. When ctx ends
+	// before the start is complete, there is no run either.
+	Start(ctx context.Context, job Job) error
+
+	// Current returns the report of the run that has the key, or nil. A run that
+	// died without a report of its end is reported as Done and Killed, and only
+	// after every process of it is dead and the newest state that it left was
+	// saved.
+	Current(key string) (*Report, error)
+
+	// List returns the report of every run that was not forgotten, of stacks and
+	// beside them. It agrees with Current.
+	List() ([]Report, error)
+
+	// Open opens a file that a run left, by one of the names below. The files of a
+	// run that goes on can be read, too; they grow. FileState is always a whole
+	// state. It is Missing if the run left no such file.
+	Open(key, id, file string) (io.ReadCloser, error)
+
+	// Cancel asks a run to stop and returns without waiting for its end. The
+	// engine is interrupted once, however often Cancel is called, and killed when
+	// the grace period of the job is over. A run that has ended or is not known is
+	// left alone.
+	Cancel(ctx context.Context, key, id string) error
+
+	// Forget removes a run that has ended, with every file that it left. It is a
+	// Conflict while the run is running. A run that is not known is no error.
+	Forget(key, id string) error
+
+	// Remove removes everything about a key: its prepared directory and a run that
+	// has ended. For a stack it removes the runs beside it as well. It is a
+	// Conflict while a run is running, and then removes nothing.
+	Remove(key string) error
+
+	// Ended sends the key of every run that ends, also of one that an earlier
+	// Runner started. The channel is never closed. A run whose end was missed is
+	// found by List.
+	Ended() <-chan string
+}
+
+// Reasons of the faults of a runner.
+const (
+	NameInvalid      = "NameInvalid"
+	StackBusy        = "StackBusy"
+	FileMissing      = "FileMissing"
+	ContentMissing   = "ContentMissing"
+	SupervisorTooOld = "SupervisorTooOld"
+	BesideWrites     = "BesideWrites" // Invalid: a run beside a stack is of a kind other than plan
+)
+
+// Job is everything that one run needs. It names content by digest and holds no
+// path of a machine: the runner finds the content. It travels once and is never
+// stored by a runner, because it holds secrets in clear.
 type Job struct {
-	Version int    // JobVersion of whoever starts the run; set by Start
 	ID      string // lower-case letters, digits and '-'; derived from the cause of the run
-	Stack   string // the identity of the stack, its UID; one run at a time holds it
+	Stack   string // the identity of the stack, its UID
+	Beside  string // a run beside the stack, by a name of its own; empty for the stack's own run. See Key
 	Name    string // namespace/name, for people
 	Kind    stack.RunKind
 	Created time.Time
@@ -34,19 +117,19 @@ type Job struct {
 	// workspaces, and terraform.workspace must read the right name. Neither
 	// takes settings; the supervisor gives them.
 	Managed   bool
-	State     []byte // managed: the state to start from; empty if there is none
-	Workspace string // empty means default
-	Plan      []byte // apply: the saved plan, exactly as it was made; Files and Env must give the same variables
-	Lineage   string // apply: what the plan was made against; empty skips the check
+	State     Content // managed: the state to start from; empty if there is none
+	Workspace string  // empty means default
+	Plan      Content // apply: the saved plan, exactly as it was made; Files and Env must give the same variables
+	Lineage   string  // apply: what the plan was made against; empty skips the check
 	Serial    uint64
-	LockFile  []byte // apply: the dependency lock file that the plan was made with; used if the directory is prepared anew
+	LockFile  Content // apply: the dependency lock file that the plan was made with; used if the directory is prepared anew
 
 	Options Options
 	Limits  Limits
-	Box     Box
-	Checks  []Check // health: what is asked; no engine runs
+	Sandbox Sandbox `json:"Box"` // as records of earlier releases name it
+	Checks  []Check // health: the checks to make; no engine runs
 
-	Command []string // glass: what a person typed, one of engine.HandCommands
+	Command []string // break-glass: the command of a user, one of engine.HandCommands
 
 	// Note is the caller's own record of why the run exists. The supervisor
 	// copies it into every Report, so that a restarted controller knows what a
@@ -54,12 +137,42 @@ type Job struct {
 	Note json.RawMessage `json:",omitempty"`
 }
 
-// Engine is the program that a run drives.
-type Engine = engine.Engine
+// Key is the key of a run beside a stack, or of the stack itself if beside is
+// empty. A run beside a stack has a directory of its own, may go on while other
+// runs of the stack do, takes no lock and writes nothing: only kind plan is
+// allowed. Its report must not be taken for one of the stack's own runs.
+func Key(stack, beside string) string {
+	if beside == "" {
+		return stack
+	}
+	return stack + besideMark + beside
+}
+
+// besideMark stands between the two parts of a key. No name holds it.
+const besideMark = "_"
+
+// SplitKey returns what Key was made from.
+func SplitKey(key string) (stack, beside string) {
+	stack, beside, _ = strings.Cut(key, besideMark)
+	return stack, beside
+}
+
+// Key is the key by which the run is found.
+func (j Job) Key() string { return Key(j.Stack, j.Beside) }
+
+// Engine names the program that a run drives.
+type Engine struct {
+	Asked   string // the name by which the stack asks for it; empty is the platform's own
+	Name    string // tofu or terraform
+	Version string // 1.12.6
+}
+
+// String names the engine as the inputs of a plan do: "tofu 1.12.6".
+func (e Engine) String() string { return e.Name + " " + e.Version }
 
 // Tree is the module tree of a run.
 type Tree struct {
-	Archive string // path of a verified .tar.gz; empty when Files are the whole module
+	Archive string // the digest of a .tar.gz; empty when Files are the whole module
 	Digest  string // sha256:…; names the prepared directory's content
 	Path    string // the root module inside the tree; "" is its root
 
@@ -101,13 +214,12 @@ type Limits struct {
 	CPUs              int // processors that the engine and its providers are told to use
 }
 
-// Box says what surrounds a run.
-type Box struct {
-	Network  string   // none or host
-	Mirror   string   // provider mirror directory, read-only inside
-	Writable []string // host directories that runs may write, at the same path inside
-	MinLevel int      // of isolation; a run that cannot have it is refused
-	Level    int      // that the machine can give, if it is known; else the supervisor finds out, which costs a process
+// Sandbox describes the isolation of a run. Directories of the machine that all
+// runs may write, and a mirror of providers, are settings of the runner.
+type Sandbox struct {
+	Network  string // none or host
+	MinLevel int    // of isolation; a run that cannot have it is refused
+	Level    int    // that the machine can give, if it is known; else the supervisor finds out, which costs a process
 }
 
 // Phase is where a run stands.
@@ -128,15 +240,16 @@ const (
 	CheckingHealth Phase = "CheckingHealth"
 )
 
-// Report is what a run says of itself: the content of its run.json, written
-// with fsync and rename at every change of phase. It holds no secret.
+// Report is the report of a run, durable at every change of its phase. It holds
+// no secret. Its JSON is kept in records and read by later releases.
 type Report struct {
 	Version int `json:"version,omitempty"` // ReportVersion of the supervisor
 
-	ID    string        `json:"id"`
-	Stack string        `json:"stack"`
-	Name  string        `json:"name"`
-	Kind  stack.RunKind `json:"kind"`
+	ID     string        `json:"id"`
+	Stack  string        `json:"stack"`
+	Beside string        `json:"beside,omitempty"` // see Key
+	Name   string        `json:"name"`
+	Kind   stack.RunKind `json:"kind"`
 
 	Phase    Phase     `json:"phase"`
 	Since    time.Time `json:"since"`
@@ -171,6 +284,9 @@ type Report struct {
 
 	Note json.RawMessage `json:"note,omitempty"` // the Job's, unchanged
 }
+
+// Key is the key by which the run is found.
+func (r Report) Key() string { return Key(r.Stack, r.Beside) }
 
 // StateID names one version of a state.
 type StateID struct {

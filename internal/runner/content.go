@@ -1,0 +1,149 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// Content is bytes that a job names by their digest: a state, a saved plan, a
+// lock file. In JSON it is its digest and its size; a transport carries the bytes
+// beside the job, once and unchanged.
+type Content struct {
+	Digest string `json:"digest,omitempty"` // sha256:…; empty if there is none
+	Size   int64  `json:"size,omitempty"`
+
+	data []byte
+}
+
+// ContentOf names bytes, which must not change any more. Nil is no content.
+func ContentOf(data []byte) Content {
+	if data == nil {
+		return Content{}
+	}
+	return Content{Digest: digest(data), Size: int64(len(data)), data: data}
+}
+
+// Bytes are the bytes that c names; nil without content.
+func (c Content) Bytes() []byte { return c.data }
+
+// Equal reports whether both name the same bytes.
+func (c Content) Equal(o Content) bool { return c.Digest == o.Digest }
+
+// contents are what the job names by digest and a transport carries, in the
+// order in which the local one does.
+func (j *Job) contents() []*Content { return []*Content{&j.State, &j.Plan, &j.LockFile} }
+
+// Contents finds on this machine what jobs name by digest or by name.
+type Contents interface {
+	// Archive returns the path of the verified .tar.gz with a digest. The file
+	// must stay until the run has unpacked it.
+	Archive(ctx context.Context, digest string) (path string, err error)
+	// Engine returns the engine that the stack asked for.
+	Engine(ctx context.Context, asked string) (engine.Engine, error)
+	// Directories returns the directory of providers that every run can read,
+	// empty without one, and those that every run may write, at the same path.
+	Directories() (mirror string, writable []string, err error)
+}
+
+// Host is where this machine has what a job names.
+type Host struct {
+	Archive  string   `json:"archive,omitempty"`  // path of the .tar.gz
+	Engine   string   `json:"engine,omitempty"`   // path of the program
+	Mirror   string   `json:"mirror,omitempty"`   // directory of providers, read-only in the sandbox
+	Writable []string `json:"writable,omitempty"` // directories that the run may write, at the same path
+}
+
+// resolve finds what a job names.
+func (c Config) resolve(ctx context.Context, job Job) (h Host, err error) {
+	if c.Contents == nil {
+		return h, nil // only jobs that name nothing; what is missing the supervisor finds out
+	}
+	if h.Mirror, h.Writable, err = c.Contents.Directories(); err != nil {
+		return h, err
+	}
+	missing := func(what string, err error) error {
+		return fault.New(fault.Missing, ContentMissing, fmt.Errorf("the runner does not have %s: %w", what, err))
+	}
+	if job.Tree.Archive != "" {
+		path, err := c.Contents.Archive(ctx, job.Tree.Archive)
+		if err != nil {
+			return h, missing("the archive "+job.Tree.Archive, err)
+		}
+		h.Archive = path
+	}
+	if job.Engine.Name != "" {
+		e, err := c.Contents.Engine(ctx, job.Engine.Asked)
+		if err != nil {
+			return h, err
+		}
+		if got := (Engine{Name: e.Name, Version: e.Version}).String(); got != job.Engine.String() {
+			return h, fault.New(fault.Later, ContentMissing, fmt.Errorf("the engine is %s now and no longer %s", got, job.Engine))
+		}
+		h.Engine = e.Path
+	}
+	return h, nil
+}
+
+// order is what the local runner sends to a supervisor over its standard input:
+// this in JSON, then the bytes of the contents, one after another.
+type order struct {
+	Version int  `json:"version"` // JobVersion of the runner
+	Job     Job  `json:"job"`
+	Host    Host `json:"host"`
+}
+
+// write sends an order.
+func (o *order) write(w io.Writer) error {
+	if err := json.NewEncoder(w).Encode(o); err != nil {
+		return fmt.Errorf("sending the job: %w", err)
+	}
+	for _, c := range o.Job.contents() {
+		if _, err := w.Write(c.data); err != nil {
+			return fmt.Errorf("sending %s: %w", c.Digest, err)
+		}
+	}
+	return nil
+}
+
+// readOrder is the other side of write.
+func readOrder(r io.Reader) (order, error) {
+	var o order
+	dec := json.NewDecoder(io.LimitReader(r, maxJob))
+	if err := dec.Decode(&o); err != nil {
+		return o, fmt.Errorf("reading the job: %w", err)
+	}
+	if err := o.understood(); err != nil {
+		return o, err
+	}
+	rest := io.MultiReader(dec.Buffered(), r)
+	if _, err := io.ReadFull(rest, make([]byte, len("\n"))); err != nil {
+		return o, fmt.Errorf("reading the job: %w", err)
+	}
+	for _, c := range o.Job.contents() {
+		if c.Digest == "" {
+			continue
+		}
+		if c.Size < 0 || c.Size > maxContent {
+			return o, fmt.Errorf("%s has %d bytes, more than the %d allowed", c.Digest, c.Size, int64(maxContent))
+		}
+		c.data = make([]byte, c.Size)
+		if _, err := io.ReadFull(rest, c.data); err != nil {
+			return o, fmt.Errorf("reading %s: %w", c.Digest, err)
+		}
+		if got := digest(c.data); got != c.Digest {
+			return o, fmt.Errorf("the content %s has the digest %s", c.Digest, got)
+		}
+	}
+	return o, nil
+}
+
+// The bounds of an order.
+const (
+	maxJob     = 1 << 30 // bytes of the job without its contents: generated files, above all
+	maxContent = maxPlan // the largest content is a saved plan
+)
