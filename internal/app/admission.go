@@ -33,12 +33,12 @@ func (p *parts) admission() (map[string]http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What logs say of a request is the pattern of its path.
+	// Logs name the pattern of a path, and not the secret at its end.
 	all[admission.ValidateTemplate+"/:knock"] = knowing{p.knock, admission.Knowing(direct)}
 	return all, nil
 }
 
-// knowing is a handler for those who know the end of its path.
+// knowing is a handler for callers that know the secret at the end of its path.
 type knowing struct {
 	knock string
 	http.Handler
@@ -52,8 +52,8 @@ func (k knowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.Handler.ServeHTTP(w, r)
 }
 
-// askUs has the API server ask those webhooks, as soon as they answer. That it
-// does is no condition for anything: what it does not ask about is found out
+// askUs registers those webhooks at the API server, as soon as they answer. If that
+// fails, everything else still works: the controllers find invalid objects
 // later.
 func (p *parts) askUs(ctx context.Context, c client.Client) {
 	if p.Cluster != nil && !p.Cluster.Admission {
@@ -68,15 +68,15 @@ func (p *parts) askUs(ctx context.Context, c client.Client) {
 		err = kube.Apply(ctx, c, all[i])
 	}
 	if err != nil && ctx.Err() == nil {
-		p.log.Warn("the API server does not ask whether registries and templates are valid; their status says so later", "err", err)
+		p.log.Warn("admission webhooks not registered; the status of registries and templates still shows whether they are valid", "err", err)
 	}
 }
 
-// webhooks are where an API server reaches ours, and for whose objects.
+// webhooks are the addresses at which an API server reaches ours, and the namespaces.
 type webhooks struct {
 	url        string
 	ca         []byte
-	knock      string   // what only the API server is told: who asks there learns of registries
+	knock      string   // a secret in the path for the API server only, since answers name registries
 	hosts      []string // other names of the same server
 	namespaces []string // all if empty
 }
@@ -106,7 +106,7 @@ func (w webhooks) configurations(files fs.FS) ([]*unstructured.Unstructured, err
 }
 
 // adapt puts the address of this server into a configuration. Controllers that
-// look after different namespaces of one cluster have one each.
+// reconcile different namespaces of one cluster have one each.
 func (w webhooks) adapt(u *unstructured.Unstructured) error {
 	if len(w.namespaces) > 0 {
 		u.SetName(u.GetName() + "." + w.namespaces[0])
@@ -140,7 +140,7 @@ func (w webhooks) adapt(u *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(u.Object, list, "webhooks")
 }
 
-// clientConfig is how path is reached. A name of a Service is said as one, since
+// clientConfig is the address of path. The name of a Service is given as such, since
 // API servers seldom know the names of the cluster.
 func (w webhooks) clientConfig(path string) (map[string]any, error) {
 	u, err := url.Parse(w.url)
@@ -164,7 +164,7 @@ func (w webhooks) clientConfig(path string) (map[string]any, error) {
 	return out, nil
 }
 
-// serviceNamed reads the name by which an API server calls a Service.
+// serviceNamed reads the DNS name of a Service.
 func serviceNamed(host string) (name, namespace string, ok bool) {
 	parts := strings.Split(host, ".")
 	if len(parts) != 3 || parts[2] != "svc" {

@@ -1,6 +1,6 @@
 // Package app wires everything: it turns a Config into running controllers,
-// runners and servers, and back into nothing when it is told to end. It makes
-// decisions about which part talks to which, and no others.
+// runners and servers, and stops them again. It
+// decides which part talks to which, and nothing else.
 //
 // Start reading at Run.
 package app
@@ -50,7 +50,7 @@ type Running interface {
 	Wait() error
 }
 
-// Ready is what is said once requests are answered.
+// Ready is printed once requests are answered.
 type Ready struct {
 	Ready      bool   `json:"ready"`
 	Kubeconfig string `json:"kubeconfig"`
@@ -66,7 +66,7 @@ type Options struct {
 	Config       Config
 	ControlPlane ControlPlane
 	Cluster      *ClusterConfig // nil if the control plane is in this process
-	Program      string         // how people call this one
+	Program      string         // the name of this program in messages
 	Version      string
 	Stdout       io.Writer // for Ready
 	Stderr       io.Writer // for progress and logs
@@ -108,7 +108,7 @@ type parts struct {
 	bindings  *access.Bindings
 }
 
-// Run brings everything up and blocks until ctx ends. Applies that go on then
+// Run starts everything and blocks until ctx ends. Applies that are active then
 // are finished by their supervisors.
 func Run(ctx context.Context, o Options) (err error) {
 	p := &parts{Options: o}

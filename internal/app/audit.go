@@ -15,18 +15,18 @@ import (
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
-// anchorEvery is how often the head of the journal is kept outside of it, if
-// there is anything new.
+// anchorEvery is how often the head of the audit log is stored outside of it, if
+// there are new entries.
 const anchorEvery = time.Minute
 
-// openJournal opens the journal of who did what.
+// openJournal opens the audit log.
 func (p *parts) openJournal() (err error) {
 	p.journal, err = audit.Open(p.dir("audit"), audit.Options{Now: p.Now})
 	return err
 }
 
-// beginJournal holds the journal against the head that is kept outside of it,
-// and says in it that this program begins to write.
+// beginJournal compares the audit log with the head that is stored outside of it,
+// and records that this program starts to write.
 func (p *parts) beginJournal(ctx context.Context, direct client.Client) error {
 	p.anchor = kube.Anchor{Client: direct, Key: types.NamespacedName{Namespace: access.ServerNamespace, Name: query.AuditConfigMap}}
 	var head audit.Head
@@ -35,7 +35,7 @@ func (p *parts) beginJournal(ctx context.Context, direct client.Client) error {
 	}
 	there, err := p.journal.Holds(head)
 	if err != nil {
-		return fmt.Errorf("holding the journal against its kept head: %w", err)
+		return fmt.Errorf("comparing the audit log with its stored head: %w", err)
 	}
 	if !there {
 		if err := p.lost(ctx, head); err != nil {
@@ -45,15 +45,15 @@ func (p *parts) beginJournal(ctx context.Context, direct client.Client) error {
 	p.anchored = head
 	err = p.journal.Record(ctx, audit.Entry{What: audit.JournalOpened, Via: audit.ViaController, Details: map[string]string{"version": p.Version}})
 	if err != nil {
-		// What must be recorded does not happen; everything else goes on.
-		p.log.Error("the journal cannot be written: nothing is applied until it can", "dir", p.dir("audit"), "err", err)
+		// Actions that must be recorded are refused; everything else continues.
+		p.log.Error("the audit log cannot be written: nothing is applied until it can", "dir", p.dir("audit"), "err", err)
 	}
 	return nil
 }
 
-// lost keeps that a head was not found again, until a person has seen to it.
+// lost records that a head was not found, until an operator has handled it.
 func (p *parts) lost(ctx context.Context, head audit.Head) error {
-	p.log.Error("the journal is not the one whose head was kept: see terrier audit verify", "entry", head.Seq, "dir", p.dir("audit"))
+	p.log.Error("the audit log does not contain its stored head: run terrier audit verify", "entry", head.Seq, "dir", p.dir("audit"))
 	var earlier audit.Head
 	known, err := p.anchor.Load(ctx, query.AuditLostKey, &earlier)
 	if err == nil && !known {
@@ -64,12 +64,12 @@ func (p *parts) lost(ctx context.Context, head audit.Head) error {
 	}
 	return p.journal.Record(ctx, audit.Entry{
 		What: audit.JournalDamaged, Via: audit.ViaController, ID: "lost/" + head.Hash,
-		Why:     fmt.Sprintf("entry %d, whose hash was kept outside of the journal, is not in it", head.Seq),
+		Why:     fmt.Sprintf("entry %d, whose hash was stored outside of the audit log, is not in it", head.Seq),
 		Details: map[string]string{"hash": head.Hash},
 	})
 }
 
-// anchors keeps the head of the journal outside of it until ctx ends, and once
+// anchors stores the head of the audit log outside of it until ctx ends, and once
 // more then.
 func (p *parts) anchors(ctx context.Context) error {
 	tick := time.NewTicker(anchorEvery)
@@ -93,13 +93,13 @@ func (p *parts) anchorHead(ctx context.Context) {
 		return
 	}
 	if err := p.anchor.Save(ctx, query.AuditHeadKey, head); err != nil {
-		p.log.Warn("the head of the journal is not kept outside of it", "err", err) // tried again in a minute
+		p.log.Warn("the head of the audit log was not stored outside of it", "err", err) // retried in a minute
 		return
 	}
 	p.anchored = head
 }
 
-// journaled adds the journal to what the server is made of.
+// journaled adds the audit log to the options of the server.
 func (p *parts) journaled(o *web.Options) {
 	o.Audit, o.Journal = p.journal, query.NewJournal(p.journal, p.anchor)
 }

@@ -19,8 +19,8 @@ func (p *parts) newBoard() *query.Board {
 	return p.board
 }
 
-// keepBoard has the board follow what the controllers' cache holds, and then
-// learn from records how long looks took before this process was started.
+// keepBoard has the board follow the controllers' cache, and then
+// read from the records how long drift checks took before this process started.
 func (p *parts) keepBoard(mgr ctrl.Manager) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		stop, err := feed(ctx, mgr.GetCache(), p.board)
@@ -28,14 +28,14 @@ func (p *parts) keepBoard(mgr ctrl.Manager) error {
 			return err
 		}
 		if err := p.board.Measure(ctx, p.records); err != nil && ctx.Err() == nil {
-			p.log.Warn("run times not read", "err", err) // they are measured anew, run by run
+			p.log.Warn("run times not read", "err", err) // they are measured again, run by run
 		}
 		<-ctx.Done()
 		return stop()
 	}))
 }
 
-// feed tells board of every stack in a cache, and of every change from then on.
+// feed passes every stack in a cache to the board, and every change from then on.
 // It returns once the board knows all of them.
 func feed(ctx context.Context, stacks cache.Cache, board *query.Board) (stop func() error, err error) {
 	informer, err := stacks.GetInformer(ctx, &v1alpha2.Terraform{})
@@ -62,8 +62,8 @@ func set(board *query.Board, o any) {
 	}
 }
 
-// drop also takes the word of a cache that only found out, when it listed anew,
-// that a stack had gone: of that one, the name is all that is certain.
+// drop also handles the tombstone of a cache that missed the deletion and found it
+// when it listed again: only the name in it is certain.
 func drop(board *query.Board, o any) {
 	key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(o)
 	if err != nil {
@@ -75,14 +75,14 @@ func drop(board *query.Board, o any) {
 	}
 }
 
-// timedRuns tells the board how long runs took.
+// timedRuns passes the duration of runs to the board.
 type timedRuns struct {
 	fencedRuns
 	board *query.Board
 }
 
 // Forget implements runner.Runner. It is called once for each run that
-// ended, after all else about it was written down.
+// ended, after everything else about it was recorded.
 func (t timedRuns) Forget(id, run string) error {
 	if r, err := t.Current(id); err == nil && r != nil && r.ID == run && r.Outcome == stack.Succeeded {
 		t.board.Ran(id, r.Kind, r.Finished.Sub(r.Started))

@@ -14,7 +14,7 @@ import (
 )
 
 // certificateTime is how long a certificate lasts. Each start makes a new one,
-// and writes down for the command line which one to trust.
+// and publishes it for the command line.
 const certificateTime = 5 * 365 * 24 * time.Hour
 
 // selfSigned makes a certificate for hosts that is its own authority. Its key is
@@ -49,7 +49,7 @@ func selfSigned(hosts []string, now time.Time) (tls.Certificate, []byte, error) 
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, text, nil
 }
 
-// loopbackHosts are the names by which a server is called on its own machine,
+// loopbackHosts are the names of a server on its own machine,
 // and the address it listens on if it is one.
 func loopbackHosts(listen string) []string {
 	hosts := []string{"127.0.0.1", "localhost", "::1"}

@@ -23,7 +23,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// cluster is the ControlPlane that somebody else runs.
+// cluster is the ControlPlane of an existing cluster.
 type cluster struct {
 	ClusterConfig
 	kubeconfig, context string
@@ -32,7 +32,7 @@ type cluster struct {
 	progress            io.Writer
 }
 
-// joined is a cluster whose one acting controller this process is.
+// joined is a cluster of which this process is the active controller.
 type joined struct {
 	cluster
 	config *rest.Config
@@ -42,10 +42,10 @@ type joined struct {
 	ca     []byte
 }
 
-// Start implements ControlPlane: it returns once this process may act. First
-// comes the Lease, by which one of all controllers is chosen, then the lock of
-// the data directory, which nobody loses while he lives: whoever held it before
-// has really ended.
+// Start implements ControlPlane: it returns once this process is active. First
+// it takes the Lease, which elects one of all controllers, then the lock of
+// the data directory, which a process holds as long as it lives: the previous
+// holder has really ended.
 func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ Running, err error) {
 	j := &joined{cluster: c}
 	if j.config, err = c.connect(); err != nil {
@@ -56,7 +56,7 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 		return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-address %q is not host:port", c.http))
 	}
 	if j.cert, j.ca, err = selfSigned(append(append([]string{}, c.Hosts...), loopbackHosts(host)...), c.now()); err != nil {
-		return nil, fmt.Errorf("making a certificate for the HTTP API: %w", err)
+		return nil, fmt.Errorf("creating a certificate for the HTTP API: %w", err)
 	}
 	if c.Lease != "" {
 		if j.lead, err = takeLead(ctx, j.config, c.ClusterConfig, c.now, c.say); err != nil {
@@ -69,7 +69,7 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 	if err != nil {
 		return nil, errors.Join(err, j.Wait())
 	}
-	log.Info("this controller acts", "lease", c.Lease, "cluster", j.config.Host)
+	log.Info("this controller is active", "lease", c.Lease, "cluster", j.config.Host)
 	return j, nil
 }
 
@@ -85,13 +85,13 @@ func (c cluster) connect() (*rest.Config, error) {
 	if err != nil {
 		return nil, fault.New(fault.Missing, "KubeconfigMissing", fmt.Errorf("finding the cluster: %w", err))
 	}
-	config.QPS = -1 // the server shares itself out
+	config.QPS = -1 // the API server limits its clients itself
 	config.UserAgent = "terrier-controller"
 	return config, nil
 }
 
-// lockDir makes the data directory this process's own, waiting for the one
-// that has it.
+// lockDir locks the data directory for this process, waiting for the process
+// that holds it.
 func (c cluster) lockDir(ctx context.Context, dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (c cluster) lockDir(ctx context.Context, dir string) (*os.File, error) {
 		}
 		if !said {
 			holder, _ := os.ReadFile(path)
-			c.say("waiting for process %s, which has the data directory, to end", strings.TrimSpace(string(holder)))
+			c.say("waiting for process %s to release the data directory", strings.TrimSpace(string(holder)))
 		}
 		select {
 		case <-ctx.Done():
@@ -129,7 +129,7 @@ func (c cluster) lockDir(ctx context.Context, dir string) (*os.File, error) {
 	return f, nil
 }
 
-// installationOf names the data directory by what only it holds.
+// installationOf identifies the data directory by its secret.
 func installationOf(dir string) (string, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "secrets"), 0o700); err != nil {
 		return "", err
@@ -145,7 +145,7 @@ func installationOf(dir string) (string, error) {
 // Config implements Running.
 func (j *joined) Config() *rest.Config { return rest.CopyConfig(j.config) }
 
-// Kubeconfig implements Running: who is told of this one has his own.
+// Kubeconfig implements Running.
 func (j *joined) Kubeconfig() string { return j.kubeconfig }
 
 // Address implements Running.
@@ -159,7 +159,7 @@ func (j *joined) Address() string {
 // Certificate implements Running.
 func (j *joined) Certificate() (tls.Certificate, []byte, error) { return j.cert, j.ca, nil }
 
-// Wait implements Running: everything else has ended, so the next one may act.
+// Wait implements Running: everything else has ended, so another process may become active.
 func (j *joined) Wait() error {
 	var errs []error
 	if j.lock != nil {

@@ -16,8 +16,8 @@ func usage(format string, args ...any) error {
 	return fault.New(fault.Invalid, "Usage", fmt.Errorf(format, args...))
 }
 
-// check reports what of a Config cannot work whatever is found later, so that a
-// slip is told before anything was started. In a cluster the HTTP API may listen
+// check reports invalid settings, so that a
+// mistake is reported before anything starts. In a cluster the HTTP API may listen
 // beyond loopback.
 func (c Config) check(inCluster bool) error {
 	if _, err := outbound.ParseAllow(c.AllowHosts...); err != nil {
@@ -33,10 +33,10 @@ func (c Config) check(inCluster bool) error {
 		return usage("--min-isolation: %d is none of 1, 2, 3", c.Isolation)
 	}
 	if c.MaxRuns < 1 {
-		return usage("--max-runs: %d runs at once would be none", c.MaxRuns)
+		return usage("--max-runs: %d is less than 1", c.MaxRuns)
 	}
 	if c.MaxTenantRuns < 0 || c.RunsMemory < 0 {
-		return usage("--max-runs-per-tenant and --memory-for-runs are not negative")
+		return usage("--max-runs-per-tenant and --memory-for-runs cannot be negative")
 	}
 	if err := checkHTTPAddress(c.HTTPAddress, inCluster); err != nil {
 		return err
@@ -65,7 +65,7 @@ func checkHTTPAddress(address string, beyond bool) error {
 		return usage("--http-address %q is not host:port", address)
 	}
 	if ip := net.ParseIP(host); !beyond && (ip == nil || !ip.IsLoopback()) {
-		return usage("--http-address %q is not a loopback address: nothing listens beyond this machine", address)
+		return usage("--http-address %q is not a loopback address, and terrier up listens only on this machine", address)
 	}
 	return nil
 }

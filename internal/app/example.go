@@ -32,7 +32,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-var errOutput = errors.New("--output: json is the only other form")
+var errOutput = errors.New("--output: the only value is json")
 
 // exampleTime bounds the applying of the quickstart, and then the wait for its
 // stacks.
@@ -40,7 +40,7 @@ const exampleTime = 5 * time.Minute
 
 const exampleNamespace = "quickstart"
 
-// estateDir is the directory that stands in for a cloud, below the data
+// estateDir is the directory that stands for a cloud, below the data
 // directory.
 const estateDir = "estate"
 
@@ -48,11 +48,11 @@ const estateDir = "estate"
 type example struct {
 	progress, out io.Writer
 	now           func() time.Time
-	program       string // how this one is called
+	program       string // the name of this program in messages
 }
 
-// run returns an error only if ctx has ended: Terrier runs, and no trouble of an
-// example ends it.
+// run returns an error only if ctx has ended: Terrier continues without the
+// examples.
 func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
 	c, err := client.New(config, client.Options{Scheme: newScheme()})
 	if err == nil {
@@ -62,11 +62,11 @@ func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		q.say("  the examples are not all there: %v", err)
+		q.say("  the examples could not be applied completely: %v", err)
 		if hint := command.Hint(err); hint != "" {
 			q.say("  %s", hint)
 		}
-		q.say("  Terrier runs without them. Once that is corrected, start it again with --quickstart, which applies what is missing.")
+		q.say("  Terrier runs without them. Correct the cause, then start it again with --quickstart to apply the missing ones.")
 		return nil
 	}
 	q.awaitStacks(ctx, c)
@@ -75,7 +75,7 @@ func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
 		return ctx.Err()
 	}
 	if err := q.tell(r); err != nil {
-		q.say("  what to try could not be printed: %v", err)
+		q.say("  the next steps could not be printed: %v", err)
 	}
 	return nil
 }
@@ -85,11 +85,11 @@ func (q example) applyAll(ctx context.Context, r Ready, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, exampleTime)
 	defer cancel()
 	registry := strings.TrimPrefix(r.HTTP, "https://")
-	q.say("pushing the quickstart's module to the registry inside")
+	q.say("pushing the module of the quickstart to the built-in registry")
 	if err := q.push(ctx, r, registry); err != nil {
 		return fmt.Errorf("pushing the quickstart: %w", err)
 	}
-	q.say("applying two stacks, and a table whose rows are tenants")
+	q.say("applying two stacks, and a table with three tenants")
 	if err := q.apply(ctx, c, strings.NewReplacer("REGISTRY", registry, "ESTATE", filepath.Join(r.DataDir, estateDir))); err != nil {
 		return fmt.Errorf("applying the quickstart: %w", err)
 	}
@@ -103,7 +103,7 @@ func (q example) say(format string, args ...any) {
 	fmt.Fprintf(q.progress, "terrier: "+format+"\n", args...)
 }
 
-// apply applies the manifests, with what only this machine knows filled in.
+// apply applies the manifests, with the values of this machine filled in.
 func (q example) apply(ctx context.Context, c client.Client, fill *strings.Replacer) error {
 	if err := createNamespace(ctx, c, exampleNamespace); err != nil {
 		return err
@@ -121,7 +121,7 @@ func createNamespace(ctx context.Context, c client.Client, name string) error {
 	return kube.Apply(ctx, c, u)
 }
 
-// create makes what the files say and is not there yet.
+// create creates the objects of the files that do not exist yet.
 func create(ctx context.Context, c client.Client, from fs.FS, fill *strings.Replacer, files ...string) error {
 	for _, file := range files {
 		b, err := fs.ReadFile(from, file)
@@ -133,7 +133,7 @@ func create(ctx context.Context, c client.Client, from fs.FS, fill *strings.Repl
 			if err := yaml.Unmarshal([]byte(fill.Replace(string(doc))), &u.Object); err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			// What is there already may have been changed on purpose.
+			// An existing object may have been changed on purpose.
 			if err := client.IgnoreAlreadyExists(c.Create(ctx, &u, client.FieldOwner(access.FieldManager))); err != nil {
 				return err
 			}
@@ -142,17 +142,17 @@ func create(ctx context.Context, c client.Client, from fs.FS, fill *strings.Repl
 	return nil
 }
 
-// exampleStack is what was seen of a stack of the quickstart.
+// exampleStack is the last known status of a stack of the quickstart.
 type exampleStack struct {
 	name string
 	said string // by its Ready condition
-	held bool   // until somebody decides
+	held bool   // until the user decides
 	done bool   // ready or held, as its manifest is now
 }
 
-// awaitStacks waits until the stacks are ready, and says what they do meanwhile.
-// At a later start one may be held until somebody decides, for as long as they
-// like. What keeps them from it is told, with how to find out more.
+// awaitStacks waits until the stacks are ready, and prints their progress.
+// At a later start a stack may wait for a decision of the user.
+// If a stack is not ready, it prints the reason and the next step.
 func (q example) awaitStacks(ctx context.Context, c client.Reader) {
 	within, cancel := context.WithTimeout(ctx, exampleTime)
 	defer cancel()
@@ -162,8 +162,8 @@ func (q example) awaitStacks(ctx context.Context, c client.Reader) {
 			if s.done {
 				continue
 			}
-			// Each needs the one before it: what it says until then worries people.
-			if err := q.look(ctx, c, s); err != nil || !s.done {
+			// Each stack depends on the previous one: its messages until then only confuse.
+			if err := q.poll(ctx, c, s); err != nil || !s.done {
 				return false, err
 			}
 		}
@@ -173,18 +173,18 @@ func (q example) awaitStacks(ctx context.Context, c client.Reader) {
 		return
 	}
 	if within.Err() == nil {
-		q.say("  the stacks could not be looked at: %v", err)
+		q.say("  the stacks could not be read: %v", err)
 	}
 	for _, s := range stacks {
 		if !s.done {
-			q.say("  %s is not ready: %s", s.name, cmp.Or(s.said, "it was not seen at work yet"))
-			q.say("    what to do: %s explain %s -n %s", q.program, s.name, exampleNamespace)
+			q.say("  %s is not ready: %s", s.name, cmp.Or(s.said, "it has not been reconciled yet"))
+			q.say("    next step: %s explain %s -n %s", q.program, s.name, exampleNamespace)
 		}
 	}
 }
 
-// look looks at a stack once, and says what is new.
-func (q example) look(ctx context.Context, c client.Reader, s *exampleStack) error {
+// poll reads a stack once, and prints changes.
+func (q example) poll(ctx context.Context, c client.Reader, s *exampleStack) error {
 	var obj v1alpha2.Terraform
 	if err := c.Get(ctx, types.NamespacedName{Namespace: exampleNamespace, Name: s.name}, &obj); err != nil {
 		return client.IgnoreNotFound(err)
@@ -202,34 +202,34 @@ func (q example) look(ctx context.Context, c client.Reader, s *exampleStack) err
 	}
 	s.done = (cond.Status == metav1.ConditionTrue || s.held) && obj.Status.ObservedGeneration == obj.Generation
 	if s.done && s.held {
-		q.say("  %s waits for you: %s explain %s -n %s", s.name, q.program, s.name, exampleNamespace)
+		q.say("  %s needs your decision: %s explain %s -n %s", s.name, q.program, s.name, exampleNamespace)
 	}
 	return nil
 }
 
-// tell says what to try now.
+// tell prints what to try next.
 func (q example) tell(r Ready) error {
 	estate := filepath.Join(r.DataDir, estateDir)
 	_, err := fmt.Fprintf(q.out, `
-There are two stacks: "network", written in place, and "app", from an artifact,
-made from what the first outputs. Try, in another terminal:
+There are two stacks: "network", with an inline module, and "app", from an artifact.
+"app" uses the outputs of "network". Try this in another terminal:
 
   export KUBECONFIG=%[1]s
-  %[4]s get -A                              # what there is
-  %[4]s outputs app -n quickstart           # what it outputs
+  %[4]s get -A                              # list the stacks
+  %[4]s outputs app -n quickstart           # show its outputs
 
-change it, see the plan, approve it:
+Change a stack, show its plan, approve the plan:
   %[5]s -n quickstart patch tf app --type merge -p '{"spec":{"approvePlan":"","vars":[{"name":"estate","value":"%[2]s"},{"name":"replicas","value":3}]}}'
   %[4]s replan app -n quickstart --wait
   %[4]s plan app -n quickstart
   %[4]s approve app -n quickstart
 
-break it by hand, and watch drift being noticed:
+Change a resource outside of Terrier, and watch the drift check detect it:
   echo broken > %[2]s/replica-0.txt
   %[4]s replan app -n quickstart            # or wait a minute
   %[4]s get -n quickstart --watch
 %[6]s
-Ctrl-C stops it, or "make down" with the DATA_DIR of "make up". Everything is kept in %[3]s.
+To stop Terrier, press Ctrl-C, or run "make down" with the DATA_DIR of "make up". All data stays in %[3]s.
 `, r.Kubeconfig, estate, r.DataDir, q.program, kubectl(q.program), q.tellTenants(r))
 	return err
 }

@@ -32,11 +32,11 @@ const (
 // directory.
 const customersFile = "customers.db"
 
-// tenantsTime bounds the wait for tenants that the person may have changed since.
+// tenantsTime bounds the wait for tenants, whose table the user may have changed.
 const tenantsTime = 2 * time.Minute
 
-// makeCustomers makes the table of the tenants' example. A file that is there is
-// somebody's, whatever it holds.
+// makeCustomers creates the table of the tenants' example. An existing file is
+// kept, whatever it contains.
 func makeCustomers(ctx context.Context, dir string) error {
 	path := filepath.Join(dir, customersFile)
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -60,17 +60,17 @@ func makeCustomers(ctx context.Context, dir string) error {
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err
 	}
-	// A link is there whole or not at all, and takes no other file's place.
+	// A link appears completely or not at all, and replaces no other file.
 	if err := os.Link(made, path); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
 }
 
-// applyTenants makes the table and applies what reads it.
+// applyTenants creates the table and applies the objects that read it.
 func (q example) applyTenants(ctx context.Context, r Ready, c client.Client) error {
 	if err := makeCustomers(ctx, r.DataDir); err != nil {
-		return fmt.Errorf("making the table: %w", err)
+		return fmt.Errorf("creating the table: %w", err)
 	}
 	fill := strings.NewReplacer("DATABASE", strconv.Quote(filepath.Join(r.DataDir, customersFile)))
 	if err := createNamespace(ctx, c, tenantsNamespace); err != nil {
@@ -79,15 +79,15 @@ func (q example) applyTenants(ctx context.Context, r Ready, c client.Client) err
 	return create(ctx, c, tenants.Files, fill, "registry.yaml", "template.yaml")
 }
 
-// awaitTenants waits until the tenants are what their rows say, and tells of each
-// one as it becomes ready. What keeps them from it is told, and stops nothing: the
-// rows are the person's, who may have made it so.
+// awaitTenants waits until the tenants match their rows, and prints each
+// tenant that becomes ready. If they do not, it prints the reason and continues:
+// the user may have changed the rows on purpose.
 func (q example) awaitTenants(ctx context.Context, c client.Reader) {
 	within, cancel := context.WithTimeout(ctx, tenantsTime)
 	defer cancel()
 	seen := tenantsSeen{}
 	err := wait.PollUntilContextCancel(within, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		if err := seen.look(ctx, c); err != nil {
+		if err := seen.poll(ctx, c); err != nil {
 			return false, err
 		}
 		for _, name := range seen.news {
@@ -100,22 +100,22 @@ func (q example) awaitTenants(ctx context.Context, c client.Reader) {
 	case err != nil && within.Err() != nil:
 		q.say("  not all tenants are ready: %s tenants -n %s --not-ready", q.program, tenantsNamespace)
 	case err != nil:
-		q.say("  the tenants could not be looked at: %v", err)
-		q.say("    to look again: %s tenants -n %s", q.program, tenantsNamespace)
+		q.say("  the tenants could not be read: %v", err)
+		q.say("    next step: %s tenants -n %s", q.program, tenantsNamespace)
 	case seen.trouble() != "":
 		q.say("  %s: %s", tenantsRegistry, seen.trouble())
-		q.say("    what to do: %s rows %s -n %s", q.program, tenantsRegistry, tenantsNamespace)
+		q.say("    next step: %s rows %s -n %s", q.program, tenantsRegistry, tenantsNamespace)
 	}
 }
 
-// tenantsSeen is what the last look at the tenants has found.
+// tenantsSeen is the last known status of the tenants.
 type tenantsSeen struct {
 	registry tenantsv1.TenantRegistry
-	ready    map[string]string // what a ready tenant says, by its name
-	news     []string          // those that have become ready since the look before
+	ready    map[string]string // message of each ready tenant, by name
+	news     []string          // tenants that became ready since the previous poll
 }
 
-func (s *tenantsSeen) look(ctx context.Context, c client.Reader) error {
+func (s *tenantsSeen) poll(ctx context.Context, c client.Reader) error {
 	s.registry = tenantsv1.TenantRegistry{}
 	if err := c.Get(ctx, types.NamespacedName{Namespace: tenantsNamespace, Name: tenantsRegistry}, &s.registry); err != nil {
 		return err
@@ -140,8 +140,8 @@ func (s *tenantsSeen) look(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// settled says that nothing more is to be waited for: all tenants are ready, or
-// the registry says why it does not go on.
+// settled reports that the wait is over: all tenants are ready, or
+// the registry has a problem.
 func (s *tenantsSeen) settled() bool {
 	status := s.registry.Status
 	if status.ObservedGeneration != s.registry.Generation {
@@ -153,7 +153,7 @@ func (s *tenantsSeen) settled() bool {
 	return status.LastRead != nil && status.ReferencingTemplates > 0 && len(s.ready) >= int(status.Desired)
 }
 
-// trouble is what holds the registry up, if anything does.
+// trouble is the problem of the registry, if it has one.
 func (s *tenantsSeen) trouble() string {
 	status := s.registry.Status
 	if status.Blocked != nil {
@@ -165,7 +165,7 @@ func (s *tenantsSeen) trouble() string {
 	return ""
 }
 
-// tellTenants says what to try with them.
+// tellTenants is what to try with the tenants.
 func (q example) tellTenants(r Ready) string {
 	file := filepath.Join(r.DataDir, customersFile)
 	statement := "go run ./examples/tenants/sql"
@@ -173,8 +173,8 @@ func (q example) tellTenants(r Ready) string {
 		statement += " -file " + file
 	}
 	return fmt.Sprintf(`
-Three rows of a table are tenants, each with a stack and what depends on it. The
-table is %[1]s, and yours. Change it, and look:
+Three rows of a table are tenants, each with a stack and dependent objects. The table
+is %[1]s. Change it, and list the tenants:
 
   %[2]s tenants -n %[3]s
   %[4]s "INSERT INTO customers (id, url) VALUES ('dawn', 'https://dawn.example.com')"

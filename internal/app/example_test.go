@@ -57,17 +57,17 @@ func TestExamplesThatAreNotReadyAreTold(t *testing.T) {
 		"ready": {stacks, []client.Object{shown("network", "True", stack.NoDrift, "No drift"), shown("app", "True", stack.NoDrift, "No drift")}, nil,
 			[]string{"network: No drift", "app: No drift"}, "explain", 0},
 		"held": {stacks, []client.Object{shown("network", "True", stack.NoDrift, "No drift"), shown("app", "Unknown", stack.AwaitingApproval, "Plan waits")}, nil,
-			[]string{"app waits for you: ./terrier explain app -n quickstart"}, "explain network", 0},
+			[]string{"app needs your decision: ./terrier explain app -n quickstart"}, "explain network", 0},
 		"failed": {stacks, []client.Object{shown("network", "False", stack.RetryLater, "no such provider")}, nil,
-			[]string{"network is not ready: no such provider", "./terrier explain network -n quickstart", "app is not ready: it was not seen at work yet", "./terrier explain app -n quickstart"}, "waits for you", exampleTime},
+			[]string{"network is not ready: no such provider", "./terrier explain network -n quickstart", "app is not ready: it has not been reconciled yet", "./terrier explain app -n quickstart"}, "needs your decision", exampleTime},
 		"stacks unread": {stacks, nil, errors.New("the store is full"),
-			[]string{"could not be looked at: the store is full", "./terrier explain network -n quickstart"}, "", 0},
+			[]string{"could not be read: the store is full", "./terrier explain network -n quickstart"}, "", 0},
 		"a tenant that is not ready": {tenants, []client.Object{customers(), &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: tenantsNamespace, Name: "acme-shop"}}}, nil,
 			[]string{"not all tenants are ready: ./terrier tenants -n tenants --not-ready"}, "customers:", tenantsTime},
 		"a registry that is held": {tenants, []client.Object{blocked}, nil,
 			[]string{"customers: 3 tenants would go", "./terrier rows customers -n tenants"}, "not all", 0},
 		"tenants unread": {tenants, nil, errors.New("the store is full"),
-			[]string{"could not be looked at: the store is full", "./terrier tenants -n tenants"}, "", 0},
+			[]string{"could not be read: the store is full", "./terrier tenants -n tenants"}, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestExamplesThatCannotBeAppliedStopNothing(t *testing.T) {
 	if err := q.run(t.Context(), nowhere, &rest.Config{Host: "https://127.0.0.1:1"}); err != nil {
 		t.Errorf("the platform is ended with %v", err)
 	}
-	for _, want := range []string{"the examples are not all there: pushing the quickstart", "connection refused", "Terrier runs without them"} {
+	for _, want := range []string{"the examples could not be applied completely: pushing the quickstart", "connection refused", "Terrier runs without them"} {
 		if !strings.Contains(progress.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &progress)
 		}

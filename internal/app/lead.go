@@ -29,12 +29,12 @@ import (
 
 // leader is a control plane that only one of several processes may use.
 type leader interface {
-	Leads() error          // nil while this process may act
-	Lost() <-chan struct{} // closed when it may not any more
+	Leads() error          // nil while this process is active
+	Lost() <-chan struct{} // closed when it is no longer active
 }
 
-// errNotLeading is what everything that acts is told after the Lease was lost.
-var errNotLeading = errors.New("this controller was not heard of for too long, and another one may act by now")
+// errNotLeading is the error of every action after the Lease was lost.
+var errNotLeading = errors.New("this controller lost its Lease, and another controller may be active")
 
 // installation is the annotation on the Lease that names the data directory.
 const installation = "terrier.dev/installation"
@@ -45,9 +45,9 @@ type leadership struct {
 	lease   *datedLease
 	client  client.Client
 	name    string
-	me      string // as the Lease calls this process
+	me      string // the identity of this process in the Lease
 	stop    context.CancelFunc
-	lost    chan struct{} // closed when it is over, however it ended
+	lost    chan struct{} // closed when the leadership has ended
 }
 
 // takeLead returns once this process holds the Lease.
@@ -80,7 +80,7 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, now fun
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(who string) {
 				if who != me && who != "" {
-					say("waiting: the controller %s acts", who)
+					say("waiting: the controller %s is active", who)
 				}
 			},
 		},
@@ -102,9 +102,9 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, now fun
 	}
 }
 
-// claim writes down that the Lease belongs to the data directory dir, and
-// refuses if it belongs to another: what that one holds, plans and runs and the
-// records of what was built, nobody else has.
+// claim records that the Lease belongs to the data directory dir, and
+// refuses if it belongs to another one: the plans, runs and records in that
+// directory exist nowhere else.
 func (l *leadership) claim(ctx context.Context, dir string) error {
 	id, err := installationOf(dir)
 	if err != nil {
@@ -120,19 +120,19 @@ func (l *leadership) claim(ctx context.Context, dir string) error {
 	case "":
 	default:
 		return fault.New(fault.Denied, "DataDirectory", fmt.Errorf(
-			"the Lease %s/%s belongs to another data directory than %s, that of another controller or of terrier up: give this controller that one, or, if it is lost for good, delete the Lease",
+			"the Lease %s/%s belongs to another data directory than %s, of another controller or of terrier up: use that directory, or delete the Lease if the directory is lost",
 			access.ServerNamespace, l.name, dir))
 	}
 	patch := []byte(`{"metadata":{"annotations":{"` + installation + `":"` + id + `"}}}`)
 	return l.client.Patch(ctx, &lease, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(kube.FieldManager))
 }
 
-// leaseOfControllers is what --lease is if nobody says otherwise.
+// leaseOfControllers is the default of --lease.
 const leaseOfControllers = "terrier-controller"
 
-// reserve writes down that the cluster belongs to the data directory dir without
-// holding the Lease name. A control plane in this process needs nobody to be
-// chosen, but a controller that is pointed at it by mistake would act beside it.
+// reserve records that the cluster belongs to the data directory dir without
+// holding the Lease name. A control plane in this process needs no
+// election, but a controller that uses it by mistake would be active beside it.
 func reserve(ctx context.Context, c client.Client, name, dir string) error {
 	id, err := installationOf(dir)
 	if err != nil {
@@ -145,12 +145,12 @@ func reserve(ctx context.Context, c client.Client, name, dir string) error {
 	if err != nil {
 		return err
 	}
-	unstructured.RemoveNestedField(u.Object, "spec") // that of a controller that was here is its own
+	unstructured.RemoveNestedField(u.Object, "spec") // an earlier controller owns it
 	return kube.Apply(ctx, c, u)
 }
 
-// check is nil while nobody else can hold the Lease. It goes by the clock that
-// runs on while a process is stopped, so one that wakes up knows at once.
+// check is nil while no other process can hold the Lease. It uses the clock that
+// continues while a process is stopped, so a resumed process notices at once.
 func (l *leadership) check() error {
 	if !l.elector.IsLeader() || !l.lease.holds() {
 		return fault.New(fault.Later, "NotLeading", errNotLeading)
@@ -158,12 +158,12 @@ func (l *leadership) check() error {
 	return nil
 }
 
-// releaseTime bounds how long the end waits for the Lease to be given back.
+// releaseTime bounds how long the end waits for the release of the Lease.
 const releaseTime = 2 * time.Second
 
-// release gives the Lease back, so that the next one need not wait until it has
-// run out. The elector would do so as well, but by what it saw last, and then a
-// process that was held up takes the Lease away from who has it by now.
+// release releases the Lease, so that the next controller need not wait until it has
+// expired. The elector would do so, too, but from the record that it saw last: then a
+// process that was stopped takes the Lease away from its current holder.
 func (l *leadership) release() {
 	leads := l.check() == nil
 	l.stop()
@@ -175,14 +175,14 @@ func (l *leadership) release() {
 	defer cancel()
 	var lease coordinationv1.Lease
 	if err := l.client.Get(ctx, client.ObjectKey{Namespace: access.ServerNamespace, Name: l.name}, &lease); err != nil {
-		return // it runs out
+		return // it expires
 	}
 	if h := lease.Spec.HolderIdentity; h == nil || *h != l.me {
 		return
 	}
-	nobody := ""
-	lease.Spec.HolderIdentity = &nobody
-	// Refused if somebody else has written in between; and otherwise it runs out.
+	none := ""
+	lease.Spec.HolderIdentity = &none
+	// The API server refuses it if another process has written in between.
 	_ = l.client.Update(ctx, &lease, client.FieldOwner(kube.FieldManager))
 }
 
@@ -195,7 +195,7 @@ func ensureServerNamespace(ctx context.Context, c client.Client) error {
 }
 
 // fence makes every client of the configuration refuse to write once another
-// controller may act.
+// controller may be active.
 func fence(c *rest.Config, leads func() error) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return fenced{next, leads} })
 }
@@ -216,12 +216,12 @@ func (f fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
-// asks is the act of asking whether this process may act, which comes before
-// every other: what was asked for before a process was stopped may be on its way
-// when it wakes, and what is asked for after that is refused.
+// asks is the act of checking whether this process is active, which comes before
+// every other act: a request from before a process was stopped may be sent
+// when it resumes, and every later one is refused.
 const asks = "lead.ask"
 
-// fencedRuns starts no run once another controller may act.
+// fencedRuns starts no run once another controller may be active.
 type fencedRuns struct {
 	*runner.Processes
 	leads func() error
@@ -254,7 +254,7 @@ func (p *parts) whileLeading(ctx context.Context) (context.Context, context.Canc
 	return ctx, func() { close(over); cancel(nil) }
 }
 
-// leads is nil while this process may act.
+// leads is nil while this process is active.
 func (p *parts) leads() error {
 	if l, ok := p.plane.(leader); ok {
 		return l.Leads()
@@ -262,28 +262,28 @@ func (p *parts) leads() error {
 	return nil
 }
 
-// rest is how the API server is reached, by whoever acts for stacks.
+// rest is the configuration of all clients of the API server that act for stacks.
 func (p *parts) rest() *rest.Config {
 	c := p.plane.Config()
 	bound(c, requestTime)
 	kube.CountWrites(c)
 	if l, ok := p.plane.(leader); ok {
-		fence(c, l.Leads) // around the other: what is refused was not done
+		fence(c, l.Leads) // around the counter: a refused write is not counted
 	}
 	return c
 }
 
-// shortLease is the least that the API server can write down.
+// shortLease is the shortest duration that a Lease can have.
 const shortLease = time.Second
 
-// check reports what of a ClusterConfig cannot work.
+// check reports invalid settings.
 func (k ClusterConfig) check() error {
 	if k.Lease != "" && k.LeaseTime < shortLease {
 		return fault.New(fault.Invalid, "Usage", fmt.Errorf("--lease-duration: %s is less than %s", k.LeaseTime, shortLease))
 	}
 	for _, h := range k.Hosts {
 		if strings.ContainsAny(h, ":/ ") && !strings.HasPrefix(h, "[") {
-			return fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-host %q is a name or an address, without a scheme and without a port", h))
+			return fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-host %q: want a name or an address, without scheme and port", h))
 		}
 	}
 	return nil

@@ -9,16 +9,16 @@ import (
 )
 
 // datedLease is the Lease as the elector writes it, and knows until when this
-// process has it. The elector counts from when it heard that a renewal was
-// written, and one that was stopped while the answer was under way hears it when
-// it wakes; others count from when it was written, which is no earlier than when
-// it was asked for. So that is what counts here.
+// process holds it. The elector counts from the answer to a renewal, and a process
+// that was stopped meanwhile receives the answer when it resumes. Other controllers
+// count from the write, which is no earlier than the request. So datedLease counts
+// from the request.
 type datedLease struct {
 	resourcelock.Interface
 	now func() time.Time
 
 	mu    sync.Mutex
-	until time.Time // zero before it was had
+	until time.Time // zero before the Lease was held
 }
 
 // Create implements resourcelock.Interface.
@@ -34,16 +34,16 @@ func (d *datedLease) Update(ctx context.Context, r resourcelock.LeaderElectionRe
 func (d *datedLease) write(ctx context.Context, r resourcelock.LeaderElectionRecord, do func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	asked := d.now()
 	if err := do(ctx, r); err != nil {
-		return err // it may have been written; then it is had for longer than is known
+		return err // if it was written all the same, the Lease is held for longer than this assumes
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// In whole seconds, as others read it.
+	// In whole seconds, as other controllers read it.
 	d.until = asked.Add(time.Duration(r.LeaseDurationSeconds) * time.Second)
 	return nil
 }
 
-// holds reports whether nobody else can have taken the Lease.
+// holds reports whether no other process can hold the Lease.
 func (d *datedLease) holds() bool {
 	now := d.now()
 	d.mu.Lock()

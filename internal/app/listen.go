@@ -14,8 +14,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// listen opens an address, on loopback unless beyond. Port 0 means the port of the last start, so
-// that what was written down of it stays true, or any if that is taken.
+// listen opens an address, on loopback unless beyond. Port 0 means the port of the
+// last start, so that stored addresses stay valid, or any port if that one is taken.
 func listen(address, memory string, beyond bool) (net.Listener, error) {
 	if err := checkHTTPAddress(address, beyond); err != nil {
 		return nil, err
@@ -45,14 +45,14 @@ func listen(address, memory string, beyond bool) (net.Listener, error) {
 	return l, nil
 }
 
-// loadSecret reads a random secret from a file, making it at the first start.
+// loadSecret reads a random secret from a file, creating it at the first start.
 func loadSecret(path string) (secret.Text, error) {
 	b, err := os.ReadFile(path)
 	if err == nil && len(b) == 64 {
 		return secret.New(string(b)), nil
 	}
 	if err == nil {
-		return secret.Text{}, fmt.Errorf("the secret %s is damaged: delete it; stacks are planned once more after that", path)
+		return secret.Text{}, fmt.Errorf("the secret %s is damaged: delete it; after that all stacks are planned again", path)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return secret.Text{}, err

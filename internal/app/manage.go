@@ -48,15 +48,15 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// runsShare is the part of the memory of this machine that all runs together may
-// take if nobody says how much. The rest is for this program, the control plane
-// and what the kernel keeps of files.
+// runsShare is the default share of the memory of this machine for all runs
+// together. The rest is for this program, the control plane
+// and the file cache of the kernel.
 const runsShare = 0.7
 
-// stopManager is how long reconciles may go on after the end was asked for.
+// stopManager is how long reconciles may continue after the stop was requested.
 const stopManager = 2 * time.Second
 
-// reconciles is how many stacks are looked at at once. Nothing waits for a run,
+// reconciles is how many stacks are reconciled at once. No reconcile waits for a run,
 // so few are enough.
 const reconciles = 4
 
@@ -71,13 +71,13 @@ func newScheme() *runtime.Scheme {
 	return s
 }
 
-// bridgeLogs sends what Kubernetes' libraries log to our logger.
+// bridgeLogs sends the logs of the Kubernetes libraries to our logger.
 func bridgeLogs(log *slog.Logger) {
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	klog.SetSlogLogger(log)
 }
 
-// manager makes the manager that runs the controllers. Its cache drops what no
+// manager makes the manager that runs the controllers. Its cache drops fields that no
 // controller reads.
 func (p *parts) manager() (ctrl.Manager, error) {
 	stop := stopManager
@@ -96,7 +96,7 @@ func (p *parts) manager() (ctrl.Manager, error) {
 	})
 }
 
-// namespaces are those that are looked after, nil for all.
+// namespaces are those that are reconciled, nil for all.
 func (p *parts) namespaces() map[string]cache.Config {
 	if p.Cluster == nil || len(p.Cluster.Namespaces) == 0 {
 		return nil
@@ -108,9 +108,9 @@ func (p *parts) namespaces() map[string]cache.Config {
 	return named
 }
 
-// slim drops from cached objects what only costs memory. Objects of which only
-// the metadata is watched are kept to say that they changed, and, if they hold
-// the row of a tenant, whose.
+// slim drops unused fields from cached objects. Objects of which only
+// the metadata is watched are kept to notice changes, and, if they contain
+// the row of a tenant, to find the tenant.
 func slim(o any) (any, error) {
 	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
 		kept := &metav1.PartialObjectMetadata{
@@ -171,14 +171,14 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	return stacks.Setup(mgr, p.runs.Ended(), reconciles)
 }
 
-// prune drops downloaded archives that were not asked for in a day, until ctx
-// ends. What a destroy needs is kept elsewhere.
+// prune drops downloaded archives that were not used for a day, until ctx
+// ends. The archives for a destroy are in the records.
 func (p *parts) prune(ctx context.Context) error {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
 	for {
 		if err := p.cache.Prune(p.Now().Add(-24*time.Hour), func(string) bool { return false }); err != nil {
-			p.log.Warn("artifact cache not pruned", "err", err) // tried again in an hour
+			p.log.Warn("artifact cache not pruned", "err", err) // retried in an hour
 		}
 		select {
 		case <-ctx.Done():
@@ -188,17 +188,17 @@ func (p *parts) prune(ctx context.Context) error {
 	}
 }
 
-// events returns who tells what happened, in the core/v1 events that the API's
-// users and their tools read, and to those whom alerts name.
-func (p *parts) events(mgr ctrl.Manager, component string) teller {
+// events returns the recorder of events: as core/v1 events, which the API's
+// users and their tools read, and as notifications for alerts.
+func (p *parts) events(mgr ctrl.Manager, component string) recorder {
 	//lint:ignore SA1019 the newer recorder writes events.k8s.io, which kubectl shows without counts
-	return p.tellers(mgr, component, kube.Events{Recorder: mgr.GetEventRecorderFor(component)})
+	return p.recorder(mgr, component, kube.Events{Recorder: mgr.GetEventRecorderFor(component)})
 }
 
-// outbound is the client for everything that goes out. What is allowed besides
-// was named by whoever starts this program.
+// outbound is the client for all requests to other systems. The operator
+// named the addresses that are allowed besides.
 func (p *parts) outbound(besides ...string) (*outbound.Client, error) {
-	// Our own artifacts and registry are on loopback, and meant to be reached.
+	// Our own artifacts and registry are on loopback, and are allowed.
 	allow, err := outbound.ParseAllow(append([]string{p.http.listener.Addr().String(), strings.TrimPrefix(p.http.url, "https://")}, append(besides, p.Config.AllowHosts...)...)...)
 	if err != nil {
 		return nil, err
@@ -213,8 +213,8 @@ func (p *parts) outbound(besides ...string) (*outbound.Client, error) {
 	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: p.Config.PlainHTTP, Roots: roots, Count: p.meters.answered}), nil
 }
 
-// findEngines returns what finds the engine anew for every run: it may be replaced
-// meanwhile.
+// findEngines returns a function that finds the engine for every run: the engine may
+// be replaced meanwhile.
 func (p *parts) findEngines() (func(context.Context, string) (engine.Engine, error), error) {
 	known, err := namedEngines(p.Config.Engines)
 	if err != nil {
@@ -239,7 +239,7 @@ func (p *parts) findEngines() (func(context.Context, string) (engine.Engine, err
 	}, nil
 }
 
-// output runs a program of ours and returns what it says.
+// output runs a program and returns its output.
 func output(ctx context.Context, path string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -255,18 +255,18 @@ func output(ctx context.Context, path string, args ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// room is what this machine has room for.
+// room is the number of runs, and the memory for them, of this machine.
 func (p *parts) room() schedule.Limits {
 	l := schedule.Limits{Runs: p.Config.MaxRuns, PerTenant: p.Config.MaxTenantRuns, Memory: int64(p.Config.RunsMemory) << 20}
 	if l.Memory == 0 {
-		// After a restart there may be runs, which are counted: what is free just
-		// now does not matter.
+		// After a restart runs may be active, which are counted: the memory that is
+		// free now does not matter.
 		l.Memory = int64(float64(machine.Memory(os.DirFS("/"))) * runsShare)
 	}
 	return l
 }
 
-// readSettings returns what the operator decides for all stacks.
+// readSettings returns the operator's settings for all stacks.
 func (p *parts) readSettings() (controller.Config, error) {
 	c := controller.Config{
 		CrossNamespace: p.Config.CrossNamespace, TenantLabel: p.Config.TenantLabel,
@@ -281,7 +281,7 @@ func (p *parts) readSettings() (controller.Config, error) {
 	if p.Config.Quickstart {
 		estate := p.dir(estateDir)
 		if err := errors.Join(os.MkdirAll(estate, 0o700), sandbox.ChownWork(estate)); err != nil {
-			return c, fmt.Errorf("making the quickstart's estate: %w", err)
+			return c, fmt.Errorf("creating the estate of the quickstart: %w", err)
 		}
 	}
 	mirror, err := p.mirror()

@@ -22,8 +22,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
-// meters are what a platform counts of itself: what it keeps, what it fetches,
-// who listens. What it counts of stacks and tenants is their controllers'.
+// meters are the metrics of the platform itself: its records, its requests to other
+// systems, its streams. The controllers have the metrics of stacks and tenants.
 type meters struct {
 	writes   *prometheus.CounterVec // of records, by result
 	answers  *prometheus.CounterVec // of others, by class of status
@@ -37,10 +37,10 @@ type meters struct {
 func (p *parts) newMetrics() error {
 	r := prometheus.NewRegistry()
 	m := &meters{
-		writes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_records_writes_total", Help: "Records that were written or removed, by result: success or error."}, []string{"result"}),
-		answers:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_outbound_answers_total", Help: "Answers of sources, artifact stores and webhooks, by class of status; error if there was none."}, []string{"code"}),
-		received: prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_outbound_received_bytes_total", Help: "Bytes of answers of sources, artifact stores and webhooks. Providers are fetched by the engine, in its box, and not counted."}),
-		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "terrier_streams_open", Help: "Event streams and logs that somebody follows."}),
+		writes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_records_writes_total", Help: "Writes and deletions of records, by result: success or error."}, []string{"result"}),
+		answers:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_outbound_answers_total", Help: "Responses of sources, artifact stores and webhooks, by class of status; error if there was no response."}, []string{"code"}),
+		received: prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_outbound_received_bytes_total", Help: "Bytes of responses of sources, artifact stores and webhooks. Downloads of providers by the engine are not counted."}),
+		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "terrier_streams_open", Help: "Open event streams and followed logs."}),
 	}
 	for _, result := range []string{"success", "error"} {
 		m.writes.WithLabelValues(result)
@@ -52,7 +52,7 @@ func (p *parts) newMetrics() error {
 		Name: "terrier_build_info", Help: "1, with the version of this program.",
 		ConstLabels: prometheus.Labels{"version": p.Version, "goversion": runtime.Version()},
 	}, func() float64 { return 1 })
-	leading := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "terrier_leading", Help: "1 while this program may act, 0 once another one may have taken over."}, func() float64 {
+	leading := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "terrier_leading", Help: "1 while this controller is active, 0 once another controller may have taken over."}, func() float64 {
 		if p.leads() != nil {
 			return 0
 		}
@@ -66,7 +66,7 @@ func (p *parts) newMetrics() error {
 	return errors.Join(errs...)
 }
 
-// answered counts an answer from outside; status is 0 if there was none.
+// answered counts a response from outside; status is 0 if there was none.
 func (m *meters) answered(status int, bytes int64) {
 	code := "error"
 	if status > 0 {
@@ -76,7 +76,7 @@ func (m *meters) answered(status int, bytes int64) {
 	m.received.Add(float64(bytes))
 }
 
-// following says how many streams are open.
+// following sets the number of open streams.
 func (m *meters) following(streams int) { m.streams.Set(float64(streams)) }
 
 // meteredBlobs counts writes of records.
@@ -95,8 +95,8 @@ func (b meteredBlobs) Delete(ctx context.Context, key string) error {
 	return b.count(ctx, b.Store.Delete(ctx, key))
 }
 
-// count leaves out what is not the store's fault: a caller that gave up, a value
-// that may not be kept.
+// count leaves out errors that the store did not cause: a canceled call, a value
+// that may not be stored.
 func (b meteredBlobs) count(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -107,8 +107,8 @@ func (b meteredBlobs) count(ctx context.Context, err error) error {
 	return err
 }
 
-// serveMetrics serves /metrics where --metrics-address says, plainly and to
-// whoever can reach it, as scrapers expect; nowhere if it says nothing.
+// serveMetrics serves /metrics on --metrics-address, without encryption and
+// authentication, as scrapers expect; nowhere if the flag is empty.
 func (p *parts) serveMetrics(mgr ctrl.Manager) error {
 	if p.Config.MetricsAddress == "" {
 		return nil
@@ -119,12 +119,12 @@ func (p *parts) serveMetrics(mgr ctrl.Manager) error {
 	}
 	p.scraped = "http://" + l.Addr().String() + "/metrics"
 	mux := http.NewServeMux()
-	// What controller-runtime counts, it counts for the process: it is only read.
+	// The metrics of controller-runtime belong to the process: they are only read.
 	all := prometheus.Gatherers{p.metrics, kubemetrics.Registry}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second}))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	serve := manager.RunnableFunc(func(ctx context.Context) error {
-		stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // a scrape that is cut is made again
+		stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // an interrupted scrape is retried
 		defer stop()
 		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serving metrics: %w", err)
@@ -137,7 +137,7 @@ func (p *parts) serveMetrics(mgr ctrl.Manager) error {
 	return nil
 }
 
-// measure registers what is looked up when somebody asks.
+// measure registers the metrics that are computed for each scrape.
 func (p *parts) measure(mgr ctrl.Manager, backlog func() schedule.Backlog) error {
 	data := newDataGauges(p.dir)
 	return errors.Join(

@@ -19,7 +19,7 @@ var kept = [...]string{"records", "artifacts", "cache", "registry"}
 // hundreds of thousands of files, so a scrape does not do it.
 const weighEvery = 15 * time.Minute
 
-// dataGauges says how full the disk of a data directory is, and what fills it.
+// dataGauges are the use of the disk of a data directory, and its parts.
 type dataGauges struct {
 	*sheet
 	dir func(...string) string
@@ -30,9 +30,9 @@ type dataGauges struct {
 
 func newDataGauges(dir func(...string) string) *dataGauges {
 	d := &dataGauges{sheet: newSheet(), dir: dir, bytes: map[string]int64{}}
-	d.gauge("terrier_data_free_bytes", "Bytes that are free where the data directory is.")
-	d.gauge("terrier_data_size_bytes", "Bytes that there are in all where the data directory is.")
-	d.gauge("terrier_data_bytes", "Bytes of files by part of the data directory, as of a quarter of an hour ago at most.", "part")
+	d.gauge("terrier_data_free_bytes", "Free bytes of the file system of the data directory.")
+	d.gauge("terrier_data_size_bytes", "Size of the file system of the data directory in bytes.")
+	d.gauge("terrier_data_bytes", "Bytes of files by part of the data directory, at most 15 minutes old.", "part")
 	d.fill = func(set func(string, float64, ...string)) {
 		var s syscall.Statfs_t
 		if err := syscall.Statfs(dir(), &s); err == nil {
@@ -48,7 +48,7 @@ func newDataGauges(dir func(...string) string) *dataGauges {
 	return d
 }
 
-// run weighs the directories now and then, until ctx ends.
+// run weighs the directories periodically, until ctx ends.
 func (d *dataGauges) run(ctx context.Context) error {
 	tick := time.NewTicker(weighEvery)
 	defer tick.Stop()
@@ -67,15 +67,15 @@ func (d *dataGauges) run(ctx context.Context) error {
 func (d *dataGauges) weigh(ctx context.Context, part string) {
 	n, err := weight(ctx, os.DirFS(d.dir(part)))
 	if err != nil {
-		return // what was known stays; it is weighed again
+		return // the last value stays until the next time
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.bytes[part] = n
 }
 
-// weight is the size of all files of a tree. What goes meanwhile counts for
-// nothing.
+// weight is the size of all files of a tree. Files that are deleted meanwhile are
+// not counted.
 func weight(ctx context.Context, tree fs.FS) (n int64, err error) {
 	err = fs.WalkDir(tree, ".", func(_ string, e fs.DirEntry, err error) error {
 		switch {

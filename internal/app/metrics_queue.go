@@ -8,15 +8,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
-// queueGauges says how full the queue of runs is.
+// queueGauges are the metrics of the queue of runs.
 func queueGauges(backlog func() schedule.Backlog, now func() time.Time) prometheus.Collector {
 	s := newSheet()
-	s.gauge("terrier_queue_waiting", "Runs that wait for their turn, by class: apply, person, spec, upstream or drift.", "class")
-	s.gauge("terrier_queue_oldest_seconds", "How long the oldest run of a class has waited for its turn; 0 if none waits.", "class")
-	s.gauge("terrier_runs_at_work", "Runs at work, and slots that are held for one.")
-	s.gauge("terrier_runs_max", "Runs that may be at work at once: --max-runs.")
-	s.gauge("terrier_runs_memory_charged_bytes", "Memory that the runs at work are counted with.")
-	s.gauge("terrier_runs_memory_max_bytes", "Memory that all runs at work may take together; 0 is no limit.")
+	s.gauge("terrier_queue_waiting", "Queued runs by class: apply, person, spec, upstream or drift.", "class")
+	s.gauge("terrier_queue_oldest_seconds", "How long the oldest run of a class has been queued; 0 if none is queued.", "class")
+	s.gauge("terrier_runs_active", "Active runs, and slots that are reserved for one.")
+	s.gauge("terrier_runs_at_work", "Deprecated: the same as terrier_runs_active.")
+	s.gauge("terrier_runs_max", "Number of runs at the same time: --max-runs.")
+	s.gauge("terrier_runs_memory_charged_bytes", "Estimated memory of the active runs.")
+	s.gauge("terrier_runs_memory_max_bytes", "Memory for all active runs together; 0 is no limit.")
 	s.fill = func(set func(string, float64, ...string)) {
 		b, at := backlog(), now()
 		for _, c := range b.Classes {
@@ -27,6 +28,7 @@ func queueGauges(backlog func() schedule.Backlog, now func() time.Time) promethe
 			}
 			set("terrier_queue_oldest_seconds", oldest, c.Class)
 		}
+		set("terrier_runs_active", float64(b.Running))
 		set("terrier_runs_at_work", float64(b.Running))
 		set("terrier_runs_max", float64(b.MaxRuns))
 		set("terrier_runs_memory_charged_bytes", float64(b.Memory))

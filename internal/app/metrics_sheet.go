@@ -2,8 +2,8 @@ package app
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// sheet is a set of gauges that are filled in anew for each scrape: what they
-// say is looked up then, so nothing has to keep them true in between.
+// sheet is a set of gauges that are computed for each scrape, so that no code has to
+// update them in between.
 type sheet struct {
 	gauges map[string]*prometheus.Desc
 	fill   func(set func(name string, value float64, labels ...string))

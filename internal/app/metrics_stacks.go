@@ -24,19 +24,19 @@ const mostTenants = 500
 // otherTenants is whose series they share.
 const otherTenants = "other"
 
-// standing is how all stacks stand, in numbers.
-type standing struct {
-	statuses map[query.Status]int
-	phases   map[string]int
-	failing  since
-	pending  since
-	drifted  since
-	locked   since
-	gaps     int
-	tenants  map[string]tally
+// summary is the status of all stacks in numbers.
+type summary struct {
+	statuses  map[query.Status]int
+	phases    map[string]int
+	failing   since
+	pending   since
+	drifted   since
+	locked    since
+	untracked int
+	tenants   map[string]tally
 }
 
-// since counts what is so, and says how long the oldest has been.
+// since counts stacks with a property, and the time since the oldest got it.
 type since struct {
 	count  int
 	oldest time.Duration
@@ -54,18 +54,18 @@ func (t tally) plus(u tally) tally {
 	return tally{t.stacks + u.stacks, t.failing + u.failing, t.pending + u.pending, t.drifted + u.drifted}
 }
 
-// failures remembers since when stacks fail, by their UIDs: a stack remembers
-// its newest failure only. After a restart it begins anew.
+// failures keeps since when stacks fail, by their UIDs: a stack records
+// its newest failure only. After a restart it starts again.
 type failures struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// stand counts rows. It is the only caller of failures that writes.
-func (f *failures) stand(rows []*query.Row, now time.Time) standing {
+// summarize counts rows.
+func (f *failures) summarize(rows []*query.Row, now time.Time) summary {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := standing{statuses: map[query.Status]int{}, phases: map[string]int{}, tenants: map[string]tally{}}
+	s := summary{statuses: map[query.Status]int{}, phases: map[string]int{}, tenants: map[string]tally{}}
 	still := map[string]time.Time{}
 	for _, r := range rows {
 		s.statuses[r.Status]++
@@ -82,7 +82,7 @@ func (f *failures) stand(rows []*query.Row, now time.Time) standing {
 			s.failing.add(from, now)
 			t.failing = 1
 		}
-		if waitsForSomebody(r) {
+		if isPending(r) {
 			s.pending.add(r.Plan.At, now)
 			t.pending = 1
 		}
@@ -94,7 +94,7 @@ func (f *failures) stand(rows []*query.Row, now time.Time) standing {
 			s.locked.add(lockedSince(r), now)
 		}
 		if r.Untracked != nil {
-			s.gaps++
+			s.untracked++
 		}
 		tenant := cmp.Or(r.Tenant, r.Namespace)
 		s.tenants[tenant] = s.tenants[tenant].plus(t)
@@ -104,13 +104,13 @@ func (f *failures) stand(rows []*query.Row, now time.Time) standing {
 	return s
 }
 
-// waitsForSomebody reports whether a plan waits that is not just being applied.
-func waitsForSomebody(r *query.Row) bool {
+// isPending reports whether a stack has a pending plan that is not being applied.
+func isPending(r *query.Row) bool {
 	return r.Plan != nil && (r.Run == nil || r.Run.Kind != "apply" && r.Run.Kind != "destroy")
 }
 
-// lockedSince is when the holder of a lock says that it took it, or else when it
-// was met.
+// lockedSince is the time in the lock, or else the time when the lock was
+// found.
 func lockedSince(r *query.Row) time.Time {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999 -0700 MST"} {
 		if t, err := time.Parse(layout, r.Lock.Since); err == nil {
@@ -140,32 +140,33 @@ func largest(all map[string]tally, most int) map[string]tally {
 	return kept
 }
 
-// stackGauges says how the stacks of a board stand.
+// stackGauges are the metrics of the stacks of a board.
 func stackGauges(board stackBoard, slots int, now func() time.Time) prometheus.Collector {
 	s := newSheet()
-	s.gauge("terrier_stacks", "Stacks by status, in the words of the list of stacks.", "status")
-	s.gauge("terrier_stacks_phase", "Stacks by phase, as status.terrier.phase has it.", "phase")
-	s.gauge("terrier_stacks_failing", "Stacks whose last attempt failed, or of which somebody must do something.")
-	s.gauge("terrier_stacks_failing_oldest_seconds", "How long one stack has been failing without a break, at most since the start of this program.")
-	s.gauge("terrier_pending_plans", "Plans that wait for an approval.")
-	s.gauge("terrier_pending_plan_oldest_seconds", "How long the oldest plan has waited for an approval.")
-	s.gauge("terrier_stacks_drifted", "Stacks of which the world is not what was applied.")
-	s.gauge("terrier_drift_oldest_seconds", "How long the oldest drift has been known.")
-	s.gauge("terrier_state_locks_foreign", "Stacks whose state somebody else has locked.")
-	s.gauge("terrier_state_lock_oldest_seconds", "Age of the oldest lock of a state that somebody else holds, as they say, or since it was met.")
-	s.gauge("terrier_stacks_with_gap", "Stacks with something that was built and is in no state.")
+	s.gauge("terrier_stacks", "Stacks by status, as in the list of stacks.", "status")
+	s.gauge("terrier_stacks_phase", "Stacks by phase, from status.terrier.phase.", "phase")
+	s.gauge("terrier_stacks_failing", "Stacks whose last attempt failed, or that are stalled.")
+	s.gauge("terrier_stacks_failing_oldest_seconds", "How long the longest failing stack has been failing, at most since the start of this program.")
+	s.gauge("terrier_pending_plans", "Pending plans.")
+	s.gauge("terrier_pending_plan_oldest_seconds", "Age of the oldest pending plan.")
+	s.gauge("terrier_stacks_drifted", "Stacks with drifted resources.")
+	s.gauge("terrier_drift_oldest_seconds", "Time since the oldest drift was detected.")
+	s.gauge("terrier_state_locks_foreign", "Stacks whose state another holder has locked.")
+	s.gauge("terrier_state_lock_oldest_seconds", "Age of the oldest lock of another holder, by its own time, or since it was found.")
+	s.gauge("terrier_stacks_with_untracked_resources", "Stacks with resources that may exist and are not in the state.")
+	s.gauge("terrier_stacks_with_gap", "Deprecated: the same as terrier_stacks_with_untracked_resources.")
 	s.gauge("terrier_tenant_stacks", "Stacks by tenant: the label of --tenant-label, or the namespace. The 500 largest have their own series.", "tenant")
 	s.gauge("terrier_tenant_stacks_failing", "Failing stacks by tenant.", "tenant")
-	s.gauge("terrier_tenant_pending_plans", "Plans that wait, by tenant.", "tenant")
+	s.gauge("terrier_tenant_pending_plans", "Pending plans by tenant.", "tenant")
 	s.gauge("terrier_tenant_stacks_drifted", "Drifted stacks by tenant.", "tenant")
-	s.gauge("terrier_slots_needed", "Runs at once that it takes to look at every stack as often as it asks for.")
+	s.gauge("terrier_slots_needed", "Number of slots that are needed to meet the check intervals of all stacks.")
 	failing := &failures{}
 	s.fill = func(set func(string, float64, ...string)) {
 		rows, ready := board.All()
 		if !ready {
-			return // they are being read: no number is better than a wrong one
+			return // the stacks are still being read: no number is better than a wrong one
 		}
-		failing.stand(rows, now()).write(set)
+		failing.summarize(rows, now()).write(set)
 		if c, err := board.Capacity(slots); err == nil {
 			set("terrier_slots_needed", c.SlotsNeeded)
 		}
@@ -173,7 +174,7 @@ func stackGauges(board stackBoard, slots int, now func() time.Time) prometheus.C
 	return s
 }
 
-func (s standing) write(set func(name string, value float64, labels ...string)) {
+func (s summary) write(set func(name string, value float64, labels ...string)) {
 	for _, status := range query.Statuses() {
 		set("terrier_stacks", float64(s.statuses[status]), string(status))
 	}
@@ -192,7 +193,8 @@ func (s standing) write(set func(name string, value float64, labels ...string)) 
 		set(g.count, float64(g.since.count))
 		set(g.oldest, g.since.oldest.Seconds())
 	}
-	set("terrier_stacks_with_gap", float64(s.gaps))
+	set("terrier_stacks_with_untracked_resources", float64(s.untracked))
+	set("terrier_stacks_with_gap", float64(s.untracked))
 	for tenant, t := range s.tenants {
 		set("terrier_tenant_stacks", float64(t.stacks), tenant)
 		set("terrier_tenant_stacks_failing", float64(t.failing), tenant)

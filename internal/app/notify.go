@@ -19,9 +19,9 @@ import (
 // noticesGroup is the API group of alerts and providers.
 const noticesGroup = "notification.toolkit.fluxcd.io"
 
-// openDesk makes the desk that sends notifications, before anybody tells it
-// anything. Who delivers for alerts is whoever installed their definitions, and
-// nobody else, so that nothing comes twice.
+// openDesk makes the desk that sends notifications, before the first event.
+// The controller that installed the definitions of alerts delivers for them, and
+// no other, so that no message is sent twice.
 func (p *parts) openDesk(ctx context.Context, direct client.Client) error {
 	o := notify.Options{Store: p.blobs, Now: p.Now, Log: p.log}
 	if a := p.Config.EventsAddress; a != "" {
@@ -37,7 +37,7 @@ func (p *parts) openDesk(ctx context.Context, direct client.Client) error {
 			return err
 		}
 		if theirs {
-			p.log.Warn("alerts are left to whoever installed their definition: give --events-addr so that it hears of stacks", "definition", "alerts."+noticesGroup)
+			p.log.Warn("another controller owns the definition of alerts and delivers for them: set --events-addr to send it the events of stacks", "definition", "alerts."+noticesGroup)
 		} else {
 			p.directory = &directory{live: direct, across: p.Config.CrossNamespace, plainHTTP: p.Config.PlainHTTP, now: p.Now}
 			o.Directory = p.directory
@@ -53,8 +53,8 @@ func (p *parts) openDesk(ctx context.Context, direct client.Client) error {
 }
 
 // alertsOfOthers reports whether another controller delivers for alerts: the one
-// that came with their definition. Where we were told to install none, only what
-// says that it is Flux's is taken for somebody else's.
+// that owns their definition. With --install-crds=false, only a definition with the
+// label of Flux belongs to another controller.
 func (p *parts) alertsOfOthers(ctx context.Context, direct client.Client) (bool, error) {
 	name := "alerts." + noticesGroup
 	if p.Cluster == nil || p.Cluster.Definitions {
@@ -65,9 +65,9 @@ func (p *parts) alertsOfOthers(ctx context.Context, direct client.Client) (bool,
 	return there.Labels["app.kubernetes.io/part-of"] == "flux", err
 }
 
-// fluxEvents is how events get to Flux's notification-controller. Whoever
-// started this program named it, so it may be where nobody else may send to, and
-// is spoken to as it is: over http, inside of a cluster.
+// fluxEvents sends events to the notification-controller of Flux. The operator
+// named its address, so it may be one that is otherwise not allowed, and
+// it is plain http inside of a cluster.
 func (p *parts) fluxEvents(address string) (func(context.Context, notify.Event) error, error) {
 	u, err := eventsURL(address)
 	if err != nil {
@@ -85,8 +85,8 @@ func (p *parts) fluxEvents(address string) (func(context.Context, notify.Event) 
 	return func(ctx context.Context, e notify.Event) error { return notify.Sender{Out: out}.Send(ctx, to, e) }, nil
 }
 
-// notices runs the desk with the manager, and shows what it did. Nothing is
-// shown where nothing can be sent.
+// notices runs the desk with the
+// manager.
 func (p *parts) notices(mgr ctrl.Manager) error {
 	if p.directory != nil {
 		p.directory.cached = mgr.GetClient()
@@ -99,7 +99,7 @@ func (p *parts) notices(mgr ctrl.Manager) error {
 	}))
 }
 
-// notified adds what was sent to what the server shows.
+// notified adds the sent messages to the options of the server, if any can be sent.
 func (p *parts) notified(o *web.Options) {
 	if p.directory != nil || p.Config.EventsAddress != "" {
 		o.Notices = query.NewNotices(p.desk)

@@ -26,11 +26,11 @@ type directory struct {
 	across    bool // alerts may be about other namespaces
 	plainHTTP bool
 	now       func() time.Time
-	blind     time.Time // until when the cache is not asked
+	blind     time.Time // until when the cache is not read
 }
 
-// How long alerts are waited for, and how long nobody asks for them after that:
-// a cache that may not read them never answers, and others wait for the events
+// How long to wait for alerts, and how long not to read them after a failure:
+// a cache without permission never answers, and events of other stacks queue
 // behind this one.
 const (
 	alertsTime = 5 * time.Second
@@ -40,7 +40,7 @@ const (
 // Routes implements notify.Directory. It is asked by one goroutine.
 func (d *directory) Routes(ctx context.Context, e notify.Event) ([]notify.Route, error) {
 	if d.now().Before(d.blind) {
-		return nil, errors.New("alerts could not be read a moment ago")
+		return nil, errors.New("alerts could not be read; retrying within a minute")
 	}
 	ctx, cancel := context.WithTimeout(ctx, alertsTime)
 	defer cancel()
@@ -51,7 +51,7 @@ func (d *directory) Routes(ctx context.Context, e notify.Event) ([]notify.Route,
 	}
 	if err := d.cached.List(ctx, &alerts, in...); err != nil {
 		d.blind = d.now().Add(blindTime)
-		return nil, fmt.Errorf("listing alerts, which takes the right to get, list and watch alerts and providers: %w", err)
+		return nil, fmt.Errorf("listing alerts, which needs the permission to get, list and watch alerts and providers: %w", err)
 	}
 	var routes []notify.Route
 	var errs []error
@@ -69,8 +69,8 @@ func (d *directory) Routes(ctx context.Context, e notify.Event) ([]notify.Route,
 	return routes, errors.Join(errs...)
 }
 
-// suspended reports whether somebody stopped the provider of an alert. That one
-// is not there is found out, and told, when it is needed.
+// suspended reports whether the provider of an alert is suspended. A missing
+// provider is reported when a message is sent.
 func (d *directory) suspended(ctx context.Context, a notify.Alert) bool {
 	var p notificationv1beta3.Provider
 	err := d.cached.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Provider}, &p)
@@ -104,7 +104,7 @@ func (d *directory) Destination(ctx context.Context, namespace, name string) (no
 		return notify.Destination{}, fault.New(fault.Denied, "ProviderSuspended", fmt.Errorf("the Provider %s is suspended", name))
 	}
 	if p.Spec.Proxy != "" || p.Spec.ProxySecretRef != nil {
-		return notify.Destination{}, fault.New(fault.Invalid, "ProviderProxy", fmt.Errorf("the Provider %s asks for a proxy, which is not possible: a proxy could reach what this program may not", name))
+		return notify.Destination{}, fault.New(fault.Invalid, "ProviderProxy", fmt.Errorf("the Provider %s uses a proxy, which is not supported: a proxy could reach addresses that are not allowed", name))
 	}
 	to := notify.Destination{
 		Type: p.Spec.Type, Address: secret.New(p.Spec.Address), Channel: p.Spec.Channel, Username: p.Spec.Username,
@@ -131,7 +131,7 @@ func (d *directory) Destination(ctx context.Context, namespace, name string) (no
 	return to, err
 }
 
-// credentials adds what the Secret of a provider holds, in the keys that Flux
+// credentials adds the values of the Secret of a provider, in the keys that Flux
 // reads.
 func (d *directory) credentials(ctx context.Context, namespace, name string, to *notify.Destination) error {
 	data, err := d.secret(ctx, namespace, name)
@@ -145,13 +145,13 @@ func (d *directory) credentials(ctx context.Context, namespace, name string, to 
 	to.Token = secret.New(text("token"))
 	if h := data["headers"]; len(h) > 0 {
 		if to.Headers, err = headersOf(h); err != nil {
-			return fault.New(fault.Invalid, "HeadersInvalid", fmt.Errorf("the key headers of the Secret %s is not a YAML map of texts", name))
+			return fault.New(fault.Invalid, "HeadersInvalid", fmt.Errorf("the key headers of the Secret %s is not a YAML map of strings", name))
 		}
 	}
 	return nil
 }
 
-// secret reads a Secret. One that is not there may come.
+// secret reads a Secret. A missing one may be created later.
 func (d *directory) secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 	var s corev1.Secret
 	err := d.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &s)

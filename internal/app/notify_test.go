@@ -138,9 +138,9 @@ func TestTellerTellsFlux(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- desk.Run(ctx) }()
-	recorder := record.NewFakeRecorder(4)
+	fake := record.NewFakeRecorder(4)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
-	tell := teller{Events: kube.Events{Recorder: recorder}, scheme: newScheme(), desk: desk, component: "terrier", now: func() time.Time { return at }}
+	tell := recorder{Events: kube.Events{Recorder: fake}, scheme: newScheme(), desk: desk, component: "terrier", now: func() time.Time { return at }}
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "net", UID: "u-1", Annotations: map[string]string{"event.toolkit.fluxcd.io/ticket": "7", "other": "x"}}}
 	tell.EventWith(obj, corev1.EventTypeWarning, "DriftDetected", "Drift", map[string]string{"add": "1", "event.toolkit.fluxcd.io/commit": "sha1:b8"})
 	tell.Record(obj, corev1.EventTypeWarning, "DriftDetected", "again")
@@ -158,8 +158,8 @@ func TestTellerTellsFlux(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key, got.Metadata[key], want)
 		}
 	}
-	if len(recorder.Events) != 2 || len(heard) != 0 {
-		t.Errorf("%d events of Kubernetes and %d more messages, want two and none", len(recorder.Events), len(heard))
+	if len(fake.Events) != 2 || len(heard) != 0 {
+		t.Errorf("%d events of Kubernetes and %d more messages, want two and none", len(fake.Events), len(heard))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // issuer is the OpenID Connect provider of the flags, nil if there is none.
-// Nobody asks it anything yet: it may be down when this one starts.
+// It is not contacted yet: it may be down when this program starts.
 func (p *parts) issuer() (*web.Issuer, error) {
 	i, options, err := p.Config.issuer()
 	if i == nil || err != nil {
@@ -22,7 +22,7 @@ func (p *parts) issuer() (*web.Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Whoever starts this program names the issuer, so it may be on this machine.
+	// The operator names the issuer, so it may be on this machine.
 	out, err := p.outbound(hostPortOf(u))
 	if err == nil {
 		i.HTTP, err = out.HTTP(options)
@@ -30,12 +30,12 @@ func (p *parts) issuer() (*web.Issuer, error) {
 	return i, err
 }
 
-// issuer reads the flags about the issuer, and says how it is to be asked.
+// issuer reads the flags of the issuer, and the options of its client.
 func (c Config) issuer() (*web.Issuer, outbound.Options, error) {
 	options := outbound.Options{MaxBytes: issuerBytes}
 	if c.OIDCIssuer == "" {
 		if c.OIDCClient != "" || c.OIDCSecret != "" || c.OIDCAuthority != "" {
-			return nil, options, usage("--oidc-issuer is not set, and other flags of it are")
+			return nil, options, usage("other --oidc flags need --oidc-issuer")
 		}
 		return nil, options, nil
 	}
@@ -66,7 +66,7 @@ func (c Config) issuer() (*web.Issuer, outbound.Options, error) {
 	return i, options, nil
 }
 
-// issuerBytes bounds what an issuer says: its metadata, its keys, a token.
+// issuerBytes bounds a response of the issuer: its metadata, its keys, a token.
 const issuerBytes = 1 << 20
 
 func hostPortOf(u *url.URL) string {

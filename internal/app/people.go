@@ -16,10 +16,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
-// letIn fills in how people become known to the server, and what they may do:
-// recent answers of auth, their own hands, the namespaces that they may list and
-// where to look for those first, the sessions of their browsers, the issuer they
-// sign in with.
+// letIn fills in authentication and authorization:
+// cached answers of auth, impersonation, the namespaces that users may list and
+// which of these to check first, the sessions of browsers, the issuer for
+// signing in.
 func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth, namespaces func() []string) error {
 	people, err := command.NewPeople(p.plane.Config(), p.records, p.Now)
 	if err != nil {
@@ -28,7 +28,7 @@ func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth, namesp
 	recent := access.NewRecentAuth(auth, p.Now)
 	ended, err := openSignOuts(ctx, p.blobs, p.Config.SessionLife, p.Now)
 	if err != nil {
-		return fmt.Errorf("reading which sessions have ended: %w", err)
+		return fmt.Errorf("reading the ended sessions: %w", err)
 	}
 	o.Auth, o.Recent, o.People = auth, recent, people.As
 	if p.bindings, err = access.NewBindings(p.plane.Config(), p.log, p.Now); err != nil {
@@ -41,8 +41,8 @@ func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth, namesp
 	return err
 }
 
-// signOuts are the sessions that were ended before their time, so that a copy
-// of a cookie opens nothing after a restart either.
+// signOuts are the sessions that were ended before they expired, so that a copy
+// of a cookie is invalid after a restart, too.
 type signOuts struct {
 	kept blob.Store
 	now  func() time.Time
@@ -51,7 +51,7 @@ type signOuts struct {
 	until map[string]time.Time
 }
 
-// openSignOuts reads those that are kept, and forgets those that have expired.
+// openSignOuts reads the records, and deletes those that have expired.
 func openSignOuts(ctx context.Context, kept blob.Store, life time.Duration, now func() time.Time) (*signOuts, error) {
 	s := &signOuts{kept: kept, now: now, until: map[string]time.Time{}}
 	keys, err := kept.List(ctx, record.SignOuts())
@@ -68,7 +68,7 @@ func openSignOuts(ctx context.Context, kept blob.Store, life time.Duration, now 
 			until, err = time.Parse(time.RFC3339, string(r))
 		}
 		if err != nil {
-			until = now().Add(life) // that it has ended is known by its name
+			until = now().Add(life) // its name says that it has ended
 		}
 		s.until[strings.TrimPrefix(key, record.SignOuts())] = until
 	}
@@ -81,7 +81,7 @@ func (s *signOuts) End(ctx context.Context, id string, until time.Time) error {
 	s.until[id] = until
 	s.mu.Unlock()
 	if err := s.kept.Put(ctx, record.SignOut(id), strings.NewReader(until.UTC().Format(time.RFC3339))); err != nil {
-		return fmt.Errorf("keeping that a session has ended: %w", err)
+		return fmt.Errorf("recording the end of a session: %w", err)
 	}
 	return s.forget(ctx)
 }
@@ -93,7 +93,7 @@ func (s *signOuts) Ended(id string) bool {
 	return s.now().Before(s.until[id])
 }
 
-// forget drops the sessions that would have ended by themselves by now.
+// forget drops the sessions that have expired.
 func (s *signOuts) forget(ctx context.Context) error {
 	var old []string
 	s.mu.Lock()

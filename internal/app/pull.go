@@ -15,8 +15,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
-// pulls lets sources pull from the registry inside without a Secret, each
-// namespace only what was pushed for it: the first part of a repository's name
+// pulls lets sources pull from the built-in registry without a Secret, each
+// namespace only its own repositories: the first part of a repository's name
 // is its namespace.
 type pulls struct {
 	web.Auth
@@ -29,8 +29,8 @@ const (
 	pullUser  = "system:terrier:pull:"
 )
 
-// token is what the sources of a namespace present. It is derived, so nothing
-// has to be kept, and it opens one namespace.
+// token is the token of the sources of a namespace. It is derived, so it
+// need not be stored, and it is valid for one namespace.
 func (p pulls) token(namespace string) string {
 	mac := hmac.New(sha256.New, []byte(p.key.Reveal()))
 	mac.Write([]byte("pull\x00" + namespace))
@@ -77,6 +77,6 @@ type pullError string
 func (e pullError) Error() string { return string(e) }
 
 const (
-	errPull          pullError = "the token is not one of this registry's"
-	errPullElsewhere pullError = "the sources of a namespace pull only what was pushed for it: oci://REGISTRY/NAMESPACE/…"
+	errPull          pullError = "the token does not belong to this registry"
+	errPullElsewhere pullError = "the sources of a namespace may pull only its own repositories: oci://REGISTRY/NAMESPACE/…"
 )

@@ -12,11 +12,11 @@ import (
 )
 
 // requestTime bounds every request to the API server but a watch, which ends when
-// the server says so. It is what the server gives itself; one that has stopped
-// answering without hanging up would hold whoever asks it for ever.
+// the server ends it. The server has the same limit; a server that has stopped
+// answering without closing the connection would block its clients for ever.
 const requestTime = time.Minute
 
-// probeTime is how long the API server may take to say that it is there.
+// probeTime is how long a health check of the API server may take.
 const probeTime = 2 * time.Second
 
 // bound makes every request of the configuration end.
@@ -59,8 +59,8 @@ func (t timed) Close() error {
 	return t.ReadCloser.Close()
 }
 
-// reachable reports why nothing can be done for stacks now, if the API server
-// does not answer. Runs go on all the same.
+// reachable returns a check of the API server. Runs continue while it is
+// down.
 func (p *parts) reachable() (func(context.Context) error, error) {
 	server, err := discovery.NewDiscoveryClientForConfig(p.rest())
 	if err != nil {

@@ -19,7 +19,7 @@ func (p *parts) openRuns() error {
 		binary = beside("terrier-runner")
 	}
 	if binary == "" {
-		return fault.New(fault.Missing, "RunnerMissing", errors.New("terrier-runner is not beside this program: `make build` makes both, or give its path with --runner"))
+		return fault.New(fault.Missing, "RunnerMissing", errors.New("terrier-runner is not beside this program: build both with `make build`, or set --runner"))
 	}
 	var err error
 	p.runs, err = runner.New(runner.Config{Dir: p.dir("runner"), Binary: binary, Contents: contents{p}, MinLevel: p.Config.Isolation, Now: p.Now, Log: p.log})

@@ -22,9 +22,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
-// tenantLists lists tenants and what they come from out of the controllers' cache:
-// a thousand tenants hold a thousand templates, and whoever looks at them often
-// must not have them read anew each time. One object, and all else, is asked of
+// tenantLists lists tenants, registries and templates from the controllers' cache:
+// a thousand tenants are large, and frequent visits must not
+// read them from the API server each time. Single objects, and all others, are read from
 // the API server.
 type tenantLists struct {
 	client.WithWatch
@@ -37,10 +37,10 @@ func (l *tenantLists) List(ctx context.Context, list client.ObjectList, opts ...
 	case *tenantsv1.TenantList, *tenantsv1.TenantRegistryList, *tenantsv1.TenantTemplateList:
 		var o client.ListOptions
 		o.ApplyOptions(opts)
-		// A cache has no pages, and gives all at once. What it gives is only read.
+		// A cache has no pages, and returns all objects at once. They are only read.
 		err := l.cache.List(ctx, list, client.InNamespace(o.Namespace), labelled(o.LabelSelector), client.UnsafeDisableDeepCopy)
 		if _, early := errors.AsType[*cache.ErrCacheNotStarted](err); !early {
-			list.SetContinue("") // it says that there are no pages in the place where others say that there are more
+			list.SetContinue("") // the cache marks its lists here as without pages
 			return err
 		}
 	}
@@ -54,8 +54,8 @@ func labelled(s labels.Selector) client.ListOption {
 	return client.MatchingLabelsSelector{Selector: s}
 }
 
-// screens fills in what is shown beside stacks: tenants, the queue, and what the
-// server is.
+// screens fills in what the pages show beside stacks: tenants, the queue, and the
+// server itself.
 func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 	p.lists.WithWatch = kube
 	tenants := query.NewTenants(query.New(&p.lists, p.records, p.Now), p.plane.Config())
@@ -80,11 +80,11 @@ func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 		Mirror:    pages.Mirror{Dir: mirror, Providers: len(c.MirrorProviders)},
 		Settings:  p.limitsShown(p.room()),
 		Addresses: []pages.Address{
-			{Name: pages.AddressAPI, URL: p.http.url}, {Name: "Registry of artifacts", URL: "oci://" + strings.TrimPrefix(p.http.url, "https://")},
+			{Name: pages.AddressAPI, URL: p.http.url}, {Name: "Artifact registry", URL: "oci://" + strings.TrimPrefix(p.http.url, "https://")},
 			{Name: "Kubernetes API", URL: "https://" + p.plane.Address()},
 		},
 		Checks: append(pages.CheckOf("Kubernetes API", o.Ready), pages.CheckOf("Records", func(ctx context.Context) error {
-			_, err := p.blobs.List(ctx, "health/") // nothing is there; that it can be said is what matters
+			_, err := p.blobs.List(ctx, "health/") // the list is empty; only the error matters
 			return err
 		})...),
 		MaxRuns: p.room().Runs,
@@ -98,7 +98,7 @@ func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 	return nil
 }
 
-// limitsShown are the limits that people ask about, with the flags that set them.
+// limitsShown are the most important limits, with their flags.
 func (p *parts) limitsShown(room schedule.Limits) []pages.Setting {
 	mib := func(n int64) string { return fmt.Sprintf("%d MiB", n) }
 	all := []pages.Setting{
@@ -110,7 +110,7 @@ func (p *parts) limitsShown(room schedule.Limits) []pages.Setting {
 		{Name: "Network of runs", Value: p.Config.Network, Flag: "--run-network"},
 	}
 	if room.PerTenant == 0 {
-		all[1].Value = "as many as there are slots"
+		all[1].Value = "same as runs at once"
 	}
 	if room.Memory == 0 {
 		all[2].Value = "no limit"
@@ -118,8 +118,8 @@ func (p *parts) limitsShown(room schedule.Limits) []pages.Setting {
 	return all
 }
 
-// programs are the engines that runs may drive. Asking one for its version
-// starts it, so an answer is kept for a while.
+// programs are the engines of runs. Reading the version of an engine
+// starts it, so the answer is cached.
 type programs struct {
 	find  func(context.Context, string) (engine.Engine, error)
 	names []string
@@ -148,7 +148,7 @@ func (p *programs) list(ctx context.Context) []pages.Engine {
 		}
 		known = append(known, shown)
 	}
-	if ctx.Err() == nil { // whoever went away has not found out that engines are missing
+	if ctx.Err() == nil { // a canceled request does not mean that engines are missing
 		p.known, p.at = known, p.now()
 	}
 	return known

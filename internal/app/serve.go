@@ -28,8 +28,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
-// How long requests, and all that runs on top of the control plane, may go on
-// after the end was asked for. The control plane has the rest of ten seconds.
+// How long requests, and everything on top of the control plane, may continue
+// after the stop was requested. The control plane has the rest of ten seconds.
 const (
 	stopHTTP = 2 * time.Second
 	stopAll  = 3 * time.Second
@@ -122,7 +122,7 @@ func (p *parts) run(ctx context.Context, mgr ctrl.Manager, handler http.Handler)
 				case err := <-ended:
 					errs = append(errs, err)
 				case <-late:
-					// An API server that no longer answers keeps them; the process ends.
+					// An API server that no longer answers blocks them; the process ends.
 					p.log.Warn("controllers did not end in time")
 					return errors.Join(errs...)
 				}
@@ -134,12 +134,12 @@ func (p *parts) run(ctx context.Context, mgr ctrl.Manager, handler http.Handler)
 
 func ignoreDeadline(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil // a stream that was followed; it is cut
+		return nil // an open stream; it is closed
 	}
 	return err
 }
 
-// ready says that everything answers, once it does.
+// ready reports that everything answers, once it does.
 func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
 		return ctx.Err()
@@ -167,19 +167,19 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 	return p.Options.Ready(ctx, r, p.plane.Config())
 }
 
-// greet prints where things are and what to try, and ready on its own line.
+// greet prints the addresses and what to try, and ready on its own line.
 func (p *parts) greet(r Ready) error {
 	_, err := fmt.Fprintf(p.Stdout, `
   Kubernetes API  %s
   pages and API   %s
   kubeconfig      %s
-  isolation       runs are boxed at level %q
+  isolation       level %q for runs
 
   export KUBECONFIG=%s
   %s get terraforms -A
   %s get -A
   %s explain -f STACK.yaml
-  %s ui                      a link that opens the pages as yourself
+  %s ui                      print a link that signs you in
 
 ready
 `, r.API, r.HTTP, r.Kubeconfig, r.Isolation, r.Kubeconfig, kubectl(p.Program), p.Program, p.Program, p.Program)
@@ -194,7 +194,7 @@ func (p *parts) listenHTTP() (*server, error) {
 	}
 	s := &server{listener: l, url: "https://" + l.Addr().String()}
 	if hosts := p.hosts(); len(hosts) > 0 {
-		_, port, _ := net.SplitHostPort(l.Addr().String()) // it is one of ours
+		_, port, _ := net.SplitHostPort(l.Addr().String()) // always valid
 		s.url = "https://" + net.JoinHostPort(hosts[0], port)
 	}
 	if s.cert, s.ca, err = p.plane.Certificate(); err != nil {
@@ -203,7 +203,7 @@ func (p *parts) listenHTTP() (*server, error) {
 	return s, nil
 }
 
-// hosts are the names by which others reach the HTTP API.
+// hosts are the names of the HTTP API for other machines.
 func (p *parts) hosts() []string {
 	if p.Cluster == nil {
 		return nil
@@ -211,8 +211,8 @@ func (p *parts) hosts() []string {
 	return p.Cluster.Hosts
 }
 
-// publish writes down for the command line where the HTTP API is, and for
-// controllers that this cluster is taken.
+// publish stores the address of the HTTP API for the command line, and tells
+// controllers that this cluster is in use.
 func (p *parts) publish(ctx context.Context, c client.Client) error {
 	for _, o := range []client.Object{
 		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: access.ServerNamespace}},
@@ -301,10 +301,10 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	return web.New(o)
 }
 
-// pulls wraps auth so that sources can pull from the registry inside.
+// pulls wraps auth so that sources can pull from the built-in registry.
 func (p *parts) pulls(auth web.Auth) pulls {
 	return pulls{Auth: auth, key: p.key, host: p.http.listener.Addr().String()}
 }
 
-// followEvery is how often a log that is followed is looked at.
+// followEvery is how often a followed log is read.
 const followEvery = 250 * time.Millisecond

@@ -23,9 +23,9 @@ const (
 	stampsEvery  = 200 * time.Millisecond
 )
 
-// stamps sees to it that the API server says who changed what, by policies where
+// stamps makes the API server record the user of each change, with policies if
 // it does not do so by itself, as our own does, and waits until it does: an
-// object that comes earlier would be refused, or bear no name.
+// object that is created earlier would be refused, or lack the name.
 func (p *parts) stamps(ctx context.Context, direct client.Client) error {
 	if p.Cluster == nil {
 		return nil
@@ -39,7 +39,7 @@ func (p *parts) stamps(ctx context.Context, direct client.Client) error {
 	}
 	err = kube.InstallPolicies(ctx, direct, admission.Files)
 	if errors.Is(err, kube.ErrNoPolicies) {
-		p.log.Warn("the journal will not know who changed what", "err", err)
+		p.log.Warn("the audit log will not contain the users of changes", "err", err)
 		return nil
 	}
 	if err != nil {
@@ -48,21 +48,21 @@ func (p *parts) stamps(ctx context.Context, direct client.Client) error {
 	return p.awaitStamps(ctx, direct)
 }
 
-// awaitStamps waits until stacks are stamped. Whether they are is only asked
-// for, so that nothing stands or falls with it but the first seconds.
+// awaitStamps waits until stacks are stamped. It only tests a dry run,
+// so a failure affects only the first seconds.
 func (p *parts) awaitStamps(ctx context.Context, direct client.Client) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, stampsEvery, stampsWithin, true, func(ctx context.Context) (bool, error) {
 		var stamped bool
 		stamped, last = stampsNow(ctx, direct)
-		// Another refusal is somebody's who will refuse again.
+		// Any other refusal would be repeated.
 		return stamped || last != nil && !later(last), nil
 	})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil || last != nil {
-		p.log.Warn("cannot see that the API server says who changed what", "err", errors.Join(err, last))
+		p.log.Warn("cannot verify that the API server records the users of changes", "err", errors.Join(err, last))
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func later(err error) bool {
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
-// stampsNow asks the API server what it would make of a stack, and leaves none.
+// stampsNow creates a stack as a dry run and reports whether it was stamped.
 func stampsNow(ctx context.Context, direct client.Client) (bool, error) {
 	s := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "terrier-stamped-"}}
 	s.Spec.Suspend = true

@@ -16,12 +16,12 @@ import (
 )
 
 // setupTenants registers the controllers of registries, templates and tenants,
-// if the API server has these kinds: whoever installs definitions by themselves
+// if the API server has these kinds: an operator who installs the definitions
 // may leave them out.
 func (p *parts) setupTenants(mgr ctrl.Manager, live client.Client) error {
 	kind := tenantsv1.GroupVersion.WithKind(tenantsv1.RegistryKind)
 	if _, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
-		p.log.Warn("no tenants", "missing", kind.GroupKind().String())
+		p.log.Warn("tenants are off: their definitions are not installed", "missing", kind.GroupKind().String())
 		return nil
 	} else if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (p *parts) setupTenants(mgr ctrl.Manager, live client.Client) error {
 }
 
 // tenantNamespaces are the namespaces that tenants may write to besides their
-// own: all of them where the machine is one person's, none in a cluster.
+// own: all of them on one machine, none in a cluster.
 func (p *parts) tenantNamespaces() []string {
 	if p.Config.TenantNamespaces == nil && p.Cluster == nil {
 		return []string{"*"}
@@ -65,8 +65,8 @@ func (p *parts) tenantNamespaces() []string {
 }
 
 // sqliteDirs are the directories below which registries may read files. On one
-// person's machine those are where they started us and the data directory; in a
-// cluster there are none that nobody named.
+// machine these are the current and the data directory by default; in a
+// cluster none.
 func (p *parts) sqliteDirs() ([]string, error) {
 	if p.Config.SQLiteDirs != nil || p.Cluster != nil {
 		return p.Config.SQLiteDirs, nil

@@ -13,20 +13,20 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// Up returns the command that brings up everything on one machine. Program is
-// how people call it.
+// Up returns the command that runs everything on one machine. Program is
+// the name of this program in messages.
 func Up(plane ControlPlane, program, version string, environ func(string) string, now func() time.Time) (*cobra.Command, error) {
 	var c Config
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run everything on this machine, in the foreground",
 		Long: `Runs a Kubernetes API server, the controllers of stacks and sources, the HTTP
-API and the runs themselves in this process and its children. Everything is
-kept in one data directory; nothing listens beyond loopback.
+API and the runs in this process and its children. All data is in one
+data directory. All servers listen on loopback only.
 
-Says "ready" on a line of its own when requests are answered; with -o json one
-object with the addresses. SIGTERM ends it within ten seconds: applies that go on
-are finished by their supervisors and are found again at the next start.`,
+When requests are answered, the command prints "ready" on a line of its own, or with
+-o json an object with the addresses. SIGTERM ends it within ten seconds. The
+supervisors finish active applies, and the next start finds their results.`,
 		Example: `  terrier up
   terrier up --quickstart --data-dir /srv/terrier
   terrier up -o json --api-address 127.0.0.1:6443`,
@@ -50,7 +50,7 @@ are finished by their supervisors and are found again at the next start.`,
 	return cmd, bind(cmd.Flags(), &c, environ)
 }
 
-// showExample returns what is done once everything answers.
+// showExample returns the function that applies the examples.
 func showExample(program string, progress, out io.Writer, now func() time.Time) func(context.Context, Ready, *rest.Config) error {
 	q := example{progress: progress, out: out, now: now, program: program}
 	return q.run

@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,14 +12,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// Lengths of the key that signs what webhooks are sent.
+// Lengths of the key that signs requests to webhooks.
 const (
 	webhookKeyLeast = 16
 	webhookKeyMost  = 4096
 )
 
-// webhooks is how webhooks are reached. What is wrong with it is said at the
-// start, and not when the first plan waits for them.
+// webhooks is the configuration of webhooks. Invalid files are reported at the
+// start, and not when the first plan needs them.
 func (c Config) webhooks(out *outbound.Client) (controller.Webhooks, error) {
 	w := controller.Webhooks{Client: out, Certs: c.WebhookCerts, Unmasked: c.Unmasked}
 	if w.Certs != "" {
@@ -56,9 +55,9 @@ func readKey(path string) (secret.Text, error) {
 	b = bytes.TrimRight(b, "\r\n")
 	switch {
 	case len(b) < webhookKeyLeast:
-		return secret.Text{}, fmt.Errorf("%s holds fewer than %d bytes", path, webhookKeyLeast)
+		return secret.Text{}, fmt.Errorf("%s contains fewer than %d bytes", path, webhookKeyLeast)
 	case len(b) > webhookKeyMost:
-		return secret.Text{}, errors.New("the file is too long for a key")
+		return secret.Text{}, fmt.Errorf("%s is longer than %d bytes", path, webhookKeyMost)
 	}
 	return secret.New(string(b)), nil
 }

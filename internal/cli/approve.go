@@ -21,14 +21,14 @@ func (p *program) approve() *cobra.Command {
 	var file, comment string
 	c := &cobra.Command{
 		Use:   "approve STACK [PLAN]",
-		Short: "Let the plan that waits be applied",
-		Long: `Approves exactly the plan that waits, and shows what that is. If PLAN is given,
-by name or by digest, and another plan waits, nothing is approved. The same goes
-for a plan that takes the place of the one shown while the command runs, and for
-anything that changes afterwards: an approval is of one plan.
+		Short: "Approve the pending plan",
+		Long: `Shows the pending plan and approves exactly this plan. If PLAN is given, by name or
+by digest, and another plan is pending, the command approves nothing. The same holds
+if another plan replaces the pending one while the command runs. An approval becomes
+void as soon as an input of the plan changes.
 
-With -f the approval is written into a manifest instead, for whoever keeps their
-objects in git: only approvePlan of the stack is changed, in place.`,
+With -f the command writes the approval into a manifest instead, for stacks that are
+kept in Git. It changes only the field approvePlan of the stack.`,
 		Example: `  terrier approve network
   terrier approve network plan-main-b8e362c206
   terrier approve network -f clusters/prod/network.yaml`,
@@ -37,7 +37,7 @@ objects in git: only approvePlan of the stack is changed, in place.`,
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" && comment != "" {
-				return usage("a comment is kept on the object, and -f writes into a file: give one of them")
+				return usage("--comment is stored on the object, and -f writes into a file: use only one of them")
 			}
 			s, st, seen, err := p.pending(cmd.Context(), args)
 			if err != nil {
@@ -54,13 +54,13 @@ objects in git: only approvePlan of the stack is changed, in place.`,
 			}
 			_, err = fmt.Fprintf(p.Stdout, "Approved %s of %s.\n", clean(seen.Name), clean(st.Key().String()))
 			if err == nil && st.Suspended {
-				_, err = fmt.Fprintln(p.Stderr, "The stack is suspended: it is applied once somebody resumes it.")
+				_, err = fmt.Fprintln(p.Stderr, "The stack is suspended. The plan is applied when the stack is resumed.")
 			}
 			return err
 		},
 	}
 	c.Flags().StringVarP(&file, "filename", "f", "", "write the approval into this `file`; - edits standard input to standard output")
-	c.Flags().StringVarP(&comment, "comment", "m", "", "what to say about it; it stays on the object and in the audit journal")
+	c.Flags().StringVarP(&comment, "comment", "m", "", "a comment, stored on the object and in the audit log")
 	return c
 }
 
@@ -68,10 +68,10 @@ func (p *program) reject() *cobra.Command {
 	var comment string
 	c := &cobra.Command{
 		Use:   "reject STACK [PLAN]",
-		Short: "Turn down the plan that waits",
-		Long: `Notes on the stack that the plan which waits was turned down, and takes back an
-approval of it that was not acted upon yet. The plan stays where it is until a
-change of source, inputs or spec, or "terrier replan", puts another in its place.`,
+		Short: "Reject the pending plan",
+		Long: `Records on the stack that the pending plan was rejected, and withdraws an approval of
+it that was not acted upon yet. The plan stays until a change of the source, the
+inputs or the spec replaces it. To replace it now, run "terrier replan".`,
 		Example: `  terrier reject network
   terrier reject network plan-main-b8e362c206`,
 		GroupID:           groupDecide,
@@ -89,11 +89,11 @@ change of source, inputs or spec, or "terrier replan", puts another in its place
 			return err
 		},
 	}
-	c.Flags().StringVarP(&comment, "comment", "m", "", "why; it stays on the object and in the audit journal")
+	c.Flags().StringVarP(&comment, "comment", "m", "", "a reason, stored on the object and in the audit log")
 	return c
 }
 
-// pending finds the plan that a decision is about.
+// pending finds the plan to decide on.
 func (p *program) pending(ctx context.Context, args []string) (*command.Stacks, query.Stack, query.PlanInfo, error) {
 	s, key, err := p.one(args[0])
 	if err != nil {
@@ -114,11 +114,11 @@ func (p *program) pending(ctx context.Context, args []string) (*command.Stacks, 
 // shownBefore is how many resources are listed before an approval.
 const shownBefore = 20
 
-// summarize shows what is about to be approved: the plan itself if its document
-// can be read, and its counts if not, for an approval does not depend on that.
+// summarize shows the plan before the approval: the plan itself if its document
+// can be read, else its counts, since an approval does not depend on the document.
 func (p *program) summarize(ctx context.Context, s *command.Stacks, st query.Stack, seen query.PlanInfo) error {
 	if st.Plan == nil {
-		_, err := fmt.Fprintln(p.Stderr, "What it would do is not known here.")
+		_, err := fmt.Fprintln(p.Stderr, "The changes of the plan are not known.")
 		return err
 	}
 	doc, err := s.Plan(ctx, st.Key(), seen.Digest)
@@ -131,7 +131,7 @@ func (p *program) summarize(ctx context.Context, s *command.Stacks, st query.Sta
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	_, err = fmt.Fprintf(p.Stderr, "%s\nWhat that is in detail cannot be shown: %s\n", plan.Summarize(seen.Changes), clean(err.Error()))
+	_, err = fmt.Fprintf(p.Stderr, "%s\nThe details of the plan cannot be shown: %s\n", plan.Summarize(seen.Changes), clean(err.Error()))
 	return err
 }
 
@@ -154,20 +154,20 @@ func (p *program) approveIn(file string, st query.Stack, seen query.PlanInfo) er
 		return err
 	}
 	if bytes.Equal(before, after) {
-		_, err := fmt.Fprintf(p.Stdout, "%s approves %s already.\n", clean(file), clean(seen.Name))
+		_, err := fmt.Fprintf(p.Stdout, "%s already approves %s.\n", clean(file), clean(seen.Name))
 		return err
 	}
 	if err := replaceFile(path, after); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.Stdout, "%s approves %s now. It counts once the file is applied.\n", clean(file), clean(seen.Name))
+	_, err = fmt.Fprintf(p.Stdout, "%s approves %s now. To approve the plan in the cluster: kubectl apply -f %[1]s\n", clean(file), clean(seen.Name))
 	return err
 }
 
 // manifestBytes bounds what is read of a manifest.
 const manifestBytes = 16 << 20
 
-// readFile reads a file that somebody named; - is standard input.
+// readFile reads a file; - is standard input.
 func (p *program) readFile(path string) ([]byte, error) {
 	if path == "-" {
 		return io.ReadAll(io.LimitReader(p.Stdin, manifestBytes))
@@ -183,7 +183,7 @@ func (p *program) readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, manifestBytes))
 }
 
-// replaceFile puts content in the place of a file, whole or not at all, and
+// replaceFile replaces the content of a file atomically, and
 // keeps its mode. A link keeps pointing where it did.
 func replaceFile(path string, content []byte) error {
 	path, err := filepath.EvalSymlinks(path)

@@ -19,14 +19,14 @@ import (
 func (p *program) audit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
-		Short: "Show who did what, and whether that is what was written",
-		Long: `The journal holds who approved, applied and overrode what, and what became of it.
-Nothing is ever taken out of it. Each entry holds the hash of the one before, and
-the newest hash is kept outside of the journal, so that whatever is changed,
-removed or added afterwards is found.`,
+		Short: "Show and verify the audit log",
+		Long: `The audit log records who approved, applied and overrode what, and the outcome.
+Entries are never deleted. Each entry contains the hash of the previous one, and the
+newest hash is also stored outside of the log. "terrier audit verify" finds every
+entry that was changed, removed or inserted afterwards.`,
 		Example: `  terrier audit list --since 24h
   terrier audit verify`,
-		GroupID: groupLook,
+		GroupID: groupView,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -34,7 +34,7 @@ removed or added afterwards is found.`,
 	return c
 }
 
-// auditAsked is what somebody wants to see of the journal.
+// auditAsked is the filter of an audit list.
 type auditAsked struct {
 	q                   query.AuditQuery
 	what                []string
@@ -49,13 +49,13 @@ func (p *program) auditList() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List who did what, the newest first",
-		Long: `Lists what the journal says about the stacks, registries and templates of all
-namespaces of which you may see it (the right to list terraforms/audit), and about
-the platform itself if that is all of them.
+		Short: "List the entries of the audit log, newest first",
+		Long: `Lists the entries about stacks, registries and templates in the namespaces where you
+have the permission to list terraforms/audit. With this permission in all namespaces,
+the list includes the entries about the platform.
 
-With --dir it reads the files of a journal, an archive for instance, and asks
-nobody.`,
+With --dir the command reads the files of an audit log, for instance of an archive,
+and needs no server.`,
 		Example: `  terrier audit list
   terrier audit list --who ann@example.com --since 7d
   terrier audit list --stack apps/network --what approved,applied,apply-failed`,
@@ -75,14 +75,14 @@ nobody.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&a.q.Who, "who", "", "only what this `person` did")
-	flags.StringSliceVar(&a.what, "what", nil, "only these, approved or applied for instance")
-	flags.StringVar(&a.stack, "stack", "", "only what was done to this `object`: NAME or NAMESPACE/NAME")
-	flags.StringVar(&a.since, "since", "", "only since then: 90m, 24h, 7d, or a time as 2026-11-28T09:00:00Z")
-	flags.StringVar(&a.until, "until", "", "only before then")
-	flags.StringVar(&a.q.Text, "search", "", "only entries in which all of these `words` occur")
-	flags.IntVar(&a.q.Limit, "limit", 100, "how many, 1000 at most")
-	flags.Uint64Var(&a.q.Before, "before", 0, "only entries before this `number`, to go on where a list ended")
+	flags.StringVar(&a.q.Who, "who", "", "only actions of this `user`")
+	flags.StringSliceVar(&a.what, "what", nil, "only these actions, for instance approved,applied")
+	flags.StringVar(&a.stack, "stack", "", "only actions on this `object`: NAME or NAMESPACE/NAME")
+	flags.StringVar(&a.since, "since", "", "only entries since this time: 90m, 24h, 7d, or 2026-11-28T09:00:00Z")
+	flags.StringVar(&a.until, "until", "", "only entries before this time")
+	flags.StringVar(&a.q.Text, "search", "", "only entries that contain all of these `words`")
+	flags.IntVar(&a.q.Limit, "limit", 100, "how many entries, at most 1000")
+	flags.Uint64Var(&a.q.Before, "before", 0, "only entries before this `number`, to continue a list")
 	flags.StringVar(&a.dir, "dir", "", "read the files in this `directory`")
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
@@ -113,7 +113,7 @@ func (p *program) auditPage(ctx context.Context, a auditAsked) (query.AuditPage,
 	return j.Entries(ctx, query.AuditSight{}, a.q)
 }
 
-// moment reads a time, or how long ago it was.
+// moment reads a time, or a duration before now.
 func (p *program) moment(s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -128,7 +128,7 @@ func (p *program) moment(s string) (time.Time, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return time.Time{}, usage("%q is neither a time nor how long ago it was", s)
+		return time.Time{}, usage("%q is not a time: use 90m, 24h, 7d, or 2026-11-28T09:00:00Z", s)
 	}
 	return p.Now().Add(-d), nil
 }
@@ -141,7 +141,7 @@ func (p *program) path(s string) string {
 }
 
 func (p *program) auditTable(page query.AuditPage) error {
-	t := table{head: []string{"SEQ", "WHEN", "WHO", "WHAT", "OBJECT", "ABOUT"}}
+	t := table{head: []string{"SEQ", "TIME", "USER", "ACTION", "OBJECT", "DETAILS"}}
 	for _, e := range page.Items {
 		object := e.Object.Name
 		if e.Object.Namespace != "" {
@@ -158,7 +158,7 @@ func (p *program) auditTable(page query.AuditPage) error {
 		return err
 	}
 	if page.Next > 0 {
-		fmt.Fprintf(p.Stderr, "There are more: --before %d\n", page.Next)
+		fmt.Fprintf(p.Stderr, "To list older entries, add: --before %d\n", page.Next)
 	}
 	return nil
 }
@@ -171,15 +171,16 @@ func (p *program) auditVerify() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "verify",
-		Short: "Find out whether the journal is what was written",
-		Long: `Reads the whole journal and looks whether each entry follows the one before, and
-whether the entry whose hash is kept outside of the journal is in it. It names the
-first entry that is wrong, and ends with another exit code than 0.
+		Short: "Verify the audit log",
+		Long: `Reads the whole audit log and checks that each entry follows the previous one, and
+that the entry whose hash is stored outside of the log is in it. If the check fails,
+the command names the first wrong entry and exits with a code other than 0.
 
-The server does it, for those who may list terraforms/audit in all namespaces. With
---dir it is done here, with the files in a directory: of an archive, or of a server
-that does not run. --head then says what should be in it, as an earlier
-"terrier audit verify" or the ConfigMap terrier-system/terrier-audit has it.`,
+By default the server verifies its own log. You need the permission to list
+terraforms/audit in all namespaces. With --dir the command verifies the files in a
+directory instead: of an archive, or of a server that is stopped. --head then names
+an entry that the files have to contain, as printed by an earlier "terrier audit
+verify" or stored in the ConfigMap terrier-system/terrier-audit.`,
 		Example: `  terrier audit verify
   terrier audit verify --dir /var/lib/terrier/audit
   terrier audit verify --dir ./archive --head 41206:5d1f09aa…`,
@@ -204,7 +205,7 @@ that does not run. --head then says what should be in it, as an earlier
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "verify the files in this `directory`")
-	c.Flags().StringArrayVar(&heads, "head", nil, "with --dir, an entry that has to be there: `NUMBER:HASH` (repeatable)")
+	c.Flags().StringArrayVar(&heads, "head", nil, "with --dir, an entry that must be in the files: `NUMBER:HASH` (repeatable)")
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
 }
@@ -212,7 +213,7 @@ that does not run. --head then says what should be in it, as an earlier
 func (p *program) auditReport(ctx context.Context, dir string, heads []string) (query.AuditReport, error) {
 	if dir == "" {
 		if len(heads) > 0 {
-			return query.AuditReport{}, usage("--head goes with --dir: the server has its own")
+			return query.AuditReport{}, usage("--head needs --dir: the server has an anchor of its own")
 		}
 		j, err := client.ConnectJournal(ctx, p.connection)
 		if err != nil {
@@ -235,7 +236,7 @@ func (p *program) auditReport(ctx context.Context, dir string, heads []string) (
 func (p *program) sayAudit(r query.AuditReport) error {
 	s := &sheet{colour: p.coloured()}
 	if r.Problem == "" {
-		s.row("Journal", "it is what was written")
+		s.row("Audit log", "verified")
 	}
 	segments := "segments"
 	if r.Segments == 1 {
@@ -243,13 +244,13 @@ func (p *program) sayAudit(r query.AuditReport) error {
 	}
 	s.row("Entries", fmt.Sprintf("%d in %d %s", r.Entries, r.Segments, segments))
 	if r.First > 1 {
-		s.row("Begins", fmt.Sprintf("with entry %d: what was before is not here", r.First))
+		s.row("Starts", fmt.Sprintf("with entry %d: earlier entries are not here", r.First))
 	}
 	if r.Head.Seq > 0 {
 		s.row("Head", fmt.Sprintf("%d:%s", r.Head.Seq, r.Head.Hash))
 	}
 	if r.Anchor != nil {
-		s.row("Kept outside", fmt.Sprintf("entry %d", r.Anchor.Seq))
+		s.row("Anchor", fmt.Sprintf("entry %d", r.Anchor.Seq))
 	}
 	return p.write(s)
 }

@@ -41,7 +41,7 @@ func TestAuditList(t *testing.T) {
 	e := env(t)
 	journalIn(t, e.Dir)
 	got := e.run(t, "audit", "list", "--dir", "audit")
-	want := `SEQ   WHEN                   WHO       WHAT           OBJECT     ABOUT
+	want := `SEQ   TIME                   USER      ACTION         OBJECT     DETAILS
 3     2026-03-01 12:00:00Z   Terrier   apply-failed   apps/net   plan-main-1; Failed
 2     2026-03-01 11:00:00Z   ann       approved       apps/net   plan-main-1; “fine\x1b[31m”
 1     2026-03-01 10:00:00Z   Terrier   planned        apps/net   plan-main-1

@@ -1,6 +1,6 @@
 // Package cli is the command line. Each command reads its arguments, asks
 // or commands, and lays out the answer: it decides nothing and knows no
-// Kubernetes. Whatever the world wrote, a log or a message or a name, reaches
+// Kubernetes. Text from outside, for instance a log, a message or a name, reaches
 // the terminal with its control characters made visible.
 //
 // Start reading at Main.
@@ -25,7 +25,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// Env is what a program is given by whoever starts it.
+// Env is the environment of a program.
 type Env struct {
 	Args    []string // without the program's name
 	Environ []string // as os.Environ returns it
@@ -38,14 +38,14 @@ type Env struct {
 }
 
 // Main runs one command and returns the exit code, which is that of the fault
-// table. The extra commands are those that need more than this package has.
+// table. The extra commands need packages that this one may not import.
 func Main(env Env, extra ...*cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return run(ctx, env, extra...)
 }
 
-// interrupted is the exit code of a command that somebody stopped.
+// interrupted is the exit code of a command that was interrupted.
 const interrupted = 130
 
 func run(ctx context.Context, env Env, extra ...*cobra.Command) int {
@@ -64,22 +64,22 @@ func run(ctx context.Context, env Env, extra ...*cobra.Command) int {
 	}
 	p.complain(err)
 	if p.changesExit {
-		return 1 // 2 says that there are changes
+		return 1 // 2 means that there are changes
 	}
 	return fault.Of(err).Meaning().Exit
 }
 
-// exit ends a command with a code and without a word.
+// exit ends a command with a code and without a message.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// complain says in one sentence what is wrong, and in another what to do.
+// complain prints the error in one sentence, and the next step in another.
 func (p *program) complain(err error) {
 	fmt.Fprintf(p.Stderr, "terrier: %s\n", clean(err.Error()))
 	hint := command.Hint(err)
 	if fault.Reason(err, "") == reasonUsage {
-		hint = "See terrier --help, or --help after the command."
+		hint = "To list the commands: terrier --help. For one command: terrier COMMAND --help"
 	}
 	if hint != "" {
 		fmt.Fprintf(p.Stderr, "  %s\n", hint)
@@ -102,7 +102,7 @@ type program struct {
 
 // Groups of commands in the help.
 const (
-	groupLook    = "look"
+	groupView    = "view"
 	groupDecide  = "decide"
 	groupOperate = "operate"
 )
@@ -110,13 +110,13 @@ const (
 func (p *program) root(extra []*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "terrier",
-		Short: "Keep Terraform and OpenTofu stacks true",
-		Long: `Terrier keeps stacks true: root modules with their inputs and their state, each
-asked for by a Terraform object in a Kubernetes API.
+		Short: "Reconcile Terraform and OpenTofu stacks",
+		Long: `Terrier reconciles stacks. A stack is a root module with its inputs and its state,
+described by a Terraform object in a Kubernetes API.
 
-It speaks to the cluster that kubectl would: --kubeconfig, KUBECONFIG, the one
-that "terrier up" started in this directory (` + client.LocalKubeconfig + `), or the one at home.
-Every command acts as the user of that kubeconfig and may do what that user may.`,
+The commands use the same cluster as kubectl: --kubeconfig, KUBECONFIG, the cluster
+that "terrier up" started in this directory (` + client.LocalKubeconfig + `), or the default kubeconfig.
+Each command acts as the user of that kubeconfig, with the permissions of that user.`,
 		Example: `  terrier up --quickstart
   terrier get -A
   terrier plan network
@@ -130,8 +130,8 @@ Every command acts as the user of that kubeconfig and may do what that user may.
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w", err) })
 	p.bind(root)
-	// Hidden, since there is a command for it; everywhere, since libraries put a
-	// flag of the same name into what every program inherits.
+	// Hidden, since there is a command for it; on every command, since libraries add a
+	// flag of the same name to every program.
 	version := root.PersistentFlags().Bool("version", false, "print the version")
 	_ = root.PersistentFlags().MarkHidden("version")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -141,7 +141,7 @@ Every command acts as the user of that kubeconfig and may do what that user may.
 		}
 		return cmd.Help()
 	}
-	root.AddGroup(&cobra.Group{ID: groupLook, Title: "Look:"}, &cobra.Group{ID: groupDecide, Title: "Decide:"}, &cobra.Group{ID: groupOperate, Title: "Operate:"})
+	root.AddGroup(&cobra.Group{ID: groupView, Title: "View:"}, &cobra.Group{ID: groupDecide, Title: "Decide:"}, &cobra.Group{ID: groupOperate, Title: "Operate:"})
 	root.AddCommand(
 		p.get(), p.describe(), p.explain(), p.plan(), p.logs(), p.runs(), p.outputs(), p.ui(),
 		p.approve(), p.reject(), p.repair(), p.replan(), p.suspend(), p.resume(), p.unlock(), p.state(), p.retained(), p.breakGlass(),
@@ -160,14 +160,14 @@ Every command acts as the user of that kubeconfig and may do what that user may.
 	return root
 }
 
-// bind adds the flags by which kubectl is told where to go.
+// bind adds the flags that select a cluster, as those of kubectl.
 func (p *program) bind(root *cobra.Command) {
 	c := &p.connection
 	f := root.PersistentFlags()
 	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "the kubeconfig `file` to use")
 	f.StringVar(&c.Context, "context", "", "the `context` of the kubeconfig to use")
-	f.StringVarP(&c.Namespace, "namespace", "n", "", "the `namespace` that is meant")
-	f.StringVar(&c.Server, "server", "", "the `URL` of the Terrier server, which keeps logs and plans (TERRIER_SERVER); found in the cluster if absent")
+	f.StringVarP(&c.Namespace, "namespace", "n", "", "the `namespace` to use")
+	f.StringVar(&c.Server, "server", "", "the `URL` of the Terrier server, which stores logs and plans (TERRIER_SERVER); by default the server of the cluster")
 	c.Path, c.Home, c.Dir, c.Now = p.getenv("KUBECONFIG"), p.getenv("HOME"), p.Dir, p.Now
 	root.PersistentPreRun = func(*cobra.Command, []string) {
 		if c.Server == "" {
@@ -195,15 +195,15 @@ func checkArgs(c *cobra.Command) {
 	}
 }
 
-// misuse says how a command is called that was given arguments it cannot take,
-// in place of the library's count of them.
+// misuse is the error for wrong arguments. It shows the usage of the command,
+// in place of the library's count.
 func misuse(cmd *cobra.Command, args []string) error {
 	if !cmd.HasAvailableSubCommands() {
-		return usage("%s it is called like this: %s", given(args), cmd.UseLine())
+		return usage("%s the usage is: %s", given(args), cmd.UseLine())
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-		return usage("unknown command %q of %s; there is: %s", args[0], cmd.CommandPath(), strings.Join(like, ", "))
+		return usage("unknown command %q of %s; did you mean: %s", args[0], cmd.CommandPath(), strings.Join(like, ", "))
 	}
 	return usage("unknown command %q of %s", args[0], cmd.CommandPath())
 }
@@ -212,7 +212,7 @@ func given(args []string) string {
 	if len(args) == 0 {
 		return "an argument is missing;"
 	}
-	return query.Count(len(args), "argument") + " cannot be right;"
+	return query.Count(len(args), "argument") + " given, which does not match;"
 }
 
 // getenv reads a variable; the last of several counts.
@@ -233,7 +233,7 @@ func (p *program) stacks() (*command.Stacks, error) {
 	return s, err
 }
 
-// one connects and reads the name of the one stack that a command is about.
+// one connects and reads the name of the stack of a command.
 func (p *program) one(name string) (*command.Stacks, query.Key, error) {
 	s, err := p.stacks()
 	if err != nil {

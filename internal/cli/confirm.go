@@ -10,12 +10,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// errNoAnswer is why nothing was done without a yes and without a no. A script
-// that does not know of a question must not take that for success.
-var errNoAnswer = fault.New(fault.Invalid, "NoAnswer", errors.New("nobody answered, so nothing was changed: answer y, or say --yes"))
+// errNoAnswer is the error of a question without an answer. A script
+// that does not know of the question must not take that for success.
+var errNoAnswer = fault.New(fault.Invalid, "NoAnswer", errors.New("the question was not answered, so nothing was changed: answer y, or use --yes"))
 
-// confirm asks a question on standard error and reads the answer. Whatever is
-// not a yes is a no; the end of input is neither.
+// confirm asks a question on standard error and reads the answer. Every answer
+// but yes is a no; the end of input is neither.
 func (p *program) confirm(question string) (bool, error) {
 	if _, err := fmt.Fprintf(p.Stderr, "%s [y/N] ", question); err != nil {
 		return false, err

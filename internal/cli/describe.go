@@ -13,13 +13,12 @@ func (p *program) describe() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "describe STACK",
-		Short: "Show all that is known of a stack",
-		Long: `Shows what a stack asks for, how it stands and since when, what it waits for and
-when it is looked at again, its plans, its last failure, its conditions and its
-events.`,
+		Short: "Show the details of a stack",
+		Long: `Shows the spec and the status of a stack, what the stack is waiting for, its next
+check, its plans, its last failure, its conditions and its events.`,
 		Example: `  terrier describe network
   terrier describe network -o yaml`,
-		GroupID:           groupLook,
+		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,12 +41,12 @@ events.`,
 	return c
 }
 
-// detail lays out all that is known of a stack.
+// detail lays out the details of a stack.
 func (p *program) detail(d query.Detail) string {
 	s := &sheet{colour: p.coloured()}
-	p.asked(s, d)
-	s.heading("Now")
-	p.standing(s, d.Stack, d.Means)
+	p.spec(s, d)
+	s.heading("Status")
+	p.status(s, d.Stack, d.Means)
 	if r := d.Run; r != nil {
 		s.row("Run", strings.Join([]string{r.Kind, r.ID, r.Phase}, " "))
 		s.row("Started", p.at(r.Started))
@@ -72,8 +71,8 @@ func (p *program) detail(d query.Detail) string {
 	return s.b.String()
 }
 
-// asked is what the object asks for.
-func (p *program) asked(s *sheet, d query.Detail) {
+// spec is the spec of the object.
+func (p *program) spec(s *sheet, d query.Detail) {
 	s.row("Name", d.Name)
 	s.row("Namespace", d.Namespace)
 	s.row("Source", d.Source)
@@ -88,37 +87,37 @@ func (p *program) asked(s *sheet, d query.Detail) {
 	s.row("Created", p.at(d.Created))
 }
 
-// standing is how a stack stands, why, and what somebody can do about it.
-func (p *program) standing(s *sheet, st query.Stack, means query.Situation) {
+// status is the status of a stack, its reason, and the next step.
+func (p *program) status(s *sheet, st query.Stack, means query.Situation) {
 	s.row("Ready", st.Ready)
 	s.row("Phase", st.Phase)
 	s.row("Since", p.at(st.Since))
 	s.text("Message", st.Message)
 	s.text("Means", means.Means)
-	s.text("Do", means.Do)
+	s.text("Next step", means.Do)
 	s.row("Rule", st.Rule)
 	if st.WaitingFor != st.Message {
-		s.text("Waits for", st.WaitingFor)
+		s.text("Waiting for", st.WaitingFor)
 	}
 	s.row("Next attempt", p.at(st.NextAttempt))
 	if st.Every > 0 {
-		s.row("Looked at", "when something changes, and every "+span(st.Every))
+		s.row("Check interval", span(st.Every))
 	}
 	if r := st.Run; r != nil && !r.Until.IsZero() {
-		s.row("Interrupted", "if it takes beyond "+p.at(r.Until))
+		s.row("Timeout", p.at(r.Until))
 	}
 }
 
-// known is what earlier runs left.
+// known is what the status records of earlier runs.
 func (p *program) known(s *sheet, d query.Detail) {
 	s.heading("Plans")
 	if d.Pending != "" {
-		s.row("Waits", planText(d.Stack))
+		s.row("Pending", planText(d.Stack))
 	}
 	if d.Plan != nil {
 		s.row("Digest", d.Plan.Digest)
-		s.row("Made", p.at(d.Plan.At))
-		s.row("By run", d.Plan.Run)
+		s.row("Created", p.at(d.Plan.At))
+		s.row("Run", d.Plan.Run)
 	}
 	s.row("Rejected", d.Rejected)
 	if a := d.Applied; a != nil {
@@ -126,7 +125,7 @@ func (p *program) known(s *sheet, d query.Detail) {
 	}
 	s.row("Revision", d.Revision)
 	if d.Drift != nil {
-		s.row("Drift", d.Drift.Changes.String()+", seen "+p.at(d.Drift.At))
+		s.row("Drift", d.Drift.Changes.String()+", detected "+p.at(d.Drift.At))
 	}
 	if f := d.Failure; f != nil {
 		s.heading(fmt.Sprintf("Last failure (of %d)", d.Failures))
@@ -147,7 +146,7 @@ func (p *program) known(s *sheet, d query.Detail) {
 	}
 }
 
-// yes is a row only for what is so.
+// yes is a row only if the value is true.
 func yes(is bool) string {
 	if is {
 		return "yes"

@@ -18,19 +18,19 @@ func (p *program) explain() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "explain {STACK | -f FILE}",
-		Short: "Say why a stack stands as it does, and what can be done",
-		Long: `Says which rule decides about a stack, since when, what is waited for, when it is
-looked at again, and what a person can do. The rules are tried in order, and the
-first that applies decides; --rules lists all of them.
+		Short: "Explain the status of a stack, and the next step",
+		Long: `Shows the rule that decides about a stack, since when, what the stack is waiting for,
+its next check, and the next step for you. Terrier tries the rules in order, and the
+first rule that applies decides. --rules lists all of them.
 
-With -f no cluster is asked: it says what would become of the stacks in a
-manifest if all that they refer to were there. A manifest that was exported with
-its status is explained from there on.`,
+With -f the command needs no cluster. It explains the stacks in a manifest, as if all
+objects that they refer to existed. If the manifest has a status, the explanation
+starts from this status.`,
 		Example: `  terrier explain network
   terrier explain network --rules
   terrier explain -f network.yaml
   kubectl get tf network -o yaml | terrier explain -f -`,
-		GroupID:           groupLook,
+		GroupID:           groupView,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -90,18 +90,18 @@ func (p *program) explanation(e query.Explanation, rules bool) string {
 		name = e.Stack.Key().String()
 	}
 	s.row("Stack", name)
-	p.standing(s, e.Stack, e.Means)
+	p.status(s, e.Stack, e.Means)
 	if e.Stack.Phase == string(stack.LockedByOther) && e.Stack.Lock != nil {
 		s.row("Lock", e.Stack.Lock.ID)
 	}
 	if len(e.Facts) > 0 {
-		s.heading("Known")
+		s.heading("Facts")
 		for _, f := range e.Facts {
 			s.line("- %s", clean(f))
 		}
 	}
 	if len(e.Story) > 0 {
-		s.heading("What follows, if all goes well")
+		s.heading("Next steps of Terrier")
 		for i, step := range e.Story {
 			if step.Given != "" {
 				s.line("   (%s)", step.Given)

@@ -20,16 +20,16 @@ func (p *program) get() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "get [STACK]",
 		Aliases: []string{"ls", "list"},
-		Short:   "List stacks and how they stand",
-		Long: `Lists stacks: whether they are ready, what is going on, the plan that waits if
-there is one, the revision that was applied last.
+		Short:   "List stacks and their status",
+		Long: `Lists stacks with their readiness, their phase, the pending plan, and the revision
+that was applied last.
 
-The phases are explained by "terrier explain STACK" and in docs/states.md.`,
+"terrier explain STACK" and docs/states.md explain the phases.`,
 		Example: `  terrier get -A
   terrier get -l team=net -o wide
   terrier get network --watch
   terrier get -A -o json | jq -r '.items[] | select(.ready == "False") | .name'`,
-		GroupID:           groupLook,
+		GroupID:           groupView,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,7 +59,7 @@ The phases are explained by "terrier explain STACK" and in docs/states.md.`,
 	}
 	p.allFlag(c)
 	c.Flags().StringVarP(&selector, "selector", "l", "", "only stacks with these `labels`")
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on and print each one that changes")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "print each stack again when it changes")
 	formatFlag(c, &f, forWide, forJSON, forYAML, forName)
 	return c
 }
@@ -68,7 +68,7 @@ func (p *program) allFlag(c *cobra.Command) {
 	c.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "in all namespaces")
 }
 
-// filter reads which stacks are meant.
+// filter reads the selection of stacks.
 func (p *program) filter(args []string, selector string) (query.Filter, *command.Stacks, error) {
 	s, err := p.stacks()
 	if err != nil {
@@ -77,7 +77,7 @@ func (p *program) filter(args []string, selector string) (query.Filter, *command
 	f := query.Filter{Namespace: p.connection.Namespace, Selector: selector}
 	if len(args) == 1 {
 		if p.all {
-			return f, nil, usage("a stack is named, so that --all-namespaces means nothing")
+			return f, nil, usage("--all-namespaces and the name of a stack exclude each other")
 		}
 		key, err := query.ParseKey(args[0], f.Namespace)
 		f.Namespace, f.Name = key.Namespace, key.Name
@@ -149,7 +149,7 @@ func (p *program) addStack(t *table, s query.Stack, f format, filter query.Filte
 	if filter.Namespace == "" {
 		row = append(row, plain(s.Namespace))
 	}
-	colour := standing(s)
+	colour := statusColour(s)
 	row = append(row, plain(s.Name), cell{s.Ready, colour}, cell{s.Phase, colour}, plain(planText(s)), plain(shortRevision(s.Revision)), plain(age(p.Now(), s.Created)))
 	message := s.Message
 	if f == forWide {
@@ -164,8 +164,8 @@ func (p *program) addStack(t *table, s query.Stack, f format, filter query.Filte
 	t.add(append(row, plain(message))...)
 }
 
-// standing is the colour of how a stack stands.
-func standing(s query.Stack) string {
+// statusColour is the colour of the status of a stack.
+func statusColour(s query.Stack) string {
 	switch {
 	case s.Stalled || s.Ready == "False":
 		return red
@@ -176,7 +176,7 @@ func standing(s query.Stack) string {
 	}
 }
 
-// planText is the plan that waits and what it would do.
+// planText is the pending plan and its changes.
 func planText(s query.Stack) string {
 	if s.Plan == nil {
 		return s.Pending
@@ -201,7 +201,7 @@ func cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// watch prints stacks as they are and then each one that changes.
+// watch prints all stacks, and then each one that changes.
 func (p *program) watch(cmd *cobra.Command, s *command.Stacks, filter query.Filter, f format) error {
 	t := p.stackTable(f, filter)
 	for change, err := range s.Watch(cmd.Context(), filter) {

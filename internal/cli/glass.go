@@ -23,15 +23,15 @@ func (p *program) breakGlass() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "break-glass STACK [-- COMMAND…]",
 		Aliases: []string{"break-the-glass", "bg", "btg"},
-		Short:   "Work on a stack by hand",
-		Long: `Breaks the glass of a stack: nothing is planned or applied by itself until --end,
-or until the session ends by itself. With a command, that one command of the
-engine is run as any run is: in its box, with the stack's directory, variables,
-credentials and state, and with its lock held. That works also when the module or
-its providers are broken, as far as the command needs neither. What it changes is
-recorded with who asked for it.
+		Short:   "Work on a stack in a break-glass session",
+		Long: `Starts a break-glass session. Terrier plans and applies nothing for the stack until
+--end, or until the session times out. With a command, Terrier runs this command of
+the engine as any run: in a sandbox, with the directory, the variables, the
+credentials and the state of the stack, and with the state locked. The command also
+works when the module or its providers are broken, if it needs neither. The audit log
+records the command, its effect and its user.
 
-These commands can be run:
+These commands are available:
   ` + strings.Join(handCommands(), "\n  ") + `
 
 The operator has to allow it with --allow-break-the-glass.`,
@@ -60,10 +60,10 @@ The operator has to allow it with --allow-break-the-glass.`,
 				if err := s.EndGlass(ctx, key); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(p.Stdout, "The session of %s is over; it goes on by itself.\n", clean(key.String()))
+				_, err := fmt.Fprintf(p.Stdout, "The break-glass session of %s ended. Terrier reconciles the stack again.\n", clean(key.String()))
 				return err
 			}
-			return p.workByHand(ctx, s, key, order)
+			return p.runInSession(ctx, s, key, order)
 		},
 	}
 	c.Flags().BoolVar(&end, "end", false, "end the session")
@@ -79,13 +79,13 @@ func handCommands() []string {
 	return out
 }
 
-func (p *program) workByHand(ctx context.Context, s *command.Stacks, key query.Key, order []string) error {
+func (p *program) runInSession(ctx context.Context, s *command.Stacks, key query.Key, order []string) error {
 	g, err := s.BreakGlass(ctx, key)
 	if err != nil {
 		return err
 	}
 	if len(order) == 0 {
-		_, err := fmt.Fprintf(p.Stdout, "Nothing is planned or applied by itself for %s until %s.\nRun a command with: terrier break-glass %s -- state list\nEnd it with:        terrier break-glass %[3]s --end\n",
+		_, err := fmt.Fprintf(p.Stdout, "The break-glass session of %s is open until %s. Terrier plans and applies nothing until it ends.\nTo run a command:   terrier break-glass %s -- state list\nTo end the session: terrier break-glass %[3]s --end\n",
 			clean(key.String()), g.Until.Local().Format(time.DateTime), clean(key.Name))
 		return err
 	}
@@ -97,14 +97,14 @@ func (p *program) workByHand(ctx context.Context, s *command.Stacks, key query.K
 		err = errors.Join(err, werr)
 	}
 	if instead != "" {
-		_, werr := fmt.Fprintf(p.Stderr, "terrier: run with what was applied last, since what is asked for now cannot be read: %s\n", clean(instead))
+		_, werr := fmt.Fprintf(p.Stderr, "terrier: the command ran with the configuration that was applied last, because the current one cannot be read: %s\n", clean(instead))
 		err = errors.Join(err, werr)
 	}
 	return errors.Join(err, out.Close())
 }
 
-// afterHeading passes on what a log holds after the line with which the command
-// that was asked for begins, and keeps the end of what was before.
+// afterHeading passes on the part of a log after the heading of the requested
+// command, and keeps the end of the part before it.
 type afterHeading struct {
 	word   string
 	to     io.Writer
@@ -112,7 +112,7 @@ type afterHeading struct {
 	begun  bool
 }
 
-// beforeKept bounds what is shown of how a directory was prepared.
+// beforeKept bounds the log of preparing the directory that is shown.
 const beforeKept = 64 << 10
 
 func (a *afterHeading) Write(b []byte) (int, error) {

@@ -12,7 +12,7 @@ import (
 func (p *program) imports() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "import",
-		Short:   "Carry over what another operator looks after",
+		Short:   "Import the objects of another operator",
 		Example: `  terrier import lynq -n tenants`,
 		GroupID: groupOperate,
 		Args:    cobra.NoArgs,
@@ -29,24 +29,24 @@ func (p *program) importLynq() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "lynq",
-		Short: "Make registries and templates of the hubs and forms of Lynq",
-		Long: `Reads the LynqHub and LynqForm objects of operator.lynq.sh and prints what they are
-here: TenantRegistry and TenantTemplate objects, with a comment wherever something
-is different. LynqNode objects need not be carried over: the registry makes Tenants
-of the same names from the same rows.
+		Short: "Create registries and templates from the hubs and forms of Lynq",
+		Long: `Reads the LynqHub and LynqForm objects of operator.lynq.sh and prints them as
+TenantRegistry and TenantTemplate objects, with a comment for each difference. LynqNode
+objects are not imported: the registry creates Tenants of the same names from the
+same rows.
 
-Registries are suspended, so that nothing begins by itself: the objects of the nodes
-belong to Lynq until it lets go of them. docs/migrate-from-tenant-operator.md says in
-which order that is done, and what cannot be avoided.
+The registries are suspended, so that Terrier changes nothing yet: Lynq owns the
+objects of its nodes until it releases them. docs/migrate-from-tenant-operator.md
+describes the order of the steps, and their effects.
 
-With --apply the objects are made. What is there already stays as it is. --dry-run
-prints them, which is also what happens without either.`,
+With --apply the command creates the objects. It does not change existing objects.
+With --dry-run, or with neither flag, it prints the objects.`,
 		Example: `  terrier import lynq -n tenants > imported.yaml
   terrier import lynq -A --apply`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if apply && dryRun {
-				return usage("--apply and --dry-run are opposites")
+				return usage("--apply and --dry-run exclude each other")
 			}
 			t, err := p.tenantsOf()
 			if err != nil {
@@ -67,7 +67,7 @@ prints them, which is also what happens without either.`,
 				return err
 			}
 			for _, o := range i.Objects {
-				if _, err := fmt.Fprintf(p.Stdout, "Made from %s.\n", clean(o.From)); err != nil {
+				if _, err := fmt.Fprintf(p.Stdout, "Created from %s.\n", clean(o.From)); err != nil {
 					return err
 				}
 				for _, note := range o.Notes {
@@ -80,13 +80,13 @@ prints them, which is also what happens without either.`,
 		},
 	}
 	p.allFlag(c)
-	c.Flags().BoolVar(&apply, "apply", false, "make the objects")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print them")
+	c.Flags().BoolVar(&apply, "apply", false, "create the objects")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the objects")
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
 }
 
-// imported prints an import, with what it does not hold beside it.
+// imported prints an import.
 func (p *program) imported(i command.LynqImport, f format) error {
 	if f == forJSON {
 		_, err := p.structured(f, i)
@@ -99,6 +99,6 @@ func (p *program) imported(i command.LynqImport, f format) error {
 	if _, err := fmt.Fprint(p.Stdout, cleanText(string(text))); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.Stderr, "%s of Lynq stand on these. Their objects are Lynq's until it lets go of them.\n", query.Count(i.Nodes, "node"))
+	_, err = fmt.Fprintf(p.Stderr, "%s of Lynq use these objects. Lynq owns the objects of its nodes until it releases them.\n", query.Count(i.Nodes, "node"))
 	return err
 }

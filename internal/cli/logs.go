@@ -17,13 +17,13 @@ func (p *program) logs() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "logs STACK",
 		Aliases: []string{"log"},
-		Short:   "Print what a run printed",
-		Long: `Prints the log of the run that goes on, or of the last one. Secret values that the
-run knew of are masked. "terrier runs" lists the runs that are kept.`,
+		Short:   "Print the log of a run",
+		Long: `Prints the log of the active run, or of the last one. Secret values that the run knew
+are masked. "terrier runs" lists the recorded runs.`,
 		Example: `  terrier logs network
   terrier logs network -f
   terrier logs network --run apply-6d9a1f0e`,
-		GroupID:           groupLook,
+		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,7 +41,7 @@ run knew of are masked. "terrier runs" lists the runs that are kept.`,
 		},
 	}
 	c.Flags().StringVar(&run, "run", "", "the `name` of the run")
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the run has ended")
 	return c
 }
 
@@ -49,10 +49,10 @@ func (p *program) runs() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "runs STACK",
-		Short: "List the runs of a stack, the newest first",
+		Short: "List the runs of a stack, newest first",
 		Example: `  terrier runs network
   terrier runs network -o json`,
-		GroupID:           groupLook,
+		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {

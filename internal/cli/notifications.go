@@ -23,16 +23,15 @@ func (p *program) notifications() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "notifications",
 		Aliases: []string{"notices"},
-		Short:   "List what was sent to people, and what became of it",
-		Long: `Lists the messages that were sent to chats and other systems because of Alerts: when,
-what about, to which Provider, and whether the other end has it. Messages that were
-given up or are tried again say why. It takes the right to list
-terraforms/notifications.`,
+		Short:   "List sent notifications and their outcome",
+		Long: `Lists the messages that Alerts sent to chats and other systems: the time, the object,
+the Provider, and the outcome. A message that was dropped or is being retried has the
+reason. You need the permission to list terraforms/notifications.`,
 		Example: `  terrier notifications
   terrier notifications -A --outcome failed,retrying
   terrier notifications --name network --provider chat
   terrier notifications -A -o json | jq -r '.items[] | select(.outcome == "failed") | .error'`,
-		GroupID: groupLook,
+		GroupID: groupView,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -58,12 +57,12 @@ terraforms/notifications.`,
 	}
 	p.allFlag(c)
 	flags := c.Flags()
-	flags.StringVar(&q.Name, "name", "", "only what is about the `object` of this name")
-	flags.StringVar(&q.Provider, "provider", "", "only what went to this `provider`")
-	flags.StringVar(&q.Event, "event", "", "only this `reason`, DriftDetected for instance")
-	flags.StringSliceVar(&outcomes, "outcome", nil, "only these: "+strings.Join(outcomeNames(), ", "))
-	flags.IntVar(&q.Limit, "limit", 100, "how many, 1000 at most")
-	flags.IntVar(&q.Offset, "offset", 0, "how many to leave out, to go on where a list ended")
+	flags.StringVar(&q.Name, "name", "", "only messages about the `object` with this name")
+	flags.StringVar(&q.Provider, "provider", "", "only messages to this `provider`")
+	flags.StringVar(&q.Event, "event", "", "only messages with this `reason`, for instance DriftDetected")
+	flags.StringSliceVar(&outcomes, "outcome", nil, "only these outcomes: "+strings.Join(outcomeNames(), ", "))
+	flags.IntVar(&q.Limit, "limit", 100, "how many messages, at most 1000")
+	flags.IntVar(&q.Offset, "offset", 0, "how many messages to skip, to continue a list")
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
 }
@@ -80,18 +79,18 @@ func outcomesOf(names []string) ([]query.Outcome, error) {
 	var out []query.Outcome
 	for _, n := range names {
 		if !slices.Contains(query.Outcomes(), query.Outcome(n)) {
-			return nil, usage("%q is no outcome; these are: %s", n, strings.Join(outcomeNames(), ", "))
+			return nil, usage("%q is not an outcome; the outcomes are: %s", n, strings.Join(outcomeNames(), ", "))
 		}
 		out = append(out, query.Outcome(n))
 	}
 	return out, nil
 }
 
-// outcomeColours are those of what somebody has to look at.
+// outcomeColours mark the outcomes that need attention.
 var outcomeColours = map[query.Outcome]string{query.NoticeFailed: red, query.NoticeRetrying: yellow, query.NoticeDropped: yellow}
 
 func (p *program) noticeTable(page query.NoticePage, q query.NoticeQuery) error {
-	t := table{head: []string{"WHEN", "EVENT", "OBJECT", "PROVIDER", "OUTCOME", "TRIES", "ABOUT"}}
+	t := table{head: []string{"TIME", "EVENT", "OBJECT", "PROVIDER", "OUTCOME", "TRIES", "DETAILS"}}
 	for _, d := range page.Items {
 		provider := d.Provider
 		if d.Address != "" {
@@ -112,12 +111,12 @@ func (p *program) noticeTable(page query.NoticePage, q query.NoticeQuery) error 
 		return err
 	}
 	if shown := q.Offset + len(page.Items); shown < page.Total && len(page.Items) > 0 {
-		fmt.Fprintf(p.Stderr, "There are more: --offset %d\n", shown)
+		fmt.Fprintf(p.Stderr, "To list more, add: --offset %d\n", shown)
 	}
 	return nil
 }
 
-// noticeCounts says what became of all that was asked for.
+// noticeCounts counts the messages by outcome.
 func noticeCounts(page query.NoticePage) string {
 	var parts []string
 	for _, o := range query.Outcomes() {
@@ -126,7 +125,7 @@ func noticeCounts(page query.NoticePage) string {
 		}
 	}
 	if len(parts) == 0 {
-		return "No message is like that."
+		return "No matching messages."
 	}
 	return strings.Join(parts, ", ")
 }

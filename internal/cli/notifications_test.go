@@ -53,7 +53,7 @@ func TestNotifications(t *testing.T) {
 		{ID: "3", At: at(3), Namespace: "other", Kind: "Terraform", Name: "dns", Event: "Applied", Provider: "chat", Attempts: 1, Outcome: "delivered"},
 	})
 	got := e.run(t, "notifications")
-	want := `WHEN                   EVENT           OBJECT                PROVIDER                   OUTCOME     TRIES   ABOUT
+	want := `TIME                   EVENT           OBJECT                PROVIDER                   OUTCOME     TRIES   DETAILS
 2026-03-01 12:02:00Z   Failed          Tenant NS/acme        pager                      failed      5       404 \x1b[31mnot there
 2026-03-01 12:01:00Z   DriftDetected   Terraform NS/network   chat (hooks.example.com)   delivered   1       2 objects differ
 
@@ -88,7 +88,7 @@ func TestNotifications(t *testing.T) {
 	if got := e.run(t, "notifications", "-A", "--limit", "1"); !strings.Contains(got.err, "--offset 1") {
 		t.Errorf("a list that ends early says %q", got.err)
 	}
-	if got := e.run(t, "notifications", "--name", "nothing"); got.code != 0 || got.out != "No message is like that.\n" {
+	if got := e.run(t, "notifications", "--name", "nothing"); got.code != 0 || got.out != "No matching messages.\n" {
 		t.Errorf("of nothing it says %q (%d)", got.out, got.code)
 	}
 	if got := e.run(t, "notifications", "--outcome", "lost"); got.code != 2 || !strings.Contains(got.err, "failed, retrying, delivered, dropped") {

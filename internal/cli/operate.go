@@ -21,11 +21,10 @@ func (p *program) replan() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "replan STACK",
 		Aliases: []string{"reconcile"},
-		Short:   "Ask for a new plan now",
-		Long: `Asks for a new plan, whatever the interval says, and also after as many failures
-as the stack allows. In a stack that applies every plan the new one is applied as
-well. With --wait the command ends when the stack is at rest again, and says how
-it stands then.`,
+		Short:   "Request a new plan now",
+		Long: `Requests a new plan now, regardless of the check interval and of the retry limit. In
+a stack that applies every plan, the new plan is applied, too. With --wait the
+command ends when the stack is settled, and prints its status.`,
 		Example: `  terrier replan network
   terrier replan network --wait --timeout 10m`,
 		GroupID:           groupOperate,
@@ -41,7 +40,7 @@ it stands then.`,
 				return err
 			}
 			if !wait {
-				_, err := fmt.Fprintf(p.Stdout, "Asked for a new plan of %s.\n", clean(key.String()))
+				_, err := fmt.Fprintf(p.Stdout, "Requested a new plan of %s.\n", clean(key.String()))
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -50,16 +49,16 @@ it stands then.`,
 			if err != nil {
 				return err
 			}
-			return p.afterwards(st)
+			return p.settled(st)
 		},
 	}
-	c.Flags().BoolVar(&wait, "wait", false, "wait until it is made")
+	c.Flags().BoolVar(&wait, "wait", false, "wait until the stack is settled")
 	c.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
 	return c
 }
 
-// afterwards says how a stack stands that came to rest.
-func (p *program) afterwards(st query.Stack) error {
+// settled prints the status of a settled stack.
+func (p *program) settled(st query.Stack) error {
 	text := fmt.Sprintf("%s: %s", st.Phase, st.Message)
 	if st.Plan != nil {
 		text = fmt.Sprintf("%s: %s %s", st.Phase, st.Pending, plan.Summarize(st.Plan.Changes))
@@ -71,12 +70,12 @@ func (p *program) afterwards(st query.Stack) error {
 func (p *program) suspend() *cobra.Command {
 	return p.orRegistry("Suspended", (*command.Tenants).SuspendRegistry, p.eachStack(&cobra.Command{
 		Use:   "suspend {STACK | --all | -A | tenantregistry/NAME}",
-		Short: "Leave stacks, or the rows of a registry, alone until they are resumed",
-		Long: `Suspends stacks: nothing is planned, applied or looked at until they are resumed.
-A run in flight comes to its end first. A suspended stack can be deleted.
+		Short: "Suspend stacks, or a registry",
+		Long: `Suspends stacks: Terrier does not plan, apply or check them until they are resumed.
+An active run ends first. A suspended stack can be deleted.
 
-A registry of tenants that is suspended reads no rows: tenants are neither made,
-changed nor taken away. The objects of those that are there are looked after.`,
+A suspended registry reads no rows, and creates, updates and deletes no tenants.
+Terrier still reconciles the objects of its existing tenants.`,
 		Example: `  terrier suspend network
   terrier suspend --all -n apps
   terrier suspend -A -l team=net
@@ -87,7 +86,7 @@ changed nor taken away. The objects of those that are there are looked after.`,
 func (p *program) resume() *cobra.Command {
 	return p.orRegistry("Resumed", (*command.Tenants).ResumeRegistry, p.eachStack(&cobra.Command{
 		Use:   "resume {STACK | --all | -A | tenantregistry/NAME}",
-		Short: "Look after suspended stacks, or a suspended registry, again",
+		Short: "Resume suspended stacks, or a suspended registry",
 		Example: `  terrier resume network
   terrier resume --all -n apps
   terrier resume tenantregistry/customers`,
@@ -103,7 +102,7 @@ func (p *program) orRegistry(done string, do func(*command.Tenants, context.Cont
 			return stacks(cmd, args)
 		}
 		if cmd.Flags().Changed("all") || cmd.Flags().Changed("selector") || p.all {
-			return usage("a registry is named, so that --all, --all-namespaces and --selector mean nothing")
+			return usage("--all, --all-namespaces and --selector cannot be used with a registry")
 		}
 		t, key, err := p.oneOf(args[0], query.RegistryWords)
 		if err != nil {
@@ -118,7 +117,7 @@ func (p *program) orRegistry(done string, do func(*command.Tenants, context.Cont
 	return c
 }
 
-// eachStack makes a command that does one thing to one stack, or to many.
+// eachStack makes a command that acts on one stack, or on several.
 func (p *program) eachStack(c *cobra.Command, done string, do func(*command.Stacks, context.Context, query.Key) error) *cobra.Command {
 	var (
 		all      bool
@@ -127,7 +126,7 @@ func (p *program) eachStack(c *cobra.Command, done string, do func(*command.Stac
 	c.GroupID, c.Args, c.ValidArgsFunction = groupOperate, cobra.MaximumNArgs(1), p.names
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if many := all || p.all || selector != ""; many == (len(args) == 1) {
-			return usage("name one stack, or choose many with --all, --all-namespaces or --selector")
+			return usage("name one stack, or select several with --all, --all-namespaces or --selector")
 		}
 		if all && p.connection.Namespace == "" {
 			p.all = true // as tfctl has it
@@ -155,7 +154,7 @@ func (p *program) eachStack(c *cobra.Command, done string, do func(*command.Stac
 		return errors.Join(errs...)
 	}
 	p.allFlag(c)
-	c.Flags().BoolVar(&all, "all", false, "all stacks: of the namespace if one is given with -n, else of all of them")
+	c.Flags().BoolVar(&all, "all", false, "all stacks of the namespace of -n, or without -n of all namespaces")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "all stacks with these `labels`")
 	return c
 }
@@ -176,12 +175,12 @@ func (p *program) unlock() *cobra.Command {
 	var id string
 	c := &cobra.Command{
 		Use:   "force-unlock STACK",
-		Short: "Break the lock that stands in the way of a stack",
-		Long: `Allows one lock on the state to be broken: the one with the given identifier, and
-only if it is the one that stands in the way. A lock says that somebody is at work
-on the state. Be sure that they are not: two writers at once can lose what exists.
+		Short: "Break the lock that blocks a stack",
+		Long: `Breaks one lock on the state: the lock with the given ID, if it is the one that
+blocks the stack. A lock means that another writer uses the state. Make sure that
+this writer no longer runs: two writers at once can lose resources from the state.
 
-"terrier describe" shows the lock and who holds it.`,
+To show the lock and its holder, run "terrier describe".`,
 		Example:           `  terrier force-unlock network --lock-id f2ab6b2e-5d0c-4b5e-9f66-0a6e7c2b6f1d`,
 		GroupID:           groupOperate,
 		Args:              cobra.ExactArgs(1),
@@ -197,10 +196,10 @@ on the state. Be sure that they are not: two writers at once can lose what exist
 			if err := s.Unlock(cmd.Context(), key, id); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "The lock %s of %s may be broken.\n", clean(id), clean(key.String()))
+			_, err = fmt.Fprintf(p.Stdout, "The lock %s of %s will be broken.\n", clean(id), clean(key.String()))
 			return err
 		},
 	}
-	c.Flags().StringVar(&id, "lock-id", "", "the `identifier` of the lock")
+	c.Flags().StringVar(&id, "lock-id", "", "the `ID` of the lock")
 	return c
 }

@@ -72,8 +72,8 @@ func (p *program) structured(f format, v any) (done bool, err error) {
 	}
 }
 
-// printJSON prints JSON in which whatever a terminal would not show is escaped;
-// to a program it says the same.
+// printJSON prints JSON in which all characters that a terminal does not show are
+// escaped; a program reads the same values.
 func (p *program) printJSON(raw []byte) error {
 	var b strings.Builder
 	for _, r := range string(raw) {
@@ -157,7 +157,7 @@ func (t *table) print(w io.Writer, colour bool) error {
 	return nil
 }
 
-// sheet is a list of what is known under each name.
+// sheet is a list of names and values.
 type sheet struct {
 	b      strings.Builder
 	colour bool

@@ -17,13 +17,13 @@ func (p *program) outputs() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "outputs STACK",
-		Short: "Show what a stack published",
-		Long: `Shows the outputs of a stack, read from the Secret that writeOutputsToSecret names;
-whoever may not read that Secret may not read them here. Sensitive values are
-masked unless --show is given.`,
+		Short: "Show the outputs of a stack",
+		Long: `Shows the outputs of a stack, from the Secret that writeOutputsToSecret names. You
+need the permission to read this Secret. Sensitive values are masked unless --show is
+given.`,
 		Example: `  terrier outputs network
   terrier outputs network -o json --show`,
-		GroupID:           groupLook,
+		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {

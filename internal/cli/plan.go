@@ -25,26 +25,26 @@ func (p *program) plan() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "plan STACK",
-		Short: "Show the plan that waits, or the last one that was applied",
-		Long: `Shows what a plan would do, or did: what is destroyed and replaced comes first,
-and sensitive values are masked. With -o json it is the plan as the engine's
-"show -json" describes it, masked as well.
+		Short: "Show the pending plan, or the plan that was applied last",
+		Long: `Shows the changes of a plan. Resources that are destroyed or replaced come first, and
+sensitive values are masked. With -o json the command prints the plan in the format of
+"show -json" of the engine, with the same values masked.
 
-With --destroy it is what a destroy would take down, made for you now and shown
-to nobody else: it waits for no approval and changes nothing.
+With --destroy the command plans a destroy now, as a preview for you. The preview
+needs no approval and changes nothing.
 
-With --exit-code the exit code is 0 if no plan waits, 2 if one does, and 1 if
-anything is wrong.`,
+With --exit-code the exit code is 0 without a pending plan, 2 with a pending plan, and
+1 if there is an error.`,
 		Example: `  terrier plan network
   terrier plan network -o wide | less -R
   terrier plan network --destroy
-  terrier plan network --exit-code > /dev/null || echo "somebody has to look"`,
-		GroupID:           groupLook,
+  terrier plan network --exit-code > /dev/null || echo "a plan is pending"`,
+		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if destroy && digest != "" {
-				return usage("--digest is of a plan that is kept, and --destroy makes a new one: give one of them")
+				return usage("--digest selects a stored plan, and --destroy creates a new one: use only one of them")
 			}
 			s, key, err := p.one(args[0])
 			if err != nil {
@@ -67,15 +67,15 @@ anything is wrong.`,
 		},
 	}
 	c.Flags().StringVar(&digest, "digest", "", "the plan with this `digest`")
-	c.Flags().BoolVar(&destroy, "destroy", false, "plan a destroy now, only to show it")
+	c.Flags().BoolVar(&destroy, "destroy", false, "plan a destroy now, as a preview")
 	c.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait for the plan of --destroy")
-	c.Flags().IntVar(&limit, "limit", 0, "show no more than this `number` of resources; all if 0")
-	c.Flags().BoolVar(&p.changesExit, "exit-code", false, "exit with 2 if a plan waits")
+	c.Flags().IntVar(&limit, "limit", 0, "show at most this `number` of resources; 0 shows all")
+	c.Flags().BoolVar(&p.changesExit, "exit-code", false, "exit with 2 if a plan is pending")
 	formatFlag(c, &f, forWide, forJSON)
 	return c
 }
 
-// preview shows what a destroy would take down.
+// preview shows the resources that a destroy would destroy.
 func (p *program) preview(ctx context.Context, s *command.Stacks, key query.Key, timeout time.Duration, f format, limit int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -84,7 +84,7 @@ func (p *program) preview(ctx context.Context, s *command.Stacks, key query.Key,
 		return err
 	}
 	if doc.Document == nil {
-		_, err := fmt.Fprintf(p.Stdout, "A destroy of %s would take down nothing.\n", clean(key.String()))
+		_, err := fmt.Fprintf(p.Stdout, "A destroy of %s would destroy nothing.\n", clean(key.String()))
 		return err
 	}
 	return p.printPlan(doc, f, limit)
@@ -100,13 +100,13 @@ func (p *program) printPlan(doc query.PlanDocument, f format, limit int) error {
 	}
 	state := "was applied"
 	if doc.Waits {
-		state = "waits for approval"
+		state = "is pending"
 	}
 	switch {
 	case doc.Name == "" && doc.Destroy:
-		state, doc.Name = "would do this", "A destroy"
+		state, doc.Name = "would make these changes", "A destroy"
 	case doc.Name == "":
-		state, doc.Name = "is kept", doc.Digest
+		state, doc.Name = "is stored", doc.Digest
 	}
 	color := p.coloured()
 	if _, err := fmt.Fprintf(p.Stdout, "%s %s\n", paint(color, bold, clean(doc.Name)), state); err != nil {

@@ -13,16 +13,16 @@ func (p *program) push() *cobra.Command {
 	var o client.PushOptions
 	c := &cobra.Command{
 		Use:   "push DIR oci://REGISTRY/REPOSITORY:TAG",
-		Short: "Push a directory as an artifact that stacks can use",
-		Long: `Packs a directory and pushes it as an OCI artifact, in the form that Flux's
-"push artifact" has, for an OCIRepository to name as the source of stacks. The
-same directory makes the same digest. What .sourceignore names is left out, and
-so is what git and the engine keep beside the code.
+		Short: "Push a directory as an artifact for stacks",
+		Long: `Packs a directory and pushes it as an OCI artifact, in the format of the Flux command
+"push artifact". An OCIRepository can name it as the source of stacks. The same
+directory always has the same digest. The artifact contains neither the files that
+.sourceignore names nor the files of Git and of the engine.
 
-To the registry of the cluster's own Terrier server it presents the token of the
-kubeconfig; the first part of a repository's name is the namespace it belongs to.
-To others it presents what "docker login" left in ~/.docker/config.json or in
-DOCKER_CONFIG.`,
+For the registry of the Terrier server in the cluster, the command uses the token of
+the kubeconfig. The first part of the repository name is the namespace that owns it.
+For other registries, the command uses the credentials of "docker login" in
+~/.docker/config.json or in DOCKER_CONFIG.`,
 		Example: `  terrier push ./modules/network oci://127.0.0.1:8443/apps/network:v1
   terrier push . oci://ghcr.io/example/network:v1 --source "$(git remote get-url origin)"`,
 		GroupID: groupOperate,
@@ -47,9 +47,9 @@ DOCKER_CONFIG.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&o.Source, "source", "", "where the directory comes from, written on the artifact")
-	c.Flags().StringVar(&o.Revision, "revision", "", "which state of it, written on the artifact")
-	c.Flags().BoolVar(&o.Insecure, "insecure", false, "speak to the registry over http")
+	c.Flags().StringVar(&o.Source, "source", "", "the origin of the directory, recorded in the artifact")
+	c.Flags().StringVar(&o.Revision, "revision", "", "the revision of the directory, recorded in the artifact")
+	c.Flags().BoolVar(&o.Insecure, "insecure", false, "use http for the registry")
 	return c
 }
 

@@ -19,21 +19,21 @@ func reference() string {
 	p := &program{}
 	root := p.root(nil)
 	var b strings.Builder
-	b.WriteString("# The command line\n\n<!-- Made from the commands by go test ./internal/cli -update. -->\n\n")
+	b.WriteString("# The command line\n\n<!-- Generated from the commands by go test ./internal/cli -update. -->\n\n")
 	fmt.Fprintf(&b, "%s\n\n", root.Long)
 	b.WriteString("| command | |\n| --- | --- |\n")
 	commands := slices.DeleteFunc(root.Commands(), func(c *cobra.Command) bool { return !c.IsAvailableCommand() || c.Name() == "help" })
 	for _, c := range commands {
 		fmt.Fprintf(&b, "| [`terrier %s`](#terrier-%s) | %s |\n", c.Name(), c.Name(), c.Short)
 	}
-	b.WriteString("\n`terrier up`, which brings up a control plane of its own, says what it takes with `terrier up --help`; [`terrier controller`](controller.md) runs the same for a cluster that is there already.\n")
+	b.WriteString("\n`terrier up` starts a control plane of its own; `terrier up --help` lists its flags. [`terrier controller`](controller.md) runs the same controllers for an existing cluster.\n")
 	b.WriteString("\n## Flags of every command\n\n")
 	flagTable(&b, root.PersistentFlags())
-	b.WriteString("\n## Exit codes\n\n| code | when |\n| --- | --- |\n| 0 | it is done |\n")
+	b.WriteString("\n## Exit codes\n\n| code | when |\n| --- | --- |\n| 0 | success |\n")
 	for _, k := range []fault.Kind{fault.Broken, fault.Invalid, fault.Denied, fault.Missing, fault.Conflict, fault.Later} {
 		fmt.Fprintf(&b, "| %d | %s |\n", k.Meaning().Exit, exitText(k))
 	}
-	fmt.Fprintf(&b, "| %d | it was interrupted |\n", interrupted)
+	fmt.Fprintf(&b, "| %d | the command was interrupted |\n", interrupted)
 	for _, c := range commands {
 		commandPage(&b, c)
 	}
@@ -43,24 +43,24 @@ func reference() string {
 func exitText(k fault.Kind) string {
 	switch k {
 	case fault.Invalid:
-		return "what was written or typed has to be changed"
+		return "the input is invalid: correct it"
 	case fault.Denied:
-		return "somebody forbids it"
+		return "permission denied"
 	case fault.Missing:
-		return "something is not there"
+		return "an object was not found"
 	case fault.Conflict:
-		return "the world changed in the meantime: look again"
+		return "an object changed in the meantime: try again"
 	case fault.Later:
-		return "it cannot be done now: try again later"
+		return "not possible at the moment: try again later"
 	default:
-		return "something is broken"
+		return "any other error"
 	}
 }
 
 func commandPage(b *strings.Builder, c *cobra.Command) {
 	fmt.Fprintf(b, "\n## %s\n\n%s.\n\n```\n%s\n```\n", c.CommandPath(), c.Short, c.UseLine())
 	if c.Name() == "completion" {
-		b.WriteString("\nPrints a script for bash, fish, powershell or zsh; `terrier completion SHELL --help` says how to load it.\n")
+		b.WriteString("\nPrints a script for bash, fish, powershell or zsh; `terrier completion SHELL --help` explains how to load it.\n")
 		return
 	}
 	if c.Long != "" {
@@ -110,20 +110,20 @@ func flagTable(b *strings.Builder, flags *pflag.FlagSet) {
 	})
 }
 
-// states is docs/states.md: the rules in their order and what each situation
-// means, from the rules themselves.
+// states is docs/states.md: the rules in their order and the meaning of each
+// reason, from the rules themselves.
 func states() string {
 	var b strings.Builder
-	b.WriteString(`# How a stack stands, and why
+	b.WriteString(`# Status of a stack
 
-<!-- Made from the rules by go test ./internal/cli -update. -->
+<!-- Generated from the rules by go test ./internal/cli -update. -->
 
-What to do next about a stack is decided by a list of rules. They are tried in this order, and the first that applies
-decides; it is in ` + "`status.terrier.rule`" + `, and its reason in ` + "`status.terrier.phase`" + `. ` + "`terrier explain`" + ` says the same of one stack.
+A list of rules decides the next step for a stack. Terrier tries the rules in this order, and the first rule that applies
+decides. The rule is in ` + "`status.terrier.rule`" + `, and its reason in ` + "`status.terrier.phase`" + `. ` + "`terrier explain`" + ` shows both for one stack.
 
 ## The rules
 
-| | rule | what follows | phase | why |
+| | rule | action | phase | why |
 | --- | --- | --- | --- | --- |
 `)
 	for i, r := range query.Rules() {
@@ -132,16 +132,16 @@ decides; it is in ` + "`status.terrier.rule`" + `, and its reason in ` + "`statu
 			phases = append(phases, phaseLink(reason))
 		}
 		if phases == nil {
-			phases = []string{"as before"}
+			phases = []string{"unchanged"}
 		}
 		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", i+1, r.Rule, r.Does, strings.Join(phases, ", "), r.Why)
 	}
-	b.WriteString("\n## The phases\n\n| phase | what it means | what a person can do |\n| --- | --- | --- |\n")
+	b.WriteString("\n## The phases\n\n| phase | meaning | next step |\n| --- | --- | --- |\n")
 	for _, reason := range phases() {
 		s := query.Explained(reason)
 		do := s.Do
 		if do == "" {
-			do = "Nothing: it goes on by itself."
+			do = "Nothing: Terrier continues automatically."
 			if reason.Settled() {
 				do = "Nothing."
 			}
@@ -155,7 +155,7 @@ func phaseLink(r stack.Reason) string {
 	return fmt.Sprintf("[%s](#%s)", r, strings.ToLower(string(r)))
 }
 
-// phases are all reasons: first the one that whatever is decided may wait in,
+// phases are all reasons: first the one of queued runs, which every rule may have,
 // then those of the rules in their order.
 func phases() []stack.Reason {
 	out := []stack.Reason{stack.Queued}

@@ -20,23 +20,25 @@ func (p *program) render() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "render {TEMPLATE | -f FILE}",
-		Short: "Show what a template makes of a row",
-		Long: `Renders a template with the values of a row, by the same code as the controller,
-and prints the objects in the order in which they would be made. Whatever is wrong
-with the template is said with the id of the resource and the field.
+		Short: "Render a template with the values of a row",
+		Long: `Renders a template with the values of a row, with the code of the controller, and
+prints the objects in the order of their creation. Each error names the resource and
+the field.
 
-With -f no cluster is asked. Texts become numbers where fields of built-in kinds
-want numbers; of other kinds the types are known with a cluster only. A TenantRegistry
-in the same file tells which variables there are. Without a cluster's registry or
-one in the file, names of variables are checked against the row alone.
+With -f the command needs no cluster. For built-in kinds, it converts a text to a
+number where the field needs a number. For other kinds, it needs the cluster to know
+the types. A TenantRegistry in the same file defines the variables. Without a
+registry in the cluster or in the file, the command checks the names of variables
+only against the row.
 
-With --uid the row is that of a tenant of the cluster, which takes the right to
-read its Secret. Without a row the template is checked, and nothing is rendered.`,
+With --uid the command uses the row of a tenant in the cluster. You need the
+permission to read its Secret. Without a row, the command checks the template and
+renders nothing.`,
 		Example: `  terrier render -f web.yaml
   terrier render -f web.yaml --row uid=acme --row hostOrUrl=https://acme.example.com --row plan=gold
   terrier render web --uid acme
   terrier render web --row uid=try -o json`,
-		GroupID:           groupLook,
+		GroupID:           groupView,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: p.templateNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,11 +49,11 @@ read its Secret. Without a row the template is checked, and nothing is rendered.
 			case file == "" && len(args) == 0:
 				return usage("name a template, or a manifest with -f")
 			case uid != "" && len(row) > 0:
-				return usage("--uid and --row are two different rows")
+				return usage("--uid and --row exclude each other")
 			case uid != "" && file != "":
-				return usage("--uid needs the cluster that -f does not ask: leave one of them out")
+				return usage("--uid needs the cluster, and -f does not use it: use only one of them")
 			case choose.Registry != "" && file == "":
-				return usage("--registry chooses among the templates of a file")
+				return usage("--registry needs -f: it selects templates of the file")
 			}
 			var list []query.Rendering
 			if file == "" {
@@ -69,7 +71,7 @@ read its Secret. Without a row the template is checked, and nothing is rendered.
 		},
 	}
 	c.Flags().StringVarP(&file, "filename", "f", "", "render the templates in this `file`; - is standard input")
-	c.Flags().StringArrayVar(&row, "row", nil, "a `NAME=VALUE` of the row; once for each variable")
+	c.Flags().StringArrayVar(&row, "row", nil, "a variable of the row as `NAME=VALUE` (repeatable)")
 	c.Flags().StringVar(&uid, "uid", "", "render with the row of the tenant with this `uid`")
 	c.Flags().StringVar(&choose.Registry, "registry", "", "only templates of this `registry`")
 	formatFlag(c, &f, forJSON, forYAML)
@@ -113,8 +115,8 @@ func (p *program) renderFile(file string, choose query.RenderChoice, row query.R
 	return query.RenderManifest(content, choose, row)
 }
 
-// rendered prints objects, and what is wrong beside them. Objects go to standard
-// output alone, so that they can be piped.
+// rendered prints objects to standard output and errors to standard error, so that
+// the objects can be piped.
 func (p *program) rendered(list []query.Rendering, f format) error {
 	if done, err := p.structured(structuredOnly(f), map[string]any{"items": list}); done && err != nil {
 		return err
@@ -136,7 +138,7 @@ func (p *program) rendered(list []query.Rendering, f format) error {
 			}
 		}
 		if r.UID == "" && len(r.Errors) == 0 {
-			if _, err := fmt.Fprintf(p.Stderr, "%s: nothing is wrong with its %s. Render it with --row uid=…\n", clean(r.Template), query.Count(r.Resources, "resource")); err != nil {
+			if _, err := fmt.Fprintf(p.Stderr, "%s: its %s are valid. To render them, add: --row uid=UID\n", clean(r.Template), query.Count(r.Resources, "resource")); err != nil {
 				return err
 			}
 		}

@@ -22,15 +22,15 @@ func (p *program) repair() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "repair STACK",
-		Short: "Bring what is in no state into it",
-		Long: `When an apply is cut short, objects may exist that the state does not know. Such
-a stack stands in StateIncomplete, and nothing is applied to it. This command has
-the import of those objects planned, shows the plan, and carries out exactly that
-plan when you agree: by answering yes, by --yes, or later by --approve.
+		Short: "Import untracked resources into the state",
+		Long: `When an apply is interrupted, resources may exist that are not in the state. Such a
+stack has the reason StateIncomplete, and Terrier applies nothing to it. This command
+plans the import of these untracked resources, shows the plan, and applies exactly
+this plan after you confirm it: by answering yes, with --yes, or later with --approve.
 
-What the journal of the run does not know has to be said: --id for what an object
-is imported by, --absent for one that does not exist after all. If none of them
-exists, an ordinary plan is made.`,
+For a resource whose import ID is not in the journal of the run, use --id to enter
+its ID, or --absent if it does not exist. If none of the resources exists, the command
+creates an ordinary plan.`,
 		Example: `  terrier repair network
   terrier repair network --id 'aws_subnet.a=subnet-0a1b' --absent 'aws_route.b'
   terrier repair network --approve plan-main-b8e362c206`,
@@ -51,15 +51,15 @@ exists, an ordinary plan is made.`,
 			return p.repairStack(ctx, s, key, r)
 		},
 	}
-	c.Flags().StringArrayVar(&ids, "id", nil, "`ADDRESS=ID` to import an object by (repeatable)")
-	c.Flags().StringArrayVar(&r.answers.Absent, "absent", nil, "`ADDRESS` of an object that does not exist (repeatable)")
-	c.Flags().StringVar(&r.approve, "approve", "", "carry out this `plan`, which was shown before")
-	c.Flags().BoolVarP(&r.yes, "yes", "y", false, "carry out what is planned without asking")
+	c.Flags().StringArrayVar(&ids, "id", nil, "the import ID of a resource as `ADDRESS=ID` (repeatable)")
+	c.Flags().StringArrayVar(&r.answers.Absent, "absent", nil, "the `ADDRESS` of a resource that does not exist (repeatable)")
+	c.Flags().StringVar(&r.approve, "approve", "", "apply this repair `plan`, which was shown before")
+	c.Flags().BoolVarP(&r.yes, "yes", "y", false, "apply the repair plan without asking")
 	c.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait for the plan")
 	return c
 }
 
-// repairing is how a repair was asked for.
+// repairing is the request of a repair.
 type repairing struct {
 	answers command.RepairAnswers
 	approve string
@@ -76,10 +76,10 @@ func (p *program) repairStack(ctx context.Context, s *command.Stacks, key query.
 		if err != nil {
 			return err
 		}
-		return p.carryOut(ctx, s, key, seen)
+		return p.applyRepair(ctx, s, key, seen)
 	}
 	if st.Untracked != nil {
-		if err := p.printGap(*st.Untracked); err != nil {
+		if err := p.printUntracked(*st.Untracked); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (p *program) repairStack(ctx context.Context, s *command.Stacks, key query.
 		return err
 	}
 	if st.Plan == nil || st.Untracked == nil {
-		return p.afterwards(st)
+		return p.settled(st)
 	}
 	doc, err := s.Plan(ctx, key, st.Plan.Digest)
 	if err != nil {
@@ -102,31 +102,31 @@ func (p *program) repairStack(ctx context.Context, s *command.Stacks, key query.
 	}
 	agreed := r.yes
 	if !agreed {
-		// Without an answer there is a plan to look at, which is something, too.
-		agreed, err = p.confirm(fmt.Sprintf("Carry out %s of %s?", clean(st.Plan.Name), clean(key.String())))
+		// Without an answer, the plan was still created and can be applied later.
+		agreed, err = p.confirm(fmt.Sprintf("Apply the repair plan %s of %s?", clean(st.Plan.Name), clean(key.String())))
 		if err != nil && !errors.Is(err, errNoAnswer) {
 			return err
 		}
 	}
 	if !agreed {
-		_, err := fmt.Fprintf(p.Stdout, "Nothing was changed. Carry it out later with: terrier repair %s --approve %s\n", clean(key.Name), clean(st.Plan.Name))
+		_, err := fmt.Fprintf(p.Stdout, "Nothing was changed. To apply the repair plan later: terrier repair %s --approve %s\n", clean(key.Name), clean(st.Plan.Name))
 		return err
 	}
-	return p.carryOut(ctx, s, key, *st.Plan)
+	return p.applyRepair(ctx, s, key, *st.Plan)
 }
 
-func (p *program) carryOut(ctx context.Context, s *command.Stacks, key query.Key, seen query.PlanInfo) error {
+func (p *program) applyRepair(ctx context.Context, s *command.Stacks, key query.Key, seen query.PlanInfo) error {
 	if err := s.Repair(ctx, key, seen); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Stdout, "Carrying out %s of %s. See how far it is with: terrier explain %s\n", clean(seen.Name), clean(key.String()), clean(key.Name))
+	_, err := fmt.Fprintf(p.Stdout, "Applying the repair plan %s of %s. To show its progress: terrier explain %s\n", clean(seen.Name), clean(key.String()), clean(key.Name))
 	return err
 }
 
-func (p *program) printGap(g stack.Untracked) error {
-	text := "Run %s was cut short. In no state are:\n"
+func (p *program) printUntracked(g stack.Untracked) error {
+	text := "The run %s was interrupted. Untracked resources:\n"
 	if g.Apart {
-		text = "Run %s was cut short. Its state is in a backend of your own, and may hold some of these:\n"
+		text = "The run %s was interrupted. Its state is in a backend of your own, which may contain some of these resources:\n"
 	}
 	if _, err := fmt.Fprintf(p.Stdout, text, clean(g.Run)); err != nil {
 		return err
@@ -139,10 +139,10 @@ func (p *program) printGap(g stack.Untracked) error {
 	return nil
 }
 
-// existence is how sure it is that an object exists which is in no state.
+// existence says whether an untracked resource exists.
 func existence(u stack.UntrackedResource) string {
 	if u.Finished {
-		return "exists, id " + u.ID
+		return "exists, ID " + u.ID
 	}
 	return "may exist"
 }

@@ -17,19 +17,19 @@ func (p *program) retained() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "retained",
-		Short: "Show what stacks left that are gone",
-		Long: `When a stack is deleted and what it built stays (terrier.dev/deletion: retain, or no
-destroyResourcesOnDeletion), or when its object is removed by force, it is written
-down what is left: why, since when, the resources, and where the state is. These
-records are kept for 30 days. This lists them; show says what can be done about
-one of them.`,
+		Short: "Show the retained resources of deleted stacks",
+		Long: `When a stack is deleted and its resources stay (terrier.dev/deletion: retain, or no
+destroyResourcesOnDeletion), or when its object is removed by force, Terrier records
+what is retained: the reason, the time, the resources, and the location of the state.
+The records expire after 30 days. This command lists the records. "terrier retained
+show" shows the next steps for one of them.`,
 		Example: `  terrier retained -A
   terrier retained show network
   terrier retained forget network`,
-		GroupID: groupLook,
+		GroupID: groupView,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			k, err := p.leftovers(cmd.Context())
+			k, err := p.records(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -50,8 +50,8 @@ one of them.`,
 	return c
 }
 
-// leftovers connects to the server that keeps the records.
-func (p *program) leftovers(ctx context.Context) (command.RetainedStacks, error) {
+// records connects to the server that stores the records.
+func (p *program) records(ctx context.Context) (command.RetainedStacks, error) {
 	k, namespace, err := client.ConnectRetained(ctx, p.connection)
 	p.connection.Namespace = namespace
 	return k, err
@@ -62,7 +62,7 @@ func (p *program) printRetained(list []command.Retained, f format) error {
 		return err
 	}
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(p.Stdout, "No record says that a stack left anything.")
+		_, err := fmt.Fprintln(p.Stdout, "No deleted stack has retained resources.")
 		return err
 	}
 	t := &table{head: []string{"NAMESPACE", "NAME", "AGE", "RESOURCES", "STATE", "WHY"}}
@@ -72,7 +72,7 @@ func (p *program) printRetained(list []command.Retained, f format) error {
 	return t.print(p.Stdout, p.coloured())
 }
 
-// whereRetained says where the state of a stack is that is gone.
+// whereRetained is the location of the state of a deleted stack.
 func whereRetained(r command.Retained) string {
 	switch {
 	case r.Secret != "":
@@ -80,14 +80,14 @@ func whereRetained(r command.Retained) string {
 	case r.Kept:
 		return "records"
 	default:
-		return "not kept here"
+		return "not stored here"
 	}
 }
 
-// oneRetained finds the record that is meant: by name, and by UID where there are
+// oneRetained finds a record by name, and by UID if there are
 // several of one name.
 func (p *program) oneRetained(ctx context.Context, name, uid string) (command.RetainedStacks, command.Retained, error) {
-	k, err := p.leftovers(ctx)
+	k, err := p.records(ctx)
 	if err != nil {
 		return nil, command.Retained{}, err
 	}
@@ -107,16 +107,16 @@ func (p *program) oneRetained(ctx context.Context, name, uid string) (command.Re
 	}
 	switch len(found) {
 	case 0:
-		return nil, command.Retained{}, fault.New(fault.Missing, query.ReasonNotRetained, fmt.Errorf("no record says that a stack %s left anything", key))
+		return nil, command.Retained{}, fault.New(fault.Missing, query.ReasonNotRetained, fmt.Errorf("there is no record of a deleted stack %s", key))
 	case 1:
 		return k, found[0], nil
 	default:
-		return nil, command.Retained{}, usage("%d stacks of the name %s left something: say which with --uid (terrier retained -n %s -o json)", len(found), key, key.Namespace)
+		return nil, command.Retained{}, usage("%d deleted stacks have the name %s: select one with --uid (to list the UIDs: terrier retained -n %s -o json)", len(found), key, key.Namespace)
 	}
 }
 
 func uidFlag(c *cobra.Command, uid *string) {
-	c.Flags().StringVar(uid, "uid", "", "the `UID` of the stack, if several had that name")
+	c.Flags().StringVar(uid, "uid", "", "the `UID` of the stack, if several had this name")
 }
 
 func (p *program) retainedShow() *cobra.Command {
@@ -126,7 +126,7 @@ func (p *program) retainedShow() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "show STACK",
-		Short: "Show what one stack left, and what can be done about it",
+		Short: "Show the retained resources of one stack, and the next steps",
 		Example: `  terrier retained show network
   terrier retained show apps/network -o json`,
 		Args: cobra.ExactArgs(1),
@@ -150,30 +150,30 @@ func (p *program) describeRetained(r command.Retained) error {
 	s := &sheet{colour: p.coloured()}
 	s.row("Stack", r.Key().String())
 	s.row("UID", r.UID)
-	s.row("Gone since", age(p.Now(), r.At))
+	s.row("Deleted", age(p.Now(), r.At)+" ago")
 	s.text("Why", r.Why)
 	s.row("State", whereRetained(r))
-	s.row("Kept until", r.Until.UTC().Format("2006-01-02"))
+	s.row("Expires", r.Until.UTC().Format("2006-01-02"))
 	s.heading("Resources in its last state")
 	if len(r.Resources) == 0 {
-		s.line("none that are known")
+		s.line("none known")
 	}
 	for _, address := range r.Resources {
 		s.line("%s", clean(address))
 	}
 	if r.Untracked != nil {
-		heading := "In no state"
+		heading := "Untracked resources"
 		if r.Untracked.Apart {
-			heading = "In no state, or in a backend of your own"
+			heading = "Untracked resources, unless your own backend has them"
 		}
 		s.heading(heading)
 		for _, u := range r.Untracked.Objects {
 			s.line("%s  %s", clean(u.Address), clean(existence(u)))
 		}
 	}
-	s.heading("What can be done")
+	s.heading("Next steps")
 	for _, way := range r.Ways {
-		s.line("- %s", clean(way)) // on one line: commands in it are there to be copied
+		s.line("- %s", clean(way)) // on one line, so that commands in it can be copied
 	}
 	_, err := io.WriteString(p.Stdout, s.b.String())
 	return err
@@ -183,10 +183,10 @@ func (p *program) retainedState() *cobra.Command {
 	var uid string
 	c := &cobra.Command{
 		Use:   "state STACK",
-		Short: "Print the copy of the last state of a stack that is gone",
-		Long: `Prints the last state that was known of a stack that is gone, with all that is
-secret in it, as terrier state push takes it. It needs the right to get
-terraforms/state, and it is recorded in the journal.`,
+		Short: "Print the copy of the last state of a deleted stack",
+		Long: `Prints the last known state of a deleted stack, with all its secrets, in the format
+for "terrier state push". You need the permission to get terraforms/state. The audit
+log records the access.`,
 		Example: `  terrier retained state network > network.tfstate`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -214,10 +214,10 @@ func (p *program) retainedForget() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "forget STACK",
-		Short: "Drop the record of what a stack left",
-		Long: `Drops all that the records hold of a stack that is gone, the copy of its last state
-included. What it built stays where it is, and so does the Secret with its state.
-It needs the right to delete terraforms, and it is recorded in the journal.`,
+		Short: "Delete the record of retained resources",
+		Long: `Deletes everything that the records contain about a deleted stack, including the copy
+of its last state. Its resources stay, and so does the Secret with its state. You need
+the permission to delete terraforms. The audit log records the deletion.`,
 		Example: `  terrier retained forget network
   terrier retained forget apps/network --yes`,
 		Args: cobra.ExactArgs(1),
@@ -228,21 +228,21 @@ It needs the right to delete terraforms, and it is recorded in the journal.`,
 			}
 			agreed := yes
 			if !agreed {
-				question := fmt.Sprintf("Forget %s, which left %s %s ago?", clean(r.Key().String()), query.Count(len(r.Resources), "resource"), age(p.Now(), r.At))
+				question := fmt.Sprintf("Delete the record of %s, which has %s and was deleted %s ago?", clean(r.Key().String()), query.Count(len(r.Resources), "retained resource"), age(p.Now(), r.At))
 				if agreed, err = p.confirm(question); err != nil {
 					return err
 				}
 			}
 			if !agreed {
-				_, err := fmt.Fprintln(p.Stdout, "Nothing was forgotten.")
+				_, err := fmt.Fprintln(p.Stdout, "Nothing was deleted.")
 				return err
 			}
 			if err := k.Forget(cmd.Context(), r.Key(), r.UID); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "The record of %s is gone.\n", clean(r.Key().String()))
+			_, err = fmt.Fprintf(p.Stdout, "Deleted the record of %s.\n", clean(r.Key().String()))
 			if r.Secret != "" && err == nil {
-				_, err = fmt.Fprintf(p.Stdout, "Its state was left in the Secret %s. If nothing needs it: kubectl delete secret %s -n %s\n", clean(r.Secret), clean(r.Secret), clean(r.Namespace))
+				_, err = fmt.Fprintf(p.Stdout, "The Secret %s still contains its state. If you no longer need it: kubectl delete secret %s -n %s\n", clean(r.Secret), clean(r.Secret), clean(r.Namespace))
 			}
 			return err
 		},

@@ -32,7 +32,7 @@ func (e estate) left(t *testing.T, name, uid string, r kube.Retained) {
 
 func TestRetained(t *testing.T) {
 	e := newEstate(t)
-	if got := e.run(t, "retained"); got.code != 0 || !strings.Contains(got.out, "No record") {
+	if got := e.run(t, "retained"); got.code != 0 || !strings.Contains(got.out, "No deleted stack has retained resources") {
 		t.Errorf("without a record it ends with %d and says %s%s", got.code, got.out, got.err)
 	}
 	ref := &kube.StateRef{Namespace: e.cluster.Namespace, Workspace: "default", Suffix: "old"}
@@ -43,19 +43,19 @@ func TestRetained(t *testing.T) {
 	e.left(t, "network", string(e.object(t).UID), kube.Retained{Why: "a copy was put back"})
 	e.records["stacks/uid-1/runs/apply-1/log.txt"], e.records["stacks/uid-10/state.json"] = "of the one that goes", "of another one"
 	e.dialogue(t, []line{
-		{"retained", 0, []string{"old", "secret/tfstate-default-old", "terrier.dev/deletion is retain", "not kept here"}, "hunter22"},
-		{"retained show old", 0, []string{"t.a", "t.c  exists, id c-1", "t.d  may exist", "terrier.dev/adopt-state=true", "terrier retained forget old"}, "hunter22"},
+		{"retained", 0, []string{"old", "secret/tfstate-default-old", "terrier.dev/deletion is retain", "not stored here"}, "hunter22"},
+		{"retained show old", 0, []string{"t.a", "t.c  exists, ID c-1", "t.d  may exist", "terrier.dev/adopt-state=true", "terrier retained forget old"}, "hunter22"},
 		{"retained show old -o json", 0, []string{`"uid": "uid-1"`, `"secret": "tfstate-default-old"`, `"kept": true`}, "hunter22"},
-		{"retained show nothing", 4, []string{"left anything", "terrier retained -A"}, ""},
-		{"retained show twice", 2, []string{"2 stacks", "--uid"}, ""},
-		{"retained show twice --uid uid-3", 0, []string{"60m"}, ""},
+		{"retained show nothing", 4, []string{"there is no record", "terrier retained -A"}, ""},
+		{"retained show twice", 2, []string{"2 deleted stacks", "--uid"}, ""},
+		{"retained show twice --uid uid-3", 0, []string{"60m ago"}, ""},
 		{"retained state old", 0, []string{"hunter22"}, ""},
 		{"retained state twice --uid uid-2", 4, []string{"no copy"}, ""},
 		{"retained forget network --yes", 5, []string{"is there again"}, ""},
-		{"retained forget old", 2, []string{"which left 2 resources 120m ago?", "--yes"}, ""},
+		{"retained forget old", 2, []string{"which has 2 retained resources and was deleted 120m ago?", "--yes"}, ""},
 		{"retained show old", 0, []string{"t.a"}, ""},
-		{"retained forget old --yes", 0, []string{"is gone", "kubectl delete secret tfstate-default-old"}, ""},
-		{"retained forget old --yes", 4, []string{"left anything"}, ""},
+		{"retained forget old --yes", 0, []string{"Deleted the record", "kubectl delete secret tfstate-default-old"}, ""},
+		{"retained forget old --yes", 4, []string{"there is no record"}, ""},
 		{"retained -o json", 0, []string{"uid-2", "uid-3"}, "uid-1"},
 	})
 	for key, want := range map[string]bool{

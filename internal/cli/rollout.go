@@ -12,10 +12,10 @@ import (
 func (p *program) rollout() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollout",
-		Short: "See how far a change of a template has come, go on, or go back",
-		Long: `A change of a template reaches its tenants as the template's rollout says: all at
-once, some at a time, or in waves. It stops when more tenants fail than it allows;
-new rows then get the last good generation.`,
+		Short: "Show, resume or undo the rollout of a template",
+		Long: `A change of a template reaches its tenants as the rollout of the template defines: all
+at once, a few at a time, or in waves. The rollout stops when more tenants fail than it
+allows. New rows then get the last good generation.`,
 		Example: `  terrier rollout status web
   terrier rollout undo web`,
 		GroupID: groupOperate,
@@ -30,9 +30,10 @@ func (p *program) rolloutStatus() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "status TEMPLATE",
-		Short: "Show how far a change of a template has come",
-		Long: `Shows the phase of the rollout, how many tenants have which generation of the
-template, which of them hold it up, and the generations that can be gone back to.`,
+		Short: "Show the rollout of a template",
+		Long: `Shows the phase of the rollout, the number of tenants of each generation of the
+template, the tenants that block the rollout, and the generations that you can roll
+back to.`,
 		Example: `  terrier rollout status web
   terrier rollout status web -o json`,
 		Args:              cobra.ExactArgs(1),
@@ -56,8 +57,8 @@ template, which of them hold it up, and the generations that can be gone back to
 	return c
 }
 
-// Bounds of how many tenants that hold up a rollout are listed, and of what each
-// of them says.
+// Bounds of how many tenants that block a rollout are listed, and of the message
+// of each.
 const (
 	holdingShown = 20
 	messageShown = 500
@@ -72,13 +73,13 @@ func (p *program) rolloutSheet(r query.Rollout) *sheet {
 	if r.Good != 0 {
 		s.row("Last good", fmt.Sprint(r.Good))
 	}
-	s.row("Tenants", fmt.Sprintf("%d: %d changed, of which %d are ready and %d failed; %d on their way", r.Total, r.Updated, r.Ready, r.Failed, r.Updating))
+	s.row("Tenants", fmt.Sprintf("%d: %d updated, of which %d are ready and %d failed; %d updating", r.Total, r.Updated, r.Ready, r.Failed, r.Updating))
 	s.row("Wave", waveOf(r))
 	s.row("Started", p.at(r.Started))
 	s.row("Ended", p.at(r.Completed))
 	s.text("Message", r.Message)
 	s.text("Means", r.Means.Means)
-	s.text("Do", r.Means.Do)
+	s.text("Next step", r.Means.Do)
 	s.heading("Generations")
 	for _, g := range r.Generations {
 		text := query.Count(g.Tenants, "tenant")
@@ -86,10 +87,10 @@ func (p *program) rolloutSheet(r query.Rollout) *sheet {
 			text += fmt.Sprintf(", %d ready", g.Ready)
 		}
 		if !g.Made.IsZero() {
-			text += ", kept since " + p.at(g.Made)
+			text += ", stored since " + p.at(g.Made)
 		}
 		if !g.Kept {
-			text += ", not kept"
+			text += ", not stored"
 		}
 		mark := "  "
 		switch g.Number {
@@ -101,7 +102,7 @@ func (p *program) rolloutSheet(r query.Rollout) *sheet {
 		s.line("%s%-4d %s", mark, g.Number, text)
 	}
 	if len(r.Holding) > 0 {
-		s.heading("Changed and not ready")
+		s.heading("Updated and not ready")
 		for i, t := range r.Holding {
 			if i == holdingShown {
 				more(s, len(r.Holding)-i)
@@ -116,8 +117,8 @@ func (p *program) rolloutSheet(r query.Rollout) *sheet {
 	return s
 }
 
-// waveOf is where a rollout is that is under way or has stopped, and the waves
-// that there are.
+// waveOf is the current wave of a rollout that is in progress or has stopped, and
+// all waves.
 func waveOf(r query.Rollout) string {
 	switch {
 	case len(r.Waves) == 0:
@@ -142,10 +143,9 @@ func join(list []string) string {
 func (p *program) rolloutResume() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume TEMPLATE",
-		Short: "Go on with a rollout that has stopped",
-		Long: `Goes on with a rollout that has stopped: the tenants that have failed so far are
-not held against it any more. If as many more fail as the template allows, and one
-besides, it stops again.`,
+		Short: "Resume a stopped rollout",
+		Long: `Resumes a stopped rollout. Tenants that failed before no longer count against it. The
+rollout stops again when more tenants fail than the template allows.`,
 		Example:           `  terrier rollout resume web`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.templateNames,
@@ -158,7 +158,7 @@ besides, it stops again.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "The rollout of generation %d of %s goes on.\n", generation, clean(key.String()))
+			_, err = fmt.Fprintf(p.Stdout, "Resumed the rollout of generation %d of %s.\n", generation, clean(key.String()))
 			return err
 		},
 	}
@@ -171,11 +171,11 @@ func (p *program) rolloutUndo() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "undo TEMPLATE",
-		Short: "Make a template what it was before",
-		Long: `Makes a template what it was in an earlier generation: the last that all tenants
-were ready with, or the one that --to names. That is a change as any other, and is
-rolled out as one; the tenants that never had the newer generation stay as they
-are. Whoever keeps templates in Git should go back there, too.`,
+		Short: "Roll back a template to an earlier generation",
+		Long: `Rolls back a template to an earlier generation: the last one that all tenants were
+ready with, or the one that --to names. The rollback is a new generation and is rolled
+out like any other. Tenants that never had the newer generation do not change. If you
+keep the template in Git, revert it there, too.`,
 		Example: `  terrier rollout undo web
   terrier rollout undo web --to 4 --yes`,
 		Args:              cobra.ExactArgs(1),
@@ -190,11 +190,11 @@ are. Whoever keeps templates in Git should go back there, too.`,
 				return err
 			}
 			if u.Same {
-				_, err := fmt.Fprintf(p.Stdout, "%s is what it was in generation %d.\n", clean(key.String()), u.To)
+				_, err := fmt.Fprintf(p.Stdout, "%s equals its generation %d. There is nothing to roll back.\n", clean(key.String()), u.To)
 				return err
 			}
 			if !yes {
-				agreed, err := p.confirm(fmt.Sprintf("Make %s what it was in generation %d, in the place of %d?", clean(key.String()), u.To, u.From))
+				agreed, err := p.confirm(fmt.Sprintf("Roll back %s to generation %d, in place of %d?", clean(key.String()), u.To, u.From))
 				if err != nil || !agreed {
 					return err
 				}
@@ -202,11 +202,11 @@ are. Whoever keeps templates in Git should go back there, too.`,
 			if err := t.Undo(cmd.Context(), u); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "%s is what it was in generation %d. See how far that has come: terrier rollout status %s\n", clean(key.String()), u.To, clean(key.Name))
+			_, err = fmt.Fprintf(p.Stdout, "Rolled back %s to generation %d. To show the rollout: terrier rollout status %s\n", clean(key.String()), u.To, clean(key.Name))
 			return err
 		},
 	}
-	c.Flags().Int64Var(&to, "to", 0, "the `generation` to go back to")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do it without asking")
+	c.Flags().Int64Var(&to, "to", 0, "the `generation` to roll back to")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "roll back without asking")
 	return c
 }

@@ -21,20 +21,22 @@ func (p *program) rows() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "rows REGISTRY",
-		Short: "Show what a database says, and what would change",
-		Long: `Shows what the last complete read of a registry's rows found, the rows that no
-tenant can be made of, the tenants that will go, the deletions that a guard has
-stopped, and what a dry run would have done.
+		Short: "Show the rows of a registry, and the pending changes",
+		Long: `Shows the result of the last complete read of a registry's rows, the invalid rows, the
+tenants that will be deleted, the deletions that a guard blocks, and the changes that a
+dry run would make.
 
-The rows are read by the controller alone: this command asks it, and needs no
-password of the database. --now has them read at once, and waits for it.
+Only the controller reads the rows. This command asks the controller and needs no
+password of the database. With --now the controller reads the rows at once, and the
+command waits for the result.
 
---allow shows the deletions that a guard has stopped, asks, and lets exactly those
-pass. If others have come by then, none does.`,
+With --allow the command shows the blocked deletions, asks for confirmation, and
+allows exactly these deletions. If the set has changed in the meantime, no deletion is
+allowed.`,
 		Example: `  terrier rows customers
   terrier rows customers --now
   terrier rows customers --allow`,
-		GroupID:           groupLook,
+		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.registryNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,10 +57,10 @@ pass. If others have come by then, none does.`,
 			return p.write(p.registrySheet(r))
 		},
 	}
-	c.Flags().BoolVar(&now, "now", false, "have the rows read now, and wait for it")
+	c.Flags().BoolVar(&now, "now", false, "read the rows now, and wait for the result")
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait")
-	c.Flags().BoolVar(&allow, "allow", false, "let the deletions pass that a guard has stopped")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "allow them without asking")
+	c.Flags().BoolVar(&allow, "allow", false, "allow the deletions that a guard blocks")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "allow the deletions without asking")
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
 }
@@ -76,7 +78,7 @@ func (p *program) readRows(ctx context.Context, t *command.Tenants, key query.Ke
 	return t.WasRead(ctx, key, request)
 }
 
-// allow lets blocked deletions pass, once somebody has seen which they are.
+// allow shows blocked deletions and allows them after a confirmation.
 func (p *program) allow(ctx context.Context, t *command.Tenants, r query.Registry, yes bool) error {
 	if r.Blocked == nil {
 		_, err := fmt.Fprintf(p.Stdout, "No deletions of %s are blocked.\n", clean(r.Key().String()))
@@ -88,10 +90,10 @@ func (p *program) allow(ctx context.Context, t *command.Tenants, r query.Registr
 		return err
 	}
 	if r.Blocked.Token == "" {
-		return usage("these cannot be let pass at once: %s", r.Blocked.Message)
+		return usage("these deletions cannot be allowed together: %s", r.Blocked.Message)
 	}
 	if !yes {
-		agreed, err := p.confirm(fmt.Sprintf("Delete these %s of %s, with all that they have?", query.Count(r.Blocked.Count, "tenant"), clean(r.Key().String())))
+		agreed, err := p.confirm(fmt.Sprintf("Delete these %s of %s, with all their objects?", query.Count(r.Blocked.Count, "tenant"), clean(r.Key().String())))
 		if err != nil || !agreed {
 			return err
 		}
@@ -99,23 +101,23 @@ func (p *program) allow(ctx context.Context, t *command.Tenants, r query.Registr
 	if err := t.Allow(ctx, r.Key(), r.Blocked.Token); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Stdout, "%s may pass. They do with the next read: terrier rows %s -n %s --now\n", query.Count(r.Blocked.Count, "deletion"), clean(r.Name), clean(r.Namespace))
+	_, err := fmt.Fprintf(p.Stdout, "Allowed %s. The next read carries them out. To read now: terrier rows %s -n %s --now\n", query.Count(r.Blocked.Count, "deletion"), clean(r.Name), clean(r.Namespace))
 	return err
 }
 
-// registrySheet lays out what is known of a registry.
+// registrySheet lays out the details of a registry.
 func (p *program) registrySheet(r query.Registry) *sheet {
 	s := &sheet{colour: p.coloured()}
 	if r.Blocked != nil {
 		p.blocked(s, r.Blocked)
 		if r.Blocked.Token != "" {
-			s.line("Let exactly these pass with: terrier rows %s -n %s --allow", clean(r.Name), clean(r.Namespace))
+			s.line("To allow exactly these: terrier rows %s -n %s --allow", clean(r.Name), clean(r.Namespace))
 		}
 		s.b.WriteByte('\n')
 	}
 	s.row("Registry", r.Key().String())
 	s.row("Source", r.Source)
-	s.row("Read every", r.Interval)
+	s.row("Read interval", r.Interval)
 	s.row("Suspended", yes(r.Suspended))
 	s.row("Dry run", yes(r.DryRun))
 	s.row("Ready", r.Ready)
@@ -123,28 +125,28 @@ func (p *program) registrySheet(r query.Registry) *sheet {
 	s.row("Since", p.at(r.Since))
 	s.text("Message", r.Message)
 	s.text("Means", r.Means.Means)
-	s.text("Do", r.Means.Do)
-	s.heading("Rows, as they were read last")
+	s.text("Next step", r.Means.Do)
+	s.heading("Rows at the last read")
 	if r.LastRead.IsZero() {
-		s.line("They have not been read yet.")
+		s.line("The rows have not been read yet.")
 	} else {
 		s.row("Since", p.at(r.LastRead))
 		s.row("Rows", fmt.Sprintf("%d, of which %d are active", r.Rows, r.Active))
-		s.row("High water", r.Mark)
+		s.row("High-water mark", r.Mark)
 	}
 	if r.RowErrors > 0 {
-		s.heading(fmt.Sprintf("Rows without a tenant (%d)", r.RowErrors))
+		s.heading(fmt.Sprintf("Invalid rows (%d)", r.RowErrors))
 		for _, e := range r.FirstErrors {
 			s.line("%-20s %-20s %s", strconv.Quote(e.UID), clean(e.Reason), clean(e.Message))
 			if !e.Next.IsZero() {
-				s.line("%-20s %-20s tried again at %s", "", "", p.at(e.Next))
+				s.line("%-20s %-20s retry at %s", "", "", p.at(e.Next))
 			}
 		}
 		more(s, r.RowErrors-len(r.FirstErrors))
 	}
 	s.heading("Tenants")
 	s.row("Templates", fmt.Sprint(r.Templates))
-	s.row("Wanted", fmt.Sprint(r.Desired))
+	s.row("Desired", fmt.Sprint(r.Desired))
 	s.row("Ready", fmt.Sprint(r.ReadyNow))
 	s.row("Failed", fmt.Sprint(r.Failed))
 	p.changes(s, r)
@@ -152,13 +154,13 @@ func (p *program) registrySheet(r query.Registry) *sheet {
 	return s
 }
 
-// changes says what will change, or would.
+// changes lists the pending changes.
 func (p *program) changes(s *sheet, r query.Registry) {
-	s.heading("What changes")
+	s.heading("Changes")
 	quiet := true
 	if w := r.WouldChange; w != nil && r.DryRun {
 		quiet = false
-		s.line("A dry run: %s would be made, %d changed and %d deleted.", query.Count(w.Create, "tenant"), w.Update, w.Delete)
+		s.line("Dry run: %s would be created, %d updated and %d deleted.", query.Count(w.Create, "tenant"), w.Update, w.Delete)
 		for _, name := range w.Tenants {
 			s.line("  %s", clean(name))
 		}
@@ -166,40 +168,40 @@ func (p *program) changes(s *sheet, r query.Registry) {
 	}
 	if b := r.Blocked; b != nil {
 		quiet = false
-		s.line("%s held back, see above.", query.Count(b.Count, "deletion"))
+		s.line("%s blocked, see above.", query.Count(b.Count, "deletion"))
 	}
 	if r.Leaving > 0 {
 		quiet = false
-		s.line("%s will go when the grace period of %s is over.", query.Count(r.Leaving, "tenant"), span(r.Grace))
+		s.line("%s will be deleted when the grace period of %s ends.", query.Count(r.Leaving, "tenant"), span(r.Grace))
 	}
 	if quiet {
-		s.line("Nothing but what a newer read brings.")
+		s.line("None until the next read.")
 	}
 	if r.Keeps {
-		s.line("Tenants of rows that are not there any more are kept (vanishedRows: Keep).")
+		s.line("Tenants of missing rows are kept (vanishedRows: Keep).")
 	}
 	for _, d := range r.Departed {
-		s.line("The tenants of %s went at %s, since its row was inactive or gone (%s).", clean(d.UID), p.at(d.At), query.Count(d.Count, "time"))
+		s.line("The tenants of %s were deleted at %s, because its row was inactive or missing (%s).", clean(d.UID), p.at(d.At), query.Count(d.Count, "time"))
 	}
 }
 
-// blocked shows the deletions that wait for somebody.
+// blocked shows the blocked deletions.
 func (p *program) blocked(s *sheet, b *query.BlockedSet) {
-	text := fmt.Sprintf("! %s held back, since %s: %s (%s)", query.Count(b.Count, "deletion"), p.at(b.Since), clean(b.Message), clean(b.Reason))
+	text := fmt.Sprintf("! %s blocked since %s: %s (%s)", query.Count(b.Count, "deletion"), p.at(b.Since), clean(b.Message), clean(b.Reason))
 	fmt.Fprintln(&s.b, paint(s.colour, red, text))
 	for _, name := range b.Tenants {
 		s.line("- %s", clean(name))
 	}
 	more(s, b.Count-len(b.Tenants))
 	if b.Allowed {
-		s.line("Somebody has let them pass; they do with the next read.")
+		s.line("These deletions were allowed. The next read carries them out.")
 	}
 	if b.Token != "" {
-		s.line("They stand for the token %s.", strings.TrimSpace(clean(b.Token)))
+		s.line("Token: %s", strings.TrimSpace(clean(b.Token)))
 	}
 }
 
-// more says how many are not shown.
+// more counts the entries that are not shown.
 func more(s *sheet, n int) {
 	if n > 0 {
 		s.line("  and %d more", n)

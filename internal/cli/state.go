@@ -13,13 +13,13 @@ import (
 func (p *program) state() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "state",
-		Short: "Look at states, go back to older ones, and lock them",
-		Long: `A state says what a stack built. Terrier keeps it where the plain engine with
-backend "kubernetes" would, and beside it the versions of the past. What a state
-holds in clear is read and written as the user of the kubeconfig: whoever may not
-read the Secret may not read the state here.
+		Short: "Show, roll back and lock states",
+		Long: `The state records the resources of a stack. Terrier stores it where the engine with
+backend "kubernetes" would, and stores earlier versions beside it. The commands read
+and write the plain state with the permissions of the kubeconfig user: you need the
+permission to read its Secret.
 
-docs/state.md says where everything is kept.`,
+docs/state.md describes where everything is stored.`,
 		Example: `  terrier state list
   terrier state versions network
   terrier state rollback network 17`,
@@ -35,9 +35,10 @@ func (p *program) stateList() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "list [STACK]",
-		Short: "List states, or what one of them holds",
-		Long: `Without a stack: all stacks of the namespace, with serial, size and lock of their
-states. With one: the addresses of everything in its state.`,
+		Short: "List states, or the resources of one state",
+		Long: `Without a stack, the command lists all stacks of the namespace with the serial, the
+size and the lock of their states. With a stack, it lists the addresses of the
+resources in its state.`,
 		Example: `  terrier state list -A
   terrier state list network`,
 		Args:              cobra.MaximumNArgs(1),
@@ -82,7 +83,7 @@ func (p *program) printStates(list []query.StateInfo, f format, filter query.Fil
 	if done, err := p.structured(f, map[string]any{"items": list}); done {
 		return err
 	}
-	t := &table{head: []string{"NAME", "SERIAL", "RESOURCES", "SIZE", "KEPT", "LOCK"}}
+	t := &table{head: []string{"NAME", "SERIAL", "RESOURCES", "SIZE", "STORED", "LOCK"}}
 	if filter.Namespace == "" {
 		t.head = append([]string{"NAMESPACE"}, t.head...)
 	}
@@ -118,10 +119,10 @@ func (p *program) stateShow() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "show STACK [ADDRESS]",
-		Short: "Show what a state says of its resources and outputs",
-		Long: `Shows the resources and outputs in the state of a stack, or one of them. What is
-sensitive is masked unless --reveal is given: what the state marks, and what has a
-name like password or token.`,
+		Short: "Show the resources and outputs of a state",
+		Long: `Shows the resources and outputs in the state of a stack, or one resource. Sensitive
+values are masked unless --reveal is given: the values that the state marks, and those
+with a name like password or token.`,
 		Example: `  terrier state show network
   terrier state show network 'aws_subnet.a[0]' -o json
   terrier state show network --version 17`,
@@ -153,7 +154,7 @@ name like password or token.`,
 	return c
 }
 
-// only keeps what has one address.
+// only reduces a state to one address.
 func only(v plan.StateView, address string) (plan.StateView, error) {
 	var found []plan.StateResource
 	for _, r := range v.Resources {
@@ -171,7 +172,7 @@ func only(v plan.StateView, address string) (plan.StateView, error) {
 func (p *program) printState(v plan.StateView) error {
 	var b strings.Builder
 	if v.Sealed {
-		b.WriteString("# The state is encrypted and shows nothing.\n")
+		b.WriteString("# The state is encrypted. Only the engine can read it.\n")
 	}
 	for _, r := range v.Resources {
 		notes := ""
@@ -200,11 +201,11 @@ func (p *program) stateVersions() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "versions STACK",
-		Short: "List the versions of a state that are kept",
-		Long: `Lists the versions of the state of a stack that Terrier kept: the newest ones, and
-the one before each run that took something down. BY is the run that wrote it, the
-person, or "outside" for another program. States that a backend refused are listed
-below, with the run whose they are.`,
+		Short: "List the stored versions of a state",
+		Long: `Lists the stored versions of the state of a stack: the newest ones, and the version
+before each run that destroyed something. BY is the run that wrote the version, the
+user, or "outside" for another program. Below, the command lists the states that a
+backend rejected, with their runs.`,
 		Example: `  terrier state versions network
   terrier state versions network -o json`,
 		Args:              cobra.ExactArgs(1),
@@ -234,7 +235,7 @@ func (p *program) printVersions(kept query.KeptStates) error {
 		v := kept.Versions[i]
 		var notes []string
 		if v.Digest == kept.Head.Digest {
-			notes = append(notes, "newest")
+			notes = append(notes, "current")
 		}
 		if v.Before != "" {
 			notes = append(notes, "before "+v.Before)
@@ -246,7 +247,7 @@ func (p *program) printVersions(kept query.KeptStates) error {
 		t.add(plain(fmt.Sprint(v.Serial)), plain(digest[:min(12, len(digest))]), plain(fmt.Sprint(v.Resources)), plain(query.Size(v.Bytes)), plain(age(p.Now(), v.At)), plain(v.By), plain(strings.Join(notes, ", ")))
 	}
 	if len(kept.Versions) == 0 && len(kept.Rescued) == 0 {
-		_, err := fmt.Fprintln(p.Stdout, "No version of the state is kept: nothing was applied yet.")
+		_, err := fmt.Fprintln(p.Stdout, "No version of the state is stored yet. Nothing was applied.")
 		return err
 	}
 	if len(kept.Versions) > 0 {
@@ -255,7 +256,7 @@ func (p *program) printVersions(kept query.KeptStates) error {
 		}
 	}
 	for _, run := range kept.Rescued {
-		if _, err := fmt.Fprintf(p.Stdout, "A backend refused the state of the run %s. Write it to a file with: terrier state pull STACK --rescued %[1]s\n", clean(run)); err != nil {
+		if _, err := fmt.Fprintf(p.Stdout, "A backend rejected the state of the run %s. To download it: terrier state pull STACK --rescued %[1]s\n", clean(run)); err != nil {
 			return err
 		}
 	}

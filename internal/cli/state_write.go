@@ -23,10 +23,10 @@ func (p *program) statePull() *cobra.Command {
 	var version, rescued, file string
 	c := &cobra.Command{
 		Use:   "pull STACK",
-		Short: "Write a state out as it is",
-		Long: `Writes the state of a stack to standard output, or to a file, as it is: with all
-secrets that it holds. --version takes an older one, --rescued the state of a run
-that its backend refused.`,
+		Short: "Download a state",
+		Long: `Writes the state of a stack to standard output or to a file, with all its secrets.
+--version selects an older version. --rescued selects the state of a run that its
+backend rejected.`,
 		Example: `  terrier state pull network -o network.tfstate
   terrier state pull network --version 17
   terrier state pull network --rescued apply-5e884898da28`,
@@ -34,7 +34,7 @@ that its backend refused.`,
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if version != "" && rescued != "" {
-				return usage("--version and --rescued are two different states")
+				return usage("--version and --rescued exclude each other")
 			}
 			s, key, err := p.one(args[0])
 			if err != nil {
@@ -57,8 +57,8 @@ that its backend refused.`,
 		},
 	}
 	c.Flags().StringVar(&version, "version", "", "the `serial` of an older version, or the beginning of its digest")
-	c.Flags().StringVar(&rescued, "rescued", "", "the `run` whose state the backend refused")
-	c.Flags().StringVarP(&file, "output", "o", "", "the `file` to write, for its owner only")
+	c.Flags().StringVar(&rescued, "rescued", "", "the `run` whose state the backend rejected")
+	c.Flags().StringVarP(&file, "output", "o", "", "the `file` to write; only its owner can read it")
 	return c
 }
 
@@ -79,20 +79,21 @@ func (p *program) statePush() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "push STACK FILE",
-		Short: "Store a state from a file",
-		Long: `Stores the state in a file, or from standard input if that is "-", as the state of
-a stack. It must be of the lineage that is stored and have a higher serial. With
---force lineage and serial are rewritten so that it follows whatever is there.
+		Short: "Upload a state from a file",
+		Long: `Stores the state from a file, or from standard input if the file is "-", as the state
+of a stack. The state needs the lineage of the stored state and a higher serial. With
+--force the command rewrites its lineage and serial so that it follows the stored
+state.
 
-What would change is shown first. The lock is taken meanwhile, and a plan is asked
-for afterwards.`,
+The command shows the changes first. It locks the state while it writes, and requests
+a plan afterwards.`,
 		Example: `  terrier state push network network.tfstate
   terrier state push network restored.tfstate --force --yes`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[1] == "-" && !yes {
-				return usage("what comes from standard input is stored without a question: say --yes")
+				return usage("a state from standard input is stored without a question: add --yes")
 			}
 			state, err := p.readState(args[1])
 			if err != nil {
@@ -109,8 +110,8 @@ for afterwards.`,
 			return p.storeState(cmd.Context(), s, change, yes)
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "rewrite lineage and serial so that it follows what is stored")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "store it without asking")
+	c.Flags().BoolVar(&force, "force", false, "rewrite lineage and serial so that the state follows the stored one")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "store the state without asking")
 	return c
 }
 
@@ -136,13 +137,13 @@ func (p *program) stateRollback() *cobra.Command {
 	var force, yes bool
 	c := &cobra.Command{
 		Use:   "rollback STACK SERIAL",
-		Short: "Make an older version of a state the newest",
-		Long: `Stores what an older version of the state says again, under a serial that follows
-the newest. Nothing in the world changes by it: the plan that is asked for then
-says what would.
+		Short: "Roll back a state to an older version",
+		Long: `Stores an older version of the state again, with the next serial. The rollback itself
+changes no resources. The command requests a plan afterwards, which shows the changes
+of resources that follow.
 
-How the resources differ is shown first. "terrier state versions" lists what is
-kept; where one serial has several versions, name the digest.`,
+The command shows the differences first. "terrier state versions" lists the stored
+versions. If several versions have the same serial, use the digest.`,
 		Example: `  terrier state rollback network 17
   terrier state rollback network 17 --yes`,
 		Args:              cobra.ExactArgs(2),
@@ -159,17 +160,17 @@ kept; where one serial has several versions, name the digest.`,
 			return p.storeState(cmd.Context(), s, change, yes)
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "even if what is stored now is kept nowhere else")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do it without asking")
+	c.Flags().BoolVar(&force, "force", false, "also if there is no other copy of the stored state")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "roll back without asking")
 	return c
 }
 
-// storeState shows a change of a state, asks, and makes it.
+// storeState shows a change of a state, asks, and stores it.
 func (p *program) storeState(ctx context.Context, s *command.Stacks, c command.StateChange, yes bool) error {
 	for _, part := range []struct {
 		sign, what string
 		addresses  []string
-	}{{"-", "no longer in the state", c.Diff.Gone}, {"+", "in the state again", c.Diff.Added}, {"~", "with other attributes", c.Diff.Changed}} {
+	}{{"-", "removed from the state", c.Diff.Gone}, {"+", "added to the state", c.Diff.Added}, {"~", "attributes changed", c.Diff.Changed}} {
 		for _, a := range part.addresses {
 			if _, err := fmt.Fprintf(p.Stdout, "%s %s (%s)\n", part.sign, clean(a), part.what); err != nil {
 				return err
@@ -181,7 +182,7 @@ func (p *program) storeState(ctx context.Context, s *command.Stacks, c command.S
 		from = fmt.Sprintf("serial %d", c.From.Serial)
 	}
 	if !yes {
-		agreed, err := p.confirm(fmt.Sprintf("Replace %s of the state of %s by serial %d?", from, clean(c.Key.String()), c.To.Serial))
+		agreed, err := p.confirm(fmt.Sprintf("Replace %s of the state of %s with serial %d?", from, clean(c.Key.String()), c.To.Serial))
 		if err != nil || !agreed {
 			return err
 		}
@@ -189,18 +190,18 @@ func (p *program) storeState(ctx context.Context, s *command.Stacks, c command.S
 	if err := s.WriteState(ctx, c); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Stdout, "The state of %s is serial %d now, in the place of %s. A plan is asked for: terrier plan %s\n", clean(c.Key.String()), c.To.Serial, from, clean(c.Key.Name))
+	_, err := fmt.Fprintf(p.Stdout, "The state of %s now has serial %d, in place of %s. A plan was requested. To show it: terrier plan %s\n", clean(c.Key.String()), c.To.Serial, from, clean(c.Key.Name))
 	return err
 }
 
 func (p *program) stateAccept() *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept STACK",
-		Short: "Agree to a state that should not be there",
-		Long: `Says that what is stored as the state of a stack now may stand there, although
-another version was expected: a stack in StateTampered or StateWentBack goes on
-from it. What was expected stays among the versions. Should anything else be stored
-by the time the controller looks, nothing is accepted.`,
+		Short: "Accept an unexpected state",
+		Long: `Accepts the stored state of a stack, although Terrier expected another version. A
+stack with the reason StateTampered or StateRegressed then continues with the stored
+state. The expected version stays among the versions. If the stored state changes
+before the controller accepts it, nothing is accepted.`,
 		Example:           `  terrier state accept network`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
@@ -227,10 +228,10 @@ func (p *program) stateLock() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:   "lock STACK",
-		Short: "Keep everybody off a state",
-		Long: `Takes the lock on the state of a stack in your name. Until it is freed no run of
-Terrier starts, and no other program that locks the state gets it; the stack says
-who holds it, and since when.`,
+		Short: "Lock the state",
+		Long: `Locks the state of a stack in your name. Until you unlock it, Terrier starts no run,
+and no other program gets the lock. The status of the stack shows the holder of the
+lock and the time.`,
 		Example: `  terrier state lock network --reason "moving subnets by hand"
   terrier state unlock network`,
 		Args:              cobra.ExactArgs(1),
@@ -244,21 +245,21 @@ who holds it, and since when.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "The state of %s is locked by %s, lock %s. Free it with: terrier state unlock %s\n", clean(key.String()), clean(l.Who), clean(l.ID), clean(key.Name))
+			_, err = fmt.Fprintf(p.Stdout, "The state of %s is locked by %s with the lock %s. To unlock it: terrier state unlock %s\n", clean(key.String()), clean(l.Who), clean(l.ID), clean(key.Name))
 			return err
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "the `text` that others are shown")
+	c.Flags().StringVar(&reason, "reason", "", "the reason, a `text` that other users see")
 	return c
 }
 
 func (p *program) stateUnlock() *cobra.Command {
 	return &cobra.Command{
 		Use:   "unlock STACK [LOCK-ID]",
-		Short: "Free the lock on a state",
-		Long: `Frees the lock that you took on the state of a stack. The lock of somebody else is
-freed only if its exact identifier is given: be sure that nobody is at work. The
-lock of a run that goes on is never freed.`,
+		Short: "Unlock the state",
+		Long: `Releases your lock on the state of a stack. To release the lock of another holder, pass
+its exact ID, and make sure that the holder no longer runs. The lock of an active run
+is never released.`,
 		Example: `  terrier state unlock network
   terrier state unlock network f2ab6b2e-5d0c-4b5e-9f66-0a6e7c2b6f1d`,
 		Args:              cobra.RangeArgs(1, 2),
@@ -276,7 +277,7 @@ lock of a run that goes on is never freed.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "The lock %s on the state of %s is free.\n", clean(l.ID), clean(key.String()))
+			_, err = fmt.Fprintf(p.Stdout, "Released the lock %s on the state of %s.\n", clean(l.ID), clean(key.String()))
 			return err
 		},
 	}

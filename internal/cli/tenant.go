@@ -15,15 +15,15 @@ func (p *program) tenant() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tenant TENANT",
 		Short: "Show a tenant and its objects",
-		Long: `Shows a tenant: its objects in the order in which they are made, how each stands
-and why, since when, and what it waits for; of a Terraform object also what its
-stack is doing, the plan that waits and what was changed last.
+		Long: `Shows a tenant: its objects in the order of their creation, the status of each object,
+the reason, since when, and what the object is waiting for. For a Terraform object, the
+command also shows the activity of the stack, its pending plan and its last change.
 
-Of its row only the names of the variables are shown. The values are in a Secret,
-which whoever may read Secrets of the namespace can read.`,
+The command shows only the names of the row's variables. The values are in a Secret.
+To view them, you need the permission to read Secrets in the namespace.`,
 		Example: `  terrier tenant acme-web
   terrier tenant acme-web -o yaml`,
-		GroupID:           groupLook,
+		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.tenantNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,7 +45,7 @@ which whoever may read Secrets of the namespace can read.`,
 	return c
 }
 
-// tenantSheet lays out all that is known of a tenant.
+// tenantSheet lays out the details of a tenant.
 func (p *program) tenantSheet(d query.TenantDetail) *sheet {
 	s := &sheet{colour: p.coloured()}
 	s.row("Tenant", d.Key().String())
@@ -60,7 +60,7 @@ func (p *program) tenantSheet(d query.TenantDetail) *sheet {
 	}
 	s.row("Created", p.at(d.Created))
 	s.row("Protected", yes(d.Protected))
-	s.heading("Now")
+	s.heading("Status")
 	s.row("State", d.State)
 	s.row("Ready", fmt.Sprintf("%d of %d objects", d.Ready, d.Desired))
 	s.row("Reason", d.Reason)
@@ -68,7 +68,7 @@ func (p *program) tenantSheet(d query.TenantDetail) *sheet {
 	s.text("Message", d.Message)
 	s.text("Leaving", d.Leaving)
 	s.text("Means", d.Means.Means)
-	s.text("Do", d.Means.Do)
+	s.text("Next step", d.Means.Do)
 	p.tenantTree(s, d.Objects)
 	p.conditionsAndEvents(s, d.Conditions, d.Events)
 	if len(d.Unseen) > 0 {
@@ -100,7 +100,7 @@ func (p *program) tenantTree(s *sheet, objects []query.TenantObject) {
 	if len(objects) == 0 {
 		return
 	}
-	s.heading("Objects, in the order of making")
+	s.heading("Objects, in the order of creation")
 	width := 0
 	for _, o := range objects {
 		width = max(width, len([]rune(clean(o.ID))))
@@ -138,7 +138,7 @@ func objectColour(state string) string {
 	}
 }
 
-// objectText is where an object is, and what is special about it.
+// objectText is the name of an object, and its options.
 func objectText(o query.TenantObject) string {
 	text := o.Kind
 	switch {
@@ -152,7 +152,7 @@ func objectText(o query.TenantObject) string {
 		special = append(special, "written once")
 	}
 	if o.Retain {
-		special = append(special, "stays when the tenant goes")
+		special = append(special, "kept when the tenant is deleted")
 	}
 	if special != nil {
 		text += " [" + strings.Join(special, ", ") + "]"
@@ -160,7 +160,7 @@ func objectText(o query.TenantObject) string {
 	return clean(text)
 }
 
-// objectNotes are what a person would ask next about an object.
+// objectNotes are the message of an object and the details of its stack.
 func (p *program) objectNotes(o query.TenantObject) []string {
 	var notes []string
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
@@ -168,10 +168,10 @@ func (p *program) objectNotes(o query.TenantObject) []string {
 		add("%s", o.Message)
 	}
 	if !o.Next.IsZero() {
-		add("tried again at %s, or at once when row, template or object change", p.at(o.Next))
+		add("retry at %s, or as soon as the row, the template or the object changes", p.at(o.Next))
 	}
 	if len(o.WaitsFor) > 0 {
-		add("waits for %s", strings.Join(o.WaitsFor, ", "))
+		add("waiting for %s", strings.Join(o.WaitsFor, ", "))
 	}
 	if o.Means.Do != "" {
 		add("→ %s", o.Means.Do)
@@ -186,12 +186,12 @@ func (p *program) objectNotes(o query.TenantObject) []string {
 		}
 		add("%s: %s", text, st.Message)
 		if st.Plan != nil {
-			add("plan %s waits: %s", st.Pending, plan.Summarize(st.Plan.Changes))
+			add("pending plan %s: %s", st.Pending, plan.Summarize(st.Plan.Changes))
 		} else if st.Pending != "" {
-			add("plan %s waits", st.Pending)
+			add("pending plan %s", st.Pending)
 		}
 		if st.Applied != nil {
-			add("applied last: %s, %s, %s", st.Applied.Name, st.Applied.Changes, p.at(st.Applied.At))
+			add("last applied: %s, %s, %s", st.Applied.Name, st.Applied.Changes, p.at(st.Applied.At))
 		}
 		if st.Drift != nil {
 			add("drift: %s", st.Drift.Changes)

@@ -23,7 +23,7 @@ func (p *program) tenantsOf() (*command.Tenants, error) {
 	return t, err
 }
 
-// oneOf connects and reads the name of the one thing that a command is about.
+// oneOf connects and reads the name of the object of a command.
 func (p *program) oneOf(name string, kinds []string) (*command.Tenants, query.Key, error) {
 	t, err := p.tenantsOf()
 	if err != nil {
@@ -40,16 +40,16 @@ func (p *program) tenants() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "tenants",
-		Short: "List tenants and how they stand",
-		Long: `Lists tenants: the row and the template that each is made of, how many of its
-objects are ready, and why not all of them are. What holds up a registry or a
-template stands above the list: deletions that a guard has stopped, a rollout that
-has stopped, a database that cannot be read.`,
+		Short: "List tenants and their status",
+		Long: `Lists tenants: the row and the template of each tenant, how many of its objects are
+ready, and the reason if some are not. Problems of registries and templates are above
+the list: deletions that a guard blocks, a rollout that has stopped, a database that
+cannot be read.`,
 		Example: `  terrier tenants
   terrier tenants -A --not-ready
   terrier tenants --template web -l tier=gold
   terrier tenants -A -o json | jq -r '.items[] | select(.state == "Failed") | .name'`,
-		GroupID: groupLook,
+		GroupID: groupView,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := p.tenantsOf()
@@ -106,7 +106,7 @@ func (p *program) listTenants(list query.TenantList, f format, filter query.Tena
 	return err
 }
 
-// alarms says what somebody has to look at, before all else.
+// alarms prints the problems that need attention, above the list.
 func (p *program) alarms(list []query.Alarm) error {
 	for _, a := range list {
 		where := a.Kind + " " + a.Namespace + "/" + a.Name
@@ -170,7 +170,7 @@ func tenantColour(state string) string {
 	}
 }
 
-// countText is how many tenants there are, and how they stand.
+// countText counts the tenants by status.
 func countText(counts map[string]int) string {
 	total := 0
 	var parts []string

@@ -66,7 +66,7 @@ func TestRenderOffline(t *testing.T) {
 		t.Fatalf("exit %d: %s", got.code, got.err)
 	}
 	golden(t, "testdata/render.txt", got.out)
-	if got := e.run(t, "render", "-f", "web.yaml"); got.code != 0 || got.out != "" || !strings.Contains(got.err, "nothing is wrong with its 2 resources") {
+	if got := e.run(t, "render", "-f", "web.yaml"); got.code != 0 || got.out != "" || !strings.Contains(got.err, "its 2 resources are valid") {
 		t.Errorf("without a row: exit %d, %q %q", got.code, got.out, got.err)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/term"
 )
 
-// shown reports whether a terminal shows r as what it is. Everything else may
+// shown reports whether a terminal shows r as it is. All other characters may
 // move the cursor, change what stands on the screen, or reverse the direction
-// of what follows.
+// of the text after them.
 func shown(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
 
-// clean makes s one line of what a terminal shows: line breaks become spaces,
+// clean makes s one line that a terminal shows as it is: line breaks become spaces,
 // and all other control characters their escapes.
 func clean(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
@@ -89,8 +89,8 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// coloured reports whether colours are wanted: on a terminal, unless somebody
-// says no (https://no-color.org).
+// coloured reports whether to use colours: on a terminal, unless the user
+// disables them (https://no-color.org).
 func (p *program) coloured() bool {
 	f, ok := p.Stdout.(*os.File)
 	return ok && p.getenv("NO_COLOR") == "" && p.getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
@@ -128,7 +128,7 @@ func span(d time.Duration) string {
 	}
 }
 
-// at is a moment for people: the time, and how far from now it is.
+// at is a time, and its distance from now.
 func (p *program) at(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -17,16 +17,16 @@ func (p *program) ui() *cobra.Command {
 	var open bool
 	c := &cobra.Command{
 		Use:   "ui",
-		Short: "Get a link that opens the pages of the server as yourself",
-		Long: `Prints a link to the pages of the Terrier server. The first browser that opens it
-within a minute, and agrees to, is signed in as the user of the kubeconfig; after
-that the link opens nothing.
+		Short: "Create a link that signs you in to the pages of the server",
+		Long: `Prints a link to the pages of the Terrier server. The first browser that opens the link
+within one minute, and confirms, is signed in as the user of the kubeconfig. After
+that, the link is used up.
 
-The link is made with the token of the kubeconfig, which goes to the server as it
-does for logs and plans, and stays out of the link.`,
+The command creates the link with the token of the kubeconfig. It sends the token to
+the server, as it does for logs and plans. The link does not contain the token.`,
 		Example: `  terrier ui
   terrier ui --open`,
-		GroupID: groupLook,
+		GroupID: groupView,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			link, address, err := client.SignIn(cmd.Context(), p.connection)
@@ -37,7 +37,7 @@ does for logs and plans, and stays out of the link.`,
 				return err
 			}
 			left := link.Until.Sub(p.Now()).Round(1e9)
-			if _, err := fmt.Fprintf(p.Stderr, "Open it within %s: it lets one browser in, once, as %s.\n", span(left), clean(link.Name)); err != nil {
+			if _, err := fmt.Fprintf(p.Stderr, "Open the link within %s. It signs in one browser, once, as %s.\n", span(left), clean(link.Name)); err != nil {
 				return err
 			}
 			if !open {
@@ -46,7 +46,7 @@ does for logs and plans, and stays out of the link.`,
 			return p.browse(cmd, address)
 		},
 	}
-	c.Flags().BoolVar(&open, "open", false, "open it in the browser as well; while that starts, other users of this machine can see the link")
+	c.Flags().BoolVar(&open, "open", false, "open the link in the browser; while the browser starts, other users of this machine can see the link")
 	return c
 }
 
@@ -71,5 +71,5 @@ func (p *program) browse(cmd *cobra.Command, address string) error {
 		}
 		return nil
 	}
-	return fault.New(fault.Missing, "NoBrowser", errors.New("there is no "+opener+" on the PATH to open a browser with: open the link yourself"))
+	return fault.New(fault.Missing, "NoBrowser", errors.New("there is no "+opener+" on the PATH: open the link in a browser"))
 }

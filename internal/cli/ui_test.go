@@ -36,7 +36,7 @@ func TestOpensTheLink(t *testing.T) {
 	}{
 		"found behind what is none": {[]string{"ui", "--open"}, no + ":relative:" + works, 0, true, ""},
 		"not asked for":             {[]string{"ui"}, works, 0, false, ""},
-		"there is none":             {[]string{"ui", "--open"}, no, 4, false, "open the link yourself"},
+		"there is none":             {[]string{"ui", "--open"}, no, 4, false, "open the link in a browser"},
 		"it fails":                  {[]string{"ui", "--open"}, fails + ":" + works, 1, false, "xdg-open ended with 3"},
 	} {
 		t.Run(name, func(t *testing.T) {

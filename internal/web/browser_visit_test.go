@@ -158,10 +158,10 @@ func TestApprovalsThatAreRefused(t *testing.T) {
 		status int
 		says   []string
 	}{
-		"stale":               {fault.New(fault.Conflict, query.ReasonPlanChanged, errors.New("the plan that waits is plan-2, not plan-main-1")), false, http.StatusConflict, []string{"It changed in the meantime", `href="/stacks/apps/net/plan"`}},
-		"by the cluster":      {fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("ann may not patch terraforms")), false, http.StatusForbidden, []string{"Not allowed", "ann may not patch", "Ask whoever runs the cluster"}},
-		"at the door":         {nil, true, http.StatusForbidden, []string{"Not allowed"}},
-		"for a broken reason": {errors.New("a secret detail"), false, http.StatusInternalServerError, []string{"Something is broken", "tell them the request"}},
+		"stale":               {fault.New(fault.Conflict, query.ReasonPlanChanged, errors.New("the pending plan is plan-2, not plan-main-1")), false, http.StatusConflict, []string{"Changed in the meantime", `href="/stacks/apps/net/plan"`}},
+		"by the cluster":      {fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("ann may not patch terraforms")), false, http.StatusForbidden, []string{"Permission denied", "ann may not patch", "Ask the administrator of the cluster"}},
+		"at the door":         {nil, true, http.StatusForbidden, []string{"Permission denied"}},
+		"for a broken reason": {errors.New("a secret detail"), false, http.StatusInternalServerError, []string{"Internal error", "include the request ID"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			auth := newRoles()

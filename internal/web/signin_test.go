@@ -168,8 +168,8 @@ func TestAFormOfAStrangerIsLost(t *testing.T) {
 			t.Errorf("%s is %s to %q, want to sign in", name, got.Status, got.location())
 		}
 	}
-	if got := b.get("/sign-in?lost=1"); !strings.Contains(got.body, "was not done") {
-		t.Errorf("the page does not say that nothing was done: %s", got.body)
+	if got := b.get("/sign-in?lost=1"); !strings.Contains(got.body, "was not carried out") {
+		t.Errorf("the page does not say that the request was lost: %s", got.body)
 	}
 }
 

@@ -97,11 +97,11 @@ func TestPagesOfAnotherVersion(t *testing.T) {
 	w.fills("Search", "half a wor")
 	value[int](w, older)
 	c.Patch(t, "waiting", `{"spec":{"suspend":true}}`)
-	w.sees("Newer version: load again")
+	w.sees("Newer version: reload")
 	if value[int](w, `window.mark ?? 0`) != 1 {
 		t.Error("what was typed is lost")
 	}
-	w.presses("Newer version: load again")
+	w.presses("Newer version: reload")
 	w.eventually("waiting for the row to be suspended", `() => window.mark === undefined && document.querySelector("tr[data-key] .pill")?.innerText.trim() === "Suspended"`)
 }
 
@@ -115,7 +115,7 @@ func TestAPlanIsRejected(t *testing.T) {
 	w.visit("/approvals?namespace=" + c.Namespace)
 	w.fills("Comment", "not on a Friday")
 	w.presses("Reject")
-	w.sees("Rejected. The plan stays until something replaces it.")
+	w.sees("Rejected. The plan is not applied, and stays until another plan replaces it.")
 	s := c.Await(t, "waiting", func(s *stack) error {
 		if s.Annotations["terrier.dev/rejected"] == "" || s.Annotations["terrier.dev/comment"] != "not on a Friday" {
 			return errNotYet

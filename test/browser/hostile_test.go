@@ -138,7 +138,7 @@ func TestARightThatIsTakenAwayEndsAPage(t *testing.T) {
 	c.Kubectl(t, "delete", "rolebinding", "reader")
 	w.eventually("waiting for the page to end", `() => document.querySelector("[data-live-indicator]").dataset.state !== "live" && !document.body.innerText.includes("Needs approval")`)
 	w.visit("/stacks/" + c.Namespace + "/waiting")
-	w.sees("Not allowed")
+	w.sees("Permission denied")
 }
 
 // reader is somebody who may see stacks and nothing else.
@@ -175,7 +175,7 @@ func TestAReaderIsToldWhatHeMayNotDo(t *testing.T) {
 	w.expect("403")
 	w.expect("Failed to load resource")
 	w.visit("/stacks/" + c.Namespace + "/waiting/resources")
-	w.sees("Not allowed")
+	w.sees("Permission denied")
 	if s := c.Stack(t, "waiting"); s.Spec.ApprovePlan != "" {
 		t.Errorf("approvePlan is %q", s.Spec.ApprovePlan)
 	}

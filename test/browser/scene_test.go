@@ -147,11 +147,11 @@ resource "world_thing" "a" {
 func byHand(w *window, stack string) {
 	w.t.Helper()
 	w.visit(stack + "/glass")
-	w.presses("Break the glass")
-	w.sees("Somebody works by hand")
+	w.presses("Start session")
+	w.sees("A break-glass session is open")
 	w.fills("Command", "state list")
-	w.presses("Run it")
-	w.sees("Run last")
+	w.presses("Run command")
+	w.sees("Last command")
 }
 
 // brought uploads a state that knows one resource less than what is stored, and

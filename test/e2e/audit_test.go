@@ -232,7 +232,7 @@ func TestJournalHoldsBackAndIsVerified(t *testing.T) {
 	c.AwaitReady(t, "stack")
 	recorded(t, p, c.Namespace, audit.Created, audit.Planned, audit.Approved, audit.ApplyStarted, audit.Applied)
 
-	if out := c.Terrier(t, "audit", "verify"); !strings.Contains(out, "it is what was written") {
+	if out := c.Terrier(t, "audit", "verify"); !strings.Contains(out, "verified") {
 		t.Errorf("audit verify says %q", out)
 	}
 	var page struct{ Items []audit.Entry }

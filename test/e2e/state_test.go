@@ -147,7 +147,7 @@ func TestStateIsContinuedAndRolledBack(t *testing.T) {
 	}
 
 	out := c.Terrier(t, "state", "rollback", "stack", good, "--yes")
-	if !strings.Contains(out, "+ world_thing.b (in the state again)") {
+	if !strings.Contains(out, "+ world_thing.b (added to the state)") {
 		t.Errorf("terrier state rollback says %q, want b to come back", out)
 	}
 	c.AwaitReady(t, "stack")

@@ -16,8 +16,8 @@ import (
 // checkTime is how long a part of the server may take to say that it works.
 const checkTime = 5 * time.Second
 
-// About shows what runs here, whether its parts work, who the visitor is and what
-// they may do.
+// About shows the server, the health of its parts, the signed-in user and the
+// permissions of that user.
 func About(v *Visit) (Page, error) {
 	p := v.House.Platform
 	d := aboutView{
@@ -37,8 +37,8 @@ func About(v *Visit) (Page, error) {
 	return Page{Title: "About", Section: "about", Template: "about", Data: d, Live: Live{Every: time.Minute}}, nil
 }
 
-// rightsOf is the namespace whose rights are shown, empty for all of them. Whoever
-// has rights in some only has none everywhere, and begins with the first of his.
+// rightsOf is the namespace whose permissions are shown, empty for all of them. A
+// visitor with permissions in some namespaces only starts with the first of these.
 func rightsOf(v *Visit) string {
 	if v.Query.Has("namespace") || v.Scope().All {
 		return strings.TrimSpace(v.Query.Get("namespace"))
@@ -49,7 +49,7 @@ func rightsOf(v *Visit) string {
 	return ""
 }
 
-const askOperator = "Ask whoever runs this server."
+const askOperator = "Ask the operator of this server."
 
 // aboutView is what the page shows.
 type aboutView struct {
@@ -85,13 +85,13 @@ type healthRow struct {
 	Hint string
 }
 
-// rightRow is what the visitor may do with one kind of thing.
+// rightRow is the visitor's permissions on one resource.
 type rightRow struct {
 	Name, Means, Role string // Role is the resource as roles have it
 	May               []rightCell
 }
 
-// rightCell is one verb; nothing takes it if Asked is false.
+// rightCell is one verb; the resource has no such verb if Asked is false.
 type rightCell struct {
 	Verb       string
 	Asked, May bool
@@ -105,19 +105,19 @@ const manual = "https://github.com/terrier-iac/terrier/blob/main/docs/"
 var docs = []docLink{
 	{"Quick start", "the first stacks, step by step", manual + "quickstart.md"},
 	{"States and reasons", "what each reason means, and what to do", manual + "states.md"},
-	{"Commands", "everything the command line can do", manual + "cli.md"},
-	{"Pages", "what a browser shows; keys", manual + "pages.md"},
-	{"HTTP API", "asking and commanding with a token", manual + "api.md"},
-	{"Roles", "who may do what, and roles to begin with", manual + "rbac.md"},
-	{"Audit", "what the journal holds", manual + "audit.md"},
+	{"Commands", "reference of the command line", manual + "cli.md"},
+	{"Pages", "the pages of the browser, and their keys", manual + "pages.md"},
+	{"HTTP API", "using the API with a token", manual + "api.md"},
+	{"Roles", "permissions, and example roles", manual + "rbac.md"},
+	{"Audit", "the contents of the audit log", manual + "audit.md"},
 	{"Notifications", "by chat or webhook", manual + "notifications.md"},
-	{"Metrics", "what to scrape and be woken by", manual + "metrics.md"},
+	{"Metrics", "metrics and alerts", manual + "metrics.md"},
 	{"Tenants", "from rows of a table to objects", manual + "tenants.md"},
-	{"Guards", "what keeps tenants from being deleted", manual + "tenant-guards.md"},
-	{"Sources", "what modules come from", manual + "sources.md"},
-	{"State", "where states are, and how to change one", manual + "state.md"},
-	{"Controller of a cluster", "running it beside other controllers", manual + "controller.md"},
-	{"Threat model", "what is defended, and against whom", manual + "threat-model.md"},
+	{"Guards", "protection against unwanted deletions of tenants", manual + "tenant-guards.md"},
+	{"Sources", "where modules come from", manual + "sources.md"},
+	{"State", "where states are stored, and how to change one", manual + "state.md"},
+	{"Controller of a cluster", "running Terrier beside other controllers", manual + "controller.md"},
+	{"Threat model", "threats and defences", manual + "threat-model.md"},
 }
 
 func seesText(s access.Scope) string {
@@ -125,7 +125,7 @@ func seesText(s access.Scope) string {
 	case s.All:
 		return "the stacks of all namespaces"
 	case n == 0:
-		return "no stacks: you may list terraforms in no namespace that has any"
+		return "no stacks: you may not list terraforms in any namespace that has stacks"
 	case n > 10:
 		return "the stacks of " + query.Count(n, "namespace")
 	default:
@@ -133,8 +133,8 @@ func seesText(s access.Scope) string {
 	}
 }
 
-// engines asks what runs can drive. Why one cannot be used names files of the
-// server, and is for those who run it.
+// engines lists the engines of runs. The reason why an engine cannot be used names
+// files of the server, and is shown to its operator only.
 func (d *aboutView) engines(v *Visit) {
 	if d.Platform.Engines == nil {
 		return
@@ -154,8 +154,8 @@ func (d *aboutView) engines(v *Visit) {
 	}
 }
 
-// health asks each part. What goes wrong inside is for those who run the server:
-// others learn that it does.
+// health asks each part. The operator of the server sees the error; other visitors
+// learn that there is one.
 func (d *aboutView) health(v *Visit) {
 	all := v.Scope().All
 	for _, c := range d.Checks {
@@ -176,12 +176,12 @@ func (d *aboutView) health(v *Visit) {
 }
 
 func journalHealth(f Found, now time.Time, all bool) healthRow {
-	row := healthRow{Name: "Journal", Pill: Pill{ToneIdle, "clock", "Not verified yet"}, Text: "It is verified when somebody looks at the audit page."}
+	row := healthRow{Name: "Audit log", Pill: Pill{ToneIdle, "clock", "Not verified yet"}, Text: "Opening the Audit page verifies it."}
 	if f.At.IsZero() {
 		return row
 	}
 	c := chainOf(f)
-	row.Pill, row.Text = Pill{c.Tone, c.Icon, "Verified"}, "Looked at "+age(now, f.At)+"."
+	row.Pill, row.Text = Pill{c.Tone, c.Icon, "Verified"}, "Checked "+age(now, f.At)+"."
 	if c.Tone != ToneOK {
 		row.Pill.Word, row.Text = "Not verified", askOperator
 		if all {
@@ -191,30 +191,30 @@ func journalHealth(f Found, now time.Time, all bool) healthRow {
 	return row
 }
 
-// aboutVerbs are those that anything here takes, as roles have them.
+// aboutVerbs are all verbs that the rows below need, as roles name them.
 var aboutVerbs = []string{"get", "list", "patch", "update", "delete"}
 
-// aboutRights are what can be asked for, in the order in which it matters to people.
+// aboutRights are the permissions that the page shows, the most important first.
 var aboutRights = []struct {
 	resource          access.Resource
 	name, means, role string
 	verbs             string
 }{
-	{access.ResourceStacks, "Stacks", "see them; approve, reject, suspend and the like take patch", "terraforms", "get list patch update delete"},
-	{access.ResourceLog, "Runs and logs", "what runs did and said", "terraforms/log", "get"},
-	{access.ResourcePlan, "Plans", "what a plan would change, values that are not sensitive included", "terraforms/plan", "get"},
-	{access.ResourceOutputs, "Outputs", "values that an apply left, not sensitive ones", "terraforms/outputs", "get"},
-	{access.ResourceState, "States", "the state with its secrets; to put one in its place takes update", "terraforms/state", "get update"},
-	{access.ResourceAudit, "Journal", "who did what to stacks of the namespace", "terraforms/audit", "list"},
-	{access.ResourceNotifications, "Notifications", "what was sent, and what became of it", "terraforms/notifications", "list"},
-	{access.ResourceTenants, "Tenants", "see tenants and their objects", "tenants", "get list patch delete"},
-	{access.ResourceRegistries, "Registries of tenants", "see rows' counts; allow, read now and suspend take patch", "tenantregistries", "get list patch"},
-	{access.ResourceTemplates, "Templates of tenants", "see rollouts; going on takes patch, going back update", "tenanttemplates", "get list patch update"},
-	{access.ResourceSources, "Sources", "see what modules come from", "gitrepositories", "get list"},
-	{access.ResourceRegistry, "Artifacts", "pull what was pushed; to push takes update", "terraforms/registry", "get update"},
+	{access.ResourceStacks, "Stacks", "view stacks; approve, reject and suspend need patch", "terraforms", "get list patch update delete"},
+	{access.ResourceLog, "Runs and logs", "view runs and their logs", "terraforms/log", "get"},
+	{access.ResourcePlan, "Plans", "view the changes of a plan, with values that are not sensitive", "terraforms/plan", "get"},
+	{access.ResourceOutputs, "Outputs", "view outputs that are not sensitive", "terraforms/outputs", "get"},
+	{access.ResourceState, "States", "read the state with its secrets; replacing it needs update", "terraforms/state", "get update"},
+	{access.ResourceAudit, "Audit log", "view who did what to the stacks of the namespace", "terraforms/audit", "list"},
+	{access.ResourceNotifications, "Notifications", "view sent messages and their outcome", "terraforms/notifications", "list"},
+	{access.ResourceTenants, "Tenants", "view tenants and their objects", "tenants", "get list patch delete"},
+	{access.ResourceRegistries, "Registries of tenants", "view registries; allow deletions, read now and suspend need patch", "tenantregistries", "get list patch"},
+	{access.ResourceTemplates, "Templates of tenants", "view rollouts; resume needs patch, undo needs update", "tenanttemplates", "get list patch update"},
+	{access.ResourceSources, "Sources", "view the sources of modules", "gitrepositories", "get list"},
+	{access.ResourceRegistry, "Artifacts", "pull artifacts; push needs update", "terraforms/registry", "get update"},
 }
 
-// rights asks what the visitor may do in one namespace, or everywhere.
+// rights asks for the visitor's permissions in one namespace, or in all.
 func (d *aboutView) rights(v *Visit) {
 	d.Verbs = aboutVerbs
 	for _, r := range aboutRights {
@@ -230,8 +230,8 @@ func (d *aboutView) rights(v *Visit) {
 	}
 }
 
-// CheckOf makes a check of what says whether it is ready; of what has no say it
-// makes none.
+// CheckOf makes a check of a function that reports readiness. For nil it makes
+// none.
 func CheckOf(name string, ask func(context.Context) error) []Check {
 	if ask == nil {
 		return nil

@@ -42,9 +42,9 @@ var screens = map[string]struct {
 	"a rollback":               {"/stacks/apps/cart/states?to=7", StackStates},
 	"the drift of a stack":     {"/stacks/net/vpc/drift", StackDrift},
 	"events":                   {"/stacks/apps/hostile/events", StackEvents},
-	"no session by hand":       {"/stacks/apps/cart/glass", StackGlass},
-	"a session by hand":        {"/stacks/apps/byhand/glass", StackGlass},
-	"a command by hand":        {"/stacks/apps/commanded/glass", StackGlass},
+	"no break-glass session":   {"/stacks/apps/cart/glass", StackGlass},
+	"a break-glass session":    {"/stacks/apps/byhand/glass", StackGlass},
+	"a break-glass command":    {"/stacks/apps/commanded/glass", StackGlass},
 	"a push that is forgotten": {"/stacks/apps/cart/states?push=GONE", StackStates},
 	"a repair":                 {"/stacks/apps/hostile/repair", StackRepair},
 	"no repair":                {"/stacks/apps/cart/repair", StackRepair},
@@ -99,7 +99,7 @@ func TestPartsThatCannotBeRead(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			e := town()
-			e.err = fault.New(fault.Later, "NotReady", errors.New("the store is being looked for "+hostile))
+			e.err = fault.New(fault.Later, "NotReady", errors.New("the store is not ready "+hostile))
 			v := visitor(t, e, s.address)
 			p, err := s.handle(v)
 			if err != nil {
@@ -122,10 +122,10 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 		err     error
 		want    string
 	}{
-		"a state that is kept elsewhere": {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Invalid, query.ReasonStateForeign, errors.New("x")), "backend of its own"},
-		"no state yet":                   {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Missing, query.ReasonNoState, errors.New("x")), "Nothing is built yet"},
-		"versions kept elsewhere":        {"/stacks/apps/cart/states", StackStates, fault.New(fault.Invalid, query.ReasonStateForeign, errors.New("x")), "backend of its own"},
-		"no outputs":                     {"/stacks/apps/cart/outputs", StackOutputs, fault.New(fault.Missing, query.ReasonNoOutputs, errors.New("x")), "There are no outputs"},
+		"a state that is kept elsewhere": {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Invalid, query.ReasonStateForeign, errors.New("x")), "its own backend"},
+		"no state yet":                   {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Missing, query.ReasonNoState, errors.New("x")), "Nothing was created"},
+		"versions kept elsewhere":        {"/stacks/apps/cart/states", StackStates, fault.New(fault.Invalid, query.ReasonStateForeign, errors.New("x")), "its own backend"},
+		"no outputs":                     {"/stacks/apps/cart/outputs", StackOutputs, fault.New(fault.Missing, query.ReasonNoOutputs, errors.New("x")), "declares no outputs"},
 		"no drift":                       {"/stacks/apps/cart/drift", StackDrift, fault.New(fault.Missing, "NoDrift", errors.New("x")), "No drift"},
 	} {
 		t.Run(name, func(t *testing.T) {

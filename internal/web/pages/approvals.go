@@ -6,11 +6,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Approvals lists the plans that wait for somebody's word: first those that the
-// visitor may speak about, then the others, each with the reason.
+// Approvals lists the pending plans: first those that the visitor may approve, then
+// the others, each with the reason.
 func Approvals(v *Visit) (Page, error) {
 	q := boardQuery(v.Query)
-	q.Statuses, q.Sort = []query.Status{query.StatusPending, query.StatusDrifted}, "since" // plans to mend drift wait as well
+	q.Statuses, q.Sort = []query.Status{query.StatusPending, query.StatusDrifted}, "since" // plans that fix drift need an approval, too
 	found, err := v.page(q)
 	if err != nil {
 		return Page{}, err
@@ -69,20 +69,20 @@ type approvalList struct {
 	Pager  Pager
 }
 
-// approval is one plan that waits.
+// approval is one pending plan.
 type approval struct {
 	Row    query.Row
 	Href   string
 	Plan   query.PlanInfo
 	Decide Decide
-	Why    string // the plan was made
+	Why    string // the cause of the plan
 }
 
 func approvalsView(rows []query.Row, whyNot func(query.Key) string) approvalList {
 	var out approvalList
 	for _, r := range rows {
 		if r.Pending == "" || r.Status == query.StatusDrifted && undecidable(r.Stack) != "" {
-			continue // drift that is only watched is on the page of drift
+			continue // the Drift page lists stacks in mode driftOnly
 		}
 		d := decideOf(r.Stack, whyNot(r.Key()), "approvals")
 		a := approval{Row: r, Href: stackPath(r.Key()), Plan: d.Plan, Decide: d, Why: planCause(r.Stack, d.Plan)}
@@ -98,22 +98,22 @@ func approvalsView(rows []query.Row, whyNot func(query.Key) string) approvalList
 	return out
 }
 
-// planCause says what a plan is for.
+// planCause is the purpose of a plan.
 func planCause(s query.Stack, p query.PlanInfo) string {
 	switch {
 	case p.Destroy:
-		return "to take everything down"
+		return "destroys all resources"
 	case s.Untracked != nil:
-		return "to bring in what is in no state"
+		return "imports untracked resources"
 	case p.Drift:
-		return "to mend drift"
+		return "fixes drift"
 	case s.Applied == nil:
-		return "to build it for the first time"
+		return "creates the stack"
 	case s.Applied.Revision != p.Revision && p.Revision != "":
-		return "for a new revision"
+		return "applies a new revision"
 	case s.Mode == stack.PlanOnly:
-		return "to be looked at"
+		return "plan only"
 	default:
-		return "for a change of the stack or its inputs"
+		return "applies a change of the stack or its inputs"
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// Audit shows the journal: who did what, and whether it is what was written.
+// Audit shows the audit log, and whether it verifies.
 func Audit(v *Visit) (Page, error) {
 	page := Page{Title: "Audit", Section: "audit", Template: "audit", Live: Live{Every: tenantsEvery}}
 	if v.House.Journal == nil {
-		page.Data = auditView{Now: v.Now, Empty: &Empty{Title: "No journal is kept", Text: "This server does not write down who does what."}}
+		page.Data = auditView{Now: v.Now, Empty: &Empty{Title: "No audit log", Text: "This server keeps no audit log."}}
 		return page, nil
 	}
 	sight := query.AuditSightOf(v.Can)
@@ -29,9 +29,9 @@ func Audit(v *Visit) (Page, error) {
 		return page, err
 	}
 	d := auditOf(v, q, found)
-	d.Problem = problemOf("The list below is not cut to days", wrong)
+	d.Problem = problemOf("The filter by day was ignored", wrong)
 	if sight.All {
-		// It reads all of the journal, so it is not done for everybody who looks.
+		// Verifying reads all of the log, so not every visitor starts it.
 		d.Chain = chainOf(v.House.Checked.Look(v.Context, v.House.Journal, v.Now))
 		if d.Chain.Tone == ToneBusy {
 			page.Live.Every = checkEvery
@@ -41,12 +41,12 @@ func Audit(v *Visit) (Page, error) {
 	return page, nil
 }
 
-// checkEvery is how often the page goes on while the journal is read part by part.
+// checkEvery is how often the page refreshes while the log is verified part by part.
 const checkEvery = 2 * time.Second
 
-var _ = says(map[Said]string{"journal-verified": "The journal was read as a whole. What was found stands below."})
+var _ = says(map[Said]string{"journal-verified": "The whole audit log was read. The result is below."})
 
-// VerifyJournal reads the whole journal again.
+// VerifyJournal verifies the whole audit log again.
 func VerifyJournal(v *Visit) (Done, error) {
 	if v.House.Journal != nil {
 		v.House.Checked.again(v.Context, v.House.Journal, v.Now)
@@ -57,8 +57,8 @@ func VerifyJournal(v *Visit) (Done, error) {
 // auditPage is how many entries are shown at once.
 const auditPage = 100
 
-// AuditQuery is what the filters of the page, and of what is exported from it,
-// choose; what was not understood is said.
+// AuditQuery reads the filters of the page and of its export. The error names the
+// filters that are invalid.
 func AuditQuery(from url.Values) (query.AuditQuery, error) {
 	q := query.AuditQuery{
 		Who: strings.TrimSpace(from.Get("who")), Via: query.AuditVia(from.Get("via")), Namespace: strings.TrimSpace(from.Get("namespace")),
@@ -120,13 +120,13 @@ type auditRow struct {
 // fact is one detail of an entry.
 type fact struct{ Name, Value string }
 
-// ways are the ways on which something can be asked for, in words.
+// ways are the interfaces through which a request comes, in words.
 var ways = []struct {
 	via  query.AuditVia
 	word string
 }{{query.ViaUI, "pages"}, {query.ViaAPI, "API"}, {query.ViaCLI, "command line"}, {"kubectl", "Kubernetes API"}, {"git", "Git"}, {viaController, "Terrier itself"}}
 
-// viaController is what nobody asked for: Terrier did it by its own rules.
+// viaController marks an action of the controller itself.
 const viaController query.AuditVia = "controller"
 
 func wayWord(via query.AuditVia) string {
@@ -143,14 +143,14 @@ type wayChoice struct {
 	Chosen    bool
 }
 
-// journalDeed is something that a journal may hold, and how it wants to be taken.
+// journalDeed is a kind of entry of the audit log, and its tone.
 type journalDeed struct {
 	what query.AuditWhat
 	tone Tone
 }
 
-// journalDeeds has all of them, by what they are about. What somebody reads a journal
-// for has a colour; all else is quiet.
+// journalDeeds has all kinds, by subject. The kinds that an auditor looks for have a
+// colour; the others are quiet.
 var journalDeeds = []struct {
 	about string
 	of    []journalDeed
@@ -188,7 +188,7 @@ func toneOfDeed(w query.AuditWhat) Tone {
 	return ToneIdle
 }
 
-// deedGroup is a part of what can be chosen.
+// deedGroup is one group of the filter.
 type deedGroup struct {
 	About string
 	Of    []deedChoice
@@ -211,7 +211,7 @@ func deedChoices(chosen string) []deedGroup {
 	return out
 }
 
-// whatWord is what was done, as a person writes it.
+// whatWord is an action in words.
 func whatWord(w query.AuditWhat) string {
 	return capital(strings.ReplaceAll(string(w), "-", " "))
 }
@@ -237,9 +237,9 @@ func auditOf(v *Visit, q query.AuditQuery, found query.AuditPage) auditView {
 	switch {
 	case len(d.Rows) > 0 || found.Next != 0:
 	case d.Filtered || q.Before != 0:
-		d.Empty = &Empty{Title: "No entry is like that", Href: v.Path, Link: "Show the newest"}
+		d.Empty = &Empty{Title: "No matching entries", Href: v.Path, Link: "Show the newest"}
 	default:
-		d.Empty = &Empty{Title: "Nothing that you may see", Text: "Entries about the stacks of a namespace are for those who may list terraforms/audit there; those of the platform for those who may list it everywhere."}
+		d.Empty = &Empty{Title: "No entries that you may view", Text: "To view entries about a namespace, you need the permission to list terraforms/audit there. To view entries about the platform, you need it in all namespaces."}
 	}
 	return d
 }
@@ -248,7 +248,7 @@ func rowOfAudit(e query.AuditEntry) auditRow {
 	row := auditRow{AuditEntry: e, Who: e.Who, Way: wayWord(e.Via), Href: objectPath(e.Object.Kind, e.Object.Namespace, e.Object.Name)}
 	row.Pill = pillOf(toneOfDeed(e.What), whatWord(e.What))
 	if e.Who == "" {
-		row.Who, row.Way = wayWord(viaController), "" // by its own rules
+		row.Who, row.Way = wayWord(viaController), ""
 	} else {
 		row.ByHref = with("/audit", nil, "who", e.Who)
 	}
@@ -261,7 +261,7 @@ func rowOfAudit(e query.AuditEntry) auditRow {
 		}
 	}
 	if e.Plan != "" && e.Why == "plan "+e.Plan {
-		row.Why = "" // it stands there anyway
+		row.Why = "" // the row names the plan already
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Details)) {
 		row.Facts = append(row.Facts, fact{name, e.Details[name]})
@@ -269,28 +269,28 @@ func rowOfAudit(e query.AuditEntry) auditRow {
 	return row
 }
 
-// JournalCheck remembers what was found when the journal was verified, so that not
-// everybody who looks has it read. What is shown to whoever looks is read part by
-// part: a page never waits for a journal of a million entries.
+// JournalCheck keeps the last result of verifying the audit log, so that not every
+// visit reads all of it. A visit verifies the log part by part: a page never waits
+// for a log of a million entries.
 type JournalCheck struct {
-	reading sync.Mutex // held while the journal is read
+	reading sync.Mutex // held while the log is read
 
 	mu    sync.Mutex
 	found Found
 }
 
-// checkedFor is how long a finding is shown before the journal is looked at again.
+// checkedFor is how long a result is shown before the log is verified again.
 const checkedFor = 10 * time.Minute
 
-// Found is a finding about the journal.
+// Found is a result of verifying the audit log.
 type Found struct {
 	At     time.Time // zero if it was never read
 	Report query.AuditReport
 	Err    error
 }
 
-// Look returns what was found lately, and has more of the journal read if that is
-// too long ago, or was not all. While somebody else has it read, nobody waits.
+// Look returns the last result, and verifies more of the log if the result is too
+// old or not complete. While another visit verifies, Look returns at once.
 func (c *JournalCheck) Look(ctx context.Context, j query.Journal, now time.Time) Found {
 	if last := c.Last(); !last.At.IsZero() && last.Err == nil && last.Report.Until == 0 && now.Sub(last.At) < checkedFor || !c.reading.TryLock() {
 		return last
@@ -300,7 +300,7 @@ func (c *JournalCheck) Look(ctx context.Context, j query.Journal, now time.Time)
 	return c.keep(Found{now, report, err})
 }
 
-// Last returns what was found last, and reads nothing.
+// Last returns the last result, and reads nothing.
 func (c *JournalCheck) Last() Found {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,7 +322,7 @@ func (c *JournalCheck) keep(f Found) Found {
 	return f
 }
 
-// chainView says whether the journal is what was written.
+// chainView is the result of verifying the audit log.
 type chainView struct {
 	Tone    Tone
 	Icon    string
@@ -331,9 +331,9 @@ type chainView struct {
 	Head    uint64
 	HeadAt  time.Time
 	Hash    string
-	At      time.Time // when it was looked at
+	At      time.Time // of the verification
 	Problem string
-	Anchor  uint64 // up to which it is held from outside of it; 0 if nothing is
+	Anchor  uint64 // up to which an anchor outside of the log covers it; 0 without one
 	Until   uint64 // up to which there is more to read; 0 if all was read
 	Begun   bool   // some of it was read
 }
@@ -348,9 +348,9 @@ func chainOf(f Found) *chainView {
 	}
 	switch {
 	case f.Err != nil:
-		c.Tone, c.Icon, c.Title, c.Problem = ToneWarn, "alert", "It could not be read as a whole", f.Err.Error()
+		c.Tone, c.Icon, c.Title, c.Problem = ToneWarn, "alert", "The audit log could not be read completely", f.Err.Error()
 	case c.Problem != "" || f.Report.Bad != nil:
-		c.Tone, c.Icon, c.Title = ToneBad, "alert", "The journal is not what was written"
+		c.Tone, c.Icon, c.Title = ToneBad, "alert", "The audit log was modified or damaged"
 		if c.Problem == "" {
 			c.Problem = f.Report.Bad.Error()
 		}

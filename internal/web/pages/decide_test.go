@@ -46,7 +46,7 @@ func TestFormsCarryWhatIsNeeded(t *testing.T) {
 			`reject apps/checkout plan-main-4f1c9ab2d7 sha256:plan-main-4f1c9ab2d7 "no"`, "/stacks/apps/checkout"},
 		"approve from the inbox": {"/approvals", Approvals, "/net/vpc/approve", nil, Approve, `approve net/vpc plan-main-77 sha256:plan-main-77 ""`, "/approvals"},
 		"approve drift":          {"/drift", Drift, "/net/vpc/approve", nil, Approve, `approve net/vpc plan-main-77 sha256:plan-main-77 ""`, "/drift"},
-		"plan anew from drift":   {"/drift", Drift, "/net/vpc/replan", nil, Replan, "replan net/vpc", "/drift"},
+		"plan again from drift":  {"/drift", Drift, "/net/vpc/replan", nil, Replan, "replan net/vpc", "/drift"},
 		"plan now":               {"/stacks/apps/cart", Stack, "/replan", nil, Replan, "replan apps/cart", "/stacks/apps/cart"},
 		"suspend":                {"/stacks/apps/cart", Stack, "/suspend", nil, Suspend, "suspend apps/cart", "/stacks/apps/cart"},
 		"resume":                 {"/stacks/net/old", Stack, "/resume", nil, Resume, "resume net/old", "/stacks/net/old"},
@@ -98,7 +98,7 @@ func TestDestroyingPlansAskTwice(t *testing.T) {
 // Whoever decides on a plan that was replaced is led to the one that waits now.
 func TestStaleApprovals(t *testing.T) {
 	v := visitor(t, town(), "/stacks/net/vpc/approve")
-	stale := fault.New(fault.Conflict, query.ReasonPlanChanged, errors.New("the plan that waits is plan-b, not plan-a"))
+	stale := fault.New(fault.Conflict, query.ReasonPlanChanged, errors.New("the pending plan is plan-b, not plan-a"))
 	v.Person.Stacks = &hands{refuse: map[string]error{`approve net/vpc plan-a sha256:a ""`: stale}}
 	v.Form = url.Values{"plan": {"plan-a"}, "digest": {"sha256:a"}}
 	_, err := Approve(v)
@@ -106,7 +106,7 @@ func TestStaleApprovals(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := parse(t, v, Failed(v, command.Refusal{Error: err.Error(), Kind: fault.Conflict, Reason: query.ReasonPlanChanged, Hint: command.Hint(err)}, "req-1"))
-	for _, want := range []string{"It changed in the meantime", "the plan that waits is plan-b", "Nothing was done", "req-1"} {
+	for _, want := range []string{"Changed in the meantime", "the pending plan is plan-b", "Nothing was changed", "req-1"} {
 		if !strings.Contains(d.text(), want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -133,8 +133,8 @@ func TestWhoDecides(t *testing.T) {
 	for _, a := range view.Others {
 		got[a.Row.Key().String()] = a.Decide.Why
 	}
-	may := "You may not change the stack: it takes the right to patch terraforms in the namespace net."
-	want := map[string]string{"apps/checkout": "", "net/vpc": may, "net/watch": "planOnly is set, so that no plan of this stack is ever applied."}
+	may := "You may not change the stack. You need the permission to patch terraforms in the namespace net."
+	want := map[string]string{"apps/checkout": "", "net/vpc": may, "net/watch": "planOnly is set: plans of this stack are never applied."}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("approvals (-got +want):\n%s", diff)
 	}
@@ -147,12 +147,12 @@ func TestWhatAPlanIsFor(t *testing.T) {
 		s query.Stack
 		p query.PlanInfo
 	}{
-		"to take everything down":                 {query.Stack{Applied: applied}, query.PlanInfo{Destroy: true}},
-		"to bring in what is in no state":         {query.Stack{Untracked: &stack.Untracked{}}, query.PlanInfo{}},
-		"to mend drift":                           {query.Stack{Applied: applied}, query.PlanInfo{Drift: true}},
-		"to build it for the first time":          {query.Stack{}, query.PlanInfo{}},
-		"for a new revision":                      {query.Stack{Applied: applied}, query.PlanInfo{Revision: "main@sha1:2"}},
-		"for a change of the stack or its inputs": {query.Stack{Applied: applied}, query.PlanInfo{Revision: "main@sha1:1"}},
+		"destroys all resources":                      {query.Stack{Applied: applied}, query.PlanInfo{Destroy: true}},
+		"imports untracked resources":                 {query.Stack{Untracked: &stack.Untracked{}}, query.PlanInfo{}},
+		"fixes drift":                                 {query.Stack{Applied: applied}, query.PlanInfo{Drift: true}},
+		"creates the stack":                           {query.Stack{}, query.PlanInfo{}},
+		"applies a new revision":                      {query.Stack{Applied: applied}, query.PlanInfo{Revision: "main@sha1:2"}},
+		"applies a change of the stack or its inputs": {query.Stack{Applied: applied}, query.PlanInfo{Revision: "main@sha1:1"}},
 	} {
 		if got := planCause(tt.s, tt.p); got != want {
 			t.Errorf("planCause() = %q, want %q", got, want)
@@ -170,7 +170,7 @@ func TestWhatCannotBeDoneSaysWhy(t *testing.T) {
 		return out
 	}
 	base := row("apps", "net", query.StatusReady, nil).Stack
-	noLock, noGap := "Nobody else holds the lock on the state.", "Everything that the stack built is in its state."
+	noLock, tracked := "The state is not locked by another holder.", "The state contains all resources of the stack."
 	suspended := base
 	suspended.Suspended = true
 	locked := base
@@ -180,10 +180,10 @@ func TestWhatCannotBeDoneSaysWhy(t *testing.T) {
 		may  string
 		want map[string]string
 	}{
-		"a quiet one": {base, "", map[string]string{"Plan now": "", "Suspend": "", "Unlock": noLock, "Repair": noGap, "Preview destroy": ""}},
-		"suspended":   {suspended, "", map[string]string{"Plan now": "The stack is suspended. Resume it first.", "Resume": "", "Unlock": noLock, "Repair": "The stack is suspended. Resume it first.", "Preview destroy": "The stack is suspended. Resume it first."}},
-		"locked":      {locked, "", map[string]string{"Plan now": "", "Suspend": "", "Unlock": "", "Repair": "", "Preview destroy": ""}},
-		"of somebody": {locked, "no", map[string]string{"Plan now": "no", "Suspend": "no", "Unlock": "no", "Repair": "no", "Preview destroy": "no"}},
+		"a quiet one":        {base, "", map[string]string{"Plan now": "", "Suspend": "", "Unlock": noLock, "Repair": tracked, "Preview destroy": ""}},
+		"suspended":          {suspended, "", map[string]string{"Plan now": "The stack is suspended. Resume it first.", "Resume": "", "Unlock": noLock, "Repair": "The stack is suspended. Resume it first.", "Preview destroy": "The stack is suspended. Resume it first."}},
+		"locked":             {locked, "", map[string]string{"Plan now": "", "Suspend": "", "Unlock": "", "Repair": "", "Preview destroy": ""}},
+		"without permission": {locked, "no", map[string]string{"Plan now": "no", "Suspend": "no", "Unlock": "no", "Repair": "no", "Preview destroy": "no"}},
 	} {
 		if diff := cmp.Diff(why(tt.s, tt.may), tt.want); diff != "" {
 			t.Errorf("%s (-got +want):\n%s", name, diff)
@@ -229,8 +229,8 @@ func TestTabsThatAreClosed(t *testing.T) {
 			closed[tab.Name] = tab.Why
 		}
 	}
-	state := "You may not see this: it takes the right to get terraforms/state."
-	want := map[string]string{"Resources": state, "States": state, "Drift": "You may not see this: it takes the right to get terraforms/plan."}
+	state := "You may not view this. You need the permission to get terraforms/state."
+	want := map[string]string{"Resources": state, "States": state, "Drift": "You may not view this. You need the permission to get terraforms/plan."}
 	if diff := cmp.Diff(closed, want); diff != "" {
 		t.Errorf("closed (-got +want):\n%s", diff)
 	}

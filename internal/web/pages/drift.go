@@ -4,7 +4,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// Drift lists the stacks whose world is not what was applied.
+// Drift lists the stacks with drifted resources.
 func Drift(v *Visit) (Page, error) {
 	q := boardQuery(v.Query)
 	q.Statuses, q.Sort = []query.Status{query.StatusDrifted}, "since"

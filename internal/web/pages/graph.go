@@ -15,7 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// graphPage is a stack among those that it needs and that need it.
+// graphPage is a stack with its dependencies and dependents.
 type graphPage struct {
 	Head   stackHead
 	Depths []planChip
@@ -57,16 +57,16 @@ type graphEdge struct {
 	Self bool // it begins or ends at the stack that was asked for
 }
 
-// defaultDepth shows what a stack needs and what that needs, and the same of
-// what needs it.
+// defaultDepth shows two levels of dependencies and two levels of
+// dependents.
 const defaultDepth = 2
 
 var graphDepths = []struct {
 	depth int
 	label string
-}{{1, "Next to it"}, {2, "Two steps"}, {4, "Four steps"}, {0, "All"}}
+}{{1, "Direct"}, {2, "Two steps"}, {4, "Four steps"}, {0, "All"}}
 
-// StackGraph shows what a stack needs and what needs it.
+// StackGraph shows the dependencies and the dependents of a stack.
 func StackGraph(v *Visit) (Page, error) {
 	head, err := headOf(v, tabGraph)
 	if err != nil {
@@ -99,7 +99,7 @@ func (p *graphPage) show(g query.Graph) {
 		x.Name = n.Name
 		switch {
 		case n.Hidden:
-			x.Name, x.Full, x.Where, x.Pill, x.Dashed = "Not shown to you", "a stack that is not shown to you", "", Pill{ToneIdle, "lock", "Hidden"}, true
+			x.Name, x.Full, x.Where, x.Pill, x.Dashed = "Hidden", "a stack that you may not view", "", Pill{ToneIdle, "lock", "Hidden"}, true
 		case n.Missing:
 			x.Pill, x.Dashed = pillOf(ToneBad, "Missing"), true
 		default:
@@ -147,7 +147,7 @@ const (
 	maxChars  = 26
 )
 
-// draw lays out the picture. What is needed is above what needs it.
+// draw lays out the graph, with dependencies above dependents.
 func (p *graphPage) draw(h *House, g query.Graph) {
 	var in graph.Graph
 	for i := range p.Nodes {
@@ -164,9 +164,9 @@ func (p *graphPage) draw(h *House, g query.Graph) {
 	l, err := h.graphs.lay(in)
 	if err != nil {
 		if !errors.Is(err, graph.ErrTooLarge) {
-			p.Why = problemOf("The picture cannot be drawn", err)
+			p.Why = problemOf("The graph cannot be drawn", err)
 		} else {
-			p.Why = &Problem{Title: "There are too many stacks for a picture", Error: "All of them are in the list below.", Hint: "Choose fewer steps."}
+			p.Why = &Problem{Title: "Too many stacks for a graph", Error: "The table below lists all of them.", Hint: "Choose fewer steps."}
 		}
 		return
 	}
@@ -234,7 +234,7 @@ type keptLayouts struct {
 	order   [][sha256.Size]byte
 }
 
-// lay returns the layout of g, which nobody changes.
+// lay returns the layout of g; callers do not change it.
 func (k *keptLayouts) lay(g graph.Graph) (graph.Layout, error) {
 	id := shape(g)
 	k.mu.Lock()

@@ -213,10 +213,10 @@ func (c *changing) WriteState(context.Context, command.StateChange) error {
 	return nil
 }
 
-// Nobody takes a stack that somebody works on for one that was just suspended.
-func TestWorkByHandIsSaidOfAStack(t *testing.T) {
+// A stack with a break-glass session is not shown like a suspended one.
+func TestABreakGlassSessionIsShown(t *testing.T) {
 	for address, h := range map[string]Handler{"/stacks?q=byhand": Stacks, "/stacks/apps/byhand": Stack, "/stacks/apps/byhand/states": StackStates} {
-		if text := show(t, town(), address, h).text(); !strings.Contains(text, "Somebody works on it by hand") {
+		if text := show(t, town(), address, h).text(); !strings.Contains(text, "A break-glass session is open") {
 			t.Errorf("%s does not say it: %.800s", address, text)
 		}
 	}

@@ -46,7 +46,7 @@ func capital(text string) string {
 	return string(unicode.ToUpper(r)) + text[n:]
 }
 
-// countIn is a number that somebody typed into an address, 0 if it is none.
+// countIn is a number in an address, 0 if the text is not one.
 func countIn(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {

@@ -70,7 +70,7 @@ func Log(v *Visit) (Page, error) {
 func (p *logPage) read(v *Visit, run string) error {
 	r, err := v.House.Stacks.Log(v.Context, v.Key(), run, false)
 	if fault.Of(err) == fault.Missing && p.Goes {
-		p.Empty = &Empty{Title: "Nothing is written yet", Text: "The run has just begun."}
+		p.Empty = &Empty{Title: "The log is empty", Text: "The run has just started."}
 		return nil
 	}
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *logPage) read(v *Visit, run string) error {
 	p.Steps = stepsOf(p.Lines)
 	p.ways(v)
 	if p.Total == 0 {
-		p.Empty = &Empty{Title: "The log is empty", Text: "The run has written nothing."}
+		p.Empty = &Empty{Title: "The log is empty", Text: "The run wrote no output."}
 	}
 	return nil
 }
@@ -120,8 +120,8 @@ type logPart struct {
 }
 
 // readLog reads a whole log and keeps linesShown lines of it: those from a line
-// on, or the last if from is 0. While the log grows, a line that nothing ends yet
-// is left to whoever follows it.
+// on, or the last if from is 0. While the log grows, an unfinished last line
+// is left to the stream.
 func readLog(r io.Reader, from int, grows bool) (logPart, error) {
 	limited := &io.LimitedReader{R: r, N: logBytes}
 	in := bufio.NewReaderSize(limited, 64<<10)

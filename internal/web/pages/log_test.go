@@ -123,7 +123,7 @@ func TestALogThatIsNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := parse(t, v, p).text(); !strings.Contains(got, "Nothing is written yet") {
+	if got := parse(t, v, p).text(); !strings.Contains(got, "The run has just started") {
 		t.Error("the log of a run that has just begun does not say so")
 	}
 }

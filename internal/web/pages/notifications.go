@@ -8,13 +8,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// Notifications shows what was sent to people, and what became of it.
+// Notifications shows the messages that were sent, and their outcome.
 func Notifications(v *Visit) (Page, error) {
 	page := Page{Title: "Notifications", Section: "notifications", Template: "notifications", Live: Live{Every: tenantsEvery}}
 	d := noticesView{Now: v.Now}
 	if v.House.Notices == nil {
 		d.Empty = &Empty{
-			Title: "Nothing is sent", Text: "This server sends no notifications. What happens to stacks can be seen here, in events of Kubernetes, and through /api/v1/events.",
+			Title: "Notifications are off", Text: "This server sends no notifications. To follow stacks, use these pages, the events of Kubernetes, or /api/v1/events.",
 		}
 		page.Data = d
 		return page, nil
@@ -28,7 +28,7 @@ func Notifications(v *Visit) (Page, error) {
 	return page, nil
 }
 
-// noticeScope is the namespaces whose notifications the visitor may see: a right
+// noticeScope is the namespaces whose notifications the visitor may view: a permission
 // of its own, which is asked for all namespaces and then for each that they see.
 func noticeScope(v *Visit) access.Scope {
 	if v.Can(access.Request{Verb: "list", Resource: access.ResourceNotifications}) {
@@ -126,11 +126,11 @@ func noticesOf(v *Visit, q query.NoticeQuery, found query.NoticePage) noticesVie
 	switch {
 	case len(d.Rows) > 0:
 	case d.Filtered:
-		d.Empty = &Empty{Title: "No delivery is like that", Href: v.Path, Link: "Show all"}
+		d.Empty = &Empty{Title: "No matching deliveries", Href: v.Path, Link: "Show all"}
 	default:
 		d.Empty = &Empty{
-			Title: "Nothing was sent yet",
-			Text:  "A Provider says where messages go, and an Alert which events are sent there. Both are objects of notification.toolkit.fluxcd.io in the namespace of the stacks.",
+			Title: "No notifications yet",
+			Text:  "A Provider is the target of messages, and an Alert selects the events for it. Both are objects of notification.toolkit.fluxcd.io in the namespace of the stacks.",
 		}
 	}
 	return d

@@ -18,8 +18,8 @@ import (
 
 func TestQueueSaysWhoIsNext(t *testing.T) {
 	d := screen(t, shire(), "/queue", Queue)
-	wants(t, d.text(), "4 of 4 at work", "1 run of stacks that you may not see", "Starts now", "1 stack that you may not see wait", "1 other",
-		"29.4 slots needed, 4 there", "Set --max-runs to 37", "about 26,825 MiB", "Waiting for memory: the run takes 3100 MiB", "Drift 3")
+	wants(t, d.text(), "4 of 4 running", "1 run of stacks that you may not view", "Starts now", "1 more stack that you may not view is queued", "1 other",
+		"29.4 slots needed, 4 available", "Set --max-runs to 37", "about 26,825 MiB", "Waiting for memory: the run takes 3100 MiB", "Drift 3")
 	var positions []string
 	for _, n := range d.all(func(n *html.Node) bool { return attr(n, "data-label") == "Position" }) {
 		positions = append(positions, textOf(n))
@@ -82,7 +82,7 @@ func TestTenantsAreCountedAndCut(t *testing.T) {
 		c.list.Items = append(c.list.Items, query.Tenant{Namespace: "apps", Name: fmt.Sprintf("t-%04d", i), UID: fmt.Sprint("u", i), Template: "batch", State: query.TenantReady})
 	}
 	d := screen(t, c, "/tenants?template=batch&offset=200", Tenants, only("apps", "net"))
-	wants(t, d.text(), "tenants 201–300 of 1,000", "Ready 1,000", "Not ready 0", "1 alarm of registries and templates that you may not see")
+	wants(t, d.text(), "tenants 201–300 of 1,000", "Ready 1,000", "Not ready 0", "1 alarm of registries and templates that you may not view")
 	d = screen(t, c, "/tenants?state=not-ready&sort=state", Tenants)
 	var order []string
 	for _, n := range d.all(func(n *html.Node) bool { return attr(n, "data-label") == "Tenant" }) {
@@ -123,7 +123,7 @@ func TestTreeOfObjects(t *testing.T) {
 		"a line":                       {[]*objectView{object("a"), object("b", "a"), object("c", "b")}, "a(b(c))"},
 		"below what is made last":      {[]*objectView{object("a"), object("b"), object("c", "a", "b")}, "a b(c+a)"},
 		"what is not there is named":   {[]*objectView{object("a", "gone")}, "a+gone"},
-		"a circle loses nobody":        {[]*objectView{object("a", "b"), object("b", "a")}, "a+b(b)"},
+		"a cycle loses no object":      {[]*objectView{object("a", "b"), object("b", "a")}, "a+b(b)"},
 		"one that depends upon itself": {[]*objectView{object("a", "a")}, "a+a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestTreeOfObjects(t *testing.T) {
 func TestTenantShowsWhatTheCommandLineShows(t *testing.T) {
 	d := screen(t, shire(), "/tenants/apps/globex-web", Tenant)
 	wants(t, d.text(), "globex-web", "3 of 6 objects ready", "ResourcesFailed", "terrier-row-globex-web", "Generation4 of 5", "its rollout has stopped",
-		"written once", "stays when the tenant goes", "Waits for queue", "Also needs db", "Plan plan-main-77", "Drift: ", "Drifted", "Applied last: plan-main-1",
+		"written once", "kept when the tenant is deleted", "Waiting for queue", "Also depends on db", "Plan plan-main-77", "Drift: ", "Drifted", "Last applied: plan-main-1",
 		"No longer in the template", "RemovedFromTemplate", "Conditions", "Events", "×7", "Not shown", "you may not list the stacks of the namespace hidden")
 	if strings.Contains(d.text(), "secret message") {
 		t.Error("the page tells of a stack that the visitor may not see")
@@ -146,7 +146,7 @@ func TestTenantShowsWhatTheCommandLineShows(t *testing.T) {
 
 func TestAllowNamesWhatGoes(t *testing.T) {
 	d := screen(t, shire(), "/registries/apps/customers", Registry)
-	wants(t, d.text(), "42 deletions held back", "acme-web", "and 39 further ones", "b81f3c2d90", "Type 42 or the name of the registry", "Let exactly these 42 deletions pass", "10 tenants, or 10 % of them if that is more", "1,902 active of 1960 rows")
+	wants(t, d.text(), "42 deletions blocked", "acme-web", "and 39 more", "b81f3c2d90", "Type 42 or the name of the registry", "Allow exactly these 42 deletions", "10 tenants, or 10 % of them if that is more", "1,902 active of 1960 rows")
 	forms := d.forms("/allow")
 	if len(forms) != 1 || forms[0].Fields.Get("token") != "b81f3c2d90" || forms[0].Fields.Get("count") != "42" || forms[0].Fields.Get("confirm") != "" {
 		t.Fatalf("forms %v, want one with the token of exactly this set, and nothing typed yet", forms)
@@ -194,9 +194,9 @@ func TestAllowIsNotOfferedInVain(t *testing.T) {
 		may  bool
 		want string
 	}{
-		"it was allowed already": {func(c *county) { c.registry.Blocked.Allowed = true }, true, "They do with the next read"},
-		"it has no token":        {func(c *county) { c.registry.Blocked.Token = "" }, true, "cannot be let pass at once"},
-		"the right is missing":   {func(*county) {}, false, "ask for the verb patch on tenantregistries in apps"},
+		"it was allowed already": {func(c *county) { c.registry.Blocked.Allowed = true }, true, "The next read carries them out"},
+		"it has no token":        {func(c *county) { c.registry.Blocked.Token = "" }, true, "cannot be allowed together"},
+		"the right is missing":   {func(*county) {}, false, "Ask for the permission to patch tenantregistries in apps"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := shire()
@@ -252,8 +252,8 @@ func TestCommandsForTenants(t *testing.T) {
 
 func TestTemplateShowsTheWayBack(t *testing.T) {
 	d := screen(t, shire(), "/templates/apps/web", Template)
-	wants(t, d.text(), "The rollout of generation 5 has stopped", "170 of 1902 tenants ready with it", "Donecanary", "Stopped heretenth", "To comethe rest",
-		"at most 20 tenants that are changed and not ready", "more than 2 tenants fail, or are not ready in 600s", "ServiceAccount tenant-writer", "Changed and not ready", "not kept")
+	wants(t, d.text(), "The rollout of generation 5 has stopped", "170 of 1902 tenants ready", "Donecanary", "Stopped heretenth", "Pendingthe rest",
+		"at most 20 tenants updated and not ready", "more than 2 tenants fail, or are not ready in 600s", "ServiceAccount tenant-writer", "Updated and not ready", "not stored")
 	if len(d.forms("/resume")) != 1 || len(d.forms("/undo")) != 0 {
 		t.Error("going on is one click, and going back is none before it is seen what that changes")
 	}

@@ -38,8 +38,8 @@ var commons = map[string]struct {
 	"going back to nonsense":    {"/templates/apps/web?undo=%3Cscript%3E", Template},
 	"sources":                   {"/sources", Sources},
 	"sources that fail":         {"/sources?state=failing&q=x&kind=GitRepository&namespace=net", Sources},
-	"the journal":               {"/audit", Audit},
-	"a part of the journal":     {"/audit?who=ann%40example.com&what=approved&via=ui&namespace=apps&stack=cart&q=x&from=2026-03-01&to=2026-03-02&before=1042", Audit},
+	"the audit log":             {"/audit", Audit},
+	"a part of the audit log":   {"/audit?who=ann%40example.com&what=approved&via=ui&namespace=apps&stack=cart&q=x&from=2026-03-01&to=2026-03-02&before=1042", Audit},
 	"a day that is none":        {"/audit?from=yesterday&before=x", Audit},
 	"notifications":             {"/notifications", Notifications},
 	"notifications that failed": {"/notifications?outcome=failed&provider=pager&event=Failed&name=x&namespace=apps", Notifications},
@@ -131,7 +131,7 @@ func only(namespaces ...string) func(*Visit) {
 }
 
 func TestFailuresOfCommonPages(t *testing.T) {
-	later := fault.New(fault.Later, "NotReady", errors.New("the store is being looked for"))
+	later := fault.New(fault.Later, "NotReady", errors.New("the store is not ready"))
 	for name, s := range commons {
 		t.Run(name, func(t *testing.T) {
 			c := shire()
@@ -175,7 +175,7 @@ func wants(t *testing.T, text string, wants ...string) {
 
 func TestSourcesSayWhatToDo(t *testing.T) {
 	d := screen(t, shire(), "/sources", Sources, only("apps", "net"))
-	wants(t, d.text(), "1 source cannot be fetched.", "2 stacks go on with what was fetched before", "AuthenticationFailed", "See that the Secret of secretRef is there", "main@4f1c9ab2", "and 6 more", "no stack", "It is not fetched")
+	wants(t, d.text(), "1 source cannot be fetched.", "2 stacks use the revision that was fetched last", "AuthenticationFailed", "Check that the Secret of secretRef exists", "main@4f1c9ab2", "and 6 more", "no stack", "The source is not fetched")
 	for _, n := range d.all(is(atom.A)) {
 		if href := attr(n, "href"); strings.Contains(href, "javascript") || strings.Contains(href, "pass") {
 			t.Errorf("there is a link to %q", href)
@@ -222,7 +222,7 @@ func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 	}
 	c.report.Until = 1_000_000
 	v.Now = v.Now.Add(checkedFor)
-	wants(t, look(), "Being verified", "Up to entry 1042 of 1000000 nothing is wrong")
+	wants(t, look(), "Being verified", "The entries up to 1042 of 1000000 are verified")
 	c.report.Until = 0
 	wants(t, look(), "Verified up to entry 1,042")
 	if c.verified != 3 {
@@ -230,7 +230,7 @@ func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 	}
 	c.report.Problem = "entry 17 was changed"
 	v.Now = v.Now.Add(checkedFor)
-	wants(t, look(), "The journal is not what was written", "entry 17 was changed")
+	wants(t, look(), "The audit log was modified or damaged", "entry 17 was changed")
 	if _, err := VerifyJournal(v); err != nil || c.verified != 5 {
 		t.Errorf("%d reads, %v; want another one", c.verified, err)
 	}
@@ -292,7 +292,7 @@ func TestEveryDeedCanBeChosen(t *testing.T) {
 
 func TestAboutIsQuietAboutFailures(t *testing.T) {
 	d := screen(t, shire(), "/about", About, func(v *Visit) { v.Scopes = scoped(access.Scope{In: map[string]bool{"apps": true}}) })
-	wants(t, d.text(), "up for 2d", "Does not work", "Ask whoever runs this server", "the stacks of 1 namespace", "tofu 1.11.1", "--max-runs", "terraforms/state")
+	wants(t, d.text(), "up for 2d", "Does not work", "Ask the operator of this server", "the stacks of 1 namespace", "tofu 1.11.1", "--max-runs", "terraforms/state")
 	if strings.Contains(d.text(), "pngp") || strings.Contains(textOf(d.all(func(n *html.Node) bool { return attr(n, "data-region") == "about-health" })[0]), "alert(1)") {
 		t.Error("whoever sees a part of the stacks is told what is wrong inside")
 	}
@@ -309,11 +309,11 @@ func TestAboutBeginsWithRightsThatThereAre(t *testing.T) {
 		says  string
 		may   bool
 	}{
-		"/about":               {some, "What you may do in apps", true},
-		"/about?namespace=net": {some, "What you may do in net", true},
-		"/about?namespace=":    {some, "What you may do in all namespaces", false},
-		"/about?":              {access.Scope{}, "What you may do in all namespaces", false},
-		"/about?all":           {access.Everything, "What you may do in all namespaces", false},
+		"/about":               {some, "Your permissions in apps", true},
+		"/about?namespace=net": {some, "Your permissions in net", true},
+		"/about?namespace=":    {some, "Your permissions in all namespaces", false},
+		"/about?":              {access.Scope{}, "Your permissions in all namespaces", false},
+		"/about?all":           {access.Everything, "Your permissions in all namespaces", false},
 	} {
 		d := screen(t, shire(), address, About, func(v *Visit) { v.Scopes = scoped(c.scope) }, only("apps", "net"))
 		text := d.text()

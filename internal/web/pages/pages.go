@@ -2,8 +2,8 @@
 // that asks the service and says what to show, and a template that shows it.
 // Pages are whole without scripts; what is in static/ makes them live.
 //
-// It knows nothing of gin or of sessions, and decides nobody's rights: whoever
-// calls a Handler has checked the right that the table of routes asks for. Text
+// The package knows neither gin nor sessions, and decides no permissions: the caller
+// of a Handler has checked the permission in the table of routes. Text
 // from outside reaches a browser through html/template and nowhere else.
 //
 // Start reading at Visit and Page, then at Stacks in stacks.go.
@@ -20,8 +20,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// House is everything that pages ask, answered by the server itself: whoever
-// calls has been checked before.
+// House is everything that pages ask, answered by the server itself. The caller
+// has checked the permissions.
 type House struct {
 	Stacks  query.StackReader
 	Tenants query.TenantReader
@@ -34,17 +34,17 @@ type House struct {
 	Notices query.Notices
 	Version string
 
-	Retained command.RetainedStacks // what stacks left that are gone
+	Retained command.RetainedStacks // retained resources of deleted stacks
 
 	Platform Platform
-	Checked  *JournalCheck // what was found about Journal
+	Checked  *JournalCheck // the last result of verifying Journal
 	API      []byte        // the document of the API
 
 	plans  keptPlans   // that were shown last
 	graphs keptLayouts // likewise
-	pushes keptPushes  // states that people brought and have not stored yet
+	pushes keptPushes  // states that were uploaded and not stored yet
 
-	forgetting sync.Mutex // of records: the second of two clicks waits for the first
+	forgetting sync.Mutex // records: the second of two clicks waits for the first
 }
 
 // Board is all stacks as they are now.
@@ -62,23 +62,23 @@ type Visit struct {
 	Context context.Context
 	House   *House
 	User    access.User
-	Scopes  func() (access.Scope, error) // the namespaces whose stacks the visitor may list; many questions, for some
+	Scopes  func() (access.Scope, error) // the namespaces whose stacks the visitor may list; slow for visitors with many namespaces
 	Person  command.Person
-	Can     func(access.Request) bool // asks the cluster; its answers are kept for a moment
+	Can     func(access.Request) bool // asks the cluster; the answers are cached for a moment
 
-	// Refused is told what could not be done to one of several; nil where nobody
-	// keeps it.
+	// Refused receives the error of one stack among several; nil where it is not
+	// recorded.
 	Refused func(query.Key, error)
 
-	// Forget drops the record of a stack that is gone, once the journal says who
-	// had it dropped. An Action has it where such records are kept.
+	// Forget deletes the record of a deleted stack, after the audit log names the
+	// user. An Action has it where such records exist.
 	Forget func(key query.Key, uid string) error
 
 	Path  string            // as the browser has it, without the query
 	Names map[string]string // the parts of the path that are variables
 	Query url.Values
 	Form  url.Values // of an Action
-	File  []byte     // that a form brought along
+	File  []byte     // that was uploaded with a form
 	Now   time.Time
 
 	scope   *access.Scope // once it was asked for
@@ -119,24 +119,24 @@ type Page struct {
 type Live struct {
 	Stacks bool          // any change of a stack that the visitor may see
 	Stack  query.Key     // a change of this one
-	Every  time.Duration // looked at again this often, for what tells nobody that it changes
+	Every  time.Duration // refreshed at this interval, for data without change events
 	Cursor string        // of the board, from where changes count; from when the page is open if empty
 }
 
 // Handler makes a page.
 type Handler func(*Visit) (Page, error)
 
-// Action does what a form asks for. The browser is sent on to another page, so
+// Action carries out a form. The browser is sent on to another page, so
 // that going back or reloading repeats nothing.
 type Action func(*Visit) (Done, error)
 
-// Done is where the browser goes after an action, and what it is told there.
+// Done is where the browser goes after an action, and the sentence it shows there.
 type Done struct {
 	To   string // a path of ours
 	Said Said
-	Page *Page // shown at once, where there is more to say than a sentence; only of what may be repeated
+	Page *Page // shown at once, where one sentence is not enough; only for actions that may be repeated
 }
 
-// Said names a sentence about what was done. It travels in the address, so it
-// is a name and not the sentence: nobody gets to put words into our mouth.
+// Said names a sentence about an action. The name travels in the address and
+// selects a sentence of ours, so that a link cannot show a text of its own.
 type Said string

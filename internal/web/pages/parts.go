@@ -13,7 +13,7 @@ import (
 // What the parts in templates/parts are given. Each part says at its top how it
 // is called and looks for its fields here.
 
-// Tone is how a pill, a note or a button wants to be taken. It only colours what
+// Tone is the severity of a pill, a note or a button. It only colours what
 // a word and a glyph say already.
 type Tone string
 
@@ -27,7 +27,7 @@ const (
 	ToneIdle  Tone = "idle"
 )
 
-// Pill is one word about how something stands.
+// Pill is a status in one word.
 type Pill struct {
 	Tone Tone
 	Icon string // a name of the part "icon"
@@ -39,7 +39,7 @@ var icons = map[Tone]string{ToneOK: "check", ToneBad: "cross", ToneWarn: "alert"
 
 func pillOf(tone Tone, word string) Pill { return Pill{Tone: tone, Icon: icons[tone], Word: word} }
 
-// statusPills has every status; a test sees to it.
+// statusPills has every status; a test checks that.
 var statusPills = map[query.Status]Pill{
 	query.StatusFailed:    {ToneBad, "cross", "Failed"},
 	query.StatusLocked:    {ToneWarn, "lock", "Locked"},
@@ -60,7 +60,7 @@ func statusPill(s query.Status) Pill {
 	return Pill{ToneIdle, "dot", string(s)}
 }
 
-// outcomePills are how runs end.
+// outcomePills are the outcomes of runs.
 var outcomePills = map[stack.Outcome]Pill{
 	stack.Succeeded:   {ToneOK, "check", "Succeeded"},
 	stack.Failed:      {ToneBad, "cross", "Failed"},
@@ -98,7 +98,7 @@ type Tab struct {
 	Href    string
 	Count   int // shown if not zero
 	Current bool
-	Why     string // why it cannot be opened; it is marked, and says so
+	Why     string // why the visitor may not open it; the tab is marked, and shows this
 }
 
 // Button is a form of one button.
@@ -142,7 +142,7 @@ func offsetText(n int) string {
 }
 
 // with is the address path with one value of the query changed; an empty value
-// takes it off. What was said about an action before is never carried along.
+// removes it. The sentence about an earlier action is never carried along.
 func with(path string, params url.Values, name string, values ...string) string {
 	next := url.Values{}
 	for k, v := range params {
@@ -161,23 +161,23 @@ func with(path string, params url.Values, name string, values ...string) string 
 	return path + "?" + next.Encode()
 }
 
-// Empty is what is shown in the place of a list that has nothing in it.
+// Empty is shown in place of an empty list.
 type Empty struct {
 	Title   string
 	Text    string
-	Command string // that somebody could type
+	Command string // to copy
 	Href    string // of a link, named Link
 	Link    string
 }
 
-// Problem is a part of a page that could not be shown; the rest is.
+// Problem stands for a part of a page that could not be shown; the rest is shown.
 type Problem struct {
 	Title string
 	Error string
 	Hint  string
 }
 
-// problemOf says what went wrong, nil if nothing did.
+// problemOf describes err; nil for nil.
 func problemOf(title string, err error) *Problem {
 	if err == nil {
 		return nil

@@ -19,14 +19,14 @@ const changesShown = 200
 // driftShown bounds what is listed of drift beside a plan.
 const driftShown = 50
 
-// planPage is a plan with all that there is to know before somebody approves it.
+// planPage is a plan with everything that an approver needs to know.
 type planPage struct {
 	Head     stackHead
 	Name     string
 	Info     query.PlanInfo
 	Pill     Pill
-	Means    string // what became of it, in a sentence
-	Other    string // the address of the plan that waits in its place
+	Means    string // its status, in a sentence
+	Other    string // the address of the pending plan, if this is another one
 	Decide   *Decide
 	Said     []said
 	Summary  string
@@ -57,7 +57,7 @@ type planChip struct {
 	Current bool
 }
 
-// Plan shows a plan: the one whose digest is asked for, else the one that waits,
+// Plan shows a plan: the one with the requested digest, else the pending one,
 // else the one that was applied last.
 func Plan(v *Visit) (Page, error) {
 	head, err := headOf(v, tabRuns)
@@ -69,14 +69,14 @@ func Plan(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	p.stand(head.Stack)
+	p.setStatus(head.Stack)
 	p.fill(v, parsed)
 	p.Said = wordsOn(v, p.Info.Digest)
 	p.Warnings = warningsOf(v, p.Info.Run)
 	return stackPage(v, "plan", p.Name, p), nil
 }
 
-// wantedPlan is what is known of the plan that is asked for.
+// wantedPlan is what is known of the requested plan.
 func wantedPlan(s query.Stack, digest string) query.PlanInfo {
 	for _, p := range []*query.PlanInfo{s.Plan, s.Applied} {
 		if p != nil && (digest == "" || digest == p.Digest) {
@@ -98,31 +98,31 @@ func readPlan(v *Visit, s query.Stack, info *query.PlanInfo) (*parsedPlan, error
 		return parsePlan(doc.Document)
 	}
 	return v.House.plans.get(planID{s.UID, info.Digest}, func() ([]byte, error) {
-		// Whoever asks at the same time waits for this reading: it does not end
-		// with the one who was first.
+		// Other visits may wait for this reading: it does not end with the visit
+		// that started it.
 		doc, err := v.House.Stacks.Plan(context.WithoutCancel(v.Context), s.Key(), info.Digest)
 		return doc.Document, err
 	})
 }
 
-// stand says what became of a plan.
-func (p *planPage) stand(s query.Stack) {
+// setStatus fills in the status of the plan.
+func (p *planPage) setStatus(s query.Stack) {
 	p.Name = p.Info.Name
 	if p.Name == "" {
 		p.Name = cut(19, p.Info.Digest)
 	}
-	waits := s.Plan != nil && s.Plan.Digest == p.Info.Digest
+	pending := s.Plan != nil && s.Plan.Digest == p.Info.Digest
 	switch {
-	case waits && p.Head.Decide != nil:
+	case pending && p.Head.Decide != nil:
 		d := decideOf(s, p.Head.mayNot(), "plan")
-		p.Decide, p.Pill = &d, Pill{ToneWarn, "ask", "Waits"}
-		p.Means = "It is neither applied nor replaced yet."
+		p.Decide, p.Pill = &d, Pill{ToneWarn, "ask", "Pending"}
+		p.Means = "The plan is pending."
 	case s.Applied != nil && s.Applied.Digest == p.Info.Digest:
-		p.Pill, p.Means = pillOf(ToneOK, "Applied"), "It was applied last."
+		p.Pill, p.Means = pillOf(ToneOK, "Applied"), "This plan was applied last."
 	default:
-		p.Pill, p.Means = Pill{ToneIdle, "clock", "Past"}, "It does not wait: it was applied, replaced, or made only to be looked at. It cannot be approved."
+		p.Pill, p.Means = Pill{ToneIdle, "clock", "Past"}, "This plan cannot be approved. It was applied, replaced, or created as a preview only."
 	}
-	if !waits && s.Plan != nil {
+	if !pending && s.Plan != nil {
 		p.Other = planPath(s.Key(), *s.Plan)
 	}
 }
@@ -153,10 +153,10 @@ func (p *planPage) fill(v *Visit, doc *parsedPlan) {
 		p.Run = runPath(key, p.Info.Run)
 	}
 	if doc.doc.Errored() {
-		p.Notes = append(p.Notes, "Planning ended in an error: this is only a part of the plan.")
+		p.Notes = append(p.Notes, "Planning ended in an error. This is only a part of the plan.")
 	}
 	if cut := doc.doc.Truncated(); len(cut) > 0 {
-		p.Notes = append(p.Notes, "The plan is too large to be kept whole. Missing or cut are: "+strings.Join(cut, ", ")+".")
+		p.Notes = append(p.Notes, "The plan is too large to be stored completely. These parts are missing or cut: "+strings.Join(cut, ", ")+".")
 	}
 	if text {
 		p.Text = planText(doc.doc)

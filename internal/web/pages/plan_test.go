@@ -223,11 +223,11 @@ func TestDecidingOnAPlan(t *testing.T) {
 		forms   int
 		says    string
 	}{
-		"a plan that waits":       {"/stacks/apps/checkout/plan", true, 1, "I have seen what it destroys"},
+		"a pending plan":          {"/stacks/apps/checkout/plan", true, 1, "I have reviewed what this plan destroys"},
 		"without the right":       {"/stacks/apps/checkout/plan", false, 0, "You may not change the stack"},
 		"planOnly":                {"/stacks/net/watch/plan", true, 0, "planOnly is set"},
-		"another plan":            {"/stacks/apps/checkout/plan?digest=sha256:gone", true, 0, "Another plan waits."},
-		"a plan that was applied": {"/stacks/apps/cart/plan", true, 0, "It was applied last."},
+		"another plan":            {"/stacks/apps/checkout/plan?digest=sha256:gone", true, 0, "Another plan is pending."},
+		"a plan that was applied": {"/stacks/apps/cart/plan", true, 0, "This plan was applied last."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, _ := planVisit(t, recorded(t, "plan.json"), tt.address)

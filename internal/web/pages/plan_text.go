@@ -42,7 +42,7 @@ type value struct {
 	Note bool // it says something about the value
 }
 
-// block is lines in a row that fared alike.
+// block is lines in a row with the same mark.
 type block struct {
 	Lines []textLine
 	Fold  int // lines that stay as they are and are not shown at once
@@ -172,7 +172,7 @@ func visible(s string) string {
 
 func hides(r rune) bool { return r != '\t' && (!unicode.IsPrint(r) || r == unicode.ReplacementChar) }
 
-// compare says of each line of two texts whether it goes, comes or stays.
+// compare says of each line of two texts whether it is removed, added or unchanged.
 func compare(before, after []string) []textLine {
 	found := plan.CompareLines(before, after, func(before, after int) bool { return before*after > comparisons })
 	out := make([]textLine, 0, len(found))
@@ -184,7 +184,7 @@ func compare(before, after []string) []textLine {
 
 var lineTones = map[byte]Tone{'-': ToneBad, '+': ToneOK}
 
-// folded puts lines that stay out of sight where nothing near them differs. It
+// folded hides unchanged lines where nothing near them differs. It
 // returns how many lines there was no room for.
 func folded(list []textLine) (blocks []block, left int) {
 	shown := make([]bool, len(list))

@@ -155,7 +155,7 @@ func changeOf(c plan.Change, a action, few bool, prefix, link string) change {
 	x.Link = link + "#" + x.ID
 	diffs := c.Diffs
 	if c.Action == plan.Forget {
-		diffs = nil // nothing becomes of them: the state only knows them no longer
+		diffs = nil // the attributes do not change: the resource only leaves the state
 	}
 	x.Open = (a.Open || few) && c.Action != plan.Delete && len(diffs) > 0
 	for _, d := range diffs[:min(len(diffs), attributesShown)] {
@@ -181,7 +181,7 @@ func changeOf(c plan.Change, a action, few bool, prefix, link string) change {
 		x.Notes = append(x.Notes, because[c.Action]+" because "+why)
 	}
 	if c.Action == plan.Forget {
-		x.Notes = append(x.Notes, "it stays in the world")
+		x.Notes = append(x.Notes, "the resource itself is kept")
 	}
 	if c.Previous != "" {
 		x.Notes = append(x.Notes, "moved from "+visible(c.Previous))

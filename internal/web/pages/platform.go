@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Platform is what runs here, and how it was set up. Whoever wires the server
-// fills it in; what is not known is left out of the page.
+// Platform describes the server and its settings. The wiring of the server
+// fills it in; the page leaves out what is not known.
 type Platform struct {
 	Started   time.Time
 	Isolation Isolation
-	Engines   func(context.Context) []Engine // asked when somebody looks
+	Engines   func(context.Context) []Engine // asked for each visit
 	Mirror    Mirror
 	Settings  []Setting
 	Addresses []Address
 	Checks    []Check
-	MaxRuns   int           // runs at work at once
-	Glass     time.Duration // how long people may work on a stack by hand; 0 if they may not at all
+	MaxRuns   int           // runs at once
+	Glass     time.Duration // the longest break-glass session; 0 if none is allowed
 }
 
 // Isolation is how well a run is confined on this machine.

@@ -11,8 +11,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// Failed is the page of a request that was not carried out. The request's id is
-// what the log of the server knows it by.
+// Failed is the page of a request that was not carried out. The log of the server
+// has the same request ID.
 func Failed(v *Visit, r command.Refusal, request string) Page {
 	p := Page{Title: titles[r.Kind], Template: "problem", Data: failure{
 		Error: r.Error, Hint: hintFor(r.Reason, r.Hint), Request: request, Links: waysOut(v, r), Again: r.Kind == fault.Later,
@@ -29,54 +29,54 @@ func Failed(v *Visit, r command.Refusal, request string) Page {
 type failure struct {
 	Error, Hint, Request string
 	Links                []link
-	Again                bool // it is tried again by itself where scripts run
+	Again                bool // the page retries where scripts run
 }
 
 type link struct{ Name, Href string }
 
 // titles head the pages about failures.
 var titles = map[fault.Kind]string{
-	fault.Invalid: "That cannot be done", fault.Denied: "Not allowed", fault.Missing: "Not found",
-	fault.Conflict: "It changed in the meantime", fault.Later: "Not now", fault.Broken: "Something is broken",
+	fault.Invalid: "Invalid request", fault.Denied: "Permission denied", fault.Missing: "Not found",
+	fault.Conflict: "Changed in the meantime", fault.Later: "Try again later", fault.Broken: "Internal error",
 }
 
-// hints say in a browser what the command line says with commands.
+// hints replace the hints of the command line, which name commands.
 var hints = map[string]string{
-	query.ReasonPlanChanged:     "Nothing was done. Look at the plan that waits now, and decide again.",
-	query.ReasonNoPlan:          "Somebody was faster, or the plan was replaced. Look at how the stack stands now.",
-	access.ReasonNotFound:       "It may be deleted by now, or its name is misspelt.",
-	access.ReasonAccessDenied:   "Ask whoever runs the cluster for a role that allows it.",
+	query.ReasonPlanChanged:     "Nothing was changed. Review the pending plan and decide again.",
+	query.ReasonNoPlan:          "Another user decided first, or the plan was replaced. Check the status of the stack.",
+	access.ReasonNotFound:       "The object may have been deleted, or its name is misspelt.",
+	access.ReasonAccessDenied:   "Ask the administrator of the cluster for a role that allows it.",
 	access.ReasonUnknownUser:    "Sign in again.",
-	query.ReasonNotManual:       "The stack's page says what decides.",
-	query.ReasonNoRuns:          "The stack's page says what it waits for.",
-	query.ReasonNotKept:         "The list of runs has those that are kept.",
-	query.ReasonNoVersion:       "The list of states has those that are kept.",
-	query.ReasonStateUnseen:     "Plan the stack first, so that what is stored is looked at and kept.",
-	query.ReasonRunning:         "Wait until the run has ended, or suspend the stack first to keep further ones off.",
-	query.ReasonStateBehind:     "Download what is there under States and bring one that follows it, or tick the box that rewrites lineage and serial.",
-	command.ReasonStateConflict: "Nothing was done. Look at what is stored now, and decide again.",
-	command.ReasonGlassDenied:   "The operator allows it with --allow-break-the-glass.",
-	command.ReasonGlassWhole:    "Nothing was run. Look at how the session stands under Work by hand.",
-	command.ReasonHandBusy:      "Wait for its end; its log is among the runs.",
-	"CommandInvalid":            "The list under Work by hand says what each command takes.",
-	command.ReasonNoGap:         "The stack's page says how it stands.",
-	query.ReasonNoOutputs:       "Set writeOutputsToSecret.name to publish them.",
-	query.ReasonUnpublished:     "They are written after an apply.",
-	query.ReasonStateForeign:    "Use the engine with that backend.",
-	query.ReasonLockChanged:     "Look at who holds it now.",
-	"Suspended":                 "Resume it first.",
-	"RepairUnclear":             "Say of each object what to import it by, or that it does not exist.",
-	"PreviewFailed":             "The log of the run has the whole story.",
-	"DestroyUnseen":             "Go back, look at what the plan destroys, and tick the box.",
-	"NotAnswered":               "It is not lost. The stack's page says how far it is.",
-	"NoRoute":                   "Look for it in the list of stacks.",
-	"NoMethod":                  "It is where a form is sent to. Begin at the page that has the form.",
-	"TooManyStreams":            "Close some of the pages that follow something.",
-	query.ReasonNoSuchThing:     "It may be deleted by now, or its name is misspelt.",
-	access.ReasonNotInstalled:   "Install Terrier's definitions into this cluster.",
-	query.ReasonTokenChanged:    "Nothing was done. Look at what would be deleted now, and decide again.",
+	query.ReasonNotManual:       "The page of the stack shows its mode.",
+	query.ReasonNoRuns:          "The page of the stack shows what it is waiting for.",
+	query.ReasonNotKept:         "The Runs tab lists the recorded runs.",
+	query.ReasonNoVersion:       "The States tab lists the stored versions.",
+	query.ReasonStateUnseen:     "Plan the stack first, so that Terrier reads the stored state and keeps a copy.",
+	query.ReasonRunning:         "Wait until the run has ended. To prevent further runs, suspend the stack.",
+	query.ReasonStateBehind:     "Download the stored state under States and upload one that follows it, or select the option that rewrites lineage and serial.",
+	command.ReasonStateConflict: "Nothing was changed. Review the stored state and decide again.",
+	command.ReasonGlassDenied:   "Ask the operator to start the server with --allow-break-the-glass.",
+	command.ReasonGlassWhole:    "No command was run. Check the session under Break glass.",
+	command.ReasonHandBusy:      "Wait until it ends. The Runs tab has its log.",
+	"CommandInvalid":            "The list under Break glass shows the arguments of each command.",
+	command.ReasonNoGap:         "The page of the stack shows its status.",
+	query.ReasonNoOutputs:       "To publish outputs, set writeOutputsToSecret.name.",
+	query.ReasonUnpublished:     "The outputs are published after an apply.",
+	query.ReasonStateForeign:    "Use the engine with the backend of the stack.",
+	query.ReasonLockChanged:     "Check the current holder of the lock.",
+	"Suspended":                 "Resume the stack first.",
+	"RepairUnclear":             "For each resource, enter its import ID or select that it does not exist.",
+	"PreviewFailed":             "See the log of the run.",
+	"DestroyUnseen":             "Go back, review what the plan destroys, and select the checkbox.",
+	"NotAnswered":               "The request was stored. The page of the stack shows its progress.",
+	"NoRoute":                   "Search the list of stacks.",
+	"NoMethod":                  "This address accepts a form. Open the page that has the form.",
+	"TooManyStreams":            "Close some of the open pages.",
+	query.ReasonNoSuchThing:     "The object may have been deleted, or its name is misspelt.",
+	access.ReasonNotInstalled:   "Install the definitions of Terrier in this cluster.",
+	query.ReasonTokenChanged:    "Nothing was changed. Review the current deletions and decide again.",
 	query.ReasonRegistryIdle:    "Resume the registry first.",
-	query.ReasonNotBlocked:      "Look at how the registry stands now.",
+	query.ReasonNotBlocked:      "Check the status of the registry.",
 }
 
 func hintFor(reason, otherwise string) string {
@@ -88,26 +88,26 @@ func hintFor(reason, otherwise string) string {
 
 func browserHint(err error) string { return hintFor(fault.Reason(err, ""), command.Hint(err)) }
 
-// waysOut lead on from a failure, by what the address was about.
+// waysOut are the links on an error page, by the subject of the address.
 func waysOut(v *Visit, r command.Refusal) []link {
 	var out []link
 	parts := strings.Split(strings.Trim(v.Path, "/"), "/")
-	refused := len(parts) == 3 && r.Kind == fault.Denied // the stack's own page: a link to it would lead nowhere
+	refused := len(parts) == 3 && r.Kind == fault.Denied // the visitor may not open the page of the stack
 	if len(parts) > 2 && parts[0] == "stacks" && r.Kind != fault.Missing && !refused {
 		k := query.Key{Namespace: parts[1], Name: parts[2]}
 		if r.Reason == query.ReasonPlanChanged {
-			out = append(out, link{"See the plan that waits now", stackPath(k, "plan")})
+			out = append(out, link{"View the pending plan", stackPath(k, "plan")})
 		}
 		out = append(out, link{"The stack " + k.String(), stackPath(k)})
 	}
 	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == access.ReasonNotFound && v.mayReadJournal(parts[1]) {
-		out = append(out, link{"What became of it", with("/audit", url.Values{"namespace": {parts[1]}, "stack": {parts[2]}}, "")})
+		out = append(out, link{"Audit log of the stack", with("/audit", url.Values{"namespace": {parts[1]}, "stack": {parts[2]}}, "")})
 	}
 	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == access.ReasonNotFound && v.mayReadRetained(parts[1]) {
-		out = append(out, link{"What it left behind", with("/retained", url.Values{"namespace": {parts[1]}, "name": {parts[2]}}, "")})
+		out = append(out, link{"Retained resources of the stack", with("/retained", url.Values{"namespace": {parts[1]}, "name": {parts[2]}}, "")})
 	}
 	if parts[0] == "retained" {
-		out = append(out, link{"What was left behind", "/retained"})
+		out = append(out, link{"Retained resources", "/retained"})
 	}
 	if len(parts) > 0 && parts[0] == "approvals" {
 		out = append(out, link{"All approvals", "/approvals"})
@@ -115,20 +115,20 @@ func waysOut(v *Visit, r command.Refusal) []link {
 	return append(out, link{"All stacks", "/stacks"})
 }
 
-// mayReadRetained reports whether records of stacks that are gone are kept, and
-// the visitor may see those of a namespace.
+// mayReadRetained reports whether records of deleted stacks exist, and whether
+// the visitor may view those of a namespace.
 func (v *Visit) mayReadRetained(namespace string) bool {
 	return v.House.Retained != nil && v.Can != nil && v.Can(access.Request{Verb: "list", Resource: access.ResourceStacks, Namespace: namespace})
 }
 
-// mayReadJournal reports whether there is a journal, and the visitor may see what
-// it has about the stacks of a namespace.
+// mayReadJournal reports whether there is an audit log, and whether the visitor may
+// view its entries about the stacks of a namespace.
 func (v *Visit) mayReadJournal(namespace string) bool {
 	return v.House != nil && v.House.Journal != nil && v.Can != nil && v.Can(access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: namespace})
 }
 
-// listAddress is the list that a form came from, if it says so and it is that:
-// nobody is led out of the house.
+// listAddress is the list that a form came from, if it names one. Other addresses
+// are ignored, so that a form cannot redirect to another site.
 func listAddress(back string) string {
 	if u, err := url.Parse(back); err == nil && u.Scheme == "" && u.Host == "" && u.Path == "/stacks" {
 		return with("/stacks", u.Query(), "")

@@ -24,13 +24,13 @@ func TestFailures(t *testing.T) {
 		links []string
 		every time.Duration
 	}{
-		"not allowed":       {"/stacks/apps/net", command.Refusal{Error: hostile, Kind: fault.Denied, Reason: access.ReasonAccessDenied}, "Not allowed", []string{"/stacks"}, 0},
-		"not that part":     {"/stacks/apps/net/outputs", command.Refusal{Error: hostile, Kind: fault.Denied, Reason: access.ReasonAccessDenied}, "Not allowed", []string{"/stacks/apps/net", "/stacks"}, 0},
+		"not allowed":       {"/stacks/apps/net", command.Refusal{Error: hostile, Kind: fault.Denied, Reason: access.ReasonAccessDenied}, "Permission denied", []string{"/stacks"}, 0},
+		"not that part":     {"/stacks/apps/net/outputs", command.Refusal{Error: hostile, Kind: fault.Denied, Reason: access.ReasonAccessDenied}, "Permission denied", []string{"/stacks/apps/net", "/stacks"}, 0},
 		"not there":         {"/stacks/apps/net/runs/x", command.Refusal{Error: "gone", Kind: fault.Missing, Reason: access.ReasonNotFound}, "Not found", []string{"/stacks"}, 0},
-		"stale":             {"/stacks/apps/net/approve", command.Refusal{Error: "stale", Kind: fault.Conflict, Reason: query.ReasonPlanChanged}, "It changed in the meantime", []string{"/stacks/apps/net/plan", "/stacks/apps/net", "/stacks"}, 0},
-		"not ready":         {"/stacks", command.Refusal{Error: "ask again", Kind: fault.Later}, "Not now", []string{"/stacks"}, 3 * time.Second},
-		"an address of old": {"/nowhere/<b>", command.Refusal{Error: long, Kind: fault.Invalid, Hint: "Look elsewhere."}, "That cannot be done", []string{"/stacks"}, 0},
-		"of no kind":        {"/", command.Refusal{Error: "x", Kind: "Unheard"}, "Something is broken", []string{"/stacks"}, 0},
+		"stale":             {"/stacks/apps/net/approve", command.Refusal{Error: "stale", Kind: fault.Conflict, Reason: query.ReasonPlanChanged}, "Changed in the meantime", []string{"/stacks/apps/net/plan", "/stacks/apps/net", "/stacks"}, 0},
+		"not ready":         {"/stacks", command.Refusal{Error: "ask again", Kind: fault.Later}, "Try again later", []string{"/stacks"}, 3 * time.Second},
+		"an address of old": {"/nowhere/<b>", command.Refusal{Error: long, Kind: fault.Invalid, Hint: "Look elsewhere."}, "Invalid request", []string{"/stacks"}, 0},
+		"of no kind":        {"/", command.Refusal{Error: "x", Kind: "Unheard"}, "Internal error", []string{"/stacks"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visitor(t, town(), "/")
@@ -70,16 +70,16 @@ func TestHintsAreForBrowsers(t *testing.T) {
 
 // Whoever looks for a stack that is gone is shown what became of it, if they may
 // see that.
-func TestADeletedStackLeadsToTheJournal(t *testing.T) {
+func TestADeletedStackLeadsToTheAuditLog(t *testing.T) {
 	gone := command.Refusal{Error: "gone", Kind: fault.Missing, Reason: access.ReasonNotFound}
 	for name, tt := range map[string]struct {
 		journal query.Journal
 		may     bool
 		want    bool
 	}{
-		"somebody who may":     {pastJournal{}, true, true},
-		"somebody who may not": {pastJournal{}, false, false},
-		"there is none":        {nil, true, false},
+		"with permission":    {pastJournal{}, true, true},
+		"without permission": {pastJournal{}, false, false},
+		"there is none":      {nil, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visitor(t, town(), "/stacks/apps/gone/runs")
@@ -89,10 +89,10 @@ func TestADeletedStackLeadsToTheJournal(t *testing.T) {
 			}
 			var leads bool
 			for _, l := range Failed(v, gone, "req-1").Data.(failure).Links {
-				leads = leads || l == link{"What became of it", "/audit?namespace=apps&stack=gone"}
+				leads = leads || l == link{"Audit log of the stack", "/audit?namespace=apps&stack=gone"}
 			}
 			if leads != tt.want {
-				t.Errorf("it leads to the journal: %v, want %v", leads, tt.want)
+				t.Errorf("it leads to the audit log: %v, want %v", leads, tt.want)
 			}
 		})
 	}

@@ -12,25 +12,25 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// queuePage is how many waiting stacks are shown at once.
+// queuePage is how many queued stacks are shown at once.
 const queuePage = 100
 
-// queueEvery is how often the queue is looked at again: it moves with every run
-// of anybody, also of those whose stacks the visitor does not see.
+// queueEvery is how often the page refreshes: the queue moves with every run,
+// also with runs of stacks that the visitor may not view.
 const queueEvery = 5 * time.Second
 
-// Queue shows what runs, what waits for its turn, and whether there are slots
-// enough for everything.
+// Queue shows the running and the queued runs, and whether there are enough slots
+// for all stacks.
 func Queue(v *Visit) (Page, error) {
 	page := Page{Title: "Queue", Section: "queue", Template: "queue", Live: Live{Every: queueEvery}}
 	if v.House.Queue == nil {
-		page.Data = queueView{Now: v.Now, Empty: &Empty{Title: "No runs here", Text: "This server starts no runs itself, so it knows of no queue."}}
+		page.Data = queueView{Now: v.Now, Empty: &Empty{Title: "No queue", Text: "This server starts no runs, so it has no queue."}}
 		return page, nil
 	}
 	d := queueOf(v, v.House.Queue.Backlog(), v.House.Queue.Line())
 	if v.House.Board != nil {
 		c, err := v.House.Board.Capacity(d.Slots.Most)
-		if d.Trouble = problemOf("The need for slots is not known yet", err); err == nil {
+		if d.Trouble = problemOf("The required number of slots is not known yet", err); err == nil {
 			d.Capacity, d.Start = capacityOf(c, d.Slots, d.Memory), c.RunSeconds
 		}
 	}
@@ -46,11 +46,11 @@ type queueView struct {
 	Slots   use
 	Memory  use // MiB
 	PerTen  int // runs of one tenant at once; 0 is no limit
-	Waiting int // of everybody
+	Waiting int // of all tenants
 	Oldest  time.Time
 
 	AtWork       []queueRow
-	AtWorkHidden int // of others
+	AtWorkHidden int // that the visitor may not view
 	Line         []queueRow
 	LineHidden   int
 	Pager        Pager
@@ -60,11 +60,11 @@ type queueView struct {
 	Tenant  string
 	Names   []string // of tenants that can be chosen
 	Tenants []queueTenant
-	Others  *queueTenant // those that the visitor does not see
+	Others  *queueTenant // those that the visitor may not view
 
 	Capacity *capacityCard
 	Trouble  *Problem
-	Start    float64 // seconds that a run takes; 0 if nobody knows
+	Start    float64 // seconds that a run takes; 0 if unknown
 }
 
 // use is how much is taken of what there is; no limit if Most is 0.
@@ -81,7 +81,7 @@ type queueRow struct {
 	MiB   int
 	Class string        // in words
 	Doing string        // what its run does
-	About time.Duration // in which it should start; 0 if nobody can tell
+	About time.Duration // until it should start; 0 if unknown
 }
 
 // queueClass is a class of runs, which the list can be cut to.
@@ -100,34 +100,34 @@ type queueTenant struct {
 	AtWork, Waiting int
 	MiB             int
 	Oldest          time.Time
-	Classes         string // who waits, by class
+	Classes         string // its queued runs, by class
 }
 
-// classWords are the classes in the words of people.
+// classWords are the classes in words.
 var classWords = map[string]struct{ Word, Means string }{
-	"apply":    {"Apply", "Applies and destroys: what is half done, or on its way out."},
-	"person":   {"Person", "Somebody asked for it and waits."},
-	"spec":     {"Change", "The object of the stack was changed."},
-	"upstream": {"Upstream", "A source or an input changed, or an attempt is made again."},
-	"drift":    {"Drift", "A look for drift, which nobody waits for."},
+	"apply":    {"Apply", "Applies and destroys."},
+	"person":   {"User", "A user requested the run."},
+	"spec":     {"Change", "The object of the stack changed."},
+	"upstream": {"Upstream", "A source or an input changed, or a failed run is retried."},
+	"drift":    {"Drift", "A drift check."},
 }
 
 func classWord(class string) string {
 	if w, ok := classWords[class]; ok {
 		return w.Word
 	}
-	return cmp.Or(class, "Found at work")
+	return cmp.Or(class, "Recovered")
 }
 
-// turnWords say what a run of a kind does.
+// turnWords are the kinds of runs in words.
 var turnWords = map[stack.RunKind]string{
-	stack.PlanRun: "Plan", stack.CheckRun: "Look for drift", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
-	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.GlassRun: "Command by hand",
+	stack.PlanRun: "Plan", stack.CheckRun: "Drift check", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
+	stack.PreviewRun: "Destroy preview", stack.HealthRun: "Health check", stack.GlassRun: "Break-glass command",
 }
 
 func turnWord(k stack.RunKind) string { return cmp.Or(turnWords[k], string(k)) }
 
-// queueOf cuts the queue to what the visitor may see by name.
+// queueOf reduces the queue to the stacks that the visitor may view.
 func queueOf(v *Visit, b schedule.Backlog, line schedule.Line) queueView {
 	d := queueView{
 		Now: v.Now, Slots: use{b.Running, b.MaxRuns}, Memory: use{int(b.Memory >> 20), int(b.MaxMemory >> 20)}, PerTen: b.MaxPerTenant,
@@ -157,7 +157,7 @@ func queueOf(v *Visit, b schedule.Backlog, line schedule.Line) queueView {
 	}
 	offset := offsetOf(v, len(chosen), queuePage)
 	d.Line = chosen[offset:min(offset+queuePage, len(chosen))]
-	d.Pager = pager(v.Path, v.Query, offset, len(d.Line), queuePage, len(chosen), "waiting stack")
+	d.Pager = pager(v.Path, v.Query, offset, len(d.Line), queuePage, len(chosen), "queued stack")
 	d.classes(v, b.Classes)
 	d.tenants(b.Tenants, func(name string) bool { return v.Scope().All || seen[name] })
 	return d
@@ -167,8 +167,8 @@ func rowOfQueue(t schedule.Turn) queueRow {
 	return queueRow{Turn: t, Href: pathOf("stacks", t.Namespace, t.Name), MiB: int(t.Memory >> 20), Class: classWord(t.Class), Doing: turnWord(t.Kind)}
 }
 
-// logOfTurn is the address of the log of the run that is at work for t. The
-// board may be a moment behind, and know of no run yet.
+// logOfTurn is the address of the log of the active run of t. The
+// board may be a moment behind, and have no run yet.
 func logOfTurn(b Board, t schedule.Turn) string {
 	if b == nil {
 		return ""
@@ -185,7 +185,7 @@ func (d *queueView) classes(v *Visit, list []schedule.ClassBacklog) {
 	for _, c := range list {
 		to := c.Class
 		if to == d.Chosen {
-			to = "" // choosing it again shows all
+			to = "" // a second click removes the filter
 		}
 		d.Classes = append(d.Classes, queueClass{
 			Name: c.Class, Word: classWord(c.Class), Means: classWords[c.Class].Means, Waiting: c.Waiting, Oldest: c.OldestSince,
@@ -194,7 +194,7 @@ func (d *queueView) classes(v *Visit, list []schedule.ClassBacklog) {
 	}
 }
 
-// tenants lists what the visitor may see, and adds up the rest.
+// tenants lists the tenants that the visitor may view, and adds up the others.
 func (d *queueView) tenants(list []schedule.TenantBacklog, visible func(string) bool) {
 	others := queueTenant{}
 	for _, b := range list {
@@ -226,8 +226,8 @@ func (d *queueView) tenants(list []schedule.TenantBacklog, visible func(string) 
 	}
 }
 
-// guess says when those who wait may start: as if all runs took what runs take
-// on average, one slot after another.
+// guess estimates when the queued runs start, as if each run took the average
+// time, one slot after another.
 func (d *queueView) guess() {
 	if d.Start <= 0 || d.Slots.Most <= 0 {
 		return
@@ -238,16 +238,16 @@ func (d *queueView) guess() {
 	}
 }
 
-// capacityCard says whether all stacks can be looked at as often as they ask.
+// capacityCard says whether all check intervals can be met.
 type capacityCard struct {
 	query.CapacityInfo
 	Needed string // slots, with one digit
 	Tone   Tone
-	MiB    int // of memory that the slots would take that it needs, by what runs take now; 0 if there is enough, or nobody can tell
+	MiB    int // memory that the needed slots would use, by the current runs; 0 if there is enough, or if it is unknown
 }
 
-// spare is by how much there should be more slots than looks for drift take:
-// applies and plans of people come on top.
+// spare is the factor of slots above those for drift checks:
+// applies and requested plans come on top.
 const spare = 1.25
 
 func capacityOf(c query.CapacityInfo, slots, memory use) *capacityCard {

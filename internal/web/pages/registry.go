@@ -14,13 +14,13 @@ import (
 )
 
 var _ = says(map[Said]string{
-	"registry-allowed":   "Exactly these deletions may pass. They do with the next read: use Read now if that should be at once.",
-	"registry-reading":   "The rows are being read. What they say shows up here.",
-	"registry-suspended": "Suspended. Rows are not read, and tenants stay as they are.",
+	"registry-allowed":   "Exactly these deletions are allowed. The next read carries them out. To read the rows now, choose Read now.",
+	"registry-reading":   "The rows are being read. This page shows the result.",
+	"registry-suspended": "Suspended. Rows are not read, and tenants do not change.",
 	"registry-resumed":   "Resumed. The rows are read again.",
 })
 
-// Registry shows what a database said last, and what follows from it.
+// Registry shows the last read of a database, and its effect on tenants.
 func Registry(v *Visit) (Page, error) {
 	if v.House.Estate == nil {
 		return Page{}, errNoTenants
@@ -38,8 +38,8 @@ type registryView struct {
 	Now         time.Time
 	Pill        Pill
 	TenantsHref string
-	NotReady    string // address of those that are not
-	Unready     bool   // and not for the reason that deletions are held back
+	NotReady    string // address of the tenants that are not ready
+	Unready     bool   // for another reason than blocked deletions
 	Errors      []rowErrorView
 	MoreErrors  int
 	Blocked     *blockedView
@@ -49,20 +49,20 @@ type registryView struct {
 	Buttons     []Button
 }
 
-// rowErrorView is a row that no tenant can be made of, and what to do about it.
+// rowErrorView is an invalid row, and the next step.
 type rowErrorView struct {
 	query.RowError
 	Means query.Situation
 }
 
-// blockedView are the deletions that a guard has stopped, and the form that lets
-// exactly these pass.
+// blockedView are the deletions that a guard blocks, and the form that allows
+// exactly these.
 type blockedView struct {
 	query.BlockedSet
 	Means query.Situation
 	More  int    // tenants that are not named
 	To    string // the address of the form
-	Why   string // why it cannot be let pass from here; empty if it can
+	Why   string // why it cannot be allowed here; empty if it can
 }
 
 // wouldView is one tenant that a dry run would touch.
@@ -88,15 +88,15 @@ func registryOf(v *Visit, d query.RegistryDetail) registryView {
 	may := v.Can(access.Request{Verb: "patch", Resource: access.ResourceRegistries, Namespace: d.Namespace, Name: d.Name})
 	refused := ""
 	if !may {
-		refused = "You may not change this registry: ask for the verb patch on tenantregistries in " + d.Namespace + "."
+		refused = "You may not change this registry. Ask for the permission to patch tenantregistries in " + d.Namespace + "."
 	}
 	if b := d.Registry.Blocked; b != nil {
 		view.Blocked = &blockedView{BlockedSet: *b, Means: query.TenantSituation(b.Reason), More: b.Count - len(b.Tenants), To: path + "/allow", Why: refused}
 		switch {
 		case b.Allowed:
-			view.Blocked.Why = "Somebody has let them pass. They do with the next read."
+			view.Blocked.Why = "These deletions were allowed. The next read carries them out."
 		case b.Token == "":
-			view.Blocked.Why = "These cannot be let pass at once: " + b.Message
+			view.Blocked.Why = "These deletions cannot be allowed together: " + b.Message
 		}
 	}
 	view.would(d.WouldChange)
@@ -109,11 +109,11 @@ func (d *registryView) would(w *query.WouldChange) {
 		return
 	}
 	for _, name := range w.Tenants {
-		of := wouldView{Tone: ToneOK, Sign: "+", WordHear: "would be made", Name: strings.TrimSpace(name)}
+		of := wouldView{Tone: ToneOK, Sign: "+", WordHear: "would be created", Name: strings.TrimSpace(name)}
 		if rest, ok := strings.CutPrefix(of.Name, "+"); ok {
 			of.Name = rest
 		} else if rest, ok := strings.CutPrefix(of.Name, "~"); ok {
-			of = wouldView{ToneWarn, "~", rest, "would be changed"}
+			of = wouldView{ToneWarn, "~", rest, "would be updated"}
 		} else if rest, ok := strings.CutPrefix(of.Name, "-"); ok {
 			of = wouldView{ToneBad, "-", rest, "would be deleted"}
 		}
@@ -130,23 +130,23 @@ func (d *registryView) buttons(path, refused string) {
 		toggle = Button{Label: "Resume", To: path + "/resume", Look: "primary", Why: refused}
 		read.Look = ""
 		if refused == "" {
-			read.Why = "The registry is suspended: resume it first."
+			read.Why = "The registry is suspended. Resume it first."
 		}
 	}
 	d.Buttons = []Button{read, toggle}
 }
 
-// AllowDeletions lets exactly the deletions pass that were shown. Whoever does so
-// has typed how many they are, or the registry's name: what is deleted here is
-// all that tenants have.
+// AllowDeletions allows exactly the deletions that were shown. The user has
+// typed their number, or the name of the registry: each deletion deletes all
+// objects of a tenant.
 func AllowDeletions(v *Visit) (Done, error) {
 	token, typed := v.Form.Get("token"), strings.TrimSpace(v.Form.Get("confirm"))
 	shown, err := strconv.Atoi(v.Form.Get("count"))
 	if err != nil || shown <= 0 || token == "" {
-		return Done{}, fault.New(fault.Invalid, "SetUnnamed", errors.New("the form does not say which deletions were shown"))
+		return Done{}, fault.New(fault.Invalid, "SetUnnamed", errors.New("the form does not name the deletions that were shown"))
 	}
 	if typed != v.Key().Name && typed != strconv.Itoa(shown) {
-		return Done{}, fault.New(fault.Invalid, "NotConfirmed", fmt.Errorf("to let %s pass, type %d or the name of the registry; nothing has been allowed", query.Count(shown, "deletion"), shown))
+		return Done{}, fault.New(fault.Invalid, "NotConfirmed", fmt.Errorf("to allow %s, type %d or the name of the registry; nothing was allowed", query.Count(shown, "deletion"), shown))
 	}
 	if err := v.Person.Tenants.Allow(v.Context, v.Key(), token); err != nil {
 		return Done{}, err
@@ -154,7 +154,7 @@ func AllowDeletions(v *Visit) (Done, error) {
 	return Done{To: registryPath(v.Key()), Said: "registry-allowed"}, nil
 }
 
-// ReadRows has the rows read at once.
+// ReadRows reads the rows at once.
 func ReadRows(v *Visit) (Done, error) {
 	if _, err := v.Person.Tenants.ReadNow(v.Context, v.Key()); err != nil {
 		return Done{}, err
@@ -162,7 +162,7 @@ func ReadRows(v *Visit) (Done, error) {
 	return Done{To: registryPath(v.Key()), Said: "registry-reading"}, nil
 }
 
-// SuspendRegistry leaves rows and tenants as they are.
+// SuspendRegistry stops reading rows and changing tenants.
 func SuspendRegistry(v *Visit) (Done, error) {
 	return Done{To: registryPath(v.Key()), Said: "registry-suspended"}, v.Person.Tenants.SuspendRegistry(v.Context, v.Key())
 }

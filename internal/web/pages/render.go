@@ -35,7 +35,7 @@ func NewRenderer(version string) (*Renderer, error) {
 	if r.sheets, err = sheets(r.static); err != nil {
 		return nil, err
 	}
-	// What every page shares: the layout, and the parts in templates/parts.
+	// All pages share the layout and the parts in templates/parts.
 	base, err := template.New("layout").Funcs(r.functions()).ParseFS(files, "templates/layout.html", "templates/parts/*.html")
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func NewRenderer(version string) (*Renderer, error) {
 	return r, nil
 }
 
-// sheets are the addresses of all style sheets. What all pages look like comes
+// sheets are the addresses of all style sheets. The common one comes
 // first, so that a screen's own may refine it.
 func sheets(static string) ([]string, error) {
 	names, err := fs.Glob(files, "static/*.css")
@@ -120,7 +120,7 @@ func (r *Renderer) Static() http.Handler {
 	serve := http.StripPrefix(strings.TrimPrefix(strings.TrimSuffix(r.static, "/"), StaticPrefix), http.FileServerFS(dir))
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if strings.HasSuffix(q.URL.Path, "/") {
-			http.NotFound(w, q) // directories are nobody's business
+			http.NotFound(w, q) // directories are not listed
 			return
 		}
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")

@@ -12,18 +12,18 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// retainedEvery is how often the page looks again: all records are read for it,
-// and a stack that goes and leaves something is rare.
+// retainedEvery is how often the page refreshes: it reads all records, and
+// a deleted stack with retained resources is rare.
 const retainedEvery = time.Minute
 
 // addressesShown bounds how many resources of one stack are named.
 const addressesShown = 200
 
-// Retained shows what stacks left that are gone, and what can be done about it.
+// Retained shows the retained resources of deleted stacks, and the next steps.
 func Retained(v *Visit) (Page, error) {
-	page := Page{Title: "Left behind", Section: "stacks", Template: "retained", Live: Live{Every: retainedEvery}}
+	page := Page{Title: "Retained resources", Section: "stacks", Template: "retained", Live: Live{Every: retainedEvery}}
 	if v.House.Retained == nil {
-		page.Data = retainedView{Now: v.Now, Empty: &Empty{Title: "No records are kept", Text: "This server does not write down what stacks leave behind."}}
+		page.Data = retainedView{Now: v.Now, Empty: &Empty{Title: "No records", Text: "This server does not record retained resources."}}
 		return page, nil
 	}
 	found, err := v.House.Retained.List(v.Context, "")
@@ -46,19 +46,19 @@ type retainedView struct {
 	Filtered   bool
 }
 
-// retainedRow is one stack that is gone.
+// retainedRow is one deleted stack.
 type retainedRow struct {
 	command.Retained
 	Total  int    // of its resources
 	More   int    // of them, that are not named
 	Again  string // the page of a stack that has the name now, empty if none has
 	File   string // the address of its last state, empty if the visitor does not get it
-	Forget string // where the form goes that has it forgotten, empty if the visitor may not
+	Forget string // address of the form that forgets the record, empty if the visitor may not
 }
 
-// retainedOf cuts the records to those of namespaces whose stacks the visitor may
-// list. It asks about the namespaces of the records: those that the board knows
-// are not enough, since the last stack of one may be gone.
+// retainedOf reduces the records to namespaces whose stacks the visitor may
+// list. It asks about the namespaces of the records: those of the board are
+// not enough, since the last stack of a namespace may be deleted.
 func retainedOf(v *Visit, found []command.Retained) retainedView {
 	d := retainedView{Now: v.Now, Namespace: v.Query.Get("namespace"), Name: strings.TrimSpace(v.Query.Get("name"))}
 	d.Filtered = d.Namespace != "" || d.Name != ""
@@ -78,11 +78,11 @@ func retainedOf(v *Visit, found []command.Retained) retainedView {
 	switch {
 	case len(d.Rows) > 0:
 	case d.Filtered:
-		d.Empty = &Empty{Title: "No record is like that", Href: v.Path, Link: "Show all"}
+		d.Empty = &Empty{Title: "No matching records", Href: v.Path, Link: "Show all"}
 	default:
 		d.Empty = &Empty{
-			Title: "Nothing was left",
-			Text:  "No record says that a stack left anything, in a namespace whose stacks you may list. Records are kept for 30 days after a stack is gone.",
+			Title: "No retained resources",
+			Text:  "No deleted stack has retained resources in the namespaces whose stacks you may list. Records expire 30 days after the deletion.",
 		}
 	}
 	return d
@@ -119,7 +119,7 @@ func retainedPath(k query.Key, what string) string {
 	return pathOf("retained", k.Namespace, k.Name, what)
 }
 
-// mayOn says on which of some objects the visitor may do something. It asks once
+// mayOn says for which objects the visitor has a permission. It asks once
 // for all, else once for each namespace, and for single objects where that is
 // refused.
 func mayOn(v *Visit, verb string, r access.Resource, keys []query.Key) func(query.Key) bool {
@@ -147,17 +147,17 @@ func mayOn(v *Visit, verb string, r access.Resource, keys []query.Key) func(quer
 	return func(k query.Key) bool { return within(k) || v.Can(single(k)) }
 }
 
-// ForgetRetained drops the record of a stack that is gone, if the name of the
-// stack was typed. One that is forgotten already came of the first of two clicks,
-// and the second waits for the first, so that the journal has it once.
+// ForgetRetained deletes the record of a deleted stack, if the name of the
+// stack was typed. The second of two clicks waits for the first and finds the
+// record gone, so that the audit log has one entry.
 func ForgetRetained(v *Visit) (Done, error) {
 	done := Done{To: "/retained", Said: "retained-forgotten"}
 	if v.House.Retained == nil || v.Forget == nil {
-		return Done{}, fault.New(fault.Missing, query.ReasonNotRetained, errors.New("no records of stacks that are gone are kept here"))
+		return Done{}, fault.New(fault.Missing, query.ReasonNotRetained, errors.New("this server has no records of deleted stacks"))
 	}
 	uid := v.Form.Get("uid")
 	if uid == "" {
-		return Done{}, fault.New(fault.Invalid, "NotConfirmed", errors.New("the form does not say which stack of that name is meant, so that nothing was done"))
+		return Done{}, fault.New(fault.Invalid, "NotConfirmed", errors.New("the form does not identify the stack; nothing was changed"))
 	}
 	if err := confirmed(v); err != nil {
 		return Done{}, err
@@ -174,4 +174,4 @@ func ForgetRetained(v *Visit) (Done, error) {
 	return done, v.Forget(v.Key(), uid)
 }
 
-var _ = says(map[Said]string{"retained-forgotten": "It is forgotten. What it built is where it was."})
+var _ = says(map[Said]string{"retained-forgotten": "The record was deleted. The resources of the stack still exist."})

@@ -26,8 +26,8 @@ func may(rights ...string) func(*Visit) {
 
 func TestWhatStacksLeftSaysWhatToDo(t *testing.T) {
 	d := screen(t, shire(), "/retained", Retained, may("list stacks apps/", "list stacks gone/"))
-	wants(t, d.text(), "terrier.dev/deletion is retain", "Secret tfstate-default-mail", "2 resources", "207 resources", "and 7 more", "2 objects in no state",
-		"create the stack again", "its object was removed by force", "not kept here", "A stack of that name is there", "stacks 1–3 of 3")
+	wants(t, d.text(), "terrier.dev/deletion is retain", "Secret tfstate-default-mail", "2 resources", "207 resources", "and 7 more", "2 untracked resources",
+		"create the stack again", "its object was removed by force", "not stored here", "A stack with this name exists", "stacks 1–3 of 3")
 	for _, n := range d.all(is(atom.A)) {
 		if strings.Contains(attr(n, "href"), "/state?") {
 			t.Errorf("who may read no state is offered %q", attr(n, "href"))
@@ -122,9 +122,9 @@ func TestADeletedStackLeadsToWhatItLeft(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kept, may, want bool
 	}{
-		"somebody who may":     {true, true, true},
-		"somebody who may not": {true, false, false},
-		"nothing is kept":      {false, true, false},
+		"with permission":    {true, true, true},
+		"without permission": {true, false, false},
+		"no records":         {false, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := guest(t, shire(), "/stacks/apps/mail/runs")
@@ -134,7 +134,7 @@ func TestADeletedStackLeadsToWhatItLeft(t *testing.T) {
 			v.Can = func(a access.Request) bool {
 				return tt.may && a == access.Request{Verb: "list", Resource: access.ResourceStacks, Namespace: "apps"}
 			}
-			leads := slices.Contains(Failed(v, gone, "req-1").Data.(failure).Links, link{"What it left behind", "/retained?name=mail&namespace=apps"})
+			leads := slices.Contains(Failed(v, gone, "req-1").Data.(failure).Links, link{"Retained resources of the stack", "/retained?name=mail&namespace=apps"})
 			if leads != tt.want {
 				t.Errorf("it leads there: %v, want %v", leads, tt.want)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// runPage is one run: how it went, step by step, why it was started, and what
-// comes of it.
+// runPage is one run: its cause, its steps and its outcome, and the runs before
+// and after it.
 type runPage struct {
 	Head        stackHead
 	Report      query.Report
@@ -20,9 +20,9 @@ type runPage struct {
 	Pill        Pill
 	Cause       stack.Cause
 	Took        time.Duration
-	Goes        bool // it goes on
+	Goes        bool // the run has not ended
 	Why         string
-	Asked       string // the request that it answers, if it is a time
+	Asked       string // the request that caused it, if it is a time
 	Isolation   string
 	CPU         time.Duration
 	RSS         int64
@@ -30,7 +30,7 @@ type runPage struct {
 	Diagnostics []diagnostic
 	Providers   []stage
 	Health      []healthCheck
-	Plan        string // the address of the plan that it made or carries out
+	Plan        string // the address of the plan that it created or applies
 	PlanName    string
 	Log         string
 	Newer       *runLink
@@ -55,8 +55,8 @@ func Run(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	// The page is about one run; that others cannot be listed only takes away the
-	// way to them.
+	// The page is about one run. If the others cannot be listed, it only lacks the
+	// links to them.
 	others, _ := v.House.Stacks.Runs(v.Context, v.Key())
 	p := runPageOf(head, report, others, v.Now)
 	p.decided(v)
@@ -67,7 +67,7 @@ func Run(v *Visit) (Page, error) {
 	return page, nil
 }
 
-// liveRun is how often a run that goes on is looked at: not every step of it is
+// liveRun is how often the page of an active run refreshes: not every step is
 // a change of its stack.
 const liveRun = 3 * time.Second
 
@@ -106,8 +106,8 @@ func runPageOf(head stackHead, r query.Report, others []query.Report, now time.T
 	return p
 }
 
-// note is what the controller wrote down of a run when it started it. An older
-// controller may have written less.
+// note is what the controller recorded of a run when it started it. An older
+// controller may have recorded less.
 type note struct {
 	Cause  stack.Cause   `json:"cause"`
 	Waited time.Duration `json:"waited"` // for its turn
@@ -125,9 +125,9 @@ func noteOf(r query.Report) note {
 func whyOf(c stack.Cause) string {
 	switch {
 	case c.Instead != "":
-		return visible(c.Why) + "; what was applied last stands in: " + visible(c.Instead)
+		return visible(c.Why) + "; it uses the configuration that was applied last, because of: " + visible(c.Instead)
 	case c.Plan != nil:
-		return "the plan " + visible(c.Plan.Name) + " may be carried out"
+		return "applies the plan " + visible(c.Plan.Name)
 	case c.Unlock != "":
 		return visible(c.Why) + ", the lock " + visible(c.Unlock)
 	default:
@@ -143,14 +143,14 @@ func isolation(level int) string {
 	case 2:
 		return "kernel: limits, Landlock and a system call filter"
 	case 3:
-		return "full: namespaces and a tree of its own"
+		return "full: namespaces and a file system of its own"
 	default:
 		return "none"
 	}
 }
 
-// plan finds the plan that a run made, if it still is the stack's, or that it
-// carries out.
+// plan finds the plan that a run created, if it still is the stack's, or that it
+// applies.
 func (p *runPage) plan(k query.Key) {
 	if c := p.Cause.Plan; c != nil {
 		p.Plan, p.PlanName = planPath(k, query.PlanInfo{Digest: c.Digest}), c.Name
@@ -182,8 +182,8 @@ func (p *runPage) beside(others []query.Report) {
 	}
 }
 
-// decided adds to the approval who gave it, where the visitor may know, and to a
-// plan that waits for its turn what is before it.
+// decided adds the approver to the approval, where the visitor may view it, and the
+// place in the queue to an apply that is queued.
 func (p *runPage) decided(v *Visit) {
 	i := slices.IndexFunc(p.Stages, func(s stage) bool { return s.ID == "approval" })
 	digest := ""
@@ -205,7 +205,7 @@ func (p *runPage) decided(v *Visit) {
 	}
 }
 
-// said is what somebody said of a plan.
+// said is an approval or a rejection of a plan.
 type said struct {
 	Who     string
 	Word    string
@@ -214,7 +214,7 @@ type said struct {
 }
 
 // wordsOn are the approvals and rejections of a plan, oldest first, where the
-// visitor may read the journal.
+// visitor may read the audit log.
 func wordsOn(v *Visit, digest string) []said {
 	k := v.Key()
 	if digest == "" || v.House.Journal == nil {
@@ -223,7 +223,7 @@ func wordsOn(v *Visit, digest string) []said {
 	page, err := v.House.Journal.Entries(v.Context, query.AuditSightOf(v.Can),
 		query.AuditQuery{What: []query.AuditWhat{"approved", "rejected"}, Namespace: k.Namespace, Stack: k.Name, Limit: 50})
 	if err != nil {
-		return nil // the journal is not what was asked for
+		return nil // the page is complete without the audit log
 	}
 	var out []said
 	for _, e := range slices.Backward(page.Items) {

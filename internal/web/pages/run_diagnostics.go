@@ -54,7 +54,7 @@ func trimmed(s string) string {
 }
 
 // warningsOf are the warnings of the run that made a plan, if it is kept and the
-// visitor may see it.
+// visitor may view it.
 func warningsOf(v *Visit, run string) []diagnostic {
 	k := v.Key()
 	if run == "" || !v.Can(access.Request{Verb: "get", Resource: access.ResourceLog, Namespace: k.Namespace, Name: k.Name}) {
@@ -62,7 +62,7 @@ func warningsOf(v *Visit, run string) []diagnostic {
 	}
 	r, err := v.House.Stacks.Run(v.Context, k, run)
 	if err != nil {
-		return nil // an old run is not kept, and the plan is what was asked for
+		return nil // an old run is not recorded; the page is complete without it
 	}
 	return diagnosticsOf(r.Diagnostics)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// stage is one line of the way of a run: from why it was started to what came
-// of it.
+// stage is one step in the history of a run, from its cause to its
+// outcome.
 type stage struct {
 	ID    string
 	Title string
@@ -28,8 +28,8 @@ type stage struct {
 	Delta *stack.Changes
 }
 
-// looks are how the states of stages look.
-var looks = map[string]struct {
+// stageStyles are the icon and the tone of each state of a stage.
+var stageStyles = map[string]struct {
 	icon string
 	tone Tone
 }{
@@ -37,7 +37,7 @@ var looks = map[string]struct {
 }
 
 func (s stage) as(state string) stage {
-	s.State, s.Icon, s.Tone = state, looks[state].icon, looks[state].tone
+	s.State, s.Icon, s.Tone = state, stageStyles[state].icon, stageStyles[state].tone
 	return s
 }
 
@@ -56,7 +56,7 @@ var stepTitles = map[string]string{
 	"apply": "Apply", "destroy": "Destroy", "output": "Read the outputs", "inventory": "List what exists", "health": "Health checks",
 }
 
-// expected are the steps that a run of a kind comes to.
+// expected are the steps of each kind of run.
 var expected = map[stack.RunKind][]string{
 	stack.PlanRun: {"init", "plan", "show"}, stack.CheckRun: {"init", "plan"}, stack.PreviewRun: {"init", "plan", "show"},
 	stack.ApplyRun: {"init", "apply"}, stack.DestroyRun: {"init", "apply"}, stack.HealthRun: {"health"},
@@ -104,10 +104,10 @@ func stagesOf(r query.Report, took time.Duration, now time.Time) (stages, provid
 		x := stage{ID: "step-" + name, Title: stepTitles[name]}
 		switch {
 		case name == "init" && r.InitSkipped:
-			x.Text = "skipped: nothing that it depends on has changed"
+			x.Text = "skipped: its inputs have not changed"
 			steps = slices.Insert(steps, 0, x.as("skipped"))
 		case name == "init" && r.NoInit:
-			x.Text = "not needed: the module calls no modules and needs no provider, so there is nothing to install"
+			x.Text = "not needed: there is nothing to install, since the module calls no modules and needs no provider"
 			steps = slices.Insert(steps, 0, x.as("skipped"))
 		case goes && name == at:
 			x.Took, x.At = max(0, now.Sub(r.Since)), r.Until
@@ -120,9 +120,9 @@ func stagesOf(r query.Report, took time.Duration, now time.Time) (stages, provid
 	return append([]stage{preparing(r, goes, max(0, rest))}, steps...), providers
 }
 
-// preparing is all that a supervisor does beside the engine's steps.
+// preparing is the work of the supervisor beside the engine's steps.
 func preparing(r query.Report, goes bool, took time.Duration) stage {
-	x := stage{ID: "step-prepare", Title: "Prepare and save", Took: took, Text: "the working directory, the box, the providers, and what is kept"}
+	x := stage{ID: "step-prepare", Title: "Prepare and save", Took: took, Text: "the working directory, the sandbox, the providers, and the records"}
 	switch {
 	case goes && (len(r.Steps) == 0 && phases[string(r.Phase)] == "" || r.Phase == "Saving"):
 		return x.as("now")
@@ -133,8 +133,8 @@ func preparing(r query.Report, goes bool, took time.Duration) stage {
 	}
 }
 
-// onward adds what comes before and after the run itself: what it waits for, the
-// approval of its plan, the run that carries it out.
+// onward adds the steps before and after the run itself: the approval of its plan,
+// and the run that applies it.
 func (p *runPage) onward(others []query.Report, now time.Time) {
 	s := p.Head.Stack
 	if c := p.Cause.Plan; c != nil {
@@ -157,27 +157,27 @@ func (p *runPage) onward(others []query.Report, now time.Time) {
 	waits := s.Plan != nil && s.Plan.Run == p.Report.ID
 	switch {
 	case i >= 0:
-		p.Stages = append(p.Stages, stage{ID: "approval", Title: "Approval"}.as("done"), carriedOut(s.Key(), others[i], now))
+		p.Stages = append(p.Stages, stage{ID: "approval", Title: "Approval"}.as("done"), appliedBy(s.Key(), others[i], now))
 	case waits:
 		p.Stages = append(p.Stages, p.waiting(s)...)
 	case s.Applied != nil && s.Applied.Run == p.Report.ID:
 		p.Stages = append(p.Stages, stage{ID: "approval", Title: "Approval"}.as("done"), stage{ID: "apply", Title: "Applied"}.as("done"))
 	case !p.Report.Changes.None():
-		p.Stages = append(p.Stages, stage{ID: "approval", Title: "Approval", Text: "the plan does not wait any more: another one took its place"}.as("skipped"))
+		p.Stages = append(p.Stages, stage{ID: "approval", Title: "Approval", Text: "the plan is no longer pending: another plan replaced it"}.as("skipped"))
 	}
 }
 
-// messageShown is how much of a message stands in the way of a run; diagnostics
+// messageShown is how much of a message a step shows; diagnostics
 // and the log have all of it.
 const messageShown = 400
 
-// before adds why the run was started and how long it waited for its turn.
+// before adds the cause of the run and its time in the queue.
 func (p *runPage) before(waited time.Duration) {
 	at := 0
 	if p.Cause.Plan != nil {
-		at = 1 // the plan that it carries out comes first
+		at = 1 // the plan that it applies comes first
 	} else if p.Why != "" {
-		p.Stages = slices.Insert(p.Stages, 0, stage{ID: "cause", Title: "Asked for", Text: p.Why, At: p.Report.Started.Add(-waited)}.as("done"))
+		p.Stages = slices.Insert(p.Stages, 0, stage{ID: "cause", Title: "Requested", Text: p.Why, At: p.Report.Started.Add(-waited)}.as("done"))
 		at = 1
 	}
 	if waited > 0 {
@@ -197,7 +197,7 @@ func (p *runPage) end() []stage {
 		x.Text = visible(cut(messageShown, r.Message))
 		return []stage{x.as("failed")}
 	case r.Changes.None() && (r.Kind == stack.PlanRun || r.Kind == stack.CheckRun):
-		x.Title, x.Text = "No changes", "the world is what the module asks for"
+		x.Title, x.Text = "No changes", "the resources match the module"
 	case r.Kind == stack.PlanRun, r.Kind == stack.CheckRun, r.Kind == stack.PreviewRun:
 		x.Title, x.Delta = "Planned", &r.Changes
 	case r.Kind.Writes() && r.Kind != stack.GlassRun:
@@ -206,7 +206,7 @@ func (p *runPage) end() []stage {
 	return []stage{x.as("done")}
 }
 
-// waiting says what stands between a plan and its apply.
+// waiting is the steps between a plan and its apply.
 func (p *runPage) waiting(s query.Stack) []stage {
 	x := stage{ID: "approval", Title: "Approval", Delta: &s.Plan.Changes, At: s.Plan.At}
 	later := stage{ID: "apply", Title: "Apply"}.as("later")
@@ -229,8 +229,8 @@ func (p *runPage) waiting(s query.Stack) []stage {
 	}
 }
 
-// carriedOut is the run that applied the plan.
-func carriedOut(k query.Key, r query.Report, now time.Time) stage {
+// appliedBy is the run that applied the plan.
+func appliedBy(k query.Key, r query.Report, now time.Time) stage {
 	x := stage{ID: "apply", Title: "Apply", Link: &runLink{r.ID, runPath(k, r.ID), string(r.Kind)}, At: r.Started}
 	switch {
 	case r.Outcome == "":

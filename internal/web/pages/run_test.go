@@ -88,14 +88,14 @@ func waysOf(t *testing.T, p *planned, stack, run string) string {
 
 func TestTheWayOfARun(t *testing.T) {
 	for name, tt := range map[string]struct{ stack, run, want string }{
-		"a plan that waits":         {"apps/checkout", "plan-1", "cause done, step-prepare done, step-init done, step-plan done, step-show done, outcome done, approval waits, apply later"},
+		"a pending plan":            {"apps/checkout", "plan-1", "cause done, step-prepare done, step-init done, step-plan done, step-show done, outcome done, approval waits, apply later"},
 		"a plan that is only shown": {"net/watch", "plan-1", "cause done, step-prepare done, step-init done, step-plan done, step-show done, outcome done, approval skipped"},
 		"a plan that was applied":   {"apps/cart", "plan-1", "cause done, step-prepare done, step-init done, step-plan done, step-show done, outcome done, approval done, apply done"},
 		"a plan that was replaced":  {"net/dns", "plan-1", "cause done, step-prepare done, step-init done, step-plan done, step-show done, outcome done, approval skipped"},
 		"an apply that failed":      {"apps/checkout", "apply-7", "approval done, queued done, step-prepare done, step-init skipped, step-apply failed, outcome failed"},
 		"a run that goes on":        {"apps/checkout", "plan-8", "cause done, step-prepare done, step-init done, step-plan now, step-show later"},
 		"a run that was killed":     {"apps/checkout", "killed-1", "step-prepare failed, outcome failed"},
-		"a look that found nothing": {"apps/checkout", "check-3", "step-prepare done, outcome done"},
+		"a drift check":             {"apps/checkout", "check-3", "step-prepare done, outcome done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := waysOf(t, history(t), tt.stack, tt.run); got != tt.want {

@@ -2,7 +2,7 @@ package pages
 
 import "maps"
 
-// sentences are what is said after an action; each file of screens adds its own
+// sentences are shown after an action; each file of screens adds its own
 // by says.
 var sentences = map[Said]string{}
 

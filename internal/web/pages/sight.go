@@ -7,18 +7,18 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 )
 
-// sightEvery is how often a page is looked at again that leaves out what nobody
-// knows yet whether the visitor may see it.
+// sightEvery is how often a page refreshes while the permissions of the visitor
+// are still being checked.
 const sightEvery = time.Second
 
 // Lists reports whether the visitor may list the stacks of one namespace, also
-// while it is still being found out in which others they may.
+// while the permissions in other namespaces are still being checked.
 func (v *Visit) Lists(namespace string) bool {
 	scope := v.Scope()
 	return scope.Has(namespace) || scope.Unasked > 0 && v.Can(access.Request{Verb: "list", Resource: access.ResourceStacks, Namespace: namespace})
 }
 
-// accesses are a right in each of some namespaces.
+// accesses are one permission in each of some namespaces.
 func accesses(verb string, r access.Resource, namespaces []string) []access.Request {
 	var out []access.Request
 	for _, n := range namespaces {
@@ -27,11 +27,11 @@ func accesses(verb string, r access.Resource, namespaces []string) []access.Requ
 	return out
 }
 
-// askedTogether is how many rights a page asks about at once.
+// askedTogether is how many permissions a page asks for at once.
 const askedTogether = 16
 
-// askTogether asks about several rights at once, so that whoever asks Can about
-// each of them need not wait.
+// askTogether asks for several permissions at once, so that later calls of Can
+// find the answer in the cache.
 func (v *Visit) askTogether(rights []access.Request) {
 	if v.Can == nil || len(rights) == 0 {
 		return
@@ -52,8 +52,8 @@ func (v *Visit) askTogether(rights []access.Request) {
 	all.Wait()
 }
 
-// Unasked is how many namespaces the page leaves out because it was not found
-// out yet whether the visitor may list their stacks; zero for a page that has
+// Unasked is how many namespaces the page leaves out because the permission to
+// list their stacks was not checked yet; zero for a page that has
 // not asked for the scope.
 func (v *Visit) Unasked() int {
 	if v.scope == nil {
@@ -65,8 +65,8 @@ func (v *Visit) Unasked() int {
 // Here is the address of the page.
 func (v *Visit) Here() string { return with(v.Path, v.Query, "") }
 
-// filling has a page that is not whole yet look again soon, as far as it ever
-// looks again.
+// filling makes a page that is not complete yet refresh soon, if it refreshes
+// at all.
 func (v *Visit) filling(l Live) Live {
 	if l != (Live{}) && v.Unasked() > 0 && (l.Every == 0 || l.Every > sightEvery) {
 		l.Every = sightEvery

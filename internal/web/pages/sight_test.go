@@ -27,19 +27,19 @@ func TestPagesSayThatMoreMayCome(t *testing.T) {
 		}
 		asks, often := v.Unasked() > 0, p.Live != (Live{})
 		d := parse(t, v, p)
-		if got := strings.Contains(d.text(), "190 namespaces to go"); got != asks {
+		if got := strings.Contains(d.text(), "190 namespaces left"); got != asks {
 			t.Errorf("%s: that more may come is said: %t, want %t", name, got, asks)
 		}
 		if got := attr(d.all(is(atom.Main))[0], "data-live-every") == "1000"; got != (asks && often) {
-			t.Errorf("%s: it is looked at again soon: %t, want %t", name, got, asks && often)
+			t.Errorf("%s: it refreshes soon: %t, want %t", name, got, asks && often)
 		}
 	}
 	d := show(t, town(), "/stacks?q=checkout", func(v *Visit) (Page, error) {
 		v.Scopes = scoped(some)
 		return Stacks(v)
 	})
-	wants(t, d.text(), "Nothing found so far", "190 namespaces to go")
-	if strings.Contains(d.text(), "No stack is like that") {
+	wants(t, d.text(), "No matches so far", "190 namespaces left")
+	if strings.Contains(d.text(), "No matching stacks") {
 		t.Error("the page says that there is nothing, before that is known")
 	}
 }

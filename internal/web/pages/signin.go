@@ -10,16 +10,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// SignIn is the page on which a browser becomes known.
+// SignIn is the page that signs a user in.
 type SignIn struct {
-	To      string           // where it goes from there
+	To      string           // the page after signing in
 	Problem *command.Refusal // why the last try failed
-	Lost    bool             // a form was sent by somebody who was not signed in any more
-	Present string           // who is signed in already
+	Lost    bool             // a form was sent after the session had ended
+	Present string           // the user who is signed in already
 
-	Code, Name string // of a link: what opens it, and whom it lets in
+	Code, Name string // of a link: its code, and the user that it signs in
 
-	Issuer     string // what people call it; empty if there is none
+	Issuer     string // its name for users; empty without one
 	IssuerDown bool
 }
 
@@ -37,7 +37,7 @@ func (s SignIn) IssuerPath() string {
 	return "/sign-in/issuer?" + url.Values{"to": {s.To}}.Encode()
 }
 
-// SignInProblem is err in the words in which it is shown.
+// SignInProblem is err as the page shows it.
 func SignInProblem(err error) *command.Refusal {
 	r, size := utf8.DecodeRuneInString(err.Error())
 	sentence := string(unicode.ToUpper(r)) + err.Error()[size:]
@@ -45,15 +45,15 @@ func SignInProblem(err error) *command.Refusal {
 }
 
 var signInHints = map[string]string{
-	access.ReasonUnknownUser: "See that you copied the whole token, that it is of the cluster that this server looks after, and that it has not expired.",
-	"TokenTooLong":           "Use the token of a ServiceAccount, which is short: kubectl create token NAME. Programs that send their token themselves may have longer ones.",
-	"GroupsTooLong":          "Have the issuer name fewer groups to this client: those that roles are bound to.",
-	"LinkUsed":               "Ask for another one: terrier ui",
-	"IssuerDenied":           "Sign in again. If that does not help, ask whoever looks after the issuer whether you may use this client.",
-	"IssuerInvalid":          "Tell whoever looks after this server: the issuer, or what is set for it, has to be corrected.",
+	access.ReasonUnknownUser: "Check that you copied the whole token, that it belongs to the cluster of this server, and that it has not expired.",
+	"TokenTooLong":           "Use the token of a ServiceAccount, which is short: kubectl create token NAME. Programs that call the API may use longer tokens.",
+	"GroupsTooLong":          "Configure the issuer to send fewer groups to this client: only those that roles are bound to.",
+	"LinkUsed":               "Create another link: terrier ui",
+	"IssuerDenied":           "Sign in again. If that does not help, ask the administrator of the issuer whether you may use this client.",
+	"IssuerInvalid":          "Tell the operator of this server to correct the issuer or its settings.",
 }
 
-// Onward is a page that goes on to another one by itself.
+// Onward is a page that redirects to another one.
 func Onward(to string) Page {
 	return Page{Title: "One moment", Section: "sign-in", Template: "onward", Data: to}
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// sourcesEvery is how often the list is looked at again.
+// sourcesEvery is how often the list refreshes.
 const sourcesEvery = 15 * time.Second
 
-// Sources shows what modules come from, whether it can be fetched, and who needs
-// it.
+// Sources shows the sources of modules, whether they can be fetched, and the stacks
+// that use them.
 func Sources(v *Visit) (Page, error) {
 	page := Page{Title: "Sources", Section: "sources", Template: "sources", Live: Live{Every: sourcesEvery}}
 	d := sourcesView{Now: v.Now}
 	if v.House.Sources == nil {
-		d.Empty = &Empty{Title: "Sources are not known", Text: "This server does not read GitRepositories, OCIRepositories and Buckets."}
+		d.Empty = &Empty{Title: "No sources", Text: "This server does not read GitRepositories, OCIRepositories and Buckets."}
 		page.Data = d
 		return page, nil
 	}
@@ -57,7 +57,7 @@ type sourceRow struct {
 	query.Source
 	Pill   Pill
 	State  string
-	Link   string // its URL, if a browser can go there; what is in it was written by somebody else
+	Link   string // its URL, if a browser can open it; its content is from outside
 	Means  string // of the reason
 	Do     string
 	Stacks []stackLink
@@ -99,24 +99,24 @@ func sourceState(s query.Source) string {
 	}
 }
 
-// sourceMeans says what reasons of sources mean and what to do, for ours and for
+// sourceMeans explains the reasons of sources and the next step, for ours and for
 // those of Flux.
 var sourceMeans = map[string]struct{ Means, Do string }{
-	"URLInvalid":                      {"The address cannot be used.", "Correct spec.url: https, ssh or oci."},
-	"AuthenticationFailed":            {"Who fetches is not let in.", "See that the Secret of secretRef is there, holds what is current, and may read this."},
-	"GitOperationFailed":              {"The repository cannot be read.", "See the message: a name, a branch or a tag that is not there, or a server that does not answer."},
-	"OCIArtifactPullFailed":           {"The artifact cannot be pulled.", "See that the tag exists, and that secretRef may pull it."},
+	"URLInvalid":                      {"The address is invalid.", "Correct spec.url: https, ssh or oci."},
+	"AuthenticationFailed":            {"The server rejected the credentials.", "Check that the Secret of secretRef exists, is current, and may read this source."},
+	"GitOperationFailed":              {"The repository cannot be read.", "See the message: a name, a branch or a tag does not exist, or the server does not answer."},
+	"OCIArtifactPullFailed":           {"The artifact cannot be pulled.", "Check that the tag exists, and that secretRef may pull it."},
 	"OCIArtifactLayerOperationFailed": {"The artifact has no layer of that type.", "Correct layerSelector, or push it with flux push artifact or terrier push."},
-	"BucketOperationFailed":           {"The bucket cannot be read.", "See endpoint, bucketName and the keys in secretRef."},
-	"Unsupported":                     {"A field asks for what is not supported, and nothing is passed over in silence.", "Leave out the field that the message names, or run with --sources=false beside Flux's source-controller."},
-	"ReferenceInvalid":                {"What ref asks for is not there.", "Correct the branch, tag, semver or commit."},
-	"ArtifactFailed":                  {"What was fetched could not be packed.", "See the message: mostly a file that leads out of the tree, or too much of it."},
-	"StorageOperationFailed":          {"What was fetched could not be stored here.", "See that the data directory has room."},
-	"AddressDenied":                   {"The address is local to this machine or to its network, and is not reached.", "Ask the operator for --allow-host HOST:PORT if it really is meant."},
-	"InsecureConnectionsDisallowed":   {"The address is unencrypted.", "Use https, or ask the operator for --allow-plain-http."},
-	"AnswerTooLarge":                  {"There is more than may be fetched.", "Leave out what modules do not need, with .sourceignore or spec.ignore."},
-	"RedirectDenied":                  {"The server sends on to somewhere else, and that is not followed.", "Put the final address into spec.url."},
-	"TLSConfigInvalid":                {"The certificates for it cannot be read.", "Correct the Secret of certSecretRef."},
+	"BucketOperationFailed":           {"The bucket cannot be read.", "Check endpoint, bucketName and the keys in secretRef."},
+	"Unsupported":                     {"A field is not supported.", "Remove the field that the message names, or run with --sources=false beside the source-controller of Flux."},
+	"ReferenceInvalid":                {"The reference in ref does not exist.", "Correct the branch, tag, semver or commit."},
+	"ArtifactFailed":                  {"The fetched content could not be packed.", "See the message. Usually a link leads out of the tree, or the content is too large."},
+	"StorageOperationFailed":          {"The fetched content could not be stored.", "Check that the data directory has free space."},
+	"AddressDenied":                   {"The address is local to this machine or to its network, and Terrier does not connect to it.", "If the address is correct, ask the operator to set --allow-host HOST:PORT."},
+	"InsecureConnectionsDisallowed":   {"The address is unencrypted.", "Use https, or ask the operator to set --allow-plain-http."},
+	"AnswerTooLarge":                  {"The source is larger than the limit.", "Exclude files that modules do not need, with .sourceignore or spec.ignore."},
+	"RedirectDenied":                  {"The server redirects to another address, and Terrier does not follow it.", "Set spec.url to the final address."},
+	"TLSConfigInvalid":                {"The certificates cannot be read.", "Correct the Secret of certSecretRef."},
 }
 
 func (d *sourcesView) fill(v *Visit, list []query.Source) {
@@ -157,14 +157,14 @@ func (d *sourcesView) fill(v *Visit, list []query.Source) {
 	switch {
 	case len(d.Rows) > 0:
 	case d.Filtered:
-		d.Empty = &Empty{Title: "No source is like that", Href: v.Path, Link: "Show all"}
+		d.Empty = &Empty{Title: "No matching sources", Href: v.Path, Link: "Show all"}
 	default:
 		d.Empty = &Empty{
-			Title: "No sources yet", Text: "A stack names a GitRepository, an OCIRepository or a Bucket in spec.sourceRef; terrier push makes one of a directory.",
+			Title: "No sources yet", Text: "A stack names a GitRepository, an OCIRepository or a Bucket in spec.sourceRef. To push a directory as an artifact:",
 			Command: "terrier push ./modules/network oci://SERVER/NAMESPACE/network:v1",
 		}
 		if !v.Can(access.Request{Verb: "list", Resource: access.ResourceSources}) {
-			d.Empty = &Empty{Title: "No sources that you may see", Text: "Sources are shown to those who may list gitrepositories in their namespace. Ask whoever runs the cluster for a role that allows it."}
+			d.Empty = &Empty{Title: "No sources that you may view", Text: "To view sources, you need the permission to list gitrepositories in their namespace. Ask the administrator of the cluster for a role that allows it."}
 		}
 	}
 }
@@ -179,8 +179,8 @@ func (d *sourcesView) chips(v *Visit, counts map[string]int) {
 	}
 }
 
-// sortSources puts those first that somebody has to look at, and of these those
-// that most stacks need.
+// sortSources puts failing sources first, and of these those
+// that most stacks use.
 func sortSources(list []sourceRow) {
 	rank := func(r sourceRow) int {
 		return slices.IndexFunc(sourceStates, func(s struct {
@@ -222,8 +222,8 @@ func rowOfSource(s query.Source) sourceRow {
 	return row
 }
 
-// withoutUser is an address without who is to be let in there: people write
-// passwords into it.
+// withoutUser is an address without its user information, which may contain a
+// password.
 func withoutUser(address string) string {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {

@@ -12,15 +12,15 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Stack shows how one stack stands, why, and how it came to that.
+// Stack shows the status of one stack, its reason and its history.
 func Stack(v *Visit) (Page, error) {
 	var rights sync.WaitGroup
 	rights.Go(func() { v.askTogether(stackAsks(v.Key())) })
 	e, err := v.House.Stacks.Explain(v.Context, v.Key())
 	var moments []query.Moment
-	var untold error
+	var missingErr error
 	if err == nil {
-		moments, untold = query.ToldTimeline(v.Context, v.House.Details, v.House.Journal, auditSight(v), v.Key())
+		moments, missingErr = query.ToldTimeline(v.Context, v.House.Details, v.House.Journal, auditSight(v), v.Key())
 	}
 	rights.Wait()
 	if err != nil {
@@ -29,15 +29,15 @@ func Stack(v *Visit) (Page, error) {
 	view := overviewOf(e, headFor(v, e.Stack, tabOverview))
 	missing := "The timeline cannot be shown"
 	if len(moments) > 0 {
-		missing = "What people did cannot be shown"
+		missing = "The actions of users cannot be shown"
 	}
-	view.Untold = problemOf(missing, untold)
+	view.TimelineProblem = problemOf(missing, missingErr)
 	view.Timeline = timeline(v.Key(), moments)
 	view.failing(moments)
 	return stackPage(v, "stack", "", view), nil
 }
 
-// auditSight is where the visitor may read what people did.
+// auditSight is the namespaces whose audit log the visitor may read.
 func auditSight(v *Visit) query.AuditSight {
 	if v.Can == nil {
 		return query.AuditSight{}
@@ -47,7 +47,7 @@ func auditSight(v *Visit) query.AuditSight {
 	}}
 }
 
-// stackAsks are the rights that the page of a stack asks about.
+// stackAsks are the permissions that the page of a stack asks for.
 func stackAsks(k query.Key) []access.Request {
 	asks := []access.Request{{Verb: "patch", Resource: access.ResourceStacks, Namespace: k.Namespace, Name: k.Name}}
 	for _, n := range stackTabNames {
@@ -69,34 +69,34 @@ func stackPage(v *Visit, template, tab string, data any) Page {
 
 // overview is the first tab of a stack.
 type overview struct {
-	Head     stackHead
-	Means    query.Situation
-	Message  string
-	Whole    string // the message if it is cut above
-	Failed   bool
-	Waiting  string
-	Facts    []string
-	Rule     string // that fired
-	RuleWhy  string
-	Rules    []query.RuleVerdict
-	Run      *runNow
-	Labels   []field
-	Timeline []moment
-	Untold   *Problem
+	Head            stackHead
+	Means           query.Situation
+	Message         string
+	Whole           string // the message if it is cut above
+	Failed          bool
+	Waiting         string
+	Facts           []string
+	Rule            string // that fired
+	RuleWhy         string
+	Rules           []query.RuleVerdict
+	Run             *runNow
+	Labels          []field
+	Timeline        []moment
+	TimelineProblem *Problem
 
 	FailedLog string // of the run that failed last, if the stack fails
-	DoBefore  string // what to do, up to the words that lead to that log
+	DoBefore  string // the next step, up to the words that link to that log
 	DoLog     string // these words; empty if there are none
 	DoAfter   string
 
-	Applies    bool   // the plan that waited is being applied
-	SourcePage string // where the source is told of
+	Applies    bool   // the plan is being applied
+	SourcePage string // the page of the source
 }
 
 // messageLength is how much of a message heads the page.
 const messageLength = 400
 
-// runNow is the run that goes on.
+// runNow is the active run.
 type runNow struct {
 	query.Running
 	Href, Log string
@@ -109,7 +109,7 @@ func overviewOf(e query.Explanation, head stackHead) overview {
 		o.Whole = s.Message
 	}
 	if o.Waiting == s.Message {
-		o.Waiting = "" // it is said already
+		o.Waiting = "" // the message says it already
 	}
 	o.Failed = s.Stalled || s.Failures > 0
 	for _, r := range query.Rules() {
@@ -136,10 +136,10 @@ func overviewOf(e query.Explanation, head stackHead) overview {
 	return o
 }
 
-// wholeStory are the words of an advice that lead to a log.
-const wholeStory = "the log of the run has the whole story"
+// logWords are the words of a next step that become a link to a log.
+const logWords = "log of the run"
 
-// failing finds the run that made the stack fail.
+// failing finds the run that failed.
 func (o *overview) failing(moments []query.Moment) {
 	s := o.Head.Stack
 	if s.Failures == 0 {
@@ -150,8 +150,8 @@ func (o *overview) failing(moments []query.Moment) {
 		return
 	}
 	o.FailedLog = runPath(s.Key(), moments[i].Run) + "/log"
-	if before, after, found := strings.Cut(o.Means.Do, wholeStory); found {
-		o.DoBefore, o.DoLog, o.DoAfter = before, wholeStory, after
+	if before, after, found := strings.Cut(o.Means.Do, logWords); found {
+		o.DoBefore, o.DoLog, o.DoAfter = before, logWords, after
 	}
 }
 
@@ -167,12 +167,12 @@ type moment struct {
 	Pill *Pill
 }
 
-// momentIcons are the glyphs of what happens; a failure has its own.
+// momentIcons are the glyphs of entries; a failure has its own.
 var momentIcons = map[query.MomentKind]string{
 	query.MomentCreated: "plus", query.MomentRun: "play", query.MomentDecision: "chevron", query.MomentEvent: "dot", query.MomentDeed: "person",
 }
 
-// Bounds of a story on one page: the pages of runs and events have it in full.
+// Bounds of the timeline on one page: the pages of runs and events show all of it.
 const (
 	timelineShown = 100
 	timelineText  = 400
@@ -201,7 +201,7 @@ func timeline(k query.Key, moments []query.Moment) []moment {
 	return out
 }
 
-// StackEvents lists what Kubernetes' events say of a stack, and its conditions.
+// StackEvents lists the Kubernetes events of a stack, and its conditions.
 func StackEvents(v *Visit) (Page, error) {
 	d, err := v.House.Stacks.Describe(v.Context, v.Key())
 	if err != nil {

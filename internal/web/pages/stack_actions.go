@@ -11,23 +11,23 @@ import (
 )
 
 var _ = says(map[Said]string{
-	"asked":          "A new plan is asked for. It shows up here as soon as it is made.",
+	"asked":          "A new plan was requested. This page shows it as soon as it is ready.",
 	"approved":       "Approved. Exactly this plan is applied.",
-	"rejected":       "Rejected. The plan stays until something replaces it.",
-	"suspended":      "Suspended. A run that goes on ends first.",
+	"rejected":       "Rejected. The plan is not applied, and stays until another plan replaces it.",
+	"suspended":      "Suspended. An active run ends first.",
 	"resumed":        "Resumed.",
-	"unlocking":      "The lock will be broken, and the stack goes on.",
-	"previewing":     "What a destroy would take down is being planned. The run shows up below; nothing is taken down.",
-	"nothing":        "There is nothing to take down.",
-	"repairing":      "A plan of the repair is asked for. It shows up here as soon as it is made, and waits for you.",
-	"repaired":       "The repair goes ahead with exactly this plan.",
-	"state-accepted": "Accepted. The stack goes on from what is stored.",
-	"state-locked":   "Locked. Nothing writes the state until the lock is freed.",
-	"state-unlocked": "The lock was freed.",
-	"rolled-back":    "The older state is the newest now. The next plan is made against it.",
+	"unlocking":      "The lock will be broken, and the stack will be reconciled.",
+	"previewing":     "A preview of the destroy is being planned. The list below shows its run. Nothing is destroyed.",
+	"nothing":        "There is nothing to destroy.",
+	"repairing":      "A repair plan was requested. This page shows it as soon as it is ready. It is applied only after you confirm it.",
+	"repaired":       "Confirmed. Exactly this repair plan is applied.",
+	"state-accepted": "Accepted. The stack continues with the stored state.",
+	"state-locked":   "Locked. The state cannot be written until you unlock it.",
+	"state-unlocked": "Unlocked.",
+	"rolled-back":    "Rolled back. The next plan uses this version of the state.",
 })
 
-// backTo is where the browser goes after a form: the page that it came from,
+// backTo is the page after a form: the page that the form came from,
 // by a name that the form carries, or the stack.
 func backTo(v *Visit) string {
 	k := v.Key()
@@ -43,7 +43,7 @@ func backTo(v *Visit) string {
 	}
 }
 
-// seenPlan is the plan that somebody had before them when they decided.
+// seenPlan is the plan that the form showed.
 func seenPlan(v *Visit) (query.PlanInfo, error) {
 	p := query.PlanInfo{Name: v.Form.Get("plan"), Digest: v.Form.Get("digest")}
 	if p.Name == "" {
@@ -52,14 +52,14 @@ func seenPlan(v *Visit) (query.PlanInfo, error) {
 	return p, nil
 }
 
-// Approve lets the plan that was seen be applied.
+// Approve approves the plan that the form showed.
 func Approve(v *Visit) (Done, error) {
 	seen, err := seenPlan(v)
 	if err != nil {
 		return Done{}, err
 	}
 	if s, err := v.House.Stacks.Get(v.Context, v.Key()); err == nil && s.Plan != nil && s.Plan.Name == seen.Name && v.Form.Get("sure") == "" && decideOf(s, "", "").Confirm {
-		return Done{}, fault.New(fault.Invalid, "DestroyUnseen", fmt.Errorf("the plan %s destroys something, and the box that says you have seen what is not ticked", seen.Name))
+		return Done{}, fault.New(fault.Invalid, "DestroyUnseen", fmt.Errorf("the plan %s destroys resources, and the checkbox that confirms it is not selected", seen.Name))
 	}
 	if _, err := v.Person.Stacks.Approve(v.Context, v.Key(), seen, v.Form.Get("comment")); err != nil {
 		return Done{}, err
@@ -67,7 +67,7 @@ func Approve(v *Visit) (Done, error) {
 	return Done{To: backTo(v), Said: "approved"}, nil
 }
 
-// Reject turns down the plan that was seen.
+// Reject rejects the plan that the form showed.
 func Reject(v *Visit) (Done, error) {
 	seen, err := seenPlan(v)
 	if err != nil {
@@ -79,32 +79,32 @@ func Reject(v *Visit) (Done, error) {
 	return Done{To: backTo(v), Said: "rejected"}, nil
 }
 
-// Replan asks for a new plan.
+// Replan requests a new plan.
 func Replan(v *Visit) (Done, error) {
 	_, err := v.Person.Stacks.Replan(v.Context, v.Key())
 	return Done{To: backTo(v), Said: "asked"}, err
 }
 
-// Suspend leaves a stack alone.
+// Suspend suspends a stack.
 func Suspend(v *Visit) (Done, error) {
 	return Done{To: backTo(v), Said: "suspended"}, v.Person.Stacks.Suspend(v.Context, v.Key())
 }
 
-// Resume ends that.
+// Resume resumes a stack.
 func Resume(v *Visit) (Done, error) {
 	return Done{To: backTo(v), Said: "resumed"}, v.Person.Stacks.Resume(v.Context, v.Key())
 }
 
-// Unlock breaks the lock that was seen, and no other.
+// Unlock breaks the lock that the form showed, and no other.
 func Unlock(v *Visit) (Done, error) {
 	return Done{To: backTo(v), Said: "unlocking"}, v.Person.Stacks.Unlock(v.Context, v.Key(), v.Form.Get("lock"))
 }
 
-// browserWaits is how long a browser waits for an answer of the controller, such
-// as a preview. It comes either way, and the page that shows it is led to.
+// browserWaits is how long a browser waits for the controller, for instance for a
+// preview. After that it is sent to the page that shows the result later.
 const browserWaits = 5 * time.Second
 
-// PreviewDestroy plans a destroy only to show it.
+// PreviewDestroy plans a destroy without applying it.
 func PreviewDestroy(v *Visit) (Done, error) {
 	ctx, cancel := context.WithTimeout(v.Context, browserWaits)
 	defer cancel()

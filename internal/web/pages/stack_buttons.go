@@ -5,8 +5,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// stackButtons are what can be done with a stack, each with the reason why not.
-// What decides in the end is the command: these reasons spare a detour. may says
+// stackButtons are the actions on a stack, each with the reason why it is disabled.
+// The command decides in the end; these reasons only spare a failing request. may says
 // why the visitor may not change the stack.
 func stackButtons(s query.Stack, may string) []Button {
 	to := func(action string) string { return stackPath(s.Key(), action) }
@@ -26,13 +26,13 @@ func stackButtons(s query.Stack, may string) []Button {
 	} else {
 		out = append(out, Button{Label: "Suspend", To: to("suspend"), Why: first()})
 	}
-	unlock := Button{Label: "Unlock", To: to("unlock"), Look: "danger", Why: first(when(s.Lock == nil, "Nobody else holds the lock on the state."))}
+	unlock := Button{Label: "Unlock", To: to("unlock"), Look: "danger", Why: first(when(s.Lock == nil, "The state is not locked by another holder."))}
 	if s.Lock != nil {
 		unlock.Fields = map[string]string{"lock": s.Lock.ID}
 	}
 	repair := Button{Label: "Repair", Href: stackPath(s.Key(), "repair"), Why: first(suspended,
-		when(s.Untracked == nil, "Everything that the stack built is in its state."),
-		when(s.Mode == stack.DriftOnly, "The stack is only watched, so that nothing can be imported into its state."))}
+		when(s.Untracked == nil, "The state contains all resources of the stack."),
+		when(s.Mode == stack.DriftOnly, "The mode driftOnly does not allow imports into the state."))}
 	return append(out, unlock, repair, Button{Label: "Preview destroy", To: to("preview-destroy"), Why: first(suspended, deleting)})
 }
 
@@ -43,8 +43,8 @@ func when(yes bool, reason string) string {
 	return ""
 }
 
-// Decide is a plan that somebody may approve or reject; the part "decide" shows
-// it. It carries what was seen, so that no other plan is approved in its place.
+// Decide is a plan to approve or reject; the part "decide" shows
+// it. Its form names the plan that was shown, so that no other plan is approved.
 type Decide struct {
 	Key     query.Key
 	Plan    query.PlanInfo
@@ -52,13 +52,13 @@ type Decide struct {
 	Reject  string
 	Back    string // where the browser goes afterwards, see backTo
 	Why     string // why the visitor cannot decide
-	Warn    string // what is lost if it is approved
-	Said    string // what was said about it already: approved, or nothing
+	Warn    string // what an approval destroys
+	Said    string // the decision so far: approved, or nothing
 	See     string // the address of the plan
-	Confirm bool   // the plan destroys: a box has to be ticked
+	Confirm bool   // the plan destroys: a checkbox has to be selected
 }
 
-// decideOf is for the plan that waits in s.
+// decideOf is for the pending plan of s.
 func decideOf(s query.Stack, may, back string) Decide {
 	p := query.PlanInfo{Name: s.Pending}
 	if s.Plan != nil {
@@ -66,16 +66,16 @@ func decideOf(s query.Stack, may, back string) Decide {
 	}
 	d := Decide{Key: s.Key(), Plan: p, Approve: stackPath(s.Key(), "approve"), Reject: stackPath(s.Key(), "reject"), Back: back, Why: may, See: planPath(s.Key(), p)}
 	if why := undecidable(s); why != "" {
-		d.Why = why // it is so for everybody
+		d.Why = why // for every user
 	}
 	if s.Approved != "" && (s.Approved == p.Name || s.Approved == p.Digest) {
 		d.Said = "approved"
 	}
 	switch {
 	case p.Destroy:
-		d.Warn = "This plan takes down everything that the stack built."
+		d.Warn = "This plan destroys all resources of the stack."
 	case p.Changes.Destroy > 0:
-		d.Warn = "This plan destroys " + query.Count(p.Changes.Destroy, "object") + "."
+		d.Warn = "This plan destroys " + query.Count(p.Changes.Destroy, "resource") + "."
 	}
 	d.Confirm = d.Warn != ""
 	return d
@@ -98,11 +98,11 @@ func undecidable(s query.Stack) string {
 	case s.Untracked != nil && s.Mode != stack.PlanOnly && s.Mode != stack.DriftOnly:
 		return ""
 	case s.Mode == stack.PlanOnly:
-		return "planOnly is set, so that no plan of this stack is ever applied."
+		return "planOnly is set: plans of this stack are never applied."
 	case s.Mode == stack.Auto:
-		return "approvePlan is auto: plans of this stack are applied without being asked about."
+		return "approvePlan is auto: plans of this stack are applied without an approval."
 	case s.Mode == stack.DriftOnly:
-		return "approvePlan is disable: this stack is only watched for drift."
+		return "approvePlan is disable: this stack is only checked for drift."
 	default:
 		return ""
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// StackDrift says what differs from what was applied.
+// StackDrift shows the drifted resources of a stack.
 func StackDrift(v *Visit) (Page, error) {
 	head, err := headOf(v, tabDrift)
 	if err != nil {
@@ -25,7 +25,7 @@ func StackDrift(v *Visit) (Page, error) {
 		view.fill(d)
 	}
 	if at, err := v.House.Details.LookedAt(v.Context, v.Key()); err == nil {
-		view.Looked = at // the page is as good without
+		view.Looked = at // without an answer, the page only lacks the time
 	}
 	if d.Digest != "" {
 		view.See = planPath(v.Key(), query.PlanInfo{Digest: d.Digest})
@@ -38,8 +38,8 @@ type driftDetail struct {
 	Drift   query.DriftDetail
 	Items   []driftItem
 	Hidden  int
-	Looked  time.Time // for drift, last; zero if that is not known
-	See     string    // the address of the plan that was made of it
+	Looked  time.Time // time of the last drift check; zero if unknown
+	See     string    // the address of the plan that fixes it
 	None    bool
 	Problem *Problem
 }
@@ -57,7 +57,7 @@ type driftDiff struct {
 	Sensitive           bool
 }
 
-// Bounds of what is shown of a drift; the plan has it all.
+// Bounds of the list of drifted resources; the plan has all of them.
 const (
 	driftedShown = 200
 	diffsShown   = 50
@@ -83,13 +83,13 @@ func (d *driftDetail) fill(detail query.DriftDetail) {
 	}
 }
 
-// driftWord is what somebody did to an object outside.
+// driftWord is the change of a resource outside of Terrier.
 func driftWord(a plan.Action) string {
 	switch a {
 	case plan.Delete:
-		return "is gone"
+		return "was deleted"
 	case plan.Create:
-		return "is new"
+		return "was created"
 	case plan.Update, plan.Replace:
 		return "was changed"
 	default:

@@ -14,12 +14,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// tabGlass is the last part of the address of work by hand, which is no tab.
+// tabGlass is the last part of the address of the break-glass page, which is not a tab.
 const tabGlass = "glass"
 
-// StackGlass is where a person works on a stack by hand: nothing is planned or
-// applied by itself meanwhile, and commands of the engine can be run one by one.
-// No shell is given to anybody, in a browser or elsewhere.
+// StackGlass is the page of a break-glass session: Terrier plans and applies
+// nothing meanwhile, and the user runs commands of the engine one by one.
+// There is no shell, in a browser or elsewhere.
 func StackGlass(v *Visit) (Page, error) {
 	head, err := headOf(v, tabOverview)
 	if err != nil {
@@ -46,53 +46,53 @@ func StackGlass(v *Visit) (Page, error) {
 	if h := s.ByHand; h != nil {
 		view.Last = &handDone{*h, outcomePill(h.Outcome), runPath(s.Key(), h.Run) + "/log"}
 	}
-	return stackPage(v, "stack_glass", "By hand", view), nil
+	return stackPage(v, "stack_glass", "Break-glass session", view), nil
 }
 
 type glassView struct {
 	Head      stackHead
 	Session   *stack.Glass // that is open
 	Commanded *stack.Command
-	Log       string // of the command at work
+	Log       string // of the running command
 	Last      *handDone
 	Commands  []command.HandCommand
-	Order     string // the id of the command that the form would ask for
+	Order     string // the id of the command that the form requests
 	To        string
 	Lasts     time.Duration
-	May       string // why the visitor may not work on it
-	Why       string // why the glass cannot be broken
+	May       string // why the visitor may not use the session
+	Why       string // why no session can be started
 	Shell     string
 	Own       []string
 }
 
-// handDone is the command that was run last.
+// handDone is the last command.
 type handDone struct {
 	stack.ByHand
 	Pill Pill
 	Log  string
 }
 
-// glassOpen reports whether somebody works on s by hand.
+// glassOpen reports whether a break-glass session is open.
 func glassOpen(s query.Stack, now time.Time) bool {
 	return s.Glass != nil && now.Before(s.Glass.Until)
 }
 
-// glassButton leads to work by hand.
+// glassButton leads to the break-glass page.
 func glassButton(v *Visit, s query.Stack, may string) Button {
-	b := Button{Label: "Work by hand", Href: stackPath(s.Key(), tabGlass)}
+	b := Button{Label: "Break glass", Href: stackPath(s.Key(), tabGlass)}
 	if !glassOpen(s, v.Now) {
 		b.Why = glassHindrance(v, s, may)
 	}
 	return b
 }
 
-// glassHindrance says why the glass of a stack cannot be broken; empty if it can.
+// glassHindrance says why no break-glass session can be started; empty if one can.
 func glassHindrance(v *Visit, s query.Stack, may string) string {
 	switch {
 	case may != "":
 		return may
 	case v.House.Platform.Glass == 0:
-		return "This platform does not let people work by hand. The operator allows it with --allow-break-the-glass."
+		return "This server does not allow break-glass sessions. Ask the operator to start it with --allow-break-the-glass."
 	case s.Suspended:
 		return "The stack is suspended. Resume it first."
 	case s.Deleting:
@@ -103,13 +103,13 @@ func glassHindrance(v *Visit, s query.Stack, may string) string {
 }
 
 var _ = says(map[Said]string{
-	"glass-breaking": "Asked for. The session begins as soon as a run that is at work has ended.",
-	"glass-broken":   "The glass is broken: nothing is planned or applied by itself until the session ends.",
-	"glass-mended":   "The session is over. The stack goes on by itself.",
-	"commanded":      "The command is on its way. Its log is here as soon as it is at work.",
+	"glass-breaking": "A break-glass session was requested. It starts as soon as the active run has ended.",
+	"glass-broken":   "The break-glass session is open. Terrier plans and applies nothing until it ends.",
+	"glass-mended":   "The break-glass session ended. Terrier reconciles the stack again.",
+	"commanded":      "The command was requested. This page links to its log as soon as it runs.",
 })
 
-// BreakGlass begins a session of work by hand. What is open already goes on.
+// BreakGlass starts a break-glass session, or continues the open one.
 func BreakGlass(v *Visit) (Done, error) {
 	ctx, cancel := context.WithTimeout(v.Context, browserWaits)
 	defer cancel()
@@ -126,12 +126,12 @@ func EndGlass(v *Visit) (Done, error) {
 	return Done{To: stackPath(v.Key()), Said: "glass-mended"}, v.Person.Stacks.EndGlass(v.Context, v.Key())
 }
 
-// RunByHand asks for one command: its words were chosen, and what it takes stands
-// on lines of its own, so that nothing in it has to be quoted.
+// RunByHand requests one command: its words are selected, and each argument is
+// on a line of its own, so that nothing needs quotes.
 func RunByHand(v *Visit) (Done, error) {
 	words := strings.Fields(v.Form.Get("command"))
 	if len(words) == 0 {
-		return Done{}, fault.New(fault.Invalid, "CommandInvalid", errors.New("no command was chosen"))
+		return Done{}, fault.New(fault.Invalid, "CommandInvalid", errors.New("no command was selected"))
 	}
 	for line := range strings.Lines(v.Form.Get("args")) {
 		if line = strings.TrimSpace(line); line != "" {

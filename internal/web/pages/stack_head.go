@@ -8,20 +8,20 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// stackHead is the upper part of every page below a stack: what it is, how it
-// stands, what can be done, and the tabs. The part "stackhead" shows it.
+// stackHead is the upper part of every page below a stack: its name, its status,
+// its actions and the tabs. The part "stackhead" shows it.
 type stackHead struct {
 	Stack   query.Stack
 	Pill    Pill
 	Tenant  string
 	Tabs    Tabs
 	Buttons []Button
-	Decide  *Decide // the plan that waits
+	Decide  *Decide // the pending plan
 	Notes   []headNote
 	Back    string // the address of the stack
 }
 
-// headNote is something about a stack that has to be seen on each of its pages.
+// headNote is an important note on all pages of a stack.
 type headNote struct {
 	Tone Tone
 	Icon string
@@ -64,14 +64,14 @@ func stackPath(k query.Key, below ...string) string {
 	return pathOf(parts...)
 }
 
-// stackTabs are the tabs of a stack. Those that the visitor may not open say so
-// beforehand.
+// stackTabs are the tabs of a stack. Those that the visitor may not open are
+// marked.
 func stackTabs(v *Visit, k query.Key, current string) Tabs {
 	t := Tabs{Label: "Stack"}
 	for _, n := range stackTabNames {
 		tab := Tab{Name: n.name, Href: stackPath(k, n.path), Current: n.path == current}
 		if n.right != access.ResourceStacks && !tab.Current && v.Can != nil && !v.Can(access.Request{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name}) {
-			tab.Why = "You may not see this: it takes the right to get terraforms/" + n.right.Part() + "."
+			tab.Why = "You may not view this. You need the permission to get terraforms/" + n.right.Part() + "."
 		}
 		t.Items = append(t.Items, tab)
 	}
@@ -105,39 +105,39 @@ func headFor(v *Visit, s query.Stack, current string) stackHead {
 	return h
 }
 
-// rowStatus is how a stack stands on the board, which knows it as everybody else
-// sees it.
+// rowStatus is the status of a stack on the board, the same as in the
+// list.
 func rowStatus(v *Visit, s query.Stack) query.Status {
 	if row, ok := v.row(s.Key()); ok {
 		return row.Status
 	}
-	return query.StatusWaiting // it is new, or on its way out
+	return query.StatusWaiting // it is new, or being deleted
 }
 
 // mayChange says why the visitor may not change the stack; empty if they may.
 func mayChange(v *Visit, k query.Key) string {
 	if v.Can == nil || !v.Can(access.Request{Verb: "patch", Resource: access.ResourceStacks, Namespace: k.Namespace, Name: k.Name}) {
-		return fmt.Sprintf("You may not change the stack: it takes the right to patch terraforms in the namespace %s.", k.Namespace)
+		return fmt.Sprintf("You may not change the stack. You need the permission to patch terraforms in the namespace %s.", k.Namespace)
 	}
 	return ""
 }
 
-// headNotes are what somebody has to know before they do anything.
+// headNotes are what a user has to know before any action.
 func headNotes(s query.Stack) []headNote {
 	var out []headNote
 	if s.Deleting {
 		out = append(out, headNote{ToneWarn, "minus", "The object is being deleted.", ""})
 	}
 	if s.Suspended {
-		out = append(out, headNote{ToneIdle, "pause", "Suspended: nothing is planned, applied or looked at.", "Resume it to go on."})
+		out = append(out, headNote{ToneIdle, "pause", "The stack is suspended. Terrier does not plan, apply or check it.", "To continue, choose Resume."})
 	}
 	if s.Phase == string(stack.GlassBroken) {
-		out = append(out, headNote{ToneBusy, "person", "Somebody works on it by hand: nothing is planned or applied by itself.", "It goes on when the session ends."})
+		out = append(out, headNote{ToneBusy, "person", "A break-glass session is open. Terrier plans and applies nothing.", "It reconciles the stack when the session ends."})
 	}
 	if l := s.Lock; l != nil {
-		n := headNote{ToneWarn, "lock", "Somebody else holds the lock on the state.", "Break it only if its holder is dead."}
+		n := headNote{ToneWarn, "lock", "Another holder has locked the state.", "Break the lock only if its holder no longer runs."}
 		if l.Who != "" {
-			n.Text = fmt.Sprintf("%s holds the lock on the state", cut(200, l.Who))
+			n.Text = fmt.Sprintf("%s has locked the state", cut(200, l.Who))
 			if l.Since != "" {
 				n.Text += " since " + cut(60, l.Since)
 			}
@@ -146,16 +146,16 @@ func headNotes(s query.Stack) []headNote {
 		out = append(out, n)
 	}
 	if g := s.Untracked; g != nil {
-		out = append(out, headNote{ToneBad, "alert", fmt.Sprintf("The apply %s was cut short: %s that it built may be in no state.", g.Run, query.Count(len(g.Objects), "object")), "Repair brings them in."})
+		out = append(out, headNote{ToneBad, "alert", fmt.Sprintf("The apply %s was interrupted: %s may exist.", g.Run, query.Count(len(g.Objects), "untracked resource")), "To import them, choose Repair."})
 	}
 	if s.Destroy {
-		out = append(out, headNote{ToneWarn, "minus", "destroy is set: everything that the stack built is taken down.", ""})
+		out = append(out, headNote{ToneWarn, "minus", "destroy is set: Terrier destroys all resources of the stack.", ""})
 	}
 	return out
 }
 
-// modes are the ways of working in a few words.
+// modes are the modes in a few words.
 var modes = map[stack.Mode]string{
 	stack.Auto: "applies every plan", stack.Manual: "applies what is approved",
-	stack.PlanOnly: "plans, never applies", stack.DriftOnly: "only looks for drift",
+	stack.PlanOnly: "plans, never applies", stack.DriftOnly: "only checks for drift",
 }

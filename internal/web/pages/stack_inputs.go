@@ -5,8 +5,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// StackInputs lists what goes into the runs of a stack, with the values that stand
-// in the object itself.
+// StackInputs lists the inputs of the runs of a stack, with the values from
+// the object itself.
 func StackInputs(v *Visit) (Page, error) {
 	head, err := headOf(v, tabInputs)
 	if err != nil {
@@ -35,7 +35,7 @@ type inputRow struct {
 	Text  string
 }
 
-// StackOutputs lists what the last apply left as outputs. Sensitive values never
+// StackOutputs lists the outputs of the last apply. Sensitive values never
 // come here.
 func StackOutputs(v *Visit) (Page, error) {
 	head, err := headOf(v, tabOutputs)
@@ -45,7 +45,7 @@ func StackOutputs(v *Visit) (Page, error) {
 	outputs, err := v.House.Details.OutputsKept(v.Context, v.Key())
 	view := outputList{Head: head, Secret: head.Stack.OutputsIn}
 	if fault.Of(err) == fault.Missing {
-		view.Nothing = "There are no outputs: nothing was applied yet, or the module declares none."
+		view.Nothing = "The stack has not been applied yet, or the module declares no outputs."
 	} else {
 		view.Problem = problemOf("The outputs cannot be shown", err)
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// A state that somebody brings is stored in two steps: what it would change is
-// shown, and what was shown is stored. In between it is kept in memory, for the
-// one who brought it and for a few minutes, so that nobody has to choose the file
-// twice and no other file takes its place.
+// An uploaded state is stored in two steps: the page shows its changes, and the
+// user confirms them. In between it is kept in memory, for the user who uploaded
+// it and for a few minutes, so that the file need not be uploaded twice and no
+// other file takes its place.
 
 // Bounds of what is kept.
 const (
@@ -24,7 +24,7 @@ const (
 	pushBytes = 128 << 20
 )
 
-// keptPushes are states that people brought.
+// keptPushes are uploaded states.
 type keptPushes struct {
 	mu sync.Mutex
 	by map[string]*keptPush
@@ -67,18 +67,18 @@ func (k *keptPushes) keep(p *keptPush, now time.Time) string {
 	}
 }
 
-// find returns the push that v brought to its stack under a token.
+// find returns the state that the visitor uploaded for the stack, by its token.
 func (k *keptPushes) find(v *Visit, token string) (*keptPush, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p := k.by[token]
 	if p == nil || p.who.Name != v.User.Name || p.who.UID != v.User.UID || p.key != v.Key() || !v.Now.Before(p.until) {
-		return nil, fault.New(fault.Missing, "PushForgotten", errors.New("the state that you brought is not kept any more; nothing was stored"))
+		return nil, fault.New(fault.Missing, "PushForgotten", errors.New("the uploaded state has expired; nothing was stored"))
 	}
 	return p, nil
 }
 
-// pushed is the question whether a state that was brought is to be stored.
+// pushed is the question whether to store an uploaded state.
 type pushed struct {
 	Token  string
 	Change command.StateChange
@@ -92,7 +92,7 @@ type pushed struct {
 func (l *stateList) askPush(v *Visit, token string) {
 	p, err := v.House.pushes.find(v, token)
 	if err != nil {
-		l.Problem = problemOf("It cannot be stored", err)
+		l.Problem = problemOf("The state cannot be stored", err)
 		return
 	}
 	d := p.change.Diff
@@ -102,10 +102,10 @@ func (l *stateList) askPush(v *Visit, token string) {
 	}
 }
 
-// PushState takes a state from a file and leads to what it would change.
+// PushState takes a state from a file and leads to the review of its changes.
 func PushState(v *Visit) (Done, error) {
 	if len(v.File) == 0 {
-		return Done{}, fault.New(fault.Invalid, "FileMissing", errors.New("no file was chosen, or it is empty"))
+		return Done{}, fault.New(fault.Invalid, "FileMissing", errors.New("no file was selected, or it is empty"))
 	}
 	force := v.Form.Get("force") == "yes"
 	change, err := v.Person.Stacks.PlanPush(v.Context, v.Key(), v.File, force)
@@ -117,8 +117,8 @@ func PushState(v *Visit) (Done, error) {
 	return Done{To: with(stackPath(v.Key(), tabStates), nil, "push", token) + "#push"}, nil
 }
 
-// StoreState stores the state that was brought, if the name of the stack was
-// typed. It is stored once, however often it is asked for.
+// StoreState stores the uploaded state, if the name of the stack was
+// typed. It is stored once, however often the form is sent.
 func StoreState(v *Visit) (Done, error) {
 	if err := confirmed(v); err != nil {
 		return Done{}, err
@@ -139,5 +139,5 @@ func StoreState(v *Visit) (Done, error) {
 }
 
 var _ = says(map[Said]string{
-	"state-pushed": "The state that you brought is the newest now. The next plan is made against it.",
+	"state-pushed": "The uploaded state was stored. The next plan uses it.",
 })

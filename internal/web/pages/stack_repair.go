@@ -11,8 +11,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// StackRepair asks what is known of the objects that an apply which was cut
-// short may have built.
+// StackRepair asks for the import IDs of untracked resources, which an
+// interrupted apply may have created.
 func StackRepair(v *Visit) (Page, error) {
 	head, err := headOf(v, tabOverview)
 	if err != nil {
@@ -36,7 +36,7 @@ type repairView struct {
 	Head      stackHead
 	Untracked *stack.Untracked
 	Objects   []repairObject
-	Plan      *query.PlanInfo // that waits
+	Plan      *query.PlanInfo // that is pending
 	See       string
 	To        string
 }
@@ -47,8 +47,8 @@ type repairObject struct {
 	Number int
 }
 
-// Repair plans a repair from what was said of each object; with a plan in the
-// form it lets that one be carried out.
+// Repair requests a repair plan with the given import IDs; with a plan in the
+// form it approves that plan.
 func Repair(v *Visit) (Done, error) {
 	if v.Form.Get("plan") != "" {
 		seen, err := seenPlan(v)
@@ -65,8 +65,8 @@ func Repair(v *Visit) (Done, error) {
 	return Done{To: stackPath(v.Key()), Said: "repairing"}, err
 }
 
-// repairAnswers reads the form: for the address number N, id-N is what to import
-// it by, and absent-N says that it does not exist.
+// repairAnswers reads the form: for the address number N, id-N is the import ID,
+// and absent-N says that the resource does not exist.
 func repairAnswers(v *Visit) (command.RepairAnswers, error) {
 	a := command.RepairAnswers{IDs: map[string]string{}}
 	for i, address := range v.Form["address"] {
@@ -75,7 +75,7 @@ func repairAnswers(v *Visit) (command.RepairAnswers, error) {
 		absent := v.Form.Get("absent-"+n) != ""
 		switch {
 		case absent && id != "" && id != v.Form.Get("known-"+n):
-			return a, fault.New(fault.Invalid, "RepairUnclear", errors.New(cut(200, address)+" is said to be absent, and to be imported"))
+			return a, fault.New(fault.Invalid, "RepairUnclear", errors.New(cut(200, address)+" has an import ID, and is marked as absent"))
 		case absent:
 			a.Absent = append(a.Absent, address)
 		case id != "":

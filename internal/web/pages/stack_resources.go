@@ -12,8 +12,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// StackResources lists what the state of a stack holds, by module and type. What
-// is sensitive was masked before it came here.
+// StackResources lists the resources in the state of a stack, by module and type.
+// Sensitive values are masked by the service.
 func StackResources(v *Visit) (Page, error) {
 	head, err := headOf(v, tabResources)
 	if err != nil {
@@ -23,9 +23,9 @@ func StackResources(v *Visit) (Page, error) {
 	state, err := v.House.Stacks.StateOf(v.Context, v.Key(), view.Version, false)
 	switch {
 	case fault.Of(err) == fault.Missing && view.Version == "":
-		view.Nothing = "Nothing is built yet: the stack has no state."
+		view.Nothing = "The stack has no state yet. Nothing was created."
 	case fault.Reason(err, "") == query.ReasonStateForeign:
-		view.Nothing = "The stack keeps its state in a backend of its own, and not with Terrier: ask the engine."
+		view.Nothing = "The stack keeps its state in its own backend, not in Terrier. Use the engine to read it."
 	case err != nil:
 		view.Problem = problemOf("The state cannot be shown", err)
 	case state.Sealed:
@@ -167,7 +167,7 @@ func attributes(values map[string]any) (shown []field, more int) {
 	return shown, more
 }
 
-// valueText is a value as one would write it, cut where it is long.
+// valueText is a value as text, cut where it is long.
 func valueText(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -181,7 +181,7 @@ func valueText(v any) string {
 	default:
 		b, err := json.MarshalIndent(v, "", "  ")
 		if err != nil {
-			return fmt.Sprintf("a value that cannot be written down: %v", err)
+			return fmt.Sprintf("a value that cannot be shown: %v", err)
 		}
 		return cut(valueLength, string(b))
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// StackStates lists the versions of a stack's state that are kept. With a
-// version to go back to in the address it asks whether that is meant.
+// StackStates lists the stored versions of a stack's state. With a
+// version to roll back to in the address it asks for confirmation.
 func StackStates(v *Visit) (Page, error) {
 	head, err := headOf(v, tabStates)
 	if err != nil {
@@ -27,7 +27,7 @@ func StackStates(v *Visit) (Page, error) {
 	}
 	kept, err := v.House.Stacks.StateVersions(v.Context, v.Key())
 	if fault.Reason(err, "") == query.ReasonStateForeign {
-		view.Nothing = "The stack keeps its state in a backend of its own, and not with Terrier."
+		view.Nothing = "The stack keeps its state in its own backend, not in Terrier."
 	} else {
 		view.Problem = problemOf("The versions cannot be shown", err)
 	}
@@ -48,7 +48,7 @@ type stateList struct {
 	Rows    []stateRow
 	Rescued []rescuedState
 	May     string // why the visitor may not change the state
-	Refused string // why no run begins on what is stored
+	Refused string // why the stored state blocks runs
 	Ask     *rollback
 	Push    *pushed
 	Nothing string
@@ -58,32 +58,32 @@ type stateList struct {
 type stateRow struct {
 	stack.StateVersion
 	Newest  bool
-	Version string // by which it is asked for
+	Version string // its name in an address
 	See     string
 	File    string // the address of all of it, as a file
-	Back    string // the address that asks whether to go back to it
+	Back    string // the address that asks whether to roll back to it
 	Run     string // the address of the run that wrote it
 	Size    string
 }
 
-// rescuedState is a state that a backend refused, of a run.
+// rescuedState is a state of a run that a backend rejected.
 type rescuedState struct{ Run, File string }
 
-// rollback is the question whether an older state is to be the newest.
+// rollback is the question whether to roll back to an older version.
 type rollback struct {
 	Version string
 	Row     stateRow
 	Name    string // has to be typed
 	To      string
-	Change  command.StateChange // what the visitor sees, and nothing else is done
+	Change  command.StateChange // as shown; exactly this is carried out
 	Force   bool
-	Unseen  string // the address that asks to replace what is kept nowhere else
+	Unseen  string // the address that asks to replace a state without a copy
 	Problem *Problem
 }
 
 func mayWriteState(v *Visit) string {
 	if v.Can == nil || !v.Can(access.Request{Verb: "update", Resource: access.ResourceState, Namespace: v.Key().Namespace, Name: v.Key().Name}) {
-		return fmt.Sprintf("You may not change states: it takes the right to update terraforms/state in the namespace %s.", v.Key().Namespace)
+		return fmt.Sprintf("You may not change states. You need the permission to update terraforms/state in the namespace %s.", v.Key().Namespace)
 	}
 	return ""
 }
@@ -113,12 +113,12 @@ func (l *stateList) fill(k query.Key, kept query.KeptStates) {
 	}
 	slices.Reverse(l.Rows)
 	if len(l.Rows) == 0 && l.Nothing == "" && l.Problem == nil {
-		l.Nothing = "No version is kept yet: nothing was applied."
+		l.Nothing = "No version is stored yet. Nothing was applied."
 	}
 }
 
-// ask prepares the question. What would change is asked for as the visitor, who
-// is the one to answer for it.
+// ask prepares the question. The changes are computed with the permissions of
+// the visitor.
 func (l *stateList) ask(v *Visit, version string) {
 	for _, r := range l.Rows {
 		if r.Version != version || r.Newest {
@@ -131,29 +131,29 @@ func (l *stateList) ask(v *Visit, version string) {
 		l.Ask.Force = v.Query.Get("force") == "yes"
 		var err error
 		l.Ask.Change, err = v.Person.Stacks.PlanRollback(v.Context, v.Key(), version, l.Ask.Force)
-		l.Ask.Problem = problemOf("It cannot be rolled back", err)
+		l.Ask.Problem = problemOf("The state cannot be rolled back", err)
 		if fault.Reason(err, "") == query.ReasonStateUnseen {
 			l.Ask.Unseen = with(stackPath(v.Key(), tabStates), v.Query, "force", "yes") + "#rollback"
 		}
 		return
 	}
-	l.Problem = problemOf("There is nothing to go back to", fault.New(fault.Missing, query.ReasonNoVersion, fmt.Errorf("no older version %q is kept", cut(40, version))))
+	l.Problem = problemOf("There is no version to roll back to", fault.New(fault.Missing, query.ReasonNoVersion, fmt.Errorf("no older version %q is stored", cut(40, version))))
 }
 
-// confirmed reports what is wrong if the name of the stack was not typed.
+// confirmed is an error if the name of the stack was not typed.
 func confirmed(v *Visit) error {
 	if typed := strings.TrimSpace(v.Form.Get("name")); typed != v.Key().Name {
-		return fault.New(fault.Invalid, "NotConfirmed", errors.New("the name of the stack was not typed as it is, so that nothing was done"))
+		return fault.New(fault.Invalid, "NotConfirmed", errors.New("the typed name is not the name of the stack; nothing was changed"))
 	}
 	return nil
 }
 
-// stateFile is where one version of a state is to be had as a file.
+// stateFile is the address of one version of a state as a file.
 func stateFile(k query.Key, version string) string { return stackPath(k, tabStates, version, "file") }
 
-// Rollback makes an older state the newest, if the name of the stack was typed
-// and it is still what was shown. If it is the newest already, a second click
-// came after the first.
+// Rollback rolls back to an older version, if the name of the stack was typed
+// and the change is still the one that was shown. If the version is current already,
+// this is the second of two clicks.
 func Rollback(v *Visit) (Done, error) {
 	if err := confirmed(v); err != nil {
 		return Done{}, err
@@ -170,7 +170,7 @@ func Rollback(v *Visit) (Done, error) {
 	return done, v.Person.Stacks.WriteState(v.Context, change)
 }
 
-// AcceptState lets what is stored stand, although something else was expected,
+// AcceptState accepts the stored state, although Terrier expected another one,
 // if the name of the stack was typed.
 func AcceptState(v *Visit) (Done, error) {
 	if err := confirmed(v); err != nil {
@@ -180,13 +180,13 @@ func AcceptState(v *Visit) (Done, error) {
 	return Done{To: stackPath(v.Key(), tabStates), Said: "state-accepted"}, err
 }
 
-// LockState keeps everything that writes off the state until the lock is freed.
+// LockState locks the state until it is unlocked.
 func LockState(v *Visit) (Done, error) {
 	_, err := v.Person.Stacks.LockState(v.Context, v.Key(), cut(200, strings.TrimSpace(v.Form.Get("reason"))))
 	return Done{To: stackPath(v.Key(), tabStates), Said: "state-locked"}, err
 }
 
-// UnlockState frees the visitor's own lock, or the one that is named.
+// UnlockState releases the visitor's own lock, or the named one.
 func UnlockState(v *Visit) (Done, error) {
 	_, err := v.Person.Stacks.UnlockState(v.Context, v.Key(), strings.TrimSpace(v.Form.Get("lock")))
 	return Done{To: stackPath(v.Key(), tabStates), Said: "state-unlocked"}, err

@@ -45,16 +45,16 @@ func TestTimelineHasWhatPeopleDid(t *testing.T) {
 	}
 }
 
-func TestDriftSaysWhenItWasLookedFor(t *testing.T) {
+func TestDriftSaysWhenItWasChecked(t *testing.T) {
 	for address, drift := range map[string]query.DriftDetail{"/stacks/apps/cart/drift": {}, "/stacks/net/vpc/drift": town().drift} {
 		e := town()
 		e.drift = drift
 		if got := show(t, e, address, StackDrift).text(); strings.Contains(got, "last") {
-			t.Errorf("%s: nobody looked, and the page says %s", address, got)
+			t.Errorf("%s: there was no check, and the page says %s", address, got)
 		}
 		e.looked = now.Add(-7 * time.Minute)
-		if got := show(t, e, address, StackDrift).text(); !strings.Contains(got, "last 7 minutes ago") && !strings.Contains(got, "last 7m ago") {
-			t.Errorf("%s: the page does not say when the world was looked at: %s", address, got)
+		if got := show(t, e, address, StackDrift).text(); !strings.Contains(got, "last check was 7m ago") && !strings.Contains(got, "last check 7m ago") {
+			t.Errorf("%s: the page does not say when the last check was: %s", address, got)
 		}
 	}
 }
@@ -73,10 +73,10 @@ func TestStackThatFails(t *testing.T) {
 	links := d.all(func(n *html.Node) bool {
 		return n.DataAtom == atom.A && attr(n, "href") == "/stacks/apps/hostile/runs/apply-7/log"
 	})
-	if len(links) != 2 || !strings.Contains(textOf(links[0]), wholeStory) {
+	if len(links) != 2 || !strings.Contains(textOf(links[0]), logWords) {
 		t.Errorf("%d links lead to the log of the run that failed, want one in what to do and one in the facts", len(links))
 	}
-	for _, want := range []string{"main@sha1:bad0bad0", "5 times since", "Correct the cause; " + wholeStory + ". It is tried again"} {
+	for _, want := range []string{"main@sha1:bad0bad0", "5 times since", "Correct the cause; see the " + logWords + ". Terrier retries"} {
 		if !strings.Contains(d.text(), want) {
 			t.Errorf("the page does not say %q: %s", want, d.text())
 		}

@@ -14,7 +14,7 @@ import (
 // pageRows is how many rows of a list are on one page.
 const pageRows = 100
 
-// Stacks lists all stacks that the visitor may see.
+// Stacks lists all stacks that the visitor may view.
 func Stacks(v *Visit) (Page, error) {
 	q := boardQuery(v.Query)
 	found, err := v.page(q)
@@ -23,14 +23,14 @@ func Stacks(v *Visit) (Page, error) {
 	}
 	view := stacksView(v.Path, v.Query, q, found)
 	if len(found.Items) == 0 && v.Unasked() > 0 {
-		view.Empty = &Empty{Title: "Nothing found so far", Text: "No stack that fits is in the namespaces that you are known to see."}
+		view.Empty = &Empty{Title: "No matches so far", Text: "No stack matches in the namespaces whose permissions were checked so far."}
 	}
 	view.Problem = problemOf("The list cannot be filtered like that", err)
 	view.Namespaces = namespacesOf(v)
 	return Page{Title: "Stacks", Section: "stacks", Template: "stacks", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
 }
 
-// page asks the board; a house without one says that it is not there yet.
+// page asks the board; a server without one answers with an error.
 func (v *Visit) page(q query.BoardQuery) (query.BoardPage, error) {
 	if v.House.Board == nil {
 		return query.BoardPage{}, fault.New(fault.Later, "NotReady", errors.New("this server does not watch the stacks"))
@@ -46,8 +46,8 @@ func (v *Visit) row(k query.Key) (query.Row, bool) {
 	return v.House.Board.Get(k)
 }
 
-// boardQuery reads what the address asks for. What makes no sense counts as not
-// said: addresses are typed by hand.
+// boardQuery reads the query of the address. Invalid values are ignored: addresses
+// are typed by hand.
 func boardQuery(q url.Values) query.BoardQuery {
 	out := query.BoardQuery{
 		Text: strings.TrimSpace(q.Get("q")), Namespace: strings.TrimSpace(q.Get("namespace")), Tenant: strings.TrimSpace(q.Get("tenant")),
@@ -88,7 +88,7 @@ type stackList struct {
 	Query      query.BoardQuery
 	Kept       []field // what the search form carries along
 	Chips      []chip
-	Tokens     []token // the filters that are set, each with the way to take it off
+	Tokens     []token // the active filters, each with a link that removes it
 	Namespaces []string
 	Filtered   bool
 	Columns    []column
@@ -135,11 +135,11 @@ type stackRow struct {
 	query.Row
 	Pill   Pill
 	Href   string
-	Source string // what it is made of, short
+	Source string // its source, short
 	Full   string // the same in full
 	Why    string // why it is not ready, cut
 	Tenant string // the address of the list of its tenant's stacks
-	Drift  bool   // it is drifted and the status says something else
+	Drift  bool   // it has drifted, and its status is another one
 }
 
 // stacksView makes the view of what was found.
@@ -173,11 +173,11 @@ func stacksView(path string, params url.Values, q query.BoardQuery, found query.
 
 func noStacks(path string, filtered bool) *Empty {
 	if filtered {
-		return &Empty{Title: "No stack is like that", Text: "None of those that you may see fits all filters.", Href: path, Link: "Show all stacks"}
+		return &Empty{Title: "No matching stacks", Text: "No stack that you may view matches all filters.", Href: path, Link: "Show all stacks"}
 	}
 	return &Empty{
 		Title:   "There are no stacks yet",
-		Text:    "A stack is a Terraform object: a module, its variables and where its state is kept. Apply one, and it shows up here by itself. If you expected some, ask for the right to list terraforms in their namespace.",
+		Text:    "A stack is a Terraform object: a module, its variables and the location of its state. This page lists a stack as soon as you apply one. If you expected stacks here, ask for the permission to list terraforms in their namespace.",
 		Command: firstStack,
 	}
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// ToStacks does one thing to all stacks that were ticked, and says of each what
-// became of it: nothing is done to some of them and kept quiet about.
+// ToStacks carries out one action on all selected stacks, and shows the result for
+// each of them.
 func ToStacks(v *Visit) (Done, error) {
 	d := bulkDeeds[v.Form.Get("do")]
 	view := bulkResult{Done: d.done, Back: listAddress(v.Form.Get("back"))}
 	keys, bad := chosen(v.Form["stack"])
 	switch {
 	case d.do == nil:
-		view.Nothing = "The form does not say what to do."
+		view.Nothing = "The form names no action."
 	case len(keys)+len(bad) == 0:
-		view.Nothing = "No stack is ticked."
+		view.Nothing = "No stack is selected."
 	case len(keys)+len(bad) > pageRows:
-		view.Nothing = fmt.Sprintf("%d stacks are too many at once: %d are the most. Nothing was done.", len(keys)+len(bad), pageRows)
+		view.Nothing = fmt.Sprintf("%d stacks are selected, and the limit is %d. Nothing was changed.", len(keys)+len(bad), pageRows)
 	default:
 		view.Refused = bad
 		for _, k := range keys {
@@ -35,17 +35,17 @@ func ToStacks(v *Visit) (Done, error) {
 			view.Succeeded = append(view.Succeeded, r)
 		}
 	}
-	return Done{Page: &Page{Title: "What was done", Section: "stacks", Template: "stacks_done", Data: view}}, nil
+	return Done{Page: &Page{Title: "Result", Section: "stacks", Template: "stacks_done", Data: view}}, nil
 }
 
-// deed is one thing that can be done to many stacks.
+// deed is one action on many stacks.
 type deed struct {
 	done string
 	do   func(*Visit, query.Key) error
 }
 
 var bulkDeeds = map[string]deed{
-	"replan": {"A new plan is asked for", func(v *Visit, k query.Key) error {
+	"replan": {"New plan requested", func(v *Visit, k query.Key) error {
 		_, err := v.Person.Stacks.Replan(v.Context, k)
 		return err
 	}},
@@ -57,7 +57,7 @@ type bulkResult struct {
 	Done      string
 	Succeeded []bulkRow
 	Refused   []bulkRow
-	Nothing   string // why nothing was done at all
+	Nothing   string // why no stack was changed
 	Back      string
 }
 
@@ -68,7 +68,7 @@ func chosen(names []string) (keys []query.Key, bad []bulkRow) {
 	for _, n := range names {
 		k, err := query.ParseKey(n, "")
 		if err != nil {
-			bad = append(bad, bulkRow{Name: cut(100, n), Why: "That is not the name of a stack."})
+			bad = append(bad, bulkRow{Name: cut(100, n), Why: "This is not the name of a stack."})
 			continue
 		}
 		if !slices.Contains(keys, k) {

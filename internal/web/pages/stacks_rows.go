@@ -9,7 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// groups puts rows under the headings that they belong to. The rows come in the
+// groups puts rows under the headings of their groups. The rows come in the
 // order of the groups.
 func groups(path string, params url.Values, by string, found query.BoardPage) []rowGroup {
 	if by == "" || len(found.Groups) == 0 {
@@ -79,7 +79,7 @@ func listed(r query.Row) stackRow {
 	}
 	switch {
 	case r.Phase == string(stack.GlassBroken):
-		s.Why = "Somebody works on it by hand"
+		s.Why = "A break-glass session is open"
 	case r.Status != query.StatusReady && r.Status != query.StatusSuspended:
 		s.Why = cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
 	}
@@ -87,8 +87,8 @@ func listed(r query.Row) stackRow {
 	return s
 }
 
-// lastFailure is why a stack is shown as failed, or as locked out, while it is
-// tried again and its own message only says that it is.
+// lastFailure is why a stack is shown as failed or locked, while it is
+// retried and its own message only says that.
 func lastFailure(r query.Row) string {
 	again := r.Status == query.StatusFailed || r.Status == query.StatusLocked
 	if again && r.Failures > 0 && r.Ready != "True" && r.Ready != "False" {

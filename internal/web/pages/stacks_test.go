@@ -64,8 +64,8 @@ func TestFiltersKeepEachOther(t *testing.T) {
 		"Drifted": "/stacks?group=namespace&q=n&sort=-since&status=drifted", "Running": "/stacks?group=namespace&q=n&sort=-since&status=running",
 		"Waiting": "/stacks?group=namespace&q=n&sort=-since&status=waiting", "Deleting": "/stacks?group=namespace&q=n&sort=-since&status=deleting",
 		"Suspended": "/stacks?group=namespace&q=n&sort=-since&status=suspended", "Ready": "/stacks?group=namespace&q=n&sort=-since&status=ready",
-		"Search n: take off":             "/stacks?group=namespace&sort=-since&status=failed",
-		"Grouped by namespace: take off": "/stacks?q=n&sort=-since&status=failed",
+		"Search n: remove the filter":             "/stacks?group=namespace&sort=-since&status=failed",
+		"Grouped by namespace: remove the filter": "/stacks?q=n&sort=-since&status=failed",
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("filters (-got +want):\n%s", diff)
@@ -124,7 +124,7 @@ func TestPagesOfTenThousandRows(t *testing.T) {
 	if got := d.text(); !strings.Contains(got, "rows 101–200 of 10,000") {
 		t.Error("the page does not say which rows it shows")
 	}
-	if d := show(t, e, "/stacks?offset=20000", Stacks); len(d.all(is(atom.Table))) != 0 || !strings.Contains(d.text(), "No stack is like that") {
+	if d := show(t, e, "/stacks?offset=20000", Stacks); len(d.all(is(atom.Table))) != 0 || !strings.Contains(d.text(), "No matching stacks") {
 		t.Error("beyond the end there is a table without rows")
 	}
 }
@@ -237,11 +237,11 @@ func TestManyAtOnce(t *testing.T) {
 		"suspend": {"suspend", []string{"apps/cart", "net/vpc", "apps/cart"}, []string{"suspend apps/cart", "suspend net/vpc"}, []string{"Suspended: 2 stacks"}},
 		"resume":  {"resume", []string{"apps/cart"}, []string{"resume apps/cart"}, []string{"Resumed: 1 stack"}},
 		"replan, one of them refused": {"replan", []string{"net/dns", "apps/cart", "a/b/c"}, []string{"replan apps/cart"},
-			[]string{"Refused: 2 stacks", "ann may not", "Ask whoever runs the cluster", "That is not the name of a stack", "A new plan is asked for: 1 stack"}},
-		"nothing that is known": {"destroy", []string{"apps/cart"}, nil, []string{"The form does not say what to do"}},
-		"none":                  {"suspend", nil, nil, []string{"No stack is ticked"}},
-		"too many":              {"suspend", many(pageRows + 1), nil, []string{"101 stacks are too many at once"}},
-		"hostile names":         {"suspend", []string{hostile + "/x/y"}, nil, []string{"That is not the name of a stack"}},
+			[]string{"Refused: 2 stacks", "ann may not", "Ask the administrator of the cluster", "This is not the name of a stack", "New plan requested: 1 stack"}},
+		"nothing that is known": {"destroy", []string{"apps/cart"}, nil, []string{"The form names no action"}},
+		"none":                  {"suspend", nil, nil, []string{"No stack is selected"}},
+		"too many":              {"suspend", many(pageRows + 1), nil, []string{"101 stacks are selected, and the limit is 100"}},
+		"hostile names":         {"suspend", []string{hostile + "/x/y"}, nil, []string{"This is not the name of a stack"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visitor(t, town(), "/stacks")
@@ -265,8 +265,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// However many names a form brings, good or bad, the page that answers is short.
-func TestTooManyTicked(t *testing.T) {
+// A form with very many names, valid or not, gets a short page.
+func TestTooManySelected(t *testing.T) {
 	v, h := visitor(t, town(), "/stacks"), &hands{}
 	v.Person.Stacks = h
 	v.Form = url.Values{"do": {"suspend"}, "stack": append(slices.Repeat([]string{"!"}, 5000), "net/dns")}
@@ -274,7 +274,7 @@ func TestTooManyTicked(t *testing.T) {
 	if err != nil || d.Page == nil {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	if text := parse(t, v, *d.Page).text(); len(h.done) != 0 || len(text) > 4096 || !strings.Contains(text, "5001 stacks are too many at once") {
+	if text := parse(t, v, *d.Page).text(); len(h.done) != 0 || len(text) > 4096 || !strings.Contains(text, "5001 stacks are selected, and the limit is 100") {
 		t.Errorf("done: %q; the page says %.300q", h.done, text)
 	}
 }
@@ -301,13 +301,13 @@ func TestARetriedStackSaysWhyItFailed(t *testing.T) {
 		row  query.Row
 		want string
 	}{
-		"it is tried again":          {row(query.StatusFailed, "Unknown", "Terraform Planning", 2), "no such bucket"},
-		"locked out, and once more":  {row(query.StatusLocked, "Unknown", "Terraform Planning", 1), "no such bucket"},
-		"its source has gone since":  {row(query.StatusFailed, "False", "source not found", 2), "source not found"},
-		"a plan waits in the end":    {row(query.StatusPending, "Unknown", "Plan generated", 1), "Plan generated"},
-		"it has not failed":          {row(query.StatusFailed, "Unknown", "Terraform Planning", 0), "Terraform Planning"},
-		"it is ready":                {row(query.StatusReady, "True", "Applied", 0), ""},
-		"nobody knows why it failed": {query.Row{Status: query.StatusFailed, Stack: query.Stack{Ready: "Unknown", Message: "Terraform Planning", Failures: 1}}, "Terraform Planning"},
+		"it is tried again":         {row(query.StatusFailed, "Unknown", "Terraform Planning", 2), "no such bucket"},
+		"locked out, and once more": {row(query.StatusLocked, "Unknown", "Terraform Planning", 1), "no such bucket"},
+		"its source has gone since": {row(query.StatusFailed, "False", "source not found", 2), "source not found"},
+		"a pending plan in the end": {row(query.StatusPending, "Unknown", "Plan generated", 1), "Plan generated"},
+		"it has not failed":         {row(query.StatusFailed, "Unknown", "Terraform Planning", 0), "Terraform Planning"},
+		"it is ready":               {row(query.StatusReady, "True", "Applied", 0), ""},
+		"no known reason":           {query.Row{Status: query.StatusFailed, Stack: query.Stack{Ready: "Unknown", Message: "Terraform Planning", Failures: 1}}, "Terraform Planning"},
 	} {
 		if got := listed(tt.row).Why; got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)

@@ -13,11 +13,11 @@ import (
 )
 
 var _ = says(map[Said]string{
-	"rollout-resumed": "The rollout goes on. The tenants that have failed so far are not held against it any more.",
-	"rollout-undone":  "The template is what it was. That is a change as any other, and is rolled out as one. Whoever keeps templates in Git should go back there, too.",
+	"rollout-resumed": "The rollout was resumed. Tenants that failed before no longer count against it.",
+	"rollout-undone":  "The template was rolled back. The rollback is rolled out as a new generation. If you keep the template in Git, revert it there, too.",
 })
 
-// Template shows how far a change of a template has come, and the way on or back.
+// Template shows the rollout of a template, and how to resume or undo it.
 func Template(v *Visit) (Page, error) {
 	if v.House.Tenants == nil || v.House.Estate == nil {
 		return Page{}, errNoTenants
@@ -65,10 +65,10 @@ type waveRow struct {
 type generationRow struct {
 	query.Generation
 	Target, Good bool
-	UndoHref     string // of the preview of going back; empty if it cannot be gone back to
+	UndoHref     string // of the preview of the rollback; empty if there is none
 }
 
-// heldShown bounds how many tenants that hold up a rollout are listed.
+// heldShown bounds how many tenants that block a rollout are listed.
 const heldShown = 50
 
 func templateOf(v *Visit, r query.Rollout, d query.TemplateDetail) templateView {
@@ -79,7 +79,7 @@ func templateOf(v *Visit, r query.Rollout, d query.TemplateDetail) templateView 
 		TenantsHref: with("/tenants", map[string][]string{"namespace": {key.Namespace}}, "template", key.Name), Told: toldOf(v.Now, d.Conditions, d.Events, d.Unseen),
 	}
 	if !v.Can(access.Request{Verb: "patch", Resource: access.ResourceTemplates, Namespace: key.Namespace, Name: key.Name}) {
-		view.Refused = "You may not change this template: ask for the verbs patch and update on tenanttemplates in " + key.Namespace + "."
+		view.Refused = "You may not change this template. Ask for the permission to patch and update tenanttemplates in " + key.Namespace + "."
 	}
 	for _, t := range r.Holding[:min(heldShown, len(r.Holding))] {
 		view.Held = append(view.Held, rowOfTenant(t))
@@ -94,18 +94,18 @@ func templateOf(v *Visit, r query.Rollout, d query.TemplateDetail) templateView 
 	}
 	view.waves()
 	if r.Phase == query.RolloutFailed {
-		view.Buttons = append(view.Buttons, Button{Label: "Go on", To: path + "/resume", Why: view.Refused})
+		view.Buttons = append(view.Buttons, Button{Label: "Resume rollout", To: path + "/resume", Why: view.Refused})
 	}
 	return view
 }
 
-// waves says which wave has been, which is on its way and which is to come.
+// waves sets the status of each wave: done, in progress or pending.
 func (d *templateView) waves() {
 	if len(d.Of.Waves) == 0 {
 		return
 	}
-	done, idle := Pill{ToneOK, "check", "Done"}, Pill{ToneIdle, "dot", "To come"}
-	under := Pill{ToneBusy, "turn", "Under way"}
+	done, idle := Pill{ToneOK, "check", "Done"}, Pill{ToneIdle, "dot", "Pending"}
+	under := Pill{ToneBusy, "turn", "In progress"}
 	if d.Phase == query.RolloutFailed {
 		under = Pill{ToneBad, "cross", "Stopped here"}
 	}
@@ -128,14 +128,14 @@ func (d *templateView) waves() {
 	}
 }
 
-// undoView is what going back would change, and the form that does it.
+// undoView is the changes of a rollback, and the form that carries it out.
 type undoView struct {
 	From, To int64
 	Same     bool
 	Lines    []diffLine
 	Post     string // the address of the form
 	Back     string
-	Why      string // why it cannot be done from here
+	Why      string // why the visitor may not roll back
 	Trouble  *Problem
 }
 
@@ -145,16 +145,16 @@ type diffLine struct {
 	Tone       Tone
 }
 
-// undoOf plans going back as the visitor: what is shown is what they may read.
+// undoOf plans the rollback with the permissions of the visitor.
 func undoOf(v *Visit, to, refused string) *undoView {
 	path := templatePath(v.Key())
 	view := &undoView{Post: path + "/undo", Back: path, Why: refused}
 	n, err := generationIn(to)
 	if err == nil && v.Person.Tenants == nil {
-		err = errors.New("this server cannot act for you")
+		err = errors.New("this server cannot act on your behalf")
 	}
 	if err != nil {
-		view.Trouble = problemOf("Nothing can be undone", err)
+		view.Trouble = problemOf("The template cannot be rolled back", err)
 		return view
 	}
 	u, err := v.Person.Tenants.PlanUndo(v.Context, v.Key(), n)
@@ -173,25 +173,25 @@ func undoOf(v *Visit, to, refused string) *undoView {
 			view.Lines = append(view.Lines, line)
 		}
 	}
-	view.Trouble = problemOf("Nothing can be undone", err)
+	view.Trouble = problemOf("The template cannot be rolled back", err)
 	return view
 }
 
 func generationIn(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fault.New(fault.Invalid, "GenerationInvalid", fmt.Errorf("%.40q is no generation of a template", text))
+		return 0, fault.New(fault.Invalid, "GenerationInvalid", fmt.Errorf("%.40q is not a generation of a template", text))
 	}
 	return n, nil
 }
 
-// ResumeRollout goes on with a rollout that has stopped.
+// ResumeRollout resumes a stopped rollout.
 func ResumeRollout(v *Visit) (Done, error) {
 	_, err := v.Person.Tenants.ResumeRollout(v.Context, v.Key())
 	return Done{To: templatePath(v.Key()), Said: "rollout-resumed"}, err
 }
 
-// UndoRollout makes a template what it was in the generation that was shown,
+// UndoRollout rolls a template back to the generation that was shown,
 // unless it has changed since.
 func UndoRollout(v *Visit) (Done, error) {
 	from, err := generationIn(v.Form.Get("from"))
@@ -207,7 +207,7 @@ func UndoRollout(v *Visit) (Done, error) {
 		return Done{}, err
 	}
 	if u.From != from {
-		return Done{}, fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the template %s has changed since you looked: it is in its generation %d now", v.Key(), u.From))
+		return Done{}, fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the template %s has changed since you opened the page: its generation is %d now", v.Key(), u.From))
 	}
 	done := Done{To: templatePath(v.Key()), Said: "rollout-undone"}
 	if u.Same {

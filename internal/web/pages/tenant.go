@@ -12,8 +12,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// Tenant shows one tenant: its objects as they depend on one another, how each
-// stands, and what it waits for.
+// Tenant shows one tenant: its objects by dependency, their status, and what they
+// are waiting for.
 func Tenant(v *Visit) (Page, error) {
 	if v.House.Tenants == nil {
 		return Page{}, errNoTenants
@@ -28,7 +28,7 @@ func Tenant(v *Visit) (Page, error) {
 	}, nil
 }
 
-var errNoTenants = fault.New(fault.Missing, query.ReasonNoTenants, errors.New("this server does not look after tenants"))
+var errNoTenants = fault.New(fault.Missing, query.ReasonNoTenants, errors.New("this server does not manage tenants"))
 
 // tenantView is what the page shows.
 type tenantView struct {
@@ -38,7 +38,7 @@ type tenantView struct {
 	RegistryHref, TemplateHref, StacksHref string
 
 	Tree    []*objectView // those that need no other, with those that need them below
-	Going   []*objectView // what the template does not have any more
+	Going   []*objectView // that the template no longer has
 	Told    told
 	Failing int
 }
@@ -60,32 +60,32 @@ type branch struct {
 
 // stackView is the stack that an object is.
 type stackView struct {
-	Href   string // empty if the visitor may not see it
+	Href   string // empty if the visitor may not view it
 	Pill   Pill
 	Unseen string
 
 	Since   time.Time
 	Message string
-	Pending string // the plan that waits, and what it would do
+	Pending string // the pending plan, and its changes
 	Applied *query.PlanInfo
 	Drift   string
 }
 
-// objectPill is how an object of a tenant stands.
+// objectPill is the status of an object of a tenant.
 func objectPill(state string) Pill {
 	switch state {
 	case query.ObjectReady:
 		return Pill{ToneOK, "check", "Ready"}
 	case query.ObjectLeftOut:
-		return Pill{ToneIdle, "minus", "Left out"}
+		return Pill{ToneIdle, "minus", "Omitted"}
 	case query.ObjectGone:
-		return Pill{ToneIdle, "check", "Gone"}
+		return Pill{ToneIdle, "check", "Deleted"}
 	case query.ObjectLetGo:
-		return Pill{ToneIdle, "check", "Let go of"}
+		return Pill{ToneIdle, "check", "Released"}
 	case query.ObjectPending:
 		return Pill{ToneIdle, "clock", "Pending"}
 	case query.ObjectRemoving, "Deleting":
-		return Pill{ToneWarn, "minus", "Going"}
+		return Pill{ToneWarn, "minus", "Deleting"}
 	case "Kept":
 		return Pill{ToneWarn, "lock", "Kept"}
 	case "Progressing":
@@ -123,8 +123,8 @@ func tenantOf(v *Visit, d query.TenantDetail) tenantView {
 	return view
 }
 
-// treeOf puts each object below the one of those it depends on that is made
-// last: that is the one it really waits for. Objects come in the order of making.
+// treeOf puts each object below the dependency that is created
+// last: the object waits for that one. Objects come in the order of creation.
 func treeOf(list []*objectView) []*objectView {
 	at := map[string]int{}
 	for i, o := range list {
@@ -134,7 +134,7 @@ func treeOf(list []*objectView) []*objectView {
 	for i, o := range list {
 		parent := -1
 		for _, id := range o.DependsOn {
-			// A circle has no order of making; what comes later is nobody's parent.
+			// A cycle has no order of creation; a later object is never a parent.
 			if j, ok := at[id]; ok && j < i && j > parent {
 				parent = j
 			}
@@ -153,8 +153,8 @@ func treeOf(list []*objectView) []*objectView {
 	return roots
 }
 
-// stackOfObject is the stack that an object is, nil if it is none. Who may not
-// see stacks of its namespace learns that there is one, and no more.
+// stackOfObject is the stack that an object is, nil if it is none. A visitor who may
+// not list the stacks of its namespace learns only that there is one.
 func stackOfObject(v *Visit, o query.TenantObject) *stackView {
 	switch {
 	case o.Stack == nil && o.StackUnseen == "":
@@ -186,7 +186,7 @@ func stackOfObject(v *Visit, o query.TenantObject) *stackView {
 	return out
 }
 
-// told is what the object of something says of itself besides all else.
+// told is the conditions and events of an object.
 type told struct {
 	Now        time.Time
 	Conditions []query.Condition

@@ -12,16 +12,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// tenantsEvery is how often pages about tenants are looked at again: only what
-// becomes of stacks is told as it happens.
+// tenantsEvery is how often pages about tenants refresh: only stacks have change
+// events.
 const tenantsEvery = 10 * time.Second
 
-// Tenants shows the tenants that the visitor may see, what they come from, and
-// above all what holds them up.
+// Tenants shows the tenants that the visitor may view, their registries and
+// templates, and above all what blocks them.
 func Tenants(v *Visit) (Page, error) {
 	page := Page{Title: "Tenants", Section: "tenants", Template: "tenants", Live: Live{Every: tenantsEvery}}
 	if v.House.Tenants == nil {
-		page.Data = tenantsView{Now: v.Now, Empty: &Empty{Title: "No tenants here", Text: "This server does not look after tenants."}}
+		page.Data = tenantsView{Now: v.Now, Empty: &Empty{Title: "No tenants", Text: "This server does not manage tenants."}}
 		return page, nil
 	}
 	labels := strings.TrimSpace(v.Query.Get("labels"))
@@ -51,7 +51,7 @@ const tenantIDLabel = "terrier.dev/tenant-id"
 type tenantsView struct {
 	Now     time.Time
 	Alarms  []alarmView
-	Hidden  int // alarms of what the visitor may not see
+	Hidden  int // alarms of objects that the visitor may not view
 	Problem *Problem
 
 	Text, Labels, Namespace, Registry, Template, State string
@@ -68,7 +68,7 @@ type tenantsView struct {
 	Templates  []templateRow
 }
 
-// alarmView is what somebody has to look at.
+// alarmView is a problem that needs attention.
 type alarmView struct {
 	query.Alarm
 	Href  string
@@ -76,7 +76,7 @@ type alarmView struct {
 	Means query.Situation
 }
 
-// stateChip is a state with its number, which the list can be cut to.
+// stateChip is a state with its count, and a filter of the list.
 type stateChip struct {
 	Pill
 	Count   int
@@ -90,7 +90,7 @@ type tenantRow struct {
 	Href, RegistryHref, TemplateHref, StacksHref string
 
 	Pill   Pill
-	Stacks int // of its row, of those that the visitor may see
+	Stacks int // of its row, that the visitor may view
 	Bad    int // of these
 }
 
@@ -109,8 +109,8 @@ type templateRow struct {
 	Invalid            bool
 }
 
-// tenantPills has every state that a tenant can be in, those first that somebody
-// has to look at.
+// tenantPills has every state of a tenant, those that need attention
+// first.
 var tenantPills = []struct {
 	state string
 	pill  Pill
@@ -133,7 +133,7 @@ func tenantPill(state string) Pill {
 	return Pill{ToneIdle, "dot", state}
 }
 
-// sightOf says in which of some namespaces the visitor may list a kind of thing.
+// sightOf says in which of some namespaces the visitor may list a resource.
 // Each is asked about once.
 func sightOf(v *Visit, r access.Resource, namespaces []string) func(namespace string) bool {
 	if v.Can(access.Request{Verb: "list", Resource: r}) {
@@ -164,7 +164,7 @@ func namespacesIn[T any](things []T, of func(*T) string) []string {
 	return all.sorted()
 }
 
-// tenantsOf cuts a list to what the visitor may see and asks for.
+// tenantsOf reduces a list to what the visitor may view and filters for.
 func tenantsOf(v *Visit, list query.TenantList) tenantsView {
 	d := tenantsView{
 		Now: v.Now, Text: strings.TrimSpace(v.Query.Get("q")), Namespace: v.Query.Get("namespace"),
@@ -207,21 +207,21 @@ func tenantsOf(v *Visit, list query.TenantList) tenantsView {
 	switch {
 	case len(d.Rows) > 0:
 	case d.Filtered:
-		d.Empty = &Empty{Title: "No tenant is like that", Href: v.Path, Link: "Show all"}
+		d.Empty = &Empty{Title: "No matching tenants", Href: v.Path, Link: "Show all"}
 	default:
 		d.Empty = &Empty{
 			Title:   "No tenants yet",
-			Text:    "A tenant is a row of a table with a template. Apply a TenantRegistry that reads the table, and a TenantTemplate that says what each row gets; terrier up --quickstart shows both.",
+			Text:    "A tenant is the set of objects that a template creates for one row of a table. Apply a TenantRegistry that reads the table, and a TenantTemplate with the objects for each row. terrier up --quickstart shows both.",
 			Command: "kubectl explain tenantregistry.spec",
 		}
 		if !v.Can(access.Request{Verb: "list", Resource: access.ResourceTenants}) {
-			d.Empty = &Empty{Title: "No tenants that you may see", Text: "Tenants are shown to those who may list them in their namespace. Ask whoever runs the cluster for a role that allows it."}
+			d.Empty = &Empty{Title: "No tenants that you may view", Text: "To view tenants, you need the permission to list them in their namespace. Ask the administrator of the cluster for a role that allows it."}
 		}
 	}
 	return d
 }
 
-// notReady chooses all that somebody may have to look at.
+// notReady filters for all tenants that are not ready.
 const notReady = "not-ready"
 
 // tenantHas reports whether all words occur in what is known of a tenant.
@@ -243,7 +243,7 @@ func (d *tenantsView) alarms(v *Visit, list []query.Alarm) {
 			view.Word, view.Href, sees = "Template", templatePath(query.Key{Namespace: a.Namespace, Name: a.Name}), templates
 		}
 		if a.Name == "" {
-			view.Href = "" // of none in particular
+			view.Href = "" // of no single object
 		}
 		if !sees(a.Namespace) {
 			d.Hidden++
@@ -330,7 +330,7 @@ func (d *tenantsView) stacks(groups []query.BoardGroup) {
 	}
 }
 
-// sources lists the registries and templates that the visitor may see.
+// sources lists the registries and templates that the visitor may view.
 func (d *tenantsView) sources(v *Visit) error {
 	if v.House.Estate == nil {
 		return nil
@@ -360,11 +360,11 @@ func (d *tenantsView) sources(v *Visit) error {
 	return nil
 }
 
-// registryPill says in one word how a registry stands.
+// registryPill is the status of a registry.
 func registryPill(r query.Registry) Pill {
 	switch {
 	case r.Blocked != nil && !r.Blocked.Allowed:
-		return Pill{ToneBad, "alert", "Guarded"}
+		return Pill{ToneBad, "alert", "Deletions blocked"}
 	case r.Suspended:
 		return Pill{ToneIdle, "pause", "Suspended"}
 	case r.Ready == "False":
@@ -380,7 +380,7 @@ func registryPill(r query.Registry) Pill {
 	}
 }
 
-// rolloutPill says how far a change of a template has come.
+// rolloutPill is the status of a rollout.
 func rolloutPill(phase string) Pill {
 	switch phase {
 	case query.RolloutInProgress:
@@ -396,7 +396,7 @@ func rolloutPill(phase string) Pill {
 	}
 }
 
-// names are names that were met, each once.
+// names is a set of names.
 type names map[string]bool
 
 func (n *names) add(name string) {

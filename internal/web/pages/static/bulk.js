@@ -1,4 +1,4 @@
-// Ticks of a list: all of them at once, ranges with Shift, and how many there are.
+// The selection in a list: all rows at once, ranges with Shift, and the count.
 
 export function mount(form) {
   const boxes = () => [...form.querySelectorAll("input[name=stack]")];
@@ -10,7 +10,7 @@ export function mount(form) {
     const all = document.createElement("input");
     all.type = "checkbox";
     all.dataset.all = "";
-    all.setAttribute("aria-label", "Tick all rows of this page");
+    all.setAttribute("aria-label", "Select all rows of this page");
     cell.replaceChildren(all);
   }
 
@@ -24,7 +24,7 @@ export function mount(form) {
     }
     form.classList.toggle("chosen", n > 0);
     const note = form.querySelector("[data-chosen]");
-    const text = n === 0 ? "With those that are ticked:" : `${n} ticked:`;
+    const text = n === 0 ? "Selected:" : `${n} selected:`;
     if (note && note.textContent !== text) note.textContent = text;
   }
 

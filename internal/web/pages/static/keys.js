@@ -1,10 +1,10 @@
-// Keys, the theme, and what may be copied.
+// Keys, the theme, and copy buttons.
 
 import { open } from "./palette.js";
 
 const root = document.documentElement;
 
-// unhide shows what is of use only where scripts run.
+// unhide shows an element that needs scripts.
 function unhide(element) {
   element.hidden = false;
   element.dataset.unhidden = "";
@@ -50,7 +50,7 @@ function turn(button) {
 function label(button) {
   const now = theme();
   button.querySelector("span").textContent = { auto: "Auto", light: "Light", dark: "Dark" }[now];
-  button.title = `The theme is ${now === "auto" ? "that of the system" : now}. Click for another.`;
+  button.title = `The theme is ${now === "auto" ? "that of the system" : now}. Click to change it.`;
   button.setAttribute("aria-label", `Theme: ${now}`);
 }
 
@@ -60,7 +60,7 @@ async function copy(button) {
     button.dataset.copied = "";
     setTimeout(() => delete button.dataset.copied, 1500);
   } catch {
-    // Without the right to the clipboard the text is still there to be marked.
+    // Without access to the clipboard, the visitor can still select the text.
   }
 }
 
@@ -69,8 +69,8 @@ function findCopies(scope) {
   for (const button of scope.querySelectorAll("[data-copy][hidden]")) unhide(button);
 }
 
-// What was said about an action is said once, and not again when the page is
-// loaded anew.
+// The sentence about an action is shown once, and not again when the page is
+// reloaded.
 function forgetSaid() {
   const here = new URL(location.href);
   if (!here.searchParams.has("done")) return;
@@ -98,13 +98,13 @@ export function start() {
     if (button) copy(button);
   });
   document.addEventListener("change", (event) => event.target.closest("form[data-submit-on-change]")?.requestSubmit());
-  // What opens over the page closes with Escape, or when something else is chosen.
+  // A menu over the page closes with Escape, or with a click elsewhere.
   const shut = (target) => {
     for (const open of document.querySelectorAll("details:is(.me, .more)[open]")) if (!target || !open.contains(target)) open.open = false;
   };
   document.addEventListener("pointerdown", (event) => shut(event.target));
   document.addEventListener("keydown", (event) => event.key === "Escape" && shut(null));
-  // A second click on a button that is at work sends nothing twice.
+  // A second click on a submitted form sends nothing twice.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post" || event.defaultPrevented) return;

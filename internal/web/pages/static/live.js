@@ -39,7 +39,7 @@ function say(state) {
   } else if (state === "outdated") {
     const link = document.createElement("a");
     link.href = location.href;
-    link.textContent = "Newer version: load again";
+    link.textContent = "Newer version: reload";
     link.addEventListener("click", (event) => {
       event.preventDefault(); // a link to a place in this page would load nothing
       location.reload();

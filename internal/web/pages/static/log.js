@@ -47,7 +47,7 @@ function links(root, list) {
     history.replaceState(null, "", number.hash);
     for (const old of list.querySelectorAll(".chosen")) old.classList.remove("chosen");
     number.parentElement.classList.add("chosen");
-    navigator.clipboard?.writeText(location.href).then(() => say(root, "The link is copied"), () => {});
+    navigator.clipboard?.writeText(location.href).then(() => say(root, "Link copied"), () => {});
   });
 }
 
@@ -218,7 +218,7 @@ class Log {
       fold.className = "button quiet foldstep";
       fold.dataset.step = n;
       fold.setAttribute("aria-expanded", String(!this.folded.has(n)));
-      fold.textContent = this.folded.has(n) ? "Open" : "Fold";
+      fold.textContent = this.folded.has(n) ? "Expand" : "Collapse";
       item.append(fold);
     }
     return item;
@@ -348,7 +348,7 @@ class Log {
 
   found() {
     const count = this.matches.length;
-    this.root.querySelector('[data-log="found"]').textContent = !this.query ? "" : count ? `${this.match + 1} of ${count}` : "nothing found";
+    this.root.querySelector('[data-log="found"]').textContent = !this.query ? "" : count ? `${this.match + 1} of ${count}` : "no matches";
   }
 
   pause() {
@@ -393,7 +393,7 @@ class Log {
       this.close(outcome ? `The run has ended: ${outcome}` : "The run has ended");
     });
     this.stream.onerror = () => {
-      if (this.stream?.readyState === EventSource.CLOSED) this.close("Not followed any more: load the page again");
+      if (this.stream?.readyState === EventSource.CLOSED) this.close("Disconnected: reload the page");
       else say(this.root, "Reconnecting");
     };
   }

@@ -1,5 +1,5 @@
-// Ctrl-K or Cmd-K: type, choose with the arrows, go with Enter. Pages are known
-// here, stacks are asked for.
+// Ctrl-K or Cmd-K: type, choose with the arrows, open with Enter. Pages are known
+// here; the API finds stacks.
 
 const pages = [...document.querySelectorAll(".menu a")].map((a) => ({ name: a.textContent.trim(), href: a.getAttribute("href"), what: "Page" }));
 const wait = 120; // ms after the last key before stacks are asked for
@@ -10,14 +10,14 @@ let input, list, hint, options, active, timer, asked;
 function build() {
   dialog = document.createElement("dialog");
   dialog.className = "palette";
-  dialog.setAttribute("aria-label", "Jump to a stack or a page");
+  dialog.setAttribute("aria-label", "Search stacks and pages");
   input = document.createElement("input");
-  Object.assign(input, { type: "search", placeholder: "Jump to a stack or a page", autocomplete: "off", spellcheck: false });
-  for (const [name, value] of Object.entries({ role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", "aria-autocomplete": "list", "aria-label": "Jump to a stack or a page" })) input.setAttribute(name, value);
+  Object.assign(input, { type: "search", placeholder: "Search stacks and pages", autocomplete: "off", spellcheck: false });
+  for (const [name, value] of Object.entries({ role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", "aria-autocomplete": "list", "aria-label": "Search stacks and pages" })) input.setAttribute(name, value);
   list = document.createElement("ul");
   list.id = "palette-list";
   list.setAttribute("role", "listbox");
-  list.setAttribute("aria-label", "Where to");
+  list.setAttribute("aria-label", "Results");
   hint = document.createElement("p");
   hint.className = "muted";
   hint.setAttribute("role", "status");
@@ -93,7 +93,7 @@ function ask() {
   clearTimeout(timer);
   const text = input.value.trim();
   const named = pages.filter((p) => p.name.toLowerCase().includes(text.toLowerCase()));
-  offer(named, text ? "Looking…" : "Type part of a stack's name.");
+  offer(named, text ? "Searching…" : "Type part of a stack's name.");
   if (!text) return;
   timer = setTimeout(async () => {
     asked?.abort();
@@ -108,9 +108,9 @@ function ask() {
       }));
       const rest = total > stacks.length ? [{ name: `All ${total} stacks with “${text}”`, what: "Search", href: `/stacks?q=${encodeURIComponent(text)}` }] : [];
       const all = [...stacks, ...named, ...rest];
-      offer(all, all.length ? `${all.length} to choose from` : "Nothing is called like that.");
+      offer(all, all.length ? `${all.length} results` : "No matches.");
     } catch (error) {
-      if (error.name !== "AbortError") offer(named, `Stacks cannot be looked for: ${error.message}`);
+      if (error.name !== "AbortError") offer(named, `Searching stacks failed: ${error.message}`);
     }
   }, wait);
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/notify"
 )
 
-// messageBytes bounds what is sent of a message: an engine may say a lot about
-// why it failed.
+// messageBytes bounds the length of a message: an engine may print a lot about
+// a failure.
 const messageBytes = 8 << 10
 
-// teller writes events to Kubernetes and has them sent to those who want them.
-type teller struct {
+// recorder writes events to Kubernetes and sends them as notifications.
+type recorder struct {
 	kube.Events
 	scheme    *runtime.Scheme
 	desk      *notify.Desk
@@ -30,34 +30,34 @@ type teller struct {
 	now       func() time.Time
 }
 
-// tellers makes the teller of one controller.
-func (p *parts) tellers(mgr ctrl.Manager, component string, events kube.Events) teller {
-	host, _ := os.Hostname() // it only helps people to find the process
-	return teller{events, mgr.GetScheme(), p.desk, component, host, p.Now}
+// recorder makes the recorder of one controller.
+func (p *parts) recorder(mgr ctrl.Manager, component string, events kube.Events) recorder {
+	host, _ := os.Hostname() // only for finding the process
+	return recorder{events, mgr.GetScheme(), p.desk, component, host, p.Now}
 }
 
 // Event implements Events of the controllers.
-func (t teller) Event(obj client.Object, kind, reason, message string) {
-	t.EventWith(obj, kind, reason, message, nil)
+func (r recorder) Event(obj client.Object, kind, reason, message string) {
+	r.EventWith(obj, kind, reason, message, nil)
 }
 
 // EventWith implements controller.FactualEvents.
-func (t teller) EventWith(obj client.Object, kind, reason, message string, facts map[string]string) {
-	t.Events.Event(obj, kind, reason, message)
-	t.Notify(obj, kind, reason, message, facts)
+func (r recorder) EventWith(obj client.Object, kind, reason, message string, facts map[string]string) {
+	r.Events.Event(obj, kind, reason, message)
+	r.Notify(obj, kind, reason, message, facts)
 }
 
-// Record implements controller.FactualEvents: an event of which people have
-// been told already.
-func (t teller) Record(obj client.Object, kind, reason, message string) {
-	t.Events.Event(obj, kind, reason, message)
+// Record implements controller.FactualEvents: an event that was
+// notified already.
+func (r recorder) Record(obj client.Object, kind, reason, message string) {
+	r.Events.Event(obj, kind, reason, message)
 }
 
 // Notify has an event sent.
-func (t teller) Notify(obj client.Object, kind, reason, message string, facts map[string]string) {
-	gvk, err := apiutil.GVKForObject(obj, t.scheme)
+func (r recorder) Notify(obj client.Object, kind, reason, message string, facts map[string]string) {
+	gvk, err := apiutil.GVKForObject(obj, r.scheme)
 	if err != nil {
-		return // it is none that an alert could name
+		return // an alert cannot select this object
 	}
 	if len(message) > messageBytes {
 		message = strings.ToValidUTF8(message[:messageBytes], "") + "…"
@@ -68,8 +68,8 @@ func (t teller) Notify(obj client.Object, kind, reason, message string, facts ma
 			Kind: name, APIVersion: version, Namespace: obj.GetNamespace(), Name: obj.GetName(),
 			UID: string(obj.GetUID()), ResourceVersion: obj.GetResourceVersion(),
 		},
-		Severity: notify.Info, Timestamp: t.now().UTC().Truncate(time.Second), Message: message, Reason: reason,
-		Metadata: map[string]string{}, ReportingController: t.component, ReportingInstance: t.instance,
+		Severity: notify.Info, Timestamp: r.now().UTC().Truncate(time.Second), Message: message, Reason: reason,
+		Metadata: map[string]string{}, ReportingController: r.component, ReportingInstance: r.instance,
 		Labels: maps.Clone(obj.GetLabels()),
 	}
 	if kind == corev1.EventTypeWarning {
@@ -86,5 +86,5 @@ func (t teller) Notify(obj client.Object, kind, reason, message string, facts ma
 		}
 		e.Metadata[key] = value
 	}
-	t.desk.Tell(e)
+	r.desk.Tell(e)
 }
