@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strconv"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,12 +115,6 @@ func basisOf(b stack.PlanInputs) map[string]string {
 	return map[string]string{"revision": b.Revision, "source": b.Source, "engine": b.Engine}
 }
 
-// deed is an entry, and what tells it from others of its sort.
-type deed struct {
-	audit.Entry
-	once string
-}
-
 // audit records what people asked for, and what the pass has brought about so far:
 // both before the status is written, after which it would be no news.
 func (c *Stacks) audit(ctx context.Context, p *pass) {
@@ -138,23 +131,24 @@ func (c *Stacks) audit(ctx context.Context, p *pass) {
 
 // auditChanges records what is different since the pass began.
 func (c *Stacks) auditChanges(ctx context.Context, p *pass) error {
-	deeds := changes(p.st.Status, p.o.Status)
-	if p.ended != nil && p.ended.ID != p.st.Status.LastRun {
-		deeds = append(deeds, outcome(*p.ended, p.st.Status, p.o.Status)...)
-	} else if was, is := p.st.Status, p.o.Status; is.Failures > was.Failures && failsAnew(was, is) {
-		// Something came in the way of a run before it began.
-		e := audit.Entry{What: audit.PlanFailed, Run: is.LastRun, Outcome: string(stack.Failed), Details: map[string]string{"kind": string(is.FailedKind), "step": is.FailedStep}}
-		if is.Lock != nil {
-			e.Outcome, e.Details["lock"] = string(stack.Locked), is.Lock.ID
-		}
-		deeds = append(deeds, deed{e, is.LastRun})
+	if c.Audit == nil {
+		return nil
 	}
-	for _, d := range deeds {
-		if err := c.record(ctx, p, d.Entry, d.once); err != nil {
+	for _, t := range p.transitions() {
+		e, once := auditEntry(t, p.o.Status)
+		if e.What == "" {
+			continue // the audit log has none of it
+		}
+		if err := c.record(ctx, p, e, once); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// transitions are what is different since the pass began.
+func (p *pass) transitions() []stack.Transition {
+	return stack.Transitions(p.st.Status, p.o.Status, p.ended)
 }
 
 // unrecorded undoes what a pass would have written down that the audit log does not
@@ -167,55 +161,103 @@ func (p *pass) unrecorded(err error) {
 	}
 }
 
-// outcome says what a run that ended has done.
-func outcome(r stack.Run, was, is stack.Status) []deed {
+// auditEntry is a transition as the audit log has it, and what tells it from others
+// of its sort. It has no name if the audit log has nothing of it.
+func auditEntry(t stack.Transition, is stack.Status) (e audit.Entry, once string) {
+	switch t.Change {
+	case stack.RunEnded, stack.LockHeld:
+		return e, ""
+	case stack.DriftResolved:
+		e = audit.Entry{What: audit.DriftResolved, Changes: t.Drift.Changes, Run: is.LastRun}
+		if t.How == stack.Remediated {
+			e.Why = "what was applied took the place of it"
+		}
+		return e, strconv.FormatInt(t.Drift.At.UnixNano(), 36)
+	case stack.UntrackedFound:
+		u := t.Untracked
+		return audit.Entry{What: audit.GapFound, Run: u.Run, Details: map[string]string{"objects": strconv.Itoa(len(u.Objects)), "first": u.Objects[0].Address}}, u.Run
+	case stack.PlanReviewed:
+		v := t.Verdict
+		if !v.Refused || t.Repeated {
+			return e, ""
+		}
+		return audit.Entry{What: audit.PlanRefused, Digest: v.Plan, Details: map[string]string{"webhooks": v.By}}, v.Plan + v.By
+	case stack.BreakGlassStarted:
+		return audit.Entry{What: audit.GlassBegun, Details: map[string]string{"session": t.Session.Session, "until": t.Session.Until.UTC().Format("2006-01-02T15:04:05Z")}}, t.Session.Session
+	case stack.BreakGlassEnded:
+		return audit.Entry{What: audit.GlassEnded, Details: map[string]string{"session": t.Session.Session}}, t.Session.Session
+	case stack.AttemptFailed:
+		if t.Run == nil {
+			return notBegun(t, is)
+		}
+	}
+	if t.Run == nil { // a command that could not be run
+		return e, ""
+	}
+	return outcomeEntry(t), t.Run.ID
+}
+
+// notBegun is the entry of a run that something came in the way of.
+func notBegun(t stack.Transition, is stack.Status) (e audit.Entry, once string) {
+	if t.Repeated {
+		return e, ""
+	}
+	e = audit.Entry{What: audit.PlanFailed, Run: is.LastRun, Outcome: string(stack.Failed), Details: map[string]string{"kind": string(is.FailedKind), "step": is.FailedStep}}
+	if t.Lock != nil {
+		e.Outcome, e.Details["lock"] = string(stack.Locked), t.Lock.ID
+	}
+	return e, is.LastRun
+}
+
+// outcomeEntry is the entry of what a run did.
+func outcomeEntry(t stack.Transition) audit.Entry {
+	r := t.Run
 	e := audit.Entry{Run: r.ID, Outcome: string(r.Outcome), Details: basisOf(r.Cause.PlanInputs)}
 	e.Details["step"], e.Details["why"] = "", r.Why
 	if r.Outcome != stack.Succeeded {
 		e.Details["step"] = r.Step
 	}
-	var out []deed
-	add := func(what audit.What) {
-		e := e
-		e.What, e.Details = what, maps.Clone(e.Details)
-		out = append(out, deed{e, r.ID})
-	}
-	destroys := r.Kind == stack.DestroyRun || r.Cause.Destroy
-	switch {
-	case r.Kind == stack.GlassRun && r.Cause.Command != nil:
-		e.Details["by"], e.Details["command"] = r.Cause.Command.By, commandWords(r.Cause.Command)
-		e.Details["moved"] = strconv.FormatBool(r.Moved)
-		add(audit.GlassCommandEnded)
-	case r.Kind == stack.PreviewRun:
-	case r.Kind.Writes():
+	switch t.Change {
+	case stack.CommandEnded:
+		if c := r.Cause.Command; c != nil {
+			e.What = audit.GlassCommandEnded
+			e.Details["by"], e.Details["command"], e.Details["moved"] = c.By, commandWords(c), strconv.FormatBool(r.Moved)
+		}
+	case stack.PlanApplied, stack.StackDestroyed, stack.PlanStale:
 		planIn(&e, r.Cause.Plan)
-		add(ended(r.Outcome == stack.Succeeded, destroys))
-	case r.Outcome == stack.Interrupted: // nothing happened, nothing failed
-	case r.Outcome != stack.Succeeded:
-		if failsAnew(was, is) {
-			add(audit.PlanFailed)
+		e.What = writeEnded(r)
+	case stack.AttemptFailed:
+		switch {
+		case r.Kind.Writes():
+			planIn(&e, r.Cause.Plan)
+			e.What = writeEnded(r)
+		case !t.Repeated:
+			e.What = audit.PlanFailed
 		}
-	case r.Plan != nil && news(was.Pending, r.Plan):
-		planIn(&e, r.Plan)
-		if r.Plan.Drift {
-			add(audit.DriftFound)
-		} else {
-			add(audit.Planned)
+	case stack.PlanMade:
+		switch {
+		case t.Repeated:
+		case t.Plan.Drift:
+			planIn(&e, t.Plan)
+			e.What = audit.DriftFound
+		default:
+			planIn(&e, t.Plan)
+			e.What = audit.Planned
 		}
+	case stack.StackRecovered:
+		if !r.Kind.Writes() { // an apply says as much
+			e.What, e.Details["failures"] = audit.Recovered, strconv.Itoa(t.Failures)
+		}
+	case stack.LockBroken:
+		e.What, e.Details["lock"] = audit.LockBroken, r.Broke
 	}
-	if was.Failures > 0 && is.Failures == 0 && r.Outcome == stack.Succeeded && !r.Kind.Writes() {
-		e.Details["failures"] = strconv.Itoa(was.Failures)
-		add(audit.Recovered)
-	}
-	if r.Broke != "" {
-		e.Details["lock"] = r.Broke
-		add(audit.LockBroken)
-	}
-	return out
+	return e
 }
 
-func ended(well, destroys bool) audit.What {
-	switch {
+// writeEnded names the end of a run that writes.
+func writeEnded(r *stack.Run) audit.What {
+	destroys := r.Kind == stack.DestroyRun || r.Cause.Destroy
+	switch well := r.Outcome == stack.Succeeded; {
 	case well && destroys:
 		return audit.Destroyed
 	case well:
@@ -225,41 +267,4 @@ func ended(well, destroys bool) audit.What {
 	default:
 		return audit.ApplyFailed
 	}
-}
-
-// failsAnew reports whether a failure is the first of its sort, and not the next
-// of a series.
-func failsAnew(was, is stack.Status) bool {
-	return was.Failures == 0 || is.Failures == 1 || was.FailedKind != is.FailedKind || was.FailedStep != is.FailedStep || was.FailedWhy != is.FailedWhy
-}
-
-func news(pending, made *stack.Plan) bool {
-	return pending == nil || pending.Digest != made.Digest
-}
-
-// changes says what is different in the memory, of what is no run's outcome.
-func changes(was, is stack.Status) []deed {
-	var out []deed
-	add := func(e audit.Entry, once string) { out = append(out, deed{e, once}) }
-	if was.Drift != nil && is.Drift == nil {
-		e := audit.Entry{What: audit.DriftResolved, Changes: was.Drift.Changes, Run: is.LastRun}
-		if is.Wrote != was.Wrote {
-			e.Why = "what was applied took the place of it"
-		}
-		add(e, strconv.FormatInt(was.Drift.At.UnixNano(), 36))
-	}
-	if is.Untracked != nil && (was.Untracked == nil || was.Untracked.Run != is.Untracked.Run) {
-		e := audit.Entry{What: audit.GapFound, Run: is.Untracked.Run, Details: map[string]string{"objects": strconv.Itoa(len(is.Untracked.Objects)), "first": is.Untracked.Objects[0].Address}}
-		add(e, is.Untracked.Run)
-	}
-	if v := is.Review; v != nil && v.Refused && (was.Review == nil || was.Review.Plan != v.Plan || !was.Review.Refused) {
-		add(audit.Entry{What: audit.PlanRefused, Digest: v.Plan, Details: map[string]string{"webhooks": v.By}}, v.Plan+v.By)
-	}
-	switch g := is.Glass; {
-	case g != nil && (was.Glass == nil || was.Glass.Session != g.Session):
-		add(audit.Entry{What: audit.GlassBegun, Details: map[string]string{"session": g.Session, "until": g.Until.UTC().Format("2006-01-02T15:04:05Z")}}, g.Session)
-	case g == nil && was.Glass != nil:
-		add(audit.Entry{What: audit.GlassEnded, Details: map[string]string{"session": was.Glass.Session}}, was.Glass.Session)
-	}
-	return out
 }

@@ -159,7 +159,7 @@ func TestRequestsAreAuditedOnce(t *testing.T) {
 	pass := func(spec stack.Spec, generation int64) *pass {
 		obj.Generation = generation
 		p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj, st: dialect.Stack{Spec: spec, Status: stack.Status{LastRun: "run-0", Pending: pending}}}
-		p.o.Status = p.st.Status
+		p.o.Spec, p.o.Status = p.st.Spec, p.st.Status
 		return p
 	}
 	s, e := &Stacks{Audit: d, Blobs: blobs}, &entry{id: "uid"}

@@ -26,15 +26,7 @@ func (c *Stacks) observeBreakGlass(p *pass) {
 		p.breakGlassDenied = true
 		p.o.Spec.Glass, p.o.Spec.Command = "", nil
 	}
-	before := p.o.Status.Glass
 	p.o.Status = p.o.Status.Breaks(p.o.Spec, p.o.Now, cmp.Or(c.Config.Glass.Lasts, time.Hour))
-	switch after := p.o.Status.Glass; {
-	case after == before:
-	case after == nil:
-		c.Events.Event(p.obj, normal, "GlassMended", "The session of work by hand was ended: the stack goes on by itself")
-	default:
-		c.Events.Event(p.obj, warning, "GlassBroken", "A person works on the stack by hand: nothing is planned or applied by itself until "+after.Until.UTC().Format(time.RFC3339))
-	}
 }
 
 // command begins the command of a person. Whatever comes in its way is the answer
@@ -62,7 +54,6 @@ func (c *Stacks) command(ctx context.Context, p *pass, why string) (changed bool
 			Done: true, Outcome: stack.Failed, Message: err.Error(), At: p.o.Now,
 		})
 	}
-	c.tellByHand(p, *p.o.Status.ByHand)
 	return true, nil
 }
 
@@ -95,16 +86,4 @@ func (c *Stacks) moved(p *pass, r *runner.Report, n note) (bool, error) {
 	}
 	hand, err := engine.ByHand(n.Cause.Command.Args)
 	return err == nil && hand.Writes && len(r.Steps) > 0, nil // a state that we do not keep may have changed
-}
-
-// tellByHand makes an event of a command that was run by hand.
-func (c *Stacks) tellByHand(p *pass, h stack.ByHand) {
-	kind, text := normal, fmt.Sprintf("%s ran %q: %s", cmp.Or(h.By, "somebody"), h.Command.String(), h.Outcome)
-	if h.Outcome != stack.Succeeded {
-		kind, text = warning, text+": "+h.Message
-	}
-	if h.Moved {
-		text += "; the state changed"
-	}
-	c.Events.Event(p.obj, kind, "RunByHand", text)
 }

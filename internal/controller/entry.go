@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // entry is what the controller remembers of one stack between two passes. Every
@@ -24,7 +25,7 @@ type entry struct {
 
 	written      string           // the version of the object that the last write made; see covers
 	checks       *record.Check    // nil before the record was read
-	audited      *auditedRequests // nil before the record was read
+	audited      *stack.Requests  // nil before the record was read
 	timeline     timeline         // decisions that are not in the records yet
 	stateOwn     bool             // the state was the stack's own, and as expected, when it was read last
 	outputs      publishedOutputs // where the outputs are as they were written

@@ -1,10 +1,8 @@
 package controller
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,10 +18,6 @@ type FactualEvents interface {
 	// Record writes an event that is no news to anybody elsewhere.
 	Record(obj client.Object, kind, reason, message string)
 }
-
-// lockLong is how long somebody else may hold the lock of a state before it is
-// told: a run of theirs may take its time.
-const lockLong = 10 * time.Minute
 
 // say tells what happened, with what is known about it.
 func (c *Stacks) say(p *pass, kind, reason, message string, facts map[string]string) {
@@ -41,43 +35,6 @@ func (c *Stacks) sayAgain(p *pass, kind, reason, message string) {
 		return
 	}
 	c.Events.Event(p.obj, kind, reason, message)
-}
-
-// tellChanges makes events of what is different in the memory and is no run's
-// outcome: each is told in the pass that brought it about, and in no other.
-func (c *Stacks) tellChanges(p *pass) {
-	was, is := p.st.Status, p.o.Status
-	if was.Drift != nil && is.Drift == nil {
-		message := "Drift resolved: what was applied is there again"
-		if is.Wrote != was.Wrote {
-			message = "Drift resolved by what was applied"
-		} else if is.Pending != nil {
-			message = "Drift is no longer told apart: there is a plan of something new"
-		}
-		c.say(p, normal, "DriftResolved", message, counted(was.Drift.Changes, map[string]string{"run": is.LastRun}))
-	}
-	if r := p.ended; r != nil && r.Outcome == stack.Succeeded && was.Failures > 0 && is.Failures == 0 {
-		c.say(p, normal, "Recovered", fmt.Sprintf("It works again, after it failed %s", times(was.Failures)), runFacts(*r))
-	}
-	if l := is.Lock; l != nil && heldLong(l) && !(was.Lock != nil && was.Lock.ID == l.ID && heldLong(was.Lock)) {
-		who := ""
-		if l.Who != "" {
-			who = " by " + l.Who
-		}
-		c.say(p, warning, "LockHeld", fmt.Sprintf("The lock of the state is held%s since %s: nothing is planned or applied until it is freed", who, l.Since), map[string]string{"lock": l.ID})
-	}
-}
-
-// heldLong reports whether a lock was held for long when it was met. One whose
-// holder did not write down since when is taken for an old one.
-func heldLong(l *stack.Lock) bool {
-	since := strings.TrimSuffix(l.Since, " UTC")
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999 -0700", "2006-01-02 15:04:05.999999999"} {
-		if at, err := time.Parse(layout, since); err == nil {
-			return l.Seen.Sub(at) >= lockLong
-		}
-	}
-	return true
 }
 
 func times(n int) string {
@@ -116,6 +73,3 @@ func counted(c stack.Changes, facts map[string]string) map[string]string {
 	facts["add"], facts["change"], facts["destroy"] = strconv.Itoa(c.Add), strconv.Itoa(c.Change), strconv.Itoa(c.Destroy)
 	return facts
 }
-
-// awaits reports whether a plan is one that a person has to let pass.
-func awaits(p *pass) bool { return p.o.Spec.Mode == stack.Manual }

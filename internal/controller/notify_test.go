@@ -65,7 +65,7 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 		"drift that is mended at once":     {mode: stack.Auto, run: run(stack.CheckRun, stack.Succeeded, &drift), next: stack.Apply{Plan: drift}, told: []string{"DriftDetected: Drift detected: 1 to add"}},
 		"the first failure":                {run: run(stack.PlanRun, stack.Failed, nil), told: []string{"TFExecPlanFailed: Failed (attempt 1): no"}},
 		"the next failure":                 {was: failed, run: run(stack.PlanRun, stack.Failed, nil), recorded: 1},
-		"it works again":                   {was: failed, run: run(stack.PlanRun, stack.Succeeded, nil), told: []string{"Recovered: It works again, after it failed 2 times"}},
+		"it works again":                   {was: failed, run: run(stack.PlanRun, stack.Succeeded, nil), told: []string{"Recovered: The stack works again, after it failed 2 times"}},
 		"drift":                            {run: run(stack.CheckRun, stack.Succeeded, &drift), told: []string{"DriftDetected: Drift detected: 1 to add"}},
 		"the same drift":                   {was: stack.Status{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, &drift)},
 		"drift that went away":             {was: stack.Status{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, nil), told: []string{"DriftResolved: Drift resolved: what was applied is there again"}},

@@ -49,9 +49,6 @@ func (c *Stacks) review(ctx context.Context, p *pass, made stack.Plan) error {
 	case r.lost != nil:
 		return p.lost(made, r.lost)
 	}
-	if before := p.st.Status.Review; before == nil || before.Plan != r.verdict.Plan || before.Message != r.verdict.Message || before.Passed != r.verdict.Passed {
-		c.tellVerdict(p, r.verdict, made)
-	}
 	p.o.Status.Review = &r.verdict
 	return nil
 }
@@ -112,16 +109,4 @@ func (p *pass) lost(made stack.Plan, err error) error {
 	p.o.Status.Pending, p.o.Status.Planned = nil, stack.PlanInputs{}
 	p.o.Status.Note = "the saved plan " + made.Name + " could not be found"
 	return fault.New(fault.Conflict, "PlanLost", fmt.Errorf("reading plan %s: %w", made.Name, err))
-}
-
-// tellVerdict makes an event of a verdict that says something new.
-func (c *Stacks) tellVerdict(p *pass, v stack.Verdict, made stack.Plan) {
-	switch {
-	case v.Passed:
-		c.Events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The webhooks let %s pass: %s", made.Name, made.Changes))
-	case v.Refused:
-		c.Events.Event(p.obj, warning, "PlanRefused", made.Name+" was refused: "+v.Message)
-	default:
-		c.Events.Event(p.obj, warning, "PostPlanningWebhookFailed", v.Message)
-	}
 }

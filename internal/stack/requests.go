@@ -1,0 +1,88 @@
+package stack
+
+// Requests is what people ask of a stack. It is kept as far as the audit log has
+// it, so that each request is recorded once.
+type Requests struct {
+	Generation int64  `json:"generation"`
+	Approved   string `json:"approved,omitempty"`
+	Rejected   string `json:"rejected,omitempty"`
+	Request    string `json:"request,omitempty"`
+	Ignored    string `json:"forgotten,omitempty"` // the run whose untracked resources a person dealt with
+	Repair     string `json:"repair,omitempty"`    // digest
+	Accepted   string `json:"accepted,omitempty"`
+	Adopted    bool   `json:"adopted,omitempty"`
+	Suspended  bool   `json:"suspended,omitempty"`
+	Deleting   bool   `json:"deleting,omitempty"`
+}
+
+// RequestsOf is what an object of this generation asks for.
+func RequestsOf(o Observation, generation int64) Requests {
+	s := o.Spec
+	r := Requests{
+		Generation: generation, Approved: s.Approved, Rejected: s.Rejected, Request: o.Request, Ignored: s.IgnoreUntracked,
+		Accepted: s.AcceptState, Adopted: s.AdoptState, Suspended: s.Suspended, Deleting: o.Deleting,
+	}
+	if s.Repair != nil {
+		r.Repair = Digest(s.Repair)
+	}
+	return r
+}
+
+// Request names what a person asks for.
+type Request string
+
+// The requests.
+const (
+	AskedToCreate          Request = "Create"
+	AskedToApprove         Request = "Approve"
+	AskedToReject          Request = "Reject"
+	AskedToSuspend         Request = "Suspend"
+	AskedToResume          Request = "Resume"
+	AskedToReplan          Request = "Replan"
+	AskedToIgnoreUntracked Request = "IgnoreUntracked"
+	AskedToRepair          Request = "Repair"
+	AskedToAcceptState     Request = "AcceptState"
+	AskedToAdoptState      Request = "AdoptState"
+	AskedToDelete          Request = "Delete"
+	AskedToChange          Request = "Change" // the spec, in another way than these
+)
+
+// Since says what is asked for that was not asked for before. Before is nil for a
+// stack of which nothing is known: it was just created.
+func (r Requests) Since(before *Requests) []Request {
+	var out []Request
+	was := Requests{Generation: r.Generation}
+	if before != nil {
+		was = *before
+	}
+	for _, one := range []struct {
+		asked bool
+		as    Request
+	}{
+		{before == nil, AskedToCreate},
+		{r.Approved != was.Approved && r.Approved != "", AskedToApprove},
+		{r.Rejected != was.Rejected && r.Rejected != "", AskedToReject},
+		{r.Suspended && !was.Suspended, AskedToSuspend},
+		{!r.Suspended && was.Suspended, AskedToResume},
+		{r.Request != was.Request && r.Request != "" && before != nil, AskedToReplan},
+		{r.Ignored != was.Ignored && r.Ignored != "", AskedToIgnoreUntracked},
+		{r.Repair != was.Repair && r.Repair != "", AskedToRepair},
+		{r.Accepted != was.Accepted && r.Accepted != "", AskedToAcceptState},
+		{r.Adopted && !was.Adopted, AskedToAdoptState},
+		{r.Deleting && !was.Deleting, AskedToDelete},
+		{r.changes(was), AskedToChange},
+	} {
+		if one.asked {
+			out = append(out, one.as)
+		}
+	}
+	return out
+}
+
+// changes reports whether the spec changed by more than what was asked for. An
+// approval, a suspension and a deletion each count as one change, the latter since
+// the API server counts it.
+func (r Requests) changes(was Requests) bool {
+	more := r.Generation - was.Generation
+	return more > 1 || more == 1 && r.Approved == was.Approved && r.Suspended == was.Suspended && r.Deleting == was.Deleting
+}
