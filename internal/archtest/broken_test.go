@@ -133,6 +133,17 @@ var broken = map[string]map[string]string{
 		"internal/controller/read.go":    "package controller\n\nfunc (c *Stacks) read() { c.Blobs.Get(); c.put() }\n\nfunc (c *Stacks) put() { c.Blobs.Put() } // BAD\n\nfunc once() { record.Lasting(id).Write(ctx, to, v) } // BAD\n",
 		"internal/controller/act.go":     "package controller\n\nfunc (c *Stacks) act() { c.Runner.Start(); c.read() }\n",
 	},
+	"the map shows every package": {
+		"docs/architecture.md":        "```\ninternal/\n  # core\n  plan/      plans\n    view/      one\n  gone/      none BAD\n  archtest/  tests\n```\n  other/   text\n",
+		"internal/plan/a.go":          "package plan\n",
+		"internal/plan/view/a.go":     "package view\n",
+		"internal/plan/plantest/a.go": "package plantest\n",
+		"internal/blob/a.go":          "package blob // BAD\n",
+	},
+	"old names are read": {
+		"docs/compatibility.md": "| `a` | `b` |\n## Names that changed\n| old | new | of |\n| `OldReason` | `NewReason` | a reason |\n| `Lost` | `NewReason` | BAD |\n## Else\n| `x` | `y` |\n",
+		"internal/plan/a.go":    "package plan\n\nvar a = \"OldReason\" + \"NewReason\"\n",
+	},
 	"tests do not sleep": {
 		"internal/plan/a_test.go": "package plan\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) } // BAD\n",
 		"internal/rows/a.go":      "package rows\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n",

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -38,3 +39,81 @@ func namedTestsExist(t tree) []problem {
 	}
 	return all
 }
+
+// mapShowsEveryPackage: the layout in docs/architecture.md names every package
+// below internal, and no other. A conformance suite is named with its package.
+func mapShowsEveryPackage(t tree) []problem {
+	const page = "docs/architecture.md"
+	there := map[string]ast.Node{}
+	in := map[string]file{}
+	for _, f := range t.code(product) {
+		if dir, ok := strings.CutPrefix(f.dir(), "internal/"); ok && there[dir] == nil {
+			there[dir], in[dir] = f.syntax, f
+		}
+	}
+	shown, found := map[string]bool{}, []problem{}
+	for _, f := range t.files {
+		if f.path != page {
+			continue
+		}
+		var above []string // the directories that the indentation is in
+		inside, line := false, 0
+		for text := range strings.Lines(f.text) {
+			line++
+			inside = (inside || text == "internal/\n") && !strings.HasPrefix(text, "```")
+			m := mapEntry.FindStringSubmatch(text)
+			if !inside || m == nil {
+				continue
+			}
+			depth := len(m[1])/2 - 1
+			above = append(above[:min(depth, len(above))], m[2])
+			dir := path.Join(above...)
+			shown[dir] = true
+			if there[dir] == nil && !under(dir, "archtest", "testkit") {
+				found = append(found, problem{page, line, "there is no package internal/" + dir})
+			}
+		}
+	}
+	for dir, n := range there {
+		if !shown[dir] {
+			found = append(found, t.at(in[dir], n, "internal/%s is not in the layout of %s", dir, page))
+		}
+	}
+	return found
+}
+
+// mapEntry is a line of the layout: "  stack/    what it is".
+var mapEntry = regexp.MustCompile(`^((?:  )+)([a-z/]+)/ +\S`)
+
+// oldNamesAreRead: what a document says of an old name is so: code reads it, and
+// the new one.
+func oldNamesAreRead(t tree) []problem {
+	var found []problem
+	for _, f := range t.files {
+		if f.path != "docs/compatibility.md" {
+			continue
+		}
+		inside, line := false, 0
+		for text := range strings.Lines(f.text) {
+			line++
+			if strings.HasPrefix(text, "## ") {
+				inside = text == "## Names that changed\n"
+			}
+			m := renamed.FindStringSubmatch(text)
+			if !inside || m == nil {
+				continue
+			}
+			for _, name := range m[1:] {
+				if !slices.ContainsFunc(t.files, func(c file) bool {
+					return path.Ext(c.path) != ".md" && product(c) && strings.Contains(c.text, name)
+				}) {
+					found = append(found, problem{f.path, line, "no code has " + name})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// renamed is a row of that document: | `old` | `new` | of |.
+var renamed = regexp.MustCompile("^\\| `([^`]+)` \\| `([^`]+)` \\|")
