@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/sandbox"
@@ -27,8 +26,16 @@ const (
 	homeInside   = "/work/" + dirHome // of runs that have files there; others have an empty one
 )
 
+// isolation is the part of a run that decides what its programs see: the sandbox
+// and the environment.
+type isolation struct {
+	*run
+	config sandbox.Config
+	cli    string // the CLI configuration file, relative to the root module
+}
+
 // enclose decides the box of all steps of the run.
-func (r *run) enclose() error {
+func (r *isolation) enclose() error {
 	probed := sandbox.Probed{Level: sandbox.Level(r.job.Sandbox.Level)}
 	if probed.Level == sandbox.None {
 		probed = sandbox.Probe()
@@ -42,7 +49,7 @@ func (r *run) enclose() error {
 	if r.job.Sandbox.Network != "" {
 		network = sandbox.Network(r.job.Sandbox.Network)
 	}
-	r.box = sandbox.Config{
+	r.config = sandbox.Config{
 		Level:    probed.Level,
 		Work:     r.work.path(dirWork),
 		Dir:      r.work.module(),
@@ -57,14 +64,14 @@ func (r *run) enclose() error {
 		},
 	}
 	if r.host.Mirror != "" {
-		r.box.ReadOnly = append(r.box.ReadOnly, sandbox.Bind{Host: r.host.Mirror, Inside: MirrorInside})
+		r.config.ReadOnly = append(r.config.ReadOnly, sandbox.Bind{Host: r.host.Mirror, Inside: MirrorInside})
 	}
 	if k := r.job.Kind; !k.Writes() {
 		shown := r.work.path(dirShown)
 		if err := errors.Join(os.MkdirAll(shown, 0o711), os.Chmod(shown, 0o711)); err != nil {
 			return err
 		}
-		r.box.ReadOnly = append(r.box.ReadOnly, sandbox.Bind{Host: shown, Inside: shownInside})
+		r.config.ReadOnly = append(r.config.ReadOnly, sandbox.Bind{Host: shown, Inside: shownInside})
 	}
 	r.journal.note(func(rep *Report) { rep.Level = int(probed.Level) })
 	return r.open(probed.Level)
@@ -73,7 +80,7 @@ func (r *run) enclose() error {
 // open lets the box's user pass through the directories above the work
 // directory, without listing them. In a full box nobody passes there, and
 // whoever is not root runs its boxes as itself.
-func (r *run) open(level sandbox.Level) error {
+func (r *isolation) open(level sandbox.Level) error {
 	if level == sandbox.Full || os.Geteuid() != 0 {
 		return nil
 	}
@@ -85,14 +92,14 @@ func (r *run) open(level sandbox.Level) error {
 	return nil
 }
 
-func (r *run) home() string {
+func (r *isolation) home() string {
 	if len(r.job.Home) > 0 {
 		return homeInside
 	}
 	return "/home"
 }
 
-func (r *run) engineInside() string {
+func (r *isolation) engineInside() string {
 	return path.Join(engineInside, filepath.Base(r.host.Engine))
 }
 
@@ -102,15 +109,15 @@ const smallPlan = 64 << 10
 
 // environ is the environment of the engine, but for the address of its state:
 // what the job adds and what the platform sets. Nothing is inherited.
-func (r *run) environ() []string {
+func (r *isolation) environ() []string {
 	env := map[string]string{}
 	for name, value := range r.job.Env {
 		env[name] = value
 	}
 	for name, value := range map[string]string{
 		"PATH":               "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME":               r.box.PathInside(r.home()),
-		"TMPDIR":             r.box.PathInside("/tmp"),
+		"HOME":               r.config.PathInside(r.home()),
+		"TMPDIR":             r.config.PathInside("/tmp"),
 		"LANG":               "C.UTF-8",
 		"TF_IN_AUTOMATION":   "1",
 		"TF_INPUT":           "0",
@@ -119,7 +126,7 @@ func (r *run) environ() []string {
 	} {
 		env[name] = value
 	}
-	if r.locally {
+	if r.state.locally {
 		env["TF_WORKSPACE"] = r.job.Workspace
 	}
 	if n := r.job.Limits.CPUs; n > 0 {
@@ -145,41 +152,14 @@ func (r *run) environ() []string {
 
 // configure finds the CLI configuration among the job's files and makes it
 // name the mirror where this box shows it.
-func (r *run) configure() {
+func (r *isolation) configure() {
 	r.cli = "/dev/null"
 	for i, f := range r.job.Files {
 		if f.Path != CLIConfig {
 			continue
 		}
 		r.cli = CLIConfig
-		seen := strconv.Quote(r.box.PathInside(MirrorInside))
+		seen := strconv.Quote(r.config.PathInside(MirrorInside))
 		r.job.Files[i].Content = bytes.ReplaceAll(f.Content, []byte(strconv.Quote(MirrorInside)), []byte(seen))
 	}
-}
-
-// enter begins a phase that one step of the engine may take its time for.
-func (r *run) enter(p Phase, step string) error {
-	limit, _ := r.limit(step)
-	r.journal.note(func(rep *Report) { rep.Until = r.journal.now().Add(limit) })
-	return r.journal.enter(p)
-}
-
-// limit is how long a step may take.
-func (r *run) limit(step string) (limit, grace time.Duration) {
-	l := r.job.Limits
-	limit = orDefault(l.Plan, defaultPlan)
-	switch step {
-	case "init", "workspace", "unlock":
-		limit = orDefault(l.Init, defaultInit)
-	case "apply":
-		limit = orDefault(l.Apply, defaultApply)
-	case stepHealth:
-		limit = orDefault(l.Health, checksLast(r.job.Checks))
-	}
-	grace = orDefault(l.Grace, defaultGrace)
-	if !r.job.Kind.Writes() || step != "apply" {
-		// Only an apply has anything to lose.
-		grace = min(grace, readGrace)
-	}
-	return limit, grace
 }

@@ -18,14 +18,14 @@ import (
 // the provider's version in this stack. An apply is never run again.
 
 // execute runs one engine command. It returns an ending if the run cannot go on.
-func (r *run) execute(ctx context.Context, c command) (result, error) {
+func (r *engineProcesses) execute(ctx context.Context, c command) (result, error) {
 	before := len(r.journal.current().Diagnostics)
 	res, err := r.once(ctx, c)
 	e, failed := errors.AsType[ending](err)
-	if !failed || r.kept == nil {
+	if !failed || r.providers.session == nil {
 		return res, err
 	}
-	suspects := r.suspects(&e, res.heard)
+	suspects := r.providers.suspects(&e, res.heard)
 	if e.outcome != stack.Failed || len(suspects) == 0 {
 		return res, e
 	}
@@ -36,10 +36,10 @@ func (r *run) execute(ctx context.Context, c command) (result, error) {
 		}
 		e.message += "\n\nNothing was changed. This may be because the providers were started before the engine; " +
 			"from the next run on, the engine starts them itself."
-		return res, errors.Join(e, r.refuseAll(suspects, reason))
+		return res, errors.Join(e, r.providers.refuseAll(suspects, reason))
 	}
 	r.recorder.tell("Trying once more, with the engine starting the providers.")
-	if err := r.dismiss(); err != nil {
+	if err := r.providers.dismiss(); err != nil {
 		return res, err
 	}
 	r.journal.note(func(rep *Report) { rep.Diagnostics = rep.Diagnostics[:before] })
@@ -49,12 +49,12 @@ func (r *run) execute(ctx context.Context, c command) (result, error) {
 	if res, err = r.once(ctx, c); err != nil {
 		return res, err
 	}
-	return res, r.refuseAll(suspects, reason)
+	return res, r.providers.refuseAll(suspects, reason)
 }
 
 // suspects are the kept providers that may have made a step fail because they
 // are kept. If some have crashed it is those, and the message says so.
-func (r *run) suspects(e *ending, h heard) []provider {
+func (r *providerProcesses) suspects(e *ending, h heard) []provider {
 	var crashed []provider
 	var patience time.Duration
 	if slices.ContainsFunc(h.diagnostics, plan.Diagnostic.LostContact) {
@@ -62,7 +62,7 @@ func (r *run) suspects(e *ending, h heard) []provider {
 	}
 	late, done := context.WithTimeout(context.Background(), patience)
 	defer done()
-	for _, p := range r.kept.providers {
+	for _, p := range r.session.providers {
 		if !p.serves || !p.diesBefore(late.Done()) {
 			continue
 		}
@@ -82,7 +82,7 @@ func (r *run) suspects(e *ending, h heard) []provider {
 		if d.Severity != "error" {
 			continue
 		}
-		for _, p := range r.kept.providers {
+		for _, p := range r.session.providers {
 			if p.serves && aboutProvider(d, p.Address) && !slices.ContainsFunc(suspects, func(s provider) bool { return s.Address == p.Address }) {
 				suspects = append(suspects, p.provider)
 			}
@@ -101,11 +101,11 @@ func aboutProvider(d plan.Diagnostic, address string) bool {
 }
 
 // refuse remembers that the engine has to start a provider; zero is for good.
-func (r *run) refuse(p provider, reason string, until time.Time) error {
+func (r *providerProcesses) refuse(p provider, reason string, until time.Time) error {
 	return r.work.refuse(p.Locked, refusal{Reason: cut(r.hide.String(reason), maxText), Until: until})
 }
 
-func (r *run) refuseAll(all []provider, reason string) error {
+func (r *providerProcesses) refuseAll(all []provider, reason string) error {
 	var errs []error
 	for _, p := range all {
 		errs = append(errs, r.refuse(p, reason, time.Time{}))

@@ -21,10 +21,13 @@ const stepGlass = "glass"
 // ByHand is the phase in which a person's command is at work.
 const ByHand Phase = "ByHand"
 
+// breakGlass are the steps of a run that executes a command of a user.
+type breakGlass struct{ *run }
+
 // glass runs the command.
-func (r *run) glass(ctx context.Context) error {
+func (r *breakGlass) glass(ctx context.Context) error {
 	o := engine.HandOptions{VarFiles: r.job.Options.VarFiles, Tree: r.work.treeRoot(), NoLock: r.job.Options.NoLock || r.job.Managed}
-	if r.locally {
+	if r.state.locally {
 		o.Backup = r.work.scratch("backup")
 	}
 	args, err := engine.HandArgs(r.job.Command, o)
@@ -34,12 +37,12 @@ func (r *run) glass(ctx context.Context) error {
 	if err := r.enter(ByHand, stepGlass); err != nil {
 		return err
 	}
-	_, err = r.execute(ctx, command{step: stepGlass, args: args})
+	_, err = r.engine.execute(ctx, command{step: stepGlass, args: args})
 	return err
 }
 
 // openUp prepares the directory as far as that is possible.
-func (r *run) openUp(ctx context.Context) error {
+func (r *breakGlass) openUp(ctx context.Context) error {
 	c, err := engine.ByHand(r.job.Command)
 	if err != nil {
 		return err
@@ -67,11 +70,11 @@ func (r *run) openUp(ctx context.Context) error {
 
 // setUp is what every run begins with. It reports whether there is a directory
 // to run something in, whatever else went wrong.
-func (r *run) setUp(ctx context.Context) (unpacked bool, err error) {
-	if err := r.prepare(ctx); err != nil {
+func (r *breakGlass) setUp(ctx context.Context) (unpacked bool, err error) {
+	if err := r.directory.prepare(ctx); err != nil {
 		return false, err
 	}
-	for _, step := range []func(context.Context) error{r.init, r.workspace, r.unlock} {
+	for _, step := range []func(context.Context) error{r.directory.init, r.directory.workspace, r.directory.unlock} {
 		if err := step(ctx); err != nil {
 			return true, err
 		}
@@ -91,7 +94,7 @@ func passable(err error) bool {
 // strip leaves of the module nothing but where its state is, if the command
 // needs no more and the state is not where only the module says. The directory
 // is made anew by the next run.
-func (r *run) strip(c engine.HandCommand) (bool, error) {
+func (r *breakGlass) strip(c engine.HandCommand) (bool, error) {
 	keep := []string{workdir.BackendOverridePath, CLIConfig}
 	if b := r.job.Options.BackendFile; b != "" {
 		keep = append(keep, b)
@@ -111,6 +114,6 @@ func (r *run) strip(c engine.HandCommand) (bool, error) {
 	if r.work, err = newPrepared(r.work.dir, r.job.Tree); err != nil {
 		return false, err
 	}
-	r.box.Dir = r.work.module()
+	r.sandbox.config.Dir = r.work.module()
 	return true, nil
 }

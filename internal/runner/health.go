@@ -70,8 +70,11 @@ func checksLast(checks []Check) time.Duration {
 	return time.Duration(rounds)*longest + checkMargin
 }
 
+// healthChecks is the step of a run that makes health checks.
+type healthChecks struct{ *run }
+
 // health makes the checks of the job and writes down how each went.
-func (r *run) health(ctx context.Context) error {
+func (r *healthChecks) health(ctx context.Context) error {
 	if err := r.enter(CheckingHealth, stepHealth); err != nil {
 		return err
 	}
@@ -98,7 +101,7 @@ func (r *run) health(ctx context.Context) error {
 }
 
 // askAll returns how each check of the job went, in their order.
-func (r *run) askAll(ctx context.Context) ([]Health, error) {
+func (r *healthChecks) askAll(ctx context.Context) ([]Health, error) {
 	found := make([]Health, len(r.job.Checks))
 	var sound []Check
 	var at []int
@@ -123,7 +126,7 @@ func (r *run) askAll(ctx context.Context) ([]Health, error) {
 }
 
 // askInBox starts this binary once more, in the box of the run, to make checks.
-func (r *run) askInBox(ctx context.Context, checks []Check) ([]Health, error) {
+func (r *healthChecks) askInBox(ctx context.Context, checks []Check) ([]Health, error) {
 	question, err := json.Marshal(checks)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the checks: %w", err)
@@ -131,7 +134,7 @@ func (r *run) askInBox(ctx context.Context, checks []Check) ([]Health, error) {
 	if err := sandbox.ChownWork(r.work.path(dirWork)); err != nil {
 		return nil, err
 	}
-	box := r.box
+	box := r.sandbox.config
 	box.Dir, box.ReadOnly, box.Writable, box.Listen = "", nil, nil, false
 	out, text := &capped{most: maxAnswers}, r.recorder.lines()
 	// As with an engine, the end of ctx asks and does not kill.
@@ -144,10 +147,10 @@ func (r *run) askInBox(ctx context.Context, checks []Check) ([]Health, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the health checks: %w", err)
 	}
-	if err := r.track(p); err != nil {
+	if err := r.engine.track(p); err != nil {
 		return nil, errors.Join(err, p.Kill())
 	}
-	stopped, exit, err := r.await(ctx, stepHealth, p)
+	stopped, exit, err := r.engine.await(ctx, stepHealth, p)
 	if err != nil {
 		return nil, fmt.Errorf("making the health checks: %w", err)
 	}
@@ -155,7 +158,7 @@ func (r *run) askInBox(ctx context.Context, checks []Check) ([]Health, error) {
 	r.journal.note(func(rep *Report) {
 		rep.Steps = append(rep.Steps, Step{Name: stepHealth, Exit: exit.Code, Wall: exit.Wall, CPU: exit.CPU, MaxRSS: exit.MaxRSS})
 	})
-	if _, err := r.judge(command{step: stepHealth}, stopped, exit); err != nil {
+	if _, err := r.engine.judge(command{step: stepHealth}, stopped, exit); err != nil {
 		return nil, err
 	}
 	var answers []Health

@@ -58,8 +58,14 @@ type keptProvider struct {
 	exit   sandbox.Exit
 }
 
+// providerProcesses is the part of a run that starts providers once for it.
+type providerProcesses struct {
+	*run
+	session *kept // providers and the sandbox they are in; nil where the engine starts them
+}
+
 // keep starts the providers of the run, as far as they can be kept.
-func (r *run) keep(ctx context.Context) error {
+func (r *providerProcesses) keep(ctx context.Context) error {
 	if r.job.Options.NoReattach {
 		return nil
 	}
@@ -70,18 +76,18 @@ func (r *run) keep(ctx context.Context) error {
 	if len(providers) == 0 {
 		return nil
 	}
-	box := r.box
-	box.Listen = r.server != nil
+	box := r.sandbox.config
+	box.Listen = r.state.server != nil
 	// The end of ctx asks the engine to stop and must not kill it.
 	room, err := sandbox.OpenSession(context.WithoutCancel(ctx), box)
 	if err != nil {
 		r.recorder.tell("The engine starts the providers: %v.", err)
 		return nil
 	}
-	r.kept = &kept{room: room, unserve: func() {}}
-	if r.server != nil {
-		r.kept.environ = r.server.environ(room.Listener().Addr().String())
-		r.kept.unserve = r.server.serve(room.Listener())
+	r.session = &kept{room: room, unserve: func() {}}
+	if r.state.server != nil {
+		r.session.environ = r.state.server.environ(room.Listener().Addr().String())
+		r.session.unserve = r.state.server.serve(room.Listener())
 	}
 	served, err := r.startProviders(ctx, providers)
 	if err != nil {
@@ -91,12 +97,12 @@ func (r *run) keep(ctx context.Context) error {
 		return r.dismiss()
 	}
 	reattach, err := engine.ReattachEnviron(served)
-	r.kept.environ = append(r.kept.environ, reattach)
+	r.session.environ = append(r.session.environ, reattach)
 	return err
 }
 
 // startProviders starts them beside one another.
-func (r *run) startProviders(ctx context.Context, providers []provider) ([]engine.Served, error) {
+func (r *providerProcesses) startProviders(ctx context.Context, providers []provider) ([]engine.Served, error) {
 	type start struct {
 		kept   *keptProvider
 		served engine.Served
@@ -114,7 +120,7 @@ func (r *run) startProviders(ctx context.Context, providers []provider) ([]engin
 	var served []engine.Served
 	for _, s := range starts {
 		if s.kept != nil {
-			r.kept.providers = append(r.kept.providers, s.kept)
+			r.session.providers = append(r.session.providers, s.kept)
 		}
 	}
 	if ctx.Err() != nil {
@@ -136,11 +142,11 @@ func (r *run) startProviders(ctx context.Context, providers []provider) ([]engin
 }
 
 // startProvider starts one and waits until it serves.
-func (r *run) startProvider(ctx context.Context, p provider) (*keptProvider, engine.Served, error) {
+func (r *providerProcesses) startProvider(ctx context.Context, p provider) (*keptProvider, engine.Served, error) {
 	k := &keptProvider{provider: p, words: words{tail: tail{most: maxWords}}, first: firstLine{line: make(chan string, 1)}, ended: make(chan struct{})}
 	started := failpoint.Act("process.start", "provider")
-	proc, err := r.kept.room.Start(sandbox.Command{
-		Path: p.inside, Env: append(r.environ(), engine.PluginEnviron()...), Stdout: &k.first, Stderr: &k.words,
+	proc, err := r.session.room.Start(sandbox.Command{
+		Path: p.inside, Env: append(r.sandbox.environ(), engine.PluginEnviron()...), Stdout: &k.first, Stderr: &k.words,
 	})
 	started()
 	if err != nil {
@@ -172,12 +178,12 @@ func (r *run) startProvider(ctx context.Context, p provider) (*keptProvider, eng
 
 // dismiss ends the providers and everything else in the room. What they used
 // becomes part of the report.
-func (r *run) dismiss() error {
-	k := r.kept
+func (r *providerProcesses) dismiss() error {
+	k := r.session
 	if k == nil {
 		return nil
 	}
-	r.kept = nil
+	r.session = nil
 	var errs []error
 	for _, p := range k.providers {
 		killed := !p.dead()

@@ -22,13 +22,55 @@ const (
 	localInterval = time.Second
 )
 
+// managedState is the part of a run that serves a state which Terrier keeps.
+type managedState struct {
+	*run
+	store   *stateStore  // nil unless the state is managed
+	server  *stateServer // in the default workspace
+	locally bool         // in another workspace: the engine's local backend on a seeded file
+}
+
+// serve chooses how the engine reaches a managed state. The http backend knows
+// no workspaces, and terraform.workspace must read the right name, so another
+// workspace than the default one gets the engine's local backend.
+func (r *managedState) serve() error {
+	if r.job.Workspace != "" && r.job.Workspace != "default" {
+		r.locally = true
+		return nil
+	}
+	var err error
+	r.server, err = newStateServer(r.store)
+	return err
+}
+
+// stored is called for every version of the state that is safe on disk.
+func (r *managedState) stored(id StateID, file *stateFile) {
+	// A report that cannot be written now is written at the next change of
+	// phase; the state itself is safe, which is what the engine waits to hear.
+	_ = r.journal.update(func(rep *Report) { rep.State, rep.Resources = id, file.managed() })
+}
+
+// rescue keeps a state that the engine could store nowhere. If it is one that
+// we serve, what went wrong may be over by now.
+func (r *managedState) rescue(data []byte) error {
+	if r.store != nil && r.store.accept(data) == nil {
+		return nil
+	}
+	id, err := keepRescued(r.dir, data, r.journal.reserve)
+	if err != nil {
+		return err
+	}
+	r.journal.note(func(rep *Report) { rep.Rescued = &id })
+	return nil
+}
+
 // localFile is the state file below work/run.
 func localFile(workspace string) string {
 	return path.Join(localStates, workspace, "terraform.tfstate")
 }
 
 // seed puts the state where the local backend looks for it.
-func (r *run) seed(s *sheet) error {
+func (r *managedState) seed(s *sheet) error {
 	data, file := r.store.current()
 	if data == nil {
 		if !r.job.Kind.Writes() {
@@ -55,7 +97,7 @@ func (r *run) seed(s *sheet) error {
 }
 
 // watchLocal says when to look at the local state.
-func (r *run) watchLocal() (<-chan time.Time, func()) {
+func (r *managedState) watchLocal() (<-chan time.Time, func()) {
 	if !r.locally || !r.job.Kind.Writes() {
 		return nil, func() {}
 	}
@@ -65,7 +107,7 @@ func (r *run) watchLocal() (<-chan time.Time, func()) {
 
 // acceptLocal takes the local state over if it is newer. A file that is being
 // written cannot be read, and is read the next time.
-func (r *run) acceptLocal() {
+func (r *managedState) acceptLocal() {
 	if !r.locally || !r.job.Kind.Writes() {
 		return
 	}
@@ -88,7 +130,7 @@ func localState(w *prepared, workspace string) ([]byte, error) {
 
 // collect keeps a state that the engine could not store. Only an engine that
 // writes has one; what else bears the name was left by the module.
-func (r *run) collect() error {
+func (r *managedState) collect() error {
 	if !r.job.Kind.Writes() {
 		return nil
 	}

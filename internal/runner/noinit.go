@@ -46,7 +46,7 @@ type keptBackend struct {
 
 // leaveOutInit puts in place what init would write, if it would do nothing else
 // and that is known.
-func (r *run) leaveOutInit() error {
+func (r *preparation) leaveOutInit() error {
 	r.bare = r.bareBackend()
 	switch r.job.Kind {
 	case stack.PlanRun, stack.CheckRun, stack.PreviewRun, stack.DestroyRun:
@@ -79,12 +79,12 @@ func (r *run) leaveOutInit() error {
 // engine and the file that asks for the backend. It is empty if init may have
 // more to do. The tree has to be fresh, so that nothing that ran in it has had
 // a say.
-func (r *run) bareBackend() string {
+func (r *preparation) bareBackend() string {
 	o := r.job.Options
-	if r.ready || r.key == "" || r.server == nil || o.BackendFile != "" || len(o.Backend) > 0 || r.job.LockFile.Digest != "" {
+	if r.ready || r.key == "" || r.state.server == nil || o.BackendFile != "" || len(o.Backend) > 0 || r.job.LockFile.Digest != "" {
 		return ""
 	}
-	if _, state := r.store.current(); state != nil && !state.builtIn() {
+	if _, state := r.state.store.current(); state != nil && !state.builtIn() {
 		return ""
 	}
 	tree, err := r.work.open(dirTree)
@@ -134,13 +134,13 @@ func engineStamp(name string) (string, error) {
 // backendName is where what an engine's init writes is kept, below the data
 // directory: one file for each path, so that a new engine takes the place of the
 // one before it.
-func (r *run) backendName() string {
+func (r *preparation) backendName() string {
 	sum := sha256.Sum256([]byte(r.host.Engine))
 	return filepath.Join(dirBackends, hex.EncodeToString(sum[:8])+".json")
 }
 
 // keptBackend reads what was kept for r.bare.
-func (r *run) keptBackend() ([]byte, error) {
+func (r *preparation) keptBackend() ([]byte, error) {
 	dir, err := os.OpenRoot(r.layout.dir)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (r *run) keptBackend() ([]byte, error) {
 
 // keepBackend keeps what init has just written, if it was all that there was to
 // do. It only saves time: if anything is in its way, the next init tries again.
-func (r *run) keepBackend() {
+func (r *preparation) keepBackend() {
 	if r.bare == "" {
 		return
 	}
@@ -191,14 +191,14 @@ func (r *run) keepBackend() {
 
 // wantsInit reports whether a plan in a directory that was prepared without init
 // has failed for want of it.
-func (r *run) wantsInit(res result, err error) bool {
+func (r *preparation) wantsInit(res result, err error) bool {
 	e, failed := errors.AsType[ending](err)
 	return failed && e.outcome == stack.Failed && r.journal.current().NoInit && engine.InitRequired(res.heard.diagnostics)
 }
 
 // initAfterAll initialises the directory as if nothing had been tried. before is
 // how many diagnostics there were before the attempt.
-func (r *run) initAfterAll(ctx context.Context, res result, before int) error {
+func (r *preparation) initAfterAll(ctx context.Context, res result, before int) error {
 	r.recorder.tell("The engine does not take the directory without init; initialising it and planning once more.")
 	if engine.BackendUnknown(res.heard.diagnostics) {
 		if err := removeIfThere(filepath.Join(r.layout.dir, r.backendName())); err != nil {
@@ -216,7 +216,7 @@ func (r *run) initAfterAll(ctx context.Context, res result, before int) error {
 		return err
 	}
 	r.journal.note(func(rep *Report) { rep.NoInit, rep.Diagnostics = false, rep.Diagnostics[:before] })
-	for _, step := range []func(context.Context) error{r.init, r.workspace, r.keep} {
+	for _, step := range []func(context.Context) error{r.init, r.workspace, r.providers.keep} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func (r *run) initAfterAll(ctx context.Context, res result, before int) error {
 
 // goodWithoutInit marks a directory as prepared in which the engine has planned
 // without init. Before that nobody may find it and take it for initialised.
-func (r *run) goodWithoutInit() error {
+func (r *preparation) goodWithoutInit() error {
 	if !r.journal.current().NoInit {
 		return nil
 	}

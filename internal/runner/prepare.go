@@ -14,9 +14,18 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
+// preparation is the part of a run that makes its work directory ready for the
+// engine.
+type preparation struct {
+	*run
+	key   string // what the work directory has to be prepared for
+	ready bool   // the work directory was prepared when the run began
+	bare  string // names the backend that init writes down if it has nothing else to do; empty if it may have
+}
+
 // prepare makes the work directory fit the run: unpacked if it is not the
 // right tree, and with the run's own files in place.
-func (r *run) prepare(context.Context) error {
+func (r *preparation) prepare(context.Context) error {
 	r.key = r.initKey()
 	lockHash, ready := r.work.matches(r.key)
 	if !ready || r.job.Options.Upgrade && r.job.Kind == stack.PlanRun {
@@ -32,11 +41,11 @@ func (r *run) prepare(context.Context) error {
 	r.journal.note(func(rep *Report) {
 		rep.InitSkipped, rep.LockHash = ready && r.job.Options.BackendFile == "", lockHash
 	})
-	r.configure()
-	s := sheet{Run: r.job.ID, Writes: r.job.Kind.Writes(), Local: r.locally, Workspace: r.job.Workspace,
+	r.sandbox.configure()
+	s := sheet{Run: r.job.ID, Writes: r.job.Kind.Writes(), Local: r.state.locally, Workspace: r.job.Workspace,
 		Backend: r.job.Options.BackendFile != ""}
-	if r.locally {
-		if err := r.seed(&s); err != nil {
+	if r.state.locally {
+		if err := r.state.seed(&s); err != nil {
 			return err
 		}
 	}
@@ -57,7 +66,7 @@ func (r *run) prepare(context.Context) error {
 
 // initKey covers all that a prepared directory depends on; it is empty if the
 // job does not say.
-func (r *run) initKey() string {
+func (r *preparation) initKey() string {
 	o := r.job.Options
 	if o.InitKey == "" {
 		return ""
@@ -71,13 +80,13 @@ func (r *run) initKey() string {
 }
 
 // initialised reports whether the directory needs no init.
-func (r *run) initialised() bool {
+func (r *preparation) initialised() bool {
 	rep := r.journal.current()
 	return rep.InitSkipped || rep.NoInit
 }
 
 // init initialises the directory unless it already is.
-func (r *run) init(ctx context.Context) error {
+func (r *preparation) init(ctx context.Context) error {
 	if r.initialised() {
 		return nil
 	}
@@ -91,10 +100,10 @@ func (r *run) init(ctx context.Context) error {
 	if err := r.enter(Initializing, "init"); err != nil {
 		return err
 	}
-	if _, err := r.execute(ctx, command{step: "init", args: args, events: true}); err != nil {
+	if _, err := r.engine.execute(ctx, command{step: "init", args: args, events: true}); err != nil {
 		return err
 	}
-	provided := r.provided()
+	provided := r.providers.provided()
 	r.journal.note(func(rep *Report) { rep.Providers = provided })
 	if err := r.rightBackend(); err != nil {
 		return err
@@ -103,8 +112,8 @@ func (r *run) init(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) backendConfig() []string {
-	if r.locally {
+func (r *preparation) backendConfig() []string {
+	if r.state.locally {
 		return []string{"workspace_dir=" + r.work.scratch(localStates)}
 	}
 	return r.job.Options.Backend
@@ -112,10 +121,10 @@ func (r *run) backendConfig() []string {
 
 // rightBackend makes sure that the code of the stack did not choose where its
 // state goes, whatever means it tried.
-func (r *run) rightBackend() error {
+func (r *preparation) rightBackend() error {
 	want := r.job.Options.BackendType
 	switch {
-	case r.locally:
+	case r.state.locally:
 		want = "local"
 	case r.job.Managed:
 		want = "http"
@@ -136,7 +145,7 @@ func (r *run) rightBackend() error {
 
 // workspace selects the workspace of a foreign backend, and then writes down
 // what the directory is now prepared for.
-func (r *run) workspace(ctx context.Context) error {
+func (r *preparation) workspace(ctx context.Context) error {
 	if r.initialised() {
 		return nil
 	}
@@ -145,7 +154,7 @@ func (r *run) workspace(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := r.execute(ctx, command{step: "workspace", args: args}); err != nil {
+		if _, err := r.engine.execute(ctx, command{step: "workspace", args: args}); err != nil {
 			return err
 		}
 	}
@@ -154,7 +163,7 @@ func (r *run) workspace(ctx context.Context) error {
 
 // keepLockFile publishes the dependency lock file and marks the directory as
 // prepared.
-func (r *run) keepLockFile() error {
+func (r *preparation) keepLockFile() error {
 	tree, err := r.work.open(dirTree)
 	if err != nil {
 		return err
@@ -178,7 +187,7 @@ func (r *run) keepLockFile() error {
 
 // unlock breaks the lock that the job names. If that fails the lock is gone or
 // still held, and the next step tells which.
-func (r *run) unlock(ctx context.Context) error {
+func (r *preparation) unlock(ctx context.Context) error {
 	if r.job.Options.ForceUnlock == "" || r.job.Managed {
 		return nil
 	}
@@ -186,7 +195,7 @@ func (r *run) unlock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.execute(ctx, command{step: "unlock", args: args})
+	_, err = r.engine.execute(ctx, command{step: "unlock", args: args})
 	if e, ok := errors.AsType[ending](err); ok && (e.outcome == stack.Failed || e.outcome == stack.Locked) {
 		r.journal.note(func(rep *Report) { rep.Lock = nil })
 		return nil

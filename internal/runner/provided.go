@@ -26,7 +26,7 @@ func ProviderSources() []ProviderSource {
 
 // provided is how many bytes the providers have that init made sure of, by where
 // they came from. It is a measure: what cannot be measured is left out.
-func (r *run) provided() map[ProviderSource]int64 {
+func (r *providerProcesses) provided() map[ProviderSource]int64 {
 	tree, err := r.work.open(dirTree)
 	if err != nil {
 		return nil
@@ -51,10 +51,10 @@ func (r *run) provided() map[ProviderSource]int64 {
 	return out
 }
 
-func (r *run) sourceOf(p provider) ProviderSource {
+func (r *providerProcesses) sourceOf(p provider) ProviderSource {
 	mirror := r.host.Mirror
 	switch {
-	case r.ready:
+	case r.directory.ready:
 		return FromBefore
 	case p.root == nil: // a link of init, which leads into the mirror
 		return FromMirror

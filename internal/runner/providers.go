@@ -64,7 +64,7 @@ const platform = runtime.GOOS + "_" + runtime.GOARCH
 // keepable lists the providers of the prepared directory that one process can
 // serve for the whole run. A provider is left out when anything about it is not
 // as expected: the engine then starts it, having checked it by itself.
-func (r *run) keepable() ([]provider, error) {
+func (r *providerProcesses) keepable() ([]provider, error) {
 	tree, err := r.work.open(dirTree)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (r *run) keepable() ([]provider, error) {
 
 // find locates a provider's package: in the work directory, or where a link of
 // init leads, if that is into the mirror.
-func (r *run) find(tree *os.Root, l engine.Locked) (p provider, err error) {
+func (r *providerProcesses) find(tree *os.Root, l engine.Locked) (p provider, err error) {
 	p.Locked = l
 	defer func() {
 		if err != nil {
@@ -133,12 +133,12 @@ func (r *run) find(tree *os.Root, l engine.Locked) (p provider, err error) {
 		if p.root, err = tree.OpenRoot(name); err != nil {
 			return p, err
 		}
-		p.pkg, p.Dir, dir = p.root.FS(), r.work.path(dirWork, dirTree, name), r.box.PathInside(path.Join("/work", dirTree, name))
+		p.pkg, p.Dir, dir = p.root.FS(), r.work.path(dirWork, dirTree, name), r.sandbox.config.PathInside(path.Join("/work", dirTree, name))
 	} else {
 		if dir, err = tree.Readlink(name); err != nil {
 			return p, err
 		}
-		rest, ok := strings.CutPrefix(dir, r.box.PathInside(MirrorInside)+"/")
+		rest, ok := strings.CutPrefix(dir, r.sandbox.config.PathInside(MirrorInside)+"/")
 		if !ok || r.host.Mirror == "" || !filepath.IsLocal(rest) {
 			return p, fmt.Errorf("the package of %s is at %q", l.Address, dir)
 		}

@@ -63,7 +63,7 @@ type freezer interface {
 
 // newSpool makes the file for a command that needs one, else nil. What is
 // printed into it goes to to once follow was called.
-func (r *run) newSpool(c command, to io.Writer) (*spool, error) {
+func (r *engineProcesses) newSpool(c command, to io.Writer) (*spool, error) {
 	if !c.spooled {
 		return nil, nil
 	}
@@ -229,11 +229,11 @@ func dropSpool(dir string) error {
 // before writes down what the state holds ahead of an apply: without it nobody
 // could tell later whether what stands at an address is an object that was to be
 // replaced or its replacement.
-func (r *run) before() error {
-	if r.store == nil || r.job.Kind != stack.ApplyRun {
+func (r *planSteps) before() error {
+	if r.state.store == nil || r.job.Kind != stack.ApplyRun {
 		return nil
 	}
-	data, _ := r.store.current()
+	data, _ := r.state.store.current()
 	lines, err := plan.BeforeApply(data, r.now())
 	if err != nil {
 		return err

@@ -195,7 +195,7 @@ func TestRescue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, dir, _ := newStore(t, stateOf("a", 1), true)
-			r := &run{dir: dir, store: store, journal: &journal{dir: dir}}
+			r := &managedState{run: &run{dir: dir, journal: &journal{dir: dir}}, store: store}
 			if err := r.rescue(tt.data); err != nil {
 				t.Fatal(err)
 			}

@@ -57,8 +57,11 @@ type result struct {
 	heard heard
 }
 
+// engineProcesses is the part of a run that starts the engine and waits for it.
+type engineProcesses struct{ *run }
+
 // once runs one engine process.
-func (r *run) once(ctx context.Context, c command) (result, error) {
+func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 	r.recorder.begin(r.job.Engine.Name + " " + c.args[0])
 	out, text := c.sinks(r.recorder)
 	// The engine is asked to stop, not cut off: the end of ctx must not kill it.
@@ -70,7 +73,7 @@ func (r *run) once(ctx context.Context, c command) (result, error) {
 	}
 	defer spool.end()
 	p, err := r.start(alive, sandbox.Command{
-		Path: r.box.PathInside(r.engineInside()), Args: c.args, Env: r.environ(), Stdout: spool.stdout(out), Stderr: text,
+		Path: r.sandbox.config.PathInside(r.sandbox.engineInside()), Args: c.args, Env: r.sandbox.environ(), Stdout: spool.stdout(out), Stderr: text,
 	})
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
@@ -79,11 +82,11 @@ func (r *run) once(ctx context.Context, c command) (result, error) {
 		return result{}, errors.Join(err, p.Kill())
 	}
 	if l := p.Listener(); l != nil {
-		defer r.server.serve(l)()
+		defer r.state.server.serve(l)()
 	}
 	spool.follow(p)
 	stopped, exit, err := r.await(ctx, c.step, p)
-	r.acceptLocal()
+	r.state.acceptLocal()
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
 	}
@@ -100,23 +103,23 @@ func (r *run) once(ctx context.Context, c command) (result, error) {
 
 // start starts an engine process in the room where the providers are, or in a
 // box of its own.
-func (r *run) start(ctx context.Context, c sandbox.Command) (*sandbox.Process, error) {
+func (r *engineProcesses) start(ctx context.Context, c sandbox.Command) (*sandbox.Process, error) {
 	defer failpoint.Act("process.start", c.Args[0])()
-	if r.kept != nil {
+	if r.providers.session != nil {
 		inRoom := c
-		inRoom.Env = append(c.Env[:len(c.Env):len(c.Env)], r.kept.environ...)
-		p, err := r.kept.room.Start(inRoom)
+		inRoom.Env = append(c.Env[:len(c.Env):len(c.Env)], r.providers.session.environ...)
+		p, err := r.providers.session.room.Start(inRoom)
 		if err == nil {
 			return p, nil
 		}
 		// Nothing ran, so nothing is done twice.
 		r.recorder.tell("The engine starts the providers: %v.", err)
-		if err := r.dismiss(); err != nil {
+		if err := r.providers.dismiss(); err != nil {
 			return nil, err
 		}
 	}
-	box := r.box
-	box.Listen = r.server != nil
+	box := r.sandbox.config
+	box.Listen = r.state.server != nil
 	c.Sandbox, c.Listening = &box, r.listening()
 	return sandbox.Start(ctx, c)
 }
@@ -136,10 +139,10 @@ func (c command) sinks(rec *recorder) (out io.Writer, text *lineWriter) {
 // track leaves a trace of the engine, and of the process that its room ends
 // with. It need not survive the machine, since they would not either. A process
 // that is gone already leaves none.
-func (r *run) track(p *sandbox.Process) error {
+func (r *engineProcesses) track(p *sandbox.Process) error {
 	pids := []int{p.PID()}
-	if r.kept != nil {
-		pids = append(pids, r.kept.room.PID())
+	if r.providers.session != nil {
+		pids = append(pids, r.providers.session.room.PID())
 	}
 	traces := []trace{}
 	for _, pid := range pids {
@@ -159,11 +162,11 @@ func (r *run) track(p *sandbox.Process) error {
 }
 
 // listening tells the engine where its state is served.
-func (r *run) listening() func(net.Addr) []string {
-	if r.server == nil {
+func (r *engineProcesses) listening() func(net.Addr) []string {
+	if r.state.server == nil {
 		return nil
 	}
-	return func(addr net.Addr) []string { return r.server.environ(addr.String()) }
+	return func(addr net.Addr) []string { return r.state.server.environ(addr.String()) }
 }
 
 // stop says why an engine was asked to stop.
@@ -176,7 +179,7 @@ type stop struct {
 
 // await waits for the engine. At the deadline, or when ctx ends, the engine
 // gets exactly one interrupt, then the grace period, then the box is killed.
-func (r *run) await(ctx context.Context, step string, p *sandbox.Process) (stop, sandbox.Exit, error) {
+func (r *engineProcesses) await(ctx context.Context, step string, p *sandbox.Process) (stop, sandbox.Exit, error) {
 	type end struct {
 		exit sandbox.Exit
 		err  error
@@ -189,7 +192,7 @@ func (r *run) await(ctx context.Context, step string, p *sandbox.Process) (stop,
 	limit, grace := r.limit(step)
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
-	watch, unwatch := r.watchLocal()
+	watch, unwatch := r.state.watchLocal()
 	defer unwatch()
 
 	var s stop
@@ -198,7 +201,7 @@ func (r *run) await(ctx context.Context, step string, p *sandbox.Process) (stop,
 		case e := <-done:
 			return s, e.exit, e.err
 		case <-watch:
-			r.acceptLocal()
+			r.state.acceptLocal()
 		case <-ctx.Done():
 			s.outcome = stack.Interrupted
 		case <-deadline.C:
@@ -217,7 +220,7 @@ func (r *run) await(ctx context.Context, step string, p *sandbox.Process) (stop,
 		case e := <-done:
 			return s, e.exit, e.err
 		case <-watch:
-			r.acceptLocal()
+			r.state.acceptLocal()
 		case <-last.C:
 			s.killed = true
 			s.during, s.limit = r.recorder.atWork(r.now()), grace
@@ -229,7 +232,7 @@ func (r *run) await(ctx context.Context, step string, p *sandbox.Process) (stop,
 }
 
 // judge decides what the end of a command means for the run.
-func (r *run) judge(c command, s stop, exit sandbox.Exit) (result, error) {
+func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, error) {
 	h, err := r.recorder.end()
 	if len(h.diagnostics) > 0 {
 		r.journal.note(func(rep *Report) { rep.Diagnostics = append(rep.Diagnostics, h.diagnostics...) })

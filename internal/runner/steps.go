@@ -23,9 +23,12 @@ const (
 	changed     = 2         // exit code of a plan that holds changes
 )
 
+// planSteps are the steps of a run that plans, applies or destroys.
+type planSteps struct{ *run }
+
 // fits refuses a saved plan whose state is no longer the one it was made
 // against. The engine would find out too, but only after it was started.
-func (r *run) fits(context.Context) error {
+func (r *planSteps) fits(context.Context) error {
 	if r.job.Plan.Size == 0 {
 		return fault.New(fault.Invalid, "PlanMissing", errors.New("there is no saved plan to apply"))
 	}
@@ -33,7 +36,7 @@ func (r *run) fits(context.Context) error {
 		return nil
 	}
 	var now StateID
-	if data, file := r.store.current(); file != nil {
+	if data, file := r.state.store.current(); file != nil {
 		now = file.id(data)
 	}
 	if now.Lineage == r.job.Lineage && now.Serial == r.job.Serial {
@@ -45,7 +48,7 @@ func (r *run) fits(context.Context) error {
 }
 
 // plan makes the saved plan. No changes end a run here.
-func (r *run) plan(ctx context.Context) error {
+func (r *planSteps) plan(ctx context.Context) error {
 	o := r.job.Options
 	args, err := engine.Plan(engine.PlanOptions{
 		Out:     r.work.scratch(planName),
@@ -61,18 +64,18 @@ func (r *run) plan(ctx context.Context) error {
 	}
 	c := command{step: "plan", args: args, events: true, good: []int{changed}}
 	before := len(r.journal.current().Diagnostics)
-	res, err := r.execute(ctx, c)
-	if r.wantsInit(res, err) {
-		if err := r.initAfterAll(ctx, res, before); err != nil {
+	res, err := r.engine.execute(ctx, c)
+	if r.directory.wantsInit(res, err) {
+		if err := r.directory.initAfterAll(ctx, res, before); err != nil {
 			return err
 		}
 		if err := r.enter(Planning, "plan"); err != nil {
 			return err
 		}
-		res, err = r.execute(ctx, c)
+		res, err = r.engine.execute(ctx, c)
 	}
 	if err == nil {
-		err = r.goodWithoutInit()
+		err = r.directory.goodWithoutInit()
 	}
 	if err != nil {
 		return err
@@ -97,7 +100,7 @@ func (r *run) plan(ctx context.Context) error {
 // show turns the saved plan into a document, and both into files. What is shown
 // is a copy that nobody in the box can write: providers live on between the
 // steps, and what is approved must be what is applied.
-func (r *run) show(ctx context.Context) error {
+func (r *planSteps) show(ctx context.Context) error {
 	if err := r.enter(Showing, "show"); err != nil {
 		return err
 	}
@@ -110,7 +113,7 @@ func (r *run) show(ctx context.Context) error {
 		return fmt.Errorf("showing the plan: %w", err)
 	}
 	raw := &capped{most: maxDocument}
-	if _, err := r.execute(ctx, command{step: "show", args: engine.ShowJSON(r.shown()), out: raw}); err != nil {
+	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowJSON(r.shown()), out: raw}); err != nil {
 		return err
 	}
 	if raw.over {
@@ -138,9 +141,9 @@ func (r *run) show(ctx context.Context) error {
 }
 
 // shown is where the box sees the copy.
-func (r *run) shown() string { return r.box.PathInside(path.Join(shownInside, planName)) }
+func (r *planSteps) shown() string { return r.sandbox.config.PathInside(path.Join(shownInside, planName)) }
 
-func (r *run) savedPlan() ([]byte, error) {
+func (r *planSteps) savedPlan() ([]byte, error) {
 	root, err := r.work.open(dirScratch)
 	if err != nil {
 		return nil, err
@@ -154,19 +157,19 @@ func (r *run) savedPlan() ([]byte, error) {
 }
 
 // text keeps the plan as the engine prints it for people.
-func (r *run) text(ctx context.Context) error {
+func (r *planSteps) text(ctx context.Context) error {
 	if !r.job.Options.ReadableText {
 		return nil
 	}
 	out := &capped{most: maxDocument}
-	if _, err := r.execute(ctx, command{step: "show", args: engine.ShowText(r.shown()), out: out}); err != nil {
+	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowText(r.shown()), out: out}); err != nil {
 		return err
 	}
 	return writeDurably(filepath.Join(r.dir, FilePlanTxt), r.hide.Redact(out.Bytes()))
 }
 
 // bringPlan puts the saved plan where apply finds it.
-func (r *run) bringPlan(context.Context) error {
+func (r *planSteps) bringPlan(context.Context) error {
 	root, err := r.work.open(dirScratch)
 	if err != nil {
 		return err
@@ -179,13 +182,13 @@ func (r *run) bringPlan(context.Context) error {
 }
 
 // apply carries out the saved plan.
-func (r *run) apply(ctx context.Context) error {
+func (r *planSteps) apply(ctx context.Context) error {
 	o := r.job.Options
 	if r.job.Engine.Name != "tofu" {
 		o.VarFiles = nil
 	}
 	args, err := engine.Apply(engine.ApplyOptions{
-		Plan: r.work.scratch(planName), VarFiles: o.VarFiles, Tree: r.work.treeRoot(), Parallelism: o.Parallelism, NoLock: o.NoLock || r.locally, LockTimeout: o.LockTimeout,
+		Plan: r.work.scratch(planName), VarFiles: o.VarFiles, Tree: r.work.treeRoot(), Parallelism: o.Parallelism, NoLock: o.NoLock || r.state.locally, LockTimeout: o.LockTimeout,
 	})
 	if err != nil {
 		return err
@@ -196,7 +199,7 @@ func (r *run) apply(ctx context.Context) error {
 	if err := r.before(); err != nil {
 		return err
 	}
-	res, err := r.execute(ctx, command{step: "apply", args: args, events: true, spooled: true})
+	res, err := r.engine.execute(ctx, command{step: "apply", args: args, events: true, spooled: true})
 	if changes, ok := res.heard.changes["apply"]; ok {
 		r.journal.note(func(rep *Report) { rep.Changes = changes })
 	}
@@ -205,9 +208,9 @@ func (r *run) apply(ctx context.Context) error {
 
 // outputs keeps the outputs: from the state where we hold it and can read it,
 // else from the engine. They hold secrets and so go past the recorder.
-func (r *run) outputs(ctx context.Context) error {
+func (r *planSteps) outputs(ctx context.Context) error {
 	if r.job.Managed {
-		if _, file := r.store.current(); file == nil {
+		if _, file := r.state.store.current(); file == nil {
 			return nil
 		} else if data, err := file.outputs(); err != nil || data != nil {
 			return errors.Join(err, writeSynced(filepath.Join(r.dir, FileOutputs), data))
@@ -216,7 +219,7 @@ func (r *run) outputs(ctx context.Context) error {
 		return r.list(ctx)
 	}
 	out := &capped{most: maxState}
-	if _, err := r.execute(ctx, command{step: "output", args: engine.Outputs(), out: out}); err != nil {
+	if _, err := r.engine.execute(ctx, command{step: "output", args: engine.Outputs(), out: out}); err != nil {
 		return err
 	}
 	if err := writeSynced(filepath.Join(r.dir, FileOutputs), out.Bytes()); err != nil {
@@ -227,12 +230,12 @@ func (r *run) outputs(ctx context.Context) error {
 
 // list leaves an inventory of a state that we do not keep. A run is not a
 // failure because of it: what it was for is done.
-func (r *run) list(ctx context.Context) error {
+func (r *planSteps) list(ctx context.Context) error {
 	if !r.job.Options.Inventory {
 		return nil
 	}
 	out := &capped{most: maxState}
-	_, err := r.execute(ctx, command{step: "inventory", args: engine.StatePull(), out: out})
+	_, err := r.engine.execute(ctx, command{step: "inventory", args: engine.StatePull(), out: out})
 	if err == nil && out.over {
 		err = fmt.Errorf("the state is larger than %d bytes", out.most)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -45,20 +44,28 @@ type run struct {
 	layout  layout
 	dir     string // RUN
 	work    *prepared
-	box     sandbox.Config
 	journal *journal
 	locks   []*os.File
 
 	hide     *plan.Redactor
 	recorder *recorder
-	store    *stateStore  // managed only
-	server   *stateServer // managed, in the default workspace
-	kept     *kept        // providers and the room they are in; nil where the engine starts them
-	locally  bool         // managed, in another workspace: the engine's local backend on a seeded file
-	key      string       // what the work directory has to be prepared for
-	cli      string       // the CLI configuration file, relative to the root module
-	ready    bool         // the work directory was prepared when the run began
-	bare     string       // names the backend that init writes down if it has nothing else to do; empty if it may have
+
+	sandbox   *isolation
+	state     *managedState
+	directory *preparation
+	providers *providerProcesses
+	engine    *engineProcesses
+	plans     *planSteps
+	checks    *healthChecks
+	glassStep *breakGlass
+}
+
+// divide makes the parts of a run. Each part is a theme, with the steps and the
+// values that belong to it; all of them are parts of the same run.
+func (r *run) divide() {
+	r.sandbox, r.state, r.directory = &isolation{run: r}, &managedState{run: r}, &preparation{run: r}
+	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
+	r.plans, r.checks, r.glassStep = &planSteps{run: r}, &healthChecks{run: r}, &breakGlass{run: r}
 }
 
 // take takes the locks of the run and of its stack and writes the first report.
@@ -71,6 +78,7 @@ func take(job Job, s Supervisor) (r *run, err error) {
 		job.Options.NoLock = true // it writes nothing, and must not stand in the way of a run that does
 	}
 	r = &run{job: job, host: s.Host, now: s.Now, layout: l, dir: l.run(job.Key(), job.ID)}
+	r.divide()
 	defer func() {
 		if err != nil {
 			r.release()
@@ -146,18 +154,18 @@ func (r *run) steps(ctx context.Context) error {
 
 // sequence is what a run of each kind consists of.
 func (r *run) sequence() []func(context.Context) error {
-	prepare := []func(context.Context) error{r.prepare, r.init, r.workspace, r.unlock}
+	prepare := []func(context.Context) error{r.directory.prepare, r.directory.init, r.directory.workspace, r.directory.unlock}
 	switch r.job.Kind {
 	case stack.PlanRun, stack.CheckRun, stack.PreviewRun:
-		return append(prepare, r.keep, r.plan, r.show, r.text, r.outputs)
+		return append(prepare, r.providers.keep, r.plans.plan, r.plans.show, r.plans.text, r.plans.outputs)
 	case stack.ApplyRun:
-		return append(append([]func(context.Context) error{r.fits}, prepare...), r.bringPlan, r.keep, r.apply, r.outputs)
+		return append(append([]func(context.Context) error{r.plans.fits}, prepare...), r.plans.bringPlan, r.providers.keep, r.plans.apply, r.plans.outputs)
 	case stack.DestroyRun:
-		return append(prepare, r.keep, r.plan, r.apply)
+		return append(prepare, r.providers.keep, r.plans.plan, r.plans.apply)
 	case stack.GlassRun:
-		return []func(context.Context) error{r.openUp, r.glass, r.outputs}
+		return []func(context.Context) error{r.glassStep.openUp, r.glassStep.glass, r.plans.outputs}
 	case stack.HealthRun:
-		return []func(context.Context) error{r.health}
+		return []func(context.Context) error{r.checks.health}
 	default:
 		return []func(context.Context) error{func(context.Context) error {
 			return ending{outcome: stack.Failed, message: fmt.Sprintf("there is no run of kind %q", r.job.Kind)}
@@ -181,16 +189,16 @@ func (r *run) begin() error {
 	}
 	mask := r.job.Mask
 	if r.job.Managed {
-		store, err := newStateStore(r.dir, r.job.State.Bytes(), r.job.Kind.Writes(), r.stored)
+		store, err := newStateStore(r.dir, r.job.State.Bytes(), r.job.Kind.Writes(), r.state.stored)
 		if err != nil {
 			return err
 		}
-		r.store = store
+		r.state.store = store
 		if data, file := store.current(); file != nil {
 			mask = append(mask, file.secrets()...)
 			r.journal.note(func(rep *Report) { rep.State, rep.Resources = file.id(data), file.managed() })
 		}
-		if err := r.serve(); err != nil {
+		if err := r.state.serve(); err != nil {
 			return err
 		}
 	}
@@ -199,10 +207,10 @@ func (r *run) begin() error {
 	if err != nil {
 		return err
 	}
-	if r.recorder, err = newRecorder(r.dir, r.job.Limits.LogBytes, r.hide, r.rescue, r.journal.reserve); err != nil {
+	if r.recorder, err = newRecorder(r.dir, r.job.Limits.LogBytes, r.hide, r.state.rescue, r.journal.reserve); err != nil {
 		return err
 	}
-	return r.enclose()
+	return r.sandbox.enclose()
 }
 
 // setAside holds room on the disk for what a run that writes must write down.
@@ -215,57 +223,50 @@ func (r *run) setAside() error {
 		return err
 	}
 	r.journal.reserve = room
-	if r.store != nil {
-		r.store.reserve = room
+	if r.state.store != nil {
+		r.state.store.reserve = room
 	}
-	return nil
-}
-
-// serve chooses how the engine reaches a managed state. The http backend knows
-// no workspaces, and terraform.workspace must read the right name, so another
-// workspace than the default one gets the engine's local backend.
-func (r *run) serve() error {
-	if r.job.Workspace != "" && r.job.Workspace != "default" {
-		r.locally = true
-		return nil
-	}
-	var err error
-	r.server, err = newStateServer(r.store)
-	return err
-}
-
-// stored is called for every version of the state that is safe on disk.
-func (r *run) stored(id StateID, file *stateFile) {
-	// A report that cannot be written now is written at the next change of
-	// phase; the state itself is safe, which is what the engine waits to hear.
-	_ = r.journal.update(func(rep *Report) { rep.State, rep.Resources = id, file.managed() })
-}
-
-// rescue keeps a state that the engine could store nowhere. If it is one that
-// we serve, what went wrong may be over by now.
-func (r *run) rescue(data []byte) error {
-	if r.store != nil && r.store.accept(data) == nil {
-		return nil
-	}
-	id, err := keepRescued(r.dir, data, r.journal.reserve)
-	if err != nil {
-		return err
-	}
-	r.journal.note(func(rep *Report) { rep.Rescued = &id })
 	return nil
 }
 
 // finish keeps what must not be lost and wipes what must not stay.
 func (r *run) finish() error {
-	errs := []error{r.dismiss()}
+	errs := []error{r.providers.dismiss()}
 	if r.job.Kind.Writes() {
 		errs = append(errs, r.journal.enter(Saving))
 	}
-	errs = append(errs, r.collect())
+	errs = append(errs, r.state.collect())
 	if r.recorder != nil {
 		errs = append(errs, r.recorder.close())
 	}
 	return errors.Join(append(errs, r.work.wipe())...)
+}
+
+// enter begins a phase that one step of the engine may take its time for.
+func (r *run) enter(p Phase, step string) error {
+	limit, _ := r.limit(step)
+	r.journal.note(func(rep *Report) { rep.Until = r.journal.now().Add(limit) })
+	return r.journal.enter(p)
+}
+
+// limit is how long a step may take.
+func (r *run) limit(step string) (limit, grace time.Duration) {
+	l := r.job.Limits
+	limit = orDefault(l.Plan, defaultPlan)
+	switch step {
+	case "init", "workspace", "unlock":
+		limit = orDefault(l.Init, defaultInit)
+	case "apply":
+		limit = orDefault(l.Apply, defaultApply)
+	case stepHealth:
+		limit = orDefault(l.Health, checksLast(r.job.Checks))
+	}
+	grace = orDefault(l.Grace, defaultGrace)
+	if !r.job.Kind.Writes() || step != "apply" {
+		// Only an apply has anything to lose.
+		grace = min(grace, readGrace)
+	}
+	return limit, grace
 }
 
 // ending ends a run; it is an error so that a step can return it.
