@@ -84,7 +84,6 @@ var (
 		"internal/client.Stacks":                 "it is being split",
 		"internal/command.Stacks":                "it is being split",
 		"internal/controller.Stacks":             "it is being split",
-		"internal/controller.queue":              "it is being split",
 		"internal/controller/tenants.Registries": "it is being split",
 		"internal/controller/tenants.Tenants":    "it is being split",
 		"internal/plan.Document":                 "it is being split",

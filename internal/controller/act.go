@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -311,7 +312,7 @@ func (c *Stacks) claim(ctx context.Context, p *pass, ref kube.StateRef, kind sta
 // holder names a run in a lock, so that a lock that was left behind can be told
 // from one of another installation, whose runs we cannot see.
 func (c *Stacks) holder(id, run string) string {
-	return strings.Join([]string{c.keyed("installation")[len(keyedPrefix):][:16], id, run}, "/")
+	return strings.Join([]string{c.keyed("installation")[len(input.DigestPrefix):][:16], id, run}, "/")
 }
 
 // foreign reports whether a lock is known to be held by another installation. Its
@@ -389,6 +390,9 @@ func (c *Stacks) finish(ctx context.Context, p *pass, retained bool) error {
 	}
 	if err := c.relieve(ctx, p); err != nil {
 		return err
+	}
+	if err := c.resolver(p).Release(ctx); err != nil {
+		return fmt.Errorf("giving credentials back: %w", err)
 	}
 	if err := c.Runner.Remove(p.id); err != nil {
 		return err

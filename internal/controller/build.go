@@ -34,7 +34,7 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 			return blockedBy(err, stack.SpecInvalid)
 		}
 	}
-	guard, err := module.Guard(p.in.module, backend)
+	guard, err := module.Guard(p.in.Module, backend)
 	if err != nil {
 		return blockedBy(err, stack.ModuleInvalid)
 	}
@@ -56,15 +56,15 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	if err := c.unshadowed(p, guard); err != nil {
 		return blockedBy(err, stack.InputsFailed)
 	}
-	p.note = note{State: ref, Backend: backendDigest(prog, p.in.placed.settings)}
+	p.note = note{State: ref, Backend: backendDigest(prog, p.in.Files.Settings)}
 	p.job = &runner.Job{
 		Stack: p.id, Name: p.obj.GetNamespace() + "/" + p.obj.GetName(), Created: p.o.Now,
 		Engine: engineOf(prog, e),
 		Tree:   runner.Tree{Archive: p.archive(), Digest: p.o.PlanInputs.Source, Path: prog.Path, Exclude: guard.Exclude},
 		Files:  files,
-		Env:    p.in.resolved.Environment,
-		Mask:   p.in.mask,
-		Home:   p.in.placed.home,
+		Env:    p.in.Resolved.Environment,
+		Mask:   p.in.Mask,
+		Home:   p.in.Files.Home,
 
 		Managed: ref != nil, Workspace: prog.Workspace,
 		Options: runner.Options{
@@ -79,7 +79,7 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		},
 		Limits: c.limits(prog), Sandbox: c.sandbox(network),
 	}
-	if p.in.placed.settings != nil {
+	if p.in.Files.Settings != nil {
 		p.job.Options.BackendFile = runner.BackendFile
 	}
 	return nil
@@ -88,15 +88,15 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 // initKey covers all that an initialised directory depends on beside its tree.
 func (c *Stacks) initKey(p *pass, backend workdir.File, network string) string {
 	parts := []any{p.o.PlanInputs.Engine, string(backend.Content), p.st.Configuration.Workspace, c.Config.MirrorProviders, network}
-	if p.in.main != nil {
-		parts = append(parts, string(p.in.main))
+	if p.in.Main != nil {
+		parts = append(parts, string(p.in.Main))
 	}
-	for _, f := range p.in.placed.work {
+	for _, f := range p.in.Files.Work {
 		if workdir.IsConfiguration(f.Path) {
 			parts = append(parts, c.keyed(f))
 		}
 	}
-	if in := p.in.placed.cli.Install; in != nil {
+	if in := p.in.Files.CLI.Install; in != nil {
 		parts = append(parts, in)
 	}
 	return stack.Digest(parts)
@@ -106,7 +106,7 @@ func (c *Stacks) initKey(p *pass, backend workdir.File, network string) string {
 // must not be there.
 func (c *Stacks) unshadowed(p *pass, g module.Guarded) error {
 	for i, f := range p.st.Configuration.Files {
-		if !f.Home && slices.Contains(g.Exclude, f.Path) || p.in.main != nil && !f.Home && f.Path == workdir.InlinePath {
+		if !f.Home && slices.Contains(g.Exclude, f.Path) || p.in.Main != nil && !f.Home && f.Path == workdir.InlinePath {
 			return fault.New(fault.Denied, "", fmt.Errorf("fileMappings[%d]: %s would take the place of the module's own configuration", i, f.Path))
 		}
 	}
@@ -222,17 +222,17 @@ func workspaceOf(p stack.Configuration) string {
 
 // files are the generated files of every run.
 func (c *Stacks) files(p *pass, backend workdir.File) ([]workdir.File, error) {
-	vars, err := workdir.TFVars(p.in.resolved.Vars)
+	vars, err := workdir.TFVars(p.in.Resolved.Vars)
 	if err != nil {
 		return nil, err
 	}
-	files, err := c.given(p.in.placed)
+	files, err := c.given(p.in.Files)
 	if err != nil {
 		return nil, err
 	}
 	files = append([]workdir.File{vars}, files...)
-	if p.in.main != nil {
-		files = append(files, workdir.Inline(string(p.in.main)))
+	if p.in.Main != nil {
+		files = append(files, workdir.Inline(string(p.in.Main)))
 	}
 	if backend.Path != "" {
 		files = append(files, backend)
@@ -267,7 +267,7 @@ func planDigest(p *stack.Plan) string {
 // source, the Secrets or the variables exist by then. It returns its key; the
 // same inputs have the same key and are kept once.
 func (c *Stacks) snapshot(ctx context.Context, p *pass) (string, error) {
-	key := record.Snapshot(p.id, stack.Digest([]any{p.o.PlanInputs, p.note.Backend, c.renewed(p)}))
+	key := record.Snapshot(p.id, stack.Digest([]any{p.o.PlanInputs, p.note.Backend, p.in.Credentials}))
 	if p.o.Status.Snapshot == key {
 		return key, nil
 	}

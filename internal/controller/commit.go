@@ -114,7 +114,7 @@ func (c *Stacks) statusOf(ctx context.Context, p *pass) dialect.Report {
 		Inventory: c.inventory(ctx, p),
 	}
 	if p.job != nil {
-		r.Environment = slices.AppendSeq([]string{}, maps.Keys(p.in.resolved.Environment))
+		r.Environment = slices.AppendSeq([]string{}, maps.Keys(p.in.Resolved.Environment))
 		slices.Sort(r.Environment)
 	}
 	return r

@@ -2,17 +2,11 @@ package controller
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,28 +15,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
-	"github.com/terrier-iac/terrier/internal/workdir/rendering"
 )
 
 // inputs are what a plan is made from, found and resolved.
 type inputs struct {
 	archive  string // path of the module's archive; empty if it is inline
 	engine   string
-	module   module.Root
-	template string // the text of the module's main.tf.tpl; empty if it has none
-	main     []byte // what it was rendered to
-	resolved workdir.Resolved
-	env      []workdir.Setting // environment of runs
-	placed   placed
-	mask     []string // values that must not be shown
-	public   []string // values that may be, although a Secret holds them
+	root     module.Root // as the source has it
+	template string      // the text of the module's main.tf.tpl; empty if it has none
 	imports  *workdir.File
+
+	input.Inputs
 }
 
 // findSource resolves the source to an archive on disk.
@@ -151,9 +142,9 @@ func (c *Stacks) findEngine(ctx context.Context, p *pass) *stack.Blocked {
 func (c *Stacks) findModule(_ context.Context, p *pass) *stack.Blocked {
 	var err error
 	if p.st.Configuration.Source == nil {
-		p.in.module, err = c.Modules.Inline(p.st.Configuration.Inline, nil)
+		p.in.root, err = c.Modules.Inline(p.st.Configuration.Inline, nil)
 	} else {
-		p.in.module, p.in.template, err = c.Modules.Archive(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, nil)
+		p.in.root, p.in.template, err = c.Modules.Archive(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, nil)
 	}
 	if err != nil {
 		return blockedBy(err, stack.ModuleInvalid)
@@ -163,246 +154,97 @@ func (c *Stacks) findModule(_ context.Context, p *pass) *stack.Blocked {
 
 // findInputs resolves variables, credentials and files.
 func (c *Stacks) findInputs(ctx context.Context, p *pass) *stack.Blocked {
-	in, err := c.gather(ctx, p)
-	if err == nil {
-		p.in.placed, err = c.place(ctx, p)
-	}
-	if err == nil {
-		p.in.resolved, err = in.Resolve(p.in.module.Variables)
-	}
-	if err == nil {
-		err = c.complete(p, in)
-	}
-	var settings []workdir.Setting
-	if err == nil {
-		settings, err = c.settings(ctx, p)
-	}
-	if err == nil {
-		p.in.env = append(credentials(p.in.resolved.Environment), settings...)
-		p.in.resolved.Environment, err = workdir.Environ(p.in.env)
-	}
-	p.in.mask = append(p.in.mask, p.in.resolved.Secrets...)
-	// What another stack published without marking it sensitive stays readable.
-	p.in.mask = slices.DeleteFunc(p.in.mask, func(s string) bool { return slices.Contains(p.in.public, s) })
+	var err error
+	p.in.Inputs, err = c.resolver(p).Resolve(ctx, input.Module{Root: p.in.root, Template: p.in.template, With: func(files map[string][]byte) (module.Root, error) {
+		if p.st.Configuration.Source == nil {
+			return c.Modules.Inline(p.st.Configuration.Inline, files)
+		}
+		root, _, err := c.Modules.Archive(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, files)
+		return root, err
+	}})
 	if err != nil {
 		b := blockedBy(err, stack.InputsFailed)
-		b.Message = plan.NewRedactor(p.in.mask).String(b.Message) // a template may have said a value
+		b.Message = plan.NewRedactor(p.in.Mask).String(b.Message) // a template may have said a value
 		return b
 	}
-	p.o.PlanInputs.Inputs = c.keyed([]any{p.in.resolved.Vars, workdir.Lasting(p.in.env), p.in.placed.lasting()})
+	p.o.PlanInputs.Inputs = p.in.Digest
+	if until := p.in.Until; !until.IsZero() {
+		p.recheckIn(max(time.Second, until.Sub(p.o.Now))) // before an input stops being valid
+	}
 	return nil
 }
 
-// credentials are settings that came out of Secrets, in order.
-func credentials(env map[string]string) []workdir.Setting {
-	var all []workdir.Setting
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		all = append(all, workdir.Setting{Name: name, Value: env[name], Secret: true})
+// resolver resolves the inputs of a stack.
+func (c *Stacks) resolver(p *pass) input.Resolver {
+	return input.Resolver{
+		Reader: kube.Objects{Client: c.Live}, Key: c.Key, CrossNamespace: c.Config.CrossNamespace, Configuration: p.st.Configuration,
+		Object: input.Object{
+			Name: p.obj.GetName(), Namespace: p.obj.GetNamespace(), UID: string(p.obj.GetUID()),
+			Labels: ownLabels(p.obj.GetLabels()), Annotations: p.obj.GetAnnotations(),
+		},
 	}
-	return all
 }
 
-// complete looks at the module again with the configuration that is not in its
-// source: main.tf, if it is a template, and files that the stack brings.
-func (c *Stacks) complete(p *pass, in workdir.Inputs) error {
-	extra := map[string][]byte{}
-	for _, f := range p.in.placed.work {
-		if workdir.IsConfiguration(f.Path) {
-			extra[f.Path] = f.Content
-		}
+// keyed hashes what stands in the status or in the name of a directory under the
+// platform's key.
+func (c *Stacks) keyed(what any) string { return input.Digest(c.Key, what) }
+
+// backendDigest names where a state is: credentials are not part of it.
+func backendDigest(prog stack.Configuration, settings map[string]string) string {
+	parts := []any{prog.Backend, prog.Workspace}
+	if settings != nil {
+		parts = append(parts, module.LastingSettings(settings))
 	}
-	if p.in.template != "" {
-		var err error
-		if p.in.main, err = rendering.Main(p.in.template, p.in.data(in, p.st.Configuration)); err != nil {
-			return err
-		}
-		extra[workdir.InlinePath] = p.in.main
-	}
-	if len(extra) == 0 {
-		return nil
-	}
-	var err error
-	if p.st.Configuration.Source == nil {
-		if extra[workdir.InlinePath] != nil {
-			return fault.New(fault.Invalid, "", errors.New("fileMappings: main.tf is the module of the stack itself"))
-		}
-		p.in.module, err = c.Modules.Inline(p.st.Configuration.Inline, extra)
-	} else {
-		p.in.module, _, err = c.Modules.Archive(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, extra)
-	}
-	if err == nil { // what is declared in there decides what is a variable
-		p.in.resolved, err = in.Resolve(p.in.module.Variables)
-	}
-	return err
+	return stack.Digest(parts)
 }
 
-// data are the variables that a template sees: all of them, and what else comes
-// from where they come from.
-func (in *inputs) data(all workdir.Inputs, prog stack.Configuration) map[string]rendering.Datum {
-	data := map[string]rendering.Datum{}
-	for name, value := range in.resolved.Environment {
-		text, _ := json.Marshal(value) // a string always encodes
-		data[name] = rendering.Datum{Value: text, Foreign: true}
+// given are the files of a job that stand for f.
+func (c *Stacks) given(f input.Files) ([]workdir.File, error) {
+	config := f.CLI.File(c.Config.MirrorProviders, runner.MirrorInside)
+	config.Path = runner.CLIConfig
+	files := append([]workdir.File{config}, f.Work...)
+	if f.Settings == nil {
+		return files, nil
 	}
-	foreign := map[string]bool{}
-	for _, v := range prog.Vars {
-		foreign[v.Name] = v.Secret != nil || v.Config != nil
-	}
-	for _, f := range all.From {
-		for name := range f.Data {
-			foreign[name] = true
-		}
-	}
-	for name, value := range in.resolved.Vars {
-		data[name] = rendering.Datum{Value: value, Foreign: foreign[name]}
-	}
-	if _, replaced := foreign["values"]; !replaced && len(prog.Inputs) > 0 && len(prog.Values) > 0 {
-		data["values"] = rendering.Datum{Value: in.resolved.Vars["values"], Source: prog.Values}
-	}
-	return data
+	settings, err := module.BackendSettings(runner.BackendFile, f.Settings)
+	return append(files, settings), err
 }
 
-const keyedPrefix = "hmac-sha256:"
-
-// keyed hashes resolved inputs under the platform's key: the digest stands in
-// the status, and must not let anybody try passwords against it.
-func (c *Stacks) keyed(what any) string {
-	b, err := json.Marshal(what)
-	if err != nil {
-		panic("controller: hashing inputs: " + err.Error()) // JSON values and strings
+// refresh renews the credentials of a recorded job where they still are: those
+// in its environment, its files, its backend and the configuration of its
+// command line. The record stands in for what is gone, each by itself. Variables
+// stay as recorded: they say what was applied.
+func (c *Stacks) refresh(ctx context.Context, p *pass, job *runner.Job) {
+	fresh := c.resolver(p).Refresh(ctx)
+	p.in.Mask = fresh.Mask
+	for name := range job.Env {
+		if v, ok := fresh.Environment[name]; ok {
+			job.Env[name] = v
+		}
 	}
-	mac := hmac.New(sha256.New, []byte(c.Key.Reveal()))
-	mac.Write(b)
-	return keyedPrefix + hex.EncodeToString(mac.Sum(nil))
+	job.Home = renew(job.Home, fresh.Files.Home)
+	if fresh.NoSettings || backendDigest(p.st.Configuration, fresh.Files.Settings) != p.note.Backend {
+		fresh.Files.Settings = nil // other settings are of another state
+	}
+	if files, err := c.given(fresh.Files); err == nil {
+		if fresh.NoCLI {
+			files = slices.DeleteFunc(files, func(f workdir.File) bool { return f.Path == runner.CLIConfig })
+		}
+		job.Files = renew(job.Files, files)
+	}
+	for _, s := range p.in.Mask {
+		if !slices.Contains(job.Mask, s) {
+			job.Mask = append(job.Mask, s)
+		}
+	}
 }
 
-// gather reads every Secret and ConfigMap that the stack names.
-func (c *Stacks) gather(ctx context.Context, p *pass) (workdir.Inputs, error) {
-	var in workdir.Inputs
-	var err error
-	if in.Values, err = c.values(ctx, p); err != nil {
-		return in, err
-	}
-	for _, v := range p.st.Configuration.Vars {
-		value, ok, err := c.variable(ctx, p, v)
-		if err != nil {
-			return in, err
-		}
-		if ok {
-			in.Vars = append(in.Vars, workdir.Var{Name: v.Name, Value: value})
+// renew puts fresh files in the place of old ones, and adds none.
+func renew(old, fresh []workdir.File) []workdir.File {
+	for i, o := range old {
+		if n := slices.IndexFunc(fresh, func(f workdir.File) bool { return f.Path == o.Path }); n >= 0 {
+			old[i] = fresh[n]
 		}
 	}
-	for _, f := range p.st.Configuration.VarsFrom {
-		all, public, err := c.read(ctx, p, f.Kind, f.Name)
-		if fault.Of(err) == fault.Missing && f.Optional {
-			continue
-		}
-		var data map[string][]byte
-		if err == nil {
-			data, err = choose(all, f)
-		}
-		if err != nil {
-			return in, fmt.Errorf("varsFrom: %w", err)
-		}
-		for _, key := range public {
-			p.in.public = append(p.in.public, spellings(all[key])...)
-		}
-		for _, value := range data {
-			if f.Kind == "Secret" {
-				p.in.mask = append(p.in.mask, spellings(value)...)
-			}
-		}
-		in.From = append(in.From, workdir.From{Name: f.Kind + " " + f.Name, Secret: f.Kind == "Secret", Data: data})
-	}
-	return in, nil
-}
-
-// values renders the variable named values over the outputs of other stacks.
-func (c *Stacks) values(ctx context.Context, p *pass) (json.RawMessage, error) {
-	outputs := map[string]map[string]json.RawMessage{}
-	for _, input := range p.st.Configuration.Inputs {
-		data, public, err := c.read(ctx, p, "Secret", input.Secret)
-		if err != nil {
-			return nil, fmt.Errorf("readInputsFromSecrets: %w", err)
-		}
-		if outputs[input.As], err = kube.DecodeOutputs(data); err != nil {
-			return nil, fmt.Errorf("readInputsFromSecrets: Secret %s: %w", input.Secret, err)
-		}
-		for key, value := range data {
-			if !slices.Contains(public, key) && !strings.HasSuffix(key, "__type") {
-				p.in.mask = append(p.in.mask, spellings(value)...)
-			}
-		}
-	}
-	if len(p.st.Configuration.Values) == 0 {
-		return nil, nil
-	}
-	v, err := workdir.Values(p.st.Configuration.Values, outputs)
-	if err != nil {
-		return nil, fmt.Errorf("values: %w", err)
-	}
-	return v, nil
-}
-
-// variable returns the value of one variable; ok is false if it has none and
-// need not have one.
-func (c *Stacks) variable(ctx context.Context, p *pass, v stack.Var) (value json.RawMessage, ok bool, err error) {
-	ref, kind := v.Secret, "Secret"
-	if ref == nil {
-		ref, kind = v.Config, "ConfigMap"
-	}
-	var text []byte
-	switch {
-	case v.Field != "":
-		text = []byte(fieldOf(p.obj, v.Field))
-	case ref == nil:
-		return v.Value, len(v.Value) > 0, nil
-	default:
-		if text, ok, err = c.key(ctx, p, kind, *ref); err != nil {
-			return nil, false, fmt.Errorf("vars: %s: %w", v.Name, err)
-		}
-		if !ok {
-			return nil, false, nil
-		}
-	}
-	if !utf8.Valid(text) {
-		return nil, false, fault.New(fault.Invalid, "", fmt.Errorf("vars: %s: the value is not text, and a variable can only hold text", v.Name))
-	}
-	value, err = json.Marshal(string(text))
-	return value, true, err
-}
-
-// read returns the data of a Secret or ConfigMap in the stack's namespace, and
-// which keys of it are no secrets.
-func (c *Stacks) read(ctx context.Context, p *pass, kind, name string) (data map[string][]byte, public []string, err error) {
-	key := types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: name}
-	if kind == "ConfigMap" {
-		data, err = kube.ReadConfigMap(ctx, c.Live, key)
-		return data, slices.Collect(maps.Keys(data)), err
-	}
-	return kube.ReadSecret(ctx, c.Live, key)
-}
-
-// choose picks and renames keys as varsKeys says. A key that is not there is
-// an error, so that no variable silently becomes empty.
-func choose(data map[string][]byte, f stack.VarsFrom) (map[string][]byte, error) {
-	if len(f.Keys) == 0 {
-		return data, nil
-	}
-	out := map[string][]byte{}
-	for _, k := range f.Keys {
-		from, to, renamed := strings.Cut(k, ":")
-		if !renamed {
-			to = from
-		}
-		value, ok := data[from]
-		if !ok {
-			if f.Optional {
-				continue
-			}
-			return nil, fault.New(fault.Missing, "", fmt.Errorf("%s %s has no key %q", f.Kind, f.Name, from))
-		}
-		out[to] = value
-	}
-	return out, nil
+	return old
 }

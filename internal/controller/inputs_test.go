@@ -2,10 +2,10 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/google/go-cmp/cmp"
@@ -14,109 +14,214 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
-	"github.com/terrier-iac/terrier/internal/workdir"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
 
-// given makes the objects that stacks in these tests refer to.
-func given(t *testing.T) (*Stacks, client.Object) {
-	t.Helper()
-	k := testkit.Kube(t)
-	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: k.Namespace, Name: name} }
-	outputs := at("outputs")
-	outputs.Annotations = map[string]string{"terrier.dev/public-outputs": "vpc,count"}
-	for _, o := range []client.Object{
-		&corev1.Secret{ObjectMeta: at("creds"), StringData: map[string]string{"AWS_ACCESS_KEY_ID": "AKIACANARY", "password": "s3cr3t-canary", "size": "3"}},
-		&corev1.Secret{ObjectMeta: at("evil"), StringData: map[string]string{"LD_PRELOAD": "/x.so"}},
-		&corev1.Secret{ObjectMeta: outputs, StringData: map[string]string{"vpc": "vpc-123456", "count": "2", "count__type": `"number"`, "zones": `["a","b"]`, "zones__type": `["list","string"]`, "token": "tok-canary", "tokens": "[\n      \"first-canary\"\n    ]", "tokens__type": `["list","string"]`}},
-		&corev1.ConfigMap{ObjectMeta: at("config"), Data: map[string]string{"region": "eu-1", "HTTP_HOST": "a"}},
-	} {
-		if err := k.Client.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return &Stacks{Live: k.Client, Key: secret.New("key")}, &corev1.ConfigMap{ObjectMeta: at("stack")}
+// cupboard is what stacks in these tests are given from. Its objects are made
+// once, and a test that changes one says so.
+type cupboard struct {
+	*Stacks
+	kube *testkit.Cluster
+	obj  client.Object
 }
 
-func TestInputs(t *testing.T) {
-	c, obj := given(t)
-	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
-	declared := map[string]workdir.Variable{"password": {Name: "password"}, "region": {Name: "region"}}
-	for name, tt := range map[string]struct {
-		program stack.Configuration
-		vars    map[string]string
-		env     map[string]string
-		mask    []string // what must be hidden
-		shown   []string // what must not be
-		kind    fault.Kind
-		message string
-	}{
-		"later sources win, credentials become environment": {
-			program: stack.Configuration{Vars: []stack.Var{{Name: "region", Value: raw(`"x"`)}, {Name: "n", Value: raw("12345678901234567890")}}, VarsFrom: []stack.VarsFrom{{Kind: "ConfigMap", Name: "config", Keys: []string{"region"}}, {Kind: "Secret", Name: "creds"}}},
-			vars:    map[string]string{"region": `"eu-1"`, "n": "12345678901234567890", "password": `"s3cr3t-canary"`, "size": `"3"`},
-			env:     map[string]string{"AWS_ACCESS_KEY_ID": "AKIACANARY"},
-			mask:    []string{"AKIACANARY", "s3cr3t-canary"}, shown: []string{"eu-1"},
-		},
-		"keys are renamed": {
-			program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Keys: []string{"password:db_password"}}}},
-			vars:    map[string]string{"db_password": `"s3cr3t-canary"`}, env: map[string]string{},
-		},
-		"values are made from outputs of others, of which only the marked are hidden": {
-			program: stack.Configuration{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.vpc }}","n":"${{ .net.count }}","all":"${{ .net.zones }}"}`)},
-			vars:    map[string]string{"values": `{"all":["a","b"],"id":"vpc-123456","n":"2"}`}, env: map[string]string{},
-			mask: []string{"tok-canary", "first-canary"}, shown: []string{"vpc-123456"},
-		},
-		"what is in a secret list is hidden, too": {
-			program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "outputs", Keys: []string{"tokens:names"}}}},
-			vars:    map[string]string{"names": `"[\n      \"first-canary\"\n    ]"`}, env: map[string]string{}, mask: []string{"first-canary"},
-		},
-		"one variable from a Secret": {
-			program: stack.Configuration{Vars: []stack.Var{{Name: "p", Secret: &stack.KeyRef{Name: "creds", Key: "password"}}, {Name: "q", Config: &stack.KeyRef{Name: "nope", Key: "x", Optional: true}}}},
-			vars:    map[string]string{"p": `"s3cr3t-canary"`}, env: map[string]string{}, mask: []string{"s3cr3t-canary"},
-		},
-		"a missing Secret is waited for":       {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "nope"}}}, kind: fault.Missing, message: "nope does not exist"},
-		"an optional one is not":               {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "nope", Optional: true, Keys: []string{"a"}}}}, vars: map[string]string{}, env: map[string]string{}},
-		"a missing key does not become empty":  {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Keys: []string{"nope"}}}}, kind: fault.Missing, message: `no key "nope"`},
-		"what steers processes is refused":     {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "evil"}}}, kind: fault.Denied, message: "LD_PRELOAD"},
-		"an output that is not there is named": {program: stack.Configuration{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.nope }}"}`)}, kind: fault.Invalid, message: "nope"},
+func newCupboard(t *testing.T) *cupboard {
+	t.Helper()
+	k := testkit.Kube(t)
+	c := &cupboard{&Stacks{Live: k.Client, Key: secret.New("key"), Modules: &Modules{Dir: t.TempDir()}}, k, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: k.Namespace, Name: "stack", UID: "u-1", Labels: map[string]string{"team": "net"}, Annotations: map[string]string{"a/b": "\"${x}"},
+	}}}
+	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-1", "REGION": "north", "file": "file-canary-1", "not.a.name": "x"})
+	c.put(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-1"})
+	c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-1\"\n}\n"})
+	if err := k.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "config"}, Data: map[string]string{"ZONE": "z"}}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *cupboard) put(t *testing.T, name string, data map[string]string) {
+	t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.kube.Namespace, Name: name}, StringData: data}
+	err := c.kube.Client.Create(t.Context(), s)
+	if client.IgnoreAlreadyExists(err) == nil && err != nil {
+		err = c.kube.Client.Update(t.Context(), s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// resolve finds the inputs of a program.
+func (c *cupboard) resolve(t *testing.T, p stack.Configuration) (*pass, *stack.Blocked) {
+	t.Helper()
+	pass := &pass{obj: c.obj}
+	pass.st.Configuration = p
+	return pass, c.findInputs(t.Context(), pass)
+}
+
+// everything is a program with each kind of input.
+func everything() stack.Configuration {
+	key := func(name, key string) *stack.KeyRef { return &stack.KeyRef{Name: name, Key: key} }
+	return stack.Configuration{
+		Vars:      []stack.Var{{Name: "me", Field: "metadata.name"}, {Name: "quoted", Field: "metadata.annotations['a/b']"}},
+		EnvFrom:   []stack.EnvFrom{{Kind: "ConfigMap", Name: "config", Prefix: "P_"}, {Kind: "Secret", Name: "creds"}, {Kind: "Secret", Name: "nope", Optional: true}},
+		Env:       []stack.EnvVar{{Name: "URL", Value: "https://$(API_TOKEN)@$(P_ZONE)"}, {Name: "TEAM", Field: "metadata.labels['team']"}, {Name: "ONE", Secret: key("creds", "file")}, {Name: "TWO", Config: &stack.KeyRef{Name: "config", Key: "nope", Optional: true}}},
+		Files:     []stack.File{{Secret: *key("creds", "file"), Home: true, Path: ".x/y"}, {Secret: *key("creds", "file"), Path: "k.pem"}},
+		CLIConfig: &stack.Ref{Kind: "Secret", Name: "rc"},
+		Completes: []stack.ConfigFrom{{Kind: "Secret", Name: "backend"}},
+		Backend:   stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Organization: "acme", Workspace: "w", Token: secret.New("cloud-canary-1")}},
+	}
+}
+
+// The configuration of the command line and of the backend become files.
+func TestCommandLineAndBackendBecomeFiles(t *testing.T) {
+	c := newCupboard(t)
+	p, blocked := c.resolve(t, everything())
+	if blocked != nil {
+		t.Fatalf("blocked: %+v", blocked)
+	}
+	files, err := c.given(p.in.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := map[string]string{}
+	for _, f := range files {
+		text[f.Path] = string(f.Content)
+	}
+	for path, want := range map[string]string{
+		runner.CLIConfig:   "credentials \"app.terraform.io\" {\n  token = \"cloud-canary-1\"\n}\n\ncredentials \"h.example.com\"",
+		runner.BackendFile: "access_key = \"access-canary-1\"\nbucket     = \"b\"\n",
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := &pass{obj: obj}
-			p.st.Configuration, p.in.module = tt.program, module.Root{Variables: declared}
-			b := c.findInputs(t.Context(), p)
-			if tt.kind != fault.None {
-				if b == nil || b.Kind != tt.kind || b.Reason != stack.InputsFailed || !strings.Contains(b.Message, tt.message) {
-					t.Fatalf("blocked by %+v, want %s with %q", b, tt.kind, tt.message)
-				}
-				return
-			}
-			if b != nil {
-				t.Fatalf("blocked: %+v", b)
-			}
-			vars := map[string]string{}
-			for k, v := range p.in.resolved.Vars {
-				vars[k] = string(v)
-			}
-			if diff := cmp.Diff(tt.vars, vars); diff != "" {
-				t.Errorf("variables (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tt.env, p.in.resolved.Environment); diff != "" {
-				t.Errorf("environment (-want +got):\n%s", diff)
-			}
-			for _, s := range tt.mask {
-				if !slices.Contains(p.in.mask, s) {
-					t.Errorf("%q is not hidden", s)
-				}
-			}
-			for _, s := range tt.shown {
-				if slices.Contains(p.in.mask, s) {
-					t.Errorf("%q is hidden", s)
-				}
-			}
-		})
+		if !strings.Contains(text[path], want) {
+			t.Errorf("%s is\n%s\nwant in it\n%s", path, text[path], want)
+		}
+	}
+}
+
+// A destroy takes renewed credentials where they are, and the record where they
+// are not; never what says where things are.
+func TestRefresh(t *testing.T) {
+	c := newCupboard(t)
+	p, blocked := c.resolve(t, everything())
+	if blocked != nil {
+		t.Fatalf("blocked: %+v", blocked)
+	}
+	files, err := c.given(p.in.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := func() *runner.Job {
+		return &runner.Job{Env: map[string]string{"API_TOKEN": "token-canary-1", "URL": "https://token-canary-1@z"}, Files: slices.Clone(files), Home: slices.Clone(p.in.Files.Home)}
+	}
+	text := func(job *runner.Job) string {
+		var b strings.Builder
+		for _, f := range slices.Concat(job.Files, job.Home) {
+			b.WriteString(f.Path + ": " + string(f.Content) + "\n")
+		}
+		return b.String()
+	}
+	p.note.Backend = backendDigest(p.st.Configuration, p.in.Files.Settings)
+	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "file": "file-canary-2", "MORE": "more"})
+	c.put(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
+	c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
+	job := recorded()
+	c.refresh(t.Context(), p, job)
+	if diff := cmp.Diff(map[string]string{"API_TOKEN": "token-canary-2", "URL": "https://token-canary-2@z"}, job.Env); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+	for _, want := range []string{"k.pem: file-canary-2", ".x/y: file-canary-2", "access-canary-2", "cli-canary-2"} {
+		if !strings.Contains(text(job), want) {
+			t.Errorf("%s is not among the files\n%s", want, text(job))
+		}
+	}
+	if !slices.Contains(job.Mask, "token-canary-2") || !slices.Contains(job.Mask, "access-canary-2") {
+		t.Errorf("what is hidden is %q", job.Mask)
+	}
+
+	c.put(t, "backend", map[string]string{"bucket": "another", "access_key": "access-canary-3"})
+	if err := c.kube.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.kube.Namespace, Name: "creds"}}); err != nil {
+		t.Fatal(err)
+	}
+	c.put(t, "rc", map[string]string{"x.tfrc": "no configuration"})
+	job = recorded()
+	c.refresh(t.Context(), p, job)
+	if diff := cmp.Diff(recorded().Env, job.Env); diff != "" {
+		t.Errorf("environment that is gone (-want +got):\n%s", diff)
+	}
+	if got, want := text(job), text(recorded()); got != want {
+		t.Errorf("files that are gone, or of another state:\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		platform runner.Limits
+		program  stack.Configuration
+		want     runner.Limits
+	}{
+		"the platform's":              {runner.Limits{Memory: 4, Grace: time.Minute}, stack.Configuration{}, runner.Limits{Memory: 4, Grace: time.Minute}},
+		"less memory":                 {runner.Limits{Memory: 4}, stack.Configuration{Memory: 3, CPUs: 2}, runner.Limits{Memory: 3, CPUs: 2}},
+		"never more":                  {runner.Limits{Memory: 4}, stack.Configuration{Memory: 5}, runner.Limits{Memory: 4}},
+		"any where there is no bound": {runner.Limits{}, stack.Configuration{Memory: 5}, runner.Limits{Memory: 5}},
+		"upstream's default of half a minute changes nothing": {runner.Limits{}, stack.Configuration{Grace: 30 * time.Second}, runner.Limits{}},
+		"a longer grace":                 {runner.Limits{}, stack.Configuration{Grace: time.Hour}, runner.Limits{Grace: time.Hour}},
+		"no shorter one":                 {runner.Limits{Grace: time.Hour}, stack.Configuration{Grace: time.Minute}, runner.Limits{Grace: time.Hour}},
+		"longer than a short platform's": {runner.Limits{Grace: time.Minute}, stack.Configuration{Grace: 2 * time.Minute}, runner.Limits{Grace: 2 * time.Minute}},
+		"not for ever":                   {runner.Limits{}, stack.Configuration{Grace: 1000 * time.Hour}, runner.Limits{Grace: 24 * time.Hour}},
+	} {
+		if got := (&Stacks{Config: Config{Limits: tt.platform}}).limits(tt.program); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+// Files that a stack brings are configuration like the module's own: what they
+// declare counts, and what they may not say is refused.
+func TestMappedConfigurationIsLookedAt(t *testing.T) {
+	c := newCupboard(t)
+	c.put(t, "tf", map[string]string{
+		"good":  "variable \"API_TOKEN\" {}\n",
+		"bad":   "variable \"x\" {\n",
+		"state": "terraform {\n  backend \"local\" {}\n}\n",
+	})
+	program := func(key string) stack.Configuration {
+		return stack.Configuration{
+			Inline: "output \"x\" { value = 1 }\n", VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds"}},
+			Files: []stack.File{{Secret: stack.KeyRef{Name: "tf", Key: key}, Path: "more.tf"}},
+		}
+	}
+	resolve := func(key string) (*pass, *stack.Blocked) {
+		p := &pass{obj: c.obj}
+		p.st.Configuration = program(key)
+		if b := c.findModule(t.Context(), p); b != nil {
+			t.Fatalf("blocked: %+v", b)
+		}
+		return p, c.findInputs(t.Context(), p)
+	}
+	p, b := resolve("good")
+	if b != nil {
+		t.Fatalf("blocked: %+v", b)
+	}
+	if _, isEnv := p.in.Resolved.Environment["API_TOKEN"]; isEnv || string(p.in.Resolved.Vars["API_TOKEN"]) != `"token-canary-1"` {
+		t.Errorf("a variable that a mapped file declares is %s, and in the environment: %v", p.in.Resolved.Vars["API_TOKEN"], isEnv)
+	}
+	if _, b := resolve("bad"); b == nil || b.Kind != fault.Invalid || !strings.Contains(b.Message, "more.tf:") {
+		t.Errorf("a mapped file that cannot be read: %+v, want it named", b)
+	}
+	p, b = resolve("state")
+	if b != nil {
+		t.Fatalf("blocked: %+v", b)
+	}
+	if len(p.in.Module.Backends) != 1 { // replaced by ours, as in any ordinary file
+		t.Errorf("the module has the backends %+v, want that of the mapped file", p.in.Module.Backends)
+	}
+	if _, err := module.Guard(p.in.Module, module.Managed{}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -175,15 +280,5 @@ func TestASourceThatIsNotReadySaysWhy(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The digest of inputs stands in the status: nobody without the key can try
-// passwords against it.
-func TestInputsDigestIsKeyed(t *testing.T) {
-	r := workdir.Resolved{Vars: workdir.Variables{"p": json.RawMessage(`"hunter2"`)}}
-	a, b := (&Stacks{Key: secret.New("a")}).keyed(r), (&Stacks{Key: secret.New("b")}).keyed(r)
-	if a == b || a != (&Stacks{Key: secret.New("a")}).keyed(r) {
-		t.Errorf("digests %s and %s: they must depend on the key, and on nothing else", a, b)
 	}
 }

@@ -79,7 +79,7 @@ func TestWhoseLabelsWakeAStack(t *testing.T) {
 func TestStatusLabelsAreNoInput(t *testing.T) {
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "net", DriftedLabel: "true"}}}
 	for path, want := range map[string]string{"metadata.labels['team']": "net", "metadata.labels['" + DriftedLabel + "']": ""} {
-		if got := fieldOf(obj, path); got != want {
+		if got := (&Stacks{}).resolver(&pass{obj: obj}).Object.Field(path); got != want {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}

@@ -59,7 +59,7 @@ func (c *Stacks) question(p *pass, made stack.Plan) (question, error) {
 		stack: p.id, key: client.ObjectKeyFromObject(p.obj),
 		plan: made, by: p.o.Spec.Reviews, hooks: p.st.Configuration.Webhooks,
 		record: record.Plan(p.id, made.Digest, planDocument(p.st.Configuration)),
-		hide:   plan.NewRedactor(p.in.mask),
+		hide:   plan.NewRedactor(p.in.Mask),
 	}
 	past := ""
 	if r := p.o.Status.Review; r != nil {

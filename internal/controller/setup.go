@@ -23,7 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Indexes of stacks by what they refer to.
@@ -142,28 +144,33 @@ func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 
 // dependsOnKeys are the stacks that obj depends on.
 func (c *Stacks) dependsOnKeys(obj client.Object) []string {
-	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
 	var keys []string
-	for _, ref := range st.Configuration.DependsOn {
-		keys = append(keys, c.keyOf(ref, obj).String())
+	for _, ref := range c.references(obj).DependsOn {
+		keys = append(keys, ref.Namespace+"/"+ref.Name)
 	}
 	return keys
 }
 
 // refersKeys are the objects that obj is made from, and the one it writes.
 func (c *Stacks) refersKeys(obj client.Object) []string {
-	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
-	p := st.Configuration
-	var keys []string
-	here := func(kind, name string) { keys = append(keys, kind+"/"+obj.GetNamespace()+"/"+name) }
-	if p.Source != nil {
-		keys = append(keys, p.Source.Kind+"/"+c.keyOf(*p.Source, obj).String())
+	refs := c.references(obj)
+	all := refs.Reads
+	for _, ref := range []*stack.Ref{refs.Source, refs.Writes} {
+		if ref != nil {
+			all = append(all, *ref)
+		}
 	}
-	keys = append(keys, c.readsFrom(p, obj.GetNamespace())...)
-	if p.Outputs != nil {
-		here("Secret", p.Outputs.Secret)
+	var keys []string
+	for _, ref := range all {
+		keys = append(keys, ref.Kind+"/"+ref.Namespace+"/"+ref.Name)
 	}
 	return keys
+}
+
+// references are what an object refers to.
+func (c *Stacks) references(obj client.Object) input.Refs {
+	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
+	return input.References(st.Configuration, obj.GetNamespace())
 }
 
 // referring maps an object of a kind to the stacks that refer to it.
@@ -180,9 +187,8 @@ func (c *Stacks) neighbours(ctx context.Context, obj client.Object) []reconcile.
 	if obj.GetDeletionTimestamp().IsZero() {
 		return out
 	}
-	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
-	for _, ref := range st.Configuration.DependsOn {
-		out = append(out, reconcile.Request{NamespacedName: c.keyOf(ref, obj)})
+	for _, ref := range c.references(obj).DependsOn {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}})
 	}
 	return out
 }

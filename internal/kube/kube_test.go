@@ -21,6 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 func state(lineage string, serial int, more string) []byte {
@@ -159,13 +160,13 @@ func TestEncodeOutputs(t *testing.T) {
 			}
 		})
 	}
-	back, err := DecodeOutputs(all.Data)
+	back, err := workdir.PublishedOutputs(all.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]json.RawMessage{"name": json.RawMessage(`"a\nb"`), "count": json.RawMessage("3"), "list": json.RawMessage("[\n      \"x\"\n    ]")}
 	if diff := cmp.Diff(want, back); diff != "" {
-		t.Errorf("DecodeOutputs (-want +got):\n%s", diff)
+		t.Errorf("PublishedOutputs (-want +got):\n%s", diff)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 // Output is one output value of a state.
@@ -27,9 +28,6 @@ type Output struct {
 	Type      json.RawMessage `json:"type"`
 	Sensitive bool            `json:"sensitive,omitempty"`
 }
-
-// typeSuffix marks the key that holds the type of a value that is no string.
-const typeSuffix = "__type"
 
 // Annotations of a Secret with outputs.
 const (
@@ -50,7 +48,7 @@ type Published struct {
 func (p Published) Count() int {
 	n := len(p.Data)
 	for k := range p.Data {
-		if _, of := p.Data[strings.TrimSuffix(k, typeSuffix)]; of && strings.HasSuffix(k, typeSuffix) {
+		if _, of := p.Data[strings.TrimSuffix(k, workdir.OutputType)]; of && strings.HasSuffix(k, workdir.OutputType) {
 			n--
 		}
 	}
@@ -89,7 +87,7 @@ func EncodeOutputs(outputs map[string]Output, want []string) (Published, error) 
 			continue
 		}
 		if p.Data[key], err = printed(o.Value); err == nil {
-			p.Data[key+typeSuffix], err = printed(o.Type)
+			p.Data[key+workdir.OutputType], err = printed(o.Type)
 		}
 		if err != nil {
 			return Published{}, fmt.Errorf("reading the output %q: %w", name, err)
@@ -107,32 +105,6 @@ func printed(v json.RawMessage) ([]byte, error) {
 		return nil, err
 	}
 	return b.Bytes(), nil
-}
-
-// DecodeOutputs is the reverse, for stacks that read the outputs of others: every
-// value as JSON.
-func DecodeOutputs(data map[string][]byte) (map[string]json.RawMessage, error) {
-	values := map[string]json.RawMessage{}
-	for k, v := range data {
-		if strings.HasSuffix(k, typeSuffix) {
-			if _, ok := data[strings.TrimSuffix(k, typeSuffix)]; ok {
-				continue
-			}
-		}
-		if _, typed := data[k+typeSuffix]; typed {
-			if !json.Valid(v) {
-				return nil, fault.New(fault.Invalid, "InputInvalid", fmt.Errorf("the key %q has a type but is not JSON", k))
-			}
-			values[k] = json.RawMessage(v)
-			continue
-		}
-		text, err := json.Marshal(string(v))
-		if err != nil {
-			return nil, err
-		}
-		values[k] = text
-	}
-	return values, nil
 }
 
 // Writing is the result of WriteOutputs.

@@ -16,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 // StackDetails answers what the page of one stack shows beside its row.
@@ -130,7 +131,7 @@ func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, err
 	if err != nil {
 		return nil, fmt.Errorf("reading what the stack %s published: %w", key, err)
 	}
-	values, err := kube.DecodeOutputs(data)
+	values, err := workdir.PublishedOutputs(data)
 	if err != nil {
 		return nil, fmt.Errorf("reading the Secret %s: %w", name, err)
 	}

@@ -8,13 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 // InputInfo is one thing that goes into the runs of a stack: what it is called
@@ -160,16 +159,10 @@ func (in *inputsOf) look(kind, name string) holding {
 	if h, known := in.read[id]; known || in.err != nil {
 		return h
 	}
-	key := types.NamespacedName{Namespace: in.namespace, Name: name}
 	var h holding
 	var data map[string][]byte
 	var err error
-	if kind == "ConfigMap" {
-		data, err = kube.ReadConfigMap(in.ctx, in.details.stacks.Kube, key)
-		h.public = slices.Collect(maps.Keys(data))
-	} else {
-		data, h.public, err = kube.ReadSecret(in.ctx, in.details.stacks.Kube, key)
-	}
+	data, h.public, err = kube.Objects{Client: in.details.stacks.Kube}.Read(in.ctx, stack.Ref{Kind: kind, Namespace: in.namespace, Name: name})
 	if fault.Of(err) == fault.Missing {
 		h.absent, err = true, nil
 	}
@@ -213,7 +206,7 @@ func (in *inputsOf) whole(i InputInfo, kind, name string) {
 	h := in.look(kind, name)
 	i.Origin, i.Missing = kind+" "+name, h.absent
 	i.Sensitive = kind == "Secret" && (h.absent || slices.ContainsFunc(h.keys, func(k string) bool {
-		return !slices.Contains(h.public, strings.TrimSuffix(k, "__type"))
+		return !slices.Contains(h.public, strings.TrimSuffix(k, workdir.OutputType))
 	}))
 	in.add(i)
 }

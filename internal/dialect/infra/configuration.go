@@ -21,9 +21,23 @@ func invalid(field, format string, args ...any) error {
 
 // configuration reads how the stack called name is run.
 func configuration(name string, s *v1alpha2.TerraformSpec) (stack.Configuration, error) {
-	if err := refused(s); err != nil {
+	p, err := legible(name, s)
+	if err != nil {
 		return stack.Configuration{}, err
 	}
+	return p, nil
+}
+
+// Legible is what can be read of how a stack is carried out, also if its spec
+// is invalid. It is for showing: nothing may be decided by it.
+func Legible(o *v1alpha2.Terraform) stack.Configuration {
+	p, _ := legible(o.Name, &o.Spec) // Decode returns the error
+	return p
+}
+
+// legible reads all that it can, and returns the first error.
+func legible(name string, s *v1alpha2.TerraformSpec) (stack.Configuration, error) {
+	err := refused(s)
 	p := stack.Configuration{
 		Backend:     backend(name, s.BackendConfig),
 		Targets:     s.Targets,
@@ -45,11 +59,11 @@ func configuration(name string, s *v1alpha2.TerraformSpec) (stack.Configuration,
 		moduleOf, variables, varFiles, workspace, readable, outputs, webhooks, checks,
 		files, cloud, completes, cliConfig, runnerPod,
 	} {
-		if err := step(&p, s); err != nil {
-			return stack.Configuration{}, err
+		if why := step(&p, s); err == nil {
+			err = why
 		}
 	}
-	return p, nil
+	return p, err
 }
 
 // moduleOf reads where the module comes from: a source, or values.hcl alone.

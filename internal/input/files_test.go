@@ -1,4 +1,4 @@
-package controller
+package input
 
 import (
 	"context"
@@ -7,37 +7,33 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/internal/workdir"
-	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
 
-// cupboard is what stacks in these tests are given from. Its objects are made
+// cupboard is what stacks in these tests are given from. Its objects are created
 // once, and a test that changes one says so.
 type cupboard struct {
-	*Stacks
+	Resolver
 	kube *testkit.Cluster
-	obj  client.Object
 }
 
 func newCupboard(t *testing.T) *cupboard {
 	t.Helper()
 	k := testkit.Kube(t)
-	c := &cupboard{&Stacks{Live: k.Client, Key: secret.New("key"), Modules: &Modules{Dir: t.TempDir()}}, k, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+	c := &cupboard{Resolver{Reader: kube.Objects{Client: k.Client}, Key: secret.New("key"), Object: Object{
 		Namespace: k.Namespace, Name: "stack", UID: "u-1", Labels: map[string]string{"team": "net"}, Annotations: map[string]string{"a/b": "\"${x}"},
-	}}}
+	}}, k}
 	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-1", "REGION": "north", "file": "file-canary-1", "not.a.name": "x"})
 	c.put(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-1"})
 	c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-1\"\n}\n"})
@@ -59,12 +55,12 @@ func (c *cupboard) put(t *testing.T, name string, data map[string]string) {
 	}
 }
 
-// resolve finds the inputs of a program.
-func (c *cupboard) resolve(t *testing.T, p stack.Configuration) (*pass, *stack.Blocked) {
+// resolve resolves the inputs of a configuration.
+func (c *cupboard) resolve(t *testing.T, of stack.Configuration) (Inputs, error) {
 	t.Helper()
-	pass := &pass{obj: c.obj}
-	pass.st.Configuration = p
-	return pass, c.findInputs(t.Context(), pass)
+	r := c.Resolver
+	r.Configuration = of
+	return r.Resolve(t.Context(), Module{})
 }
 
 // everything is a program with each kind of input.
@@ -83,21 +79,21 @@ func everything() stack.Configuration {
 
 func TestEverythingThatRunsAreGiven(t *testing.T) {
 	c := newCupboard(t)
-	p, blocked := c.resolve(t, everything())
-	if blocked != nil {
-		t.Fatalf("blocked: %+v", blocked)
+	in, err := c.resolve(t, everything())
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Run("environment", func(t *testing.T) {
 		want := map[string]string{
 			"P_ZONE": "z", "API_TOKEN": "token-canary-1", "REGION": "north", "file": "file-canary-1",
 			"URL": "https://token-canary-1@z", "TEAM": "net", "ONE": "file-canary-1",
 		}
-		if diff := cmp.Diff(want, p.in.resolved.Environment); diff != "" {
+		if diff := cmp.Diff(want, in.Resolved.Environment); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 	t.Run("variables", func(t *testing.T) {
-		if got := p.in.resolved.Vars; string(got["me"]) != `"stack"` || string(got["quoted"]) != `"\"${x}"` {
+		if got := in.Resolved.Vars; string(got["me"]) != `"stack"` || string(got["quoted"]) != `"\"${x}"` {
 			t.Errorf("they are %s", got)
 		}
 	})
@@ -105,44 +101,18 @@ func TestEverythingThatRunsAreGiven(t *testing.T) {
 		file := func(path string) []workdir.File {
 			return []workdir.File{{Path: path, Mode: 0o600, Content: []byte("file-canary-1")}}
 		}
-		if diff := cmp.Diff([][]workdir.File{file(".x/y"), file("k.pem")}, [][]workdir.File{p.in.placed.home, p.in.placed.work}); diff != "" {
+		if diff := cmp.Diff([][]workdir.File{file(".x/y"), file("k.pem")}, [][]workdir.File{in.Files.Home, in.Files.Work}); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
-	t.Run("command line and backend", func(t *testing.T) {
-		files, err := c.given(p.in.placed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := map[string]string{}
-		for _, f := range files {
-			text[f.Path] = string(f.Content)
-		}
-		for path, want := range map[string]string{
-			runner.CLIConfig:   "credentials \"app.terraform.io\" {\n  token = \"cloud-canary-1\"\n}\n\ncredentials \"h.example.com\"",
-			runner.BackendFile: "access_key = \"access-canary-1\"\nbucket     = \"b\"\n",
-		} {
-			if !strings.Contains(text[path], want) {
-				t.Errorf("%s is\n%s\nwant in it\n%s", path, text[path], want)
-			}
 		}
 	})
 	t.Run("all secrets are hidden", func(t *testing.T) {
 		for _, s := range []string{"token-canary-1", "file-canary-1", "access-canary-1", "cli-canary-1", "cloud-canary-1"} {
-			if !slices.Contains(p.in.mask, s) {
+			if !slices.Contains(in.Mask, s) {
 				t.Errorf("%s is not", s)
 			}
 		}
-		if slices.Contains(p.in.mask, "z") || slices.Contains(p.in.mask, "net") {
-			t.Errorf("so is what is none: %q", p.in.mask)
-		}
-	})
-	t.Run("whatever is read wakes the stack", func(t *testing.T) {
-		got := c.readsFrom(everything(), "ns")
-		for _, want := range []string{"ConfigMap/ns/config", "Secret/ns/creds", "Secret/ns/nope", "Secret/ns/rc", "Secret/ns/backend"} {
-			if !slices.Contains(got, want) {
-				t.Errorf("%s does not: %q", want, got)
-			}
+		if slices.Contains(in.Mask, "z") || slices.Contains(in.Mask, "net") {
+			t.Errorf("so is what is none: %q", in.Mask)
 		}
 	})
 }
@@ -151,11 +121,11 @@ func TestEverythingThatRunsAreGiven(t *testing.T) {
 func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 	c := newCupboard(t)
 	inputs := func(program stack.Configuration) (string, string) {
-		p, blocked := c.resolve(t, program)
-		if blocked != nil {
-			t.Fatalf("blocked: %+v", blocked)
+		in, err := c.resolve(t, program)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return p.o.PlanInputs.Inputs, c.renewed(p)
+		return in.Digest, in.Credentials
 	}
 	program := everything()
 	program.Files, program.Env = nil, program.Env[:2] // files and other variables are inputs
@@ -181,7 +151,7 @@ func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 		"a host of the engine": func() {
 			c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"i.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
 		},
-		"a label":    func() { c.obj.SetLabels(map[string]string{"team": "db"}) },
+		"a label":    func() { c.Object.Labels = map[string]string{"team": "db"} },
 		"a variable": func() { program.Vars = append(program.Vars, stack.Var{Name: "x", Value: json.RawMessage("1")}) },
 		"a file":     func() { program.Files = everything().Files },
 		"what a file holds": func() {
@@ -224,20 +194,20 @@ func TestInputsThatCannotBeRead(t *testing.T) {
 		"a command line of others":       {stack.Configuration{CLIConfig: &stack.Ref{Name: "rc", Namespace: "elsewhere"}}, fault.Denied, "another namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, b := c.resolve(t, tt.program)
+			in, err := c.resolve(t, tt.program)
 			if tt.kind == fault.None {
-				if b != nil {
-					t.Errorf("blocked by %+v", b)
+				if err != nil {
+					t.Errorf("Resolve() = %v", err)
 				}
 				return
 			}
-			if b == nil || b.Kind != tt.kind || b.Reason != stack.InputsFailed || !strings.Contains(b.Message, tt.want) || strings.Contains(b.Message, "canary") {
-				t.Errorf("blocked by %+v, want %s with %q", b, tt.kind, tt.want)
+			if fault.Of(err) != tt.kind || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "canary") {
+				t.Errorf("Resolve() = %+v, %v, want %s with %q", in, err, tt.kind, tt.want)
 			}
 		})
 	}
 	// Upstream reads optional as: whatever goes wrong.
-	c.Live = unreadable{c.Live}
+	c.Reader = unreadable{}
 	for name, program := range map[string]stack.Configuration{
 		"varsFrom":           {VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Optional: true}}},
 		"vars":               {Vars: []stack.Var{{Name: "a", Secret: ref("creds", "file", true)}}},
@@ -245,139 +215,17 @@ func TestInputsThatCannotBeRead(t *testing.T) {
 		"envFrom":            {EnvFrom: []stack.EnvFrom{{Kind: "Secret", Name: "creds", Optional: true}}},
 		"backendConfigsFrom": {Completes: []stack.ConfigFrom{{Kind: "Secret", Name: "backend", Optional: true}}},
 	} {
-		if _, b := c.resolve(t, program); b == nil || !strings.Contains(b.Message, errUnreadable.Error()) {
-			t.Errorf("an optional Secret of %s that cannot be read: %+v, want the error", name, b)
+		if _, err := c.resolve(t, program); !errors.Is(err, errUnreadable) {
+			t.Errorf("an optional Secret of %s that cannot be read: %v, want the error", name, err)
 		}
 	}
 }
 
 var errUnreadable = errors.New("the server is on fire")
 
-// unreadable is a client of a server that answers nothing.
-type unreadable struct{ client.Client }
+// unreadable reads from a server that answers nothing.
+type unreadable struct{}
 
-func (unreadable) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return errUnreadable
-}
-
-// A destroy takes renewed credentials where they are, and the record where they
-// are not; never what says where things are.
-func TestRefresh(t *testing.T) {
-	c := newCupboard(t)
-	p, blocked := c.resolve(t, everything())
-	if blocked != nil {
-		t.Fatalf("blocked: %+v", blocked)
-	}
-	files, err := c.given(p.in.placed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorded := func() *runner.Job {
-		return &runner.Job{Env: map[string]string{"API_TOKEN": "token-canary-1", "URL": "https://token-canary-1@z"}, Files: slices.Clone(files), Home: slices.Clone(p.in.placed.home)}
-	}
-	text := func(job *runner.Job) string {
-		var b strings.Builder
-		for _, f := range slices.Concat(job.Files, job.Home) {
-			b.WriteString(f.Path + ": " + string(f.Content) + "\n")
-		}
-		return b.String()
-	}
-	p.note.Backend = backendDigest(p.st.Configuration, p.in.placed.settings)
-	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "file": "file-canary-2", "MORE": "more"})
-	c.put(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
-	c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
-	job := recorded()
-	c.refresh(t.Context(), p, job)
-	if diff := cmp.Diff(map[string]string{"API_TOKEN": "token-canary-2", "URL": "https://token-canary-2@z"}, job.Env); diff != "" {
-		t.Errorf("environment (-want +got):\n%s", diff)
-	}
-	for _, want := range []string{"k.pem: file-canary-2", ".x/y: file-canary-2", "access-canary-2", "cli-canary-2"} {
-		if !strings.Contains(text(job), want) {
-			t.Errorf("%s is not among the files\n%s", want, text(job))
-		}
-	}
-	if !slices.Contains(job.Mask, "token-canary-2") || !slices.Contains(job.Mask, "access-canary-2") {
-		t.Errorf("what is hidden is %q", job.Mask)
-	}
-
-	c.put(t, "backend", map[string]string{"bucket": "another", "access_key": "access-canary-3"})
-	if err := c.kube.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.kube.Namespace, Name: "creds"}}); err != nil {
-		t.Fatal(err)
-	}
-	c.put(t, "rc", map[string]string{"x.tfrc": "no configuration"})
-	job = recorded()
-	c.refresh(t.Context(), p, job)
-	if diff := cmp.Diff(recorded().Env, job.Env); diff != "" {
-		t.Errorf("environment that is gone (-want +got):\n%s", diff)
-	}
-	if got, want := text(job), text(recorded()); got != want {
-		t.Errorf("files that are gone, or of another state:\n%s\nwant\n%s", got, want)
-	}
-}
-
-func TestLimits(t *testing.T) {
-	for name, tt := range map[string]struct {
-		platform runner.Limits
-		program  stack.Configuration
-		want     runner.Limits
-	}{
-		"the platform's":              {runner.Limits{Memory: 4, Grace: time.Minute}, stack.Configuration{}, runner.Limits{Memory: 4, Grace: time.Minute}},
-		"less memory":                 {runner.Limits{Memory: 4}, stack.Configuration{Memory: 3, CPUs: 2}, runner.Limits{Memory: 3, CPUs: 2}},
-		"never more":                  {runner.Limits{Memory: 4}, stack.Configuration{Memory: 5}, runner.Limits{Memory: 4}},
-		"any where there is no bound": {runner.Limits{}, stack.Configuration{Memory: 5}, runner.Limits{Memory: 5}},
-		"upstream's default of half a minute changes nothing": {runner.Limits{}, stack.Configuration{Grace: 30 * time.Second}, runner.Limits{}},
-		"a longer grace":                 {runner.Limits{}, stack.Configuration{Grace: time.Hour}, runner.Limits{Grace: time.Hour}},
-		"no shorter one":                 {runner.Limits{Grace: time.Hour}, stack.Configuration{Grace: time.Minute}, runner.Limits{Grace: time.Hour}},
-		"longer than a short platform's": {runner.Limits{Grace: time.Minute}, stack.Configuration{Grace: 2 * time.Minute}, runner.Limits{Grace: 2 * time.Minute}},
-		"not for ever":                   {runner.Limits{}, stack.Configuration{Grace: 1000 * time.Hour}, runner.Limits{Grace: 24 * time.Hour}},
-	} {
-		if got := (&Stacks{Config: Config{Limits: tt.platform}}).limits(tt.program); got != tt.want {
-			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
-		}
-	}
-}
-
-// Files that a stack brings are configuration like the module's own: what they
-// declare counts, and what they may not say is refused.
-func TestMappedConfigurationIsLookedAt(t *testing.T) {
-	c := newCupboard(t)
-	c.put(t, "tf", map[string]string{
-		"good":  "variable \"API_TOKEN\" {}\n",
-		"bad":   "variable \"x\" {\n",
-		"state": "terraform {\n  backend \"local\" {}\n}\n",
-	})
-	program := func(key string) stack.Configuration {
-		return stack.Configuration{
-			Inline: "output \"x\" { value = 1 }\n", VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds"}},
-			Files: []stack.File{{Secret: stack.KeyRef{Name: "tf", Key: key}, Path: "more.tf"}},
-		}
-	}
-	resolve := func(key string) (*pass, *stack.Blocked) {
-		p := &pass{obj: c.obj}
-		p.st.Configuration = program(key)
-		if b := c.findModule(t.Context(), p); b != nil {
-			t.Fatalf("blocked: %+v", b)
-		}
-		return p, c.findInputs(t.Context(), p)
-	}
-	p, b := resolve("good")
-	if b != nil {
-		t.Fatalf("blocked: %+v", b)
-	}
-	if _, isEnv := p.in.resolved.Environment["API_TOKEN"]; isEnv || string(p.in.resolved.Vars["API_TOKEN"]) != `"token-canary-1"` {
-		t.Errorf("a variable that a mapped file declares is %s, and in the environment: %v", p.in.resolved.Vars["API_TOKEN"], isEnv)
-	}
-	if _, b := resolve("bad"); b == nil || b.Kind != fault.Invalid || !strings.Contains(b.Message, "more.tf:") {
-		t.Errorf("a mapped file that cannot be read: %+v, want it named", b)
-	}
-	p, b = resolve("state")
-	if b != nil {
-		t.Fatalf("blocked: %+v", b)
-	}
-	if len(p.in.module.Backends) != 1 { // replaced by ours, as in any ordinary file
-		t.Errorf("the module has the backends %+v, want that of the mapped file", p.in.module.Backends)
-	}
-	if _, err := module.Guard(p.in.module, module.Managed{}); err != nil {
-		t.Error(err)
-	}
+func (unreadable) Read(context.Context, stack.Ref) (map[string][]byte, []string, error) {
+	return nil, nil, errUnreadable
 }

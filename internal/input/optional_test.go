@@ -1,17 +1,16 @@
-package controller
+package input
 
 import (
 	"context"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -32,17 +31,16 @@ func TestOptionalHidesNoFailure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &Stacks{Live: interceptor.NewClient(w, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			failing := interceptor.NewClient(w, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 				return failure
-			}})}
+			}})
 			ref := &stack.KeyRef{Name: "inputs", Key: "a", Optional: true}
 			for field, program := range map[string]stack.Configuration{
 				"varsFrom": {VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "inputs", Optional: true}}},
 				"vars":     {Vars: []stack.Var{{Name: "a", Secret: ref}}},
 			} {
-				p := &pass{obj: &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "stack"}}}
-				p.st.Configuration = program
-				in, err := c.gather(t.Context(), p)
+				r := Resolver{Reader: kube.Objects{Client: failing}, Object: Object{Namespace: k.Namespace, Name: "stack"}, Configuration: program}
+				in, err := r.Resolve(t.Context(), Module{})
 				if want := apierrors.IsNotFound(failure); (err == nil) != want {
 					t.Errorf("%s: %v, %+v; want it passed over: %v", field, err, in, want)
 				}
