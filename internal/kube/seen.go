@@ -4,8 +4,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -20,15 +20,17 @@ import (
 // no other write came in between.
 //
 // A nil *Seen remembers nothing.
-type Seen struct{ leases, states *lru.Cache }
+type Seen struct {
+	leases cache.Map[types.NamespacedName, *coordinationv1.Lease]
+	states cache.Map[types.NamespacedName, seenState]
+}
 
-const (
-	seenMost  = 1024     // of either; enough for the stacks between a plan and its apply
-	seenBytes = 64 << 10 // of a state: parsing a larger one costs more than reading it again
-)
+// seenBytes bounds the states that are cached: parsing a larger one costs more than
+// reading it again.
+const seenBytes = 64 << 10
 
 // NewSeen returns an empty cache.
-func NewSeen() *Seen { return &Seen{lru.New(seenMost), lru.New(seenMost)} }
+func NewSeen() *Seen { return &Seen{} }
 
 // free returns a lock without a holder, nil if there was no Lease.
 func (s *Seen) free(key types.NamespacedName) (lease *coordinationv1.Lease, ok bool) {
@@ -50,7 +52,7 @@ func (s *Seen) lease(key types.NamespacedName) (*coordinationv1.Lease, bool) {
 	if !ok {
 		return nil, false
 	}
-	return kept.(*coordinationv1.Lease).DeepCopy(), true // of nil it is nil
+	return kept.DeepCopy(), true // nil of nil
 }
 
 // read caches a lock that is free, and forgets one that is held: a held lock is
@@ -72,12 +74,12 @@ func (s *Seen) wrote(key types.NamespacedName, lease *coordinationv1.Lease) {
 	if lease != nil {
 		lease.ManagedFields = nil // the server keeps its own where a write has none
 	}
-	s.leases.Add(key, lease)
+	s.leases.Put(key, lease)
 }
 
 func (s *Seen) forgetLease(key types.NamespacedName) {
 	if s != nil {
-		s.leases.Remove(key)
+		s.leases.Delete(key)
 	}
 }
 
@@ -94,11 +96,10 @@ func (s *Seen) before(key types.NamespacedName, next []byte) (secret *corev1.Sec
 	if s == nil {
 		return nil, Stored{}, false
 	}
-	kept, ok := s.states.Get(key)
+	seen, ok := s.states.Get(key)
 	if !ok {
 		return nil, Stored{}, false
 	}
-	seen := kept.(seenState)
 	facts, err := stack.ReadState(next)
 	ok = err == nil && (seen.known == stack.Known{} || facts.Follows(seen.known))
 	return seen.secret.DeepCopy(), Stored{Outgrown: seen.outgrown}, ok
@@ -128,12 +129,12 @@ func (s *Seen) holds(key types.NamespacedName, secret *corev1.Secret, state []by
 		seen.secret = &corev1.Secret{ObjectMeta: *secret.ObjectMeta.DeepCopy(), Type: secret.Type, Immutable: secret.Immutable}
 		seen.secret.ManagedFields = nil
 	}
-	s.states.Add(key, seen)
+	s.states.Put(key, seen)
 }
 
 func (s *Seen) forgetState(key types.NamespacedName) {
 	if s != nil {
-		s.states.Remove(key)
+		s.states.Delete(key)
 	}
 }
 

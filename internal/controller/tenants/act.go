@@ -17,19 +17,25 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// deed is an act that was done, for those who are told of it.
-type deed struct {
+// effect is an act that was done, for those who are told of it.
+type effect struct {
 	tenant.Act
 	ref    tenant.Ref
 	uid    string
 	change children.Change
 }
 
+// childWriter writes and deletes the objects of Tenants.
+type childWriter struct {
+	Options
+	metrics *metrics
+}
+
 // act does what was decided, one wave after another, and folds what came of it
 // into what is observed. An attempt that an object's own trouble stopped is
 // noted there; an error is trouble with the server.
-func (c *Tenants) act(ctx context.Context, p *pass, acts []tenant.Act) error {
-	for wave := range slices.Values(waves(acts)) {
+func (c *childWriter) apply(ctx context.Context, p *pass, acts []tenant.Act) error {
+	for _, wave := range waves(acts) {
 		if err := c.wave(ctx, p, wave); err != nil {
 			return err
 		}
@@ -49,11 +55,11 @@ func waves(acts []tenant.Act) [][]tenant.Act {
 	return all
 }
 
-func (c *Tenants) wave(ctx context.Context, p *pass, acts []tenant.Act) error {
+func (c *childWriter) wave(ctx context.Context, p *pass, acts []tenant.Act) error {
 	type result struct {
 		ref   tenant.Ref
 		child tenant.Child
-		done  deed
+		done  effect
 		err   error
 	}
 	results := make([]result, len(acts))
@@ -81,7 +87,7 @@ func (c *Tenants) wave(ctx context.Context, p *pass, acts []tenant.Act) error {
 		}
 		p.o.Live[r.ref] = r.child
 		if r.child.Failure == nil {
-			p.deeds = append(p.deeds, r.done)
+			p.effects = append(p.effects, r.done)
 		}
 	}
 	return errors.Join(errs...)
@@ -95,7 +101,7 @@ func itemOf(a tenant.Act) *tenant.Item {
 }
 
 // write makes one object what it should be.
-func (c *Tenants) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, deed, error) {
+func (c *childWriter) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, effect, error) {
 	o, ref := a.Write, tenant.RefOf(a.Write.Rendered)
 	want, n, before := wantedDigest(*o), p.memory.get(ref), p.o.Live[ref]
 	live, err := p.children.Write(ctx, children.Write{
@@ -104,9 +110,9 @@ func (c *Tenants) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Chil
 	})
 	c.metrics.applied(ref.Kind, string(o.Conflict), err)
 	if err != nil {
-		f, told := c.failureOf(p, "write", ref, err)
+		f, told := failureOf(p, "write", ref, err)
 		if !told {
-			return tenant.Child{}, deed{}, err
+			return tenant.Child{}, effect{}, err
 		}
 		if f.Conflict {
 			c.metrics.conflict(p.obj, ref.Kind, string(o.Conflict))
@@ -114,7 +120,7 @@ func (c *Tenants) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Chil
 		n.fail(f, p.trial(want, n), p.now)
 		p.memory.put(ref, n)
 		before.Failure = n.failure
-		return before, deed{}, nil
+		return before, effect{}, nil
 	}
 	if live.Object != nil {
 		n.seen = withoutStatus(live.Object)
@@ -130,7 +136,7 @@ func (c *Tenants) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Chil
 	if child.Object == nil {
 		child.Object = n.object
 	}
-	return child, deed{Act: a, ref: ref, uid: live.UID, change: live.Change}, nil
+	return child, effect{Act: a, ref: ref, uid: live.UID, change: live.Change}, nil
 }
 
 // goesLater is what becomes of an end that was refused: nobody has to ask for it
@@ -138,7 +144,7 @@ func (c *Tenants) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Chil
 const goesLater = "; it is tried again, and succeeds by itself once nothing refuses it"
 
 // remove asks for the end of one object, or lets go of it.
-func (c *Tenants) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, deed, error) {
+func (c *childWriter) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, effect, error) {
 	item := itemOf(a)
 	before, n, key := p.o.Live[item.Ref], p.memory.get(item.Ref), item.Ref
 	verb := "delete"
@@ -150,9 +156,9 @@ func (c *Tenants) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Chi
 		err = p.children.Delete(ctx, key, before.UID)
 	}
 	if err != nil {
-		f, told := c.failureOf(p, verb, item.Ref, err)
+		f, told := failureOf(p, verb, item.Ref, err)
 		if !told {
-			return tenant.Child{}, deed{}, err
+			return tenant.Child{}, effect{}, err
 		}
 		if f.Reason == tenant.ApplyFailed {
 			f.Reason = tenant.CleanupFailed
@@ -161,16 +167,16 @@ func (c *Tenants) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Chi
 		n.fail(f, p.trial("", n), p.now)
 		p.memory.put(item.Ref, n)
 		before.Failure = n.failure
-		return before, deed{}, nil
+		return before, effect{}, nil
 	}
-	done := deed{Act: a, ref: item.Ref, uid: before.UID}
+	done := effect{Act: a, ref: item.Ref, uid: before.UID}
 	if a.Orphan != nil {
 		before.Orphaned, before.Owned, before.Failure = true, false, nil
 		return before, done, nil
 	}
 	live, err := c.Children.Read(ctx, key, p.owner) // most objects are gone at once
 	if err != nil {
-		return tenant.Child{}, deed{}, fmt.Errorf("looking whether %s is gone: %w", item.Ref, err)
+		return tenant.Child{}, effect{}, fmt.Errorf("looking whether %s is gone: %w", item.Ref, err)
 	}
 	n.version, n.seen, n.failure = live.ResourceVersion, withoutStatus(live.Object), nil
 	p.memory.put(item.Ref, n)
@@ -181,7 +187,7 @@ func (c *Tenants) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Chi
 
 // failureOf says what an error means for one object; told is false for one that
 // says nothing about it, but that the server is not well.
-func (c *Tenants) failureOf(p *pass, verb string, ref tenant.Ref, err error) (f tenant.Failure, told bool) {
+func failureOf(p *pass, verb string, ref tenant.Ref, err error) (f tenant.Failure, told bool) {
 	f = tenant.Failure{Reason: tenant.ApplyFailed, Message: shorten(p.conceal(err.Error()))}
 	if conflict, ok := errors.AsType[*children.ConflictError](err); ok {
 		f.Conflict, f.Reason, f.Message = true, tenant.ResourceConflict, shorten(p.conceal(conflict.Error()))

@@ -21,20 +21,20 @@ type Journal interface {
 	Record(context.Context, audit.Entry) error
 }
 
-// told is an entry, what tells it from others of its sort, and whether it was a
+// auditEntry is an entry, what tells it from others of its sort, and whether it was a
 // person who brought it about.
-type told struct {
+type auditEntry struct {
 	audit.Entry
 	once  string
 	asked bool
 }
 
-// record writes deeds about an object of a kind into the journal.
-func (o Options) record(ctx context.Context, obj client.Object, kind string, deeds ...told) error {
+// record writes effects about an object of a kind into the journal.
+func (o Options) record(ctx context.Context, obj client.Object, kind string, effects ...auditEntry) error {
 	if o.Audit == nil {
 		return nil
 	}
-	for _, d := range deeds {
+	for _, d := range effects {
 		d.ID = string(obj.GetUID()) + "/" + string(d.What) + "/" + d.once
 		d.Object = audit.Object{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: string(obj.GetUID())}
 		d.Via = audit.ViaController
@@ -54,12 +54,12 @@ func (o Options) record(ctx context.Context, obj client.Object, kind string, dee
 
 // allowed records that somebody lets a set of deletions through, before any of
 // them is done.
-func (c *Registries) allowed(ctx context.Context, l *look) error {
+func (c *Registries) allowed(ctx context.Context, l *registryPass) error {
 	b := l.before.Status.Blocked
 	if b == nil || b.Token == "" || l.known.Allowed != b.Token || l.step.Blocked != nil {
 		return nil
 	}
-	return c.record(ctx, l.obj, tenantsv1.RegistryKind, told{Entry: audit.Entry{
+	return c.record(ctx, l.obj, tenantsv1.RegistryKind, auditEntry{Entry: audit.Entry{
 		What: audit.DeletionsAllowed, Why: "held back by " + b.Reason,
 		Details: map[string]string{"token": b.Token, "held": strconv.Itoa(int(b.Count)), "deleted": strconv.Itoa(len(l.step.Remove))},
 	}, once: b.Token, asked: true})
@@ -73,31 +73,31 @@ func reasonOf(all []metav1.Condition, kind string) string {
 	return ""
 }
 
-// registryDeeds says what happened between two statuses of a registry.
-func registryDeeds(before, obj *tenantsv1.TenantRegistry) []told {
-	var out []told
+// registryEntries says what happened between two statuses of a registry.
+func registryEntries(before, obj *tenantsv1.TenantRegistry) []auditEntry {
+	var out []auditEntry
 	generation := strconv.FormatInt(obj.Generation, 10)
 	was, is := reasonOf(before.Status.Conditions, conditionReady), reasonOf(obj.Status.Conditions, conditionReady)
 	switch suspended, suspends := was == reasonSuspended, is == reasonSuspended; {
 	case before.Status.ObservedGeneration == 0:
-		out = append(out, told{Entry: audit.Entry{What: audit.Created}, asked: true})
+		out = append(out, auditEntry{Entry: audit.Entry{What: audit.Created}, asked: true})
 	case suspends && !suspended:
-		out = append(out, told{Entry: audit.Entry{What: audit.RegistrySuspended}, once: generation, asked: true})
+		out = append(out, auditEntry{Entry: audit.Entry{What: audit.RegistrySuspended}, once: generation, asked: true})
 	case suspended && !suspends && is != reasonLeaving:
-		out = append(out, told{Entry: audit.Entry{What: audit.RegistryResumed}, once: generation, asked: true})
+		out = append(out, auditEntry{Entry: audit.Entry{What: audit.RegistryResumed}, once: generation, asked: true})
 	case is == reasonLeaving && was != reasonLeaving:
-		out = append(out, told{Entry: audit.Entry{What: audit.DeletionAsked, Why: notKept}})
+		out = append(out, auditEntry{Entry: audit.Entry{What: audit.DeletionAsked, Why: notKept}})
 	case before.Status.ObservedGeneration != obj.Status.ObservedGeneration:
-		out = append(out, told{Entry: audit.Entry{What: audit.Changed, Details: map[string]string{"generation": generation}}, once: generation, asked: true})
+		out = append(out, auditEntry{Entry: audit.Entry{What: audit.Changed, Details: map[string]string{"generation": generation}}, once: generation, asked: true})
 	}
 	held, holds := before.Status.Blocked, obj.Status.Blocked
 	switch {
 	case holds != nil && (held == nil || held.Reason != holds.Reason || held.Token != holds.Token):
-		out = append(out, told{Entry: audit.Entry{What: audit.GuardTripped, Why: holds.Reason, Details: map[string]string{
+		out = append(out, auditEntry{Entry: audit.Entry{What: audit.GuardTripped, Why: holds.Reason, Details: map[string]string{
 			"token": holds.Token, "held": strconv.Itoa(int(holds.Count)),
 		}}, once: holds.Reason + "/" + holds.Token + "/" + holds.Since.UTC().Format("20060102T150405Z")})
 	case holds == nil && held != nil:
-		out = append(out, told{Entry: audit.Entry{What: audit.GuardCleared, Details: map[string]string{"token": held.Token, "held": strconv.Itoa(int(held.Count))}},
+		out = append(out, auditEntry{Entry: audit.Entry{What: audit.GuardCleared, Details: map[string]string{"token": held.Token, "held": strconv.Itoa(int(held.Count))}},
 			once: held.Token + "/" + held.Since.UTC().Format("20060102T150405Z")})
 	}
 	return out
@@ -118,16 +118,16 @@ func (c *Templates) recordTemplate(ctx context.Context, before, obj *tenantsv1.T
 			return err
 		}
 	}
-	return c.record(ctx, obj, tenantsv1.TemplateKind, templateDeeds(before, obj, again)...)
+	return c.record(ctx, obj, tenantsv1.TemplateKind, templateEntries(before, obj, again)...)
 }
 
-// templateDeeds says what happened between two statuses of a template. Again is
+// templateEntries says what happened between two statuses of a template. Again is
 // the generation that the newest one says the same as, 0 if there is none.
-func templateDeeds(before, obj *tenantsv1.TenantTemplate, again int64) []told {
-	var out []told
+func templateEntries(before, obj *tenantsv1.TenantTemplate, again int64) []auditEntry {
+	var out []auditEntry
 	generation := strconv.FormatInt(obj.Generation, 10)
 	add := func(what audit.What, asked bool, why string, details map[string]string) {
-		out = append(out, told{Entry: audit.Entry{What: what, Why: why, Details: details}, once: generation, asked: asked})
+		out = append(out, auditEntry{Entry: audit.Entry{What: what, Why: why, Details: details}, once: generation, asked: asked})
 	}
 	first := before.Status.ObservedGeneration == 0
 	switch leaving := reasonOf(obj.Status.Conditions, conditionApplied); {

@@ -12,9 +12,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// tell writes the events of a look: of what was done, of what left, and of what
+// events writes the events of a look: of what was done, of what left, and of what
 // is different from what was known before. Their names are Tenant Operator's.
-func (c *Tenants) tell(p *pass, out tenant.Outcome) {
+func (c *tenantStatus) events(p *pass, out tenant.Outcome) {
 	say := func(warning bool, reason, format string, args ...any) {
 		kind, message := corev1.EventTypeNormal, fmt.Sprintf(format, args...)
 		if warning { // all others consist of names and numbers
@@ -23,7 +23,7 @@ func (c *Tenants) tell(p *pass, out tenant.Outcome) {
 		c.Events.Event(p.obj, kind, reason, message)
 	}
 	written := 0
-	for _, d := range p.deeds {
+	for _, d := range p.effects {
 		switch {
 		case d.Orphan != nil:
 			c.Events.Event(stub(d), corev1.EventTypeNormal, "OrphanMarkersAdded", "Left behind by tenant "+p.obj.Name+": "+d.Why)
@@ -55,14 +55,14 @@ func (c *Tenants) tell(p *pass, out tenant.Outcome) {
 	for _, e := range out.Events {
 		say(e.Warning, e.Reason, "%s", e.Message)
 	}
-	c.sum(p, out, written, say)
-	p.deeds, p.departed = nil, nil
+	c.summary(p, out, written, say)
+	p.effects, p.departed = nil, nil
 }
 
-// sum tells of the tenant as a whole: what was written, and, once after that,
+// summary tells of the tenant as a whole: what was written, and, once after that,
 // that all of it is ready. One that only loses and gains its readiness says no
 // more than its conditions do.
-func (c *Tenants) sum(p *pass, out tenant.Outcome, written int, say func(bool, string, string, ...any)) {
+func (c *tenantStatus) summary(p *pass, out tenant.Outcome, written int, say func(bool, string, string, ...any)) {
 	ready := out.Written && out.Ready == out.Desired
 	switch {
 	case p.o.Deleting:
@@ -80,7 +80,7 @@ func (c *Tenants) sum(p *pass, out tenant.Outcome, written int, say func(bool, s
 }
 
 // stub is enough of an object for an event about it.
-func stub(d deed) *unstructured.Unstructured {
+func stub(d effect) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(d.ref.APIVersion())
 	u.SetKind(d.ref.Kind)

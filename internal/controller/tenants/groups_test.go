@@ -57,7 +57,7 @@ func TestSixteenGroups(t *testing.T) {
 
 func sixteenGroups(t *testing.T, patch, creation, deletion, conflict string) {
 	l := newLab(t)
-	l.c.Namespaces = []string{"*"}
+	l.c.observer.Namespaces = []string{"*"}
 	template := func(edition string) string {
 		text := ""
 		for _, s := range sixteen {

@@ -71,11 +71,12 @@ func (l *lab) restart() {
 		l.t.Fatal(err)
 	}
 	l.registry = prometheus.NewRegistry()
-	l.c = &Tenants{Options: Options{Live: live, Children: cluster, Events: l.heard, Now: l.clock, Log: slog.New(slog.DiscardHandler)}}
-	if l.c.metrics, err = newMetrics(l.registry); err != nil {
+	kinds, err := discover(config)
+	if err != nil {
 		l.t.Fatal(err)
 	}
-	if l.c.kinds, err = discover(config); err != nil {
+	options := Options{Live: live, Children: cluster, Events: l.heard, Now: l.clock, Log: slog.New(slog.DiscardHandler), Metrics: l.registry}
+	if l.c, err = newTenants(options, kinds); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -193,7 +194,7 @@ func (l *lab) look() ctrl.Result {
 		if err != nil {
 			l.t.Fatalf("reconciling: %v", err)
 		}
-		if result != again {
+		if result != requeue {
 			return result
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // newer, and else what the server has. The cache alone will not do: its copies
 // have no resources (Slim), and may not know the last inventory.
 func (c *Tenants) latest(ctx context.Context, key types.NamespacedName) (*tenantsv1.Tenant, error) {
-	if m, ok := c.memory.Load(key); ok && c.cache != nil {
-		wrote := m.(*memory).wrote
+	if m := c.memory.get(key); m != nil && c.cache != nil {
+		wrote := m.wrote
 		var slim tenantsv1.Tenant
 		if wrote != nil && c.cache.Get(ctx, key, &slim) == nil && slim.UID == wrote.UID && slim.ResourceVersion == wrote.ResourceVersion {
 			return wrote.DeepCopy(), nil

@@ -73,7 +73,7 @@ func TestRemovedFromTheTemplate(t *testing.T) {
 // L-02: a child in a namespace whose name is a template is found again.
 func TestRemovedFromATemplatedNamespace(t *testing.T) {
 	l := newLab(t)
-	l.c.Namespaces = []string{"*"}
+	l.c.observer.Namespaces = []string{"*"}
 	elsewhere := l.Namespace + "-acme"
 	space := "namespaces:\n- id: space\n  nameTemplate: \"" + l.Namespace + "-{{ .uid }}\"\n  spec: {apiVersion: v1, kind: Namespace}\n"
 	config := "configMaps:" + strings.Replace(configMap("config"), "  spec:", "  targetNamespace: \""+l.Namespace+"-{{ .uid }}\"\n  spec:", 1)
@@ -182,11 +182,11 @@ func TestNothingIsFreshOfATenantThatGoes(t *testing.T) {
 		return nil
 	})
 	p := &pass{obj: l.get()}
-	if !l.c.fresh(p, key, note{}) {
+	if !l.c.observer.fresh(p, key, note{}) {
 		t.Error("what is wanted and unheard of is looked at before it is made")
 	}
 	p.o.Deleting = true
-	if l.c.fresh(p, key, note{}) {
+	if l.c.observer.fresh(p, key, note{}) {
 		t.Error("a tenant that goes does not look whether there is an object")
 	}
 }

@@ -8,15 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
 // memory is what is remembered of one Tenant's objects. All of it can be lost.
 type memory struct {
-	uid   types.UID
 	words time.Time // since when it has others than its status; zero if it has the same. Of whoever looks at the Tenant, which is one at a time
 
 	applying bool // objects were written, and the tenant was not ready since; of whoever looks, too
@@ -44,17 +41,6 @@ type note struct {
 	tried    string          // what was tried, and on what; another attempt is due if that is something else
 	attempts int
 	blind    int // how often in a row it could not be looked at
-}
-
-// recall returns the memory of a Tenant; one of a former Tenant of this name is dropped.
-func (c *Tenants) recall(key types.NamespacedName, uid types.UID) *memory {
-	kept, _ := c.memory.LoadOrStore(key, &memory{uid: uid, notes: map[tenant.Ref]note{}})
-	if m := kept.(*memory); m.uid == uid {
-		return m
-	}
-	m := &memory{uid: uid, notes: map[tenant.Ref]note{}}
-	c.memory.Store(key, m)
-	return m
 }
 
 // unspoken is how much longer to wait with a status of which only words are new;

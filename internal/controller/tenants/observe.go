@@ -23,15 +23,22 @@ import (
 // parallel is how many objects of one tenant are looked at or written at once.
 const parallel = 4
 
+// observer reads Tenants, their rows and their objects.
+type observer struct {
+	Options
+	kinds  kinds
+	memory *objects[memory]
+}
+
 // observe finds out all that is known of a Tenant and its objects.
-func (c *Tenants) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, error) {
+func (c *observer) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, error) {
 	p := &pass{
 		obj: obj, now: c.Now().UTC().Truncate(time.Second), children: c.Children, // times in a status have no fractions
 		owner: children.Owner{
 			APIVersion: tenantsv1.GroupVersion.String(), Kind: tenantsv1.TenantKind,
 			Namespace: obj.Namespace, Name: obj.Name, UID: string(obj.UID), TenantID: tenant.Label(obj.Spec.UID),
 		},
-		memory: c.recall(client.ObjectKeyFromObject(obj), obj.UID),
+		memory: c.memory.of(obj, func() *memory { return &memory{notes: map[tenant.Ref]note{}} }),
 		seen:   map[tenant.Ref]children.Live{},
 		said:   digest([]any{obj.Generation, obj.Annotations}),
 	}
@@ -68,7 +75,7 @@ func (c *Tenants) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, er
 
 // render makes the objects of p, or says why there are none. Only what may pass
 // by itself is an error.
-func (c *Tenants) render(ctx context.Context, p *pass) error {
+func (c *observer) render(ctx context.Context, p *pass) error {
 	generation := generationOf(p.obj)
 	template, err := dialect.Pinned(p.obj, generation)
 	if err != nil {
@@ -105,7 +112,7 @@ func (c *Tenants) render(ctx context.Context, p *pass) error {
 // hideLeaving hides the row of a Tenant that goes by what is written down: its
 // stacks say why they are not destroyed, and may quote it. One that is lost, or
 // that may not be read, keeps nothing from going.
-func (c *Tenants) hideLeaving(ctx context.Context, p *pass) error {
+func (c *observer) hideLeaving(ctx context.Context, p *pass) error {
 	row, err := c.row(ctx, p)
 	switch {
 	case err == nil:
@@ -127,7 +134,7 @@ func generationOf(t *tenantsv1.Tenant) int64 {
 }
 
 // lookAt looks at every object that is wanted or held.
-func (c *Tenants) lookAt(ctx context.Context, p *pass) error {
+func (c *observer) lookAt(ctx context.Context, p *pass) error {
 	refs := map[tenant.Ref]bool{}
 	type target struct {
 		ref    tenant.Ref
@@ -170,7 +177,7 @@ func (c *Tenants) lookAt(ctx context.Context, p *pass) error {
 }
 
 // child is what is known of one object; object is nil for one that is not wanted.
-func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *tenant.Object) (tenant.Child, error) {
+func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *tenant.Object) (tenant.Child, error) {
 	if object != nil {
 		if f := c.refuses(p, ref); f != nil {
 			return tenant.Child{Unseen: true, Failure: f}, nil
@@ -224,18 +231,18 @@ func (c *Tenants) child(ctx context.Context, p *pass, ref tenant.Ref, object *te
 // For a tenant that goes nobody makes anything, and what is not found stays behind.
 // Outside the tenant's namespace it is the right to look that decides what may be
 // found out, and what failed before is looked at to see whether it has changed.
-func (c *Tenants) fresh(p *pass, key children.Key, n note) bool {
+func (c *observer) fresh(p *pass, key children.Key, n note) bool {
 	made := slices.ContainsFunc(p.o.Inventory, func(i tenant.Item) bool { return i.UID != "" && i.Place() == key.Place() })
 	return !p.o.Deleting && key.Namespace == p.obj.Namespace && !made && n.version == "" && n.failure == nil && n.blind == 0 && c.Children.Watches().Unclaimed(key)
 }
 
 // unseen is an object that could not be looked at. What has nothing to do with
 // the object is an error.
-func (c *Tenants) unseen(p *pass, ref tenant.Ref, object *tenant.Object, err error) (tenant.Child, error) {
+func (c *observer) unseen(p *pass, ref tenant.Ref, object *tenant.Object, err error) (tenant.Child, error) {
 	if meta.IsNoMatchError(err) && object == nil {
 		return tenant.Child{NoKind: true}, nil // with its kind, its objects went
 	}
-	f, told := c.failureOf(p, "get", ref, err)
+	f, told := failureOf(p, "get", ref, err)
 	if !told {
 		return tenant.Child{}, err
 	}
@@ -257,7 +264,7 @@ func childOf(l children.Live) tenant.Child {
 // refuses says why a tenant may not have an object there: its own namespace is
 // its own, everything else is the platform's to allow, unless somebody writes
 // whose rights the cluster knows.
-func (c *Tenants) refuses(p *pass, ref tenant.Ref) *tenant.Failure {
+func (c *observer) refuses(p *pass, ref tenant.Ref) *tenant.Failure {
 	if ref.Namespace == p.obj.Namespace || p.account != "" || slices.Contains(c.Namespaces, "*") {
 		return nil
 	}

@@ -35,12 +35,13 @@ type Registries struct {
 
 	cache     client.Client // of the kinds of tenants
 	templates *templates
-	revisions *revisions
 	metrics   *registryMetrics
 	wake      *wake
+	memory    objects[remembered]
 
-	mu     sync.Mutex
-	memory map[types.NamespacedName]*remembered
+	reader rowReader
+	writer tenantWriter
+	status registryStatus
 }
 
 // remembered is what is known of one registry between looks. All of it can be
@@ -62,8 +63,8 @@ type remembered struct {
 	refused map[string]refusal // Tenants that the API server does not take, by name
 }
 
-// look is one look at one registry.
-type look struct {
+// registryPass is one pass over one registry.
+type registryPass struct {
 	obj      *tenantsv1.TenantRegistry
 	before   *tenantsv1.TenantRegistry
 	memory   *remembered
@@ -77,7 +78,7 @@ type look struct {
 
 // Reconcile takes one look.
 func (c *Registries) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	l := &look{obj: &tenantsv1.TenantRegistry{}}
+	l := &registryPass{obj: &tenantsv1.TenantRegistry{}}
 	if err := c.Live.Get(ctx, req.NamespacedName, l.obj); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.forget(req.NamespacedName)
@@ -88,28 +89,23 @@ func (c *Registries) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if l.obj.DeletionTimestamp != nil {
 		return c.finish(ctx, l.obj)
 	}
-	if !controllerutil.ContainsFinalizer(l.obj, tenantsv1.RegistryFinalizer) {
-		before := l.obj.DeepCopy()
-		controllerutil.AddFinalizer(l.obj, tenantsv1.RegistryFinalizer)
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := c.Live.Patch(ctx, l.obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
-			return ctrl.Result{}, retry(err)
-		}
+	if err := c.ensureFinalizer(ctx, l.obj, tenantsv1.RegistryFinalizer); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	l.before = l.obj.DeepCopy()
-	l.memory = c.recall(l.obj)
-	return c.look(ctx, l)
+	l.memory = c.memory.of(l.obj, func() *remembered { return &remembered{uid: l.obj.UID, kept: map[string]bool{}} })
+	return c.pass(ctx, l)
 }
 
-// look does what the type's comment says, and says when to look again.
-func (c *Registries) look(ctx context.Context, l *look) (ctrl.Result, error) {
+// pass takes the steps of the type's comment, and returns the time of the next one.
+func (c *Registries) pass(ctx context.Context, l *registryPass) (ctrl.Result, error) {
 	began := c.Now()
 	if l.obj.Spec.Suspend {
 		c.wake.listen(l.obj, nil)
-		return ctrl.Result{}, c.reportSuspended(ctx, l)
+		return ctrl.Result{}, c.status.suspended(ctx, l)
 	}
-	if c.due(l) {
-		c.read(ctx, l)
+	if c.reader.due(l) {
+		c.reader.read(ctx, l)
 	}
 	if err := c.know(ctx, l); err != nil {
 		return ctrl.Result{}, err
@@ -120,13 +116,13 @@ func (c *Registries) look(ctx context.Context, l *look) (ctrl.Result, error) {
 		if err = c.allowed(ctx, l); err != nil {
 			return ctrl.Result{}, err // nothing goes of which it is not known who let it
 		}
-		err = c.act(ctx, l)
+		err = c.writer.apply(ctx, l)
 	}
-	switch reported := c.report(ctx, l); {
+	switch reported := c.status.report(ctx, l); {
 	case err == nil && apierrors.IsConflict(reported):
-		return again, nil // somebody else wrote: look with fresh eyes
+		return requeue, nil // somebody else wrote: look with fresh eyes
 	case reported != nil:
-		return ctrl.Result{}, errors.Join(err, retry(reported))
+		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(reported))
 	}
 	c.metrics.looked(l, c.Now().Sub(began))
 	if err != nil {
@@ -146,34 +142,9 @@ func (c *Registries) look(ctx context.Context, l *look) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: pause}, nil
 }
 
-// retry is for writes to an object that may be gone by now.
-func retry(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil // it went meanwhile
-	}
-	return err
-}
-
-// recall returns what is remembered of a registry; nothing of a former one of
-// its name.
-func (c *Registries) recall(obj *tenantsv1.TenantRegistry) *remembered {
-	key := client.ObjectKeyFromObject(obj)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.memory[key]
-	if m == nil || m.uid != obj.UID {
-		m = &remembered{uid: obj.UID, kept: map[string]bool{}}
-		c.memory[key] = m
-	}
-	return m
-}
-
 // forget drops everything that is kept for a registry that is gone.
 func (c *Registries) forget(key types.NamespacedName) {
-	c.mu.Lock()
-	m := c.memory[key]
-	delete(c.memory, key)
-	c.mu.Unlock()
+	m := c.memory.forget(key)
 	c.metrics.forget(key)
 	c.wake.forget(key)
 	if m != nil {
@@ -213,18 +184,15 @@ func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) 
 		}
 	}
 	if len(list.Items) > 0 {
-		_, err := c.remove(ctx, obj, gone, known)
-		err = errors.Join(err, c.reportLeaving(ctx, obj, len(list.Items), protected))
-		return ctrl.Result{RequeueAfter: leavingLook}, retry(err)
+		_, err := c.writer.remove(ctx, obj, gone, known)
+		err = errors.Join(err, c.status.deleting(ctx, obj, len(list.Items), protected))
+		return ctrl.Result{RequeueAfter: leavingLook}, client.IgnoreNotFound(err)
 	}
-	if err := c.record(ctx, obj, tenantsv1.RegistryKind, told{Entry: audit.Entry{What: audit.Deleted}}); err != nil {
+	if err := c.record(ctx, obj, tenantsv1.RegistryKind, auditEntry{Entry: audit.Entry{What: audit.Deleted}}); err != nil {
 		return ctrl.Result{}, err
 	}
-	before := obj.DeepCopy()
-	controllerutil.RemoveFinalizer(obj, tenantsv1.RegistryFinalizer)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Live.Patch(ctx, obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
-		return ctrl.Result{}, retry(err)
+	if err := c.removeFinalizer(ctx, obj, tenantsv1.RegistryFinalizer); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	c.Events.Event(obj, corev1.EventTypeNormal, "TenantDeleted", "All tenants of the registry are gone")
 	c.forget(client.ObjectKeyFromObject(obj))

@@ -30,9 +30,15 @@ const tenantsAtOnce = 8
 // rowRefused is a tenant that the API server did not take.
 const rowRefused = "TenantRefused"
 
-// act makes, changes and takes away what the step says. One tenant that cannot
-// be written does not keep the others from it.
-func (c *Registries) act(ctx context.Context, l *look) error {
+// tenantWriter creates, changes and deletes the Tenants of registries.
+type tenantWriter struct {
+	Options
+	revisions *revisions
+}
+
+// apply creates, changes and deletes Tenants as the step says. A Tenant that cannot
+// be written does not stop the others.
+func (c *tenantWriter) apply(ctx context.Context, l *registryPass) error {
 	pinned := &pins{c: c.revisions, at: map[pin]*tenantsv1.TenantTemplateSpec{}}
 	var errs []error
 	var mu sync.Mutex
@@ -89,7 +95,7 @@ func each[T any](ctx context.Context, items []T, f func(context.Context, T)) {
 
 // create makes a Tenant and then its row, which the Tenant owns. In between the
 // Tenant waits: its annotation says that there will be a row.
-func (c *Registries) create(ctx context.Context, l *look, pinned *pins, n tenant.Creation) error {
+func (c *tenantWriter) create(ctx context.Context, l *registryPass, pinned *pins, n tenant.Creation) error {
 	spec, err := pinned.spec(ctx, l.specs[n.Template], n.Generation)
 	if err != nil {
 		return err
@@ -115,11 +121,11 @@ func (c *Registries) create(ctx context.Context, l *look, pinned *pins, n tenant
 		return err
 	}
 	delete(t.Annotations, tenantsv1.AnnotationRow) // a new Tenant has no Secret to change
-	return c.keep(ctx, l, t, n.Row)
+	return c.writeRow(ctx, l, t, n.Row)
 }
 
-// keep writes the row of a Tenant.
-func (c *Registries) keep(ctx context.Context, l *look, t *tenantsv1.Tenant, row tenant.Row) error {
+// writeRow writes the row of a Tenant.
+func (c *tenantWriter) writeRow(ctx context.Context, l *registryPass, t *tenantsv1.Tenant, row tenant.Row) error {
 	if err := writeRow(ctx, c.Live, t, row); err != nil {
 		return err
 	}
@@ -131,13 +137,13 @@ func (c *Registries) keep(ctx context.Context, l *look, t *tenantsv1.Tenant, row
 
 // change writes what is new: first the row, then one patch of the Tenant. What
 // Tenant Operator wrote of the row into annotations goes, since the Secret has it.
-func (c *Registries) change(ctx context.Context, l *look, pinned *pins, n tenant.Change) error {
+func (c *tenantWriter) change(ctx context.Context, l *registryPass, pinned *pins, n tenant.Change) error {
 	t := l.tenants[n.Name]
 	old := t.Annotations
 	annotations := map[string]any{}
 	patch := map[string]any{}
 	if n.Row != nil {
-		if err := c.keep(ctx, l, t, *n.Row); err != nil {
+		if err := c.writeRow(ctx, l, t, *n.Row); err != nil {
 			return err
 		}
 		annotations[tenantsv1.AnnotationRow] = digestOf(c.Key, *n.Row)
@@ -175,14 +181,14 @@ func (c *Registries) change(ctx context.Context, l *look, pinned *pins, n tenant
 	target.Namespace, target.Name = t.Namespace, t.Name
 	err = c.Live.Patch(ctx, target, client.RawPatch(types.MergePatchType, data), client.FieldOwner(tenantsv1.FieldManager))
 	if err == nil {
-		c.tellChange(t, n, annotations[tenantsv1.AnnotationRow])
+		c.changeEvent(t, n, annotations[tenantsv1.AnnotationRow])
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// tellChange says on a Tenant what it was given. A row that was only written
+// changeEvent says on a Tenant what it was given. A row that was only written
 // again, since its Secret was lost, is nothing new.
-func (c *Registries) tellChange(t *tenantsv1.Tenant, n tenant.Change, row any) {
+func (c *tenantWriter) changeEvent(t *tenantsv1.Tenant, n tenant.Change, row any) {
 	fresh := n.Row != nil && row != t.Annotations[tenantsv1.AnnotationRow]
 	switch {
 	case fresh && n.Generation != 0:
@@ -211,7 +217,7 @@ func specPatch(spec *tenantsv1.TenantTemplateSpec) map[string]any {
 
 // remove asks for the end of Tenants, and says which the API server does not let
 // go. Each one's own finalizer waits for its objects.
-func (c *Registries) remove(ctx context.Context, obj *tenantsv1.TenantRegistry, all []tenant.Removal, known map[string]*tenantsv1.Tenant) (stay []tenant.RowError, err error) {
+func (c *tenantWriter) remove(ctx context.Context, obj *tenantsv1.TenantRegistry, all []tenant.Removal, known map[string]*tenantsv1.Tenant) (stay []tenant.RowError, err error) {
 	var mu sync.Mutex
 	var errs []error
 	each(ctx, all, func(ctx context.Context, r tenant.Removal) {

@@ -15,7 +15,7 @@ import (
 )
 
 // know gathers what a step is decided from.
-func (c *Registries) know(ctx context.Context, l *look) error {
+func (c *Registries) know(ctx context.Context, l *registryPass) error {
 	s := &l.obj.Status
 	l.known = tenant.Known{
 		Now: c.Now(), Registry: l.obj.Namespace + "/" + l.obj.Name, Guard: dialect.Guard(l.obj),
@@ -33,7 +33,7 @@ func (c *Registries) know(ctx context.Context, l *look) error {
 	return c.knowTenants(ctx, l)
 }
 
-func (c *Registries) knowTemplates(ctx context.Context, l *look) error {
+func (c *Registries) knowTemplates(ctx context.Context, l *registryPass) error {
 	var list tenantsv1.TenantTemplateList
 	if err := c.cache.List(ctx, &list, client.InNamespace(l.obj.Namespace), client.MatchingFields{indexRegistry: l.obj.Name}); err != nil {
 		return fmt.Errorf("listing templates: %w", err)
@@ -48,7 +48,7 @@ func (c *Registries) knowTemplates(ctx context.Context, l *look) error {
 }
 
 // knowTenants sorts the Tenants of the namespace into ours and others.
-func (c *Registries) knowTenants(ctx context.Context, l *look) error {
+func (c *Registries) knowTenants(ctx context.Context, l *registryPass) error {
 	var list tenantsv1.TenantList
 	if err := c.cache.List(ctx, &list, client.InNamespace(l.obj.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing tenants: %w", err)
@@ -83,7 +83,7 @@ func holderOf(t *tenantsv1.Tenant) string {
 
 // rowsKept are the Tenants whose rows are there, as far as the cache knows, and
 // those whose rows were written just now.
-func (c *Registries) rowsKept(ctx context.Context, l *look) (map[string]bool, error) {
+func (c *Registries) rowsKept(ctx context.Context, l *registryPass) (map[string]bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
 	if err := c.cache.List(ctx, list, client.InNamespace(l.obj.Namespace), client.UnsafeDisableDeepCopy); err != nil {

@@ -69,7 +69,7 @@ func (m *registryMetrics) queried(obj *tenantsv1.TenantRegistry, at time.Time, e
 }
 
 // looked sets the gauges to what the status says.
-func (m *registryMetrics) looked(l *look, took time.Duration) {
+func (m *registryMetrics) looked(l *registryPass, took time.Duration) {
 	s := l.obj.Status
 	set := func(g *prometheus.GaugeVec, n int32) { g.WithLabelValues(l.obj.Name, l.obj.Namespace).Set(float64(n)) }
 	set(m.desired, s.Desired)

@@ -24,10 +24,17 @@ const (
 	readOverrun    = time.Second     // a read ends by itself after its timeout
 )
 
+// rowReader reads the rows of registries when it is time to.
+type rowReader struct {
+	Options
+	metrics *registryMetrics
+	wake    *wake
+}
+
 // due reports whether the rows have to be read: it is time, the registry is
 // another one, somebody asks for it, or somebody allowed deletions, which must
 // be what the rows still ask for.
-func (c *Registries) due(l *look) bool {
+func (c *rowReader) due(l *registryPass) bool {
 	m, a := l.memory, l.obj.Annotations
 	m.mu.Lock()
 	notified := m.now
@@ -46,7 +53,7 @@ func asked(obj *tenantsv1.TenantRegistry) string {
 }
 
 // read reads the rows, and remembers what came of it.
-func (c *Registries) read(ctx context.Context, l *look) {
+func (c *rowReader) read(ctx context.Context, l *registryPass) {
 	m := l.memory
 	began := c.Now()
 	l.fresh = true
@@ -79,7 +86,7 @@ func spread(interval time.Duration, uid types.UID, at time.Time) time.Duration {
 }
 
 // query makes one complete read.
-func (c *Registries) query(ctx context.Context, l *look) (tenant.Snapshot, error) {
+func (c *rowReader) query(ctx context.Context, l *registryPass) (tenant.Snapshot, error) {
 	config, err := c.config(ctx, l.obj)
 	if err != nil {
 		return tenant.Snapshot{}, err
@@ -92,7 +99,7 @@ func (c *Registries) query(ctx context.Context, l *look) (tenant.Snapshot, error
 
 // config is where the rows of a registry are. Secrets are read each time, so that
 // a password can be changed.
-func (c *Registries) config(ctx context.Context, obj *tenantsv1.TenantRegistry) (*rows.Config, error) {
+func (c *rowReader) config(ctx context.Context, obj *tenantsv1.TenantRegistry) (*rows.Config, error) {
 	out, server, err := configOf(obj)
 	if err != nil {
 		return nil, err
@@ -140,7 +147,7 @@ func configOf(obj *tenantsv1.TenantRegistry) (*rows.Config, *tenantsv1.Server, e
 }
 
 // secrets fills in what the Secrets of a server hold.
-func (c *Registries) secrets(ctx context.Context, out *rows.Config, namespace string, s *tenantsv1.Server) error {
+func (c *rowReader) secrets(ctx context.Context, out *rows.Config, namespace string, s *tenantsv1.Server) error {
 	password, err := c.key(ctx, namespace, "passwordRef", s.PasswordRef)
 	if err != nil {
 		return err
@@ -162,7 +169,7 @@ func (c *Registries) secrets(ctx context.Context, out *rows.Config, namespace st
 
 // key reads one key of a Secret. One that is not there is an error: a password
 // that silently becomes empty would be tried against the server.
-func (c *Registries) key(ctx context.Context, namespace, field string, ref *tenantsv1.SecretRef) ([]byte, error) {
+func (c *rowReader) key(ctx context.Context, namespace, field string, ref *tenantsv1.SecretRef) ([]byte, error) {
 	if ref == nil {
 		return nil, nil
 	}
@@ -180,7 +187,7 @@ func (c *Registries) key(ctx context.Context, namespace, field string, ref *tena
 // file is where a database of this machine is. A relative path is looked for
 // below each directory that is open to registries; whether a file is in one of
 // them is looked at when it is opened.
-func (c *Registries) file(path string) string {
+func (c *rowReader) file(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
@@ -198,10 +205,7 @@ func (c *Registries) file(path string) string {
 
 // notice says that a Secret with the row of a Tenant is gone: it is written again.
 func (c *Registries) notice(registry types.NamespacedName, name string) {
-	c.mu.Lock()
-	m := c.memory[registry]
-	c.mu.Unlock()
-	if m != nil {
+	if m := c.memory.get(registry); m != nil {
 		m.mu.Lock()
 		delete(m.kept, name)
 		m.mu.Unlock()
@@ -210,10 +214,7 @@ func (c *Registries) notice(registry types.NamespacedName, name string) {
 
 // notify makes the next look at a registry read.
 func (c *Registries) notify(registry types.NamespacedName) {
-	c.mu.Lock()
-	m := c.memory[registry]
-	c.mu.Unlock()
-	if m != nil {
+	if m := c.memory.get(registry); m != nil {
 		m.mu.Lock()
 		m.now = true
 		m.mu.Unlock()

@@ -77,7 +77,7 @@ func refuses(err error) bool {
 
 // attempts is how long it is until the first refused write is tried again; zero
 // if there is none.
-func (l *look) attempts(now time.Time) (first time.Duration) {
+func (l *registryPass) attempts(now time.Time) (first time.Duration) {
 	for _, e := range l.failures {
 		if !e.Next.IsZero() && (first == 0 || e.Next.Sub(now) < first) {
 			first = max(e.Next.Sub(now), time.Millisecond)

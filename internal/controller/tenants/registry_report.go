@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/tenant"
@@ -37,8 +35,11 @@ const (
 // shown is how many of anything a status names.
 const shown = 20
 
-// report writes the status, if it says anything new, and tells what happened.
-func (c *Registries) report(ctx context.Context, l *look) error {
+// registryStatus reports on registries: status, conditions and events.
+type registryStatus struct{ Options }
+
+// report writes the status, if anything in it is new, and events.
+func (c *registryStatus) report(ctx context.Context, l *registryPass) error {
 	s := &l.obj.Status
 	s.ObservedGeneration = l.obj.Generation
 	s.ReferencingTemplates = int32(len(l.specs))
@@ -46,14 +47,14 @@ func (c *Registries) report(ctx context.Context, l *look) error {
 	if l.fresh && l.memory.err == nil {
 		s.LastHandledSync = l.obj.Annotations[tenantsv1.AnnotationSyncNow]
 	}
-	c.sayReady(l)
+	c.setReady(l)
 	if l.known.Read.OK {
 		s.Desired = int32(l.step.Desired)
-		c.sayRead(l)
-		c.sayRows(l)
+		c.setRead(l)
+		c.setRows(l)
 	}
 	if l.known.Read.OK || l.step.Blocked != nil {
-		c.sayGuarded(l)
+		c.setGuarded(l)
 	}
 	s.DryRun = nil
 	if l.obj.Spec.DryRun {
@@ -66,21 +67,20 @@ func (c *Registries) report(ctx context.Context, l *look) error {
 }
 
 // write patches the status, unless that would say nothing.
-func (c *Registries) write(ctx context.Context, before, obj *tenantsv1.TenantRegistry) error {
+func (c *registryStatus) write(ctx context.Context, before, obj *tenantsv1.TenantRegistry) error {
 	if changed, err := differ(before, obj); err != nil || !changed {
 		return err
 	}
-	if err := c.record(ctx, obj, tenantsv1.RegistryKind, registryDeeds(before, obj)...); err != nil {
+	if err := c.record(ctx, obj, tenantsv1.RegistryKind, registryEntries(before, obj)...); err != nil {
 		return err
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Live.Status().Patch(ctx, obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
+	if err := c.patchStatus(ctx, obj, before); err != nil {
 		return fmt.Errorf("writing the status of the registry %s: %w", obj.Name, err)
 	}
 	return nil
 }
 
-func (c *Registries) condition(obj *tenantsv1.TenantRegistry, kind string, status bool, reason, message string) {
+func (c *registryStatus) condition(obj *tenantsv1.TenantRegistry, kind string, status bool, reason, message string) {
 	setCondition(&obj.Status.Conditions, obj.Generation, c.Now(), kind, status, reason, message)
 }
 
@@ -91,13 +91,13 @@ func setCondition(all *[]metav1.Condition, generation int64, now time.Time, kind
 		s = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(all, metav1.Condition{
-		Type: kind, Status: s, Reason: reason, Message: short(message), ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
+		Type: kind, Status: s, Reason: reason, Message: shorten(message), ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
 	})
 }
 
-// sayReady tells whether the rows can be read. What the database says of it is
+// setReady tells whether the rows can be read. What the database says of it is
 // the pool's to cut and to scrub.
-func (c *Registries) sayReady(l *look) {
+func (c *registryStatus) setReady(l *registryPass) {
 	before := meta.FindStatusCondition(l.before.Status.Conditions, conditionReady)
 	if err := l.memory.err; err != nil {
 		c.condition(l.obj, conditionReady, false, reasonNotConnected, err.Error()+"; nothing is made, changed or taken away because of it")
@@ -122,7 +122,7 @@ func active(all []tenant.Row) (n int) {
 }
 
 // sayRead tells what the last complete read found. Its time alone is nothing new.
-func (c *Registries) sayRead(l *look) {
+func (c *registryStatus) setRead(l *registryPass) {
 	if l.step.Ignored != "" {
 		return
 	}
@@ -137,8 +137,8 @@ func (c *Registries) sayRead(l *look) {
 	l.obj.Status.LastRead = &now
 }
 
-// sayRows tells which rows no tenant can be made of.
-func (c *Registries) sayRows(l *look) {
+// setRows tells which rows no tenant can be made of.
+func (c *registryStatus) setRows(l *registryPass) {
 	s := &l.obj.Status
 	if l.step.Ignored != "" {
 		return
@@ -146,7 +146,7 @@ func (c *Registries) sayRows(l *look) {
 	all := slices.Concat(l.step.RowErrors, l.failures)
 	s.RowErrors, s.RowErrorCount = nil, int32(len(all))
 	for _, e := range all[:min(len(all), shown)] {
-		s.RowErrors = append(s.RowErrors, tenantsv1.RowError{UID: short(e.UID), Reason: e.Reason, Message: short(e.Message), NextAttempt: moment(e.Next)})
+		s.RowErrors = append(s.RowErrors, tenantsv1.RowError{UID: shorten(e.UID), Reason: e.Reason, Message: shorten(e.Message), NextAttempt: moment(e.Next)})
 	}
 	if len(all) == 0 {
 		c.condition(l.obj, conditionRowsValid, true, reasonRowsValid, "every row is understood")
@@ -165,8 +165,8 @@ func (c *Registries) sayRows(l *look) {
 	}
 }
 
-// sayGuarded tells what would go and does not, and what lets it.
-func (c *Registries) sayGuarded(l *look) {
+// setGuarded tells what would go and does not, and what lets it.
+func (c *registryStatus) setGuarded(l *registryPass) {
 	s := &l.obj.Status
 	reason, message := reasonNothing, "nothing that rows ask for is held back"
 	held := l.step.Blocked
@@ -225,14 +225,14 @@ func departedOf(all []tenant.Departed) []tenantsv1.Departure {
 	return out
 }
 
-func (c *Registries) reportSuspended(ctx context.Context, l *look) error {
+func (c *registryStatus) suspended(ctx context.Context, l *registryPass) error {
 	l.obj.Status.ObservedGeneration = l.obj.Generation
 	c.condition(l.obj, conditionReady, false, reasonSuspended, "spec.suspend: nothing is read, made, changed or taken away")
 	return c.write(ctx, l.before, l.obj)
 }
 
-// reportLeaving tells what a registry that was deleted waits for.
-func (c *Registries) reportLeaving(ctx context.Context, obj *tenantsv1.TenantRegistry, left int, protected []string) error {
+// deleting tells what a registry that was deleted waits for.
+func (c *registryStatus) deleting(ctx context.Context, obj *tenantsv1.TenantRegistry, left int, protected []string) error {
 	before := obj.DeepCopy()
 	message := fmt.Sprintf("the registry was deleted; %d of its tenants are still there", left)
 	if len(protected) > 0 {
@@ -241,13 +241,4 @@ func (c *Registries) reportLeaving(ctx context.Context, obj *tenantsv1.TenantReg
 	}
 	c.condition(obj, conditionReady, false, reasonLeaving, message)
 	return c.write(ctx, before, obj)
-}
-
-// short keeps a text that may come from outside to what a status should hold.
-func short(s string) string {
-	const most = 1024
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

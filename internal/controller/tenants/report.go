@@ -17,10 +17,16 @@ import (
 // messageBytes is what one message may be long in a status.
 const messageBytes = 1024
 
-// record writes down which objects are about to be made, before the first of
+// tenantStatus reports on Tenants: status, conditions, events and metrics.
+type tenantStatus struct {
+	Options
+	metrics *metrics
+}
+
+// recordInventory writes down which objects are about to be made, before the first of
 // them is: a controller that ends in between finds them again, whatever the
 // template says by then.
-func (c *Tenants) record(ctx context.Context, p *pass, out tenant.Outcome) error {
+func (c *tenantStatus) recordInventory(ctx context.Context, p *pass, out tenant.Outcome) error {
 	for _, a := range out.Acts {
 		if a.Write != nil && !p.recorded[tenant.RefOf(a.Write.Rendered).Place()] {
 			if err := c.save(ctx, p, out); err != nil {
@@ -43,7 +49,7 @@ const wordsLast = 30 * time.Second
 
 // report is where a look ends: status, events and metrics. It returns when to look
 // again for the sake of words that were not written yet; never if zero.
-func (c *Tenants) report(ctx context.Context, p *pass, out tenant.Outcome) (time.Duration, error) {
+func (c *tenantStatus) report(ctx context.Context, p *pass, out tenant.Outcome) (time.Duration, error) {
 	before := p.obj.DeepCopy()
 	encode(p, out)
 	later := p.memory.unspoken(p.now, onlyWords(before, p.obj))
@@ -55,7 +61,7 @@ func (c *Tenants) report(ctx context.Context, p *pass, out tenant.Outcome) (time
 	if out.Ready == out.Desired && len(out.Acts) == 0 {
 		p.memory.wrote = nil // it is at rest, and there may be very many
 	}
-	c.tell(p, out)
+	c.events(p, out)
 	c.metrics.report(p.obj)
 	return later, nil
 }
@@ -83,22 +89,21 @@ func onlyWords(before, after *tenantsv1.Tenant) bool {
 }
 
 // save makes the status say what out says.
-func (c *Tenants) save(ctx context.Context, p *pass, out tenant.Outcome) error {
+func (c *tenantStatus) save(ctx context.Context, p *pass, out tenant.Outcome) error {
 	before := p.obj.DeepCopy()
 	encode(p, out)
 	return c.put(ctx, p, before)
 }
 
 // put writes the status, if it says anything new.
-func (c *Tenants) put(ctx context.Context, p *pass, before *tenantsv1.Tenant) error {
+func (c *tenantStatus) put(ctx context.Context, p *pass, before *tenantsv1.Tenant) error {
 	p.memory.wrote = nil
 	changed, err := differ(before, p.obj)
 	if err != nil {
 		return err
 	}
 	if changed {
-		err := c.Live.Status().Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantsv1.FieldManager))
-		if err != nil {
+		if err := c.patchStatus(ctx, p.obj, before); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		p.memory.words = time.Time{}

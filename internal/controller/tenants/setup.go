@@ -82,7 +82,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err := setupRows(mgr, o); err != nil {
 		return err
 	}
-	tenants := &Tenants{Options: o}
+	kinds, err := discover(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	tenants, err := newTenants(o, kinds)
+	if err != nil {
+		return err
+	}
 	return tenants.SetupWithManager(mgr)
 }
 
@@ -119,8 +126,9 @@ func newRegistries(cache client.Client, o Options, shared *templates, kept *revi
 	if err != nil {
 		return nil, err
 	}
-	c := &Registries{Options: o, cache: cache, templates: shared, revisions: kept, metrics: m, memory: map[types.NamespacedName]*remembered{}}
+	c := &Registries{Options: o, cache: cache, templates: shared, metrics: m, writer: tenantWriter{o, kept}, status: registryStatus{o}}
 	c.wake = &wake{rows: o.Rows, notify: c.notify, log: o.Log, changed: make(chan struct{}, 1), wanted: map[types.NamespacedName]channel{}}
+	c.reader = rowReader{o, m, c.wake}
 	return c, nil
 }
 

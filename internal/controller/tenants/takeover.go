@@ -83,7 +83,7 @@ func takeOver(p *pass) {
 }
 
 // resolveAll finds out which kinds the items are of that have only a name of one.
-func (c *Tenants) resolveAll(ctx context.Context, p *pass) error {
+func (c *observer) resolveAll(ctx context.Context, p *pass) error {
 	for i := range p.o.Inventory {
 		if item := &p.o.Inventory[i]; item.Version == "" {
 			if err := c.resolve(ctx, p, item); err != nil {
@@ -96,7 +96,7 @@ func (c *Tenants) resolveAll(ctx context.Context, p *pass) error {
 
 // resolve finds out which kind a key means: the one of which this tenant has the
 // object. It stays without a version if not every kind of the cluster is known.
-func (c *Tenants) resolve(ctx context.Context, p *pass, item *tenant.Item) error {
+func (c *observer) resolve(ctx context.Context, p *pass, item *tenant.Item) error {
 	found, complete, err := c.kinds(item.Kind)
 	if err != nil {
 		return err

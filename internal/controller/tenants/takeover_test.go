@@ -47,15 +47,15 @@ func TestUnknownKindsAreKeptWhileSomeDoNotAnswer(t *testing.T) {
 	if err := l.Client.Status().Update(t.Context(), left); err != nil {
 		t.Fatal(err)
 	}
-	known := l.c.kinds
-	l.c.kinds = func(name string) ([]kind, bool, error) {
+	known := l.c.observer.kinds
+	l.c.observer.kinds = func(name string) ([]kind, bool, error) {
 		found, _, err := known(name)
 		return found, false, err
 	}
 	l.look()
 	l.look()
 	l.wantStates("while an API does not answer", "gizmo Kept KindUnknown")
-	l.c.kinds = known
+	l.c.observer.kinds = known
 	l.look()
 	l.wantStates("when all do", "")
 	if n := l.heard.count("KindUnknown"); n != 2 {
@@ -93,7 +93,7 @@ func TestDeletedBeforeItWasSeen(t *testing.T) {
 // A whole installation is taken over without a child being touched.
 func TestTakeOverTouchesNoChild(t *testing.T) {
 	l := newLab(t)
-	l.c.Namespaces = []string{"*"}
+	l.c.observer.Namespaces = []string{"*"}
 	tenants, objects := l.Operator118(t)
 	for _, o := range tenants {
 		if o.GetKind() != tenantsv1.TenantKind {
@@ -134,12 +134,12 @@ func TestKindsOfTheCluster(t *testing.T) {
 		"NetworkPolicy": {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
 		"ConfigMap":     {Version: "v1", Kind: "ConfigMap"},
 	} {
-		found, complete, err := l.c.kinds(name)
+		found, complete, err := l.c.observer.kinds(name)
 		if err != nil || !complete || len(found) != 1 || found[0].GroupVersionKind != want {
 			t.Errorf("%s is %v, complete %t, %v, want %v", name, found, complete, err, want)
 		}
 	}
-	if found, _, _ := l.c.kinds("Gizmo"); len(found) > 0 {
+	if found, _, _ := l.c.observer.kinds("Gizmo"); len(found) > 0 {
 		t.Errorf("there is no Gizmo, but %v", found)
 	}
 }

@@ -43,13 +43,8 @@ func (c *Templates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if obj.DeletionTimestamp != nil {
 		return c.finish(ctx, &obj, registry)
 	}
-	if !controllerutil.ContainsFinalizer(&obj, tenantsv1.FinalizerTemplate) {
-		before := obj.DeepCopy()
-		controllerutil.AddFinalizer(&obj, tenantsv1.FinalizerTemplate)
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := c.Live.Patch(ctx, &obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
-			return ctrl.Result{}, retry(err)
-		}
+	if err := c.ensureFinalizer(ctx, &obj, tenantsv1.FinalizerTemplate); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if err := c.revisions.keep(ctx, &obj); err != nil {
 		return ctrl.Result{}, err
@@ -60,10 +55,10 @@ func (c *Templates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	}
 	pause, fresh, err := c.report(ctx, &obj, registry, own)
 	if apierrors.IsConflict(err) {
-		return again, nil // somebody else wrote: look with fresh eyes
+		return requeue, nil // somebody else wrote: look with fresh eyes
 	}
 	if err != nil {
-		return ctrl.Result{}, retry(err)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if fresh { // generations go when there is a new one
 		used := map[int64]bool{obj.Generation: true, obj.Status.Rollout.GoodGeneration: true}
@@ -120,16 +115,13 @@ func (c *Templates) finish(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 				return ctrl.Result{}, err
 			}
 		}
-		return ctrl.Result{RequeueAfter: leavingLook}, retry(c.reportLeaving(ctx, obj, registry, list.Items))
+		return ctrl.Result{RequeueAfter: leavingLook}, client.IgnoreNotFound(c.reportDeleting(ctx, obj, registry, list.Items))
 	}
-	if err := c.record(ctx, obj, tenantsv1.TemplateKind, told{Entry: audit.Entry{What: audit.Deleted}}); err != nil {
+	if err := c.record(ctx, obj, tenantsv1.TemplateKind, auditEntry{Entry: audit.Entry{What: audit.Deleted}}); err != nil {
 		return ctrl.Result{}, err
 	}
-	before := obj.DeepCopy()
-	controllerutil.RemoveFinalizer(obj, tenantsv1.FinalizerTemplate)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Live.Patch(ctx, obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
-		return ctrl.Result{}, retry(err)
+	if err := c.removeFinalizer(ctx, obj, tenantsv1.FinalizerTemplate); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	c.revisions.forget(obj.UID)
 	c.templates.forget(obj.UID)

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
@@ -35,7 +34,7 @@ func (c *Templates) report(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 	s := &obj.Status
 	fresh := s.ObservedGeneration != obj.Generation || s.Rollout == nil
 	s.ObservedGeneration = obj.Generation
-	c.sayValid(before, obj, registry)
+	c.setValid(before, obj, registry)
 	s.TotalTenants, s.ReadyTenants = 0, 0
 	for _, e := range own {
 		if e.Deleting {
@@ -47,7 +46,7 @@ func (c *Templates) report(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 		}
 	}
 	_, state, again := tenant.Advance(c.templates.known(obj, registry), own, c.Now())
-	c.sayRollout(before, obj, state)
+	c.setRollout(before, obj, state)
 	switch {
 	case s.TotalTenants == 0:
 		c.condition(obj, conditionApplied, false, reasonNoTenants, "there is no tenant")
@@ -70,16 +69,15 @@ func (c *Templates) write(ctx context.Context, before, obj *tenantsv1.TenantTemp
 	if err := c.recordTemplate(ctx, before, obj); err != nil {
 		return err
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Live.Status().Patch(ctx, obj, patch, client.FieldOwner(tenantsv1.FieldManager)); err != nil {
+	if err := c.patchStatus(ctx, obj, before); err != nil {
 		return fmt.Errorf("writing the status of the template %s: %w", obj.Name, err)
 	}
 	return nil
 }
 
-// sayValid tells whether the template can reach tenants; an event tells when that
+// setValid tells whether the template can reach tenants; an event tells when that
 // is different from before.
-func (c *Templates) sayValid(before, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) {
+func (c *Templates) setValid(before, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) {
 	reason, message := reasonPassed, "the template is valid"
 	if problems := c.templates.check(obj, registry); len(problems) > 0 {
 		reason, message = reasonFailed, problems[0]
@@ -91,7 +89,7 @@ func (c *Templates) sayValid(before, obj *tenantsv1.TenantTemplate, registry *te
 	}
 	c.condition(obj, conditionValid, reason == reasonPassed, reason, message)
 	was := meta.FindStatusCondition(before.Status.Conditions, conditionValid)
-	if was != nil && was.Reason == reason && was.Message == short(message) {
+	if was != nil && was.Reason == reason && was.Message == shorten(message) {
 		return
 	}
 	kind := corev1.EventTypeNormal
@@ -99,13 +97,13 @@ func (c *Templates) sayValid(before, obj *tenantsv1.TenantTemplate, registry *te
 		kind = corev1.EventTypeWarning
 	}
 	for _, e := range c.templates.events(obj) {
-		c.Events.Event(obj, kind, e.reason, short(e.message))
+		c.Events.Event(obj, kind, e.reason, shorten(e.message))
 	}
 	c.Events.Event(obj, kind, reason, message)
 }
 
-// sayRollout tells how far the newest generation has come.
-func (c *Templates) sayRollout(before, obj *tenantsv1.TenantTemplate, state tenant.RolloutState) {
+// setRollout tells how far the newest generation has come.
+func (c *Templates) setRollout(before, obj *tenantsv1.TenantTemplate, state tenant.RolloutState) {
 	was := before.Status.Rollout
 	if was == nil {
 		was = &tenantsv1.RolloutStatus{}
@@ -113,7 +111,7 @@ func (c *Templates) sayRollout(before, obj *tenantsv1.TenantTemplate, state tena
 	now := &tenantsv1.RolloutStatus{
 		Phase: state.Phase, TargetGeneration: state.Target, GoodGeneration: was.GoodGeneration,
 		TotalNodes: int32(state.Total), UpdatedNodes: int32(state.Updated), UpdatingNodes: int32(state.Updating),
-		ReadyUpdatedNodes: int32(state.ReadyUpdated), FailedNodes: int32(state.Failed), Wave: state.Wave, Message: short(state.Message),
+		ReadyUpdatedNodes: int32(state.ReadyUpdated), FailedNodes: int32(state.Failed), Wave: state.Wave, Message: shorten(state.Message),
 	}
 	at := metav1.NewTime(c.Now().UTC())
 	if was.TargetGeneration == now.TargetGeneration {
@@ -147,8 +145,8 @@ func (c *Templates) sayRollout(before, obj *tenantsv1.TenantTemplate, state tena
 	}
 }
 
-// reportLeaving tells what a template that was deleted waits for.
-func (c *Templates) reportLeaving(ctx context.Context, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry, left []tenantsv1.Tenant) error {
+// reportDeleting tells what a template that was deleted waits for.
+func (c *Templates) reportDeleting(ctx context.Context, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry, left []tenantsv1.Tenant) error {
 	before := obj.DeepCopy()
 	obj.Status.TotalTenants = int32(len(left))
 	message := fmt.Sprintf("the template was deleted; %d of its tenants are still there", len(left))

@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -10,14 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
@@ -47,10 +45,25 @@ const (
 type Tenants struct {
 	Options
 
-	kinds   kinds
 	metrics *metrics
-	memory  sync.Map      // of *memory, by NamespacedName
+	memory  *objects[memory]
 	cache   client.Reader // has Tenants; without one the server is asked each time
+
+	observer observer
+	writer   childWriter
+	status   tenantStatus
+}
+
+func newTenants(o Options, kinds kinds) (*Tenants, error) {
+	m, err := newMetrics(o.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	memories := &objects[memory]{}
+	return &Tenants{
+		Options: o, metrics: m, memory: memories,
+		observer: observer{o, kinds, memories}, writer: childWriter{o, m}, status: tenantStatus{o, m},
+	}, nil
 }
 
 // pass is one look at one Tenant.
@@ -69,7 +82,7 @@ type pass struct {
 	said     string                // digest of what its Tenant says besides its status: a change of it has everything tried at once
 	recorded map[tenant.Ref]bool   // places that are in the inventory as it is written down
 	departed []tenant.Departure
-	deeds    []deed
+	effects  []effect
 
 	mu   sync.Mutex
 	seen map[tenant.Ref]children.Live // what was read in this very pass
@@ -104,8 +117,8 @@ func (c *Tenants) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		return ctrl.Result{}, err
 	}
 	if obj.DeletionTimestamp.IsZero() {
-		if err := c.hold(ctx, obj); apierrors.IsConflict(err) {
-			return again, nil
+		if err := c.ensureFinalizer(ctx, obj, tenantsv1.TenantFinalizer); apierrors.IsConflict(err) {
+			return requeue, nil
 		} else if err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
@@ -113,33 +126,20 @@ func (c *Tenants) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		return ctrl.Result{}, nil // it was let go, and somebody else's finalizer holds it
 	}
 	began := c.Now()
-	result, outcome, err := c.look(ctx, obj)
+	result, outcome, err := c.pass(ctx, obj)
 	c.metrics.observe(c.Now().Sub(began), outcome, err)
 	if apierrors.IsConflict(err) {
-		return again, nil // somebody else wrote: look with fresh eyes
+		return requeue, nil // somebody else wrote: look with fresh eyes
 	}
 	return result, err
 }
 
-// again is a look with fresh eyes, at once.
-var again = ctrl.Result{RequeueAfter: time.Nanosecond}
+// requeue is another pass at once, with what the server has by then.
+var requeue = ctrl.Result{RequeueAfter: time.Nanosecond}
 
-// hold puts the finalizer on a Tenant before anything is made for it.
-func (c *Tenants) hold(ctx context.Context, obj *tenantsv1.Tenant) error {
-	before := obj.DeepCopy()
-	if !controllerutil.AddFinalizer(obj, tenantsv1.TenantFinalizer) {
-		return nil
-	}
-	return c.patch(ctx, obj, before)
-}
-
-func (c *Tenants) patch(ctx context.Context, obj, before *tenantsv1.Tenant) error {
-	return c.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantsv1.FieldManager))
-}
-
-// look observes, decides, acts and reports.
-func (c *Tenants) look(ctx context.Context, obj *tenantsv1.Tenant) (ctrl.Result, tenant.Outcome, error) {
-	p, err := c.observe(ctx, obj)
+// pass observes, decides, acts and reports.
+func (c *Tenants) pass(ctx context.Context, obj *tenantsv1.Tenant) (ctrl.Result, tenant.Outcome, error) {
+	p, err := c.observer.observe(ctx, obj)
 	if err != nil {
 		return ctrl.Result{}, tenant.Outcome{}, err
 	}
@@ -154,24 +154,24 @@ func (c *Tenants) look(ctx context.Context, obj *tenantsv1.Tenant) (ctrl.Result,
 		if len(out.Acts) == 0 {
 			break
 		}
-		if err := c.record(ctx, p, out); err != nil {
+		if err := c.status.recordInventory(ctx, p, out); err != nil {
 			return ctrl.Result{}, out, err
 		}
-		if err := c.act(ctx, p, out.Acts); err != nil {
+		if err := c.writer.apply(ctx, p, out.Acts); err != nil {
 			// What was done so far is told: nothing else will.
-			_, untold := c.report(ctx, p, tenant.Plan(p.o))
+			_, untold := c.status.report(ctx, p, tenant.Plan(p.o))
 			return ctrl.Result{}, out, errors.Join(err, untold)
 		}
 	}
 	if out.Done {
 		return ctrl.Result{}, out, c.release(ctx, p)
 	}
-	later, err := c.report(ctx, p, out)
+	later, err := c.status.report(ctx, p, out)
 	if err != nil {
 		return ctrl.Result{}, out, err
 	}
 	if len(out.Acts) > 0 {
-		return again, out, nil
+		return requeue, out, nil
 	}
 	if later == 0 || out.Recheck > 0 && out.Recheck < later {
 		later = out.Recheck
@@ -181,10 +181,8 @@ func (c *Tenants) look(ctx context.Context, obj *tenantsv1.Tenant) (ctrl.Result,
 
 // release lets a Tenant go of which nothing is left.
 func (c *Tenants) release(ctx context.Context, p *pass) error {
-	c.tell(p, tenant.Outcome{})
-	before := p.obj.DeepCopy()
-	controllerutil.RemoveFinalizer(p.obj, tenantsv1.TenantFinalizer)
-	if err := c.patch(ctx, p.obj, before); err != nil {
+	c.status.events(p, tenant.Outcome{})
+	if err := c.removeFinalizer(ctx, p.obj, tenantsv1.TenantFinalizer); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	c.Events.Event(p.obj, corev1.EventTypeNormal, tenant.TenantDeleted, "All objects of the tenant are gone or let go of")
@@ -195,28 +193,13 @@ func (c *Tenants) release(ctx context.Context, p *pass) error {
 
 // forget drops what is only kept for a Tenant that is there.
 func (c *Tenants) forget(key types.NamespacedName) {
-	c.memory.Delete(key)
+	c.memory.forget(key)
 	c.metrics.forget(key)
 }
 
 // SetupWithManager makes mgr run c.
 func (c *Tenants) SetupWithManager(mgr ctrl.Manager) error {
-	if c.kinds == nil {
-		found, err := discover(mgr.GetConfig())
-		if err != nil {
-			return err
-		}
-		c.kinds = found
-	}
-	var err error
-	if c.metrics, err = newMetrics(c.Metrics); err != nil {
-		return err
-	}
 	c.cache = mgr.GetCache()
-	workers := c.TenantWorkers
-	if workers == 0 {
-		workers = tenantWorkers
-	}
 	return ctrl.NewControllerManagedBy(mgr).Named("tenants").
 		For(&tenantsv1.Tenant{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, // and the start of a deletion, which raises it
@@ -225,10 +208,7 @@ func (c *Tenants) SetupWithManager(mgr ctrl.Manager) error {
 		// The row arrives after the Tenant that owns it.
 		Owns(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(isRow), predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(c.Children.Watches().Source()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		}).
+		WithOptions(retrying(cmp.Or(c.TenantWorkers, tenantWorkers))).
 		Complete(c)
 }
 

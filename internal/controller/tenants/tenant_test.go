@@ -217,7 +217,7 @@ func TestOtherNamespacesAreRefused(t *testing.T) {
 	if got := l.get().Status.Resources[0].Message; !strings.Contains(got, "--tenant-namespaces") || !strings.Contains(got, "serviceAccountName") {
 		t.Errorf("the message is %q, want it to say the way out", got)
 	}
-	l.c.Namespaces = []string{"kube-*"}
+	l.c.observer.Namespaces = []string{"kube-*"}
 	l.later(time.Hour)
 	l.look()
 	l.wantStates("where it is allowed", "space Failed NamespaceNotAllowed")

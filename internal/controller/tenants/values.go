@@ -16,7 +16,7 @@ import (
 
 // row returns the row of p. One that was read before is not read again as long
 // as the Tenant says that it is still that one.
-func (c *Tenants) row(ctx context.Context, p *pass) (tenant.Row, error) {
+func (c *observer) row(ctx context.Context, p *pass) (tenant.Row, error) {
 	said := p.obj.Annotations[tenantsv1.AnnotationRow]
 	if row, ok := p.memory.row(said); ok {
 		p.row = said

@@ -3,7 +3,6 @@ package children
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,10 +14,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-)
 
-// maxAccounts bounds the clients that are kept for ServiceAccounts.
-const maxAccounts = 256
+	"github.com/terrier-iac/terrier/internal/cache"
+)
 
 // shared belongs to a Cluster and to those that As made of it.
 type shared struct {
@@ -28,8 +26,7 @@ type shared struct {
 	types   *Types
 	watches *Watches
 
-	mu       sync.Mutex
-	accounts map[string]dynamic.Interface
+	accounts cache.Map[string, dynamic.Interface]
 }
 
 // New returns the Cluster of a configuration. It starts nothing, and sends no
@@ -63,7 +60,7 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{config: c.REST, reader: reader, mapper: mapper, types: kinds, watches: watches, accounts: map[string]dynamic.Interface{}}
+	s := &shared{config: c.REST, reader: reader, mapper: mapper, types: kinds, watches: watches}
 	return &Cluster{shared: s, writer: reader}, nil
 }
 
@@ -72,9 +69,7 @@ func New(c Config) (*Cluster, error) {
 // namespace of the Tenant.
 func (c *Cluster) As(namespace, serviceAccount string) (*Cluster, error) {
 	user := "system:serviceaccount:" + namespace + ":" + serviceAccount
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	writer, ok := c.accounts[user]
+	writer, ok := c.accounts.Get(user)
 	if !ok {
 		config := rest.CopyConfig(c.config)
 		config.Impersonate = rest.ImpersonationConfig{
@@ -85,10 +80,7 @@ func (c *Cluster) As(namespace, serviceAccount string) (*Cluster, error) {
 		if writer, err = dynamic.NewForConfig(config); err != nil {
 			return nil, err
 		}
-		if len(c.accounts) >= maxAccounts {
-			clear(c.accounts)
-		}
-		c.accounts[user] = writer
+		c.accounts.Put(user, writer)
 	}
 	return &Cluster{shared: c.shared, writer: writer}, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/ext"
 
-	"github.com/terrier-iac/terrier/internal/tenant/memo"
+	"github.com/terrier-iac/terrier/internal/cache"
 )
 
 // Bounds of one expression.
@@ -28,7 +28,7 @@ const (
 type Kind struct {
 	variable string
 	env      func() (*cel.Env, error)
-	compiled *memo.Memory[compiled]
+	compiled *cache.Map[string, compiled]
 }
 
 type compiled struct {
@@ -56,7 +56,7 @@ func newKind(variable string, t *cel.Type) *Kind {
 			cel.ParserExpressionSizeLimit(maxSource),
 			ext.Strings(),
 		)
-	}), &memo.Memory[compiled]{}}
+	}), &cache.Map[string, compiled]{Size: 1 << 16, Weigh: func(expr string, _ compiled) int { return len(expr) + 1<<10 }, Weight: 8 << 20}}
 }
 
 // Check says why an expression cannot be evaluated over any value.
@@ -82,10 +82,12 @@ func (k *Kind) Eval(expr string, value any) (bool, error) {
 }
 
 func (k *Kind) of(expr string) compiled {
-	return k.compiled.Of(expr, func() compiled {
-		program, err := k.compile(expr)
-		return compiled{program, err}
-	})
+	c, ok := k.compiled.Get(expr)
+	if !ok {
+		c.program, c.err = k.compile(expr)
+		k.compiled.Put(expr, c)
+	}
+	return c
 }
 
 func (k *Kind) compile(expr string) (cel.Program, error) {

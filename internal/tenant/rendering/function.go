@@ -21,10 +21,10 @@ var refused = func() map[string]string {
 		"deepCopy": "no function changes its arguments, so copies are useless", "mustDeepCopy": "no function changes its arguments, so copies are useless",
 	}
 	for why, names := range map[string][]string{
-		"its result differs each time":        {"now", "date", "dateInZone", "date_in_zone", "dateModify", "date_modify", "mustDateModify", "must_date_modify", "mustToDate", "toDate", "ago", "htmlDate", "htmlDateInZone", "duration", "durationRound", "unixEpoch", "uuidv4", "randAlphaNum", "randAlpha", "randAscii", "randNumeric", "randBytes", "randInt", "shuffle"},
-		"it reads the machine that renders":        {"env", "expandenv", "getHostByName", "osBase", "osClean", "osDir", "osExt", "osIsAbs"},
+		"its result differs each time":                  {"now", "date", "dateInZone", "date_in_zone", "dateModify", "date_modify", "mustDateModify", "must_date_modify", "mustToDate", "toDate", "ago", "htmlDate", "htmlDateInZone", "duration", "durationRound", "unixEpoch", "uuidv4", "randAlphaNum", "randAlpha", "randAscii", "randNumeric", "randBytes", "randInt", "shuffle"},
+		"it reads the machine that renders":             {"env", "expandenv", "getHostByName", "osBase", "osClean", "osDir", "osExt", "osIsAbs"},
 		"it creates a key, a password or a certificate": {"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd", "encryptAES", "decryptAES", "buildCustomCert"},
-		"it changes its arguments":                 {"set", "unset", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"},
+		"it changes its arguments":                      {"set", "unset", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"},
 	} {
 		for _, name := range names {
 			all[name] = why

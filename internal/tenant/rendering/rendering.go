@@ -21,8 +21,8 @@ import (
 	"text/template/parse"
 	"unicode/utf8"
 
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/meter"
-	"github.com/terrier-iac/terrier/internal/tenant/memo"
 )
 
 // Bounds of all texts of one tenant.
@@ -72,15 +72,19 @@ func Parse(text string) (*Text, error) {
 	if !IsTemplate(text) {
 		return &Text{literal: text}, nil
 	}
-	c := parsed.Of(text, func() compiled {
-		t, err := compile(text)
-		return compiled{t, err}
-	})
+	c, ok := parsed.Get(text)
+	if !ok {
+		c.text, c.err = compile(text)
+		parsed.Put(text, c)
+	}
 	return c.text, c.err
 }
 
-// parsed are the texts that were parsed lately.
-var parsed = &memo.Memory[compiled]{}
+// parsed are the texts that were parsed lately: thousands of tenants have the same
+// ones.
+var parsed = &cache.Map[string, compiled]{
+	Size: 1 << 16, Weigh: func(text string, _ compiled) int { return len(text) + 1<<10 }, Weight: 8 << 20,
+}
 
 type compiled struct {
 	text *Text
