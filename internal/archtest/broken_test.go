@@ -144,6 +144,12 @@ var broken = map[string]map[string]string{
 		"docs/compatibility.md": "| `a` | `b` |\n## Names that changed\n| old | new | of |\n| `OldReason` | `NewReason` | a reason |\n| `Lost` | `NewReason` | BAD |\n## Else\n| `x` | `y` |\n",
 		"internal/plan/a.go":    "package plan\n\nvar a = \"OldReason\" + \"NewReason\"\n",
 	},
+	"links lead somewhere": {
+		"docs/a.md":   "# One: two\n[a](b.md), [b](#one-two), [c](b/), [d](https://example.com/x), [e](e.png)\n[f](c.md) BAD\n[g](b.md#three) BAD\n[h](b.md#four), [i](../README.md)\n",
+		"docs/b.md":   "<a id=\"four\"></a>\n",
+		"docs/b/c.md": "text\n",
+		"README.md":   "[a](docs/a.md#one-two)\n",
+	},
 	"tests do not sleep": {
 		"internal/plan/a_test.go": "package plan\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) } // BAD\n",
 		"internal/rows/a.go":      "package rows\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n",

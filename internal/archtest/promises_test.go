@@ -117,3 +117,62 @@ func oldNamesAreRead(t tree) []problem {
 
 // renamed is a row of that document: | `old` | `new` | of |.
 var renamed = regexp.MustCompile("^\\| `([^`]+)` \\| `([^`]+)` \\|")
+
+// linksLeadSomewhere: a link of a document to a file of the repository, or to a
+// heading, finds it.
+func linksLeadSomewhere(t tree) []problem {
+	anchors := map[string]map[string]bool{}
+	for _, f := range t.files {
+		anchors[f.path] = nil
+		if path.Ext(f.path) != ".md" {
+			continue
+		}
+		anchors[f.path] = map[string]bool{}
+		for text := range strings.Lines(f.text) {
+			if m := heading.FindStringSubmatch(text); m != nil {
+				anchors[f.path][slug(m[1])] = true
+			}
+			for _, m := range anchor.FindAllStringSubmatch(text, -1) {
+				anchors[f.path][m[1]] = true
+			}
+		}
+	}
+	var found []problem
+	for _, f := range t.files {
+		if path.Ext(f.path) != ".md" {
+			continue
+		}
+		line := 0
+		for text := range strings.Lines(f.text) {
+			line++
+			for _, m := range link.FindAllStringSubmatch(text, -1) {
+				to, at, _ := strings.Cut(m[1], "#")
+				if strings.Contains(to, ":") || path.Ext(to) == ".png" {
+					continue
+				}
+				target := f.path
+				if to != "" {
+					target = path.Join(f.dir(), to)
+				}
+				there, ok := anchors[target]
+				ok = ok || slices.ContainsFunc(t.files, func(c file) bool { return under(c.path, target) })
+				if !ok || at != "" && there != nil && !there[at] {
+					found = append(found, problem{f.path, line, "nothing is at " + m[1]})
+				}
+			}
+		}
+	}
+	return found
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`^#+ (.+?)\s*$`)
+	anchor  = regexp.MustCompile(`<a id="([^"]+)"`)
+	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// slug is the anchor that a heading gets.
+func slug(text string) string {
+	return strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(text), ""), " ", "-")
+}
