@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -28,8 +29,7 @@ type Impersonation struct {
 	shared  *rest.Config // connections that all users share
 	scheme  *runtime.Scheme
 	mapper  meta.RESTMapper
-	now     func() time.Time
-	known   kept[Hands]
+	known   cache.Map[string, Hands]
 	lending lending
 }
 
@@ -69,8 +69,8 @@ func NewImpersonation(config *rest.Config, now func() time.Time) (*Impersonation
 		return nil, err
 	}
 	return &Impersonation{
-		shared: shared, lending: lending{own.SelfSubjectAccessReviews(), now, kept[error]{most: peopleKept, now: now}},
-		scheme: scheme, mapper: mapper, now: now, known: kept[Hands]{most: peopleKept, now: now},
+		shared: shared, lending: lending{own.SelfSubjectAccessReviews(), cache.Map[string, error]{Size: peopleKept, TTL: lendingKept, Now: now}},
+		scheme: scheme, mapper: mapper, known: cache.Map[string, Hands]{Size: peopleKept, TTL: personKept, Now: now},
 	}, nil
 }
 
@@ -81,7 +81,7 @@ func (i *Impersonation) As(u User) (Hands, error) {
 		return Hands{}, err
 	}
 	key := u.key()
-	if hands, ok := i.known.get(key); ok {
+	if hands, ok := i.known.Get(key); ok {
 		return hands, nil
 	}
 	config := rest.CopyConfig(i.shared)
@@ -92,7 +92,7 @@ func (i *Impersonation) As(u User) (Hands, error) {
 		return Hands{}, fmt.Errorf("making a client for %s: %w", u.Name, err)
 	}
 	hands := Hands{Kube: served{kube}, Config: config}
-	i.known.put(key, hands, i.now().Add(personKept))
+	i.known.Put(key, hands)
 	return hands, nil
 }
 

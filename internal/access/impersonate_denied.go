@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authzclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -39,8 +40,7 @@ func (l lent) RoundTrip(r *http.Request) (*http.Response, error) {
 // lending answers what the server's own account may do for others.
 type lending struct {
 	reviews authzclient.SelfSubjectAccessReviewInterface
-	now     func() time.Time
-	known   kept[error] // by person
+	known   cache.Map[string, error] // by person
 }
 
 // lendingKept is how long it is believed what the server may do.
@@ -49,12 +49,12 @@ const lendingKept = 30 * time.Second
 // lacks returns the right that the server lacks to act for u, or nil.
 func (l *lending) lacks(ctx context.Context, u User) error {
 	key := u.key()
-	if err, ok := l.known.get(key); ok {
+	if err, ok := l.known.Get(key); ok {
 		return err
 	}
 	err := l.ask(ctx, u)
 	if err == nil || fault.Of(err) == fault.Denied {
-		l.known.put(key, err, l.now().Add(lendingKept))
+		l.known.Put(key, err)
 	}
 	return err
 }

@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -37,8 +36,8 @@ type Rights interface {
 type Scopes struct {
 	ScopeOptions
 	rights         Rights
-	known          kept[*sight]
-	asking         singleflight.Group // whether somebody may list everything
+	known          cache.Map[string, *sight]
+	asking         cache.Flight[string, *sight] // whether somebody may list everything
 	near, far, old lane
 	rounds         sync.WaitGroup
 }
@@ -71,7 +70,7 @@ const (
 // NewScopes returns the Scopes that rights gives.
 func NewScopes(rights Rights, o ScopeOptions) *Scopes {
 	return &Scopes{
-		ScopeOptions: o, rights: rights, known: kept[*sight]{most: scopesKept, now: o.Now},
+		ScopeOptions: o, rights: rights, known: cache.Map[string, *sight]{Size: scopesKept, TTL: personsKept, Now: o.Now, Weigh: weigh, Weight: answersKept},
 		near: newLane(32), far: newLane(8), old: lane{slots: make(chan struct{}, 1), rests: true},
 	}
 }
@@ -128,14 +127,14 @@ func (s *Scopes) find(ctx context.Context, u User, enough <-chan time.Time) (Sco
 // asked again.
 func (s *Scopes) look(ctx context.Context, u User) (*sight, error) {
 	key := u.key()
-	if of, ok := s.known.get(key); ok && of.fresh(s.Now()) {
+	if of, ok := s.known.Get(key); ok && of.fresh(s.Now()) {
 		return of, nil
 	}
 	// One asks for all who wait, and goes on when one of those has gone away.
-	v, err, _ := s.asking.Do(key, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+	return s.asking.Do(ctx, key, func(ctx context.Context) (*sight, error) {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
-		of, ok := s.known.get(key)
+		of, ok := s.known.Get(key)
 		if !ok {
 			of = &sight{}
 		} else if of.fresh(s.Now()) {
@@ -151,19 +150,22 @@ func (s *Scopes) look(ctx context.Context, u User) (*sight, error) {
 		} else {
 			s.begin(u, of, asked)
 		}
-		s.known.put(key, of, asked.Add(personsKept))
+		s.known.Put(key, of)
 		return of, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return v.(*sight), nil
+}
+
+// weigh counts the answers about one person. One about whom more is known than
+// there is room for is kept all the same, alone.
+func weigh(_ string, of *sight) int {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	return min(len(of.answers), answersKept)
 }
 
 // begin asks what is near, and then what else there is to ask.
 func (s *Scopes) begin(u User, of *sight, asked time.Time) {
 	namespaces := s.Namespaces()
-	s.known.hold(max(1, min(scopesKept, answersKept/max(1, len(namespaces)))))
 	var likely map[string]time.Time
 	if s.Likely != nil {
 		likely = s.Likely(u)

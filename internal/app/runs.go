@@ -49,7 +49,7 @@ func (p *parts) writable() []string {
 // modules reads root modules, and holds archives that were restored from their
 // records.
 func (p *parts) modules() *controller.Modules {
-	return &controller.Modules{Dir: p.dir("scratch")}
+	return controller.NewModules(p.dir("scratch"))
 }
 
 // contents implements runner.Contents with the cache of artifacts and the

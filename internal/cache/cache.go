@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// DefaultSize is how many entries a Map holds that does not say.
-const DefaultSize = 1024
+// DefaultSize is how many entries a Map holds that does not say: few, since they may
+// be large.
+const DefaultSize = 64
 
 // Map holds the entries that were used last. Its zero value is ready; the
 // exported fields are set before the first call and not changed.

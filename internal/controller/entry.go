@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -36,15 +36,14 @@ type entry struct {
 // index holds the entries of all stacks. A pass makes an entry when it loads its
 // object, and index.drop removes it once the server has the object no more.
 type index struct {
-	mu     sync.Mutex
-	byID   map[string]*entry
-	byKey  map[types.NamespacedName][]*entry // the newest object of a name comes last
-	copies *lru.Cache                        // of objects as this controller wrote them last
-}
+	mu    sync.Mutex
+	byID  map[string]*entry
+	byKey map[types.NamespacedName][]*entry // the newest object of a name comes last
 
-// copiesKept is how many objects are kept as this controller wrote them. Few are
-// looked at again before the cache has the write.
-const copiesKept = 64
+	// Objects as this controller wrote them last. Few are read again before the
+	// cache of the API server's objects has the write.
+	copies cache.Map[types.NamespacedName, client.Object]
+}
 
 // make returns the entry of a stack, a new one if there is none.
 func (x *index) make(id string, key types.NamespacedName) *entry {
@@ -99,9 +98,7 @@ func (x *index) drop(id string) {
 	x.byKey[e.key] = slices.DeleteFunc(x.byKey[e.key], func(other *entry) bool { return other == e })
 	if len(x.byKey[e.key]) == 0 {
 		delete(x.byKey, e.key)
-		if x.copies != nil {
-			x.copies.Remove(e.key)
-		}
+		x.copies.Delete(e.key)
 	}
 }
 
@@ -111,28 +108,15 @@ func (x *index) wrote(obj client.Object) {
 	x.make(string(obj.GetUID()), key).written = obj.GetResourceVersion()
 	copied := obj.DeepCopyObject().(client.Object)
 	copied.SetManagedFields(nil)
-	x.kept().Add(key, copied)
+	x.copies.Put(key, copied)
 }
 
 // copyOf returns the object as this controller wrote it last, nil if that is in
 // doubt or the copy is gone.
 func (x *index) copyOf(e *entry) client.Object {
-	kept, ok := x.kept().Get(e.key)
-	if !ok {
-		return nil
-	}
-	obj := kept.(client.Object)
-	if string(obj.GetUID()) != e.id || obj.GetResourceVersion() != e.written {
+	obj, ok := x.copies.Get(e.key)
+	if !ok || string(obj.GetUID()) != e.id || obj.GetResourceVersion() != e.written {
 		return nil
 	}
 	return obj.DeepCopyObject().(client.Object)
-}
-
-func (x *index) kept() *lru.Cache {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.copies == nil {
-		x.copies = lru.New(copiesKept)
-	}
-	return x.copies
 }

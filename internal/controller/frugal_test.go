@@ -136,7 +136,7 @@ func newFrugal(t *testing.T, name string) *frugal {
 	}})
 	l.Stacks = &Stacks{
 		Client: cache, Live: live, Dialect: infra.Dialect{}, Runner: l.runs, Blobs: openRecords(t),
-		Modules: &Modules{Dir: t.TempDir()}, States: kube.States{Client: live, Now: time.Now, Seen: kube.NewSeen()},
+		Modules: NewModules(t.TempDir()), States: kube.States{Client: live, Now: time.Now, Seen: kube.NewSeen()},
 		Engine: func(context.Context, string) (engine.Engine, error) {
 			return engine.Engine{Path: "/bin/tofu", Name: "tofu", Version: "1.12.6"}, nil
 		},

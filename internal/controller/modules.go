@@ -6,9 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -27,8 +27,12 @@ type Modules struct {
 	Dir    string // scratch space
 	Engine string // tofu or terraform
 
-	mu    sync.Mutex
-	known map[moduleKey]loaded
+	known cache.Map[moduleKey, loaded]
+}
+
+// NewModules returns the modules that are unpacked in dir.
+func NewModules(dir string) *Modules {
+	return &Modules{Dir: dir, known: cache.Map[moduleKey, loaded]{Size: modulesKept}}
 }
 
 type moduleKey struct{ digest, path, extra string }
@@ -67,9 +71,7 @@ func (m *Modules) once(key moduleKey, extra map[string][]byte, fill func(dir str
 	if len(extra) > 0 {
 		key.extra = stack.Digest(extra)
 	}
-	m.mu.Lock()
-	k, ok := m.known[key]
-	m.mu.Unlock()
+	k, ok := m.known.Get(key)
 	if ok {
 		return k.root, k.template, nil
 	}
@@ -87,12 +89,7 @@ func (m *Modules) once(key moduleKey, extra map[string][]byte, fill func(dir str
 	if k, err = m.inspect(dir, key.path, extra); err != nil {
 		return module.Root{}, "", err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.known == nil || len(m.known) >= modulesKept {
-		m.known = map[moduleKey]loaded{} // content-addressed: forgetting costs a little work
-	}
-	m.known[key] = k
+	m.known.Put(key, k)
 	return k.root, k.template, nil
 }
 

@@ -25,12 +25,18 @@ type Seen struct {
 	states cache.Map[types.NamespacedName, seenState]
 }
 
-// seenBytes bounds the states that are cached: parsing a larger one costs more than
-// reading it again.
-const seenBytes = 64 << 10
+const (
+	seenMost  = 1024     // of either; enough for the stacks between a plan and its apply
+	seenBytes = 64 << 10 // of a state: parsing a larger one costs more than reading it again
+)
 
 // NewSeen returns an empty cache.
-func NewSeen() *Seen { return &Seen{} }
+func NewSeen() *Seen {
+	return &Seen{
+		leases: cache.Map[types.NamespacedName, *coordinationv1.Lease]{Size: seenMost},
+		states: cache.Map[types.NamespacedName, seenState]{Size: seenMost},
+	}
+}
 
 // free returns a lock without a holder, nil if there was no Lease.
 func (s *Seen) free(key types.NamespacedName) (lease *coordinationv1.Lease, ok bool) {

@@ -15,9 +15,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
 )
@@ -37,14 +37,7 @@ type Cache struct {
 	out *outbound.Client
 	max int64
 
-	mu      sync.Mutex
-	flights map[string]*flight
-}
-
-// flight is one download that any number of callers wait for.
-type flight struct {
-	done chan struct{}
-	err  error
+	downloads cache.Flight[string, struct{}] // by digest
 }
 
 const (
@@ -59,7 +52,7 @@ func NewCache(dir string, out *outbound.Client, most int64) (*Cache, error) {
 	if err := errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o700)); err != nil {
 		return nil, fmt.Errorf("opening the artifact cache: %w", err)
 	}
-	return &Cache{dir: dir, out: out, max: most, flights: map[string]*flight{}}, nil
+	return &Cache{dir: dir, out: out, max: most}, nil
 }
 
 // Get returns the path of a file that holds exactly the artifact a. Callers
@@ -74,20 +67,15 @@ func (c *Cache) Get(ctx context.Context, a Artifact) (string, error) {
 	if err := compare(target, algorithm, sum); err == nil {
 		return target, nil
 	}
-	c.mu.Lock()
-	f := c.flights[a.Digest]
-	if f == nil {
-		f = &flight{done: make(chan struct{})}
-		c.flights[a.Digest] = f
-		go c.fly(context.WithoutCancel(ctx), f, a, target)
+	_, err = c.downloads.Do(ctx, a.Digest, func(ctx context.Context) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
+		defer cancel()
+		return struct{}{}, c.download(ctx, a, target)
+	})
+	if err != nil {
+		return "", fmt.Errorf("fetching the artifact of %q: %w", a.Revision, err)
 	}
-	c.mu.Unlock()
-	select {
-	case <-f.done:
-		return target, f.err
-	case <-ctx.Done():
-		return "", fmt.Errorf("fetching the artifact of %q: %w", a.Revision, context.Cause(ctx))
-	}
+	return target, nil
 }
 
 // Path returns the path of an artifact that Get has fetched.
@@ -103,18 +91,6 @@ func (c *Cache) Path(digest string) (string, error) {
 
 func (c *Cache) path(algorithm string, sum []byte) string {
 	return filepath.Join(c.dir, algorithm, hex.EncodeToString(sum)+".tar.gz")
-}
-
-func (c *Cache) fly(ctx context.Context, f *flight, a Artifact, target string) {
-	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
-	defer cancel()
-	if err := c.download(ctx, a, target); err != nil {
-		f.err = fmt.Errorf("fetching the artifact of %q: %w", a.Revision, err)
-	}
-	c.mu.Lock()
-	delete(c.flights, a.Digest)
-	c.mu.Unlock()
-	close(f.done)
 }
 
 func (c *Cache) download(ctx context.Context, a Artifact, target string) error {

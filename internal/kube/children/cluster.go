@@ -18,6 +18,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/cache"
 )
 
+// maxAccounts bounds the clients that are kept for ServiceAccounts.
+const maxAccounts = 256
+
 // shared belongs to a Cluster and to those that As made of it.
 type shared struct {
 	config  *rest.Config
@@ -60,7 +63,7 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{config: c.REST, reader: reader, mapper: mapper, types: kinds, watches: watches}
+	s := &shared{config: c.REST, reader: reader, mapper: mapper, types: kinds, watches: watches, accounts: cache.Map[string, dynamic.Interface]{Size: maxAccounts}}
 	return &Cluster{shared: s, writer: reader}, nil
 }
 

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -31,7 +31,7 @@ type Types struct {
 	now       func() time.Time
 	log       *slog.Logger
 
-	asking singleflight.Group // by apiVersion, so that a read waits for no other apiVersion
+	asking cache.Flight[string, *group] // by apiVersion, so that a read waits for no other apiVersion
 
 	mu     sync.Mutex
 	groups map[string]*group // by apiVersion; a group is never changed, only replaced
@@ -131,13 +131,12 @@ func (t *Types) atomic(apiVersion, kind string, path []string) bool {
 func (t *Types) kind(apiVersion, kind string) (*group, *node) {
 	g := t.have(apiVersion)
 	if g == nil || t.stale(g, kind) {
-		fresh, _, _ := t.asking.Do(apiVersion, func() (any, error) { // has no error
+		g, _ = t.asking.Do(context.Background(), apiVersion, func(context.Context) (*group, error) { // has no error
 			if g := t.have(apiVersion); g != nil && !t.stale(g, kind) {
 				return g, nil
 			}
 			return t.ask(apiVersion), nil
 		})
-		g = fresh.(*group)
 	}
 	return g, g.kinds[kind]
 }

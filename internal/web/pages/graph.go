@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/graph"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -222,45 +222,23 @@ func curve(points []graph.Point) string {
 	return b.String()
 }
 
-// layoutsKept is how many layouts are kept. One of the largest has some hundred
-// kilobytes.
-const layoutsKept = 64
-
-// keptLayouts are layouts by what they are of: a status that changes moves
-// nothing. The zero value is ready.
-type keptLayouts struct {
-	mu      sync.Mutex
-	layouts map[[sha256.Size]byte]graph.Layout
-	order   [][sha256.Size]byte
+// layouts are kept by what they are of: a status that changes moves nothing. One
+// of the largest has some hundred kilobytes.
+type layouts struct {
+	kept cache.Map[[sha256.Size]byte, graph.Layout]
 }
 
-// lay returns the layout of g; callers do not change it.
-func (k *keptLayouts) lay(g graph.Graph) (graph.Layout, error) {
+// lay returns the layout of g, which must not be changed.
+func (l *layouts) lay(g graph.Graph) (graph.Layout, error) {
 	id := shape(g)
-	k.mu.Lock()
-	l, ok := k.layouts[id]
-	k.mu.Unlock()
-	if ok {
-		return l, nil
+	if known, ok := l.kept.Get(id); ok {
+		return known, nil
 	}
-	l, err := graph.Lay(g, graph.DefaultSpacing)
-	if err != nil {
-		return l, err
+	made, err := graph.Lay(g, graph.DefaultSpacing)
+	if err == nil {
+		l.kept.Put(id, made)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.layouts == nil {
-		k.layouts = map[[sha256.Size]byte]graph.Layout{}
-	}
-	if _, ok := k.layouts[id]; !ok {
-		k.layouts[id] = l
-		k.order = append(k.order, id)
-	}
-	if len(k.order) > layoutsKept {
-		delete(k.layouts, k.order[0])
-		k.order = slices.Delete(k.order, 0, 1)
-	}
-	return l, nil
+	return made, err
 }
 
 // shape is the digest of everything that a layout depends on.

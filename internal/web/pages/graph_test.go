@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/graph"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -145,7 +146,7 @@ func TestHowFarAGraphReaches(t *testing.T) {
 
 // A status that changes lays nothing out anew; an edge more does.
 func TestLayoutsAreKept(t *testing.T) {
-	var k keptLayouts
+	var k layouts
 	g := graph.Graph{Boxes: []graph.Box{{W: 10, H: 10}, {W: 10, H: 10}}}
 	for range 3 {
 		if _, err := k.lay(g); err != nil {
@@ -153,16 +154,16 @@ func TestLayoutsAreKept(t *testing.T) {
 		}
 	}
 	g.Edges = []graph.Edge{{From: 0, To: 1}}
-	if _, err := k.lay(g); err != nil || len(k.layouts) != 2 {
-		t.Errorf("%d layouts are kept (%v), want 2", len(k.layouts), err)
+	if _, err := k.lay(g); err != nil || k.kept.Len() != 2 {
+		t.Errorf("%d layouts are kept (%v), want 2", k.kept.Len(), err)
 	}
-	for i := range 2 * layoutsKept {
+	for i := range 2 * cache.DefaultSize {
 		g.Boxes[0].W = 20 + i
 		if _, err := k.lay(g); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(k.layouts) != layoutsKept || len(k.order) != layoutsKept {
-		t.Errorf("%d layouts are kept, want %d", len(k.layouts), layoutsKept)
+	if k.kept.Len() != cache.DefaultSize {
+		t.Errorf("%d layouts are kept, want %d", k.kept.Len(), cache.DefaultSize)
 	}
 }

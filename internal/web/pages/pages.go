@@ -40,9 +40,9 @@ type House struct {
 	Checked  *JournalCheck // the last result of verifying Journal
 	API      []byte        // the document of the API
 
-	plans  keptPlans   // that were shown last
-	graphs keptLayouts // likewise
-	pushes keptPushes  // states that were uploaded and not stored yet
+	plans  keptPlans  // that were shown last
+	graphs layouts    // likewise
+	pushes keptPushes // states that were uploaded and not stored yet
 
 	forgetting sync.Mutex // records: the second of two clicks waits for the first
 }

@@ -97,10 +97,8 @@ func readPlan(v *Visit, s query.Stack, info *query.PlanInfo) (*parsedPlan, error
 		*info = doc.PlanInfo
 		return parsePlan(doc.Document)
 	}
-	return v.House.plans.get(planID{s.UID, info.Digest}, func() ([]byte, error) {
-		// Other visits may wait for this reading: it does not end with the visit
-		// that started it.
-		doc, err := v.House.Stacks.Plan(context.WithoutCancel(v.Context), s.Key(), info.Digest)
+	return v.House.plans.get(v.Context, planID{s.UID, info.Digest}, func(ctx context.Context) ([]byte, error) {
+		doc, err := v.House.Stacks.Plan(ctx, s.Key(), info.Digest)
 		return doc.Document, err
 	})
 }

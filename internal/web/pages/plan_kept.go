@@ -1,8 +1,10 @@
 package pages
 
 import (
-	"container/list"
+	"context"
 	"sync"
+
+	"github.com/terrier-iac/terrier/internal/cache"
 )
 
 // What is kept of plans between visits. A parsed document takes several times
@@ -16,76 +18,31 @@ const (
 // keptPlans are the plans that were shown last, parsed and masked: turning pages
 // and searching costs no parsing. The zero value is ready.
 type keptPlans struct {
-	mu    sync.Mutex
-	plans map[planID]*list.Element // of *keptPlan
-	order list.List                // used last first
-	bytes int
+	ready sync.Once
+	plans cache.Map[planID, *parsedPlan]
 }
 
 // planID names a plan: a digest alone may be that of another stack's.
 type planID struct{ uid, digest string }
 
-type keptPlan struct {
-	id   planID
-	once sync.Once
-	plan *parsedPlan
-	err  error
-	held int // bytes counted
-}
-
-// get returns a plan, read by read if it is not kept. Several who ask at once
-// wait for one reading.
-func (k *keptPlans) get(id planID, read func() ([]byte, error)) (*parsedPlan, error) {
-	p := k.find(id)
-	p.once.Do(func() {
-		var raw []byte
-		if raw, p.err = read(); p.err == nil {
-			p.plan, p.err = parsePlan(raw)
+// get returns a plan, read by read if it is not kept. Visitors who ask at the same
+// time wait for one reading, which does not end with the first of them.
+func (k *keptPlans) get(ctx context.Context, id planID, read func(context.Context) ([]byte, error)) (*parsedPlan, error) {
+	k.ready.Do(func() { k.plans.Size, k.plans.Weigh, k.plans.Weight = plansKept, weighPlan, planBytesKept })
+	return k.plans.Load(ctx, id, func(ctx context.Context) (*parsedPlan, error) {
+		raw, err := read(ctx)
+		if err != nil {
+			return nil, err
 		}
+		return parsePlan(raw)
 	})
-	k.settle(p)
-	return p.plan, p.err
 }
 
-func (k *keptPlans) find(id planID) *keptPlan {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if e, ok := k.plans[id]; ok {
-		k.order.MoveToFront(e)
-		return e.Value.(*keptPlan)
+// weighPlan counts bytes. A plan that would take the place of all others is not
+// kept.
+func weighPlan(_ planID, p *parsedPlan) int {
+	if p.bytes > planBytesLarge {
+		return planBytesKept + 1
 	}
-	if k.plans == nil {
-		k.plans = map[planID]*list.Element{}
-	}
-	p := &keptPlan{id: id}
-	k.plans[id] = k.order.PushFront(p)
-	return p
-}
-
-// settle counts a plan that was read and drops what there is no room for; one
-// that could not be read is not kept.
-func (k *keptPlans) settle(p *keptPlan) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	e, ok := k.plans[p.id]
-	if !ok || e.Value != any(p) {
-		return
-	}
-	if p.err != nil || p.plan.bytes > planBytesLarge {
-		k.drop(e)
-		return
-	}
-	k.bytes += p.plan.bytes - p.held
-	p.held = p.plan.bytes
-	for k.bytes > planBytesKept || k.order.Len() > plansKept {
-		k.drop(k.order.Back())
-	}
-}
-
-func (k *keptPlans) drop(e *list.Element) {
-	p := e.Value.(*keptPlan)
-	k.order.Remove(e)
-	delete(k.plans, p.id)
-	k.bytes -= p.held
-	p.held = 0
+	return p.bytes
 }
