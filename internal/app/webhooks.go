@@ -6,9 +6,9 @@ import (
 	"io"
 	"os"
 
-	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
@@ -20,8 +20,8 @@ const (
 
 // webhooks is the configuration of webhooks. Invalid files are reported at the
 // start, and not when the first plan needs them.
-func (c Config) webhooks(out *outbound.Client) (controller.Webhooks, error) {
-	w := controller.Webhooks{Client: out, Certs: c.WebhookCerts, Unmasked: c.Unmasked}
+func (c Config) webhooks(out *outbound.Client) (review.Webhooks, error) {
+	w := review.Webhooks{Client: out, Certs: c.WebhookCerts, Unmasked: c.Unmasked}
 	if w.Certs != "" {
 		root, err := os.OpenRoot(w.Certs)
 		if err != nil {

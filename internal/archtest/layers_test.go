@@ -27,7 +27,7 @@ const (
 
 // layerOf holds every package of internal/, by its first directory.
 var layerOf = map[string]layer{
-	"cache": core, "record": ground, "input": edge,
+	"cache": core, "record": ground, "input": edge, "review": edge,
 	"address": core, "fault": core, "graph": core, "meter": core, "plan": core, "policy": core, "schedule": core, "secret": core, "stack": core, "tenant": core, "workdir": core,
 	"archive": ground, "failpoint": ground, "machine": ground, "outbound": ground, "sandbox": ground,
 	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "kube": edge, "notify": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "vault": edge,

@@ -50,7 +50,7 @@ func (c *Stacks) act(ctx context.Context, p *pass) {
 // observed.
 func (c *Stacks) carryOut(ctx context.Context, p *pass) (changed bool, err error) {
 	if _, asking := p.decision.Action.(stack.Review); !asking {
-		c.reviews.drop(p.id)
+		c.reviews.Drop(p.id)
 	}
 	switch a := p.decision.Action.(type) {
 	case stack.Wait:

@@ -22,6 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -89,7 +90,7 @@ type Stacks struct {
 	Engine    func(ctx context.Context, name string) (engine.Engine, error)
 	Events    Events
 	Audit     Journal // nil records nothing
-	Webhooks  Webhooks
+	Webhooks  review.Webhooks
 	Queue     *schedule.Queue
 	Config    Config
 	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them
@@ -99,7 +100,7 @@ type Stacks struct {
 
 	kind     string       // of its objects, in the schedule
 	records  sync.RWMutex // held for writing while records that nothing needs are dropped
-	reviews  *reviewPool
+	reviews  *review.Pool
 	index    index
 	requests requests
 

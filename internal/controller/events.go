@@ -108,6 +108,8 @@ func (c *Stacks) tellVerdict(p *pass, v stack.Verdict, made *stack.Plan) {
 	switch {
 	case v.Passed:
 		c.Events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The webhooks let %s pass: %s", made.Name, made.Changes))
+	case v.Held:
+		c.Events.Event(p.obj, warning, "PlanHeld", made.Name+" needs an approval: "+v.Message)
 	case v.Refused:
 		c.Events.Event(p.obj, warning, "PlanRefused", made.Name+" was refused: "+v.Message)
 	default:

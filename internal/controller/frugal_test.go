@@ -26,6 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -143,7 +144,7 @@ func newFrugal(t *testing.T, name string) *frugal {
 		Events: l.said, Audit: l.book, Key: secret.New("k"), Config: Config{Patience: time.Hour, Network: "none"},
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Queue: queueOf(1),
 	}
-	l.reviews = newReviewPool(func(context.Context, question) reply { return reply{} }, func(types.NamespacedName) {})
+	l.reviews = review.NewPool(func(context.Context, review.Question) review.Reply { return review.Reply{} })
 	if l.metrics, err = newMetrics(nil, false); err != nil {
 		t.Fatal(err)
 	}

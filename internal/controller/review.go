@@ -5,67 +5,57 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// question is what the webhooks of a stack are asked. It holds all that it
-// takes to ask: by then the pass that asked is over.
-type question struct {
-	stack string // the UID
-	id    string // the same for the same question after the same past
-	key   types.NamespacedName
-
-	plan   stack.Plan
-	by     string // digest of the webhooks
-	hooks  []stack.Webhook
-	record string // the key of the plan's document
-	object map[string]json.RawMessage
-	hide   *plan.Redactor
-}
-
-// review takes the verdict of the webhooks into the status, or has them asked.
+// review takes the verdict of the reviewers into the status, or has them asked.
 func (c *Stacks) review(ctx context.Context, p *pass, made stack.Plan) error {
 	q, err := c.question(p, made)
 	if err != nil {
 		return err
 	}
-	if !c.reviews.asked(q) {
+	if !c.reviews.Asked(q) {
 		if err := c.current(ctx, p); err != nil {
 			return err // webhooks that are no longer wanted may not be shown a plan
 		}
 	}
-	r, answered := c.reviews.answer(q)
+	r, answered := c.reviews.Answer(q)
 	switch {
 	case !answered:
 		p.o.Asking = true // the answer wakes the stack
 		return nil
-	case r.lost != nil:
-		return p.lost(made, r.lost)
+	case r.Lost != nil:
+		return p.lost(made, r.Lost)
 	}
-	p.o.Status.Review = &r.verdict
+	p.o.Status.Review = &r.Verdict
 	return nil
 }
 
-// question puts together what is asked about a plan.
-func (c *Stacks) question(p *pass, made stack.Plan) (question, error) {
-	q := question{
-		stack: p.id, key: client.ObjectKeyFromObject(p.obj),
-		plan: made, by: p.o.Spec.Reviews, hooks: p.st.Configuration.Webhooks,
-		record: record.Plan(p.id, made.Digest, planDocument(p.st.Configuration)),
-		hide:   plan.NewRedactor(p.in.Mask),
+// question puts together what the reviewers of a stack are asked about a plan.
+func (c *Stacks) question(p *pass, made stack.Plan) (review.Question, error) {
+	key := client.ObjectKeyFromObject(p.obj)
+	document := record.Plan(p.id, made.Digest, planDocument(p.st.Configuration))
+	q := review.Question{
+		Stack: p.id, Namespace: key.Namespace, Wake: func() { c.requests.add(key) },
+		By: p.o.Spec.Reviews, Reviewers: c.reviewersOf(p.st.Configuration), Hide: plan.NewRedactor(p.in.Mask),
+		Plan: &review.Plan{
+			Digest: made.Digest,
+			Open:   func(ctx context.Context) (io.ReadCloser, error) { return c.Blobs.Get(ctx, document) },
+		},
 	}
 	past := ""
 	if r := p.o.Status.Review; r != nil {
 		past = r.At.String()
 	}
-	q.id = stack.Digest([]any{made.Digest, q.by, past})
+	q.ID = stack.Digest([]any{made.Digest, q.By, past})
 	obj := p.obj.DeepCopyObject().(client.Object)
 	obj.SetManagedFields(nil)
 	gvk, err := c.Live.GroupVersionKindFor(obj)
@@ -75,9 +65,19 @@ func (c *Stacks) question(p *pass, made stack.Plan) (question, error) {
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	b, err := json.Marshal(obj)
 	if err == nil {
-		err = json.Unmarshal(b, &q.object)
+		err = json.Unmarshal(b, &q.Plan.Object)
 	}
 	return q, err
+}
+
+// reviewersOf are the reviewers that a stack asks, in their order.
+func (c *Stacks) reviewersOf(p stack.Configuration) []review.Reviewer {
+	return c.Webhooks.Reviewers(p.Webhooks)
+}
+
+// ask asks the reviewers; the pool calls it.
+func (c *Stacks) ask(ctx context.Context, q review.Question) review.Reply {
+	return review.Ask(ctx, q, c.Now)
 }
 
 // The names under which the document of a plan is kept, without and with the

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/terrier-iac/terrier/internal/input"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -78,7 +79,7 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 		return err
 	}
 	c.listenToSchedule()
-	c.reviews = newReviewPool(c.askWebhooks, c.requests.add)
+	c.reviews = review.NewPool(c.ask)
 	ctx := context.Background() // all this is done before the manager starts
 	if err := c.countRuns(ctx); err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -86,7 +87,7 @@ func newLagging(t *testing.T, k *testkit.Cluster, name string) *lagging {
 		Client: cache, Live: w, Dialect: infra.Dialect{}, Runner: l.runs, Blobs: openRecords(t),
 		States: &lockOnly{}, Events: mute{}, Now: time.Now, Log: slog.New(slog.DiscardHandler), Queue: queueOf(9),
 	}
-	l.reviews = newReviewPool(func(context.Context, question) reply { return reply{} }, func(types.NamespacedName) {})
+	l.reviews = review.NewPool(func(context.Context, review.Question) review.Reply { return review.Reply{} })
 	if l.metrics, err = newMetrics(nil, false); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,13 @@ var irrevocable = map[string]struct {
 		func(ctx context.Context, l *lagging, p *pass) error {
 			return l.does(ctx, p, stack.Review{Plan: stack.Plan{Digest: "sha256:d"}})
 		},
-		func(_ *testing.T, l *lagging, p *pass) bool { return l.reviews.stacks[p.id] != nil },
+		func(t *testing.T, l *lagging, p *pass) bool {
+			q, err := l.question(p, stack.Plan{Digest: "sha256:d"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l.reviews.Asked(q)
+		},
 	},
 	"the object is let go": {
 		func(ctx context.Context, l *lagging, p *pass) error {

@@ -192,7 +192,9 @@ func facts(s Stack, m stack.Status) []string {
 	if c := m.Circle; c != nil && c.Applies > 1 {
 		add("the same changes were applied %s in a row, among them %s", Count(c.Applies, "time"), c.Example)
 	}
-	if r := m.Review; r != nil && !r.Passed {
+	if r := m.Review; r != nil && r.Held {
+		add("a reviewer holds the plan until it is approved, since %s: %s", r.At.UTC().Format(time.RFC3339), r.Message)
+	} else if r != nil && !r.Passed {
 		add("the webhooks did not let the plan pass at %s", r.At.UTC().Format(time.RFC3339))
 	}
 	if g := m.Glass; g != nil && s.Phase == string(stack.GlassBroken) {

@@ -67,7 +67,7 @@ var rules = []RuleText{
 	},
 	{
 		"a destroy that somebody wants to see waits for approval", "wait", []stack.Reason{stack.AwaitingApproval},
-		"terrier.dev/deletion is approve, and approvePlan does not name this plan.",
+		"terrier.dev/deletion is approve, and approvePlan does not name this plan, and is not auto or a reviewer holds the plan.",
 	},
 	{
 		"an approved destroy is carried out as it was shown", "apply", []stack.Reason{stack.Destroying},
@@ -159,7 +159,7 @@ var rules = []RuleText{
 	},
 	{
 		"an approved plan is applied", "apply", []stack.Reason{stack.Applying},
-		"approvePlan names exactly the plan that waits, or is auto, or force is set; and nothing that the plan was made from has changed.",
+		"approvePlan names exactly the pending plan, or is auto, or force is set, unless a reviewer holds the plan; and nothing that the plan was made from has changed.",
 	},
 	{
 		"drift that nobody asked to be mended is shown", "wait, or look for drift", []stack.Reason{stack.DriftFound},
@@ -171,7 +171,7 @@ var rules = []RuleText{
 	},
 	{
 		"a plan waits for approval", "wait", []stack.Reason{stack.AwaitingApproval},
-		"approvePlan does not name this plan.",
+		"approvePlan does not name this plan, and is not auto or a reviewer holds the plan.",
 	},
 	{
 		"a source that keeps changing is planned when it is quiet", "wait", []stack.Reason{stack.ChangesComing},

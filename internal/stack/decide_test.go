@@ -73,11 +73,12 @@ func (w *world) act(t *rapid.T) Decision {
 		}
 		w.o.Run = &Run{ID: id, Kind: a.Kind, Cause: cause, Broke: a.Unlock}
 	case Review:
-		passed := rapid.Bool().Draw(t, "passed")
-		w.o.Status.Review = &Verdict{Plan: a.Plan.Digest, By: w.o.Spec.Reviews, Passed: passed, Refused: !passed && rapid.Bool().Draw(t, "refused"), Message: "no", At: w.o.Now}
+		v := Verdict{Plan: a.Plan.Digest, By: w.o.Spec.Reviews, Message: "no", At: w.o.Now}
+		*rapid.SampledFrom([]*bool{&v.Passed, &v.Held, &v.Refused, new(bool)}).Draw(t, "verdict") = true
+		w.o.Status.Review = &v
 	case Apply:
-		if r := w.o.Status.Review; w.o.Spec.Reviews != "" && !w.o.Deleting && (r == nil || !r.Passed || r.Plan != a.Plan.Digest) {
-			t.Fatalf("applies a plan that its webhooks did not let pass")
+		if r := w.o.Status.Review; w.o.Spec.Reviews != "" && !w.o.Deleting && (r == nil || r.Plan != a.Plan.Digest || !r.Passed && !(r.Held && (w.o.named() || w.o.repaired()))) {
+			t.Fatalf("applies a plan that its reviewers did not let pass")
 		}
 		cause.Plan, cause.Destroy = &a.Plan, a.Plan.Destroy
 		w.o.Run = &Run{ID: id, Kind: ApplyRun, Cause: cause}

@@ -56,6 +56,8 @@ func (o Observation) approved() bool {
 		return false
 	case o.gap() != nil && !p.Destroy:
 		return o.named() || o.repaired() // whatever the mode: it may create what exists already
+	case o.held() != nil:
+		return o.named() || o.repaired() // whatever the mode: a reviewer wants a person to see it
 	case o.Spec.Force:
 		return true
 	case o.Spec.Mode == Auto:
@@ -120,12 +122,21 @@ func (o Observation) unreviewed() bool {
 	}
 	r := o.Status.Review
 	return r == nil || r.Plan != o.Status.Pending.Digest || r.By != o.Spec.Reviews ||
-		!r.Passed && o.left(r.At, o.patience(r)) == 0
+		!r.Passed && !r.Held && o.left(r.At, o.patience(r)) == 0
 }
 
 // refused is what stands between the pending plan and its apply, nil if nothing.
 func (o Observation) refused() *Verdict {
-	if r := o.Status.Review; o.reviewed() && r != nil && !r.Passed {
+	if r := o.Status.Review; o.reviewed() && r != nil && !r.Passed && !r.Held {
+		return r
+	}
+	return nil
+}
+
+// held is the verdict of a reviewer that wants a person to approve the pending
+// plan, nil if there is none.
+func (o Observation) held() *Verdict {
+	if r := o.Status.Review; o.reviewed() && r != nil && r.Held && o.Status.Pending != nil && r.Plan == o.Status.Pending.Digest {
 		return r
 	}
 	return nil

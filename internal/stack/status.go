@@ -109,7 +109,8 @@ type Verdict struct {
 	Plan    string    `json:"plan"` // its digest
 	By      string    `json:"by"`   // digest of the webhooks that were asked
 	Passed  bool      `json:"passed,omitempty"`
-	Refused bool      `json:"refused,omitempty"` // they said no; else they could not be asked
+	Held    bool      `json:"held,omitempty"`    // the plan needs an approval, in every mode
+	Refused bool      `json:"refused,omitempty"` // they said no; if none of the three is set, they could not be asked
 	Message string    `json:"message,omitempty"`
 	At      time.Time `json:"at"`
 }

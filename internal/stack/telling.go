@@ -87,6 +87,9 @@ func (o Observation) awaiting() Decision {
 	if g := o.gap(); g != nil && !o.repairing() {
 		msg += fmt.Sprintf(" Look closely: run %s was cut short, and %s may exist without the state knowing.", g.Run, g.Objects[0].Address)
 	}
+	if r := o.held(); r != nil {
+		msg += " A reviewer holds it: " + r.Message
+	}
 	if o.Spec.Rejected == p.Name {
 		msg = fmt.Sprintf("The plan %s was rejected: change the module or its inputs, or set approvePlan: %[1]q after all.", p.Name)
 	}

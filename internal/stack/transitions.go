@@ -137,7 +137,7 @@ func resolved(was, is Status) Resolution {
 
 // says reports whether two verdicts say the same of the same plan.
 func (v Verdict) says(other *Verdict) bool {
-	return other != nil && other.Plan == v.Plan && other.Passed == v.Passed && other.Message == v.Message
+	return other != nil && other.Plan == v.Plan && other.Passed == v.Passed && other.Held == v.Held && other.Message == v.Message
 }
 
 // oldLock is how long another holder may have the state lock before people are

@@ -110,7 +110,7 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 	if rarely("reviews") {
 		o.Spec.Reviews = "w"
 		if rapid.Bool().Draw(t, "reviewed") {
-			o.Status.Review = &stack.Verdict{Plan: "d", By: "w", Passed: rapid.Bool().Draw(t, "passed"), Refused: rapid.Bool().Draw(t, "refused"), At: ago("reviewedAt")}
+			o.Status.Review = &stack.Verdict{Plan: "d", By: "w", Passed: rapid.Bool().Draw(t, "passed"), Held: rapid.Bool().Draw(t, "held"), Refused: rapid.Bool().Draw(t, "refused"), At: ago("reviewedAt")}
 		}
 	}
 	if rarely("glass") {

@@ -1,4 +1,4 @@
-package controller
+package review
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -31,8 +32,13 @@ import (
 
 var askedAt = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// reviewer is a controller that can do nothing but ask, and may reach hosts.
-func reviewer(t *testing.T, hosts ...string) *Stacks {
+// asker can do nothing but ask, and may reach hosts.
+type asker struct {
+	Webhooks
+	blobs blob.Store
+}
+
+func reviewer(t *testing.T, hosts ...string) *asker {
 	t.Helper()
 	files, err := blob.OpenFiles(t.TempDir(), 1<<30)
 	if err != nil {
@@ -44,20 +50,25 @@ func reviewer(t *testing.T, hosts ...string) *Stacks {
 	}
 	client := outbound.New(outbound.Policy{Allow: allow, PlainHTTP: true})
 	t.Cleanup(client.Close)
-	return &Stacks{Blobs: files, Webhooks: Webhooks{Client: client}, Now: func() time.Time { return askedAt }}
+	return &asker{Webhooks{Client: client}, files}
 }
 
-func (c *Stacks) asks(t *testing.T, hooks ...stack.Webhook) reply {
+const record = "stacks/u/plans/d/plan.json"
+
+func (a *asker) asks(t *testing.T, hooks ...stack.Webhook) Reply {
 	t.Helper()
-	q := question{
-		plan: stack.Plan{Name: "plan-a", Digest: "sha256:d"}, by: "w", hooks: hooks, record: "stacks/u/plans/d/plan.json",
-		object: map[string]json.RawMessage{"kind": []byte(`"Terraform"`), "spec": []byte(`{"x":"<1>"}`), "status": []byte(`{"old":true}`)},
-		hide:   plan.NewRedactor([]string{"s3cr3t-value"}),
-	}
-	if err := c.Blobs.Put(t.Context(), q.record, strings.NewReader(`{"format_version":"1.2"}`)); err != nil {
+	if err := a.blobs.Put(t.Context(), record, strings.NewReader(`{"format_version":"1.2"}`)); err != nil {
 		t.Fatal(err)
 	}
-	return c.askWebhooks(t.Context(), q)
+	return a.askAbout(t, &Plan{
+		Digest: "sha256:d", Object: map[string]json.RawMessage{"kind": []byte(`"Terraform"`), "spec": []byte(`{"x":"<1>"}`), "status": []byte(`{"old":true}`)},
+	}, record, a.Reviewers(hooks)...)
+}
+
+func (a *asker) askAbout(t *testing.T, p *Plan, key string, reviewers ...Reviewer) Reply {
+	t.Helper()
+	p.Open = func(ctx context.Context) (io.ReadCloser, error) { return a.blobs.Get(ctx, key) }
+	return Ask(t.Context(), Question{By: "w", Plan: p, Reviewers: reviewers, Hide: plan.NewRedactor([]string{"s3cr3t-value"})}, func() time.Time { return askedAt })
 }
 
 // answering is a webhook that answers with status 200 and body.
@@ -112,7 +123,7 @@ func TestVerdicts(t *testing.T) {
 			if tt.refusal != "" {
 				hook.Refusal = tt.refusal
 			}
-			got := reviewer(t, "127.0.0.1").asks(t, hook).verdict
+			got := reviewer(t, "127.0.0.1").asks(t, hook).Verdict
 			if len(got.Message) > verdictBytes+3 {
 				t.Errorf("the message has %d bytes", len(got.Message))
 			}
@@ -143,8 +154,8 @@ func TestPayloads(t *testing.T) {
 			})
 			hook.Payload = payload
 			c := reviewer(t, "127.0.0.1")
-			c.Webhooks.Key = secret.New("a key of the platform")
-			if v := c.asks(t, hook).verdict; !v.Passed {
+			c.Key = secret.New("a key of the platform")
+			if v := c.asks(t, hook).Verdict; !v.Passed {
 				t.Fatalf("verdict = %+v", v)
 			}
 			if string(got) != want {
@@ -172,7 +183,7 @@ func TestFirstRefusalStops(t *testing.T) {
 			_, _ = io.WriteString(w, answer)
 		})
 	}
-	v := reviewer(t, "127.0.0.1").asks(t, hook("a", `{"passed":true}`), hook("b", `{"passed":false,"why":"b"}`), hook("c", `{"passed":true}`)).verdict
+	v := reviewer(t, "127.0.0.1").asks(t, hook("a", `{"passed":true}`), hook("b", `{"passed":false,"why":"b"}`), hook("c", `{"passed":true}`)).Verdict
 	if !v.Refused || v.Message != "Violation: b" || strings.Join(calls, "") != "ab" {
 		t.Errorf("asked %q, verdict %+v; want a and b, and the refusal of b", calls, v)
 	}
@@ -196,7 +207,7 @@ func TestNoAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hook := handling(t, tt.handle)
 			hook.URL += "/?token=canary"
-			v := reviewer(t, "127.0.0.1").asks(t, hook).verdict
+			v := reviewer(t, "127.0.0.1").asks(t, hook).Verdict
 			if v.Passed || v.Refused || !strings.HasSuffix(v.Message, tt.want) || strings.Contains(v.Message, "canary") {
 				t.Errorf("verdict = %+v, want no answer and %q", v, tt.want)
 			}
@@ -206,18 +217,19 @@ func TestNoAnswer(t *testing.T) {
 
 func TestWhereWebhooksMayBe(t *testing.T) {
 	c := reviewer(t)
-	if v := c.asks(t, answering(t, `{"passed":true}`)).verdict; v.Passed || !strings.Contains(v.Message, "--allow-host") {
+	if v := c.asks(t, answering(t, `{"passed":true}`)).Verdict; v.Passed || !strings.Contains(v.Message, "--allow-host") {
 		t.Errorf("verdict = %+v, want this machine to be refused and the way out to be named", v)
 	}
-	c.Webhooks.Client = outbound.New(outbound.Policy{})
-	t.Cleanup(c.Webhooks.Client.Close)
-	if v := c.asks(t, answering(t, `{"passed":true}`)).verdict; v.Passed || !strings.Contains(v.Message, "--allow-plain-http") {
+	c.Client = outbound.New(outbound.Policy{})
+	t.Cleanup(c.Client.Close)
+	if v := c.asks(t, answering(t, `{"passed":true}`)).Verdict; v.Passed || !strings.Contains(v.Message, "--allow-plain-http") {
 		t.Errorf("verdict = %+v, want http to be refused and the way out to be named", v)
 	}
 }
 
-// A webhook that never ends its answer is left when nobody wants it any more.
-func TestSlowAnswerIsLeft(t *testing.T) {
+// A webhook that never ends its answer is given up when the answer is not wanted
+// any more.
+func TestSlowAnswerIsGivenUp(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	hook := handling(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"passed":`)
@@ -229,7 +241,7 @@ func TestSlowAnswerIsLeft(t *testing.T) {
 	c := reviewer(t, "127.0.0.1")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-begun; cancel() }()
-	if _, err := c.Webhooks.ask(ctx, hook, "d", nil); err == nil {
+	if _, err := c.ask(ctx, hook, "d", nil); err == nil {
 		t.Error("ask() found an answer in half of one")
 	}
 }
@@ -247,14 +259,14 @@ func TestCertificatesOfAHost(t *testing.T) {
 	}
 	hook := stack.Webhook{Field: "spec.webhooks[0]", URL: s.URL, Payload: stack.SpecOnly, Test: "${{ .passed }}"}
 	c := reviewer(t, "127.0.0.1")
-	if v := c.asks(t, hook).verdict; v.Passed || !strings.Contains(v.Message, "certificate") {
+	if v := c.asks(t, hook).Verdict; v.Passed || !strings.Contains(v.Message, "certificate") {
 		t.Errorf("verdict = %+v, want a stranger's certificate to be refused", v)
 	}
-	c.Webhooks.Certs = t.TempDir()
-	if v := c.asks(t, hook).verdict; v.Passed {
+	c.Certs = t.TempDir()
+	if v := c.asks(t, hook).Verdict; v.Passed {
 		t.Errorf("verdict = %+v, want an empty directory to change nothing", v)
 	}
-	dir := filepath.Join(c.Webhooks.Certs, u.Hostname())
+	dir := filepath.Join(c.Certs, u.Hostname())
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -262,13 +274,13 @@ func TestCertificatesOfAHost(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), ca, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if v := c.asks(t, hook).verdict; !v.Passed {
+	if v := c.asks(t, hook).Verdict; !v.Passed {
 		t.Errorf("verdict = %+v, want the authority in %s to be trusted", v, dir)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "tls.crt"), ca, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if v := c.asks(t, hook).verdict; v.Passed || !strings.Contains(v.Message, "client certificate") {
+	if v := c.asks(t, hook).Verdict; v.Passed || !strings.Contains(v.Message, "client certificate") {
 		t.Errorf("verdict = %+v, want a certificate without its key to be named", v)
 	}
 }
@@ -277,20 +289,21 @@ func TestCertificatesOfAHost(t *testing.T) {
 // sent is not let pass.
 func TestDocumentsThatCannotBeSent(t *testing.T) {
 	c := reviewer(t, "127.0.0.1")
-	q := question{record: "stacks/u/plans/x/plan.json", hooks: []stack.Webhook{answering(t, `{"passed":true}`)}}
-	if r := c.askWebhooks(t.Context(), q); r.lost == nil || r.verdict.Passed {
+	const key = "stacks/u/plans/x/plan.json"
+	hooks := c.Reviewers([]stack.Webhook{answering(t, `{"passed":true}`)})
+	if r := c.askAbout(t, &Plan{}, key, hooks...); r.Lost == nil || r.Verdict.Passed {
 		t.Errorf("reply = %+v, want the plan to be lost", r)
 	}
-	if err := c.Blobs.Put(t.Context(), q.record, bytes.NewReader(make([]byte, documentBytes+1))); err != nil {
+	if err := c.blobs.Put(t.Context(), key, bytes.NewReader(make([]byte, documentBytes+1))); err != nil {
 		t.Fatal(err)
 	}
-	if v := c.askWebhooks(t.Context(), q).verdict; v.Passed || !strings.Contains(v.Message, "64 MiB") {
+	if v := c.askAbout(t, &Plan{}, key, hooks...).Verdict; v.Passed || !strings.Contains(v.Message, "64 MiB") {
 		t.Errorf("verdict = %+v, want the bound to be named", v)
 	}
 }
 
-// Nobody listens: the error is short and names the host.
-func TestNobodyListens(t *testing.T) {
+// Without a server the error is short and names the host.
+func TestNoServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -300,8 +313,42 @@ func TestNobodyListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	hook := stack.Webhook{Field: "spec.webhooks[0]", URL: "http://" + address + "/?token=canary", Payload: stack.SpecOnly, Test: "yes"}
-	v := reviewer(t, "127.0.0.1").asks(t, hook).verdict
+	v := reviewer(t, "127.0.0.1").asks(t, hook).Verdict
 	if v.Passed || v.Refused || !strings.Contains(v.Message, address) || strings.Contains(v.Message, "canary") {
 		t.Errorf("verdict = %+v, want %s to be named", v, address)
+	}
+}
+
+// says is a reviewer with one answer.
+type says struct {
+	answer Answer
+	err    error
+}
+
+func (s says) Review(context.Context, *Plan) (Answer, error) { return s.answer, s.err }
+
+// A hold is asked over: another reviewer may still refuse the plan, or not
+// answer. The first hold says why.
+func TestHold(t *testing.T) {
+	pass, hold, later := says{}, says{answer: Answer{Hold, "deletes a database s3cr3t-value"}}, says{answer: Answer{Hold, "on a Friday"}}
+	refuse, silent := says{answer: Answer{Refuse, "no public buckets"}}, says{err: errors.New("no answer")}
+	held := stack.Verdict{Held: true, Message: "deletes a database " + plan.Mask}
+	for name, tt := range map[string]struct {
+		reviewers []Reviewer
+		want      stack.Verdict
+	}{
+		"no reviewer":             {nil, stack.Verdict{Passed: true}},
+		"all pass":                {[]Reviewer{pass, pass}, stack.Verdict{Passed: true}},
+		"one holds":               {[]Reviewer{pass, hold, pass}, held},
+		"the first reason counts": {[]Reviewer{hold, later}, held},
+		"a refusal counts more":   {[]Reviewer{hold, refuse}, stack.Verdict{Refused: true, Message: "no public buckets"}},
+		"so does no answer":       {[]Reviewer{hold, silent, refuse}, stack.Verdict{Message: "no answer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.want.Plan, tt.want.By, tt.want.At = "sha256:d", "w", askedAt
+			if diff := cmp.Diff(tt.want, reviewer(t).askAbout(t, &Plan{Digest: "sha256:d"}, record, tt.reviewers...).Verdict); diff != "" {
+				t.Errorf("verdict (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

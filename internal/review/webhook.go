@@ -1,4 +1,4 @@
-package controller
+package review
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -26,13 +25,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// Bounds of asking.
+// Bounds of asking one webhook.
 const (
-	reviewDeadline  = 10 * time.Second // of one webhook, with its answer
-	reviewsDeadline = time.Minute      // of all webhooks of one stack
-	documentBytes   = 64 << 20         // of the document of a plan that is sent
+	webhookDeadline = 10 * time.Second // with its answer
 	answerBytes     = 1 << 20
-	verdictBytes    = 2 << 10 // of the message that is kept
 )
 
 // Webhooks is how webhooks are reached, and what they may see.
@@ -43,38 +39,36 @@ type Webhooks struct {
 	Unmasked bool        // stacks may show them the secrets in a plan
 }
 
-// askWebhooks asks one after the other until one does not let the plan pass.
-func (c *Stacks) askWebhooks(ctx context.Context, q question) reply {
-	ctx, cancel := context.WithTimeout(ctx, reviewsDeadline)
-	defer cancel()
-	v := stack.Verdict{Plan: q.plan.Digest, By: q.by}
-	bodies := map[stack.Payload][]byte{}
-	for _, hook := range q.hooks {
-		body, err := bodies[hook.Payload], error(nil)
-		if body == nil {
-			body, err = c.payload(ctx, q, hook.Payload)
-			bodies[hook.Payload] = body
-		}
-		if fault.Of(err) == fault.Missing {
-			return reply{lost: err}
-		}
-		var no string
-		if err == nil {
-			no, err = c.Webhooks.ask(ctx, hook, q.plan.Digest, body)
-		}
-		switch {
-		case err != nil:
-			v.Message = fmt.Sprintf("asking the webhook %s: %v", named(hook), err)
-		case no != "":
-			v.Refused, v.Message = true, no
-		default:
-			continue
-		}
-		v.Message, v.At = shown(q.hide.String(v.Message)), c.Now()
-		return reply{verdict: v}
+// Reviewers are the webhooks of a stack as reviewers, in their order.
+func (w Webhooks) Reviewers(hooks []stack.Webhook) []Reviewer {
+	var all []Reviewer
+	for _, hook := range hooks {
+		all = append(all, webhook{w, hook})
 	}
-	v.Passed, v.At = true, c.Now()
-	return reply{verdict: v}
+	return all
+}
+
+// webhook is one webhook of a stack.
+type webhook struct {
+	Webhooks
+	of stack.Webhook
+}
+
+// Review implements Reviewer: a webhook passes the plan or refuses it.
+func (w webhook) Review(ctx context.Context, p *Plan) (Answer, error) {
+	body, err := p.body(ctx, w.of.Payload)
+	var no string
+	if err == nil {
+		no, err = w.ask(ctx, w.of, p.Digest, body)
+	}
+	switch {
+	case err != nil:
+		return Answer{}, fmt.Errorf("asking the webhook %s: %w", named(w.of), err)
+	case no != "":
+		return Answer{Outcome: Refuse, Why: no}, nil
+	default:
+		return Answer{}, nil
+	}
 }
 
 // named is a webhook in a message: its place and its host, not its URL, which
@@ -85,51 +79,6 @@ func named(hook stack.Webhook) string {
 		return hook.Field
 	}
 	return hook.Field + " at " + u.Host
-}
-
-// payload is what upstream sends: the object with nothing but the plan as its
-// status, the object without one, or the plan.
-func (c *Stacks) payload(ctx context.Context, q question, kind stack.Payload) ([]byte, error) {
-	object := map[string]json.RawMessage{}
-	for name, part := range q.object {
-		if name != "status" {
-			object[name] = part
-		}
-	}
-	if kind == stack.SpecOnly {
-		return encoded(object)
-	}
-	document, err := c.document(ctx, q.record)
-	if err != nil || kind == stack.PlanAlone {
-		return document, err
-	}
-	if object["status"], err = encoded(map[string]json.RawMessage{"tfplan": document}); err != nil {
-		return nil, err
-	}
-	return encoded(object)
-}
-
-// encoded is v as JSON, with < and > left as they are.
-func encoded(v map[string]json.RawMessage) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSpace(b.Bytes()), err
-}
-
-// document reads the document of a plan from the records.
-func (c *Stacks) document(ctx context.Context, key string) ([]byte, error) {
-	r, err := c.Blobs.Get(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, documentBytes+1))
-	if err == nil && len(b) > documentBytes {
-		err = fmt.Errorf("the plan is a document of more than %d MiB, which no webhook is sent", documentBytes>>20)
-	}
-	return b, err
 }
 
 // ask asks one webhook. It returns why the plan may not pass, empty if it may;
@@ -162,7 +111,7 @@ func (w Webhooks) ask(ctx context.Context, hook stack.Webhook, digest string, bo
 
 // post sends body and returns what is answered with status 200.
 func (w Webhooks) post(ctx context.Context, hook stack.Webhook, digest string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewDeadline)
+	ctx, cancel := context.WithTimeout(ctx, webhookDeadline)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, hook.URL, bytes.NewReader(body))
 	if err != nil {
@@ -225,7 +174,7 @@ func (w Webhooks) client(host string) (*http.Client, error) {
 func (w Webhooks) wayOut(hook stack.Webhook, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if u.Timeout() {
-			return fmt.Errorf("it did not answer within %s", reviewDeadline)
+			return fmt.Errorf("it did not answer within %s", webhookDeadline)
 		}
 		err = u.Err // without the URL, which may hold a token
 	}
@@ -238,22 +187,7 @@ func (w Webhooks) wayOut(hook stack.Webhook, err error) error {
 		return fmt.Errorf("it answered more than %d KiB", answerBytes>>10)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("it did not answer within %s", reviewDeadline)
+		return fmt.Errorf("it did not answer within %s", webhookDeadline)
 	}
 	return err
-}
-
-// shown is text from outside as a message: of one size, and without what would
-// move a terminal's cursor.
-func shown(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-	if len(text) <= verdictBytes {
-		return text
-	}
-	return strings.ToValidUTF8(text[:verdictBytes], "") + "…"
 }

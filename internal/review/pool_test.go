@@ -1,0 +1,152 @@
+package review
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// asking is a pool whose reviewers take as long as the question says in By.
+func asking(t *testing.T) (p *Pool, question func(namespace, name, plan, takes string) Question, woken func(stack string) time.Duration) {
+	t.Helper()
+	began := time.Now()
+	var mu sync.Mutex
+	at := map[string]time.Duration{}
+	p = NewPool(func(ctx context.Context, q Question) Reply {
+		d, err := time.ParseDuration(q.By)
+		if err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(d):
+		}
+		return Reply{Verdict: stack.Verdict{Plan: q.Plan.Digest, Passed: ctx.Err() == nil}}
+	})
+	question = func(namespace, name, plan, takes string) Question {
+		return Question{Stack: name, ID: plan, Namespace: namespace, By: takes, Plan: &Plan{Digest: plan}, Wake: func() {
+			mu.Lock()
+			defer mu.Unlock()
+			at[name] = time.Since(began)
+		}}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return p, question, func(name string) time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		d, ok := at[name]
+		if !ok {
+			return -1
+		}
+		return d
+	}
+}
+
+// later lets time go by in the bubble of a test, and all that happens meanwhile.
+func later(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestAnAnswerIsKeptUntilItIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, question, woken := asking(t)
+		q := question("a", "one", "d1", "2s")
+		for range 2 { // asking twice asks once
+			if _, ok := p.Answer(q); ok {
+				t.Fatal("there is an answer before a reviewer was asked")
+			}
+		}
+		later(3 * time.Second)
+		if got := woken("one"); got != 2*time.Second {
+			t.Errorf("the stack was woken after %v, want 2s", got)
+		}
+		for range 2 { // a reconcile whose status could not be written takes it again
+			if r, ok := p.Answer(q); !ok || r.Verdict.Plan != "d1" || !r.Verdict.Passed {
+				t.Errorf("Answer() = %+v, %v", r, ok)
+			}
+		}
+		p.Drop("one")
+		if _, ok := p.Answer(q); ok {
+			t.Error("what was dropped is still answered")
+		}
+	})
+}
+
+// A namespace whose webhooks hang keeps no other waiting.
+func TestHangingWebhooksKeepNoOtherWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, question, woken := asking(t)
+		for n := range 50 {
+			p.Answer(question("hostile", fmt.Sprint("hostile-", n), "d", "10s"))
+		}
+		p.Answer(question("honest", "honest", "d", "1s"))
+		later(11 * time.Second)
+		if got := woken("honest"); got != time.Second {
+			t.Errorf("the other stack was woken after %v, want 1s", got)
+		}
+		answered := 0
+		for n := range 50 {
+			if woken(fmt.Sprint("hostile-", n)) >= 0 {
+				answered++
+			}
+		}
+		if answered != questionsPerNamespace {
+			t.Errorf("%d were asked at once, want %d", answered, questionsPerNamespace)
+		}
+	})
+}
+
+func TestNoMoreAreAskedThanThereAreGivenPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, question, woken := asking(t)
+		for n := range 2 * questionsAtOnce {
+			name := fmt.Sprint("s", n)
+			p.Answer(question(name, name, "d", "1s"))
+		}
+		later(1500 * time.Millisecond)
+		answered := 0
+		for n := range 2 * questionsAtOnce {
+			if woken(fmt.Sprint("s", n)) >= 0 {
+				answered++
+			}
+		}
+		if answered != questionsAtOnce {
+			t.Errorf("%d were asked at once, want %d", answered, questionsAtOnce)
+		}
+	})
+}
+
+// A plan that was replaced is not asked about, and its answer is not taken for
+// that of the next.
+func TestAnotherQuestionTakesThePlaceOfTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, question, woken := asking(t)
+		p.Answer(question("a", "one", "old", "10s"))
+		synctest.Wait()
+		p.Answer(question("a", "one", "new", "1s"))
+		later(2 * time.Second)
+		if got := woken("one"); got != time.Second {
+			t.Errorf("the stack was woken after %v, want 1s: by the new plan", got)
+		}
+		if r, ok := p.Answer(question("a", "one", "new", "1s")); !ok || r.Verdict.Plan != "new" {
+			t.Errorf("Answer() = %+v, %v, want that to the new plan", r, ok)
+		}
+		if p.running != 0 || len(p.busy) != 0 || len(p.waiting) != 0 {
+			t.Errorf("%d run, %v are busy and %d wait, want none", p.running, p.busy, len(p.waiting))
+		}
+	})
+}

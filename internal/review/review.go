@@ -1,0 +1,196 @@
+// Package review asks reviewers what they think of a plan before it counts:
+// webhooks now, a policy later. A reviewer passes the plan, holds it until a
+// person approves it, or refuses it. What follows from the answer is decided by
+// package stack; this package changes nothing.
+//
+// To add a reviewer: implement Reviewer, and return it from reviewersOf in
+// package controller. What it depends on must be part of stack.Spec.Reviews, so
+// that another policy is asked about a plan again.
+//
+// Start reading at Ask; Pool has questions asked beside the reconciles.
+package review
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Reviewer says what it thinks of a plan.
+type Reviewer interface {
+	// Review returns the answer. The error says why there is none: the plan does
+	// not count, and the reviewer is asked again after the retry interval.
+	Review(context.Context, *Plan) (Answer, error)
+}
+
+// Answer is what a reviewer thinks of a plan. The zero value passes it.
+type Answer struct {
+	Outcome Outcome
+	Why     string // of Hold and Refuse, for the user
+}
+
+// Outcome is one of the three answers.
+type Outcome int
+
+// The three answers.
+const (
+	Pass   Outcome = iota
+	Hold           // the plan needs an approval, also in a stack that approves plans by itself
+	Refuse         // the plan must not be applied
+)
+
+// Bounds of asking.
+const (
+	reviewsDeadline = time.Minute // of all reviewers of one stack
+	documentBytes   = 64 << 20    // of the document of a plan that is sent
+	verdictBytes    = 2 << 10     // of the message that is kept
+)
+
+// Plan is what reviewers are asked about.
+type Plan struct {
+	Digest string
+	Object map[string]json.RawMessage // the stack, as the API server has it
+
+	// Open opens the document of the plan. Its error is Missing if the document is
+	// not among the records any more.
+	Open func(context.Context) (io.ReadCloser, error)
+
+	lost   error // the document is not among the records any more
+	bodies map[stack.Payload][]byte
+}
+
+// document reads the document of the plan.
+func (p *Plan) document(ctx context.Context) ([]byte, error) {
+	r, err := p.Open(ctx)
+	if fault.Of(err) == fault.Missing {
+		p.lost = err
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(io.LimitReader(r, documentBytes+1))
+	if err == nil && len(b) > documentBytes {
+		err = fmt.Errorf("the plan is a document of more than %d MiB, which no webhook is sent", documentBytes>>20)
+	}
+	return b, err
+}
+
+// body is what a webhook is sent. It is made once for all webhooks that are sent
+// the same.
+func (p *Plan) body(ctx context.Context, kind stack.Payload) ([]byte, error) {
+	if body := p.bodies[kind]; body != nil {
+		return body, nil
+	}
+	body, err := p.payload(ctx, kind)
+	if err == nil {
+		if p.bodies == nil {
+			p.bodies = map[stack.Payload][]byte{}
+		}
+		p.bodies[kind] = body
+	}
+	return body, err
+}
+
+// payload is what upstream sends: the object with nothing but the plan as its
+// status, the object without one, or the plan.
+func (p *Plan) payload(ctx context.Context, kind stack.Payload) ([]byte, error) {
+	object := map[string]json.RawMessage{}
+	for name, part := range p.Object {
+		if name != "status" {
+			object[name] = part
+		}
+	}
+	if kind == stack.SpecOnly {
+		return encoded(object)
+	}
+	document, err := p.document(ctx)
+	if err != nil || kind == stack.PlanAlone {
+		return document, err
+	}
+	if object["status"], err = encoded(map[string]json.RawMessage{"tfplan": document}); err != nil {
+		return nil, err
+	}
+	return encoded(object)
+}
+
+// encoded is v as JSON, with < and > left as they are.
+func encoded(v map[string]json.RawMessage) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+// Question is what the reviewers of a stack are asked. It holds all that it
+// takes to ask: by then the reconcile that asked is over.
+type Question struct {
+	Stack     string // its UID
+	Namespace string // whose reviewers these are
+	ID        string // the same for the same question after the same past
+	Wake      func() // the question was answered; must not call back into the pool
+
+	Plan      *Plan
+	By        string // digest of the reviewers
+	Reviewers []Reviewer
+	Hide      *plan.Redactor
+}
+
+// Reply is what came of a question.
+type Reply struct {
+	Verdict stack.Verdict
+	Lost    error // the plan is not among the records any more
+}
+
+// Ask asks one reviewer after the other until one refuses the plan or does not
+// answer. A plan that one of them holds is held if none of the others refuses
+// it.
+func Ask(ctx context.Context, q Question, now func() time.Time) Reply {
+	ctx, cancel := context.WithTimeout(ctx, reviewsDeadline)
+	defer cancel()
+	v := stack.Verdict{Plan: q.Plan.Digest, By: q.By, Passed: true}
+	for _, r := range q.Reviewers {
+		answer, err := r.Review(ctx, q.Plan)
+		if q.Plan.lost != nil {
+			return Reply{Lost: q.Plan.lost}
+		}
+		if err != nil {
+			v.Passed, v.Held, v.Message = false, false, err.Error()
+			break
+		}
+		if answer.Outcome == Refuse {
+			v.Passed, v.Held, v.Refused, v.Message = false, false, true, answer.Why
+			break
+		}
+		if answer.Outcome == Hold && !v.Held {
+			v.Passed, v.Held, v.Message = false, true, answer.Why
+		}
+	}
+	v.Message, v.At = shown(q.Hide.String(v.Message)), now()
+	return Reply{Verdict: v}
+}
+
+// shown is text from outside as a message: of one size, and without what would
+// move a terminal's cursor.
+func shown(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	if len(text) <= verdictBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:verdictBytes], "") + "…"
+}
