@@ -28,7 +28,7 @@ stack has the reason StateIncomplete, and Terrier applies nothing to it. This co
 plans the import of these untracked resources, shows the plan, and applies exactly
 this plan after you confirm it: by answering yes, with --yes, or later with --approve.
 
-For a resource whose import ID is not in the journal of the run, use --id to enter
+For a resource whose import ID is not in the records of the run, use --id to enter
 its ID, or --absent if it does not exist. If none of the resources exists, the command
 creates an ordinary plan.`,
 		Example: `  terrier repair network

@@ -232,7 +232,7 @@ func (p *program) stateLock() *cobra.Command {
 		Long: `Locks the state of a stack in your name. Until you unlock it, Terrier starts no run,
 and no other program gets the lock. The status of the stack shows the holder of the
 lock and the time.`,
-		Example: `  terrier state lock network --reason "moving subnets by hand"
+		Example: `  terrier state lock network --reason "moving subnets"
   terrier state unlock network`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,

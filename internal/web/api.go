@@ -17,9 +17,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// The API is rows of the one table. Each is made by asks, for what only reads,
-// or by tells, for what does something, of a function that knows nothing of
-// HTTP; what such a row says of itself is what the document of the API says.
+// The API is rows of the one table. asks makes a row that only reads, and
+// tells makes a row that acts, from a function that knows nothing of
+// HTTP. The document of the API is generated from these rows.
 
 const api = "/api/v1"
 
@@ -32,26 +32,26 @@ const (
 	oneTemplate = inNamespace + "/templates/:name"
 )
 
-// operation is what the document of the API says of a row. The zero operation is
+// operation is the entry of a row in the document of the API. The zero operation is
 // in no document.
 type operation struct {
-	id      string // of the operation, for programs that are generated
+	id      string // of the operation, for generated clients
 	summary string // one sentence
-	area    string // what it belongs to
+	area    string // the group that it belongs to
 	query   []parameter
 	takes   reflect.Type // the body; nil if there is none
 	gives   reflect.Type // the answer; nil if that is empty
 	made    bool         // the answer is 201
 	as      string       // its media type, if that is not JSON
-	also    requirement  // a second right that it takes
-	fails   []fault.Kind // beside Invalid, Denied and Broken, which everything may be
+	also    requirement  // a second permission that it needs
+	fails   []fault.Kind // besides Invalid, Denied and Broken, which every row can return
 }
 
 // parameter is one name in the query of an address.
 type parameter struct {
 	name, about string
 	kind        reflect.Kind // of its values
-	several     bool         // it may be there more than once
+	several     bool         // it may occur more than once
 }
 
 func word(name, about string) parameter {
@@ -74,10 +74,10 @@ func (c call) ctx() context.Context { return c.Request.Context() }
 
 func (c call) key() query.Key { return keyOf(c.Context) }
 
-// errNoPeople is the answer of a server that was not told how to act as others.
+// errNoPeople is the answer of a server without impersonation.
 var errNoPeople = fault.New(fault.Later, "NoCommands", errors.New("this server carries out no commands"))
 
-// person is the caller's own hands.
+// person acts with the permissions of the caller.
 func (c call) person() (command.Person, error) {
 	if c.server.People == nil {
 		return command.Person{}, errNoPeople
@@ -124,7 +124,7 @@ func asks[A any](s *server, path string, d door, a requirement, o operation, f f
 // commandBytes bounds the body of a command.
 const commandBytes = 64 << 10
 
-// tells is a row that does something, in the name of whoever asks for it.
+// tells is a row that acts, with the permissions of the caller.
 func tells[B, A any](s *server, path string, a requirement, o operation, f func(call, command.Person, B) (A, error)) route {
 	o.takes = reflect.TypeFor[B]()
 	silent := reflect.TypeFor[A]() == reflect.TypeFor[none]()
@@ -155,7 +155,7 @@ func tells[B, A any](s *server, path string, a requirement, o operation, f func(
 	return r
 }
 
-// raw is a row that sends something else than one JSON value.
+// raw is a row that sends something other than one JSON value.
 func (s *server) raw(path string, a requirement, o operation, handle gin.HandlerFunc) route {
 	r := route{method: http.MethodGet, path: path, door: guarded, access: a, operation: o}
 	r.handle = func(c *gin.Context) {
@@ -168,8 +168,8 @@ func (s *server) raw(path string, a requirement, o operation, handle gin.Handler
 	return r
 }
 
-// admitted checks what every row of the API has in common: that nothing in the
-// query is ignored, that a body is JSON, and the second right if there is one.
+// admitted makes the checks of every row of the API: that nothing in the
+// query is ignored, that a body is JSON, and the second permission if there is one.
 func (s *server) admitted(c *gin.Context, o operation) error {
 	if err := knownQuery(c.Request.URL.RawQuery, o.query); err != nil {
 		return err
@@ -234,18 +234,18 @@ func (s *server) apiRoutes() []route {
 	return table
 }
 
-// signInLinks are the rows of the command line's way into a browser, with what
-// the document says of them.
+// signInLinks are the rows of the sign-in links of the command line, with their
+// entries in the document.
 func (s *server) signInLinks() []route {
 	table := s.linkRoutes()
 	for i := range table {
 		table[i].operation = operation{id: "makeSignInLink", area: "server", gives: reflect.TypeFor[command.SignInLink](), made: true,
-			summary: "A link by which a browser is known as whoever asks for it with a token. It is good once, and not for long."}
+			summary: "Creates a link that signs a browser in as the owner of the token. The link works once and expires after a minute."}
 	}
 	return table
 }
 
-// versionView is what the server says of itself.
+// versionView is the version of the server.
 type versionView struct {
 	Version string `json:"version"`
 }

@@ -16,7 +16,7 @@ import (
 // errNoBoard is the answer of a server that watches no stacks.
 var errNoBoard = fault.New(fault.Later, "NotReady", errors.New("this server does not watch the stacks"))
 
-// statusNames are the statuses that a query may choose by.
+// statusNames are the statuses that a query can filter by.
 func statusNames() []string {
 	names := make([]string, 0, 9)
 	for _, s := range query.Statuses() {
@@ -25,23 +25,23 @@ func statusNames() []string {
 	return names
 }
 
-// boardQuery is what a query may say about rows.
+// boardQuery is the parameters of a list of stacks.
 func boardQuery() []parameter {
 	return []parameter{
 		word("q", "Words that must all occur in the name, namespace, tenant, source, path, labels or message."),
-		{name: "status", about: "One of " + strings.Join(statusNames(), ", ") + "; several choose any of them.", kind: reflect.String, several: true},
+		{name: "status", about: "One of " + strings.Join(statusNames(), ", ") + "; several match any of them.", kind: reflect.String, several: true},
 		word("namespace", "Only this namespace."),
 		word("tenant", "Only this tenant."),
-		word("selector", "Labels, as kubectl reads them."),
+		word("selector", "A label selector, as in kubectl."),
 		word("group", "Count by namespace, tenant or label:KEY, and order by it first."),
-		word("sort", "name, status, since or applied; with - before it the other way round."),
-		number("offset", "How many rows to leave out."),
-		number("limit", "How many rows to send: 100 if it is not there, 1000 at most."),
+		word("sort", "name, status, since or applied; a leading - reverses the order."),
+		number("offset", "Number of rows to skip."),
+		number("limit", "Number of rows: 100 by default, at most 1000."),
 	}
 }
 
-// boardRoutes are the rows about many stacks at once. Everybody who is known may
-// ask, and sees what they may list.
+// boardRoutes are the rows about many stacks at once. Every signed-in user may call
+// them, and gets the stacks that the user may list.
 func (s *server) boardRoutes() []route {
 	page := func(path, id, summary string, only ...query.Status) route {
 		params := boardQuery()
@@ -60,22 +60,22 @@ func (s *server) boardRoutes() []route {
 	within := boardQuery()
 	within = slices.DeleteFunc(within, func(p parameter) bool { return p.name == "namespace" })
 	return []route{
-		page(api+"/stacks", "listStacks", "The stacks that the caller may list, one page of them."),
-		page(api+"/approvals", "listApprovals", "The stacks whose plan waits for somebody.", query.StatusPending),
-		page(api+"/drift", "listDrift", "The stacks whose world is not what was applied.", query.StatusDrifted),
+		page(api+"/stacks", "listStacks", "Lists the stacks that the caller may list, one page at a time."),
+		page(api+"/approvals", "listApprovals", "Lists the stacks with a pending plan.", query.StatusPending),
+		page(api+"/drift", "listDrift", "Lists the stacks with drifted resources.", query.StatusDrifted),
 		asks(s, inNamespace+"/stacks", guarded, right("list", access.ResourceStacks), operation{id: "listStacksOfNamespace", area: "stacks",
-			summary: "The stacks of one namespace, one page of them.", query: within, fails: []fault.Kind{fault.Later}},
+			summary: "Lists the stacks of one namespace, one page at a time.", query: within, fails: []fault.Kind{fault.Later}},
 			func(c call) (query.BoardPage, error) {
 				return c.page(access.Scope{In: map[string]bool{c.Param("namespace"): true}}, nil)
 			}),
 		asks(s, oneStack+"/graph", guarded, right("get", access.ResourceStacks), operation{id: "getStackGraph", area: "stacks",
-			summary: "What a stack depends on, and what depends on it. What the caller may not list has no name.",
-			query:   []parameter{number("depth", "How many steps away to look; all of them if 0.")},
+			summary: "Returns the dependencies and the dependents of a stack. A stack that the caller may not list has no name.",
+			query:   []parameter{number("depth", "Maximum distance in steps; 0 means all.")},
 			fails:   []fault.Kind{fault.Missing, fault.Later}}, graph),
 	}
 }
 
-// page answers a query about rows, of which only may have chosen the statuses.
+// page answers a query about rows; only fixes the statuses if it is not nil.
 func (c call) page(scope access.Scope, only []query.Status) (query.BoardPage, error) {
 	if c.server.Board == nil {
 		return query.BoardPage{}, errNoBoard
@@ -87,7 +87,7 @@ func (c call) page(scope access.Scope, only []query.Status) (query.BoardPage, er
 	for _, text := range c.QueryArray("status") {
 		for _, one := range strings.Split(text, ",") {
 			if !slices.Contains(query.Statuses(), query.Status(one)) {
-				return query.BoardPage{}, errQuery("status: %.80q is none of %s", one, strings.Join(statusNames(), ", "))
+				return query.BoardPage{}, errQuery("status: %.80q is not one of %s", one, strings.Join(statusNames(), ", "))
 			}
 			q.Statuses = append(q.Statuses, query.Status(one))
 		}
@@ -116,7 +116,7 @@ func graph(c call) (query.Graph, error) {
 	return c.server.Board.Graph(scope, c.key(), depth)
 }
 
-// rightIn is the right to the objects of the namespace that the query names, or
+// rightIn is the permission for the objects of the namespace in the query, or
 // of all namespaces.
 func rightIn(verb string, r access.Resource) requirement {
 	return func(c *gin.Context) (access.Request, error) {
@@ -128,7 +128,7 @@ func rightIn(verb string, r access.Resource) requirement {
 	}
 }
 
-// everywhere is the right to the objects of all namespaces.
+// everywhere is the permission for the objects of all namespaces.
 func everywhere(verb string, r access.Resource) requirement {
 	return func(*gin.Context) (access.Request, error) { return access.Request{Verb: verb, Resource: r}, nil }
 }

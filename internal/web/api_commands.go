@@ -12,52 +12,52 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// commandRoutes are the rows of what is done to one stack. The right of the row
-// is asked for first, so that a refusal names it; then the caller's own hands do
-// it, and the cluster decides again.
+// commandRoutes are the rows of actions on one stack. The permission of the row
+// is checked first, so that a refusal names it. The action then uses the permissions
+// of the caller, and the cluster decides again.
 func (s *server) commandRoutes() []route {
 	patch := right("patch", access.ResourceStacks)
 	op := func(id, summary string, fails ...fault.Kind) operation {
 		return operation{id: id, area: "commands", summary: summary, fails: append(fails, fault.Missing, fault.Later)}
 	}
-	preview := op("previewDestroy", "Plans what a destroy would take down, waits for it, and shows it. Nobody can approve it.", fault.Conflict)
+	preview := op("previewDestroy", "Plans a destroy as a preview, waits for the plan, and returns it. The preview cannot be approved.", fault.Conflict)
 	preview.also = right("get", access.ResourcePlan)
 	table := []route{
 		tells(s, oneStack+"/preview-destroy", patch, preview, previewDestroy),
-		tells(s, oneStack+"/approve", patch, op("approvePlan", "Lets exactly the plan that was seen be applied. To say so again is no failure.", fault.Conflict),
+		tells(s, oneStack+"/approve", patch, op("approvePlan", "Approves exactly the given plan. The request can be repeated.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {
 				return decided(p.Stacks.Approve, c, b)
 			}),
-		tells(s, oneStack+"/reject", patch, op("rejectPlan", "Says no to exactly the plan that was seen.", fault.Conflict),
+		tells(s, oneStack+"/reject", patch, op("rejectPlan", "Rejects exactly the given plan.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {
 				return decided(p.Stacks.Reject, c, b)
 			}),
-		tells(s, oneStack+"/replan", patch, op("replan", "Asks for a new plan. Requests that were not answered yet are answered together."),
+		tells(s, oneStack+"/replan", patch, op("replan", "Requests a new plan. Unanswered requests are answered together."),
 			func(c call, p command.Person, _ none) (command.Requested, error) {
 				request, err := p.Stacks.Replan(c.ctx(), c.key())
 				return command.Requested{Request: request}, err
 			}),
-		tells(s, oneStack+"/suspend", patch, op("suspendStack", "Leaves a stack alone from now on; a run in flight ends first."),
+		tells(s, oneStack+"/suspend", patch, op("suspendStack", "Suspends a stack. An active run ends first."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.Suspend(c.ctx(), c.key())
 			}),
-		tells(s, oneStack+"/resume", patch, op("resumeStack", "Ends a suspension."),
+		tells(s, oneStack+"/resume", patch, op("resumeStack", "Resumes it."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.Resume(c.ctx(), c.key())
 			}),
-		tells(s, oneStack+"/unlock", patch, op("breakLock", "Lets the one foreign state lock of that identifier be broken.", fault.Conflict),
+		tells(s, oneStack+"/unlock", patch, op("breakLock", "Breaks the lock with the given ID on the state.", fault.Conflict),
 			func(c call, p command.Person, b command.NamedLock) (none, error) {
 				if b.ID == "" {
 					return none{}, errField("id")
 				}
 				return none{}, p.Stacks.Unlock(c.ctx(), c.key(), b.ID)
 			}),
-		tells(s, oneStack+"/repair-plan", patch, op("planRepair", "Asks for a plan that brings what an apply left outside into the state.", fault.Conflict),
+		tells(s, oneStack+"/repair-plan", patch, op("planRepair", "Requests a repair plan, which imports the untracked resources of an interrupted apply.", fault.Conflict),
 			func(c call, p command.Person, b command.RepairAnswers) (command.Requested, error) {
 				request, err := p.Stacks.PlanRepair(c.ctx(), c.key(), b)
 				return command.Requested{Request: request}, err
 			}),
-		tells(s, oneStack+"/repair", patch, op("repairStack", "Lets exactly the plan of a repair that was seen be carried out.", fault.Conflict),
+		tells(s, oneStack+"/repair", patch, op("repairStack", "Applies exactly the given repair plan.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenRepair) (none, error) {
 				if b.Name == "" {
 					return none{}, errField("name")
@@ -66,45 +66,45 @@ func (s *server) commandRoutes() []route {
 			}),
 	}
 	table[0].within = func(l Limits) time.Duration { return l.Transfer }
-	return append(append(table, s.handCommands(op)...), s.stateCommands(op)...)
+	return append(append(table, s.breakGlassCommands(op)...), s.stateCommands(op)...)
 }
 
-// handCommands are the rows of work by hand. What a command prints is in the log
-// of its run, and how it ended in byHand of the stack.
-func (s *server) handCommands(op func(string, string, ...fault.Kind) operation) []route {
+// breakGlassCommands are the rows of break-glass sessions. The output of a command is in the log
+// of its run, and its outcome in byHand of the stack.
+func (s *server) breakGlassCommands(op func(string, string, ...fault.Kind) operation) []route {
 	patch := right("patch", access.ResourceStacks)
 	return []route{
-		tells(s, oneStack+"/break-glass", patch, op("breakGlass", "Has nothing planned or applied by itself, so that a person can work on the stack; it ends by itself.", fault.Conflict),
+		tells(s, oneStack+"/break-glass", patch, op("breakGlass", "Starts a break-glass session, during which Terrier plans and applies nothing. It ends at its timeout.", fault.Conflict),
 			func(c call, p command.Person, _ none) (stack.Glass, error) {
 				return p.Stacks.BreakGlass(c.ctx(), c.key())
 			}),
-		tells(s, oneStack+"/break-glass/run", patch, op("orderByHand", "Has one command of the engine run behind broken glass. The id is the caller's choice: the same one twice is one command.", fault.Conflict),
+		tells(s, oneStack+"/break-glass/run", patch, op("orderByHand", "Runs one command of the engine in a break-glass session. The caller chooses the ID: two requests with the same ID run one command.", fault.Conflict),
 			func(c call, p command.Person, b command.HandOrder) (stack.Command, error) {
 				return p.Stacks.OrderByHand(c.ctx(), c.key(), b)
 			}),
-		tells(s, oneStack+"/break-glass/end", patch, op("endGlass", "Ends the session: the stack goes on by itself."),
+		tells(s, oneStack+"/break-glass/end", patch, op("endGlass", "Ends the break-glass session. Terrier reconciles the stack again."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.EndGlass(c.ctx(), c.key())
 			}),
 	}
 }
 
-// stateCommands are the rows of what is done to a state by hand.
+// stateCommands are the rows of actions on a state.
 func (s *server) stateCommands(op func(string, string, ...fault.Kind) operation) []route {
 	patch := right("patch", access.ResourceStacks)
 	return []route{
 		tells(s, oneStack+"/state/rollback", right("update", access.ResourceState),
-			op("rollBackState", "Makes an older version of a state the newest, or says what that would do.", fault.Conflict), rollBack),
+			op("rollBackState", "Rolls a state back to an older version, or returns a preview of the changes.", fault.Conflict), rollBack),
 		s.pushing(op),
-		tells(s, oneStack+"/state/lock", patch, op("lockState", "Keeps every run that writes off the state, until it is unlocked."),
+		tells(s, oneStack+"/state/lock", patch, op("lockState", "Locks a state until it is unlocked. Meanwhile no run writes it."),
 			func(c call, p command.Person, b command.LockReason) (query.StateLock, error) {
 				return p.Stacks.LockState(c.ctx(), c.key(), b.Reason)
 			}),
-		tells(s, oneStack+"/state/unlock", patch, op("unlockState", "Frees the lock on a state: the caller's own, or the one that is named.", fault.Conflict),
+		tells(s, oneStack+"/state/unlock", patch, op("unlockState", "Unlocks a state: releases the caller's own lock, or the lock with the given ID.", fault.Conflict),
 			func(c call, p command.Person, b command.NamedLock) (query.StateLock, error) {
 				return p.Stacks.UnlockState(c.ctx(), c.key(), b.ID)
 			}),
-		tells(s, oneStack+"/state/accept", patch, op("acceptState", "Agrees to what is stored, although something else was expected."),
+		tells(s, oneStack+"/state/accept", patch, op("acceptState", "Accepts an unexpected state: the stored state, although Terrier expected another one."),
 			func(c call, p command.Person, _ none) (stack.Known, error) {
 				return p.Stacks.AcceptState(c.ctx(), c.key())
 			}),
@@ -125,7 +125,7 @@ func decided(do decision, c call, b command.SeenPlan) (query.Stack, error) {
 	return do(c.ctx(), c.key(), query.PlanInfo{Name: b.Name, Digest: b.Digest}, b.Comment)
 }
 
-// previewDestroy waits for a run, and takes the place of a stream for as long.
+// previewDestroy waits for a run, and counts as a stream meanwhile.
 func previewDestroy(c call, p command.Person, _ none) (query.PlanDocument, error) {
 	leave, ok := c.server.streams.enter(userOf(c.Context).Name)
 	if !ok {
@@ -135,8 +135,8 @@ func previewDestroy(c call, p command.Person, _ none) (query.PlanDocument, error
 	return p.Stacks.PreviewDestroy(c.ctx(), c.key())
 }
 
-// rollBack says what a rollback would do, or does it if that is still what was
-// said.
+// rollBack returns the preview of a rollback, or carries it out if the preview is
+// still valid.
 func rollBack(c call, p command.Person, b command.RollbackOrder) (command.StateChange, error) {
 	if b.Version == "" {
 		return command.StateChange{}, errField("version")

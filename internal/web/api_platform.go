@@ -12,9 +12,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
-// errNoSuch is the answer of a server that was not given what is asked for.
+// errNoSuch is the answer of a server without a part that the request needs.
 func errNoSuch(what string) error {
-	return fault.New(fault.Later, "NotReady", errors.New("this server keeps no "+what))
+	return fault.New(fault.Later, "NotReady", errors.New("this server has no "+what))
 }
 
 // platformRoutes are the rows about the platform as a whole.
@@ -22,29 +22,29 @@ func (s *server) platformRoutes() []route {
 	op := func(id, summary string, params ...parameter) operation {
 		return operation{id: id, area: "platform", summary: summary, query: params, fails: []fault.Kind{fault.Later}}
 	}
-	namespace := word("namespace", "Only this namespace; all of them take a right to all of them.")
+	namespace := word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces.")
 	several := func(name, about string) parameter {
 		return parameter{name: name, about: about, kind: reflect.String, several: true}
 	}
 	return []route{
-		asks(s, api+"/queue", known, nil, op("getQueue", "Who waits for a run and whose run is at work, as far as the caller may list their stacks."), queue),
-		asks(s, api+"/sources", guarded, rightIn("list", access.ResourceSources), op("listSources", "What modules come from, with the stacks that use it.", namespace), sources),
-		asks(s, api+"/audit", known, nil, op("listAuditEntries", "Who did what, newest first, as far as the caller may list terraforms/audit.",
-			word("since", "From this moment on, as in RFC 3339."), word("until", "Before this moment."), word("who", "Exactly this person."),
-			several("what", "What was done; several choose any of them."), word("via", "The way: ui, api, cli, kubectl, git or controller."),
-			word("namespace", "Only this namespace."), word("stack", "The name of the object, whatever its kind."), word("q", "Words that must all occur."),
-			number("before", "The next of the page before."), number("limit", "How many to send: 100 if it is not there, 1000 at most.")), entries),
-		asks(s, api+"/audit/verify", guarded, everywhere("list", access.ResourceAudit), op("verifyAudit", "Whether the journal is what was written."),
+		asks(s, api+"/queue", known, nil, op("getQueue", "Returns the running and the queued runs of the stacks that the caller may list."), queue),
+		asks(s, api+"/sources", guarded, rightIn("list", access.ResourceSources), op("listSources", "Lists the sources of modules, with the stacks that use them.", namespace), sources),
+		asks(s, api+"/audit", known, nil, op("listAuditEntries", "Lists the entries of the audit log, newest first, in the namespaces where the caller may list terraforms/audit.",
+			word("since", "Only entries since this time, in RFC 3339."), word("until", "Only entries before this time."), word("who", "Only entries of this user."),
+			several("what", "Only this action; several match any of them."), word("via", "Only this interface: ui, api, cli, kubectl, git or controller."),
+			word("namespace", "Only this namespace."), word("stack", "The name of an object of any kind."), word("q", "Words that must all occur."),
+			number("before", "The value of next of the previous page."), number("limit", "Number of entries: 100 by default, at most 1000.")), entries),
+		asks(s, api+"/audit/verify", guarded, everywhere("list", access.ResourceAudit), op("verifyAudit", "Verifies the audit log."),
 			func(c call) (query.AuditReport, error) {
 				if s.Journal == nil {
-					return query.AuditReport{}, errNoSuch("journal")
+					return query.AuditReport{}, errNoSuch("audit log")
 				}
 				return s.Journal.VerifyJournal(c.ctx())
 			}),
-		asks(s, api+"/notifications", guarded, rightIn("list", access.ResourceNotifications), op("listNotifications", "What was sent to people, newest first, and what became of it.",
+		asks(s, api+"/notifications", guarded, rightIn("list", access.ResourceNotifications), op("listNotifications", "Lists the notifications that were sent, newest first, and their outcome.",
 			namespace, word("name", "The name of the object."), word("provider", "Only this provider."), word("event", "Only this event."),
-			several("outcome", "failed, retrying, delivered or dropped; several choose any of them."),
-			number("offset", "How many to leave out."), number("limit", "How many to send: 100 if it is not there, 1000 at most.")), notices),
+			several("outcome", "failed, retrying, delivered or dropped; several match any of them."),
+			number("offset", "Number of entries to skip."), number("limit", "Number of entries: 100 by default, at most 1000.")), notices),
 	}
 }
 
@@ -107,7 +107,7 @@ func sources(c call) (list[query.Source], error) {
 
 func entries(c call) (query.AuditPage, error) {
 	if c.server.Journal == nil {
-		return query.AuditPage{}, errNoSuch("journal")
+		return query.AuditPage{}, errNoSuch("audit log")
 	}
 	q := query.AuditQuery{Who: c.Query("who"), Via: query.AuditVia(c.Query("via")), Namespace: c.Query("namespace"), Stack: c.Query("stack"), Text: c.Query("q")}
 	for _, what := range c.QueryArray("what") {
@@ -126,7 +126,7 @@ func entries(c call) (query.AuditPage, error) {
 		return query.AuditPage{}, err
 	}
 	user := userOf(c.Context)
-	var failed error // to ask, which is no answer
+	var failed error // of a check that could not be made
 	sight := query.AuditSightOf(func(a access.Request) bool {
 		err := c.server.Auth.Authorize(c.ctx(), user, a)
 		if err != nil && fault.Of(err) != fault.Denied {
@@ -149,7 +149,7 @@ func (c call) moment(name string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, errQuery("the parameter %s takes a moment as 2026-03-01T12:00:00Z, not %.80q", name, text)
+		return time.Time{}, errQuery("the parameter %s takes a time as 2026-03-01T12:00:00Z, not %.80q", name, text)
 	}
 	return t, nil
 }
@@ -168,7 +168,7 @@ func notices(c call) (query.NoticePage, error) {
 	if err := errors.Join(err, err2); err != nil {
 		return query.NoticePage{}, err
 	}
-	// The row has asked for the right to just these.
+	// The row has checked the permission for exactly these.
 	scope := access.Everything
 	if q.Namespace != "" {
 		scope = access.Scope{In: map[string]bool{q.Namespace: true}}

@@ -14,12 +14,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// knownQuery refuses names that nobody reads: a filter that is misspelt must not
-// choose everything.
+// knownQuery refuses unknown parameters: a misspelt filter must not
+// match everything.
 func knownQuery(raw string, known []parameter) error {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return errQuery("the query of the address cannot be read")
+		return errQuery("the query of the address is invalid")
 	}
 	for name, values := range query {
 		i := slices.IndexFunc(known, func(p parameter) bool { return p.name == name })
@@ -27,7 +27,7 @@ func knownQuery(raw string, known []parameter) error {
 		case i < 0:
 			return errQuery("there is no parameter %.80q here", name)
 		case len(values) > 1 && !known[i].several:
-			return errQuery("the parameter %s is there %d times", name, len(values))
+			return errQuery("the parameter %s occurs %d times", name, len(values))
 		}
 	}
 	return nil
@@ -37,7 +37,7 @@ func errQuery(format string, args ...any) error {
 	return fault.New(fault.Invalid, "QueryInvalid", fmt.Errorf(format, args...))
 }
 
-// count reads a parameter that is a number, 0 if it is not there.
+// count reads a number, 0 if the parameter is missing.
 func (c call) count(name string) (int, error) {
 	text := c.Query(name)
 	if text == "" {
@@ -50,7 +50,7 @@ func (c call) count(name string) (int, error) {
 	return n, nil
 }
 
-// yes reads a parameter that is true or false, which it is if it is not there.
+// yes reads a boolean, false if the parameter is missing.
 func (c call) yes(name string) (bool, error) {
 	switch text := c.Query(name); text {
 	case "", "false":
@@ -62,8 +62,8 @@ func (c call) yes(name string) (bool, error) {
 	}
 }
 
-// readBody reads exactly one JSON value into v. Nothing in it is ignored, since
-// a field that is misspelt was meant to say something. No body is an empty
+// readBody reads exactly one JSON value into v. Unknown fields are an error, since
+// a misspelt field must not be ignored. A missing body is an empty
 // object.
 func readBody(r io.Reader, v any) error {
 	raw, err := io.ReadAll(r)
@@ -79,12 +79,12 @@ func readBody(r io.Reader, v any) error {
 		return fault.New(fault.Invalid, "BodyInvalid", bodyError(err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fault.New(fault.Invalid, "BodyInvalid", errors.New("there is something after the end of the body"))
+		return fault.New(fault.Invalid, "BodyInvalid", errors.New("the body has content after its end"))
 	}
 	return nil
 }
 
-// bodyError says what is wrong with a body in the words of whoever wrote it.
+// bodyError describes the error of a body in terms of its JSON.
 func bodyError(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		what := "the body"
@@ -96,5 +96,5 @@ func bodyError(err error) error {
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok { // has no type of its own
 		return fmt.Errorf("there is no field %.80s", name)
 	}
-	return errors.New("the body is no JSON")
+	return errors.New("the body is not JSON")
 }

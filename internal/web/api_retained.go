@@ -11,23 +11,23 @@ import (
 
 const oneRetained = inNamespace + "/retained/:name"
 
-// retainedRoutes are the rows about stacks that are gone and left something.
-// Whoever may list stacks sees them, whoever may delete them has them forgotten;
-// the last state is read by those who may read states.
+// retainedRoutes are the rows about deleted stacks with retained resources.
+// Listing them needs the permission to list stacks, forgetting them the permission to delete
+// stacks, and reading the last state the permission to read states.
 func (s *server) retainedRoutes() []route {
 	op := func(id, summary string, params ...parameter) operation {
 		return operation{id: id, area: "retained", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
-	state := op("getRetainedState", "The copy of the last state of a stack that is gone, secrets and all.", word("uid", "Which one of that name."))
+	state := op("getRetainedState", "Returns the copy of the last state of a deleted stack, with all its secrets.", word("uid", "The UID of the stack, if several had this name."))
 	state.gives = anyType
-	forget := op("forgetRetained", "Drops what the records hold of a stack that is gone. What it built stays, and so does the Secret with its state.")
+	forget := op("forgetRetained", "Deletes the records of a deleted stack. Its resources stay, and so does the Secret with its state.")
 	forget.fails = append(forget.fails, fault.Conflict)
 	return []route{
-		asks(s, api+"/retained", guarded, rightIn("list", access.ResourceStacks), op("listRetained", "What stacks left that are gone: what, since when, where its state is, and what can be done about it.",
+		asks(s, api+"/retained", guarded, rightIn("list", access.ResourceStacks), op("listRetained", "Lists the retained resources of deleted stacks: the resources, the time, the location of the state, and the next steps.",
 			word("namespace", "Only this namespace; all of them take a right to all of them.")),
 			func(c call) (list[command.Retained], error) {
 				if s.Retained == nil {
-					return list[command.Retained]{}, errNoSuch("records of stacks that are gone")
+					return list[command.Retained]{}, errNoSuch("records of deleted stacks")
 				}
 				return listed(s.Retained.List(c.ctx(), c.Query("namespace")))
 			}),
@@ -38,7 +38,7 @@ func (s *server) retainedRoutes() []route {
 
 func (s *server) retainedState(c *gin.Context) {
 	if s.Retained == nil {
-		s.refuse(c, errNoSuch("records of stacks that are gone"))
+		s.refuse(c, errNoSuch("records of deleted stacks"))
 		return
 	}
 	r, err := s.Retained.State(c.Request.Context(), keyOf(c), c.Query("uid"))
@@ -48,14 +48,14 @@ func (s *server) retainedState(c *gin.Context) {
 func forgetRetained(c call, _ command.Person, b command.NamedRetained) (none, error) {
 	switch {
 	case c.server.Retained == nil:
-		return none{}, errNoSuch("records of stacks that are gone")
+		return none{}, errNoSuch("records of deleted stacks")
 	case b.UID == "":
 		return none{}, errField("uid")
 	}
 	return none{}, c.server.forget(c.Context, c.key(), b.UID)
 }
 
-// forget drops a record, once the journal says who had it dropped.
+// forget deletes a record, after the audit log names the user.
 func (s *server) forget(c *gin.Context, key query.Key, uid string) error {
 	err := s.audit(c, query.AuditEntry{
 		What: query.AuditForgotten, Object: query.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name, UID: uid},

@@ -10,8 +10,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// errNoTenants is the answer of a server that knows nothing of tenants.
-var errNoTenants = fault.New(fault.Missing, query.ReasonNoTenants, errors.New("this server knows nothing of tenants"))
+// errNoTenants is the answer of a server without tenants.
+var errNoTenants = fault.New(fault.Missing, query.ReasonNoTenants, errors.New("this server does not manage tenants"))
 
 // tenantRoutes are the rows about registries, templates and tenants.
 func (s *server) tenantRoutes() []route {
@@ -19,23 +19,23 @@ func (s *server) tenantRoutes() []route {
 		return operation{id: id, area: "tenants", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
 	table := []route{
-		asks(s, api+"/tenants", guarded, rightIn("list", access.ResourceTenants), op("listTenants", "Tenants, and what holds them up.",
+		asks(s, api+"/tenants", guarded, rightIn("list", access.ResourceTenants), op("listTenants", "Lists tenants, and the problems of registries and templates.",
 			word("namespace", "Only this namespace; all of them take a right to all of them."),
-			word("registry", "Only those of this registry."), word("template", "Only those of this template."),
-			word("selector", "Labels, as kubectl reads them."), yes("notReady", "Only those that are not ready.")), listTenants),
-		asks(s, inNamespace+"/tenants", guarded, right("list", access.ResourceTenants), op("listTenantsOfNamespace", "The tenants of one namespace, and what holds them up.",
-			word("registry", "Only those of this registry."), word("template", "Only those of this template."),
-			word("selector", "Labels, as kubectl reads them."), yes("notReady", "Only those that are not ready.")), listTenants),
-		asks(s, oneTenant, guarded, right("get", access.ResourceTenants), op("getTenant", "All there is to know of a tenant."), tenant),
-		asks(s, oneRegistry, guarded, right("get", access.ResourceRegistries), op("getRegistry", "What is known of the rows of a registry, and of what follows."),
+			word("registry", "Only tenants of this registry."), word("template", "Only tenants of this template."),
+			word("selector", "Labels, as kubectl reads them."), yes("notReady", "Only tenants that are not ready.")), listTenants),
+		asks(s, inNamespace+"/tenants", guarded, right("list", access.ResourceTenants), op("listTenantsOfNamespace", "Lists the tenants of one namespace, and the problems of its registries and templates.",
+			word("registry", "Only tenants of this registry."), word("template", "Only tenants of this template."),
+			word("selector", "Labels, as kubectl reads them."), yes("notReady", "Only tenants that are not ready.")), listTenants),
+		asks(s, oneTenant, guarded, right("get", access.ResourceTenants), op("getTenant", "Returns the details of a tenant."), tenant),
+		asks(s, oneRegistry, guarded, right("get", access.ResourceRegistries), op("getRegistry", "Returns the result of the last read of a registry, and its effect on tenants."),
 			tenants(func(t query.TenantReader, c call) (query.Registry, error) { return t.Registry(c.ctx(), c.key()) })),
-		asks(s, oneTemplate, guarded, right("get", access.ResourceTemplates), op("getRollout", "How far the last change of a template has come."),
+		asks(s, oneTemplate, guarded, right("get", access.ResourceTemplates), op("getRollout", "Returns the rollout of a template."),
 			tenants(func(t query.TenantReader, c call) (query.Rollout, error) { return t.Rollout(c.ctx(), c.key()) })),
 	}
 	return append(append(table, s.registryCommands()...), s.templateCommands()...)
 }
 
-// tenants asks what this server may not have been given.
+// tenants calls the tenants, which a server may lack.
 func tenants[A any](f func(query.TenantReader, call) (A, error)) func(call) (A, error) {
 	return func(c call) (A, error) {
 		if c.server.Tenants == nil {
@@ -64,7 +64,7 @@ func listTenants(c call) (query.TenantList, error) {
 	})
 }
 
-// tenant describes one tenant. The stacks among its objects are another right.
+// tenant describes one tenant. The stacks among its objects need another permission.
 func tenant(c call) (query.TenantDetail, error) {
 	if c.server.Tenants == nil {
 		return query.TenantDetail{}, errNoTenants
@@ -91,23 +91,23 @@ func tenantOp(id, summary string, fails ...fault.Kind) operation {
 	return operation{id: id, area: "commands", summary: summary, fails: append(fails, fault.Missing, fault.Later)}
 }
 
-// registryCommands are the rows of what is done to a registry.
+// registryCommands are the rows of actions on a registry.
 func (s *server) registryCommands() []route {
 	patch := right("patch", access.ResourceRegistries)
 	return []route{
-		tells(s, oneRegistry+"/allow", patch, tenantOp("allowDeletions", "Lets exactly the deletions pass that the token stands for.", fault.Conflict),
+		tells(s, oneRegistry+"/allow", patch, tenantOp("allowDeletions", "Allows exactly the blocked deletions of the token.", fault.Conflict),
 			func(c call, p command.Person, b command.AllowedToken) (none, error) {
 				if b.Token == "" {
 					return none{}, errField("token")
 				}
 				return none{}, p.Tenants.Allow(c.ctx(), c.key(), b.Token)
 			}),
-		tells(s, oneRegistry+"/read-now", patch, tenantOp("readNow", "Asks for the rows to be read now."),
+		tells(s, oneRegistry+"/read-now", patch, tenantOp("readNow", "Requests a read of the rows now."),
 			func(c call, p command.Person, _ none) (command.Requested, error) {
 				request, err := p.Tenants.ReadNow(c.ctx(), c.key())
 				return command.Requested{Request: request}, err
 			}),
-		tells(s, oneRegistry+"/suspend", patch, tenantOp("suspendRegistry", "Leaves rows and tenants as they are."),
+		tells(s, oneRegistry+"/suspend", patch, tenantOp("suspendRegistry", "Suspends a registry: its rows are not read, and its tenants do not change."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Tenants.SuspendRegistry(c.ctx(), c.key())
 			}),
@@ -118,21 +118,21 @@ func (s *server) registryCommands() []route {
 	}
 }
 
-// templateCommands are the rows of what is done to a template.
+// templateCommands are the rows of actions on a template.
 func (s *server) templateCommands() []route {
 	return []route{
 		tells(s, oneTemplate+"/rollout/resume", right("patch", access.ResourceTemplates),
-			tenantOp("resumeRollout", "Goes on with a rollout that has stopped.", fault.Conflict),
+			tenantOp("resumeRollout", "Resumes a stopped rollout.", fault.Conflict),
 			func(c call, p command.Person, _ none) (command.Resumed, error) {
 				n, err := p.Tenants.ResumeRollout(c.ctx(), c.key())
 				return command.Resumed{Generation: n}, err
 			}),
 		tells(s, oneTemplate+"/rollout/undo", right("update", access.ResourceTemplates),
-			tenantOp("undoRollout", "Makes a template what it was in an older generation, or says which that would be.", fault.Conflict), undo),
+			tenantOp("undoRollout", "Rolls a template back to an older generation, or returns a preview.", fault.Conflict), undo),
 	}
 }
 
-// undo says what an undo would do, or does it if that is still what was said.
+// undo returns the preview of a rollback, or carries it out if the preview is still valid.
 func undo(c call, p command.Person, b command.UndoOrder) (command.UndoView, error) {
 	u, err := p.Tenants.PlanUndo(c.ctx(), c.key(), b.To)
 	view := command.UndoView{From: u.From, To: u.To, Same: u.Same}
@@ -142,7 +142,7 @@ func undo(c call, p command.Person, b command.UndoOrder) (command.UndoView, erro
 	case b.From == 0:
 		return view, errField("from")
 	case b.From != u.From:
-		return view, fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the template %s has changed since: it is in its generation %d now", c.key(), u.From))
+		return view, fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the template %s has changed since the preview: its generation is %d now", c.key(), u.From))
 	}
 	return view, p.Tenants.Undo(c.ctx(), u)
 }

@@ -164,10 +164,10 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 		"no object":                 {`[]`, 422, "the body does not take a JSON array"},
 		"a text":                    {`"plan-a"`, 422, "the body does not take a JSON string"},
 		"nothing where it must say": {``, 422, `the field \"name\" is missing`},
-		"half of it":                {`{"name":"pl`, 422, "the body is no JSON"},
-		"two of them":               {`{"name":"plan-a"}{"name":"plan-b"}`, 422, "after the end"},
+		"half of it":                {`{"name":"pl`, 422, "the body is not JSON"},
+		"two of them":               {`{"name":"plan-a"}{"name":"plan-b"}`, 422, "after its end"},
 		"more than there may be":    {`{"name":"` + strings.Repeat("x", commandBytes) + `"}`, 413, "too large"},
-		"deeper than anything":      {`{"name":` + strings.Repeat("[", 30000) + strings.Repeat("]", 30000) + `}`, 422, "the body is no JSON"},
+		"deeper than anything":      {`{"name":` + strings.Repeat("[", 30000) + strings.Repeat("]", 30000) + `}`, 422, "the body is not JSON"},
 		"deep, and in bounds":       {`{"name":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, 422, "does not take a JSON array"},
 		"no text at all":            {"{\"name\":\"\xff\xfe\"}", 200, "\ufffd"},
 	} {

@@ -14,14 +14,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// Audit is the journal, to write to.
+// Audit is the audit log, for writing.
 type Audit interface {
 	// Record returns once the entry is on the disk.
 	Record(context.Context, query.AuditEntry) error
 }
 
-// audit records what the person of a request does. Whoever and Via are filled in
-// if they are empty. A handler that shows what is secret records it first, and
+// audit records an action of the user of a request. Who and Via are filled in
+// if they are empty. A handler that shows secrets records it first, and
 // shows nothing if that fails.
 func (s *server) audit(c *gin.Context, e query.AuditEntry) error {
 	if s.Audit == nil {
@@ -35,12 +35,12 @@ func (s *server) audit(c *gin.Context, e query.AuditEntry) error {
 	}
 	err := s.Audit.Record(c.Request.Context(), e)
 	if err != nil {
-		s.Log.Error("journal not written", "request", c.GetString(keyRequest), "what", e.What, "user", e.Who, "err", err)
+		s.Log.Error("audit log not written", "request", c.GetString(keyRequest), "what", e.What, "user", e.Who, "err", err)
 	}
 	return err
 }
 
-// viaOf is the way on which a request came.
+// viaOf is the interface of a request.
 func viaOf(c *gin.Context) query.AuditVia {
 	switch {
 	case c.GetBool(keyBrowser):
@@ -52,9 +52,9 @@ func viaOf(c *gin.Context) query.AuditVia {
 	}
 }
 
-// refused records a command of somebody who has no right to it. What strangers
-// are told is no command: their attempts to sign in are recorded where they are
-// made.
+// refused records a command of a user without the permission for it. Requests without a
+// user are not commands: attempts to sign in are recorded by
+// signInRefused.
 func (s *server) refused(c *gin.Context, err error) {
 	user := userOf(c)
 	if s.Audit == nil || user.Name == "" || fault.Of(err) != fault.Denied || c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead {
@@ -63,7 +63,7 @@ func (s *server) refused(c *gin.Context, err error) {
 	s.refusedOne(c, keyOf(c), err)
 }
 
-// refusedOne records it of one of the objects that a command is about.
+// refusedOne records it for one of the objects of a command.
 func (s *server) refusedOne(c *gin.Context, key query.Key, err error) {
 	if s.Audit == nil || fault.Of(err) != fault.Denied {
 		return
@@ -77,27 +77,27 @@ func (s *server) refusedOne(c *gin.Context, key query.Key, err error) {
 		Object:  query.AuditObject{Namespace: key.Namespace, Name: key.Name},
 		Details: map[string]string{"request": c.Request.Method + " " + c.FullPath(), "unrecorded": unrecorded(more)},
 	}
-	_ = s.audit(c, e) // it was refused in any case; the log has what came in the way
+	_ = s.audit(c, e) // the command was refused in any case; audit logs the error
 }
 
-// signedIn notes that somebody became known to a browser.
+// signedIn records that a user signed in.
 func (s *server) signedIn(c *gin.Context, who, by string, more ...any) {
 	s.Log.Info("signed in", append([]any{"user", who, "by", by}, more...)...)
-	_ = s.audit(c, query.AuditEntry{What: query.AuditSignedIn, Who: who, Details: map[string]string{"by": by}}) // they may look all the same
+	_ = s.audit(c, query.AuditEntry{What: query.AuditSignedIn, Who: who, Details: map[string]string{"by": by}}) // audit logs the error; the user is signed in
 }
 
-// signInRefused records that somebody did not become known. Who it was is not
-// known, and what they typed is not kept.
+// signInRefused records a failed sign-in. The user is not
+// known, and the input is not recorded.
 func (s *server) signInRefused(c *gin.Context, err error) {
 	if more, ok := s.refusals.take("", s.Now()); ok {
-		_ = s.audit(c, query.AuditEntry{ // they were refused in any case
+		_ = s.audit(c, query.AuditEntry{ // audit logs the error; the sign-in failed in any case
 			What: query.AuditSignInRefused, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
 			Details: map[string]string{"address": addressOf(c.Request), "unrecorded": unrecorded(more)},
 		})
 	}
 }
 
-// unrecorded is how many were left out, empty if none was.
+// unrecorded is how many refusals were not recorded, empty for none.
 func unrecorded(n int) string {
 	if n == 0 {
 		return ""
@@ -105,25 +105,25 @@ func unrecorded(n int) string {
 	return strconv.Itoa(n)
 }
 
-// What refused requests may add to the journal in a minute: whoever may do
-// nothing may not fill the disk either. Each person has a part of it, so that
-// nobody hides what somebody else tries behind a noise of their own. Those beyond
-// it are counted in the next entry.
+// Limits of refused requests in the audit log per minute, so that they do not
+// fill the disk. Each user has a limit, so that
+// refusals of one user do not hide those of another. The next entry counts those
+// beyond the limits.
 const (
-	refusalsPerMinute = 60 // of one person, or of all strangers
+	refusalsPerMinute = 60 // of one user, or of all requests without a user
 	refusalsOfAll     = 600
 )
 
-// refusals counts what was refused.
+// refusals counts refused requests.
 type refusals struct {
 	mu    sync.Mutex
 	since time.Time
 	all   int
-	taken map[string]int // by person; those of strangers have no name
-	left  int            // refused and not recorded since the last that was
+	taken map[string]int // by user; requests without a user have no name
+	left  int            // not recorded since the last entry
 }
 
-// take reports whether one more of who may be recorded, and how many were not
+// take reports whether one more refusal of who may be recorded, and how many were not
 // before it.
 func (r *refusals) take(who string, now time.Time) (left int, ok bool) {
 	r.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
-// pageRoutes are the rows of everything that is for browsers. Whoever may not
-// see something gets a page that says so; whoever is not known is sent to sign
+// pageRoutes are the rows for browsers. A visitor without the permission for a page
+// gets a page that says so; a visitor without a session is sent to sign
 // in.
 func (s *server) pageRoutes() []route {
 	table := []route{
@@ -40,7 +40,7 @@ func (s *server) pageRoutes() []route {
 	return table
 }
 
-// access names the right that a row takes.
+// access is the permission that a row needs.
 type requirement = func(*gin.Context) (access.Request, error)
 
 // page is the row of a page.
@@ -60,7 +60,7 @@ func (s *server) page(path string, d door, a requirement, h pages.Handler) route
 	}}
 }
 
-// formBytes bounds what a form of a page sends.
+// formBytes bounds the body of a form.
 const formBytes = 1 << 20
 
 // action is the row of a form.
@@ -97,7 +97,7 @@ func (s *server) action(path string, d door, a requirement, do pages.Action) rou
 	}}
 }
 
-// visit is what a page is told of a request.
+// visit is the request as a page gets it.
 func (s *server) visit(c *gin.Context) (*pages.Visit, error) {
 	user := userOf(c)
 	v := &pages.Visit{
@@ -118,7 +118,7 @@ func (s *server) visit(c *gin.Context) (*pages.Visit, error) {
 	return v, err
 }
 
-// asks answers what somebody may do.
+// asks checks the permissions of a user.
 func (s *server) asks(c *gin.Context, user access.User) func(access.Request) bool {
 	return func(a access.Request) bool { return s.Recent.Authorize(c.Request.Context(), user, a) == nil }
 }
@@ -128,23 +128,23 @@ func (s *server) show(c *gin.Context, status int, v *pages.Visit, p pages.Page) 
 	html, err := s.renderer.Render(v, p)
 	if err != nil {
 		s.Log.Error("page failed", "request", c.GetString(keyRequest), "path", c.FullPath(), "err", err)
-		c.Data(http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("something is wrong inside the server\n"))
+		c.Data(http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("internal error of the server\n"))
 		return
 	}
 	c.Header("Content-Security-Policy", pages.ContentPolicy)
 	c.DataFromReader(status, int64(len(html)), "text/html; charset=utf-8", bytes.NewReader(html), nil)
 }
 
-// astray sees to it that somebody who typed an address that is none is shown a
-// page. Programs say that they want JSON, or nothing. Who it is stays open: what
-// the page says is the same for all.
+// astray marks requests of browsers for unknown addresses, so that they get a
+// page. Programs accept JSON, or name no type. The user is not identified: the
+// page is the same for all users.
 func (s *server) astray(c *gin.Context) {
 	reads := c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead
 	c.Set(keyBrowser, reads && strings.Contains(c.GetHeader("Accept"), "text/html"))
 	c.Next()
 }
 
-// problem shows a browser why it does not get what it asked for.
+// problem shows a refusal as a page.
 func (s *server) problem(c *gin.Context, status int, answer command.Refusal) {
 	v := &pages.Visit{Context: c.Request.Context(), House: &s.house, User: userOf(c), Path: c.Request.URL.Path, Query: url.Values{}, Now: s.Now()}
 	if v.User.Name != "" {
@@ -152,7 +152,7 @@ func (s *server) problem(c *gin.Context, status int, answer command.Refusal) {
 	}
 	p := pages.Failed(v, answer, c.GetString(keyRequest))
 	if c.Request.Method != http.MethodGet {
-		p.Live = pages.Live{} // nothing is done twice by itself
+		p.Live = pages.Live{} // an action is not retried automatically
 	}
 	s.show(c, status, v, p)
 	c.Abort()

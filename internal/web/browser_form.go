@@ -15,18 +15,18 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
-// uploadParts bounds what a form that brings a file has beside it.
+// uploadParts bounds the parts of a form with a file.
 const uploadParts = 32
 
-// upload is the row of a form that brings a file.
+// upload is the row of a form with a file.
 func (s *server) upload(path string, d door, a requirement, do pages.Action) route {
 	r := s.action(path, d, a, do)
 	r.body, r.within = s.Limits.File, func(l Limits) time.Duration { return l.Transfer }
 	return r
 }
 
-// readForm reads what a form sends. A file stays in memory, since it may hold
-// what must not be on a disk.
+// readForm reads a form. A file stays in memory, since it may contain
+// secrets that must not be on a disk.
 func readForm(r *http.Request, v *pages.Visit) error {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "multipart/form-data" {
 		err := r.ParseForm()
@@ -63,7 +63,7 @@ func errForm(err error) error {
 	return fault.New(fault.Invalid, "FormInvalid", fmt.Errorf("the form cannot be read: %w", err))
 }
 
-// asFile sends a state as a file, on the record.
+// asFile sends a state as a file.
 func asFile(send gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Header("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.tfstate"`, c.Param("name")))

@@ -12,10 +12,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
-// operateRoutes are the rows of pages about all that stacks share: the queue,
-// tenants and what they come from, sources, the journal, what stacks left that are
-// gone, and the server itself.
-// Lists are for whoever is known, and cut to what they may see.
+// operateRoutes are the rows of pages about the platform: the queue,
+// tenants with their registries and templates, sources, the audit log, retained resources,
+// and the server itself.
+// Lists are for every signed-in user, and show what the user may view.
 func (s *server) operateRoutes() []route {
 	const (
 		tenant   = "/tenants/:namespace/:name"
@@ -52,11 +52,11 @@ func (s *server) operateRoutes() []route {
 	}
 }
 
-// exported bounds how many entries of the journal one export has. Whoever wants
-// more cuts it to days, or takes the files.
+// exported bounds how many entries of the audit log one export has. For more
+// entries, use several exports by day, or the files.
 const exported = 100_000
 
-// exportAudit sends what the page of the journal shows as lines of JSON, newest
+// exportAudit sends the entries of the audit page as lines of JSON, newest
 // first.
 func (s *server) exportAudit(c *gin.Context) {
 	v, err := s.visit(c)
@@ -71,7 +71,7 @@ func (s *server) exportAudit(c *gin.Context) {
 	}
 	q.Before, q.Limit = 0, 1000
 	if s.Journal == nil {
-		c.Data(http.StatusOK, "application/jsonl; charset=utf-8", nil) // nothing was ever written down
+		c.Data(http.StatusOK, "application/jsonl; charset=utf-8", nil) // there are no entries
 		return
 	}
 	sight := query.AuditSightOf(v.Can)
@@ -81,12 +81,12 @@ func (s *server) exportAudit(c *gin.Context) {
 		return
 	}
 	c.Header("Content-Type", "application/jsonl; charset=utf-8")
-	c.Header("Content-Disposition", `attachment; filename="journal.jsonl"`)
+	c.Header("Content-Disposition", `attachment; filename="audit-log.jsonl"`)
 	out := json.NewEncoder(c.Writer)
 	for sent := 0; ; {
 		for _, e := range page.Items {
 			if err := out.Encode(e); err != nil {
-				panic(http.ErrAbortHandler) // nobody reads it any more
+				panic(http.ErrAbortHandler) // the reader is gone
 			}
 		}
 		if sent += len(page.Items); page.Next == 0 || sent >= exported {
@@ -94,8 +94,8 @@ func (s *server) exportAudit(c *gin.Context) {
 		}
 		q.Before = page.Next
 		if page, err = s.Journal.Entries(c.Request.Context(), sight, q); err != nil {
-			s.Log.Error("export of the journal cut short", "request", c.GetString(keyRequest), "err", err)
-			panic(http.ErrAbortHandler) // half of it must not be taken for all
+			s.Log.Error("export of the audit log interrupted", "request", c.GetString(keyRequest), "err", err)
+			panic(http.ErrAbortHandler) // an incomplete export must not look complete
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
-// runPageRoutes are the pages about what runs do: each takes the right to what
-// it shows. The graph names other stacks only to those who may list them.
+// runPageRoutes are the pages about runs: each needs the permission for what
+// it shows. The graph names only stacks that the visitor may list.
 func (s *server) runPageRoutes() []route {
 	const one = "/stacks/:namespace/:name"
 	log, plan := right("get", access.ResourceLog), right("get", access.ResourcePlan)

@@ -8,10 +8,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
-// stackPageRoutes are the pages about stacks. Lists are cut to what the visitor
-// may list, so that they take no right of their own; what is below one stack
-// takes the right to that part of it. Whether a command is allowed is asked here
-// and, since it is given in the visitor's name, by the cluster again.
+// stackPageRoutes are the pages about stacks. Lists show what the visitor
+// may list, so that they need no permission of their own; a page of one stack
+// needs the permission for its part. The permission for a command is checked here
+// and again by the cluster, since the command acts as the visitor.
 func (s *server) stackPageRoutes() []route {
 	const one = "/stacks/:namespace/:name"
 	see := right("get", access.ResourceStacks)

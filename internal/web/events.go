@@ -19,25 +19,25 @@ import (
 
 const (
 	heartbeat = ": still here\n\n"
-	retryMS   = 3000 // how long a browser waits before it comes back
+	retryMS   = 3000 // how long a browser waits before it reconnects
 )
 
 var eventQuery = []parameter{
 	word("namespace", "Only this namespace."), word("stack", "Only this stack: NAMESPACE/NAME."),
-	word("q", "Only stacks in whose name, namespace, tenant, source, path, labels or message all of these words occur, as they are after the change."),
-	word("cursor", "From where to go on: the cursor of a page. Now, if it is not there."),
+	word("q", "Only stacks whose name, namespace, tenant, source, path, labels or message contain all of these words after the change."),
+	word("cursor", "The cursor of a page, to resume from there; by default now."),
 }
 
-// eventRoutes is the row of what happens.
+// eventRoutes is the row of the event stream.
 func (s *server) eventRoutes() []route {
 	op := operation{id: "watchStacks", area: "stacks", as: "text/event-stream", fails: []fault.Kind{fault.Missing, fault.Later},
-		summary: "Changes of stacks as they happen, as far as the caller may list them. Goes on from Last-Event-ID, or from the cursor of a page.",
+		summary: "Streams changes of the stacks that the caller may list. The stream resumes from Last-Event-ID, or from the cursor of a page.",
 		query:   eventQuery}
 	return []route{{method: http.MethodGet, path: api + "/events", door: known, operation: op, within: streaming, handle: s.events}}
 }
 
-// events sends the changes of stacks. Nothing is kept for a reader: it asks the
-// board for what has changed since what it got last.
+// events sends the changes of stacks. Nothing is buffered for a reader: it asks the
+// board for the changes since its cursor.
 func (s *server) events(c *gin.Context) {
 	w := &watching{server: s, namespace: c.Query("namespace"), words: strings.Fields(strings.ToLower(c.Query("q")))}
 	err := s.admitted(c, operation{query: eventQuery})
@@ -66,15 +66,15 @@ func (s *server) events(c *gin.Context) {
 		s.refuse(c, err)
 		return
 	}
-	// The place that this reader has come to is sent along with each sign of life,
-	// so that one whose stacks rarely change does not fall behind.
+	// The cursor of this reader is sent with each heartbeat,
+	// so that a reader whose stacks rarely change does not fall behind.
 	st.beat = func() error { return st.write([]byte(heartbeat[:len(heartbeat)-1] + "id: " + w.cursor + "\n\n")) }
 	st.again = func() bool { return w.moved }
 	if st.startEvents() != nil {
 		return
 	}
 	for {
-		if err := st.write(w.told(news)); err != nil {
+		if err := st.write(w.render(news)); err != nil {
 			return
 		}
 		if err := st.wait(news.Wait); err != nil {
@@ -86,7 +86,7 @@ func (s *server) events(c *gin.Context) {
 	}
 }
 
-// watching is what one reader of events may see and wants to.
+// watching is the permissions and the filter of one reader of events.
 type watching struct {
 	server    *server
 	scope     access.Scope
@@ -94,7 +94,7 @@ type watching struct {
 	stack     *query.Key
 	words     []string
 	cursor    string
-	moved     bool // the reader may see something else than before
+	moved     bool // the permissions of the reader have changed
 }
 
 func (w *watching) choose(stack string) error {
@@ -112,9 +112,9 @@ func (w *watching) choose(stack string) error {
 	return nil
 }
 
-// may finds out anew what user may see. Nothing at all is Denied. Where not all
-// namespaces were asked about yet it begins with the others: whoever shows what
-// they hold looks again until all are known.
+// may checks again what the user may list. No namespace at all is Denied. While not all
+// namespaces were checked yet, it uses those that were: the page
+// refreshes until all are checked.
 func (w *watching) may(ctx context.Context, user access.User) error {
 	scope, err := w.server.soFar(ctx, user)
 	if err == nil && scope.Unasked > 0 && w.namespace != "" && !scope.Has(w.namespace) {
@@ -136,7 +136,7 @@ func (w *watching) may(ctx context.Context, user access.User) error {
 	return nil
 }
 
-// soFar is what is known of scope after a moment.
+// soFar is the part of scope that is known after a moment.
 func (s *server) soFar(ctx context.Context, user access.User) (access.Scope, error) {
 	if s.SoFar != nil {
 		return s.SoFar(ctx, user)
@@ -144,8 +144,8 @@ func (s *server) soFar(ctx context.Context, user access.User) (access.Scope, err
 	return s.scope(ctx, user)
 }
 
-// told is what a reader gets of news.
-func (w *watching) told(news query.BoardNews) []byte {
+// render is the events of a reader.
+func (w *watching) render(news query.BoardNews) []byte {
 	var out bytes.Buffer
 	if news.Reset || w.moved {
 		w.moved = false
@@ -168,8 +168,8 @@ func (w *watching) told(news query.BoardNews) []byte {
 	return out.Bytes()
 }
 
-// wants reports whether the reader asked for a row. What they may see the board
-// has seen to.
+// wants reports whether a row matches the filter of the reader. The board has checked
+// the permissions.
 func (w *watching) wants(row query.Row) bool {
 	if w.namespace != "" && row.Namespace != w.namespace || w.stack != nil && row.Key() != *w.stack {
 		return false
@@ -185,8 +185,8 @@ func (st *stream) startEvents() error {
 	return st.write(fmt.Appendf(nil, "retry: %d\n\n", retryMS))
 }
 
-// writeEvent writes one event. Its data may hold anything: each of its lines
-// becomes one of the event's, and what is not text is replaced.
+// writeEvent writes one event. Its data may contain anything: each of its lines
+// becomes a line of the event, and invalid text is replaced.
 func writeEvent(out *bytes.Buffer, name, id string, data []byte) {
 	if name != "" {
 		out.WriteString("event: " + name + "\n")

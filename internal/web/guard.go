@@ -23,13 +23,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// Answers that the fault table has no row for.
+// Errors whose status is not in the fault table.
 var (
-	errNoRoute  = &httpError{http.StatusNotFound, fault.New(fault.Missing, "NoRoute", errors.New("nothing is served at this address"))}
-	errNoMethod = &httpError{http.StatusMethodNotAllowed, fault.New(fault.Invalid, "NoMethod", errors.New("this address does not take that method"))}
-	errHost     = &httpError{http.StatusForbidden, fault.New(fault.Denied, "HostDenied", errors.New("the server is not called by that name"))}
+	errNoRoute  = &httpError{http.StatusNotFound, fault.New(fault.Missing, "NoRoute", errors.New("there is no page or API at this address"))}
+	errNoMethod = &httpError{http.StatusMethodNotAllowed, fault.New(fault.Invalid, "NoMethod", errors.New("this address does not accept this method"))}
+	errHost     = &httpError{http.StatusForbidden, fault.New(fault.Denied, "HostDenied", errors.New("the server does not have this host name"))}
 	errOrigin   = &httpError{http.StatusForbidden, fault.New(fault.Denied, "OriginDenied", errors.New("requests of other origins are refused"))}
-	errStreams  = &httpError{http.StatusTooManyRequests, fault.Wait(30*time.Second, "TooManyStreams", errors.New("too many logs are being followed at once"))}
+	errStreams  = &httpError{http.StatusTooManyRequests, fault.Wait(30*time.Second, "TooManyStreams", errors.New("too many streams are open"))}
 )
 
 // httpError is an error with a status of its own.
@@ -48,11 +48,11 @@ func errName(what, value string) error {
 const (
 	keyUser    = "user"
 	keyRequest = "request"
-	keyBrowser = "browser" // who asks is a browser, for a page
+	keyBrowser = "browser" // the request is of a browser, for a page
 )
 
-// recovered turns a panic of a handler into an answer. The connection of one
-// that had begun to answer is cut, so that half a log is not taken for a whole.
+// recovered turns a panic of a handler into an error. If the handler
+// had begun to answer, the connection is closed, so that the answer does not look complete.
 func (s *server) recovered(c *gin.Context) {
 	id := make([]byte, 9)
 	rand.Read(id) // never fails
@@ -74,7 +74,7 @@ func (s *server) recovered(c *gin.Context) {
 	c.Next()
 }
 
-// logged notes requests that are not reads of an API that went well.
+// logged logs each request.
 func (s *server) logged(c *gin.Context) {
 	c.Next()
 	level := slog.LevelDebug
@@ -85,8 +85,8 @@ func (s *server) logged(c *gin.Context) {
 		"path", c.FullPath(), "status", c.Writer.Status(), "user", userOf(c).Name)
 }
 
-// hardened sets what every answer says to browsers and caches, and takes off
-// what a request must not say: who it is comes from its token alone.
+// hardened sets the security headers of every answer, and removes request
+// headers about the user: the user comes from the token alone.
 func (s *server) hardened(c *gin.Context) {
 	h := c.Writer.Header()
 	h.Set("Cache-Control", "no-store")
@@ -102,8 +102,8 @@ func (s *server) hardened(c *gin.Context) {
 	c.Next()
 }
 
-// called refuses names that are not the server's, which is how pages of others
-// get at servers on this machine.
+// called refuses other host names, with which pages of other sites
+// reach servers on this machine.
 func (s *server) called(c *gin.Context) {
 	host := c.Request.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -117,9 +117,9 @@ func (s *server) called(c *gin.Context) {
 	c.Next()
 }
 
-// sameOrigin refuses what pages of others have a browser do. A request that a
-// cookie speaks for has to come from a page of ours even to read, since a stream
-// is one.
+// sameOrigin refuses requests that pages of other sites cause. A request with the
+// session cookie has to come from a page of ours even for reading, since a stream
+// is a read, too.
 func (s *server) sameOrigin(c *gin.Context) {
 	err := http.NewCrossOriginProtection().Check(c.Request)
 	if err != nil || s.sessions.shown(c.Request) && !fromOwnPage(c.Request) {
@@ -129,7 +129,7 @@ func (s *server) sameOrigin(c *gin.Context) {
 	c.Next()
 }
 
-// bounded gives a request its limits of time and size.
+// bounded sets the limits of time and size of a request.
 func (s *server) bounded(r route) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Set(keyBrowser, r.browser)
@@ -148,7 +148,7 @@ func (s *server) bounded(r route) gin.HandlerFunc {
 	}
 }
 
-// allowed lets in whoever the row of r says.
+// allowed checks the door and the permission of r.
 func (s *server) allowed(r route) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if r.door == open {
@@ -181,7 +181,7 @@ func (s *server) allowed(r route) gin.HandlerFunc {
 	}
 }
 
-// identify says who makes a request: a token that it shows, else the session of
+// identify returns the user of a request: of its token, else of the session of
 // its browser.
 func (s *server) identify(r *http.Request) (access.User, error) {
 	if s.sessions.shown(r) {
@@ -191,7 +191,7 @@ func (s *server) identify(r *http.Request) (access.User, error) {
 }
 
 // tokenOf reads the token of a request: a bearer token, or the password of
-// clients that know nothing else, which are those of registries.
+// registry clients, which support nothing else.
 func tokenOf(r *http.Request) secret.Text {
 	if _, password, ok := r.BasicAuth(); ok {
 		return secret.New(password)
@@ -203,7 +203,7 @@ func tokenOf(r *http.Request) secret.Text {
 	return secret.New(strings.TrimSpace(token))
 }
 
-// challenge refuses somebody who is not known and says how to become so.
+// challenge refuses a request without a user and asks for credentials.
 func (s *server) challenge(c *gin.Context, err error) {
 	if fault.Of(err) != fault.Denied {
 		s.refuse(c, err)
@@ -221,8 +221,8 @@ func (s *server) challenge(c *gin.Context, err error) {
 	s.refuse(c, &httpError{http.StatusUnauthorized, err})
 }
 
-// refuse answers with an error. What went wrong inside is for the log: it may
-// name what the caller has no right to know.
+// refuse answers with an error. An internal error goes to the log: it may
+// contain information that the caller may not see.
 func (s *server) refuse(c *gin.Context, err error) {
 	kind := fault.Of(err)
 	s.refused(c, err)
@@ -240,8 +240,8 @@ func (s *server) refuse(c *gin.Context, err error) {
 	answer := command.Refusal{Error: err.Error(), Kind: kind, Reason: fault.Reason(err, ""), Hint: command.Hint(err)}
 	if kind == fault.Broken {
 		s.Log.Error("request failed", "request", c.GetString(keyRequest), "path", c.FullPath(), "err", err)
-		answer.Error = "something is wrong inside the server"
-		answer.Hint = "The server's log has more under request " + c.GetString(keyRequest) + "."
+		answer.Error = "internal error of the server"
+		answer.Hint = "The log of the server has details under the request ID " + c.GetString(keyRequest) + "."
 	}
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		c.Header("Retry-After", strconv.Itoa(retryAfter(err)))
@@ -253,7 +253,7 @@ func (s *server) refuse(c *gin.Context, err error) {
 	c.AbortWithStatusJSON(status, answer)
 }
 
-// retryAfter is in seconds, and never none.
+// retryAfter is in seconds, at least one.
 func retryAfter(err error) int {
 	if f, ok := errors.AsType[*fault.Fault](err); ok && f.After > time.Second {
 		return int(f.After / time.Second)

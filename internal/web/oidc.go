@@ -20,13 +20,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
-// Issuer is an OpenID Connect provider that the operator trusts to say who
-// somebody is. The names of the fields and what they mean by default are those
-// of Kubernetes' API server, so that both can be told the same.
+// Issuer is an OpenID Connect provider that the operator trusts to identify
+// users. The names of the fields and their defaults are those
+// of the Kubernetes API server, so that both can have the same settings.
 type Issuer struct {
 	URL, ClientID string
 	ClientSecret  secret.Text // may be empty
-	Name          string      // what people call it; the host of URL if empty
+	Name          string      // its name for users; the host of URL if empty
 	Scopes        []string    // besides openid
 
 	UsernameClaim  string // sub if empty; email counts only if the issuer has verified it
@@ -34,7 +34,7 @@ type Issuer struct {
 	GroupsClaim    string // no groups if empty
 	GroupsPrefix   string
 
-	HTTP *http.Client // the way out
+	HTTP *http.Client // for requests to it
 }
 
 // issuer is an Issuer, found as soon as it answers.
@@ -43,12 +43,12 @@ type issuer struct {
 	seal   sealer
 	cookie string
 	now    func() time.Time
-	used   *signOuts // answers that were taken
+	used   *signOuts // answers that were used
 
 	mu       sync.Mutex
 	provider *oidc.Provider
-	again    time.Time // not looked for before
-	down     error     // why it was not found
+	again    time.Time // of the next discovery
+	down     error     // of the last discovery
 }
 
 const (
@@ -56,7 +56,7 @@ const (
 	callbackPath = signInPath + "/callback"
 
 	issuerPurpose = "terrier sign-in with an issuer v1"
-	issuerTime    = 10 * time.Minute // for a person to show the issuer who they are
+	issuerTime    = 10 * time.Minute // for signing in at the issuer
 	discoverTime  = 3 * time.Second
 	discoverAgain = 10 * time.Second
 )
@@ -64,7 +64,7 @@ const (
 func newIssuer(o Issuer, key secret.Text, now func() time.Time) (*issuer, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || o.ClientID == "" || o.HTTP == nil {
-		return nil, fmt.Errorf("%q is no issuer to sign in with: it needs an address, a client id and a way out", o.URL)
+		return nil, fmt.Errorf("the issuer %q is incomplete: it needs an address, a client ID and an HTTP client", o.URL)
 	}
 	o.Name, o.UsernameClaim = cmp.Or(o.Name, u.Host), cmp.Or(o.UsernameClaim, "sub")
 	switch {
@@ -81,8 +81,8 @@ func newIssuer(o Issuer, key secret.Text, now func() time.Time) (*issuer, error)
 	return &issuer{Issuer: o, seal: seal, cookie: "__Host-terrier-issuer-" + id, now: now, used: newSignOuts(now)}, err
 }
 
-// awake asks the issuer where everything is, unless it has answered before. One
-// that does not answer is asked again after a while.
+// awake discovers the endpoints of the issuer, unless it has done so before. After a
+// failure it waits before it tries again.
 func (i *issuer) awake(ctx context.Context) error {
 	_, err := i.find(ctx)
 	return err
@@ -97,19 +97,19 @@ func (i *issuer) find(ctx context.Context) (*oidc.Provider, error) {
 	if i.now().Before(i.again) {
 		return nil, i.down
 	}
-	// Whoever asked may go away; the answer is for all.
+	// The request may be canceled; the answer is for all requests.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoverTime)
 	defer cancel()
 	p, err := oidc.NewProvider(i.context(ctx), i.URL)
 	if err != nil {
-		i.down, i.again = fmt.Errorf("asking the issuer %s about itself: %w", i.URL, err), i.now().Add(discoverAgain)
+		i.down, i.again = fmt.Errorf("discovering the issuer %s: %w", i.URL, err), i.now().Add(discoverAgain)
 		return nil, i.down
 	}
 	i.provider = p
 	return p, nil
 }
 
-// context gives the libraries the one way out.
+// context passes the HTTP client to the libraries.
 func (i *issuer) context(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, i.HTTP)
 }
@@ -117,13 +117,13 @@ func (i *issuer) context(ctx context.Context) context.Context {
 func (i *issuer) oauth(p *oidc.Provider, host string) oauth2.Config {
 	return oauth2.Config{
 		ClientID: i.ClientID, ClientSecret: i.ClientSecret.Reveal(), Endpoint: p.Endpoint(),
-		// The host is one of those that the server may be called by.
+		// The host is one of the host names of the server.
 		RedirectURL: "https://" + host + callbackPath,
 		Scopes:      append([]string{oidc.ScopeOpenID}, i.Scopes...),
 	}
 }
 
-// errand is what a browser carries, sealed, to the issuer and back.
+// errand is the state that a browser carries, sealed, to the issuer and back.
 type errand struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
@@ -134,8 +134,8 @@ type errand struct {
 
 var errNoIssuer = fault.New(fault.Missing, "NoIssuer", errors.New("this server has no issuer to sign in with"))
 
-// toIssuer sends a browser to the issuer. It changes nothing here: all that is
-// to be remembered goes along with the browser.
+// toIssuer sends a browser to the issuer. It changes nothing here: the browser carries
+// the state.
 func (s *server) toIssuer(c *gin.Context) {
 	if s.issuer == nil {
 		s.refuse(c, errNoIssuer)
@@ -154,16 +154,16 @@ func (s *server) toIssuer(c *gin.Context) {
 		s.refuse(c, err)
 		return
 	}
-	// Lax, since it is the issuer's page that leads back here.
+	// Lax, since the page of the issuer leads back here.
 	http.SetCookie(c.Writer, &http.Cookie{Name: s.issuer.cookie, Value: value, Path: "/", MaxAge: int(issuerTime / time.Second),
 		HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode})
 	o := s.issuer.oauth(p, c.Request.Host)
 	c.Redirect(http.StatusSeeOther, o.AuthCodeURL(e.State, oidc.Nonce(e.Nonce), oauth2.S256ChallengeOption(e.Verifier)))
 }
 
-// fromIssuer takes what the issuer says for a session. A page of ours goes on
-// from here: the browser would not show a cookie that it has just been given to
-// what a page of the issuer leads to.
+// fromIssuer turns the answer of the issuer into a session. A page of ours redirects
+// from here: after a redirect from the issuer, the browser would not
+// send the new cookie.
 func (s *server) fromIssuer(c *gin.Context) {
 	if s.issuer == nil {
 		s.refuse(c, errNoIssuer)
@@ -189,7 +189,7 @@ func (s *server) fromIssuer(c *gin.Context) {
 	s.onward(c, e.To)
 }
 
-// issuerSays asks the issuer who came back from an errand, which is a try.
+// issuerSays asks the issuer for the user of an errand, which counts as a try.
 func (s *server) issuerSays(c *gin.Context, e errand) (identity, error) {
 	succeeded, err := s.tries.begin(c.Request)
 	if err != nil {
@@ -203,12 +203,12 @@ func (s *server) issuerSays(c *gin.Context, e errand) (identity, error) {
 }
 
 var (
-	errErrand  = fault.New(fault.Denied, "SignInLost", errors.New("this browser did not begin to sign in here, or took too long: sign in again"))
-	errAnswer  = fault.New(fault.Denied, "IssuerDenied", errors.New("the issuer did not let you in"))
-	errIDToken = fault.New(fault.Denied, "IssuerInvalid", errors.New("what the issuer says cannot be trusted"))
+	errErrand  = fault.New(fault.Denied, "SignInLost", errors.New("this browser did not start to sign in here, or took too long: sign in again"))
+	errAnswer  = fault.New(fault.Denied, "IssuerDenied", errors.New("the issuer refused to sign you in"))
+	errIDToken = fault.New(fault.Denied, "IssuerInvalid", errors.New("the answer of the issuer is invalid"))
 )
 
-// errand is what the browser of r was sent for. Its answer is taken once.
+// errand reads the errand of a request. Its answer is used once.
 func (i *issuer) errand(r *http.Request) (errand, error) {
 	var e errand
 	cookie, err := r.Cookie(i.cookie)
@@ -223,7 +223,7 @@ func (i *issuer) errand(r *http.Request) (errand, error) {
 	return e, i.used.End(r.Context(), e.State, until)
 }
 
-// answer is who the issuer says that it is who did the errand.
+// answer is the user that the issuer signed in.
 func (i *issuer) answer(r *http.Request, e errand) (identity, error) {
 	q := r.URL.Query()
 	if iss := q.Get("iss"); iss != "" && iss != i.URL {
@@ -240,7 +240,7 @@ func (i *issuer) answer(r *http.Request, e errand) (identity, error) {
 	o := i.oauth(p, r.Host)
 	token, err := o.Exchange(ctx, q.Get("code"), oauth2.VerifierOption(e.Verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < http.StatusInternalServerError {
-		return identity{}, fault.New(fault.Denied, "IssuerDenied", fmt.Errorf("the issuer did not take its own code: %.200q", refused.ErrorCode))
+		return identity{}, fault.New(fault.Denied, "IssuerDenied", fmt.Errorf("the issuer did not accept its own code: %.200q", refused.ErrorCode))
 	}
 	if err != nil {
 		return identity{}, fault.New(fault.Later, "IssuerDown", fmt.Errorf("asking the issuer for a token: %w", err))

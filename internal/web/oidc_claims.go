@@ -13,13 +13,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// identity reads who somebody is from what an issuer signed.
+// identity reads the user from a signed token of the issuer.
 func (i *issuer) identity(id *oidc.IDToken) (identity, error) {
 	var claims map[string]json.RawMessage
 	if err := id.Claims(&claims); err != nil {
 		return identity{}, errors.Join(errIDToken, err)
 	}
-	// A token for several is for us only if it was made for us.
+	// A token for several clients is valid here only if it was issued to this one.
 	if azp, err := text(claims, "azp"); err == nil && azp != "" && azp != i.ClientID || len(id.Audience) > 1 && azp == "" {
 		return identity{}, errIDToken
 	}
@@ -40,7 +40,7 @@ func (i *issuer) username(claims map[string]json.RawMessage) (string, error) {
 		return "", err
 	}
 	if name == "" {
-		return "", claimFault("the issuer says nothing in the claim %q, which is to be the name", i.UsernameClaim)
+		return "", claimFault("the issuer sent no claim %q, which is the name of the user", i.UsernameClaim)
 	}
 	if i.UsernameClaim == "email" && !verified(claims["email_verified"]) {
 		return "", claimFault("the issuer has not verified the e-mail address %.200q", name)
@@ -49,12 +49,12 @@ func (i *issuer) username(claims map[string]json.RawMessage) (string, error) {
 	return name, usable("name", name)
 }
 
-// verified reports whether a claim says yes; some issuers say it in quotes.
+// verified reports whether a claim is true; some issuers send a string.
 func verified(claim json.RawMessage) bool {
 	return string(claim) == "true" || string(claim) == `"true"`
 }
 
-// groups are a list of texts, or one of them.
+// groups are a list of strings, or one string.
 func (i *issuer) groups(claims map[string]json.RawMessage) ([]string, error) {
 	raw, ok := claims[i.GroupsClaim]
 	if i.GroupsClaim == "" || !ok || string(raw) == "null" {
@@ -84,20 +84,20 @@ func text(claims map[string]json.RawMessage, name string) (string, error) {
 	}
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return "", claimFault("the claim %q is not a text", name)
+		return "", claimFault("the claim %q is not a string", name)
 	}
 	return s, nil
 }
 
-// usable refuses what Kubernetes keeps to itself: no issuer makes anybody a
+// usable refuses names that Kubernetes reserves: an issuer must not make a user
 // part of the system.
 func usable(what, s string) error {
 	odd := func(r rune) bool { return unicode.IsControl(r) || !unicode.IsGraphic(r) }
 	switch {
 	case s == "" || len(s) > 1024 || !utf8.ValidString(s) || strings.ContainsFunc(s, odd):
-		return claimFault("%.200q cannot be the %s of anybody", s, what)
+		return claimFault("%.200q cannot be the %s of a user", s, what)
 	case strings.HasPrefix(s, "system:"):
-		return claimFault("the issuer may not name the %s %.200q: system: is Kubernetes' own", what, s)
+		return claimFault("the issuer may not use the %s %.200q: Kubernetes reserves system:", what, s)
 	}
 	return nil
 }

@@ -163,7 +163,7 @@ func (w *writer) about(t reflect.Type) string {
 	if text := w.comment(t, ""); text != "" {
 		return text
 	}
-	return "The answer."
+	return "The response."
 }
 
 // comment is what the source says of a type or a field.

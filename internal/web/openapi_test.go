@@ -139,11 +139,11 @@ func describe(t *testing.T, table []route) *openapi3.T {
 	doc := &openapi3.T{
 		OpenAPI: "3.0.3",
 		Info: &openapi3.Info{Title: "Terrier", Version: "v1",
-			Description: "Stacks of Terraform and OpenTofu, and their tenants: what they are, why they wait, and what people command. Each operation names the right in Kubernetes that it takes; commands are carried out in the name of whoever gives them."},
+			Description: "Stacks of Terraform and OpenTofu, and tenants: their spec, their status, and actions on them. Each operation names the Kubernetes permission that it needs. Actions use the permissions of the caller."},
 		Components: &openapi3.Components{
 			Schemas: openapi3.Schemas{},
 			SecuritySchemes: openapi3.SecuritySchemes{"token": &openapi3.SecuritySchemeRef{Value: openapi3.NewSecurityScheme().
-				WithType("http").WithScheme("bearer").WithDescription("A token that the cluster knows, as of a ServiceAccount.")}},
+				WithType("http").WithScheme("bearer").WithDescription("A token of the cluster, for instance of a ServiceAccount.")}},
 		},
 		Security: openapi3.SecurityRequirements{{"token": {}}},
 		Paths:    openapi3.NewPaths(),
@@ -217,7 +217,7 @@ func (w *writer) operation(r route) *openapi3.Operation {
 		o.AddParameter(queryParameter(p))
 	}
 	if r.as == "text/event-stream" {
-		o.AddParameter(openapi3.NewHeaderParameter("Last-Event-ID").WithDescription("From where to go on.").WithSchema(openapi3.NewStringSchema()))
+		o.AddParameter(openapi3.NewHeaderParameter("Last-Event-ID").WithDescription("The id of the last event, to resume from there.").WithSchema(openapi3.NewStringSchema()))
 	}
 	if r.takes != nil {
 		body := openapi3.NewRequestBody().WithJSONSchemaRef(w.schema(r.takes, 0))
@@ -231,14 +231,14 @@ func (w *writer) operation(r route) *openapi3.Operation {
 func (w *writer) success(o *openapi3.Operation, r route) {
 	switch {
 	case r.as == "text/event-stream":
-		o.AddResponse(http.StatusOK, openapi3.NewResponse().WithDescription("Events: stack with a BoardChange, or reset when everything has to be looked at again. Their id is the place to go on from.").
+		o.AddResponse(http.StatusOK, openapi3.NewResponse().WithDescription("Events: stack with a BoardChange, or reset when the reader has to load everything again. The stream resumes from the id of an event.").
 			WithContent(openapi3.NewContentWithSchema(openapi3.NewStringSchema(), []string{r.as})))
 	case r.as != "":
 		media, _, _ := strings.Cut(r.as, ";")
-		o.AddResponse(http.StatusOK, openapi3.NewResponse().WithDescription("The text; or as events one for each line, whose id is where it ends in bytes, and a last one called end with a LogEnd.").
+		o.AddResponse(http.StatusOK, openapi3.NewResponse().WithDescription("The text; or one event for each line, whose id is the end of the line in bytes, and a last event named end with a LogEnd.").
 			WithContent(openapi3.NewContentWithSchema(openapi3.NewStringSchema(), []string{media, "text/event-stream"})))
 	case r.gives == nil:
-		o.AddResponse(http.StatusNoContent, openapi3.NewResponse().WithDescription("It is done."))
+		o.AddResponse(http.StatusNoContent, openapi3.NewResponse().WithDescription("Success."))
 	default:
 		status := http.StatusOK
 		if r.made {
@@ -251,15 +251,15 @@ func (w *writer) success(o *openapi3.Operation, r route) {
 // failures lists how a row may fail.
 func (w *writer) failures(o *openapi3.Operation, r route) {
 	says := map[int]string{
-		http.StatusUnauthorized: "Nobody knows who asks.", http.StatusForbidden: "The right is missing.",
-		http.StatusUnprocessableEntity: "What was sent cannot be done as it is.", http.StatusInternalServerError: "Something is wrong inside the server.",
+		http.StatusUnauthorized: "The credentials are missing or invalid.", http.StatusForbidden: "Permission denied.",
+		http.StatusUnprocessableEntity: "The request is invalid.", http.StatusInternalServerError: "Internal error of the server.",
 	}
-	more := map[fault.Kind]string{fault.Missing: "It does not exist.", fault.Conflict: "It is not what it was when it was looked at.", fault.Later: "Not now; Retry-After says when."}
+	more := map[fault.Kind]string{fault.Missing: "Not found.", fault.Conflict: "The object has changed in the meantime.", fault.Later: "Not possible at the moment; retry after Retry-After."}
 	for _, kind := range r.fails {
 		says[kind.Meaning().HTTP] = more[kind]
 	}
 	if r.takes != nil {
-		says[http.StatusUnsupportedMediaType], says[http.StatusRequestEntityTooLarge] = "The body is not said to be JSON.", "The body is too large."
+		says[http.StatusUnsupportedMediaType], says[http.StatusRequestEntityTooLarge] = "The Content-Type is not JSON.", "The body is too large."
 	}
 	if r.as != "" || r.id == "previewDestroy" {
 		says[http.StatusTooManyRequests] = "Too many streams are open."

@@ -11,17 +11,17 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 )
 
-// door says how far somebody must be known to come in.
+// door is what a request needs to be served.
 type door int
 
 const (
-	closed  door = iota // nobody; the zero value, so that a forgotten row opens nothing
-	open                // anybody
-	known               // whoever the cluster knows
-	guarded             // whoever has the right that access names
+	closed  door = iota // never served; the zero value, so that a forgotten row is closed
+	open                // nothing
+	known               // a user that the cluster knows
+	guarded             // a user with the permission that access names
 )
 
-// route is one row: what is served, to whom, and within what limits.
+// route is one row: an address, its door, and its limits.
 type route struct {
 	method, path string
 	door         door
@@ -29,11 +29,11 @@ type route struct {
 	within       func(Limits) time.Duration
 	body         int64 // bytes
 	handle       gin.HandlerFunc
-	operation         // what the document of the API says of it
-	browser      bool // it is for browsers: failures are pages, and strangers are sent to sign in
+	operation         // its entry in the document of the API
+	browser      bool // it is for browsers: errors are pages, and requests without a user lead to the sign-in page
 }
 
-// routes is the table of everything that is served.
+// routes is the table of all addresses.
 func (s *server) routes() []route {
 	request := func(l Limits) time.Duration { return l.Request }
 	table := []route{
@@ -46,7 +46,7 @@ func (s *server) routes() []route {
 	return table
 }
 
-// mounted are the rows of handlers that others bring.
+// mounted are the rows of handlers in the options.
 func (s *server) mounted() []route {
 	transfer := func(l Limits) time.Duration { return l.Transfer }
 	var table []route
@@ -68,13 +68,13 @@ func (s *server) mounted() []route {
 	return table
 }
 
-// admissionBody bounds what an API server sends: an object twice, as it was and
-// as it is to be, each as large as one may be, and who asks.
+// admissionBody bounds a request of the API server: an object twice, before and
+// after the change, each of the maximum size, and the user.
 const admissionBody = 8 << 20
 
 const registryPrefix = "/v2"
 
-// right is the right to a stack, or to the stacks of a namespace.
+// right is the permission for an object, or for the objects of a namespace.
 func right(verb string, r access.Resource) requirement {
 	return func(c *gin.Context) (access.Request, error) {
 		a := access.Request{Verb: verb, Resource: r, Namespace: c.Param("namespace"), Name: c.Param("name")}
@@ -89,8 +89,8 @@ func right(verb string, r access.Resource) requirement {
 
 var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// registryAccess is the right to a repository. The first part of its name is
-// the namespace whose roles decide; the catalogue is for those who may see all.
+// registryAccess is the permission for a repository. The first part of its name is
+// the namespace whose roles decide; the catalogue needs it in all namespaces.
 func registryAccess(c *gin.Context) (access.Request, error) {
 	a := access.Request{Verb: "get", Resource: access.ResourceRegistry}
 	if m := c.Request.Method; m != http.MethodGet && m != http.MethodHead {

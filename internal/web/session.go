@@ -15,32 +15,32 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// SessionOptions say how browsers stay known.
+// SessionOptions are the settings of browser sessions.
 type SessionOptions struct {
-	Key      secret.Text   // what seals cookies is derived from it; without one, sessions end with the process
-	Life     time.Duration // of a session, whatever happens: 12h
-	Idle     time.Duration // without a page being opened or a form sent: 2h
+	Key      secret.Text   // the keys of cookies are derived from it; without one, sessions end with the process
+	Life     time.Duration // maximum lifetime of a session: 12h
+	Idle     time.Duration // timeout without an opened page or a sent form: 2h
 	SignOuts SignOuts      // in memory only if nil
 }
 
-// SignOuts remember the sessions that were ended before their time. A cookie
-// that somebody kept a copy of opens nothing after that.
+// SignOuts are the sessions that were ended before they expired. A copy of such a
+// cookie is invalid.
 type SignOuts interface {
 	End(ctx context.Context, id string, until time.Time) error
 	Ended(id string) bool
 }
 
-// session is what a browser carries, sealed, in its cookie: who somebody is as
-// they showed it when they signed in. What they may do is asked each time.
+// session is the sealed content of the cookie of a browser: the identity that the user
+// signed in with. The permissions are checked for each request.
 type session struct {
 	ID    string    `json:"i"`
 	Until int64     `json:"u"` // Unix time of its end
-	Seen  int64     `json:"s"` // Unix time at which it was used last, more or less
+	Seen  int64     `json:"s"` // Unix time of its last use, within seenEvery
 	Token string    `json:"t,omitempty"`
 	Known *identity `json:"k,omitempty"` // by an issuer, in place of a token
 }
 
-// identity is who an issuer says that somebody is.
+// identity is a user as an issuer identified it.
 type identity struct {
 	Name    string   `json:"n"`
 	Groups  []string `json:"g,omitempty"`
@@ -61,7 +61,7 @@ type sessions struct {
 
 const (
 	sessionPurpose = "terrier browser session v1"
-	cookieBytes    = 4096            // of name and value: what every browser takes
+	cookieBytes    = 4096            // of name and value: the limit of browsers
 	seenEvery      = 5 * time.Minute // how exact Seen is
 )
 
@@ -91,11 +91,11 @@ func (s *sessions) begin(of session) session {
 }
 
 var (
-	errTokenLong  = fault.New(fault.Invalid, "TokenTooLong", errors.New("the token is too long for a cookie, which holds 4 KiB"))
-	errGroupsLong = fault.New(fault.Invalid, "GroupsTooLong", errors.New("the issuer names so many groups that they do not fit into a cookie, which holds 4 KiB"))
+	errTokenLong  = fault.New(fault.Invalid, "TokenTooLong", errors.New("the token is too long: a cookie has at most 4 KiB"))
+	errGroupsLong = fault.New(fault.Invalid, "GroupsTooLong", errors.New("the issuer sent too many groups: a cookie has at most 4 KiB"))
 )
 
-// cookie is x for a browser to keep.
+// cookie is the cookie of a session.
 func (s *sessions) cookie(x session) (*http.Cookie, error) {
 	value, err := s.seal.seal(x)
 	if err != nil {
@@ -107,17 +107,17 @@ func (s *sessions) cookie(x session) (*http.Cookie, error) {
 		}
 		return nil, errTokenLong
 	}
-	// It has no time of its own, so that it also goes when the browser is closed.
+	// It has no expiry, so that it also ends when the browser is closed.
 	return &http.Cookie{Name: s.name, Value: value, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode}, nil
 }
 
-// cleared takes the cookie away from a browser.
+// cleared deletes the cookie of a browser.
 func (s *sessions) cleared() *http.Cookie {
 	return &http.Cookie{Name: s.name, Path: "/", MaxAge: -1, HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode}
 }
 
-// shown reports whether a request is to be judged by its cookie: it has one,
-// and nothing that goes before it.
+// shown reports whether a request is authenticated by its cookie: it has one,
+// and no other credentials.
 func (s *sessions) shown(r *http.Request) bool {
 	if r.Header.Get("Authorization") != "" || strings.HasPrefix(r.URL.Path, registryPrefix+"/") {
 		return false
@@ -133,26 +133,26 @@ func (s *sessions) open(r *http.Request) (session, error) {
 	}
 	cookie, err := r.Cookie(s.name)
 	if err != nil {
-		return denied("nobody is signed in")
+		return denied("no user is signed in")
 	}
 	var x session
 	if err := s.seal.open(cookie.Value, &x); err != nil {
-		return denied("the session is not one of this server's")
+		return denied("the session does not belong to this server")
 	}
 	now := s.now()
 	switch {
 	case now.Unix() >= x.Until:
-		return denied(fmt.Sprintf("the session has ended: it lasts %s", s.Life))
+		return denied(fmt.Sprintf("the session has expired after %s", s.Life))
 	case now.Unix() >= x.Seen+int64(s.Idle/time.Second):
-		return denied(fmt.Sprintf("the session has ended: it was not used for %s", s.Idle))
+		return denied(fmt.Sprintf("the session has expired after %s without use", s.Idle))
 	case s.SignOuts.Ended(x.ID):
-		return denied("the session has ended: somebody signed out")
+		return denied("the session has ended: the user signed out")
 	}
 	return x, nil
 }
 
-// seen returns x as it is after a request that a person made, and whether the
-// browser is to be told. What a page does by itself keeps no session alive.
+// seen returns x after a request of the user, and whether the
+// browser needs the new cookie. Automatic requests of a page do not extend a session.
 func (s *sessions) seen(x session, r *http.Request) (session, bool) {
 	mode := r.Header.Get("Sec-Fetch-Mode")
 	if mode != "" && mode != "navigate" || s.now().Unix() < x.Seen+int64(seenEvery/time.Second) {
@@ -162,7 +162,7 @@ func (s *sessions) seen(x session, r *http.Request) (session, bool) {
 	return x, true
 }
 
-// sessionUser says who a request with a cookie is from.
+// sessionUser is the user of a request with a cookie.
 func (s *server) sessionUser(r *http.Request) (access.User, error) {
 	x, err := s.sessions.open(r)
 	if err != nil {
@@ -174,10 +174,10 @@ func (s *server) sessionUser(r *http.Request) (access.User, error) {
 	return s.Recent.Authenticate(r.Context(), secret.New(x.Token))
 }
 
-// fromOwnPage reports whether a request that a cookie speaks for was caused by
-// a page of ours or by the person at the browser. A link of others may lead
-// here and do no more than that; browsers that do not say where a request comes
-// from may only read.
+// fromOwnPage reports whether a request with a cookie was caused by
+// a page of ours or by the user of the browser. A link on another site may lead
+// here and do no more than that; browsers that do not send the origin of a request
+// may only read.
 func fromOwnPage(r *http.Request) bool {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch r.Header.Get("Sec-Fetch-Site") {
@@ -195,7 +195,7 @@ func fromOwnPage(r *http.Request) bool {
 	}
 }
 
-// ledHere reports whether a page of others led the browser here.
+// ledHere reports whether a page of another site led the browser here.
 func ledHere(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"

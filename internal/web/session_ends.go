@@ -19,8 +19,8 @@ func newSignOuts(now func() time.Time) *signOuts {
 	return &signOuts{now: now, until: map[string]time.Time{}}
 }
 
-// End implements SignOuts. What has expired by itself is forgotten: nobody can
-// fill the memory with sessions that are no more.
+// End implements SignOuts. Expired sessions are dropped, so that they do not
+// fill the memory.
 func (s *signOuts) End(_ context.Context, id string, until time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

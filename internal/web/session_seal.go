@@ -16,8 +16,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// sealer keeps what a browser carries for us secret and whole. Each purpose has
-// a key of its own, so that nothing sealed for one opens for another.
+// sealer encrypts and authenticates what a browser carries for us. Each purpose has
+// a key of its own, so that a value for one purpose is invalid for another.
 type sealer struct {
 	aead    cipher.AEAD
 	purpose []byte
@@ -32,7 +32,7 @@ func newSealer(key secret.Text, purpose string) (sealer, error) {
 	return sealer{aead, []byte(purpose)}, err
 }
 
-// publicID names a key without telling anything about it.
+// publicID identifies a key without revealing anything about it.
 func publicID(key secret.Text) (string, error) {
 	id, err := hkdf.Key(sha256.New, []byte(key.Reveal()), nil, "terrier name of cookies", 4)
 	return hex.EncodeToString(id), err
@@ -53,7 +53,7 @@ func (s sealer) seal(v any) (string, error) {
 
 var errSeal = errors.New("not sealed by this server for this purpose")
 
-// open reads into v what seal returned.
+// open reads a sealed text into v.
 func (s sealer) open(text string, v any) error {
 	sealed, err := sealedText.DecodeString(text)
 	if err != nil || len(sealed) < s.aead.NonceSize() {
@@ -67,7 +67,7 @@ func (s sealer) open(text string, v any) error {
 	return json.Unmarshal(plain, v)
 }
 
-// randomName is a name that nobody can guess.
+// randomName is a name that cannot be guessed.
 func randomName() string {
 	b := make([]byte, 32)
 	rand.Read(b) // never fails

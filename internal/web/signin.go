@@ -16,7 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
-// entrance is how somebody becomes known to a browser.
+// entrance is what signing in with a browser needs.
 type entrance struct {
 	sessions *sessions
 	links    *links
@@ -40,8 +40,8 @@ const (
 	homePath    = "/stacks"
 )
 
-// signInRoutes are the rows by which somebody becomes known to a browser, and
-// unknown again.
+// signInRoutes are the rows of signing in with a browser, and of signing
+// out.
 func (s *server) signInRoutes() []route {
 	return []route{
 		{method: http.MethodGet, path: signInPath, door: open, handle: s.signInPage},
@@ -52,7 +52,7 @@ func (s *server) signInRoutes() []route {
 	}
 }
 
-// linkRoutes are the rows of the command line's way into a browser.
+// linkRoutes are the rows of the sign-in links of the command line.
 func (s *server) linkRoutes() []route {
 	return []route{{method: http.MethodPost, path: api + "/sign-in-links", door: known, handle: s.makeLink,
 		within: func(l Limits) time.Duration { return l.Request }}}
@@ -69,7 +69,7 @@ func (s *server) signInPage(c *gin.Context) {
 			p.Problem = pages.SignInProblem(errLink)
 		}
 	}
-	// A code may stand for somebody else than the one who is signed in.
+	// A code may be of another user than the one who is signed in.
 	if user, err := s.sessionUser(c.Request); err == nil && p.Code == "" {
 		if p.Problem == nil {
 			c.Redirect(http.StatusSeeOther, to)
@@ -93,11 +93,11 @@ func (s *server) showSignIn(c *gin.Context, status int, p pages.SignIn) {
 }
 
 var (
-	errLink    = fault.New(fault.Denied, "LinkUsed", errors.New("the link was used before, or its minute is over"))
-	errProgram = fault.New(fault.Denied, access.ReasonUnknownUser, errors.New("that token is one of a program of this server, and not of a person"))
+	errLink    = fault.New(fault.Denied, "LinkUsed", errors.New("the link was used before, or it has expired"))
+	errProgram = fault.New(fault.Denied, access.ReasonUnknownUser, errors.New("this token belongs to a part of this server, and not to a user"))
 )
 
-// signIn takes a token, or the code of a link, for a session.
+// signIn turns a token, or the code of a link, into a session.
 func (s *server) signIn(c *gin.Context) {
 	if err := c.Request.ParseForm(); err != nil {
 		s.refuse(c, err)
@@ -106,7 +106,7 @@ func (s *server) signIn(c *gin.Context) {
 	form := c.Request.PostForm
 	to := localPath(form.Get("to"))
 	token, by := secret.New(strings.TrimSpace(form.Get("token"))), "token"
-	succeeded := func() {} // nothing is asked of anybody until a code is known
+	succeeded := func() {} // a code is no try: checking it costs nothing
 	var err error
 	if code := form.Get("code"); code != "" {
 		t, ok := s.links.use(code)
@@ -124,7 +124,7 @@ func (s *server) signIn(c *gin.Context) {
 		err = errProgram
 	}
 	if fault.Of(err) != fault.Denied {
-		succeeded() // it was no guess
+		succeeded() // it was not a guess
 	}
 	if err != nil {
 		s.signInFailed(c, to, err)
@@ -140,18 +140,18 @@ func (s *server) signIn(c *gin.Context) {
 	c.Redirect(http.StatusSeeOther, to)
 }
 
-// signInFailed shows the page again, with what was wrong.
+// signInFailed shows the page again, with the error.
 func (s *server) signInFailed(c *gin.Context, to string, err error) {
 	if k := fault.Of(err); k != fault.Denied && k != fault.Invalid {
-		s.refuse(c, err) // it is not about who somebody is
+		s.refuse(c, err) // it is not about the credentials
 		return
 	}
 	s.signInRefused(c, err)
 	s.showSignIn(c, http.StatusForbidden, pages.SignIn{To: to, Problem: pages.SignInProblem(err)})
 }
 
-// replaceSession gives a browser a new session. The one that it had ends: its
-// cookie would open it for as long as it lasts.
+// replaceSession gives a browser a new session. The old one ends: its
+// cookie would otherwise stay valid.
 func (s *server) replaceSession(c *gin.Context, cookie *http.Cookie) {
 	if err := s.endSession(c); err != nil {
 		s.Log.Error("session not ended", "err", err)
@@ -162,17 +162,17 @@ func (s *server) replaceSession(c *gin.Context, cookie *http.Cookie) {
 func (s *server) endSession(c *gin.Context) error {
 	x, err := s.sessions.open(c.Request)
 	if err != nil {
-		return nil // it opens nothing
+		return nil // it is invalid already
 	}
 	return s.sessions.SignOuts.End(c.Request.Context(), x.ID, time.Unix(x.Until, 0))
 }
 
-// signOut ends the session of a browser, for everybody who has its cookie.
+// signOut ends the session of a browser, for every copy of its cookie.
 func (s *server) signOut(c *gin.Context) {
 	who, unknown := s.sessionUser(c.Request)
 	err := s.endSession(c)
 	if err == nil && unknown == nil {
-		_ = s.audit(c, query.AuditEntry{What: query.AuditSignedOut, Who: who.Name}) // they are out all the same
+		_ = s.audit(c, query.AuditEntry{What: query.AuditSignedOut, Who: who.Name}) // audit logs the error; the session has ended
 	}
 	http.SetCookie(c.Writer, s.sessions.cleared())
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *server) signOut(c *gin.Context) {
 	c.Redirect(http.StatusSeeOther, signInPath)
 }
 
-// renew tells a browser that its session was used.
+// renew sends a browser the cookie of its extended session.
 func (s *server) renew(c *gin.Context) {
 	if !s.sessions.shown(c.Request) {
 		return
@@ -198,8 +198,8 @@ func (s *server) renew(c *gin.Context) {
 	}
 }
 
-// toSignIn sends a browser to where it becomes known, and says where it was
-// going. What a form asked for is not done later: it is asked for again.
+// toSignIn sends a browser to the sign-in page, with the address that it
+// requested. A form is not carried out later: the user has to repeat it.
 func (s *server) toSignIn(c *gin.Context) {
 	r := c.Request
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -207,8 +207,8 @@ func (s *server) toSignIn(c *gin.Context) {
 		c.Abort()
 		return
 	}
-	// A browser keeps the cookie to itself when a page of others leads here. Asked
-	// once more by a page of ours, it shows it.
+	// A browser does not send the cookie when a page of another site leads here.
+	// When a page of ours redirects once more, it does.
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !s.sessions.shown(r) {
 		s.onward(c, r.URL.RequestURI())
 		c.Abort()
@@ -218,7 +218,7 @@ func (s *server) toSignIn(c *gin.Context) {
 	c.Abort()
 }
 
-// onward shows a page of ours that goes on to another one by itself.
+// onward shows a page of ours that redirects to another one.
 func (s *server) onward(c *gin.Context, to string) {
 	to = localPath(to)
 	c.Header("Refresh", "0; url="+to)
@@ -226,8 +226,8 @@ func (s *server) onward(c *gin.Context, to string) {
 	s.show(c, http.StatusOK, v, pages.Onward(to))
 }
 
-// localPath is to if that is a path of ours, and the first page if it is
-// anything that leads, or might in some browser lead, elsewhere.
+// localPath is to if that is a path of ours, and the first page if it
+// leads, or might in some browser lead, to another site.
 func localPath(to string) string {
 	clean := len(to) <= 2048 && strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.HasPrefix(to, signInPath)
 	for _, r := range to {

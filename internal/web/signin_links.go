@@ -17,8 +17,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// links are the ways in that command lines asked for and nobody has used yet:
-// each opens once, and not for long. Only the hash of its code is kept.
+// links are the unused sign-in links of the command line:
+// each works once, and expires soon. Only the hash of its code is stored.
 type links struct {
 	now func() time.Time
 
@@ -27,18 +27,18 @@ type links struct {
 }
 
 type link struct {
-	name  string // whom it is for
+	name  string // of the user
 	token secret.Text
 	until time.Time
 }
 
 const (
 	linkLife = time.Minute
-	linksOf  = 16   // of one person at once
+	linksOf  = 16   // of one user at once
 	linksAll = 1024 // together
 )
 
-var errLinks = &httpError{http.StatusTooManyRequests, fault.Wait(linkLife, "TooManyLinks", errors.New("too many links to sign in with wait to be used"))}
+var errLinks = &httpError{http.StatusTooManyRequests, fault.Wait(linkLife, "TooManyLinks", errors.New("too many sign-in links are unused"))}
 
 // make returns the code of a new link.
 func (l *links) make(name string, token secret.Text) (string, time.Time, error) {
@@ -65,8 +65,8 @@ func (l *links) make(name string, token secret.Text) (string, time.Time, error) 
 	return code, until, nil
 }
 
-// look says whom a code lets in. It changes nothing, so that a program that
-// fetches every address it sees uses up no link.
+// look returns the user of a code. It changes nothing, so that a program that
+// fetches every address uses up no link.
 func (l *links) look(code string) (name string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (l *links) look(code string) (name string, ok bool) {
 	return x.name, ok && l.now().Before(x.until)
 }
 
-// use takes the link of a code, which opens nothing from then on.
+// use takes the link of a code, which is invalid from then on.
 func (l *links) use(code string) (secret.Text, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,12 +84,12 @@ func (l *links) use(code string) (secret.Text, bool) {
 	return x.token, ok && l.now().Before(x.until)
 }
 
-// makeLink gives whoever asks with a token a link by which a browser is known
-// as the same person.
+// makeLink returns a link that signs a browser in as the user of the
+// token.
 func (s *server) makeLink(c *gin.Context) {
 	token := tokenOf(c.Request)
 	if token.Empty() {
-		s.refuse(c, fault.New(fault.Denied, access.ReasonNoToken, errors.New("a link is for whoever shows a token")))
+		s.refuse(c, fault.New(fault.Denied, access.ReasonNoToken, errors.New("a sign-in link needs a token")))
 		return
 	}
 	user := userOf(c)

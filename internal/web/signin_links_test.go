@@ -56,7 +56,7 @@ func TestLinksDoNotLast(t *testing.T) {
 	b := newBrowser(t)
 	link := b.link()
 	b.clock.pass(linkLife)
-	if got := b.get(link); !strings.Contains(got.body, "its minute is over") {
+	if got := b.get(link); !strings.Contains(got.body, "or it has expired") {
 		t.Errorf("a link that is over shows %s", got.body)
 	}
 	if got := b.post("/sign-in", url.Values{"code": {codeOf(t, link)}}); got.StatusCode != http.StatusForbidden || b.cookie() != nil {

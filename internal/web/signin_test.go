@@ -53,8 +53,8 @@ func TestTokensThatDoNotSignIn(t *testing.T) {
 	for name, tt := range map[string]struct{ token, says string }{
 		"one that nobody has":            {"other", "The cluster does not know the token"},
 		"none":                           {"", "The cluster does not know the token"},
-		"one of a program of the server": {"pull", "That token is one of a program of this server"},
-		"one that fits into no cookie":   {long, "The token is too long for a cookie"},
+		"one of a program of the server": {"pull", "This token belongs to a part of this server"},
+		"one that fits into no cookie":   {long, "The token is too long: a cookie has"},
 	} {
 		got := b.post("/sign-in", url.Values{"token": {tt.token}})
 		if got.StatusCode != http.StatusForbidden || !strings.Contains(got.body, tt.says) || b.cookie() != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// tries bounds how often somebody may fail to sign in. What they guess cannot
-// be guessed; but each try makes the cluster think.
+// tries bounds how often signing in may fail. A token cannot
+// be guessed, but each try causes a request to the cluster.
 type tries struct {
 	now func() time.Time
 
@@ -27,14 +27,14 @@ const (
 	triesAll  = 200 // together
 )
 
-// begin takes a try, or says that there is none left for whoever sent r. One
-// that succeeds, or that was no guess, is given back; it is taken before, so that
-// a thousand at once are no more than a thousand in turn.
+// begin takes a try, or returns an error if none is left for the sender of r. A try
+// that succeeds, or that was not a guess, is given back; it is taken before, so that
+// a thousand at once count as a thousand in turn.
 //
-// Only what makes others work is a try: a token, which the cluster is asked
-// about, and the answer of an issuer to an errand of ours. What any page can have
-// a browser do, as to open a link with a code that never was, uses up none: it
-// would keep people out who share an address.
+// Only requests that cause work elsewhere are tries: a token, which the cluster
+// checks, and the answer of an issuer to an errand of ours. Requests that any page can make
+// a browser send, such as a link with an invalid code, are not: they
+// would lock out users who share an address.
 func (t *tries) begin(r *http.Request) (succeeded func(), err error) {
 	from := addressOf(r)
 	t.mu.Lock()
@@ -42,7 +42,7 @@ func (t *tries) begin(r *http.Request) (succeeded func(), err error) {
 	t.roll()
 	if t.all >= triesAll || t.from[from] >= triesFrom {
 		after := max(time.Second, t.since.Add(triesTime).Sub(t.now()))
-		return nil, &httpError{http.StatusTooManyRequests, fault.Wait(after, "TooManyTries", errors.New("too many tries to sign in failed"))}
+		return nil, &httpError{http.StatusTooManyRequests, fault.Wait(after, "TooManyTries", errors.New("too many failed attempts to sign in"))}
 	}
 	t.all++
 	t.from[from]++

@@ -17,7 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// States are the states of stacks. They hold secrets in clear, and have a right
+// States are the states of stacks. They contain plain secrets, and have a permission
 // of their own.
 type States interface {
 	StateVersions(ctx context.Context, key query.Key) (query.KeptStates, error)
@@ -33,18 +33,18 @@ func (s *server) stateRoutes() []route {
 	op := func(id, summary string, params ...parameter) operation {
 		return operation{id: id, area: "states", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
-	file := op("getStateVersion", "One version of a state as it was stored, secrets and all.")
+	file := op("getStateVersion", "Returns one version of a state as it was stored, with all its secrets.")
 	file.gives = anyType
-	outgrown := op("getOutgrownState", "A state that outgrew its Secret, by its digest.", word("digest", "Of its bytes."))
+	outgrown := op("getOutgrownState", "Returns a state that is too large for a Secret, by its digest.", word("digest", "The digest of its bytes."))
 	outgrown.gives = anyType
-	keep := op("keepOutgrownState", "Keeps a state that outgrew its Secret.")
+	keep := op("keepOutgrownState", "Stores a state that is too large for a Secret.")
 	keep.takes = anyType
 	table := []route{
-		asks(s, oneStack+"/states", guarded, read, op("listStateVersions", "What is kept of the past of a state."),
+		asks(s, oneStack+"/states", guarded, read, op("listStateVersions", "Lists the stored versions of a state."),
 			func(c call) (query.KeptStates, error) { return s.Stacks.StateVersions(c.ctx(), c.key()) }),
-		asks(s, oneStack+"/state", guarded, read, op("getState", "What a state says: its resources and outputs.",
-			word("version", "A serial, or the beginning of a digest; the newest if it is not there."), yes("reveal", "Show sensitive values.")), stateView),
-		asks(s, oneStack+"/resources", guarded, read, op("listResources", "The resource instances in the newest state, sensitive attributes masked."),
+		asks(s, oneStack+"/state", guarded, read, op("getState", "Returns the resources and outputs of a state.",
+			word("version", "A serial, or the beginning of a digest; by default the current version."), yes("reveal", "Show sensitive values.")), stateView),
+		asks(s, oneStack+"/resources", guarded, read, op("listResources", "Lists the resource instances in the current state, with sensitive attributes masked."),
 			func(c call) (list[plan.StateResource], error) {
 				v, err := s.Stacks.StateOf(c.ctx(), c.key(), "", false)
 				return listed(v.Resources, err)
@@ -71,7 +71,7 @@ func stateView(c call) (plan.StateView, error) {
 	return c.server.Stacks.StateOf(c.ctx(), c.key(), c.Query("version"), reveal)
 }
 
-// anyType is what the document says of what may be anything.
+// anyType is the type of any JSON value in the document.
 var anyType = reflect.TypeFor[any]()
 
 // stateBytes bounds a state, as a run does.
@@ -87,7 +87,7 @@ func (s *server) outgrown(c *gin.Context) {
 	s.sendState(c, c.Query("digest"), r, err)
 }
 
-// stateRead records that somebody reads a state with all that is secret in it.
+// stateRead records that a user reads a state with its secrets.
 func (s *server) stateRead(c *gin.Context, version string) error {
 	key := keyOf(c)
 	return s.audit(c, query.AuditEntry{
@@ -96,7 +96,7 @@ func (s *server) stateRead(c *gin.Context, version string) error {
 	})
 }
 
-// sendState sends a state that was found, once it is written down that it was.
+// sendState sends a state, after the access was recorded.
 func (s *server) sendState(c *gin.Context, version string, r io.ReadCloser, err error) {
 	if err == nil {
 		if err = s.stateRead(c, version); err != nil {
@@ -111,7 +111,7 @@ func (s *server) sendState(c *gin.Context, version string, r io.ReadCloser, err 
 	c.Header("Content-Type", "application/json; charset=utf-8")
 	c.Header("Cache-Control", "no-store")
 	if _, err := io.Copy(c.Writer, r); err != nil {
-		panic(http.ErrAbortHandler) // half a state must not look like a whole one
+		panic(http.ErrAbortHandler) // an incomplete state must not look complete
 	}
 }
 

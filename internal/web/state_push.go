@@ -13,14 +13,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// pushing is the row by which somebody brings a state. The body is the state, to
-// the byte, since its digest counts; all else is in the query.
+// pushing is the row of uploading a state. The body is the state, byte for
+// byte, since its digest counts; all parameters are in the query.
 func (s *server) pushing(op func(string, string, ...fault.Kind) operation) route {
-	o := op("pushState", "Stores the state in the body, which must follow what is stored, or says what that would do.", fault.Conflict)
+	o := op("pushState", "Stores the state in the body, which must follow the stored state, or returns a preview of the changes.", fault.Conflict)
 	o.takes, o.gives = anyType, reflect.TypeFor[command.StateChange]()
 	o.query = []parameter{
-		yes("preview", "Only say what it would do."), yes("force", "Rewrite lineage and serial so that it follows what is stored."),
-		word("over", "The digest of what is stored, as the preview said it."), word("to", "The digest of what is to be stored, as the preview said it."),
+		yes("preview", "Only return a preview."), yes("force", "Rewrite lineage and serial so that the state follows the stored one."),
+		word("over", "The digest of the stored state, from the preview."), word("to", "The digest of the state to store, from the preview."),
 	}
 	r := route{method: http.MethodPost, path: oneStack + "/state/push", door: guarded, access: right("update", access.ResourceState),
 		within: func(l Limits) time.Duration { return l.Transfer }, body: stateBytes, operation: o}
@@ -35,8 +35,8 @@ func (s *server) pushing(op func(string, string, ...fault.Kind) operation) route
 	return r
 }
 
-// push says what a state that is brought would change, or stores it if that is
-// still what was said.
+// push returns the changes of an uploaded state, or stores it if the preview is
+// still valid.
 func (c call) push() (command.StateChange, error) {
 	preview, err := c.yes("preview")
 	if err != nil {
@@ -47,7 +47,7 @@ func (c call) push() (command.StateChange, error) {
 		return command.StateChange{}, err
 	}
 	if !preview && c.Query("to") == "" {
-		return command.StateChange{}, errQuery("the parameter to is missing: ask with preview=true first, and say what that answers")
+		return command.StateChange{}, errQuery("the parameter to is missing: request a preview with preview=true first, and pass its digests")
 	}
 	p, err := c.person()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// streams counts the streams that are open.
+// streams counts the open streams.
 type streams struct {
 	total, each int
 	tell        func(open int) // may be nil
@@ -25,7 +25,7 @@ type streams struct {
 	user map[string]int
 }
 
-// enter takes a place for name, or says that there is none left.
+// enter counts a stream of name, if the limits allow it.
 func (s *streams) enter(name string) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,35 +54,35 @@ func (s *streams) count(by int) {
 	}
 }
 
-// stream is an answer that goes on. Everything about it is done by the goroutine
-// of its request: it waits for news, writes them, asks now and then whether it
-// may go on, and says that it is alive. Nothing is kept for a reader that takes
-// nothing: it is dropped.
+// stream is an answer without an end. The goroutine of its request does everything:
+// it waits for news, writes them, periodically checks the permissions,
+// and sends heartbeats. Nothing is buffered for a reader that does not
+// read: its stream is closed.
 type stream struct {
 	server  *server
 	c       *gin.Context
 	user    access.User
 	control *http.ResponseController
 	may     func(context.Context, access.User) error // whether user may read on; Denied ends the stream
-	ends    time.Time                                // when it is over, whatever happens
+	ends    time.Time                                // the latest end
 
 	checks, beats *time.Ticker
-	again         func() bool  // whether there is something to say though nothing has happened; nil if there never is
-	beat          func() error // says that the stream is alive; nil if it has no way to
+	again         func() bool  // whether to write without a change; may be nil
+	beat          func() error // sends a heartbeat; nil for streams without one
 }
 
-// errEnded is the end of a stream whose time is over. Whoever wants more asks
+// errEnded is the end of a stream at its time limit. The reader may connect
 // again.
-var errEnded = errors.New("the stream has come to its end")
+var errEnded = errors.New("the stream has ended")
 
-// streaming is the limit of the rows that go on.
+// streaming is the time limit of streams.
 func streaming(l Limits) time.Duration { return l.Stream }
 
-// open takes a place for a stream. Its headers are sent by start.
+// open counts a stream. start sends its headers.
 func (s *server) open(c *gin.Context, may func(context.Context, access.User) error) (st *stream, done func(), err error) {
-	// A GET, and yet it holds a place for as long as it goes on: a link of others
-	// that a browser shows its cookie to, as one of another port of this host,
-	// leads to pages and to no stream.
+	// A stream is a GET, but it counts as long as it is open: a link of another site
+	// to which a browser sends its cookie, such as one of another port of this host,
+	// may lead to pages, but not to a stream.
 	if !fromOwnPage(c.Request) || ledHere(c.Request) {
 		return nil, nil, errOrigin
 	}
@@ -103,15 +103,15 @@ func (s *server) open(c *gin.Context, may func(context.Context, access.User) err
 // start sends the headers.
 func (st *stream) start(mediaType string) error {
 	st.c.Header("Content-Type", mediaType)
-	st.c.Header("X-Accel-Buffering", "no") // proxies would keep it until it is whole
+	st.c.Header("X-Accel-Buffering", "no") // proxies would buffer it
 	st.c.Status(http.StatusOK)
 	st.c.Writer.WriteHeaderNow()
 	return st.flush()
 }
 
-// write sends b now. What is left of the time for it is taken back afterwards:
-// over HTTP/2 a deadline that passes ends the stream though nothing is written,
-// which is what a run that is silent for a while looks like.
+// write sends b now, and then resets the write deadline:
+// over HTTP/2 an expired deadline ends the stream even if nothing is written,
+// as with a run that prints nothing for a while.
 func (st *stream) write(b []byte) error {
 	if err := st.control.SetWriteDeadline(st.server.Now().Add(st.server.Limits.Stall)); err != nil {
 		return err
@@ -127,8 +127,8 @@ func (st *stream) write(b []byte) error {
 
 func (st *stream) flush() error { return st.control.Flush() }
 
-// wait returns when more is closed, or when there is something to say. In the
-// meantime it does what has to be done now and then.
+// wait returns when more is closed, or when again says so. In the
+// meantime it checks the permissions and sends heartbeats.
 func (st *stream) wait(more <-chan struct{}) error {
 	for {
 		if err := st.due(); err != nil {
@@ -158,8 +158,8 @@ func (st *stream) wait(more <-chan struct{}) error {
 	}
 }
 
-// due does what is due without waiting: a stream that always has more to send
-// never waits.
+// due checks the permissions if it is time, without waiting: a stream with constant
+// news never waits.
 func (st *stream) due() error {
 	if st.c.Request.Context().Err() != nil {
 		return errEnded
@@ -172,14 +172,14 @@ func (st *stream) due() error {
 	}
 }
 
-// recheck asks whether the reader is still who they were, and may read on. That
-// nobody can be asked ends nothing.
+// recheck checks whether the user is still the same, and may still read. An error of
+// the check does not end the stream.
 func (st *stream) recheck() error {
 	ctx, cancel := context.WithTimeout(st.c.Request.Context(), st.server.Limits.Stall)
 	defer cancel()
 	user, err := st.server.identify(st.c.Request.WithContext(ctx))
 	if err == nil && user.Name != st.user.Name {
-		err = fault.New(fault.Denied, access.ReasonUnknownUser, fmt.Errorf("%s is somebody else by now", st.user.Name))
+		err = fault.New(fault.Denied, access.ReasonUnknownUser, fmt.Errorf("the credentials no longer belong to %s", st.user.Name))
 	}
 	if err == nil {
 		err = st.may(ctx, user)

@@ -19,7 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// logText sends a log while it grows, as it is.
+// logText follows a log as text.
 func (s *server) logText(c *gin.Context) {
 	from, err := spotOf(c, c.Query("after"))
 	if err != nil {
@@ -37,18 +37,18 @@ func (s *server) logText(c *gin.Context) {
 		err = st.copy(f, st.write)
 	}
 	if err != nil && err != io.EOF {
-		panic(http.ErrAbortHandler) // a log that was cut must not look like a whole one
+		panic(http.ErrAbortHandler) // an incomplete log must not look complete
 	}
 }
 
-// spot is where somebody goes on with a log.
+// spot is a position in a log.
 type spot struct {
 	run string // empty for the newest
-	at  int64  // bytes that are left out
+	at  int64  // bytes to skip
 }
 
-// spotOf reads what a reader says of where they are. Whoever follows the newest
-// run got the name of the run along, and goes on with that one.
+// spotOf reads the position of a reader. A reader of the newest
+// run got the name of the run, and resumes with this run.
 func spotOf(c *gin.Context, said string) (spot, error) {
 	p := spot{run: runOf(c)}
 	if said == "" {
@@ -60,19 +60,19 @@ func spotOf(c *gin.Context, said string) (spot, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 {
-		return spot{}, errQuery("%.80q is no place in a log", said)
+		return spot{}, errQuery("%.80q is not a position in a log", said)
 	}
 	p.at = n
 	return p, nil
 }
 
-// logEvents sends a log while it grows, one event a line. The id of an event is
-// where the line ends, in bytes, and of which run if the newest was asked for; a
-// last event says how the run ended.
+// logEvents follows a log as events, one per line. The id of an event is
+// the end of the line in bytes, with the run if the newest was requested; a
+// last event has the outcome of the run.
 func (s *server) logEvents(c *gin.Context) {
 	last, over := strings.CutSuffix(c.GetHeader("Last-Event-ID"), endOfLog)
 	if over {
-		c.Status(http.StatusNoContent) // tells a browser not to come back
+		c.Status(http.StatusNoContent) // a browser does not reconnect then
 		return
 	}
 	from, err := spotOf(c, cmp.Or(last, c.Query("after")))
@@ -109,7 +109,7 @@ func (s *server) logEvents(c *gin.Context) {
 // endOfLog ends the id of the last event.
 const endOfLog = "-end"
 
-// logEnd is what the last event of a log says.
+// logEnd is the last event of a log.
 type logEnd struct {
 	Run     string        `json:"run"`
 	Outcome stack.Outcome `json:"outcome,omitempty"` // empty if it is not known
@@ -132,8 +132,8 @@ func (s *server) endOfEvents(st *stream, run string, lines *lineEvents) {
 	}
 }
 
-// followLog opens a stream of a log from a place on. That there is such a log is
-// found out before anything is answered.
+// followLog opens a stream of a log from a position. A missing log is
+// reported before the stream starts.
 func (s *server) followLog(c *gin.Context, from spot) (st *stream, f *follower, done func(), err error) {
 	ctx, key, run := c.Request.Context(), keyOf(c), from.run
 	st, leave, err := s.open(c, func(ctx context.Context, user access.User) error {
@@ -166,7 +166,7 @@ func (s *server) followLog(c *gin.Context, from spot) (st *stream, f *follower, 
 	}, nil
 }
 
-// copy sends what f gives as it comes. It ends with an error, which is io.EOF
+// copy sends the content of f as it grows. It ends with an error, which is io.EOF
 // when the run has ended.
 func (st *stream) copy(f *follower, send func([]byte) error) error {
 	buf := make([]byte, 16<<10)
@@ -183,13 +183,13 @@ func (st *stream) copy(f *follower, send func([]byte) error) error {
 	}
 }
 
-// lineBytes is where a line is cut that does not end.
+// lineBytes is where a long line is cut.
 const lineBytes = 64 << 10
 
 // lineEvents turns bytes of a log into events.
 type lineEvents struct {
-	of      string // put before places
-	at      int64  // where what was made into events ends
+	of      string // prefix of positions
+	at      int64  // end of the last event
 	partial []byte
 	out     bytes.Buffer
 }
@@ -209,7 +209,7 @@ func (l *lineEvents) add(b []byte) {
 	}
 }
 
-// whole is how much of b holds whole characters only.
+// whole is the length of the complete characters of b.
 func whole(b []byte) int {
 	for i := 1; i <= utf8.UTFMax && i < len(b); i++ {
 		if utf8.RuneStart(b[len(b)-i]) {
@@ -222,7 +222,7 @@ func whole(b []byte) int {
 	return len(b)
 }
 
-// line makes an event of the first part of partial and of what follows it.
+// line makes an event of the first part of partial and the line break after it.
 func (l *lineEvents) line(text []byte, follows int64) {
 	l.at += int64(len(text)) + follows
 	l.event("", l.place(), text)
@@ -231,15 +231,15 @@ func (l *lineEvents) line(text []byte, follows int64) {
 
 func (l *lineEvents) place() string { return l.of + strconv.FormatInt(l.at, 10) }
 
-// rest makes an event of a last line that nothing ends.
+// rest makes an event of a last line without a line break.
 func (l *lineEvents) rest() {
 	if len(l.partial) > 0 {
 		l.line(l.partial, 0)
 	}
 }
 
-// event writes one event. A carriage return would end a line of the stream: what
-// it overwrites on a terminal is shown on a line of its own here.
+// event writes one event. A carriage return would end a line of the stream: text that
+// a terminal would overwrite is on a line of its own here.
 func (l *lineEvents) event(name, id string, data []byte) { writeEvent(&l.out, name, id, data) }
 
 func (l *lineEvents) take() []byte {

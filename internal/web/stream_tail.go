@@ -9,8 +9,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// tails share the reading of logs that grow: however many follow a run, one
-// goroutine looks for news of it.
+// tails share the reading of growing logs: for all followers of a run, one
+// goroutine reads its log.
 type tails struct {
 	follow func(ctx context.Context, key query.Key, run string) (io.ReadCloser, error)
 
@@ -18,25 +18,25 @@ type tails struct {
 	open map[tailed]*tail
 }
 
-// tailed is what is followed.
+// tailed is a followed run.
 type tailed struct {
 	key query.Key
 	run string
 }
 
-// tail is the last part of one log that grows:
+// tail is the last part of a growing log:
 //
 //	0 ─────────────────── from ────────── from+len(window) ───▶
 //	  read from the log      in memory       not there yet
 //
-// Whoever has fallen out of the window reads the log itself until they are back
-// in it, so that nothing is kept for them.
+// A follower behind the window reads the log itself until it is back
+// in it, so that nothing is buffered for it.
 type tail struct {
 	mu     sync.Mutex
 	from   int64
 	window []byte
 	err    error         // io.EOF once the run has ended
-	more   chan struct{} // closed and made anew whenever something was added
+	more   chan struct{} // closed and replaced whenever something was added
 
 	readers int // counted by tails
 	cancel  context.CancelFunc
@@ -45,14 +45,14 @@ type tail struct {
 // tailBytes is how much of a log is in memory, twice of it at most.
 const tailBytes = 512 << 10
 
-// join returns the tail of a run, which is read until the last has left.
+// join returns the tail of a run, which is read until the last follower has left.
 func (t *tails) join(key query.Key, run string) (it *tail, leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of := tailed{key, run}
 	it = t.open[of]
 	if it == nil {
-		ctx, cancel := context.WithCancel(context.Background()) // of all who follow, not of the first
+		ctx, cancel := context.WithCancel(context.Background()) // of all followers, not of the first
 		it = &tail{more: make(chan struct{}), cancel: cancel}
 		if t.open == nil {
 			t.open = map[tailed]*tail{}
@@ -76,7 +76,7 @@ func (t *tails) leave(of tailed, it *tail) {
 	}
 }
 
-// run reads a log until it ends. Whoever comes after that begins anew.
+// run reads a log until it ends. Later followers start another tail.
 func (t *tails) run(ctx context.Context, of tailed, it *tail) {
 	err := t.read(ctx, of, it)
 	t.mu.Lock()
@@ -122,8 +122,8 @@ func (t *tail) add(b []byte, err error) {
 	t.more = make(chan struct{})
 }
 
-// get copies what there is at a place. With nothing there yet, wait is closed as
-// soon as there may be; behind means that it is there no more.
+// get copies the content at a position. At the end, wait is closed as
+// soon as there may be more; behind means that the window has passed the position.
 func (t *tail) get(buf []byte, at int64) (n int, wait <-chan struct{}, behind bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,19 +140,19 @@ func (t *tail) get(buf []byte, at int64) (n int, wait <-chan struct{}, behind bo
 	}
 }
 
-// follower reads a log from one place on.
+// follower reads a log from a position.
 type follower struct {
 	run  string
 	tail *tail
-	log  func() (io.ReadCloser, error) // opens what there is now
+	log  func() (io.ReadCloser, error) // opens the current log
 	at   int64
 
 	file   io.ReadCloser // nil if none is open
 	fileAt int64
 }
 
-// next reads what comes next. If nothing is there yet, wait is closed as soon as
-// there may be.
+// next reads the next content. At the end, wait is closed as soon as
+// there may be more.
 func (f *follower) next(buf []byte) (n int, wait <-chan struct{}, err error) {
 	n, wait, behind, err := f.tail.get(buf, f.at)
 	if behind {
@@ -163,7 +163,7 @@ func (f *follower) next(buf []byte) (n int, wait <-chan struct{}, err error) {
 }
 
 // catchUp reads from the log itself. It may have been opened a while ago, and
-// have grown since without this reader knowing: then it is opened anew, once.
+// have grown since without this reader noticing: then it is reopened, once.
 func (f *follower) catchUp(buf []byte) (int, error) {
 	for fresh := false; ; fresh = true {
 		if f.file == nil || f.fileAt > f.at || fresh {

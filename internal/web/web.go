@@ -1,12 +1,12 @@
-// Package web is Terrier's HTTP server: the API that the command line reads
-// logs and plans through, and the places at which artifacts and the registry
-// are mounted. Kubernetes is the only authority on who may do what: each
-// request carries the token of whoever makes it, and each route says in one
-// row of the table what right it takes.
+// Package web is the HTTP server of Terrier: the API that the command line reads
+// logs and plans through, the pages, and the addresses at which artifacts and the registry
+// are mounted. Kubernetes alone decides permissions: each
+// request has the token of its user, and each route names in one
+// row of the table the permission that it needs.
 //
-// It refuses hosts that it was not told of, requests of other origins, and
-// every route that has no row. It believes no header about who somebody is,
-// changes nothing on a GET, and lets nobody keep an answer.
+// It refuses unknown host names, requests of other origins, and
+// every route without a row. It ignores headers about the user,
+// changes nothing on a GET, and forbids caching.
 //
 // Start reading at Options, then routes.go.
 package web
@@ -30,7 +30,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
-// Stacks is what is asked about stacks.
+// Stacks reads stacks and their states.
 type Stacks interface {
 	query.StackReader
 	States
@@ -44,54 +44,54 @@ type Board interface {
 	Len() int
 }
 
-// Auth says who somebody is and what they may do.
+// Auth authenticates and authorizes users.
 type Auth interface {
 	Authenticate(context.Context, secret.Text) (access.User, error)
 	Authorize(context.Context, access.User, access.Request) error
 }
 
-// Options are what the server is made of.
+// Options are the parts and settings of the server.
 type Options struct {
-	Stacks  Stacks             // answers by itself: whoever asks has been checked before
+	Stacks  Stacks             // reads without permission checks: the routes make them
 	Tenants query.TenantReader // likewise
 	Board   Board              // likewise
 	Details query.StackDetails // likewise
 	Sources query.SourceReader // likewise
 	Estate  query.TenantEstate // likewise
-	Queue   query.Queue        // who waits for a run, in all namespaces; nil if nobody here knows
-	Notices query.Notices      // what was sent to people; nil if nothing is
+	Queue   query.Queue        // of all namespaces; nil if this server starts no runs
+	Notices query.Notices      // sent notifications; nil if none are sent
 
-	Retained command.RetainedStacks // what stacks left that are gone; nil if nobody here knows
+	Retained command.RetainedStacks // retained resources of deleted stacks; nil without records
 
-	Platform pages.Platform // what runs here, for those who ask about it
+	Platform pages.Platform // the server and its settings
 
 	People  func(access.User) (command.Person, error)
-	Scopes  func(context.Context, access.User) (access.Scope, error) // the namespaces whose stacks somebody may list
-	SoFar   func(context.Context, access.User) (access.Scope, error) // what is known of these after a moment, for pages; Scopes if nil
+	Scopes  func(context.Context, access.User) (access.Scope, error) // the namespaces whose stacks a user may list
+	SoFar   func(context.Context, access.User) (access.Scope, error) // the part of these that is known after a moment, for pages; Scopes if nil
 	Auth    Auth
-	Recent  Auth // Auth whose answers may be some seconds old, for what pages ask often; Auth if nil
+	Recent  Auth // Auth with a cache of some seconds, for the many checks of pages; Auth if nil
 	Version string
 	Ready   func(context.Context) error // nil is always ready
-	Hosts   []string                    // by which it may be called, without ports
+	Hosts   []string                    // host names of the server, without ports
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	Journal query.Journal // who did what, to read; nil if none is kept
-	Audit   Audit         // and to write; nil if none is kept
+	Journal query.Journal // the audit log, for reading; nil without one
+	Audit   Audit         // the audit log, for writing; nil without one
 
-	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and who knows one may have it
+	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and need no permission
 	Registry  http.Handler // at /v2/
 
-	Admission map[string]http.Handler // by path; they take what an API server POSTs, which shows no token, and tell nothing that it did not send but at paths that cannot be guessed
+	Admission map[string]http.Handler // by path; they take POSTs of an API server, which has no token, and only at paths that cannot be guessed does an answer contain more than the request
 
 	Sessions SessionOptions
 	Issuer   *Issuer // to sign in with; nil if there is none
 
 	Limits    Limits
-	Following func(streams int) // is told how many streams are open whenever that changes; may be nil
+	Following func(streams int) // receives the number of open streams whenever it changes; may be nil
 }
 
-// ArtifactsPrefix is where artifacts are mounted; the prefix is taken off.
+// ArtifactsPrefix is the prefix of artifacts; it is stripped.
 const ArtifactsPrefix = "/artifacts"
 
 // Limits bound what one request, and all of them, may take. Zero means the
@@ -99,14 +99,14 @@ const ArtifactsPrefix = "/artifacts"
 type Limits struct {
 	Request     time.Duration // an API request: 30s
 	Transfer    time.Duration // an artifact or a request to the registry: 15m
-	Stream      time.Duration // a log that is followed: 6h; whoever wants more asks again
-	Recheck     time.Duration // how often the right to a stream is asked for again: 30s
-	Stall       time.Duration // how long a reader may take nothing: 30s
-	Beat        time.Duration // how often a stream of events says that it is alive: 15s
+	Stream      time.Duration // a stream: 6h; the reader may connect again
+	Recheck     time.Duration // how often the permission for a stream is checked again: 30s
+	Stall       time.Duration // how long a reader may not read: 30s
+	Beat        time.Duration // interval of heartbeats of an event stream: 15s
 	Streams     int           // at once: 256
 	UserStreams int           // of one user at once: 16
 	Upload      int64         // bytes of one request to the registry: 1 GiB
-	File        int64         // bytes of a form that brings a file: 64 MiB
+	File        int64         // bytes of a form with a file: 64 MiB
 }
 
 func (l Limits) filled() Limits {
@@ -135,7 +135,7 @@ type server struct {
 	house    pages.House
 }
 
-// New returns the handler of everything.
+// New returns the handler of all routes.
 func New(o Options) (http.Handler, error) {
 	engine, err := build(o)
 	if err != nil {
@@ -146,7 +146,7 @@ func New(o Options) (http.Handler, error) {
 
 func build(o Options) (*gin.Engine, error) {
 	if o.Stacks == nil || o.Auth == nil || len(o.Hosts) == 0 {
-		return nil, errors.New("a server needs stacks, somebody who knows people, and a name to be called by")
+		return nil, errors.New("a server needs Stacks, Auth and Hosts")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -190,8 +190,8 @@ func build(o Options) (*gin.Engine, error) {
 	return engine, nil
 }
 
-// Server returns an HTTP server for h with limits on what comes before a
-// handler is asked: slow headers, large headers, idle connections.
+// Server returns an HTTP server for h with limits before a
+// handler is called: slow headers, large headers, idle connections.
 func Server(h http.Handler, config *tls.Config, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: h, TLSConfig: config,

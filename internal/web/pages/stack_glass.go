@@ -31,7 +31,7 @@ func StackGlass(v *Visit) (Page, error) {
 		May: mayChange(v, v.Key()), Order: rand.Text(),
 		Shell: fmt.Sprintf("terrier break-glass -n %s %s -- state list", v.Key().Namespace, v.Key().Name),
 		Own: []string{
-			fmt.Sprintf("terrier state lock -n %s %s --reason \"by hand\"", v.Key().Namespace, v.Key().Name),
+			fmt.Sprintf("terrier state lock -n %s %s --reason \"manual change\"", v.Key().Namespace, v.Key().Name),
 			fmt.Sprintf("terrier state pull -n %s %s -o %[2]s.tfstate", v.Key().Namespace, v.Key().Name),
 			fmt.Sprintf("terrier state push -n %s %s %[2]s.tfstate", v.Key().Namespace, v.Key().Name),
 		},
@@ -79,7 +79,7 @@ func glassOpen(s query.Stack, now time.Time) bool {
 
 // glassButton leads to the break-glass page.
 func glassButton(v *Visit, s query.Stack, may string) Button {
-	b := Button{Label: "Break glass", Href: stackPath(s.Key(), tabGlass)}
+	b := Button{Label: "Break-glass session", Href: stackPath(s.Key(), tabGlass)}
 	if !glassOpen(s, v.Now) {
 		b.Why = glassHindrance(v, s, may)
 	}

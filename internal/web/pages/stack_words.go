@@ -23,7 +23,7 @@ var doHere = map[stack.Reason]string{
 	stack.NotConverging:      "Correct the module so that a plan after an apply is empty, or find the other writer. Then choose Plan now.",
 	stack.StateTampered:      "Compare the versions under States and roll back to the last good one. To accept the stored state, choose Accept the stored state.",
 	stack.StateWentBack:      "Roll back to the newest version under States. To accept the stored state, choose Accept the stored state.",
-	stack.GlassBroken:        "Run commands and end the session under Break glass. The session also ends at its timeout.",
+	stack.GlassBroken:        "Run commands and end the session under Break-glass session. The session also ends at its timeout.",
 	stack.LockedByOther:      "If the holder of the lock still runs, wait: Terrier retries automatically. If it does not, choose Unlock.",
 	stack.RetryLater:         "Correct the cause; see the log of the run. Terrier retries automatically. To retry now, choose Plan now.",
 	stack.RetryLimitReached:  "Correct the cause. Then choose Plan now, or change the object or its source.",
@@ -32,5 +32,6 @@ var doHere = map[stack.Reason]string{
 	stack.PlanOnlyHeld:       "Review the plan. To allow approvals, set planOnly to false.",
 	stack.DriftFound:         "Review the drifted resources. Approve the plan to fix them, or change the module to match.",
 	stack.ReviewRefused:      "Review the plan and the message of the webhook. Correct the module or the webhook.",
+	stack.StatusUnreadable:   "Restore status.terrier from a backup, or remove it. If you remove it, the controller takes over the stack from the rest of its status.",
 	stack.EngineMissing:      "Install an engine beside the terrier program or on PATH, or start the server with --engine.",
 }

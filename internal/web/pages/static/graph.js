@@ -21,15 +21,15 @@ export function mount(root) {
   const view = { x: 0, y: 0, scale: 1 }; // of the upper left corner, in the drawing
 
   const show = () => {
-    const box = picture.getBoundingClientRect();
+    const frame = picture.getBoundingClientRect();
     view.scale = Math.min(widest, Math.max(closest, view.scale));
-    svg.setAttribute("viewBox", `${view.x} ${view.y} ${box.width / view.scale} ${box.height / view.scale}`);
+    svg.setAttribute("viewBox", `${view.x} ${view.y} ${frame.width / view.scale} ${frame.height / view.scale}`);
   };
   const fit = () => {
-    const box = picture.getBoundingClientRect();
-    view.scale = Math.min(1.25, box.width / (width + 20), box.height / (height + 20));
-    view.x = (width - box.width / view.scale) / 2;
-    view.y = (height - box.height / view.scale) / 2;
+    const frame = picture.getBoundingClientRect();
+    view.scale = Math.min(1.25, frame.width / (width + 20), frame.height / (height + 20));
+    view.x = (width - frame.width / view.scale) / 2;
+    view.y = (height - frame.height / view.scale) / 2;
     show();
   };
   // start shows all of it if it can be read then, else the stack that was asked for.
@@ -38,16 +38,16 @@ export function mount(root) {
     const self = svg.querySelector(".node-self");
     if (view.scale >= 0.55 || !self) return;
     const [, x, y] = self.getAttribute("transform").match(/(-?\d+),(-?\d+)/).map(Number);
-    const box = picture.getBoundingClientRect();
+    const frame = picture.getBoundingClientRect();
     view.scale = 0.8;
-    view.x = x + 100 - box.width / view.scale / 2;
-    view.y = y + 23 - box.height / view.scale / 2;
+    view.x = x + 100 - frame.width / view.scale / 2;
+    view.y = y + 23 - frame.height / view.scale / 2;
     show();
   };
   const zoom = (by, at) => {
-    const box = picture.getBoundingClientRect();
-    const px = at ? at.x - box.left : box.width / 2;
-    const py = at ? at.y - box.top : box.height / 2;
+    const frame = picture.getBoundingClientRect();
+    const px = at ? at.x - frame.left : frame.width / 2;
+    const py = at ? at.y - frame.top : frame.height / 2;
     const was = view.scale;
     view.scale = Math.min(widest, Math.max(closest, was * by));
     view.x += px / was - px / view.scale;
@@ -80,13 +80,13 @@ export function mount(root) {
     key();
   });
   drag(picture, move, zoom);
-  // Whoever comes to a box by the keyboard sees it.
+  // A node that gets the focus from the keyboard moves into view.
   svg.addEventListener("focusin", (event) => {
     const node = event.target.closest(".node");
     const at = node?.getBoundingClientRect();
-    const box = picture.getBoundingClientRect();
-    if (!at || (at.left >= box.left && at.right <= box.right && at.top >= box.top && at.bottom <= box.bottom)) return;
-    move((at.left + at.right - box.left - box.right) / 2, (at.top + at.bottom - box.top - box.bottom) / 2);
+    const frame = picture.getBoundingClientRect();
+    if (!at || (at.left >= frame.left && at.right <= frame.right && at.top >= frame.top && at.bottom <= frame.bottom)) return;
+    move((at.left + at.right - frame.left - frame.right) / 2, (at.top + at.bottom - frame.top - frame.bottom) / 2);
   });
   new ResizeObserver(show).observe(picture);
   // The page may be made like a newer one, which knows nothing of what is shown.
