@@ -41,7 +41,7 @@ func (s *server) commandRoutes() []route {
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.Suspend(c.ctx(), c.key())
 			}),
-		tells(s, oneStack+"/resume", patch, op("resumeStack", "Resumes it."),
+		tells(s, oneStack+"/resume", patch, op("resumeStack", "Resumes a suspended stack."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.Resume(c.ctx(), c.key())
 			}),

@@ -111,7 +111,7 @@ func (s *server) registryCommands() []route {
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Tenants.SuspendRegistry(c.ctx(), c.key())
 			}),
-		tells(s, oneRegistry+"/resume", patch, tenantOp("resumeRegistry", "Ends a suspension."),
+		tells(s, oneRegistry+"/resume", patch, tenantOp("resumeRegistry", "Resumes a suspended registry."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Tenants.ResumeRegistry(c.ctx(), c.key())
 			}),
