@@ -141,7 +141,7 @@ var broken = map[string]map[string]string{
 		"internal/blob/a.go":          "package blob // BAD\n",
 	},
 	"old names are read": {
-		"docs/compatibility.md": "| `a` | `b` |\n## Names that changed\n| old | new | of |\n| `OldReason` | `NewReason` | a reason |\n| `Lost` | `NewReason` | BAD |\n## Else\n| `x` | `y` |\n",
+		"docs/compatibility.md": "| `a` | `b` |\n## Names that changed\n| old | new | of | old |\n| `OldReason` | `NewReason` | a reason | read |\n| `Lost` | `NewReason` | BAD | read |\n| `Lost` | `NewReason` | a reason | no longer written |\n## Else\n| `x` | `y` | z | read |\n",
 		"internal/plan/a.go":    "package plan\n\nvar a = \"OldReason\" + \"NewReason\"\n",
 	},
 	"links lead somewhere": {

@@ -85,8 +85,8 @@ func mapShowsEveryPackage(t tree) []problem {
 // mapEntry is a line of the layout: "  stack/    what it is".
 var mapEntry = regexp.MustCompile(`^((?:  )+)([a-z/]+)/ +\S`)
 
-// oldNamesAreRead: what a document says of an old name is so: code reads it, and
-// the new one.
+// oldNamesAreRead: code has every new name of the list, and every old name that
+// the list says is read.
 func oldNamesAreRead(t tree) []problem {
 	var found []problem
 	for _, f := range t.files {
@@ -103,7 +103,11 @@ func oldNamesAreRead(t tree) []problem {
 			if !inside || m == nil {
 				continue
 			}
-			for _, name := range m[1:] {
+			names := m[2:3]
+			if strings.HasPrefix(m[3], "read") {
+				names = m[1:3]
+			}
+			for _, name := range names {
 				if !slices.ContainsFunc(t.files, func(c file) bool {
 					return path.Ext(c.path) != ".md" && product(c) && strings.Contains(c.text, name)
 				}) {
@@ -115,8 +119,8 @@ func oldNamesAreRead(t tree) []problem {
 	return found
 }
 
-// renamed is a row of that document: | `old` | `new` | of |.
-var renamed = regexp.MustCompile("^\\| `([^`]+)` \\| `([^`]+)` \\|")
+// renamed is a row of that document: | `old` | `new` | of | read |.
+var renamed = regexp.MustCompile("^\\| `([^`]+)` \\| `([^`]+)` \\| [^|]+ \\| ([^|]+) \\|")
 
 // linksLeadSomewhere: a link of a document to a file of the repository, or to a
 // heading, finds it.
