@@ -87,9 +87,9 @@ func refuse(name, format string, args ...any) error {
 	return fault.New(fault.Invalid, Reason, fmt.Errorf("%q: %w", name, fmt.Errorf(format, args...)))
 }
 
-// Local returns name as a clean, slash-separated path below a root, or an
+// local returns name as a clean, slash-separated path below a root, or an
 // Invalid fault that says why it is none. The root itself is ".".
-func Local(name string) (string, error) {
+func local(name string) (string, error) {
 	switch {
 	case name == "":
 		return "", refuse(name, "the name is empty")

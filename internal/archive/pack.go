@@ -145,7 +145,7 @@ func (p *packing) directory(name string, skipped bool, above []fs.FileInfo) erro
 // flush writes the directories that the next entry needs.
 func (p *packing) flush() error {
 	for _, name := range p.pending {
-		if _, err := Local(name); err != nil {
+		if _, err := local(name); err != nil {
 			return err // Extract would refuse it
 		}
 		if err := p.budget.entry(name); err != nil {
@@ -161,7 +161,7 @@ func (p *packing) flush() error {
 }
 
 func (p *packing) file(name string) error {
-	if _, err := Local(name); err != nil {
+	if _, err := local(name); err != nil {
 		return err // Extract would refuse it
 	}
 	if err := p.budget.entry(name); err != nil {

@@ -42,7 +42,7 @@ func (t *Tree) Close() error { return t.root.Close() }
 
 // Mkdir makes the directory name and those above it.
 func (t *Tree) Mkdir(name string) error {
-	name, err := Local(name)
+	name, err := local(name)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (t *Tree) Symlink(name, target string) error {
 
 // leaf prepares for something that is no directory at name.
 func (t *Tree) leaf(name string) (string, error) {
-	name, err := Local(name)
+	name, err := local(name)
 	if err != nil {
 		return "", err
 	}

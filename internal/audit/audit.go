@@ -56,9 +56,6 @@ const (
 	ViaController Via = "controller" // Terrier itself, by its own rules
 )
 
-// Ways lists all of them.
-func Ways() []Via { return []Via{ViaUI, ViaAPI, ViaCLI, ViaKubectl, ViaGit, ViaController} }
-
 // What was done.
 type What string
 
@@ -100,13 +97,9 @@ const (
 	Orphaned          What = "orphaned"            // its object was removed by force
 	RetainedForgotten What = "retained-forgotten"  // somebody dropped the record of what it left
 	PlanRefused       What = "plan-refused"        // a webhook said no to a plan
-	OutputsRevealed   What = "outputs-revealed"    // somebody read the values of outputs
 	StateRead         What = "state-read"          // somebody read a state
 	StateLocked       What = "state-locked"        // somebody holds the lock on a state by hand
 	StateUnlocked     What = "state-unlocked"      // and no longer
-	ArtifactPushed    What = "artifact-pushed"     // somebody pushed a module or a provider
-	ArtifactDeleted   What = "artifact-deleted"    // and deleted it
-	NotificationSent  What = "notification-tried"  // somebody had a notification sent again
 )
 
 // Of tenants.

@@ -37,9 +37,9 @@ const (
 	maxPart = 200
 )
 
-// CheckKey refuses what is not a key: parts of letters, digits, '.', '_' and
+// checkKey refuses what is not a key: parts of letters, digits, '.', '_' and
 // '-' that do not begin with a dot, between single slashes.
-func CheckKey(key string) error {
+func checkKey(key string) error {
 	if len(key) > maxKey {
 		return keyFault(fmt.Errorf("the key of a blob has %d bytes, and %d are allowed", len(key), maxKey))
 	}
@@ -58,12 +58,12 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// checkPrefix is CheckKey for the beginning of keys.
+// checkPrefix is checkKey for the beginning of keys.
 func checkPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
 	}
-	return CheckKey(strings.TrimSuffix(prefix, "/"))
+	return checkKey(strings.TrimSuffix(prefix, "/"))
 }
 
 func isKeyRune(r rune) bool {

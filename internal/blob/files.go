@@ -128,7 +128,7 @@ func (f *Files) Close() error {
 
 // Put writes beside, syncs, renames, and syncs the directory.
 func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
-	if err := CheckKey(key); err != nil {
+	if err := checkKey(key); err != nil {
 		return err
 	}
 	defer func() {
@@ -208,7 +208,7 @@ func syncDir(root *os.Root, dir string) error {
 
 // Get opens a value; it stays what it is even if the key is written again.
 func (f *Files) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
+	if err := errors.Join(checkKey(key), ctx.Err()); err != nil {
 		return nil, err
 	}
 	root, err := f.at()
@@ -230,7 +230,7 @@ func (f *Files) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 
 // Delete removes a value and the directories that are empty without it.
 func (f *Files) Delete(ctx context.Context, key string) error {
-	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
+	if err := errors.Join(checkKey(key), ctx.Err()); err != nil {
 		return err
 	}
 	root, err := f.at()

@@ -26,7 +26,7 @@ func Init(o InitOptions) ([]string, error) {
 		args = append(args, "-upgrade")
 	}
 	for _, kv := range o.Backend {
-		if err := CheckBackendConfig(kv); err != nil {
+		if err := checkBackendConfig(kv); err != nil {
 			return nil, err
 		}
 		args = append(args, "-backend-config="+kv)
@@ -40,7 +40,7 @@ func Init(o InitOptions) ([]string, error) {
 // SelectWorkspace switches a prepared directory to a workspace, making it if
 // it is not there. The command knows no JSON.
 func SelectWorkspace(name string) ([]string, error) {
-	if err := CheckWorkspace(name); err != nil {
+	if err := checkWorkspace(name); err != nil {
 		return nil, err
 	}
 	return []string{"workspace", "select", "-no-color", "-or-create", "--", name}, nil
@@ -130,7 +130,7 @@ func Outputs() []string { return []string{"output", "-no-color", "-json"} }
 
 // ForceUnlock breaks the state lock with this ID.
 func ForceUnlock(id string) ([]string, error) {
-	if err := CheckLockID(id); err != nil {
+	if err := checkLockID(id); err != nil {
 		return nil, err
 	}
 	return []string{"force-unlock", "-force", "-no-color", "--", id}, nil
@@ -138,10 +138,6 @@ func ForceUnlock(id string) ([]string, error) {
 
 // StatePull prints the newest state.
 func StatePull() []string { return []string{"state", "pull"} }
-
-// StatePush stores a rescued state. Without force the engine compares lineage
-// and serial first, and refuses an older or a foreign one.
-func StatePush(file string) []string { return []string{"state", "push", "-no-color", "--", file} }
 
 func shared(args []string, parallelism int, noLock bool, timeout time.Duration) ([]string, error) {
 	if parallelism < 0 || parallelism > 1024 {

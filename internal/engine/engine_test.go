@@ -131,15 +131,15 @@ func TestNames(t *testing.T) {
 		good  []string
 		bad   []string
 	}{
-		"workspaces": {CheckWorkspace, []string{"default", "prod-eu_1", "a.b"},
+		"workspaces": {checkWorkspace, []string{"default", "prod-eu_1", "a.b"},
 			[]string{"", "-x", "../x", "a..b", "a/b", "a b", "a\nb", "$(id)", ".hidden"}},
 		"targets": {CheckTarget, []string{"module.a", `aws_instance.x["k.\"y"]`, "module.a[0].null_resource.b[12]", "data.http.x"},
 			[]string{"", "-destroy", "a b", "a;b", "a\n", `a["x`, "a[b]", ".a", "a.", "a.-x"}},
 		"variable files": {CheckVarFile, []string{"prod.tfvars", "envs/prod.tfvars.json"},
 			[]string{"", "/etc/passwd", "../x", "a/../../x", "-x", "a\x00b"}},
-		"lock IDs": {CheckLockID, []string{"8c1d3c50-0083-7539-ca3a-5daa9e165a36", "1700000000000"},
+		"lock IDs": {checkLockID, []string{"8c1d3c50-0083-7539-ca3a-5daa9e165a36", "1700000000000"},
 			[]string{"", "-force", "a b", "a\n"}},
-		"backend configuration": {CheckBackendConfig, []string{"bucket=x", "path=a=b", "key="},
+		"backend configuration": {checkBackendConfig, []string{"bucket=x", "path=a=b", "key="},
 			[]string{"", "bucket", "-x=y", "a b=c", "k=a\nb", "../f"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +177,6 @@ func TestArguments(t *testing.T) {
 		"output":       {plain(Outputs()), "output -no-color -json"},
 		"force-unlock": {func() ([]string, error) { return ForceUnlock("abc-1") }, "force-unlock -force -no-color -- abc-1"},
 		"state pull":   {plain(StatePull()), "state pull"},
-		"state push":   {plain(StatePush("f")), "state push -no-color -- f"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tt.build()
@@ -208,7 +207,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		for _, check := range []func(string) error{CheckWorkspace, CheckTarget, CheckVarFile, CheckLockID, CheckBackendConfig} {
+		for _, check := range []func(string) error{checkWorkspace, CheckTarget, CheckVarFile, checkLockID, checkBackendConfig} {
 			if check(s) == nil && (strings.HasPrefix(s, "-") || strings.ContainsAny(s, "\x00\n\r\x1b")) {
 				t.Errorf("%q was accepted", s)
 			}

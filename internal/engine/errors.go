@@ -41,7 +41,7 @@ func LockHeld(text string) (Lock, bool) {
 		}
 	}
 	// Whatever is not an ID is somebody's text around the words, not a lock.
-	return l, CheckLockID(l.ID) == nil
+	return l, checkLockID(l.ID) == nil
 }
 
 // staleSummaries are how engines say that a saved plan no longer fits.

@@ -38,13 +38,13 @@ func handCommands() []HandCommand {
 	address := func(_ int, s string) error { return CheckTarget(s) }
 	yesOrNo := func(s string) error { return oneOf(s, "true", "false") }
 	return []HandCommand{
-		{Words: "state list", Takes: "[ADDRESS…]", Bare: true, most: 64, operand: address, flags: map[string]func(string) error{"id": CheckImportID}},
+		{Words: "state list", Takes: "[ADDRESS…]", Bare: true, most: 64, operand: address, flags: map[string]func(string) error{"id": checkImportID}},
 		{Words: "state show", Takes: "ADDRESS", Bare: true, least: 1, most: 1, operand: address},
 		{Words: "state mv", Takes: "ADDRESS ADDRESS", Writes: true, Bare: true, least: 2, most: 2, operand: address, locks: true, backs: true, flags: map[string]func(string) error{"dry-run": nil}},
 		{Words: "state rm", Takes: "ADDRESS…", Writes: true, Bare: true, least: 1, most: 64, operand: address, locks: true, backs: true, flags: map[string]func(string) error{"dry-run": nil}},
 		{Words: "import", Takes: "ADDRESS ID", Writes: true, least: 2, most: 2, locks: true, varFiles: true, input: true, operand: func(n int, s string) error {
 			if n == 1 {
-				return CheckImportID(s)
+				return checkImportID(s)
 			}
 			return CheckTarget(s)
 		}},
@@ -163,8 +163,8 @@ func (c HandCommand) flag(a string) error {
 
 func (c HandCommand) usage() string { return strings.TrimSpace(c.Words + " " + c.Takes) }
 
-// CheckImportID reports whether id can be what an object is imported by.
-func CheckImportID(id string) error {
+// checkImportID reports whether id can be what an object is imported by.
+func checkImportID(id string) error {
 	if id == "" || len(id) > 1024 || !plain(id) || strings.HasPrefix(id, "-") {
 		return invalid("identifier to import by", id)
 	}

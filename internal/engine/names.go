@@ -30,8 +30,8 @@ func lazy(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// CheckWorkspace reports whether name can be a workspace.
-func CheckWorkspace(name string) error {
+// checkWorkspace reports whether name can be a workspace.
+func checkWorkspace(name string) error {
 	if !workspaceName().MatchString(name) || strings.Contains(name, "..") {
 		return invalid("workspace name", name)
 	}
@@ -55,16 +55,16 @@ func CheckVarFile(path string) error {
 	return nil
 }
 
-// CheckLockID reports whether id can be the ID of a state lock.
-func CheckLockID(id string) error {
+// checkLockID reports whether id can be the ID of a state lock.
+func checkLockID(id string) error {
 	if !lockID().MatchString(id) {
 		return invalid("lock ID", id)
 	}
 	return nil
 }
 
-// CheckBackendConfig reports whether arg is key=value for a backend.
-func CheckBackendConfig(arg string) error {
+// checkBackendConfig reports whether arg is key=value for a backend.
+func checkBackendConfig(arg string) error {
 	key, value, ok := strings.Cut(arg, "=")
 	if !ok || !backendKey().MatchString(key) || !plain(value) {
 		return invalid("backend configuration", key)

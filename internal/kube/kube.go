@@ -45,9 +45,9 @@ func ReadSecret(ctx context.Context, c client.Reader, key types.NamespacedName) 
 	return data, public, nil
 }
 
-// ReadConfigMap returns the data of a ConfigMap, text and binary, Missing if
+// readConfigMap returns the data of a ConfigMap, text and binary, Missing if
 // there is none.
-func ReadConfigMap(ctx context.Context, c client.Reader, key types.NamespacedName) (map[string][]byte, error) {
+func readConfigMap(ctx context.Context, c client.Reader, key types.NamespacedName) (map[string][]byte, error) {
 	var m corev1.ConfigMap
 	if err := c.Get(ctx, key, &m); err != nil {
 		return nil, mark(err, "ConfigMap", key)

@@ -19,7 +19,7 @@ type Objects struct{ Client client.Reader }
 func (o Objects) Read(ctx context.Context, ref stack.Ref) (data map[string][]byte, public []string, err error) {
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	if ref.Kind == "ConfigMap" {
-		data, err = ReadConfigMap(ctx, o.Client, key)
+		data, err = readConfigMap(ctx, o.Client, key)
 		return data, slices.Collect(maps.Keys(data)), err
 	}
 	return ReadSecret(ctx, o.Client, key)

@@ -112,18 +112,11 @@ func (d *Document) learn() {
 	d.hide = NewRedactor(d.secret)
 }
 
-// Secrets returns the texts that the plan marks as sensitive, for a Redactor
-// of what the engine prints elsewhere.
-func (d *Document) Secrets() []string { return slices.Clone(d.secret) }
-
 // DeclaresSensitive reports whether the root module declares a variable of that
 // name, and that its value is sensitive.
 func (d *Document) DeclaresSensitive(variable string) bool {
 	return d.wire.Configuration.Root.Variables[variable].Sensitive
 }
-
-// EngineVersion returns the version of the engine that made the plan.
-func (d *Document) EngineVersion() string { return d.wire.EngineVersion }
 
 // Errored reports whether planning ended in an error; such a plan cannot be
 // applied.

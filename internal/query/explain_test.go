@@ -66,7 +66,7 @@ func TestRulesDoWhatIsSaidOfThem(t *testing.T) {
 	}
 	check := func(t interface{ Fatalf(string, ...any) }, d stack.Decision) {
 		said := texts[d.Rule]
-		if does := ActionText(d.Action); !strings.Contains(said.Does, does) {
+		if does := actionText(d.Action); !strings.Contains(said.Does, does) {
 			t.Fatalf("%q does %q, the text says %q", d.Rule, does, said.Does)
 		}
 		if said.Reasons != nil && !slices.Contains(said.Reasons, d.Reason) {

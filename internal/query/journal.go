@@ -88,13 +88,12 @@ const ClientAgent = "terrier"
 
 // What callers outside record themselves, and on which way.
 const (
-	AuditSignedIn        = audit.SignedIn
-	AuditSignedOut       = audit.SignedOut
-	AuditSignInRefused   = audit.SignInRefused
-	AuditDenied          = audit.CommandDenied
-	AuditOutputsRevealed = audit.OutputsRevealed
-	AuditStateRead       = audit.StateRead
-	AuditForgotten       = audit.RetainedForgotten
+	AuditSignedIn      = audit.SignedIn
+	AuditSignedOut     = audit.SignedOut
+	AuditSignInRefused = audit.SignInRefused
+	AuditDenied        = audit.CommandDenied
+	AuditStateRead     = audit.StateRead
+	AuditForgotten     = audit.RetainedForgotten
 
 	ViaUI  = audit.ViaUI
 	ViaAPI = audit.ViaAPI

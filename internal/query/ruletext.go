@@ -7,7 +7,7 @@ import (
 // RuleText says of one rule what it does and why it is there.
 type RuleText struct {
 	Rule    string
-	Does    string         // what follows from it, as ActionText says it
+	Does    string         // what follows from it, as actionText says it
 	Reasons []stack.Reason // under which it shows itself; nil is that of before
 	Why     string
 }
@@ -222,8 +222,8 @@ var (
 	}
 )
 
-// ActionText puts an action into the words of RuleText.Does.
-func ActionText(a stack.Action) string {
+// actionText puts an action into the words of RuleText.Does.
+func actionText(a stack.Action) string {
 	switch a := a.(type) {
 	case stack.Wait:
 		return "wait"

@@ -101,7 +101,7 @@ func tell(o stack.Observation) []Step {
 	given := ""
 	for range storyLength {
 		d := stack.Decide(o)
-		story = append(story, Step{Given: given, Does: ActionText(d.Action), Rule: d.Rule})
+		story = append(story, Step{Given: given, Does: actionText(d.Action), Rule: d.Rule})
 		if given = next(&o, d, len(story)); given == "" {
 			break
 		}

@@ -16,12 +16,3 @@ func ReadyWhen(expr string, object map[string]any) (bool, error) {
 	}
 	return ok, nil
 }
-
-// IncludeWhen evaluates a resource's includeWhen over the values of a row.
-func IncludeWhen(expr string, v Values) (bool, error) {
-	ok, err := expression.OverRow().Eval(expr, map[string]string(v))
-	if err != nil {
-		return false, fmt.Errorf("includeWhen: %w", err)
-	}
-	return ok, nil
-}

@@ -204,7 +204,7 @@ func (s *syncing) blockUnlessAllowed(reason, message string) {
 			names, these = append(names, c.Name), append(these, c.Name+" "+c.ID)
 		}
 	}
-	token := DeletionToken(s.Registry, these)
+	token := deletionToken(s.Registry, these)
 	if s.Allowed != token {
 		message += fmt.Sprintf("; a guard blocks these deletions. To allow exactly these, annotate the TenantRegistry with terrier.dev/allow-deletions=%s", token)
 		s.step.Blocked = &Blocked{Reason: reason, Message: message, Tenants: names, Token: token}
@@ -219,10 +219,10 @@ func (s *syncing) blockUnlessAllowed(reason, message string) {
 	}
 }
 
-// DeletionToken allows exactly the deletion of these tenants of a registry, each
+// deletionToken allows exactly the deletion of these tenants of a registry, each
 // of them a name and a UID: a tenant that is created again under its name has
 // another UID.
-func DeletionToken(registry string, tenants []string) string {
+func deletionToken(registry string, tenants []string) string {
 	tenants = slices.Sorted(slices.Values(tenants))
 	sum := sha256.Sum256([]byte(registry + "\n" + strings.Join(tenants, "\n")))
 	return hex.EncodeToString(sum[:8])

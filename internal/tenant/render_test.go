@@ -354,10 +354,10 @@ func TestReadyWhen(t *testing.T) {
 	if ready, err = ReadyWhen(`object.status.phase == "Bound"`, parse(t, `{}`)); ready || err == nil || err.Error() != "readyWhen: no such key: status" {
 		t.Errorf("ReadyWhen() = %v, %v; what is not there yet is not ready, and says so", ready, err)
 	}
-	if include, err := IncludeWhen(`row.uid.startsWith("ac")`, values()); !include || err != nil {
-		t.Errorf("IncludeWhen() = %v, %v", include, err)
+	if include, err := (Resource{IncludeWhen: `row.uid.startsWith("ac")`}).includes(values()); !include || err != nil {
+		t.Errorf("includes() = %v, %v", include, err)
 	}
-	if _, err := IncludeWhen(`object.x`, values()); err == nil || !strings.Contains(err.Error(), "undeclared reference to 'object'") {
-		t.Errorf("IncludeWhen() error = %v", err)
+	if _, err := (Resource{IncludeWhen: `object.x`}).includes(values()); err == nil || !strings.Contains(err.Error(), "undeclared reference to 'object'") {
+		t.Errorf("includes() error = %v", err)
 	}
 }

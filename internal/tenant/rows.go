@@ -141,7 +141,7 @@ func (m Mapping) fault(r Row, alike []string) *RowError {
 		e.Reason, e.Message = RowUIDsAlike, fmt.Sprintf("uid %s is in %d rows that differ only in case; none of them is used", quoted(r.UID), len(alike))
 	case len(r.UID) > longestUID:
 		e.Reason, e.Message = RowUIDTooLong, fmt.Sprintf("uid %s has %d characters; a label holds at most %d", quoted(r.UID), len(r.UID), longestUID)
-	case !IsName(r.UID):
+	case !isName(r.UID):
 		e.Reason, e.Message = RowUIDInvalid, fmt.Sprintf("uid %s cannot be part of a name: use lower-case letters, digits, - and ., with a letter or digit first and last", quoted(r.UID))
 	case m.HostOrURL != "" && r.HostOrURL == "" && r.Active:
 		e.Reason, e.Message = RowHostEmpty, fmt.Sprintf("%q of uid %s is empty; its tenants stay as they are", m.HostOrURL, quoted(r.UID))
@@ -163,9 +163,9 @@ func quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// IsName reports whether s can be the name of an object: labels of lower-case
+// isName reports whether s can be the name of an object: labels of lower-case
 // letters, digits and dashes, with dots between.
-func IsName(s string) bool { return subdomainError(s) == nil }
+func isName(s string) bool { return subdomainError(s) == nil }
 
 // longestName is the greatest length of names of objects.
 const longestName = 253

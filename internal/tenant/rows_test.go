@@ -135,7 +135,7 @@ func TestRowsAreUsable(t *testing.T) {
 		rows, errs := Rows(plainMapping, table(in...))
 		seen := map[string]bool{}
 		for _, r := range rows {
-			if seen[strings.ToLower(r.UID)] || !IsName(r.UID) || len(r.UID) > 63 {
+			if seen[strings.ToLower(r.UID)] || !isName(r.UID) || len(r.UID) > 63 {
 				t.Fatalf("row %q must not be used", r.UID)
 			}
 			seen[strings.ToLower(r.UID)] = true

@@ -273,8 +273,8 @@ func (s *syncing) again(d time.Duration) {
 	}
 }
 
-// TenantName is the name of the Tenant of a row with a template.
-func TenantName(uid, template string) string { return uid + "-" + template }
+// tenantName is the name of the Tenant of a row with a template.
+func tenantName(uid, template string) string { return uid + "-" + template }
 
 // longestTenant leaves room for terrier-row- before the name of a Tenant.
 const longestTenant = longestName - len("terrier-row-")
@@ -296,7 +296,7 @@ func (s *syncing) makeNew() {
 		}
 		for _, row := range s.Read.Rows {
 			if row.Active {
-				name := TenantName(row.UID, t.Name)
+				name := tenantName(row.UID, t.Name)
 				wanted[name] = append(wanted[name], Creation{Name: name, Template: t.Name, Generation: generation, Row: row})
 			}
 		}

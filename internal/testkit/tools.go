@@ -121,7 +121,7 @@ func Engine(tb testing.TB, dir string, env []string, args ...string) string {
 // TryEngine is Engine for a test that looks at how it ends.
 func TryEngine(tb testing.TB, dir string, env []string, args ...string) Ran {
 	tb.Helper()
-	env = append(env, "HOME="+dir, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TF_CLI_CONFIG_FILE="+EngineConfig(tb))
+	env = append(env, "HOME="+dir, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TF_CLI_CONFIG_FILE="+engineConfig(tb))
 	r, err := run(tb.Context(), dir, env, Tool(tb, "tofu"), args...)
 	if err != nil {
 		tb.Fatal(err)
@@ -129,9 +129,9 @@ func TryEngine(tb testing.TB, dir string, env []string, args ...string) Ran {
 	return r
 }
 
-// EngineConfig writes a CLI configuration that installs providers from
+// engineConfig writes a CLI configuration that installs providers from
 // bin/mirror alone, and returns its path.
-func EngineConfig(tb testing.TB) string {
+func engineConfig(tb testing.TB) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "engine.tfrc")
 	mirror := filepath.Join(Repository(tb), "bin", "mirror")

@@ -24,11 +24,11 @@ func lazy(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// SplitEnvironment says which keys of a Secret are variables of the module and
+// splitEnvironment says which keys of a Secret are variables of the module and
 // which are environment for its providers: those that the module does not
 // declare and that look like one (AWS_ACCESS_KEY_ID, ARM_CLIENT_SECRET). Other
 // keys that are not declared stay variables; the engine warns of them.
-func SplitEnvironment(declared map[string]Variable, keys []string) (vars, environment []string) {
+func splitEnvironment(declared map[string]Variable, keys []string) (vars, environment []string) {
 	for _, key := range keys {
 		if _, ok := declared[key]; !ok && credentialName().MatchString(key) {
 			environment = append(environment, key)

@@ -79,11 +79,11 @@ var credentialWords = []string{
 	"SESSION", "SAS", "JWT", "APIKEY", "PEM", "CERT", "CERTIFICATE",
 }
 
-// IsCredential reports whether the name of an environment variable says that it
+// isCredential reports whether the name of an environment variable says that it
 // is a credential: what is renewed, and says who acts rather than on what.
 // AWS_SESSION_TOKEN is one, AWS_REGION is none, and neither is TF_VAR_token, a
 // variable of the module.
-func IsCredential(name string) bool {
+func isCredential(name string) bool {
 	upper := strings.ToUpper(name)
 	if strings.HasPrefix(upper, freePrefix) {
 		return false
@@ -98,7 +98,7 @@ func IsCredential(name string) bool {
 func Lasting(settings []Setting) []string {
 	list := make([]string, 0, len(settings))
 	for _, s := range settings {
-		if s.Secret && IsCredential(s.Name) {
+		if s.Secret && isCredential(s.Name) {
 			list = append(list, s.Name)
 		} else {
 			list = append(list, s.Name+"="+s.Value)

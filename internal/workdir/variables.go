@@ -95,7 +95,7 @@ func (r *Resolved) from(f From, declared map[string]Variable) error {
 	keys := slices.Sorted(maps.Keys(f.Data))
 	var environment []string
 	if f.Secret {
-		keys, environment = SplitEnvironment(declared, keys)
+		keys, environment = splitEnvironment(declared, keys)
 		for _, name := range environment {
 			if err := CheckEnvironment(name); err != nil {
 				return fmt.Errorf("reading %s: %w", f.Name, err)

@@ -84,7 +84,7 @@ func Of(ctx context.Context, live client.Reader, obj client.Object, what audit.W
 
 // In says in e who it was, or what there is to say instead.
 func (a Asker) In(e *audit.Entry) {
-	e.Who, e.Via = a.Who, Via(a.Manager)
+	e.Who, e.Via = a.Who, viaOf(a.Manager)
 	if e.Details == nil {
 		e.Details = map[string]string{}
 	}
@@ -100,8 +100,8 @@ func (a Asker) In(e *audit.Entry) {
 // appliers begin the field managers of those that apply what is in a repository.
 var appliers = []string{"kustomize-controller", "helm-controller", "flux", "argocd", "fleet", "rancher-fleet", "config-sync"}
 
-// Via is the way on which a field manager speaks for people.
-func Via(manager string) audit.Via {
+// viaOf is the way on which a field manager speaks for people.
+func viaOf(manager string) audit.Via {
 	switch manager {
 	case ServerManager:
 		return audit.ViaUI

@@ -107,7 +107,7 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Report) {
 		r = ready{metav1.ConditionFalse, string(d.Reason)}
 	}
 	if r.status == metav1.ConditionFalse && r.reason == "" {
-		r.reason = FailedReason(s.Status)
+		r.reason = failedReason(s.Status)
 	}
 	if r.status != "" {
 		c.set(ConditionReady, r.status, r.reason, d.Message)
@@ -165,9 +165,9 @@ func repaired(c setter) {
 		strings.Join(where, ", ")+". Terrier put their arguments on lines of their own, so line numbers in the engine's messages are higher")
 }
 
-// FailedReason names the step that failed, as upstream does. A failure that
+// failedReason names the step that failed, as upstream does. A failure that
 // upstream has no name for, such as one of the supervisor, keeps its own.
-func FailedReason(m stack.Status) string {
+func failedReason(m stack.Status) string {
 	if m.FailedWhy != "" {
 		return m.FailedWhy
 	}

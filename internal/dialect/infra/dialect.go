@@ -102,7 +102,7 @@ func (Dialect) Ready(o client.Object) (bool, string) {
 // EventReason returns upstream's reason for the end of a run.
 func (Dialect) EventReason(r stack.Run) string {
 	if r.Outcome != stack.Succeeded {
-		return FailedReason(stack.Status{FailedStep: r.Step, FailedKind: r.Kind, FailedWhy: r.Why})
+		return failedReason(stack.Status{FailedStep: r.Step, FailedKind: r.Kind, FailedWhy: r.Why})
 	}
 	switch {
 	case r.Kind == stack.DestroyRun:
@@ -130,7 +130,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	return dialect.Stack{
 		Spec: spec, Configuration: configuration, Status: status,
 		Request: obj.Annotations[RequestedAt],
-		Ignored: NotYet(&obj.Spec),
+		Ignored: notYet(&obj.Spec),
 		Listed:  listed(&obj.Status),
 	}, err
 }

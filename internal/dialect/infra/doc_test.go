@@ -105,16 +105,16 @@ func TestNotYet(t *testing.T) {
 		}
 	}
 	slices.Sort(all)
-	if got := NotYet(&everything); !slices.Equal(got, all) {
+	if got := notYet(&everything); !slices.Equal(got, all) {
 		t.Errorf("NotYet(everything) = %q, want %q", got, all)
 	}
-	if got := NotYet(&v1alpha2.TerraformSpec{}); got != nil {
+	if got := notYet(&v1alpha2.TerraformSpec{}); got != nil {
 		t.Errorf("NotYet(nothing) = %q, want none", got)
 	}
 	for _, name := range seeds(t) {
 		obj := manifest(t, name)
 		defaulted(&obj.Spec)
-		if got := NotYet(&obj.Spec); got != nil {
+		if got := notYet(&obj.Spec); got != nil {
 			t.Errorf("NotYet(%s) = %q, want none", name, got)
 		}
 	}

@@ -4,7 +4,7 @@
 //
 // It refuses what would be dangerous to pass over, such as a field that says
 // where the state is and does not work yet; any other field that does not work
-// yet is named by NotYet. What each field means is in docs/compatibility.md.
+// yet is named by notYet. What each field means is in docs/compatibility.md.
 //
 // Start reading at Decode.
 package infra

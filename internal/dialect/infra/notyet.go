@@ -44,9 +44,9 @@ func unsupportedFields() []unsupported {
 	}
 }
 
-// NotYet returns the paths of the fields that s sets and that do not work yet,
+// notYet returns the paths of the fields that s sets and that do not work yet,
 // sorted. A field that holds its default is not set.
-func NotYet(s *v1alpha2.TerraformSpec) []string {
+func notYet(s *v1alpha2.TerraformSpec) []string {
 	var paths []string
 	for _, f := range unsupportedFields() {
 		if f.set(s) {

@@ -16,7 +16,7 @@ import (
 const podField = "spec.runnerPodTemplate.spec."
 
 // runnerPod reads the settings of a runner pod that a process can honour.
-// NotYet names the others.
+// notYet names the others.
 func runnerPod(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	if g := s.RunnerTerminationGracePeriodSeconds; g != nil && *g > 0 {
 		p.Grace = time.Duration(min(*g, int64(never/time.Second))) * time.Second

@@ -27,9 +27,9 @@ func LeavingText(l tenant.Leaving) string {
 	return strings.Join(words, " ")
 }
 
-// LeavingOf reads the annotation, nil if the tenant stays. One that cannot be
+// leavingOf reads the annotation, nil if the tenant stays. One that cannot be
 // read is none: the waiting begins anew.
-func LeavingOf(t *tenantsv1.Tenant) *tenant.Leaving {
+func leavingOf(t *tenantsv1.Tenant) *tenant.Leaving {
 	words := strings.Fields(t.Annotations[tenantsv1.AnnotationLeaving])
 	if len(words) < 2 {
 		return nil

@@ -105,7 +105,7 @@ func Existing(t *tenantsv1.Tenant) tenant.Existing {
 	e := tenant.Existing{
 		ID: string(t.UID), Name: t.Name, UID: t.Spec.UID, Template: t.Spec.TemplateRef, Labels: t.Labels,
 		Row: a[tenantsv1.AnnotationRow], Generation: generation, Rendered: a[tenantsv1.AnnotationRow] == "", Changed: changed,
-		Leaving: LeavingOf(t), Deleting: t.DeletionTimestamp != nil, Protected: a[tenantsv1.AnnotationDeletionProtection] == "true",
+		Leaving: leavingOf(t), Deleting: t.DeletionTimestamp != nil, Protected: a[tenantsv1.AnnotationDeletionProtection] == "true",
 	}
 	s := &t.Status
 	if s.ObservedGeneration == t.Generation { // what was looked at is what the tenant is now

@@ -20,14 +20,14 @@ func TestLeavingIsReadAsItIsWritten(t *testing.T) {
 		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Absent: true, Allowed: true},
 	} {
 		tn := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tenantsv1.AnnotationLeaving: LeavingText(want)}}}
-		got := LeavingOf(tn)
+		got := leavingOf(tn)
 		if got == nil || !got.Since.Equal(want.Since) || got.Absent != want.Absent || got.Allowed != want.Allowed {
 			t.Errorf("%q is read as %+v, want %+v", LeavingText(want), got, want)
 		}
 	}
 	for _, text := range []string{"", "yes", "yesterday RowAbsent", "2026-11-28T12:00:00Z"} {
 		tn := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tenantsv1.AnnotationLeaving: text}}}
-		if got := LeavingOf(tn); got != nil {
+		if got := leavingOf(tn); got != nil {
 			t.Errorf("%q is read as %+v", text, got)
 		}
 	}
