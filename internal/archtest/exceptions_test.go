@@ -73,7 +73,6 @@ var (
 	// largeTypes are written "package.type".
 	largeTypes = exceptions{"types stay small", map[string]string{
 		"internal/app.parts":                     "it is being split",
-		"internal/cli.program":                   "it is being split",
 		"internal/client.Stacks":                 "it is being split",
 		"internal/command.Stacks":                "it is being split",
 		"internal/controller.Stacks":             "it is being split",

@@ -5,19 +5,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
-	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) approve() *cobra.Command {
+// decideCommands decide about plans.
+type decideCommands struct{ *program }
+
+func (p decideCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.approve(), p.reject(), p.repair()}
+}
+
+func (p decideCommands) approve() *cobra.Command {
 	var file, comment string
 	c := &cobra.Command{
 		Use:   "approve STACK [PLAN]",
@@ -64,7 +69,7 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 	return c
 }
 
-func (p *program) reject() *cobra.Command {
+func (p decideCommands) reject() *cobra.Command {
 	var comment string
 	c := &cobra.Command{
 		Use:   "reject STACK [PLAN]",
@@ -94,7 +99,7 @@ inputs or the spec replaces it. To replace it now, run "terrier replan".`,
 }
 
 // pending finds the plan to decide on.
-func (p *program) pending(ctx context.Context, args []string) (*command.Stacks, query.Stack, query.PlanInfo, error) {
+func (p decideCommands) pending(ctx context.Context, args []string) (*command.Stacks, query.Stack, query.PlanInfo, error) {
 	s, key, err := p.one(args[0])
 	if err != nil {
 		return nil, query.Stack{}, query.PlanInfo{}, err
@@ -116,7 +121,7 @@ const shownBefore = 20
 
 // summarize shows the plan before the approval: the plan itself if its document
 // can be read, else its counts, since an approval does not depend on the document.
-func (p *program) summarize(ctx context.Context, s *command.Stacks, st query.Stack, seen query.PlanInfo) error {
+func (p decideCommands) summarize(ctx context.Context, s *command.Stacks, st query.Stack, seen query.PlanInfo) error {
 	if st.Plan == nil {
 		_, err := fmt.Fprintln(p.Stderr, "The changes of the plan are not known.")
 		return err
@@ -136,12 +141,8 @@ func (p *program) summarize(ctx context.Context, s *command.Stacks, st query.Sta
 }
 
 // approveIn writes an approval into a manifest.
-func (p *program) approveIn(file string, st query.Stack, seen query.PlanInfo) error {
-	path := file
-	if file != "-" && !filepath.IsAbs(file) {
-		path = filepath.Join(p.Dir, file)
-	}
-	before, err := p.readFile(path)
+func (p decideCommands) approveIn(file string, st query.Stack, seen query.PlanInfo) error {
+	before, err := p.readFile(file, manifestBytes)
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (p *program) approveIn(file string, st query.Stack, seen query.PlanInfo) er
 	if err != nil {
 		return fmt.Errorf("editing %s: %w", file, err)
 	}
-	if file == "-" {
+	if file == stdin {
 		_, err := p.Stdout.Write(after)
 		return err
 	}
@@ -157,30 +158,11 @@ func (p *program) approveIn(file string, st query.Stack, seen query.PlanInfo) er
 		_, err := fmt.Fprintf(p.Stdout, "%s already approves %s.\n", clean(file), clean(seen.Name))
 		return err
 	}
-	if err := replaceFile(path, after); err != nil {
+	if err := replaceFile(p.path(file), after); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(p.Stdout, "%s approves %s now. To approve the plan in the cluster: kubectl apply -f %[1]s\n", clean(file), clean(seen.Name))
 	return err
-}
-
-// manifestBytes bounds what is read of a manifest.
-const manifestBytes = 16 << 20
-
-// readFile reads a file; - is standard input.
-func (p *program) readFile(path string) ([]byte, error) {
-	if path == "-" {
-		return io.ReadAll(io.LimitReader(p.Stdin, manifestBytes))
-	}
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fault.New(fault.Missing, "FileMissing", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, manifestBytes))
 }
 
 // replaceFile replaces the content of a file atomically, and

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +15,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) audit() *cobra.Command {
+// auditCommands show and verify the audit log.
+type auditCommands struct{ *program }
+
+func (p auditCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.audit()}
+}
+
+func (p auditCommands) audit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "Show and verify the audit log",
@@ -42,7 +48,7 @@ type auditAsked struct {
 	dir                 string
 }
 
-func (p *program) auditList() *cobra.Command {
+func (p auditCommands) auditList() *cobra.Command {
 	var (
 		f format
 		a auditAsked
@@ -88,7 +94,7 @@ and needs no server.`,
 	return c
 }
 
-func (p *program) auditPage(ctx context.Context, a auditAsked) (query.AuditPage, error) {
+func (p auditCommands) auditPage(ctx context.Context, a auditAsked) (query.AuditPage, error) {
 	var err error
 	if a.q.Since, err = p.moment(a.since); err != nil {
 		return query.AuditPage{}, err
@@ -114,7 +120,7 @@ func (p *program) auditPage(ctx context.Context, a auditAsked) (query.AuditPage,
 }
 
 // moment reads a time, or a duration before now.
-func (p *program) moment(s string) (time.Time, error) {
+func (p auditCommands) moment(s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
@@ -133,14 +139,7 @@ func (p *program) moment(s string) (time.Time, error) {
 	return p.Now().Add(-d), nil
 }
 
-func (p *program) path(s string) string {
-	if filepath.IsAbs(s) {
-		return s
-	}
-	return filepath.Join(p.Dir, s)
-}
-
-func (p *program) auditTable(page query.AuditPage) error {
+func (p auditCommands) auditTable(page query.AuditPage) error {
 	t := table{head: []string{"SEQ", "TIME", "USER", "ACTION", "OBJECT", "DETAILS"}}
 	for _, e := range page.Items {
 		object := e.Object.Name
@@ -163,7 +162,7 @@ func (p *program) auditTable(page query.AuditPage) error {
 	return nil
 }
 
-func (p *program) auditVerify() *cobra.Command {
+func (p auditCommands) auditVerify() *cobra.Command {
 	var (
 		f     format
 		dir   string
@@ -210,7 +209,7 @@ verify" or stored in the ConfigMap terrier-system/terrier-audit.`,
 	return c
 }
 
-func (p *program) auditReport(ctx context.Context, dir string, heads []string) (query.AuditReport, error) {
+func (p auditCommands) auditReport(ctx context.Context, dir string, heads []string) (query.AuditReport, error) {
 	if dir == "" {
 		if len(heads) > 0 {
 			return query.AuditReport{}, usage("--head needs --dir: the server has an anchor of its own")
@@ -233,7 +232,7 @@ func (p *program) auditReport(ctx context.Context, dir string, heads []string) (
 	return query.VerifyAudit(p.path(dir), known...)
 }
 
-func (p *program) sayAudit(r query.AuditReport) error {
+func (p auditCommands) sayAudit(r query.AuditReport) error {
 	s := &sheet{colour: p.coloured()}
 	if r.Problem == "" {
 		s.row("Audit log", "verified")

@@ -10,32 +10,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/client"
-	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 )
-
-// Env is the environment of a program.
-type Env struct {
-	Args    []string // without the program's name
-	Environ []string // as os.Environ returns it
-	Stdin   io.Reader
-	Stdout  io.Writer
-	Stderr  io.Writer
-	Dir     string // the working directory
-	Now     func() time.Time
-	Version string
-}
 
 // Main runs one command and returns the exit code, which is that of the fault
 // table. The extra commands need packages that this one may not import.
@@ -49,7 +34,7 @@ func Main(env Env, extra ...*cobra.Command) int {
 const interrupted = 130
 
 func run(ctx context.Context, env Env, extra ...*cobra.Command) int {
-	p := &program{Env: env}
+	p := newProgram(env)
 	root := p.root(extra)
 	root.SetArgs(append([]string{}, env.Args...)) // nil would be those of the process
 	err := root.ExecuteContext(ctx)
@@ -74,18 +59,6 @@ type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// complain prints the error in one sentence, and the next step in another.
-func (p *program) complain(err error) {
-	fmt.Fprintf(p.Stderr, "terrier: %s\n", clean(err.Error()))
-	hint := command.Hint(err)
-	if fault.Reason(err, "") == reasonUsage {
-		hint = "To list the commands: terrier --help. For one command: terrier COMMAND --help"
-	}
-	if hint != "" {
-		fmt.Fprintf(p.Stderr, "  %s\n", hint)
-	}
-}
-
 const reasonUsage = "Usage"
 
 func usage(format string, args ...any) error {
@@ -94,10 +67,23 @@ func usage(format string, args ...any) error {
 
 // program is what the commands share.
 type program struct {
-	Env
-	connection  client.Connection
-	all         bool // namespaces
+	*printer
+	*cluster
 	changesExit bool // the exit code says whether there are changes
+}
+
+func newProgram(env Env) *program {
+	return &program{printer: &printer{env}, cluster: &cluster{}}
+}
+
+// families are the commands by theme. To add a command, add it to the family
+// that it belongs to.
+func (p *program) families() [][]*cobra.Command {
+	return [][]*cobra.Command{
+		stackCommands{p}.commands(), runCommands{p}.commands(), decideCommands{p}.commands(), operateCommands{p}.commands(),
+		stateCommands{p}.commands(), retainedCommands{p}.commands(), tenantCommands{p}.commands(), registryCommands{p}.commands(),
+		templateCommands{p}.commands(), importCommands{p}.commands(), auditCommands{p}.commands(), serverCommands{p}.commands(),
+	}
 }
 
 // Groups of commands in the help.
@@ -129,7 +115,7 @@ Each command acts as the user of that kubeconfig, with the permissions of that u
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w", err) })
-	p.bind(root)
+	p.bind(root, p.Env)
 	// Hidden, since there is a command for it; on every command, since libraries add a
 	// flag of the same name to every program.
 	version := root.PersistentFlags().Bool("version", false, "print the version")
@@ -142,12 +128,9 @@ Each command acts as the user of that kubeconfig, with the permissions of that u
 		return cmd.Help()
 	}
 	root.AddGroup(&cobra.Group{ID: groupView, Title: "View:"}, &cobra.Group{ID: groupDecide, Title: "Decide:"}, &cobra.Group{ID: groupOperate, Title: "Operate:"})
-	root.AddCommand(
-		p.get(), p.describe(), p.explain(), p.plan(), p.logs(), p.runs(), p.outputs(), p.ui(),
-		p.approve(), p.reject(), p.repair(), p.replan(), p.suspend(), p.resume(), p.unlock(), p.state(), p.retained(), p.breakGlass(),
-		p.tenants(), p.tenant(), p.rows(), p.render(), p.rollout(), p.imports(),
-		p.push(), p.audit(), p.notifications(), p.version(),
-	)
+	for _, family := range p.families() {
+		root.AddCommand(family...)
+	}
 	for _, c := range extra {
 		if c.GroupID == "" && !c.Hidden {
 			c.GroupID = groupOperate
@@ -158,25 +141,6 @@ Each command acts as the user of that kubeconfig, with the permissions of that u
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	return root
-}
-
-// bind adds the flags that select a cluster, as those of kubectl.
-func (p *program) bind(root *cobra.Command) {
-	c := &p.connection
-	f := root.PersistentFlags()
-	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "the kubeconfig `file` to use")
-	f.StringVar(&c.Context, "context", "", "the `context` of the kubeconfig to use")
-	f.StringVarP(&c.Namespace, "namespace", "n", "", "the `namespace` to use")
-	f.StringVar(&c.Server, "server", "", "the `URL` of the Terrier server, which stores logs and plans (TERRIER_SERVER); by default the server of the cluster")
-	c.Path, c.Home, c.Dir, c.Now = p.getenv("KUBECONFIG"), p.getenv("HOME"), p.Dir, p.Now
-	root.PersistentPreRun = func(*cobra.Command, []string) {
-		if c.Server == "" {
-			c.Server = p.getenv("TERRIER_SERVER")
-		}
-	}
-	// An error means that the flag does not exist, which it does.
-	_ = root.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
-	_ = root.RegisterFlagCompletionFunc("context", cobra.NoFileCompletions)
 }
 
 // checkArgs makes a wrong number of arguments an error of usage everywhere.
@@ -213,54 +177,4 @@ func given(args []string) string {
 		return "an argument is missing;"
 	}
 	return query.Count(len(args), "argument") + " given, which does not match;"
-}
-
-// getenv reads a variable; the last of several counts.
-func (p *program) getenv(name string) string {
-	value := ""
-	for _, e := range p.Environ {
-		if k, v, ok := strings.Cut(e, "="); ok && k == name {
-			value = v
-		}
-	}
-	return value
-}
-
-// stacks connects to the cluster.
-func (p *program) stacks() (*command.Stacks, error) {
-	s, namespace, err := client.Connect(p.connection)
-	p.connection.Namespace = namespace
-	return s, err
-}
-
-// one connects and reads the name of the stack of a command.
-func (p *program) one(name string) (*command.Stacks, query.Key, error) {
-	s, err := p.stacks()
-	if err != nil {
-		return nil, query.Key{}, err
-	}
-	key, err := query.ParseKey(name, p.connection.Namespace)
-	return s, key, err
-}
-
-// names completes the names of stacks.
-func (p *program) names(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	s, err := p.stacks()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
-	defer cancel()
-	list, err := s.List(ctx, query.Filter{Namespace: p.connection.Namespace})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []cobra.Completion
-	for _, st := range list {
-		out = append(out, cobra.CompletionWithDesc(st.Name, clean(st.Phase)))
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -16,7 +16,7 @@ var errNoAnswer = fault.New(fault.Invalid, "NoAnswer", errors.New("the question 
 
 // confirm asks a question on standard error and reads the answer. Every answer
 // but yes is a no; the end of input is neither.
-func (p *program) confirm(question string) (bool, error) {
+func (p *printer) confirm(question string) (bool, error) {
 	if _, err := fmt.Fprintf(p.Stderr, "%s [y/N] ", question); err != nil {
 		return false, err
 	}

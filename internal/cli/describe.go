@@ -9,7 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) describe() *cobra.Command {
+func (p stackCommands) describe() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "describe STACK",
@@ -42,7 +42,7 @@ check, its plans, its last failure, its conditions and its events.`,
 }
 
 // detail lays out the details of a stack.
-func (p *program) detail(d query.Detail) string {
+func (p stackCommands) detail(d query.Detail) string {
 	s := &sheet{colour: p.coloured()}
 	p.spec(s, d)
 	s.heading("Status")
@@ -72,7 +72,7 @@ func (p *program) detail(d query.Detail) string {
 }
 
 // spec is the spec of the object.
-func (p *program) spec(s *sheet, d query.Detail) {
+func (p stackCommands) spec(s *sheet, d query.Detail) {
 	s.row("Name", d.Name)
 	s.row("Namespace", d.Namespace)
 	s.row("Source", d.Source)
@@ -88,7 +88,7 @@ func (p *program) spec(s *sheet, d query.Detail) {
 }
 
 // status is the status of a stack, its reason, and the next step.
-func (p *program) status(s *sheet, st query.Stack, means query.Situation) {
+func (p stackCommands) status(s *sheet, st query.Stack, means query.Situation) {
 	s.row("Ready", st.Ready)
 	s.row("Phase", st.Phase)
 	s.row("Since", p.at(st.Since))
@@ -109,7 +109,7 @@ func (p *program) status(s *sheet, st query.Stack, means query.Situation) {
 }
 
 // known is what the status records of earlier runs.
-func (p *program) known(s *sheet, d query.Detail) {
+func (p stackCommands) known(s *sheet, d query.Detail) {
 	s.heading("Plans")
 	if d.Pending != "" {
 		s.row("Pending", planText(d.Stack))

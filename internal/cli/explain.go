@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -10,7 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-func (p *program) explain() *cobra.Command {
+func (p stackCommands) explain() *cobra.Command {
 	var (
 		f     format
 		file  string
@@ -63,7 +62,7 @@ starts from this status.`,
 	return c
 }
 
-func (p *program) explanations(cmd *cobra.Command, args []string, file string) ([]query.Explanation, error) {
+func (p stackCommands) explanations(cmd *cobra.Command, args []string, file string) ([]query.Explanation, error) {
 	if file == "" {
 		s, key, err := p.one(args[0])
 		if err != nil {
@@ -72,18 +71,14 @@ func (p *program) explanations(cmd *cobra.Command, args []string, file string) (
 		e, err := s.Explain(cmd.Context(), key)
 		return []query.Explanation{e}, err
 	}
-	path := file
-	if file != "-" && !filepath.IsAbs(file) {
-		path = filepath.Join(p.Dir, file)
-	}
-	content, err := p.readFile(path)
+	content, err := p.readFile(file, manifestBytes)
 	if err != nil {
 		return nil, err
 	}
 	return query.ExplainManifest(content, p.Now())
 }
 
-func (p *program) explanation(e query.Explanation, rules bool) string {
+func (p stackCommands) explanation(e query.Explanation, rules bool) string {
 	s := &sheet{colour: p.coloured()}
 	name := e.Stack.Name
 	if e.Stack.Namespace != "" {

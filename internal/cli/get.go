@@ -11,7 +11,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) get() *cobra.Command {
+// stackCommands list and explain stacks.
+type stackCommands struct{ *program }
+
+func (p stackCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.get(), p.describe(), p.explain()}
+}
+
+func (p stackCommands) get() *cobra.Command {
 	var (
 		f        format
 		selector string
@@ -64,33 +71,8 @@ that was applied last.
 	return c
 }
 
-func (p *program) allFlag(c *cobra.Command) {
-	c.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "in all namespaces")
-}
-
-// filter reads the selection of stacks.
-func (p *program) filter(args []string, selector string) (query.Filter, *command.Stacks, error) {
-	s, err := p.stacks()
-	if err != nil {
-		return query.Filter{}, nil, err
-	}
-	f := query.Filter{Namespace: p.connection.Namespace, Selector: selector}
-	if len(args) == 1 {
-		if p.all {
-			return f, nil, usage("--all-namespaces and the name of a stack exclude each other")
-		}
-		key, err := query.ParseKey(args[0], f.Namespace)
-		f.Namespace, f.Name = key.Namespace, key.Name
-		return f, s, err
-	}
-	if p.all {
-		f.Namespace = ""
-	}
-	return f, s, nil
-}
-
 // list prints stacks in the format f.
-func (p *program) list(list []query.Stack, f format, filter query.Filter) error {
+func (p stackCommands) list(list []query.Stack, f format, filter query.Filter) error {
 	if done, err := p.structured(f, map[string]any{"items": list}); done {
 		return err
 	}
@@ -131,7 +113,7 @@ func stackName(s query.Stack, f query.Filter) string {
 // messageWidth is how much of a message a table shows unless it is wide.
 const messageWidth = 72
 
-func (p *program) stackTable(f format, filter query.Filter) *table {
+func (p stackCommands) stackTable(f format, filter query.Filter) *table {
 	t := &table{}
 	if filter.Namespace == "" {
 		t.head = append(t.head, "NAMESPACE")
@@ -144,7 +126,7 @@ func (p *program) stackTable(f format, filter query.Filter) *table {
 	return t
 }
 
-func (p *program) addStack(t *table, s query.Stack, f format, filter query.Filter) {
+func (p stackCommands) addStack(t *table, s query.Stack, f format, filter query.Filter) {
 	var row []cell
 	if filter.Namespace == "" {
 		row = append(row, plain(s.Namespace))
@@ -202,7 +184,7 @@ func cut(s string, n int) string {
 }
 
 // watch prints all stacks, and then each one that changes.
-func (p *program) watch(cmd *cobra.Command, s *command.Stacks, filter query.Filter, f format) error {
+func (p stackCommands) watch(cmd *cobra.Command, s *command.Stacks, filter query.Filter, f format) error {
 	t := p.stackTable(f, filter)
 	for change, err := range s.Watch(cmd.Context(), filter) {
 		if err != nil {

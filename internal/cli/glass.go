@@ -15,7 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) breakGlass() *cobra.Command {
+func (p operateCommands) breakGlass() *cobra.Command {
 	var (
 		end     bool
 		timeout time.Duration
@@ -79,7 +79,7 @@ func handCommands() []string {
 	return out
 }
 
-func (p *program) runInSession(ctx context.Context, s *command.Stacks, key query.Key, order []string) error {
+func (p operateCommands) runInSession(ctx context.Context, s *command.Stacks, key query.Key, order []string) error {
 	g, err := s.BreakGlass(ctx, key)
 	if err != nil {
 		return err

@@ -9,7 +9,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) imports() *cobra.Command {
+// importCommands import objects of other operators.
+type importCommands struct{ *program }
+
+func (p importCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.imports()}
+}
+
+func (p importCommands) imports() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "import",
 		Short:   "Import the objects of another operator",
@@ -22,7 +29,7 @@ func (p *program) imports() *cobra.Command {
 	return c
 }
 
-func (p *program) importLynq() *cobra.Command {
+func (p importCommands) importLynq() *cobra.Command {
 	var (
 		f             format
 		apply, dryRun bool
@@ -87,7 +94,7 @@ With --dry-run, or with neither flag, it prints the objects.`,
 }
 
 // imported prints an import.
-func (p *program) imported(i command.LynqImport, f format) error {
+func (p importCommands) imported(i command.LynqImport, f format) error {
 	if f == forJSON {
 		_, err := p.structured(f, i)
 		return err

@@ -9,7 +9,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (p *program) logs() *cobra.Command {
+// runCommands show the runs of stacks, their plans and their outputs.
+type runCommands struct{ *program }
+
+func (p runCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.plan(), p.logs(), p.runs(), p.outputs()}
+}
+
+func (p runCommands) logs() *cobra.Command {
 	var (
 		run    string
 		follow bool
@@ -45,7 +52,7 @@ are masked. "terrier runs" lists the recorded runs.`,
 	return c
 }
 
-func (p *program) runs() *cobra.Command {
+func (p runCommands) runs() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "runs STACK",

@@ -14,7 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) notifications() *cobra.Command {
+func (p serverCommands) notifications() *cobra.Command {
 	var (
 		f        format
 		q        query.NoticeQuery
@@ -89,7 +89,7 @@ func outcomesOf(names []string) ([]query.Outcome, error) {
 // outcomeColours mark the outcomes that need attention.
 var outcomeColours = map[query.Outcome]string{query.NoticeFailed: red, query.NoticeRetrying: yellow, query.NoticeDropped: yellow}
 
-func (p *program) noticeTable(page query.NoticePage, q query.NoticeQuery) error {
+func (p serverCommands) noticeTable(page query.NoticePage, q query.NoticeQuery) error {
 	t := table{head: []string{"TIME", "EVENT", "OBJECT", "PROVIDER", "OUTCOME", "TRIES", "DETAILS"}}
 	for _, d := range page.Items {
 		provider := d.Provider

@@ -9,11 +9,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
-	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) replan() *cobra.Command {
+// operateCommands act on stacks.
+type operateCommands struct{ *program }
+
+func (p operateCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.replan(), p.suspend(), p.resume(), p.unlock(), p.breakGlass()}
+}
+
+func (p operateCommands) replan() *cobra.Command {
 	var (
 		wait    bool
 		timeout time.Duration
@@ -57,17 +63,7 @@ command ends when the stack is settled, and prints its status.`,
 	return c
 }
 
-// settled prints the status of a settled stack.
-func (p *program) settled(st query.Stack) error {
-	text := fmt.Sprintf("%s: %s", st.Phase, st.Message)
-	if st.Plan != nil {
-		text = fmt.Sprintf("%s: %s %s", st.Phase, st.Pending, plan.Summarize(st.Plan.Changes))
-	}
-	_, err := fmt.Fprintln(p.Stdout, clean(text))
-	return err
-}
-
-func (p *program) suspend() *cobra.Command {
+func (p operateCommands) suspend() *cobra.Command {
 	return p.orRegistry("Suspended", (*command.Tenants).SuspendRegistry, p.eachStack(&cobra.Command{
 		Use:   "suspend {STACK | --all | -A | tenantregistry/NAME}",
 		Short: "Suspend stacks, or a registry",
@@ -83,7 +79,7 @@ Terrier still reconciles the objects of its existing tenants.`,
 	}, "Suspended", (*command.Stacks).Suspend))
 }
 
-func (p *program) resume() *cobra.Command {
+func (p operateCommands) resume() *cobra.Command {
 	return p.orRegistry("Resumed", (*command.Tenants).ResumeRegistry, p.eachStack(&cobra.Command{
 		Use:   "resume {STACK | --all | -A | tenantregistry/NAME}",
 		Short: "Resume suspended stacks, or a suspended registry",
@@ -95,7 +91,7 @@ func (p *program) resume() *cobra.Command {
 
 // orRegistry lets a command about stacks also take a registry of tenants, named
 // as kubectl does.
-func (p *program) orRegistry(done string, do func(*command.Tenants, context.Context, query.Key) error, c *cobra.Command) *cobra.Command {
+func (p operateCommands) orRegistry(done string, do func(*command.Tenants, context.Context, query.Key) error, c *cobra.Command) *cobra.Command {
 	stacks := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 || !query.IsRegistry(args[0]) {
@@ -118,7 +114,7 @@ func (p *program) orRegistry(done string, do func(*command.Tenants, context.Cont
 }
 
 // eachStack makes a command that acts on one stack, or on several.
-func (p *program) eachStack(c *cobra.Command, done string, do func(*command.Stacks, context.Context, query.Key) error) *cobra.Command {
+func (p operateCommands) eachStack(c *cobra.Command, done string, do func(*command.Stacks, context.Context, query.Key) error) *cobra.Command {
 	var (
 		all      bool
 		selector string
@@ -171,7 +167,7 @@ func chosen(ctx context.Context, s *command.Stacks, f query.Filter) ([]query.Key
 	return keys, nil
 }
 
-func (p *program) unlock() *cobra.Command {
+func (p operateCommands) unlock() *cobra.Command {
 	var id string
 	c := &cobra.Command{
 		Use:   "force-unlock STACK",

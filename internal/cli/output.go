@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 )
 
 // format is a way to print an answer.
@@ -49,51 +47,6 @@ func (v *formatValue) Set(s string) error {
 		}
 	}
 	return fmt.Errorf("there is no format %q", s)
-}
-
-// structured prints v if f is a format for programs.
-func (p *program) structured(f format, v any) (done bool, err error) {
-	switch f {
-	case forJSON:
-		raw, err := json.MarshalIndent(v, "", "  ")
-		if err != nil {
-			return true, err
-		}
-		return true, p.printJSON(raw)
-	case forYAML:
-		raw, err := yaml.Marshal(v)
-		if err != nil {
-			return true, err
-		}
-		_, err = p.Stdout.Write(raw)
-		return true, err
-	default:
-		return false, nil
-	}
-}
-
-// printJSON prints JSON in which all characters that a terminal does not show are
-// escaped; a program reads the same values.
-func (p *program) printJSON(raw []byte) error {
-	var b strings.Builder
-	for _, r := range string(raw) {
-		switch {
-		case r == '\n' || shown(r) || r == utf8.RuneError:
-			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := surrogates(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	_, err := fmt.Fprintln(p.Stdout, strings.TrimSuffix(b.String(), "\n"))
-	return err
-}
-
-func surrogates(r rune) (high, low rune) {
-	r -= 0x10000
-	return 0xd800 + r>>10, 0xdc00 + r&0x3ff
 }
 
 // cell is one cell of a table.

@@ -10,7 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 )
 
-func (p *program) outputs() *cobra.Command {
+func (p runCommands) outputs() *cobra.Command {
 	var (
 		f    format
 		show bool

@@ -8,14 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
-	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // changes is the exit code of plan --exit-code when there are any.
 const changes = exit(2)
 
-func (p *program) plan() *cobra.Command {
+func (p runCommands) plan() *cobra.Command {
 	var (
 		f       format
 		digest  string
@@ -76,7 +75,7 @@ With --exit-code the exit code is 0 without a pending plan, 2 with a pending pla
 }
 
 // preview shows the resources that a destroy would destroy.
-func (p *program) preview(ctx context.Context, s *command.Stacks, key query.Key, timeout time.Duration, f format, limit int) error {
+func (p runCommands) preview(ctx context.Context, s *command.Stacks, key query.Key, timeout time.Duration, f format, limit int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	doc, err := s.PreviewDestroy(ctx, key)
@@ -88,39 +87,4 @@ func (p *program) preview(ctx context.Context, s *command.Stacks, key query.Key,
 		return err
 	}
 	return p.printPlan(doc, f, limit)
-}
-
-func (p *program) printPlan(doc query.PlanDocument, f format, limit int) error {
-	if f == forJSON {
-		return p.printJSON(doc.Document)
-	}
-	d, err := plan.ParseDocument(doc.Document)
-	if err != nil {
-		return err
-	}
-	state := "was applied"
-	if doc.Waits {
-		state = "is pending"
-	}
-	switch {
-	case doc.Name == "" && doc.Destroy:
-		state, doc.Name = "would make these changes", "A destroy"
-	case doc.Name == "":
-		state, doc.Name = "is stored", doc.Digest
-	}
-	color := p.coloured()
-	if _, err := fmt.Fprintf(p.Stdout, "%s %s\n", paint(color, bold, clean(doc.Name)), state); err != nil {
-		return err
-	}
-	for _, line := range []string{doc.Revision, doc.Digest, p.at(doc.At)} {
-		if line != "" && line != doc.Name {
-			if _, err := fmt.Fprintf(p.Stdout, "  %s\n", paint(color, faint, clean(line))); err != nil {
-				return err
-			}
-		}
-	}
-	if _, err := fmt.Fprintln(p.Stdout); err != nil {
-		return err
-	}
-	return plan.Render(p.Stdout, d, plan.Options{Color: color, Wide: f == forWide, Limit: limit})
 }

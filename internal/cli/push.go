@@ -2,14 +2,20 @@ package cli
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/client"
 )
 
-func (p *program) push() *cobra.Command {
+// serverCommands use the server: its registry, its pages and its notifications.
+type serverCommands struct{ *program }
+
+func (p serverCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.push(), p.ui(), p.notifications(), p.version()}
+}
+
+func (p serverCommands) push() *cobra.Command {
 	var o client.PushOptions
 	c := &cobra.Command{
 		Use:   "push DIR oci://REGISTRY/REPOSITORY:TAG",
@@ -34,12 +40,8 @@ For other registries, the command uses the credentials of "docker login" in
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := args[0]
-			if !filepath.IsAbs(dir) {
-				dir = filepath.Join(p.Dir, dir)
-			}
 			o.DockerConfig = p.getenv("DOCKER_CONFIG")
-			digest, err := client.Push(cmd.Context(), p.connection, dir, args[1], o)
+			digest, err := client.Push(cmd.Context(), p.connection, p.path(args[0]), args[1], o)
 			if err != nil {
 				return err
 			}
@@ -53,7 +55,7 @@ For other registries, the command uses the credentials of "docker login" in
 	return c
 }
 
-func (p *program) version() *cobra.Command {
+func (p serverCommands) version() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this program",

@@ -16,7 +16,7 @@ import (
 // reference is docs/cli.md: every command of this package with its flags, from
 // the commands themselves.
 func reference() string {
-	p := &program{}
+	p := newProgram(Env{})
 	root := p.root(nil)
 	var b strings.Builder
 	b.WriteString("# The command line\n\n<!-- Generated from the commands by go test ./internal/cli -update. -->\n\n")

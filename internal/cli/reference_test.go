@@ -54,7 +54,7 @@ func TestEveryCommandIsHelpful(t *testing.T) {
 	// A command that is asked for its flags before it has a parent takes it.
 	pflag.Bool("version", false, "")
 	foreign := pflag.Lookup("version")
-	p := &program{}
+	p := newProgram(Env{})
 	var check func(c *cobra.Command)
 	check = func(c *cobra.Command) {
 		if c.Name() == "help" || c.Name() == "completion" {

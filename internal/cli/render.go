@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,7 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) render() *cobra.Command {
+func (p templateCommands) render() *cobra.Command {
 	var (
 		f      format
 		file   string
@@ -94,7 +93,7 @@ func rowText(row []string) (query.RowText, error) {
 	return out, nil
 }
 
-func (p *program) renderOne(cmd *cobra.Command, name string, row query.RowText, uid string) ([]query.Rendering, error) {
+func (p templateCommands) renderOne(cmd *cobra.Command, name string, row query.RowText, uid string) ([]query.Rendering, error) {
 	t, key, err := p.oneOf(name, query.TemplateWords)
 	if err != nil {
 		return nil, err
@@ -103,11 +102,8 @@ func (p *program) renderOne(cmd *cobra.Command, name string, row query.RowText, 
 	return []query.Rendering{r}, err
 }
 
-func (p *program) renderFile(file string, choose query.RenderChoice, row query.RowText) ([]query.Rendering, error) {
-	if file != "-" && !filepath.IsAbs(file) {
-		file = filepath.Join(p.Dir, file)
-	}
-	content, err := p.readFile(file)
+func (p templateCommands) renderFile(file string, choose query.RenderChoice, row query.RowText) ([]query.Rendering, error) {
+	content, err := p.readFile(file, manifestBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +113,7 @@ func (p *program) renderFile(file string, choose query.RenderChoice, row query.R
 
 // rendered prints objects to standard output and errors to standard error, so that
 // the objects can be piped.
-func (p *program) rendered(list []query.Rendering, f format) error {
+func (p templateCommands) rendered(list []query.Rendering, f format) error {
 	if done, err := p.structured(structuredOnly(f), map[string]any{"items": list}); done && err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-func (p *program) repair() *cobra.Command {
+func (p decideCommands) repair() *cobra.Command {
 	var (
 		r       repairing
 		ids     []string
@@ -66,7 +66,7 @@ type repairing struct {
 	yes     bool
 }
 
-func (p *program) repairStack(ctx context.Context, s *command.Stacks, key query.Key, r repairing) error {
+func (p decideCommands) repairStack(ctx context.Context, s *command.Stacks, key query.Key, r repairing) error {
 	st, err := s.Get(ctx, key)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (p *program) repairStack(ctx context.Context, s *command.Stacks, key query.
 	return p.applyRepair(ctx, s, key, *st.Plan)
 }
 
-func (p *program) applyRepair(ctx context.Context, s *command.Stacks, key query.Key, seen query.PlanInfo) error {
+func (p decideCommands) applyRepair(ctx context.Context, s *command.Stacks, key query.Key, seen query.PlanInfo) error {
 	if err := s.Repair(ctx, key, seen); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (p *program) applyRepair(ctx context.Context, s *command.Stacks, key query.
 	return err
 }
 
-func (p *program) printUntracked(g stack.Untracked) error {
+func (p decideCommands) printUntracked(g stack.Untracked) error {
 	text := "The run %s was interrupted. Untracked resources:\n"
 	if g.Apart {
 		text = "The run %s was interrupted. Its state is in a backend of your own, which may contain some of these resources:\n"

@@ -13,7 +13,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) retained() *cobra.Command {
+// retainedCommands show the retained resources of deleted stacks.
+type retainedCommands struct{ *program }
+
+func (p retainedCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.retained()}
+}
+
+func (p retainedCommands) retained() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "retained",
@@ -51,13 +58,13 @@ show" shows the next steps for one of them.`,
 }
 
 // records connects to the server that stores the records.
-func (p *program) records(ctx context.Context) (command.RetainedStacks, error) {
+func (p retainedCommands) records(ctx context.Context) (command.RetainedStacks, error) {
 	k, namespace, err := client.ConnectRetained(ctx, p.connection)
 	p.connection.Namespace = namespace
 	return k, err
 }
 
-func (p *program) printRetained(list []command.Retained, f format) error {
+func (p retainedCommands) printRetained(list []command.Retained, f format) error {
 	if done, err := p.structured(f, map[string]any{"items": list}); done {
 		return err
 	}
@@ -86,7 +93,7 @@ func whereRetained(r command.Retained) string {
 
 // oneRetained finds a record by name, and by UID if there are
 // several of one name.
-func (p *program) oneRetained(ctx context.Context, name, uid string) (command.RetainedStacks, command.Retained, error) {
+func (p retainedCommands) oneRetained(ctx context.Context, name, uid string) (command.RetainedStacks, command.Retained, error) {
 	k, err := p.records(ctx)
 	if err != nil {
 		return nil, command.Retained{}, err
@@ -119,7 +126,7 @@ func uidFlag(c *cobra.Command, uid *string) {
 	c.Flags().StringVar(uid, "uid", "", "the `UID` of the stack, if several had this name")
 }
 
-func (p *program) retainedShow() *cobra.Command {
+func (p retainedCommands) retainedShow() *cobra.Command {
 	var (
 		f   format
 		uid string
@@ -146,7 +153,7 @@ func (p *program) retainedShow() *cobra.Command {
 	return c
 }
 
-func (p *program) describeRetained(r command.Retained) error {
+func (p retainedCommands) describeRetained(r command.Retained) error {
 	s := &sheet{colour: p.coloured()}
 	s.row("Stack", r.Key().String())
 	s.row("UID", r.UID)
@@ -179,7 +186,7 @@ func (p *program) describeRetained(r command.Retained) error {
 	return err
 }
 
-func (p *program) retainedState() *cobra.Command {
+func (p retainedCommands) retainedState() *cobra.Command {
 	var uid string
 	c := &cobra.Command{
 		Use:   "state STACK",
@@ -207,7 +214,7 @@ log records the access.`,
 	return c
 }
 
-func (p *program) retainedForget() *cobra.Command {
+func (p retainedCommands) retainedForget() *cobra.Command {
 	var (
 		uid string
 		yes bool

@@ -9,7 +9,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) rollout() *cobra.Command {
+// templateCommands render templates of tenants and control their rollouts.
+type templateCommands struct{ *program }
+
+func (p templateCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.render(), p.rollout()}
+}
+
+func (p templateCommands) rollout() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollout",
 		Short: "Show, resume or undo the rollout of a template",
@@ -26,7 +33,7 @@ allows. New rows then get the last good generation.`,
 	return c
 }
 
-func (p *program) rolloutStatus() *cobra.Command {
+func (p templateCommands) rolloutStatus() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "status TEMPLATE",
@@ -64,7 +71,7 @@ const (
 	messageShown = 500
 )
 
-func (p *program) rolloutSheet(r query.Rollout) *sheet {
+func (p templateCommands) rolloutSheet(r query.Rollout) *sheet {
 	s := &sheet{colour: p.coloured()}
 	s.row("Template", r.Namespace+"/"+r.Template)
 	s.row("Registry", r.Registry)
@@ -140,7 +147,7 @@ func join(list []string) string {
 	return out
 }
 
-func (p *program) rolloutResume() *cobra.Command {
+func (p templateCommands) rolloutResume() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume TEMPLATE",
 		Short: "Resume a stopped rollout",
@@ -164,7 +171,7 @@ rollout stops again when more tenants fail than the template allows.`,
 	}
 }
 
-func (p *program) rolloutUndo() *cobra.Command {
+func (p templateCommands) rolloutUndo() *cobra.Command {
 	var (
 		to  int64
 		yes bool

@@ -13,7 +13,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) rows() *cobra.Command {
+// registryCommands show registries of tenants.
+type registryCommands struct{ *program }
+
+func (p registryCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.rows()}
+}
+
+func (p registryCommands) rows() *cobra.Command {
 	var (
 		f               format
 		now, allow, yes bool
@@ -65,7 +72,7 @@ allowed.`,
 	return c
 }
 
-func (p *program) readRows(ctx context.Context, t *command.Tenants, key query.Key, now bool, timeout time.Duration) (query.Registry, error) {
+func (p registryCommands) readRows(ctx context.Context, t *command.Tenants, key query.Key, now bool, timeout time.Duration) (query.Registry, error) {
 	if !now {
 		return t.Registry(ctx, key)
 	}
@@ -79,7 +86,7 @@ func (p *program) readRows(ctx context.Context, t *command.Tenants, key query.Ke
 }
 
 // allow shows blocked deletions and allows them after a confirmation.
-func (p *program) allow(ctx context.Context, t *command.Tenants, r query.Registry, yes bool) error {
+func (p registryCommands) allow(ctx context.Context, t *command.Tenants, r query.Registry, yes bool) error {
 	if r.Blocked == nil {
 		_, err := fmt.Fprintf(p.Stdout, "No deletions of %s are blocked.\n", clean(r.Key().String()))
 		return err
@@ -106,7 +113,7 @@ func (p *program) allow(ctx context.Context, t *command.Tenants, r query.Registr
 }
 
 // registrySheet lays out the details of a registry.
-func (p *program) registrySheet(r query.Registry) *sheet {
+func (p registryCommands) registrySheet(r query.Registry) *sheet {
 	s := &sheet{colour: p.coloured()}
 	if r.Blocked != nil {
 		p.blocked(s, r.Blocked)
@@ -155,7 +162,7 @@ func (p *program) registrySheet(r query.Registry) *sheet {
 }
 
 // changes lists the pending changes.
-func (p *program) changes(s *sheet, r query.Registry) {
+func (p registryCommands) changes(s *sheet, r query.Registry) {
 	s.heading("Changes")
 	quiet := true
 	if w := r.WouldChange; w != nil && r.DryRun {
@@ -186,7 +193,7 @@ func (p *program) changes(s *sheet, r query.Registry) {
 }
 
 // blocked shows the blocked deletions.
-func (p *program) blocked(s *sheet, b *query.BlockedSet) {
+func (p registryCommands) blocked(s *sheet, b *query.BlockedSet) {
 	text := fmt.Sprintf("! %s blocked since %s: %s (%s)", query.Count(b.Count, "deletion"), p.at(b.Since), clean(b.Message), clean(b.Reason))
 	fmt.Fprintln(&s.b, paint(s.colour, red, text))
 	for _, name := range b.Tenants {

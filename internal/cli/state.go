@@ -10,7 +10,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) state() *cobra.Command {
+// stateCommands show and change states.
+type stateCommands struct{ *program }
+
+func (p stateCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.state()}
+}
+
+func (p stateCommands) state() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "state",
 		Short: "Show, roll back and lock states",
@@ -31,7 +38,7 @@ docs/state.md describes where everything is stored.`,
 	return c
 }
 
-func (p *program) stateList() *cobra.Command {
+func (p stateCommands) stateList() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "list [STACK]",
@@ -79,7 +86,7 @@ resources in its state.`,
 	return c
 }
 
-func (p *program) printStates(list []query.StateInfo, f format, filter query.Filter) error {
+func (p stateCommands) printStates(list []query.StateInfo, f format, filter query.Filter) error {
 	if done, err := p.structured(f, map[string]any{"items": list}); done {
 		return err
 	}
@@ -111,7 +118,7 @@ func (p *program) printStates(list []query.StateInfo, f format, filter query.Fil
 	return t.print(p.Stdout, p.coloured())
 }
 
-func (p *program) stateShow() *cobra.Command {
+func (p stateCommands) stateShow() *cobra.Command {
 	var (
 		f       format
 		reveal  bool
@@ -169,7 +176,7 @@ func only(v plan.StateView, address string) (plan.StateView, error) {
 	return v, nil
 }
 
-func (p *program) printState(v plan.StateView) error {
+func (p stateCommands) printState(v plan.StateView) error {
 	var b strings.Builder
 	if v.Sealed {
 		b.WriteString("# The state is encrypted. Only the engine can read it.\n")
@@ -197,7 +204,7 @@ func (p *program) printState(v plan.StateView) error {
 	return err
 }
 
-func (p *program) stateVersions() *cobra.Command {
+func (p stateCommands) stateVersions() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "versions STACK",
@@ -229,7 +236,7 @@ backend rejected, with their runs.`,
 	return c
 }
 
-func (p *program) printVersions(kept query.KeptStates) error {
+func (p stateCommands) printVersions(kept query.KeptStates) error {
 	t := &table{head: []string{"SERIAL", "DIGEST", "RESOURCES", "SIZE", "AGE", "BY", "NOTE"}}
 	for i := len(kept.Versions) - 1; i >= 0; i-- {
 		v := kept.Versions[i]

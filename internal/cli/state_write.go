@@ -4,22 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
-	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 // stateBytes bounds a state, as a run does.
 const stateBytes = 256 << 20
 
-func (p *program) statePull() *cobra.Command {
+func (p stateCommands) statePull() *cobra.Command {
 	var version, rescued, file string
 	c := &cobra.Command{
 		Use:   "pull STACK",
@@ -49,7 +46,7 @@ backend rejected.`,
 			if err != nil {
 				return err
 			}
-			if file == "" || file == "-" {
+			if file == "" || file == stdin {
 				_, err = p.Stdout.Write(state)
 				return err
 			}
@@ -63,17 +60,15 @@ backend rejected.`,
 }
 
 // writePrivately writes a file that only its owner can read.
-func (p *program) writePrivately(name string, content []byte) error {
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(p.Dir, name)
-	}
+func (p stateCommands) writePrivately(name string, content []byte) error {
+	name = p.path(name)
 	if err := os.WriteFile(name, content, 0o600); err != nil {
 		return fmt.Errorf("writing the state: %w", err)
 	}
 	return os.Chmod(name, 0o600) // the file may have been there
 }
 
-func (p *program) statePush() *cobra.Command {
+func (p stateCommands) statePush() *cobra.Command {
 	var (
 		force, yes bool
 	)
@@ -92,10 +87,10 @@ a plan afterwards.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[1] == "-" && !yes {
+			if args[1] == stdin && !yes {
 				return usage("a state from standard input is stored without a question: add --yes")
 			}
-			state, err := p.readState(args[1])
+			state, err := p.readFile(args[1], stateBytes)
 			if err != nil {
 				return err
 			}
@@ -115,25 +110,7 @@ a plan afterwards.`,
 	return c
 }
 
-func (p *program) readState(name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(io.LimitReader(p.Stdin, stateBytes))
-	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(p.Dir, name)
-	}
-	f, err := os.Open(name)
-	if os.IsNotExist(err) {
-		return nil, fault.New(fault.Missing, "FileMissing", fmt.Errorf("there is no file %s", name))
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, stateBytes))
-}
-
-func (p *program) stateRollback() *cobra.Command {
+func (p stateCommands) stateRollback() *cobra.Command {
 	var force, yes bool
 	c := &cobra.Command{
 		Use:   "rollback STACK SERIAL",
@@ -166,7 +143,7 @@ versions. If several versions have the same serial, use the digest.`,
 }
 
 // storeState shows a change of a state, asks, and stores it.
-func (p *program) storeState(ctx context.Context, s *command.Stacks, c command.StateChange, yes bool) error {
+func (p stateCommands) storeState(ctx context.Context, s *command.Stacks, c command.StateChange, yes bool) error {
 	for _, part := range []struct {
 		sign, what string
 		addresses  []string
@@ -194,7 +171,7 @@ func (p *program) storeState(ctx context.Context, s *command.Stacks, c command.S
 	return err
 }
 
-func (p *program) stateAccept() *cobra.Command {
+func (p stateCommands) stateAccept() *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept STACK",
 		Short: "Accept an unexpected state",
@@ -224,7 +201,7 @@ before the controller accepts it, nothing is accepted.`,
 	}
 }
 
-func (p *program) stateLock() *cobra.Command {
+func (p stateCommands) stateLock() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:   "lock STACK",
@@ -253,7 +230,7 @@ lock and the time.`,
 	return c
 }
 
-func (p *program) stateUnlock() *cobra.Command {
+func (p stateCommands) stateUnlock() *cobra.Command {
 	return &cobra.Command{
 		Use:   "unlock STACK [LOCK-ID]",
 		Short: "Unlock the state",

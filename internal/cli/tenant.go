@@ -10,7 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-func (p *program) tenant() *cobra.Command {
+func (p tenantCommands) tenant() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:   "tenant TENANT",
@@ -46,7 +46,7 @@ To view them, you need the permission to read Secrets in the namespace.`,
 }
 
 // tenantSheet lays out the details of a tenant.
-func (p *program) tenantSheet(d query.TenantDetail) *sheet {
+func (p tenantCommands) tenantSheet(d query.TenantDetail) *sheet {
 	s := &sheet{colour: p.coloured()}
 	s.row("Tenant", d.Key().String())
 	s.row("UID", d.UID)
@@ -96,7 +96,7 @@ func generationText(d query.TenantDetail) string {
 }
 
 // tenantTree draws the objects of a tenant in their order.
-func (p *program) tenantTree(s *sheet, objects []query.TenantObject) {
+func (p tenantCommands) tenantTree(s *sheet, objects []query.TenantObject) {
 	if len(objects) == 0 {
 		return
 	}
@@ -161,7 +161,7 @@ func objectText(o query.TenantObject) string {
 }
 
 // objectNotes are the message of an object and the details of its stack.
-func (p *program) objectNotes(o query.TenantObject) []string {
+func (p tenantCommands) objectNotes(o query.TenantObject) []string {
 	var notes []string
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if o.Message != "" {
@@ -198,20 +198,4 @@ func (p *program) objectNotes(o query.TenantObject) []string {
 		}
 	}
 	return notes
-}
-
-// conditionsAndEvents are the end of every description.
-func (p *program) conditionsAndEvents(s *sheet, conditions []query.Condition, events []query.Event) {
-	if len(conditions) > 0 {
-		s.heading("Conditions")
-		for _, c := range conditions {
-			s.line("%-14s %-8s %-32s %s", clean(c.Type), clean(c.Status), clean(c.Reason), age(p.Now(), c.Since))
-		}
-	}
-	if len(events) > 0 {
-		s.heading("Events")
-		for _, e := range events {
-			s.line("%-6s %-8s %-28s %s", age(p.Now(), e.At), clean(e.Type), clean(e.Reason), cut(clean(e.Message), 120))
-		}
-	}
 }

@@ -1,39 +1,23 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/client"
-	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// tenantsOf connects to the cluster, for commands about tenants.
-func (p *program) tenantsOf() (*command.Tenants, error) {
-	t, namespace, err := client.ConnectTenants(p.connection)
-	p.connection.Namespace = namespace
-	return t, err
+// tenantCommands show tenants.
+type tenantCommands struct{ *program }
+
+func (p tenantCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.tenants(), p.tenant()}
 }
 
-// oneOf connects and reads the name of the object of a command.
-func (p *program) oneOf(name string, kinds []string) (*command.Tenants, query.Key, error) {
-	t, err := p.tenantsOf()
-	if err != nil {
-		return nil, query.Key{}, err
-	}
-	key, err := query.ParseTenantsKey(name, p.connection.Namespace, kinds...)
-	return t, key, err
-}
-
-func (p *program) tenants() *cobra.Command {
+func (p tenantCommands) tenants() *cobra.Command {
 	var (
 		f      format
 		filter query.TenantFilter
@@ -75,7 +59,7 @@ cannot be read.`,
 	return c
 }
 
-func (p *program) listTenants(list query.TenantList, f format, filter query.TenantFilter) error {
+func (p tenantCommands) listTenants(list query.TenantList, f format, filter query.TenantFilter) error {
 	if done, err := p.structured(f, list); done {
 		return err
 	}
@@ -107,7 +91,7 @@ func (p *program) listTenants(list query.TenantList, f format, filter query.Tena
 }
 
 // alarms prints the problems that need attention, above the list.
-func (p *program) alarms(list []query.Alarm) error {
+func (p tenantCommands) alarms(list []query.Alarm) error {
 	for _, a := range list {
 		where := a.Kind + " " + a.Namespace + "/" + a.Name
 		if a.Name == "" {
@@ -134,7 +118,7 @@ func (p *program) alarms(list []query.Alarm) error {
 	return err
 }
 
-func (p *program) tenantTable(list []query.Tenant, f format, filter query.TenantFilter) *table {
+func (p tenantCommands) tenantTable(list []query.Tenant, f format, filter query.TenantFilter) *table {
 	t := &table{}
 	if filter.Namespace == "" {
 		t.head = append(t.head, "NAMESPACE")
@@ -191,49 +175,4 @@ func countText(counts map[string]int) string {
 	default:
 		return fmt.Sprintf("%d tenants: %s.", total, strings.Join(parts, ", "))
 	}
-}
-
-// tenantNames completes the names of tenants.
-func (p *program) tenantNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return p.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Name, v.State })
-}
-
-// templateNames completes the names of templates that have tenants.
-func (p *program) templateNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return p.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Template, v.Registry })
-}
-
-// registryNames completes the names of registries that have tenants.
-func (p *program) registryNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return p.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Registry, "" })
-}
-
-func (p *program) complete(cmd *cobra.Command, args []string, of func(query.Tenant) (name, about string)) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	t, err := p.tenantsOf()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
-	defer cancel()
-	list, err := t.List(ctx, query.TenantFilter{Namespace: p.connection.Namespace})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []cobra.Completion
-	for _, v := range list.Items {
-		if name, about := of(v); name != "" {
-			out = append(out, cobra.CompletionWithDesc(name, clean(about)))
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
-}
-
-// write prints a text that has been laid out.
-func (p *program) write(s *sheet) error {
-	_, err := io.WriteString(p.Stdout, s.b.String())
-	return err
 }

@@ -64,24 +64,26 @@ func filled[T any](text string) (v T) {
 // what it is: it moves no cursor, and makes no line of its own.
 func TestOddTextsOfTenantsAreShownAsTheyAre(t *testing.T) {
 	for name, show := range map[string]func(p *program, text string) error{
-		"terrier rows": func(p *program, text string) error { return p.write(p.registrySheet(filled[query.Registry](text))) },
+		"terrier rows": func(p *program, text string) error {
+			return p.write(registryCommands{p}.registrySheet(filled[query.Registry](text)))
+		},
 		"terrier tenant": func(p *program, text string) error {
-			return p.write(p.tenantSheet(filled[query.TenantDetail](text)))
+			return p.write(tenantCommands{p}.tenantSheet(filled[query.TenantDetail](text)))
 		},
 		"terrier tenants": func(p *program, text string) error {
-			return p.listTenants(filled[query.TenantList](text), format(""), query.TenantFilter{})
+			return tenantCommands{p}.listTenants(filled[query.TenantList](text), format(""), query.TenantFilter{})
 		},
 		"terrier tenants -o wide": func(p *program, text string) error {
-			return p.listTenants(filled[query.TenantList](text), forWide, query.TenantFilter{})
+			return tenantCommands{p}.listTenants(filled[query.TenantList](text), forWide, query.TenantFilter{})
 		},
 		"terrier tenants -o name": func(p *program, text string) error {
-			return p.listTenants(filled[query.TenantList](text), forName, query.TenantFilter{})
+			return tenantCommands{p}.listTenants(filled[query.TenantList](text), forName, query.TenantFilter{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			print := func(text string) string {
 				var out bytes.Buffer
-				p := &program{Env: Env{Stdout: &out, Now: func() time.Time { return time.Unix(1_700_000_100, 0) }}}
+				p := newProgram(Env{Stdout: &out, Now: func() time.Time { return time.Unix(1_700_000_100, 0) }})
 				if err := show(p, text); err != nil {
 					t.Fatal(err)
 				}

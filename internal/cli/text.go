@@ -3,14 +3,11 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"golang.org/x/term"
 )
 
 // shown reports whether a terminal shows r as it is. All other characters may
@@ -89,13 +86,6 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// coloured reports whether to use colours: on a terminal, unless the user
-// disables them (https://no-color.org).
-func (p *program) coloured() bool {
-	f, ok := p.Stdout.(*os.File)
-	return ok && p.getenv("NO_COLOR") == "" && p.getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
-}
-
 func paint(on bool, colour, text string) string {
 	if !on || colour == "" || text == "" {
 		return text
@@ -126,18 +116,6 @@ func span(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%dd", int(d.Hours()/24))
 	}
-}
-
-// at is a time, and its distance from now.
-func (p *program) at(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	text := t.UTC().Format(time.RFC3339)
-	if d := t.Sub(p.Now()); d > 0 {
-		return text + " (in " + span(d) + ")"
-	}
-	return text + " (" + age(p.Now(), t) + " ago)"
 }
 
 // wrap breaks text at spaces into lines of at most width characters.

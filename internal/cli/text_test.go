@@ -69,7 +69,7 @@ func TestPrintJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	p := &program{Env: Env{Stdout: &b}}
+	p := newProgram(Env{Stdout: &b})
 	if err := p.printJSON(raw); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
-func (p *program) ui() *cobra.Command {
+func (p serverCommands) ui() *cobra.Command {
 	var open bool
 	c := &cobra.Command{
 		Use:   "ui",
@@ -51,7 +51,7 @@ the server, as it does for logs and plans. The link does not contain the token.`
 }
 
 // browse opens an address in the browser that the desktop chooses.
-func (p *program) browse(cmd *cobra.Command, address string) error {
+func (p serverCommands) browse(cmd *cobra.Command, address string) error {
 	const opener = "xdg-open"
 	for _, dir := range filepath.SplitList(p.getenv("PATH")) {
 		path := filepath.Join(dir, opener)

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/client"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
+)
+
+// cluster is the cluster that the flags select, and the objects that arguments
+// name in it.
+type cluster struct {
+	connection client.Connection
+	all        bool // namespaces
+}
+
+// bind adds the flags that select a cluster, as those of kubectl.
+func (c *cluster) bind(root *cobra.Command, env Env) {
+	to := &c.connection
+	f := root.PersistentFlags()
+	f.StringVar(&to.Kubeconfig, "kubeconfig", "", "the kubeconfig `file` to use")
+	f.StringVar(&to.Context, "context", "", "the `context` of the kubeconfig to use")
+	f.StringVarP(&to.Namespace, "namespace", "n", "", "the `namespace` to use")
+	f.StringVar(&to.Server, "server", "", "the `URL` of the Terrier server, which stores logs and plans (TERRIER_SERVER); by default the server of the cluster")
+	to.Path, to.Home, to.Dir, to.Now = env.getenv("KUBECONFIG"), env.getenv("HOME"), env.Dir, env.Now
+	root.PersistentPreRun = func(*cobra.Command, []string) {
+		if to.Server == "" {
+			to.Server = env.getenv("TERRIER_SERVER")
+		}
+	}
+	// An error means that the flag does not exist, which it does.
+	_ = root.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
+	_ = root.RegisterFlagCompletionFunc("context", cobra.NoFileCompletions)
+}
+
+// stacks connects to the cluster.
+func (c *cluster) stacks() (*command.Stacks, error) {
+	s, namespace, err := client.Connect(c.connection)
+	c.connection.Namespace = namespace
+	return s, err
+}
+
+// one connects and reads the name of the stack of a command.
+func (c *cluster) one(name string) (*command.Stacks, query.Key, error) {
+	s, err := c.stacks()
+	if err != nil {
+		return nil, query.Key{}, err
+	}
+	key, err := query.ParseKey(name, c.connection.Namespace)
+	return s, key, err
+}
+
+// names completes the names of stacks.
+func (c *cluster) names(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	s, err := c.stacks()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
+	defer cancel()
+	list, err := s.List(ctx, query.Filter{Namespace: c.connection.Namespace})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []cobra.Completion
+	for _, st := range list {
+		out = append(out, cobra.CompletionWithDesc(st.Name, clean(st.Phase)))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (c *cluster) allFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&c.all, "all-namespaces", "A", false, "in all namespaces")
+}
+
+// filter reads the selection of stacks.
+func (c *cluster) filter(args []string, selector string) (query.Filter, *command.Stacks, error) {
+	s, err := c.stacks()
+	if err != nil {
+		return query.Filter{}, nil, err
+	}
+	f := query.Filter{Namespace: c.connection.Namespace, Selector: selector}
+	if len(args) == 1 {
+		if c.all {
+			return f, nil, usage("--all-namespaces and the name of a stack exclude each other")
+		}
+		key, err := query.ParseKey(args[0], f.Namespace)
+		f.Namespace, f.Name = key.Namespace, key.Name
+		return f, s, err
+	}
+	if c.all {
+		f.Namespace = ""
+	}
+	return f, s, nil
+}
+
+// tenantsOf connects to the cluster, for commands about tenants.
+func (c *cluster) tenantsOf() (*command.Tenants, error) {
+	t, namespace, err := client.ConnectTenants(c.connection)
+	c.connection.Namespace = namespace
+	return t, err
+}
+
+// oneOf connects and reads the name of the object of a command.
+func (c *cluster) oneOf(name string, kinds []string) (*command.Tenants, query.Key, error) {
+	t, err := c.tenantsOf()
+	if err != nil {
+		return nil, query.Key{}, err
+	}
+	key, err := query.ParseTenantsKey(name, c.connection.Namespace, kinds...)
+	return t, key, err
+}
+
+// tenantNames completes the names of tenants.
+func (c *cluster) tenantNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return c.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Name, v.State })
+}
+
+// templateNames completes the names of templates that have tenants.
+func (c *cluster) templateNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return c.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Template, v.Registry })
+}
+
+// registryNames completes the names of registries that have tenants.
+func (c *cluster) registryNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return c.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Registry, "" })
+}
+
+func (c *cluster) complete(cmd *cobra.Command, args []string, of func(query.Tenant) (name, about string)) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	t, err := c.tenantsOf()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
+	defer cancel()
+	list, err := t.List(ctx, query.TenantFilter{Namespace: c.connection.Namespace})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []cobra.Completion
+	for _, v := range list.Items {
+		if name, about := of(v); name != "" {
+			out = append(out, cobra.CompletionWithDesc(name, clean(about)))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
+}
