@@ -56,7 +56,7 @@ func (c *cupboard) put(t *testing.T, name string, data map[string]string) {
 	}
 }
 
-// resolve finds the inputs of a program.
+// resolve finds the inputs of a configuration.
 func (c *cupboard) resolve(t *testing.T, p stack.Configuration) (*pass, *stack.Blocked) {
 	t.Helper()
 	pass := &pass{obj: c.obj}
@@ -64,7 +64,7 @@ func (c *cupboard) resolve(t *testing.T, p stack.Configuration) (*pass, *stack.B
 	return pass, c.findInputs(t.Context(), pass)
 }
 
-// everything is a program with each kind of input.
+// everything is a configuration with each kind of input.
 func everything() stack.Configuration {
 	key := func(name, key string) *stack.KeyRef { return &stack.KeyRef{Name: name, Key: key} }
 	return stack.Configuration{
@@ -160,9 +160,9 @@ func TestRefresh(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	for name, tt := range map[string]struct {
-		platform runner.Limits
-		program  stack.Configuration
-		want     runner.Limits
+		platform      runner.Limits
+		configuration stack.Configuration
+		want          runner.Limits
 	}{
 		"the platform's":              {runner.Limits{Memory: 4, Grace: time.Minute}, stack.Configuration{}, runner.Limits{Memory: 4, Grace: time.Minute}},
 		"less memory":                 {runner.Limits{Memory: 4}, stack.Configuration{Memory: 3, CPUs: 2}, runner.Limits{Memory: 3, CPUs: 2}},
@@ -174,7 +174,7 @@ func TestLimits(t *testing.T) {
 		"longer than a short platform's": {runner.Limits{Grace: time.Minute}, stack.Configuration{Grace: 2 * time.Minute}, runner.Limits{Grace: 2 * time.Minute}},
 		"not for ever":                   {runner.Limits{}, stack.Configuration{Grace: 1000 * time.Hour}, runner.Limits{Grace: 24 * time.Hour}},
 	} {
-		if got := (&Stacks{Config: Config{Limits: tt.platform}}).limits(tt.program); got != tt.want {
+		if got := (&Stacks{Config: Config{Limits: tt.platform}}).limits(tt.configuration); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
@@ -189,7 +189,7 @@ func TestMappedConfigurationIsLookedAt(t *testing.T) {
 		"bad":   "variable \"x\" {\n",
 		"state": "terraform {\n  backend \"local\" {}\n}\n",
 	})
-	program := func(key string) stack.Configuration {
+	configuration := func(key string) stack.Configuration {
 		return stack.Configuration{
 			Inline: "output \"x\" { value = 1 }\n", VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds"}},
 			Files: []stack.File{{Secret: stack.KeyRef{Name: "tf", Key: key}, Path: "more.tf"}},
@@ -197,7 +197,7 @@ func TestMappedConfigurationIsLookedAt(t *testing.T) {
 	}
 	resolve := func(key string) (*pass, *stack.Blocked) {
 		p := &pass{obj: c.obj}
-		p.st.Configuration = program(key)
+		p.st.Configuration = configuration(key)
 		if b := c.findModule(t.Context(), p); b != nil {
 			t.Fatalf("blocked: %+v", b)
 		}
@@ -225,7 +225,7 @@ func TestMappedConfigurationIsLookedAt(t *testing.T) {
 	}
 }
 
-// A source or dependency in another namespace is somebody else's (T12).
+// A source or dependency in another namespace belongs to another team (T12).
 func TestOtherNamespaces(t *testing.T) {
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "stack"}}
 	for _, ref := range []stack.Ref{{Kind: "GitRepository", Namespace: "yours", Name: "x"}, {Kind: "Terraform", Namespace: "yours", Name: "x"}} {

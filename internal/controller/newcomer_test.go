@@ -14,9 +14,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
-// The first stack of a tenant is looked at before the hundredth of another; the
-// second one is not, or everybody would be first.
-func TestNewcomersAreLookedAtFirst(t *testing.T) {
+// The first stack of a tenant is reconciled before the hundredth of another; the
+// second one is not, or all would be first.
+func TestNewcomersAreReconciledFirst(t *testing.T) {
 	c := &Stacks{}
 	c.Queue = queueOf(1)
 	q := priorityqueue.New("newcomers", func(o *priorityqueue.Opts[reconcile.Request]) { o.Log = logr.Discard() })
@@ -43,7 +43,7 @@ func TestNewcomersAreLookedAtFirst(t *testing.T) {
 	}
 	next()
 	next()
-	created("b", "3", false) // b/1 was looked at and asked for nothing
+	created("b", "3", false) // b/1 was reconciled and asked for nothing
 	next()
 	slices.Sort(got)
 	if want := []string{"a/1", "b/1", "b/3"}; !slices.Equal(got, want) {
@@ -52,6 +52,6 @@ func TestNewcomersAreLookedAtFirst(t *testing.T) {
 
 	c.Queue.Admit("a-1", schedule.Request{Key: c.scheduleKey(nn("a", "1")), Tenant: "a"})
 	if c.Queue.Idle("a") || !c.Queue.Idle("b") {
-		t.Error("a has a run at work, and b has nothing")
+		t.Error("a has a run, and b has nothing")
 	}
 }

@@ -63,7 +63,7 @@ func (c *cupboard) resolve(t *testing.T, of stack.Configuration) (Inputs, error)
 	return r.Resolve(t.Context(), Module{})
 }
 
-// everything is a program with each kind of input.
+// everything is a configuration with each kind of input.
 func everything() stack.Configuration {
 	key := func(name, key string) *stack.KeyRef { return &stack.KeyRef{Name: name, Key: key} }
 	return stack.Configuration{
@@ -120,24 +120,24 @@ func TestEverythingThatRunsAreGiven(t *testing.T) {
 // What voids an approval, and what may be renewed meanwhile.
 func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 	c := newCupboard(t)
-	inputs := func(program stack.Configuration) (string, string) {
-		in, err := c.resolve(t, program)
+	inputs := func(configuration stack.Configuration) (string, string) {
+		in, err := c.resolve(t, configuration)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return in.Digest, in.Credentials
 	}
-	program := everything()
-	program.Files, program.Env = nil, program.Env[:2] // files and other variables are inputs
-	basis, record := inputs(program)
+	configuration := everything()
+	configuration.Files, configuration.Env = nil, configuration.Env[:2] // files and other variables are inputs
+	digest, record := inputs(configuration)
 
 	// Credentials of every kind are renewed.
 	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "north", "file": "file-canary-1"})
 	c.put(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
 	c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
-	program.Backend.Cloud.Token = secret.New("cloud-canary-2")
-	renewed, recorded := inputs(program)
-	if renewed != basis {
+	configuration.Backend.Cloud.Token = secret.New("cloud-canary-2")
+	renewed, recorded := inputs(configuration)
+	if renewed != digest {
 		t.Error("renewed credentials are other inputs")
 	}
 	if recorded == record {
@@ -151,16 +151,18 @@ func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 		"a host of the engine": func() {
 			c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"i.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
 		},
-		"a label":    func() { c.Object.Labels = map[string]string{"team": "db"} },
-		"a variable": func() { program.Vars = append(program.Vars, stack.Var{Name: "x", Value: json.RawMessage("1")}) },
-		"a file":     func() { program.Files = everything().Files },
+		"a label": func() { c.Object.Labels = map[string]string{"team": "db"} },
+		"a variable": func() {
+			configuration.Vars = append(configuration.Vars, stack.Var{Name: "x", Value: json.RawMessage("1")})
+		},
+		"a file": func() { configuration.Files = everything().Files },
 		"what a file holds": func() {
 			c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "south", "file": "file-canary-2"})
 		},
 	} {
-		before, _ := inputs(program)
+		before, _ := inputs(configuration)
 		change()
-		if after, _ := inputs(program); after == before {
+		if after, _ := inputs(configuration); after == before {
 			t.Errorf("another %s makes the same inputs", name)
 		}
 	}
@@ -175,9 +177,9 @@ func TestInputsThatCannotBeRead(t *testing.T) {
 		return &stack.KeyRef{Name: name, Key: key, Optional: optional}
 	}
 	for name, tt := range map[string]struct {
-		program stack.Configuration
-		kind    fault.Kind
-		want    string
+		configuration stack.Configuration
+		kind          fault.Kind
+		want          string
 	}{
 		"a file's Secret":                {stack.Configuration{Files: []stack.File{{Secret: *ref("nope", "k", false), Path: "x"}}}, fault.Missing, "fileMappings[0]: Secret "},
 		"a file's key":                   {stack.Configuration{Files: []stack.File{{}, {Secret: *ref("creds", "nope", false), Path: "x"}}[1:]}, fault.Missing, `fileMappings[0]: Secret creds has no key "nope"`},
@@ -194,7 +196,7 @@ func TestInputsThatCannotBeRead(t *testing.T) {
 		"a command line of others":       {stack.Configuration{CLIConfig: &stack.Ref{Name: "rc", Namespace: "elsewhere"}}, fault.Denied, "another namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, err := c.resolve(t, tt.program)
+			in, err := c.resolve(t, tt.configuration)
 			if tt.kind == fault.None {
 				if err != nil {
 					t.Errorf("Resolve() = %v", err)
@@ -208,14 +210,14 @@ func TestInputsThatCannotBeRead(t *testing.T) {
 	}
 	// Upstream reads optional as: whatever goes wrong.
 	c.Reader = unreadable{}
-	for name, program := range map[string]stack.Configuration{
+	for name, configuration := range map[string]stack.Configuration{
 		"varsFrom":           {VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Optional: true}}},
 		"vars":               {Vars: []stack.Var{{Name: "a", Secret: ref("creds", "file", true)}}},
 		"env":                {Env: []stack.EnvVar{{Name: "A", Secret: ref("creds", "file", true)}}},
 		"envFrom":            {EnvFrom: []stack.EnvFrom{{Kind: "Secret", Name: "creds", Optional: true}}},
 		"backendConfigsFrom": {Completes: []stack.ConfigFrom{{Kind: "Secret", Name: "backend", Optional: true}}},
 	} {
-		if _, err := c.resolve(t, program); !errors.Is(err, errUnreadable) {
+		if _, err := c.resolve(t, configuration); !errors.Is(err, errUnreadable) {
 			t.Errorf("an optional Secret of %s that cannot be read: %v, want the error", name, err)
 		}
 	}

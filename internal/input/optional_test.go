@@ -35,11 +35,11 @@ func TestOptionalHidesNoFailure(t *testing.T) {
 				return failure
 			}})
 			ref := &stack.KeyRef{Name: "inputs", Key: "a", Optional: true}
-			for field, program := range map[string]stack.Configuration{
+			for field, configuration := range map[string]stack.Configuration{
 				"varsFrom": {VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "inputs", Optional: true}}},
 				"vars":     {Vars: []stack.Var{{Name: "a", Secret: ref}}},
 			} {
-				r := Resolver{Reader: kube.Objects{Client: failing}, Object: Object{Namespace: k.Namespace, Name: "stack"}, Configuration: program}
+				r := Resolver{Reader: kube.Objects{Client: failing}, Object: Object{Namespace: k.Namespace, Name: "stack"}, Configuration: configuration}
 				in, err := r.Resolve(t.Context(), Module{})
 				if want := apierrors.IsNotFound(failure); (err == nil) != want {
 					t.Errorf("%s: %v, %+v; want it passed over: %v", field, err, in, want)

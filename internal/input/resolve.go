@@ -187,7 +187,7 @@ func data(resolved workdir.Resolved, all workdir.Inputs, c stack.Configuration) 
 const DigestPrefix = "hmac-sha256:"
 
 // Digest hashes resolved inputs under the platform's key: the digest stands in
-// the status, and nobody may try passwords against it.
+// the status, and must not let a reader of the status try passwords against it.
 func Digest(key secret.Text, what any) string {
 	b, err := json.Marshal(what)
 	if err != nil {

@@ -45,45 +45,45 @@ func TestInputs(t *testing.T) {
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
 	declared := map[string]workdir.Variable{"password": {Name: "password"}, "region": {Name: "region"}}
 	for name, tt := range map[string]struct {
-		program stack.Configuration
-		vars    map[string]string
-		env     map[string]string
-		mask    []string // what must be hidden
-		shown   []string // what must not be
-		kind    fault.Kind
-		message string
+		configuration stack.Configuration
+		vars          map[string]string
+		env           map[string]string
+		mask          []string // what must be hidden
+		shown         []string // what must not be
+		kind          fault.Kind
+		message       string
 	}{
 		"later sources win, credentials become environment": {
-			program: stack.Configuration{Vars: []stack.Var{{Name: "region", Value: raw(`"x"`)}, {Name: "n", Value: raw("12345678901234567890")}}, VarsFrom: []stack.VarsFrom{{Kind: "ConfigMap", Name: "config", Keys: []string{"region"}}, {Kind: "Secret", Name: "creds"}}},
-			vars:    map[string]string{"region": `"eu-1"`, "n": "12345678901234567890", "password": `"s3cr3t-canary"`, "size": `"3"`},
-			env:     map[string]string{"AWS_ACCESS_KEY_ID": "AKIACANARY"},
-			mask:    []string{"AKIACANARY", "s3cr3t-canary"}, shown: []string{"eu-1"},
+			configuration: stack.Configuration{Vars: []stack.Var{{Name: "region", Value: raw(`"x"`)}, {Name: "n", Value: raw("12345678901234567890")}}, VarsFrom: []stack.VarsFrom{{Kind: "ConfigMap", Name: "config", Keys: []string{"region"}}, {Kind: "Secret", Name: "creds"}}},
+			vars:          map[string]string{"region": `"eu-1"`, "n": "12345678901234567890", "password": `"s3cr3t-canary"`, "size": `"3"`},
+			env:           map[string]string{"AWS_ACCESS_KEY_ID": "AKIACANARY"},
+			mask:          []string{"AKIACANARY", "s3cr3t-canary"}, shown: []string{"eu-1"},
 		},
 		"keys are renamed": {
-			program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Keys: []string{"password:db_password"}}}},
-			vars:    map[string]string{"db_password": `"s3cr3t-canary"`}, env: map[string]string{},
+			configuration: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Keys: []string{"password:db_password"}}}},
+			vars:          map[string]string{"db_password": `"s3cr3t-canary"`}, env: map[string]string{},
 		},
 		"values are made from outputs of others, of which only the marked are hidden": {
-			program: stack.Configuration{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.vpc }}","n":"${{ .net.count }}","all":"${{ .net.zones }}"}`)},
-			vars:    map[string]string{"values": `{"all":["a","b"],"id":"vpc-123456","n":"2"}`}, env: map[string]string{},
+			configuration: stack.Configuration{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.vpc }}","n":"${{ .net.count }}","all":"${{ .net.zones }}"}`)},
+			vars:          map[string]string{"values": `{"all":["a","b"],"id":"vpc-123456","n":"2"}`}, env: map[string]string{},
 			mask: []string{"tok-canary", "first-canary"}, shown: []string{"vpc-123456"},
 		},
 		"what is in a secret list is hidden, too": {
-			program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "outputs", Keys: []string{"tokens:names"}}}},
-			vars:    map[string]string{"names": `"[\n      \"first-canary\"\n    ]"`}, env: map[string]string{}, mask: []string{"first-canary"},
+			configuration: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "outputs", Keys: []string{"tokens:names"}}}},
+			vars:          map[string]string{"names": `"[\n      \"first-canary\"\n    ]"`}, env: map[string]string{}, mask: []string{"first-canary"},
 		},
 		"one variable from a Secret": {
-			program: stack.Configuration{Vars: []stack.Var{{Name: "p", Secret: &stack.KeyRef{Name: "creds", Key: "password"}}, {Name: "q", Config: &stack.KeyRef{Name: "nope", Key: "x", Optional: true}}}},
-			vars:    map[string]string{"p": `"s3cr3t-canary"`}, env: map[string]string{}, mask: []string{"s3cr3t-canary"},
+			configuration: stack.Configuration{Vars: []stack.Var{{Name: "p", Secret: &stack.KeyRef{Name: "creds", Key: "password"}}, {Name: "q", Config: &stack.KeyRef{Name: "nope", Key: "x", Optional: true}}}},
+			vars:          map[string]string{"p": `"s3cr3t-canary"`}, env: map[string]string{}, mask: []string{"s3cr3t-canary"},
 		},
-		"a missing Secret is waited for":       {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "nope"}}}, kind: fault.Missing, message: "nope does not exist"},
-		"an optional one is not":               {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "nope", Optional: true, Keys: []string{"a"}}}}, vars: map[string]string{}, env: map[string]string{}},
-		"a missing key does not become empty":  {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Keys: []string{"nope"}}}}, kind: fault.Missing, message: `no key "nope"`},
-		"what steers processes is refused":     {program: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "evil"}}}, kind: fault.Denied, message: "LD_PRELOAD"},
-		"an output that is not there is named": {program: stack.Configuration{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.nope }}"}`)}, kind: fault.Invalid, message: "nope"},
+		"a missing Secret is waited for":       {configuration: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "nope"}}}, kind: fault.Missing, message: "nope does not exist"},
+		"an optional one is not":               {configuration: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "nope", Optional: true, Keys: []string{"a"}}}}, vars: map[string]string{}, env: map[string]string{}},
+		"a missing key does not become empty":  {configuration: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "creds", Keys: []string{"nope"}}}}, kind: fault.Missing, message: `no key "nope"`},
+		"what steers processes is refused":     {configuration: stack.Configuration{VarsFrom: []stack.VarsFrom{{Kind: "Secret", Name: "evil"}}}, kind: fault.Denied, message: "LD_PRELOAD"},
+		"an output that is not there is named": {configuration: stack.Configuration{Inputs: []stack.Input{{Secret: "outputs", As: "net"}}, Values: raw(`{"id":"${{ .net.nope }}"}`)}, kind: fault.Invalid, message: "nope"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.Configuration = tt.program
+			r.Configuration = tt.configuration
 			in, err := r.Resolve(t.Context(), Module{Root: module.Root{Variables: declared}})
 			if tt.kind != fault.None {
 				if fault.Of(err) != tt.kind || !strings.Contains(err.Error(), tt.message) {
@@ -118,7 +118,7 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// The digest of inputs stands in the status: nobody without the key can try
+// The digest of inputs stands in the status: without the key, its reader cannot try
 // passwords against it.
 func TestDigestIsKeyed(t *testing.T) {
 	r := workdir.Resolved{Vars: workdir.Variables{"p": json.RawMessage(`"hunter2"`)}}

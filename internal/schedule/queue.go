@@ -96,7 +96,7 @@ func (q *Queue) Admit(id string, r Request) (why string) {
 	return s.why(s.waiting[id])
 }
 
-// Running counts a run that is already running, whatever the limits say.
+// Running counts a run that is already running, beyond the limits if need be.
 func (q *Queue) Running(id string, r Request) {
 	q.lock()
 	defer q.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // scheduler decides whose turn it is, in three steps:
 //
 //  1. The class: the first that has a request waiting.
-//  2. The tenant: the one with the fewest runs running, of whatever class;
+//  2. The tenant: the one with the fewest runs, of all classes;
 //     among equals the one for which nothing has started or ended for longest.
 //  3. The object: of the first class in which the tenant has one, the one that
 //     asked first.
