@@ -78,13 +78,10 @@ var (
 		"internal/controller.Stacks":             "it is being split",
 		"internal/controller/tenants.Registries": "it is being split",
 		"internal/controller/tenants.Tenants":    "it is being split",
-		"internal/plan.Document":                 "it is being split",
 		"internal/query.Stacks":                  "it is being split",
 		"internal/runner.run":                    "it is being split",
 		"internal/stack.Observation":             "it is being split",
-		"internal/testkit.Cluster":               "it is being split",
 		"internal/web.server":                    "it is being split",
-		"test/bench.estate":                      "it is being split",
 	}}
 	// largePackages are written as packages.
 	largePackages = exceptions{"packages stay small", map[string]string{

@@ -12,29 +12,32 @@ const (
 	maxString = 64 << 10 // of one string
 )
 
+// masker makes the sections of a masked document.
+type masker struct{ *Document }
+
 // sections are the parts of a document in the order in which they are kept
 // when not all of it fits. What comes late can be worked out from what comes
 // early, or matters less.
 var sections = []struct {
 	name string
-	mask func(*Document, json.RawMessage) any
+	mask func(masker, json.RawMessage) any
 }{
-	{"format_version", (*Document).sectionPlain},
-	{"terraform_version", (*Document).sectionPlain},
-	{"errored", (*Document).sectionPlain},
-	{"complete", (*Document).sectionPlain},
-	{"timestamp", (*Document).sectionPlain},
-	{"output_changes", (*Document).sectionOutputs},
-	{"resource_changes", (*Document).sectionResources},
-	{"resource_drift", (*Document).sectionResources},
-	{"deferred_changes", (*Document).sectionDeferred},
-	{"action_invocations", (*Document).sectionInvocations},
-	{"variables", (*Document).sectionVariables},
-	{"checks", (*Document).sectionPlain},
-	{"relevant_attributes", (*Document).sectionPlain},
-	{"configuration", (*Document).sectionConfiguration},
-	{"planned_values", (*Document).sectionState},
-	{"prior_state", (*Document).sectionState},
+	{"format_version", masker.sectionPlain},
+	{"terraform_version", masker.sectionPlain},
+	{"errored", masker.sectionPlain},
+	{"complete", masker.sectionPlain},
+	{"timestamp", masker.sectionPlain},
+	{"output_changes", masker.sectionOutputs},
+	{"resource_changes", masker.sectionResources},
+	{"resource_drift", masker.sectionResources},
+	{"deferred_changes", masker.sectionDeferred},
+	{"action_invocations", masker.sectionInvocations},
+	{"variables", masker.sectionVariables},
+	{"checks", masker.sectionPlain},
+	{"relevant_attributes", masker.sectionPlain},
+	{"configuration", masker.sectionConfiguration},
+	{"planned_values", masker.sectionState},
+	{"prior_state", masker.sectionState},
 }
 
 // Masked returns the document as JSON without anything sensitive in it, and
@@ -63,11 +66,11 @@ func (d *Document) maskedWithin(limit int) []byte {
 		fits := len(raw) <= 4*limit
 		var masked json.RawMessage
 		if fits {
-			masked = encode(s.mask(d, raw))
+			masked = encode(s.mask(masker{d}, raw))
 			fits = len(masked) <= room
 		}
 		if !fits && s.name == "resource_changes" {
-			masked = d.outline(room)
+			masked = masker{d}.outline(room)
 			fits = len(masked) <= room
 			truncated = append(truncated, s.name)
 		} else if !fits {
@@ -86,7 +89,7 @@ func (d *Document) maskedWithin(limit int) []byte {
 
 // outline is what is left of the changes when they do not fit: which instances
 // change and how, as many as there is room for.
-func (d *Document) outline(room int) json.RawMessage {
+func (d masker) outline(room int) json.RawMessage {
 	list := []json.RawMessage{}
 	room -= 2
 	for _, r := range d.wire.Changes {
@@ -106,11 +109,11 @@ func (d *Document) outline(room int) json.RawMessage {
 	return encode(list)
 }
 
-func (d *Document) sectionPlain(raw json.RawMessage) any {
+func (d masker) sectionPlain(raw json.RawMessage) any {
 	return shortened(d.masked(decode(raw)))
 }
 
-func (d *Document) sectionVariables(raw json.RawMessage) any {
+func (d masker) sectionVariables(raw json.RawMessage) any {
 	vars, _ := decode(raw).(map[string]any)
 	for name, v := range vars {
 		if d.vars[name] {
@@ -122,7 +125,7 @@ func (d *Document) sectionVariables(raw json.RawMessage) any {
 	return shortened(vars)
 }
 
-func (d *Document) sectionOutputs(raw json.RawMessage) any {
+func (d masker) sectionOutputs(raw json.RawMessage) any {
 	outputs, _ := decode(raw).(map[string]any)
 	for name, change := range outputs {
 		outputs[name] = d.maskedChange(change)
@@ -132,7 +135,7 @@ func (d *Document) sectionOutputs(raw json.RawMessage) any {
 
 // sectionResources masks one change after the other, so that only one at a
 // time exists as more than bytes.
-func (d *Document) sectionResources(raw json.RawMessage) any {
+func (d masker) sectionResources(raw json.RawMessage) any {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil
@@ -143,7 +146,7 @@ func (d *Document) sectionResources(raw json.RawMessage) any {
 	return list
 }
 
-func (d *Document) sectionDeferred(raw json.RawMessage) any {
+func (d masker) sectionDeferred(raw json.RawMessage) any {
 	list, _ := decode(raw).([]any)
 	for _, item := range list {
 		if m, ok := item.(map[string]any); ok {
@@ -153,7 +156,7 @@ func (d *Document) sectionDeferred(raw json.RawMessage) any {
 	return shortened(list)
 }
 
-func (d *Document) sectionInvocations(raw json.RawMessage) any {
+func (d masker) sectionInvocations(raw json.RawMessage) any {
 	list, _ := decode(raw).([]any)
 	for _, item := range list {
 		if m, ok := item.(map[string]any); ok {
@@ -163,14 +166,14 @@ func (d *Document) sectionInvocations(raw json.RawMessage) any {
 	return shortened(list)
 }
 
-func (d *Document) maskedResource(v any) any {
+func (d masker) maskedResource(v any) any {
 	if m, ok := v.(map[string]any); ok {
 		m["change"] = d.maskedChange(m["change"])
 	}
 	return v
 }
 
-func (d *Document) maskedChange(v any) any {
+func (d masker) maskedChange(v any) any {
 	m, ok := v.(map[string]any)
 	if !ok {
 		return v
@@ -196,11 +199,11 @@ func (d *Document) maskedChange(v any) any {
 
 // sectionState masks values as they stand in a state: outputs with a flag,
 // resource instances with a tree of marks, modules in modules.
-func (d *Document) sectionState(raw json.RawMessage) any {
+func (d masker) sectionState(raw json.RawMessage) any {
 	return shortened(d.maskedState(decode(raw)))
 }
 
-func (d *Document) maskedState(v any) any {
+func (d masker) maskedState(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		if v["sensitive"] == true {
@@ -225,11 +228,11 @@ func (d *Document) maskedState(v any) any {
 	return v
 }
 
-func (d *Document) sectionConfiguration(raw json.RawMessage) any {
+func (d masker) sectionConfiguration(raw json.RawMessage) any {
 	return shortened(d.maskedConfiguration(decode(raw)))
 }
 
-func (d *Document) maskedConfiguration(v any) any {
+func (d masker) maskedConfiguration(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, item := range v {

@@ -72,7 +72,7 @@ func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Sta
 	if t.RecheckEvery != nil {
 		s.Every = t.RecheckEvery.Duration
 	}
-	s.Status, _ = MemoryOf(o) // one that a test has spoilt is none
+	s.Status, _ = StatusOf(o) // one that a test has spoilt is none
 	if t.Run != nil {
 		s.Run = &history.Run{ID: t.Run.ID, Stack: s.UID, Kind: stack.RunKind(t.Run.Kind)}
 		if t.Run.StartedAt != nil {

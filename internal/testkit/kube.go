@@ -27,10 +27,11 @@ import (
 // kinds. Other tests use the same server at the same time, so a test keeps to its
 // namespace, and its controllers do too.
 type Cluster struct {
-	Config     *rest.Config // the server's administrator
-	Kubeconfig string       // path of a file that opens Namespace
-	Namespace  string
-	Client     client.Client
+	Config    *rest.Config // the server's administrator
+	Namespace string
+	Client    client.Client
+
+	programs
 
 	platform *Platform // nil if nothing but an API server is there
 	witness  *Witness  // nil likewise

@@ -43,7 +43,7 @@ func (c *Cluster) Operator118(tb testing.TB) (tenants, objects []*unstructured.U
 			} else if err != nil {
 				tb.Fatalf("reading %s: %v", file, err)
 			}
-			if err := c.leave118(tb, o); err != nil {
+			if err := leave118(tb, c, o); err != nil {
 				tb.Fatalf("leaving the %s %s of the operator: %v", o.GetKind(), o.GetName(), err)
 			}
 			known = append(known, "$UID_OF_"+o.GetName(), string(o.GetUID()))
@@ -65,7 +65,7 @@ func cleanup(tb testing.TB, what string, do func(context.Context) error) {
 }
 
 // leave118 applies an object and writes its status, as the operator did.
-func (c *Cluster) leave118(tb testing.TB, o *unstructured.Unstructured) error {
+func leave118(tb testing.TB, c *Cluster, o *unstructured.Unstructured) error {
 	ctx := tb.Context()
 	status, hasStatus := o.Object["status"]
 	namespaced, err := c.Client.IsObjectNamespaced(o)

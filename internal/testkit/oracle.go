@@ -71,8 +71,8 @@ func unpackState(packed []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// MemoryOf is what a stack remembers.
-func MemoryOf(s *infrav1alpha2.Terraform) (stack.Status, error) {
+// StatusOf is what a stack remembers.
+func StatusOf(s *infrav1alpha2.Terraform) (stack.Status, error) {
 	var m stack.Status
 	if s.Status.Terrier == nil || s.Status.Terrier.Memory == nil {
 		return m, nil
@@ -98,7 +98,7 @@ func (c *Cluster) Oracle(tb testing.TB, w *World, names ...string) []string {
 	var said []string
 	for _, name := range names {
 		states = append(states, c.State(tb, name))
-		said = append(said, name+": "+c.gapOf(tb, name, listed))
+		said = append(said, name+": "+c.untrackedOf(tb, name, listed))
 	}
 	for _, thing := range w.Leaked(states...) {
 		if !listed["world_thing."+thing.Name] {
@@ -108,8 +108,8 @@ func (c *Cluster) Oracle(tb testing.TB, w *World, names ...string) []string {
 	return found
 }
 
-// gapOf adds what a stack lists as a gap, and says how the stack stands.
-func (c *Cluster) gapOf(tb testing.TB, name string, listed map[string]bool) string {
+// untrackedOf adds the untracked resources that a stack lists, and says its status.
+func (c *Cluster) untrackedOf(tb testing.TB, name string, listed map[string]bool) string {
 	tb.Helper()
 	var s infrav1alpha2.Terraform
 	err := c.Client.Get(tb.Context(), client.ObjectKey{Namespace: c.Namespace, Name: name}, &s)
@@ -118,10 +118,10 @@ func (c *Cluster) gapOf(tb testing.TB, name string, listed map[string]bool) stri
 	}
 	var m stack.Status
 	if err == nil {
-		m, err = MemoryOf(&s)
+		m, err = StatusOf(&s)
 	}
 	if err != nil {
-		tb.Fatalf("reading the memory of %s: %v", name, err)
+		tb.Fatalf("reading the status of %s: %v", name, err)
 	}
 	if m.Untracked != nil {
 		for _, o := range m.Untracked.Objects {

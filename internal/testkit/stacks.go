@@ -54,7 +54,7 @@ func (p *Platform) Cluster(tb testing.TB) *Cluster {
 // In opens a namespace of the platform that somebody else made.
 func (p *Platform) In(tb testing.TB, namespace string) *Cluster {
 	tb.Helper()
-	c := &Cluster{platform: p, Namespace: namespace, Kubeconfig: filepath.Join(tb.TempDir(), "kubeconfig")}
+	c := &Cluster{platform: p, Namespace: namespace, programs: programs{filepath.Join(tb.TempDir(), "kubeconfig")}}
 	err := c.connect()
 	if err == nil {
 		err = writeKubeconfig(p.Kubeconfig, c.Kubeconfig, c.Namespace)

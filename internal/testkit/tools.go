@@ -42,11 +42,16 @@ func Tool(tb testing.TB, name string) string {
 	return path
 }
 
+// programs are what a user of a namespace runs.
+type programs struct {
+	Kubeconfig string // path of a file that opens the namespace
+}
+
 // Terrier runs the command line against the test's namespace, and fails the
 // test unless it succeeds.
-func (c *Cluster) Terrier(tb testing.TB, args ...string) string {
+func (p programs) Terrier(tb testing.TB, args ...string) string {
 	tb.Helper()
-	r := c.TryTerrier(tb, args...)
+	r := p.TryTerrier(tb, args...)
 	if r.Code != 0 {
 		tb.Fatalf("terrier %s ended with %d: %s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
 	}
@@ -54,20 +59,20 @@ func (c *Cluster) Terrier(tb testing.TB, args ...string) string {
 }
 
 // TryTerrier runs the command line against the test's namespace.
-func (c *Cluster) TryTerrier(tb testing.TB, args ...string) Ran {
+func (p programs) TryTerrier(tb testing.TB, args ...string) Ran {
 	tb.Helper()
 	binary, err := platformBinary()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return c.run(tb, binary, args...)
+	return p.run(tb, binary, args...)
 }
 
 // Kubectl runs kubectl in the test's namespace, and fails the test unless it
 // succeeds.
-func (c *Cluster) Kubectl(tb testing.TB, args ...string) string {
+func (p programs) Kubectl(tb testing.TB, args ...string) string {
 	tb.Helper()
-	r := c.TryKubectl(tb, args...)
+	r := p.TryKubectl(tb, args...)
 	if r.Code != 0 {
 		tb.Fatalf("kubectl %s ended with %d: %s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
 	}
@@ -75,14 +80,14 @@ func (c *Cluster) Kubectl(tb testing.TB, args ...string) string {
 }
 
 // TryKubectl runs kubectl in the test's namespace.
-func (c *Cluster) TryKubectl(tb testing.TB, args ...string) Ran {
+func (p programs) TryKubectl(tb testing.TB, args ...string) Ran {
 	tb.Helper()
-	return c.run(tb, Tool(tb, "kubectl"), args...)
+	return p.run(tb, Tool(tb, "kubectl"), args...)
 }
 
-func (c *Cluster) run(tb testing.TB, program string, args ...string) Ran {
+func (p programs) run(tb testing.TB, program string, args ...string) Ran {
 	tb.Helper()
-	r, err := run(tb.Context(), "", []string{"KUBECONFIG=" + c.Kubeconfig, "HOME=" + tb.TempDir()}, program, args...)
+	r, err := run(tb.Context(), "", []string{"KUBECONFIG=" + p.Kubeconfig, "HOME=" + tb.TempDir()}, program, args...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -144,9 +149,9 @@ func engineConfig(tb testing.TB) string {
 
 // Shell runs a line as a person would type it in the repository, with kubectl
 // and bin/terrier at hand, and fails the test unless it succeeds.
-func (c *Cluster) Shell(tb testing.TB, line string) string {
+func (p programs) Shell(tb testing.TB, line string) string {
 	tb.Helper()
-	env := []string{"KUBECONFIG=" + c.Kubeconfig, "HOME=" + tb.TempDir(), "PATH=" + filepath.Dir(Tool(tb, "kubectl")) + ":" + os.Getenv("PATH")}
+	env := []string{"KUBECONFIG=" + p.Kubeconfig, "HOME=" + tb.TempDir(), "PATH=" + filepath.Dir(Tool(tb, "kubectl")) + ":" + os.Getenv("PATH")}
 	r, err := run(tb.Context(), Repository(tb), env, "bash", "-c", line)
 	if err != nil {
 		tb.Fatal(err)

@@ -47,12 +47,12 @@ func (b *bench) pages(ctx context.Context, out io.Writer, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := e.furnish(ctx, n); err != nil {
+	h := &house{estate: e, n: n, t: t}
+	if err := h.furnish(ctx); err != nil {
 		return err
 	}
 	t.server = func() (time.Duration, error) { return cpuOf(e.controller.Process.Pid) }
-	h := &house{estate: e, n: n, t: t}
-	if h.owner, err = e.owner(ctx); err != nil {
+	if h.owner, err = h.signInOwner(ctx); err != nil {
 		return err
 	}
 	before, err := rssOf(e.controller.Process.Pid)
@@ -72,55 +72,55 @@ func (b *bench) pages(ctx context.Context, out io.Writer, n int) (err error) {
 
 // furnish makes all there is to look at. What is built is built first, while it
 // is alone; the server that is asked later is one that has shown nothing yet.
-func (e *estate) furnish(ctx context.Context, n int) error {
-	seed, err := e.seed(ctx)
+func (h *house) furnish(ctx context.Context) error {
+	seed, err := h.seed(ctx)
 	if err != nil {
 		return err
 	}
 	for i := range largePlans {
-		if err := e.waits(ctx, largePlan(i), large); err != nil {
+		if err := h.waits(ctx, largePlan(i), large); err != nil {
 			return err
 		}
 	}
 	g, making := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
 	for i := range waitingWork {
-		g.Go(func() error { return e.waits(making, fmt.Sprint("waiting-", i), builtin) })
+		g.Go(func() error { return h.waits(making, fmt.Sprint("waiting-", i), builtin) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := e.people(ctx); err != nil {
+	if err := h.people(ctx); err != nil {
 		return err
 	}
-	if err := stop(e.controller); err != nil {
+	if err := stop(h.controller); err != nil {
 		return err
 	}
-	if err := e.copies(ctx, seed, n); err != nil {
+	if err := h.copies(ctx, seed, h.n); err != nil {
 		return err
 	}
-	if err := e.mayFew(ctx, n); err != nil {
+	if err := h.mayFew(ctx); err != nil {
 		return err
 	}
-	if err := e.start(ctx); err != nil {
+	if err := h.start(ctx); err != nil {
 		return err
 	}
-	return e.quiet(ctx)
+	return h.quiet(ctx)
 }
 
 func largePlan(i int) string { return fmt.Sprint("large-", i) }
 
 // waits makes a stack whose plan waits for somebody.
-func (e *estate) waits(ctx context.Context, name, hcl string) error {
+func (h *house) waits(ctx context.Context, name, hcl string) error {
 	s, err := inline("default", name, hcl)
 	if err != nil {
 		return err
 	}
 	s.Spec.ApprovePlan = ""
-	if err := e.client.Create(ctx, s); err != nil {
+	if err := h.client.Create(ctx, s); err != nil {
 		return err
 	}
-	return until(ctx, e.client, s, func(s *v1alpha2.Terraform) bool { return s.Status.Plan.Pending != "" })
+	return until(ctx, h.client, s, func(s *v1alpha2.Terraform) bool { return s.Status.Plan.Pending != "" })
 }
 
 // plans opens the plans of 5,000 resources: each for the first time, and one of

@@ -31,8 +31,8 @@ func crewName(i int) string { return fmt.Sprint("crew-", i) }
 func fewName(i int) string  { return fmt.Sprint("few-", i) }
 
 // people makes those who look, and lets the crew see everything.
-func (e *estate) people(ctx context.Context) error {
-	if err := e.namespace(ctx, people); err != nil {
+func (h *house) people(ctx context.Context) error {
+	if err := h.namespace(ctx, people); err != nil {
 		return err
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: looking}, Rules: []rbacv1.PolicyRule{{
@@ -48,21 +48,21 @@ func (e *estate) people(ctx context.Context) error {
 		objects = append(objects, accountOf(fewName(i)))
 	}
 	for _, o := range objects {
-		if err := e.client.Create(ctx, o); err != nil {
+		if err := h.client.Create(ctx, o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mayFew lets each of the others see some of the namespaces of n stacks.
-func (e *estate) mayFew(ctx context.Context, n int) error {
-	namespaces := (n + perTenant - 1) / perTenant
+// mayFew lets each of the others see some of the namespaces.
+func (h *house) mayFew(ctx context.Context) error {
+	namespaces := (h.n + perTenant - 1) / perTenant
 	for i := range fews {
 		for k := range min(fewOf, namespaces) {
 			in := fmt.Sprint("tenant-", (i*fewOf+k)%namespaces)
 			b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: fewName(i)}, RoleRef: looker(), Subjects: []rbacv1.Subject{account(fewName(i))}}
-			if err := e.client.Create(ctx, b); err != nil {
+			if err := h.client.Create(ctx, b); err != nil {
 				return err
 			}
 		}

@@ -56,17 +56,17 @@ func (h *house) lettings(ctx context.Context) error {
 
 // mayRegion makes the first namespace of tenants, and lets one of those who may
 // see few see them.
-func (e *estate) mayRegion(ctx context.Context) error {
-	if err := e.namespace(ctx, region(0)); err != nil {
+func (h *house) mayRegion(ctx context.Context) error {
+	if err := h.namespace(ctx, region(0)); err != nil {
 		return err
 	}
 	may := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: regional}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{tenantsv1.GroupVersion.Group}, Resources: []string{"tenants"}, Verbs: []string{"get", "list"},
 	}}}
-	if err := e.client.Create(ctx, may); err != nil {
+	if err := h.client.Create(ctx, may); err != nil {
 		return err
 	}
-	return e.client.Create(ctx, &rbacv1.RoleBinding{
+	return h.client.Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: region(0), Name: regional}, Subjects: []rbacv1.Subject{account(fewName(0))},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: regional},
 	})
@@ -75,24 +75,24 @@ func (e *estate) mayRegion(ctx context.Context) error {
 // letTo makes tenants until there are n, and waits until the controller has said
 // how they stand. They are made by hand and have no objects: what a list costs is
 // what they say of themselves.
-func (e *estate) letTo(ctx context.Context, there, n int) error {
+func (h *house) letTo(ctx context.Context, there, n int) error {
 	g, making := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
 	for i := there; i < n; i++ {
 		in := region(i / perRegion)
 		if i%perRegion == 0 && i > 0 {
-			if err := e.namespace(ctx, in); err != nil {
+			if err := h.namespace(ctx, in); err != nil {
 				return err
 			}
 		}
 		g.Go(func() error {
 			t := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: fmt.Sprint("tenant-", i), Finalizers: []string{tenantsv1.TenantFinalizer}}}
 			t.Spec.UID, t.Spec.TemplateRef = fmt.Sprint("row-", i), "by-hand"
-			return e.client.Create(making, client.Object(t))
+			return h.client.Create(making, client.Object(t))
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("making tenants: %w", err)
 	}
-	return e.quiet(ctx)
+	return h.quiet(ctx)
 }

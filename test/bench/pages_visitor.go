@@ -37,10 +37,10 @@ type visit struct {
 }
 
 // browser is a visitor that nobody has signed in at.
-func (e *estate) browser(ctx context.Context) (*visitor, error) {
+func (h *house) browser(ctx context.Context) (*visitor, error) {
 	var server corev1.ConfigMap
 	name := types.NamespacedName{Namespace: access.ServerNamespace, Name: access.ServerConfigMap}
-	if err := e.client.Get(ctx, name, &server); err != nil {
+	if err := h.client.Get(ctx, name, &server); err != nil {
 		return nil, fmt.Errorf("finding the server: %w", err)
 	}
 	roots := x509.NewCertPool()
@@ -58,13 +58,13 @@ func (e *estate) browser(ctx context.Context) (*visitor, error) {
 	}}, nil
 }
 
-// owner signs in whom the kubeconfig is for, as terrier ui does.
-func (e *estate) owner(ctx context.Context) (*visitor, error) {
-	v, err := e.browser(ctx)
+// signInOwner signs in whom the kubeconfig is for, as terrier ui does.
+func (h *house) signInOwner(ctx context.Context) (*visitor, error) {
+	v, err := h.browser(ctx)
 	if err != nil {
 		return nil, err
 	}
-	_, link, err := client.SignIn(ctx, client.Connection{Kubeconfig: e.kubeconfig, Now: time.Now})
+	_, link, err := client.SignIn(ctx, client.Connection{Kubeconfig: h.kubeconfig, Now: time.Now})
 	if err != nil {
 		return nil, err
 	}
@@ -76,13 +76,13 @@ func (e *estate) owner(ctx context.Context) (*visitor, error) {
 }
 
 // signedIn signs in one of the people, with a token as somebody would paste it.
-func (e *estate) signedIn(ctx context.Context, name string) (*visitor, error) {
-	v, err := e.browser(ctx)
+func (h *house) signedIn(ctx context.Context, name string) (*visitor, error) {
+	v, err := h.browser(ctx)
 	if err != nil {
 		return nil, err
 	}
 	token := &authnv1.TokenRequest{}
-	if err := e.client.SubResource("token").Create(ctx, accountOf(name), token); err != nil {
+	if err := h.client.SubResource("token").Create(ctx, accountOf(name), token); err != nil {
 		return nil, fmt.Errorf("asking for a token of %s: %w", name, err)
 	}
 	return v, v.signIn(ctx, url.Values{"token": {token.Status.Token}})

@@ -31,7 +31,7 @@ func stateOf(t *testing.T, c *testkit.Cluster, name string) []byte {
 // memoryOf is what a stack remembers.
 func memoryOf(t *testing.T, s *v1alpha2.Terraform) stack.Status {
 	t.Helper()
-	m, err := testkit.MemoryOf(s)
+	m, err := testkit.StatusOf(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func (r *round) mend(t *testing.T, name, spec, hcl string) {
 // stuck reports whether a stack waits for a person because of what an apply that
 // was cut short may have left.
 func stuck(s *v1alpha2.Terraform) bool {
-	m, err := testkit.MemoryOf(s)
+	m, err := testkit.StatusOf(s)
 	return err == nil && (testkit.HasReason("StateIncomplete")(s) == nil ||
 		m.Untracked != nil && testkit.HasReason("TerraformPlannedWithChanges")(s) == nil)
 }
