@@ -157,6 +157,9 @@ func observingWritesNothing(t tree) []problem {
 			queue, from[name] = append(queue, name), ""
 		}
 	}
+	if len(queue) == 0 {
+		return []problem{t.at(files[0], files[0].syntax, "no file of the controller is named observe")}
+	}
 	for len(queue) > 0 {
 		name := queue[0]
 		queue = queue[1:]

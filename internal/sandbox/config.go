@@ -106,7 +106,7 @@ func (b *Config) check() error {
 		return fmt.Errorf("unknown network %q", b.Network)
 	}
 	if b.Network == NoNetwork && b.Level == Basic {
-		return errors.New("level basic cannot take the network away")
+		return errors.New("level basic cannot remove the network")
 	}
 	if b.Dir != "" && !filepath.IsLocal(b.Dir) {
 		return fmt.Errorf("the directory %q leaves the work directory", b.Dir)
