@@ -217,8 +217,8 @@ func (s *Stacks) Unlock(ctx context.Context, key query.Key, id string) error {
 const glassTime = 2 * time.Minute
 
 // BreakGlass implements StackCommands.
-func (s *Stacks) BreakGlass(ctx context.Context, key query.Key) (stack.Glass, error) {
-	var g stack.Glass
+func (s *Stacks) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGlass, error) {
+	var g stack.BreakGlass
 	err := key.Check()
 	if err == nil {
 		err = s.r.post(ctx, glassTime, struct{}{}, &g, object(key, "stacks", "break-glass")...)

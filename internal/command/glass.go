@@ -41,7 +41,7 @@ func HandCommands() []HandCommand {
 // BreakGlass has nothing planned or applied by itself for a stack, so that a
 // person can work on it by hand. It returns the session, which may have begun
 // before; it ends by itself.
-func (s *Stacks) BreakGlass(ctx context.Context, key query.Key) (stack.Glass, error) {
+func (s *Stacks) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGlass, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	fresh := s.request()
@@ -59,37 +59,37 @@ func (s *Stacks) BreakGlass(ctx context.Context, key query.Key) (stack.Glass, er
 		return nil
 	})
 	if err != nil {
-		return stack.Glass{}, err
+		return stack.BreakGlass{}, err
 	}
 	for seen, err := range s.Objects(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
 		if err == nil && seen.Gone {
 			err = gone(key)
 		}
 		if err != nil {
-			return stack.Glass{}, err
+			return stack.BreakGlass{}, err
 		}
 		if c := meta.FindStatusCondition(seen.Object.Status.Conditions, infra.ConditionGlass); c != nil && c.Reason == "NotAllowed" {
-			return stack.Glass{}, errors.Join(fault.New(fault.Denied, ReasonGlassDenied, fmt.Errorf("the glass of %s stays whole: this platform does not let people work by hand", key)), s.EndGlass(ctx, key))
+			return stack.BreakGlass{}, errors.Join(fault.New(fault.Denied, ReasonGlassDenied, fmt.Errorf("the glass of %s stays whole: this platform does not let people work by hand", key)), s.EndGlass(ctx, key))
 		}
 		if s.open(seen.Object) {
-			return *query.Decode(seen.Object).Status.Glass, nil
+			return *query.Decode(seen.Object).Status.BreakGlass, nil
 		}
 	}
-	return stack.Glass{}, unanswered(ctx, key)
+	return stack.BreakGlass{}, unanswered(ctx, key)
 }
 
 // open reports whether the session that o asks for has begun and goes on.
 func (s *Stacks) open(o *v1alpha2.Terraform) bool {
 	asked := query.Decode(o)
-	g := asked.Status.Glass
-	return g != nil && g.Session == asked.Spec.Glass && s.Now().Before(g.Until)
+	g := asked.Status.BreakGlass
+	return g != nil && g.Session == asked.Spec.BreakGlass && s.Now().Before(g.Until)
 }
 
 // asking reports whether a session was asked for that has not begun.
 func asking(o *v1alpha2.Terraform) bool {
 	asked := query.Decode(o)
-	g := asked.Status.Glass
-	return asked.Spec.Glass != "" && (g == nil || g.Session != asked.Spec.Glass)
+	g := asked.Status.BreakGlass
+	return asked.Spec.BreakGlass != "" && (g == nil || g.Session != asked.Spec.BreakGlass)
 }
 
 // EndGlass ends the session of work by hand, if there is one: the stack goes on
@@ -125,7 +125,7 @@ func (s *Stacks) RunByHand(ctx context.Context, key query.Key, args []string, lo
 }
 
 // follow copies the log of the command called id until it has ended.
-func (s *Stacks) follow(ctx context.Context, key query.Key, stackID query.StackID, id string, log io.Writer) (stack.ByHand, error) {
+func (s *Stacks) follow(ctx context.Context, key query.Key, stackID query.StackID, id string, log io.Writer) (stack.CommandResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shown := ""
@@ -134,15 +134,15 @@ func (s *Stacks) follow(ctx context.Context, key query.Key, stackID query.StackI
 			err = gone(key)
 		}
 		if err != nil {
-			return stack.ByHand{}, err
+			return stack.CommandResult{}, err
 		}
-		if t := seen.Object.Status.Terrier; shown == "" && t != nil && t.Run != nil && t.Run.Kind == string(stack.GlassRun) {
+		if t := seen.Object.Status.Terrier; shown == "" && t != nil && t.Run != nil && t.Run.Kind == string(stack.BreakGlassRun) {
 			shown = t.Run.ID
 			if err := s.copyLog(ctx, stackID, shown, true, log); err != nil {
-				return stack.ByHand{}, err
+				return stack.CommandResult{}, err
 			}
 		}
-		h := query.Decode(seen.Object).Status.ByHand
+		h := query.Decode(seen.Object).Status.LastCommand
 		if h == nil || h.ID != id {
 			continue
 		}
@@ -153,7 +153,7 @@ func (s *Stacks) follow(ctx context.Context, key query.Key, stackID query.StackI
 		}
 		return *h, nil
 	}
-	return stack.ByHand{}, unanswered(ctx, key)
+	return stack.CommandResult{}, unanswered(ctx, key)
 }
 
 func (s *Stacks) copyLog(ctx context.Context, id query.StackID, run string, follow bool, to io.Writer) error {

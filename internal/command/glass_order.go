@@ -45,7 +45,7 @@ func (s *Stacks) OrderByHand(ctx context.Context, key query.Key, order HandOrder
 	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		asked := query.Decode(o)
 		before := asked.Spec.Command
-		if h := asked.Status.ByHand; h != nil && h.ID == c.ID {
+		if h := asked.Status.LastCommand; h != nil && h.ID == c.ID {
 			before = &h.Command
 		}
 		if before != nil && before.ID == c.ID {
@@ -55,13 +55,13 @@ func (s *Stacks) OrderByHand(ctx context.Context, key query.Key, order HandOrder
 			c = *before
 			return nil
 		}
-		if !s.open(o) || order.Session != "" && order.Session != asked.Spec.Glass {
+		if !s.open(o) || order.Session != "" && order.Session != asked.Spec.BreakGlass {
 			return fault.New(fault.Conflict, ReasonGlassWhole, fmt.Errorf("the glass of %s is not broken, or was broken anew since", key))
 		}
 		if query.Underway(asked.Spec, asked.Status) {
 			return fault.New(fault.Conflict, ReasonHandBusy, fmt.Errorf("another command is on its way for %s: %s", key, before))
 		}
-		c.Session = asked.Spec.Glass
+		c.Session = asked.Spec.BreakGlass
 		text, err := json.Marshal(c)
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ type StackCommands interface {
 	Resume(context.Context, query.Key) error
 	Unlock(ctx context.Context, key query.Key, id string) error
 
-	BreakGlass(context.Context, query.Key) (stack.Glass, error)
+	BreakGlass(context.Context, query.Key) (stack.BreakGlass, error)
 	OrderByHand(context.Context, query.Key, HandOrder) (stack.Command, error)
 	EndGlass(context.Context, query.Key) error
 

@@ -58,7 +58,7 @@ func (c *Stacks) carryOut(ctx context.Context, p *pass) (changed bool, err error
 	case stack.Cancel:
 		return false, c.Runner.Cancel(ctx, p.id, a.Run)
 	case stack.Start:
-		if a.Kind == stack.GlassRun {
+		if a.Kind == stack.BreakGlassRun {
 			return c.command(ctx, p, a.Why)
 		}
 		err = c.start(ctx, p, a)
@@ -92,7 +92,7 @@ func obstacle(err error) *stack.Blocked {
 func known(r stack.Reason) bool {
 	switch r {
 	case stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.LockedByOther, stack.StartFailed,
-		stack.StateTampered, stack.StateWentBack, stack.StateShared, stack.StateNotAdopted:
+		stack.StateTampered, stack.StateRegressed, stack.StateShared, stack.StateNotAdopted:
 		return true
 	default:
 		return false

@@ -62,7 +62,7 @@ func (c *Stacks) auditStart(ctx context.Context, p *pass, kind stack.RunKind, ca
 		switch kind {
 		case stack.DestroyRun:
 			e.What = audit.DestroyStarted
-		case stack.GlassRun:
+		case stack.BreakGlassRun:
 			// Who says to be its author is a word in the object; the stamp is not.
 			e.What, e.Who, e.Why = audit.GlassCommand, p.obj.GetAnnotations()[kube.ChangedBy], ""
 			e.Details["command"], e.Details["by"] = commandWords(cause.Command), cause.Command.By

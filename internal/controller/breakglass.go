@@ -22,11 +22,11 @@ type Glass struct {
 // observeBreakGlass opens and closes the break-glass session that a person asks
 // for. Where no session is allowed the request is shown, and nothing else changes.
 func (c *Stacks) observeBreakGlass(p *pass) {
-	if p.o.Spec.Glass != "" && !c.Config.Glass.Allowed {
+	if p.o.Spec.BreakGlass != "" && !c.Config.Glass.Allowed {
 		p.breakGlassDenied = true
-		p.o.Spec.Glass, p.o.Spec.Command = "", nil
+		p.o.Spec.BreakGlass, p.o.Spec.Command = "", nil
 	}
-	p.o.Status = p.o.Status.Breaks(p.o.Spec, p.o.Now, cmp.Or(c.Config.Glass.Lasts, time.Hour))
+	p.o.Status = p.o.Status.WithSession(p.o.Spec, p.o.Now, cmp.Or(c.Config.Glass.Lasts, time.Hour))
 }
 
 // command begins the command of a person. Whatever comes in its way is the answer
@@ -39,18 +39,18 @@ func (c *Stacks) command(ctx context.Context, p *pass, why string) (changed bool
 	}
 	if err == nil {
 		p.job.Command = asked.Args
-		left := p.o.Status.Glass.Until.Sub(p.o.Now)
+		left := p.o.Status.BreakGlass.Until.Sub(p.o.Now)
 		if l := &p.job.Limits.Plan; *l == 0 || *l > left {
 			*l = left // the session does not outlast itself by a command
 		}
-		err = c.launch(ctx, p, stack.GlassRun, cause, "")
+		err = c.launch(ctx, p, stack.BreakGlassRun, cause, "")
 	}
 	if err == nil || fault.Of(err) == fault.Conflict {
 		return p.o.Queued != "", err
 	}
-	if h := p.o.Status.ByHand; h == nil || h.ID != asked.ID { // a lock in the way is recorded already
+	if h := p.o.Status.LastCommand; h == nil || h.ID != asked.ID { // a lock in the way is recorded already
 		p.fold(stack.Run{
-			ID: p.name(stack.GlassRun, cause) + "-refused", Kind: stack.GlassRun, Cause: cause,
+			ID: p.name(stack.BreakGlassRun, cause) + "-refused", Kind: stack.BreakGlassRun, Cause: cause,
 			Done: true, Outcome: stack.Failed, Message: err.Error(), At: p.o.Now,
 		})
 	}
@@ -74,7 +74,7 @@ func (c *Stacks) findJob(ctx context.Context, p *pass) (instead string, err erro
 
 // moved reports whether a command of a person changed the state, or may have.
 func (c *Stacks) moved(p *pass, r *runner.Report, n note) (bool, error) {
-	if r.Kind != stack.GlassRun {
+	if r.Kind != stack.BreakGlassRun {
 		return false, nil
 	}
 	if n.State != nil {

@@ -27,7 +27,7 @@ func (c *Stacks) restoreStatus(ctx context.Context, p *pass) error {
 	if err != nil {
 		return fmt.Errorf("reading what must outlast the status: %w", err)
 	}
-	if l.Same(stack.Lasting{}) {
+	if l.Same(stack.Checkpoint{}) {
 		return nil
 	}
 	p.o.Status = p.o.Status.Restored(l)
@@ -37,8 +37,8 @@ func (c *Stacks) restoreStatus(ctx context.Context, p *pass) error {
 
 // saveCheckpoint keeps what must outlast the status, before the status says it.
 func (c *Stacks) saveCheckpoint(ctx context.Context, p *pass) error {
-	l := p.o.Status.Lasting()
-	if l.Same(p.st.Status.Lasting()) {
+	l := p.o.Status.Checkpoint()
+	if l.Same(p.st.Status.Checkpoint()) {
 		return nil
 	}
 	if err := record.Lasting(p.id).Write(ctx, c.Blobs, l); err != nil {

@@ -55,7 +55,7 @@ func (c *Stacks) findUntracked(ctx context.Context, p *pass, r *runner.Report, n
 // What is still missing stays listed, also when the run leaves untracked resources
 // of its own.
 func (c *Stacks) followUntracked(ctx context.Context, p *pass, n note, run *stack.Run) error {
-	was := p.o.OpenUntracked()
+	was := p.o.Status.OpenUntracked(p.o.Spec)
 	if was == nil {
 		return nil
 	}

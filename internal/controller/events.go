@@ -57,9 +57,9 @@ func (c *Stacks) tellOf(p *pass, t stack.Transition) {
 		}
 		c.say(p, warning, "LockHeld", fmt.Sprintf("The lock of the state is held%s since %s: nothing is planned or applied until it is freed", by, t.Lock.Since), map[string]string{"lock": t.Lock.ID})
 	case stack.BreakGlassStarted:
-		c.Events.Event(p.obj, warning, "GlassBroken", "A break-glass session began: Terrier plans and applies nothing until "+t.Session.Until.UTC().Format(time.RFC3339))
+		c.Events.Event(p.obj, warning, "BreakGlassStarted", "A break-glass session began: Terrier plans and applies nothing until "+t.Session.Until.UTC().Format(time.RFC3339))
 	case stack.BreakGlassEnded:
-		c.Events.Event(p.obj, normal, "GlassMended", "The break-glass session was ended: Terrier reconciles the stack again")
+		c.Events.Event(p.obj, normal, "BreakGlassEnded", "The break-glass session was ended: Terrier reconciles the stack again")
 	case stack.RunEnded, stack.LockBroken, stack.UntrackedFound: // the condition says it, or the end of the run does
 	}
 }
@@ -118,7 +118,7 @@ func (c *Stacks) tellVerdict(p *pass, v stack.Verdict, made *stack.Plan) {
 }
 
 // tellCommand tells of a command of a break-glass session.
-func (c *Stacks) tellCommand(p *pass, h stack.ByHand) {
+func (c *Stacks) tellCommand(p *pass, h stack.CommandResult) {
 	kind, text := normal, fmt.Sprintf("%s ran %q: %s", cmp.Or(h.By, "a user"), h.Command.String(), h.Outcome)
 	if h.Outcome != stack.Succeeded {
 		kind, text = warning, text+": "+h.Message

@@ -78,7 +78,7 @@ func (c *Stacks) decode(ctx context.Context, p *pass) error {
 	}
 	switch fault.Of(err) {
 	case fault.None:
-		p.o.Status = p.o.Relieved()
+		p.o.Status = p.o.Status.WithoutOldFailure(p.o.Spec)
 	case fault.Invalid, fault.Denied:
 		p.o.Blocked = blockedBy(err, stack.SpecInvalid)
 	default:

@@ -170,7 +170,7 @@ var irrevocable = map[string]struct {
 	},
 	"a command of a person is run": {
 		func(ctx context.Context, l *lagging, p *pass) error {
-			return l.launch(ctx, p, stack.GlassRun, stack.Cause{}, "")
+			return l.launch(ctx, p, stack.BreakGlassRun, stack.Cause{}, "")
 		},
 		func(_ *testing.T, l *lagging, _ *pass) bool { return len(l.runs.started) > 0 },
 	},

@@ -41,7 +41,7 @@ func (c *Stacks) startState(ctx context.Context, p *pass, kind stack.RunKind, ca
 // destructive reports whether a run may take something down.
 func destructive(kind stack.RunKind, cause stack.Cause) bool {
 	switch kind {
-	case stack.DestroyRun, stack.GlassRun:
+	case stack.DestroyRun, stack.BreakGlassRun:
 		return true
 	case stack.ApplyRun:
 		return cause.Destroy || cause.Plan == nil || cause.Plan.Changes.Destroy > 0

@@ -87,9 +87,9 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 		"the same":                             {known: knownAs(five), found: storedAs(five)},
 		"nothing was known":                    {found: storedAs(five)},
 		"continued by somebody":                {known: knownAs(five), found: storedAs(thing("l", 7)), event: "StateContinued"},
-		"an older one":                         {known: knownAs(five), found: storedAs(thing("l", 4)), want: stack.StateWentBack, says: "serial 4"},
-		"older than the records know":          {known: knownAs(thing("l", 4)), head: knownAs(five), found: storedAs(thing("l", 4)), want: stack.StateWentBack, says: "serial 5"},
-		"another lineage":                      {known: knownAs(five), found: storedAs(thing("m", 9)), want: stack.StateWentBack, says: "lineage m"},
+		"an older one":                         {known: knownAs(five), found: storedAs(thing("l", 4)), want: stack.StateRegressed, says: "serial 4"},
+		"older than the records know":          {known: knownAs(thing("l", 4)), head: knownAs(five), found: storedAs(thing("l", 4)), want: stack.StateRegressed, says: "serial 5"},
+		"another lineage":                      {known: knownAs(five), found: storedAs(thing("m", 9)), want: stack.StateRegressed, says: "lineage m"},
 		"the same serial with another content": {known: knownAs(five), found: storedAs(append([]byte(" "), five...)), want: stack.StateTampered, says: "serial 5"},
 		"no JSON":                              {known: knownAs(five), found: kube.Stored{State: []byte("x"), Digest: "sha256:x"}, want: stack.StateTampered, says: "cannot be read"},
 		"no gzip":                              {found: kube.Stored{Digest: "unreadable:x"}, err: fault.New(fault.Broken, kube.StateUnreadable, errors.New("gzip")), want: stack.StateTampered, says: "gzip"},
@@ -100,7 +100,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 		"an older one is accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 4)).Digest, event: "StateAccepted"},
 		"that it is gone is accepted":          {known: knownAs(five), accept: "none@now", event: "StateAccepted"},
 		"only a digest was written down":       {known: stack.Known{Digest: knownAs(five).Digest}, found: storedAs(thing("l", 7)), event: "StateContinued"},
-		"another one was accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 3)).Digest, want: stack.StateWentBack},
+		"another one was accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 3)).Digest, want: stack.StateRegressed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, records := &events{}, openRecords(t)

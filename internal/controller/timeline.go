@@ -125,7 +125,7 @@ func waitingFor(p *pass, d stack.Decision) string {
 		return "the answer of its webhooks"
 	case stack.Suspended:
 		return "somebody to resume it"
-	case stack.GlassBroken:
+	case stack.BreakGlassSession:
 		return "the end of the work by hand"
 	case stack.RetryLater:
 		return "the next attempt"

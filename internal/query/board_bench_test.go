@@ -53,7 +53,7 @@ func usual(i int) *v1alpha2.Terraform {
 		Status: v1alpha2.TerraformStatus{
 			Conditions: []metav1.Condition{{Type: "Ready", Status: ready, Reason: string(phase), Message: message, LastTransitionTime: since}},
 			Terrier: &v1alpha2.TerrierStatus{
-				Phase: string(phase), Rule: "a stack at rest rests", Since: &since, Isolation: "full", Environment: []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"},
+				Phase: string(phase), Rule: "a settled stack waits", Since: &since, Isolation: "full", Environment: []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"},
 				RecheckEvery: &metav1.Duration{Duration: 10 * time.Minute}, Memory: &apiextensionsv1.JSON{Raw: raw},
 			},
 		},

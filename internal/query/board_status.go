@@ -27,7 +27,7 @@ var statuses = map[stack.Reason]Status{
 	stack.SourceNotReady:     StatusWaiting,
 	stack.InputsFailed:       StatusWaiting, // for a Secret that is not there yet; stalled if it does not fit
 	stack.DependencyNotReady: StatusWaiting,
-	stack.ChangesComing:      StatusWaiting,
+	stack.SourceDebounced:    StatusWaiting,
 
 	stack.SpecInvalid:       StatusFailed,
 	stack.SourceDenied:      StatusFailed,
@@ -42,7 +42,7 @@ var statuses = map[stack.Reason]Status{
 	stack.StateIncomplete:   StatusFailed,
 	stack.NotConverging:     StatusFailed,
 	stack.StateTampered:     StatusFailed,
-	stack.StateWentBack:     StatusFailed,
+	stack.StateRegressed:    StatusFailed,
 	stack.StateShared:       StatusFailed,
 	stack.StateNotAdopted:   StatusFailed,
 	stack.ReviewRefused:     StatusFailed,
@@ -53,8 +53,8 @@ var statuses = map[stack.Reason]Status{
 	stack.PlanOnlyHeld:     StatusPending, // nobody can approve it as long as planOnly is set, and it waits all the same
 	stack.DriftFound:       StatusDrifted,
 
-	stack.Suspended:   StatusSuspended,
-	stack.GlassBroken: StatusSuspended, // a person works on it by hand
+	stack.Suspended:         StatusSuspended,
+	stack.BreakGlassSession: StatusSuspended, // a person works on it by hand
 
 	stack.Applied:        StatusReady,
 	stack.Unchanged:      StatusReady,
@@ -73,7 +73,7 @@ func statusOf(s Stack) Status {
 		st = statusOutside(s)
 	}
 	switch {
-	case s.Phase == string(stack.GlassBroken) && s.Run != nil:
+	case s.Phase == string(stack.BreakGlassSession) && s.Run != nil:
 		st = StatusRunning
 	case s.Stalled && (st == StatusWaiting || st == StatusRunning):
 		st = StatusFailed

@@ -48,7 +48,7 @@ var situations = map[stack.Reason]Situation{
 		"See why with terrier explain for the stack that the message names. This one goes on by itself when that is ready.",
 	},
 	stack.DeletionBlocked: {"The stack is being deleted while others still depend on it.", "Delete those that the message names first, or take this one out of their dependsOn."},
-	stack.ChangesComing:   {"The source changes faster than it can be planned.", ""},
+	stack.SourceDebounced: {"The source changes faster than it can be planned.", ""},
 	stack.NotConverging: {
 		"The same changes come back after each apply: the module never agrees with the world, or somebody else changes it back.",
 		"Correct the module so that a plan after an apply is empty, or find the other writer; then terrier replan.",
@@ -57,7 +57,7 @@ var situations = map[stack.Reason]Situation{
 		"The stored state is not what was written last: it was changed by hand, damaged or removed. Nothing is run on it.",
 		"Compare with terrier state versions and terrier state pull. Take the last good one with terrier state rollback, or agree to what is there with terrier state accept.",
 	},
-	stack.StateWentBack: {
+	stack.StateRegressed: {
 		"The stored state is older than one that was seen before, or another one altogether: a backup was restored over it, or a backend answers with old data.",
 		"Take the newest with terrier state rollback, or agree to what is there with terrier state accept.",
 	},
@@ -73,7 +73,7 @@ var situations = map[stack.Reason]Situation{
 	stack.ReviewRefused:  {"A webhook did not let the plan pass, or could not be asked.", "See the plan with terrier plan, and the message for what the webhook said. Correct the module, or the webhook."},
 	stack.Previewing:     {"What a destroy would take down is being planned.", ""},
 	stack.CheckingHealth: {"What was applied is asked whether it works.", ""},
-	stack.GlassBroken: {
+	stack.BreakGlassSession: {
 		"A person works on the stack by hand: nothing is planned, applied or looked at by itself until the session ends.",
 		"Run commands with terrier break-glass, and end the session with terrier break-glass --end. It ends by itself, too.",
 	},
@@ -197,10 +197,10 @@ func facts(s Stack, m stack.Status) []string {
 	} else if r != nil && !r.Passed {
 		add("the webhooks did not let the plan pass at %s", r.At.UTC().Format(time.RFC3339))
 	}
-	if g := m.Glass; g != nil && s.Phase == string(stack.GlassBroken) {
+	if g := m.BreakGlass; g != nil && s.Phase == string(stack.BreakGlassSession) {
 		add("the session ends by itself at %s", g.Until.UTC().Format(time.RFC3339))
 	}
-	if h := m.ByHand; h != nil {
+	if h := m.LastCommand; h != nil {
 		add("run last by hand: %s (%s), by %s at %s", h.Command, h.Outcome, cmp.Or(h.By, "somebody"), h.At.UTC().Format(time.RFC3339))
 	}
 	if s.Suspended {

@@ -30,63 +30,63 @@ var rules = []RuleText{
 		"The condition says what came in the way.",
 	},
 	{
-		"a plan is not finished for a stack that is being deleted", "stop the run", []stack.Reason{stack.Cancelling},
+		"a plan is cancelled when its stack is deleted", "stop the run", []stack.Reason{stack.Cancelling},
 		"A plan or a look for drift changes nothing, so that nothing is lost when it is stopped. A run that writes is never stopped.",
 	},
 	{
-		"a look for drift changes nothing while it goes on", "wait", nil,
+		"a running drift check does not change the status", "wait", nil,
 		"What is shown stays as it was: a quiet look writes nothing and wakes nobody.",
 	},
 	{
-		"a run that goes on is left alone", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying, stack.Previewing, stack.CheckingHealth, stack.GlassBroken, stack.RetryLater, stack.RetryLimitReached},
+		"a running run is not interrupted", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying, stack.Previewing, stack.CheckingHealth, stack.BreakGlassSession, stack.RetryLater, stack.RetryLimitReached},
 		"One run at a time holds a stack, whatever else is asked for meanwhile.",
 	},
 	{
-		"a deleted stack waits for those that depend on it", "wait", []stack.Reason{stack.DeletionBlocked},
+		"a deleted stack waits for its dependents", "wait", []stack.Reason{stack.DeletionBlocked},
 		"What others stand on goes last.",
 	},
 	{
-		"a deleted stack is not let go while something is in no state", "wait", []stack.Reason{stack.StateIncomplete},
+		"a deleted stack with untracked resources is not released", "wait", []stack.Reason{stack.StateIncomplete},
 		"An apply was cut short, and what it built is known from its journal alone: a destroy would not reach it.",
 	},
 	{
-		"a deleted stack with nothing to take down is let go", "let the object go", []stack.Reason{stack.Deleting},
+		"a deleted stack with nothing to destroy is released", "let the object go", []stack.Reason{stack.Deleting},
 		"Nothing was built, or it is to be kept: destroyResourcesOnDeletion is not set, or terrier.dev/deletion is retain. What is kept is written down.",
 	},
 	{
-		"a lock that the user allows to be broken does not stop a destroy", "destroy", []stack.Reason{stack.Unlocking},
+		"a destroy breaks a state lock that may be broken", "destroy", []stack.Reason{stack.Unlocking},
 		"tfstate.forceUnlock names this lock, or any.",
 	},
 	{
-		"a destroy that failed is tried again after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
+		"a failed destroy is retried after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
 		"The finalizer stays until everything is down.",
 	},
 	{
-		"a destroy that somebody wants to see is planned first", "plan", []stack.Reason{stack.Planning},
+		"a destroy that needs approval is planned first", "plan", []stack.Reason{stack.Planning},
 		"terrier.dev/deletion is approve.",
 	},
 	{
-		"a destroy that somebody wants to see waits for approval", "wait", []stack.Reason{stack.AwaitingApproval},
+		"a destroy that needs approval waits for it", "wait", []stack.Reason{stack.AwaitingApproval},
 		"terrier.dev/deletion is approve, and approvePlan does not name this plan, and is not auto or a reviewer holds the plan.",
 	},
 	{
-		"an approved destroy is carried out as it was shown", "apply", []stack.Reason{stack.Destroying},
+		"an approved destroy plan is applied", "apply", []stack.Reason{stack.Destroying},
 		"approvePlan names exactly the plan that waits.",
 	},
 	{
-		"a deleted stack takes down what it built", "destroy", []stack.Reason{stack.Destroying},
+		"a deleted stack destroys its resources", "destroy", []stack.Reason{stack.Destroying},
 		"From the record of what was applied last: source, Secrets and variables may be gone.",
 	},
 	{
-		"a suspended stack rests", "wait", []stack.Reason{stack.Suspended},
+		"a suspended stack does nothing", "wait", []stack.Reason{stack.Suspended},
 		"suspend is true.",
 	},
 	{
-		"a command of a person is run behind broken glass", "run the command", []stack.Reason{stack.GlassBroken},
+		"a break-glass command is run", "run the command", []stack.Reason{stack.BreakGlassSession},
 		"Somebody asked, with terrier break-glass. It is one of a closed list, runs in the box of any run, and is recorded.",
 	},
 	{
-		"behind broken glass nothing happens by itself", "wait", []stack.Reason{stack.GlassBroken},
+		"a break-glass session suspends the stack", "wait", []stack.Reason{stack.BreakGlassSession},
 		"breakTheGlass is set, or its annotation, and the platform allows it. The session ends by itself.",
 	},
 	{
@@ -98,31 +98,31 @@ var rules = []RuleText{
 		"dependsOn names a stack that is not ready.",
 	},
 	{
-		"what was built and is in no state needs a person", "wait", []stack.Reason{stack.StateIncomplete},
+		"untracked resources block the stack", "wait", []stack.Reason{stack.StateIncomplete},
 		"An apply was cut short. To apply again would build a second time what exists already.",
 	},
 	{
-		"a lock that the user allows to be broken is broken", "plan", []stack.Reason{stack.Unlocking},
+		"a state lock that may be broken is broken", "plan", []stack.Reason{stack.Unlocking},
 		"tfstate.forceUnlock names this lock, or any. No lock is broken twice.",
 	},
 	{
-		"too many failures need a person", "wait", []stack.Reason{stack.RetryLimitReached},
+		"a stack stops after too many failures", "wait", []stack.Reason{stack.RetryLimitReached},
 		"remediation.retries is used up for what would be tried again.",
 	},
 	{
-		"a failure is tried again after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
+		"a failure is retried after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
 		"The pause is retryInterval, growing as retryStrategy says. A change of what failed ends it.",
 	},
 	{
-		"a preview of a destroy is made when somebody asks", "preview", []stack.Reason{stack.Previewing},
+		"a preview of a destroy is made on request", "preview", []stack.Reason{stack.Previewing},
 		"Somebody asked, with terrier plan --destroy. Nothing else changes by it, whether it succeeds or not.",
 	},
 	{
-		"a request is answered with a new plan", "plan", []stack.Reason{stack.Planning},
+		"a plan is made on request", "plan", []stack.Reason{stack.Planning},
 		"Somebody asked, with terrier replan or the annotation reconcile.fluxcd.io/requestedAt.",
 	},
 	{
-		"a stack that is only watched is looked at, never planned", "look for drift", []stack.Reason{stack.Checking},
+		"a drift-only stack is checked, never planned", "look for drift", []stack.Reason{stack.Checking},
 		"approvePlan is disable.",
 	},
 	{
@@ -130,31 +130,31 @@ var rules = []RuleText{
 		"They are being asked, and their answer wakes the stack.",
 	},
 	{
-		"a plan counts only after its webhooks were asked", "ask the webhooks", []stack.Reason{stack.Reviewing},
+		"the webhooks are asked before a plan is applied", "ask the webhooks", []stack.Reason{stack.Reviewing},
 		"webhooks has one for plans. They are asked once about each plan.",
 	},
 	{
-		"drift is looked for also while what was applied does not work", "look for drift, or plan", ill,
+		"an unhealthy stack is checked for drift as well", "look for drift, or plan", ill,
 		"interval is over. What is shown stays as it was; drift that is found is mended as ever, or shown beside the health.",
 	},
 	{
-		"what does not work after too many looks needs a person", "wait", []stack.Reason{stack.RetryLimitReached},
+		"a stack that stays unhealthy stops after too many checks", "wait", []stack.Reason{stack.RetryLimitReached},
 		"remediation.retries is used up for the health checks. Drift is looked for at each interval, and an apply has them made anew.",
 	},
 	{
-		"what does not work is looked at again after a pause", "wait", []stack.Reason{stack.RetryLater},
+		"an unhealthy stack waits before the next health check", "wait", []stack.Reason{stack.RetryLater},
 		"The pause is retryInterval, growing as retryStrategy says.",
 	},
 	{
-		"what did not work is asked for its health again", "check health", []stack.Reason{stack.RetryLater},
+		"the health of an unhealthy stack is checked again", "check health", []stack.Reason{stack.RetryLater},
 		"The pause is over. It stays as bad as it was until a look says something else.",
 	},
 	{
-		"a plan that its webhooks did not let pass is held", "wait", []stack.Reason{stack.ReviewRefused},
+		"a plan that its webhooks did not pass is held", "wait", []stack.Reason{stack.ReviewRefused},
 		"One that could not be asked is asked again after retryInterval, one that said no after interval.",
 	},
 	{
-		"changes that come back after each apply need a person", "wait, or look for drift", []stack.Reason{stack.NotConverging},
+		"changes that come back after each apply stop the stack", "wait, or look for drift", []stack.Reason{stack.NotConverging},
 		"The same addresses were changed by three applies in a row from the same inputs. A look that finds nothing ends it, and so does a person who names the plan.",
 	},
 	{
@@ -162,11 +162,11 @@ var rules = []RuleText{
 		"approvePlan names exactly the pending plan, or is auto, or force is set, unless a reviewer holds the plan; and nothing that the plan was made from has changed.",
 	},
 	{
-		"drift that nobody asked to be mended is shown", "wait, or look for drift", []stack.Reason{stack.DriftFound},
+		"drift that is not to be remediated is shown", "wait, or look for drift", []stack.Reason{stack.DriftFound},
 		"The plan that would mend it can be approved like any other.",
 	},
 	{
-		"a stack that only plans stops at the plan", "wait", []stack.Reason{stack.PlanOnlyHeld},
+		"a plan-only stack stops at the plan", "wait", []stack.Reason{stack.PlanOnlyHeld},
 		"planOnly is set.",
 	},
 	{
@@ -174,7 +174,7 @@ var rules = []RuleText{
 		"approvePlan does not name this plan, and is not auto or a reviewer holds the plan.",
 	},
 	{
-		"a source that keeps changing is planned when it is quiet", "wait", []stack.Reason{stack.ChangesComing},
+		"a source that keeps changing is planned once it settles", "wait", []stack.Reason{stack.SourceDebounced},
 		"A plan for another source was made less than ten seconds ago. A request does not wait.",
 	},
 	{
@@ -182,31 +182,31 @@ var rules = []RuleText{
 		"The last plan was made from something else, or there is none.",
 	},
 	{
-		"a failed attempt is made again", "plan", []stack.Reason{stack.Planning},
+		"a failed attempt is retried", "plan", []stack.Reason{stack.Planning},
 		"The pause after the failure is over.",
 	},
 	{
-		"outputs follow the state", "write outputs", []stack.Reason{stack.Publishing},
+		"new outputs are published", "write outputs", []stack.Reason{stack.Publishing},
 		"The state is newer than what was published, or what was published was changed or removed.",
 	},
 	{
-		"what was applied is asked for its health", "check health", []stack.Reason{stack.CheckingHealth},
+		"health is checked after an apply", "check health", []stack.Reason{stack.CheckingHealth},
 		"healthChecks has some, and they have not passed since the last apply.",
 	},
 	{
-		"what was taken down is not looked for", "wait", atRest,
+		"a destroyed stack is not checked for drift", "wait", atRest,
 		"destroy is set and done.",
 	},
 	{
-		"a stack without drift detection is planned again now and then", "plan", []stack.Reason{stack.Planning},
+		"a stack without drift detection is planned at each interval", "plan", []stack.Reason{stack.Planning},
 		"interval is over, and disableDriftDetection, destroy or force is set.",
 	},
 	{
-		"drift is looked for now and then", "look for drift", atRest,
+		"drift is checked at each interval", "look for drift", atRest,
 		"interval is over. What is shown stays as it was until something is found.",
 	},
 	{
-		"a stack at rest rests", "wait", atRest,
+		"a settled stack waits", "wait", atRest,
 		"Nothing else applies.",
 	},
 }
@@ -218,7 +218,7 @@ var (
 	blockedBy = []stack.Reason{
 		stack.SpecInvalid, stack.SourceNotReady, stack.SourceDenied, stack.SourceFailed, stack.InputsFailed,
 		stack.ModuleInvalid, stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.StartFailed,
-		stack.StateTampered, stack.StateWentBack, stack.StateShared, stack.StateNotAdopted, stack.LockedByOther,
+		stack.StateTampered, stack.StateRegressed, stack.StateShared, stack.StateNotAdopted, stack.LockedByOther,
 	}
 )
 
@@ -233,7 +233,7 @@ func actionText(a stack.Action) string {
 			return "look for drift"
 		case stack.HealthRun:
 			return "check health"
-		case stack.GlassRun:
+		case stack.BreakGlassRun:
 			return "run the command"
 		}
 		return string(a.Kind)

@@ -103,15 +103,15 @@ func TestTimelineFoldsWhatFailsAlike(t *testing.T) {
 	decided := []Decided{{At: minute(41), Phase: "RetryLimitReached", Message: "Gave up"}}
 	for _, m := range []float64{40, 30, 20, 10} {
 		decided = append(decided,
-			Decided{At: minute(m), Phase: "Planning", Rule: "a failed attempt is made again"},
+			Decided{At: minute(m), Phase: "Planning", Rule: "a failed attempt is retried"},
 			Decided{At: minute(m - 9 + 0.001), Phase: "RetryLater", Message: "Failed"})
 	}
 	events := []Event{{At: minute(41), Type: "Warning", Reason: "TFExecInitFailed", Message: "Failed (attempt 3): no such provider", Count: 1}}
 	got := timeline(minute(0), runs, events, decided)
 	want := []Moment{
 		{At: minute(41), Kind: MomentDecision, Title: "Retry limit reached", Text: "Gave up", Bad: true},
-		{At: minute(41), Kind: MomentRun, Title: "Plan failed in the step init", Text: "Failed (attempt 3): no such provider", Rule: "a failed attempt is made again", Run: "plan-5", Outcome: stack.Failed, Took: time.Minute, Count: 3, First: minute(21), Bad: true},
-		{At: minute(11), Kind: MomentRun, Title: "Plan failed in the step init", Text: "quota", Rule: "a failed attempt is made again", Run: "plan-2", Outcome: stack.Failed, Took: time.Minute, Bad: true},
+		{At: minute(41), Kind: MomentRun, Title: "Plan failed in the step init", Text: "Failed (attempt 3): no such provider", Rule: "a failed attempt is retried", Run: "plan-5", Outcome: stack.Failed, Took: time.Minute, Count: 3, First: minute(21), Bad: true},
+		{At: minute(11), Kind: MomentRun, Title: "Plan failed in the step init", Text: "quota", Rule: "a failed attempt is retried", Run: "plan-2", Outcome: stack.Failed, Took: time.Minute, Bad: true},
 		{At: minute(2), Kind: MomentRun, Title: "Plan: no changes", Run: "plan-1", Outcome: stack.Succeeded, Took: time.Minute},
 		{At: minute(1.001), Kind: MomentDecision, Title: "Retry later", Text: "Failed", Bad: true}, // of no run that is kept
 		{At: minute(0), Kind: MomentCreated, Title: "Created"},
@@ -224,7 +224,7 @@ func TestRunTitles(t *testing.T) {
 		"Plan was stopped":      at(stack.PlanRun, stack.Interrupted, "", stack.Changes{}),
 		"Apply was killed":      at(stack.ApplyRun, stack.Killed, "", stack.Changes{}),
 		"Health check: well":    at(stack.HealthRun, stack.Succeeded, "", stack.Changes{}),
-		"Command by hand: done": at(stack.GlassRun, stack.Succeeded, "", stack.Changes{}),
+		"Command by hand: done": at(stack.BreakGlassRun, stack.Succeeded, "", stack.Changes{}),
 	} {
 		if got := runTitle(r); got != want {
 			t.Errorf("runTitle(%s %s) = %q, want %q", r.Kind, r.Outcome, got, want)

@@ -12,7 +12,7 @@ import (
 // runNouns name the kinds of run at the beginning of a sentence.
 var runNouns = map[stack.RunKind]string{
 	stack.PlanRun: "Plan", stack.CheckRun: "Look for drift", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
-	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.GlassRun: "Command by hand",
+	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.BreakGlassRun: "Command by hand",
 }
 
 // runTitle says in a few words how a run went.
@@ -49,7 +49,7 @@ func runResult(r Report) string {
 	switch {
 	case r.Kind == stack.HealthRun:
 		return "well"
-	case r.Kind == stack.GlassRun, r.Kind == stack.ApplyRun && r.Changes.None(), r.Kind == stack.DestroyRun:
+	case r.Kind == stack.BreakGlassRun, r.Kind == stack.ApplyRun && r.Changes.None(), r.Kind == stack.DestroyRun:
 		return "done"
 	case r.Kind == stack.CheckRun && r.Changes.None():
 		return "none"

@@ -16,7 +16,7 @@ import (
 // ended yet.
 func Underway(asked stack.Spec, m stack.Status) bool {
 	c := asked.Command
-	return c != nil && c.Session == asked.Glass && (m.ByHand == nil || m.ByHand.ID != c.ID)
+	return c != nil && c.Session == asked.BreakGlass && (m.LastCommand == nil || m.LastCommand.ID != c.ID)
 }
 
 // Stack is how one stack stands.
@@ -60,9 +60,9 @@ type Stack struct {
 	Lock           *stack.Lock      `json:"lock,omitempty"`
 	Untracked      *stack.Untracked `json:"gap,omitempty"` // what was built and is in no state
 
-	Glass     *stack.Glass   `json:"glass,omitempty"`     // the session in which a person works by hand; it is over once its end has passed
-	Commanded *stack.Command `json:"commanded,omitempty"` // what is on its way in it
-	ByHand    *stack.ByHand  `json:"byHand,omitempty"`    // what a person had run last
+	Glass     *stack.BreakGlass    `json:"glass,omitempty"`     // the session in which a person works by hand; it is over once its end has passed
+	Commanded *stack.Command       `json:"commanded,omitempty"` // what is on its way in it
+	ByHand    *stack.CommandResult `json:"byHand,omitempty"`    // what a person had run last
 
 	Isolation   string   `json:"isolation,omitempty"`
 	Environment []string `json:"environment,omitempty"`
@@ -138,7 +138,7 @@ func viewOf(o *v1alpha2.Terraform, asked dialect.Stack) Stack {
 	}
 	s.progress(o.Status.Terrier)
 	s.remember(asked.Status)
-	if g := asked.Status.Glass; g != nil && g.Session == asked.Spec.Glass {
+	if g := asked.Status.BreakGlass; g != nil && g.Session == asked.Spec.BreakGlass {
 		s.Glass = g
 		if Underway(asked.Spec, asked.Status) {
 			s.Commanded = asked.Spec.Command
@@ -157,7 +157,7 @@ func (s *Stack) progress(t *v1alpha2.TerrierStatus) {
 	if t == nil {
 		return
 	}
-	s.Phase, s.Rule, s.WaitingFor = t.Phase, t.Rule, t.WaitingFor
+	s.Phase, s.Rule, s.WaitingFor = string(stack.ParseReason(t.Phase)), t.Rule, t.WaitingFor
 	s.Since, s.NextAttempt = timeOf(t.Since), timeOf(t.NextAttempt)
 	if t.RecheckEvery != nil {
 		s.Every = t.RecheckEvery.Duration
@@ -170,7 +170,7 @@ func (s *Stack) progress(t *v1alpha2.TerrierStatus) {
 
 // remember takes over what earlier reconciles wrote down.
 func (s *Stack) remember(m stack.Status) {
-	s.Plan, s.Applied, s.Lock, s.Untracked, s.ByHand = PlanInfoOf(m.Pending), PlanInfoOf(m.Applied), m.Lock, m.Untracked, m.ByHand
+	s.Plan, s.Applied, s.Lock, s.Untracked, s.ByHand = PlanInfoOf(m.Pending), PlanInfoOf(m.Applied), m.Lock, m.Untracked, m.LastCommand
 	if m.Applied != nil {
 		s.AppliedAt = m.AppliedAt
 	}

@@ -101,7 +101,7 @@ func StateIndex(uid string) Of[stack.StateVersions] {
 func Decisions(uid string) Of[[]stack.Decided] { return At[[]stack.Decided](decisions.key(uid)) }
 
 // Lasting is what must outlast the status.
-func Lasting(uid string) Of[stack.Lasting] { return At[stack.Lasting](lasting.key(uid)) }
+func Lasting(uid string) Of[stack.Checkpoint] { return At[stack.Checkpoint](lasting.key(uid)) }
 
 // Audited is the key of the requests of users that are in the audit log.
 func Audited(uid string) string { return audited.key(uid) }

@@ -162,7 +162,7 @@ func (r *run) sequence() []func(context.Context) error {
 		return append(append([]func(context.Context) error{r.plans.fits}, prepare...), r.plans.bringPlan, r.providers.keep, r.plans.apply, r.plans.outputs)
 	case stack.DestroyRun:
 		return append(prepare, r.providers.keep, r.plans.plan, r.plans.apply)
-	case stack.GlassRun:
+	case stack.BreakGlassRun:
 		return []func(context.Context) error{r.glassStep.openUp, r.glassStep.glass, r.plans.outputs}
 	case stack.HealthRun:
 		return []func(context.Context) error{r.checks.health}

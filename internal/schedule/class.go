@@ -36,7 +36,7 @@ func ClassOf(kind stack.RunKind, cause stack.Cause, o stack.Observation) Class {
 	}
 	unknown := tried == stack.PlanInputs{} // what was tried before
 	switch differs := tried.Differs(o.PlanInputs); {
-	case kind == stack.GlassRun, kind == stack.PreviewRun, cause.Request != "",
+	case kind == stack.BreakGlassRun, kind == stack.PreviewRun, cause.Request != "",
 		cause.Unlock != "" && cause.Unlock == o.Spec.Unlock.ID:
 		return Person
 	case kind.Writes(), o.Deleting:

@@ -22,7 +22,7 @@ func TestClassOf(t *testing.T) {
 		"an apply":                                   {stack.ApplyRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, Apply},
 		"a destroy":                                  {stack.DestroyRun, stack.Cause{}, stack.Observation{Status: known, Deleting: true}, Apply},
 		"the plan of a destroy":                      {stack.PlanRun, stack.Cause{Destroy: true}, stack.Observation{Status: known, Deleting: true}, Apply},
-		"a command of a person":                      {stack.GlassRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, Person},
+		"a command of a person":                      {stack.BreakGlassRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, Person},
 		"a plan that a person asked for":             {stack.PlanRun, stack.Cause{Request: "r"}, stack.Observation{Status: known, PlanInputs: was}, Person},
 		"a check that a person asked for":            {stack.CheckRun, stack.Cause{Request: "r"}, stack.Observation{Status: known, PlanInputs: was}, Person},
 		"a preview":                                  {stack.PreviewRun, stack.Cause{Preview: "v"}, stack.Observation{Status: known, PlanInputs: was}, Person},

@@ -21,18 +21,18 @@ func TestClockJumps(t *testing.T) {
 			Status{PlannedAt: jump("planned"), AppliedAt: jump("applied"), MovedAt: jump("moved"), Failures: 1, FailedAt: jump("failed"), FailedFor: calmBasis})
 		o.Spec.Interval, o.Spec.RetryEvery, o.CheckedAt = every, retry, jump("checked")
 		for what, got := range map[string]struct{ wait, kind time.Duration }{
-			"the next look": {o.due(), every}, "the next attempt": {o.pause(), retry}, "the next plan": {o.flurry(), quiet},
+			"the next look": {o.untilCheck(), every}, "the next attempt": {o.untilRetry(), retry}, "the next plan": {o.untilSettled(), settlesIn},
 		} {
 			if got.wait < 0 || got.wait > 2*got.kind {
 				t.Fatalf("%s comes after %v, want at most twice %v", what, got.wait, got.kind)
 			}
 		}
 		o.CheckedAt = o.Now
-		if due := o.due(); due < every/2-time.Second || due > 2*every {
+		if due := o.untilCheck(); due < every/2-time.Second || due > 2*every {
 			t.Fatalf("after a look the next one is due in %v, want about %v", due, every)
 		}
 		o.Status.FailedAt = o.Now
-		if left := o.pause(); left != retry {
+		if left := o.untilRetry(); left != retry {
 			t.Fatalf("after a failure the next attempt comes in %v, want %v", left, retry)
 		}
 	})
@@ -44,7 +44,7 @@ func TestClockSetBackALittle(t *testing.T) {
 	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Status{PlannedAt: calm.Add(-time.Hour)})
 	o.CheckedAt = o.Now
 	o.Now = o.Now.Add(-time.Second)
-	if got := o.due(); got != time.Hour+time.Second {
+	if got := o.untilCheck(); got != time.Hour+time.Second {
 		t.Errorf("due in %v, want an hour after the look", got)
 	}
 }

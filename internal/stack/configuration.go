@@ -197,7 +197,7 @@ type Backend struct {
 }
 
 // Cloud is where a remote state is. The token is not part of what shapes a
-// plan: whoever renews it voids no approval.
+// plan: a renewed token voids no approval.
 type Cloud struct {
 	Organization string
 	Workspace    string   // the name of one

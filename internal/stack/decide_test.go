@@ -69,7 +69,7 @@ func (w *world) act(t *rapid.T) Decision {
 			cause.Preview = w.o.Spec.Preview
 		}
 		if a.Kind == HealthRun {
-			cause.Health = Vital(w.o.Spec.Health, w.o.Status.Wrote)
+			cause.Health = HealthKey(w.o.Spec.Health, w.o.Status.Wrote)
 		}
 		w.o.Run = &Run{ID: id, Kind: a.Kind, Cause: cause, Broke: a.Unlock}
 	case Review:

@@ -11,8 +11,8 @@ type Action interface{ action() }
 type (
 	// Wait does nothing for a while. Zero means until something changes.
 	Wait struct{ For time.Duration }
-	// Start begins a run that applies nothing: a plan, a look for drift, a preview,
-	// a look at the health of what was applied, or a command of a person.
+	// Start begins a run that applies nothing: a plan, a drift check, a preview,
+	// a health check, or a command of a break-glass session.
 	Start struct {
 		Kind    RunKind
 		Why     string
@@ -21,7 +21,7 @@ type (
 	}
 	// Apply applies exactly this plan.
 	Apply struct{ Plan Plan }
-	// Destroy takes down what the stack built, from the record of the last apply.
+	// Destroy destroys the resources of the stack, from the record of the last apply.
 	Destroy struct{ Unlock string }
 	// Cancel stops the run that is going on.
 	Cancel struct{ Run string }
@@ -29,8 +29,8 @@ type (
 	Publish struct{ State string }
 	// Review asks the webhooks of the stack what they think of this plan.
 	Review struct{ Plan Plan }
-	// Finish lets a deleted object go. Retained says that what it built is left
-	// where it is, which is written down.
+	// Finish releases a deleted object. Retained says that its resources stay
+	// where they are, which is written down.
 	Finish struct{ Retained bool }
 )
 
@@ -49,15 +49,16 @@ type Readiness string
 // The readinesses.
 const (
 	Ready       Readiness = "Ready"
-	Reconciling Readiness = "Reconciling" // on its way; nobody is needed
+	Reconciling Readiness = "Reconciling" // on its way; no person is needed
 	Held        Readiness = "Held"        // works as asked, and waits for a person
-	Stalled     Readiness = "Stalled"     // somebody must do something
+	Stalled     Readiness = "Stalled"     // a person must do something
 )
 
 // Reason is the stable name of a situation. Dialects translate it.
 type Reason string
 
-// The reasons. They are part of the interface and never change.
+// The reasons. They are part of the interface: one that gets another name is still
+// read under the former one, by ParseReason.
 const (
 	Queued             Reason = "Queued" // of no rule: what a rule decided waits for its turn, or for memory
 	Planning           Reason = "Planning"
@@ -88,20 +89,20 @@ const (
 	PlanOnlyHeld       Reason = "PlanOnly"
 	DriftFound         Reason = "DriftFound"
 	Publishing         Reason = "Publishing"
-	ChangesComing      Reason = "ChangesComing"
+	SourceDebounced    Reason = "SourceDebounced"
 	NotConverging      Reason = "NotConverging"
 	StateTampered      Reason = "StateTampered"
-	StateWentBack      Reason = "StateWentBack"
+	StateRegressed     Reason = "StateRegressed"
 	StateShared        Reason = "StateShared"
 	StateNotAdopted    Reason = "StateNotAdopted"
 	Reviewing          Reason = "Reviewing"
 	ReviewRefused      Reason = "ReviewRefused"
 	Previewing         Reason = "Previewing"
 	CheckingHealth     Reason = "CheckingHealth"
-	GlassBroken        Reason = "GlassBroken"
+	BreakGlassSession  Reason = "BreakGlassSession"
 	StatusUnreadable   Reason = "StatusUnreadable"
 
-	// At rest, each with what is known of the stack.
+	// Settled, each with what is known of the stack.
 	Applied        Reason = "Applied"
 	Unchanged      Reason = "Unchanged"
 	NoDrift        Reason = "NoDrift"
@@ -109,6 +110,21 @@ const (
 	Destroyed      Reason = "Destroyed"
 	NothingLeft    Reason = "NothingLeft"
 )
+
+// ParseReason reads the name of a situation from an object or a record. It knows
+// the names that some of them had before release 1.
+func ParseReason(text string) Reason {
+	switch text {
+	case "GlassBroken":
+		return BreakGlassSession
+	case "StateWentBack":
+		return StateRegressed
+	case "ChangesComing":
+		return SourceDebounced
+	default:
+		return Reason(text)
+	}
+}
 
 // Settled reports whether r says that there is nothing to do.
 func (r Reason) Settled() bool {

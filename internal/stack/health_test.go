@@ -17,7 +17,7 @@ func TestHealthIsAskedFor(t *testing.T) {
 		return ok && a.Kind == HealthRun
 	}
 	ask := func(id string, outcome Outcome) {
-		o.Status = o.Status.Record(Run{ID: id, Kind: HealthRun, Done: true, Outcome: outcome, Cause: Cause{PlanInputs: calmBasis, Health: Vital("h", o.Status.Wrote)}, Message: "no answer", At: o.Now})
+		o.Status = o.Status.Record(Run{ID: id, Kind: HealthRun, Done: true, Outcome: outcome, Cause: Cause{PlanInputs: calmBasis, Health: HealthKey("h", o.Status.Wrote)}, Message: "no answer", At: o.Now})
 	}
 	if !asks() {
 		t.Fatalf("Decide() = %+v, want health to be asked for", Decide(o))
@@ -54,7 +54,7 @@ func ill(spec Spec, n int) Observation {
 	o := calmly(spec, Status{Planned: calmBasis, PlannedAt: calm, Pending: applied})
 	o.Status = o.Status.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Plan: applied}, State: "st", At: calm})
 	for i := range n {
-		o.Status = o.Status.Record(Run{ID: fmt.Sprint("h", i), Kind: HealthRun, Done: true, Outcome: Failed, Cause: Cause{PlanInputs: calmBasis, Health: Vital("h", "a1")}, Message: "no answer", At: calm})
+		o.Status = o.Status.Record(Run{ID: fmt.Sprint("h", i), Kind: HealthRun, Done: true, Outcome: Failed, Cause: Cause{PlanInputs: calmBasis, Health: HealthKey("h", "a1")}, Message: "no answer", At: calm})
 	}
 	return o
 }
@@ -62,16 +62,16 @@ func ill(spec Spec, n int) Observation {
 // Checks that are taken off while they fail leave nothing to be tried again.
 func TestNoHealthIsNoFailure(t *testing.T) {
 	o := ill(Spec{Mode: Auto}, 3)
-	if m := o.Relieved(); m.Failures != 3 {
+	if m := o.Status.WithoutOldFailure(o.Spec); m.Failures != 3 {
 		t.Fatalf("a stack that is still asked for its health has %d failures, want 3", m.Failures)
 	}
 	o.Spec.Health = ""
-	o.Status = o.Relieved()
+	o.Status = o.Status.WithoutOldFailure(o.Spec)
 	if d := Decide(o); !d.Reason.Settled() || o.Status.Failures != 0 {
 		t.Errorf("Decide() = %+v after %d failures, want it settled", d, o.Status.Failures)
 	}
 	o = calmly(Spec{Mode: Auto}, Status{Failures: 2, FailedKind: ApplyRun, FailedFor: calmBasis})
-	if m := o.Relieved(); m.Failures != 2 {
+	if m := o.Status.WithoutOldFailure(o.Spec); m.Failures != 2 {
 		t.Error("another failure was forgotten, too")
 	}
 }

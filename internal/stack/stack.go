@@ -13,9 +13,9 @@ type Mode string
 // The modes.
 const (
 	Auto      Mode = "auto"      // apply every plan
-	Manual    Mode = "manual"    // apply only a plan that somebody approved
+	Manual    Mode = "manual"    // apply only a plan that a person approved
 	PlanOnly  Mode = "planOnly"  // plan, never apply
-	DriftOnly Mode = "driftOnly" // look for drift, never plan or apply
+	DriftOnly Mode = "driftOnly" // check drift, never plan or apply
 )
 
 // Backoff says how the pause between retries grows.
@@ -33,31 +33,31 @@ type Spec struct {
 	Mode            Mode
 	Force           bool // apply whatever is planned, in every mode; plan again at each interval
 	Suspended       bool
-	Rejected        string // the name of a plan that somebody looked at and does not want; only said, since a plan that is not approved is not applied
+	Rejected        string // the name of a plan that a person rejected; only said, since a plan that is not approved is not applied
 	Approved        string // the name of a plan, or its digest; empty if none
 	Destroy         bool   // plans take everything down
-	DestroyLast     bool   // destroy what was built when the object is deleted
-	Retain          bool   // a person said that what was built stays when the object is deleted
-	CheckDrift      bool   // after an interval look for drift; otherwise plan anew
+	DestroyLast     bool   // destroy the resources when the object is deleted
+	Retain          bool   // a person said that the resources stay when the object is deleted
+	CheckDrift      bool   // check drift at each interval; otherwise plan anew
 	Interval        time.Duration
 	RetryEvery      time.Duration
 	RetryMax        time.Duration // cap of an exponential backoff
 	Backoff         Backoff
 	MaxRetries      *int // nil means no limit
 	Unlock          Unlock
-	IgnoreUntracked string  // the run whose gap a person has dealt with by hand
-	Repair          *Repair // how a person wants a gap to be closed
+	IgnoreUntracked string  // the run whose untracked resources a person has dealt with
+	Repair          *Repair // how a person wants untracked resources to be imported
 	Outputs         string  // digest of how outputs are to be published; empty publishes none
 	Health          string  // digest of the health checks; empty if there are none
 	Reviews         string  // digest of the webhooks that are asked about plans; empty if there are none
 	AdoptState      bool    // a state that a former stack of the same name left is continued
-	Preview         string  // a request to see what a destroy would take down
+	Preview         string  // a request for a preview of a destroy
 	AcceptState     string  // the state that a person says may stand where another was expected: see AcceptedState
 
-	Glass   string   // the session in which a person works on the stack by hand; empty if none does
-	Command *Command // what that person wants to be run
+	BreakGlass string   // the break-glass session that a person asks for; empty if none
+	Command    *Command // what that person wants to be run in it
 
-	ApproveDestroy bool   // a deleted stack is taken down only by a plan that somebody approved
+	ApproveDestroy bool   // a deleted stack is destroyed only by a plan that a person approved
 	Spread         uint64 // any number that is the stack's own: spreads looks over the interval
 }
 
@@ -146,17 +146,17 @@ type RunKind string
 
 // The kinds of run.
 const (
-	PlanRun    RunKind = "plan"    // make a plan
-	CheckRun   RunKind = "check"   // make a plan only to see whether there is drift
-	ApplyRun   RunKind = "apply"   // apply a saved plan
-	DestroyRun RunKind = "destroy" // take down everything that was built
-	PreviewRun RunKind = "preview" // plan a destroy only to show it
-	HealthRun  RunKind = "health"  // ask what was applied whether it works
-	GlassRun   RunKind = "glass"   // a command of a person, behind broken glass
+	PlanRun       RunKind = "plan"    // make a plan
+	CheckRun      RunKind = "check"   // make a plan only to see whether there is drift
+	ApplyRun      RunKind = "apply"   // apply a saved plan
+	DestroyRun    RunKind = "destroy" // destroy everything in the state
+	PreviewRun    RunKind = "preview" // plan a destroy only to show it
+	HealthRun     RunKind = "health"  // ask what was applied whether it works
+	BreakGlassRun RunKind = "glass"   // a command of a break-glass session
 )
 
-// Writes reports whether a run of this kind may change the world.
-func (k RunKind) Writes() bool { return k == ApplyRun || k == DestroyRun || k == GlassRun }
+// Writes reports whether a run of this kind may change resources.
+func (k RunKind) Writes() bool { return k == ApplyRun || k == DestroyRun || k == BreakGlassRun }
 
 // Outcome is how a run ended.
 type Outcome string
@@ -166,7 +166,7 @@ const (
 	Succeeded   Outcome = "Succeeded"
 	Failed      Outcome = "Failed"      // the engine said no
 	Stale       Outcome = "Stale"       // the saved plan no longer fits the state; nothing was done
-	Locked      Outcome = "Locked"      // somebody else holds the state lock
+	Locked      Outcome = "Locked"      // another holder has the state lock
 	TimedOut    Outcome = "TimedOut"    // interrupted at its deadline
 	Interrupted Outcome = "Interrupted" // asked to stop, and stopped
 	Killed      Outcome = "Killed"      // the engine or its supervisor died

@@ -55,7 +55,7 @@ func ReadState(state []byte) (StateFacts, error) {
 
 // Judge says what is wrong with a state that is found where k was the last that
 // was seen; nothing if the reason is empty. The zero Known is found where there
-// is no state. A state that continues k was written by somebody else than a run.
+// is no state. A state that continues k was written by something else than a run.
 func (k Known) Judge(found Known, built bool) (reason Reason, continued bool) {
 	none := Known{}
 	switch {
@@ -70,7 +70,7 @@ func (k Known) Judge(found Known, built bool) (reason Reason, continued bool) {
 	case k.Lineage == "": // nothing but a digest was written down, and it may have been continued
 		return "", true
 	case found.Lineage != k.Lineage, found.Serial < k.Serial:
-		return StateWentBack, false
+		return StateRegressed, false
 	case found.Serial == k.Serial:
 		return StateTampered, false
 	default:

@@ -7,7 +7,7 @@ import (
 )
 
 // Status is what earlier reconciles wrote down. A dialect keeps it in the
-// status of the object; losing it costs a plan, never the truth: see Lasting.
+// status of the object; losing it costs a plan, never the truth: see Checkpoint.
 type Status struct {
 	Pending *Plan  `json:"pending,omitempty"` // a plan with changes that was not applied yet
 	Note    string `json:"note,omitempty"`    // why the pending plan replaced an earlier one
@@ -17,7 +17,7 @@ type Status struct {
 
 	Applied   *Plan     `json:"applied,omitempty"`
 	AppliedAt time.Time `json:"appliedAt,omitzero"`
-	Built     bool      `json:"built,omitempty"`     // something may exist in the world
+	Built     bool      `json:"built,omitempty"`     // resources may exist
 	Destroyed bool      `json:"destroyed,omitempty"` // the last apply took everything down
 	Snapshot  string    `json:"snapshot,omitempty"`  // key of the record that a destroy is made from
 
@@ -29,7 +29,7 @@ type Status struct {
 	Outputs []string `json:"outputs,omitempty"` // names, sorted
 
 	Drift *Drift `json:"drift,omitempty"` // nil when none is known
-	Clean bool   `json:"clean,omitempty"` // a look since the last apply found no drift
+	Clean bool   `json:"clean,omitempty"` // a check since the last apply found no drift
 
 	Failures   int        `json:"failures,omitempty"`
 	FailedAt   time.Time  `json:"failedAt,omitzero"`
@@ -39,38 +39,38 @@ type Status struct {
 	FailedWith string     `json:"failedWith,omitempty"`
 	FailedWhy  string     `json:"failedWhy,omitempty"` // a name for it, of what neither the engine nor a person did wrong
 
-	Untracked *Untracked `json:"gap,omitempty"` // what was built and is in no state
+	Untracked *Untracked `json:"gap,omitempty"` // resources that were created and are in no state
 
 	MovedAt time.Time `json:"movedAt,omitzero"`  // when a plan of another source than the one before was made
 	Circle  *Circle   `json:"circle,omitempty"`  // applies after which the same changes came back
 	Review  *Verdict  `json:"review,omitempty"`  // what the webhooks said of the pending plan
-	Healthy string    `json:"healthy,omitempty"` // what passed its health checks: see Vital
+	Healthy string    `json:"healthy,omitempty"` // what passed its health checks: see HealthKey
 
 	Previewed string `json:"previewed,omitempty"` // the last preview that was asked for
-	Preview   *Plan  `json:"preview,omitempty"`   // what a destroy would take down; nil if nothing
+	Preview   *Plan  `json:"preview,omitempty"`   // what a destroy would destroy; nil if nothing
 	NoPreview string `json:"noPreview,omitempty"` // why the preview could not be made
 
-	Glass  *Glass  `json:"glass,omitempty"`  // the session in which a person works by hand, or the last one
-	ByHand *ByHand `json:"byHand,omitempty"` // the last command that a person had run
+	BreakGlass  *BreakGlass    `json:"glass,omitempty"`  // the break-glass session, or the last one
+	LastCommand *CommandResult `json:"byHand,omitempty"` // the last command of such a session
 
-	Lock     *Lock  `json:"lock,omitempty"`     // a state lock that somebody else holds
+	Lock     *Lock  `json:"lock,omitempty"`     // a state lock of another holder
 	Unlocked string `json:"unlocked,omitempty"` // the last lock that was broken
 
 	Handled string  `json:"handled,omitempty"` // the last request that was answered
 	LastRun string  `json:"lastRun,omitempty"` // the last run folded in
-	Wrote   string  `json:"wrote,omitempty"`   // the last run that changed the world, or may have
+	Wrote   string  `json:"wrote,omitempty"`   // the last run that changed resources, or may have
 	Named   []Named `json:"named,omitempty"`   // names given to plans, newest last
 }
 
-// Drift is a difference between the world and what was applied.
+// Drift is a difference between the resources and what was applied.
 type Drift struct {
 	At      time.Time `json:"at"`
 	Changes Changes   `json:"changes"`
 }
 
-// Untracked is what an apply that was cut short built, or may have built, without the
-// state knowing it. Creating it again would make it twice, so nothing is
-// applied behind it that nobody looked at.
+// Untracked is what an interrupted apply created, or may have created, and what is
+// in no state. Another apply would create it a second time, so none begins before a
+// person approved it.
 type Untracked struct {
 	Run     string              `json:"run"`
 	At      time.Time           `json:"at"`
@@ -80,7 +80,7 @@ type Untracked struct {
 	Rescued bool                `json:"rescued,omitempty"` // the newest state could not be stored there, and is kept
 }
 
-// Less is the gap with what is still missing of it, nil if that is nothing.
+// Less are the untracked resources that are still missing, nil if none are.
 func (g Untracked) Less(missing []UntrackedResource) *Untracked {
 	if len(missing) == 0 {
 		return nil
@@ -145,7 +145,7 @@ type Run struct {
 	Message   string
 	Why       string // a name for what ended it, if neither the engine nor a person did
 	Lock      *Lock
-	Untracked []UntrackedResource // what it built that is in no state
+	Untracked []UntrackedResource // what it created that is in no state
 	Apart     bool                // its state is kept elsewhere, and was not compared with Untracked
 	Rescued   bool                // its state could not be stored, and is kept
 	State     string              // digest of the newest state that was acknowledged, or planned against
@@ -168,20 +168,20 @@ type Cause struct {
 	Destroy    bool       `json:"destroy,omitempty"`
 	Unlock     string     `json:"unlock,omitempty"`  // the foreign lock that it breaks first
 	Preview    string     `json:"preview,omitempty"` // the request for a preview that it answers
-	Health     string     `json:"health,omitempty"`  // what is asked for its health: see Vital
+	Health     string     `json:"health,omitempty"`  // what is asked for its health: see HealthKey
 	Command    *Command   `json:"command,omitempty"` // what a person wants to be run
 	Instead    string     `json:"instead,omitempty"` // why what was applied last stands in for what is asked for
 	Why        string     `json:"why,omitempty"`
 }
 
-// Record folds a finished run into memory. Folding the same run twice changes
+// Record folds a finished run into the status. Folding the same run twice changes
 // nothing, so a crash between recording and forgetting is harmless.
 func (m Status) Record(r Run) Status {
 	if !r.Done || r.ID == m.LastRun {
 		return m
 	}
 	if r.Kind != CheckRun || r.Outcome != Succeeded {
-		// A look for drift that ended well is the same however often it is
+		// A drift check that ended well is the same however often it is
 		// folded, so it leaves its name out and costs no write.
 		m.LastRun = r.ID
 	}
@@ -191,8 +191,8 @@ func (m Status) Record(r Run) Status {
 	switch r.Kind {
 	case PreviewRun:
 		return m.previewed(r)
-	case GlassRun:
-		return m.handled(r)
+	case BreakGlassRun:
+		return m.withCommand(r)
 	}
 	if r.Cause.Request != "" {
 		m.Handled, m.Circle = r.Cause.Request, nil
@@ -204,7 +204,7 @@ func (m Status) Record(r Run) Status {
 		m.Wrote = r.ID
 	}
 	if r.Outcome == Interrupted && !r.Kind.Writes() {
-		return m // somebody stopped a plan: nothing happened, nothing failed
+		return m // a plan was cancelled: nothing happened, nothing failed
 	}
 	if r.Outcome == Stale {
 		m.Pending, m.Note = nil, "the state changed after the plan was made"
@@ -215,7 +215,7 @@ func (m Status) Record(r Run) Status {
 		return m.fail(r)
 	}
 	m.Lock = nil
-	if m.mended(r) {
+	if m.endsFailures(r) {
 		m = m.clear()
 	}
 	if r.Outputs != nil {
@@ -235,12 +235,12 @@ func (m Status) Record(r Run) Status {
 	return m
 }
 
-// mended reports whether the success of r ends the failures before it. To plan
+// endsFailures reports whether the success of r ends the failures before it. To plan
 // again what could not be applied does not: else an apply that fails after each
 // plan would fail for the first time for ever, and never come to its limit.
-// Neither does a look at the world, which nobody asked for, mend what was found
-// not to work.
-func (m Status) mended(r Run) bool {
+// Neither does a plan or a drift check that no person asked for end a failure of the
+// health checks.
+func (m Status) endsFailures(r Run) bool {
 	if m.FailedKind == HealthRun && (r.Kind == PlanRun || r.Kind == CheckRun) && m.FailedFor == r.Cause.PlanInputs && r.Cause.Request == "" {
 		return false
 	}
@@ -249,7 +249,7 @@ func (m Status) mended(r Run) bool {
 
 func (m Status) planned(r Run) Status {
 	if r.Kind == PlanRun || m.Planned != r.Cause.PlanInputs {
-		// A quiet look for drift leaves no trace here: identical status, no write.
+		// A drift check that found nothing leaves no trace here: identical status, no write.
 		if was := m.Planned.Source; was != "" && was != r.Cause.PlanInputs.Source {
 			m.MovedAt = r.At
 		}
@@ -308,9 +308,9 @@ func (m Status) replaced(p Plan) string {
 func (m Status) applied(r Run) Status {
 	m.Applied, m.AppliedAt, m.State = r.Cause.Plan, r.At, r.State
 	if !r.Cause.Destroy {
-		m.Untracked = nil // whoever let this through knew of it; a destroy reaches only what is in the state
+		m.Untracked = nil // the approval was given with it in view; a destroy reaches only what is in the state
 	}
-	m = m.turned(r.Cause.Plan)
+	m = m.countApply(r.Cause.Plan)
 	m.Review = nil
 	m.Built, m.Destroyed = true, false
 	m.Pending, m.Note, m.Drift, m.Clean = nil, "", nil, false
@@ -321,8 +321,8 @@ func (m Status) applied(r Run) Status {
 	return m
 }
 
-// turned counts an apply of p: how often in a row the same changes were made.
-func (m Status) turned(p *Plan) Status {
+// countApply counts an apply of p: how often in a row the same changes were made.
+func (m Status) countApply(p *Plan) Status {
 	key := p.Circle()
 	switch {
 	case key == "":
@@ -364,7 +364,7 @@ func (m Status) fail(r Run) Status {
 		m.Untracked = &Untracked{Run: r.ID, At: r.At, Source: r.Cause.PlanInputs.Source, Objects: r.Untracked, Apart: r.Apart, Rescued: r.Rescued}
 	}
 	if r.Kind.Writes() {
-		// A failed apply may have built something, and its plan is spent.
+		// A failed apply may have created something, and its plan is spent.
 		m.Pending, m.Note = nil, ""
 		m.Planned = PlanInputs{}
 		if r.Kind == ApplyRun {
@@ -393,7 +393,7 @@ func (m Status) NameFor(base, long, digest, approved string) string {
 			return n.Name
 		}
 	}
-	// Longer forms tell that somebody bore base although that one is forgotten.
+	// A longer form tells that another plan had base, although that plan is forgotten.
 	taken := slices.ContainsFunc(m.Named, func(n Named) bool { return n.Name == base || strings.HasPrefix(n.Name, base+"-") })
 	if taken || approved == base {
 		return long

@@ -39,8 +39,8 @@ type Transition struct {
 	How       Resolution // how it was
 	Untracked *Untracked
 	Verdict   *Verdict
-	Session   *Glass
-	Command   *ByHand
+	Session   *BreakGlass
+	Command   *CommandResult
 	Lock      *Lock
 }
 
@@ -65,7 +65,7 @@ func Transitions(was, is Status, ended *Run) []Transition {
 	case is.Failures > was.Failures: // something came in the way of a run before it began
 		out = append(out, Transition{Change: AttemptFailed, Failures: is.Failures, Lock: is.Lock, Repeated: !failsAnew(was, is)})
 	}
-	if c := is.ByHand; ended == nil && c != nil && (was.ByHand == nil || was.ByHand.Run != c.Run) {
+	if c := is.LastCommand; ended == nil && c != nil && (was.LastCommand == nil || was.LastCommand.Run != c.Run) {
 		out = append(out, Transition{Change: CommandEnded, Command: c})
 	}
 	if was.Drift != nil && is.Drift == nil {
@@ -81,11 +81,11 @@ func Transitions(was, is Status, ended *Run) []Transition {
 	if l := is.Lock; l != nil && l.old() && !(was.Lock != nil && was.Lock.ID == l.ID && was.Lock.old()) {
 		out = append(out, Transition{Change: LockHeld, Lock: l})
 	}
-	switch s := is.Glass; {
-	case s != nil && (was.Glass == nil || was.Glass.Session != s.Session):
+	switch s := is.BreakGlass; {
+	case s != nil && (was.BreakGlass == nil || was.BreakGlass.Session != s.Session):
 		out = append(out, Transition{Change: BreakGlassStarted, Session: s})
-	case s == nil && was.Glass != nil:
-		out = append(out, Transition{Change: BreakGlassEnded, Session: was.Glass})
+	case s == nil && was.BreakGlass != nil:
+		out = append(out, Transition{Change: BreakGlassEnded, Session: was.BreakGlass})
 	}
 	return out
 }
@@ -95,8 +95,8 @@ func outcome(was, is Status, r *Run) []Transition {
 	out := []Transition{{Change: RunEnded, Run: r}}
 	add := func(t Transition) { t.Run = r; out = append(out, t) }
 	switch {
-	case r.Kind == GlassRun:
-		add(Transition{Change: CommandEnded, Command: is.ByHand})
+	case r.Kind == BreakGlassRun:
+		add(Transition{Change: CommandEnded, Command: is.LastCommand})
 	case r.Kind == PreviewRun, r.Outcome == Interrupted && !r.Kind.Writes(): // nothing happened, nothing failed
 	case r.Outcome == Stale:
 		add(Transition{Change: PlanStale, Plan: r.Cause.Plan})

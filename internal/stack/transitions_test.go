@@ -17,14 +17,14 @@ func TestTransitions(t *testing.T) {
 	}
 	made := func(p *Plan) *Run { r := run(PlanRun, Succeeded); r.Plan = p; return r }
 	applied := func(outcome Outcome) *Run { r := run(ApplyRun, outcome); r.Cause.Plan = plan; return r }
-	broke, hand := run(PlanRun, Succeeded), run(GlassRun, Succeeded)
+	broke, hand := run(PlanRun, Succeeded), run(BreakGlassRun, Succeeded)
 	broke.Broke, hand.Cause.Command = "lock", &Command{ID: "c1", Args: []string{"state", "list"}}
 	failing := Status{Failures: 2, FailedKind: PlanRun, FailedStep: "plan", LastRun: "run-0"}
 	lock := func(minutes int) *Lock {
 		return &Lock{ID: "l", Since: now.Format(time.RFC3339), Seen: now.Add(time.Duration(minutes) * time.Minute)}
 	}
 	refused := &Verdict{Plan: plan.Digest, Refused: true, Message: "no"}
-	session := &Glass{Session: "s1", Until: now.Add(time.Hour)}
+	session := &BreakGlass{Session: "s1", Until: now.Add(time.Hour)}
 	for name, tt := range map[string]struct {
 		was   Status
 		ended *Run
@@ -51,7 +51,7 @@ func TestTransitions(t *testing.T) {
 		"a plan that was cancelled":            {ended: run(PlanRun, Interrupted), want: []Change{RunEnded}},
 		"a preview":                            {ended: &Run{ID: "run-1", Kind: PreviewRun, Done: true, Outcome: Succeeded, Plan: plan}, want: []Change{RunEnded}},
 		"a command":                            {ended: hand, want: []Change{RunEnded, CommandEnded}},
-		"a command that could not be run":      {is: func(m *Status) { m.ByHand = &ByHand{Run: "glass-1-refused"} }, want: []Change{CommandEnded}},
+		"a command that could not be run":      {is: func(m *Status) { m.LastCommand = &CommandResult{Run: "glass-1-refused"} }, want: []Change{CommandEnded}},
 		"a broken lock":                        {ended: broke, want: []Change{RunEnded, LockBroken}},
 		"a run that is known already":          {was: Status{LastRun: "run-1"}, ended: applied(Succeeded)},
 		"a run that met a lock before it ran":  {is: func(m *Status) { m.Failures, m.Lock = 1, lock(1) }, want: []Change{AttemptFailed}},
@@ -64,10 +64,10 @@ func TestTransitions(t *testing.T) {
 		"a verdict":                            {was: Status{Pending: plan}, is: func(m *Status) { m.Review = refused }, want: []Change{PlanReviewed}},
 		"the same verdict":                     {was: Status{Pending: plan, Review: refused}, is: func(m *Status) { v := *refused; v.At = now; m.Review = &v }},
 		"the same verdict for another reason":  {was: Status{Pending: plan, Review: refused}, is: func(m *Status) { v := *refused; v.Message = "not yet"; m.Review = &v }, want: []Change{PlanReviewed}, again: true},
-		"a break-glass session":                {is: func(m *Status) { m.Glass = session }, want: []Change{BreakGlassStarted}},
-		"a break-glass session after another":  {was: Status{Glass: &Glass{Session: "s0"}}, is: func(m *Status) { m.Glass = session }, want: []Change{BreakGlassStarted}},
-		"the end of a break-glass session":     {was: Status{Glass: session}, is: func(m *Status) { m.Glass = nil }, want: []Change{BreakGlassEnded}},
-		"a break-glass session that is known":  {was: Status{Glass: session}},
+		"a break-glass session":                {is: func(m *Status) { m.BreakGlass = session }, want: []Change{BreakGlassStarted}},
+		"a break-glass session after another":  {was: Status{BreakGlass: &BreakGlass{Session: "s0"}}, is: func(m *Status) { m.BreakGlass = session }, want: []Change{BreakGlassStarted}},
+		"the end of a break-glass session":     {was: Status{BreakGlass: session}, is: func(m *Status) { m.BreakGlass = nil }, want: []Change{BreakGlassEnded}},
+		"a break-glass session that is known":  {was: Status{BreakGlass: session}},
 		"drift that a new plan does not tell":  {was: Status{Pending: drift, Drift: &Drift{}}, ended: made(plan), want: []Change{RunEnded, PlanMade, DriftResolved}},
 		"an apply after applies that failed":   {was: Status{Pending: plan, Failures: 2, FailedKind: ApplyRun}, ended: applied(Succeeded), want: []Change{RunEnded, PlanApplied, StackRecovered}},
 		"a failure that leaves untracked ones": {was: Status{Pending: plan}, ended: leaves(applied(Failed)), want: []Change{RunEnded, AttemptFailed, UntrackedFound}},

@@ -38,8 +38,8 @@ func TestCirclesEnd(t *testing.T) {
 		}
 	}
 	d := Decide(o)
-	if applies != circles || d.Reason != NotConverging || d.Ready != Stalled {
-		t.Fatalf("%d applies, then %s; want %d, then %s", applies, d.Reason, circles, NotConverging)
+	if applies != recurrences || d.Reason != NotConverging || d.Ready != Stalled {
+		t.Fatalf("%d applies, then %s; want %d, then %s", applies, d.Reason, recurrences, NotConverging)
 	}
 	if !strings.Contains(d.Message, "x.y: tags") {
 		t.Errorf("message %q does not name the address and attribute", d.Message)
@@ -141,10 +141,10 @@ func TestCommitsAreCoalesced(t *testing.T) {
 		decide()
 		o.Now = o.Now.Add(time.Second / 3)
 	}
-	if d := Decide(o); d.Reason != ChangesComing || d.Action == (Wait{}) {
+	if d := Decide(o); d.Reason != SourceDebounced || d.Action == (Wait{}) {
 		t.Errorf("Decide() = %+v, want a bounded wait", d)
 	}
-	o.Now = o.Now.Add(quiet)
+	o.Now = o.Now.Add(settlesIn)
 	decide()
 	if plans > 2 || o.Status.Planned.Source != "commit29" {
 		t.Errorf("%d plans, the last of %s; want two, the last of commit29", plans, o.Status.Planned.Source)
@@ -161,7 +161,7 @@ func TestLooksAreSpread(t *testing.T) {
 	seen := map[time.Duration]int{}
 	for i := range uint64(1000) {
 		s := Spec{Interval: time.Hour, Spread: i * 0x9E3779B97F4A7C15}
-		first := s.firstLook()
+		first := s.firstCheck()
 		if first <= s.Interval/2-time.Second || first > s.Interval {
 			t.Fatalf("firstLook() = %v, want it in the second half of the hour", first)
 		}
@@ -172,15 +172,15 @@ func TestLooksAreSpread(t *testing.T) {
 			t.Errorf("%d of 1000 are looked at in minute %v", n, at)
 		}
 	}
-	if got := (Spec{Interval: 30 * time.Second, Spread: 65535}).firstLook(); got != 30*time.Second {
+	if got := (Spec{Interval: 30 * time.Second, Spread: 65535}).firstCheck(); got != 30*time.Second {
 		t.Errorf("firstLook() of a short interval = %v, want all of it", got)
 	}
 	o := calmly(Spec{Mode: Auto, CheckDrift: true, Spread: 65535}, Status{AppliedAt: calm, Planned: calmBasis})
-	if o.due() > time.Hour*51/100 {
-		t.Errorf("due after an apply in %v, want about half the interval", o.due())
+	if o.untilCheck() > time.Hour*51/100 {
+		t.Errorf("due after an apply in %v, want about half the interval", o.untilCheck())
 	}
 	o.CheckedAt = calm.Add(time.Minute)
-	if got := o.due(); got != time.Hour+time.Minute {
+	if got := o.untilCheck(); got != time.Hour+time.Minute {
 		t.Errorf("due after a look in %v, want an interval after it", got)
 	}
 }
@@ -210,7 +210,7 @@ func TestDestroyCanBeApproved(t *testing.T) {
 	}
 	p := &Plan{Name: "p", Digest: "d", PlanInputs: calmBasis, Destroy: true, Changes: Changes{Destroy: 3}}
 	o.Status = o.Status.Record(Run{ID: "1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Destroy: true}, Plan: p, Exists: true, At: calm})
-	if d := Decide(o); d.Reason != AwaitingApproval || d.Ready != Held || !strings.Contains(d.Message, "3 objects") {
+	if d := Decide(o); d.Reason != AwaitingApproval || d.Ready != Held || !strings.Contains(d.Message, "3 resources") {
 		t.Fatalf("Decide() = %+v, want it to wait for approval", d)
 	}
 	o.Spec.Mode, o.Spec.Approved = Manual, "build"
@@ -317,9 +317,9 @@ func TestAGapOfAStateElsewhereSaysWhatIsKnown(t *testing.T) {
 		says           []string
 		never          []string
 	}{
-		"a state that we keep":         {false, false, []string{"the state does not hold"}, []string{"backend", "state list", "--rescued"}},
-		"a state elsewhere":            {true, false, []string{"cannot see whether it holds", "state list", "If it holds all that exist", "ignore-untracked=a1"}, []string{"does not hold", "--rescued"}},
-		"one that the backend refused": {true, true, []string{"cannot see whether it holds", "state pull --rescued a1", "state push"}, []string{"does not hold"}},
+		"a state that we keep":         {false, false, []string{"the state does not track"}, []string{"backend", "state list", "--rescued"}},
+		"a state elsewhere":            {true, false, []string{"may or may not track", "state list", "If it tracks all that exist", "ignore-untracked=a1"}, []string{"does not track", "--rescued"}},
+		"one that the backend refused": {true, true, []string{"may or may not track", "state pull --rescued a1", "state push"}, []string{"does not track"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := calmly(Spec{Mode: Auto}, Status{}.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Killed, Cause: Cause{PlanInputs: calmBasis}, Untracked: objects, Apart: tt.apart, Rescued: tt.rescued, At: calm}))

@@ -75,7 +75,7 @@ func (s *server) breakGlassCommands(op func(string, string, ...fault.Kind) opera
 	patch := right("patch", access.ResourceStacks)
 	return []route{
 		tells(s, oneStack+"/break-glass", patch, op("breakGlass", "Starts a break-glass session, during which Terrier plans and applies nothing. It ends at its timeout.", fault.Conflict),
-			func(c call, p command.Person, _ none) (stack.Glass, error) {
+			func(c call, p command.Person, _ none) (stack.BreakGlass, error) {
 				return p.Stacks.BreakGlass(c.ctx(), c.key())
 			}),
 		tells(s, oneStack+"/break-glass/run", patch, op("orderByHand", "Runs one command of the engine in a break-glass session. The caller chooses the ID: two requests with the same ID run one command.", fault.Conflict),

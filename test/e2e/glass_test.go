@@ -60,10 +60,10 @@ func TestBreakTheGlass(t *testing.T) {
 		t.Errorf("state list printed %q, want two addresses and nothing else", out)
 	}
 	s := c.AwaitReason(t, "stack", "Progressing")
-	if message(s) != "Breaking the glass ..." || s.Status.Terrier.Phase != "GlassBroken" {
+	if message(s) != "Breaking the glass ..." || s.Status.Terrier.Phase != "BreakGlassSession" {
 		t.Errorf("the message is %q in the phase %s", message(s), s.Status.Terrier.Phase)
 	}
-	if got := memoryOf(t, s).ByHand; got == nil || got.By == "" || got.Moved || got.String() != "state list" {
+	if got := memoryOf(t, s).LastCommand; got == nil || got.By == "" || got.Moved || got.String() != "state list" {
 		t.Errorf("recorded %+v, want the command and who asked for it", got)
 	}
 
@@ -76,7 +76,7 @@ func TestBreakTheGlass(t *testing.T) {
 	}
 	c.Terrier(t, "break-glass", "stack", "--", "state", "rm", "world_thing.b")
 	s = c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
-		if h := memoryOf(t, s).ByHand; h == nil || !h.Moved {
+		if h := memoryOf(t, s).LastCommand; h == nil || !h.Moved {
 			return errNot("a state that was changed by hand")
 		}
 		return nil

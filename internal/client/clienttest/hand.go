@@ -75,7 +75,7 @@ func worksByHand(t *testing.T, w *World, s Subject) {
 	_, err = s.Stacks.OrderByHand(t.Context(), w.key("net"), second)
 	want(t, "a second command while the first is on its way", err, fault.Conflict, command.ReasonHandBusy)
 
-	w.status(t, stack.Status{Glass: &glass, ByHand: &stack.ByHand{Command: c, Run: "glass-1", Outcome: stack.Succeeded, Moved: true}}, nil)
+	w.status(t, stack.Status{BreakGlass: &glass, LastCommand: &stack.CommandResult{Command: c, Run: "glass-1", Outcome: stack.Succeeded, Moved: true}}, nil)
 	if again := must(s.Stacks.OrderByHand(t.Context(), w.key("net"), order))(t); again.ID != "one" {
 		t.Errorf("the order that was carried out, sent again, is %+v", again)
 	}
@@ -92,10 +92,10 @@ func worksByHand(t *testing.T, w *World, s Subject) {
 }
 
 // breaks has the glass broken, twice at once as a double click has it.
-func breaks(t *testing.T, w *World, s Subject) stack.Glass {
+func breaks(t *testing.T, w *World, s Subject) stack.BreakGlass {
 	t.Helper()
 	type result struct {
-		glass stack.Glass
+		glass stack.BreakGlass
 		err   error
 	}
 	answers := make(chan result, 2)
@@ -113,8 +113,8 @@ func breaks(t *testing.T, w *World, s Subject) stack.Glass {
 	})
 	asked := session()
 	go ask()
-	glass := stack.Glass{Session: asked, At: w.Now(), Until: w.Now().Add(time.Hour)}
-	w.status(t, stack.Status{Glass: &glass}, nil)
+	glass := stack.BreakGlass{Session: asked, At: w.Now(), Until: w.Now().Add(time.Hour)}
+	w.status(t, stack.Status{BreakGlass: &glass}, nil)
 	for range 2 {
 		got := <-answers
 		if got.err != nil || got.glass.Session != asked {

@@ -45,11 +45,11 @@ const sessionRunes = 64
 func breakGlass(obj *v1alpha2.Terraform, s *stack.Spec) {
 	switch at := obj.Annotations[BreakTheGlassAt]; {
 	case len(at) > sessionRunes:
-		s.Glass = stack.Digest(at)
+		s.BreakGlass = stack.Digest(at)
 	case at != "":
-		s.Glass = at
+		s.BreakGlass = at
 	case obj.Spec.BreakTheGlass:
-		s.Glass = bySpec
+		s.BreakGlass = bySpec
 	default:
 		return
 	}
@@ -59,14 +59,14 @@ func breakGlass(obj *v1alpha2.Terraform, s *stack.Spec) {
 	}
 	var c stack.Command
 	if err := json.Unmarshal([]byte(text), &c); err != nil || c.ID == "" {
-		c = stack.Command{ID: stack.Digest(text), Session: s.Glass}
+		c = stack.Command{ID: stack.Digest(text), Session: s.BreakGlass}
 	}
 	s.Command = &c
 }
 
 // sessionCondition sets the condition about the session.
 func sessionCondition(c setter, s dialect.Report) {
-	g := s.Status.Glass
+	g := s.Status.BreakGlass
 	switch {
 	case s.GlassDenied:
 		c.set(ConditionGlass, metav1.ConditionFalse, "NotAllowed", "Breaking the glass is not allowed")
@@ -81,8 +81,8 @@ func sessionCondition(c setter, s dialect.Report) {
 
 // lastByHand is a sentence about the newest command of the session.
 func lastByHand(m stack.Status) string {
-	h := m.ByHand
-	if h == nil || h.Session != m.Glass.Session {
+	h := m.LastCommand
+	if h == nil || h.Session != m.BreakGlass.Session {
 		return ""
 	}
 	who := h.By

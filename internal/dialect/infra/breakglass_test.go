@@ -51,8 +51,8 @@ func TestDecodeGlass(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Spec.Glass != tt.session {
-				t.Errorf("session = %.80q, want %.80q", got.Spec.Glass, tt.session)
+			if got.Spec.BreakGlass != tt.session {
+				t.Errorf("session = %.80q, want %.80q", got.Spec.BreakGlass, tt.session)
 			}
 			if diff := cmp.Diff(got.Spec.Command, tt.command); diff != "" {
 				t.Errorf("command (-got +want):\n%s", diff)
@@ -62,8 +62,8 @@ func TestDecodeGlass(t *testing.T) {
 }
 
 func TestGlassIsShown(t *testing.T) {
-	session := &stack.Glass{Session: "t1", At: noon, Until: noon.Add(time.Hour)}
-	ran := &stack.ByHand{Command: stack.Command{Session: "t1", By: "ann", Args: []string{"state", "list"}}, Outcome: stack.Succeeded}
+	session := &stack.BreakGlass{Session: "t1", At: noon, Until: noon.Add(time.Hour)}
+	ran := &stack.CommandResult{Command: stack.Command{Session: "t1", By: "ann", Args: []string{"state", "list"}}, Outcome: stack.Succeeded}
 	for name, tt := range map[string]struct {
 		status  dialect.Report
 		reason  string // empty: there is no condition
@@ -71,15 +71,15 @@ func TestGlassIsShown(t *testing.T) {
 	}{
 		"nobody asked": {dialect.Report{Now: noon}, "", ""},
 		"not allowed":  {dialect.Report{Now: noon, GlassDenied: true}, "NotAllowed", "Breaking the glass is not allowed"},
-		"open":         {dialect.Report{Now: noon, Status: stack.Status{Glass: session}}, "SessionOpen", "Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z"},
-		"a command was run": {dialect.Report{Now: noon, Status: stack.Status{Glass: session, ByHand: ran}}, "SessionOpen",
+		"open":         {dialect.Report{Now: noon, Status: stack.Status{BreakGlass: session}}, "SessionOpen", "Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z"},
+		"a command was run": {dialect.Report{Now: noon, Status: stack.Status{BreakGlass: session, LastCommand: ran}}, "SessionOpen",
 			"Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z. Newest command, by ann: state list (Succeeded)"},
-		"over": {dialect.Report{Now: noon.Add(time.Hour), Status: stack.Status{Glass: session}}, "SessionOver",
+		"over": {dialect.Report{Now: noon.Add(time.Hour), Status: stack.Status{BreakGlass: session}}, "SessionOver",
 			"The session expired at 2026-01-01T13:00:00Z. Begin another one with terrier break-glass"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := &v1alpha2.Terraform{}
-			tt.status.Decision = stack.Decision{Ready: stack.Held, Reason: stack.GlassBroken, Message: "m"}
+			tt.status.Decision = stack.Decision{Ready: stack.Held, Reason: stack.BreakGlassSession, Message: "m"}
 			Dialect{}.Encode(obj, tt.status)
 			c := meta.FindStatusCondition(obj.Status.Conditions, ConditionGlass)
 			if (c == nil) != (tt.reason == "") || c != nil && (c.Reason != tt.reason || c.Message != tt.message) {

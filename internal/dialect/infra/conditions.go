@@ -72,18 +72,18 @@ var readiness = map[stack.Reason]ready{
 	stack.OutputsFailed:      {metav1.ConditionFalse, "OutputsWritingFailed"},
 	stack.DependencyNotReady: {metav1.ConditionFalse, "DependencyNotReady"},
 	stack.LockedByOther:      {metav1.ConditionFalse, reasonLockHeld},
-	stack.ChangesComing:      {metav1.ConditionUnknown, reasonProgressing},
+	stack.SourceDebounced:      {metav1.ConditionUnknown, reasonProgressing},
 	stack.NotConverging:      {metav1.ConditionFalse, "NotConverging"},
 	stack.StateTampered:      {metav1.ConditionFalse, "StateTampered"},
-	stack.StateWentBack:      {metav1.ConditionFalse, "StateRegressed"},
+	stack.StateRegressed:      {metav1.ConditionFalse, "StateRegressed"},
 	stack.StateShared:        {metav1.ConditionFalse, "StateShared"},
 	stack.StateNotAdopted:    {metav1.ConditionFalse, "StateNotAdopted"},
 	stack.Reviewing:          {metav1.ConditionUnknown, reasonProgressing},
 	stack.ReviewRefused:      {metav1.ConditionFalse, "PostPlanningWebhookFailed"},
 	stack.Previewing:         {metav1.ConditionUnknown, reasonProgressing},
 	stack.CheckingHealth:     {metav1.ConditionUnknown, reasonProgressing},
-	stack.GlassBroken:        {metav1.ConditionUnknown, reasonProgressing},
-	stack.StatusUnreadable:   {metav1.ConditionFalse, "MemoryUnreadable"},
+	stack.BreakGlassSession:        {metav1.ConditionUnknown, reasonProgressing},
+	stack.StatusUnreadable:   {metav1.ConditionFalse, StatusUnreadable},
 	stack.RetryLater:         {metav1.ConditionFalse, ""}, // by the step that failed
 	stack.RetryLimitReached:  {metav1.ConditionFalse, ""},
 	stack.StateIncomplete:    {metav1.ConditionFalse, "StateIncomplete"},
@@ -209,7 +209,7 @@ func planned(c setter, s dialect.Report) {
 func applied(c setter, s dialect.Report) {
 	m := s.Status
 	switch {
-	case s.Run != nil && !s.Run.Done && s.Run.Kind.Writes() && s.Run.Kind != stack.GlassRun, s.Decision.Reason == stack.Applying:
+	case s.Run != nil && !s.Run.Done && s.Run.Kind.Writes() && s.Run.Kind != stack.BreakGlassRun, s.Decision.Reason == stack.Applying:
 		c.set(ConditionApply, metav1.ConditionUnknown, reasonProgressing, "Apply started")
 	case m.Failures > 0 && m.FailedKind.Writes():
 		c.set(ConditionApply, metav1.ConditionFalse, reasonApplyFailed, m.FailedWith)

@@ -74,7 +74,7 @@ func health(c setter, s dialect.Report) {
 		c.drop(ConditionHealthCheck)
 	case m.Wrote == "":
 		// Terrier has applied nothing yet: upstream's result stays.
-	case m.Healthy == stack.Vital(wanted, m.Wrote):
+	case m.Healthy == stack.HealthKey(wanted, m.Wrote):
 		c.set(ConditionHealthCheck, metav1.ConditionTrue, reasonHealthy, "Health checks succeeded")
 	case m.Failures > 0 && m.FailedKind == stack.HealthRun:
 		c.set(ConditionHealthCheck, metav1.ConditionFalse, reasonUnhealthy, m.FailedWith)

@@ -73,7 +73,7 @@ func TestHealthCheckCondition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	healthy := stack.Vital(s.Health, "apply-1")
+	healthy := stack.HealthKey(s.Health, "apply-1")
 	failed := stack.Status{Wrote: "apply-2", Healthy: healthy, Built: true, Failures: 2, FailedKind: stack.HealthRun, FailedStep: "health", FailedWith: "1 of 2 health checks failed: web: …"}
 	for _, step := range []struct {
 		name string

@@ -77,7 +77,7 @@ func besideIt(t *testing.T, f Fixture) {
 func besideOnlyPlans(t *testing.T, f Fixture) {
 	r := f.New(t)
 	s := f.stack(t, r, oneResource).Beside("pr-1")
-	for _, kind := range []stack.RunKind{stack.ApplyRun, stack.DestroyRun, stack.GlassRun, stack.CheckRun, stack.PreviewRun, stack.HealthRun} {
+	for _, kind := range []stack.RunKind{stack.ApplyRun, stack.DestroyRun, stack.BreakGlassRun, stack.CheckRun, stack.PreviewRun, stack.HealthRun} {
 		job := s.Job
 		job.ID, job.Kind = string(kind)+"-x", kind
 		if err := r.Start(t.Context(), job); fault.Of(err) != fault.Invalid || fault.Reason(err, "") != runner.BesideWrites {

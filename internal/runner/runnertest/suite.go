@@ -54,7 +54,7 @@ func Run(t *testing.T, f Fixture) {
 		"a module cannot choose its backend":                 backend,
 		"a workspace is what the module reads":               workspaces,
 		"each provider is started once for a run":            providersOnce,
-		"what was applied is asked for its health":           healthy,
+		"health is checked after an apply":           healthy,
 		"checks end at their deadline or when cancelled":     unhurried,
 		"checks reach no more than their run":                boxed,
 		"what is sensitive in a check is not stored":         discreet,

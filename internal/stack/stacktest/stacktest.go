@@ -75,7 +75,7 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Dependents = []string{"b"}
 	}
 	if rarely("run") {
-		o.Run = &stack.Run{ID: "r", Kind: rapid.SampledFrom([]stack.RunKind{stack.PlanRun, stack.CheckRun, stack.ApplyRun, stack.DestroyRun, stack.PreviewRun, stack.HealthRun, stack.GlassRun}).Draw(t, "kind")}
+		o.Run = &stack.Run{ID: "r", Kind: rapid.SampledFrom([]stack.RunKind{stack.PlanRun, stack.CheckRun, stack.ApplyRun, stack.DestroyRun, stack.PreviewRun, stack.HealthRun, stack.BreakGlassRun}).Draw(t, "kind")}
 	}
 	if rarely("request") {
 		o.Request = "t1"
@@ -114,8 +114,8 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 		}
 	}
 	if rarely("glass") {
-		o.Spec.Glass = "g1"
-		o.Status.Glass = &stack.Glass{Session: "g1", Until: ago("glassUntil").Add(time.Minute)}
+		o.Spec.BreakGlass = "g1"
+		o.Status.BreakGlass = &stack.BreakGlass{Session: "g1", Until: ago("glassUntil").Add(time.Minute)}
 		if rapid.Bool().Draw(t, "command") {
 			o.Spec.Command = &stack.Command{ID: "c1", Session: "g1", Args: []string{"state", "list"}}
 		}

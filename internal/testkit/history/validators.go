@@ -178,7 +178,7 @@ func (r Run) removes() bool {
 var awaited = []stack.Reason{
 	stack.AwaitingApproval, stack.PlanOnlyHeld, stack.DriftFound, stack.StateIncomplete, stack.RetryLimitReached, stack.SpecInvalid,
 	stack.SourceNotReady, stack.SourceDenied, stack.ModuleInvalid, stack.InputsFailed, stack.DependencyNotReady, stack.DeletionBlocked,
-	stack.Suspended, stack.NotConverging, stack.StateTampered, stack.StateWentBack, stack.StateShared, stack.StateNotAdopted,
+	stack.Suspended, stack.NotConverging, stack.StateTampered, stack.StateRegressed, stack.StateShared, stack.StateNotAdopted,
 	stack.ReviewRefused, stack.LockedByOther, stack.StartFailed,
 }
 

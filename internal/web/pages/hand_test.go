@@ -61,8 +61,8 @@ func TestWorkByHandIsNotOfferedInVain(t *testing.T) {
 		"suspended":            {func(_ *Visit, s *query.Stack) { s.Suspended = true }, "Resume it first."},
 		"deleted":              {func(_ *Visit, s *query.Stack) { s.Deleting = true }, "is being deleted"},
 		"possible":             {func(*Visit, *query.Stack) {}, ""},
-		"over":                 {func(v *Visit, s *query.Stack) { s.Glass = &stack.Glass{Until: v.Now} }, ""},
-		"open, and suspended":  {func(v *Visit, s *query.Stack) { s.Glass, s.Suspended = &stack.Glass{Until: v.Now.Add(1)}, true }, ""},
+		"over":                 {func(v *Visit, s *query.Stack) { s.Glass = &stack.BreakGlass{Until: v.Now} }, ""},
+		"open, and suspended":  {func(v *Visit, s *query.Stack) { s.Glass, s.Suspended = &stack.BreakGlass{Until: v.Now.Add(1)}, true }, ""},
 	} {
 		v := visitor(t, town(), "/stacks/apps/cart")
 		s := row("apps", "cart", query.StatusReady, nil).Stack
@@ -73,9 +73,9 @@ func TestWorkByHandIsNotOfferedInVain(t *testing.T) {
 	}
 }
 
-func (s slow) BreakGlass(ctx context.Context, _ query.Key) (stack.Glass, error) {
+func (s slow) BreakGlass(ctx context.Context, _ query.Key) (stack.BreakGlass, error) {
 	<-ctx.Done()
-	return stack.Glass{}, ctx.Err()
+	return stack.BreakGlass{}, ctx.Err()
 }
 
 func TestGlassThatBreaksLater(t *testing.T) {

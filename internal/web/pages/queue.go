@@ -122,7 +122,7 @@ func classWord(class string) string {
 // turnWords are the kinds of runs in words.
 var turnWords = map[stack.RunKind]string{
 	stack.PlanRun: "Plan", stack.CheckRun: "Drift check", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
-	stack.PreviewRun: "Destroy preview", stack.HealthRun: "Health check", stack.GlassRun: "Break-glass command",
+	stack.PreviewRun: "Destroy preview", stack.HealthRun: "Health check", stack.BreakGlassRun: "Break-glass command",
 }
 
 func turnWord(k stack.RunKind) string { return cmp.Or(turnWords[k], string(k)) }

@@ -200,7 +200,7 @@ func (p *runPage) end() []stage {
 		x.Title, x.Text = "No changes", "the resources match the module"
 	case r.Kind == stack.PlanRun, r.Kind == stack.CheckRun, r.Kind == stack.PreviewRun:
 		x.Title, x.Delta = "Planned", &r.Changes
-	case r.Kind.Writes() && r.Kind != stack.GlassRun:
+	case r.Kind.Writes() && r.Kind != stack.BreakGlassRun:
 		x.Title, x.Delta = "Applied", &r.Changes
 	}
 	return []stage{x.as("done")}

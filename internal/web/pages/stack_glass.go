@@ -40,7 +40,7 @@ func StackGlass(v *Visit) (Page, error) {
 	if glassOpen(s, v.Now) {
 		view.Session, view.Commanded = s.Glass, s.Commanded
 	}
-	if r := s.Run; r != nil && r.Kind == string(stack.GlassRun) {
+	if r := s.Run; r != nil && r.Kind == string(stack.BreakGlassRun) {
 		view.Log = runPath(s.Key(), r.ID) + "/log"
 	}
 	if h := s.ByHand; h != nil {
@@ -51,7 +51,7 @@ func StackGlass(v *Visit) (Page, error) {
 
 type glassView struct {
 	Head      stackHead
-	Session   *stack.Glass // that is open
+	Session   *stack.BreakGlass // that is open
 	Commanded *stack.Command
 	Log       string // of the running command
 	Last      *handDone
@@ -67,7 +67,7 @@ type glassView struct {
 
 // handDone is the last command.
 type handDone struct {
-	stack.ByHand
+	stack.CommandResult
 	Pill Pill
 	Log  string
 }

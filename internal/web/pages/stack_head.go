@@ -131,7 +131,7 @@ func headNotes(s query.Stack) []headNote {
 	if s.Suspended {
 		out = append(out, headNote{ToneIdle, "pause", "The stack is suspended. Terrier does not plan, apply or check it.", "To continue, choose Resume."})
 	}
-	if s.Phase == string(stack.GlassBroken) {
+	if s.Phase == string(stack.BreakGlassSession) {
 		out = append(out, headNote{ToneBusy, "person", "A break-glass session is open. Terrier plans and applies nothing.", "It reconciles the stack when the session ends."})
 	}
 	if l := s.Lock; l != nil {

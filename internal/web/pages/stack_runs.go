@@ -53,7 +53,7 @@ func runRows(k query.Key, reports []query.Report, now time.Time) []runRow {
 		if !r.Started.IsZero() {
 			row.Took = end.Sub(r.Started)
 		}
-		if r.Outcome == stack.Succeeded && r.Kind != stack.HealthRun && r.Kind != stack.GlassRun {
+		if r.Outcome == stack.Succeeded && r.Kind != stack.HealthRun && r.Kind != stack.BreakGlassRun {
 			row.Delta = &r.Changes
 		}
 		if r.Outcome != stack.Succeeded {

@@ -22,7 +22,7 @@ func StackStates(v *Visit) (Page, error) {
 	}
 	view := stateList{Head: head, May: mayWriteState(v), Name: v.Key().Name, Here: stackPath(v.Key(), tabStates)}
 	switch stack.Reason(head.Stack.Phase) {
-	case stack.StateTampered, stack.StateWentBack:
+	case stack.StateTampered, stack.StateRegressed:
 		view.Refused = head.Stack.Message
 	}
 	kept, err := v.House.Stacks.StateVersions(v.Context, v.Key())

@@ -78,7 +78,7 @@ func listed(r query.Row) stackRow {
 		s.Tenant = with("/stacks", nil, "tenant", r.Tenant)
 	}
 	switch {
-	case r.Phase == string(stack.GlassBroken):
+	case r.Phase == string(stack.BreakGlassSession):
 		s.Why = "A break-glass session is open"
 	case r.Status != query.StatusReady && r.Status != query.StatusSuspended:
 		s.Why = cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))

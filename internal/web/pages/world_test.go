@@ -211,8 +211,8 @@ func (h *hands) PlanPush(_ context.Context, k query.Key, state []byte, force boo
 	return command.StateChange{Key: k, To: stack.Known{Serial: 10}, Diff: plan.StateDifference{Changed: []string{hostile}}}, h.do("plan push %s %s %v", k, state, force)
 }
 
-func (h *hands) BreakGlass(_ context.Context, k query.Key) (stack.Glass, error) {
-	return stack.Glass{}, h.do("break glass %s", k)
+func (h *hands) BreakGlass(_ context.Context, k query.Key) (stack.BreakGlass, error) {
+	return stack.BreakGlass{}, h.do("break glass %s", k)
 }
 
 func (h *hands) OrderByHand(_ context.Context, k query.Key, o command.HandOrder) (stack.Command, error) {
@@ -252,9 +252,9 @@ func row(namespace, name string, status query.Status, edit func(*query.Row)) que
 
 // byHand is a stack on which somebody works.
 func byHand(r *query.Row) {
-	r.Phase = string(stack.GlassBroken)
-	r.Glass = &stack.Glass{Session: "s", At: now.Add(-time.Minute), Until: now.Add(59 * time.Minute)}
-	r.ByHand = &stack.ByHand{Command: stack.Command{ID: "one", By: hostile, Args: []string{"state", "rm", hostile}}, Run: "glass-1", At: now, Outcome: stack.Failed, Moved: true, Message: hostile + long, Instead: hostile}
+	r.Phase = string(stack.BreakGlassSession)
+	r.Glass = &stack.BreakGlass{Session: "s", At: now.Add(-time.Minute), Until: now.Add(59 * time.Minute)}
+	r.ByHand = &stack.CommandResult{Command: stack.Command{ID: "one", By: hostile, Args: []string{"state", "rm", hostile}}, Run: "glass-1", At: now, Outcome: stack.Failed, Moved: true, Message: hostile + long, Instead: hostile}
 }
 
 func planOf(name string, c stack.Changes) *query.PlanInfo {
@@ -306,7 +306,7 @@ func town() *estate {
 		row("apps", "byhand", query.StatusSuspended, byHand),
 		row("apps", "commanded", query.StatusRunning, func(r *query.Row) {
 			byHand(r)
-			r.Run = &query.Running{ID: "glass-2", Kind: string(stack.GlassRun), Started: now.Add(-time.Second)}
+			r.Run = &query.Running{ID: "glass-2", Kind: string(stack.BreakGlassRun), Started: now.Add(-time.Second)}
 			r.Commanded = &stack.Command{ID: "two", Session: "s", By: hostile, Args: []string{"state", "show", hostile}}
 		}),
 		row("hidden", "secret-stack", query.StatusReady, nil),

@@ -14,14 +14,14 @@ func TestWhatLastsOutlivesAStatus(t *testing.T) {
 	if kept.Blank() || !(Status{Handled: "t1", Built: true, Outputs: []string{"a"}}).Blank() {
 		t.Errorf("a memory of ours is taken for lost, or what upstream wrote for ours")
 	}
-	got := Status{}.Restored(kept.Lasting())
+	got := Status{}.Restored(kept.Checkpoint())
 	if want := (Status{Untracked: gap, Built: true, Snapshot: "s", Wrote: "apply-1"}); !cmp.Equal(got, want) {
 		t.Errorf("restored is %s", cmp.Diff(want, got))
 	}
 	if d := Decide(calmly(Spec{Mode: Auto}, got)); d.Reason != StateIncomplete {
 		t.Errorf("Decide() = %s (%s), want %s", d.Reason, d.Rule, StateIncomplete)
 	}
-	gone := Lasting{Destroyed: true, Snapshot: "s", Wrote: "apply-2"}
+	gone := Checkpoint{Destroyed: true, Snapshot: "s", Wrote: "apply-2"}
 	if got := (Status{}).Restored(gone); got.Built || !got.Destroyed {
 		t.Errorf("what was taken down is restored as built %v, destroyed %v", got.Built, got.Destroyed)
 	}
@@ -33,18 +33,18 @@ func TestWhatLastsOutlivesAStatus(t *testing.T) {
 }
 
 func TestLastingIsWrittenWhenItChanges(t *testing.T) {
-	is := Lasting{Built: true, Wrote: "apply-1", Untracked: &Untracked{Run: "apply-1", Objects: []UntrackedResource{{Address: "x.a"}, {Address: "x.b"}}}}
+	is := Checkpoint{Built: true, Wrote: "apply-1", Untracked: &Untracked{Run: "apply-1", Objects: []UntrackedResource{{Address: "x.a"}, {Address: "x.b"}}}}
 	for name, tt := range map[string]struct {
-		change func(*Lasting)
+		change func(*Checkpoint)
 		same   bool
 	}{
-		"nothing":             {func(*Lasting) {}, true},
-		"a gap read again":    {func(l *Lasting) { g := *l.Untracked; l.Untracked = &g }, true},
-		"a gap that is gone":  {func(l *Lasting) { l.Untracked = nil }, false},
-		"a smaller gap":       {func(l *Lasting) { l.Untracked = l.Untracked.Less(l.Untracked.Objects[:1]) }, false},
-		"a gap of a new run":  {func(l *Lasting) { l.Untracked = &Untracked{Run: "apply-2", Objects: l.Untracked.Objects} }, false},
-		"another write":       {func(l *Lasting) { l.Wrote = "apply-2" }, false},
-		"nothing that exists": {func(l *Lasting) { l.Built = false }, false},
+		"nothing":             {func(*Checkpoint) {}, true},
+		"a gap read again":    {func(l *Checkpoint) { g := *l.Untracked; l.Untracked = &g }, true},
+		"a gap that is gone":  {func(l *Checkpoint) { l.Untracked = nil }, false},
+		"a smaller gap":       {func(l *Checkpoint) { l.Untracked = l.Untracked.Less(l.Untracked.Objects[:1]) }, false},
+		"a gap of a new run":  {func(l *Checkpoint) { l.Untracked = &Untracked{Run: "apply-2", Objects: l.Untracked.Objects} }, false},
+		"another write":       {func(l *Checkpoint) { l.Wrote = "apply-2" }, false},
+		"nothing that exists": {func(l *Checkpoint) { l.Built = false }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := is

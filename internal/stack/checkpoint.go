@@ -1,0 +1,49 @@
+package stack
+
+import "slices"
+
+// Checkpoint is what of a status is kept a second time, in the records: without it
+// something would be created twice, or released although it exists. A status is
+// lost more easily than a record: people edit it, and tools write objects back
+// without it.
+type Checkpoint struct {
+	Untracked *Untracked `json:"gap,omitempty"`
+	Built     bool       `json:"built,omitempty"`
+	Destroyed bool       `json:"destroyed,omitempty"`
+	Snapshot  string     `json:"snapshot,omitempty"`
+	Wrote     string     `json:"wrote,omitempty"`
+}
+
+// Checkpoint returns what must survive the status.
+func (m Status) Checkpoint() Checkpoint {
+	return Checkpoint{Untracked: m.Untracked, Built: m.Built, Destroyed: m.Destroyed, Snapshot: m.Snapshot, Wrote: m.Wrote}
+}
+
+// Same reports whether l says what other says. Untracked resources are others if
+// they are of another run, or if fewer are left.
+func (l Checkpoint) Same(other Checkpoint) bool {
+	if (l.Untracked == nil) != (other.Untracked == nil) {
+		return false
+	}
+	if l.Untracked != nil && (l.Untracked.Run != other.Untracked.Run || !slices.Equal(l.Untracked.Objects, other.Untracked.Objects)) {
+		return false
+	}
+	l.Untracked, other.Untracked = nil, nil
+	return l == other
+}
+
+// Blank reports whether Terrier never wrote anything down here, or all of it was
+// lost.
+func (m Status) Blank() bool {
+	return m.LastRun == "" && m.Wrote == "" && m.Snapshot == "" && m.Untracked == nil && m.Pending == nil && m.Planned == PlanInputs{}
+}
+
+// Restored is a status that was lost, as far as l knows what was in it. Another
+// controller may have created since what the rest of the status says exists: it is
+// not released because l knows that everything was destroyed.
+func (m Status) Restored(l Checkpoint) Status {
+	m.Untracked, m.Snapshot, m.Wrote = l.Untracked, l.Snapshot, l.Wrote
+	m.Destroyed = l.Destroyed && !m.Built
+	m.Built = m.Built || l.Built
+	return m
+}

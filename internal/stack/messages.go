@@ -1,0 +1,259 @@
+package stack
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// How decisions are put into words. Each is the same however often it is made.
+
+// intervalPassed is why drift is checked.
+const intervalPassed = "the check interval has passed"
+
+// breakingGlass is upstream's message, which its command line waits for.
+const breakingGlass = "Breaking the glass ..."
+
+// doing is the message while a run of this kind goes on, in upstream's words.
+func (k RunKind) doing() string {
+	switch k {
+	case ApplyRun:
+		return "Applying"
+	case DestroyRun:
+		return "Deletion in progress"
+	case HealthRun:
+		return "Running the health checks"
+	case BreakGlassRun:
+		return breakingGlass
+	default:
+		return "Terraform Planning"
+	}
+}
+
+// progress is the reason while a run of this kind goes on.
+func (k RunKind) progress() Reason {
+	switch k {
+	case PlanRun:
+		return Planning
+	case CheckRun:
+		return Checking
+	case ApplyRun:
+		return Applying
+	case PreviewRun:
+		return Previewing
+	case HealthRun:
+		return CheckingHealth
+	case BreakGlassRun:
+		return BreakGlassSession
+	default:
+		return Destroying
+	}
+}
+
+func blocked(o Observation, b Blocked) Decision {
+	d := Decision{Ready: Reconciling, Reason: b.Reason, Message: b.Message}
+	after := b.After
+	if after == 0 {
+		after = o.Spec.RetryEvery
+	}
+	if b.Kind.Meaning().Stalled {
+		d.Ready = Stalled
+	}
+	if b.Kind == fault.Invalid {
+		after = 0 // it gets better when the object changes
+	}
+	d.Action = Wait{after}
+	return d
+}
+
+// obstructed says what came in the way. It is tried again whatever it was: what a
+// person has to change may be in another object than this one.
+func obstructed(o Observation, b Blocked) Decision {
+	d := Decision{Action: Wait{o.Spec.RetryEvery}, Ready: Reconciling, Reason: b.Reason, Message: b.Message}
+	if b.Kind.Meaning().Stalled {
+		d.Ready = Stalled
+	}
+	return d
+}
+
+// queued says what the run that d starts waits for. What is shown of a stack that
+// is ready, or that failed, says more than that.
+func queued(o Observation, d Decision) Decision {
+	if o.Queued != "" && d.Ready != Ready && d.Reason != RetryLater {
+		d.Reason, d.Message = Queued, o.Queued
+	}
+	return d
+}
+
+func asking(o Observation, a Action) Decision {
+	return Decision{Action: a, Ready: Reconciling, Reason: Reviewing, Message: "Asking the webhooks about " + o.Status.Pending.Name}
+}
+
+func unlocking(o Observation, a Action) Decision {
+	return Decision{Action: a, Ready: Reconciling, Reason: Unlocking, Message: "Breaking the state lock " + o.Status.Lock.ID}
+}
+
+func failed(o Observation, a Action, r Readiness, reason Reason) Decision {
+	m := o.Status
+	if m.Lock != nil && reason != RetryLimitReached {
+		reason = LockedByOther
+	}
+	return Decision{Action: a, Ready: r, Reason: reason, Message: m.FailedWith}
+}
+
+// unhealthy says that what was applied does not work, whatever is done about it,
+// and what else was found.
+func unhealthy(o Observation, a Action) Decision {
+	d := failed(o, a, Reconciling, RetryLater)
+	if o.exhausted() {
+		d = failed(o, a, Stalled, RetryLimitReached)
+	}
+	switch {
+	case !o.current():
+	case o.refused() != nil:
+		d.Message += ". " + o.refused().Message
+	case o.Status.Drift != nil:
+		d.Message += ". " + drifted(o).Message
+	case o.Spec.Mode == Manual:
+		d.Message += ". " + awaiting(o).Message
+	}
+	return d
+}
+
+func awaiting(o Observation) Decision {
+	p := o.Status.Pending
+	msg := fmt.Sprintf("Plan generated: set approvePlan: %q to approve this plan.", p.Name)
+	if o.Deleting {
+		msg = fmt.Sprintf("Deletion in progress: the plan %s would destroy %d resources. To approve it, set approvePlan: %[1]q.", p.Name, p.Changes.Destroy)
+	} else if o.repairing() {
+		msg = fmt.Sprintf("Repair planned: %s. To review it: terrier plan. To apply it: terrier repair --approve %s.", p.Changes, p.Name)
+	}
+	if u := o.untracked(); u != nil && !o.repairing() {
+		msg += fmt.Sprintf(" Review it closely: run %s was interrupted, and %s may exist without being in the state.", u.Run, u.Objects[0].Address)
+	}
+	if r := o.held(); r != nil {
+		msg += " A reviewer holds it: " + r.Message
+	}
+	if o.Spec.Rejected == p.Name {
+		msg = fmt.Sprintf("The plan %s was rejected: change the module or its inputs. To approve it nevertheless, set approvePlan: %[1]q.", p.Name)
+	}
+	if a := o.Spec.Approved; a != "" {
+		msg += fmt.Sprintf(" approvePlan is %q, which is not this plan.", a)
+	}
+	if o.Status.Note != "" {
+		msg += " (" + o.Status.Note + ")"
+	}
+	return Decision{Action: Wait{}, Ready: Held, Reason: AwaitingApproval, Message: msg}
+}
+
+func drifted(o Observation) Decision {
+	d := Decision{Ready: Held, Reason: DriftFound, Message: "Drift detected: " + o.Status.Drift.Changes.String()}
+	if o.Spec.Mode == Manual {
+		d.Message += fmt.Sprintf(". To remediate it, set approvePlan: %q.", o.Status.Pending.Name)
+	}
+	d.Action = waitOrCheck(o)
+	return d
+}
+
+// waitOrCheck waits for the next drift check, which finds out whether what is shown
+// is still so.
+func waitOrCheck(o Observation) Action {
+	if left := o.untilCheck(); left > 0 {
+		return Wait{left}
+	}
+	return Start{Kind: CheckRun, Why: intervalPassed}
+}
+
+// incomplete lists the untracked resources, how to import them, and how to go on
+// without.
+func incomplete(o Observation) Decision {
+	u := o.Status.Untracked
+	var b strings.Builder
+	if u.Apart {
+		fmt.Fprintf(&b, "Run %s was interrupted. Its state is in a backend of your own, which Terrier does not read, so the state may or may not track what the run created:", u.Run)
+	} else {
+		fmt.Fprintf(&b, "Run %s was interrupted, and the state does not track what it created:", u.Run)
+	}
+	for _, r := range u.Objects {
+		if r.Finished {
+			fmt.Fprintf(&b, " %s with id %q;", r.Address, r.ID)
+		} else {
+			fmt.Fprintf(&b, " %s may exist;", r.Address)
+		}
+	}
+	switch {
+	case u.Rescued:
+		fmt.Fprintf(&b, " The backend refused the newest state, which is kept. To write it to a file: terrier state pull --rescued %s. Push that file with the engine's own state push, and check which of these it tracks.", u.Run)
+	case u.Apart:
+		b.WriteString(" Check which of these it tracks, with the engine's own state list.")
+	}
+	if u.Apart {
+		fmt.Fprintf(&b, " If it tracks all that exist, annotate the stack with terrier.dev/ignore-untracked=%s. Otherwise", u.Run)
+	}
+	b.WriteString(" terrier repair imports them: it plans the imports, shows the plan, and applies it once you approve.")
+	fmt.Fprintf(&b, " Or delete by hand what exists and annotate the stack with terrier.dev/ignore-untracked=%s, or add import blocks to the module:", u.Run)
+	for _, r := range u.Objects {
+		id := "\"…\"" // only the provider knows it
+		if r.ID != "" {
+			id = strconv.Quote(r.ID)
+		}
+		fmt.Fprintf(&b, "\nimport {\n  to = %s\n  id = %s\n}", r.Address, id)
+	}
+	return Decision{Action: Wait{}, Ready: Stalled, Reason: StateIncomplete, Message: b.String()}
+}
+
+// notConverging names what comes back. Drift is checked at each interval: changes
+// that come back no longer let the stack go on.
+func notConverging(o Observation) Decision {
+	p := o.Status.Pending
+	return Decision{Action: waitOrCheck(o), Ready: Stalled, Reason: NotConverging, Message: fmt.Sprintf(
+		"Applied %d times from the same inputs, and the same changes come back: %s (%s). Fix the module so that a plan after an apply has no changes, for example with ignore_changes, or find what changes it back. To try once more: terrier replan. To apply this plan: approvePlan: %q",
+		o.Status.Circle.Applies, p.Example, p.Changes, p.Name)}
+}
+
+// settled is the same decision however often it is made: its message names
+// what the status holds, never the time.
+func settled(o Observation) Decision {
+	m := o.Status
+	d := Decision{Ready: Ready}
+	switch {
+	case m.Destroyed && m.Applied != nil:
+		d.Reason, d.Message = Destroyed, "Destroy applied successfully: "
+	case m.Destroyed:
+		d.Reason, d.Message = NothingLeft, "No objects need to be destroyed: "
+	case m.Clean:
+		d.Reason, d.Message = NoDrift, "No drift: "
+	case o.Spec.Outputs != "" && m.Published != "":
+		d.Reason, d.Message = OutputsWritten, "Outputs written: "
+	case m.Applied != nil && m.Applied.PlanInputs.same(o.PlanInputs):
+		d.Reason, d.Message = Applied, "Applied successfully: "
+	default:
+		d.Reason, d.Message = Unchanged, "Plan no changes: "
+	}
+	d.Message += o.PlanInputs.Revision
+	d.Action = Wait{o.untilCheck()}
+	if m.Destroyed && o.Spec.Destroy {
+		d.Action = Wait{}
+	}
+	return d
+}
+
+// String is the counts in the engine's words.
+func (c Changes) String() string {
+	s := fmt.Sprintf("%d to add, %d to change, %d to destroy", c.Add, c.Change, c.Destroy)
+	if c.Import > 0 {
+		s = fmt.Sprintf("%d to import, %s", c.Import, s)
+	}
+	if c.Forget > 0 {
+		s += fmt.Sprintf(", %d to forget", c.Forget)
+	}
+	if c.Move > 0 {
+		s += fmt.Sprintf(", %d to move", c.Move)
+	}
+	if c.Outputs > 0 && c.Add+c.Change+c.Destroy+c.Import+c.Forget+c.Move == 0 {
+		s = fmt.Sprintf("%d output values to change", c.Outputs)
+	}
+	return s
+}

@@ -1,0 +1,69 @@
+package stack
+
+import "strings"
+
+func deletionRules() []rule {
+	return []rule{
+		{
+			"a deleted stack waits for its dependents",
+			func(o Observation) bool { return o.Deleting && len(o.Dependents) > 0 },
+			func(o Observation) Decision {
+				return Decision{Action: Wait{o.Spec.RetryEvery}, Ready: Stalled, Reason: DeletionBlocked,
+					Message: "Deletion in progress, but blocked. Please delete " + strings.Join(o.Dependents, ", ") + " to resume ..."}
+			},
+		},
+		{
+			"a deleted stack with untracked resources is not released",
+			func(o Observation) bool {
+				return o.Deleting && o.Spec.DestroyLast && !o.Status.Built && o.untracked() != nil
+			},
+			incomplete,
+		},
+		{
+			"a deleted stack with nothing to destroy is released",
+			func(o Observation) bool { return o.Deleting && !(o.Spec.DestroyLast && o.Status.Built) },
+			func(o Observation) Decision {
+				return Decision{Action: Finish{Retained: o.Status.Built || o.untracked() != nil}, Ready: Reconciling, Reason: Deleting, Message: DestroyRun.doing()}
+			},
+		},
+		{
+			"a destroy breaks a state lock that may be broken",
+			func(o Observation) bool { return o.Deleting && o.Status.breakable(o.Spec.Unlock) },
+			func(o Observation) Decision { return unlocking(o, Destroy{Unlock: o.Status.Lock.ID}) },
+		},
+		{
+			"a failed destroy is retried after a pause",
+			func(o Observation) bool { return o.Deleting && o.untilRetry() > 0 },
+			func(o Observation) Decision { return failed(o, Wait{o.untilRetry()}, Reconciling, RetryLater) },
+		},
+		{
+			"a destroy that needs approval is planned first",
+			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy && !o.Status.destroys() },
+			func(Observation) Decision {
+				d := begin(PlanRun, deleted)
+				d.Action = Start{Kind: PlanRun, Why: deleted, Destroy: true}
+				return d
+			},
+		},
+		{
+			"a destroy that needs approval waits for it",
+			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy && !o.named() },
+			awaiting,
+		},
+		{
+			"an approved destroy plan is applied",
+			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy },
+			func(o Observation) Decision {
+				return Decision{Action: Apply{*o.Status.Pending}, Ready: Reconciling, Reason: Destroying, Message: DestroyRun.doing()}
+			},
+		},
+		{
+			"a deleted stack destroys its resources",
+			func(o Observation) bool { return o.Deleting },
+			is(Destroy{}, Reconciling, Destroying, DestroyRun.doing()),
+		},
+	}
+}
+
+// deleted is why a destroy is planned.
+const deleted = "the object was deleted"

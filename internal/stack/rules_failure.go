@@ -1,0 +1,75 @@
+package stack
+
+func failureRules() []rule {
+	return []rule{
+		{
+			"a state lock that may be broken is broken",
+			func(o Observation) bool { return o.Status.breakable(o.Spec.Unlock) },
+			func(o Observation) Decision {
+				return unlocking(o, Start{Kind: PlanRun, Why: "breaking a state lock", Unlock: o.Status.Lock.ID})
+			},
+		},
+		{
+			"a stack stops after too many failures",
+			func(o Observation) bool { return o.exhausted() && !o.unhealthy() },
+			func(o Observation) Decision { return failed(o, Wait{}, Stalled, RetryLimitReached) },
+		},
+		{
+			"a failure is retried after a pause",
+			func(o Observation) bool { return o.untilRetry() > 0 && !o.unhealthy() },
+			func(o Observation) Decision { return failed(o, Wait{o.untilRetry()}, Reconciling, RetryLater) },
+		},
+	}
+}
+
+func requestRules() []rule {
+	return []rule{
+		{
+			"a preview of a destroy is made on request",
+			func(o Observation) bool { return o.Spec.Preview != "" && o.Spec.Preview != o.Status.Previewed },
+			start(PreviewRun, "a preview of a destroy was requested"),
+		},
+		{
+			"a plan is made on request",
+			func(o Observation) bool { return o.requested() && o.Spec.Mode != DriftOnly },
+			start(PlanRun, "requested"),
+		},
+		{
+			"a drift-only stack is checked, never planned",
+			func(o Observation) bool {
+				return o.Spec.Mode == DriftOnly && !o.Spec.Force &&
+					(o.requested() || !o.Status.Planned.same(o.PlanInputs) || o.Status.Failures > 0 && !o.unhealthy())
+			},
+			start(CheckRun, "drift check"),
+		},
+	}
+}
+
+func healthRules() []rule {
+	return []rule{
+		{
+			"an unhealthy stack is checked for drift as well",
+			func(o Observation) bool { return o.degraded() && o.untilCheck() == 0 },
+			func(o Observation) Decision {
+				return unhealthy(o, Start{Kind: o.Spec.checkKind(), Why: intervalPassed})
+			},
+		},
+		{
+			"a stack that stays unhealthy stops after too many checks",
+			func(o Observation) bool { return o.degraded() && o.exhausted() },
+			func(o Observation) Decision { return unhealthy(o, Wait{o.untilCheck()}) },
+		},
+		{
+			"an unhealthy stack waits before the next health check",
+			func(o Observation) bool { return o.degraded() && o.untilRetry() > 0 },
+			func(o Observation) Decision { return unhealthy(o, Wait{min(o.untilRetry(), o.untilCheck())}) },
+		},
+		{
+			"the health of an unhealthy stack is checked again",
+			Observation.degraded,
+			func(o Observation) Decision {
+				return unhealthy(o, Start{Kind: HealthRun, Why: "the last health check failed"})
+			},
+		},
+	}
+}

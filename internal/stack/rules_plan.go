@@ -1,0 +1,130 @@
+package stack
+
+import "fmt"
+
+func reviewRules() []rule {
+	return []rule{
+		{
+			"a plan waits for the answer of its webhooks",
+			func(o Observation) bool { return o.current() && o.unreviewed() && o.Asking },
+			func(o Observation) Decision { return asking(o, Wait{}) },
+		},
+		{
+			"the webhooks are asked before a plan is applied",
+			func(o Observation) bool { return o.current() && o.unreviewed() },
+			func(o Observation) Decision { return asking(o, Review{*o.Status.Pending}) },
+		},
+	}
+}
+
+func pendingRules() []rule {
+	return []rule{
+		{
+			"a plan that its webhooks did not pass is held",
+			func(o Observation) bool { return o.current() && o.refused() != nil },
+			func(o Observation) Decision {
+				r := o.refused()
+				d := Decision{Action: Wait{o.clock().left(r.At, o.Spec.askAgain(r))}, Ready: Reconciling, Reason: ReviewRefused, Message: r.Message}
+				if r.Refused {
+					d.Ready = Stalled
+				}
+				return d
+			},
+		},
+		{
+			"changes that come back after each apply stop the stack",
+			func(o Observation) bool { return o.current() && o.approved() && o.Status.recurs() && !o.named() },
+			notConverging,
+		},
+		{
+			"an approved plan is applied",
+			func(o Observation) bool { return o.current() && o.approved() },
+			func(o Observation) Decision {
+				return Decision{Action: Apply{*o.Status.Pending}, Ready: Reconciling, Reason: Applying, Message: ApplyRun.doing()}
+			},
+		},
+		{
+			"drift that is not to be remediated is shown",
+			func(o Observation) bool {
+				return o.current() && o.Status.Drift != nil && (o.Spec.Mode == DriftOnly || o.Spec.Mode == Manual)
+			},
+			drifted,
+		},
+		{
+			"a plan-only stack stops at the plan",
+			func(o Observation) bool { return o.current() && o.Spec.Mode == PlanOnly },
+			is(Wait{}, Held, PlanOnlyHeld, "Plan generated: This object is in the plan only mode."),
+		},
+		{
+			"a plan waits for approval",
+			Observation.current,
+			awaiting,
+		},
+	}
+}
+
+func planningRules() []rule {
+	return []rule{
+		{
+			"a source that keeps changing is planned once it settles",
+			func(o Observation) bool {
+				return o.Status.Planned.Source != o.PlanInputs.Source && o.untilSettled() > 0
+			},
+			func(o Observation) Decision {
+				return Decision{Action: Wait{o.untilSettled()}, Ready: Reconciling, Reason: SourceDebounced,
+					Message: fmt.Sprintf("The source changed again within %s of the last plan: the newest revision is planned after that", settlesIn)}
+			},
+		},
+		{
+			"a change of source, inputs, spec or engine makes a new plan",
+			func(o Observation) bool { return !o.Status.Planned.same(o.PlanInputs) },
+			func(o Observation) Decision { return begin(PlanRun, o.why()) },
+		},
+		{
+			"a failed attempt is retried",
+			func(o Observation) bool { return o.Status.Failures > 0 && !o.unhealthy() },
+			start(PlanRun, "retry"),
+		},
+	}
+}
+
+func settledRules() []rule {
+	return []rule{
+		{
+			"new outputs are published",
+			Observation.unpublished,
+			func(o Observation) Decision {
+				return Decision{Action: Publish{o.Status.State}, Ready: Reconciling, Reason: Publishing, Message: "Writing outputs"}
+			},
+		},
+		{
+			"health is checked after an apply",
+			func(o Observation) bool { return o.Status.unproved(o.Spec) },
+			start(HealthRun, "a plan was applied"),
+		},
+		{
+			"a destroyed stack is not checked for drift",
+			func(o Observation) bool { return o.Status.Destroyed && o.Spec.Destroy },
+			settled,
+		},
+		{
+			"a stack without drift detection is planned at each interval",
+			func(o Observation) bool { return o.untilCheck() == 0 && o.Spec.checkKind() == PlanRun },
+			start(PlanRun, intervalPassed),
+		},
+		{
+			"drift is checked at each interval",
+			func(o Observation) bool { return o.untilCheck() == 0 },
+			func(o Observation) Decision {
+				d := settled(o)
+				d.Action = Start{Kind: CheckRun, Why: intervalPassed}
+				return d
+			},
+		},
+		{
+			"a settled stack waits",
+			func(Observation) bool { return true },
+			settled,
+		},
+	}
+}
