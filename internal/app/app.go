@@ -83,29 +83,29 @@ type parts struct {
 	settings func() (controller.Config, error)
 	engines  func() (func(context.Context, string) (engine.Engine, error), error)
 
-	log       *slog.Logger
-	level     slog.Level
-	runs      *runner.Processes
-	blobs     blob.Store
-	artifacts *source.Store
-	cache     *source.Cache
-	key       secret.Text
-	journal   *audit.Journal
-	anchor    kube.Anchor // of the journal's head
-	anchored  audit.Head  // what is there
-	plane     Running
-	metrics   *prometheus.Registry
-	meters    *meters
-	scraped   string // where metrics are served; empty if nowhere
-	http      *server
-	board     *query.Board
-	records   *query.Blobs
-	queue     *schedule.Queue
-	desk      *notify.Desk
-	directory *directory // nil if alerts are somebody else's
-	lists     tenantLists
-	knock     string // the end of the path at which we tell an API server of registries; empty if we do not
-	bindings  *access.Bindings
+	log        *slog.Logger
+	level      slog.Level
+	runs       *runner.Processes
+	blobs      blob.Store
+	artifacts  *source.Store
+	cache      *source.Cache
+	key        secret.Text
+	journal    *audit.Log
+	anchor     kube.Anchor // of the journal's head
+	anchored   audit.Head  // what is there
+	plane      Running
+	metrics    *prometheus.Registry
+	meters     *meters
+	scraped    string // where metrics are served; empty if nowhere
+	http       *server
+	board      *query.Board
+	records    *query.Blobs
+	queue      *schedule.Queue
+	dispatcher *notify.Dispatcher
+	directory  *directory // nil if alerts are somebody else's
+	lists      tenantLists
+	knock      string // the end of the path at which we tell an API server of registries; empty if we do not
+	bindings   *access.Bindings
 }
 
 // Run starts everything and blocks until ctx ends. Applies that are active then

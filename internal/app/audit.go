@@ -43,7 +43,7 @@ func (p *parts) beginJournal(ctx context.Context, direct client.Client) error {
 		}
 	}
 	p.anchored = head
-	err = p.journal.Record(ctx, audit.Entry{What: audit.JournalOpened, Via: audit.ViaController, Details: map[string]string{"version": p.Version}})
+	err = p.journal.Record(ctx, audit.Entry{What: audit.LogOpened, Via: audit.ViaController, Details: map[string]string{"version": p.Version}})
 	if err != nil {
 		// Actions that must be recorded are refused; everything else continues.
 		p.log.Error("the audit log cannot be written: nothing is applied until it can", "dir", p.dir("audit"), "err", err)
@@ -63,7 +63,7 @@ func (p *parts) lost(ctx context.Context, head audit.Head) error {
 		return err
 	}
 	return p.journal.Record(ctx, audit.Entry{
-		What: audit.JournalDamaged, Via: audit.ViaController, ID: "lost/" + head.Hash,
+		What: audit.LogDamaged, Via: audit.ViaController, ID: "lost/" + head.Hash,
 		Why:     fmt.Sprintf("entry %d, whose hash was stored outside of the audit log, is not in it", head.Seq),
 		Details: map[string]string{"hash": head.Hash},
 	})

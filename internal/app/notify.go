@@ -19,10 +19,10 @@ import (
 // noticesGroup is the API group of alerts and providers.
 const noticesGroup = "notification.toolkit.fluxcd.io"
 
-// openDesk makes the desk that sends notifications, before the first event.
+// openDispatcher makes the dispatcher that sends notifications, before the first event.
 // The controller that installed the definitions of alerts delivers for them, and
 // no other, so that no message is sent twice.
-func (p *parts) openDesk(ctx context.Context, direct client.Client) error {
+func (p *parts) openDispatcher(ctx context.Context, direct client.Client) error {
 	o := notify.Options{Store: p.blobs, Now: p.Now, Log: p.log}
 	if a := p.Config.EventsAddress; a != "" {
 		send, err := p.fluxEvents(a)
@@ -48,7 +48,7 @@ func (p *parts) openDesk(ctx context.Context, direct client.Client) error {
 		return err
 	}
 	o.Send = notify.Sender{Out: out}.Send
-	p.desk = notify.New(o)
+	p.dispatcher = notify.New(o)
 	return nil
 }
 
@@ -85,7 +85,7 @@ func (p *parts) fluxEvents(address string) (func(context.Context, notify.Event) 
 	return func(ctx context.Context, e notify.Event) error { return notify.Sender{Out: out}.Send(ctx, to, e) }, nil
 }
 
-// notices runs the desk with the
+// notices runs the dispatcher with the
 // manager.
 func (p *parts) notices(mgr ctrl.Manager) error {
 	if p.directory != nil {
@@ -95,13 +95,13 @@ func (p *parts) notices(mgr ctrl.Manager) error {
 		if !mgr.GetCache().WaitForCacheSync(ctx) {
 			return nil
 		}
-		return p.desk.Run(ctx)
+		return p.dispatcher.Run(ctx)
 	}))
 }
 
 // notified adds the sent messages to the options of the server, if any can be sent.
 func (p *parts) notified(o *web.Options) {
 	if p.directory != nil || p.Config.EventsAddress != "" {
-		o.Notices = query.NewNotices(p.desk)
+		o.Notices = query.NewNotices(p.dispatcher)
 	}
 }

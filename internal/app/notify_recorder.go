@@ -23,17 +23,17 @@ const messageBytes = 8 << 10
 // recorder writes events to Kubernetes and sends them as notifications.
 type recorder struct {
 	kube.Events
-	scheme    *runtime.Scheme
-	desk      *notify.Desk
-	component string
-	instance  string
-	now       func() time.Time
+	scheme     *runtime.Scheme
+	dispatcher *notify.Dispatcher
+	component  string
+	instance   string
+	now        func() time.Time
 }
 
 // recorder makes the recorder of one controller.
 func (p *parts) recorder(mgr ctrl.Manager, component string, events kube.Events) recorder {
 	host, _ := os.Hostname() // only for finding the process
-	return recorder{events, mgr.GetScheme(), p.desk, component, host, p.Now}
+	return recorder{events, mgr.GetScheme(), p.dispatcher, component, host, p.Now}
 }
 
 // Event implements Events of the controllers.
@@ -86,5 +86,5 @@ func (r recorder) Notify(obj client.Object, kind, reason, message string, facts 
 		}
 		e.Metadata[key] = value
 	}
-	r.desk.Tell(e)
+	r.dispatcher.Notify(e)
 }

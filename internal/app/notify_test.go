@@ -132,15 +132,15 @@ func TestTellerTellsFlux(t *testing.T) {
 	}
 	defer files.Close()
 	send := notify.Sender{Out: outbound.New(outbound.Policy{Allow: allow, PlainHTTP: true})}.Send
-	desk := notify.New(notify.Options{Store: files, Now: time.Now, Log: slog.New(slog.DiscardHandler), Upstream: func(ctx context.Context, e notify.Event) error {
+	dispatcher := notify.New(notify.Options{Store: files, Now: time.Now, Log: slog.New(slog.DiscardHandler), Upstream: func(ctx context.Context, e notify.Event) error {
 		return send(ctx, notify.Destination{Type: notify.Generic, Address: secret.New(flux.URL), PlainHTTP: true}, e)
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- desk.Run(ctx) }()
+	go func() { ended <- dispatcher.Run(ctx) }()
 	fake := record.NewFakeRecorder(4)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
-	tell := recorder{Events: kube.Events{Recorder: fake}, scheme: newScheme(), desk: desk, component: "terrier", now: func() time.Time { return at }}
+	tell := recorder{Events: kube.Events{Recorder: fake}, scheme: newScheme(), dispatcher: dispatcher, component: "terrier", now: func() time.Time { return at }}
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "net", UID: "u-1", Annotations: map[string]string{"event.toolkit.fluxcd.io/ticket": "7", "other": "x"}}}
 	tell.EventWith(obj, corev1.EventTypeWarning, "DriftDetected", "Drift", map[string]string{"add": "1", "event.toolkit.fluxcd.io/commit": "sha1:b8"})
 	tell.Record(obj, corev1.EventTypeWarning, "DriftDetected", "again")

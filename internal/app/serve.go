@@ -61,7 +61,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err
 	}
-	if err := errors.Join(p.publish(ctx, direct), p.beginJournal(ctx, direct), p.openDesk(ctx, direct)); err != nil {
+	if err := errors.Join(p.publish(ctx, direct), p.beginJournal(ctx, direct), p.openDispatcher(ctx, direct)); err != nil {
 		return errors.Join(err, p.http.listener.Close())
 	}
 	handler, err := p.handler(ctx)

@@ -1,30 +1,31 @@
-// Package audit keeps the journal: who did what to which stack, tenant or
-// platform, and what became of it. It is files to which lines are appended and
-// from which nothing is ever taken away. Each line holds the hash of the line
-// before it, so that none can be changed, removed, inserted or moved without
-// Verify naming the place; and whoever keeps the Head elsewhere notices if the
-// end was cut off or everything was written anew.
+// Package audit keeps the audit log: who did what to which stack, tenant or
+// platform, and the outcome. The log is files to which lines are appended and from
+// which none is ever removed. Each line holds the hash of the line before it, so
+// that Verify finds every line that was changed, removed, inserted or moved; and a
+// Head that is kept elsewhere shows whether the end was removed or the whole log
+// was rewritten.
 //
-// It holds no secrets, by what is put into it: names, digests, counts and what
-// people wrote as comments. It asks nobody who may read it, it deletes nothing,
-// and it does not say that something was recorded before it is on the disk.
+// Entries hold no secrets: only names, digests, counts and the comments of users.
+// The package checks no permissions, deletes nothing, and confirms an entry only
+// once it is on the disk.
 //
-// Start reading at Journal, then Verify.
+// Start reading at Log, then Verify.
 package audit
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Entry is one line of the journal.
+// Entry is one line of the audit log.
 type Entry struct {
-	Seq uint64    `json:"seq"` // 1, 2, 3 …; given by the journal
+	Seq uint64    `json:"seq"` // 1, 2, 3 …; set by the log
 	At  time.Time `json:"at"`  // when it was recorded; never earlier than of the entry before
 
-	ID  string `json:"id,omitempty"`  // of the deed: one that is among the newest entries already is not recorded again
-	Who string `json:"who,omitempty"` // as the API server knows them; empty if it was nobody but Terrier
+	ID  string `json:"id,omitempty"`  // of the action: an ID of one of the newest entries is not recorded again
+	Who string `json:"who,omitempty"` // the user, as the API server knows them; empty if Terrier acted by itself
 	Via Via    `json:"via,omitempty"`
 
 	What   What   `json:"what"`
@@ -35,100 +36,116 @@ type Entry struct {
 	Run     string        `json:"run,omitempty"`
 	Outcome string        `json:"outcome,omitempty"`
 	Changes stack.Changes `json:"changes,omitzero"`
-	Comment string        `json:"comment,omitempty"` // what a person wrote
-	Why     string        `json:"why,omitempty"`     // what we say of it
+	Comment string        `json:"comment,omitempty"` // of a user
+	Why     string        `json:"why,omitempty"`     // an explanation by Terrier
 
 	Details map[string]string `json:"details,omitempty"` // names, digests and counts that have no field
 
-	Prev string `json:"prev"` // hash of the line before, empty in the first of all; given by the journal
+	Prev string `json:"prev"` // hash of the line before, empty in the first of all; set by the log
 }
 
-// Via is the way on which something was asked for.
+// Via is the interface through which a request came.
 type Via string
 
-// The ways.
+// The interfaces.
 const (
 	ViaUI         Via = "ui"         // pages in a browser
 	ViaAPI        Via = "api"        // the HTTP API
 	ViaCLI        Via = "cli"        // the command line of Terrier
-	ViaKubectl    Via = "kubectl"    // the Kubernetes API, by whatever program
-	ViaGit        Via = "git"        // a controller that applies what is in a repository
+	ViaKubectl    Via = "kubectl"    // the Kubernetes API, by any other program
+	ViaGit        Via = "git"        // a controller that applies a repository
 	ViaController Via = "controller" // Terrier itself, by its own rules
 )
 
-// What was done.
+// What is an action or a finding.
 type What string
 
 // Of stacks.
 const (
-	Planned           What = "planned"             // a plan with changes was made
-	Approved          What = "approved"            // somebody let a plan through
-	ApprovedStale     What = "approved-stale"      // somebody approved what is not the plan that waits
-	Rejected          What = "rejected"            // somebody said no to a plan
-	ApplyStarted      What = "apply-started"       // a run that changes the world began
-	Applied           What = "applied"             // it made all of its changes
-	ApplyFailed       What = "apply-failed"        // it did not
-	DestroyStarted    What = "destroy-started"     // what a deleted stack built is being taken down
-	Destroyed         What = "destroyed"           // it is gone
-	DestroyFailed     What = "destroy-failed"      // it is not, or not all of it
-	PlanFailed        What = "plan-failed"         // no plan could be made; once for a series of failures
-	Recovered         What = "recovered"           // a series of failures ended
-	DriftFound        What = "drift"               // the world is not what was applied
-	DriftResolved     What = "drift-resolved"      // it is again
-	GapFound          What = "gap-found"           // an apply was cut short, and the state does not know what it built
-	GapForgotten      What = "gap-forgotten"       // somebody said to go on without it
-	LockBroken        What = "lock-broken"         // the lock of somebody else was broken
-	StateAccepted     What = "state-accepted"      // somebody accepted a state that should not have been there
-	StateRolledBack   What = "state-rolled-back"   // somebody put an older state in the place of the newest
-	StatePushed       What = "state-pushed"        // somebody put a state of theirs there
-	GlassBegun        What = "glass-begun"         // somebody works by hand
-	GlassCommand      What = "glass-command"       // a command of theirs is begun
-	GlassCommandEnded What = "glass-command-ended" // it came to its end
-	GlassEnded        What = "glass-ended"         // and no longer
-	ReplanAsked       What = "replan-asked"        // somebody asked for a look at once
-	RepairAsked       What = "repair-asked"        // somebody asked for a plan that imports what an apply left
-	Changed           What = "changed"             // somebody changed what is asked for
-	Created           What = "created"             // a stack, registry or template is new
-	Suspended         What = "suspended"           // somebody said to leave it alone
-	Resumed           What = "resumed"             // and no longer
-	DeletionAsked     What = "deletion-asked"      // somebody deleted the object
-	Deleted           What = "deleted"             // it was let go, and nothing of it is left
-	Retained          What = "retained"            // it was let go, and what it built stays
-	Orphaned          What = "orphaned"            // its object was removed by force
-	RetainedForgotten What = "retained-forgotten"  // somebody dropped the record of what it left
-	PlanRefused       What = "plan-refused"        // a webhook said no to a plan
-	StateRead         What = "state-read"          // somebody read a state
-	StateLocked       What = "state-locked"        // somebody holds the lock on a state by hand
-	StateUnlocked     What = "state-unlocked"      // and no longer
+	Planned           What = "planned"            // a plan with changes was made
+	Approved          What = "approved"           // a user approved a plan
+	ApprovedStale     What = "approved-stale"     // a user approved another plan than the pending one
+	Rejected          What = "rejected"           // a user rejected a plan
+	ApplyStarted      What = "apply-started"      // a run that changes resources began
+	Applied           What = "applied"            // it made all of its changes
+	ApplyFailed       What = "apply-failed"       // it did not
+	DestroyStarted    What = "destroy-started"    // the destroy of a deleted stack began
+	Destroyed         What = "destroyed"          // all resources are destroyed
+	DestroyFailed     What = "destroy-failed"     // some resources are not destroyed
+	PlanFailed        What = "plan-failed"        // no plan could be made; once for a series of failures
+	Recovered         What = "recovered"          // a series of failures ended
+	DriftFound        What = "drift"              // resources differ from what was applied
+	DriftResolved     What = "drift-resolved"     // they do not differ any more
+	UntrackedFound    What = "untracked-found"    // an apply was interrupted, and may have created resources that are in no state
+	UntrackedIgnored  What = "untracked-ignored"  // a user ignored them
+	LockBroken        What = "lock-broken"        // a foreign lock was broken
+	StateAccepted     What = "state-accepted"     // a user accepted an unexpected state
+	StateRolledBack   What = "state-rolled-back"  // a user rolled the state back to an older version
+	StatePushed       What = "state-pushed"       // a user uploaded a state
+	ReplanAsked       What = "replan-asked"       // a user asked for a plan at once
+	RepairAsked       What = "repair-asked"       // a user asked for a plan that imports untracked resources
+	Changed           What = "changed"            // a user changed the spec
+	Created           What = "created"            // a stack, registry or template is new
+	Suspended         What = "suspended"          // a user suspended it
+	Resumed           What = "resumed"            // a user resumed it
+	DeletionAsked     What = "deletion-asked"     // a user deleted the object
+	Deleted           What = "deleted"            // the object was released, and no resources are left
+	Retained          What = "retained"           // the object was released, and its resources stay
+	Orphaned          What = "orphaned"           // its finalizer was removed by force
+	RetainedForgotten What = "retained-forgotten" // a user deleted the record of retained resources
+	PlanRefused       What = "plan-refused"       // a webhook refused a plan
+	StateRead         What = "state-read"         // a user read a state
+	StateLocked       What = "state-locked"       // a user locked a state
+	StateUnlocked     What = "state-unlocked"     // a user unlocked it
 )
+
+// Of break-glass sessions.
+const (
+	BreakGlassBegun        What = "break-glass-begun"
+	BreakGlassCommand      What = "break-glass-command"
+	BreakGlassCommandEnded What = "break-glass-command-ended"
+	BreakGlassEnded        What = "break-glass-ended"
+)
+
+// formerNames are those of older entries. Read returns the new names, and a query
+// may have the old ones.
+var formerNames = map[What]What{
+	"gap-found": UntrackedFound, "gap-forgotten": UntrackedIgnored,
+	"glass-begun": BreakGlassBegun, "glass-command": BreakGlassCommand,
+	"glass-command-ended": BreakGlassCommandEnded, "glass-ended": BreakGlassEnded,
+	"journal-opened": LogOpened, "journal-cut": LogCut, "journal-damaged": LogDamaged,
+}
+
+// renamed is the present name of an action.
+func (w What) renamed() What { return cmp.Or(formerNames[w], w) }
 
 // Of tenants.
 const (
-	GuardTripped      What = "guard-tripped"      // deletions are held back
-	GuardCleared      What = "guard-cleared"      // there is nothing to hold back any more
-	DeletionsAllowed  What = "deletions-allowed"  // somebody let exactly these deletions through
-	RolloutStarted    What = "rollout-started"    // a change of a template goes to its tenants
-	RolloutStopped    What = "rollout-stopped"    // it went wrong, and goes to no more of them
-	RolloutResumed    What = "rollout-resumed"    // somebody said to go on
+	GuardTripped      What = "guard-tripped"      // a guard blocks deletions
+	GuardCleared      What = "guard-cleared"      // no deletion is blocked any more
+	DeletionsAllowed  What = "deletions-allowed"  // a user allowed exactly these deletions
+	RolloutStarted    What = "rollout-started"    // a change of a template reaches its tenants
+	RolloutStopped    What = "rollout-stopped"    // too many tenants failed, and no further ones are changed
+	RolloutResumed    What = "rollout-resumed"    // a user resumed it
 	RolloutFinished   What = "rollout-finished"   // all tenants have it
-	RolloutUndone     What = "rollout-undone"     // the template is again what it was
-	RegistrySuspended What = "registry-suspended" // somebody said not to read the table
-	RegistryResumed   What = "registry-resumed"   // and to read it again
+	RolloutUndone     What = "rollout-undone"     // the template has an older spec again
+	RegistrySuspended What = "registry-suspended" // a user suspended the registry
+	RegistryResumed   What = "registry-resumed"   // a user resumed it
 )
 
 // Of the platform.
 const (
-	SignedIn       What = "signed-in"
-	SignedOut      What = "signed-out"
-	SignInRefused  What = "sign-in-refused"
-	CommandDenied  What = "denied"          // somebody commanded what they may not
-	JournalOpened  What = "journal-opened"  // a program began to write
-	JournalCut     What = "journal-cut"     // a line that was cut short by a crash was taken off
-	JournalDamaged What = "journal-damaged" // what was written before is not what was written
-	Unreadable     What = "unreadable"      // in the place of a line that cannot be read; never recorded
+	SignedIn      What = "signed-in"
+	SignedOut     What = "signed-out"
+	SignInRefused What = "sign-in-refused"
+	CommandDenied What = "denied"            // a user lacked the permission for a command
+	LogOpened     What = "audit-log-opened"  // a process began to write
+	LogCut        What = "audit-log-cut"     // a line that a crash interrupted was removed
+	LogDamaged    What = "audit-log-damaged" // older lines were changed
+	Unreadable    What = "unreadable"        // in place of a line that cannot be read; never recorded
 )
 
-// Object is what something was done to.
+// Object is the object of an action.
 type Object struct {
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"` // empty for the platform itself
@@ -136,7 +153,7 @@ type Object struct {
 	UID       string `json:"uid,omitempty"`
 }
 
-// Query chooses entries. Its zero value chooses all.
+// Query selects entries. Its zero value selects all.
 type Query struct {
 	Since     time.Time // from then on
 	Until     time.Time // before then
@@ -145,50 +162,48 @@ type Query struct {
 	Via       Via
 	Namespace string
 	Stack     string // name of the object, whatever its kind
-	Text      string // words that must all occur somewhere in the entry
+	Text      string // words that the entry must all contain
 	Before    uint64 // entries with a lower number; all if 0
 	Limit     int    // 100 if 0, 1000 at most
 
-	Seen func(namespace string) bool // which entries may be looked at; all if nil
+	Seen func(namespace string) bool // the namespaces that the caller may see; all if nil
 }
 
-// Page is what a query found, the newest first.
+// Page is the result of a query, the newest entry first.
 type Page struct {
 	Items []Entry `json:"items"`
 	Next  uint64  `json:"next,omitempty"` // the Before of the next page, 0 if there is none
 }
 
-// Head is the last entry of a journal: what has to be kept elsewhere so that a
-// loss of the end is noticed.
+// Head is the last entry of a log. A copy of it elsewhere proves a loss of the end.
 type Head struct {
 	Seq  uint64    `json:"seq"`
 	Hash string    `json:"hash"` // of its line; empty if there is none
 	At   time.Time `json:"at,omitzero"`
 }
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	Entries  uint64 `json:"entries"`
 	Segments int    `json:"segments"`
-	First    uint64 `json:"first,omitempty"` // number of the first entry that is there; higher than 1 if older segments were archived
+	First    uint64 `json:"first,omitempty"` // number of the first entry; higher than 1 if older segments were archived
 	Head     Head   `json:"head"`
-	Bad      *Bad   `json:"bad,omitempty"` // the first that is wrong, nil if nothing is
+	Bad      *Bad   `json:"bad,omitempty"` // the first mismatch, nil if there is none
 }
 
-// Bad is the first place at which a journal is not what was written.
+// Bad is the first place at which a log was changed.
 type Bad struct {
 	Segment string `json:"segment"`
-	Line    int    `json:"line,omitempty"` // from 1; 0 if it is the segment as a whole
-	Seq     uint64 `json:"seq,omitempty"`  // of the entry that should be there
+	Line    int    `json:"line,omitempty"` // from 1; 0 for the segment as a whole
+	Seq     uint64 `json:"seq,omitempty"`  // of the expected entry
 	What    string `json:"what"`
 }
 
-// Bad reports whether an entry tells of something that went wrong, or of somebody
-// who was refused.
+// Bad reports whether an entry is about a failure or a refusal.
 func (e Entry) Bad() bool {
 	switch e.What {
-	case ApplyFailed, DestroyFailed, PlanFailed, DriftFound, GapFound, PlanRefused, Orphaned, GuardTripped, RolloutStopped,
-		SignInRefused, CommandDenied, JournalCut, JournalDamaged, Unreadable:
+	case ApplyFailed, DestroyFailed, PlanFailed, DriftFound, UntrackedFound, PlanRefused, Orphaned, GuardTripped, RolloutStopped,
+		SignInRefused, CommandDenied, LogCut, LogDamaged, Unreadable:
 		return true
 	default:
 		return false

@@ -16,26 +16,26 @@ import (
 
 // Bounds of one answer.
 const (
-	entriesAsked = 100     // if nobody says how many
+	entriesAsked = 100     // by default
 	entriesAtAll = 1000    // at most
-	linesAtAll   = 200_000 // looked at before an answer is given with what there is
+	linesAtAll   = 200_000 // read for one answer
 )
 
-// Read finds entries, the newest first, without reading more of the journal than
-// it takes. A query that few entries match may be answered with fewer than there
-// are; Next then says where to go on.
-func (j *Journal) Read(q Query) (Page, error) {
+// Read finds entries, the newest first, without reading more of the log than
+// needed. A query that few entries match may get an incomplete page; Next then says
+// where to continue.
+func (j *Log) Read(q Query) (Page, error) {
 	end := j.end()
 	return read(j.dir, limits{end.segment: end.size}, q)
 }
 
-// Read is the method of that name for a journal that nobody writes.
+// Read is the method of that name for a log that is not open.
 func Read(dir string, q Query) (Page, error) { return read(dir, nil, q) }
 
 func read(dir string, sizes limits, q Query) (Page, error) {
 	names, err := segmentsIn(dir)
 	if err != nil {
-		return Page{}, fmt.Errorf("reading the journal: %w", err)
+		return Page{}, fmt.Errorf("reading the audit log: %w", err)
 	}
 	s := newSearch(q)
 	for i := len(names) - 1; i >= 0 && !s.full; i-- {
@@ -53,15 +53,15 @@ func read(dir string, sizes limits, q Query) (Page, error) {
 	return page, nil
 }
 
-// search is on its way back through a journal.
+// search reads a log backwards.
 type search struct {
 	q     Query
 	must  [][]byte // texts that each line has to contain
 	words []string
 	found []Entry
 	seen  int
-	last  uint64 // number of the last entry that was looked at
-	full  bool   // no more are looked at
+	last  uint64 // number of the last entry that was read
+	full  bool   // no more are read
 }
 
 func newSearch(q Query) *search {
@@ -72,7 +72,7 @@ func newSearch(q Query) *search {
 		q.Limit = entriesAtAll
 	}
 	s := &search{q: q, words: strings.Fields(strings.ToLower(q.Text)), found: []Entry{}}
-	// Most lines are passed over without being decoded.
+	// Most lines are skipped without being decoded.
 	for _, v := range []string{q.Who, q.Namespace, q.Stack, string(q.Via)} {
 		if v != "" {
 			quoted, _ := json.Marshal(v) // a string can be marshalled
@@ -85,7 +85,7 @@ func newSearch(q Query) *search {
 func (s *search) segment(dir, name string, sizes limits) error {
 	f, err := os.Open(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // archived under our eyes
+		return nil // archived in the meantime
 	}
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (s *search) segment(dir, name string, sizes limits) error {
 	})
 }
 
-// line takes a line in if it is one that is asked for.
+// line adds a line if it matches the query.
 func (s *search) line(line []byte) {
 	seq, at, ok := stampOf(line)
 	if ok && s.q.Before > 0 && seq >= s.q.Before {
@@ -130,8 +130,10 @@ func (s *search) line(line []byte) {
 		return
 	}
 	var e Entry
-	if err := json.Unmarshal(line, &e); err != nil {
-		e = Entry{Seq: s.last, What: Unreadable, Why: "the line is not what was written; terrier audit verify says where"}
+	if err := json.Unmarshal(line, &e); err == nil {
+		e.What = e.What.renamed()
+	} else {
+		e = Entry{Seq: s.last, What: Unreadable, Why: "the line was changed; terrier audit verify names the place"}
 	}
 	if s.matches(&e, line) {
 		s.found = append(s.found, e)
@@ -145,7 +147,7 @@ func (s *search) matches(e *Entry, line []byte) bool {
 	case q.Seen != nil && !q.Seen(e.Object.Namespace),
 		!q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && !e.At.Before(q.Until),
 		q.Who != "" && e.Who != q.Who, q.Via != "" && e.Via != q.Via,
-		len(q.What) > 0 && !slices.Contains(q.What, e.What),
+		len(q.What) > 0 && !slices.ContainsFunc(q.What, func(w What) bool { return w.renamed() == e.What }),
 		q.Namespace != "" && e.Object.Namespace != q.Namespace, q.Stack != "" && e.Object.Name != q.Stack:
 		return false
 	case len(s.words) == 0:
@@ -155,7 +157,7 @@ func (s *search) matches(e *Entry, line []byte) bool {
 	return !slices.ContainsFunc(s.words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
-// text is everything of an entry that people search for.
+// text is the searchable text of an entry.
 func (e *Entry) text() string {
 	parts := []string{e.Who, string(e.What), e.Object.Kind, e.Object.Namespace + "/" + e.Object.Name, e.Plan, e.Digest, e.Run, e.Outcome, e.Comment, e.Why}
 	for _, v := range e.Details {

@@ -106,7 +106,7 @@ func TestUnreadableLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := whats(page.Items); !cmp.Equal(got, []What{Applied, JournalDamaged, Unreadable, Planned}) {
+	if got := whats(page.Items); !cmp.Equal(got, []What{Applied, LogDamaged, Unreadable, Planned}) {
 		t.Errorf("Read() finds %v", got)
 	}
 	if got := page.Items[2].Seq; got != 2 {

@@ -32,8 +32,7 @@ func firstOf(name string) (uint64, bool) {
 	return n, err == nil && n > 0
 }
 
-// segmentsIn lists the segments of a journal, the oldest first. Other files are
-// none of its business.
+// segmentsIn lists the segments of a log, the oldest first. It ignores other files.
 func segmentsIn(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -49,18 +48,18 @@ func segmentsIn(dir string) ([]string, error) {
 	return names, nil
 }
 
-// hashOf is what the next line says of a line, which is without its end.
+// hashOf is the hash of a line without its end, which the next line holds.
 func hashOf(line []byte) string {
 	sum := sha256.Sum256(line)
 	return hex.EncodeToString(sum[:])
 }
 
-// lineBytes bounds a line. Those that are written are far shorter.
+// lineBytes bounds a line. Entries are far shorter.
 const lineBytes = 1 << 20
 
-var errLong = errors.New("the line is too long to be one of ours")
+var errLong = errors.New("the line is longer than any entry")
 
-// lines reads lines forwards, without their ends, up to what counts of a file.
+// lines reads lines forwards, without their ends.
 type lines struct {
 	r *bufio.Reader
 }
@@ -87,9 +86,9 @@ func (l lines) next() (line []byte, whole bool, err error) {
 	}
 }
 
-// recover finds where the journal ends, takes off what was cut short, and
-// returns what is to be said about it.
-func (j *Journal) recover() (notes []Entry, err error) {
+// recover finds the end of the log, removes an interrupted line, and returns the
+// entries about that.
+func (j *Log) recover() (notes []Entry, err error) {
 	names, err := segmentsIn(j.dir)
 	if err != nil {
 		return nil, err
@@ -111,13 +110,13 @@ func (j *Journal) recover() (notes []Entry, err error) {
 		}
 		if name != end.segment {
 			if at.torn > 0 {
-				notes = append(notes, damaged(name, "its last line is cut short"))
+				notes = append(notes, damaged(name, "its last line is incomplete"))
 			}
 			continue
 		}
 		end.size = at.size
 		if at.torn > 0 {
-			notes = append(notes, Entry{What: JournalCut, Via: ViaController, Why: "a line was cut short when Terrier ended, and was taken off: what it was to say was never reported as recorded",
+			notes = append(notes, Entry{What: LogCut, Via: ViaController, Why: "the last line was incomplete, because Terrier ended while writing it, and was removed; it was never confirmed as recorded",
 				Details: map[string]string{"segment": name, "bytes": strconv.FormatInt(at.torn, 10)}})
 		}
 	}
@@ -132,24 +131,24 @@ func (j *Journal) recover() (notes []Entry, err error) {
 		return nil, err
 	}
 	j.tail = end
-	return notes, j.settle()
+	return notes, j.truncate()
 }
 
-// damaged is what is said once of what is not what was written.
+// damaged is the entry about a changed segment, which is recorded once.
 func damaged(segment, why string) Entry {
-	return Entry{What: JournalDamaged, Via: ViaController, ID: "damaged/" + segment + "/" + hashOf([]byte(why))[:16], Why: why, Details: map[string]string{"segment": segment}}
+	return Entry{What: LogDamaged, Via: ViaController, ID: "damaged/" + segment + "/" + hashOf([]byte(why))[:16], Why: why, Details: map[string]string{"segment": segment}}
 }
 
-// loaded is what one segment holds, as far as writing goes on behind it.
+// loaded describes the content of one segment.
 type loaded struct {
 	lines int
 	head  Head
 	size  int64 // up to the end of the last whole line
-	torn  int64 // bytes behind it
+	torn  int64 // bytes after it
 }
 
-// load reads a segment to its end and remembers the IDs in it.
-func (j *Journal) load(name string) (loaded, error) {
+// load reads a segment to its end, with its IDs.
+func (j *Log) load(name string) (loaded, error) {
 	f, err := os.Open(filepath.Join(j.dir, name))
 	if err != nil {
 		return loaded{}, err
@@ -170,8 +169,8 @@ func (j *Journal) load(name string) (loaded, error) {
 			return at, nil
 		}
 		at.size += int64(len(line)) + 1
-		// A line that cannot be read keeps its place: the chain goes on behind it as
-		// it is, and Verify names it.
+		// A line that cannot be read keeps its place: the chain continues after it, and
+		// Verify names it.
 		at.head.Seq, at.head.Hash = first+uint64(at.lines), hashOf(line)
 		var e Entry
 		if json.Unmarshal(line, &e) == nil {
@@ -184,9 +183,8 @@ func (j *Journal) load(name string) (loaded, error) {
 	}
 }
 
-// recentIDs is how many IDs are remembered. Something is recorded again when it
-// was cut short between the journal and what it was to become, so that the
-// entries in question are among the last few.
+// recentIDs is how many IDs are kept. An action is recorded again if a crash came
+// between its entry and its effect, so that its entry is one of the last few.
 const recentIDs = 20000
 
 // recent is a set of the newest IDs.

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Error says what is wrong, and where.
+// Error names the place and the mismatch.
 func (b Bad) Error() string {
 	if b.Line == 0 {
 		return b.Segment + ": " + b.What
@@ -18,20 +18,20 @@ func (b Bad) Error() string {
 	return fmt.Sprintf("%s, line %d (entry %d): %s", b.Segment, b.Line, b.Seq, b.What)
 }
 
-// Verify reads a whole journal and looks whether it is what was written: each
-// line, their order, their numbers, their hashes, and that each of anchors, the
-// heads that were kept elsewhere, is in it. It changes nothing and takes no lock;
-// the journal that is being written is verified by its Journal.
+// Verify reads a whole log and checks that it was not changed: each line, their
+// order, their numbers, their hashes, and that each of anchors, the heads that were
+// kept elsewhere, is in it. It changes nothing and takes no lock; an open log is
+// verified by its Log.
 func Verify(dir string, anchors ...Head) (Report, error) {
 	names, err := segmentsIn(dir)
 	if err != nil {
-		return Report{}, fmt.Errorf("reading the journal: %w", err)
+		return Report{}, fmt.Errorf("reading the audit log: %w", err)
 	}
 	return verify(dir, names, nil, anchors)
 }
 
-// Verify is the function of that name for a journal that is being written.
-func (j *Journal) Verify(anchors ...Head) (Report, error) {
+// Verify is the function of that name for an open log.
+func (j *Log) Verify(anchors ...Head) (Report, error) {
 	end := j.end()
 	names, err := j.segments(end)
 	if err != nil {
@@ -41,10 +41,10 @@ func (j *Journal) Verify(anchors ...Head) (Report, error) {
 }
 
 // segments are those up to an end.
-func (j *Journal) segments(end tail) ([]string, error) {
+func (j *Log) segments(end tail) ([]string, error) {
 	names, err := segmentsIn(j.dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading the journal: %w", err)
+		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
 	if i := slices.IndexFunc(names, func(name string) bool { return name > end.segment }); i >= 0 {
 		names = names[:i] // begun since
@@ -52,15 +52,15 @@ func (j *Journal) segments(end tail) ([]string, error) {
 	return names, nil
 }
 
-// limits are sizes up to which segments count; one that is not named counts whole.
+// limits are sizes up to which segments are read; others are read to their ends.
 type limits map[string]int64
 
-// verifier is on its way through a journal.
+// verifier verifies a log.
 type verifier struct {
 	Report
 	anchors map[uint64]Head
 	prev    string
-	known   bool // prev is the hash of the line before; else that line is elsewhere
+	known   bool // prev is the hash of the line before; otherwise that line is archived
 }
 
 func verify(dir string, names []string, sizes limits, anchors []Head) (Report, error) {
@@ -82,14 +82,14 @@ func verify(dir string, names []string, sizes limits, anchors []Head) (Report, e
 	return v.Report, nil
 }
 
-// ended looks at the anchors once all of a journal was read.
+// ended checks the anchors at the end of a log.
 func (v *verifier) ended() {
-	for _, a := range v.anchors { // those that were met are no longer among them
+	for _, a := range v.anchors { // without those that were met
 		switch {
 		case a.Seq > v.Head.Seq:
 			v.bad("", 0, fmt.Sprintf("the end is missing: entry %d was recorded, and the last one here is %d", a.Seq, v.Head.Seq))
 		case a.Seq < v.First:
-			// It was archived; whoever verifies the archive has it there.
+			// It was archived, and is verified there.
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (v *verifier) ended() {
 func (v *verifier) bad(segment string, line int, what string) {
 	if v.Bad == nil {
 		if segment == "" {
-			segment = "the journal"
+			segment = "the audit log"
 		}
 		v.Bad = &Bad{Segment: segment, Line: line, Seq: v.Head.Seq + 1, What: what}
 	}
@@ -106,7 +106,7 @@ func (v *verifier) bad(segment string, line int, what string) {
 func (v *verifier) segment(dir, name string, last bool, sizes limits) error {
 	first, _ := firstOf(name)
 	if v.Segments == 0 {
-		// The first that is there: what was before it may have been archived.
+		// The first segment: those before it may have been archived.
 		v.First, v.Head.Seq, v.known = first, first-1, first == 1
 	} else if first != v.Head.Seq+1 {
 		v.bad(name, 0, fmt.Sprintf("it should begin with entry %d: a segment before it is missing, or was added", v.Head.Seq+1))
@@ -143,7 +143,7 @@ func (v *verifier) segment(dir, name string, last bool, sizes limits) error {
 		case err != nil:
 			return fmt.Errorf("reading %s: %w", name, err)
 		case !whole:
-			v.bad(name, n+1, "it is cut short; if Terrier was ended in the middle of writing it, the next start takes it off and says so")
+			v.bad(name, n+1, "it is incomplete; if Terrier ended while writing it, the next start removes it and records that")
 		default:
 			v.line(name, n+1, line)
 		}
@@ -151,7 +151,7 @@ func (v *verifier) segment(dir, name string, last bool, sizes limits) error {
 	return nil
 }
 
-// line looks at one line.
+// line verifies one line.
 func (v *verifier) line(segment string, n int, line []byte) {
 	var e Entry
 	err := json.Unmarshal(line, &e)
@@ -173,7 +173,7 @@ func (v *verifier) line(segment string, n int, line []byte) {
 	}
 	if a, ok := v.anchors[e.Seq]; ok {
 		if a.Hash != hash {
-			v.bad(segment, n, "it is not the entry that was recorded: its hash is not the one that was kept outside of the journal")
+			v.bad(segment, n, "it is not the recorded entry: its hash differs from the one that is kept outside of the audit log")
 			return
 		}
 		delete(v.anchors, e.Seq)
@@ -182,9 +182,8 @@ func (v *verifier) line(segment string, n int, line []byte) {
 	v.Head, v.prev, v.known = Head{Seq: e.Seq, Hash: hash, At: e.At}, hash, true
 }
 
-// Holds reports whether h is an entry of the journal, as it was when h was its
-// head.
-func (j *Journal) Holds(h Head) (bool, error) {
+// Holds reports whether h is an entry of the log, unchanged since h was its head.
+func (j *Log) Holds(h Head) (bool, error) {
 	end := j.end()
 	if h.Seq == 0 || h.Seq > end.head.Seq {
 		return h.Seq == 0, nil

@@ -9,26 +9,25 @@ import (
 	"syscall"
 )
 
-// Walk verifies a journal that is being written in steps, and does not read again
-// what it has read: a segment that is full counts as verified for as long as its
-// file is the same by all that the file system says of it. What deceives a file
-// system is found by Verify, which trusts nothing.
+// Walk verifies an open log in steps, and reads each full segment once: the segment
+// stays verified while the metadata of its file does not change. Verify, which
+// trusts nothing, finds changes that leave the metadata as they were.
 type Walk struct {
-	j *Journal
+	j *Log
 
 	mu   sync.Mutex
 	done []walked // full segments, the oldest first
 }
 
-// walked is a segment that was read, and how the journal stood behind it.
+// walked is a segment that was read, and the verifier after it.
 type walked struct {
 	name string
 	file identity
 	then verifier
 }
 
-// identity is what a file system says of a file. The time of its last change is
-// set by the system and by nobody else.
+// identity is the metadata of a file. Only the system sets the time of its last
+// change.
 type identity struct {
 	device, inode uint64
 	size          int64
@@ -37,11 +36,11 @@ type identity struct {
 }
 
 // NewWalk begins a walk through j.
-func NewWalk(j *Journal) *Walk { return &Walk{j: j} }
+func NewWalk(j *Log) *Walk { return &Walk{j: j} }
 
-// Step goes on where the step before ended, reads at least bytes of the journal if
-// there are as many, and reports what is known by then. Whole says that this is all
-// of it. The segment that grows is read in each step that comes to it.
+// Step continues where the step before ended, reads at least bytes of the log if
+// there are as many, and reports the result so far. Whole means that the step
+// reached the end. The last segment is read in each step that reaches it.
 func (w *Walk) Step(bytes int64, anchors ...Head) (r Report, whole bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,8 +81,8 @@ func (w *Walk) Step(bytes int64, anchors ...Head) (r Report, whole bool, err err
 	return v.Report, true, nil
 }
 
-// keep forgets what was read of segments that are not what they were. A segment
-// that was archived is among them, and the walk begins anew.
+// keep forgets segments that have changed. If the first one was archived the walk
+// starts again.
 func (w *Walk) keep(names []string) error {
 	for i, d := range w.done {
 		same := i < len(names) && names[i] == d.name
@@ -105,7 +104,7 @@ func (w *Walk) keep(names []string) error {
 	return nil
 }
 
-// behind is how the journal stands behind what was read.
+// behind is the verifier after the segments that were read.
 func (w *Walk) behind() verifier {
 	if n := len(w.done); n > 0 {
 		return w.done[n-1].then
@@ -113,7 +112,8 @@ func (w *Walk) behind() verifier {
 	return verifier{}
 }
 
-// met looks for anchors in what was read before, and returns the others.
+// met checks the anchors in the segments that were read before, and returns the
+// others.
 func (w *Walk) met(v *verifier, anchors []Head) (ahead []Head, err error) {
 	for _, a := range anchors {
 		if a.Seq > v.Head.Seq {
@@ -125,13 +125,13 @@ func (w *Walk) met(v *verifier, anchors []Head) (ahead []Head, err error) {
 			return nil, err
 		}
 		if !there {
-			v.bad("", 0, fmt.Sprintf("entry %d is not the one that was recorded: its hash is not the one that was kept outside of the journal", a.Seq))
+			v.bad("", 0, fmt.Sprintf("entry %d is not the recorded one: its hash differs from the one that is kept outside of the audit log", a.Seq))
 		}
 	}
 	return ahead, nil
 }
 
-// expect has v look for those anchors that it has not met yet.
+// expect sets the anchors that v has not reached yet.
 func (v *verifier) expect(anchors []Head) {
 	v.anchors = map[uint64]Head{}
 	for _, a := range anchors {
@@ -148,7 +148,7 @@ func (w *Walk) identify(name string) (identity, error) {
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return identity{}, fmt.Errorf("nothing is known of the file %s", name)
+		return identity{}, fmt.Errorf("the system gives no metadata of the file %s", name)
 	}
 	return identity{s.Dev, s.Ino, s.Size, s.Mtim, s.Ctim}, nil
 }

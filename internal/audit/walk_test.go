@@ -13,7 +13,7 @@ import (
 )
 
 // walkedJournal is a journal of several segments, and a walk that has read it all.
-func walkedJournal(t *testing.T) (*Journal, *Walk, []Head, []string) {
+func walkedJournal(t *testing.T) (*Log, *Walk, []Head, []string) {
 	t.Helper()
 	j := open(t, t.TempDir(), 900)
 	heads := []Head{{}}

@@ -64,7 +64,7 @@ func (c *Stacks) auditStart(ctx context.Context, p *pass, kind stack.RunKind, ca
 			e.What = audit.DestroyStarted
 		case stack.BreakGlassRun:
 			// Who says to be its author is a word in the object; the stamp is not.
-			e.What, e.Who, e.Why = audit.GlassCommand, p.obj.GetAnnotations()[kube.ChangedBy], ""
+			e.What, e.Who, e.Why = audit.BreakGlassCommand, p.obj.GetAnnotations()[kube.ChangedBy], ""
 			e.Details["command"], e.Details["by"] = commandWords(cause.Command), cause.Command.By
 		default:
 			planIn(&e, cause.Plan)
@@ -175,7 +175,7 @@ func auditEntry(t stack.Transition, is stack.Status) (e audit.Entry, once string
 		return e, strconv.FormatInt(t.Drift.At.UnixNano(), 36)
 	case stack.UntrackedFound:
 		u := t.Untracked
-		return audit.Entry{What: audit.GapFound, Run: u.Run, Details: map[string]string{"objects": strconv.Itoa(len(u.Objects)), "first": u.Objects[0].Address}}, u.Run
+		return audit.Entry{What: audit.UntrackedFound, Run: u.Run, Details: map[string]string{"objects": strconv.Itoa(len(u.Objects)), "first": u.Objects[0].Address}}, u.Run
 	case stack.PlanReviewed:
 		v := t.Verdict
 		if !v.Refused || t.Repeated {
@@ -183,9 +183,9 @@ func auditEntry(t stack.Transition, is stack.Status) (e audit.Entry, once string
 		}
 		return audit.Entry{What: audit.PlanRefused, Digest: v.Plan, Details: map[string]string{"webhooks": v.By}}, v.Plan + v.By
 	case stack.BreakGlassStarted:
-		return audit.Entry{What: audit.GlassBegun, Details: map[string]string{"session": t.Session.Session, "until": t.Session.Until.UTC().Format("2006-01-02T15:04:05Z")}}, t.Session.Session
+		return audit.Entry{What: audit.BreakGlassBegun, Details: map[string]string{"session": t.Session.Session, "until": t.Session.Until.UTC().Format("2006-01-02T15:04:05Z")}}, t.Session.Session
 	case stack.BreakGlassEnded:
-		return audit.Entry{What: audit.GlassEnded, Details: map[string]string{"session": t.Session.Session}}, t.Session.Session
+		return audit.Entry{What: audit.BreakGlassEnded, Details: map[string]string{"session": t.Session.Session}}, t.Session.Session
 	case stack.AttemptFailed:
 		if t.Run == nil {
 			return notBegun(t, is)
@@ -220,7 +220,7 @@ func outcomeEntry(t stack.Transition) audit.Entry {
 	switch t.Change {
 	case stack.CommandEnded:
 		if c := r.Cause.Command; c != nil {
-			e.What = audit.GlassCommandEnded
+			e.What = audit.BreakGlassCommandEnded
 			e.Details["by"], e.Details["command"], e.Details["moved"] = c.By, commandWords(c), strconv.FormatBool(r.Moved)
 		}
 	case stack.PlanApplied, stack.StackDestroyed, stack.PlanStale:

@@ -91,7 +91,7 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 	case stack.AskedToReplan:
 		return audit.Entry{What: audit.ReplanAsked, Details: map[string]string{"request": is.Request}}, is.Request
 	case stack.AskedToIgnoreUntracked:
-		return audit.Entry{What: audit.GapForgotten, Run: is.Ignored}, is.Ignored
+		return audit.Entry{What: audit.UntrackedIgnored, Run: is.Ignored}, is.Ignored
 	case stack.AskedToRepair:
 		r := p.o.Spec.Repair
 		return audit.Entry{What: audit.RepairAsked, Run: r.Run, Plan: r.Plan, Details: map[string]string{"imports": strconv.Itoa(len(r.IDs)), "absent": strconv.Itoa(len(r.Absent))}}, is.Repair

@@ -13,7 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/record"
 )
 
-// Outcome is what became of a message.
+// Outcome is the outcome of a message.
 type Outcome string
 
 // The outcomes.
@@ -24,7 +24,7 @@ const (
 	Dropped   Outcome = "dropped"
 )
 
-// Delivery is what became of one message, as people are shown it.
+// Delivery is the outcome of one message, for users.
 type Delivery struct {
 	ID        string    `json:"id"`
 	At        time.Time `json:"at"`
@@ -49,8 +49,8 @@ const (
 	noNamespace = "_cluster_" // no name of a namespace
 )
 
-// history keeps the newest deliveries of each namespace in memory, and writes
-// what changed now and then.
+// history keeps the newest deliveries of each namespace in memory, and stores
+// changes at an interval.
 type history struct {
 	store Store
 	mu    sync.Mutex
@@ -62,7 +62,7 @@ func newHistory(s Store) *history {
 	return &history{store: s, of: map[string][]Delivery{}, dirty: map[string]bool{}}
 }
 
-// put adds what became of a message, in place of what was known of it.
+// put adds the outcome of a message, in place of an earlier one.
 func (h *history) put(d Delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,12 +84,12 @@ func (h *history) all() []Delivery {
 	return out
 }
 
-// load reads what an earlier process has written. What it was about to try
-// again is told anew once it is tried.
+// load reads the deliveries of an earlier process. The next attempt replaces those
+// that are retried.
 func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
 	keys, err := h.store.List(ctx, record.AllDeliveries())
 	if err != nil {
-		log.Warn("what was delivered earlier is not known", "err", err)
+		log.Warn("delivery history not read", "err", err)
 		return
 	}
 	for _, key := range keys {
@@ -99,13 +99,13 @@ func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
 			err = json.Unmarshal(b, &list)
 		}
 		if err != nil {
-			log.Warn("what was delivered earlier is not known", "key", key, "err", err)
+			log.Warn("delivery history not read", "key", key, "err", err)
 			continue
 		}
 		list = slices.DeleteFunc(list, func(d Delivery) bool { return now.Sub(d.At) > historyAge })
 		if len(list) == 0 {
 			if err := h.store.Delete(ctx, key); err != nil {
-				log.Warn("what was delivered long ago is not removed", "key", key, "err", err)
+				log.Warn("old delivery history not removed", "key", key, "err", err)
 			}
 			continue
 		}
@@ -119,7 +119,7 @@ func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
 	}
 }
 
-// flush writes what changed.
+// flush stores the changes.
 func (h *history) flush(ctx context.Context, log *slog.Logger) {
 	h.mu.Lock()
 	changed := map[string][]Delivery{}
@@ -138,7 +138,7 @@ func (h *history) flush(ctx context.Context, log *slog.Logger) {
 			err = h.store.Put(ctx, key, bytes.NewReader(b))
 		}
 		if err != nil {
-			log.Warn("what was delivered is not written down", "namespace", namespace, "err", err)
+			log.Warn("delivery history not stored", "namespace", namespace, "err", err)
 			h.mu.Lock()
 			h.dirty[namespace] = true
 			h.mu.Unlock()

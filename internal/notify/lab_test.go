@@ -85,9 +85,9 @@ func (r *receiver) await(t *testing.T, n int) []request {
 	}
 }
 
-// lab is a desk with one provider, hook, in the namespace team.
+// lab is a dispatcher with one provider, hook, in the namespace team.
 type lab struct {
-	*Desk
+	*Dispatcher
 	store  blob.Store
 	to     Destination
 	toErr  error
@@ -112,12 +112,12 @@ func newLab(t *testing.T, to Destination, allow ...string) *lab {
 		t.Fatal(err)
 	}
 	l := &lab{store: blob.Seal(files, key), to: to, routes: []Route{{Namespace: "team", Provider: "hook"}}}
-	l.Desk = l.desk(t, allow...)
+	l.Dispatcher = l.dispatcher(t, allow...)
 	return l
 }
 
-// desk makes a desk on the store of the lab, as a start of the program does.
-func (l *lab) desk(t *testing.T, allow ...string) *Desk {
+// dispatcher makes a dispatcher on the store of the lab, as a start of the program does.
+func (l *lab) dispatcher(t *testing.T, allow ...string) *Dispatcher {
 	t.Helper()
 	allowed, err := outbound.ParseAllow(allow...)
 	if err != nil {
@@ -131,8 +131,8 @@ func (l *lab) desk(t *testing.T, allow ...string) *Desk {
 	})
 }
 
-// run runs a desk until the test, or stop, ends it.
-func run(t *testing.T, d *Desk) (stop func()) {
+// run runs a dispatcher until the test, or stop, ends it.
+func run(t *testing.T, d *Dispatcher) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -155,7 +155,7 @@ func to(kind string, r *receiver) Destination {
 func host(r *receiver) string { return strings.TrimPrefix(r.URL, "http://") }
 
 // awaitOutcome waits until the history says so of n messages.
-func awaitOutcome(t *testing.T, d *Desk, outcome Outcome, n int) []Delivery {
+func awaitOutcome(t *testing.T, d *Dispatcher, outcome Outcome, n int) []Delivery {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

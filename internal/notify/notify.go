@@ -1,17 +1,16 @@
-// Package notify tells people and systems what happened: it takes events from
-// the controllers, finds out who wants them, and sees to it that they arrive.
+// Package notify sends events of the controllers to people and systems: it finds
+// their destinations, and delivers them.
 //
-// Whoever tells never waits: Desk.Tell puts an event into a bounded queue and
-// returns. What a provider is to be sent is written down before it is sent, so
-// that it outlives this process, and leaves through outbound like everything
-// else that goes to an address that somebody wrote.
+// Callers never wait: Dispatcher.Notify puts an event into a bounded queue and
+// returns. A message is stored before it is sent, so that it outlives the process,
+// and leaves through package outbound, as every request to an address from a user
+// does.
 //
-// It knows neither Kubernetes nor where alerts and providers come from: a
-// Directory does. It sends the text of an event and a few facts, never a plan,
-// an input or an output, and it takes no text for markup of the receiver.
+// It knows neither Kubernetes nor the source of alerts and providers: a Directory
+// does. It sends the text of an event and a few facts, never a plan, an input or an
+// output, and it escapes the markup of the receiver.
 //
-// Start reading at Desk; who wants what is in alert.go, what is sent in
-// payload.go.
+// Start reading at Dispatcher; alert.go has the routes, payload.go the messages.
 package notify
 
 import (
@@ -64,9 +63,8 @@ func (o Object) group() string {
 	return group
 }
 
-// plain is the event as providers get it: the prefixes that tell metadata of
-// the object from other annotations are gone, and more is added where it is
-// silent.
+// plain is the event as providers get it: without the prefixes that tell metadata
+// of the object from other annotations, and with the metadata of more that it lacks.
 func (e Event) plain(more map[string]string) Event {
 	facts := maps.Clone(more)
 	if facts == nil {
@@ -83,7 +81,7 @@ func (e Event) plain(more map[string]string) Event {
 	return e
 }
 
-// Store is where what has to outlive this process is kept.
+// Store keeps records beyond the process.
 type Store interface {
 	Put(ctx context.Context, key string, r io.Reader) error
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
@@ -91,19 +89,18 @@ type Store interface {
 	List(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Route is one provider that an event goes to, and what the alert that led there
-// adds to it.
+// Route is one provider of an event, with the metadata of its alert.
 type Route struct {
 	Namespace string
 	Provider  string
 	Metadata  map[string]string
 }
 
-// Directory knows who wants what, and where they are.
+// Directory knows routes and destinations.
 type Directory interface {
-	// Routes returns where an event goes. It is asked for every event.
+	// Routes returns the routes of an event. It is called for every event.
 	Routes(ctx context.Context, e Event) ([]Route, error)
-	// Destination returns where a provider is now. Invalid, Denied and Missing
-	// mean that trying again is of no use.
+	// Destination returns the present destination of a provider. An error that is
+	// Invalid, Denied or Missing is final.
 	Destination(ctx context.Context, namespace, provider string) (Destination, error)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/record"
 )
 
-// parcel is one message to one destination.
-type parcel struct {
+// message is one message to one destination.
+type message struct {
 	ID        string    `json:"id"`
 	Namespace string    `json:"namespace"` // of the provider
 	Provider  string    `json:"provider"`
@@ -23,16 +23,16 @@ type parcel struct {
 	Event     Event     `json:"event"`
 
 	Attempts   int    `json:"-"`
-	volatile   bool   // for Options.Upstream, and not kept
-	kind, host string // of the destination, once it was known
+	volatile   bool   // for Options.Upstream, and not stored
+	kind, host string // of the destination, once it is known
 }
 
-// parcelID sorts as messages came.
-func parcelID(now time.Time, serial int) string {
+// messageID sorts messages by their times.
+func messageID(now time.Time, serial int) string {
 	return fmt.Sprintf("%016x-%08x", now.UnixNano(), serial)
 }
 
-func (p *parcel) lane() string {
+func (p *message) queue() string {
 	if p.volatile {
 		return p.Provider // has no slash
 	}
@@ -40,7 +40,7 @@ func (p *parcel) lane() string {
 }
 
 // delivery is the entry in the history.
-func (p *parcel) delivery(at time.Time, outcome Outcome, why string) Delivery {
+func (p *message) delivery(at time.Time, outcome Outcome, why string) Delivery {
 	o := p.Event.InvolvedObject
 	d := Delivery{
 		ID: p.ID, At: at, Namespace: o.Namespace, Kind: o.Kind, Name: o.Name,
@@ -53,7 +53,7 @@ func (p *parcel) delivery(at time.Time, outcome Outcome, why string) Delivery {
 	return d
 }
 
-func (d *Desk) keep(ctx context.Context, p *parcel) error {
+func (d *Dispatcher) keep(ctx context.Context, p *message) error {
 	b, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -61,22 +61,22 @@ func (d *Desk) keep(ctx context.Context, p *parcel) error {
 	return d.Store.Put(ctx, record.OutboxMessage(p.ID), bytes.NewReader(b))
 }
 
-func (d *Desk) forget(ctx context.Context, p *parcel) {
+func (d *Dispatcher) forget(ctx context.Context, p *message) {
 	if err := d.Store.Delete(ctx, record.OutboxMessage(p.ID)); err != nil {
-		d.Log.Warn("a message that is done with stays, and is sent again after a restart", "id", p.ID, "err", err)
+		d.Log.Warn("message not removed: it is sent again after a restart", "id", p.ID, "err", err)
 	}
 }
 
-// restore takes up what was not delivered. What cannot be read is removed: it
-// would be met at each start.
-func (d *Desk) restore(ctx context.Context) {
+// restore reads the undelivered messages. It removes messages that cannot be read,
+// which would otherwise fail at each start.
+func (d *Dispatcher) restore(ctx context.Context) {
 	keys, err := d.Store.List(ctx, record.Outbox())
 	if err != nil {
-		d.Log.Warn("messages of an earlier run are not delivered", "err", err)
+		d.Log.Warn("stored messages not read: they are not delivered", "err", err)
 		return
 	}
 	for _, key := range keys {
-		var p parcel
+		var p message
 		b, err := read(ctx, d.Store, key)
 		if err == nil {
 			err = json.Unmarshal(b, &p)
@@ -90,7 +90,7 @@ func (d *Desk) restore(ctx context.Context) {
 			d.enqueue(&p)
 			d.mu.Unlock()
 		case fault.Of(err) != fault.Missing:
-			d.Log.Warn("a message cannot be read and is dropped", "key", key, "err", errors.Join(err, d.Store.Delete(ctx, key)))
+			d.Log.Warn("unreadable message dropped", "key", key, "err", errors.Join(err, d.Store.Delete(ctx, key)))
 		}
 	}
 }

@@ -17,13 +17,13 @@ const (
 
 // KeptJournal is the Journal where it is kept.
 type KeptJournal struct {
-	files  *audit.Journal
+	files  *audit.Log
 	walk   *audit.Walk
 	anchor kube.Anchor
 }
 
 // NewJournal returns the journal in files, whose head is kept in anchor.
-func NewJournal(files *audit.Journal, anchor kube.Anchor) *KeptJournal {
+func NewJournal(files *audit.Log, anchor kube.Anchor) *KeptJournal {
 	return &KeptJournal{files: files, walk: audit.NewWalk(files), anchor: anchor}
 }
 

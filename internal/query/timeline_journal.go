@@ -12,10 +12,10 @@ import (
 var deeds = map[AuditWhat]string{
 	audit.Approved: "Approved", audit.ApprovedStale: "Approved, but not the plan that waits", audit.Rejected: "Rejected",
 	audit.Suspended: "Suspended", audit.Resumed: "Resumed", audit.ReplanAsked: "Asked for a plan", audit.DeletionAsked: "Deleted",
-	audit.RepairAsked: "Asked for a repair", audit.GapForgotten: "Gave up what an apply left", audit.LockBroken: "Broke the lock of somebody else",
+	audit.RepairAsked: "Asked for a repair", audit.UntrackedIgnored: "Gave up what an apply left", audit.LockBroken: "Broke the lock of somebody else",
 	audit.StateRolledBack: "Rolled the state back", audit.StateAccepted: "Accepted the state", audit.StatePushed: "Put a state of their own there",
 	audit.StateLocked: "Locked the state", audit.StateUnlocked: "Unlocked the state",
-	audit.GlassBegun: "Began to work by hand", audit.GlassCommand: "Ran a command by hand", audit.GlassEnded: "Work by hand ended",
+	audit.BreakGlassBegun: "Began to work by hand", audit.BreakGlassCommand: "Ran a command by hand", audit.BreakGlassEnded: "Work by hand ended",
 }
 
 // ToldTimeline is the timeline of a stack, and in it what people did, if sight has

@@ -17,7 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// effect is an act that was done, for those who are told of it.
+// effect is an action that was done, for the events about it.
 type effect struct {
 	tenant.Act
 	ref    tenant.Ref
@@ -31,9 +31,9 @@ type childWriter struct {
 	metrics *metrics
 }
 
-// act does what was decided, one wave after another, and folds what came of it
-// into what is observed. An attempt that an object's own trouble stopped is
-// noted there; an error is trouble with the server.
+// apply does what was decided, one wave after another, and adds the results to the
+// observation. A failure of one object is noted there; an error is a failure of
+// the server.
 func (c *childWriter) apply(ctx context.Context, p *pass, acts []tenant.Act) error {
 	for _, wave := range waves(acts) {
 		if err := c.wave(ctx, p, wave); err != nil {
@@ -43,7 +43,7 @@ func (c *childWriter) apply(ctx context.Context, p *pass, acts []tenant.Act) err
 	return nil
 }
 
-// waves are the acts that may be done at once; acts are sorted.
+// waves are the actions that may be done at once; acts are sorted.
 func waves(acts []tenant.Act) [][]tenant.Act {
 	var all [][]tenant.Act
 	for i, a := range acts {
@@ -63,7 +63,7 @@ func (c *childWriter) wave(ctx context.Context, p *pass, acts []tenant.Act) erro
 		err   error
 	}
 	results := make([]result, len(acts))
-	var group errgroup.Group // the others are not stopped by one that fails: what they do must be known
+	var group errgroup.Group // a failure must not stop the others: their results must be known
 	group.SetLimit(parallel)
 	for i, a := range acts {
 		group.Go(func() error {
@@ -100,7 +100,7 @@ func itemOf(a tenant.Act) *tenant.Item {
 	return a.Orphan
 }
 
-// write makes one object what it should be.
+// write makes one object as rendered.
 func (c *childWriter) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, effect, error) {
 	o, ref := a.Write, tenant.RefOf(a.Write.Rendered)
 	want, n, before := wantedDigest(*o), p.memory.get(ref), p.o.Live[ref]
@@ -110,8 +110,8 @@ func (c *childWriter) write(ctx context.Context, p *pass, a tenant.Act) (tenant.
 	})
 	c.metrics.applied(ref.Kind, string(o.Conflict), err)
 	if err != nil {
-		f, told := failureOf(p, "write", ref, err)
-		if !told {
+		f, concerns := failureOf(p, "write", ref, err)
+		if !concerns {
 			return tenant.Child{}, effect{}, err
 		}
 		if f.Conflict {
@@ -139,11 +139,10 @@ func (c *childWriter) write(ctx context.Context, p *pass, a tenant.Act) (tenant.
 	return child, effect{Act: a, ref: ref, uid: live.UID, change: live.Change}, nil
 }
 
-// goesLater is what becomes of an end that was refused: nobody has to ask for it
-// once more.
-const goesLater = "; it is tried again, and succeeds by itself once nothing refuses it"
+// retriedDeletion ends the message of a refused deletion.
+const retriedDeletion = "; Terrier retries the deletion by itself"
 
-// remove asks for the end of one object, or lets go of it.
+// remove deletes one object, or marks it as retained.
 func (c *childWriter) remove(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, effect, error) {
 	item := itemOf(a)
 	before, n, key := p.o.Live[item.Ref], p.memory.get(item.Ref), item.Ref
@@ -156,14 +155,14 @@ func (c *childWriter) remove(ctx context.Context, p *pass, a tenant.Act) (tenant
 		err = p.children.Delete(ctx, key, before.UID)
 	}
 	if err != nil {
-		f, told := failureOf(p, verb, item.Ref, err)
-		if !told {
+		f, concerns := failureOf(p, verb, item.Ref, err)
+		if !concerns {
 			return tenant.Child{}, effect{}, err
 		}
 		if f.Reason == tenant.ApplyFailed {
 			f.Reason = tenant.CleanupFailed
 		}
-		f.Message += goesLater
+		f.Message += retriedDeletion
 		n.fail(f, p.trial("", n), p.now)
 		p.memory.put(item.Ref, n)
 		before.Failure = n.failure
@@ -176,7 +175,7 @@ func (c *childWriter) remove(ctx context.Context, p *pass, a tenant.Act) (tenant
 	}
 	live, err := c.Children.Read(ctx, key, p.owner) // most objects are gone at once
 	if err != nil {
-		return tenant.Child{}, effect{}, fmt.Errorf("looking whether %s is gone: %w", item.Ref, err)
+		return tenant.Child{}, effect{}, fmt.Errorf("reading %s after its deletion: %w", item.Ref, err)
 	}
 	n.version, n.seen, n.failure = live.ResourceVersion, withoutStatus(live.Object), nil
 	p.memory.put(item.Ref, n)
@@ -185,20 +184,20 @@ func (c *childWriter) remove(ctx context.Context, p *pass, a tenant.Act) (tenant
 	return child, done, nil
 }
 
-// failureOf says what an error means for one object; told is false for one that
-// says nothing about it, but that the server is not well.
-func failureOf(p *pass, verb string, ref tenant.Ref, err error) (f tenant.Failure, told bool) {
-	f = tenant.Failure{Reason: tenant.ApplyFailed, Message: shorten(p.conceal(err.Error()))}
+// failureOf is the failure of one object by an error; concerns is false for an
+// error that is about the server, and not about the object.
+func failureOf(p *pass, verb string, ref tenant.Ref, err error) (f tenant.Failure, concerns bool) {
+	f = tenant.Failure{Reason: tenant.ApplyFailed, Message: shorten(p.redacted(err.Error()))}
 	if conflict, ok := errors.AsType[*children.ConflictError](err); ok {
-		f.Conflict, f.Reason, f.Message = true, tenant.ResourceConflict, shorten(p.conceal(conflict.Error()))
+		f.Conflict, f.Reason, f.Message = true, tenant.ResourceConflict, shorten(p.redacted(conflict.Error()))
 		return f, true
 	}
 	if meta.IsNoMatchError(err) {
-		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the cluster has no kind %s of %s; its definition may have to be installed first", ref.Kind, ref.APIVersion())
+		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the cluster has no kind %s of %s; install its definition", ref.Kind, ref.APIVersion())
 		return f, true
 	}
 	if _, silent := errors.AsType[*apiutil.ErrResourceDiscoveryFailed](err); silent {
-		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("%s does not answer, so it is not known whether it has the kind %s", ref.APIVersion(), ref.Kind)
+		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the API %s does not answer, so that the kind %s is unknown", ref.APIVersion(), ref.Kind)
 		return f, true
 	}
 	var status apierrors.APIStatus

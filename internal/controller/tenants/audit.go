@@ -15,26 +15,26 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// Journal is where it is written down who did what. Record returns once it is
-// there for good; what bears an ID that it has seen is not written again.
-type Journal interface {
+// AuditLog stores audit entries. Record returns when an entry is durable; it skips
+// an entry whose ID it has stored before.
+type AuditLog interface {
 	Record(context.Context, audit.Entry) error
 }
 
-// auditEntry is an entry, what tells it from others of its sort, and whether it was a
-// person who brought it about.
+// auditEntry is an entry, the part of its ID that tells it from others of its kind,
+// and whether a user caused it.
 type auditEntry struct {
 	audit.Entry
 	once  string
 	asked bool
 }
 
-// record writes effects about an object of a kind into the journal.
-func (o Options) record(ctx context.Context, obj client.Object, kind string, effects ...auditEntry) error {
+// record writes entries about an object of a kind to the audit log.
+func (o Options) record(ctx context.Context, obj client.Object, kind string, entries ...auditEntry) error {
 	if o.Audit == nil {
 		return nil
 	}
-	for _, d := range effects {
+	for _, d := range entries {
 		d.ID = string(obj.GetUID()) + "/" + string(d.What) + "/" + d.once
 		d.Object = audit.Object{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: string(obj.GetUID())}
 		d.Via = audit.ViaController
@@ -46,26 +46,26 @@ func (o Options) record(ctx context.Context, obj client.Object, kind string, eff
 			a.In(&d.Entry)
 		}
 		if err := o.Audit.Record(ctx, d.Entry); err != nil {
-			return fmt.Errorf("recording what happened to %s %s: %w", kind, obj.GetName(), err)
+			return fmt.Errorf("writing audit entries about %s %s: %w", kind, obj.GetName(), err)
 		}
 	}
 	return nil
 }
 
-// allowed records that somebody lets a set of deletions through, before any of
-// them is done.
+// allowed records that a user allowed a set of deletions, before any of them is
+// done.
 func (c *Registries) allowed(ctx context.Context, l *registryPass) error {
 	b := l.before.Status.Blocked
 	if b == nil || b.Token == "" || l.known.Allowed != b.Token || l.step.Blocked != nil {
 		return nil
 	}
 	return c.record(ctx, l.obj, tenantsv1.RegistryKind, auditEntry{Entry: audit.Entry{
-		What: audit.DeletionsAllowed, Why: "held back by " + b.Reason,
+		What: audit.DeletionsAllowed, Why: "blocked by " + b.Reason,
 		Details: map[string]string{"token": b.Token, "held": strconv.Itoa(int(b.Count)), "deleted": strconv.Itoa(len(l.step.Remove))},
 	}, once: b.Token, asked: true})
 }
 
-// reasonOf is the reason of a condition, empty if it is not there.
+// reasonOf is the reason of a condition, empty without one.
 func reasonOf(all []metav1.Condition, kind string) string {
 	if c := meta.FindStatusCondition(all, kind); c != nil {
 		return c.Reason
@@ -73,7 +73,7 @@ func reasonOf(all []metav1.Condition, kind string) string {
 	return ""
 }
 
-// registryEntries says what happened between two statuses of a registry.
+// registryEntries are the audit entries of a change of a registry's status.
 func registryEntries(before, obj *tenantsv1.TenantRegistry) []auditEntry {
 	var out []auditEntry
 	generation := strconv.FormatInt(obj.Generation, 10)
@@ -103,10 +103,10 @@ func registryEntries(before, obj *tenantsv1.TenantRegistry) []auditEntry {
 	return out
 }
 
-// notKept is why it is not said who deleted something.
+// notKept is why an entry does not name the user who deleted an object.
 const notKept = "Kubernetes does not keep who deletes; the API server's own audit log does"
 
-// recordTemplate records what happened between two statuses of a template.
+// recordTemplate records a change of a template's status.
 func (c *Templates) recordTemplate(ctx context.Context, before, obj *tenantsv1.TenantTemplate) error {
 	if c.Audit == nil {
 		return nil
@@ -121,8 +121,8 @@ func (c *Templates) recordTemplate(ctx context.Context, before, obj *tenantsv1.T
 	return c.record(ctx, obj, tenantsv1.TemplateKind, templateEntries(before, obj, again)...)
 }
 
-// templateEntries says what happened between two statuses of a template. Again is
-// the generation that the newest one says the same as, 0 if there is none.
+// templateEntries are the audit entries of a change of a template's status. Again
+// is an older generation with the same spec as the newest, 0 if there is none.
 func templateEntries(before, obj *tenantsv1.TenantTemplate, again int64) []auditEntry {
 	var out []auditEntry
 	generation := strconv.FormatInt(obj.Generation, 10)
@@ -161,7 +161,7 @@ func templateEntries(before, obj *tenantsv1.TenantTemplate, again int64) []audit
 	if now.Phase == tenant.RolloutComplete && (newer || other) && now.TotalNodes > 0 {
 		add(audit.RolloutFinished, false, "", counts)
 	}
-	// One generation may stop, go on and stop again.
+	// One generation may stop, resume and stop again.
 	for i := range out {
 		if w := out[i].What; w == audit.RolloutStopped || w == audit.RolloutResumed {
 			out[i].once += "/" + obj.Annotations[tenantsv1.AnnotationRollout] + "/" + strconv.Itoa(int(now.FailedNodes))

@@ -139,15 +139,15 @@ func TestWordsAreWrittenWhenTheyLast(t *testing.T) {
 		}
 	}
 	l.stackIs("acme-db", "Unknown", "Progressing", "Waiting for its turn", 0)
-	if got := l.look().RequeueAfter; got > wordsLast {
-		t.Errorf("with other words it is looked at after %s, want %s at the latest", got, wordsLast)
+	if got := l.look().RequeueAfter; got > statusDebounce {
+		t.Errorf("with other words it is looked at after %s, want %s at the latest", got, statusDebounce)
 	}
 	says("with new words", "has not seen")
-	l.later(wordsLast / 2)
+	l.later(statusDebounce / 2)
 	l.stackIs("acme-db", "Unknown", "Progressing", "Applying", 0)
 	l.look()
 	says("with newer words", "has not seen")
-	l.later(wordsLast/2 + time.Second)
+	l.later(statusDebounce/2 + time.Second)
 	l.look()
 	says("with words that lasted", "Applying")
 	l.stackIs("acme-db", "Unknown", "Progressing", "Writing outputs", 0)

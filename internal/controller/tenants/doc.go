@@ -1,14 +1,13 @@
-// Package tenants keeps the kinds of operator.kubernetes-tenants.org true. There
-// are three reconcilers, which meet only in objects:
+// Package tenants reconciles the kinds of operator.kubernetes-tenants.org. It has
+// three reconcilers, which share only objects:
 //
-//	Registries   rows → Tenant objects: made, changed, taken away     registry.go
-//	Templates    is it valid, how far has its last change come        template.go
+//	Registries   rows → Tenant objects: created, changed, deleted     registry.go
+//	Templates    their validity, and the progress of their rollouts   template.go
 //	Tenants      one Tenant → its objects                             tenant.go
 //
-// What to do is decided in package tenant; here it is read, done and reported.
-// The database is asked when it is time to, or when somebody asks for it, never
-// because an object changed. No value of a row is written anywhere but to the
-// Secret of its Tenant.
+// Package tenant decides; this package reads, acts and reports. It queries the
+// database at an interval, or when a user asks for it, never because an object
+// changed. It writes values of a row only to the Secret of its Tenant.
 //
 // Start reading at Setup, then at Registries.Reconcile.
 package tenants

@@ -12,13 +12,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// events writes the events of a look: of what was done, of what left, and of what
-// is different from what was known before. Their names are Tenant Operator's.
+// events writes the events of a pass: about actions, about objects that left the
+// inventory, and about changes of the status. Their names are Tenant Operator's.
 func (c *tenantStatus) events(p *pass, out tenant.Outcome) {
 	say := func(warning bool, reason, format string, args ...any) {
 		kind, message := corev1.EventTypeNormal, fmt.Sprintf(format, args...)
 		if warning { // all others consist of names and numbers
-			kind, message = corev1.EventTypeWarning, p.conceal(message)
+			kind, message = corev1.EventTypeWarning, p.redacted(message)
 		}
 		c.Events.Event(p.obj, kind, reason, message)
 	}
@@ -26,10 +26,10 @@ func (c *tenantStatus) events(p *pass, out tenant.Outcome) {
 	for _, d := range p.effects {
 		switch {
 		case d.Orphan != nil:
-			c.Events.Event(stub(d), corev1.EventTypeNormal, "OrphanMarkersAdded", "Left behind by tenant "+p.obj.Name+": "+d.Why)
-		case d.Write == nil: // it is told when it is gone
+			c.Events.Event(stub(d), corev1.EventTypeNormal, "OrphanMarkersAdded", "Retained by tenant "+p.obj.Name+": "+d.Why)
+		case d.Write == nil: // the event comes when it is gone
 		case d.change == children.Adopted:
-			c.Events.Event(stub(d), corev1.EventTypeNormal, "OrphanMarkersRemoved", "Wanted again by tenant "+p.obj.Name)
+			c.Events.Event(stub(d), corev1.EventTypeNormal, "OrphanMarkersRemoved", "Adopted by tenant "+p.obj.Name+", which has it again")
 			written++
 		case d.change != children.Unchanged:
 			written++
@@ -41,9 +41,9 @@ func (c *tenantStatus) events(p *pass, out tenant.Outcome) {
 	for _, d := range p.departed {
 		switch {
 		case d.Unknown:
-			say(true, tenant.KindUnknown, "%s (%s) is forgotten: the cluster has no such kind, so it cannot have the object", d.Item, d.ID)
+			say(true, tenant.KindUnknown, "%s (%s) leaves the inventory: the cluster has no such kind, and so no such object", d.Item, d.ID)
 		case d.Stranger:
-			say(false, "ResourceRetained", "%s (%s) stays: it is not the object that this tenant made", d.Item, d.ID)
+			say(false, "ResourceRetained", "%s (%s) stays: this tenant did not create the object", d.Item, d.ID)
 		case d.Retained && p.o.Deleting:
 			say(false, "ResourceRetained", "%s (%s) stays, as its deletionPolicy says", d.Item, d.ID)
 		case d.Retained:
@@ -59,9 +59,9 @@ func (c *tenantStatus) events(p *pass, out tenant.Outcome) {
 	p.effects, p.departed = nil, nil
 }
 
-// summary tells of the tenant as a whole: what was written, and, once after that,
-// that all of it is ready. One that only loses and gains its readiness says no
-// more than its conditions do.
+// summary writes the events about the tenant as a whole: that objects were written,
+// and, once after that, that all are ready. Conditions alone tell when a tenant
+// becomes ready without a write.
 func (c *tenantStatus) summary(p *pass, out tenant.Outcome, written int, say func(bool, string, string, ...any)) {
 	ready := out.Written && out.Ready == out.Desired
 	switch {
@@ -79,7 +79,7 @@ func (c *tenantStatus) summary(p *pass, out tenant.Outcome, written int, say fun
 	}
 }
 
-// stub is enough of an object for an event about it.
+// stub is the part of an object that an event about it needs.
 func stub(d effect) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(d.ref.APIVersion())

@@ -8,9 +8,9 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 )
 
-// latest reads a Tenant: it is what we wrote last if the cache knows of nothing
-// newer, and else what the server has. The cache alone will not do: its copies
-// have no resources (Slim), and may not know the last inventory.
+// latest reads a Tenant: the version that Terrier wrote last if the cache has no
+// newer one, and otherwise the server's. The cache alone is not enough: its copies
+// have no resources (Slim), and may lack the last inventory.
 func (c *Tenants) latest(ctx context.Context, key types.NamespacedName) (*tenantsv1.Tenant, error) {
 	if m := c.memory.get(key); m != nil && c.cache != nil {
 		wrote := m.wrote

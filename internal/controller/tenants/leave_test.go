@@ -123,7 +123,7 @@ func TestDeletionWaitsForTheStacks(t *testing.T) {
 	l.wantStates("while the stack is destroyed", "db Deleting WaitsForFinalizers; creds Deleting WaitsForDependents")
 	l.stackIs("acme-db", "False", "TFExecApplyFailed", "the bucket is not empty", 0)
 	l.look()
-	l.later(wordsLast)
+	l.later(statusDebounce)
 	l.look()
 	if text := l.text(); strings.Count(text, "the bucket is not empty") != 2 {
 		t.Errorf("the object and the condition do not both say why the stack does not go:\n%s", text)
@@ -160,7 +160,7 @@ func TestWordsOfWhatGoesHideTheRow(t *testing.T) {
 	l.stackIs("acme-db", "False", "TFExecApplyFailed", "403 for s3cr3t-token of acme", 0)
 	l.restart()
 	l.look()
-	l.later(wordsLast)
+	l.later(statusDebounce)
 	l.look()
 	if text := l.text(); strings.Contains(text, "s3cr3t") || strings.Count(text, "403 for "+plan.Mask+" of acme") != 2 {
 		t.Errorf("the words of the stack are not there, or with a value of the row:\n%s", text)

@@ -12,16 +12,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// memory is what is remembered of one Tenant's objects. All of it can be lost.
+// memory is kept for one Tenant between passes. All of it can be lost. Fields above
+// mu belong to the pass, of which there is one at a time.
 type memory struct {
-	words time.Time // since when it has others than its status; zero if it has the same. Of whoever looks at the Tenant, which is one at a time
-
-	applying bool // objects were written, and the tenant was not ready since; of whoever looks, too
-
-	missed time.Time // when its row was first not there, as it should be; of whoever looks, too
-
-	// The Tenant as we last wrote it, while it is on its way; of the same one.
-	wrote *tenantsv1.Tenant
+	messagesSince time.Time         // since when messages differ from the status; zero if they do not
+	applying      bool              // objects were written, and the tenant was not ready since
+	missed        time.Time         // when its row was first found missing
+	wrote         *tenantsv1.Tenant // as Terrier wrote it last, while it is not settled
 
 	mu     sync.Mutex
 	notes  map[tenant.Ref]note
@@ -29,31 +26,31 @@ type memory struct {
 	values tenant.Row
 }
 
-// note is what is remembered of one object.
+// note is kept for one object.
 type note struct {
-	desired string         // what was wanted when it was last written or found to be right
-	live    string         // what it was then, apart from its status
-	version string         // its resourceVersion when it was last looked at
-	seen    string         // what it was then, apart from its status
-	object  map[string]any // then; only kept for a readyWhen
+	desired string         // digest of the desired object when it was last written
+	live    string         // digest of the object after that, without its status
+	version string         // its resourceVersion when it was last read
+	seen    string         // digest of the object then, without its status
+	object  map[string]any // the object then; only kept for a readyWhen
 
 	failure  *tenant.Failure // of the last attempt
-	tried    string          // what was tried, and on what; another attempt is due if that is something else
+	tried    string          // identifies the attempt; another one is due if this changes
 	attempts int
-	blind    int // how often in a row it could not be looked at
+	denied   int // failed reads in a row
 }
 
-// unspoken is how much longer to wait with a status of which only words are new;
-// zero for one that is to be written now.
-func (m *memory) unspoken(now time.Time, onlyWords bool) time.Duration {
+// debounce is how much longer to wait with a status of which only messages are
+// new; zero for one that is to be written now.
+func (m *memory) debounce(now time.Time, onlyMessages bool) time.Duration {
 	switch {
-	case !onlyWords:
-		m.words = time.Time{}
+	case !onlyMessages:
+		m.messagesSince = time.Time{}
 		return 0
-	case m.words.IsZero():
-		m.words = now
+	case m.messagesSince.IsZero():
+		m.messagesSince = now
 	}
-	return max(0, m.words.Add(wordsLast).Sub(now))
+	return max(0, m.messagesSince.Add(statusDebounce).Sub(now))
 }
 
 func (m *memory) get(r tenant.Ref) note {
@@ -68,7 +65,7 @@ func (m *memory) put(r tenant.Ref, n note) {
 	m.notes[r] = n
 }
 
-// row returns the row with this digest, if it is the one that was last read.
+// row returns the row with this digest, if it is the one that was read last.
 func (m *memory) row(digest string) (tenant.Row, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,34 +78,34 @@ func (m *memory) keepRow(digest string, row tenant.Row) {
 	m.digest, m.values = digest, row
 }
 
-// only drops the notes of objects that are neither wanted nor held.
+// only drops the notes of all other objects.
 func (m *memory) only(refs map[tenant.Ref]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.notes, func(r tenant.Ref, _ note) bool { return !refs[r] })
 }
 
-// Pauses after an attempt that failed: the server may have changed its mind by
-// then, although nothing that is watched says so.
+// Pauses after a failed attempt: it may succeed later although no watched object
+// has changed.
 const (
 	firstPause = 5 * time.Second
 	lastPause  = 5 * time.Minute
 )
 
-// trial is what an attempt is made of: what is wanted, of which object, and what
-// the Tenant says. If any of it is something else, there is nothing to wait for.
+// trial identifies an attempt by its inputs: the desired object, the live one and
+// the Tenant. If any of them changes, the next attempt does not wait.
 func (p *pass) trial(want string, n note) string { return want + n.seen + p.said }
 
-// firstSight is the first pause after a look that was refused: whoever may not
-// look at something mostly waits for a person.
-const firstSight = 30 * time.Second
+// firstDenied is the first pause after a refused read: mostly a user has to change
+// a role first.
+const firstDenied = 30 * time.Second
 
-// pause is how long to wait after an attempt that failed, as so many before it.
+// pause is how long to wait after a failed attempt, by the attempts before it.
 func pause(first time.Duration, attempts int) time.Duration {
 	return min(first<<min(attempts, 10), lastPause)
 }
 
-// fail writes an attempt down that did not succeed.
+// fail notes a failed attempt.
 func (n *note) fail(f tenant.Failure, tried string, now time.Time) {
 	if n.tried != tried {
 		n.attempts = 0
@@ -120,20 +117,20 @@ func (n *note) fail(f tenant.Failure, tried string, now time.Time) {
 // digest identifies a value that JSON can hold.
 func digest(v any) string {
 	text, err := json.Marshal(v)
-	if err != nil { // no value of ours is such: they all came from JSON
+	if err != nil { // every value came from JSON
 		return ""
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// wantedDigest identifies an object as it should be, and how it is to be written.
+// wantedDigest identifies a desired object, and how it is to be written.
 func wantedDigest(o tenant.Object) string {
 	return digest([]any{o.Rendered, o.Creation, o.Deletion, o.Conflict, o.Patch, o.IgnoreFields})
 }
 
-// withoutStatus identifies what people and controllers want of an object, not
-// what they say of it: a status alone is no reason to write.
+// withoutStatus identifies an object without its status: a change of the status
+// alone is no reason to write.
 func withoutStatus(object map[string]any) string {
 	if object == nil {
 		return ""

@@ -13,8 +13,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// metrics have the names and labels of Tenant Operator. The series of a tenant
-// go with it.
+// metrics have the names and labels of Tenant Operator. The series of a tenant are
+// deleted with it.
 type metrics struct {
 	duration                          *prometheus.HistogramVec
 	ready, desired, failed, conflicts *prometheus.GaugeVec
@@ -31,16 +31,16 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	}
 	m := &metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tenant_reconcile_duration_seconds", Help: "How long one look at a tenant took.", Buckets: []float64{0.1, 0.5, 1, 2, 5, 10, 30, 60},
+			Name: "tenant_reconcile_duration_seconds", Help: "Duration of one reconcile of a tenant.", Buckets: []float64{0.1, 0.5, 1, 2, 5, 10, 30, 60},
 		}, []string{"result"}),
 		ready:      gauge("tenant_resources_ready", "Resources of a tenant that are ready."),
 		desired:    gauge("tenant_resources_desired", "Resources that a tenant has."),
 		failed:     gauge("tenant_resources_failed", "Resources of a tenant that failed."),
-		conflicts:  gauge("tenant_resources_conflicted", "Resources of a tenant that are somebody else's."),
+		conflicts:  gauge("tenant_resources_conflicted", "Resources of a tenant that have another owner."),
 		condition:  gauge("tenant_condition_status", "Conditions of a tenant: 0 false, 1 true, 2 unknown.", "type"),
 		degraded:   gauge("tenant_degraded_status", "1 for the reason for which a tenant is degraded.", "reason"),
 		attempts:   counter("apply_attempts_total", "Writes of objects of tenants.", "kind", "result", "conflict_policy"),
-		conflicted: counter("tenant_conflicts_total", "Writes that found an object to be somebody else's.", "tenant", "namespace", "resource_kind", "conflict_policy"),
+		conflicted: counter("tenant_conflicts_total", "Writes of objects that have another owner.", "tenant", "namespace", "resource_kind", "conflict_policy"),
 	}
 	if r == nil {
 		return m, nil
@@ -52,7 +52,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, errors.Join(errs...)
 }
 
-// observe counts one look.
+// observe counts one pass.
 func (m *metrics) observe(took time.Duration, out tenant.Outcome, err error) {
 	result := "success"
 	switch {
@@ -64,7 +64,7 @@ func (m *metrics) observe(took time.Duration, out tenant.Outcome, err error) {
 	m.duration.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// report sets the gauges of a tenant to what its status says.
+// report sets the gauges of a tenant by its status.
 func (m *metrics) report(t *tenantsv1.Tenant) {
 	s := t.Status
 	m.ready.WithLabelValues(t.Name, t.Namespace).Set(float64(s.ReadyResources))

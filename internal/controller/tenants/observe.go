@@ -20,7 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// parallel is how many objects of one tenant are looked at or written at once.
+// parallel is how many objects of one tenant are read or written at once.
 const parallel = 4
 
 // observer reads Tenants, their rows and their objects.
@@ -30,7 +30,7 @@ type observer struct {
 	memory *objects[memory]
 }
 
-// observe finds out all that is known of a Tenant and its objects.
+// observe reads a Tenant and its objects.
 func (c *observer) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, error) {
 	p := &pass{
 		obj: obj, now: c.Now().UTC().Truncate(time.Second), children: c.Children, // times in a status have no fractions
@@ -70,11 +70,11 @@ func (c *observer) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, e
 	if err := c.resolveAll(ctx, p); err != nil {
 		return nil, err
 	}
-	return p, c.lookAt(ctx, p)
+	return p, c.readAll(ctx, p)
 }
 
-// render makes the objects of p, or says why there are none. Only what may pass
-// by itself is an error.
+// render renders the objects of p, or says why there are none. Only a passing
+// failure is an error.
 func (c *observer) render(ctx context.Context, p *pass) error {
 	generation := generationOf(p.obj)
 	template, err := dialect.Pinned(p.obj, generation)
@@ -84,7 +84,7 @@ func (c *observer) render(ctx context.Context, p *pass) error {
 	}
 	p.o.Resources = template.Resources
 	if p.o.Deleting && len(p.o.Inventory) > 0 {
-		return c.hideLeaving(ctx, p) // what there is, is written down
+		return c.redactDeleting(ctx, p) // the inventory says what to delete
 	}
 	row, err := c.row(ctx, p)
 	if err != nil {
@@ -105,26 +105,26 @@ func (c *observer) render(ctx context.Context, p *pass) error {
 		Namespace: p.obj.Namespace, TenantUID: p.obj.Spec.UID,
 		Types: c.Children.Types(), IsNamespaced: c.Children.Types().IsNamespaced,
 	})
-	p.hide(row)
+	p.redact(row)
 	return nil
 }
 
-// hideLeaving hides the row of a Tenant that goes by what is written down: its
-// stacks say why they are not destroyed, and may quote it. One that is lost, or
-// that may not be read, keeps nothing from going.
-func (c *observer) hideLeaving(ctx context.Context, p *pass) error {
+// redactDeleting redacts the row of a Tenant that is being deleted by its
+// inventory: its stacks say why they are not destroyed, and may quote it. A row that
+// is lost, or that Terrier may not read, stops no deletion.
+func (c *observer) redactDeleting(ctx context.Context, p *pass) error {
 	row, err := c.row(ctx, p)
 	switch {
 	case err == nil:
-		p.hide(row)
+		p.redact(row)
 	case fault.Of(err) == fault.Broken && !apierrors.IsForbidden(err):
 		return err
 	}
 	return nil
 }
 
-// generationOf is the generation of the template that a Tenant was given; zero
-// for one that was made by hand.
+// generationOf is the template generation of a Tenant; zero for one that a user
+// created.
 func generationOf(t *tenantsv1.Tenant) int64 {
 	n, err := strconv.ParseInt(t.Annotations[tenantsv1.AnnotationTemplateGeneration], 10, 64)
 	if err != nil {
@@ -133,8 +133,8 @@ func generationOf(t *tenantsv1.Tenant) int64 {
 	return n
 }
 
-// lookAt looks at every object that is wanted or held.
-func (c *observer) lookAt(ctx context.Context, p *pass) error {
+// readAll reads every object that is wanted or in the inventory.
+func (c *observer) readAll(ctx context.Context, p *pass) error {
 	refs := map[tenant.Ref]bool{}
 	type target struct {
 		ref    tenant.Ref
@@ -168,24 +168,24 @@ func (c *observer) lookAt(ctx context.Context, p *pass) error {
 	}
 	for i, t := range targets {
 		p.o.Live[t.ref] = found[i]
-		if t.item != nil && !found[i].Owned && c.refuses(p, t.ref) != nil {
-			t.item.UID = "" // where tenants may not write, only the object itself can say whose it is
+		if t.item != nil && !found[i].Owned && c.notAllowed(p, t.ref) != nil {
+			t.item.UID = "" // where tenants may not write, only the object itself can name its owner
 		}
 	}
 	p.memory.only(refs)
 	return nil
 }
 
-// child is what is known of one object; object is nil for one that is not wanted.
+// child observes one object; object is nil for one that is not wanted.
 func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *tenant.Object) (tenant.Child, error) {
 	if object != nil {
-		if f := c.refuses(p, ref); f != nil {
+		if f := c.notAllowed(p, ref); f != nil {
 			return tenant.Child{Unseen: true, Failure: f}, nil
 		}
 	}
 	if ref.Version == "" {
 		return tenant.Child{Unseen: true, Failure: &tenant.Failure{Reason: tenant.KindUnknown, RetryAt: p.now.Add(lastPause),
-			Message: "it is not known whether the cluster has this kind: some of its APIs do not answer"}}, nil
+			Message: "some APIs of the cluster do not answer, so that this kind is unknown"}}, nil
 	}
 	key := ref
 	c.Children.Watches().Ensure(key.APIVersion(), key.Kind, client.ObjectKeyFromObject(p.obj))
@@ -197,14 +197,14 @@ func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *t
 	if !known || live.ResourceVersion != n.version || object != nil && object.ReadyWhen != "" && n.object == nil {
 		reader := p.children
 		if object == nil {
-			reader = c.Children // whether something is gone must be known when its account's roles are gone, too
+			reader = c.Children // the end of an object must be seen even when the roles of the account are gone
 		}
 		var err error
 		if live, err = reader.Read(ctx, key, p.owner); err != nil {
 			return c.unseen(p, ref, object, err)
 		}
 		p.saw(ref, live)
-		n.version, n.seen, n.blind = live.ResourceVersion, withoutStatus(live.Object), 0
+		n.version, n.seen, n.denied = live.ResourceVersion, withoutStatus(live.Object), 0
 		n.object = nil
 		if object != nil && object.ReadyWhen != "" {
 			n.object = live.Object
@@ -226,29 +226,28 @@ func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *t
 	return child, nil
 }
 
-// fresh says that an object which is wanted has not been made for any tenant, as
-// far as is known. Nobody looks whether it is there: whoever makes it finds out.
-// For a tenant that goes nobody makes anything, and what is not found stays behind.
-// Outside the tenant's namespace it is the right to look that decides what may be
-// found out, and what failed before is looked at to see whether it has changed.
+// fresh reports whether a wanted object was probably never created for a tenant.
+// Terrier then creates it without reading it first. It reads the objects of a
+// tenant that is being deleted, since it creates none of them; objects outside the
+// tenant's namespace, since the account must have the right to read them; and
+// objects that failed before, to see whether they have changed.
 func (c *observer) fresh(p *pass, key children.Key, n note) bool {
 	made := slices.ContainsFunc(p.o.Inventory, func(i tenant.Item) bool { return i.UID != "" && i.Place() == key.Place() })
-	return !p.o.Deleting && key.Namespace == p.obj.Namespace && !made && n.version == "" && n.failure == nil && n.blind == 0 && c.Children.Watches().Unclaimed(key)
+	return !p.o.Deleting && key.Namespace == p.obj.Namespace && !made && n.version == "" && n.failure == nil && n.denied == 0 && c.Children.Watches().Unclaimed(key)
 }
 
-// unseen is an object that could not be looked at. What has nothing to do with
-// the object is an error.
+// unseen is an object that could not be read. A failure of the server is an error.
 func (c *observer) unseen(p *pass, ref tenant.Ref, object *tenant.Object, err error) (tenant.Child, error) {
 	if meta.IsNoMatchError(err) && object == nil {
-		return tenant.Child{NoKind: true}, nil // with its kind, its objects went
+		return tenant.Child{NoKind: true}, nil // its objects were deleted with the kind
 	}
-	f, told := failureOf(p, "get", ref, err)
-	if !told {
+	f, concerns := failureOf(p, "get", ref, err)
+	if !concerns {
 		return tenant.Child{}, err
 	}
 	n := p.memory.get(ref)
-	f.RetryAt = p.now.Add(pause(firstSight, n.blind))
-	n.blind++
+	f.RetryAt = p.now.Add(pause(firstDenied, n.denied))
+	n.denied++
 	p.memory.put(ref, n)
 	return tenant.Child{Unseen: true, Failure: &f}, nil
 }
@@ -261,10 +260,10 @@ func childOf(l children.Live) tenant.Child {
 	}
 }
 
-// refuses says why a tenant may not have an object there: its own namespace is
-// its own, everything else is the platform's to allow, unless somebody writes
-// whose rights the cluster knows.
-func (c *observer) refuses(p *pass, ref tenant.Ref) *tenant.Failure {
+// notAllowed says why a tenant may not have an object there. A tenant may write to
+// its own namespace, and to those that the platform allows. RBAC alone decides for
+// a ServiceAccount.
+func (c *observer) notAllowed(p *pass, ref tenant.Ref) *tenant.Failure {
 	if ref.Namespace == p.obj.Namespace || p.account != "" || slices.Contains(c.Namespaces, "*") {
 		return nil
 	}
@@ -278,6 +277,6 @@ func (c *observer) refuses(p *pass, ref tenant.Ref) *tenant.Failure {
 		return nil
 	}
 	return &tenant.Failure{Reason: tenant.NamespaceNotAllowed, Message: fmt.Sprintf(
-		"%s would be %s, but tenants of %s may write to their own namespace only; allow it with --tenant-namespaces, or give the template a serviceAccountName that may write there",
+		"%s would be %s, but tenants of %s may write to their own namespace only; allow it with --tenant-namespaces, or set a serviceAccountName in the template that may write there",
 		ref, where, p.obj.Namespace)}
 }

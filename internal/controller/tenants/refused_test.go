@@ -87,7 +87,7 @@ func TestADeletionThatIsRefusedSaysByWhat(t *testing.T) {
 	result := l.look()
 	l.wantStates("while its deletion is refused", "config Deleting "+tenant.CleanupFailed)
 	s := l.get().Status
-	for _, want := range []string{"ConfigMap " + l.Namespace + "/acme-config", "ValidatingAdmissionPolicy 'keep-configmaps." + l.Namespace + "'", "the auditors want to see it first", "succeeds by itself"} {
+	for _, want := range []string{"ConfigMap " + l.Namespace + "/acme-config", "ValidatingAdmissionPolicy 'keep-configmaps." + l.Namespace + "'", "the auditors want to see it first", "retries the deletion by itself"} {
 		if !strings.Contains(s.Resources[0].Message, want) {
 			t.Errorf("it says %q, want %q in it", s.Resources[0].Message, want)
 		}

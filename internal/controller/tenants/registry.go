@@ -19,16 +19,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// Registries makes the Tenant objects of each registry what its rows ask for. A
-// look at one is:
+// Registries reconciles the Tenant objects of each registry with its rows. A pass
+// over one is:
 //
 //	read     the rows, if it is time to                      registry_read.go
-//	know     the Tenants and templates that are there        registry_know.go
+//	observe  Tenants and templates                           registry_observe.go
 //	decide   tenant.Sync
-//	act      make, change, take away                         registry_act.go
+//	act      create, change and delete Tenants               registry_act.go
 //	report   status, conditions, events, metrics             registry_report.go
 //
-// Most looks do not read: a Tenant became ready, a template changed. They decide
+// Most passes do not read: a Tenant became ready, a template changed. They decide
 // with the rows of the last read.
 type Registries struct {
 	Options
@@ -44,8 +44,8 @@ type Registries struct {
 	status registryStatus
 }
 
-// remembered is what is known of one registry between looks. All of it can be
-// lost: the next look reads then.
+// remembered is kept for one registry between passes. All of it can be lost: the
+// next pass reads the rows then.
 type remembered struct {
 	uid        types.UID
 	generation int64 // of the registry when it was read last
@@ -54,13 +54,13 @@ type remembered struct {
 	err   error       // of the last attempt; nil if it was complete
 	next  time.Time   // when to read again
 	fails int
-	asked string // what people asked for when it was read last
+	asked string // the requests of users at the last read
 
 	mu   sync.Mutex
-	now  bool            // somebody notified us
+	now  bool            // the database notified Terrier of a change
 	kept map[string]bool // Tenants whose rows this process has written
 
-	refused map[string]refusal // Tenants that the API server does not take, by name
+	refused map[string]refusal // Tenants that the API server refused, by name
 }
 
 // registryPass is one pass over one registry.
@@ -68,15 +68,15 @@ type registryPass struct {
 	obj      *tenantsv1.TenantRegistry
 	before   *tenantsv1.TenantRegistry
 	memory   *remembered
-	fresh    bool // the rows were read, or not, in this very look
+	fresh    bool // this pass tried to read the rows
 	known    tenant.Known
-	tenants  map[string]*tenantsv1.Tenant // of this registry, by name; their groups are left out
+	tenants  map[string]*tenantsv1.Tenant // of this registry, by name; without resources
 	specs    map[string]*tenantsv1.TenantTemplate
 	step     tenant.Step
-	failures []tenant.RowError // what could not be written
+	failures []tenant.RowError // Tenants that could not be written
 }
 
-// Reconcile takes one look.
+// Reconcile implements reconcile.Reconciler.
 func (c *Registries) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	l := &registryPass{obj: &tenantsv1.TenantRegistry{}}
 	if err := c.Live.Get(ctx, req.NamespacedName, l.obj); err != nil {
@@ -107,24 +107,24 @@ func (c *Registries) pass(ctx context.Context, l *registryPass) (ctrl.Result, er
 	if c.reader.due(l) {
 		c.reader.read(ctx, l)
 	}
-	if err := c.know(ctx, l); err != nil {
+	if err := c.observe(ctx, l); err != nil {
 		return ctrl.Result{}, err
 	}
 	l.step = tenant.Sync(l.known)
 	var err error
 	if !l.obj.Spec.DryRun {
 		if err = c.allowed(ctx, l); err != nil {
-			return ctrl.Result{}, err // nothing goes of which it is not known who let it
+			return ctrl.Result{}, err // no deletion before its audit entry
 		}
 		err = c.writer.apply(ctx, l)
 	}
 	switch reported := c.status.report(ctx, l); {
 	case err == nil && apierrors.IsConflict(reported):
-		return requeue, nil // somebody else wrote: look with fresh eyes
+		return requeue, nil // another writer was faster
 	case reported != nil:
 		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(reported))
 	}
-	c.metrics.looked(l, c.Now().Sub(began))
+	c.metrics.passed(l, c.Now().Sub(began))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -152,15 +152,14 @@ func (c *Registries) forget(key types.NamespacedName) {
 	}
 }
 
-// finish takes away the Tenants of a registry that a person has deleted, and
-// then lets it go. What Tenants retain is their affair; those that are protected
-// stay, and hold their registry.
+// finish deletes the Tenants of a registry that is being deleted, and then removes
+// its finalizer. Protected Tenants stay, and keep their registry.
 func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(obj, tenantsv1.RegistryFinalizer) {
 		return ctrl.Result{}, nil
 	}
 	c.wake.listen(obj, nil)
-	// Read from the server: a cache that lags would let go of what was just made.
+	// Read from the server: a stale cache would miss Tenants that were just created.
 	var list tenantsv1.TenantList
 	if err := c.Live.List(ctx, &list, client.InNamespace(obj.Namespace), client.MatchingLabels{tenantsv1.LabelRegistry: tenant.Label(obj.Name)}); err != nil {
 		return ctrl.Result{}, err
@@ -186,7 +185,7 @@ func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) 
 	if len(list.Items) > 0 {
 		_, err := c.writer.remove(ctx, obj, gone, known)
 		err = errors.Join(err, c.status.deleting(ctx, obj, len(list.Items), protected))
-		return ctrl.Result{RequeueAfter: leavingLook}, client.IgnoreNotFound(err)
+		return ctrl.Result{RequeueAfter: deletionCheck}, client.IgnoreNotFound(err)
 	}
 	if err := c.record(ctx, obj, tenantsv1.RegistryKind, auditEntry{Entry: audit.Entry{What: audit.Deleted}}); err != nil {
 		return ctrl.Result{}, err
@@ -199,14 +198,14 @@ func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) 
 	return ctrl.Result{}, nil
 }
 
-// registryDeleted is why a Tenant goes whose registry does.
+// registryDeleted is why a Tenant of a deleted registry is deleted.
 const registryDeleted = "RegistryDeleted"
 
-// leavingLook is how often it is looked whether what leaves has left; the end of
-// each Tenant wakes its registry besides.
-const leavingLook = 30 * time.Second
+// deletionCheck is how often a deletion is checked; the end of each Tenant also
+// wakes its registry.
+const deletionCheck = 30 * time.Second
 
-// protecting are the templates of a registry whose tenants may not be taken away.
+// protecting are the templates of a registry whose tenants are protected.
 func (c *Registries) protecting(ctx context.Context, obj *tenantsv1.TenantRegistry) (map[string]bool, error) {
 	var list tenantsv1.TenantTemplateList
 	if err := c.Live.List(ctx, &list, client.InNamespace(obj.Namespace)); err != nil {
@@ -221,7 +220,7 @@ func (c *Registries) protecting(ctx context.Context, obj *tenantsv1.TenantRegist
 	return names, nil
 }
 
-// protects reports whether no tenant of a template may be taken away.
+// protects reports whether a template protects its tenants against deletion.
 func protects(t *tenantsv1.TenantTemplate) bool {
 	return t.Spec.DeletionProtection || t.Annotations[tenantsv1.AnnotationDeletionProtection] == "true"
 }

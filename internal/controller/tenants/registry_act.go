@@ -27,7 +27,7 @@ import (
 // tenantsAtOnce is how many Tenants of one registry are written at once.
 const tenantsAtOnce = 8
 
-// rowRefused is a tenant that the API server did not take.
+// rowRefused is a tenant that the API server refused.
 const rowRefused = "TenantRefused"
 
 // tenantWriter creates, changes and deletes the Tenants of registries.
@@ -43,7 +43,7 @@ func (c *tenantWriter) apply(ctx context.Context, l *registryPass) error {
 	var errs []error
 	var mu sync.Mutex
 	attempt := func(uid, name string, what any, write func() error) {
-		// Whoever asks for a read asks for another attempt, too.
+		// A request for a read is also one for another attempt.
 		r, err := l.memory.attempt(name, digest([]any{what, l.obj.Annotations[tenantsv1.AnnotationSyncNow]}), c.Now(), write)
 		if err == nil {
 			return
@@ -60,7 +60,7 @@ func (c *tenantWriter) apply(ctx context.Context, l *registryPass) error {
 	})
 	each(ctx, l.step.Change, func(ctx context.Context, n tenant.Change) {
 		t := l.tenants[n.Name]
-		// Since when it leaves is another moment with each attempt.
+		// The time of leaving differs with each attempt.
 		what := []any{n.Row, n.Generation, n.Leaving != nil, n.Stay, t.UID, t.Generation, t.Annotations}
 		attempt(t.Spec.UID, n.Name, what, func() error { return c.change(ctx, l, pinned, n) })
 	})
@@ -93,8 +93,8 @@ func each[T any](ctx context.Context, items []T, f func(context.Context, T)) {
 	_ = g.Wait() // f keeps its own errors
 }
 
-// create makes a Tenant and then its row, which the Tenant owns. In between the
-// Tenant waits: its annotation says that there will be a row.
+// create creates a Tenant and then its row, which the Tenant owns. In between the
+// Tenant waits: its annotation announces the row.
 func (c *tenantWriter) create(ctx context.Context, l *registryPass, pinned *pins, n tenant.Creation) error {
 	spec, err := pinned.spec(ctx, l.specs[n.Template], n.Generation)
 	if err != nil {
@@ -116,11 +116,11 @@ func (c *tenantWriter) create(ctx context.Context, l *registryPass, pinned *pins
 	err = c.Live.Create(ctx, t, client.FieldOwner(tenantsv1.FieldManager))
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil // the cache lags: its event will bring us back
+		return nil // the cache is stale: its event starts another pass
 	case err != nil:
 		return err
 	}
-	delete(t.Annotations, tenantsv1.AnnotationRow) // a new Tenant has no Secret to change
+	delete(t.Annotations, tenantsv1.AnnotationRow) // a new Tenant has no Secret yet
 	return c.writeRow(ctx, l, t, n.Row)
 }
 
@@ -135,8 +135,8 @@ func (c *tenantWriter) writeRow(ctx context.Context, l *registryPass, t *tenants
 	return nil
 }
 
-// change writes what is new: first the row, then one patch of the Tenant. What
-// Tenant Operator wrote of the row into annotations goes, since the Secret has it.
+// change writes a changed row, and then one patch of the Tenant. It removes the
+// annotations of Tenant Operator with values of the row, since the Secret has them.
 func (c *tenantWriter) change(ctx context.Context, l *registryPass, pinned *pins, n tenant.Change) error {
 	t := l.tenants[n.Name]
 	old := t.Annotations
@@ -171,7 +171,7 @@ func (c *tenantWriter) change(ctx context.Context, l *registryPass, pinned *pins
 	case n.Leaving != nil:
 		annotations[tenantsv1.AnnotationLeaving] = dialect.LeavingText(*n.Leaving)
 	}
-	patch["metadata"] = map[string]any{"uid": t.UID, "annotations": annotations} // of no other Tenant of this name
+	patch["metadata"] = map[string]any{"uid": t.UID, "annotations": annotations} // for no other Tenant of this name
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return err
@@ -186,21 +186,21 @@ func (c *tenantWriter) change(ctx context.Context, l *registryPass, pinned *pins
 	return client.IgnoreNotFound(err)
 }
 
-// changeEvent says on a Tenant what it was given. A row that was only written
-// again, since its Secret was lost, is nothing new.
+// changeEvent writes an event about a changed Tenant. A row that was only restored,
+// since its Secret was lost, is no change.
 func (c *tenantWriter) changeEvent(t *tenantsv1.Tenant, n tenant.Change, row any) {
 	fresh := n.Row != nil && row != t.Annotations[tenantsv1.AnnotationRow]
 	switch {
 	case fresh && n.Generation != 0:
-		c.Events.Event(t, corev1.EventTypeNormal, "TenantUpdated", fmt.Sprintf("The row has changed, and the template %s is of generation %d", n.Template, n.Generation))
+		c.Events.Event(t, corev1.EventTypeNormal, "TenantUpdated", fmt.Sprintf("The row has changed, and the tenant has generation %[2]d of the template %[1]s", n.Template, n.Generation))
 	case n.Generation != 0:
-		c.Events.Event(t, corev1.EventTypeNormal, "TemplateApplied", fmt.Sprintf("The template %s is of generation %d", n.Template, n.Generation))
+		c.Events.Event(t, corev1.EventTypeNormal, "TemplateApplied", fmt.Sprintf("The tenant has generation %[2]d of the template %[1]s", n.Template, n.Generation))
 	case fresh:
 		c.Events.Event(t, corev1.EventTypeNormal, "DataUpdated", "The row has changed")
 	}
 }
 
-// specPatch puts all groups in the place of those that a Tenant has.
+// specPatch replaces all groups of a Tenant.
 func specPatch(spec *tenantsv1.TenantTemplateSpec) map[string]any {
 	out := map[string]any{"serviceAccountName": nil}
 	if spec.ServiceAccountName != "" {
@@ -215,8 +215,8 @@ func specPatch(spec *tenantsv1.TenantTemplateSpec) map[string]any {
 	return out
 }
 
-// remove asks for the end of Tenants, and says which the API server does not let
-// go. Each one's own finalizer waits for its objects.
+// remove deletes Tenants, and returns those whose deletion the API server refused.
+// The finalizer of each waits for its objects.
 func (c *tenantWriter) remove(ctx context.Context, obj *tenantsv1.TenantRegistry, all []tenant.Removal, known map[string]*tenantsv1.Tenant) (stay []tenant.RowError, err error) {
 	var mu sync.Mutex
 	var errs []error
@@ -227,12 +227,12 @@ func (c *tenantWriter) remove(ctx context.Context, obj *tenantsv1.TenantRegistry
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, fmt.Errorf("deleting tenant %s: %w", r.Name, err))
-			stay = append(stay, tenant.RowError{UID: known[r.Name].Spec.UID, Reason: rowRefused, Message: fmt.Sprintf("deleting tenant %s: %v%s", r.Name, err, goesLater)})
+			stay = append(stay, tenant.RowError{UID: known[r.Name].Spec.UID, Reason: rowRefused, Message: fmt.Sprintf("deleting tenant %s: %v%s", r.Name, err, retriedDeletion)})
 		}
 	})
 	if len(all) > 0 {
 		c.Events.Event(obj, corev1.EventTypeNormal, "TenantDeleting", removed(all))
-		c.Log.Info("tenants leave", "registry", client.ObjectKeyFromObject(obj).String(), "count", len(all))
+		c.Log.Info("tenants deleted", "registry", client.ObjectKeyFromObject(obj).String(), "count", len(all))
 	}
 	if len(errs) > 0 {
 		c.Events.Event(obj, corev1.EventTypeWarning, "TenantDeletionFailed", errs[0].Error())
@@ -249,7 +249,7 @@ func removed(all []tenant.Removal) string {
 	return tenant.Few(names, 10)
 }
 
-// pins finds the specs of generations, each once for a look.
+// pins reads the specs of generations, each once in a pass.
 type pins struct {
 	c  *revisions
 	mu sync.Mutex
@@ -263,7 +263,7 @@ type pin struct {
 
 func (p *pins) spec(ctx context.Context, t *tenantsv1.TenantTemplate, generation int64) (*tenantsv1.TenantTemplateSpec, error) {
 	if t == nil {
-		return nil, fault.New(fault.Missing, "", errors.New("its template is gone"))
+		return nil, fault.New(fault.Missing, "", errors.New("its template does not exist any more"))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 )
 
-// registryMetrics are those of registries: the first three as Tenant Operator
-// has them. The series of a registry go with it.
+// registryMetrics are the metrics of registries: the first three as in Tenant
+// Operator. The series of a registry are deleted with it.
 type registryMetrics struct {
 	desired, ready, failed   *prometheus.GaugeVec
 	rows, rowErrors, blocked *prometheus.GaugeVec
@@ -30,17 +30,17 @@ func newRegistryMetrics(r prometheus.Registerer) (*registryMetrics, error) {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, names)
 	}
 	m := &registryMetrics{
-		desired:   gauge("registry_desired", "Tenants that the active rows of a registry make with its templates."),
+		desired:   gauge("registry_desired", "Tenants that the active rows and the templates of a registry ask for."),
 		ready:     gauge("registry_ready", "Tenants of a registry that are ready."),
-		failed:    gauge("registry_failed", "Tenants of a registry of which something failed."),
+		failed:    gauge("registry_failed", "Tenants of a registry with a failed resource."),
 		rows:      gauge("registry_rows", "Rows of a registry at the last complete read."),
 		rowErrors: gauge("registry_row_errors", "Rows of a registry that no tenant can be made of."),
-		blocked:   gauge("registry_deletions_blocked", "Tenants of a registry that would be taken away if a guard did not stop it."),
-		read:      gauge("terrier_registry_last_read_timestamp_seconds", "When all rows of a registry were read last, or first could not be."),
-		interval:  gauge("terrier_registry_interval_seconds", "How often the rows of a registry are to be read."),
+		blocked:   gauge("registry_deletions_blocked", "Tenants of a registry whose deletion a guard blocks."),
+		read:      gauge("terrier_registry_last_read_timestamp_seconds", "Time of the last complete read of a registry; before the first one, of the first attempt."),
+		interval:  gauge("terrier_registry_interval_seconds", "Interval between reads of a registry."),
 		queries:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "registry_queries_total", Help: "Reads of the rows of a registry."}, append(names, "result")),
 		sync: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "registry_sync_duration_seconds", Help: "How long it took to read rows and to make tenants follow.", Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60},
+			Name: "registry_sync_duration_seconds", Help: "Duration of reading rows and changing tenants.", Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60},
 		}, names),
 	}
 	if r == nil {
@@ -53,8 +53,8 @@ func newRegistryMetrics(r prometheus.Registerer) (*registryMetrics, error) {
 	return m, errors.Join(errs...)
 }
 
-// queried counts a read of rows. Of a registry that was never read, the time of
-// the first attempt stands: how long it is not read is counted from then.
+// queried counts a read of rows. The timestamp of a registry that was never read
+// is that of the first attempt, so that the time without a read counts from then.
 func (m *registryMetrics) queried(obj *tenantsv1.TenantRegistry, at time.Time, err error) {
 	result := "success"
 	if err != nil {
@@ -68,8 +68,8 @@ func (m *registryMetrics) queried(obj *tenantsv1.TenantRegistry, at time.Time, e
 	m.queries.WithLabelValues(obj.Name, obj.Namespace, result).Inc()
 }
 
-// looked sets the gauges to what the status says.
-func (m *registryMetrics) looked(l *registryPass, took time.Duration) {
+// passed sets the gauges by the status.
+func (m *registryMetrics) passed(l *registryPass, took time.Duration) {
 	s := l.obj.Status
 	set := func(g *prometheus.GaugeVec, n int32) { g.WithLabelValues(l.obj.Name, l.obj.Namespace).Set(float64(n)) }
 	set(m.desired, s.Desired)

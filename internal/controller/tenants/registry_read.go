@@ -31,9 +31,9 @@ type rowReader struct {
 	wake    *wake
 }
 
-// due reports whether the rows have to be read: it is time, the registry is
-// another one, somebody asks for it, or somebody allowed deletions, which must
-// be what the rows still ask for.
+// due reports whether the rows have to be read: the interval is over, the registry
+// has changed, a user asks for a read, or a user allowed deletions, which must
+// still be what the rows ask for.
 func (c *rowReader) due(l *registryPass) bool {
 	m, a := l.memory, l.obj.Annotations
 	m.mu.Lock()
@@ -46,13 +46,13 @@ func (c *rowReader) due(l *registryPass) bool {
 	return notified || m.generation != l.obj.Generation || !c.Now().Before(m.next) || asking && m.asked != asked(l.obj)
 }
 
-// asked is what people ask for of the rows. If that could not be done, it is not
-// tried again with every look.
+// asked are the requests of users. A request that failed is not retried with every
+// pass.
 func asked(obj *tenantsv1.TenantRegistry) string {
 	return obj.Annotations[tenantsv1.AnnotationSyncNow] + "\n" + obj.Annotations[tenantsv1.AnnotationAllowDeletions]
 }
 
-// read reads the rows, and remembers what came of it.
+// read reads the rows, and keeps the result.
 func (c *rowReader) read(ctx context.Context, l *registryPass) {
 	m := l.memory
 	began := c.Now()
@@ -69,7 +69,7 @@ func (c *rowReader) read(ctx context.Context, l *registryPass) {
 	}
 	last := ""
 	if r := l.obj.Status.LastRead; r != nil && l.obj.Status.ObservedGeneration == l.obj.Generation {
-		last = r.HighWaterMark // whoever edits the registry may as well mean another column
+		last = r.HighWaterMark // another spec may name another column
 	}
 	found, faults := tenant.Rows(dialect.Mapping(l.obj), snapshot)
 	m.read = tenant.Read{OK: true, Time: began, Rows: found, Errors: faults, Total: len(snapshot.Rows), Mark: snapshot.Mark, LastMark: last}
@@ -77,15 +77,15 @@ func (c *rowReader) read(ctx context.Context, l *registryPass) {
 	m.next = c.Now().Add(spread(interval, m.uid, began))
 }
 
-// spread is an interval, or up to a tenth less, so that registries which were
-// made together do not ask together.
+// spread is an interval, or up to a tenth less, so that registries that were
+// created together do not query together.
 func spread(interval time.Duration, uid types.UID, at time.Time) time.Duration {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s/%d", uid, at.UnixNano())
 	return interval - time.Duration(h.Sum32()%1000)*interval/10_000
 }
 
-// query makes one complete read.
+// query returns one complete read.
 func (c *rowReader) query(ctx context.Context, l *registryPass) (tenant.Snapshot, error) {
 	config, err := c.config(ctx, l.obj)
 	if err != nil {
@@ -97,8 +97,8 @@ func (c *rowReader) query(ctx context.Context, l *registryPass) (tenant.Snapshot
 	return c.Rows.Read(ctx, string(l.obj.UID), *config, dialect.Mapping(l.obj).Columns())
 }
 
-// config is where the rows of a registry are. Secrets are read each time, so that
-// a password can be changed.
+// config is the configuration of a registry's database. Secrets are read each time,
+// so that a password can be changed.
 func (c *rowReader) config(ctx context.Context, obj *tenantsv1.TenantRegistry) (*rows.Config, error) {
 	out, server, err := configOf(obj)
 	if err != nil {
@@ -111,9 +111,8 @@ func (c *rowReader) config(ctx context.Context, obj *tenantsv1.TenantRegistry) (
 	return out, c.secrets(ctx, out, obj.Namespace, server)
 }
 
-// configOf is where the rows of a registry are, as far as the registry itself
-// says so. What Secrets hold is left out; the server names them, and is nil for
-// a file.
+// configOf is the configuration of a registry's database without the values of
+// Secrets. The server names the Secrets, and is nil for a file.
 func configOf(obj *tenantsv1.TenantRegistry) (*rows.Config, *tenantsv1.Server, error) {
 	s := obj.Spec.Source
 	out := &rows.Config{Kind: rows.Kind(s.Type), Timeout: rows.DefaultTimeout, MaxRows: rows.DefaultMaxRows, HighWaterMark: s.HighWaterMark}
@@ -146,7 +145,7 @@ func configOf(obj *tenantsv1.TenantRegistry) (*rows.Config, *tenantsv1.Server, e
 	return out, server, nil
 }
 
-// secrets fills in what the Secrets of a server hold.
+// secrets adds the values of the Secrets of a server.
 func (c *rowReader) secrets(ctx context.Context, out *rows.Config, namespace string, s *tenantsv1.Server) error {
 	password, err := c.key(ctx, namespace, "passwordRef", s.PasswordRef)
 	if err != nil {
@@ -167,8 +166,8 @@ func (c *rowReader) secrets(ctx context.Context, out *rows.Config, namespace str
 	return err
 }
 
-// key reads one key of a Secret. One that is not there is an error: a password
-// that silently becomes empty would be tried against the server.
+// key reads one key of a Secret. A missing key is an error: an empty password must
+// not be sent to the server.
 func (c *rowReader) key(ctx context.Context, namespace, field string, ref *tenantsv1.SecretRef) ([]byte, error) {
 	if ref == nil {
 		return nil, nil
@@ -184,9 +183,9 @@ func (c *rowReader) key(ctx context.Context, namespace, field string, ref *tenan
 	return value, nil
 }
 
-// file is where a database of this machine is. A relative path is looked for
-// below each directory that is open to registries; whether a file is in one of
-// them is looked at when it is opened.
+// file is the path of a local database. A relative path is searched below each
+// directory that registries may use; opening the file checks that it is in one of
+// them.
 func (c *rowReader) file(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -203,8 +202,9 @@ func (c *rowReader) file(path string) string {
 	return path
 }
 
-// notice says that a Secret with the row of a Tenant is gone: it is written again.
-func (c *Registries) notice(registry types.NamespacedName, name string) {
+// rowGone notes that the Secret with the row of a Tenant is gone, so that it is
+// written again.
+func (c *Registries) rowGone(registry types.NamespacedName, name string) {
 	if m := c.memory.get(registry); m != nil {
 		m.mu.Lock()
 		delete(m.kept, name)
@@ -212,7 +212,7 @@ func (c *Registries) notice(registry types.NamespacedName, name string) {
 	}
 }
 
-// notify makes the next look at a registry read.
+// notify makes the next pass over a registry read the rows.
 func (c *Registries) notify(registry types.NamespacedName) {
 	if m := c.memory.get(registry); m != nil {
 		m.mu.Lock()

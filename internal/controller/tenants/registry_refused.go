@@ -13,17 +13,17 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// refusal is a write of a Tenant that will not pass by being repeated.
+// refusal is a write of a Tenant that fails again if it is merely repeated.
 type refusal struct {
-	tried    string // what was to be written
+	tried    string // identifies the write
 	attempts int
 	next     time.Time
 	err      error
 }
 
-// attempt makes one write of a Tenant, unless the very same was refused and is
-// not due again. What it returns has a time if it is a refusal; everything else
-// may pass by itself, and is its caller's to repeat.
+// attempt makes one write of a Tenant, unless the same write was refused and is not
+// due again. Its result has a time if it is a refusal; the caller repeats all other
+// failures, which may pass.
 func (m *remembered) attempt(name, what string, now time.Time, write func() error) (refusal, error) {
 	m.mu.Lock()
 	r := m.refused[name]
@@ -34,7 +34,7 @@ func (m *remembered) attempt(name, what string, now time.Time, write func() erro
 	err := write()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err == nil || !refuses(err) {
+	if err == nil || !isRefusal(err) {
 		delete(m.refused, name)
 		return refusal{}, err
 	}
@@ -49,7 +49,7 @@ func (m *remembered) attempt(name, what string, now time.Time, write func() erro
 	return r, err
 }
 
-// wanted forgets the refusals of Tenants that nobody wants to write any more.
+// wanted forgets the refusals of Tenants that are not to be written any more.
 func (m *remembered) wanted(s tenant.Step) {
 	names := map[string]bool{}
 	for _, n := range s.Create {
@@ -63,9 +63,9 @@ func (m *remembered) wanted(s tenant.Step) {
 	maps.DeleteFunc(m.refused, func(name string, _ refusal) bool { return !names[name] })
 }
 
-// refuses says that an error is about what was written, and not about how the
-// server is doing.
-func refuses(err error) bool {
+// isRefusal reports whether an error is about the object that was written, and not
+// about the server.
+func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		code := int(status.Status().Code)
@@ -75,8 +75,8 @@ func refuses(err error) bool {
 	return slices.Contains([]fault.Kind{fault.Invalid, fault.Denied, fault.Missing}, fault.Of(err))
 }
 
-// attempts is how long it is until the first refused write is tried again; zero
-// if there is none.
+// attempts is the time until the next attempt at a refused write; zero if there is
+// none.
 func (l *registryPass) attempts(now time.Time) (first time.Duration) {
 	for _, e := range l.failures {
 		if !e.Next.IsZero() && (first == 0 || e.Next.Sub(now) < first) {

@@ -17,8 +17,8 @@ import (
 // Conditions of a registry, and their reasons besides those of package tenant.
 const (
 	conditionReady     = "Ready"
-	conditionGuarded   = "Guarded"   // True: something would be taken away and is not
-	conditionRowsValid = "RowsValid" // False: rows that no tenant can be made of
+	conditionGuarded   = "Guarded"   // True: a guard, or protection, blocks deletions
+	conditionRowsValid = "RowsValid" // False: some rows have errors
 
 	reasonConnected    = "DatabaseConnected"
 	reasonNotConnected = "DatabaseConnectionFailed"
@@ -32,7 +32,7 @@ const (
 	reasonRowErrors    = "RowErrors"
 )
 
-// shown is how many of anything a status names.
+// shown is how many items a status lists.
 const shown = 20
 
 // registryStatus reports on registries: status, conditions and events.
@@ -66,7 +66,7 @@ func (c *registryStatus) report(ctx context.Context, l *registryPass) error {
 	return c.write(ctx, l.before, l.obj)
 }
 
-// write patches the status, unless that would say nothing.
+// write patches the status, if it has changed.
 func (c *registryStatus) write(ctx context.Context, before, obj *tenantsv1.TenantRegistry) error {
 	if changed, err := differ(before, obj); err != nil || !changed {
 		return err
@@ -84,7 +84,7 @@ func (c *registryStatus) condition(obj *tenantsv1.TenantRegistry, kind string, s
 	setCondition(&obj.Status.Conditions, obj.Generation, c.Now(), kind, status, reason, message)
 }
 
-// setCondition says one thing about an object. Its time changes with its status.
+// setCondition sets one condition. Its time changes with its status.
 func setCondition(all *[]metav1.Condition, generation int64, now time.Time, kind string, status bool, reason, message string) {
 	s := metav1.ConditionFalse
 	if status {
@@ -95,18 +95,18 @@ func setCondition(all *[]metav1.Condition, generation int64, now time.Time, kind
 	})
 }
 
-// setReady tells whether the rows can be read. What the database says of it is
-// the pool's to cut and to scrub.
+// setReady reports whether the rows can be read. Package rows has shortened and
+// redacted the message of the database.
 func (c *registryStatus) setReady(l *registryPass) {
 	before := meta.FindStatusCondition(l.before.Status.Conditions, conditionReady)
 	if err := l.memory.err; err != nil {
-		c.condition(l.obj, conditionReady, false, reasonNotConnected, err.Error()+"; nothing is made, changed or taken away because of it")
+		c.condition(l.obj, conditionReady, false, reasonNotConnected, err.Error()+". Tenants stay as they are until the rows can be read")
 		if before == nil || before.Reason != reasonNotConnected {
 			c.Events.Event(l.obj, corev1.EventTypeWarning, "DatabaseQueryFailed", err.Error())
 		}
 		return
 	}
-	c.condition(l.obj, conditionReady, true, reasonConnected, fmt.Sprintf("%d rows were read, %d of them active", l.memory.read.Total, active(l.memory.read.Rows)))
+	c.condition(l.obj, conditionReady, true, reasonConnected, fmt.Sprintf("the query returned %d rows, %d of them active", l.memory.read.Total, active(l.memory.read.Rows)))
 	if before != nil && before.Reason == reasonNotConnected {
 		c.Events.Event(l.obj, corev1.EventTypeNormal, reasonConnected, "The rows can be read again")
 	}
@@ -121,7 +121,7 @@ func active(all []tenant.Row) (n int) {
 	return n
 }
 
-// sayRead tells what the last complete read found. Its time alone is nothing new.
+// setRead reports on the last complete read. A new time alone is not written.
 func (c *registryStatus) setRead(l *registryPass) {
 	if l.step.Ignored != "" {
 		return
@@ -129,7 +129,7 @@ func (c *registryStatus) setRead(l *registryPass) {
 	r := l.memory.read
 	now := tenantsv1.Read{Time: metav1.NewTime(r.Time.UTC()), Rows: int32(r.Total), Active: int32(active(r.Rows)), HighWaterMark: r.Mark}
 	if now.HighWaterMark == "" {
-		now.HighWaterMark = r.LastMark // an empty table does not make older copies welcome
+		now.HighWaterMark = r.LastMark // an empty table must not make older data acceptable
 	}
 	if last := l.obj.Status.LastRead; last != nil && last.Rows == now.Rows && last.Active == now.Active && last.HighWaterMark == now.HighWaterMark {
 		return
@@ -137,7 +137,7 @@ func (c *registryStatus) setRead(l *registryPass) {
 	l.obj.Status.LastRead = &now
 }
 
-// setRows tells which rows no tenant can be made of.
+// setRows reports the rows with errors.
 func (c *registryStatus) setRows(l *registryPass) {
 	s := &l.obj.Status
 	if l.step.Ignored != "" {
@@ -149,7 +149,7 @@ func (c *registryStatus) setRows(l *registryPass) {
 		s.RowErrors = append(s.RowErrors, tenantsv1.RowError{UID: shorten(e.UID), Reason: e.Reason, Message: shorten(e.Message), NextAttempt: moment(e.Next)})
 	}
 	if len(all) == 0 {
-		c.condition(l.obj, conditionRowsValid, true, reasonRowsValid, "every row is understood")
+		c.condition(l.obj, conditionRowsValid, true, reasonRowsValid, "all rows are valid")
 		return
 	}
 	message := s.RowErrors[0].Message
@@ -165,21 +165,21 @@ func (c *registryStatus) setRows(l *registryPass) {
 	}
 }
 
-// setGuarded tells what would go and does not, and what lets it.
+// setGuarded reports the blocked deletions, and how to allow them.
 func (c *registryStatus) setGuarded(l *registryPass) {
 	s := &l.obj.Status
-	reason, message := reasonNothing, "nothing that rows ask for is held back"
+	reason, message := reasonNothing, "no deletion is blocked"
 	held := l.step.Blocked
 	switch {
 	case held != nil:
 		reason, message = held.Reason, held.Message
 	case l.step.Ignored != "":
-		reason, message = reasonOlderRead, l.step.Ignored+"; nothing was concluded from it"
+		reason, message = reasonOlderRead, l.step.Ignored+". Terrier ignores this read"
 	case len(l.step.Protected) > 0:
-		held = &tenant.Blocked{Reason: reasonProtected, Tenants: l.step.Protected, Message: "protected against deletion by an annotation, or by the template: " + tenant.Few(l.step.Protected, 5)}
+		held = &tenant.Blocked{Reason: reasonProtected, Tenants: l.step.Protected, Message: "deletion protection, by an annotation or by the template, keeps " + tenant.Few(l.step.Protected, 5)}
 		reason, message = held.Reason, held.Message
 	case len(l.step.Kept) > 0:
-		reason, message = reasonKept, "rows are gone, and guard.vanishedRows says to keep: "+tenant.Few(l.step.Kept, 5)
+		reason, message = reasonKept, "rows are missing, and guard.vanishedRows keeps their tenants: "+tenant.Few(l.step.Kept, 5)
 	}
 	c.condition(l.obj, conditionGuarded, reason != reasonNothing, reason, message)
 	if held == nil {
@@ -227,16 +227,16 @@ func departedOf(all []tenant.Departed) []tenantsv1.Departure {
 
 func (c *registryStatus) suspended(ctx context.Context, l *registryPass) error {
 	l.obj.Status.ObservedGeneration = l.obj.Generation
-	c.condition(l.obj, conditionReady, false, reasonSuspended, "spec.suspend: nothing is read, made, changed or taken away")
+	c.condition(l.obj, conditionReady, false, reasonSuspended, "spec.suspend is set: Terrier reads no rows, and tenants stay as they are")
 	return c.write(ctx, l.before, l.obj)
 }
 
-// deleting tells what a registry that was deleted waits for.
+// deleting reports what the deletion of a registry waits for.
 func (c *registryStatus) deleting(ctx context.Context, obj *tenantsv1.TenantRegistry, left int, protected []string) error {
 	before := obj.DeepCopy()
-	message := fmt.Sprintf("the registry was deleted; %d of its tenants are still there", left)
+	message := fmt.Sprintf("the registry is being deleted; %d of its tenants are left", left)
 	if len(protected) > 0 {
-		message += ", and protected against deletion by an annotation, or by the template: " + tenant.Few(protected, 5)
+		message += "; deletion protection, by an annotation or by the template, keeps " + tenant.Few(protected, 5)
 		c.condition(obj, conditionGuarded, true, reasonProtected, message)
 	}
 	c.condition(obj, conditionReady, false, reasonLeaving, message)

@@ -14,7 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// messageBytes is what one message may be long in a status.
+// messageBytes is the longest message in a status.
 const messageBytes = 1024
 
 // tenantStatus reports on Tenants: status, conditions, events and metrics.
@@ -23,9 +23,9 @@ type tenantStatus struct {
 	metrics *metrics
 }
 
-// recordInventory writes down which objects are about to be made, before the first of
-// them is: a controller that ends in between finds them again, whatever the
-// template says by then.
+// recordInventory stores which objects are about to be created, before the first of
+// them is: a controller that is killed in between finds them again, even if the
+// template has changed.
 func (c *tenantStatus) recordInventory(ctx context.Context, p *pass, out tenant.Outcome) error {
 	for _, a := range out.Acts {
 		if a.Write != nil && !p.recorded[tenant.RefOf(a.Write.Rendered).Place()] {
@@ -41,34 +41,33 @@ func (c *tenantStatus) recordInventory(ctx context.Context, p *pass, out tenant.
 	return nil
 }
 
-// wordsLast is how long there must have been other words than the status has, for
-// objects which are on their way, until they are worth a write of their own.
-// Everything else is written at once, and the words with it: most stacks have been
-// applied by then.
-const wordsLast = 30 * time.Second
+// statusDebounce is how long new messages about progressing objects wait for a
+// write of their own. All other changes are written at once, and the messages with
+// them: most stacks have been applied by then.
+const statusDebounce = 30 * time.Second
 
-// report is where a look ends: status, events and metrics. It returns when to look
-// again for the sake of words that were not written yet; never if zero.
+// report ends a pass: status, events and metrics. It returns the time until
+// messages that were not written yet are due; zero if there are none.
 func (c *tenantStatus) report(ctx context.Context, p *pass, out tenant.Outcome) (time.Duration, error) {
 	before := p.obj.DeepCopy()
 	encode(p, out)
-	later := p.memory.unspoken(p.now, onlyWords(before, p.obj))
+	later := p.memory.debounce(p.now, onlyMessages(before, p.obj))
 	if later == 0 {
 		if err := c.put(ctx, p, before); err != nil {
 			return 0, err
 		}
 	}
 	if out.Ready == out.Desired && len(out.Acts) == 0 {
-		p.memory.wrote = nil // it is at rest, and there may be very many
+		p.memory.wrote = nil // it is settled, and there may be very many
 	}
 	c.events(p, out)
 	c.metrics.report(p.obj)
 	return later, nil
 }
 
-// onlyWords reports whether nothing but the messages of objects that are on their
-// way has changed: a stack says how far it is several times in a moment.
-func onlyWords(before, after *tenantsv1.Tenant) bool {
+// onlyMessages reports whether nothing but the messages of progressing objects has
+// changed: a stack reports its progress several times a second.
+func onlyMessages(before, after *tenantsv1.Tenant) bool {
 	same := after.DeepCopy()
 	for i := range same.Status.Resources {
 		r := &same.Status.Resources[i]
@@ -78,7 +77,7 @@ func onlyWords(before, after *tenantsv1.Tenant) bool {
 	}
 	progressing := meta.FindStatusCondition(same.Status.Conditions, string(tenant.ProgressingCondition))
 	if was := meta.FindStatusCondition(before.Status.Conditions, string(tenant.ProgressingCondition)); progressing != nil && was != nil && before.DeletionTimestamp != nil {
-		progressing.Message = was.Message // which quotes what one of them says
+		progressing.Message = was.Message // it quotes one of them
 	}
 	changed, err := differ(before, same)
 	if err != nil || changed {
@@ -88,14 +87,14 @@ func onlyWords(before, after *tenantsv1.Tenant) bool {
 	return err == nil && changed
 }
 
-// save makes the status say what out says.
+// save writes the status of out.
 func (c *tenantStatus) save(ctx context.Context, p *pass, out tenant.Outcome) error {
 	before := p.obj.DeepCopy()
 	encode(p, out)
 	return c.put(ctx, p, before)
 }
 
-// put writes the status, if it says anything new.
+// put writes the status, if it has changed.
 func (c *tenantStatus) put(ctx context.Context, p *pass, before *tenantsv1.Tenant) error {
 	p.memory.wrote = nil
 	changed, err := differ(before, p.obj)
@@ -106,14 +105,14 @@ func (c *tenantStatus) put(ctx context.Context, p *pass, before *tenantsv1.Tenan
 		if err := c.patchStatus(ctx, p.obj, before); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		p.memory.words = time.Time{}
+		p.memory.messagesSince = time.Time{}
 	}
 	p.memory.wrote = p.obj.DeepCopy()
 	return nil
 }
 
-// differ reports whether a patch from one object to the other would say
-// anything; the server knows no difference between an empty list and none.
+// differ reports whether a patch from one object to the other would change
+// anything; for the server an empty list is no list.
 func differ(before, after client.Object) (bool, error) {
 	if equality.Semantic.DeepEqual(before, after) {
 		return false, nil
@@ -122,7 +121,7 @@ func differ(before, after client.Object) (bool, error) {
 	return err != nil || string(data) != "{}", err
 }
 
-// encode makes the status of a Tenant say what out says.
+// encode fills the status of a Tenant from out.
 func encode(p *pass, out tenant.Outcome) {
 	t, s := p.obj, &p.obj.Status
 	s.ObservedGeneration = t.Generation
@@ -143,7 +142,7 @@ func encode(p *pass, out tenant.Outcome) {
 	for _, v := range out.Verdicts {
 		if v.State != tenant.Ready {
 			s.Resources = append(s.Resources, tenantsv1.ResourceStatus{
-				ID: v.ID, State: string(v.State), Reason: v.Reason, Message: shorten(p.conceal(v.Message)), Since: metav1.NewTime(v.Since),
+				ID: v.ID, State: string(v.State), Reason: v.Reason, Message: shorten(p.redacted(v.Message)), Since: metav1.NewTime(v.Since),
 				NextAttempt: moment(v.Next),
 			})
 		}
@@ -156,8 +155,8 @@ func encode(p *pass, out tenant.Outcome) {
 		if c.True {
 			status = metav1.ConditionTrue
 		}
-		if len(s.Resources) > 0 { // otherwise it is ours, and counts
-			c.Message = p.conceal(c.Message)
+		if len(s.Resources) > 0 { // otherwise the message quotes no object
+			c.Message = p.redacted(c.Message)
 		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: string(c.Type), Status: status, Reason: c.Reason, Message: shorten(c.Message),
@@ -166,7 +165,7 @@ func encode(p *pass, out tenant.Outcome) {
 	}
 }
 
-// moment is a time as objects have it, nil for none.
+// moment is a time of the API, nil for none.
 func moment(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
@@ -175,7 +174,7 @@ func moment(t time.Time) *metav1.Time {
 	return &out
 }
 
-// shorten keeps a message short, in whole characters.
+// shorten limits a message to messageBytes, in whole characters.
 func shorten(text string) string {
 	if len(text) <= messageBytes {
 		return text
@@ -187,7 +186,7 @@ func shorten(text string) string {
 	return text[:end] + "…"
 }
 
-// inventoryOf is the inventory as it was written down.
+// inventoryOf is the stored inventory.
 func inventoryOf(t *tenantsv1.Tenant) []tenant.Item {
 	var all []tenant.Item
 	for _, i := range t.Status.Inventory {
@@ -199,8 +198,7 @@ func inventoryOf(t *tenantsv1.Tenant) []tenant.Item {
 	return all
 }
 
-// verdictsOf are the verdicts as they were written down; those of resources that
-// were ready are not.
+// verdictsOf are the stored verdicts; those of ready resources are not stored.
 func verdictsOf(t *tenantsv1.Tenant) []tenant.Verdict {
 	var all []tenant.Verdict
 	for _, r := range t.Status.Resources {

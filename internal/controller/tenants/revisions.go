@@ -18,10 +18,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// generationsKept is how many generations of a template can be gone back to.
+// generationsKept is how many generations of a template a rollback can choose from.
 const generationsKept = 10
 
-// revisions keeps the generations of templates, as ControllerRevisions.
+// revisions stores the generations of templates, as ControllerRevisions.
 type revisions struct {
 	live client.Client
 
@@ -29,8 +29,8 @@ type revisions struct {
 	kept map[types.UID]int64 // the newest that is known to be kept
 }
 
-// spec is what a template said, or says, as of a generation. The generation that
-// it has now is kept before anything is made of it.
+// spec is the spec of a generation of a template. The present generation is stored
+// before any tenant gets it.
 func (r *revisions) spec(ctx context.Context, t *tenantsv1.TenantTemplate, generation int64) (*tenantsv1.TenantTemplateSpec, error) {
 	if generation == t.Generation {
 		return &t.Spec, r.keep(ctx, t)
@@ -41,13 +41,13 @@ func (r *revisions) spec(ctx context.Context, t *tenantsv1.TenantTemplate, gener
 		return nil, fmt.Errorf("reading generation %d of the template %s: %w", generation, t.Name, err)
 	}
 	if !metav1.IsControlledBy(&old, t) {
-		return nil, fault.New(fault.Missing, "", fmt.Errorf("generation %d of the template %s is not kept", generation, t.Name))
+		return nil, fault.New(fault.Missing, "", fmt.Errorf("generation %d of the template %s is not stored any more", generation, t.Name))
 	}
 	s, err := dialect.RevisionSpec(&old)
 	return &s, err
 }
 
-// keep keeps the generation that a template has now.
+// keep stores the present generation of a template.
 func (r *revisions) keep(ctx context.Context, t *tenantsv1.TenantTemplate) error {
 	r.mu.Lock()
 	known := r.kept[t.UID] >= t.Generation
@@ -64,7 +64,7 @@ func (r *revisions) keep(ctx context.Context, t *tenantsv1.TenantTemplate) error
 		err = r.replace(ctx, t, made)
 	}
 	if err != nil {
-		return fmt.Errorf("keeping generation %d of the template %s: %w", t.Generation, t.Name, err)
+		return fmt.Errorf("storing generation %d of the template %s: %w", t.Generation, t.Name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,15 +72,14 @@ func (r *revisions) keep(ctx context.Context, t *tenantsv1.TenantTemplate) error
 	return nil
 }
 
-// replace puts a generation in the place of one that a former template of the
-// same name left.
+// replace replaces the generation of a former template of the same name.
 func (r *revisions) replace(ctx context.Context, t *tenantsv1.TenantTemplate, made *appsv1.ControllerRevision) error {
 	var there appsv1.ControllerRevision
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(made), &there); err != nil || metav1.IsControlledBy(&there, t) {
 		return err
 	}
 	if metav1.GetControllerOf(&there) == nil {
-		return fault.New(fault.Conflict, "", fmt.Errorf("the ControllerRevision %s is somebody else's", made.Name))
+		return fault.New(fault.Conflict, "", fmt.Errorf("the ControllerRevision %s has another owner", made.Name))
 	}
 	if err := r.live.Delete(ctx, &there, client.Preconditions{UID: &there.UID}); err != nil {
 		return err
@@ -88,7 +87,7 @@ func (r *revisions) replace(ctx context.Context, t *tenantsv1.TenantTemplate, ma
 	return r.live.Create(ctx, made, client.FieldOwner(tenantsv1.FieldManager))
 }
 
-// prune drops the oldest generations that no tenant has.
+// prune deletes the oldest generations that no tenant has.
 func (r *revisions) prune(ctx context.Context, t *tenantsv1.TenantTemplate, used map[int64]bool) error {
 	own, err := r.of(ctx, t)
 	if err != nil {
@@ -97,14 +96,14 @@ func (r *revisions) prune(ctx context.Context, t *tenantsv1.TenantTemplate, used
 	for i := range own {
 		if o := &own[i]; i >= generationsKept && !used[o.Revision] {
 			if err := r.live.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("dropping generation %d of the template %s: %w", o.Revision, t.Name, err)
+				return fmt.Errorf("deleting generation %d of the template %s: %w", o.Revision, t.Name, err)
 			}
 		}
 	}
 	return nil
 }
 
-// of lists the generations of a template that are kept, the newest first.
+// of lists the stored generations of a template, the newest first.
 func (r *revisions) of(ctx context.Context, t *tenantsv1.TenantTemplate) ([]appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
 	if err := r.live.List(ctx, &list, client.InNamespace(t.Namespace)); err != nil {
@@ -115,8 +114,8 @@ func (r *revisions) of(ctx context.Context, t *tenantsv1.TenantTemplate) ([]apps
 	return own, nil
 }
 
-// again is the newest generation before that of t which said the same, 0 if none
-// is kept.
+// again is the newest generation before that of t with the same spec, 0 if none is
+// stored.
 func (r *revisions) again(ctx context.Context, t *tenantsv1.TenantTemplate) (int64, error) {
 	own, err := r.of(ctx, t)
 	if err != nil {
@@ -127,7 +126,7 @@ func (r *revisions) again(ctx context.Context, t *tenantsv1.TenantTemplate) (int
 		if own[i].Revision >= t.Generation {
 			continue
 		}
-		// One that cannot be read is not what this one was made of.
+		// One that cannot be read is another spec.
 		if spec, err := dialect.RevisionSpec(&own[i]); err == nil && digest(spec) == now {
 			return own[i].Revision, nil
 		}
@@ -135,7 +134,7 @@ func (r *revisions) again(ctx context.Context, t *tenantsv1.TenantTemplate) (int
 	return 0, nil
 }
 
-// forget drops what is only kept for a template that is there.
+// forget drops the memory of a deleted template.
 func (r *revisions) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,10 +21,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// readRow returns the row of a Tenant: from its Secret, or else from the
-// annotations of a Tenant that was made by hand or by Tenant Operator. A Tenant
-// that says that it has a Secret is not guessed at without one, and the Secret of
-// a former Tenant of this name, which is still to be collected, is none of its.
+// readRow returns the row of a Tenant: from its Secret, or from the annotations of a
+// Tenant that a user or Tenant Operator created. It returns an error for a Tenant
+// whose annotation announces a Secret that does not exist, and ignores the Secret of
+// a former Tenant of this name, which is not deleted yet.
 func readRow(ctx context.Context, r client.Reader, t *tenantsv1.Tenant) (tenant.Row, error) {
 	var s corev1.Secret
 	err := r.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: dialect.RowSecret(t.Name)}, &s)
@@ -34,19 +34,19 @@ func readRow(ctx context.Context, r client.Reader, t *tenantsv1.Tenant) (tenant.
 	case err != nil && !apierrors.IsNotFound(err):
 		return tenant.Row{}, fmt.Errorf("reading the row of %s: %w", t.Name, err)
 	case t.Annotations[tenantsv1.AnnotationRow] != "":
-		return tenant.Row{}, fault.New(fault.Later, "RowMissing", fmt.Errorf("the Secret %s with the row of this tenant is not there yet", dialect.RowSecret(t.Name)))
+		return tenant.Row{}, fault.New(fault.Later, "RowMissing", fmt.Errorf("the Secret %s with the row of this tenant does not exist yet", dialect.RowSecret(t.Name)))
 	}
 	return dialect.AnnotatedRow(t)
 }
 
-// ofFormer says that a Secret is that of another Tenant than t.
+// ofFormer reports whether a Secret belongs to another Tenant than t.
 func ofFormer(s *corev1.Secret, t *tenantsv1.Tenant) bool {
 	owner := metav1.GetControllerOf(s)
 	return owner != nil && owner.UID != t.UID
 }
 
-// writeRow makes the Secret of a Tenant hold a row, in one request unless it is
-// not what the Tenant's annotation makes one expect.
+// writeRow writes a row to the Secret of a Tenant, in one request unless the
+// Tenant's annotation is wrong about the Secret.
 func writeRow(ctx context.Context, c client.Client, t *tenantsv1.Tenant, row tenant.Row) error {
 	data, err := dialect.RowData(row)
 	if err != nil {
@@ -79,8 +79,8 @@ func wrapRow(err error, t *tenantsv1.Tenant) error {
 	return nil
 }
 
-// digestOf is what the annotation terrier.dev/row says of a row: keyed, so that
-// nobody can try values against it.
+// digestOf is the value of the annotation terrier.dev/row: a keyed digest, which
+// values cannot be tried against.
 func digestOf(key secret.Text, row tenant.Row) string {
 	b, err := json.Marshal(struct {
 		UID, HostOrURL, Activate string

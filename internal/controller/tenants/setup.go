@@ -37,7 +37,7 @@ type Rows interface {
 	Drop(key string)
 }
 
-// Events tells people what happened to an object.
+// Events writes events about objects.
 type Events interface {
 	Event(obj client.Object, kind, reason, message string)
 }
@@ -48,12 +48,12 @@ type Options struct {
 	Children *children.Cluster // the objects of tenants
 	Rows     Rows
 	Events   Events
-	Audit    Journal               // nil records nothing
+	Audit    AuditLog              // nil records nothing
 	Metrics  prometheus.Registerer // nil for none
 
 	Key        secret.Text // keys the digests of rows
-	SQLiteDirs []string    // where files of registries may be; absolute
-	Namespaces []string    // patterns of those that tenants may write to besides their own; * is all of them, and what is cluster-scoped
+	SQLiteDirs []string    // absolute directories with files that registries may use
+	Namespaces []string    // patterns of namespaces that tenants may write to besides their own; * allows all, and cluster-scoped objects
 
 	RegistryWorkers, TemplateWorkers, TenantWorkers int // 3, 5 and 10 if zero
 
@@ -67,15 +67,15 @@ const (
 	indexTemplate = "terrier.template" // of Tenants: templateRef
 )
 
-// How many objects are looked at at once, as Tenant Operator has it.
+// Concurrent reconciles, as in Tenant Operator.
 const (
 	registryWorkers = 3
 	templateWorkers = 5
 )
 
-// settle is how long counters of registries and templates wait for more Tenants
-// to change: a thousand that become ready are a few looks.
-const settle = time.Second
+// wakeDelay is how long registries and templates wait for more Tenants to change: a
+// thousand that become ready cause a few passes.
+const wakeDelay = time.Second
 
 // Setup makes mgr run all three reconcilers.
 func Setup(mgr ctrl.Manager, o Options) error {
@@ -93,7 +93,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	return tenants.SetupWithManager(mgr)
 }
 
-// setupRows makes mgr run those that turn rows into Tenants.
+// setupRows makes mgr run the reconcilers that turn rows into Tenants.
 func setupRows(mgr ctrl.Manager, o Options) error {
 	ctx := context.Background() // all this is done before the manager starts
 	indexes := mgr.GetFieldIndexer()
@@ -132,8 +132,8 @@ func newRegistries(cache client.Client, o Options, shared *templates, kept *revi
 	return c, nil
 }
 
-// Slim drops from a cached Tenant its copy of the template, which is most of it:
-// who needs that reads it from the server.
+// Slim drops the copy of the template from a cached Tenant, which is most of it. A
+// reconciler that needs it reads it from the server.
 func Slim(o any) (any, error) {
 	t, ok := o.(*tenantsv1.Tenant)
 	if !ok {
@@ -149,7 +149,7 @@ func Slim(o any) (any, error) {
 func (c *Registries) SetupWithManager(mgr ctrl.Manager) error {
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 	return ctrl.NewControllerManagedBy(mgr).Named("tenantregistries").
-		For(&tenantsv1.TenantRegistry{}, changed). // its own status is no news
+		For(&tenantsv1.TenantRegistry{}, changed). // not its own status
 		Watches(&tenantsv1.TenantTemplate{}, handler.EnqueueRequestsFromMapFunc(registryOfTemplate), builder.WithPredicates(templateChanged())).
 		Watches(&tenantsv1.Tenant{}, soon(registryOfTenant), builder.WithPredicates(tenantChanged())).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.rowLost), builder.WithPredicates(onlyDeleted(isRow))).
@@ -199,7 +199,7 @@ func named(namespace, name string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
-// templatesOfRegistry maps a registry to those that take their variables from it.
+// templatesOfRegistry maps a registry to its templates.
 func (c *Templates) templatesOfRegistry(ctx context.Context, o client.Object) []reconcile.Request {
 	var list tenantsv1.TenantTemplateList
 	if err := c.cache.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexRegistry: o.GetName()}); err != nil {
@@ -213,17 +213,17 @@ func (c *Templates) templatesOfRegistry(ctx context.Context, o client.Object) []
 	return out
 }
 
-// rowLost maps the Secret of a row that is gone to the registry that has to write
-// it again, if the Tenant is still there.
+// rowLost maps the deleted Secret of a row to the registry that has to write it
+// again, if the Tenant still exists.
 func (c *Registries) rowLost(ctx context.Context, o client.Object) []reconcile.Request {
 	name := strings.TrimPrefix(o.GetName(), dialect.RowSecret(""))
 	var t tenantsv1.Tenant
 	if err := c.cache.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: name}, &t); err != nil {
-		return nil // it goes together with its Tenant
+		return nil // it was deleted with its Tenant
 	}
 	out := registryOfTenant(&t)
 	for _, r := range out {
-		c.notice(r.NamespacedName, name)
+		c.rowGone(r.NamespacedName, name)
 	}
 	return out
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// kind is one that a cluster has.
+// kind is a kind of the cluster.
 type kind struct {
 	schema.GroupVersionKind
 	namespaced bool
 }
 
-// kinds finds every kind of a name, in whatever group. It says whether it knows
-// them all.
+// kinds finds every kind of a name, in any group. Complete is false if some APIs did
+// not answer.
 type kinds func(name string) (found []kind, complete bool, err error)
 
 // discover asks the server.
@@ -33,7 +33,7 @@ func discover(config *rest.Config) (kinds, error) {
 		lists, err := d.ServerPreferredResources()
 		complete = err == nil
 		if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
-			return nil, false, fmt.Errorf("asking for the kinds of the cluster: %w", err)
+			return nil, false, fmt.Errorf("discovering the kinds of the cluster: %w", err)
 		}
 		for _, list := range lists {
 			gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -50,9 +50,9 @@ func discover(config *rest.Config) (kinds, error) {
 	}, nil
 }
 
-// takeOver fills the inventory of a Tenant that has none: with what Tenant
-// Operator wrote down, of which only kinds without groups are known, and for one
-// that is going, with what its template would have made.
+// takeOver fills the inventory of a Tenant that has none: with the objects that
+// Tenant Operator recorded, by kinds without groups, and for a Tenant that is being
+// deleted with the objects of its template.
 func takeOver(p *pass) {
 	rendered := map[tenant.Ref]tenant.Object{} // as a key has it: kind, namespace and name
 	for _, o := range p.o.Objects {
@@ -82,7 +82,7 @@ func takeOver(p *pass) {
 	p.o.Inventory = tenant.Ranked(items, p.o.Resources)
 }
 
-// resolveAll finds out which kinds the items are of that have only a name of one.
+// resolveAll finds the kinds of items that have only the name of one.
 func (c *observer) resolveAll(ctx context.Context, p *pass) error {
 	for i := range p.o.Inventory {
 		if item := &p.o.Inventory[i]; item.Version == "" {
@@ -94,8 +94,8 @@ func (c *observer) resolveAll(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// resolve finds out which kind a key means: the one of which this tenant has the
-// object. It stays without a version if not every kind of the cluster is known.
+// resolve finds the kind of an item: the one of which this tenant has the object. The
+// item stays without a version if not every kind of the cluster is known.
 func (c *observer) resolve(ctx context.Context, p *pass, item *tenant.Item) error {
 	found, complete, err := c.kinds(item.Kind)
 	if err != nil {
@@ -109,18 +109,18 @@ func (c *observer) resolve(ctx context.Context, p *pass, item *tenant.Item) erro
 		}
 		live, err := c.Children.Read(ctx, key, p.owner)
 		if err != nil {
-			return fmt.Errorf("looking for %s: %w", key, err)
+			return fmt.Errorf("searching %s: %w", key, err)
 		}
 		if live.Exists && live.Owned {
 			item.Ref = key
 			return nil
 		}
 		if complete && item.Version == "" {
-			item.Ref = key // gone, or somebody else's
+			item.Ref = key // it is gone, or has another owner
 		}
 	}
 	if complete && len(found) == 0 {
-		item.Version = "v1" // no such kind: a look will say so
+		item.Version = "v1" // no such kind: the read says so
 	}
 	return nil
 }

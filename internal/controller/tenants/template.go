@@ -18,10 +18,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// Templates says of each template whether it is valid and how far its last
-// change has come. It changes no Tenant: registries do that, by the same rules
-// (tenant.Advance), so that what is shown is what is done. Only where there is no
-// registry does it take away the Tenants of a template that was deleted.
+// Templates reports the validity of each template and the progress of its rollout.
+// It changes no Tenant: registries do, by the same rules (tenant.Advance), so that
+// the status shows what they do. Only without a registry does it delete the Tenants
+// of a deleted template.
 type Templates struct {
 	Options
 
@@ -30,7 +30,7 @@ type Templates struct {
 	revisions *revisions
 }
 
-// Reconcile takes one look at a template.
+// Reconcile implements reconcile.Reconciler.
 func (c *Templates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var obj tenantsv1.TenantTemplate
 	if err := c.Live.Get(ctx, req.NamespacedName, &obj); err != nil {
@@ -55,12 +55,12 @@ func (c *Templates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	}
 	pause, fresh, err := c.report(ctx, &obj, registry, own)
 	if apierrors.IsConflict(err) {
-		return requeue, nil // somebody else wrote: look with fresh eyes
+		return requeue, nil // another writer was faster
 	}
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if fresh { // generations go when there is a new one
+	if fresh { // a new generation makes others obsolete
 		used := map[int64]bool{obj.Generation: true, obj.Status.Rollout.GoodGeneration: true}
 		for _, e := range own {
 			used[e.Generation] = true
@@ -97,13 +97,13 @@ func (c *Templates) tenantsOf(ctx context.Context, obj *tenantsv1.TenantTemplate
 	return own, nil
 }
 
-// finish lets a template go whose Tenants are gone. Its registry takes them away,
-// within its guard.
+// finish removes the finalizer of a template whose Tenants are gone. Its registry
+// deletes them, within its guard.
 func (c *Templates) finish(ctx context.Context, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(obj, tenantsv1.FinalizerTemplate) {
 		return ctrl.Result{}, nil
 	}
-	// Read from the server: a cache that lags would leave behind what was just made.
+	// Read from the server: a stale cache would miss Tenants that were just created.
 	var list tenantsv1.TenantList
 	if err := c.Live.List(ctx, &list, client.InNamespace(obj.Namespace), client.MatchingLabels{tenantsv1.LabelRegistry: tenant.Label(obj.Spec.RegistryID)}); err != nil {
 		return ctrl.Result{}, err
@@ -115,7 +115,7 @@ func (c *Templates) finish(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 				return ctrl.Result{}, err
 			}
 		}
-		return ctrl.Result{RequeueAfter: leavingLook}, client.IgnoreNotFound(c.reportDeleting(ctx, obj, registry, list.Items))
+		return ctrl.Result{RequeueAfter: deletionCheck}, client.IgnoreNotFound(c.reportDeleting(ctx, obj, registry, list.Items))
 	}
 	if err := c.record(ctx, obj, tenantsv1.TemplateKind, auditEntry{Entry: audit.Entry{What: audit.Deleted}}); err != nil {
 		return ctrl.Result{}, err
@@ -128,7 +128,7 @@ func (c *Templates) finish(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 	return ctrl.Result{}, nil
 }
 
-// removeAll is for Tenants that no registry looks after any more.
+// removeAll deletes Tenants that have no registry any more.
 func (c *Templates) removeAll(ctx context.Context, all []tenantsv1.Tenant) error {
 	for i := range all {
 		if e := dialect.Existing(&all[i]); e.Deleting || e.Protected {
@@ -141,8 +141,8 @@ func (c *Templates) removeAll(ctx context.Context, all []tenantsv1.Tenant) error
 	return nil
 }
 
-// templates remembers what is wrong with each template, so that it is found out
-// once for each generation.
+// templates keeps the problems of each template, so that each generation is checked
+// once.
 type templates struct {
 	mu      sync.Mutex
 	checked map[types.UID]checked
@@ -152,23 +152,23 @@ type checked struct {
 	generation int64
 	vars       string
 	problems   []string
-	events     []notice // what has a name of its own among them
+	events     []notice // those of them with an event of their own
 }
 
-// notice is something to tell of once.
+// notice is an event to write once.
 type notice struct{ reason, message string }
 
-// eventNames are those that Tenant Operator has for what is wrong with a field.
+// eventNames are the events of Tenant Operator about problems with a field.
 var eventNames = map[string]string{"id": "DuplicateResourceIDs", "dependIds": "DependencyValidationFailed"}
 
-// events are what check found that has a name of its own, the first of each.
+// events are the problems with an event of their own, the first of each.
 func (t *templates) events(obj *tenantsv1.TenantTemplate) []notice {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.checked[obj.UID].events
 }
 
-// known is what a step of the registry has to know of a template.
+// known describes a template for a step of its registry.
 func (t *templates) known(obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) tenant.TemplateKnown {
 	k := tenant.TemplateKnown{
 		Name: obj.Name, Generation: obj.Generation, Valid: len(t.check(obj, registry)) == 0,
@@ -177,12 +177,11 @@ func (t *templates) known(obj *tenantsv1.TenantTemplate, registry *tenantsv1.Ten
 	if r := obj.Status.Rollout; r != nil && r.GoodGeneration != obj.Generation {
 		k.Good = r.GoodGeneration
 	}
-	k.Rollout, _ = dialect.Rollout(obj) // what is wrong with it makes the template invalid
+	k.Rollout, _ = dialect.Rollout(obj) // its error makes the template invalid
 	return k
 }
 
-// check finds what is wrong with a template, with the variables that its
-// registry gives.
+// check finds the problems of a template, with the variables of its registry.
 func (t *templates) check(obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) []string {
 	var vars []string
 	if registry != nil {

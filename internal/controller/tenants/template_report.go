@@ -27,8 +27,8 @@ const (
 	reasonNoTenants        = "NoTenants"
 )
 
-// report writes the status, if it says anything new. It returns when a deadline
-// has to be looked at, and whether the generation was not reported on before.
+// report writes the status, if it has changed. It returns the time until the next
+// deadline, and whether this is the first report on the generation.
 func (c *Templates) report(ctx context.Context, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry, own []tenant.Existing) (time.Duration, bool, error) {
 	before := obj.DeepCopy()
 	s := &obj.Status
@@ -49,7 +49,7 @@ func (c *Templates) report(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 	c.setRollout(before, obj, state)
 	switch {
 	case s.TotalTenants == 0:
-		c.condition(obj, conditionApplied, false, reasonNoTenants, "there is no tenant")
+		c.condition(obj, conditionApplied, false, reasonNoTenants, "the template has no tenants")
 	case s.ReadyTenants == s.TotalTenants && state.Updated == state.Total:
 		c.condition(obj, conditionApplied, true, reasonAllReady, fmt.Sprintf("all %d tenants are ready", s.TotalTenants))
 	default:
@@ -75,8 +75,8 @@ func (c *Templates) write(ctx context.Context, before, obj *tenantsv1.TenantTemp
 	return nil
 }
 
-// setValid tells whether the template can reach tenants; an event tells when that
-// is different from before.
+// setValid reports whether the template is valid, with an event if that has
+// changed.
 func (c *Templates) setValid(before, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) {
 	reason, message := reasonPassed, "the template is valid"
 	if problems := c.templates.check(obj, registry); len(problems) > 0 {
@@ -102,7 +102,7 @@ func (c *Templates) setValid(before, obj *tenantsv1.TenantTemplate, registry *te
 	c.Events.Event(obj, kind, reason, message)
 }
 
-// setRollout tells how far the newest generation has come.
+// setRollout reports the progress of the newest generation.
 func (c *Templates) setRollout(before, obj *tenantsv1.TenantTemplate, state tenant.RolloutState) {
 	was := before.Status.Rollout
 	if was == nil {
@@ -136,7 +136,7 @@ func (c *Templates) setRollout(before, obj *tenantsv1.TenantTemplate, state tena
 	switch now.Phase {
 	case tenant.RolloutInProgress:
 		if r := obj.Spec.Rollout; r != nil && (r.MaxSkew > 0 || len(r.Waves) > 0) && state.Updated < state.Total {
-			c.Events.Event(obj, corev1.EventTypeNormal, "RolloutThrottled", fmt.Sprintf("Generation %d goes out as spec.rollout says: %d of %d tenants have it", state.Target, state.Updated, state.Total))
+			c.Events.Event(obj, corev1.EventTypeNormal, "RolloutThrottled", fmt.Sprintf("spec.rollout limits generation %d: %d of %d tenants have it", state.Target, state.Updated, state.Total))
 		}
 	case tenant.RolloutFailed:
 		c.Events.Event(obj, corev1.EventTypeWarning, "RolloutFailed", state.Message)
@@ -145,11 +145,11 @@ func (c *Templates) setRollout(before, obj *tenantsv1.TenantTemplate, state tena
 	}
 }
 
-// reportDeleting tells what a template that was deleted waits for.
+// reportDeleting reports what the deletion of a template waits for.
 func (c *Templates) reportDeleting(ctx context.Context, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry, left []tenantsv1.Tenant) error {
 	before := obj.DeepCopy()
 	obj.Status.TotalTenants = int32(len(left))
-	message := fmt.Sprintf("the template was deleted; %d of its tenants are still there", len(left))
+	message := fmt.Sprintf("the template is being deleted; %d of its tenants are left", len(left))
 	var kept []string
 	for i := range left {
 		if e := dialect.Existing(&left[i]); !e.Deleting && (e.Protected || protects(obj)) {
@@ -159,9 +159,9 @@ func (c *Templates) reportDeleting(ctx context.Context, obj *tenantsv1.TenantTem
 	reason := reasonLeaving
 	switch {
 	case len(kept) > 0:
-		reason, message = reasonProtected, message+", and protected against deletion: "+tenant.Few(kept, 5)
+		reason, message = reasonProtected, message+"; deletion protection keeps "+tenant.Few(kept, 5)
 	case registry != nil && registry.Spec.Suspend:
-		reason, message = reasonSuspended, message+", and the registry "+registry.Name+", which takes them away, is suspended"
+		reason, message = reasonSuspended, message+"; the registry "+registry.Name+", which deletes them, is suspended"
 	case registry != nil && registry.Status.Blocked != nil:
 		reason, message = registry.Status.Blocked.Reason, message+": "+registry.Status.Blocked.Message
 	}

@@ -25,23 +25,22 @@ import (
 )
 
 const (
-	tenantWorkers = 10 // as Tenant Operator has it
+	tenantWorkers = 10 // as in Tenant Operator
 
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 30 * time.Second
 
-	// maxRounds bounds the steps of one look, so that a tenant with very many
-	// levels takes its turn like any other.
+	// maxRounds bounds the steps of one pass, so that a tenant with very many levels
+	// does not delay others.
 	maxRounds = 64
 )
 
-// Tenants makes the objects of each Tenant what its row and its template make of
-// them. A look at one is: what is there (observe.go), what next (tenant.Plan), do
-// it (act.go), until nothing more can be done now, and say so (report.go).
+// Tenants reconciles the objects of each Tenant with its row and its template. A
+// pass over one is: observe (observe.go), decide (tenant.Plan) and act (act.go),
+// until there is nothing left to do now, and report (report.go).
 //
-// What was seen and written is remembered, so that a tenant of which nothing
-// changed costs no request. Nothing that matters is only remembered: a new
-// controller compares instead.
+// Reads and writes are cached, so that an unchanged tenant costs no request. Nothing
+// depends on the cache: a new controller compares instead.
 type Tenants struct {
 	Options
 
@@ -66,26 +65,26 @@ func newTenants(o Options, kinds kinds) (*Tenants, error) {
 	}, nil
 }
 
-// pass is one look at one Tenant.
+// pass is one pass over one Tenant.
 type pass struct {
 	obj      *tenantsv1.Tenant
 	now      time.Time
-	children *children.Cluster // as whoever the template says
-	account  string            // the ServiceAccount that writes, if it is not us
+	children *children.Cluster // as the ServiceAccount of the template
+	account  string            // the ServiceAccount that writes; empty for the controller
 	owner    children.Owner
 	memory   *memory
 	o        tenant.Observed
-	row      string                // digest of the row, if it is one of a registry
-	coming   time.Duration         // how long its row is waited for before anything is said of that; zero if it is not
+	row      string                // digest of the row, if a registry has it
+	coming   time.Duration         // how long the pass waits for a missing row; zero if it does not
 	secrets  []string              // values of the row that no message may show
-	redactor func() *plan.Redactor // of those, made when a message is there to look at; several may ask at once
-	said     string                // digest of what its Tenant says besides its status: a change of it has everything tried at once
-	recorded map[tenant.Ref]bool   // places that are in the inventory as it is written down
+	redactor func() *plan.Redactor // of secrets, created when it is needed
+	said     string                // digest of the Tenant without its status: a change of it retries everything at once
+	recorded map[tenant.Ref]bool   // places in the stored inventory
 	departed []tenant.Departure
 	effects  []effect
 
 	mu   sync.Mutex
-	seen map[tenant.Ref]children.Live // what was read in this very pass
+	seen map[tenant.Ref]children.Live // objects that this pass has read
 }
 
 func (p *pass) saw(r tenant.Ref, l children.Live) {
@@ -94,7 +93,7 @@ func (p *pass) saw(r tenant.Ref, l children.Live) {
 	p.seen[r] = l
 }
 
-// take returns what was read of an object, once: after a write it is not so any more.
+// take returns an object that was read, once: after a write it is outdated.
 func (p *pass) take(r tenant.Ref) *children.Live {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +105,7 @@ func (p *pass) take(r tenant.Ref) *children.Live {
 	return &l
 }
 
-// Reconcile brings one Tenant as far as it gets now.
+// Reconcile implements reconcile.Reconciler.
 func (c *Tenants) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	obj, err := c.latest(ctx, req.NamespacedName)
 	if err != nil {
@@ -123,13 +122,13 @@ func (c *Tenants) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 	} else if !controllerutil.ContainsFinalizer(obj, tenantsv1.TenantFinalizer) {
-		return ctrl.Result{}, nil // it was let go, and somebody else's finalizer holds it
+		return ctrl.Result{}, nil // it was released, and another finalizer keeps it
 	}
 	began := c.Now()
 	result, outcome, err := c.pass(ctx, obj)
 	c.metrics.observe(c.Now().Sub(began), outcome, err)
 	if apierrors.IsConflict(err) {
-		return requeue, nil // somebody else wrote: look with fresh eyes
+		return requeue, nil // another writer was faster
 	}
 	return result, err
 }
@@ -158,9 +157,9 @@ func (c *Tenants) pass(ctx context.Context, obj *tenantsv1.Tenant) (ctrl.Result,
 			return ctrl.Result{}, out, err
 		}
 		if err := c.writer.apply(ctx, p, out.Acts); err != nil {
-			// What was done so far is told: nothing else will.
-			_, untold := c.status.report(ctx, p, tenant.Plan(p.o))
-			return ctrl.Result{}, out, errors.Join(err, untold)
+			// Report the actions so far: no other pass will.
+			_, unreported := c.status.report(ctx, p, tenant.Plan(p.o))
+			return ctrl.Result{}, out, errors.Join(err, unreported)
 		}
 	}
 	if out.Done {
@@ -179,19 +178,19 @@ func (c *Tenants) pass(ctx context.Context, obj *tenantsv1.Tenant) (ctrl.Result,
 	return ctrl.Result{RequeueAfter: later}, out, nil
 }
 
-// release lets a Tenant go of which nothing is left.
+// release removes the finalizer of a Tenant that has no objects left.
 func (c *Tenants) release(ctx context.Context, p *pass) error {
 	c.status.events(p, tenant.Outcome{})
 	if err := c.removeFinalizer(ctx, p.obj, tenantsv1.TenantFinalizer); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	c.Events.Event(p.obj, corev1.EventTypeNormal, tenant.TenantDeleted, "All objects of the tenant are gone or let go of")
+	c.Events.Event(p.obj, corev1.EventTypeNormal, tenant.TenantDeleted, "All objects of the tenant are deleted or retained")
 	c.Log.Info("tenant released", "tenant", client.ObjectKeyFromObject(p.obj).String())
 	c.forget(client.ObjectKeyFromObject(p.obj))
 	return nil
 }
 
-// forget drops what is only kept for a Tenant that is there.
+// forget drops everything that is kept for a Tenant that is gone.
 func (c *Tenants) forget(key types.NamespacedName) {
 	c.memory.forget(key)
 	c.metrics.forget(key)
@@ -212,5 +211,5 @@ func (c *Tenants) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// isRow says that a Secret holds the row of a Tenant.
+// isRow reports whether a Secret holds the row of a Tenant.
 func isRow(o client.Object) bool { return strings.HasPrefix(o.GetName(), dialect.RowSecret("")) }

@@ -310,7 +310,7 @@ func TestWithoutARowNothingGoes(t *testing.T) {
 	l.tenant("configMaps:"+configMap("config"), "terrier.dev/row: other")
 	l.look()
 	wantCondition(t, l, "Ready", "True", "Reconciled")
-	l.later(rowComes)
+	l.later(rowTimeout)
 	l.look()
 	l.wantThere("ConfigMap", "acme-config", true)
 	wantCondition(t, l, "Ready", "False", "VariablesBuildError")

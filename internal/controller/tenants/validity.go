@@ -11,15 +11,15 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// Problem is something wrong with an object, whatever else there is.
+// Problem is one problem of an object.
 type Problem struct {
 	Path string // of the field: spec.manifests[2].dependIds
 	tenant.ResourceError
 }
 
-// CheckTemplate finds everything that is wrong with a template, all of it at
-// once. With vars, the variables of its registry, names of variables are checked,
-// too. What makes the condition Valid and what admission refuses are both this.
+// CheckTemplate finds all problems of a template. With vars, the variables of its
+// registry, it also checks the names of variables. Both the condition Valid and
+// admission use it.
 func CheckTemplate(obj *tenantsv1.TenantTemplate, vars []string) []Problem {
 	var all []Problem
 	template, err := dialect.Template(obj)
@@ -36,7 +36,7 @@ func CheckTemplate(obj *tenantsv1.TenantTemplate, vars []string) []Problem {
 	return all
 }
 
-// paths are where the resources of each id stand.
+// paths are the fields of the resources of each id.
 type paths map[string][]string
 
 func pathsOf(r *tenantsv1.Resources) paths {
@@ -49,8 +49,8 @@ func pathsOf(r *tenantsv1.Resources) paths {
 	return p
 }
 
-// of is where something is wrong. Of several resources with one id it is the
-// last, since the first may keep it.
+// of is the field of a problem. Of several resources with one id it is the last,
+// since the first may keep the id.
 func (p paths) of(e tenant.ResourceError) string {
 	places := p[e.ID]
 	if len(places) == 0 {
@@ -63,8 +63,8 @@ func (p paths) of(e tenant.ResourceError) string {
 	return path
 }
 
-// CheckRegistry finds what is wrong with a registry without asking its database
-// or reading a Secret: what a read would say of it before it connects.
+// CheckRegistry finds the problems of a registry that a read would find before it
+// connects: it neither queries the database nor reads a Secret.
 func CheckRegistry(obj *tenantsv1.TenantRegistry) []Problem {
 	var all []Problem
 	m := dialect.Mapping(obj)

@@ -14,8 +14,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// row returns the row of p. One that was read before is not read again as long
-// as the Tenant says that it is still that one.
+// row returns the row of p. A row is read again only if the Tenant's annotation has
+// changed.
 func (c *observer) row(ctx context.Context, p *pass) (tenant.Row, error) {
 	said := p.obj.Annotations[tenantsv1.AnnotationRow]
 	if row, ok := p.memory.row(said); ok {
@@ -26,34 +26,34 @@ func (c *observer) row(ctx context.Context, p *pass) (tenant.Row, error) {
 	if err != nil || said == "" {
 		return row, err
 	}
-	// The Secret and what the Tenant says of it are written one after the other:
-	// what the objects are made of is what was read.
+	// Secret and annotation are written one after the other: the objects are rendered
+	// from the row that was read.
 	p.row = digestOf(c.Key, row)
 	p.memory.keepRow(p.row, row)
 	return row, nil
 }
 
-// rowComes is how long a row may be missing before that is a failure: it is
-// written after its Tenant, and again by the registry when it is lost. Its
-// arrival wakes the Tenant.
-const rowComes = 10 * time.Second
+// rowTimeout is how long a row may be missing before that is a failure: the registry
+// writes it after its Tenant, and again when it is lost. A new Secret wakes the
+// Tenant.
+const rowTimeout = 10 * time.Second
 
-// awaitRow is how long a row that is not there is still waited for; not at all if
-// it was for long enough.
+// awaitRow is how much longer to wait for a missing row; zero or less after the
+// timeout.
 func (m *memory) awaitRow(now time.Time) time.Duration {
 	if m.missed.IsZero() {
 		m.missed = now
 	}
-	return m.missed.Add(rowComes).Sub(now)
+	return m.missed.Add(rowTimeout).Sub(now)
 }
 
-// shortSecret is the length below which a value of a row is no secret, or could
-// not be told from anything else in a message.
+// shortSecret is the length below which a value of a row is not redacted: it is no
+// secret, or too common a text.
 const shortSecret = 8
 
-// hide has no message show the values of a row that may be secrets: those that
-// are in no name, which everybody sees.
-func (p *pass) hide(row tenant.Row) {
+// redact redacts the values of a row that may be secrets from messages: all that are
+// in no name, since names are public.
+func (p *pass) redact(row tenant.Row) {
 	var names []string
 	for _, o := range p.o.Objects {
 		names = append(names, tenant.RefOf(o.Rendered).String())
@@ -71,9 +71,9 @@ func (p *pass) hide(row tenant.Row) {
 	p.redactor = sync.OnceValue(func() *plan.Redactor { return plan.NewRedactor(p.secrets) })
 }
 
-// conceal takes values of the row out of a text that others wrote: as they are,
-// in quotes, in base64, line by line, and the beginning of one that was cut.
-func (p *pass) conceal(text string) string {
+// redacted removes values of the row from a text of another program: as they are, in
+// quotes, in base64, line by line, and the beginning of one that was cut.
+func (p *pass) redacted(text string) string {
 	if len(p.secrets) == 0 {
 		return text
 	}
@@ -93,13 +93,12 @@ func (p *pass) conceal(text string) string {
 	return text
 }
 
-// ellipsis is what stands where a message was cut.
+// ellipsis marks where a message was cut.
 const ellipsis = "…"
 
-// cut is how many bytes at the end of a text are the beginning of a secret, in
-// quotes or not.
+// cut is how many bytes at the end of a text begin a secret, in quotes or not.
 func (p *pass) cut(text string) int {
-	const fewest = 4 // less of one stands there by chance
+	const fewest = 4 // fewer match by chance
 	longest := 0
 	for _, s := range p.secrets {
 		quoted := strconv.Quote(s[:min(len(s), messageBytes)])

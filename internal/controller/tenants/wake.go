@@ -16,11 +16,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/rows"
 )
 
-// wake listens to the databases that tell when rows change. What is wanted is
-// written down by those who look at registries; Run makes it so.
+// wake listens to databases that notify of changed rows. Passes over registries set
+// the wanted listeners; Run starts and stops them.
 type wake struct {
 	rows    Rows
-	notify  func(types.NamespacedName) // before the registry is looked at
+	notify  func(types.NamespacedName) // before the pass over the registry
 	log     *slog.Logger
 	changed chan struct{} // holds one
 
@@ -29,13 +29,13 @@ type wake struct {
 	wanted map[types.NamespacedName]channel
 }
 
-// channel is where to listen.
+// channel is a channel of a database.
 type channel struct {
 	uid    types.UID
 	config rows.Config
 }
 
-// listen is called with what a registry says now; nil stops.
+// listen sets the listener of a registry; nil stops it.
 func (w *wake) listen(obj *tenantsv1.TenantRegistry, config *rows.Config) {
 	key := client.ObjectKeyFromObject(obj)
 	if config == nil || config.Channel == "" {
@@ -58,11 +58,11 @@ func (w *wake) forget(key types.NamespacedName) {
 func (w *wake) poke() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // it will look anyway
+	default: // a change is signalled already
 	}
 }
 
-// Run listens until ctx ends, and returns when all who listened have ended.
+// Run listens until ctx ends, and returns when all listeners have ended.
 func (w *wake) Run(ctx context.Context) error {
 	type listener struct {
 		channel
@@ -88,7 +88,7 @@ func (w *wake) Run(ctx context.Context) error {
 			running.Go(func() {
 				err := w.rows.Listen(listening, string(want.uid), want.config, func() { w.ring(key) })
 				if err != nil && listening.Err() == nil {
-					w.log.Warn("not told when rows change", "registry", key.String(), "err", err) // they are still read at intervals
+					w.log.Warn("not notified of changed rows", "registry", key.String(), "err", err) // they are still read at intervals
 				}
 			})
 		}
@@ -109,7 +109,7 @@ func (w *wake) all() map[types.NamespacedName]channel {
 	return maps.Clone(w.wanted)
 }
 
-// ring has the rows of a registry read.
+// ring makes a registry read its rows.
 func (w *wake) ring(key types.NamespacedName) {
 	w.notify(key)
 	w.mu.Lock()

@@ -15,15 +15,15 @@ import (
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 )
 
-// queue is what events are put into.
+// queue is the queue of a reconciler.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// soon wakes what an object belongs to after a while, so that many changes become
-// one look.
+// soon wakes the owner of an object after a delay, so that many changes cause one
+// pass.
 func soon(of func(client.Object) []reconcile.Request) handler.EventHandler {
 	add := func(o client.Object, q queue) {
 		for _, r := range of(o) {
-			q.AddAfter(r, settle)
+			q.AddAfter(r, wakeDelay)
 		}
 	}
 	return handler.Funcs{
@@ -33,7 +33,7 @@ func soon(of func(client.Object) []reconcile.Request) handler.EventHandler {
 	}
 }
 
-// tenantChanged lets pass what registries and templates count or have to act on.
+// tenantChanged passes changes that registries and templates count or act on.
 func tenantChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, now := dialect.Existing(e.ObjectOld.(*tenantsv1.Tenant)), dialect.Existing(e.ObjectNew.(*tenantsv1.Tenant))
@@ -42,8 +42,7 @@ func tenantChanged() predicate.Predicate {
 	}}
 }
 
-// templateChanged lets pass everything but what is said in a status; which
-// generation is good counts, since tenants are made of it.
+// templateChanged passes changes of the spec, of annotations and of finalizers.
 func templateChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return true },
@@ -53,8 +52,8 @@ func templateChanged() predicate.Predicate {
 	})
 }
 
-// registryChanged lets pass what templates depend on: that it is there, which
-// variables it has, and what it says of deletions that they wait for.
+// registryChanged passes the changes that templates depend on: existence, variables
+// and blocked deletions.
 func registryChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, now := e.ObjectOld.(*tenantsv1.TenantRegistry).Status.Blocked, e.ObjectNew.(*tenantsv1.TenantRegistry).Status.Blocked
@@ -62,7 +61,7 @@ func registryChanged() predicate.Predicate {
 	}})
 }
 
-// onlyDeleted lets pass the end of objects that match.
+// onlyDeleted passes deletions of objects that match.
 func onlyDeleted(match func(client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

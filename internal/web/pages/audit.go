@@ -158,14 +158,14 @@ var journalDeeds = []struct {
 	{"Plans and runs", []journalDeed{
 		{"planned", ToneIdle}, {"approved", ToneOK}, {"approved-stale", ToneWarn}, {"rejected", ToneWarn}, {"plan-refused", ToneBad}, {"plan-failed", ToneBad},
 		{"apply-started", ToneIdle}, {"applied", ToneOK}, {"apply-failed", ToneBad}, {"destroy-started", ToneIdle}, {"destroyed", ToneWarn}, {"destroy-failed", ToneBad},
-		{"recovered", ToneOK}, {"drift", ToneDrift}, {"drift-resolved", ToneOK}, {"gap-found", ToneBad}, {"gap-forgotten", ToneWarn}, {"retained-forgotten", ToneWarn}, {"repair-asked", ToneIdle}, {"replan-asked", ToneIdle},
+		{"recovered", ToneOK}, {"drift", ToneDrift}, {"drift-resolved", ToneOK}, {"untracked-found", ToneBad}, {"untracked-ignored", ToneWarn}, {"retained-forgotten", ToneWarn}, {"repair-asked", ToneIdle}, {"replan-asked", ToneIdle},
 	}},
 	{"Stacks", []journalDeed{
 		{"created", ToneIdle}, {"changed", ToneIdle}, {"suspended", ToneIdle}, {"resumed", ToneIdle}, {"deletion-asked", ToneWarn}, {"deleted", ToneIdle}, {"retained", ToneIdle}, {"orphaned", ToneBad},
 	}},
 	{"States and secrets", []journalDeed{
 		{"state-read", ToneWarn}, {"state-locked", ToneIdle}, {"state-unlocked", ToneIdle}, {"lock-broken", ToneWarn}, {"state-accepted", ToneWarn}, {"state-rolled-back", ToneWarn},
-		{"state-pushed", ToneWarn}, {"outputs-revealed", ToneWarn}, {"glass-begun", ToneWarn}, {"glass-command", ToneWarn}, {"glass-command-ended", ToneIdle}, {"glass-ended", ToneIdle},
+		{"state-pushed", ToneWarn}, {"outputs-revealed", ToneWarn}, {"break-glass-begun", ToneWarn}, {"break-glass-command", ToneWarn}, {"break-glass-command-ended", ToneIdle}, {"break-glass-ended", ToneIdle},
 	}},
 	{"Tenants", []journalDeed{
 		{"guard-tripped", ToneBad}, {"guard-cleared", ToneOK}, {"deletions-allowed", ToneWarn}, {"rollout-started", ToneIdle}, {"rollout-stopped", ToneBad}, {"rollout-resumed", ToneIdle},
@@ -173,7 +173,7 @@ var journalDeeds = []struct {
 	}},
 	{"Platform", []journalDeed{
 		{"signed-in", ToneIdle}, {"signed-out", ToneIdle}, {"sign-in-refused", ToneBad}, {"denied", ToneBad}, {"artifact-pushed", ToneIdle}, {"artifact-deleted", ToneWarn},
-		{"notification-tried", ToneIdle}, {"journal-opened", ToneIdle}, {"journal-cut", ToneWarn}, {"journal-damaged", ToneBad}, {"unreadable", ToneBad},
+		{"notification-tried", ToneIdle}, {"audit-log-opened", ToneIdle}, {"audit-log-cut", ToneWarn}, {"audit-log-damaged", ToneBad}, {"unreadable", ToneBad},
 	}},
 }
 

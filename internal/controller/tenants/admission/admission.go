@@ -1,15 +1,13 @@
-// Package admission answers the API server when it asks, before it stores a
-// TenantRegistry or a TenantTemplate, whether that can be what it is: so that
-// whoever applies it is told at once what package tenants would say of it later,
-// in a status. The checks are those of package tenants.
+// Package admission validates a TenantRegistry or a TenantTemplate before the API
+// server stores it, so that users learn of problems when they apply an object, and
+// not later from its status. The checks are those of package tenants.
 //
-// What it refuses depends on nothing but what it is sent. It refuses nothing but
-// what a request itself makes wrong: never a deletion, a status, a change that
-// leaves the spec as it is, nor what was wrong before. What does not fit the
-// registry of a template is a warning, since that may be applied a moment later;
-// it is told at a path that nobody can guess (Knowing), so that whoever else asks
-// learns nothing. Who asks what it does not understand gets no answer, and the
-// API server goes on without one.
+// A refusal depends on the request alone. The webhooks refuse only problems that the
+// request itself creates: never a deletion, a status, a change that leaves the spec
+// as it is, nor an older problem. A template that does not fit its registry is a
+// warning, since the registry may be applied a moment later; the warning is given
+// only at a secret path (Knowing), so that other callers learn nothing. A request
+// that cannot be read gets an error, and the API server continues without a verdict.
 //
 // Start reading at Handlers, then at validate.
 package admission
@@ -37,12 +35,12 @@ const (
 	ValidateTemplate = "/validate-operator-kubernetes-tenants-org-v1-tenanttemplate"
 )
 
-// atOnce is how many requests are looked at at once. Nobody has to show who he is
-// to ask, so nobody may have the whole machine.
+// atOnce bounds concurrent requests: callers are not authenticated, so that none may
+// use the whole machine.
 const atOnce = 4
 
-// Handlers returns the webhooks by their paths. Definitions are those of our
-// kinds, for the defaults that are in them.
+// Handlers returns the webhooks by their paths. The definitions of the kinds hold
+// their defaults.
 func Handlers(definitions fs.FS) (map[string]http.Handler, error) {
 	defaults, err := defaultsOf(definitions)
 	if err != nil {
@@ -61,14 +59,13 @@ func Handlers(definitions fs.FS) (map[string]http.Handler, error) {
 	return all, nil
 }
 
-// Knowing returns the webhook of templates that looks at their registries, too. It
-// tells what is in those to whoever asks: its path must be a secret.
+// Knowing returns the webhook of templates that also reads their registries. It
+// reveals their content to any caller: its path must be a secret.
 func Knowing(registries client.Reader) http.Handler {
 	return webhook{templates(registries).validate, make(chan struct{}, atOnce)}
 }
 
-// answer is what one of them says to a request; an error says that it was not
-// understood.
+// answer answers one request; an error says that it could not be read.
 type answer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
 // webhook speaks AdmissionReview of admission.k8s.io/v1.
@@ -77,13 +74,13 @@ type webhook struct {
 	turns  chan struct{}
 }
 
-// ServeHTTP implements http.Handler. Whoever mounts it bounds the body.
+// ServeHTTP implements http.Handler. Its caller bounds the body.
 func (h webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case h.turns <- struct{}{}:
 		defer func() { <-h.turns }()
 	case <-r.Context().Done():
-		http.Error(w, "too many ask at once", http.StatusServiceUnavailable)
+		http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 		return
 	}
 	var review admissionv1.AdmissionReview
@@ -92,7 +89,7 @@ func (h webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Request == nil {
-		refuse(w, errors.New("this is no request for a review of "+admissionv1.SchemeGroupVersion.String()))
+		refuse(w, errors.New("the body is no request for a review of "+admissionv1.SchemeGroupVersion.String()))
 		return
 	}
 	response, err := h.answer(r.Context(), review.Request)
@@ -108,7 +105,7 @@ func (h webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // who has gone does not hear it
+	_, _ = w.Write(body) // fails only if the caller is gone
 }
 
 func refuse(w http.ResponseWriter, err error) {
@@ -119,9 +116,9 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-// asked returns the spec that a request asks for, and whether it touches it. One
-// that does not is let pass as it is: a deletion, what is being deleted, a status,
-// labels and finalizers.
+// asked returns the new spec of a request, and whether the request changes it. All
+// others pass: deletions, objects that are being deleted, changes of the status, of
+// labels and of finalizers.
 func asked(r *admissionv1.AdmissionRequest) (spec any, touched bool, err error) {
 	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
 		return nil, false, nil

@@ -144,7 +144,7 @@ func TestTemplates(t *testing.T) {
 		"a spec that stays as it is, however wrong": {operation: "UPDATE", before: template("", cycle), now: template(", labels: {a: b}, finalizers: []", cycle), wantAllowed: true},
 		"what was wrong before is a warning": {
 			operation: "UPDATE", before: template("", cycle), now: template("", cycle+", deletionProtection: true"), wantAllowed: true,
-			want: []string{"warning: as before, spec.configMaps[0].dependIds is not valid: b: dependIds: the resources depend on one another: b → a → b"},
+			want: []string{"warning: spec.configMaps[0].dependIds is still not valid: b: dependIds: the resources depend on one another: b → a → b"},
 		},
 		"a finalizer is taken off what is deleted": {operation: "UPDATE", before: template("", fine), now: template(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, cycle), wantAllowed: true},
 		"a deletion":   {operation: "DELETE", before: template("", cycle), wantAllowed: true},
@@ -152,7 +152,7 @@ func TestTemplates(t *testing.T) {
 		"a connection": {operation: "CONNECT", wantAllowed: true},
 		"a module that is repaired is a warning": {
 			operation: "CREATE", now: template("", oneLine), wantAllowed: true,
-			want: []string{`warning: a: spec.values.hcl, line 1 (variable "v"): HCL refuses several arguments on one line; they will be put on lines of their own`},
+			want: []string{`warning: a: spec.values.hcl, line 1 (variable "v"): HCL refuses several arguments on one line; Terrier will put them on lines of their own`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

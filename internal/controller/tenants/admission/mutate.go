@@ -17,14 +17,13 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 )
 
-// defaults are those of one kind. A cluster with our definitions has filled them
-// in already; one whose definitions somebody else installs, older ones perhaps,
-// has not.
+// defaults are those of one kind. A cluster with Terrier's definitions has filled
+// them in already; one with definitions of another installer has perhaps not.
 type defaults struct {
 	spec *apiextensionsv1.JSONSchemaProps
 }
 
-// defaultsOf reads the definitions of our group, by kind.
+// defaultsOf reads the definitions of the group, by kind.
 func defaultsOf(definitions fs.FS) (map[string]defaults, error) {
 	files, err := fs.Glob(definitions, tenantsv1.GroupVersion.Group+"_*.yaml")
 	if err != nil {
@@ -62,7 +61,7 @@ type operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// mutate fills in what a spec leaves to its defaults.
+// mutate fills the defaults into a spec.
 func (d defaults) mutate(_ context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	allowed := &admissionv1.AdmissionResponse{Allowed: true}
 	spec, touched, err := asked(r)
@@ -82,7 +81,7 @@ func (d defaults) mutate(_ context.Context, r *admissionv1.AdmissionRequest) (*a
 	return allowed, nil
 }
 
-// missing adds to patch what v, which is at path, leaves to the defaults of schema.
+// missing adds to patch the defaults of schema that v, which is at path, lacks.
 func missing(patch []operation, path string, schema *apiextensionsv1.JSONSchemaProps, v any) []operation {
 	switch v := v.(type) {
 	case map[string]any:

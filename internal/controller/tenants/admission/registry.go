@@ -14,12 +14,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// registryWithin is how long the registry of a template is waited for: less than
-// the API server waits for the answer, which does without it then.
+// registryWithin bounds the read of a template's registry: it is less than the
+// timeout of the API server, so that the answer comes without it.
 const registryWithin = time.Second
 
-// unfit says what does not fit between a template and its registry, as that is
-// now. A registry that cannot be read is nothing to tell of.
+// unfit are the problems of a template with its present registry; none if the
+// registry cannot be read.
 func unfit(ctx context.Context, registries client.Reader, t *tenantsv1.TenantTemplate) []string {
 	if registries == nil {
 		return nil
@@ -30,7 +30,7 @@ func unfit(ctx context.Context, registries client.Reader, t *tenantsv1.TenantTem
 	err := registries.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Spec.RegistryID}, &registry)
 	switch {
 	case apierrors.IsNotFound(err):
-		return []string{fmt.Sprintf("spec.registryId: there is no TenantRegistry %s in namespace %s yet, so no tenant is made; apply it, or give the template another registryId, which takes a new template",
+		return []string{fmt.Sprintf("spec.registryId: namespace %[2]s has no TenantRegistry %[1]s yet, so that no tenant is created. Apply it, or create a template with another registryId",
 			t.Spec.RegistryID, t.Namespace)}
 	case err != nil:
 		return nil
@@ -42,7 +42,7 @@ func unfit(ctx context.Context, registries client.Reader, t *tenantsv1.TenantTem
 	}
 	for _, p := range tenants.CheckTemplate(t, tenant.VariablesOf(dialect.Mapping(&registry))) {
 		if !known[p.Error()] {
-			// The way out comes first: a warning that is too long is cut at its end.
+			// The fix comes first: a long warning is cut at its end.
 			notes = append(notes, fmt.Sprintf("%s: correct it, or map the variable in extraValueMappings of TenantRegistry %s: %s", p.Path, registry.Name, cause(p)))
 		}
 	}

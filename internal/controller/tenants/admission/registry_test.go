@@ -41,7 +41,7 @@ func (s shelf) Get(_ context.Context, key client.ObjectKey, o client.Object, _ .
 func TestTemplatesThatDoNotFitTheirRegistry(t *testing.T) {
 	const uses = `secrets: [{id: a, nameTemplate: "{{ .uid }}", spec: {apiVersion: v1, kind: Secret, stringData: {plan: "{{ .plan }}", other: "{{ .plan | default \"x\" }}"}}}]`
 	way := "warning: spec.secrets[0].spec.stringData.plan: correct it, or map the variable in extraValueMappings of TenantRegistry shop: a: there is no variable plan; the variables are activate"
-	none := "warning: spec.registryId: there is no TenantRegistry shop in namespace ops yet"
+	none := "warning: spec.registryId: namespace ops has no TenantRegistry shop yet"
 	for name, tt := range map[string]struct {
 		registries  shelf
 		namespace   string

@@ -17,8 +17,8 @@ import (
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 )
 
-// How much of what is wrong is told: an API server cuts what is longer, and
-// nobody mends more at once.
+// Bounds of the problems in an answer: an API server shortens longer ones, and users
+// do not fix more at once.
 const (
 	mostProblems = 20
 	mostWarnings = 10
@@ -28,7 +28,7 @@ const (
 // kind is one kind of object, of type T.
 type kind[T any] struct {
 	check func(*T) []tenants.Problem
-	notes func(context.Context, *T) []string // what is suspicious and allowed
+	notes func(context.Context, *T) []string // warnings
 	meta  func(*T) *metav1.ObjectMeta
 }
 
@@ -39,8 +39,8 @@ var registries = kind[tenantsv1.TenantRegistry]{
 }
 
 // templates are checked without the variables of their registry, which may be
-// applied a moment later: what is wrong with those is a warning, if registries
-// may be read, and in any case in the condition Valid.
+// applied a moment later: problems with those are warnings, if registries may be
+// read, and in any case in the condition Valid.
 func templates(registries client.Reader) kind[tenantsv1.TenantTemplate] {
 	return kind[tenantsv1.TenantTemplate]{
 		check: func(t *tenantsv1.TenantTemplate) []tenants.Problem { return tenants.CheckTemplate(t, nil) },
@@ -51,8 +51,7 @@ func templates(registries client.Reader) kind[tenantsv1.TenantTemplate] {
 	}
 }
 
-// validate refuses what the request makes wrong, and warns of what is wrong with
-// the object anyhow.
+// validate refuses the problems that the request creates, and warns of all others.
 func (k kind[T]) validate(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	allowed := &admissionv1.AdmissionResponse{Allowed: true}
 	if _, touched, err := asked(r); err != nil || !touched {
@@ -78,7 +77,7 @@ func (k kind[T]) validate(ctx context.Context, r *admissionv1.AdmissionRequest) 
 	var made []tenants.Problem
 	for _, p := range k.check(&now) {
 		if before[p.Error()] {
-			allowed.Warnings = append(allowed.Warnings, "as before, "+p.Path+" is not valid: "+p.Error())
+			allowed.Warnings = append(allowed.Warnings, p.Path+" is still not valid: "+p.Error())
 		} else {
 			made = append(made, p)
 		}
@@ -90,8 +89,8 @@ func (k kind[T]) validate(ctx context.Context, r *admissionv1.AdmissionRequest) 
 	return allowed, nil
 }
 
-// refusal is an answer as the API server itself gives it to an object that is not
-// valid, so that kubectl names the fields.
+// refusal is an answer in the form of the API server's own validation, so that
+// kubectl names the fields.
 func refusal(r *admissionv1.AdmissionRequest, meta *metav1.ObjectMeta, problems []tenants.Problem) *metav1.Status {
 	name := meta.Name
 	if name == "" {
@@ -114,8 +113,8 @@ func refusal(r *admissionv1.AdmissionRequest, meta *metav1.ObjectMeta, problems 
 	return s
 }
 
-// cause says what is wrong beside the path of its field, which tells a reader
-// less than the id of the resource.
+// cause is the message of a problem beside the path of its field; the id of the
+// resource says more to a reader than the path.
 func cause(p tenants.Problem) string {
 	if p.ID == "" {
 		return strings.TrimPrefix(p.Message, p.Path+": ")
@@ -123,7 +122,7 @@ func cause(p tenants.Problem) string {
 	return p.ID + ": " + p.Message
 }
 
-// brokenLines warns of inline modules that are repaired before an engine reads
+// brokenLines warns of inline modules that Terrier repairs before an engine reads
 // them.
 func brokenLines(t *tenantsv1.TenantTemplate) []string {
 	resources, err := dialect.Resources(&t.Spec.Resources)
@@ -133,7 +132,7 @@ func brokenLines(t *tenantsv1.TenantTemplate) []string {
 	var notes []string
 	for _, r := range resources {
 		for _, o := range infra.BrokenLines(r.Object) {
-			notes = append(notes, fmt.Sprintf("%s: spec.values.hcl, %s: HCL refuses several arguments on one line; they will be put on lines of their own", r.ID, o))
+			notes = append(notes, fmt.Sprintf("%s: spec.values.hcl, %s: HCL refuses several arguments on one line; Terrier will put them on lines of their own", r.ID, o))
 		}
 	}
 	return notes

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// dispatch sends what is due, one message of a lane after the other, until ctx
+// dispatch sends the due messages, those of a queue one after the other, until ctx
 // ends.
-func (d *Desk) dispatch(ctx context.Context, all *sync.WaitGroup) {
+func (d *Dispatcher) dispatch(ctx context.Context, all *sync.WaitGroup) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -24,30 +24,30 @@ func (d *Desk) dispatch(ctx context.Context, all *sync.WaitGroup) {
 	}
 }
 
-// start sends what is due, and returns when it may be called again.
-func (d *Desk) start(ctx context.Context, all *sync.WaitGroup) time.Duration {
+// start sends the due messages, and returns the time until the next one is due.
+func (d *Dispatcher) start(ctx context.Context, all *sync.WaitGroup) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now, next := d.Now(), flushEvery
-	for name, l := range d.lanes {
+	for name, l := range d.queues {
 		switch {
 		case l.busy:
-		case len(l.parcels) == 0:
-			delete(d.lanes, name)
+		case len(l.messages) == 0:
+			delete(d.queues, name)
 		case now.Before(l.next):
 			next = min(next, l.next.Sub(now))
 		case d.away < atOnce:
 			l.busy = true
 			d.away++
-			p := l.parcels[0]
+			p := l.messages[0]
 			all.Go(func() { d.deliver(ctx, l, p) })
 		}
 	}
 	return next
 }
 
-// deliver tries once.
-func (d *Desk) deliver(ctx context.Context, l *lane, p *parcel) {
+// deliver makes one attempt.
+func (d *Dispatcher) deliver(ctx context.Context, l *queue, p *message) {
 	p.Attempts++
 	err := d.send(ctx, p)
 	defer d.stir()
@@ -56,7 +56,7 @@ func (d *Desk) deliver(ctx context.Context, l *lane, p *parcel) {
 	l.busy = false
 	d.away--
 	switch {
-	case err != nil && ctx.Err() != nil: // we end; the next one tries again
+	case err != nil && ctx.Err() != nil: // the process ends; the next one retries
 		d.mu.Unlock()
 	case err == nil:
 		l.failures, l.next = 0, time.Time{}
@@ -74,8 +74,8 @@ func (d *Desk) deliver(ctx context.Context, l *lane, p *parcel) {
 	default:
 		l.failures++
 		l.next = now.Add(max(d.Pause(l.failures), after(err)))
-		if p.Attempts >= patience && len(l.parcels) > 1 {
-			l.parcels = append(slices.DeleteFunc(l.parcels, func(q *parcel) bool { return q == p }), p)
+		if p.Attempts >= yieldAfter && len(l.messages) > 1 {
+			l.messages = append(slices.DeleteFunc(l.messages, func(q *message) bool { return q == p }), p)
 		}
 		next := l.next
 		d.mu.Unlock()
@@ -85,8 +85,8 @@ func (d *Desk) deliver(ctx context.Context, l *lane, p *parcel) {
 	}
 }
 
-// send finds out where a message goes, and sends it.
-func (d *Desk) send(ctx context.Context, p *parcel) error {
+// send finds the destination of a message, and sends it.
+func (d *Dispatcher) send(ctx context.Context, p *message) error {
 	if p.volatile {
 		return d.Upstream(ctx, p.Event)
 	}
@@ -98,18 +98,18 @@ func (d *Desk) send(ctx context.Context, p *parcel) error {
 	return d.Send(ctx, to, p.Event)
 }
 
-// take removes a message from its lane. The caller holds mu.
-func (d *Desk) take(l *lane, p *parcel) {
-	before := len(l.parcels)
-	l.parcels = slices.DeleteFunc(l.parcels, func(q *parcel) bool { return q == p })
-	d.waiting -= before - len(l.parcels)
+// take removes a message from its queue. The caller holds mu.
+func (d *Dispatcher) take(l *queue, p *message) {
+	before := len(l.messages)
+	l.messages = slices.DeleteFunc(l.messages, func(q *message) bool { return q == p })
+	d.waiting -= before - len(l.messages)
 }
 
-// over says what became of a message that is in no lane any more. That Flux's
-// controller has an event is no news.
-func (d *Desk) over(ctx context.Context, p *parcel, outcome Outcome, why string) {
+// over records the outcome of a message that has left its queue. The history has no
+// deliveries to Flux's controller that succeed at once.
+func (d *Dispatcher) over(ctx context.Context, p *message, outcome Outcome, why string) {
 	if !p.volatile {
-		// Also while we end: else it would be delivered twice.
+		// Also while the process ends: else it would be delivered twice.
 		d.forget(context.WithoutCancel(ctx), p)
 	}
 	if !p.volatile || outcome != Delivered || p.Attempts > 1 {
@@ -117,10 +117,10 @@ func (d *Desk) over(ctx context.Context, p *parcel, outcome Outcome, why string)
 	}
 }
 
-// makeRoom removes messages until no more wait than may: of those that are no
-// errors the oldest, and then the oldest of all. The caller holds mu.
-func (d *Desk) makeRoom() []*parcel {
-	var gone []*parcel
+// makeRoom drops messages until no more wait than allowed: the oldest of those that
+// are no errors, and then the oldest of all. The caller holds mu.
+func (d *Dispatcher) makeRoom() []*message {
+	var gone []*message
 	for d.waiting > waiting {
 		l, p := d.least()
 		if p == nil {
@@ -132,10 +132,10 @@ func (d *Desk) makeRoom() []*parcel {
 	return gone
 }
 
-// least is the message that can be missed most easily and is not on its way.
-func (d *Desk) least() (from *lane, least *parcel) {
-	for _, l := range d.lanes {
-		for i, p := range l.parcels {
+// least is the least important message that is not being delivered.
+func (d *Dispatcher) least() (from *queue, least *message) {
+	for _, l := range d.queues {
+		for i, p := range l.messages {
 			if i == 0 && l.busy {
 				continue
 			}

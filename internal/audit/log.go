@@ -15,62 +15,62 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// segmentBytes is how long a segment gets, unless somebody says otherwise.
+// segmentBytes is the default length of a segment.
 const segmentBytes = 8 << 20
 
-// Options shape a Journal.
+// Options configure a Log.
 type Options struct {
 	Now          func() time.Time
 	SegmentBytes int64 // after which a new segment is begun; 8 MiB if 0
 }
 
-// Journal is an open journal: a directory of segments, of which the last one
-// grows. One Journal at a time writes a directory.
+// Log is an open audit log: a directory of segments, of which the last one grows.
+// One Log at a time writes a directory.
 //
 //	DIR/lock                              held while it is open
 //	DIR/00000000000000000001.jsonl        segments, named by their first entry
 //	DIR/00000000000000041207.jsonl
-type Journal struct {
+type Log struct {
 	dir   string
 	now   func() time.Time
 	limit int64
 	lock  *os.File
 
-	mu      sync.Mutex // guards what follows
-	waiting []*deed
+	mu      sync.Mutex // guards waiting and tail
+	waiting []*pendingEntry
 	tail    tail
 
-	// writing is held by whoever writes, for all that wait: the disk is asked once
-	// for as many as came while it was busy.
+	// writing is held by the caller that writes, for all that wait: one sync serves
+	// all entries that came during the one before.
 	writing sync.Mutex
 	file    *os.File // the last segment; nil once closed
 	ids     recent
-	doubt   bool // the last segment may hold more than what counts
+	doubt   bool // the last segment may be longer than tail.size
 }
 
-// tail is where a journal ends.
+// tail is the end of a log.
 type tail struct {
 	head    Head
 	segment string // name of the last segment
-	size    int64  // of what counts in it
+	size    int64  // of its complete lines
 }
 
-// deed is an entry on its way to the disk.
-type deed struct {
+// pendingEntry is an entry that waits for the disk.
+type pendingEntry struct {
 	entry Entry
 	done  chan error
 }
 
-// Open opens the journal in dir, made if it is not there. A last line that was
-// cut short is taken off, and an entry says so; so it does if what is there is
-// not what was written.
-func Open(dir string, o Options) (*Journal, error) {
+// Open opens the log in dir, which it creates if needed. It removes a last line that
+// a crash interrupted, and records that; it also records that older lines were
+// changed.
+func Open(dir string, o Options) (*Log, error) {
 	if o.SegmentBytes <= 0 {
 		o.SegmentBytes = segmentBytes
 	}
-	j := &Journal{dir: dir, now: o.Now, limit: o.SegmentBytes, ids: newRecent()}
+	j := &Log{dir: dir, now: o.Now, limit: o.SegmentBytes, ids: newRecent()}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("opening the journal: %w", err)
+		return nil, fmt.Errorf("opening the audit log: %w", err)
 	}
 	var err error
 	if j.lock, err = lockDir(dir); err != nil {
@@ -81,7 +81,7 @@ func Open(dir string, o Options) (*Journal, error) {
 		err = j.Record(context.Background(), notes[i])
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the journal in %s: %w", dir, err), j.Close())
+		return nil, errors.Join(fmt.Errorf("opening the audit log in %s: %w", dir, err), j.Close())
 	}
 	return j, nil
 }
@@ -90,19 +90,19 @@ func Open(dir string, o Options) (*Journal, error) {
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("locking the journal: %w", err)
+		return nil, fmt.Errorf("locking the audit log: %w", err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fault.New(fault.Conflict, "JournalInUse", fmt.Errorf("another program writes the journal in %s", dir))
+			err = fault.New(fault.Conflict, "AuditLogInUse", fmt.Errorf("another process writes the audit log in %s", dir))
 		}
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// Close ends the journal; whoever records after it is refused.
-func (j *Journal) Close() error {
+// Close closes the log; later calls of Record fail.
+func (j *Log) Close() error {
 	j.writing.Lock()
 	defer j.writing.Unlock()
 	var errs []error
@@ -118,25 +118,25 @@ func (j *Journal) Close() error {
 }
 
 // Head is the last entry that is on the disk.
-func (j *Journal) Head() Head { return j.end().head }
+func (j *Log) Head() Head { return j.end().head }
 
-func (j *Journal) end() tail {
+func (j *Log) end() tail {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.tail
 }
 
-// Record adds an entry. It returns once the entry is on the disk, or an error if
-// it is not and never will be. An entry whose ID is among the newest already is
-// not added again. Ctx is asked only before anything is done.
-func (j *Journal) Record(ctx context.Context, e Entry) error {
+// Record adds an entry. It returns once the entry is on the disk, or an error if it
+// is not and never will be. An entry with an ID of one of the newest entries is not
+// added again. Ctx counts only before the write.
+func (j *Log) Record(ctx context.Context, e Entry) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if e.What == "" {
-		return errors.New("an entry says nothing of what was done")
+		return errors.New("an audit entry needs an action")
 	}
-	d := &deed{entry: clip(e), done: make(chan error, 1)}
+	d := &pendingEntry{entry: clip(e), done: make(chan error, 1)}
 	j.mu.Lock()
 	j.waiting = append(j.waiting, d)
 	j.mu.Unlock()
@@ -144,7 +144,7 @@ func (j *Journal) Record(ctx context.Context, e Entry) error {
 	j.writing.Lock()
 	defer j.writing.Unlock()
 	select {
-	case err := <-d.done: // whoever wrote before took it along
+	case err := <-d.done: // an earlier caller wrote it
 		return err
 	default:
 	}
@@ -159,10 +159,10 @@ func (j *Journal) Record(ctx context.Context, e Entry) error {
 	return <-d.done
 }
 
-// write puts a batch on the disk, all of it or nothing.
-func (j *Journal) write(batch []*deed) error {
+// write writes a batch to the disk, all of it or nothing.
+func (j *Log) write(batch []*pendingEntry) error {
 	if j.file == nil {
-		return fault.New(fault.Broken, "JournalClosed", errors.New("the journal is closed"))
+		return fault.New(fault.Broken, "AuditLogClosed", errors.New("the audit log is closed"))
 	}
 	if err := j.ready(); err != nil {
 		return unwritten(err)
@@ -179,7 +179,7 @@ func (j *Journal) write(batch []*deed) error {
 		ids[e.ID] = true
 		e.Seq, e.Prev, e.At = head.Seq+1, head.Hash, j.now().UTC()
 		if e.At.Before(head.At) {
-			e.At = head.At // a clock that is put back reorders nothing
+			e.At = head.At // a clock that is set back must not reorder entries
 		}
 		line, err := json.Marshal(e)
 		if err != nil {
@@ -203,9 +203,9 @@ func (j *Journal) write(batch []*deed) error {
 	return nil
 }
 
-// append writes behind what counts. What was written of a text that is not whole
-// on the disk does not count, and is taken off.
-func (j *Journal) append(text []byte, at int64) error {
+// append writes after the complete lines. It removes a text that is not whole on the
+// disk.
+func (j *Log) append(text []byte, at int64) error {
 	defer failpoint.Act("audit.append", "")()
 	_, err := j.file.WriteAt(text, at)
 	if err == nil {
@@ -213,13 +213,13 @@ func (j *Journal) append(text []byte, at int64) error {
 	}
 	if err != nil {
 		j.doubt = true
-		return errors.Join(err, j.settle())
+		return errors.Join(err, j.truncate())
 	}
 	return nil
 }
 
-// settle takes off what does not count.
-func (j *Journal) settle() error {
+// truncate removes the bytes after the complete lines.
+func (j *Log) truncate() error {
 	err := j.file.Truncate(j.end().size)
 	if err == nil {
 		err = j.file.Sync()
@@ -228,11 +228,11 @@ func (j *Journal) settle() error {
 	return err
 }
 
-// ready makes sure that the last segment can be written behind, and begins
-// another one when it is full.
-func (j *Journal) ready() error {
+// ready makes sure that the last segment can be appended to, and begins another one
+// when it is full.
+func (j *Log) ready() error {
 	if j.doubt {
-		if err := j.settle(); err != nil {
+		if err := j.truncate(); err != nil {
 			return err
 		}
 	}
@@ -246,25 +246,25 @@ func (j *Journal) ready() error {
 	return j.begin(end.head.Seq + 1)
 }
 
-// untouched reports whether the last segment is the file that was opened, and
-// ends where it did. Nothing is added to what somebody else has changed.
-func (j *Journal) untouched(end tail) error {
+// untouched returns an error unless the last segment is the file that was opened,
+// with the same end: nothing is appended to a file that another process has changed.
+func (j *Log) untouched(end tail) error {
 	ours, err := j.file.Stat()
 	if err != nil {
 		return err
 	}
 	there, err := os.Stat(filepath.Join(j.dir, end.segment))
 	if err != nil {
-		return fmt.Errorf("the newest segment was moved away while it is written; put it back, or restart Terrier: %w", err)
+		return fmt.Errorf("another process moved the newest segment of the audit log; put it back, or restart Terrier: %w", err)
 	}
 	if !os.SameFile(ours, there) || there.Size() != end.size {
-		return fmt.Errorf("%s was changed by somebody else while it is written (%d bytes instead of %d); see `terrier audit verify`, then restart Terrier", end.segment, there.Size(), end.size)
+		return fmt.Errorf("another process changed %s (%d bytes instead of %d); run `terrier audit verify`, then restart Terrier", end.segment, there.Size(), end.size)
 	}
 	return nil
 }
 
-// begin makes the segment whose first entry has the number first.
-func (j *Journal) begin(first uint64) error {
+// begin creates the segment whose first entry has the number first.
+func (j *Log) begin(first uint64) error {
 	name := segmentName(first)
 	f, err := os.OpenFile(filepath.Join(j.dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -292,5 +292,5 @@ func syncDir(dir string) error {
 }
 
 func unwritten(err error) error {
-	return fault.New(fault.Later, "JournalUnwritable", fmt.Errorf("writing the journal: %w", err))
+	return fault.New(fault.Later, "AuditLogUnwritable", fmt.Errorf("writing the audit log: %w", err))
 }

@@ -47,7 +47,7 @@ func clock() func() time.Time {
 	}
 }
 
-func open(t testing.TB, dir string, segment int64) *Journal {
+func open(t testing.TB, dir string, segment int64) *Log {
 	t.Helper()
 	j, err := Open(dir, Options{Now: clock(), SegmentBytes: segment})
 	if err != nil {
@@ -57,7 +57,7 @@ func open(t testing.TB, dir string, segment int64) *Journal {
 	return j
 }
 
-func record(t testing.TB, j *Journal, entries ...Entry) {
+func record(t testing.TB, j *Log, entries ...Entry) {
 	t.Helper()
 	for _, e := range entries {
 		if err := j.Record(t.Context(), e); err != nil {
@@ -88,8 +88,8 @@ func TestJournalGoesOnWhereItEnded(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Record(t.Context(), Entry{What: Applied}); fault.Reason(err, "") != "JournalClosed" {
-		t.Errorf("Record() after Close() = %v, want JournalClosed", err)
+	if err := j.Record(t.Context(), Entry{What: Applied}); fault.Reason(err, "") != "AuditLogClosed" {
+		t.Errorf("Record() after Close() = %v, want AuditLogClosed", err)
 	}
 	j = open(t, dir, 0)
 	if got := j.Head(); got != head {
@@ -177,7 +177,7 @@ func TestTornLineIsTakenOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := whats(page.Items); !cmp.Equal(got, []What{JournalCut, Applied, Planned}) {
+			if got := whats(page.Items); !cmp.Equal(got, []What{LogCut, Applied, Planned}) {
 				t.Errorf("the journal holds %v, want the cut to be told last", got)
 			}
 			if got := page.Items[0].Details["bytes"]; got != fmt.Sprint(len(tail)) {
@@ -209,7 +209,7 @@ func TestDamageIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := whats(page.Items); !cmp.Equal(got, []What{JournalDamaged, Planned, Approved, Planned}) {
+		if got := whats(page.Items); !cmp.Equal(got, []What{LogDamaged, Planned, Approved, Planned}) {
 			t.Errorf("the journal holds %v", got)
 		}
 		if err := j.Close(); err != nil {
@@ -248,8 +248,8 @@ func TestChangedUnderTheWriter(t *testing.T) {
 			if err := change(path); err != nil {
 				t.Fatal(err)
 			}
-			if err := j.Record(t.Context(), Entry{What: Applied}); fault.Reason(err, "") != "JournalUnwritable" {
-				t.Errorf("Record() = %v, want JournalUnwritable", err)
+			if err := j.Record(t.Context(), Entry{What: Applied}); fault.Reason(err, "") != "AuditLogUnwritable" {
+				t.Errorf("Record() = %v, want AuditLogUnwritable", err)
 			}
 			if got := j.Head().Seq; got != 1 {
 				t.Errorf("the head is %d, want 1", got)

@@ -20,11 +20,11 @@ func TestServerThatIsDownForAWhileGetsEverythingInOrder(t *testing.T) {
 		}
 	})
 	l := newLab(t, to(Generic, r), host(r))
-	run(t, l.Desk)
+	run(t, l.Dispatcher)
 	for n := range 3 {
-		l.Tell(event(n))
+		l.Notify(event(n))
 	}
-	done := awaitOutcome(t, l.Desk, Delivered, 3)
+	done := awaitOutcome(t, l.Dispatcher, Delivered, 3)
 	slices.SortFunc(done, func(a, b Delivery) int { return strings.Compare(a.ID, b.ID) })
 	if done[0].Attempts != 3 || done[1].Attempts != 1 || done[0].Error != "" || done[0].Address != host(r) {
 		t.Errorf("the history is %+v; want three attempts for the first and one for the second", done)
@@ -51,11 +51,11 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
 	l := newLab(t, to(Generic, r), host(r))
-	run(t, l.Desk)
+	run(t, l.Dispatcher)
 	before := time.Now()
-	l.Tell(event(1))
-	l.Tell(event(2)) // of the same lane: it waits too
-	d := awaitOutcome(t, l.Desk, Retrying, 1)[0]
+	l.Notify(event(1))
+	l.Notify(event(2)) // of the same queue: it waits too
+	d := awaitOutcome(t, l.Dispatcher, Retrying, 1)[0]
 	if wait := d.NextAt.Sub(before); wait < 2*time.Minute || wait > 3*time.Minute {
 		t.Errorf("the next attempt comes after %s, want two minutes", wait)
 	}
@@ -84,9 +84,9 @@ func TestServerThatHangsIsLeftInTime(t *testing.T) {
 	d := to(Generic, r)
 	d.Timeout = 30 * time.Millisecond
 	l := newLab(t, d, host(r))
-	run(t, l.Desk)
-	l.Tell(event(1))
-	got := awaitOutcome(t, l.Desk, Retrying, 1)[0]
+	run(t, l.Dispatcher)
+	l.Notify(event(1))
+	got := awaitOutcome(t, l.Dispatcher, Retrying, 1)[0]
 	if got.Error != "it did not answer in time" {
 		t.Errorf("the error is %q", got.Error)
 	}
@@ -100,17 +100,17 @@ func TestWhatWasAcceptedOutlivesTheProgram(t *testing.T) {
 	})
 	l := newLab(t, to(Generic, r), host(r))
 	l.Options.Pause = func(int) time.Duration { return time.Hour }
-	stop := run(t, l.Desk)
-	l.Tell(event(1))
-	l.Tell(event(2))
-	awaitOutcome(t, l.Desk, Retrying, 1)
+	stop := run(t, l.Dispatcher)
+	l.Notify(event(1))
+	l.Notify(event(2))
+	awaitOutcome(t, l.Dispatcher, Retrying, 1)
 	for len(l.outbox(t)) < 2 { // the second is accepted in a moment
 		if t.Context().Err() != nil {
 			t.Fatal("the outbox never held two messages")
 		}
 	}
 	stop()
-	again := l.desk(t, host(r))
+	again := l.dispatcher(t, host(r))
 	run(t, again)
 	done := awaitOutcome(t, again, Delivered, 2)
 	if bodies := r.await(t, 3); string(bodies[0].body) != string(bodies[1].body) {
@@ -130,9 +130,9 @@ func TestMessageThatCannotBeReadDoesNotHoldUpTheOthers(t *testing.T) {
 	if err := l.store.Put(context.Background(), record.OutboxMessage("0-broken"), strings.NewReader("{")); err != nil {
 		t.Fatal(err)
 	}
-	run(t, l.Desk)
-	l.Tell(event(1))
-	awaitOutcome(t, l.Desk, Delivered, 1)
+	run(t, l.Dispatcher)
+	l.Notify(event(1))
+	awaitOutcome(t, l.Dispatcher, Delivered, 1)
 	if left := l.outbox(t); len(left) > 0 {
 		t.Errorf("the outbox holds %v", left)
 	}
@@ -149,9 +149,9 @@ func TestWhatWillNotGetBetterIsGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, to(Generic, r), host(r))
 			change(l)
-			run(t, l.Desk)
-			l.Tell(event(1))
-			d := awaitOutcome(t, l.Desk, Failed, 1)[0]
+			run(t, l.Dispatcher)
+			l.Notify(event(1))
+			d := awaitOutcome(t, l.Dispatcher, Failed, 1)[0]
 			if d.Attempts != 1 || d.Error == "" {
 				t.Errorf("the history has %+v, want one attempt and why", d)
 			}
@@ -167,9 +167,9 @@ func TestWhatWillNotGetBetterIsGivenUp(t *testing.T) {
 func TestAddressesOfThisMachineAreRefused(t *testing.T) {
 	r := receive(t, nil)
 	l := newLab(t, to(Slack, r)) // nothing is allowed
-	run(t, l.Desk)
-	l.Tell(event(1))
-	d := awaitOutcome(t, l.Desk, Failed, 1)[0]
+	run(t, l.Dispatcher)
+	l.Notify(event(1))
+	d := awaitOutcome(t, l.Dispatcher, Failed, 1)[0]
 	if len(r.requests()) > 0 || !strings.Contains(d.Error, "loopback") {
 		t.Errorf("it was asked %d times, and the error is %q; want none, and why", len(r.requests()), d.Error)
 	}
@@ -185,9 +185,9 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 		fmt.Fprintf(w, "no %s for %s\x1b[2J", req.Header.Get("Authorization"), req.URL.Path)
 	})
 	l := newLab(t, to(Generic, r), host(r))
-	run(t, l.Desk)
-	l.Tell(event(1))
-	d := awaitOutcome(t, l.Desk, Failed, 1)[0]
+	run(t, l.Dispatcher)
+	l.Notify(event(1))
+	d := awaitOutcome(t, l.Dispatcher, Failed, 1)[0]
 	if strings.Contains(d.Error, canary) || strings.Contains(d.Error, "\x1b") || !strings.Contains(d.Error, "403") {
 		t.Errorf("the error is %q", d.Error)
 	}
@@ -196,14 +196,14 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 func TestTheSameIsSentOnce(t *testing.T) {
 	r := receive(t, nil)
 	l := newLab(t, to(Generic, r), host(r))
-	run(t, l.Desk)
+	run(t, l.Dispatcher)
 	for range 5 {
-		l.Tell(event(1))
+		l.Notify(event(1))
 	}
-	l.Tell(event(2))
-	awaitOutcome(t, l.Desk, Delivered, 2)
-	dropped := awaitOutcome(t, l.Desk, Dropped, 1)
-	if len(r.requests()) != 2 || len(dropped) != 1 || !strings.HasPrefix(dropped[0].Error, "the same was sent at ") {
+	l.Notify(event(2))
+	awaitOutcome(t, l.Dispatcher, Delivered, 2)
+	dropped := awaitOutcome(t, l.Dispatcher, Dropped, 1)
+	if len(r.requests()) != 2 || len(dropped) != 1 || !strings.HasPrefix(dropped[0].Error, "an equal message was sent at ") {
 		t.Errorf("%d messages came, and %+v were dropped; want two, and one entry for all repetitions", len(r.requests()), dropped)
 	}
 }
@@ -242,10 +242,10 @@ func TestPoisonedMessageLetsOthersPass(t *testing.T) {
 		}
 	}
 	l := newLab(t, to(Generic, r), host(r))
-	run(t, l.Desk)
-	l.Tell(event(0))
-	l.Tell(event(1))
-	if d := awaitOutcome(t, l.Desk, Delivered, 1)[0]; d.Message != event(1).Message {
+	run(t, l.Dispatcher)
+	l.Notify(event(0))
+	l.Notify(event(1))
+	if d := awaitOutcome(t, l.Dispatcher, Delivered, 1)[0]; d.Message != event(1).Message {
 		t.Errorf("delivered is %+v", d)
 	}
 }
@@ -253,7 +253,7 @@ func TestPoisonedMessageLetsOthersPass(t *testing.T) {
 func TestTellNeverWaits(t *testing.T) {
 	l := newLab(t, Destination{})
 	for n := range queued + 10 { // nobody looks at them
-		l.Tell(event(n))
+		l.Notify(event(n))
 	}
 	if l.lost != 10 {
 		t.Errorf("%d events were lost, want 10", l.lost)
@@ -274,8 +274,8 @@ func TestFluxGetsEveryEvent(t *testing.T) {
 	send := l.Options.Send
 	l.Options.Upstream = func(ctx context.Context, e Event) error { return send(ctx, to(Generic, r), e) }
 	l.Options.Directory = nil
-	run(t, l.Desk)
-	l.Tell(event(1))
+	run(t, l.Dispatcher)
+	l.Notify(event(1))
 	got := r.await(t, 2)
 	var e Event
 	if err := json.Unmarshal(got[1].body, &e); err != nil {
@@ -297,7 +297,7 @@ func TestHistoryIsBoundedAndKept(t *testing.T) {
 	l := newLab(t, Destination{})
 	now := time.Now()
 	for n := range historyKept + 5 {
-		l.history.put(Delivery{ID: parcelID(now, n), At: now, Namespace: "team", Outcome: Delivered})
+		l.history.put(Delivery{ID: messageID(now, n), At: now, Namespace: "team", Outcome: Delivered})
 	}
 	l.history.put(Delivery{ID: "old", At: now.Add(-historyAge - time.Hour), Namespace: "gone", Outcome: Delivered})
 	l.history.put(Delivery{ID: "none", At: now, Outcome: Delivered})
@@ -307,7 +307,7 @@ func TestHistoryIsBoundedAndKept(t *testing.T) {
 	counts := map[string]int{}
 	for _, d := range again.all() {
 		counts[d.Namespace]++
-		if d.ID == parcelID(now, 0) {
+		if d.ID == messageID(now, 0) {
 			t.Error("the oldest of too many is kept")
 		}
 	}

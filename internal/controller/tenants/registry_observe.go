@@ -14,8 +14,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// know gathers what a step is decided from.
-func (c *Registries) know(ctx context.Context, l *registryPass) error {
+// observe gathers the inputs of a step.
+func (c *Registries) observe(ctx context.Context, l *registryPass) error {
 	s := &l.obj.Status
 	l.known = tenant.Known{
 		Now: c.Now(), Registry: l.obj.Namespace + "/" + l.obj.Name, Guard: dialect.Guard(l.obj),
@@ -27,13 +27,13 @@ func (c *Registries) know(ctx context.Context, l *registryPass) error {
 	for _, d := range s.Departed {
 		l.known.Departed = append(l.known.Departed, tenant.Departed{UID: d.UID, Time: d.Time.Time, Count: int(d.Count)})
 	}
-	if err := c.knowTemplates(ctx, l); err != nil {
+	if err := c.observeTemplates(ctx, l); err != nil {
 		return err
 	}
-	return c.knowTenants(ctx, l)
+	return c.observeTenants(ctx, l)
 }
 
-func (c *Registries) knowTemplates(ctx context.Context, l *registryPass) error {
+func (c *Registries) observeTemplates(ctx context.Context, l *registryPass) error {
 	var list tenantsv1.TenantTemplateList
 	if err := c.cache.List(ctx, &list, client.InNamespace(l.obj.Namespace), client.MatchingFields{indexRegistry: l.obj.Name}); err != nil {
 		return fmt.Errorf("listing templates: %w", err)
@@ -47,8 +47,9 @@ func (c *Registries) knowTemplates(ctx context.Context, l *registryPass) error {
 	return nil
 }
 
-// knowTenants sorts the Tenants of the namespace into ours and others.
-func (c *Registries) knowTenants(ctx context.Context, l *registryPass) error {
+// observeTenants sorts the Tenants of the namespace into those of the registry and
+// others.
+func (c *Registries) observeTenants(ctx context.Context, l *registryPass) error {
 	var list tenantsv1.TenantList
 	if err := c.cache.List(ctx, &list, client.InNamespace(l.obj.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing tenants: %w", err)
@@ -66,7 +67,7 @@ func (c *Registries) knowTenants(ctx context.Context, l *registryPass) error {
 		}
 		e := dialect.Existing(t)
 		if !kept[t.Name] {
-			e.Row = "" // whatever its annotation says: it has to be written again
+			e.Row = "" // the Secret is lost and has to be written again
 		}
 		l.tenants[t.Name] = t
 		l.known.Tenants = append(l.known.Tenants, e)
@@ -81,8 +82,8 @@ func holderOf(t *tenantsv1.Tenant) string {
 	return "a tenant that belongs to no registry"
 }
 
-// rowsKept are the Tenants whose rows are there, as far as the cache knows, and
-// those whose rows were written just now.
+// rowsKept are the Tenants whose rows exist by the cache, and those whose rows were
+// written just now.
 func (c *Registries) rowsKept(ctx context.Context, l *registryPass) (map[string]bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
