@@ -27,7 +27,7 @@ type ready struct {
 }
 
 // run is the hidden command "control-plane": the control plane and nothing else,
-// for tests and for whoever wants to look at it alone.
+// for tests and for debugging.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := fault.New(fault.Invalid, "Usage", errors.New(usage))
 	if len(args) > 0 && args[0] == "control-plane" {
@@ -46,7 +46,7 @@ func controlPlane(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	dir := flags.String("data-dir", "", "directory of the `store`, the keys and the kubeconfig")
 	ephemeral := flags.Bool("ephemeral", false, "use a temporary directory, without fsync, and remove it at the end")
 	address := flags.String("address", "127.0.0.1:0", "loopback `address` to listen on")
-	untilEOF := flags.Bool("until-eof", false, "end when standard input does, as it does when whoever holds it dies")
+	untilEOF := flags.Bool("until-eof", false, "end when standard input does, which happens when the parent process dies")
 	output := flags.String("o", "", "`json` for one line when ready")
 	if err := flags.Parse(args); err != nil {
 		return fault.New(fault.Invalid, "Usage", err)

@@ -43,7 +43,7 @@ func explainSQLite(err error, c Config) error {
 	path := quoted(c.Path)
 	switch answer.Code() & 0xff {
 	case sqliteBusy, sqliteLocked, sqliteProtocol, sqliteSchema:
-		return fault.New(fault.Later, DatabaseBusy, fmt.Errorf("%s is locked by whoever writes to it: %s", path, words))
+		return fault.New(fault.Later, DatabaseBusy, fmt.Errorf("another process has locked %s to write to it: %s", path, words))
 	case sqliteInterrupt:
 		return fault.New(fault.Later, ReadTimedOut, fmt.Errorf("%s took longer than %s: raise timeout, or read a smaller view", path, c.timeout()))
 	case sqlitePerm, sqliteCantOpen, sqliteReadonly:

@@ -122,7 +122,7 @@ func notOpened(d dir, room string, err error) error {
 func roomOf(path string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
-		return "nobody knows how full it is"
+		return "its free space is unknown"
 	}
 	return fmt.Sprintf("%d of %d MiB free", st.Bavail*uint64(st.Bsize)>>20, st.Blocks*uint64(st.Bsize)>>20)
 }

@@ -38,9 +38,9 @@ var situations = map[string][]situation{
 		{"a lock was left behind", `terrier_state_lock_oldest_seconds 0+60x120`, 61 * minute},
 		{"somebody works by hand", `terrier_state_lock_oldest_seconds 0+60x50 0x60`, 0},
 	},
-	"TerrierResourcesInNoState": {
-		{"an apply was killed", `terrier_stacks_with_gap 0x4 1x60`, 15 * minute},
-		{"it is repaired at once", `terrier_stacks_with_gap 0x4 1x5 0x60`, 0},
+	"TerrierUntrackedResources": {
+		{"an apply was killed", `terrier_stacks_with_untracked_resources 0x4 1x60`, 15 * minute},
+		{"it is repaired at once", `terrier_stacks_with_untracked_resources 0x4 1x5 0x60`, 0},
 	},
 	"TerrierQueueStuck": {
 		{"no slot becomes free", `terrier_queue_oldest_seconds{class="person"} 0+60x60`, 36 * minute},
