@@ -31,9 +31,9 @@ func (c Config) check() error {
 	case c.User == "":
 		return refuse(ConfigInvalid, "username is missing")
 	case c.Port < 0 || c.Port > 65535:
-		return refuse(ConfigInvalid, "port %d is none", c.Port)
+		return refuse(ConfigInvalid, "port %d is not between 0 and 65535", c.Port)
 	case c.socket() && c.TLS != nil:
-		return refuse(ConfigInvalid, "tls is not for sockets: take either away")
+		return refuse(ConfigInvalid, "tls does not apply to sockets: remove one of the two")
 	}
 	for name, value := range map[string]string{"host": c.Host, "username": c.User, "password": c.Password.Reveal(), "database": c.Database} {
 		if strings.ContainsRune(value, 0) {

@@ -33,7 +33,7 @@ const plainConnection = "host=localhost port=5432 dbname=none user=none password
 // read a file, which is refused before.
 func postgresConfig(c Config, o Options, dialled func(*meter)) (*pgconn.Config, error) {
 	if os.Getenv("PGSERVICE") != "" {
-		return nil, fault.New(fault.Broken, ConfigInvalid, fmt.Errorf("the variable PGSERVICE in the environment of this program keeps it from connecting to PostgreSQL: take it away"))
+		return nil, fault.New(fault.Broken, ConfigInvalid, fmt.Errorf("the environment variable PGSERVICE keeps this process from connecting to PostgreSQL: unset it"))
 	}
 	cfg, err := pgconn.ParseConfig(plainConnection)
 	if err != nil {
