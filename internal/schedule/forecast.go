@@ -45,7 +45,7 @@ func (q *Queue) line() Line {
 	}
 	for _, e := range f.order() {
 		t := (&slot{Request: e.Request, id: e.id, asked: e.asked}).view()
-		t.Why = f.why[e.id]
+		t.Why = e.why
 		line.Waiting = append(line.Waiting, t)
 	}
 	for i := range line.Waiting {
@@ -57,16 +57,15 @@ func (q *Queue) line() Line {
 // forecast plays a copy of the scheduler to its end.
 type forecast struct {
 	scheduler *scheduler
-	why       map[string]string // what each request waits for now, by id
-	slots     []*slot           // those running, what started first before the others, and then those reserved
-	running   int               // how many of the slots are running
+	slots     []*slot // those running, what started first before the others, and then those reserved
+	running   int     // how many of the slots are running
 }
 
 // forecast copies the scheduler. The copy wakes no object.
 func (q *Queue) forecast() *forecast {
 	q.lock()
 	defer q.mu.Unlock()
-	f := &forecast{scheduler: newScheduler(q.scheduler.limits), why: make(map[string]string, len(q.scheduler.waiting))}
+	f := &forecast{scheduler: newScheduler(q.scheduler.limits)}
 	f.copyTenants(q.scheduler)
 	f.copySlots(q.scheduler)
 	return f
@@ -85,9 +84,8 @@ func (f *forecast) copyTenants(from *scheduler) {
 			to.rankings[class].tenants = append(to.rankings[class].tenants, of)
 			for place := t.lines[class].Front(); place != nil; place = place.Next() {
 				e := place.Value.(*entry)
-				f.why[e.id] = from.why(e)
 				twin := *e
-				twin.tenant = of
+				twin.tenant, twin.why = of, from.why(e)
 				twin.place = of.lines[class].PushBack(&twin)
 				to.waiting[e.id] = &twin
 				if from.large == e {

@@ -72,6 +72,7 @@ type entry struct {
 	asked  time.Time
 	passed int // how often smaller ones went before it
 	place  *list.Element
+	why    string // of a copy: what the original waits for
 }
 
 // tenant shares slots with the others.
