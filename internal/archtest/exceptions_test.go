@@ -36,7 +36,7 @@ var (
 	}}
 	// outboundUses are written "package → what".
 	outboundUses = exceptions{"requests go out through internal/outbound", map[string]string{
-		"internal/runner → http.Client{}":    "health checks are made inside the box of a run: the box is what confines them, and may reach its own loopback",
+		"internal/runner → http.Client{}":    "health checks are made inside the sandbox of a run: the sandbox confines them, and may reach its own loopback",
 		"internal/runner → http.Transport{}": "the same",
 	}}
 	// wordsLeft are written "directory", "file" or "file: words".
@@ -52,7 +52,6 @@ var (
 		"docs/adr/0022-content-by-digest.md: box":     "a JSON name of earlier records",
 		"internal/blob":                               "its words are being replaced",
 		"internal/controller":                         "its words are being replaced",
-		"internal/engine":                             "its words are being replaced",
 		"internal/plan":                               "its words are being replaced",
 		"internal/access":                             "its words are being replaced",
 		"internal/command":                            "its words are being replaced",

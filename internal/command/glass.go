@@ -32,7 +32,7 @@ type HandCommand struct {
 // HandCommands lists what can be run by hand.
 func HandCommands() []HandCommand {
 	var out []HandCommand
-	for _, c := range engine.HandCommands() {
+	for _, c := range engine.BreakGlassCommands() {
 		out = append(out, HandCommand{c.Words, c.Takes})
 	}
 	return out

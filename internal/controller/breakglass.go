@@ -34,7 +34,7 @@ func (c *Stacks) observeBreakGlass(p *pass) {
 func (c *Stacks) command(ctx context.Context, p *pass, why string) (changed bool, err error) {
 	asked := *p.o.Spec.Command
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Command: &asked, Why: why}
-	if _, err = engine.ByHand(asked.Args); err == nil {
+	if _, err = engine.ParseBreakGlass(asked.Args); err == nil {
 		cause.Instead, err = c.findJob(ctx, p)
 	}
 	if err == nil {
@@ -84,6 +84,6 @@ func (c *Stacks) moved(p *pass, r *runner.Report, n note) (bool, error) {
 	if n.Cause.Command == nil {
 		return false, nil
 	}
-	hand, err := engine.ByHand(n.Cause.Command.Args)
+	hand, err := engine.ParseBreakGlass(n.Cause.Command.Args)
 	return err == nil && hand.Writes && len(r.Steps) > 0, nil // a state that we do not keep may have changed
 }

@@ -25,7 +25,7 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	if err != nil {
 		return blockedBy(err, stack.EngineMissing)
 	}
-	if err := speakable(prog); err != nil {
+	if err := checkOptions(prog); err != nil {
 		return blockedBy(err, stack.SpecInvalid)
 	}
 	backend, ref, kind := backendOf(prog, p.obj.GetNamespace())
@@ -118,8 +118,8 @@ func (c *Stacks) unshadowed(p *pass, g module.Guarded) error {
 const longestGrace = 24 * time.Hour
 
 // limits are the platform's, or what the stack asks for where that is stricter.
-// Its grace may only be longer: an apply that is cut off is what people have to
-// repair by hand.
+// Its grace may only be longer: users have to repair by themselves what an apply
+// that was cut off has left.
 func (c *Stacks) limits(p stack.Configuration) runner.Limits {
 	l := c.Config.Limits
 	if p.Memory > 0 && (l.Memory == 0 || p.Memory < l.Memory) {
@@ -135,9 +135,8 @@ func (c *Stacks) limits(p stack.Configuration) runner.Limits {
 // parallelismMost is what the engine is told at most.
 const parallelismMost = 1024
 
-// speakable reports which field holds something that cannot be told to the
-// engine.
-func speakable(p stack.Configuration) error {
+// checkOptions reports which field holds a value that the engine does not take.
+func checkOptions(p stack.Configuration) error {
 	for i, t := range p.Targets {
 		if err := engine.CheckTarget(t); err != nil {
 			return fault.New(fault.Invalid, "", fmt.Errorf("spec.targets[%d]: %w", i, err))
@@ -293,10 +292,10 @@ type snapshot struct {
 // is preferred for credentials, which may have been renewed since.
 func (c *Stacks) recall(ctx context.Context, p *pass) error {
 	if p.o.Status.Snapshot == "" {
-		// Built by another controller: what it was made from is what is there now.
+		// Applied by another controller: its source and inputs are those of now.
 		if c.observeInputs(ctx, p); p.o.Blocked != nil {
 			return fault.New(p.o.Blocked.Kind, "SnapshotMissing", fmt.Errorf(
-				"what was built was not recorded here, so its source and inputs are needed to destroy it: %s; restore them, or set destroyResourcesOnDeletion: false to leave the resources", p.o.Blocked.Message))
+				"the record of the last apply is missing, so source and inputs are needed to destroy the resources: %s; restore them, or set destroyResourcesOnDeletion: false to leave the resources", p.o.Blocked.Message))
 		}
 		return nil
 	}

@@ -127,7 +127,7 @@ func (m *Modules) inspect(dir, path string, extra map[string][]byte) (loaded, er
 func templateOf(tree *os.Root, name string) (string, error) {
 	info, err := tree.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() {
-		return "", nil // a path that is not there is said by whoever reads the module
+		return "", nil // module.Inspect reports a path that is not there
 	}
 	if info.Size() > templateBytes {
 		return "", fault.New(fault.Invalid, "TemplateGenerationFailed", fmt.Errorf("%s has %d bytes, more than %d", name, info.Size(), templateBytes))

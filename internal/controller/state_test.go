@@ -109,7 +109,7 @@ func TestSpeakable(t *testing.T) {
 		"a way out":        {stack.Configuration{VarFiles: []string{"../x"}}, "spec.tfVarsFiles[0]"},
 		"too much at once": {stack.Configuration{Parallelism: 1 << 30}, "spec.parallelism"},
 	} {
-		err := speakable(tt.p)
+		err := checkOptions(tt.p)
 		if tt.want == "" && err != nil || tt.want != "" && (fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q to be named", name, err, tt.want)
 		}

@@ -29,7 +29,7 @@ type Engine struct {
 	Version string // 1.12.6
 }
 
-// String names the engine as a plan's basis does: "tofu 1.12.6".
+// String names the engine as the inputs of a plan do: "tofu 1.12.6".
 func (e Engine) String() string { return e.Name + " " + e.Version }
 
 // The programs, in order of preference.
@@ -67,7 +67,8 @@ func (f *Finder) Find(ctx context.Context, explicit string) (Engine, error) {
 		}
 	}
 	for _, dir := range append([]string{f.Beside}, filepath.SplitList(f.Path)...) {
-		// A relative PATH entry would make the engine depend on where we were started.
+		// A relative PATH entry would make the engine depend on where we were
+		// started.
 		if !filepath.IsAbs(dir) {
 			continue
 		}

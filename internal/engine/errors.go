@@ -19,7 +19,7 @@ type Lock struct {
 
 var lockField = lazy(`(?m)^\s*(ID|Who|Created|Info):[ \t]*(.*?)\s*$`)
 
-// LockHeld returns the lock of somebody else that stopped a command, if one of
+// LockHeld returns the lock of another holder that stopped a command, if one of
 // its errors says so. text may hold a diagnostic's summary and detail, or the
 // plain text of a command that knows no JSON.
 func LockHeld(text string) (Lock, bool) {
@@ -40,7 +40,7 @@ func LockHeld(text string) (Lock, bool) {
 			l.Info = m[2]
 		}
 	}
-	// Whatever is not an ID is somebody's text around the words, not a lock.
+	// A text that is not an ID is a quotation of the words, not a lock.
 	return l, checkLockID(l.ID) == nil
 }
 

@@ -44,8 +44,8 @@ func of(text, characters string) bool {
 }
 
 // ParseLockFile reads a dependency lock file in the form in which engines write
-// it. Another form that an engine would understand is an error too: whoever
-// asks wants to be certain.
+// it. Another form that an engine would understand is an error too: the
+// caller needs to be certain.
 func ParseLockFile(data []byte) ([]Locked, error) {
 	items, err := parseSyntax(data)
 	if err != nil {

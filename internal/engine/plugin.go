@@ -16,7 +16,7 @@ import (
 )
 
 // A provider is a program that serves an engine over a socket. Usually the
-// engine starts it, three times for one plan; here is what somebody else needs
+// engine starts it, three times for one plan; here is what another starter needs
 // to know who starts it once and tells the engine where it is.
 
 // PluginEnviron makes a provider's program serve: without the cookie it says
@@ -26,8 +26,8 @@ func PluginEnviron() []string {
 	return []string{
 		"TF_PLUGIN_MAGIC_COOKIE=d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2",
 		"PLUGIN_PROTOCOL_VERSIONS=5,6",
-		// By itself a provider logs every step it takes, for an engine that drops
-		// nearly all of it. What it says when it breaks is no log.
+		// By itself a provider logs every step it takes, for an engine that
+		// drops nearly all of it. What it says when it breaks is no log.
 		"TF_LOG_SDK=off", "TF_LOG_PROVIDER=off",
 	}
 }
@@ -57,7 +57,7 @@ func ParseGreeting(line string) (Greeting, error) {
 		return Greeting{}, fmt.Errorf("a provider serves %.20q on %.20q at %.100q", fields[4], fields[2], fields[3])
 	}
 	if len(fields) > 5 && fields[5] != "" {
-		return Greeting{}, errors.New("a provider serves TLS that nobody asked for")
+		return Greeting{}, errors.New("a provider serves TLS without being asked to")
 	}
 	return Greeting{Protocol: protocol, Socket: fields[3]}, nil
 }
@@ -93,7 +93,7 @@ func PackageDir(l Locked, platform string) string {
 }
 
 // Executable finds the program in a provider's package as engines do. More than
-// one is an error: which one an engine takes is nobody's promise.
+// one is an error: which one an engine takes is not documented.
 func Executable(pkg fs.FS, l Locked) (string, error) {
 	entries, err := fs.ReadDir(pkg, ".")
 	if err != nil {

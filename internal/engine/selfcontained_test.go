@@ -83,7 +83,7 @@ func TestSelfContained(t *testing.T) {
 		"a provider block":                       {files: map[string]string{"main.tf": "provider \"terraform\" {\n}\n"}, want: "a block provider"},
 		"an import":                              {files: map[string]string{"main.tf": "import {\n  to = terraform_data.a\n  id = \"x\"\n}\n"}, want: "a block import"},
 		"something removed":                      {files: map[string]string{"main.tf": "removed {\n  from = null_resource.a\n}\n"}, want: "a block removed"},
-		"a block that nobody knows yet":          {files: map[string]string{"main.tf": "action \"terraform_data\" \"a\" {\n}\n"}, want: "a block action"},
+		"a block of a later release":             {files: map[string]string{"main.tf": "action \"terraform_data\" \"a\" {\n}\n"}, want: "a block action"},
 		"required providers":                     {files: map[string]string{"main.tf": "terraform {\n  required_providers {\n  }\n}\n"}, want: "terraform has required_providers"},
 		"required providers in an override":      {files: map[string]string{"x_override.tf": "terraform {\n  required_providers {\n    terraform = { source = \"acme/x\" }\n  }\n}\n"}, want: "terraform has required_providers"},
 		"a cloud":                                {files: map[string]string{"main.tf": "terraform {\n  cloud {\n  }\n}\n"}, want: "terraform has cloud"},

@@ -9,8 +9,8 @@ import (
 // The little of the configuration language that is needed to tell which blocks
 // a file has: comments, strings with templates, heredocs, nesting. A whole
 // parser would double the supervisor's start-up time, which every run pays
-// several times. Whatever it does not understand is an error, and whoever asked
-// does without an answer.
+// several times. Whatever it does not understand is an error, and the
+// caller goes on without an answer.
 
 // item is an attribute or a block of a body.
 type item struct {

@@ -57,7 +57,7 @@ resource "random_integer" "a" {
 }
 `
 
-// BenchmarkCheck compares our quiet check, supervisor and box included, with
+// BenchmarkCheck compares our quiet check, supervisor and sandbox included, with
 // the engine alone in a prepared directory.
 func BenchmarkCheck(b *testing.B) {
 	binary := built(b)

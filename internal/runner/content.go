@@ -11,8 +11,8 @@ import (
 )
 
 // Content is bytes that a job names by their digest: a state, a saved plan, a
-// lock file. In JSON it is its digest and its size; a transport carries the bytes
-// beside the job, once and unchanged.
+// lock file. In JSON it is its digest and its size; a transport carries the
+// bytes beside the job, once and unchanged.
 type Content struct {
 	Digest string `json:"digest,omitempty"` // sha256:…; empty if there is none
 	Size   int64  `json:"size,omitempty"`

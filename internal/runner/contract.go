@@ -42,9 +42,9 @@ type Runner interface {
 	// found by Current and List, whatever becomes of the caller. Starting a run
 	// that was started before, whether it is running or has ended, changes
 	// nothing and is no error. It is a Conflict while another run has the key,
-	// also one that has ended and was not forgotten: its results, the state above
-	// all, were not recorded yet. After an error there is no run. When ctx ends
-	// before the start is complete, there is no run either.
+	// also one that has ended and was not forgotten: its results, the state
+	// above all, were not recorded yet. After an error there is no run. When
+	// ctx ends before the start is complete, there is no run either.
 	Start(ctx context.Context, job Job) error
 
 	// Current returns the report of the run that has the key, or nil. A run that
@@ -57,24 +57,24 @@ type Runner interface {
 	// beside them. It agrees with Current.
 	List() ([]Report, error)
 
-	// Open opens a file that a run left, by one of the names below. The files of a
-	// run that goes on can be read, too; they grow. FileState is always a whole
-	// state. It is Missing if the run left no such file.
+	// Open opens a file that a run left, by one of the names below. The files
+	// of a run that goes on can be read, too; they grow. FileState is always a
+	// whole state. It is Missing if the run left no such file.
 	Open(key, id, file string) (io.ReadCloser, error)
 
 	// Cancel asks a run to stop and returns without waiting for its end. The
-	// engine is interrupted once, however often Cancel is called, and killed when
-	// the grace period of the job is over. A run that has ended or is not known is
-	// left alone.
+	// engine is interrupted once, however often Cancel is called, and killed
+	// when the grace period of the job is over. A run that has ended or is not
+	// known is left alone.
 	Cancel(ctx context.Context, key, id string) error
 
 	// Forget removes a run that has ended, with every file that it left. It is a
 	// Conflict while the run is running. A run that is not known is no error.
 	Forget(key, id string) error
 
-	// Remove removes everything about a key: its prepared directory and a run that
-	// has ended. For a stack it removes the runs beside it as well. It is a
-	// Conflict while a run is running, and then removes nothing.
+	// Remove removes everything about a key: its prepared directory and a run
+	// that has ended. For a stack it removes the runs beside it as well. It is
+	// a Conflict while a run is running, and then removes nothing.
 	Remove(key string) error
 
 	// Ended sends the key of every run that ends, also of one that an earlier
@@ -129,11 +129,11 @@ type Job struct {
 	Sandbox Sandbox `json:"Box"` // as records of earlier releases name it
 	Checks  []Check // health: the checks to make; no engine runs
 
-	Command []string // break-glass: the command of a user, one of engine.HandCommands
+	Command []string // break-glass: the command of a user, one of engine.BreakGlassCommands
 
 	// Note is the caller's own record of why the run exists. The supervisor
-	// copies it into every Report, so that a restarted controller knows what a
-	// run that it finds was made from. It must hold no secret.
+	// copies it into every Report, so that a restarted controller knows the
+	// cause of a run that it finds. It must hold no secret.
 	Note json.RawMessage `json:",omitempty"`
 }
 
@@ -267,8 +267,8 @@ type Report struct {
 	Message     string            `json:"message,omitempty"` // one redacted sentence or diagnostic, cut to 2 KiB
 	Diagnostics []plan.Diagnostic `json:"diagnostics,omitempty"`
 	Changes     stack.Changes     `json:"changes,omitzero"`
-	ChangesHash string            `json:"changesHash,omitempty"` // sha256 of what the plan would do
-	Addresses   string            `json:"addresses,omitempty"`   // sha256 of what the plan would change and how, but not into what
+	ChangesHash string            `json:"changesHash,omitempty"` // sha256 of the changes of the plan
+	Addresses   string            `json:"addresses,omitempty"`   // sha256 of the resources that the plan would change and how, without the values
 	Example     string            `json:"example,omitempty"`     // one of these places and its attribute
 	LockHash    string            `json:"lockHash,omitempty"`    // sha256 of .terraform.lock.hcl
 	Lock        *Lock             `json:"lock,omitempty"`        // the foreign lock that stopped it
@@ -298,7 +298,7 @@ type StateID struct {
 // Lock is a state lock as the engine printed it.
 type Lock = engine.Lock
 
-// Step is one engine process, or one provider that was kept for the run: then
+// Step is one engine process, or one provider that was started for the run: then
 // its name is "provider " and the provider's source.
 type Step struct {
 	Name   string        `json:"name"`
@@ -308,7 +308,8 @@ type Step struct {
 	MaxRSS int64         `json:"maxRSS"` // bytes
 }
 
-// The files that a run leaves for Open. All but the plan and the state are redacted.
+// The files that a run leaves for Open. All but the plan and the state are
+// redacted.
 const (
 	FileLog       = "log.txt"         // for people
 	FileEvents    = "events.jsonl"    // the engine's event stream, one JSON object a line

@@ -77,7 +77,7 @@ func child(t *testing.T, pid int) int {
 	return 0
 }
 
-// F09: the death of the supervisor is that of everything in its box.
+// F09: the death of the supervisor is that of everything in its sandbox.
 func TestSupervisorKilledDuringApply(t *testing.T) {
 	dir := t.TempDir()
 	s, g, id := applying(t, open(t, dir))
@@ -103,7 +103,7 @@ func TestSupervisorKilledDuringApply(t *testing.T) {
 		t.Errorf("planned changes = %v, want two to add", d.Changes)
 	}
 	if _, err := os.Stat(filepath.Join(g.Dir, "after")); err == nil {
-		t.Error("the code in the box went on after its supervisor was killed")
+		t.Error("the code in the sandbox went on after its supervisor was killed")
 	}
 }
 

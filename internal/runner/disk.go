@@ -15,12 +15,12 @@ import (
 )
 
 // tryLock takes the exclusive lock on the file at path, making the file if
-// need be but no directory. It returns nil without an error if somebody else
+// need be but no directory. It returns nil without an error if another process
 // holds the lock. Closing the file, or dying, releases it.
 //
 // It is a lock of the open file description, like flock's, but one that can be
-// asked after without being taken: whoever looks never stands in the way of
-// whoever locks.
+// queried without being taken: a process that queries never blocks one that
+// locks.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -37,8 +37,8 @@ func tryLock(path string) (*os.File, error) {
 	return nil, fmt.Errorf("locking %s: %w", path, err)
 }
 
-// held reports whether some process holds the lock on the file at path.
-func held(path string) (bool, error) {
+// isLocked reports whether some process holds the lock on the file at path.
+func isLocked(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -71,7 +71,7 @@ func writeDurably(path string, data []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// writeSynced writes a file that nobody looks for before it is complete.
+// writeSynced writes a file that no reader opens before it is complete.
 func writeSynced(path string, data []byte) error {
 	defer failpoint.Act("run.file", filepath.Base(path))()
 	return writeOut(path, data)

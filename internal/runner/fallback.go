@@ -12,37 +12,38 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// A provider may not take being kept: it crashes when it is configured a second
-// time, or an engine cannot talk to it. A step that only reads is then run
-// again with the engine starting the providers. If that helps, it stays so for
-// the provider's version in this stack. An apply is never run again.
+// Some providers cannot serve several engine processes: they crash when they are
+// configured a second time, or an engine cannot talk to them. A step that only
+// reads is then run again with the engine starting the providers. If that helps,
+// the engine starts this version of the provider in this stack from then on. An
+// apply is never run again.
 
 // execute runs one engine command. It returns an ending if the run cannot go on.
 func (r *engineProcesses) execute(ctx context.Context, c command) (result, error) {
-	before := len(r.journal.current().Diagnostics)
+	before := len(r.reportFile.current().Diagnostics)
 	res, err := r.once(ctx, c)
 	e, failed := errors.AsType[ending](err)
 	if !failed || r.providers.session == nil {
 		return res, err
 	}
-	suspects := r.providers.suspects(&e, res.heard)
+	suspects := r.providers.suspects(&e, res.output)
 	if e.outcome != stack.Failed || len(suspects) == 0 {
 		return res, e
 	}
 	reason := cut(e.message, maxText)
 	if c.step == "apply" {
-		if res.heard.began {
+		if res.output.began {
 			return res, e
 		}
 		e.message += "\n\nNothing was changed. This may be because the providers were started before the engine; " +
 			"from the next run on, the engine starts them itself."
 		return res, errors.Join(e, r.providers.refuseAll(suspects, reason))
 	}
-	r.recorder.tell("Trying once more, with the engine starting the providers.")
-	if err := r.providers.dismiss(); err != nil {
+	r.recorder.logf("Trying once more, with the engine starting the providers.")
+	if err := r.providers.stop(); err != nil {
 		return res, err
 	}
-	r.journal.note(func(rep *Report) { rep.Diagnostics = rep.Diagnostics[:before] })
+	r.reportFile.set(func(rep *Report) { rep.Diagnostics = rep.Diagnostics[:before] })
 	if c.out != nil {
 		*c.out = capped{most: c.out.most}
 	}
@@ -52,9 +53,10 @@ func (r *engineProcesses) execute(ctx context.Context, c command) (result, error
 	return res, r.providers.refuseAll(suspects, reason)
 }
 
-// suspects are the kept providers that may have made a step fail because they
-// are kept. If some have crashed it is those, and the message says so.
-func (r *providerProcesses) suspects(e *ending, h heard) []provider {
+// suspects are the providers of the session that may have made a step fail
+// because the engine did not start them. If some have crashed it is those, and
+// the message says so.
+func (r *providerProcesses) suspects(e *ending, h stepOutput) []provider {
 	var crashed []provider
 	var patience time.Duration
 	if slices.ContainsFunc(h.diagnostics, plan.Diagnostic.LostContact) {
@@ -63,15 +65,15 @@ func (r *providerProcesses) suspects(e *ending, h heard) []provider {
 	late, done := context.WithTimeout(context.Background(), patience)
 	defer done()
 	for _, p := range r.session.providers {
-		if !p.serves || !p.diesBefore(late.Done()) {
+		if !p.serves || !p.endsBefore(late.Done()) {
 			continue
 		}
 		crashed = append(crashed, p.provider)
 		text := fmt.Sprintf("The provider %s ended early (%v).", p.Source(), p.exit)
-		if last := p.lastWords(); last != "" {
+		if last := p.lastOutput(); last != "" {
 			text += " Its last words:\n" + last
 		}
-		r.recorder.tell("%s", text)
+		r.recorder.logf("%s", text)
 		e.message += "\n\n" + text
 	}
 	if len(crashed) > 0 {

@@ -35,18 +35,18 @@ func TestLastWords(t *testing.T) {
 		"anything else": {"no such region\n", "no such region"},
 		"nothing":       {"", ""},
 	} {
-		p := &keptProvider{words: words{tail: tail{most: maxWords}}}
-		if _, err := p.words.Write([]byte(c.written)); err != nil {
+		p := &runningProvider{stderr: stderrTail{tail: tail{most: maxStderr}}}
+		if _, err := p.stderr.Write([]byte(c.written)); err != nil {
 			t.Fatal(err)
 		}
-		if got := p.lastWords(); got != c.want {
-			t.Errorf("%s: lastWords() = %q, want %q", name, got, c.want)
+		if got := p.lastOutput(); got != c.want {
+			t.Errorf("%s: lastOutput() = %q, want %q", name, got, c.want)
 		}
 	}
 }
 
 func TestRefusalsEnd(t *testing.T) {
-	p := &prepared{dir: t.TempDir()}
+	p := &workDir{dir: t.TempDir()}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	old := engine.Locked{Address: "a.b/c/d", Version: "1.0.0"}
 	other := engine.Locked{Address: "a.b/c/e", Version: "1.0.0"}

@@ -14,19 +14,19 @@ import (
 )
 
 // A run that asks for health has no engine: no tree, no init, no state and no
-// lock. It has a box all the same, in which this binary is started once more to
-// make the checks, because they are to be made from where the run is. What a
-// check can reach is what the code of the stack could reach by itself, and no
-// URL of a stack is ever fetched from the network of the controller.
+// lock. It has a sandbox all the same, in which this binary is started once
+// more to make the checks, because they are to be made from where the run is.
+// A check reaches no more than the code of the stack could reach by itself,
+// and no URL of a stack is ever fetched from the network of the controller.
 //
-//	supervisor  ── checks over stdin ─────▶  checker in the run's box
+//	supervisor  ── checks over stdin ─────▶  checker in the run's sandbox
 //	            ◀── one answer each, stdout ─  then gone
 
 // Check is one thing that must answer after an apply.
 type Check struct {
 	Name    string          `json:"name"`
 	Kind    stack.CheckKind `json:"kind"`
-	Target  string          `json:"target"`           // a URL, or host:port; may hold what is sensitive
+	Target  string          `json:"target"`           // a URL, or host:port; may hold a secret
 	Shown   string          `json:"shown"`            // how messages call it
 	Timeout time.Duration   `json:"timeout"`          // of the whole check; zero is DefaultCheck
 	Broken  string          `json:"broken,omitempty"` // why it cannot be made at all; it then fails by that
@@ -43,7 +43,7 @@ type Health struct {
 	Name    string        `json:"name"`
 	OK      bool          `json:"ok"`
 	Took    time.Duration `json:"took"`
-	Message string        `json:"message"` // what came back, redacted
+	Message string        `json:"message"` // the answer, redacted
 }
 
 const (
@@ -90,11 +90,11 @@ func (r *healthChecks) health(ctx context.Context) error {
 		if h.OK {
 			verdict = "passed"
 		}
-		r.recorder.tell("%s %s: %s", h.Name, verdict, h.Message)
+		r.recorder.logf("%s %s: %s", h.Name, verdict, h.Message)
 		h.Message = cut(h.Message, maxText)
 	}
-	r.journal.note(func(rep *Report) { rep.Health = found })
-	if why := sick(found); why != "" {
+	r.reportFile.set(func(rep *Report) { rep.Health = found })
+	if why := failedChecks(found); why != "" {
 		return ending{outcome: stack.Failed, step: stepHealth, message: why}
 	}
 	return nil
@@ -114,19 +114,20 @@ func (r *healthChecks) askAll(ctx context.Context) ([]Health, error) {
 	if len(sound) == 0 {
 		return found, nil
 	}
-	answers, err := r.askInBox(ctx, sound)
+	answers, err := r.askInSandbox(ctx, sound)
 	if err != nil {
 		return nil, err
 	}
 	for i, a := range answers {
-		a.Name = sound[i].Name // what comes out of a box decides no more than it was asked
+		a.Name = sound[i].Name // what comes out of a sandbox decides nothing else
 		found[at[i]] = a
 	}
 	return found, nil
 }
 
-// askInBox starts this binary once more, in the box of the run, to make checks.
-func (r *healthChecks) askInBox(ctx context.Context, checks []Check) ([]Health, error) {
+// askInSandbox starts this binary once more, in the sandbox of the run, to make
+// checks.
+func (r *healthChecks) askInSandbox(ctx context.Context, checks []Check) ([]Health, error) {
 	question, err := json.Marshal(checks)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the checks: %w", err)
@@ -134,14 +135,14 @@ func (r *healthChecks) askInBox(ctx context.Context, checks []Check) ([]Health, 
 	if err := sandbox.ChownWork(r.work.path(dirWork)); err != nil {
 		return nil, err
 	}
-	box := r.sandbox.config
-	box.Dir, box.ReadOnly, box.Writable, box.Listen = "", nil, nil, false
+	config := r.sandbox.config
+	config.Dir, config.ReadOnly, config.Writable, config.Listen = "", nil, nil, false
 	out, text := &capped{most: maxAnswers}, r.recorder.lines()
 	// As with an engine, the end of ctx asks and does not kill.
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	p, err := sandbox.Start(alive, sandbox.Command{
-		Path: sandbox.Self, Args: []string{argHealth}, Sandbox: &box,
+		Path: sandbox.Self, Args: []string{argHealth}, Sandbox: &config,
 		Stdin: bytes.NewReader(question), Stdout: out, Stderr: text,
 	})
 	if err != nil {
@@ -155,7 +156,7 @@ func (r *healthChecks) askInBox(ctx context.Context, checks []Check) ([]Health, 
 		return nil, fmt.Errorf("making the health checks: %w", err)
 	}
 	_ = text.Close()
-	r.journal.note(func(rep *Report) {
+	r.reportFile.set(func(rep *Report) {
 		rep.Steps = append(rep.Steps, Step{Name: stepHealth, Exit: exit.Code, Wall: exit.Wall, CPU: exit.CPU, MaxRSS: exit.MaxRSS})
 	})
 	if _, err := r.engine.judge(command{step: stepHealth}, stopped, exit); err != nil {
@@ -168,9 +169,10 @@ func (r *healthChecks) askInBox(ctx context.Context, checks []Check) ([]Health, 
 	return answers, nil
 }
 
-// sick says which checks failed and why, empty if none did. Each of them is
-// named, however many there are: their reasons share what room there is.
-func sick(found []Health) string {
+// failedChecks says which checks failed and why, empty if none did. Each of
+// them is named, however many there are: their reasons share what space there
+// is.
+func failedChecks(found []Health) string {
 	var failed []Health
 	for _, h := range found {
 		if !h.OK {
@@ -182,12 +184,12 @@ func sick(found []Health) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d health checks failed: ", len(failed), len(found))
-	room := max(minDetail, (maxText-b.Len())/len(failed)-len("; "))
+	space := max(minDetail, (maxText-b.Len())/len(failed)-len("; "))
 	for i, h := range failed {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		b.WriteString(cut(h.Name+": "+h.Message, room))
+		b.WriteString(cut(h.Name+": "+h.Message, space))
 	}
 	return b.String()
 }

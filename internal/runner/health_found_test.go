@@ -15,7 +15,7 @@ import (
 )
 
 // A run that asks for health is a run like any other: whoever comes later finds
-// it, and one whose supervisor is killed ends with its box.
+// it, and one whose supervisor is killed ends with its sandbox.
 func TestHealthIsFoundAgain(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

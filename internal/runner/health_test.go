@@ -175,16 +175,16 @@ func TestEveryFailedCheckIsNamed(t *testing.T) {
 	for i := range 20 {
 		found = append(found, Health{Name: fmt.Sprintf("check-%d", i), Message: strings.Repeat("long story ", 100)})
 	}
-	got := sick(found)
+	got := failedChecks(found)
 	if len(got) > maxText || !strings.HasPrefix(got, "20 of 21 health checks failed: ") || strings.Contains(got, "well") {
-		t.Errorf("sick() has %d bytes and begins %.60q", len(got), got)
+		t.Errorf("failedChecks() has %d bytes and begins %.60q", len(got), got)
 	}
 	for _, h := range found[1:] {
 		if !strings.Contains(got, h.Name+": long") {
 			t.Errorf("%s is not named in %q", h.Name, got)
 		}
 	}
-	if got := sick(found[:1]); got != "" {
-		t.Errorf("sick() of a check that passed = %q", got)
+	if got := failedChecks(found[:1]); got != "" {
+		t.Errorf("failedChecks() of a check that passed = %q", got)
 	}
 }

@@ -47,14 +47,14 @@ func (p *Processes) launch(ctx context.Context, job Job, host Host) (pid int, er
 	}
 	jobOut.Close()
 	speak.Close()
-	if err := exchange(ctx, p.config.StartLimit, jobIn, &order{JobVersion, job, host}, word); err != nil {
+	if err := sendOrder(ctx, p.config.StartLimit, jobIn, &order{JobVersion, job, host}, word); err != nil {
 		return 0, errors.Join(err, proc.Kill())
 	}
 	return proc.PID(), nil
 }
 
-// exchange hands the job over and reads the answer.
-func exchange(ctx context.Context, limit time.Duration, in *os.File, o *order, word *os.File) error {
+// sendOrder hands the job over and reads the answer.
+func sendOrder(ctx context.Context, limit time.Duration, in *os.File, o *order, word *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	past := time.Unix(1, 0)
@@ -70,5 +70,5 @@ func exchange(ctx context.Context, limit time.Duration, in *os.File, o *order, w
 	if len(answer) == 0 {
 		return errors.Join(errors.New("the supervisor ended without a word"), werr)
 	}
-	return answered(answer)
+	return readAnswer(answer)
 }

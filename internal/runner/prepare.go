@@ -18,9 +18,9 @@ import (
 // engine.
 type preparation struct {
 	*run
-	key   string // what the work directory has to be prepared for
-	ready bool   // the work directory was prepared when the run began
-	bare  string // names the backend that init writes down if it has nothing else to do; empty if it may have
+	key        string // fingerprint of all that the prepared work directory depends on
+	ready      bool   // the work directory was prepared when the run began
+	backendKey string // names the backend that init writes down if it has nothing else to do; empty if it may have
 }
 
 // prepare makes the work directory fit the run: unpacked if it is not the
@@ -30,7 +30,7 @@ func (r *preparation) prepare(context.Context) error {
 	lockHash, ready := r.work.matches(r.key)
 	if !ready || r.job.Options.Upgrade && r.job.Kind == stack.PlanRun {
 		ready = false
-		if err := r.journal.enter(Unpacking); err != nil {
+		if err := r.reportFile.enter(Unpacking); err != nil {
 			return err
 		}
 		if err := r.work.rebuild(r.job.Tree, r.host.Archive, r.job.LockFile.Bytes()); err != nil {
@@ -38,11 +38,11 @@ func (r *preparation) prepare(context.Context) error {
 		}
 	}
 	r.ready = ready
-	r.journal.note(func(rep *Report) {
+	r.reportFile.set(func(rep *Report) {
 		rep.InitSkipped, rep.LockHash = ready && r.job.Options.BackendFile == "", lockHash
 	})
 	r.sandbox.configure()
-	s := sheet{Run: r.job.ID, Writes: r.job.Kind.Writes(), Local: r.state.locally, Workspace: r.job.Workspace,
+	s := placement{Run: r.job.ID, Writes: r.job.Kind.Writes(), Local: r.state.locally, Workspace: r.job.Workspace,
 		Backend: r.job.Options.BackendFile != ""}
 	if r.state.locally {
 		if err := r.state.seed(&s); err != nil {
@@ -52,13 +52,13 @@ func (r *preparation) prepare(context.Context) error {
 	if err := r.work.place(s, r.job.Files); err != nil {
 		return err
 	}
-	if err := r.work.settle(r.job.Home); err != nil {
+	if err := r.work.placeHome(r.job.Home); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(r.work.path(dirWork, dirScratch), 0o700); err != nil {
 		return err
 	}
-	if err := r.leaveOutInit(); err != nil {
+	if err := r.skipInit(); err != nil {
 		return err
 	}
 	return sandbox.ChownWork(r.work.path(dirWork))
@@ -81,7 +81,7 @@ func (r *preparation) initKey() string {
 
 // initialised reports whether the directory needs no init.
 func (r *preparation) initialised() bool {
-	rep := r.journal.current()
+	rep := r.reportFile.current()
 	return rep.InitSkipped || rep.NoInit
 }
 
@@ -90,7 +90,8 @@ func (r *preparation) init(ctx context.Context) error {
 	if r.initialised() {
 		return nil
 	}
-	// A directory that is ready has its providers: only its backend is told anew.
+	// A directory that is ready has its providers: only its backend is told
+	// anew.
 	args, err := engine.Init(engine.InitOptions{
 		Backend: r.backendConfig(), File: r.job.Options.BackendFile, Upgrade: r.job.Options.Upgrade && !r.ready,
 	})
@@ -103,12 +104,12 @@ func (r *preparation) init(ctx context.Context) error {
 	if _, err := r.engine.execute(ctx, command{step: "init", args: args, events: true}); err != nil {
 		return err
 	}
-	provided := r.providers.provided()
-	r.journal.note(func(rep *Report) { rep.Providers = provided })
+	provided := r.providers.measure()
+	r.reportFile.set(func(rep *Report) { rep.Providers = provided })
 	if err := r.rightBackend(); err != nil {
 		return err
 	}
-	r.keepBackend()
+	r.rememberBackend()
 	return nil
 }
 
@@ -178,11 +179,11 @@ func (r *preparation) keepLockFile() error {
 			return err
 		}
 	}
-	r.journal.note(func(rep *Report) { rep.LockHash = hash })
+	r.reportFile.set(func(rep *Report) { rep.LockHash = hash })
 	if r.key == "" {
 		return nil
 	}
-	return writeJSON(r.work.path(fileMarker), marker{Key: r.key, LockHash: hash})
+	return writeJSON(r.work.path(fileInitRecord), initRecord{Key: r.key, LockHash: hash})
 }
 
 // unlock breaks the lock that the job names. If that fails the lock is gone or
@@ -197,7 +198,7 @@ func (r *preparation) unlock(ctx context.Context) error {
 	}
 	_, err = r.engine.execute(ctx, command{step: "unlock", args: args})
 	if e, ok := errors.AsType[ending](err); ok && (e.outcome == stack.Failed || e.outcome == stack.Locked) {
-		r.journal.note(func(rep *Report) { rep.Lock = nil })
+		r.reportFile.set(func(rep *Report) { rep.Lock = nil })
 		return nil
 	}
 	return err

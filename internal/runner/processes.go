@@ -77,14 +77,14 @@ func New(c Config) (*Processes, error) {
 	}
 	for _, r := range reports {
 		if r.Phase != Done {
-			p.follow(r.Key(), r.ID, r.PID)
+			p.watchEnd(r.Key(), r.ID, r.PID)
 		}
 	}
 	return p, nil
 }
 
 // Start starts a run and returns once its supervisor holds the stack. A run
-// that was started before, whether it is at work or done, is left alone. While
+// that was started before, whether it is running or done, is left alone. While
 // another run of the stack has not been forgotten, Start is a Conflict: what
 // that run did, its state above all, has not been recorded yet.
 func (p *Processes) Start(ctx context.Context, job Job) error {
@@ -116,7 +116,7 @@ func (p *Processes) Start(ctx context.Context, job Job) error {
 		return errors.Join(fmt.Errorf("starting run %s: %w", job.ID, err), os.RemoveAll(p.run(job.Key(), job.ID)))
 	}
 	p.config.Log.Debug("run started", "stack", job.Name, "run", job.ID)
-	p.follow(job.Key(), job.ID, pid)
+	p.watchEnd(job.Key(), job.ID, pid)
 	return nil
 }
 
@@ -140,7 +140,7 @@ func (p *Processes) current(key string) (*Report, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		r, err := p.look(key, e.Name())
+		r, err := p.find(key, e.Name())
 		if err != nil || r != nil {
 			return r, err
 		}
@@ -198,20 +198,20 @@ func (p *Processes) Cancel(_ context.Context, key, id string) error {
 		return err
 	}
 	defer p.lock(key)()
-	r, err := p.look(key, id)
+	r, err := p.find(key, id)
 	if err != nil || r == nil || r.Phase == Done {
 		return err
 	}
 	return signalRun(r.PID, filepath.Join(p.run(key, id), fileLock))
 }
 
-// Forget removes what an ended run left. A run at work is a Conflict.
+// Forget removes what an ended run left. A running run is a Conflict.
 func (p *Processes) Forget(key, id string) error {
 	if err := errors.Join(checkName("ID", id), checkKey(key)); err != nil {
 		return err
 	}
 	defer p.lock(key)()
-	r, err := p.look(key, id)
+	r, err := p.find(key, id)
 	if err != nil || r == nil {
 		return err
 	}
@@ -222,7 +222,8 @@ func (p *Processes) Forget(key, id string) error {
 	if err := os.RemoveAll(p.run(key, id)); err != nil {
 		return err
 	}
-	// The parent stays if it holds another run, which is the only way this fails.
+	// The parent stays if it holds another run, which is the only way this
+	// fails.
 	_ = os.Remove(p.runsOf(key))
 	return nil
 }
@@ -297,8 +298,8 @@ func (p *Processes) Close() error {
 	return errors.Join(errs...)
 }
 
-// follow announces the end of a run.
-func (p *Processes) follow(key, id string, pid int) {
+// watchEnd announces the end of a run.
+func (p *Processes) watchEnd(key, id string, pid int) {
 	dir := p.run(key, id)
 	p.watch.Go(func() {
 		err := awaitDeath(p.ctx, pid, filepath.Join(dir, fileLock))
@@ -312,8 +313,8 @@ func (p *Processes) follow(key, id string, pid int) {
 	})
 }
 
-// lock keeps two calls about one key apart. What keeps two writers apart is
-// the supervisor's lock on disk.
+// lock keeps two calls about one key apart. The supervisor's lock on disk keeps
+// two writers apart.
 func (p *Processes) lock(key string) (unlock func()) {
 	p.mu.Lock()
 	m := p.busy[key]

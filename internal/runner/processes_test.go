@@ -61,8 +61,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// Without namespaces there is no tree of the box's own: the engine runs at host
-// paths, which its user has to reach.
+// Without namespaces there is no tree of the sandbox's own: the engine runs at
+// host paths, which its user has to reach.
 func TestConformanceBelowFull(t *testing.T) {
 	runnertest.Run(t, runnertest.Fixture{
 		New: func(t testing.TB) runnertest.Runner {

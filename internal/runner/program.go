@@ -26,7 +26,8 @@ func Program(args []string, version string) error {
 	case len(args) != 2 || args[0] != "supervise":
 		return errors.New("usage: terrier-runner supervise DIR < job | terrier-runner version")
 	}
-	// Here and not in main, which the programs inside a box go through as well.
+	// Here and not in main, which the programs inside a sandbox go through as
+	// well.
 	if err := failpoint.Arm(os.Getenv(failpoint.Env)); err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func Program(args []string, version string) error {
 	defer stop()
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
-	// Received and dropped, for what is ignored would stay so in the box.
+	// Received and dropped, for what is ignored would stay so in the sandbox.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
 	go func() {
 		<-asked
@@ -42,7 +43,7 @@ func Program(args []string, version string) error {
 	}()
 
 	ready := func(err error) {
-		say(os.Stdout, err)
+		sendAnswer(os.Stdout, err)
 		_ = os.Stdout.Close() // the starter waits for the end of it
 	}
 	o, err := readOrder(os.Stdin)

@@ -23,7 +23,7 @@ const (
 	maxText         = 2 << 10 // of a text from outside in a report
 )
 
-// recorder turns what an engine prints into the run's log for people and its
+// recorder turns the output of an engine into the run's log for people and its
 // event file, both redacted and bounded. The start of a log that is too long
 // is kept and so is its end; of events the start is kept, and every finished
 // operation.
@@ -39,11 +39,11 @@ type recorder struct {
 	eventsLeft int64
 	opsLeft    int64
 	failed     error // the first failure to write
-	heard      heard
+	output     stepOutput
 }
 
-// heard is what one step said.
-type heard struct {
+// stepOutput is the output of one step.
+type stepOutput struct {
 	diagnostics []plan.Diagnostic
 	lock        *engine.Lock
 	changes     map[string]stack.Changes // by operation
@@ -54,7 +54,7 @@ type heard struct {
 	last        string                   // message of the last event
 }
 
-func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byte) error, room *reserve) (*recorder, error) {
+func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byte) error, space *reserve) (*recorder, error) {
 	if limit <= 0 {
 		limit = defaultLogBytes
 	}
@@ -70,7 +70,7 @@ func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byt
 		log.Close()
 		return nil, err
 	}
-	if err := errors.Join(room.beyond(events, leastEvents), room.beyond(log, leastLog)); err != nil {
+	if err := errors.Join(space.holdBeyond(events, leastEvents), space.holdBeyond(log, leastLog)); err != nil {
 		return nil, errors.Join(err, log.Close(), events.Close())
 	}
 	return &recorder{
@@ -80,21 +80,21 @@ func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byt
 	}, nil
 }
 
-// begin starts a step: what was heard before is forgotten, the log gets a
-// heading.
+// begin starts a step: the output of the step before is forgotten, the log gets
+// a heading.
 func (r *recorder) begin(heading string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heard = heard{text: tail{most: maxText}}
-	r.say("$ " + heading + "\n")
+	r.output = stepOutput{text: tail{most: maxText}}
+	r.appendLog("$ " + heading + "\n")
 }
 
-// end returns what the step said since begin, redacted, and the first failure
-// to write it down.
-func (r *recorder) end() (heard, error) {
+// end returns the output of the step since begin, redacted, and the first
+// failure to write it down.
+func (r *recorder) end() (stepOutput, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.heard
+	h := r.output
 	h.text.buf = r.hide.Redact(h.text.bytes())
 	return h, r.failed
 }
@@ -111,7 +111,7 @@ func (r *recorder) close() error {
 	return errors.Join(r.failed, closeWhole(r.log), closeWhole(r.events))
 }
 
-// closeWhole closes a file that is complete, and gives back the room beyond its
+// closeWhole closes a file that is complete, and gives back the space beyond its
 // end.
 func closeWhole(f *os.File) error {
 	end, err := f.Seek(0, io.SeekCurrent)
@@ -143,12 +143,12 @@ func (r *recorder) lines() *lineWriter {
 }
 
 func (r *recorder) text(line []byte) {
-	r.heard.text.Write(line)
-	r.heard.text.Write([]byte{'\n'})
-	if lock, ok := engine.LockHeld(string(r.heard.text.buf)); ok {
-		r.heard.lock = &lock
+	r.output.text.Write(line)
+	r.output.text.Write([]byte{'\n'})
+	if lock, ok := engine.LockHeld(string(r.output.text.buf)); ok {
+		r.output.lock = &lock
 	}
-	r.say(string(line) + "\n")
+	r.appendLog(string(line) + "\n")
 }
 
 func (r *recorder) event(line []byte) {
@@ -161,34 +161,34 @@ func (r *recorder) event(line []byte) {
 		}
 		return
 	}
-	r.heard.follow(event)
+	r.output.follow(event)
 	vital, finished := false, false
 	switch e := event.(type) {
 	case plan.Log:
 		if e.State != nil {
 			r.fail(r.rescue(e.State))
-			r.say("The engine could not store the state anywhere and printed it; it is kept.\n")
+			r.appendLog("The engine could not store the state anywhere and printed it; it is kept.\n")
 			return
 		}
 	case plan.Diagnosed:
 		vital = e.Diagnostic.Severity == "error"
 		r.diagnosed(e)
 	case plan.Summary:
-		if r.heard.changes == nil {
-			r.heard.changes = map[string]stack.Changes{}
+		if r.output.changes == nil {
+			r.output.changes = map[string]stack.Changes{}
 		}
-		r.heard.changes[e.Operation] = e.Changes
+		r.output.changes[e.Operation] = e.Changes
 	case plan.OutputValues:
-		r.heard.outputs = 0
+		r.output.outputs = 0
 		for _, o := range e.Outputs {
 			if o.Action != "" && o.Action != plan.NoOp {
-				r.heard.outputs++
+				r.output.outputs++
 			}
 		}
 	case plan.Applied:
 		vital = e.Stage != plan.Progressed
 		finished = e.Stage == plan.Completed || e.Stage == plan.Errored
-		r.heard.began = true
+		r.output.began = true
 	}
 	if finished {
 		r.keepSafe(line)
@@ -196,19 +196,19 @@ func (r *recorder) event(line []byte) {
 		r.keep(line, vital)
 	}
 	if _, ok := event.(plan.Diagnosed); !ok {
-		r.say(plan.HeadOf(event).Message + "\n")
+		r.appendLog(plan.HeadOf(event).Message + "\n")
 	}
 }
 
 func (r *recorder) diagnosed(e plan.Diagnosed) {
 	d := e.Diagnostic
 	if lock, ok := engine.LockHeld(d.Summary + "\n" + d.Detail); ok {
-		r.heard.lock = &lock
+		r.output.lock = &lock
 	}
-	if len(r.heard.diagnostics) < maxDiagnostics {
-		r.heard.diagnostics = append(r.heard.diagnostics, r.hidden(d))
+	if len(r.output.diagnostics) < maxDiagnostics {
+		r.output.diagnostics = append(r.output.diagnostics, r.hidden(d))
 	}
-	r.say(describe(d))
+	r.appendLog(describe(d))
 }
 
 // describe writes a diagnostic as the engine would for people.
@@ -244,8 +244,8 @@ func (r *recorder) hidden(d plan.Diagnostic) plan.Diagnostic {
 }
 
 // keep appends an event to the event file. For those that are vital there is
-// room when there is none for others: the start of an operation and its end,
-// without which nobody knows of something that now exists, and errors.
+// space when there is none for others: the start of an operation and its end,
+// without which a resource that now exists would be unknown, and errors.
 func (r *recorder) keep(line []byte, vital bool) {
 	safe := r.hide.Redact(line)
 	if !bytes.Equal(safe, line) {
@@ -267,16 +267,16 @@ func (r *recorder) keep(line []byte, vital bool) {
 	r.write(r.events, append(bytes.Clone(safe), '\n'))
 }
 
-// keepSafe is keep for what is finished: it is on disk before keepSafe returns,
-// for it may be the only trace of something that now exists.
+// keepSafe is keep for a finished operation. The event is on disk before
+// keepSafe returns: it may be the only trace of a resource that now exists.
 func (r *recorder) keepSafe(line []byte) {
 	defer failpoint.Act("run.event", "")()
 	r.keep(line, true)
 	r.fail(r.events.Sync())
 }
 
-// say adds text to the log for people.
-func (r *recorder) say(text string) {
+// appendLog adds text to the log for people.
+func (r *recorder) appendLog(text string) {
 	safe := []byte(r.hide.String(text))
 	if r.logTail.lost == 0 && len(r.logTail.buf) == 0 && int64(len(safe)) <= r.logLeft {
 		r.logLeft -= int64(len(safe))
@@ -287,15 +287,15 @@ func (r *recorder) say(text string) {
 	r.logTail.Write(safe)
 }
 
-// tell adds a sentence of ours to the log.
-func (r *recorder) tell(format string, args ...any) {
+// logf adds a sentence to the log.
+func (r *recorder) logf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.say(fmt.Sprintf(format, args...) + "\n")
+	r.appendLog(fmt.Sprintf(format, args...) + "\n")
 }
 
-// note remembers the first failure to keep something.
-func (r *recorder) note(err error) {
+// keepError remembers the first failure to keep something.
+func (r *recorder) keepError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fail(err)

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	fileReserve = "reserve-" // in RUN: files that have room
-	leastLarge  = 1280 << 10 // of the largest room for a state, beside twice the one there was
+	fileReserve = "reserve-" // in RUN: files that have space
+	leastLarge  = 1280 << 10 // of the largest space for a state, beside twice the one there was
 	leastSmall  = 384 << 10  // of two more, beside once
 	leastReport = 256 << 10  // of two for reports
 	leastEvents = 1 << 20
 	leastLog    = 512 << 10
 )
 
-// reserve is room on the disk that a run which writes holds from its start, so
+// reserve is space on the disk that a run which writes holds from its start, so
 // that on a disk that has filled up meanwhile it can still write down what it
 // did. None of it is given back before it is used, or others would take it:
 //
-//	state, report   are written into a file that has the room, which then changes
-//	                places with the one that is there; that is room from then on
+//	state, report   are written into a file that has the space, which then changes
+//	                places with the one that is there; that is space from then on
 //	events, log     have theirs beyond their ends
 //
 // A nil reserve holds nothing.
@@ -39,7 +39,7 @@ type reserve struct {
 	once          sync.Once
 }
 
-// newReserve takes the room for a state that was this large. A run that cannot
+// newReserve takes the space for a state that was this large. A run that cannot
 // have it has not begun anything yet, and ends.
 func newReserve(dir string, state int) (*reserve, error) {
 	n := int64(state)
@@ -58,48 +58,49 @@ func newReserve(dir string, state int) (*reserve, error) {
 			return nil, nil
 		case err != nil:
 			r.free()
-			return nil, noRoom(err)
+			return nil, noSpace(err)
 		}
 	}
 	return r, nil
 }
 
-func noRoom(err error) error {
-	return fault.New(fault.Broken, NoSpace, fmt.Errorf("setting room for the state aside: %w", err))
+func noSpace(err error) error {
+	return fault.New(fault.Broken, NoSpace, fmt.Errorf("setting space for the state aside: %w", err))
 }
 
-// beyond holds room beyond the end of a file that is appended to.
-func (r *reserve) beyond(f *os.File, size int64) error {
+// holdBeyond holds space beyond the end of a file that is appended to.
+func (r *reserve) holdBeyond(f *os.File, size int64) error {
 	if r == nil {
 		return nil
 	}
 	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size); err != nil {
-		return noRoom(err)
+		return noSpace(err)
 	}
 	return nil
 }
 
-// writeReport replaces the report, in the room that is held if there is no other.
+// writeReport replaces the report, in the space that is held if there is no
+// other.
 func (r *reserve) writeReport(path string, data []byte) error {
 	err := writeDurably(path, data)
-	if r == nil || !spaceless(err) {
+	if r == nil || !isNoSpace(err) {
 		return err
 	}
 	s := r.report.fit(int64(len(data)))
-	// To cut a file off is to give back what is beyond its end; white space after
-	// a document means nothing.
+	// To cut a file off is to give back what is beyond its end; white space
+	// after a document means nothing.
 	for have, _ := s.has(); int64(len(data)) < have; {
 		data = append(data, '\n')
 	}
 	return s.replace(path, data)
 }
 
-// writeState replaces a state in the room that is held.
+// writeState replaces a state in the space that is held.
 func (r *reserve) writeState(path string, data []byte) error {
 	return r.state.fit(int64(len(data))).replace(path, data)
 }
 
-// free gives the room back.
+// free gives the space back.
 func (r *reserve) free() {
 	if r == nil {
 		return
@@ -111,11 +112,11 @@ func (r *reserve) free() {
 	})
 }
 
-// slots are files that have room for others.
+// slots are files that have space for others.
 type slots []*slot
 
-// fit chooses the room for n bytes: the least that is enough, of those that need
-// not be cut off for it if there is one, or else the largest.
+// fit chooses the space for n bytes: the least that is enough, of those that
+// need not be cut off for it if there is one, or else the largest.
 func (all slots) fit(n int64) *slot {
 	return slices.MinFunc(all, func(a, b *slot) int {
 		an, ar := a.has()
@@ -127,14 +128,14 @@ func (all slots) fit(n int64) *slot {
 	})
 }
 
-// slot is a file that has room for another one. What is in it means nothing.
+// slot is a file that has space for another one. What is in it means nothing.
 type slot struct {
 	path string
-	size int64 // that it should have room for
+	size int64 // that it should have space for
 }
 
-// has is how long the file is, and what it has room for; zero if it is gone.
-func (s *slot) has() (length, room int64) {
+// has is how long the file is, and what it has space for; zero if it is gone.
+func (s *slot) has() (length, space int64) {
 	var st unix.Stat_t
 	if unix.Stat(s.path, &st) != nil {
 		return 0, 0
@@ -142,7 +143,7 @@ func (s *slot) has() (length, room int64) {
 	return st.Size, st.Blocks * 512
 }
 
-// hold takes the room, or as much of it as the file has not got.
+// hold takes the space, or as much of it as the file has not got.
 func (s *slot) hold() error {
 	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -152,11 +153,11 @@ func (s *slot) hold() error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, s.size)
 }
 
-// replace is writeDurably without asking for room: data is written over what the
-// slot holds, which never goes through the free space of the disk, and the slot
-// changes places with the file at path. What that one was is the slot from then
-// on, so nobody else may know it by another name. Whoever has it open meanwhile
-// reads it whole unless it is replaced twice.
+// replace is writeDurably without asking for space: data is written over what
+// the slot holds, which never goes through the free space of the disk, and the
+// slot changes places with the file at path. What that one was is the slot from
+// then on, so no other process may know it by another name. A reader that has
+// it open meanwhile reads it whole unless it is replaced twice.
 func (s *slot) replace(path string, data []byte) error {
 	defer failpoint.Act("run.file", filepath.Base(path))()
 	if err := s.fill(data); err != nil {

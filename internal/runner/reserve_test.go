@@ -67,11 +67,11 @@ func TestNobodyTakesTheRoomThatIsSetAside(t *testing.T) {
 	if err := writeDurably(filepath.Join(dir, FileState), first); err != nil {
 		t.Fatal(err)
 	}
-	room, err := newReserve(dir, len(first))
-	if err != nil || room == nil {
-		t.Fatalf("newReserve() = %v, %v", room, err)
+	space, err := newReserve(dir, len(first))
+	if err != nil || space == nil {
+		t.Fatalf("newReserve() = %v, %v", space, err)
 	}
-	j := &journal{dir: dir, reserve: room, report: Report{ID: "apply-1"}}
+	j := &reportFile{dir: dir, reserve: space, report: Report{ID: "apply-1"}}
 	if err := j.update(func(*Report) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +83,8 @@ func TestNobodyTakesTheRoomThatIsSetAside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reserve = room
-	rec, err := newRecorder(dir, 0, plan.NewRedactor(nil), nil, room)
+	s.reserve = space
+	rec, err := newRecorder(dir, 0, plan.NewRedactor(nil), nil, space)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestNobodyTakesTheRoomThatIsSetAside(t *testing.T) {
 		if err := readJSON(filepath.Join(dir, fileReport), &kept); err != nil || kept.State != j.current().State {
 			t.Fatalf("after serial %d the report is of %d, %v", 2+i, kept.State.Serial, err)
 		}
-		rec.tell("serial %d is kept %s", 2+i, strings.Repeat(".", 10*kib))
+		rec.logf("serial %d is kept %s", 2+i, strings.Repeat(".", 10*kib))
 	}
 	if err := rec.close(); err != nil {
 		t.Errorf("the log: %v", err)
@@ -110,7 +110,7 @@ func TestNobodyTakesTheRoomThatIsSetAside(t *testing.T) {
 	if log, err := os.ReadFile(filepath.Join(dir, FileLog)); err != nil || bytes.Count(log, []byte("is kept")) != 12 {
 		t.Errorf("the log has %d lines, %v", bytes.Count(log, []byte("is kept")), err)
 	}
-	room.free()
+	space.free()
 	if left, err := filepath.Glob(filepath.Join(dir, fileReserve+"*")); err != nil || len(left) > 0 {
 		t.Errorf("%q is left, %v", left, err)
 	}

@@ -4,17 +4,17 @@
 //	Processes.Start  ── Job over stdin ─────────────────────────────────▶ Supervise
 //	Processes.Current ◀── run.json, events.jsonl, state.json, lock ───────┘   │
 //	                                                                          ▼
-//	                              STACK = DIR/stacks/<stack>          engine in its box
+//	                              STACK = DIR/stacks/<stack>          engine in its sandbox
 //
-// A run outlives whoever started it. Its supervisor is a process of its own
-// that holds a lock on RUN/lock for as long as it lives, which is the only
-// proof of life, and one on STACK/lock, so that no stack ever has two writers.
-// Everything else about a run is read from its directory, by the controller
-// that started it or by the next one.
+// A run outlives the process that started it. Its supervisor is a process of
+// its own that holds a lock on RUN/lock for as long as it lives, which is the
+// only proof of life, and one on STACK/lock, so that no stack ever has two
+// writers. Everything else about a run is read from its directory, by the
+// controller that started it or by the next one.
 //
-// It refuses to run an engine outside a box below the level asked for, to
+// It refuses to run an engine outside a sandbox below the level asked for, to
 // store anything that was not redacted but the plan, the state and, while it is
-// printed, what an engine says that changes the world (see spool.go), and to
+// printed, the output of an apply (see outputfile.go), and to
 // forget a run that still lives.
 //
 // Start reading at Job and Report, then Supervise and Processes.
@@ -62,7 +62,7 @@ func (j Job) check() error {
 }
 
 // layout is where things are below the data directory. All directories are
-// 0700 and all files 0600, except what the box's user owns below work.
+// 0700 and all files 0600, except what the sandbox's user owns below work.
 type layout struct{ dir string }
 
 func (l layout) stacks() string          { return filepath.Join(l.dir, "stacks") }
@@ -73,18 +73,18 @@ func (l layout) run(s, id string) string { return filepath.Join(l.runs(), s, id)
 
 // Files beside those that a run leaves for Open.
 const (
-	fileLock     = "lock"           // held by the supervisor; in RUN and in STACK
-	fileReport   = "run.json"       // in RUN
-	fileStderr   = "supervisor.txt" // in RUN: the last words of a supervisor that broke
-	fileTrace    = "processes.json" // in RUN: the processes at work
-	fileSheet    = "sheet.json"     // in STACK: what the last run put into the work directory
-	fileMarker   = "marker.json"    // in STACK: what the work directory is prepared for
-	fileRefusals = "refused.json"   // in STACK: providers that are not kept for a run
-	dirBackends  = "backends"       // in DIR: what init writes down where it has nothing to install, by engine
-	dirWork      = "work"           // in STACK: all that the box sees
-	dirShadow    = "shadow"         // in STACK: files of the tree that generated ones stand in for
-	dirTree      = "tree"           // in work: the module tree
-	dirShown     = "shown"          // in STACK: the saved plan while it is shown, which the box cannot write
-	dirScratch   = "run"            // in work: what belongs to one run
-	dirHome      = "home"           // in work: the home of one run, if it has files there
+	fileLock       = "lock"           // held by the supervisor; in RUN and in STACK
+	fileReport     = "run.json"       // in RUN
+	fileStderr     = "supervisor.txt" // in RUN: the last words of a supervisor that broke
+	fileTrace      = "processes.json" // in RUN: the processes that are running
+	filePlacement  = "sheet.json"     // in STACK: what the last run put into the work directory
+	fileInitRecord = "marker.json"    // in STACK: what the work directory is prepared for
+	fileRefusals   = "refused.json"   // in STACK: providers that the engine has to start
+	dirBackends    = "backends"       // in DIR: what init writes down where it has nothing to install, by engine
+	dirWork        = "work"           // in STACK: all that the sandbox sees
+	dirOriginals   = "shadow"         // in STACK: files of the tree that generated ones stand in for
+	dirTree        = "tree"           // in work: the module tree
+	dirShown       = "shown"          // in STACK: the saved plan while it is shown, which the sandbox cannot write
+	dirScratch     = "run"            // in work: what belongs to one run
+	dirHome        = "home"           // in work: the home of one run, if it has files there
 )

@@ -195,7 +195,7 @@ func TestRescue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, dir, _ := newStore(t, stateOf("a", 1), true)
-			r := &managedState{run: &run{dir: dir, journal: &journal{dir: dir}}, store: store}
+			r := &managedState{run: &run{dir: dir, reportFile: &reportFile{dir: dir}}, store: store}
 			if err := r.rescue(tt.data); err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +203,7 @@ func TestRescue(t *testing.T) {
 				t.Errorf("the state is %s, want %s", got, tt.state)
 			}
 			kept, _ := os.ReadFile(filepath.Join(dir, FileRescue))
-			if reported := r.journal.current().Rescued != nil; reported != tt.reported || reported != bytes.Equal(kept, tt.data) {
+			if reported := r.reportFile.current().Rescued != nil; reported != tt.reported || reported != bytes.Equal(kept, tt.data) {
 				t.Errorf("rescued %q, reported %v, want reported %v", kept, reported, tt.reported)
 			}
 		})

@@ -15,8 +15,8 @@ import (
 )
 
 // stateServer serves a stateStore to the engine of the same run, in the
-// protocol of its http backend. It listens inside the run's box and asks for
-// credentials that exist only as long as the run: in a box with the host's
+// protocol of its http backend. It listens inside the run's sandbox and asks for
+// credentials that exist only as long as the run: in a sandbox with the host's
 // network other runs can reach the port.
 type stateServer struct {
 	store    *stateStore
@@ -82,7 +82,7 @@ func (s *stateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "UNLOCK":
 		s.release(w, r)
 	default:
-		// DELETE would empty a state; nobody needs that during a run.
+		// DELETE would empty a state; no run needs that.
 		http.Error(w, "not served", http.StatusMethodNotAllowed)
 	}
 }

@@ -89,14 +89,14 @@ func (s *stateStore) store(data []byte) error {
 	path, kept := filepath.Join(s.dir, FileState), ""
 	if s.data != nil {
 		kept = filepath.Join(s.dir, fmt.Sprintf("state-%020d.json", s.file.Serial))
-		if err := os.Link(path, kept); err != nil && !spaceless(err) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+		if err := os.Link(path, kept); err != nil && !isNoSpace(err) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
 	err := writeDurably(path, data)
-	if s.reserve != nil && spaceless(err) {
+	if s.reserve != nil && isNoSpace(err) {
 		if kept != "" {
-			_ = os.Remove(kept) // its room is needed for the version after this one
+			_ = os.Remove(kept) // its space is needed for the version after this one
 		}
 		err = s.reserve.writeState(path, data)
 	}

@@ -26,9 +26,9 @@ const (
 // planSteps are the steps of a run that plans, applies or destroys.
 type planSteps struct{ *run }
 
-// fits refuses a saved plan whose state is no longer the one it was made
+// checkStale refuses a saved plan whose state is no longer the one it was made
 // against. The engine would find out too, but only after it was started.
-func (r *planSteps) fits(context.Context) error {
+func (r *planSteps) checkStale(context.Context) error {
 	if r.job.Plan.Size == 0 {
 		return fault.New(fault.Invalid, "PlanMissing", errors.New("there is no saved plan to apply"))
 	}
@@ -63,10 +63,10 @@ func (r *planSteps) plan(ctx context.Context) error {
 		return err
 	}
 	c := command{step: "plan", args: args, events: true, good: []int{changed}}
-	before := len(r.journal.current().Diagnostics)
+	before := len(r.reportFile.current().Diagnostics)
 	res, err := r.engine.execute(ctx, c)
-	if r.directory.wantsInit(res, err) {
-		if err := r.directory.initAfterAll(ctx, res, before); err != nil {
+	if r.directory.needsInit(res, err) {
+		if err := r.directory.initAndRetry(ctx, res, before); err != nil {
 			return err
 		}
 		if err := r.enter(Planning, "plan"); err != nil {
@@ -75,20 +75,20 @@ func (r *planSteps) plan(ctx context.Context) error {
 		res, err = r.engine.execute(ctx, c)
 	}
 	if err == nil {
-		err = r.directory.goodWithoutInit()
+		err = r.directory.markPrepared()
 	}
 	if err != nil {
 		return err
 	}
-	r.journal.note(func(rep *Report) {
+	r.reportFile.set(func(rep *Report) {
 		rep.Exit = res.exit.Code
-		rep.Changes = res.heard.changes["plan"]
-		rep.Changes.Outputs = res.heard.outputs
+		rep.Changes = res.output.changes["plan"]
+		rep.Changes.Outputs = res.output.outputs
 	})
 	if res.exit.Code == changed {
 		return nil
 	}
-	r.journal.note(func(rep *Report) { rep.Changes = stack.Changes{} })
+	r.reportFile.set(func(rep *Report) { rep.Changes = stack.Changes{} })
 	if r.job.Kind != stack.CheckRun {
 		if err := r.outputs(ctx); err != nil {
 			return err
@@ -98,8 +98,8 @@ func (r *planSteps) plan(ctx context.Context) error {
 }
 
 // show turns the saved plan into a document, and both into files. What is shown
-// is a copy that nobody in the box can write: providers live on between the
-// steps, and what is approved must be what is applied.
+// is a copy that no program in the sandbox can write: providers live on between
+// the steps, and exactly the approved plan must be applied.
 func (r *planSteps) show(ctx context.Context) error {
 	if err := r.enter(Showing, "show"); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (r *planSteps) show(ctx context.Context) error {
 		return fmt.Errorf("showing the plan: %w", err)
 	}
 	raw := &capped{most: maxDocument}
-	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowJSON(r.shown()), out: raw}); err != nil {
+	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowJSON(r.shownPath()), out: raw}); err != nil {
 		return err
 	}
 	if raw.over {
@@ -123,7 +123,7 @@ func (r *planSteps) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.journal.note(func(rep *Report) {
+	r.reportFile.set(func(rep *Report) {
 		rep.Changes, rep.ChangesHash = doc.Changes(), doc.Hash()
 		rep.Addresses, rep.Example = doc.Addresses()
 	})
@@ -132,7 +132,8 @@ func (r *planSteps) show(ctx context.Context) error {
 		FilePlanRaw: raw.Bytes(),
 		FilePlanDoc: r.hide.RedactJSON(doc.Masked()),
 	} {
-		// Nobody looks for them before the last report, which syncs the directory.
+		// No reader opens them before the last report, which syncs the
+		// directory.
 		if err := writeSynced(filepath.Join(r.dir, name), data); err != nil {
 			return fmt.Errorf("keeping the plan: %w", err)
 		}
@@ -140,8 +141,10 @@ func (r *planSteps) show(ctx context.Context) error {
 	return nil
 }
 
-// shown is where the box sees the copy.
-func (r *planSteps) shown() string { return r.sandbox.config.PathInside(path.Join(shownInside, planName)) }
+// shownPath is where the sandbox sees the copy.
+func (r *planSteps) shownPath() string {
+	return r.sandbox.config.PathInside(path.Join(shownInside, planName))
+}
 
 func (r *planSteps) savedPlan() ([]byte, error) {
 	root, err := r.work.open(dirScratch)
@@ -162,14 +165,14 @@ func (r *planSteps) text(ctx context.Context) error {
 		return nil
 	}
 	out := &capped{most: maxDocument}
-	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowText(r.shown()), out: out}); err != nil {
+	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowText(r.shownPath()), out: out}); err != nil {
 		return err
 	}
 	return writeDurably(filepath.Join(r.dir, FilePlanTxt), r.hide.Redact(out.Bytes()))
 }
 
-// bringPlan puts the saved plan where apply finds it.
-func (r *planSteps) bringPlan(context.Context) error {
+// placePlan puts the saved plan where apply finds it.
+func (r *planSteps) placePlan(context.Context) error {
 	root, err := r.work.open(dirScratch)
 	if err != nil {
 		return err
@@ -196,12 +199,12 @@ func (r *planSteps) apply(ctx context.Context) error {
 	if err := r.enter(Applying, "apply"); err != nil {
 		return err
 	}
-	if err := r.before(); err != nil {
+	if err := r.recordBefore(); err != nil {
 		return err
 	}
-	res, err := r.engine.execute(ctx, command{step: "apply", args: args, events: true, spooled: true})
-	if changes, ok := res.heard.changes["apply"]; ok {
-		r.journal.note(func(rep *Report) { rep.Changes = changes })
+	res, err := r.engine.execute(ctx, command{step: "apply", args: args, events: true, toFile: true})
+	if changes, ok := res.output.changes["apply"]; ok {
+		r.reportFile.set(func(rep *Report) { rep.Changes = changes })
 	}
 	return err
 }
@@ -216,7 +219,7 @@ func (r *planSteps) outputs(ctx context.Context) error {
 			return errors.Join(err, writeSynced(filepath.Join(r.dir, FileOutputs), data))
 		}
 	} else if !r.job.Options.Outputs {
-		return r.list(ctx)
+		return r.writeInventory(ctx)
 	}
 	out := &capped{most: maxState}
 	if _, err := r.engine.execute(ctx, command{step: "output", args: engine.Outputs(), out: out}); err != nil {
@@ -225,12 +228,12 @@ func (r *planSteps) outputs(ctx context.Context) error {
 	if err := writeSynced(filepath.Join(r.dir, FileOutputs), out.Bytes()); err != nil {
 		return err
 	}
-	return r.list(ctx)
+	return r.writeInventory(ctx)
 }
 
-// list leaves an inventory of a state that we do not keep. A run is not a
-// failure because of it: what it was for is done.
-func (r *planSteps) list(ctx context.Context) error {
+// writeInventory leaves an inventory of a state that we do not keep. A run is
+// not a failure because of it: its work is done.
+func (r *planSteps) writeInventory(ctx context.Context) error {
 	if !r.job.Options.Inventory {
 		return nil
 	}
@@ -244,7 +247,7 @@ func (r *planSteps) list(ctx context.Context) error {
 		inv, err = plan.InventoryOf(out.Bytes(), r.job.Mask)
 	}
 	if err != nil {
-		r.recorder.tell("There is no inventory of this run: %v.", err)
+		r.recorder.logf("There is no inventory of this run: %v.", err)
 		return nil
 	}
 	return writeJSON(filepath.Join(r.dir, FileInventory), inv)
@@ -260,7 +263,7 @@ type capped struct {
 func (c *capped) Write(p []byte) (int, error) {
 	if c.Len()+len(p) > c.most {
 		c.over = true
-		return len(p), nil // the writer goes on; what it wrote is thrown away
+		return len(p), nil // the writer goes on; the rest is dropped
 	}
 	return c.Buffer.Write(p)
 }

@@ -27,37 +27,37 @@ type Supervisor struct {
 // supervised at all; however the engine fares is in the Report, which is also
 // what stands in the run's directory at the end.
 func Supervise(ctx context.Context, job Job, s Supervisor) (Report, error) {
-	r, err := take(job, s)
+	r, err := acquire(job, s)
 	s.Ready(err)
 	if err != nil {
 		return Report{}, err
 	}
 	defer r.release()
-	return r.carryOut(ctx)
+	return r.runToEnd(ctx)
 }
 
-// run is one run at work.
+// run is one run while its supervisor carries it out.
 type run struct {
-	job     Job
-	host    Host // where this machine has what the job names
-	now     func() time.Time
-	layout  layout
-	dir     string // RUN
-	work    *prepared
-	journal *journal
-	locks   []*os.File
+	job        Job
+	host       Host // where this machine has what the job names
+	now        func() time.Time
+	layout     layout
+	dir        string // RUN
+	work       *workDir
+	reportFile *reportFile
+	locks      []*os.File
 
 	hide     *plan.Redactor
 	recorder *recorder
 
-	sandbox   *isolation
-	state     *managedState
-	directory *preparation
-	providers *providerProcesses
-	engine    *engineProcesses
-	plans     *planSteps
-	checks    *healthChecks
-	glassStep *breakGlass
+	sandbox    *isolation
+	state      *managedState
+	directory  *preparation
+	providers  *providerProcesses
+	engine     *engineProcesses
+	plans      *planSteps
+	checks     *healthChecks
+	breakGlass *breakGlassSteps
 }
 
 // divide makes the parts of a run. Each part is a theme, with the steps and the
@@ -65,11 +65,12 @@ type run struct {
 func (r *run) divide() {
 	r.sandbox, r.state, r.directory = &isolation{run: r}, &managedState{run: r}, &preparation{run: r}
 	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
-	r.plans, r.checks, r.glassStep = &planSteps{run: r}, &healthChecks{run: r}, &breakGlass{run: r}
+	r.plans, r.checks, r.breakGlass = &planSteps{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}
 }
 
-// take takes the locks of the run and of its stack and writes the first report.
-func take(job Job, s Supervisor) (r *run, err error) {
+// acquire takes the locks of the run and of its stack and writes the first
+// report.
+func acquire(job Job, s Supervisor) (r *run, err error) {
 	if err := job.check(); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func take(job Job, s Supervisor) (r *run, err error) {
 			r.release()
 		}
 	}()
-	if r.work, err = newPrepared(l.stack(job.Key()), job.Tree); err != nil {
+	if r.work, err = newWorkDir(l.stack(job.Key()), job.Tree); err != nil {
 		return r, err
 	}
 	if err := os.MkdirAll(r.work.path(dirWork), 0o700); err != nil {
@@ -104,8 +105,8 @@ func take(job Job, s Supervisor) (r *run, err error) {
 		r.locks = append(r.locks, f)
 	}
 	now := r.now()
-	r.journal = &journal{dir: r.dir, now: s.Now}
-	return r, r.journal.update(func(rep *Report) {
+	r.reportFile = &reportFile{dir: r.dir, now: s.Now}
+	return r, r.reportFile.update(func(rep *Report) {
 		*rep = Report{Version: ReportVersion, ID: job.ID, Stack: job.Stack, Beside: job.Beside, Name: job.Name, Kind: job.Kind, Note: job.Note,
 			Phase: Starting, Since: now, Started: now, PID: os.Getpid()}
 	})
@@ -117,23 +118,23 @@ func (r *run) release() {
 	}
 }
 
-// carryOut goes through the steps of the run and always ends in a final
+// runToEnd goes through the steps of the run and always ends in a final
 // report.
-func (r *run) carryOut(ctx context.Context) (Report, error) {
-	end := conclude(r.steps(ctx))
-	// From here on nothing is interrupted: what was done must be kept.
+func (r *run) runToEnd(ctx context.Context) (Report, error) {
+	end := endingOf(r.steps(ctx))
+	// From here on nothing is interrupted: the results must be kept.
 	err := r.finish()
 	if err != nil && end.outcome == stack.Succeeded {
-		end = conclude(err)
+		end = endingOf(err)
 	}
-	werr := r.journal.update(func(rep *Report) {
+	werr := r.reportFile.update(func(rep *Report) {
 		rep.Phase, rep.Since, rep.Finished = Done, r.now(), r.now()
 		rep.Outcome, rep.Step, rep.Exit = end.outcome, end.step, end.exit
 		rep.Fault, rep.Reason = end.fault, end.reason
 		rep.Message = cut(r.hide.String(end.message), maxText)
 	})
-	r.journal.reserve.free()
-	return r.journal.current(), errors.Join(err, werr)
+	r.reportFile.reserve.free()
+	return r.reportFile.current(), errors.Join(err, werr)
 }
 
 // steps runs the run's steps until one of them ends it.
@@ -152,18 +153,18 @@ func (r *run) steps(ctx context.Context) error {
 	return nil
 }
 
-// sequence is what a run of each kind consists of.
+// sequence lists the steps of a run of each kind.
 func (r *run) sequence() []func(context.Context) error {
 	prepare := []func(context.Context) error{r.directory.prepare, r.directory.init, r.directory.workspace, r.directory.unlock}
 	switch r.job.Kind {
 	case stack.PlanRun, stack.CheckRun, stack.PreviewRun:
-		return append(prepare, r.providers.keep, r.plans.plan, r.plans.show, r.plans.text, r.plans.outputs)
+		return append(prepare, r.providers.start, r.plans.plan, r.plans.show, r.plans.text, r.plans.outputs)
 	case stack.ApplyRun:
-		return append(append([]func(context.Context) error{r.plans.fits}, prepare...), r.plans.bringPlan, r.providers.keep, r.plans.apply, r.plans.outputs)
+		return append(append([]func(context.Context) error{r.plans.checkStale}, prepare...), r.plans.placePlan, r.providers.start, r.plans.apply, r.plans.outputs)
 	case stack.DestroyRun:
-		return append(prepare, r.providers.keep, r.plans.plan, r.plans.apply)
+		return append(prepare, r.providers.start, r.plans.plan, r.plans.apply)
 	case stack.BreakGlassRun:
-		return []func(context.Context) error{r.glassStep.openUp, r.glassStep.glass, r.plans.outputs}
+		return []func(context.Context) error{r.breakGlass.prepareIfPossible, r.breakGlass.runCommand, r.plans.outputs}
 	case stack.HealthRun:
 		return []func(context.Context) error{r.checks.health}
 	default:
@@ -174,9 +175,9 @@ func (r *run) sequence() []func(context.Context) error {
 }
 
 // begin sets up what all steps need. What an earlier run left in the work
-// directory is wiped first: its owner is dead, and its state has been salvaged.
+// directory is wiped first: its owner is dead, and its state was recovered.
 func (r *run) begin() error {
-	if err := salvage(r.work, filepath.Dir(r.dir)); err != nil {
+	if err := recoverState(r.work, filepath.Dir(r.dir)); err != nil {
 		return err
 	}
 	if err := r.work.wipe(); err != nil {
@@ -196,44 +197,45 @@ func (r *run) begin() error {
 		r.state.store = store
 		if data, file := store.current(); file != nil {
 			mask = append(mask, file.secrets()...)
-			r.journal.note(func(rep *Report) { rep.State, rep.Resources = file.id(data), file.managed() })
+			r.reportFile.set(func(rep *Report) { rep.State, rep.Resources = file.id(data), file.managed() })
 		}
 		if err := r.state.serve(); err != nil {
 			return err
 		}
 	}
 	r.hide = plan.NewRedactor(mask)
-	err := r.setAside()
+	err := r.reserveSpace()
 	if err != nil {
 		return err
 	}
-	if r.recorder, err = newRecorder(r.dir, r.job.Limits.LogBytes, r.hide, r.state.rescue, r.journal.reserve); err != nil {
+	if r.recorder, err = newRecorder(r.dir, r.job.Limits.LogBytes, r.hide, r.state.rescue, r.reportFile.reserve); err != nil {
 		return err
 	}
-	return r.sandbox.enclose()
+	return r.sandbox.decide()
 }
 
-// setAside holds room on the disk for what a run that writes must write down.
-func (r *run) setAside() error {
+// reserveSpace holds space on the disk for what a run that writes must write
+// down.
+func (r *run) reserveSpace() error {
 	if !r.job.Kind.Writes() {
 		return nil
 	}
-	room, err := newReserve(r.dir, int(r.job.State.Size))
+	space, err := newReserve(r.dir, int(r.job.State.Size))
 	if err != nil {
 		return err
 	}
-	r.journal.reserve = room
+	r.reportFile.reserve = space
 	if r.state.store != nil {
-		r.state.store.reserve = room
+		r.state.store.reserve = space
 	}
 	return nil
 }
 
 // finish keeps what must not be lost and wipes what must not stay.
 func (r *run) finish() error {
-	errs := []error{r.providers.dismiss()}
+	errs := []error{r.providers.stop()}
 	if r.job.Kind.Writes() {
-		errs = append(errs, r.journal.enter(Saving))
+		errs = append(errs, r.reportFile.enter(Saving))
 	}
 	errs = append(errs, r.state.collect())
 	if r.recorder != nil {
@@ -245,8 +247,8 @@ func (r *run) finish() error {
 // enter begins a phase that one step of the engine may take its time for.
 func (r *run) enter(p Phase, step string) error {
 	limit, _ := r.limit(step)
-	r.journal.note(func(rep *Report) { rep.Until = r.journal.now().Add(limit) })
-	return r.journal.enter(p)
+	r.reportFile.set(func(rep *Report) { rep.Until = r.reportFile.now().Add(limit) })
+	return r.reportFile.enter(p)
 }
 
 // limit is how long a step may take.
@@ -281,8 +283,8 @@ type ending struct {
 
 func (e ending) Error() string { return string(e.outcome) + ": " + e.message }
 
-// conclude turns what the steps returned into the end of the run.
-func conclude(err error) ending {
+// endingOf turns what the steps returned into the end of the run.
+func endingOf(err error) ending {
 	if err == nil {
 		return ending{outcome: stack.Succeeded}
 	}
@@ -290,7 +292,7 @@ func conclude(err error) ending {
 		return e
 	}
 	e := ending{outcome: stack.Failed, message: err.Error(), fault: fault.Of(err), reason: fault.Reason(err, "")}
-	if spaceless(err) {
+	if isNoSpace(err) {
 		e.reason, e.message = NoSpace, "there is no space left: "+e.message
 	}
 	return e

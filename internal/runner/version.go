@@ -31,9 +31,9 @@ func (o order) understood() error {
 	return nil
 }
 
-// amend replaces the report in a run's directory and keeps those fields of it
-// that only a newer program knows.
-func amend(dir string, r Report) error {
+// updateReport replaces the report in a run's directory and keeps those fields
+// of it that only a newer program knows.
+func updateReport(dir string, r Report) error {
 	path := filepath.Join(dir, fileReport)
 	all := map[string]json.RawMessage{}
 	if err := readJSON(path, &all); err != nil {
@@ -51,9 +51,9 @@ func amend(dir string, r Report) error {
 	return writeJSON(path, all)
 }
 
-// bequeath frees the room that a dead run has held, for what is written of it
-// now.
-func bequeath(dir string) error {
+// releaseReserve frees the space that a dead run has held, for what is written
+// of it now.
+func releaseReserve(dir string) error {
 	err := os.Remove(filepath.Join(dir, fileReserve))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

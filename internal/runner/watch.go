@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch tells when somebody has written to a file. It costs nothing while
-// nobody does, but where the kernel has no watches left, and it looks by itself.
+// watch tells when a file was written to. It costs nothing meanwhile, except
+// where the kernel has no watches left and the file is polled.
 type watch struct {
 	events *os.File // nil: by the clock
 	stop   chan struct{}

@@ -17,28 +17,28 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// prepared is a stack's work directory. It stays from run to run, so that a
+// workDir is a stack's work directory. It stays from run to run, so that a
 // check needs no unpacking and no init; whatever belongs to one run is put in
 // at its start and wiped at its end.
 //
 //	STACK/lock         held by the one run that uses the directory
-//	STACK/sheet.json   what to wipe, written before it is put there
-//	STACK/marker.json  what it is prepared for, written after a good init
+//	STACK/sheet.json   the placement: what to wipe, written before it is put there
+//	STACK/marker.json  what the directory is prepared for, written after a good init
 //	STACK/shadow/      files of the tree that generated ones stand in for
-//	STACK/shown/       the saved plan while it is shown, read-only to the box
+//	STACK/shown/       the saved plan while it is shown, read-only to the sandbox
 //	STACK/work/tree/   the module tree, with .terraform and the lock file
 //	STACK/work/run/    plan, local state
 //	STACK/work/home/   home of a run that has files there
 //
 // Code of the stack has run in work: everything there is read and written
 // through os.Root, and nothing outside is reached by a link in it.
-type prepared struct {
+type workDir struct {
 	dir  string // STACK
 	root string // the root module, below tree; "." is the tree itself
 }
 
-// sheet says what a run has put into the work directory.
-type sheet struct {
+// placement says what a run has put into the work directory.
+type placement struct {
 	Run       string   `json:"run"`
 	Root      string   `json:"root"`
 	Workspace string   `json:"workspace,omitempty"`
@@ -50,48 +50,48 @@ type sheet struct {
 	Files     []string `json:"files,omitempty"`   // relative to the tree; the n-th one's shadow is shadow/n
 }
 
-// marker says what a work directory is prepared for.
-type marker struct {
+// initRecord says what a work directory is prepared for.
+type initRecord struct {
 	Key      string `json:"key"`  // of everything that init depends on
 	LockHash string `json:"lock"` // sha256 of the dependency lock file after init
 
 	Providers []provider `json:"providers,omitempty"` // that were found to be the lock file's
 }
 
-func newPrepared(dir string, tree Tree) (*prepared, error) {
+func newWorkDir(dir string, tree Tree) (*workDir, error) {
 	root := path.Clean("./" + filepath.ToSlash(tree.Path))
 	if !filepath.IsLocal(root) {
 		return nil, fault.New(fault.Invalid, "PathInvalid", fmt.Errorf("the path %q leads out of the source", tree.Path))
 	}
-	return &prepared{dir: dir, root: root}, nil
+	return &workDir{dir: dir, root: root}, nil
 }
 
-func (p *prepared) path(names ...string) string {
+func (p *workDir) path(names ...string) string {
 	return filepath.Join(append([]string{p.dir}, names...)...)
 }
 
 // module is the root module's directory relative to work.
-func (p *prepared) module() string { return path.Join(dirTree, p.root) }
+func (p *workDir) module() string { return path.Join(dirTree, p.root) }
 
 // scratch returns how a file in work/run is called from the root module. It is
 // relative, so that it means the same at every level of isolation.
-func (p *prepared) scratch(name string) string {
+func (p *workDir) scratch(name string) string {
 	up := strings.Repeat("../", strings.Count(p.module(), "/")+1)
 	return up + path.Join(dirScratch, name)
 }
 
 // treeRoot is how the root of the tree is called from the root module, with a
 // slash at its end; empty if they are the same.
-func (p *prepared) treeRoot() string { return strings.Repeat("../", strings.Count(p.module(), "/")) }
+func (p *workDir) treeRoot() string { return strings.Repeat("../", strings.Count(p.module(), "/")) }
 
 // open opens a directory in work.
-func (p *prepared) open(name string) (*os.Root, error) { return os.OpenRoot(p.path(dirWork, name)) }
+func (p *workDir) open(name string) (*os.Root, error) { return os.OpenRoot(p.path(dirWork, name)) }
 
 // matches reports whether the directory is prepared for key, as the last good
 // init left it.
-func (p *prepared) matches(key string) (lockHash string, ok bool) {
-	var m marker
-	if key == "" || readJSON(p.path(fileMarker), &m) != nil || m.Key != key {
+func (p *workDir) matches(key string) (lockHash string, ok bool) {
+	var m initRecord
+	if key == "" || readJSON(p.path(fileInitRecord), &m) != nil || m.Key != key {
 		return "", false
 	}
 	tree, err := p.open(dirTree)
@@ -107,7 +107,7 @@ func (p *prepared) matches(key string) (lockHash string, ok bool) {
 }
 
 // lockFile reads the dependency lock file; its hash is empty if there is none.
-func (p *prepared) lockFile(tree *os.Root) (data []byte, hash string, err error) {
+func (p *workDir) lockFile(tree *os.Root) (data []byte, hash string, err error) {
 	data, err = readHostile(tree, path.Join(p.root, ".terraform.lock.hcl"), 16<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", nil
@@ -118,11 +118,11 @@ func (p *prepared) lockFile(tree *os.Root) (data []byte, hash string, err error)
 	return data, digest(data), nil
 }
 
-// rebuild makes the tree anew from the archive at a path, if it has one, and puts it in the place of the
-// old one in one step. Nothing of the old tree is kept: what code of another
-// revision left there must not reach this one.
-func (p *prepared) rebuild(tree Tree, archive string, lockFile []byte) error {
-	if err := removeIfThere(p.path(fileMarker)); err != nil {
+// rebuild makes the tree anew from the archive at a path, if it has one, and
+// puts it in the place of the old one in one step. Nothing of the old tree is
+// kept: what code of another revision left there must not reach this one.
+func (p *workDir) rebuild(tree Tree, archive string, lockFile []byte) error {
+	if err := removeIfThere(p.path(fileInitRecord)); err != nil {
 		return err
 	}
 	fresh := p.path(dirWork, dirTree+".new")
@@ -150,7 +150,7 @@ func (p *prepared) rebuild(tree Tree, archive string, lockFile []byte) error {
 
 // clean takes out of a fresh tree what would let it choose another backend or
 // another provider, and puts the plan's lock file in.
-func (p *prepared) clean(fresh string, lockFile []byte, tree Tree) error {
+func (p *workDir) clean(fresh string, lockFile []byte, tree Tree) error {
 	root, err := os.OpenRoot(fresh)
 	if err != nil {
 		return err
@@ -197,9 +197,9 @@ func unpack(file, dir string) error {
 }
 
 // place puts the generated files of a run in. What they stand in for is kept
-// first, then the sheet is written, and only then the files: whoever comes next
-// can wipe them whatever happens to us.
-func (p *prepared) place(s sheet, files []workdir.File) error {
+// first, then the placement is written, and only then the files: the next
+// supervisor can wipe them after any crash.
+func (p *workDir) place(s placement, files []workdir.File) error {
 	s.Root = p.root
 	for _, f := range files {
 		name := path.Join(p.root, f.Path)
@@ -214,11 +214,11 @@ func (p *prepared) place(s sheet, files []workdir.File) error {
 	}
 	defer tree.Close()
 	for i, name := range s.Files {
-		if err := p.shade(tree, i, name); err != nil {
+		if err := p.keepOriginal(tree, i, name); err != nil {
 			return fmt.Errorf("putting %s aside: %w", name, err)
 		}
 	}
-	if err := writeJSON(p.path(fileSheet), s); err != nil {
+	if err := writeJSON(p.path(filePlacement), s); err != nil {
 		return err
 	}
 	for i, f := range files {
@@ -229,9 +229,9 @@ func (p *prepared) place(s sheet, files []workdir.File) error {
 	return nil
 }
 
-// settle makes the home directory of a run that has files there. They are gone
-// with the directory when the run is wiped.
-func (p *prepared) settle(files []workdir.File) error {
+// placeHome makes the home directory of a run that has files there. They are
+// gone with the directory when the run is wiped.
+func (p *workDir) placeHome(files []workdir.File) error {
 	if len(files) == 0 {
 		return nil
 	}
@@ -260,8 +260,9 @@ func (p *prepared) settle(files []workdir.File) error {
 	return nil
 }
 
-// shade keeps the file of the tree that a generated one will stand in for.
-func (p *prepared) shade(tree *os.Root, n int, name string) error {
+// keepOriginal keeps the file of the tree that a generated one will stand in
+// for.
+func (p *workDir) keepOriginal(tree *os.Root, n int, name string) error {
 	info, err := tree.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return nil
@@ -273,16 +274,16 @@ func (p *prepared) shade(tree *os.Root, n int, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(p.path(dirShadow), 0o700); err != nil {
+	if err := os.MkdirAll(p.path(dirOriginals), 0o700); err != nil {
 		return err
 	}
-	return writeSynced(p.path(dirShadow, strconv.Itoa(n)), data)
+	return writeSynced(p.path(dirOriginals, strconv.Itoa(n)), data)
 }
 
 // wipe takes out everything that belongs to one run and brings back what its
 // files stood in for. It does nothing the second time.
-func (p *prepared) wipe() error {
-	s, err := p.sheet()
+func (p *workDir) wipe() error {
+	s, err := p.placement()
 	if err != nil {
 		return err
 	}
@@ -291,7 +292,7 @@ func (p *prepared) wipe() error {
 	if tree, err := p.open(dirTree); err == nil {
 		defer tree.Close()
 		for i, name := range s.Files {
-			errs = append(errs, p.unshade(tree, i, name))
+			errs = append(errs, p.restoreOriginal(tree, i, name))
 		}
 		for _, name := range []string{"errored.tfstate", "terraform.tfstate", "terraform.tfstate.backup", "crash.log"} {
 			errs = append(errs, tree.RemoveAll(path.Join(path.Clean("./"+s.Root), name)))
@@ -305,22 +306,22 @@ func (p *prepared) wipe() error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("wiping the work directory: %w", err)
 	}
-	// Without a sheet nothing is wiped, so the shadows go after it.
-	return errors.Join(removeIfThere(p.path(fileSheet)), os.RemoveAll(p.path(dirShadow)))
+	// Without a placement nothing is wiped, so the originals go after it.
+	return errors.Join(removeIfThere(p.path(filePlacement)), os.RemoveAll(p.path(dirOriginals)))
 }
 
-// sheet returns what the last run has put in; empty if that has been wiped.
-func (p *prepared) sheet() (sheet, error) {
-	var s sheet
-	err := readJSON(p.path(fileSheet), &s)
+// placement returns what the last run has put in; empty if that has been wiped.
+func (p *workDir) placement() (placement, error) {
+	var s placement
+	err := readJSON(p.path(filePlacement), &s)
 	return s, err
 }
 
-func (p *prepared) unshade(tree *os.Root, n int, name string) error {
+func (p *workDir) restoreOriginal(tree *os.Root, n int, name string) error {
 	if err := tree.RemoveAll(name); err != nil {
 		return err
 	}
-	data, err := os.ReadFile(p.path(dirShadow, strconv.Itoa(n)))
+	data, err := os.ReadFile(p.path(dirOriginals, strconv.Itoa(n)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -331,7 +332,7 @@ func (p *prepared) unshade(tree *os.Root, n int, name string) error {
 }
 
 // backend returns the type of the backend that init configured.
-func (p *prepared) backend() (string, error) {
+func (p *workDir) backend() (string, error) {
 	tree, err := p.open(dirTree)
 	if err != nil {
 		return "", err

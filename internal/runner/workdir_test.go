@@ -17,9 +17,9 @@ import (
 )
 
 // newWork returns a prepared directory whose tree holds files.
-func newWork(t *testing.T, files map[string]string) *prepared {
+func newWork(t *testing.T, files map[string]string) *workDir {
 	t.Helper()
-	p, err := newPrepared(t.TempDir(), Tree{Path: "mod"})
+	p, err := newWorkDir(t.TempDir(), Tree{Path: "mod"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func newWork(t *testing.T, files map[string]string) *prepared {
 	return p
 }
 
-func (p *prepared) read(t *testing.T, name string) string {
+func (p *workDir) read(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(p.path(dirWork, dirTree, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +55,7 @@ var generated = []workdir.File{
 func TestGeneratedFilesLastOneRun(t *testing.T) {
 	p := newWork(t, map[string]string{"mod/main.tf": "original"})
 	for range 2 {
-		if err := p.place(sheet{Run: "r"}, generated); err != nil {
+		if err := p.place(placement{Run: "r"}, generated); err != nil {
 			t.Fatal(err)
 		}
 		if got := p.read(t, "mod/main.tf") + p.read(t, "mod/sub/vars.json"); got != "generatedsecret" {
@@ -108,19 +108,19 @@ func TestExcludedFilesAreLeftOut(t *testing.T) {
 // TestWipeAfterACrash takes the crash at each moment at which something has
 // reached the disk.
 func TestWipeAfterACrash(t *testing.T) {
-	for name, crash := range map[string]func(t *testing.T, p *prepared){
-		"before the sheet was written": func(t *testing.T, p *prepared) {
+	for name, crash := range map[string]func(t *testing.T, p *workDir){
+		"before the sheet was written": func(t *testing.T, p *workDir) {
 			tree, err := p.open(dirTree)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer tree.Close()
-			if err := p.shade(tree, 0, "mod/main.tf"); err != nil {
+			if err := p.keepOriginal(tree, 0, "mod/main.tf"); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"before the files were written": func(t *testing.T, p *prepared) {
-			if err := p.place(sheet{Run: "r"}, generated); err != nil {
+		"before the files were written": func(t *testing.T, p *workDir) {
+			if err := p.place(placement{Run: "r"}, generated); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(p.path(dirWork, dirTree, "mod/main.tf"), []byte("original"), 0o644); err != nil {
@@ -130,19 +130,19 @@ func TestWipeAfterACrash(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"in the middle of wiping": func(t *testing.T, p *prepared) {
-			if err := p.place(sheet{Run: "r"}, generated); err != nil {
+		"in the middle of wiping": func(t *testing.T, p *workDir) {
+			if err := p.place(placement{Run: "r"}, generated); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Remove(p.path(dirWork, dirTree, "mod/main.tf")); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"when all but the shadows was wiped": func(t *testing.T, p *prepared) {
-			if err := os.MkdirAll(p.path(dirShadow), 0o700); err != nil {
+		"when all but the shadows was wiped": func(t *testing.T, p *workDir) {
+			if err := os.MkdirAll(p.path(dirOriginals), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(p.path(dirShadow, "0"), []byte("stale"), 0o600); err != nil {
+			if err := os.WriteFile(p.path(dirOriginals, "0"), []byte("stale"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -156,7 +156,7 @@ func TestWipeAfterACrash(t *testing.T) {
 			if got := p.read(t, "mod/main.tf") + p.read(t, "mod/sub/vars.json"); got != "original(none)" {
 				t.Errorf("after wiping the files hold %q", got)
 			}
-			if _, err := os.Stat(p.path(dirShadow)); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(p.path(dirOriginals)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the shadows are left: %v", err)
 			}
 		})
@@ -179,10 +179,10 @@ func TestHostileTreeIsNotFollowed(t *testing.T) {
 	link(victim, "main.tf")
 	link(outside, "sub")
 	link(victim, "errored.tfstate")
-	if err := p.place(sheet{Run: "r"}, generated[:1]); err != nil {
+	if err := p.place(placement{Run: "r"}, generated[:1]); err != nil {
 		t.Errorf("a link in the place of a file = %v, want it replaced", err)
 	}
-	if err := p.place(sheet{Run: "r"}, generated); err == nil {
+	if err := p.place(placement{Run: "r"}, generated); err == nil {
 		t.Error("a directory that leads out was written into")
 	}
 	if data, err := erroredState(p, "mod"); err == nil {
@@ -224,7 +224,7 @@ func TestLocalStateOfADeadRun(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(runs, "r"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.place(sheet{Run: "r", Writes: true, Local: true, Workspace: "prod", Lineage: "a", Serial: 5}, nil); err != nil {
+			if err := p.place(placement{Run: "r", Writes: true, Local: true, Workspace: "prod", Lineage: "a", Serial: 5}, nil); err != nil {
 				t.Fatal(err)
 			}
 			file := p.path(dirWork, dirScratch, localFile("prod"))
@@ -240,7 +240,7 @@ func TestLocalStateOfADeadRun(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := salvage(p, runs); err != nil {
+			if err := recoverState(p, runs); err != nil {
 				t.Fatal(err)
 			}
 			if got, _ := os.ReadFile(state); string(got) != tt.want {
@@ -256,10 +256,10 @@ func TestTraceOutlivesNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	us.Start = "1" // the ID is ours, the process is not
-	if err := us.outlive(); err != nil {
+	if err := us.ensureDead(); err != nil {
 		t.Errorf("outlive() of a process whose ID is another's = %v", err)
 	}
-	if err := (trace{}).outlive(); err != nil {
+	if err := (trace{}).ensureDead(); err != nil {
 		t.Errorf("outlive() of no process = %v", err)
 	}
 }
@@ -278,14 +278,14 @@ func TestPollingForDeath(t *testing.T) {
 	if err := pollDeath(ctx, path); err != nil {
 		t.Errorf("pollDeath() with an ended context = %v", err)
 	}
-	if alive, err := held(path); !alive || err != nil {
+	if alive, err := isLocked(path); !alive || err != nil {
 		t.Errorf("held() = %v, %v; want a live holder", alive, err)
 	}
 	lock.Close()
 	if err := pollDeath(t.Context(), path); err != nil {
 		t.Errorf("pollDeath() of a dead holder = %v", err)
 	}
-	if alive, err := held(path); alive || err != nil {
+	if alive, err := isLocked(path); alive || err != nil {
 		t.Errorf("held() after the end = %v, %v; want none", alive, err)
 	}
 }

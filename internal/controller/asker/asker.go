@@ -1,7 +1,7 @@
-// Package asker finds who asked for what an object says. Kubernetes does not
-// keep that: where the policies of config/admission are in force the object bears
-// a stamp that nobody can forge, and elsewhere there is only the name by which a
-// program wrote, which is said to be no more than that.
+// Package asker finds the user who made a request with an object. Kubernetes does
+// not record that. Where the policies of config/admission are in force, the object
+// has a stamp that cannot be forged. Elsewhere there is only the name under which
+// a program wrote, and the entry says that it is no more than that.
 //
 // It decides nothing and writes nothing. Start reading at Of.
 package asker
@@ -17,14 +17,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
-// Asker is who asked for something, and on which way.
+// Asker is the user who made a request, and the program that wrote it.
 type Asker struct {
-	Who     string // as the API server knows them; empty if it does not say
-	Manager string // the program that wrote, by its own word
+	Who     string // the user as the API server knows them; empty if it does not say
+	Manager string // the program that wrote, by its own name for itself
 }
 
-// The field managers of what the server writes in the name of those who use its
-// pages and its HTTP API; those of package service are the same.
+// The field managers under which the server writes for users of its pages and of
+// its HTTP API.
 const (
 	ServerManager = "terrier-server"
 	APIManager    = "terrier-api"
@@ -34,13 +34,13 @@ const (
 // the same.
 const commandLine = "terrier"
 
-// decided are the entries about what somebody decided, of which the object says
-// apart from everything else who it was.
+// decided are the entries about decisions. The object has a separate stamp for
+// the user who decided.
 var decided = map[audit.What]bool{
 	audit.Approved: true, audit.ApprovedStale: true, audit.Rejected: true, audit.DeletionsAllowed: true, audit.RolloutResumed: true,
 }
 
-// fields are where people write to bring something about. Names in a path are
+// fields are the fields that users write to make a request. Names in a path are
 // separated by tabs, since those of annotations have dots and slashes.
 var fields = map[audit.What][]string{
 	audit.Approved:          {"spec\tapprovePlan"},
@@ -59,8 +59,8 @@ var fields = map[audit.What][]string{
 
 const annotation = "metadata\tannotations\t"
 
-// Of returns who brought about what an entry is to tell of. The server is asked
-// for obj if obj is a copy that does not say who manages what.
+// Of returns the user behind an entry. It reads obj from the API server if obj is
+// a copy without managed fields.
 func Of(ctx context.Context, live client.Reader, obj client.Object, what audit.What) (Asker, error) {
 	stamp := kube.ChangedBy
 	if decided[what] {
@@ -76,13 +76,13 @@ func Of(ctx context.Context, live client.Reader, obj client.Object, what audit.W
 		}
 	}
 	a.Manager = kube.ManagerOf(obj, fields[what]...)
-	if a.Manager == "" { // it was taken away, or may be anywhere
+	if a.Manager == "" { // the field was removed, or may be any
 		a.Manager = kube.ManagerOf(obj, "spec", "metadata\tannotations")
 	}
 	return a, nil
 }
 
-// In says in e who it was, or what there is to say instead.
+// In writes into e who it was, or why that is not known.
 func (a Asker) In(e *audit.Entry) {
 	e.Who, e.Via = a.Who, viaOf(a.Manager)
 	if e.Details == nil {
@@ -90,17 +90,17 @@ func (a Asker) In(e *audit.Entry) {
 	}
 	e.Details["manager"] = a.Manager
 	if a.Who == "" && e.Why == "" {
-		e.Why = "who it was is not known"
+		e.Why = "the user is not known"
 		if a.Manager != "" {
 			e.Why += ": it was written by the field manager " + a.Manager
 		}
 	}
 }
 
-// appliers begin the field managers of those that apply what is in a repository.
+// appliers begin the field managers of controllers that apply a repository.
 var appliers = []string{"kustomize-controller", "helm-controller", "flux", "argocd", "fleet", "rancher-fleet", "config-sync"}
 
-// viaOf is the way on which a field manager speaks for people.
+// viaOf is the way on which a user of a field manager made a request.
 func viaOf(manager string) audit.Via {
 	switch manager {
 	case ServerManager:

@@ -204,8 +204,8 @@ func Serial(t testing.TB, state []byte) int {
 	return s.Serial
 }
 
-// Gate stands between a run and its end: a pipe that code in the box writes to
-// when it is there and reads from until it may go on.
+// Gate stands between a run and its end: a pipe that code in the sandbox writes
+// to when it is there and reads from until it may go on.
 type Gate struct {
 	Dir         string // for Stack.Allow
 	here, enter *os.File
@@ -226,7 +226,7 @@ func NewGate(t testing.TB) *Gate {
 		if err := os.Chmod(path, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		// Both ends open here: whoever comes never waits for us to open.
+		// Both ends open here: a program at the gate never waits for an open.
 		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -237,12 +237,12 @@ func NewGate(t testing.TB) *Gate {
 	return g
 }
 
-// Command is what the code in the box runs to wait at the gate.
+// Command is what the code in the sandbox runs to wait at the gate.
 func (g *Gate) Command() string {
 	return "echo here > " + filepath.Join(g.Dir, "here") + "; read line < " + filepath.Join(g.Dir, "enter")
 }
 
-// Arrived waits until somebody waits at the gate.
+// Arrived waits until a program waits at the gate.
 func (g *Gate) Arrived(t testing.TB) {
 	t.Helper()
 	if err := g.here.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -250,11 +250,11 @@ func (g *Gate) Arrived(t testing.TB) {
 	}
 	buf := make([]byte, 64)
 	if _, err := g.here.Read(buf); err != nil {
-		t.Fatalf("nobody came to the gate: %v", err)
+		t.Fatalf("no program came to the gate: %v", err)
 	}
 }
 
-// Open lets whoever waits go on.
+// Open lets the program that waits go on.
 func (g *Gate) Open(t testing.TB) {
 	t.Helper()
 	if _, err := g.enter.Write([]byte("go\n")); err != nil {

@@ -34,7 +34,7 @@ func tcpCheck(name, address string) runner.Check {
 	return runner.Check{Name: name, Kind: stack.TCPCheck, Target: address, Shown: address}
 }
 
-// closedPort returns an address on which nobody listens.
+// closedPort returns an address on which no server listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -135,7 +135,7 @@ func unhurried(t *testing.T, f Fixture) {
 	select {
 	case <-met:
 	case <-time.After(patience):
-		t.Fatal("nobody was asked")
+		t.Fatal("the server was not asked")
 	}
 	if err := s.runner.Cancel(t.Context(), s.Job.Stack, id); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func unhurried(t *testing.T, f Fixture) {
 	}
 }
 
-func boxed(t *testing.T, f Fixture) {
+func isolated(t *testing.T, f Fixture) {
 	s := patient(t, f)
 	s.Job.Sandbox.Network = "none"
 	address, met := silent(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// Mirror is a provider mirror whose providers leave a line in a journal
+// Mirror is a provider mirror whose providers leave a line in a file
 // whenever they are started, by whomever.
 type Mirror struct {
 	Dir   string // of the mirror

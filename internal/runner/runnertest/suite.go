@@ -54,12 +54,12 @@ func Run(t *testing.T, f Fixture) {
 		"a module cannot choose its backend":                 backend,
 		"a workspace is what the module reads":               workspaces,
 		"each provider is started once for a run":            providersOnce,
-		"health is checked after an apply":           healthy,
+		"health is checked after an apply":                   healthy,
 		"checks end at their deadline or when cancelled":     unhurried,
-		"checks reach no more than their run":                boxed,
+		"checks reach no more than their run":                isolated,
 		"what is sensitive in a check is not stored":         discreet,
-		"a command of a person is run in the box":            byHand,
-		"a broken module hides no state from a person":       behindABrokenModule,
+		"a command of a user is run in the sandbox":          breakGlass,
+		"a broken module hides no state from a user":         breakGlassWithABrokenModule,
 		"names that are no path components are refused":      names,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, f) })
@@ -213,7 +213,7 @@ func oneAtATime(t *testing.T, f Fixture) {
 		"removing the stack":   r.Remove(s.Job.Stack),
 	} {
 		if fault.Of(err) != fault.Conflict {
-			t.Errorf("%s at work = %v, want a Conflict", doing, err)
+			t.Errorf("%s while it is running = %v, want a Conflict", doing, err)
 		}
 	}
 	if got := s.Current(); got.ID != id || got.Phase != runner.Applying {
@@ -240,11 +240,11 @@ func kept(t *testing.T, s *Stack, g *Gate, d Done) {
 		t.Errorf("the events %s do not tell what was finished", d.Events)
 	}
 	if _, err := os.Stat(filepath.Join(g.Dir, "after")); err == nil {
-		t.Error("the code in the box went on after the stop")
+		t.Error("the code in the sandbox went on after the stop")
 	}
 }
 
-// F10: whoever asks a run to stop, however often, interrupts its engine once.
+// F10: a run that is asked to stop, however often, interrupts its engine once.
 func cancelled(t *testing.T, f Fixture) {
 	s, r, g, id := atGate(t, f)
 	for range 3 {

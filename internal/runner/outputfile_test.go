@@ -29,10 +29,10 @@ func (f *frozen) Freeze() error {
 }
 func (f *frozen) Thaw() error { return nil }
 
-func newTestSpool(t *testing.T) (s *spool, got *bytes.Buffer, most func() int64) {
+func newTestSpool(t *testing.T) (s *outputFile, got *bytes.Buffer, most func() int64) {
 	t.Helper()
 	got = &bytes.Buffer{}
-	s, err := openSpool(t.TempDir(), got, func(err error) {
+	s, err := openOutputFile(t.TempDir(), got, func(err error) {
 		if err != nil {
 			t.Errorf("the spool: %v", err)
 		}
@@ -71,7 +71,7 @@ func TestSpoolIsBounded(t *testing.T) {
 			s.drain(true) // in the middle of a line
 		}
 		print(" and its end\n")
-		if s.most == spoolMost {
+		if s.most == outputFileMost {
 			s.most = 10_000
 		}
 		if got := size(); got > 20_000 {
@@ -98,7 +98,7 @@ func TestCutKeepsTheLineThatWasBegun(t *testing.T) {
 	}
 	s.most = 100
 	s.drain(true)
-	data, err := os.ReadFile(filepath.Join(s.dir, fileSpool))
+	data, err := os.ReadFile(filepath.Join(s.dir, fileOutput))
 	if err != nil || string(data) != "begun" {
 		t.Errorf("the spool holds %q, %v; want the line that was begun", data, err)
 	}
@@ -191,10 +191,11 @@ func TestUnheard(t *testing.T) {
 			}
 			put(FileEvents, tt.heard)
 			for again := range 3 {
-				// The second time it is as if whoever did this had died before the end.
-				put(fileSpool, tt.spool)
+				// The second time it is as if whoever did this had died before
+				// the end.
+				put(fileOutput, tt.spool)
 				put(filePrints, string(prints))
-				if err := unheard(dir); err != nil {
+				if err := recoverEvents(dir); err != nil {
 					t.Fatal(err)
 				}
 				events, err := os.ReadFile(filepath.Join(dir, FileEvents))

@@ -23,7 +23,7 @@ import (
 // the first such init of an engine is a real one, its result is kept, and later
 // runs put that in place instead of starting the engine for it:
 //
-//	prepare    the tree was made anew, and nothing wants init    → bare
+//	prepare    the tree was made anew, and nothing wants init    → a key
 //	           what an init wrote for the same is kept           → put it there
 //	init       else the engine does it, and the result is kept
 //	plan       the engine refuses it → forget, init, plan again
@@ -35,28 +35,29 @@ import (
 // is in the environment, and only the supervisor sets that. And an engine
 // compares it with the configuration before it believes it.
 
-// maxBackend bounds what init writes of a backend, which is less than a page.
+// maxBackend bounds the file that init writes about a backend, which is less
+// than a page.
 const maxBackend = 64 << 10
 
-// keptBackend is what an init has written.
-type keptBackend struct {
-	For     string          `json:"for"` // run.bare of that time
+// knownBackend is the result of an init.
+type knownBackend struct {
+	For     string          `json:"for"` // preparation.backendKey of that time
 	Backend json.RawMessage `json:"backend"`
 }
 
-// leaveOutInit puts in place what init would write, if it would do nothing else
+// skipInit puts in place what init would write, if it would do nothing else
 // and that is known.
-func (r *preparation) leaveOutInit() error {
-	r.bare = r.bareBackend()
+func (r *preparation) skipInit() error {
+	r.backendKey = r.findBackendKey()
 	switch r.job.Kind {
 	case stack.PlanRun, stack.CheckRun, stack.PreviewRun, stack.DestroyRun:
 	default: // its first step is not a plan, which could still turn to init
 		return nil
 	}
-	if r.bare == "" {
+	if r.backendKey == "" {
 		return nil
 	}
-	data, err := r.keptBackend()
+	data, err := r.knownBackend()
 	if err != nil {
 		return nil // none, or nothing to trust: init tells
 	}
@@ -71,15 +72,15 @@ func (r *preparation) leaveOutInit() error {
 	if err := r.rightBackend(); err != nil {
 		return err
 	}
-	r.journal.note(func(rep *Report) { rep.NoInit = true })
+	r.reportFile.set(func(rep *Report) { rep.NoInit = true })
 	return nil
 }
 
-// bareBackend names what init would write, by all that it depends on: the
+// findBackendKey names what init would write, by all that it depends on: the
 // engine and the file that asks for the backend. It is empty if init may have
 // more to do. The tree has to be fresh, so that nothing that ran in it has had
 // a say.
-func (r *preparation) bareBackend() string {
+func (r *preparation) findBackendKey() string {
 	o := r.job.Options
 	if r.ready || r.key == "" || r.state.server == nil || o.BackendFile != "" || len(o.Backend) > 0 || r.job.LockFile.Digest != "" {
 		return ""
@@ -139,8 +140,8 @@ func (r *preparation) backendName() string {
 	return filepath.Join(dirBackends, hex.EncodeToString(sum[:8])+".json")
 }
 
-// keptBackend reads what was kept for r.bare.
-func (r *preparation) keptBackend() ([]byte, error) {
+// knownBackend reads what was kept for r.backendKey.
+func (r *preparation) knownBackend() ([]byte, error) {
 	dir, err := os.OpenRoot(r.layout.dir)
 	if err != nil {
 		return nil, err
@@ -150,20 +151,21 @@ func (r *preparation) keptBackend() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var k keptBackend
+	var k knownBackend
 	if err := json.Unmarshal(data, &k); err != nil {
 		return nil, err
 	}
-	if k.For != r.bare {
+	if k.For != r.backendKey {
 		return nil, errors.New("it is another engine's, or for another backend")
 	}
 	return engine.BareHTTP(k.Backend)
 }
 
-// keepBackend keeps what init has just written, if it was all that there was to
-// do. It only saves time: if anything is in its way, the next init tries again.
-func (r *preparation) keepBackend() {
-	if r.bare == "" {
+// rememberBackend keeps what init has just written, if it was all that there
+// was to do. It only saves time: if anything is in its way, the next init tries
+// again.
+func (r *preparation) rememberBackend() {
+	if r.backendKey == "" {
 		return
 	}
 	tree, err := r.work.open(dirTree)
@@ -178,7 +180,7 @@ func (r *preparation) keepBackend() {
 	if data, err = engine.BareHTTP(data); err != nil {
 		return
 	}
-	if data, err = json.Marshal(keptBackend{For: r.bare, Backend: data}); err != nil {
+	if data, err = json.Marshal(knownBackend{For: r.backendKey, Backend: data}); err != nil {
 		return
 	}
 	// Written in the run's directory, which goes away with the run: other runs
@@ -189,23 +191,23 @@ func (r *preparation) keepBackend() {
 	}
 }
 
-// wantsInit reports whether a plan in a directory that was prepared without init
+// needsInit reports whether a plan in a directory that was prepared without init
 // has failed for want of it.
-func (r *preparation) wantsInit(res result, err error) bool {
+func (r *preparation) needsInit(res result, err error) bool {
 	e, failed := errors.AsType[ending](err)
-	return failed && e.outcome == stack.Failed && r.journal.current().NoInit && engine.InitRequired(res.heard.diagnostics)
+	return failed && e.outcome == stack.Failed && r.reportFile.current().NoInit && engine.InitRequired(res.output.diagnostics)
 }
 
-// initAfterAll initialises the directory as if nothing had been tried. before is
+// initAndRetry initialises the directory as if nothing had been tried. before is
 // how many diagnostics there were before the attempt.
-func (r *preparation) initAfterAll(ctx context.Context, res result, before int) error {
-	r.recorder.tell("The engine does not take the directory without init; initialising it and planning once more.")
-	if engine.BackendUnknown(res.heard.diagnostics) {
+func (r *preparation) initAndRetry(ctx context.Context, res result, before int) error {
+	r.recorder.logf("The engine does not take the directory without init; initialising it and planning once more.")
+	if engine.BackendUnknown(res.output.diagnostics) {
 		if err := removeIfThere(filepath.Join(r.layout.dir, r.backendName())); err != nil {
 			return err
 		}
 	} else {
-		r.bare = "" // there was more to do than was seen
+		r.backendKey = "" // there was more to do than was seen
 	}
 	tree, err := r.work.open(dirTree)
 	if err != nil {
@@ -215,8 +217,8 @@ func (r *preparation) initAfterAll(ctx context.Context, res result, before int) 
 	if err := errors.Join(err, tree.Close()); err != nil {
 		return err
 	}
-	r.journal.note(func(rep *Report) { rep.NoInit, rep.Diagnostics = false, rep.Diagnostics[:before] })
-	for _, step := range []func(context.Context) error{r.init, r.workspace, r.providers.keep} {
+	r.reportFile.set(func(rep *Report) { rep.NoInit, rep.Diagnostics = false, rep.Diagnostics[:before] })
+	for _, step := range []func(context.Context) error{r.init, r.workspace, r.providers.start} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -224,10 +226,10 @@ func (r *preparation) initAfterAll(ctx context.Context, res result, before int) 
 	return nil
 }
 
-// goodWithoutInit marks a directory as prepared in which the engine has planned
-// without init. Before that nobody may find it and take it for initialised.
-func (r *preparation) goodWithoutInit() error {
-	if !r.journal.current().NoInit {
+// markPrepared marks a directory as prepared in which the engine has planned
+// without init. Before that no run may take it for initialised.
+func (r *preparation) markPrepared() error {
+	if !r.reportFile.current().NoInit {
 		return nil
 	}
 	return r.keepLockFile()

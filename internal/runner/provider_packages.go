@@ -26,14 +26,14 @@ type provider struct {
 	Program string `json:"program"` // the file in it
 	Stamp   string `json:"stamp"`   // of the package's files when it was hashed
 
-	inside string   // the program's path in the box
+	inside string   // the program's path in the sandbox
 	pkg    fs.FS    // the package
 	root   *os.Root // of pkg, if it is in the work directory
 }
 
 // stampOf tells without reading whether the files of a package can be the same
-// as before. The time of a file's last change is the kernel's, and nobody in a
-// box can set it.
+// as before. The time of a file's last change is the kernel's, and no
+// program in a sandbox can set it.
 func stampOf(pkg fs.FS) (string, error) {
 	var all bytes.Buffer
 	err := fs.WalkDir(pkg, ".", func(name string, d fs.DirEntry, err error) error {
@@ -54,17 +54,17 @@ func stampOf(pkg fs.FS) (string, error) {
 	return digest(all.Bytes()), err
 }
 
-// maxKept bounds how many providers are started at once for one run; the others
-// are the engine's.
-const maxKept = 32
+// maxReused bounds how many providers are started at once for one run; the
+// others are the engine's.
+const maxReused = 32
 
 // platform is the last part of a package's path.
 const platform = runtime.GOOS + "_" + runtime.GOARCH
 
-// keepable lists the providers of the prepared directory that one process can
+// reusable lists the providers of the prepared directory that one process can
 // serve for the whole run. A provider is left out when anything about it is not
 // as expected: the engine then starts it, having checked it by itself.
-func (r *providerProcesses) keepable() ([]provider, error) {
+func (r *providerProcesses) reusable() ([]provider, error) {
 	tree, err := r.work.open(dirTree)
 	if err != nil {
 		return nil, err
@@ -86,14 +86,14 @@ func (r *providerProcesses) keepable() ([]provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m marker
-	if err := readJSON(r.work.path(fileMarker), &m); err != nil {
+	var m initRecord
+	if err := readJSON(r.work.path(fileInitRecord), &m); err != nil {
 		return nil, err
 	}
 	var good []provider
 	changed := false
 	for _, l := range locked {
-		if !configured.Once(l) || refused.holds(l, r.now()) || len(good) == maxKept {
+		if !configured.Once(l) || refused.holds(l, r.now()) || len(good) == maxReused {
 			continue
 		}
 		p, err := r.find(tree, l)
@@ -109,7 +109,7 @@ func (r *providerProcesses) keepable() ([]provider, error) {
 	}
 	if changed && m.Key != "" {
 		m.Providers = good
-		return good, writeJSON(r.work.path(fileMarker), m)
+		return good, writeJSON(r.work.path(fileInitRecord), m)
 	}
 	return good, nil
 }
@@ -128,7 +128,7 @@ func (r *providerProcesses) find(tree *os.Root, l engine.Locked) (p provider, er
 	if err != nil {
 		return p, err
 	}
-	var dir string // in the box
+	var dir string // in the sandbox
 	if info.Mode()&fs.ModeSymlink == 0 {
 		if p.root, err = tree.OpenRoot(name); err != nil {
 			return p, err
@@ -186,7 +186,7 @@ func (p *provider) same(o provider) bool {
 
 // configurations tells which providers of the prepared module are configured
 // more than once.
-func (p *prepared) configurations(tree *os.Root) (engine.Configured, error) {
+func (p *workDir) configurations(tree *os.Root) (engine.Configured, error) {
 	root, err := fs.Sub(tree.FS(), p.root)
 	if err != nil {
 		return nil, err
@@ -232,13 +232,13 @@ func (r refusals) holds(l engine.Locked, now time.Time) bool {
 	return ok && (f.Until.IsZero() || now.Before(f.Until))
 }
 
-func (p *prepared) refusals() (refusals, error) {
+func (p *workDir) refusals() (refusals, error) {
 	r := refusals{}
 	return r, readJSON(p.path(fileRefusals), &r)
 }
 
-// refuse remembers that a provider is not to be kept.
-func (p *prepared) refuse(l engine.Locked, f refusal) error {
+// refuse remembers that the engine has to start a provider.
+func (p *workDir) refuse(l engine.Locked, f refusal) error {
 	all, err := p.refusals()
 	if err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// journal is a run's report on disk.
-type journal struct {
+// reportFile is a run's report on disk.
+type reportFile struct {
 	dir string
 	now func() time.Time
 
@@ -20,7 +20,7 @@ type journal struct {
 }
 
 // update changes the report and writes it down.
-func (j *journal) update(change func(*Report)) error {
+func (j *reportFile) update(change func(*Report)) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	change(&j.report)
@@ -32,18 +32,18 @@ func (j *journal) update(change func(*Report)) error {
 }
 
 // enter writes down that the run is in phase p.
-func (j *journal) enter(p Phase) error {
+func (j *reportFile) enter(p Phase) error {
 	return j.update(func(r *Report) { r.Phase, r.Since = p, j.now() })
 }
 
-// note changes the report without writing it: the next update will.
-func (j *journal) note(change func(*Report)) {
+// set changes the report without writing it: the next update will.
+func (j *reportFile) set(change func(*Report)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	change(&j.report)
 }
 
-func (j *journal) current() Report {
+func (j *reportFile) current() Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.report

@@ -15,8 +15,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
-// Where things are in a run's box. MirrorInside and CLIConfig are also a
-// promise to whoever generates the CLI configuration file of a job.
+// Where things are in a run's sandbox. MirrorInside and CLIConfig are also a
+// promise to the caller that generates the CLI configuration file of a job.
 const (
 	MirrorInside = "/mirror"           // Config.Mirror, read-only
 	CLIConfig    = "terrier.tfrc"      // the generated File that is the CLI configuration, if there is one
@@ -34,8 +34,8 @@ type isolation struct {
 	cli    string // the CLI configuration file, relative to the root module
 }
 
-// enclose decides the box of all steps of the run.
-func (r *isolation) enclose() error {
+// decide chooses the sandbox of all steps of the run.
+func (r *isolation) decide() error {
 	probed := sandbox.Probed{Level: sandbox.Level(r.job.Sandbox.Level)}
 	if probed.Level == sandbox.None {
 		probed = sandbox.Probe()
@@ -73,14 +73,14 @@ func (r *isolation) enclose() error {
 		}
 		r.config.ReadOnly = append(r.config.ReadOnly, sandbox.Bind{Host: shown, Inside: shownInside})
 	}
-	r.journal.note(func(rep *Report) { rep.Level = int(probed.Level) })
-	return r.open(probed.Level)
+	r.reportFile.set(func(rep *Report) { rep.Level = int(probed.Level) })
+	return r.openParents(probed.Level)
 }
 
-// open lets the box's user pass through the directories above the work
-// directory, without listing them. In a full box nobody passes there, and
-// whoever is not root runs its boxes as itself.
-func (r *isolation) open(level sandbox.Level) error {
+// openParents lets the sandbox's user pass through the directories above the
+// work directory, without listing them. In a full sandbox no program passes
+// there, and a supervisor that is not root runs its sandboxes as itself.
+func (r *isolation) openParents(level sandbox.Level) error {
 	if level == sandbox.Full || os.Geteuid() != 0 {
 		return nil
 	}
@@ -104,11 +104,11 @@ func (r *isolation) engineInside() string {
 }
 
 // smallPlan is how large a plan may be, in bytes, for its apply to be small: the
-// memory of a large one would grow to several times of what it holds.
+// memory of a large one would grow to several times its size.
 const smallPlan = 64 << 10
 
 // environ is the environment of the engine, but for the address of its state:
-// what the job adds and what the platform sets. Nothing is inherited.
+// the variables of the job and those of the platform. Nothing is inherited.
 func (r *isolation) environ() []string {
 	env := map[string]string{}
 	for name, value := range r.job.Env {
@@ -133,12 +133,13 @@ func (r *isolation) environ() []string {
 		env["GOMAXPROCS"] = strconv.Itoa(n)
 	}
 	if m := r.job.Limits.Memory; m > 0 {
-		// A hint to collect garbage before the limit kills, with room for the
+		// A hint to collect garbage before the limit kills, with space for the
 		// providers, which inherit it.
 		env["GOMEMLIMIT"] = strconv.FormatInt(m/10*6, 10)
 		if !r.job.Kind.Writes() || r.job.Plan.Size < smallPlan {
-			// Below that limit, collecting less often saves a tenth of the CPU time
-			// of a plan, which is short, and a quarter of that of a small apply.
+			// Below that limit, collecting less often saves a tenth of the CPU
+			// time of a plan, which is short, and a quarter of that of a small
+			// apply.
 			env["GOGC"] = "400"
 		}
 	}
@@ -151,7 +152,7 @@ func (r *isolation) environ() []string {
 }
 
 // configure finds the CLI configuration among the job's files and makes it
-// name the mirror where this box shows it.
+// name the mirror where this sandbox shows it.
 func (r *isolation) configure() {
 	r.cli = "/dev/null"
 	for i, f := range r.job.Files {

@@ -46,21 +46,21 @@ func (r *managedState) serve() error {
 // stored is called for every version of the state that is safe on disk.
 func (r *managedState) stored(id StateID, file *stateFile) {
 	// A report that cannot be written now is written at the next change of
-	// phase; the state itself is safe, which is what the engine waits to hear.
-	_ = r.journal.update(func(rep *Report) { rep.State, rep.Resources = id, file.managed() })
+	// phase; the state itself is safe, and the engine waits for that answer.
+	_ = r.reportFile.update(func(rep *Report) { rep.State, rep.Resources = id, file.managed() })
 }
 
 // rescue keeps a state that the engine could store nowhere. If it is one that
-// we serve, what went wrong may be over by now.
+// we serve, the failure may be over by now.
 func (r *managedState) rescue(data []byte) error {
 	if r.store != nil && r.store.accept(data) == nil {
 		return nil
 	}
-	id, err := keepRescued(r.dir, data, r.journal.reserve)
+	id, err := keepRescued(r.dir, data, r.reportFile.reserve)
 	if err != nil {
 		return err
 	}
-	r.journal.note(func(rep *Report) { rep.Rescued = &id })
+	r.reportFile.set(func(rep *Report) { rep.Rescued = &id })
 	return nil
 }
 
@@ -70,7 +70,7 @@ func localFile(workspace string) string {
 }
 
 // seed puts the state where the local backend looks for it.
-func (r *managedState) seed(s *sheet) error {
+func (r *managedState) seed(s *placement) error {
 	data, file := r.store.current()
 	if data == nil {
 		if !r.job.Kind.Writes() {
@@ -114,12 +114,12 @@ func (r *managedState) acceptLocal() {
 	if data, err := localState(r.work, r.job.Workspace); err == nil {
 		_, file := r.store.current()
 		if next, err := parseState(data); err == nil && (file == nil || next.Serial > file.Serial) {
-			r.recorder.note(r.store.accept(data))
+			r.recorder.keepError(r.store.accept(data))
 		}
 	}
 }
 
-func localState(w *prepared, workspace string) ([]byte, error) {
+func localState(w *workDir, workspace string) ([]byte, error) {
 	root, err := w.open(dirScratch)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func localState(w *prepared, workspace string) ([]byte, error) {
 }
 
 // collect keeps a state that the engine could not store. Only an engine that
-// writes has one; what else bears the name was left by the module.
+// writes has one; any other file of that name was left by the module.
 func (r *managedState) collect() error {
 	if !r.job.Kind.Writes() {
 		return nil
@@ -143,7 +143,7 @@ func (r *managedState) collect() error {
 
 // erroredState returns the state that an engine wrote beside the module because
 // its backend refused it.
-func erroredState(w *prepared, module string) ([]byte, error) {
+func erroredState(w *workDir, module string) ([]byte, error) {
 	tree, err := w.open(dirTree)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -163,37 +163,37 @@ func erroredState(w *prepared, module string) ([]byte, error) {
 }
 
 // keepRescued stores a rescued state in the run's directory.
-func keepRescued(dir string, data []byte, room *reserve) (StateID, error) {
+func keepRescued(dir string, data []byte, space *reserve) (StateID, error) {
 	id := StateID{Digest: digest(data)}
 	if file, err := parseState(data); err == nil {
 		id = file.id(data)
 	}
 	path := filepath.Join(dir, FileRescue)
 	err := writeDurably(path, data)
-	if room != nil && spaceless(err) {
-		err = room.writeState(path, data)
+	if space != nil && isNoSpace(err) {
+		err = space.writeState(path, data)
 	}
 	return id, err
 }
 
-// salvage brings home what the last user of a work directory left there when
-// it died: a refused state, and a local one newer than the last taken over.
-// runs is the directory of the stack's runs.
-func salvage(w *prepared, runs string) error {
-	s, err := w.sheet()
+// recoverState saves the states that a run left in the work directory when its
+// supervisor died: a refused state, and a local one newer than the last that was
+// saved. runs is the directory of the stack's runs.
+func recoverState(w *workDir, runs string) error {
+	s, err := w.placement()
 	if err != nil || s.Run == "" {
 		return err
 	}
 	dir := filepath.Join(runs, s.Run)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil // forgotten: whoever did so had all it wanted
+		return nil // forgotten: its results were recorded
 	}
 	var traces []trace
 	if err := readJSON(filepath.Join(dir, fileTrace), &traces); err != nil {
 		return err
 	}
 	for _, t := range traces {
-		if err := t.outlive(); err != nil {
+		if err := t.ensureDead(); err != nil {
 			return err
 		}
 	}
@@ -215,11 +215,11 @@ func salvage(w *prepared, runs string) error {
 	if data, err = localState(w, s.Workspace); err != nil {
 		return nil // none, or the engine died while it wrote: the last one taken over stands
 	}
-	return salvageLocal(dir, s, data)
+	return recoverLocal(dir, s, data)
 }
 
-// salvageLocal takes data over if it follows what the run had.
-func salvageLocal(dir string, s sheet, data []byte) error {
+// recoverLocal takes data over if it follows what the run had.
+func recoverLocal(dir string, s placement, data []byte) error {
 	next, err := parseState(data)
 	if err != nil {
 		return nil // half written

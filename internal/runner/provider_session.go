@@ -17,41 +17,41 @@ import (
 
 // An engine starts every provider three times for one plan, which is most of
 // what the plan costs. The supervisor starts each once per run instead, in a
-// room that is the run's box, and tells the engine where it serves:
+// session that is the run's sandbox, and tells the engine where it serves:
 //
 //	after init, before the first step that needs providers
 //	  find      packages of the lock file, verified against its hashes
-//	  open      a room with the run's box, environment and nothing else
+//	  open      a session with the run's sandbox, environment and nothing else
 //	  start     every provider; read where it serves
 //	plan, show, apply …
-//	  execute   each engine process in the same room, with the list of providers
+//	  execute   each engine process in the same session, with the list of providers
 //	end of the run
-//	  end       providers killed after the last engine process, room closed
+//	  end       providers killed after the last engine process, session closed
 //
-// Providers are never kept beyond their run or shared with another one. One
-// that cannot be kept is left to the engine, see fallback.go.
+// Providers never outlive their run and are never shared with another one. The
+// engine starts those that cannot be served so, see fallback.go.
 
 const (
 	startTime   = time.Minute    // for a provider to say where it serves, as engines have it
 	startAgain  = 24 * time.Hour // until one that did not start is tried again
 	deathTime   = time.Second    // between the engine's end and the news of a provider's
 	maxGreeting = 4 << 10
-	maxWords    = 16 << 10 // of a provider's standard error
+	maxStderr   = 16 << 10 // of a provider's standard error
 )
 
-// kept are the providers of a run while they live.
-type kept struct {
-	room      *sandbox.Session
-	providers []*keptProvider
-	environ   []string // that every engine process in the room gets beside the usual
-	unserve   func()
+// providerSession is the providers of a run while they live.
+type providerSession struct {
+	sandbox     *sandbox.Session
+	providers   []*runningProvider
+	environ     []string // that every engine process in the session gets beside the usual
+	stopServing func()
 }
 
-// keptProvider is one of them.
-type keptProvider struct {
+// runningProvider is one of them.
+type runningProvider struct {
 	provider
 	proc   *sandbox.Process
-	words  words // what it writes to its standard error
+	stderr stderrTail // the end of its standard error
 	first  firstLine
 	serves bool
 	ended  chan struct{} // closed when exit is final
@@ -61,66 +61,66 @@ type keptProvider struct {
 // providerProcesses is the part of a run that starts providers once for it.
 type providerProcesses struct {
 	*run
-	session *kept // providers and the sandbox they are in; nil where the engine starts them
+	session *providerSession // providers and the sandbox they are in; nil where the engine starts them
 }
 
-// keep starts the providers of the run, as far as they can be kept.
-func (r *providerProcesses) keep(ctx context.Context) error {
+// start starts the providers of the run, as far as one process can serve it.
+func (r *providerProcesses) start(ctx context.Context) error {
 	if r.job.Options.NoReattach {
 		return nil
 	}
-	providers, err := r.keepable()
+	providers, err := r.reusable()
 	if err != nil {
-		r.recorder.tell("The engine starts the providers: %v.", err)
+		r.recorder.logf("The engine starts the providers: %v.", err)
 	}
 	if len(providers) == 0 {
 		return nil
 	}
-	box := r.sandbox.config
-	box.Listen = r.state.server != nil
+	config := r.sandbox.config
+	config.Listen = r.state.server != nil
 	// The end of ctx asks the engine to stop and must not kill it.
-	room, err := sandbox.OpenSession(context.WithoutCancel(ctx), box)
+	session, err := sandbox.OpenSession(context.WithoutCancel(ctx), config)
 	if err != nil {
-		r.recorder.tell("The engine starts the providers: %v.", err)
+		r.recorder.logf("The engine starts the providers: %v.", err)
 		return nil
 	}
-	r.session = &kept{room: room, unserve: func() {}}
+	r.session = &providerSession{sandbox: session, stopServing: func() {}}
 	if r.state.server != nil {
-		r.session.environ = r.state.server.environ(room.Listener().Addr().String())
-		r.session.unserve = r.state.server.serve(room.Listener())
+		r.session.environ = r.state.server.environ(session.Listener().Addr().String())
+		r.session.stopServing = r.state.server.serve(session.Listener())
 	}
-	served, err := r.startProviders(ctx, providers)
+	served, err := r.startEach(ctx, providers)
 	if err != nil {
 		return err
 	}
 	if len(served) == 0 {
-		return r.dismiss()
+		return r.stop()
 	}
 	reattach, err := engine.ReattachEnviron(served)
 	r.session.environ = append(r.session.environ, reattach)
 	return err
 }
 
-// startProviders starts them beside one another.
-func (r *providerProcesses) startProviders(ctx context.Context, providers []provider) ([]engine.Served, error) {
+// startEach starts them beside one another.
+func (r *providerProcesses) startEach(ctx context.Context, providers []provider) ([]engine.Served, error) {
 	type start struct {
-		kept   *keptProvider
-		served engine.Served
-		err    error
+		running *runningProvider
+		served  engine.Served
+		err     error
 	}
 	starts := make([]start, len(providers))
 	var all sync.WaitGroup
 	for i, p := range providers {
 		all.Go(func() {
 			s := &starts[i]
-			s.kept, s.served, s.err = r.startProvider(ctx, p)
+			s.running, s.served, s.err = r.startProvider(ctx, p)
 		})
 	}
 	all.Wait()
 	var served []engine.Served
 	for _, s := range starts {
-		if s.kept != nil {
-			r.session.providers = append(r.session.providers, s.kept)
+		if s.running != nil {
+			r.session.providers = append(r.session.providers, s.running)
 		}
 	}
 	if ctx.Err() != nil {
@@ -128,11 +128,11 @@ func (r *providerProcesses) startProviders(ctx context.Context, providers []prov
 	}
 	for i, s := range starts {
 		if s.err == nil {
-			s.kept.serves = true
+			s.running.serves = true
 			served = append(served, s.served)
 		} else {
 			p := providers[i]
-			r.recorder.tell("The engine starts the provider %s: %v.", p.Source(), s.err)
+			r.recorder.logf("The engine starts the provider %s: %v.", p.Source(), s.err)
 			if err := r.refuse(p, s.err.Error(), r.now().Add(startAgain)); err != nil {
 				return nil, err
 			}
@@ -142,11 +142,11 @@ func (r *providerProcesses) startProviders(ctx context.Context, providers []prov
 }
 
 // startProvider starts one and waits until it serves.
-func (r *providerProcesses) startProvider(ctx context.Context, p provider) (*keptProvider, engine.Served, error) {
-	k := &keptProvider{provider: p, words: words{tail: tail{most: maxWords}}, first: firstLine{line: make(chan string, 1)}, ended: make(chan struct{})}
+func (r *providerProcesses) startProvider(ctx context.Context, p provider) (*runningProvider, engine.Served, error) {
+	k := &runningProvider{provider: p, stderr: stderrTail{tail: tail{most: maxStderr}}, first: firstLine{line: make(chan string, 1)}, ended: make(chan struct{})}
 	started := failpoint.Act("process.start", "provider")
-	proc, err := r.session.room.Start(sandbox.Command{
-		Path: p.inside, Env: append(r.sandbox.environ(), engine.PluginEnviron()...), Stdout: &k.first, Stderr: &k.words,
+	proc, err := r.session.sandbox.Start(sandbox.Command{
+		Path: p.inside, Env: append(r.sandbox.environ(), engine.PluginEnviron()...), Stdout: &k.first, Stderr: &k.stderr,
 	})
 	started()
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *providerProcesses) startProvider(ctx context.Context, p provider) (*kep
 	case line := <-k.first.line:
 		greeting, err = engine.ParseGreeting(line)
 	case <-k.ended:
-		err = fmt.Errorf("it ended before it served (%v): %s", k.exit, cut(k.lastWords(), maxText/2))
+		err = fmt.Errorf("it ended before it served (%v): %s", k.exit, cut(k.lastOutput(), maxText/2))
 	case <-late.C:
 		err = errors.New("it did not say in time where it serves")
 	case <-ctx.Done():
@@ -176,9 +176,9 @@ func (r *providerProcesses) startProvider(ctx context.Context, p provider) (*kep
 	return k, engine.Served{Address: p.Address, PID: proc.Inside(), Greeting: greeting}, nil
 }
 
-// dismiss ends the providers and everything else in the room. What they used
+// stop ends the providers and everything else in the session. What they used
 // becomes part of the report.
-func (r *providerProcesses) dismiss() error {
+func (r *providerProcesses) stop() error {
 	k := r.session
 	if k == nil {
 		return nil
@@ -186,25 +186,25 @@ func (r *providerProcesses) dismiss() error {
 	r.session = nil
 	var errs []error
 	for _, p := range k.providers {
-		killed := !p.dead()
+		killed := !p.hasEnded()
 		errs = append(errs, p.proc.Kill())
 		<-p.ended
 		step := Step{Name: "provider " + p.Source(), Exit: p.exit.Code, Wall: p.exit.Wall, CPU: p.exit.CPU, MaxRSS: p.exit.MaxRSS}
 		if killed {
 			step.Exit = 0 // by us, at the end of its work
 		}
-		r.journal.note(func(rep *Report) { rep.Steps = append(rep.Steps, step) })
+		r.reportFile.set(func(rep *Report) { rep.Steps = append(rep.Steps, step) })
 	}
-	errs = append(errs, k.room.Close())
-	k.unserve()
+	errs = append(errs, k.sandbox.Close())
+	k.stopServing()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("ending the providers: %w", err)
 	}
 	return nil
 }
 
-// dead reports whether the provider has ended.
-func (p *keptProvider) dead() bool {
+// hasEnded reports whether the provider has ended.
+func (p *runningProvider) hasEnded() bool {
 	select {
 	case <-p.ended:
 		return true
@@ -213,20 +213,20 @@ func (p *keptProvider) dead() bool {
 	}
 }
 
-// diesBefore waits for the end of the provider until it is too late.
-func (p *keptProvider) diesBefore(late <-chan struct{}) bool {
+// endsBefore waits for the end of the provider until it is too late.
+func (p *runningProvider) endsBefore(late <-chan struct{}) bool {
 	select {
 	case <-p.ended:
 		return true
 	case <-late:
-		return p.dead()
+		return p.hasEnded()
 	}
 }
 
-// lastWords are what a provider that crashed wrote last, its panic if it had
+// lastOutput is the last output of a provider that crashed, its panic if it had
 // one.
-func (p *keptProvider) lastWords() string {
-	text := p.words.String()
+func (p *runningProvider) lastOutput() string {
+	text := p.stderr.String()
 	for _, start := range []string{"panic: ", "fatal error: ", "runtime: "} {
 		if i := strings.Index(text, start); i >= 0 {
 			return text[i:]
@@ -235,19 +235,19 @@ func (p *keptProvider) lastWords() string {
 	return text
 }
 
-// words is a tail that may be read while it is written.
-type words struct {
+// stderrTail is a tail that may be read while it is written.
+type stderrTail struct {
 	mu   sync.Mutex
 	tail tail
 }
 
-func (w *words) Write(p []byte) (int, error) {
+func (w *stderrTail) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tail.Write(p)
 }
 
-func (w *words) String() string {
+func (w *stderrTail) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return strings.TrimSpace(string(w.tail.bytes()))

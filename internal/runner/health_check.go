@@ -65,7 +65,7 @@ func (c Check) answer(now func() time.Time) Health {
 	return h
 }
 
-// ask returns what came back.
+// ask returns the answer.
 func (c Check) ask(ctx context.Context) (string, error) {
 	switch c.Kind {
 	case stack.TCPCheck:
@@ -159,7 +159,7 @@ func status(resp *http.Response) string {
 }
 
 // plainly leaves out of an error where the request went: the check's own name
-// for that says it, and hides what is sensitive.
+// for that says it, and hides secrets.
 func plainly(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err

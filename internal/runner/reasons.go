@@ -16,10 +16,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Reasons in a Report for what neither the engine nor a person did wrong.
+// Reasons in a Report for failures that neither the engine nor a user caused.
 const (
 	OutOfMemory = "OutOfMemory" // the run reached the limit of its memory
-	NoSpace     = "NoSpace"     // there was no room on a disk, or in a file
+	NoSpace     = "NoSpace"     // there was no space on a disk, or in a file
 	Stuck       = "Stuck"       // a step reached its deadline; the message says at what
 )
 
@@ -33,8 +33,8 @@ var gerunds = map[plan.Action]string{
 	plan.Create: "creating", plan.Update: "changing", plan.Delete: "destroying", plan.Read: "reading", plan.Import: "importing",
 }
 
-// follow keeps track of what is under way.
-func (h *heard) follow(e plan.Event) {
+// follow keeps track of the operations that are under way.
+func (h *stepOutput) follow(e plan.Event) {
 	if h.underway == nil {
 		h.underway = map[string]operation{}
 	}
@@ -47,7 +47,7 @@ func (h *heard) follow(e plan.Event) {
 	}
 }
 
-func (h *heard) step(s plan.Stage, addr, doing string, at time.Time) {
+func (h *stepOutput) step(s plan.Stage, addr, doing string, at time.Time) {
 	switch s {
 	case plan.Started:
 		h.underway[addr] = operation{doing: doing, since: at}
@@ -57,13 +57,13 @@ func (h *heard) step(s plan.Stage, addr, doing string, at time.Time) {
 	}
 }
 
-// atWork says what the engine is doing now: which operations and for how long,
-// the longest first, or what it said last if there are none.
-func (r *recorder) atWork(now time.Time) string {
+// running says what the engine is doing now: which operations and for how long,
+// the longest first, or its last message if there are none.
+func (r *recorder) running(now time.Time) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	const most = 3
-	all := r.heard.underway
+	all := r.output.underway
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(all[a].since.Compare(all[b].since), strings.Compare(a, b))
 	})
@@ -75,16 +75,16 @@ func (r *recorder) atWork(now time.Time) string {
 	switch {
 	case len(names) > most:
 		texts = append(texts, fmt.Sprintf("%d more", len(names)-most))
-	case len(names) == 0 && r.heard.last != "":
-		return fmt.Sprintf("after it said %q", cut(r.heard.last, 200))
+	case len(names) == 0 && r.output.last != "":
+		return fmt.Sprintf("after it said %q", cut(r.output.last, 200))
 	case len(names) == 0:
 		return "before it said anything"
 	}
 	return "while " + strings.Join(texts, ", ")
 }
 
-// blame says of a command that failed what the machine had to do with it.
-func (e *ending) blame(exit sandbox.Exit, h heard) {
+// explainLimits says whether a limit of the machine made a command fail.
+func (e *ending) explainLimits(exit sandbox.Exit, h stepOutput) {
 	m := exit.Memory
 	said := string(h.text.buf)
 	for _, d := range h.diagnostics {
@@ -111,8 +111,8 @@ func (e *ending) blame(exit sandbox.Exit, h heard) {
 	}
 }
 
-// spaceless reports whether an error of ours is that there is no room.
-func spaceless(err error) bool {
+// isNoSpace reports whether an error of ours is that there is no space.
+func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 

@@ -11,8 +11,8 @@ import (
 // ProviderSource is where the providers of a run came from.
 type ProviderSource string
 
-// The sources. What an engine downloads passes through its own connections, in its
-// box, and is seen by nobody outside of it; what it has unpacked afterwards is.
+// The sources. What an engine downloads passes through its own connections, in
+// its sandbox, and is not seen outside of it; the unpacked packages are.
 const (
 	FromRegistry ProviderSource = "registry" // unpacked into the work directory, and the mirror has no such provider
 	FromMirror   ProviderSource = "mirror"   // of the mirror: unpacked from it, or only linked
@@ -24,9 +24,10 @@ func ProviderSources() []ProviderSource {
 	return []ProviderSource{FromRegistry, FromMirror, FromBefore}
 }
 
-// provided is how many bytes the providers have that init made sure of, by where
-// they came from. It is a measure: what cannot be measured is left out.
-func (r *providerProcesses) provided() map[ProviderSource]int64 {
+// measure returns how many bytes the providers have that init made sure of, by
+// where they came from. It is a measure: a provider that cannot be measured is
+// left out.
+func (r *providerProcesses) measure() map[ProviderSource]int64 {
 	tree, err := r.work.open(dirTree)
 	if err != nil {
 		return nil

@@ -9,13 +9,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// look reads one run. A directory without a report is what a failed start
-// leaves, and goes.
-func (p *Processes) look(key, id string) (*Report, error) {
+// find reads one run. A directory without a report is left by a failed start,
+// and is removed.
+func (p *Processes) find(key, id string) (*Report, error) {
 	dir := p.run(key, id)
 	// First the proof of life, then the report: the other way round a run could
 	// end in between and look dead.
-	alive, err := held(filepath.Join(dir, fileLock))
+	alive, err := isLocked(filepath.Join(dir, fileLock))
 	if err != nil {
 		return nil, err
 	}
@@ -30,14 +30,14 @@ func (p *Processes) look(key, id string) (*Report, error) {
 		stack, beside := SplitKey(key)
 		return &Report{ID: id, Stack: stack, Beside: beside, Phase: Starting}, nil
 	case r.Phase != Done && !alive:
-		return p.bury(r)
+		return p.completeKilled(r)
 	}
 	return &r, nil
 }
 
-// bury completes the report of a run whose supervisor died, after bringing
-// home what the engine may have left in the work directory.
-func (p *Processes) bury(r Report) (*Report, error) {
+// completeKilled completes the report of a run whose supervisor died, after
+// saving the states that the engine may have left in the work directory.
+func (p *Processes) completeKilled(r Report) (*Report, error) {
 	if err := os.MkdirAll(p.stack(r.Key()), 0o700); err != nil {
 		return nil, err
 	}
@@ -46,16 +46,16 @@ func (p *Processes) bury(r Report) (*Report, error) {
 		return nil, err
 	}
 	if lock == nil {
-		// Whoever holds the stack now salvages it first, see Supervise.
+		// The supervisor that holds the stack now recovers its state first.
 		return &r, nil
 	}
 	defer lock.Close()
-	w := &prepared{dir: p.stack(r.Key())}
-	if err := errors.Join(salvage(w, p.runsOf(r.Key())), w.wipe()); err != nil {
+	w := &workDir{dir: p.stack(r.Key())}
+	if err := errors.Join(recoverState(w, p.runsOf(r.Key())), w.wipe()); err != nil {
 		return nil, err
 	}
 	dir := p.run(r.Key(), r.ID)
-	if err := errors.Join(bequeath(dir), unheard(dir)); err != nil {
+	if err := errors.Join(releaseReserve(dir), recoverEvents(dir)); err != nil {
 		return nil, err
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
@@ -72,5 +72,5 @@ func (p *Processes) bury(r Report) (*Report, error) {
 	now := p.config.Now()
 	r.Outcome, r.Message = stack.Killed, fmt.Sprintf("the supervisor died while the run was %s", r.Phase)
 	r.Phase, r.Since, r.Finished = Done, now, now
-	return &r, amend(dir, r)
+	return &r, updateReport(dir, r)
 }

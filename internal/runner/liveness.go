@@ -26,7 +26,7 @@ func handle(pid int, lock string) (*os.File, error) {
 		return nil, fmt.Errorf("opening process %d: %w", pid, err)
 	}
 	f := os.NewFile(uintptr(fd), "supervisor")
-	alive, err := held(lock)
+	alive, err := isLocked(lock)
 	if err != nil || !alive {
 		f.Close()
 		return nil, err
@@ -67,7 +67,7 @@ func pollDeath(ctx context.Context, lock string) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		if alive, err := held(lock); err != nil || !alive {
+		if alive, err := isLocked(lock); err != nil || !alive {
 			return err
 		}
 		select {
@@ -106,7 +106,8 @@ func traceOf(pid int) (trace, error) {
 	if err != nil {
 		return trace{}, err
 	}
-	// The name of the program may hold anything but ends at the last parenthesis.
+	// The name of the program may hold anything but ends at the last
+	// parenthesis.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const start = 22 - 3 // starttime is field 22; the first of fields is field 3
 	if len(fields) <= start {
@@ -115,8 +116,8 @@ func traceOf(pid int) (trace, error) {
 	return trace{PID: pid, Start: string(fields[start])}, nil
 }
 
-// outlive returns once the process is dead, and makes sure that it will be.
-func (t trace) outlive() error {
+// ensureDead returns once the process is dead, and makes sure that it will be.
+func (t trace) ensureDead() error {
 	if t.PID == 0 {
 		return nil
 	}

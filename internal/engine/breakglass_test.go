@@ -10,8 +10,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-func TestHandArgs(t *testing.T) {
-	o := HandOptions{VarFiles: []string{"env/a.tfvars"}, Tree: "../", NoLock: true}
+func TestBreakGlassArgs(t *testing.T) {
+	o := BreakGlassOptions{VarFiles: []string{"env/a.tfvars"}, Tree: "../", NoLock: true}
 	for typed, want := range map[string]string{
 		"state list":                      "state list -no-color",
 		"state list -id=i-1 module.a":     "state list -no-color -id=i-1 -- module.a",
@@ -57,9 +57,9 @@ func TestHandArgs(t *testing.T) {
 		"-chdir=/ state list":             "",
 	} {
 		t.Run(typed, func(t *testing.T) {
-			got, err := HandArgs(strings.Fields(typed), o)
+			got, err := BreakGlassArgs(strings.Fields(typed), o)
 			if (err == nil) != (want != "") || err != nil && fault.Of(err) != fault.Invalid {
-				t.Fatalf("HandArgs() = %q, %v", got, err)
+				t.Fatalf("BreakGlassArgs() = %q, %v", got, err)
 			}
 			if diff := cmp.Diff(strings.Join(got, " "), want); diff != "" {
 				t.Errorf("arguments (-got +want):\n%s", diff)
@@ -73,14 +73,14 @@ func TestHandArgs(t *testing.T) {
 func TestNothingTypedBecomesAnotherOption(t *testing.T) {
 	words := []string{"state", "list", "rm", "plan", "import", "-x", "--", "-", "a.b", "-target=a.b", "-target=-x", "-out=x", "a b", "a\n-x", "-dry-run", "-lock=true", "-state=x", "=", "-json", "output"}
 	known := map[string]bool{}
-	for _, c := range handCommands() {
+	for _, c := range breakGlassCommands() {
 		for f := range c.flags {
 			known[f] = true
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		typed := rapid.SliceOfN(rapid.SampledFrom(words), 0, 6).Draw(t, "typed")
-		got, err := HandArgs(typed, HandOptions{})
+		got, err := BreakGlassArgs(typed, BreakGlassOptions{})
 		if err != nil {
 			return
 		}
@@ -90,7 +90,7 @@ func TestNothingTypedBecomesAnotherOption(t *testing.T) {
 			}
 			name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
 			if strings.HasPrefix(a, "-") && !known[name] && name != "no-color" && name != "input" {
-				t.Fatalf("%q: argument %d of %q is an option that nobody listed", typed, i, got)
+				t.Fatalf("%q: argument %d of %q is an option that is not listed", typed, i, got)
 			}
 		}
 	})

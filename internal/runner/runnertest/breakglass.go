@@ -8,7 +8,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// types makes a run carry out what a person typed.
+// types makes a run execute the command of a user.
 func types(command string) func(*runner.Job) {
 	return func(j *runner.Job) { j.Command = strings.Fields(command) }
 }
@@ -27,8 +27,8 @@ func backendFile(s *Stack) {
 	}
 }
 
-func byHand(t *testing.T, f Fixture) {
-	s := f.stack(t, f.New(t), oneResource+"output \"b\" {\n  sensitive = true\n  value = \"canary-behind-glass\"\n}\n")
+func breakGlass(t *testing.T, f Fixture) {
+	s := f.stack(t, f.New(t), oneResource+"output \"b\" {\n  sensitive = true\n  value = \"canary-of-break-glass\"\n}\n")
 	backendFile(s)
 	s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun)))
 	before := Serial(t, s.State)
@@ -59,9 +59,9 @@ func byHand(t *testing.T, f Fixture) {
 	}
 }
 
-// A module that cannot be read, and a source without it, do not keep a person
+// A module that cannot be read, and a source without it, do not keep a user
 // from the state.
-func behindABrokenModule(t *testing.T, f Fixture) {
+func breakGlassWithABrokenModule(t *testing.T, f Fixture) {
 	for _, workspace := range []string{"", "blue"} {
 		s := f.stack(t, f.New(t), oneResource)
 		backendFile(s)

@@ -13,14 +13,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 )
 
-// unheard brings home what an engine printed and its supervisor did not live to
-// hear: every operation that was begun or finished, every error, and a state
-// that could be stored nowhere. Nothing else of it is kept. The engine must be
-// dead. It can be repeated.
-func unheard(dir string) error {
-	in, err := os.Open(filepath.Join(dir, fileSpool))
+// recoverEvents keeps what an engine printed and its dead supervisor did not
+// read: every operation that was begun or finished, every error, and a state
+// that the engine could store nowhere. Nothing else of the output is kept. The
+// engine must be dead. It can be repeated.
+func recoverEvents(dir string) error {
+	in, err := os.Open(filepath.Join(dir, fileOutput))
 	if errors.Is(err, fs.ErrNotExist) {
-		return dropSpool(dir)
+		return removeOutputFile(dir)
 	}
 	if err != nil {
 		return err
@@ -31,14 +31,14 @@ func unheard(dir string) error {
 		return err
 	}
 	defer out.Close()
-	l := &latecomer{dir: dir, known: map[string]bool{}, left: maxOperations}
+	l := &eventRecovery{dir: dir, known: map[string]bool{}, left: maxOperations}
 	if err := readJSON(filepath.Join(dir, filePrints), &l.hide); err != nil {
 		return err
 	}
 	for _, from := range []struct {
 		file io.Reader
 		line func([]byte)
-	}{{out, l.heard}, {in, l.hear}} {
+	}{{out, l.recorded}, {in, l.recover}} {
 		w := &lineWriter{line: from.line, long: isDump}
 		if _, err := io.Copy(w, from.file); err != nil {
 			return fmt.Errorf("reading what the engine printed last: %w", err)
@@ -50,37 +50,37 @@ func unheard(dir string) error {
 	if l.failed != nil {
 		return l.failed
 	}
-	if l.late.Len() > 0 {
+	if l.missing.Len() > 0 {
 		// The last line of a dead supervisor may lack its end.
-		if _, err := out.Write(append([]byte{'\n'}, l.late.Bytes()...)); err != nil {
+		if _, err := out.Write(append([]byte{'\n'}, l.missing.Bytes()...)); err != nil {
 			return err
 		}
 		if err := out.Sync(); err != nil {
 			return err
 		}
 	}
-	return dropSpool(dir)
+	return removeOutputFile(dir)
 }
 
-// latecomer hears what nobody has heard.
-type latecomer struct {
-	dir    string
-	hide   plan.Prints
-	known  map[string]bool // what has been heard, see keyOf
-	late   bytes.Buffer    // events
-	left   int             // bytes that may still be kept
-	failed error
+// eventRecovery finds the events that are not recorded.
+type eventRecovery struct {
+	dir     string
+	hide    plan.Prints
+	known   map[string]bool // events that are recorded, see keyOf
+	missing bytes.Buffer    // events
+	left    int             // bytes that may still be kept
+	failed  error
 }
 
-// heard is what the supervisor has written down.
-func (l *latecomer) heard(line []byte) {
+// recorded takes a line that the supervisor has written down.
+func (l *eventRecovery) recorded(line []byte) {
 	if e, err := plan.ParseEvent(line); err == nil {
 		l.known[keyOf(e)] = true
 	}
 }
 
-// hear takes a line of the engine.
-func (l *latecomer) hear(line []byte) {
+// recover takes a line of the engine.
+func (l *eventRecovery) recover(line []byte) {
 	e, err := plan.ParseEvent(line)
 	if err != nil {
 		return
@@ -90,7 +90,7 @@ func (l *latecomer) hear(line []byte) {
 		l.failed = errors.Join(l.failed, err)
 		return
 	}
-	safe := l.bare(line)
+	safe := l.redacted(line)
 	if safe == nil {
 		return
 	}
@@ -103,7 +103,7 @@ func (l *latecomer) hear(line []byte) {
 	}
 	l.known[key] = true
 	l.left -= len(safe) + 1
-	l.late.Write(append(safe, '\n'))
+	l.missing.Write(append(safe, '\n'))
 }
 
 // keyOf tells the events that matter apart: each comes once in an apply. It is
@@ -122,8 +122,8 @@ func keyOf(e plan.Event) string {
 	return ""
 }
 
-// bare is a line with nothing but what matters of it, and without secrets.
-func (l *latecomer) bare(line []byte) []byte {
+// redacted is the part of a line that is kept, without secrets.
+func (l *eventRecovery) redacted(line []byte) []byte {
 	var event map[string]any
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.UseNumber()
@@ -150,7 +150,7 @@ func (l *latecomer) bare(line []byte) []byte {
 var formatFields = map[string]bool{"@level": true, "@timestamp": true, "type": true, "action": true, "id_key": true, "severity": true}
 
 // hidden returns a value without secrets.
-func (l *latecomer) hidden(v any) any {
+func (l *eventRecovery) hidden(v any) any {
 	switch v := v.(type) {
 	case string:
 		return l.hide.String(v)

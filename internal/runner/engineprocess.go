@@ -24,7 +24,7 @@ import (
 const DefaultGrace = 30 * time.Minute
 
 // Limits where the job names none. An apply is interrupted late and killed
-// later still: what it has begun cannot be begun again.
+// later still: an operation that has begun cannot be begun again.
 const (
 	defaultInit  = 15 * time.Minute
 	defaultPlan  = time.Hour
@@ -48,13 +48,13 @@ type command struct {
 	out    *capped // takes the output, which holds secrets
 	good   []int   // exit codes that are no failure, beside 0
 
-	spooled bool // what it prints outlives the supervisor
+	toFile bool // its output must outlive the supervisor
 }
 
-// result is what came of a command.
+// result is the result of a command.
 type result struct {
-	exit  sandbox.Exit
-	heard heard
+	exit   sandbox.Exit
+	output stepOutput
 }
 
 // engineProcesses is the part of a run that starts the engine and waits for it.
@@ -67,13 +67,13 @@ func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 	// The engine is asked to stop, not cut off: the end of ctx must not kill it.
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	spool, err := r.newSpool(c, out)
+	file, err := r.newOutputFile(c, out)
 	if err != nil {
 		return result{}, err
 	}
-	defer spool.end()
+	defer file.end()
 	p, err := r.start(alive, sandbox.Command{
-		Path: r.sandbox.config.PathInside(r.sandbox.engineInside()), Args: c.args, Env: r.sandbox.environ(), Stdout: spool.stdout(out), Stderr: text,
+		Path: r.sandbox.config.PathInside(r.sandbox.engineInside()), Args: c.args, Env: r.sandbox.environ(), Stdout: file.stdout(out), Stderr: text,
 	})
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
@@ -84,43 +84,43 @@ func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 	if l := p.Listener(); l != nil {
 		defer r.state.server.serve(l)()
 	}
-	spool.follow(p)
+	file.follow(p)
 	stopped, exit, err := r.await(ctx, c.step, p)
 	r.state.acceptLocal()
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
 	}
-	spool.end()
+	file.end()
 	if w, ok := out.(*lineWriter); ok {
 		_ = w.Close()
 	}
 	_ = text.Close()
-	r.journal.note(func(rep *Report) {
+	r.reportFile.set(func(rep *Report) {
 		rep.Steps = append(rep.Steps, Step{Name: c.step, Exit: exit.Code, Wall: exit.Wall, CPU: exit.CPU, MaxRSS: exit.MaxRSS})
 	})
 	return r.judge(c, stopped, exit)
 }
 
-// start starts an engine process in the room where the providers are, or in a
-// box of its own.
+// start starts an engine process in the session where the providers are, or in a
+// sandbox of its own.
 func (r *engineProcesses) start(ctx context.Context, c sandbox.Command) (*sandbox.Process, error) {
 	defer failpoint.Act("process.start", c.Args[0])()
 	if r.providers.session != nil {
 		inRoom := c
 		inRoom.Env = append(c.Env[:len(c.Env):len(c.Env)], r.providers.session.environ...)
-		p, err := r.providers.session.room.Start(inRoom)
+		p, err := r.providers.session.sandbox.Start(inRoom)
 		if err == nil {
 			return p, nil
 		}
 		// Nothing ran, so nothing is done twice.
-		r.recorder.tell("The engine starts the providers: %v.", err)
-		if err := r.providers.dismiss(); err != nil {
+		r.recorder.logf("The engine starts the providers: %v.", err)
+		if err := r.providers.stop(); err != nil {
 			return nil, err
 		}
 	}
-	box := r.sandbox.config
-	box.Listen = r.state.server != nil
-	c.Sandbox, c.Listening = &box, r.listening()
+	config := r.sandbox.config
+	config.Listen = r.state.server != nil
+	c.Sandbox, c.Listening = &config, r.listening()
 	return sandbox.Start(ctx, c)
 }
 
@@ -136,13 +136,13 @@ func (c command) sinks(rec *recorder) (out io.Writer, text *lineWriter) {
 	}
 }
 
-// track leaves a trace of the engine, and of the process that its room ends
+// track leaves a trace of the engine, and of the process that its session ends
 // with. It need not survive the machine, since they would not either. A process
 // that is gone already leaves none.
 func (r *engineProcesses) track(p *sandbox.Process) error {
 	pids := []int{p.PID()}
 	if r.providers.session != nil {
-		pids = append(pids, r.providers.session.room.PID())
+		pids = append(pids, r.providers.session.sandbox.PID())
 	}
 	traces := []trace{}
 	for _, pid := range pids {
@@ -178,7 +178,7 @@ type stop struct {
 }
 
 // await waits for the engine. At the deadline, or when ctx ends, the engine
-// gets exactly one interrupt, then the grace period, then the box is killed.
+// gets exactly one interrupt, then the grace period, then the sandbox is killed.
 func (r *engineProcesses) await(ctx context.Context, step string, p *sandbox.Process) (stop, sandbox.Exit, error) {
 	type end struct {
 		exit sandbox.Exit
@@ -208,7 +208,7 @@ func (r *engineProcesses) await(ctx context.Context, step string, p *sandbox.Pro
 			s.outcome = stack.TimedOut
 		}
 	}
-	s.during, s.limit = r.recorder.atWork(r.now()), limit
+	s.during, s.limit = r.recorder.running(r.now()), limit
 	if err := p.Interrupt(); err != nil {
 		s.killed = true
 		return s, sandbox.Exit{}, errors.Join(err, p.Kill())
@@ -223,7 +223,7 @@ func (r *engineProcesses) await(ctx context.Context, step string, p *sandbox.Pro
 			r.state.acceptLocal()
 		case <-last.C:
 			s.killed = true
-			s.during, s.limit = r.recorder.atWork(r.now()), grace
+			s.during, s.limit = r.recorder.running(r.now()), grace
 			if err := p.Kill(); err != nil {
 				return s, sandbox.Exit{}, err
 			}
@@ -231,11 +231,11 @@ func (r *engineProcesses) await(ctx context.Context, step string, p *sandbox.Pro
 	}
 }
 
-// judge decides what the end of a command means for the run.
+// judge decides how the run goes on after a command has ended.
 func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, error) {
 	h, err := r.recorder.end()
 	if len(h.diagnostics) > 0 {
-		r.journal.note(func(rep *Report) { rep.Diagnostics = append(rep.Diagnostics, h.diagnostics...) })
+		r.reportFile.set(func(rep *Report) { rep.Diagnostics = append(rep.Diagnostics, h.diagnostics...) })
 	}
 	res := result{exit, h}
 	e := ending{step: c.step, exit: exit.Code, message: h.message(c.step, exit)}
@@ -259,18 +259,18 @@ func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, e
 		e.outcome = stack.Killed
 	case h.lock != nil:
 		e.outcome = stack.Locked
-		r.journal.note(func(rep *Report) { rep.Lock = h.lock })
+		r.reportFile.set(func(rep *Report) { rep.Lock = h.lock })
 	case engine.StalePlan(h.diagnostics):
 		e.outcome = stack.Stale
 	default:
 		e.outcome = stack.Failed
 	}
-	e.blame(exit, h)
+	e.explainLimits(exit, h)
 	return res, e
 }
 
 // message is the one sentence that says why a command failed.
-func (h heard) message(step string, exit sandbox.Exit) string {
+func (h stepOutput) message(step string, exit sandbox.Exit) string {
 	for _, d := range h.diagnostics {
 		if d.Severity == "error" {
 			if d.Detail == "" {

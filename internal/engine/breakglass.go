@@ -8,8 +8,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// HandCommand is one of the commands that a person may have run by hand.
-type HandCommand struct {
+// BreakGlassCommand is one of the commands that a user may run in a break-glass
+// session.
+type BreakGlassCommand struct {
 	Words  string // state list
 	Takes  string // what follows, for people
 	Writes bool   // it may change the state
@@ -24,20 +25,20 @@ type HandCommand struct {
 	backs       bool // it insists on a backup of a state in a file
 }
 
-// HandOptions are what the platform adds to such a command.
-type HandOptions struct {
+// BreakGlassOptions are what the platform adds to such a command.
+type BreakGlassOptions struct {
 	VarFiles []string
 	Tree     string
 	NoLock   bool
 	Backup   string // for a state in a file: where a copy of it goes, for the engine's own choice may not exist
 }
 
-// handCommands is the closed list. None of them runs a program, reads or writes
-// a file that it is told, or applies anything.
-func handCommands() []HandCommand {
+// breakGlassCommands is the closed list. None of them runs a program, reads or
+// writes a file that it is told, or applies anything.
+func breakGlassCommands() []BreakGlassCommand {
 	address := func(_ int, s string) error { return CheckTarget(s) }
 	yesOrNo := func(s string) error { return oneOf(s, "true", "false") }
-	return []HandCommand{
+	return []BreakGlassCommand{
 		{Words: "state list", Takes: "[ADDRESS…]", Bare: true, most: 64, operand: address, flags: map[string]func(string) error{"id": checkImportID}},
 		{Words: "state show", Takes: "ADDRESS", Bare: true, least: 1, most: 1, operand: address},
 		{Words: "state mv", Takes: "ADDRESS ADDRESS", Writes: true, Bare: true, least: 2, most: 2, operand: address, locks: true, backs: true, flags: map[string]func(string) error{"dry-run": nil}},
@@ -62,13 +63,13 @@ func handCommands() []HandCommand {
 	}
 }
 
-// HandCommands lists what may be run by hand.
-func HandCommands() []HandCommand { return handCommands() }
+// BreakGlassCommands lists the commands of a break-glass session.
+func BreakGlassCommands() []BreakGlassCommand { return breakGlassCommands() }
 
-// ByHand finds the command that args ask for and reports whether every argument
-// is one that it may be given.
-func ByHand(args []string) (HandCommand, error) {
-	c, rest, err := handCommand(args)
+// ParseBreakGlass finds the command that args ask for and reports whether every
+// argument is one that it may be given.
+func ParseBreakGlass(args []string) (BreakGlassCommand, error) {
+	c, rest, err := breakGlassCommand(args)
 	if err != nil {
 		return c, err
 	}
@@ -76,10 +77,10 @@ func ByHand(args []string) (HandCommand, error) {
 	return c, err
 }
 
-// HandArgs returns the engine's arguments for a command that a person asked
+// BreakGlassArgs returns the engine's arguments for a command that a user asked
 // for.
-func HandArgs(args []string, o HandOptions) ([]string, error) {
-	c, rest, err := handCommand(args)
+func BreakGlassArgs(args []string, o BreakGlassOptions) ([]string, error) {
+	c, rest, err := breakGlassCommand(args)
 	if err != nil {
 		return nil, err
 	}
@@ -111,21 +112,21 @@ func HandArgs(args []string, o HandOptions) ([]string, error) {
 	return out, nil
 }
 
-// handCommand finds the command at the beginning of args.
-func handCommand(args []string) (HandCommand, []string, error) {
+// breakGlassCommand finds the command at the beginning of args.
+func breakGlassCommand(args []string) (BreakGlassCommand, []string, error) {
 	var known []string
-	for _, c := range handCommands() {
+	for _, c := range breakGlassCommands() {
 		words := strings.Fields(c.Words)
 		if len(args) >= len(words) && slices.Equal(args[:len(words)], words) {
 			return c, args[len(words):], nil
 		}
 		known = append(known, c.Words)
 	}
-	return HandCommand{}, nil, fault.New(fault.Invalid, "CommandInvalid", fmt.Errorf("%.80q is no command that may be run by hand; these are: %s", strings.Join(args, " "), strings.Join(known, ", ")))
+	return BreakGlassCommand{}, nil, fault.New(fault.Invalid, "CommandInvalid", fmt.Errorf("%.80q is no command of a break-glass session; these are: %s", strings.Join(args, " "), strings.Join(known, ", ")))
 }
 
 // split checks what follows a command and tells options from operands.
-func (c HandCommand) split(rest []string) (flags, operands []string, err error) {
+func (c BreakGlassCommand) split(rest []string) (flags, operands []string, err error) {
 	for _, a := range rest {
 		if len(operands) == 0 && strings.HasPrefix(a, "-") {
 			if err := c.flag(a); err != nil {
@@ -149,7 +150,7 @@ func (c HandCommand) split(rest []string) (flags, operands []string, err error) 
 }
 
 // flag checks one option: -name, or -name=value. A value never stands alone.
-func (c HandCommand) flag(a string) error {
+func (c BreakGlassCommand) flag(a string) error {
 	name, value, valued := strings.Cut(strings.TrimLeft(a, "-"), "=")
 	check, known := c.flags[name]
 	if !known || valued != (check != nil) {
@@ -161,7 +162,7 @@ func (c HandCommand) flag(a string) error {
 	return check(value)
 }
 
-func (c HandCommand) usage() string { return strings.TrimSpace(c.Words + " " + c.Takes) }
+func (c BreakGlassCommand) usage() string { return strings.TrimSpace(c.Words + " " + c.Takes) }
 
 // checkImportID reports whether id can be what an object is imported by.
 func checkImportID(id string) error {

@@ -10,9 +10,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// The supervisor's one answer to whoever started it: whether the run is on its
-// way, and if not, what kind of failure that is.
-type word struct {
+// startAnswer is the supervisor's one answer to the process that started it:
+// whether the run has started, and if not, the kind of failure.
+type startAnswer struct {
 	OK     bool          `json:"ok"`
 	Kind   fault.Kind    `json:"kind,omitempty"`
 	Reason string        `json:"reason,omitempty"`
@@ -20,19 +20,19 @@ type word struct {
 	Error  string        `json:"error,omitempty"`
 }
 
-// say writes the supervisor's answer to w. Its error is nobody's business: a
-// starter that is gone will find the run by itself.
-func say(w io.Writer, err error) {
-	a := word{OK: err == nil}
+// sendAnswer writes the supervisor's answer to w. An error is dropped: a
+// starter that is gone finds the run by itself.
+func sendAnswer(w io.Writer, err error) {
+	a := startAnswer{OK: err == nil}
 	if err != nil {
 		a.Kind, a.Reason, a.Error = fault.Of(err), fault.Reason(err, ""), err.Error()
 	}
 	_ = json.NewEncoder(w).Encode(a)
 }
 
-// answered is the other side of say.
-func answered(answer []byte) error {
-	var a word
+// readAnswer is the other side of sendAnswer.
+func readAnswer(answer []byte) error {
+	var a startAnswer
 	if err := json.Unmarshal(answer, &a); err != nil {
 		return fmt.Errorf("the supervisor answered %.200q", answer)
 	}

@@ -246,7 +246,8 @@ func TestNothingOfAKilledRunLives(t *testing.T) {
 			if r := s.Await(); r.Outcome != stack.Killed {
 				t.Errorf("ended %s: %s", r.Outcome, r.Message)
 			}
-			// Below full the keeper is told by the end of a stream, a moment later.
+			// Below full the keeper is told by the end of a stream, a moment
+			// later.
 			for deadline := time.Now().Add(5 * time.Minute); len(alive()) > 0; {
 				if time.Now().After(deadline) {
 					t.Fatalf("%q live after the supervisor", alive())
@@ -309,8 +310,8 @@ resource "world_thing" "a" {
 	}
 }
 
-// What is shown is what is saved: nobody in the box can write the plan that an
-// engine is reading to show it.
+// What is shown is what is saved: nobody in the sandbox can write the plan that
+// an engine is reading to show it.
 func TestThePlanThatIsShownCannotBeWritten(t *testing.T) {
 	for name, level := range map[string]int{"full": 0, "kernel": 2} {
 		t.Run(name, func(t *testing.T) {

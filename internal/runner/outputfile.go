@@ -17,36 +17,36 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// What an engine prints while it changes the world must outlive its supervisor.
-// In a pipe it would not: whatever was not read yet dies with the reader. So an
-// apply prints into a file, the spool, which the supervisor follows as it would
-// a pipe:
+// The output of an apply must outlive its supervisor. In a pipe it would not:
+// the part that was not read yet is lost with the reader. So an apply prints
+// into a file, which the supervisor reads as it would a pipe:
 //
 //	engine ── appends ──▶ RUN/engine.out ── follow ──▶ recorder ──▶ events.jsonl
-//	                                     ── unheard (supervisor dead) ──▶ ┘
+//	                                     ── recoverEvents (supervisor dead)
 //
-// It holds what the engine printed unredacted, and is gone when the step is
-// over. Nothing in the box can open it by a path. When it has grown, the engine
+// The file holds the output unredacted, and is removed when the step is over.
+// Nothing in the sandbox can open it by a path. When it has grown, the engine
 // is frozen, what is left is read, and the file is cut; so it stays bounded,
-// and an engine that prints faster than it is heard has to wait, as at a pipe.
+// and an engine that prints faster than its output is read has to wait, as at a
+// pipe.
 
 const (
-	fileSpool  = "engine.out"  // in RUN
-	filePrints = "prints.json" // in RUN: recognises what must not be shown of the spool, without telling it
-	spoolMost  = 1 << 20       // from here on a spool is cut
-	spoolRoom  = 2 * spoolMost // on the disk, held from the start
-	spoolPiece = 64 << 10      // that is read at once
+	fileOutput      = "engine.out"       // in RUN
+	filePrints      = "prints.json"      // in RUN: fingerprints of the secrets that the output may hold
+	outputFileMost  = 1 << 20            // the file is cut when it is larger
+	outputFileSpace = 2 * outputFileMost // on the disk, held from the start
+	outputFilePiece = 64 << 10           // that is read at once
 )
 
-// spool is the file that one engine process prints into.
-type spool struct {
+// outputFile is the file that one engine process prints into.
+type outputFile struct {
 	dir    string
 	to     io.Writer
 	failed func(error)
 	in     *os.File // ours
 	out    *os.File // the engine's
 	watch  *watch
-	done   chan struct{} // closed when nobody follows any more
+	done   chan struct{} // closed when the file is not read any more
 	ended  bool
 
 	most   int64 // cut from here on
@@ -61,10 +61,10 @@ type freezer interface {
 	Thaw() error
 }
 
-// newSpool makes the file for a command that needs one, else nil. What is
+// newOutputFile makes the file for a command that needs one, else nil. What is
 // printed into it goes to to once follow was called.
-func (r *engineProcesses) newSpool(c command, to io.Writer) (*spool, error) {
-	if !c.spooled {
+func (r *engineProcesses) newOutputFile(c command, to io.Writer) (*outputFile, error) {
+	if !c.toFile {
 		return nil, nil
 	}
 	var key [32]byte
@@ -72,18 +72,18 @@ func (r *engineProcesses) newSpool(c command, to io.Writer) (*spool, error) {
 		return nil, err
 	}
 	if err := writeJSON(filepath.Join(r.dir, filePrints), r.hide.Prints(key[:])); err != nil {
-		return nil, fmt.Errorf("making the spool: %w", err)
+		return nil, fmt.Errorf("making the output file: %w", err)
 	}
-	s, err := openSpool(r.dir, to, r.recorder.note)
+	s, err := openOutputFile(r.dir, to, r.recorder.keepError)
 	if err != nil {
-		return nil, fmt.Errorf("making the spool: %w", err)
+		return nil, fmt.Errorf("making the output file: %w", err)
 	}
 	return s, nil
 }
 
-func openSpool(dir string, to io.Writer, failed func(error)) (s *spool, err error) {
-	s = &spool{dir: dir, to: to, failed: failed, most: spoolMost}
-	path := filepath.Join(dir, fileSpool)
+func openOutputFile(dir string, to io.Writer, failed func(error)) (s *outputFile, err error) {
+	s = &outputFile{dir: dir, to: to, failed: failed, most: outputFileMost}
+	path := filepath.Join(dir, fileOutput)
 	if s.in, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return nil, err
 	}
@@ -91,25 +91,26 @@ func openSpool(dir string, to io.Writer, failed func(error)) (s *spool, err erro
 	if s.out, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
 		return nil, errors.Join(err, s.in.Close())
 	}
-	if err := s.room(); err != nil {
+	if err := s.allocate(); err != nil {
 		return nil, errors.Join(err, s.in.Close(), s.out.Close())
 	}
 	s.watch = newWatch(path)
 	return s, nil
 }
 
-// room holds room for what will be printed: an engine does not care whether its
-// words find any.
-func (s *spool) room() error {
-	err := unix.Fallocate(int(s.in.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, spoolRoom)
+// allocate holds space for what will be printed: an engine does not care
+// whether its words find any.
+func (s *outputFile) allocate() error {
+	err := unix.Fallocate(int(s.in.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, outputFileSpace)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		return nil
 	}
 	return err
 }
 
-// stdout is what the engine is given: the spool, or what else it prints to.
-func (s *spool) stdout(or io.Writer) io.Writer {
+// stdout is what the engine is given: the output file, or what else it prints
+// to.
+func (s *outputFile) stdout(or io.Writer) io.Writer {
 	if s == nil {
 		return or
 	}
@@ -117,7 +118,7 @@ func (s *spool) stdout(or io.Writer) io.Writer {
 }
 
 // follow hands on what p prints until end is called.
-func (s *spool) follow(p *sandbox.Process) {
+func (s *outputFile) follow(p *sandbox.Process) {
 	if s == nil {
 		return
 	}
@@ -137,7 +138,7 @@ func (s *spool) follow(p *sandbox.Process) {
 }
 
 // end hands on the rest, once nothing prints any more, and removes the file.
-func (s *spool) end() {
+func (s *outputFile) end() {
 	if s == nil || s.ended {
 		return
 	}
@@ -150,12 +151,12 @@ func (s *spool) end() {
 	if s.out != nil {
 		_ = s.out.Close()
 	}
-	s.failed(errors.Join(s.in.Close(), dropSpool(s.dir)))
+	s.failed(errors.Join(s.in.Close(), removeOutputFile(s.dir)))
 }
 
 // drain hands on what is in the file, and cuts it if it has grown.
-func (s *spool) drain(cut bool) {
-	piece := make([]byte, spoolPiece)
+func (s *outputFile) drain(cut bool) {
+	piece := make([]byte, outputFilePiece)
 	for {
 		n, err := s.in.ReadAt(piece, s.read)
 		if i := bytes.LastIndexByte(piece[:n], '\n'); i >= 0 {
@@ -170,30 +171,30 @@ func (s *spool) drain(cut bool) {
 		case err == io.EOF:
 			return
 		case err != nil:
-			s.failed(fmt.Errorf("reading the spool: %w", err))
+			s.failed(fmt.Errorf("reading the output file: %w", err))
 			return
 		}
 	}
 }
 
-func (s *spool) grown() bool {
+func (s *outputFile) grown() bool {
 	info, err := s.in.Stat()
 	return err == nil && info.Size() > s.most
 }
 
 // cut empties the file but for the line that is being printed, which comes to
-// stand at its beginning before its old place goes: whoever reads the file
+// stand at its beginning before its old place goes: a reader of the file
 // after a crash finds every line that was not handed on.
-func (s *spool) cut() {
+func (s *outputFile) cut() {
 	if err := s.frozen.Freeze(); err != nil {
-		s.most += spoolMost // not now
+		s.most += outputFileMost // not now
 		return
 	}
 	defer func() { _ = s.frozen.Thaw() }()
 	s.drain(false)
 	begun := s.read - s.line
 	if begun > s.line {
-		s.most += spoolMost // a line as long as this is a whole state
+		s.most += outputFileMost // a line as long as this is a whole state
 		return
 	}
 	text := make([]byte, begun)
@@ -205,20 +206,20 @@ func (s *spool) cut() {
 		err = s.in.Truncate(begun)
 	}
 	if err == nil {
-		_ = s.room() // it had been there; if it is gone the engine goes on all the same
+		_ = s.allocate() // it had been there; if it is gone the engine goes on all the same
 	}
 	if err != nil {
-		s.failed(fmt.Errorf("cutting the spool: %w", err))
-		s.most += spoolMost
+		s.failed(fmt.Errorf("cutting the output file: %w", err))
+		s.most += outputFileMost
 		return
 	}
-	s.read, s.line, s.most = begun, 0, spoolMost
+	s.read, s.line, s.most = begun, 0, outputFileMost
 }
 
-// dropSpool removes what a spool was.
-func dropSpool(dir string) error {
+// removeOutputFile removes the file and its fingerprints.
+func removeOutputFile(dir string) error {
 	var errs []error
-	for _, name := range []string{fileSpool, filePrints} {
+	for _, name := range []string{fileOutput, filePrints} {
 		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -226,10 +227,10 @@ func dropSpool(dir string) error {
 	return errors.Join(errs...)
 }
 
-// before writes down what the state holds ahead of an apply: without it nobody
-// could tell later whether what stands at an address is an object that was to be
-// replaced or its replacement.
-func (r *planSteps) before() error {
+// recordBefore writes down what the state holds before an apply. Without it, an
+// object at an address could be the one that was to be replaced or its
+// replacement.
+func (r *planSteps) recordBefore() error {
 	if r.state.store == nil || r.job.Kind != stack.ApplyRun {
 		return nil
 	}

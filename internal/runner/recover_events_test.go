@@ -157,7 +157,8 @@ func TestGapIsExactWheneverItIsKilled(t *testing.T) {
 				if victim == "engine" {
 					pid = engineOf(t, alive)
 				}
-				// A machine that is slow to look may find that all is done already.
+				// A machine that is slow to look may find that all is done
+				// already.
 				if pid > 0 {
 					if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 						t.Fatal(err)
