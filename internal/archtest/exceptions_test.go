@@ -45,7 +45,6 @@ var (
 		"docs/architecture.md":                        "its words are being replaced",
 		"docs/metrics.md":                             "its words are being replaced",
 		"docs/quickstart.md":                          "its words are being replaced",
-		"docs/state.md":                               "its words are being replaced",
 		"docs/tenants-quickstart.md":                  "its words are being replaced",
 		"docs/compatibility.md: glass":                "a message is the one of tofu-controller",
 		"internal/dialect/infra/breakglass.go: glass": "a message is the one of tofu-controller",
