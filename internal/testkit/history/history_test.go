@@ -113,6 +113,10 @@ func TestValidatorsRefuse(t *testing.T) {
 			still(h, stack.RetryLater, "the next attempt")
 			h.Stacks[len(h.Stacks)-1].Next, h.End = at(41), at(1000)
 		}, "was to be looked at again"},
+		"a break-glass session that never ended": {"every wait ends by itself, or says who has to end it (P6)", func(h *History) {
+			still(h, stack.BreakGlassSession, "the end of the session")
+			h.Stacks[len(h.Stacks)-1].Status.BreakGlass, h.End = &stack.BreakGlass{Session: "s", Until: at(41)}, at(1000)
+		}, "was to end at"},
 		"a stack goes and leaves what it built": {"a stack goes only when nothing is left, or when it was to be left (P7)", func(h *History) { h.States[2].Resources = 1 }, "held 1 resources"},
 	}
 	covered := map[string]bool{}
@@ -147,6 +151,10 @@ func TestValidatorsLetPass(t *testing.T) {
 			still(h, stack.Queued, "a turn")
 			h.End = at(1000)
 			h.Runs = append(h.Runs, Run{ID: "y", Stack: "other", Kind: stack.PlanRun, Started: at(30), Finished: at(999), Done: true, Outcome: stack.Succeeded})
+		},
+		"a break-glass session that goes on": func(h *History) {
+			still(h, stack.BreakGlassSession, "the end of the session")
+			h.Stacks[len(h.Stacks)-1].Status.BreakGlass, h.End = &stack.BreakGlass{Session: "s", Until: at(3600)}, at(1000)
 		},
 		"a state that somebody else put back": func(h *History) {
 			h.States = slices.Insert(h.States, 2, State{Name: "tfstate-default-s", At: at(25), Lineage: "m", Serial: 0})

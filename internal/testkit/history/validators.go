@@ -220,7 +220,13 @@ func (h History) busy(at time.Time) bool {
 
 // unbounded says why nothing would ever end the situation of a stack.
 func (s Stack) unbounded(end time.Time) string {
+	session := s.Status.BreakGlass
 	switch {
+	case s.Phase == stack.BreakGlassSession && session != nil: // the controller ends it at the time that the status names
+		if session.Until.Before(end.Add(-patience)) {
+			return "has a break-glass session that was to end at " + clock(session.Until)
+		}
+		return ""
 	case !s.Next.IsZero() && s.Next.Before(end.Add(-patience)):
 		return "was to be looked at again at " + clock(s.Next)
 	case !s.Next.IsZero() || s.Every > 0 || s.Phase.Settled():
