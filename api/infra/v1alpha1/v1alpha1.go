@@ -27,7 +27,7 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Terraform is one root module with its inputs and one state, kept true.
+// Terraform is a stack: one root module with its inputs and one state.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:deprecatedversion:warning="v1alpha1 Terraform is deprecated, upgrade to v1alpha2"

@@ -38,23 +38,22 @@ type Remediation struct {
 	Retries *int64 `json:"retries,omitempty"`
 }
 
-// PlanOptions shape how plans are made.
+// PlanOptions are settings for plans.
 type PlanOptions struct {
-	// False plans without holding the state lock. An apply always holds it.
+	// False makes plans without the state lock. An apply always holds it.
 	// +optional
 	Lock *bool `json:"lock,omitempty"`
 }
 
-// TfState says how the lock on the state is dealt with.
+// TfState says how to treat the lock on the state.
 type TfState struct {
-	// Break a lock that somebody else holds: yes (the one in lockIdentifier),
-	// auto (any) or no.
+	// Break a foreign lock: yes (the one in lockIdentifier), auto (any) or no.
 	// +kubebuilder:validation:Enum=yes;no;auto
 	// +kubebuilder:default=no
 	// +optional
 	ForceUnlock ForceUnlock `json:"forceUnlock,omitempty"`
 
-	// The lock to break; must be the one that status.lock.pending shows.
+	// The lock to break; must be the one in status.lock.pending.
 	// +optional
 	LockIdentifier string `json:"lockIdentifier,omitempty"`
 
@@ -85,7 +84,7 @@ type Variable struct {
 	// +optional
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
 
-	// Where the value is read from instead.
+	// The source of the value instead.
 	// +optional
 	ValueFrom *corev1.EnvVarSource `json:"valueFrom,omitempty"`
 }
@@ -103,7 +102,7 @@ type VarsReference struct {
 	// +optional
 	VarsKeys []string `json:"varsKeys,omitempty"`
 
-	// Carry on if it does not exist.
+	// Continue if it does not exist.
 	// +optional
 	Optional bool `json:"optional,omitempty"`
 }
@@ -122,7 +121,7 @@ type BackendConfigsReference struct {
 	// +optional
 	Keys []string `json:"keys,omitempty"`
 
-	// Carry on if it does not exist.
+	// Continue if it does not exist.
 	// +optional
 	Optional bool `json:"optional,omitempty"`
 }
@@ -131,7 +130,7 @@ type BackendConfigsReference struct {
 type InputSecret struct {
 	Name string `json:"name"`
 
-	// The name under which templates see its keys.
+	// The name of its keys in templates.
 	As string `json:"as"`
 }
 
@@ -204,12 +203,12 @@ type Cloud struct {
 	// +optional
 	Hostname string `json:"hostname,omitempty"`
 
-	// Written in clear: prefer cliConfigSecretRef.
+	// In plain text: prefer cliConfigSecretRef.
 	// +optional
 	Token string `json:"token,omitempty"`
 }
 
-// CloudWorkspaces chooses workspaces by name or by tags.
+// CloudWorkspaces selects workspaces by name or by tags.
 type CloudWorkspaces struct {
 	// +optional
 	Name string `json:"name,omitempty"`
@@ -218,7 +217,7 @@ type CloudWorkspaces struct {
 	Tags []string `json:"tags,omitempty"`
 }
 
-// HealthCheck is one thing that must answer after an apply.
+// HealthCheck is one endpoint that must answer after an apply.
 type HealthCheck struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -243,7 +242,7 @@ type HealthCheck struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// Webhook is asked about a plan before the plan is stored.
+// Webhook reviews a plan before the plan is stored.
 type Webhook struct {
 	// +kubebuilder:validation:Enum=post-planning
 	// +kubebuilder:default=post-planning
@@ -260,7 +259,7 @@ type Webhook struct {
 	// +optional
 	PayloadType string `json:"payloadType,omitempty"`
 
-	// Template over the reply: why the plan was refused.
+	// Template over the reply: the message of a refusal.
 	// +optional
 	ErrorMessageTemplate string `json:"errorMessageTemplate,omitempty"`
 
@@ -268,14 +267,14 @@ type Webhook struct {
 	TestExpression string `json:"testExpression"`
 }
 
-// BranchPlanner says how plans of pull requests are made.
+// BranchPlanner has settings for plans of pull requests.
 type BranchPlanner struct {
 	// Only for pull requests that touch spec.path.
 	// +optional
 	EnablePathScope bool `json:"enablePathScope,omitempty"`
 }
 
-// RunnerPodTemplate is what the runner pod looks like.
+// RunnerPodTemplate has the settings of the runner pod.
 type RunnerPodTemplate struct {
 	// +optional
 	Metadata RunnerPodMetadata `json:"metadata,omitzero"`
@@ -284,7 +283,7 @@ type RunnerPodTemplate struct {
 	Spec RunnerPodSpec `json:"spec,omitzero"`
 }
 
-// RunnerPodMetadata is merged over the metadata that runner pods have.
+// RunnerPodMetadata is merged into the metadata of runner pods.
 type RunnerPodMetadata struct {
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
@@ -293,7 +292,7 @@ type RunnerPodMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// RunnerPodSpec is the part of a pod that may be chosen.
+// RunnerPodSpec is the configurable part of a pod.
 type RunnerPodSpec struct {
 	// +optional
 	Image string `json:"image,omitempty"`

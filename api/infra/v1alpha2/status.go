@@ -5,11 +5,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TerraformStatus is what is known of a stack. All but terrier has the names
-// and the meaning that upstream's tools read.
+// TerraformStatus is the status of a stack. All fields except terrier have the names
+// and meanings of upstream's API.
 type TerraformStatus struct {
-	// The value of the annotation reconcile.fluxcd.io/requestedAt that was
-	// answered last.
+	// The last value of the annotation reconcile.fluxcd.io/requestedAt that was
+	// handled.
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 
@@ -62,18 +62,18 @@ type TerraformStatus struct {
 	// +optional
 	ReconciliationFailures int64 `json:"reconciliationFailures,omitempty"`
 
-	// What upstream's API has no place for.
+	// Fields that upstream's API does not have.
 	// +optional
 	Terrier *TerrierStatus `json:"terrier,omitempty"`
 }
 
 // PlanStatus names the plans of a stack.
 type PlanStatus struct {
-	// The plan that was applied last.
+	// The newest applied plan.
 	// +optional
 	LastApplied string `json:"lastApplied,omitempty"`
 
-	// The plan that waits; approvePlan with this value approves it.
+	// The pending plan; approvePlan with this value approves it.
 	// +optional
 	Pending string `json:"pending,omitempty"`
 
@@ -97,84 +97,84 @@ type Resource struct {
 	// Type in the module.
 	Type string `json:"t"`
 
-	// What its provider calls it: its arn if it has one, else its id.
+	// Its name at the provider: its arn if it has one, otherwise its id.
 	Identifier string `json:"id"`
 }
 
-// LockStatus names locks on the state that somebody else held.
+// LockStatus names foreign locks on the state.
 type LockStatus struct {
-	// The lock that was broken last.
+	// The newest broken lock.
 	// +optional
 	LastApplied string `json:"lastApplied,omitempty"`
 
-	// The lock that stands in the way.
+	// The lock that blocks runs.
 	// +optional
 	Pending string `json:"pending,omitempty"`
 }
 
-// TerrierStatus is how things stand, in Terrier's own words.
+// TerrierStatus is the status in Terrier's own terms.
 type TerrierStatus struct {
-	// What is going on.
+	// The phase of the stack.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
-	// Since when.
+	// The beginning of the phase.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// The rule that decided it; terrier explain says what it means.
+	// The rule that decided the phase; terrier explain shows its meaning.
 	// +optional
 	Rule string `json:"rule,omitempty"`
 
-	// What must happen before anything else does.
+	// What the stack waits for.
 	// +optional
 	WaitingFor string `json:"waitingFor,omitempty"`
 
-	// When what failed is tried again.
+	// The time of the next attempt after a failure.
 	// +optional
 	NextAttempt *metav1.Time `json:"nextAttempt,omitempty"`
 
-	// How often it is looked at again while nothing changes. Without it nothing
-	// is done until an event, or a person, changes something.
+	// The check interval while nothing changes. Without it Terrier does nothing until
+	// an event, or a user, changes something.
 	// +optional
 	RecheckEvery *metav1.Duration `json:"recheckEvery,omitempty"`
 
-	// The run in flight.
+	// The current run.
 	// +optional
 	Run *RunStatus `json:"run,omitempty"`
 
-	// What surrounds runs of this stack.
+	// The isolation of runs of this stack.
 	// +optional
 	Isolation string `json:"isolation,omitempty"`
 
-	// Names of the environment variables that runs are given.
+	// Names of the environment variables of runs.
 	// +optional
 	Environment []string `json:"environment,omitempty"`
 
-	// How far status.inventory goes.
+	// The completeness of status.inventory.
 	// +optional
 	Inventory *InventoryStatus `json:"inventory,omitempty"`
 
-	// What earlier reconciles wrote down, for the next one only.
+	// Internal status of the controller, for its next reconcile only.
 	// +optional
 	Memory *apiextensionsv1.JSON `json:"memory,omitempty"`
 }
 
-// InventoryStatus is what is known of an inventory.
+// InventoryStatus describes an inventory.
 type InventoryStatus struct {
-	// The state that it was made from.
+	// The state that lists these resources.
 	Of string `json:"of"`
 
-	// Resources that exist and are not listed.
+	// The number of resources that are not listed.
 	// +optional
 	More int `json:"more,omitempty"`
 
-	// Why not everything is listed.
+	// Why some resources are not listed.
 	// +optional
 	Incomplete string `json:"incomplete,omitempty"`
 }
 
-// RunStatus is a run in flight.
+// RunStatus is the current run.
 type RunStatus struct {
 	ID string `json:"id"`
 
@@ -187,7 +187,7 @@ type RunStatus struct {
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
-	// When it is interrupted if it has not ended by then.
+	// When Terrier interrupts the run.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 }

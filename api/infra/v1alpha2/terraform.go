@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Terraform is one root module with its inputs and one state, kept true.
+// Terraform is a stack: one root module with its inputs and one state.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -38,14 +38,14 @@ type TerraformList struct {
 	Items           []Terraform `json:"items"`
 }
 
-// TerraformSpec is what is asked for. A module comes from a source (sourceRef
-// and path), or is written in place: then there is no sourceRef, and values
-// holds exactly the key hcl.
+// TerraformSpec is the desired stack. A module comes from a source (sourceRef and
+// path), or is inline: then there is no sourceRef, and values holds exactly the key
+// hcl.
 //
-// Durations are checked to be what Go parses, since one that is not could not
-// be read by any client written in Go, and would spoil every list it is in.
+// Durations must be in the syntax of Go: otherwise no client written in Go could
+// read the object, nor any list that contains it.
 type TerraformSpec struct {
-	// Pause after a successful run before the next look.
+	// Pause after a successful run before the next check.
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -85,11 +85,11 @@ type TerraformSpec struct {
 	// +optional
 	Path string `json:"path,omitempty"`
 
-	// Leave the stack alone until this is false again.
+	// Do nothing with the stack until this is false again.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// Apply whatever is planned, without approval, at every interval.
+	// Apply every plan, without approval, at every interval.
 	// +optional
 	Force bool `json:"force,omitempty"`
 
@@ -97,8 +97,8 @@ type TerraformSpec struct {
 	// +optional
 	DependsOn []ObjectRef `json:"dependsOn,omitempty"`
 
-	// Who approves plans: empty (a person, plan by plan), auto, disable (look
-	// for drift only), or the name of the plan that is approved.
+	// Who approves plans: empty (a user, plan by plan), auto, disable (only check
+	// drift), or the name of the approved plan.
 	// +optional
 	ApprovePlan string `json:"approvePlan,omitempty"`
 
@@ -106,19 +106,19 @@ type TerraformSpec struct {
 	// +optional
 	PlanOnly bool `json:"planOnly,omitempty"`
 
-	// How plans are made.
+	// Settings for plans.
 	// +optional
 	Plan *PlanOptions `json:"plan,omitempty"`
 
-	// Make plans that take everything down.
+	// Make plans that destroy all resources.
 	// +optional
 	Destroy bool `json:"destroy,omitempty"`
 
-	// Take everything down when the object is deleted.
+	// Destroy all resources when the object is deleted.
 	// +optional
 	DestroyResourcesOnDeletion bool `json:"destroyResourcesOnDeletion,omitempty"`
 
-	// Plan at each interval instead of looking for drift.
+	// Plan at each interval instead of checking drift.
 	// +optional
 	DisableDriftDetection bool `json:"disableDriftDetection,omitempty"`
 
@@ -134,13 +134,13 @@ type TerraformSpec struct {
 	// +optional
 	Parallelism int32 `json:"parallelism,omitempty"`
 
-	// Keep a plan in a form for people or programs as well.
+	// Publish plans in a readable form as well.
 	// +kubebuilder:validation:Enum=none;json;human
 	// +kubebuilder:default=none
 	// +optional
 	StoreReadablePlan ReadablePlan `json:"storeReadablePlan,omitempty"`
 
-	// How the lock on the state is dealt with.
+	// How to treat the lock on the state.
 	// +optional
 	TfState *TfState `json:"tfstate,omitempty"`
 
@@ -203,11 +203,11 @@ type TerraformSpec struct {
 	// +optional
 	EnableInventory bool `json:"enableInventory,omitempty"`
 
-	// What must answer after an apply.
+	// Endpoints that must answer after an apply.
 	// +optional
 	HealthChecks []HealthCheck `json:"healthChecks,omitempty"`
 
-	// Who is asked about a plan before it is stored.
+	// Webhooks that review a plan before it is stored.
 	// +optional
 	Webhooks []Webhook `json:"webhooks,omitempty"`
 
@@ -221,20 +221,20 @@ type TerraformSpec struct {
 	// +optional
 	AlwaysCleanupRunnerPod *bool `json:"alwaysCleanupRunnerPod,omitempty"`
 
-	// Seconds that a runner pod is given to stop.
+	// Seconds that a runner pod has to stop.
 	// +kubebuilder:default=30
 	// +optional
 	RunnerTerminationGracePeriodSeconds *int64 `json:"runnerTerminationGracePeriodSeconds,omitempty"`
 
-	// What the runner pod looks like.
+	// Settings of the runner pod.
 	// +optional
 	RunnerPodTemplate RunnerPodTemplate `json:"runnerPodTemplate,omitzero"`
 
-	// Hold a run open for a person to enter.
+	// Begin a break-glass session.
 	// +optional
 	BreakTheGlass bool `json:"breakTheGlass,omitempty"`
 
-	// How plans of pull requests are made.
+	// Settings for plans of pull requests.
 	// +optional
 	BranchPlanner *BranchPlanner `json:"branchPlanner,omitempty"`
 
@@ -243,7 +243,7 @@ type TerraformSpec struct {
 	Enterprise *apiextensionsv1.JSON `json:"enterprise,omitempty"`
 }
 
-// RetryStrategy says how the pause between retries grows.
+// RetryStrategy is how the pause between retries grows.
 type RetryStrategy string
 
 // The retry strategies.
@@ -252,7 +252,7 @@ const (
 	ExponentialBackoff RetryStrategy = "ExponentialBackoff"
 )
 
-// ReadablePlan is the additional form in which a plan is kept.
+// ReadablePlan is an additional form of a plan.
 type ReadablePlan string
 
 // The forms of a readable plan.
@@ -262,8 +262,8 @@ const (
 	ReadableHuman ReadablePlan = "human"
 )
 
-// The values of approvePlan that are not the name of a plan. Disabled is a
-// spelling that the upstream API names and gives no meaning.
+// The values of approvePlan that are not the name of a plan. Disabled is a spelling
+// that the upstream API defines without a meaning.
 const (
 	ApproveAuto     = "auto"
 	ApproveDisable  = "disable"

@@ -1,8 +1,8 @@
 // Package v1alpha2 holds the wire types of infra.contrib.fluxcd.io/v1alpha2,
-// the version that is stored: every field that tofu-controller's API has, plus
-// what Terrier reports under status.terrier. It is data only: no defaulting in
-// code, no mapping; the mapping to a stack is internal/dialect/infra's, and
-// which fields work is written in docs/compatibility.md.
+// the stored version: every field of tofu-controller's API, and Terrier's own below
+// status.terrier. It is data only: no defaulting in code, no mapping; package
+// internal/dialect/infra maps it to a stack, and docs/compatibility.md lists which
+// fields work.
 //
 // Start reading at TerraformSpec.
 //

@@ -32,44 +32,44 @@ type TenantRegistryList struct {
 	Items           []TenantRegistry `json:"items"`
 }
 
-// TenantRegistrySpec says where rows are and what their columns mean.
+// TenantRegistrySpec gives the source of rows and the meanings of their columns.
 type TenantRegistrySpec struct {
 	Source Source `json:"source"`
 
 	ValueMappings ValueMappings `json:"valueMappings"`
 
-	// More variables for templates, by the column that they come from.
+	// More variables for templates, by their columns.
 	// +optional
 	ExtraValueMappings map[string]string `json:"extraValueMappings,omitempty"`
 
-	// Values of the activate column that mean yes, exactly as they are compared;
-	// 1, true, TRUE, True, yes, YES and Yes if absent.
+	// Values of the activate column that mean true, compared exactly; 1, true, TRUE,
+	// True, yes, YES and Yes if absent.
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	ActiveValues []string `json:"activeValues,omitempty"`
 
-	// True reads nothing and changes nothing.
+	// True stops reading rows and changing tenants.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// True reads and reports what would change, and changes nothing.
+	// True reports what would change, and changes nothing.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 
-	// What has to hold before a tenant is taken away.
+	// Limits of deletions.
 	// +optional
 	Guard Guard `json:"guard,omitzero"`
 }
 
-// Guard limits what one read of the rows may take away. Whatever it says, an
-// error, an incomplete read and a vanished column take away nothing.
+// Guard limits the deletions of one read of the rows. An error, an incomplete read
+// and a missing column never delete a tenant.
 type Guard struct {
-	// True lets a read without any row take away every tenant.
+	// True allows a read without any row to delete all tenants.
 	// +optional
 	AllowEmpty bool `json:"allowEmpty,omitempty"`
 
-	// A read that takes away more than this share, in percent, and more than
-	// maxDeletions is stopped as a whole until somebody allows it.
+	// The guard blocks all deletions of a read that would delete more than this share,
+	// in percent, and more than maxDeletions, until a user allows them.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -81,16 +81,16 @@ type Guard struct {
 	// +optional
 	MaxDeletions *int32 `json:"maxDeletions,omitempty"`
 
-	// How long a row must be inactive before its tenants go; at once if absent.
+	// How long a row must be inactive before its tenants are deleted; at once if absent.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="string(duration(self)) != ''",message="must be a duration such as 90s or 1h30m"
 	// +optional
 	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
 
-	// What becomes of the tenants of a row that is not there any more, which is
-	// not the same as one that is inactive: Keep leaves them and says so, Delete
-	// takes them away once the row was absent from two reads and for gracePeriod.
+	// The fate of tenants whose row is missing, and not merely inactive: Keep keeps and
+	// reports them, Delete deletes them once the row was missing from two reads and
+	// for gracePeriod.
 	// +kubebuilder:validation:Enum=Keep;Delete
 	// +kubebuilder:default=Delete
 	// +optional
@@ -119,7 +119,7 @@ type Source struct {
 	// +optional
 	PostgreSQL *PostgreSQL `json:"postgresql,omitempty"`
 
-	// A file on the controller's machine; only below the directories that it was told.
+	// A file on the controller's machine, in one of the directories that the operator allows.
 	// +optional
 	SQLite *SQLite `json:"sqlite,omitempty"`
 
@@ -136,15 +136,14 @@ type Source struct {
 	// +optional
 	MaxRows *int32 `json:"maxRows,omitempty"`
 
-	// A column that never goes back in newer data, such as an updated_at: a read
-	// whose greatest value is less than that of an earlier one is an older copy,
-	// and changes nothing.
+	// A column that only grows, such as updated_at: a read whose greatest value is less
+	// than that of an earlier one has older data, and changes nothing.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	HighWaterMark string `json:"highWaterMark,omitempty"`
 }
 
-// Server is where a database listens, and what to read there.
+// Server is the address of a database, and what to read there.
 type Server struct {
 	// A name or an address, or an absolute path of a socket.
 	// +kubebuilder:validation:MinLength=1
@@ -191,7 +190,7 @@ type PostgreSQL struct {
 	// +optional
 	TLS *TLS `json:"tls,omitempty"`
 
-	// Reads again when this channel is notified (NOTIFY); polling goes on beside it.
+	// Terrier also reads the rows when this channel is notified (NOTIFY).
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Channel string `json:"channel,omitempty"`
@@ -205,7 +204,7 @@ type SQLite struct {
 	Selection `json:",inline"`
 }
 
-// Selection is what is read.
+// Selection is the table or query to read.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.table) != has(self.query)",message="give table or query, not both"
 type Selection struct {
@@ -215,7 +214,7 @@ type Selection struct {
 	// +optional
 	Table string `json:"table,omitempty"`
 
-	// One SELECT statement, for what no table or view has.
+	// One SELECT statement instead of a table or view.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
@@ -228,8 +227,7 @@ type SecretRef struct {
 	Key  string `json:"key"`
 }
 
-// TLS says how a connection is protected. With it a server's certificate is
-// always verified.
+// TLS protects a connection. The server's certificate is always verified.
 type TLS struct {
 	// Certificates of authorities, PEM; those of the system if absent.
 	// +optional
@@ -246,9 +244,9 @@ type TLS struct {
 	ServerName string `json:"serverName,omitempty"`
 }
 
-// ValueMappings are the columns of the variables that each row has.
+// ValueMappings are the columns of the variables of each row.
 type ValueMappings struct {
-	// Identifies a tenant for good; becomes part of names.
+	// Identifies a tenant, and never changes; part of names.
 	// +kubebuilder:validation:MinLength=1
 	UID string `json:"uid"`
 
@@ -256,67 +254,67 @@ type ValueMappings struct {
 	// +optional
 	HostOrURL string `json:"hostOrUrl,omitempty"`
 
-	// Whether the tenant is to be there.
+	// Whether the tenant is active.
 	// +kubebuilder:validation:MinLength=1
 	Activate string `json:"activate"`
 }
 
-// TenantRegistryStatus is what is known of the rows and their tenants. Counters
-// keep their last value while the database cannot be read.
+// TenantRegistryStatus is the status of the rows and their tenants. Counters keep
+// their last value while the database cannot be read.
 type TenantRegistryStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// +optional
 	ReferencingTemplates int32 `json:"referencingTemplates,omitempty"`
-	// Templates times active rows.
+	// The number of templates times active rows.
 	// +optional
 	Desired int32 `json:"desired,omitempty"`
 	// +optional
 	Ready int32 `json:"ready,omitempty"`
-	// Tenants of which a resource failed; one that is starting is none.
+	// Tenants with a failed resource; one that is starting does not count.
 	// +optional
 	Failed int32 `json:"failed,omitempty"`
 
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The last complete read that found something else than the one before it.
+	// The last complete read with another result than the one before.
 	// +optional
 	LastRead *Read `json:"lastRead,omitempty"`
 
-	// Rows that no tenant can be made of; the first twenty.
+	// Rows with errors; the first twenty.
 	// +optional
 	RowErrors []RowError `json:"rowErrors,omitempty"`
-	// All of them.
+	// The number of rows with errors.
 	// +optional
 	RowErrorCount int32 `json:"rowErrorCount,omitempty"`
 
-	// Deletions that a guard has stopped.
+	// Deletions that a guard blocks.
 	// +optional
 	Blocked *Blocked `json:"blocked,omitempty"`
 
-	// Tenants that will go when their grace period is over.
+	// Tenants that will be deleted after their grace period.
 	// +optional
 	Leaving int32 `json:"leaving,omitempty"`
 
-	// What a dry run would have done.
+	// The changes that a dry run reports.
 	// +optional
 	DryRun *Changes `json:"dryRun,omitempty"`
 
-	// Tenants that went lately because their rows became inactive; one whose row
-	// flaps has to be inactive for longer.
+	// Rows whose tenants were deleted lately; a row that flaps has to be inactive for
+	// longer.
 	// +optional
 	Departed []Departure `json:"departed,omitempty"`
 
-	// The value of the annotation terrier.dev/sync that was acted on last.
+	// The last value of the annotation terrier.dev/sync that was handled.
 	// +optional
 	LastHandledSync string `json:"lastHandledSync,omitempty"`
 }
 
-// Read is one complete look at the rows.
+// Read is one complete read of the rows.
 type Read struct {
 	Time metav1.Time `json:"time"`
-	// Rows in all, and those that are active.
+	// All rows, and the active ones.
 	Rows   int32 `json:"rows"`
 	Active int32 `json:"active"`
 	// The greatest value of the highWaterMark column.
@@ -324,7 +322,7 @@ type Read struct {
 	HighWaterMark string `json:"highWaterMark,omitempty"`
 }
 
-// RowError is a row that no tenant can be made of.
+// RowError is a row with an error.
 type RowError struct {
 	// The uid as it is in the row, shortened; empty if it has none.
 	// +optional
@@ -332,13 +330,13 @@ type RowError struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 
-	// When what the API server refused is tried again by itself. A change of the
-	// row or of the template has it tried at once.
+	// The time of the next attempt after a refusal by the API server. A change of the
+	// row or of the template causes an attempt at once.
 	// +optional
 	NextAttempt *metav1.Time `json:"nextAttempt,omitempty"`
 }
 
-// Blocked is a set of deletions that waits for somebody to allow it.
+// Blocked is a set of deletions that a guard blocks until a user allows it.
 type Blocked struct {
 	Reason  string      `json:"reason"`
 	Message string      `json:"message"`
@@ -347,13 +345,13 @@ type Blocked struct {
 	// The first twenty.
 	// +optional
 	Tenants []string `json:"tenants,omitempty"`
-	// Stands for exactly these deletions: as value of the annotation
-	// terrier.dev/allow-deletions it lets them pass.
+	// As value of the annotation terrier.dev/allow-deletions the token allows exactly
+	// these deletions.
 	// +optional
 	Token string `json:"token,omitempty"`
 }
 
-// Changes counts what a read leads to.
+// Changes counts the changes of a read.
 type Changes struct {
 	Create int32 `json:"create"`
 	Update int32 `json:"update"`
@@ -363,7 +361,7 @@ type Changes struct {
 	Tenants []string `json:"tenants,omitempty"`
 }
 
-// Departure is a row that became inactive and whose tenants went.
+// Departure is a row whose tenants were deleted.
 type Departure struct {
 	UID   string      `json:"uid"`
 	Time  metav1.Time `json:"time"`

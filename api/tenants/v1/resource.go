@@ -6,11 +6,11 @@ import "k8s.io/apimachinery/pkg/runtime"
 // +kubebuilder:validation:Enum=Once;WhenNeeded
 type CreationPolicy string
 
-// DeletionPolicy says what becomes of a resource that is not wanted any more.
+// DeletionPolicy says whether a resource that is not wanted any more is deleted.
 // +kubebuilder:validation:Enum=Delete;Retain
 type DeletionPolicy string
 
-// ConflictPolicy says what happens to fields that somebody else manages.
+// ConflictPolicy says what happens to fields of another manager.
 // +kubebuilder:validation:Enum=Stuck;Force
 type ConflictPolicy string
 
@@ -44,7 +44,7 @@ type TResource struct {
 	// +kubebuilder:validation:Type=object
 	Spec runtime.RawExtension `json:"spec"`
 
-	// Resources that must be ready before this one is made.
+	// Resources that must be ready before this one is created.
 	// +optional
 	DependIDs []string `json:"dependIds,omitempty"`
 
@@ -68,11 +68,11 @@ type TResource struct {
 	// +optional
 	TargetNamespace string `json:"targetNamespace,omitempty"`
 
-	// Laid over metadata.labels of spec.
+	// Overrides metadata.labels of spec.
 	// +optional
 	LabelsTemplate map[string]string `json:"labelsTemplate,omitempty"`
 
-	// Laid over metadata.annotations of spec.
+	// Overrides metadata.annotations of spec.
 	// +optional
 	AnnotationsTemplate map[string]string `json:"annotationsTemplate,omitempty"`
 
@@ -92,11 +92,11 @@ type TResource struct {
 	// +optional
 	PatchStrategy PatchStrategy `json:"patchStrategy,omitempty"`
 
-	// JSONPaths of fields that are set when the object is made and then left to others.
+	// JSONPaths of fields that are set at creation and then left to other managers.
 	// +optional
 	IgnoreFields []string `json:"ignoreFields,omitempty"`
 
-	// False: made although a dependency has failed.
+	// False: the resource is created although a dependency has failed.
 	// +kubebuilder:default=true
 	// +optional
 	SkipOnDependencyFailure *bool `json:"skipOnDependencyFailure,omitempty"`
@@ -112,8 +112,8 @@ type TResource struct {
 	IncludeWhen string `json:"includeWhen,omitempty"`
 }
 
-// Resources are the sixteen groups. A group is a place in the order and a hint
-// to the reader: the kind of an object is what its spec says.
+// Resources are the sixteen groups. A group is a place in the order and a hint to
+// the reader: the spec of an object gives its kind.
 type Resources struct {
 	// +listType=map
 	// +listMapKey=id
@@ -187,8 +187,8 @@ type Group struct {
 	Resources []TResource
 }
 
-// Groups returns all groups in their order, which is the order of everything
-// that has no other.
+// Groups returns all groups in their order, which is the order of resources without
+// dependencies.
 func (r *Resources) Groups() []Group {
 	return []Group{
 		{"serviceAccounts", r.ServiceAccounts},

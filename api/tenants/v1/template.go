@@ -35,30 +35,30 @@ type TenantTemplateList struct {
 type TenantTemplateSpec struct {
 	// The TenantRegistry, in the template's namespace, whose rows become tenants.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="registryId cannot change; make another template"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="registryId cannot change; create another template"
 	RegistryID string `json:"registryId"`
 
 	Resources `json:",inline"`
 
-	// How a change of the template reaches the tenants that are there; all at once if absent.
+	// How a change of the template reaches existing tenants; all at once if absent.
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// The ServiceAccount, in the template's namespace, as which objects are
-	// written; the controller itself if empty.
+	// The ServiceAccount, in the template's namespace, that writes the objects; the
+	// controller itself if empty.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// True takes no tenant away, whatever rows say.
+	// True protects all tenants of the template against deletion.
 	// +optional
 	DeletionProtection bool `json:"deletionProtection,omitempty"`
 }
 
-// Rollout limits how many tenants change at once. Tenants of new rows are made
-// at once in any case.
+// Rollout limits how many tenants change at once. Tenants of new rows are always
+// created at once.
 type Rollout struct {
-	// How many tenants may be changed and not ready yet; 0 is no limit.
+	// How many changed tenants may not be ready yet; 0 is no limit.
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +optional
@@ -84,7 +84,7 @@ type Rollout struct {
 	Waves []Wave `json:"waves,omitempty"`
 }
 
-// Wave is some of the tenants: those that match, as many of them as percent says.
+// Wave is a part of the tenants: those that match, up to a percentage.
 type Wave struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -94,14 +94,14 @@ type Wave struct {
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// Share of all tenants that are changed when this wave is through.
+	// Share of all tenants that are changed at the end of this wave.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +optional
 	Percent *int32 `json:"percent,omitempty"`
 }
 
-// TenantTemplateStatus is how far the template is.
+// TenantTemplateStatus is the status of a template.
 type TenantTemplateStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -123,14 +123,14 @@ const (
 	RolloutComplete   = "Complete"
 )
 
-// RolloutStatus is how far a change of the template has come.
+// RolloutStatus is the progress of a change of the template.
 type RolloutStatus struct {
 	// +optional
 	Phase string `json:"phase,omitempty"`
 	// +optional
 	TargetGeneration int64 `json:"targetGeneration,omitempty"`
-	// The last generation that all tenants were ready with; new tenants are made
-	// of it while the rollout of a newer one has stopped.
+	// The last generation with which all tenants were ready; new tenants get it while
+	// the rollout of a newer one has stopped.
 	// +optional
 	GoodGeneration int64 `json:"goodGeneration,omitempty"`
 	// +optional
@@ -143,7 +143,7 @@ type RolloutStatus struct {
 	ReadyUpdatedNodes int32 `json:"readyUpdatedNodes,omitempty"`
 	// +optional
 	FailedNodes int32 `json:"failedNodes,omitempty"`
-	// The wave that is under way; empty for the rest of the tenants.
+	// The running wave; empty for the tenants after the last wave.
 	// +optional
 	Wave string `json:"wave,omitempty"`
 	// +optional

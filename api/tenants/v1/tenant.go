@@ -33,8 +33,8 @@ type TenantList struct {
 	Items           []Tenant `json:"items"`
 }
 
-// TenantSpec is the generation of the template that this tenant has, as it is
-// written there: no value of the row is in it.
+// TenantSpec is a copy of this tenant's generation of the template, without values
+// of the row.
 type TenantSpec struct {
 	// The uid of the row.
 	// +kubebuilder:validation:MinLength=1
@@ -51,7 +51,7 @@ type TenantSpec struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// TenantStatus is what is known of the tenant's objects.
+// TenantStatus is the status of the tenant's objects.
 type TenantStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -70,19 +70,19 @@ type TenantStatus struct {
 	// +optional
 	AppliedResources []string `json:"appliedResources,omitempty"`
 
-	// The same, exactly: what this tenant has to clean up.
+	// The objects that this tenant has to clean up.
 	// +optional
 	Inventory []InventoryItem `json:"inventory,omitempty"`
 
-	// Each resource that is not simply ready.
+	// The resources that are not ready.
 	// +optional
 	Resources []ResourceStatus `json:"resources,omitempty"`
 
-	// The keyed digest of the row that the objects were made of.
+	// The keyed digest of the row that the objects were rendered from.
 	// +optional
 	Row string `json:"row,omitempty"`
 
-	// The generation of the template that the objects were made of.
+	// The generation of the template that the objects were rendered from.
 	// +optional
 	TemplateGeneration int64 `json:"templateGeneration,omitempty"`
 
@@ -100,13 +100,13 @@ type InventoryItem struct {
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Empty until the object is known to be there.
+	// Empty until the object is known to exist.
 	// +optional
 	UID string `json:"uid,omitempty"`
-	// As it was when the object was written, since the template may be gone.
+	// The policy at the last write, since the template may be gone.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
-	// Its place in the order of making; deletions go the other way.
+	// Its place in the order of creation; deletions are in the reverse order.
 	// +optional
 	Order int32 `json:"order,omitempty"`
 }
@@ -119,8 +119,8 @@ type ResourceStatus struct {
 	Message string      `json:"message,omitempty"`
 	Since   metav1.Time `json:"since"`
 
-	// When what failed is tried again by itself. A change of the row, of the
-	// template or of the object has it tried at once.
+	// The time of the next attempt after a failure. A change of the row, of the
+	// template or of the object causes an attempt at once.
 	// +optional
 	NextAttempt *metav1.Time `json:"nextAttempt,omitempty"`
 }

@@ -1,8 +1,7 @@
 // Package v1 holds the wire types of operator.kubernetes-tenants.org/v1: every
-// field that Tenant Operator 1.1.8 has, those that Lynq added to the same kinds
-// later, and what Terrier adds; all additions are optional. It is data only: no
-// defaulting in code, no mapping; the mapping to rows and templates is
-// internal/dialect/tenants's.
+// field of Tenant Operator 1.1.8, those that Lynq added to the same kinds later, and
+// Terrier's own; all additions are optional. It is data only: no defaulting in code,
+// no mapping; package internal/dialect/tenants maps it to rows and templates.
 //
 // Start reading at TenantTemplateSpec.
 //
@@ -26,8 +25,7 @@ const (
 	TenantKind   = "Tenant"
 )
 
-// Names that Tenant Operator gives to things, kept so that an installation of it
-// can be taken over.
+// Names of Tenant Operator, kept so that Terrier can take over its installations.
 const (
 	FieldManager      = "tenant-operator"
 	TenantFinalizer   = "tenant.operator.kubernetes-tenants.org/finalizer"
@@ -41,7 +39,7 @@ const (
 
 	AnnotationHostOrURL          = "kubernetes-tenants.org/hostOrUrl"
 	AnnotationActivate           = "kubernetes-tenants.org/activate"
-	AnnotationExtra              = "kubernetes-tenants.org/extra" // read from Tenants made by hand or by the operator; never written
+	AnnotationExtra              = "kubernetes-tenants.org/extra" // read from Tenants that a user or the operator created; never written
 	AnnotationTemplateGeneration = "kubernetes-tenants.org/template-generation"
 	AnnotationOrphanedAt         = "kubernetes-tenants.org/orphaned-at"
 	AnnotationOrphanedReason     = "kubernetes-tenants.org/orphaned-reason"
@@ -51,17 +49,17 @@ const (
 
 // Names that Terrier adds.
 const (
-	FinalizerTemplate = "terrier.dev/template" // a template goes after its Tenants
+	FinalizerTemplate = "terrier.dev/template" // a template is deleted after its Tenants
 
 	LabelTenantID = "terrier.dev/tenant-id" // on children, Terraform objects above all: the row's uid
 
 	AnnotationRow                = "terrier.dev/row"                 // on a Tenant: keyed digest of its row's values
-	AnnotationLeaving            = "terrier.dev/leaving"             // on a Tenant: since when and why its row asks for its end
-	AnnotationChanged            = "terrier.dev/template-changed"    // on a Tenant: when it was given its generation of the template; absent if it was made with it
+	AnnotationLeaving            = "terrier.dev/leaving"             // on a Tenant: since when and why its row asks for its deletion
+	AnnotationChanged            = "terrier.dev/template-changed"    // on a Tenant: when it got its generation of the template; absent if it was created with it
 	AnnotationDeletionProtection = "terrier.dev/deletion-protection" // "true" on a Tenant or TenantTemplate
-	AnnotationAllowDeletions     = "terrier.dev/allow-deletions"     // on a TenantRegistry: the token of status.blocked that may pass
+	AnnotationAllowDeletions     = "terrier.dev/allow-deletions"     // on a TenantRegistry: the token of status.blocked that a user allows
 	AnnotationSyncNow            = "terrier.dev/sync"                // on a TenantRegistry: any new value reads the rows now
-	AnnotationRollout            = "terrier.dev/rollout"             // on a TenantTemplate: the generation whose rollout stopped and may go on, alone or with -N for N failures
+	AnnotationRollout            = "terrier.dev/rollout"             // on a TenantTemplate: the generation whose stopped rollout a user resumes, alone or with -N for N failures
 )
 
 // AddToScheme makes the types of this package known to s.
