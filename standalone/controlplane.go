@@ -76,7 +76,7 @@ func controlPlane(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		UnsafeNoFsync: *ephemeral,
 	})
 	if err != nil && ctx.Err() != nil {
-		return nil // told to end while starting
+		return nil // stopped while starting
 	}
 	if err != nil {
 		return err

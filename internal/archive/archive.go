@@ -6,8 +6,8 @@
 // same tree, always. Neither follows a link out of its directory: both work
 // through os.Root.
 //
-// Whoever extracts has compared the archive's digest before; this package
-// knows nothing of digests. Start reading at Tree.
+// Callers compare the archive's digest before they extract it; this package knows no
+// digests. Start reading at Tree.
 package archive
 
 import (

@@ -12,10 +12,10 @@ import (
 )
 
 // Extract unpacks the tar or gzipped tar archive r into the directory dir,
-// which exists and is best empty: nothing that is there is replaced. After an
-// error the directory holds a part of the archive, which is of no use.
+// which exists and should be empty: no existing file is replaced. After an error the
+// directory holds a useless part of the archive.
 //
-// What the archive does wrong is Invalid; what the disk does wrong is not.
+// An error of the archive is Invalid; one of the disk is not.
 func Extract(r io.Reader, dir string, limits Limits) error {
 	tree, err := NewTree(dir, limits)
 	if err != nil {

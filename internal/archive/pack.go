@@ -53,7 +53,7 @@ type packing struct {
 	skip    Skip
 	out     *tar.Writer
 	budget  budget
-	seen    int      // entries looked at, packed or not
+	seen    int      // entries that were read, packed or not
 	pending []string // directories passed on the way down and not yet written
 }
 
@@ -80,7 +80,7 @@ func (p *packing) children(name string, above []fs.FileInfo) error {
 func (p *packing) entry(name string, above []fs.FileInfo) error {
 	// Links that share targets can make a small tree look endless.
 	if p.seen++; p.seen > 20*p.budget.Entries {
-		return refuse(name, "there is too much to look at")
+		return refuse(name, "the tree has too many entries")
 	}
 	info, err := p.root.Lstat(name)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"path"
 )
 
-// Tree makes a tree of files below one directory out of names and contents
-// that nobody vouches for. Extract is the tar stream's way to use it; whoever
-// gets names from elsewhere (a git tree, a bucket) uses it directly.
+// Tree creates a tree of files below one directory from untrusted names and
+// contents. Extract uses it for tar streams; callers with other sources of names (a
+// git tree, a bucket) use it directly.
 //
-// A name is used once. Nothing that is there already is replaced or followed.
+// A name is used once. An existing file is never replaced or followed.
 type Tree struct {
 	root   *os.Root
 	budget budget

@@ -1,6 +1,6 @@
-// Package fault names the six kinds of failure and what each one means to
-// whoever meets it: a requeue, an HTTP status, an exit code. An error is marked
-// once, where its kind is known; everything that is not marked is Broken.
+// Package fault names the six kinds of failure and their meanings: a requeue, an HTTP
+// status, an exit code. An error is marked once, where its kind is known; an error
+// without a mark is Broken.
 //
 // It holds no messages and logs nothing. Start reading at Kind.
 package fault
@@ -17,11 +17,11 @@ type Kind string
 const (
 	None     Kind = ""         // no failure
 	Invalid  Kind = "Invalid"  // the user must edit what they wrote
-	Denied   Kind = "Denied"   // somebody forbids it: RBAC, policy, a guard
-	Missing  Kind = "Missing"  // something referred to is not there yet
-	Conflict Kind = "Conflict" // the world changed underneath: look again
+	Denied   Kind = "Denied"   // RBAC, a policy or a guard forbids it
+	Missing  Kind = "Missing"  // a referenced object does not exist yet
+	Conflict Kind = "Conflict" // another writer was faster: read again
 	Later    Kind = "Later"    // a lock, a quota, a dependency: wait
-	Broken   Kind = "Broken"   // our bug or the world's
+	Broken   Kind = "Broken"   // a bug, or a failure of the platform
 )
 
 // Fault is an error of a known kind.
@@ -73,7 +73,7 @@ func Reason(err error, fallback string) string {
 
 // Meaning is what a kind of failure means outside the core.
 type Meaning struct {
-	Stalled bool // somebody must act before it can get better
+	Stalled bool // a user must act before it can succeed
 	Warning bool // its event is a warning
 	HTTP    int
 	Exit    int

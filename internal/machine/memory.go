@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Memory is how many bytes this machine, or the control group around this
-// program, has, read from the file system of the machine; 0 if that says
-// nothing. What is free just now is not asked for.
+// Memory is the memory of this machine, or of the control group around this process,
+// in bytes, by the file system of the machine; 0 if that does not say. It is not the
+// free memory.
 func Memory(root fs.FS) int64 {
 	total := machineMemory(root)
 	if group := groupMemory(root); group > 0 && (total == 0 || group < total) {

@@ -1,12 +1,12 @@
-// Package meter lets a process run Go templates that others have written: it
-// bounds what templates do, so that each ends by itself. Nothing can stop one
-// from outside. The functions that they may call are in its library.
+// Package meter lets a process run Go templates of users: it bounds their costs, so
+// that each ends by itself, since nothing can stop one from outside. Package library
+// has the functions that they may call.
 //
 // It renders nothing and knows no variables.
 //
-// Start reading at Budget. Whoever uses one gives the template its method Spend
-// as a function, lets Rounds rewrite the template's trees, and calls functions
-// by library.Call.
+// Start reading at Budget. A caller gives the template the method Spend as a
+// function, lets Rounds rewrite the template's trees, and calls functions by
+// library.Call.
 package meter
 
 import (

@@ -8,7 +8,7 @@ import (
 // Any is the name that chooses all objects of a kind.
 const Any = "*"
 
-// Alert says which events a provider of its namespace gets.
+// Alert selects the events for a provider of its namespace.
 type Alert struct {
 	Namespace string
 	Provider  string

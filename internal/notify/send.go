@@ -91,7 +91,7 @@ func (s Sender) Send(ctx context.Context, d Destination, e Event) error {
 	return d.conceal(judge(d, resp, answer))
 }
 
-// sign says who sends, and shows that they may.
+// sign adds credentials or a signature.
 func (d Destination) sign(req *http.Request, e Event, body []byte) {
 	req.Header.Set("Content-Type", "application/json")
 	switch d.Type {
@@ -115,7 +115,7 @@ func (d Destination) sign(req *http.Request, e Event, body []byte) {
 	}
 }
 
-// judge says what an answer means.
+// judge converts an answer to an error.
 func judge(d Destination, resp *http.Response, answer []byte) error {
 	code := resp.StatusCode
 	said := fmt.Errorf("it answered %d %s%s", code, http.StatusText(code), quoted(answer))
@@ -131,8 +131,8 @@ func judge(d Destination, resp *http.Response, answer []byte) error {
 	}
 }
 
-// slackSays reads the answer of chat.postMessage, which is 200 whatever became
-// of the message. Webhooks answer with a word.
+// slackSays reads the answer of chat.postMessage, which is 200 even if Slack refused
+// the message. Webhooks answer with a word.
 func slackSays(d Destination, answer []byte) error {
 	if d.Type != Slack || d.Token.Empty() {
 		return nil

@@ -104,8 +104,8 @@ type Allow struct {
 }
 
 // ParseAllow reads entries of three forms: host:port, an address, a CIDR. A
-// host:port allows just that spelling of a name with just that port, whatever
-// it resolves to.
+// host:port allows exactly that spelling of a name with exactly that port, and every
+// address that it resolves to.
 func ParseAllow(entries ...string) (Allow, error) {
 	a := Allow{hosts: map[string]bool{}}
 	for _, entry := range entries {

@@ -1,12 +1,11 @@
-// Package outbound is the only way out: every URL that somebody else wrote is
-// fetched through a Client.
+// Package outbound is the only way out: every URL of a user is fetched through a
+// Client.
 //
-// A Client dials no address that belongs to this machine, its link or a cloud's
-// metadata service, whatever name or redirect led there, unless the operator
-// listed it. It sends credentials to the one origin they are for, follows
-// redirects to other origins without them, never falls back from https to
-// http, and bounds every answer in size and time. It retries nothing and
-// caches nothing.
+// A Client dials no address of this machine, its link or a cloud's metadata service,
+// not even through a name or a redirect, unless the operator listed it. It sends
+// credentials only to their origin, follows redirects to other origins without them,
+// never falls back from https to http, and bounds every answer in size and time. It
+// retries nothing and caches nothing.
 //
 // Start reading at Client.HTTP; which addresses are refused is in address.go.
 package outbound
@@ -47,8 +46,8 @@ type Policy struct {
 	Resolver  Resolver       // net.DefaultResolver if nil
 	Roots     *x509.CertPool // trusted authorities; the system's if nil
 
-	// Count is told of each answer once it was read or dropped: its status, 0 if
-	// none came, and how many bytes of it were read. It may be nil.
+	// Count is called for each answer after it was read or dropped: with its status, 0
+	// for none, and the number of bytes read. It may be nil.
 	Count func(status int, bytes int64)
 }
 
@@ -82,7 +81,7 @@ func (c *Client) Close() { c.shared.CloseIdleConnections() }
 
 // Options are what one use of the client adds to the policy.
 type Options struct {
-	PlainHTTP   bool // allow http URLs; whoever sets it has asked the policy or has another reason
+	PlainHTTP   bool // allow http URLs; the caller has checked the policy
 	Credentials Credentials
 	CA          []byte // PEM, trusted besides the system's
 	Cert, Key   []byte // PEM, a client certificate

@@ -44,8 +44,8 @@ func (c Config) check() error {
 	return err
 }
 
-// tls returns how to protect a connection, and nil if that is not asked for. A
-// certificate is verified whatever the configuration says.
+// tls returns the TLS configuration, nil for a connection without TLS. The
+// certificate of the server is always verified.
 func (c Config) tls() (*tls.Config, error) {
 	if c.TLS == nil {
 		return nil, nil

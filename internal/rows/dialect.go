@@ -86,8 +86,8 @@ func (c Config) where(d dialect) string {
 	return quoted(net.JoinHostPort(c.host(), strconv.Itoa(c.portOf(d))))
 }
 
-// left is how long a server may still work on what ctx is for. It is told a
-// little less, so that it is the one to say so.
+// left is the time that a server has until the deadline of ctx. It is a little less,
+// so that the error comes from the server.
 func left(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// refuse is an error that somebody has to edit something for.
+// refuse is an error that the user fixes by editing the configuration.
 func refuse(reason, format string, args ...any) error {
 	return fault.New(fault.Invalid, reason, fmt.Errorf(format, args...))
 }
@@ -62,8 +62,8 @@ type unclear struct{ error }
 
 func (u unclear) Unwrap() error { return u.error }
 
-// explain marks whatever has happened with its kind and reason, and says it in
-// words that hold no secret. Errors that are marked already stay as they are.
+// explain marks an error with its kind and reason, and removes secrets from its
+// message. Errors that are marked already stay as they are.
 func (r *reader) explain(ctx context.Context, err error) error {
 	if marked, ok := errors.AsType[*fault.Fault](err); ok {
 		return marked
@@ -89,9 +89,8 @@ func (r *reader) explain(ctx context.Context, err error) error {
 	return fault.New(fault.Later, ReadIncomplete, fmt.Errorf("the connection to %s ended before all rows were there: %s", where, r.said(err)))
 }
 
-// unreachable says why there is no connection. Whatever answers there, or does
-// not, reads the same unless it is a database: nobody is told which ports are
-// open.
+// unreachable says why there is no connection. Its message is the same for every
+// answer that is not of a database, so that it reveals no open ports.
 func (r *reader) unreachable(err error) error {
 	where := r.config.where(r.dialect)
 	if reason, why := trust(err); reason != "" {

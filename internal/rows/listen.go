@@ -10,10 +10,10 @@ import (
 // maxBackoff bounds the pause between attempts to listen.
 const maxBackoff = time.Minute
 
-// Listen calls notify whenever somebody has notified c.Channel, and once for each
-// time that it begins to listen, since what was said before is lost. It returns
-// when ctx or the Pools end, or key is dropped; it listens again after whatever
-// ends a connection. The error is only ever one of the configuration.
+// Listen calls notify for each notification of c.Channel, and each time that it
+// begins to listen, since earlier notifications are lost. It returns when ctx or the
+// Pools end, or key is dropped; it listens again after each end of a connection. An
+// error is always one of the configuration.
 //
 // Calls of notify come one after another, and however many notifications there
 // are, no more often than Options.Quiet.
@@ -34,7 +34,7 @@ func (p *Pools) Listen(ctx context.Context, key string, c Config, notify func())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.hear(ctx, func() {
+		r.listenUntilDone(ctx, func() {
 			select {
 			case rang <- struct{}{}:
 			default: // one is waiting already
@@ -79,8 +79,8 @@ func (p *Pools) listener(ctx context.Context, key string) (context.Context, func
 	}, nil
 }
 
-// hear listens until ctx ends, again and again.
-func (r *reader) hear(ctx context.Context, ring func()) {
+// listenUntilDone listens until ctx ends, again after each failure.
+func (r *reader) listenUntilDone(ctx context.Context, ring func()) {
 	backoff := r.options.Backoff
 	for ctx.Err() == nil {
 		if r.hearOnce(ctx, ring) {

@@ -40,7 +40,7 @@ type mysqlConn struct {
 	driver  driver.Conn
 	meter   *meter
 	options Options
-	heard   *heard
+	log     *driverLog
 	mariadb bool
 }
 
@@ -49,7 +49,7 @@ type mysqlConn struct {
 // send files, several statements, or a password in clear.
 func connectMySQL(ctx context.Context, c Config, o Options) (conn, error) {
 	d := mysqlDialect()
-	m := &mysqlConn{options: o, heard: &heard{}}
+	m := &mysqlConn{options: o, log: &driverLog{}}
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Passwd, cfg.DBName = c.User, c.Password.Reveal(), c.Database
 	cfg.Net, cfg.Addr = "tcp", c.tcp(d)
@@ -63,7 +63,7 @@ func connectMySQL(ctx context.Context, c Config, o Options) (conn, error) {
 	cfg.TLS = secured
 	cfg.AllowAllFiles, cfg.AllowCleartextPasswords, cfg.AllowOldPasswords = false, false, false
 	cfg.AllowFallbackToPlaintext, cfg.MultiStatements, cfg.InterpolateParams = false, false, false
-	cfg.Logger = m.heard
+	cfg.Logger = m.log
 	cfg.ConnectionAttributes = "program_name:terrier"
 	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		m.meter, err = metered(ctx, o, network, address)
@@ -80,7 +80,7 @@ func connectMySQL(ctx context.Context, c Config, o Options) (conn, error) {
 		if errors.Is(err, mysql.ErrNoTLS) {
 			err = errPlain
 		}
-		return nil, m.heard.with(err)
+		return nil, m.log.with(err)
 	}
 	if err := m.prepare(ctx); err != nil {
 		m.close()
@@ -109,7 +109,7 @@ func (m *mysqlConn) begin(ctx context.Context, within time.Duration) error {
 		limit = fmt.Sprintf("SET SESSION max_statement_time = %.3f", within.Seconds())
 	}
 	for _, set := range []string{limit, fmt.Sprintf("SET SESSION lock_wait_timeout = %d", max(1, int(within.Seconds())))} {
-		// A server that knows no such limit is left to ours.
+		// On a server without such a limit, the one of the client applies.
 		err := m.exec(ctx, set)
 		if _, answered := errors.AsType[*mysql.MySQLError](err); err != nil && !answered {
 			return err
@@ -124,21 +124,21 @@ func (m *mysqlConn) close() { _ = m.driver.Close() }
 
 func (m *mysqlConn) exec(ctx context.Context, statement string) error {
 	_, err := m.driver.(driver.ExecerContext).ExecContext(ctx, statement, nil)
-	return m.heard.with(err)
+	return m.log.with(err)
 }
 
 func (m *mysqlConn) stream(ctx context.Context, statement string, row func([][]byte) error) ([]column, error) {
 	rows, err := m.driver.(driver.QueryerContext).QueryContext(ctx, statement, nil)
 	if err != nil {
-		return nil, m.heard.with(err)
+		return nil, m.log.with(err)
 	}
 	columns, err := streamDriver(ctx, rows, row)
 	if err != nil {
 		// Closing rows would read what is left of them: the connection goes instead.
 		m.close()
-		return nil, m.heard.with(err)
+		return nil, m.log.with(err)
 	}
-	return columns, m.heard.with(rows.Close())
+	return columns, m.log.with(rows.Close())
 }
 
 // streamDriver reads rows of a driver as bytes.
@@ -189,14 +189,14 @@ func asBytes(v driver.Value) []byte {
 	}
 }
 
-// heard keeps what the driver would log: it is why a connection ended, which the
-// driver's errors do not say.
-type heard struct {
+// driverLog keeps the driver's log lines: they say why a connection ended, and the
+// driver's errors do not.
+type driverLog struct {
 	mu   sync.Mutex
 	errs []error
 }
 
-func (h *heard) Print(v ...any) {
+func (h *driverLog) Print(v ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, v := range v {
@@ -206,8 +206,8 @@ func (h *heard) Print(v ...any) {
 	}
 }
 
-// with adds what was heard to an error, and forgets it.
-func (h *heard) with(err error) error {
+// with adds the log lines to an error, and forgets them.
+func (h *driverLog) with(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	errs := h.errs

@@ -26,11 +26,11 @@ func explainMySQL(err error, c Config) error {
 	case 1049:
 		return fault.New(fault.Missing, DatabaseMissing, fmt.Errorf("there is no database %s: %s", quoted(c.Database), words))
 	case 1051, 1146:
-		return fault.New(fault.Missing, TableMissing, fmt.Errorf("a table or view is not there: %s", words))
+		return fault.New(fault.Missing, TableMissing, fmt.Errorf("a table or view does not exist: %s", words))
 	case 1142, 1143, 1227:
 		return fault.New(fault.Denied, TableDenied, fmt.Errorf("user %s may not read this: grant SELECT on it: %s", quoted(c.User), words))
 	case 1054:
-		return refuse(ColumnMissing, "a column is not there: %s", words)
+		return refuse(ColumnMissing, "a column does not exist: %s", words)
 	case 1040, 1053, 1105, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1412:
 		return fault.New(fault.Later, DatabaseBusy, fmt.Errorf("the database cannot do it now: %s", words))
 	case 1028, 1317, 1969, 3024:

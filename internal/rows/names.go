@@ -7,8 +7,8 @@ import (
 )
 
 // tableName splits "name" or "schema.name" into its parts. Each part may be
-// quoted as the database does it. What is no plain name is refused: whoever
-// wants more has Config.Query.
+// quoted as the database does it. Only plain names are accepted: Config.Query is for
+// everything else.
 func (d dialect) tableName(s string) ([]string, error) {
 	parts := strings.Split(s, ".")
 	if len(parts) > 2 {
@@ -132,7 +132,7 @@ func (l *lexer) next() string {
 	return ""
 }
 
-// skip moves behind the next end, and forgets that something is open if it is there.
+// skip moves past the next end.
 func (l *lexer) skip(end string, escapes bool) {
 	for l.at < len(l.text) {
 		rest := l.text[l.at:]

@@ -175,7 +175,7 @@ const idleFor = 5 * time.Minute
 // pool is the one connection of a registry.
 type pool struct {
 	place place
-	turn  chan struct{} // holds whoever uses the connection
+	turn  chan struct{} // holds the user of the connection
 
 	mu      sync.Mutex
 	idle    conn

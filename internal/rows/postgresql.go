@@ -94,7 +94,7 @@ func (p *postgresConn) begin(ctx context.Context, within time.Duration) error {
 
 func (p *postgresConn) end(ctx context.Context) error { return p.exec(ctx, "ROLLBACK") }
 
-// exec is only for statements that are ours in full: it would run several.
+// exec is only for constant statements: it would run several.
 func (p *postgresConn) exec(ctx context.Context, statements string) error {
 	return p.conn.Exec(ctx, statements).Close()
 }

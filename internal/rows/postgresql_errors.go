@@ -38,11 +38,11 @@ func explainPostgres(err error, c Config) error {
 	case in("3D000"):
 		return fault.New(fault.Missing, DatabaseMissing, fmt.Errorf("there is no database %s: %s", quoted(c.Database), words))
 	case in("42P01", "3F000"):
-		return fault.New(fault.Missing, TableMissing, fmt.Errorf("a table or view is not there: %s", words))
+		return fault.New(fault.Missing, TableMissing, fmt.Errorf("a table or view does not exist: %s", words))
 	case in("42501"):
 		return fault.New(fault.Denied, TableDenied, fmt.Errorf("user %s may not read this: grant USAGE on the schema and SELECT on the table: %s", quoted(c.User), words))
 	case in("42703"):
-		return refuse(ColumnMissing, "a column is not there: %s", words)
+		return refuse(ColumnMissing, "a column does not exist: %s", words)
 	case in("57014"):
 		return fault.New(fault.Later, ReadTimedOut, fmt.Errorf("the database gave up after %s: raise timeout, or read a smaller view: %s", c.timeout(), words))
 	case in("57P01", "57P02"):

@@ -21,8 +21,8 @@ type reader struct {
 	columns []string
 }
 
-// Check says what is wrong with c, and with the columns that are to be read,
-// whatever the database holds. Its error is Invalid.
+// Check returns the problems of c and of the columns that can be found without the
+// database. Its error is Invalid.
 func (c Config) Check(columns []string) error {
 	_, err := (&Pools{}).reader(c, columns)
 	return err

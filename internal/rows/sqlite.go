@@ -38,7 +38,7 @@ func sqliteExists(table []string) string {
 }
 
 // allowed finds the file that path leads to, and refuses one that is not below
-// an allowed directory. What is outside is refused alike whether it exists or not.
+// an allowed directory. The refusal does not depend on whether the file exists.
 func allowed(path string, dirs []string) (string, error) {
 	denied := fault.New(fault.Denied, PathRefused, fmt.Errorf("%s is not below a directory that files of SQLite may be in: put it there, or allow another with --sqlite-dir", quoted(path)))
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
@@ -77,15 +77,15 @@ type sqliteConn struct {
 	conn *sql.Conn
 }
 
-// What a statement may make of values, whatever a row holds: SQLite runs inside
-// this program, and would take a gigabyte of its memory.
+// Limits of a statement: SQLite runs inside this process, and could take a gigabyte
+// of its memory.
 const (
 	limitLength, mostLength     = 0, 16 << 20
 	limitAttached, mostAttached = 7, 0
 )
 
-// connectSQLite opens a file for reading only; mode=ro holds below anything that
-// a statement can say. Whoever writes to it may go on.
+// connectSQLite opens a file for reading only; no statement can override mode=ro.
+// Other processes may go on writing to it.
 func connectSQLite(ctx context.Context, c Config, o Options) (conn, error) {
 	file, err := allowed(c.Path, o.SQLiteDirs)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package secret holds a text that does not show itself: printed, logged or
-// marshalled it reads "•••". Whoever needs the value asks for it by name, so
-// that every such place can be found.
+// marshalled it reads "•••". Code that needs the value calls Reveal, so that every
+// such place can be found.
 package secret
 
 import "log/slog"

@@ -146,7 +146,7 @@ func (b *Bucket) object(ctx context.Context, client *minio.Client, i item, tree 
 	return tree.Write(i.key, false, i.size, object)
 }
 
-// open returns a client and how to let go of it.
+// open returns a client and the function that closes it.
 func (b *Bucket) open() (*minio.Client, func(), error) {
 	scheme := "https"
 	if b.Insecure {

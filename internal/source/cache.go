@@ -115,7 +115,7 @@ func (c *Cache) download(ctx context.Context, a Artifact, target string) error {
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound, http.StatusGone:
-		return missing(ReasonArtifact, "it is not there any more")
+		return missing(ReasonArtifact, "it does not exist any more")
 	default:
 		return fmt.Errorf("the server answers %s", resp.Status)
 	}

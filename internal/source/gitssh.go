@@ -32,8 +32,8 @@ type sshSession struct {
 	stop    func() bool
 }
 
-// dial connects over ssh. The host's key has to be known: without known_hosts
-// nobody is spoken to.
+// dial connects over ssh. The host's key has to be known: without known_hosts there
+// is no connection.
 func (g *Git) dial(ctx context.Context, u *url.URL) (transport.UploadPackSession, error) {
 	config, seen, err := g.sshConfig(u)
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *sshSession) start(path string) error {
 	}
 	s.out = io.LimitReader(out, maxPack)
 	if strings.HasPrefix(path, "/~") {
-		path = path[1:] // relative to somebody's home there
+		path = path[1:] // relative to the home directory there
 	}
 	return session.Start("git-upload-pack '" + strings.ReplaceAll(path, "'", `'\''`) + "'")
 }
@@ -235,7 +235,7 @@ func (s *sshSession) UploadPack(_ context.Context, req *packp.UploadPackRequest)
 	return resp, nil
 }
 
-// Close ends the connection, and with it whatever runs on the other side.
+// Close ends the connection, and the remote process with it.
 func (s *sshSession) Close() error {
 	s.stop()
 	return s.client.Close()

@@ -11,8 +11,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/archive"
 )
 
-// gitWriter writes git trees. Names in a git tree are whatever somebody pushed;
-// archive.Tree decides about them.
+// gitWriter writes git trees. Names in a git tree are not trusted; archive.Tree
+// checks them.
 type gitWriter struct {
 	out    *archive.Tree
 	sparse []string // clean names of directories; all if empty

@@ -17,9 +17,8 @@ import (
 // ignoreFile holds rules for the directory it is in and those below.
 const ignoreFile = ".sourceignore"
 
-// What is left out of every tree of a version control system, and what is left
-// out besides as long as nobody gives rules of their own. Both lists are part
-// of Flux's contract.
+// Files that are never part of an archive, and files that are not without rules of
+// the user. Both lists are part of Flux's contract.
 var (
 	ignoreVCS = []string{".git/", ".gitignore", ".gitmodules", ".gitattributes"}
 

@@ -46,7 +46,7 @@ var _ Fetcher = (*OCI)(nil)
 type OCIRef struct {
 	Tag    string
 	SemVer string // a range; the highest tag in it
-	Filter string // a regular expression for the tags that SemVer looks at
+	Filter string // a regular expression for the tags that SemVer selects from
 	Digest string
 }
 
@@ -231,9 +231,8 @@ func ociNameOptions(insecure bool) []name.Option {
 	return nil
 }
 
-// local reports whether a registry is on this machine by name: nobody is on the
-// way there to be hidden from. Whether it may be reached is another question,
-// which outbound answers.
+// local reports whether a registry is on this machine by name, where plain HTTP is
+// safe. Package outbound decides whether it may be reached.
 func local(registry string) bool {
 	host, _, _ := strings.Cut(registry, ":")
 	if addrPort, err := netip.ParseAddrPort(registry); err == nil {

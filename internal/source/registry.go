@@ -18,7 +18,7 @@ type RegistryOptions struct {
 	BlobBytes     int64            // of one blob; 1 GiB
 	ManifestBytes int64            // of one manifest; 4 MiB
 	Uploads       int              // under way at once; 64
-	UploadAge     time.Duration    // after which an upload that nobody continues is dropped; 1 hour
+	UploadAge     time.Duration    // after which an abandoned upload is dropped; 1 hour
 	Now           func() time.Time // time.Now if nil
 }
 
@@ -31,9 +31,9 @@ type RegistryOptions struct {
 //	uploads/<id>                    what an upload has sent so far
 //
 // No part of a repository's name begins with an underscore, so the names of
-// repositories and of what is in them cannot meet. Everything that is there is
-// whole: it was written aside, synced and renamed. A blob belongs to its
-// repository: knowing a digest does not open other repositories.
+// repositories and of their content cannot collide. Every file is complete: it was
+// written aside, synced and renamed. A blob belongs to its repository: a digest does
+// not give access to other repositories.
 type registry struct {
 	dir string
 	RegistryOptions
@@ -43,8 +43,8 @@ type registry struct {
 }
 
 // NewRegistry serves an OCI registry that keeps everything in dir, below /v2/.
-// It knows pull, push in one piece and in chunks, mounts, tag lists and
-// deletion; it does not ask who is asking: whoever mounts it does.
+// It supports pull, push in one piece and in chunks, mounts, tag lists and deletion.
+// It checks no permissions: the handler around it does.
 func NewRegistry(dir string, o RegistryOptions) (http.Handler, error) {
 	if o.BlobBytes == 0 {
 		o.BlobBytes = 1 << 30

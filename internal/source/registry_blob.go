@@ -185,7 +185,7 @@ func (g *registry) mount(from, into, sum string) error {
 	return syncDir(g.at(into, "_blobs"))
 }
 
-// makeRoom drops uploads that were given up and refuses one too many.
+// makeRoom drops abandoned uploads, and refuses one too many.
 func (g *registry) makeRoom() error {
 	entries, err := os.ReadDir(filepath.Join(g.dir, "uploads"))
 	if err != nil {

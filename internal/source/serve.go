@@ -13,8 +13,8 @@ import (
 
 // ArtifactPath returns the path at which a handler with the same key serves
 // the artifact: its own path after a part that cannot be guessed from it.
-// Whoever may read a source object learns the URL of its artifact and nothing
-// about those of others.
+// A user who may read a source object learns the URL of its artifact, and nothing
+// about others.
 func ArtifactPath(key secret.Text, artifact string) string {
 	return "/" + ticket(key, artifact) + "/" + artifact
 }

@@ -1,11 +1,10 @@
-// Package source brings code from where it is kept onto this disk, as one
-// immutable archive known by its digest.
+// Package source fetches code from its origin to this disk, as one immutable
+// archive with a digest.
 //
-// A Fetcher (Git, OCI, Bucket) says what there is now, cheaply, and fetches it
-// as a deterministic tar.gz. A Store keeps such artifacts for others to fetch;
-// a Cache fetches the artifacts of any such store, ours or Flux's, and hands
-// out nothing whose digest it has not compared. Push and NewRegistry let a
-// laptop be its own origin.
+// A Fetcher (Git, OCI, Bucket) finds the present revision, cheaply, and fetches it as
+// a deterministic tar.gz. A Store serves such artifacts; a Cache fetches the
+// artifacts of any store, Terrier's or Flux's, and verifies every digest. Push and
+// NewRegistry let a laptop be its own origin.
 //
 // The package runs no programs, trusts no name, follows no link out of a tree
 // and reaches the network only through outbound. It knows no Kubernetes.
@@ -41,7 +40,7 @@ const (
 	ReasonStorage     = "StorageOperationFailed"
 )
 
-// Found is what a look at a source found, before anything is downloaded.
+// Found is the present revision of a source, before its download.
 type Found struct {
 	// Revision names the content for people and for comparison:
 	// main@sha1:…, 1.2.3@sha256:…, sha256:….
@@ -60,8 +59,8 @@ type Fetcher interface {
 // scratchName begins the names of scratch directories.
 const scratchName = "fetch-"
 
-// OpenScratch makes dir ready to be the Scratch of fetchers: it is there, and
-// what a crash left in it is not. Nothing may be fetching meanwhile.
+// OpenScratch prepares dir as the Scratch of fetchers: it creates the directory, and
+// removes the files of a crash. No fetcher may run meanwhile.
 func OpenScratch(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("opening the scratch directory: %w", err)
@@ -118,7 +117,7 @@ func unauthorized(what string, err error) error {
 // registries and buckets redirect, hold credentials there.
 var query = regexp.MustCompile(`(https?://[^\s"'?]*)\?[^\s"']*`)
 
-// ours matches our end of a connection, whose port is another one each time.
+// ours matches the local end of a connection, whose port differs each time.
 var ours = regexp.MustCompile(`(?:\d+(?:\.\d+){3}|\[[0-9a-f:.]+\]):\d+->`)
 
 // Message returns err as a sentence that may be shown, and that stays the same

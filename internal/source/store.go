@@ -20,8 +20,8 @@ import (
 )
 
 // Store keeps artifacts in a directory, at
-// <kind>/<namespace>/<name>/<digest>.tar.gz. An artifact that is there is
-// whole: it is written aside, synced and renamed.
+// <kind>/<namespace>/<name>/<digest>.tar.gz. Every artifact is complete: it is
+// written aside, synced and renamed.
 type Store struct {
 	dir string
 
@@ -143,8 +143,8 @@ func storageFault(err error) error {
 	return fault.New(fault.Broken, ReasonStorage, fmt.Errorf("storing an artifact: %w", err))
 }
 
-// Has reports whether the artifact is there and is what it should be. The
-// content is compared once, and again whenever the file was touched.
+// Has reports whether the artifact exists and is intact. The content is compared
+// once, and again after each change of the file.
 func (s *Store) Has(a Stored) bool {
 	form := pathForm.FindStringSubmatch(a.Path)
 	if form == nil || "sha256:"+form[1] != a.Digest {
@@ -192,7 +192,7 @@ func (s *Store) Open(name string) (*os.File, error) {
 }
 
 // Collect removes artifacts of key that are neither current, nor among the
-// newest keep, nor younger than since: somebody may just be fetching them.
+// newest keep, nor younger than since: a client may be fetching them.
 func (s *Store) Collect(key Key, current string, keep int, since time.Time) error {
 	dir, err := key.path()
 	if err != nil {

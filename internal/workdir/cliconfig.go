@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// CLIConfig returns the configuration of the engine's command line: it calls
-// nobody home, and takes exactly the listed providers (registry.opentofu.org/
-// hashicorp/random) from a mirror directory and all others from their
-// registries. A listed provider never falls back to the network, and another
-// is never looked for in the mirror, so neither can pass for the other.
+// CLIConfig returns the configuration of the engine's command line: it disables the
+// checkpoint, and takes exactly the listed providers (registry.opentofu.org/
+// hashicorp/random) from a mirror directory and all others from their registries. A
+// listed provider never falls back to the network, and another one is never taken
+// from the mirror, so that neither can replace the other.
 func CLIConfig(mirrorProviders []string, mirrorDir string) File {
 	var b strings.Builder
 	b.WriteString("disable_checkpoint = true\n")
@@ -48,8 +48,7 @@ var (
 
 // MirrorProviders lists the addresses of the providers in a mirror directory
 // (HOST/NAMESPACE/TYPE/ with zip files or version directories in it), sorted.
-// What is named otherwise is not a provider and is left out; a directory that
-// is not there holds none.
+// Other names are no providers and are left out; a missing directory has none.
 func MirrorProviders(mirror fs.FS) ([]string, error) {
 	var found []string
 	err := fs.WalkDir(mirror, ".", func(p string, entry fs.DirEntry, err error) error {

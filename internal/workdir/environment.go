@@ -40,9 +40,8 @@ func splitEnvironment(declared map[string]Variable, keys []string) (vars, enviro
 }
 
 // refusedNames are variables that control the engine, its providers' start, or
-// any program below it. Who may set them may choose another backend, another
-// provider binary or another program, so nobody but the supervisor does
-// (threat T03).
+// any program below it. They can choose another backend, another provider binary or
+// another program, so that only the supervisor sets them (threat T03).
 var refusedNames = []string{
 	"PATH", "HOME", "TMPDIR", "TMP", "TEMP", "SHELL", "IFS", "ENV", "BASH_ENV", "PWD", "USER",
 	"GODEBUG", "GOTRACEBACK", "GOMEMLIMIT", "GOGC", "GOMAXPROCS", "SSL_CERT_FILE", "SSL_CERT_DIR",

@@ -16,7 +16,7 @@ var (
 		VariablesPath, BackendOverridePath, ImportsPath, TemplatePath, "terrier.tfrc", "terrier.tfbackend",
 		"terraform.tfstate", "terraform.tfstate.backup", "errored.tfstate", "crash.log", "terraform.tfstate.d",
 	}
-	refusedDirs = []string{".terraform", ".terrier"} // and whatever begins like them
+	refusedDirs = []string{".terraform", ".terrier"} // and names that begin with them
 )
 
 // What it may not take the place of at home: the configuration of the engine's

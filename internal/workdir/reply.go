@@ -6,9 +6,8 @@ import (
 )
 
 // Reply renders a template, between ${{ and }}, over the JSON that a webhook
-// answered with. Its data is what upstream gives it: every number is a float64,
-// and what is not there reads as nothing, so that templates written for
-// upstream mean the same here.
+// answered with. Its data is that of upstream: every number is a float64, and a
+// missing value is empty, so that templates for upstream mean the same here.
 func Reply(text string, reply []byte, path string) (string, error) {
 	var data any
 	if err := json.Unmarshal(reply, &data); err != nil {

@@ -62,11 +62,11 @@ func delimited(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "${{", "{{"), "{{", "${{")
 }
 
-// nothing is what a template writes for a value that is not there.
+// nothing is what a template writes for a missing value.
 const nothing = "<no value>"
 
-// present reports the first output that list names and that is not there, so
-// that the message can be about outputs and not about templates.
+// present reports the first missing output in list, so that the message is about
+// outputs and not about templates.
 func present(list *parse.ListNode, values map[string]any) error {
 	if list == nil {
 		return nil

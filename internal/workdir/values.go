@@ -11,11 +11,10 @@ import (
 )
 
 // Values renders the templates in a JSON value: Go templates between ${{ and
-// }}, with the outputs of other stacks as their data, by the name that each was
-// given. Only strings are templates, and each is rendered on its own after the
-// JSON around it was read, so whatever an output holds, the value keeps its
-// shape. A string that is nothing but a reference to a list or map becomes that
-// list or map. Numbers keep all their digits.
+// }}, with the outputs of other stacks as their data, by name. Only strings are
+// templates, and each is rendered alone after the JSON around it was parsed, so that
+// no output can change the structure of the value. A string that is only a reference
+// to a list or map becomes that list or map. Numbers keep all their digits.
 func Values(raw json.RawMessage, outputs map[string]map[string]json.RawMessage) (json.RawMessage, error) {
 	value, err := exact(raw)
 	if err != nil {

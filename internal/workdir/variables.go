@@ -37,7 +37,7 @@ func TFVars(vars Variables) (File, error) {
 		b.Write(bytes.TrimSpace(value))
 	}
 	b.WriteString("\n}\n")
-	// 0600: unlike upstream's, this file is nobody else's business.
+	// 0600: unlike upstream's, this file is private.
 	return File{Path: VariablesPath, Mode: 0o600, Content: b.Bytes()}, nil
 }
 

@@ -29,9 +29,9 @@ import (
 //	used       gone            refuse: it would be taken for new, and its first
 //	                           writes for done already
 //	not used   nothing in it   remove both: a first start was cut short, and etcd
-//	                           waits for ever for the election of nobody
+//	                           waits for ever for an election
 //
-// Everything else etcd mends, or refuses by itself.
+// etcd repairs or refuses everything else by itself.
 func checkStore(path string, log *slog.Logger) error {
 	used, err := databaseUsed(filepath.Join(path, "member", "snap", "db"))
 	if err != nil {
@@ -107,7 +107,7 @@ const storeRoom = 160 << 20
 // notOpened says why a store did not open: that its disk has no room is no
 // damage, and nothing must be put in its place for it.
 func notOpened(d dir, room string, err error) error {
-	// What etcd dies of reaches us as text.
+	// The cause of etcd's end arrives as text.
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
 		strings.Contains(err.Error(), syscall.ENOSPC.Error()) || strings.Contains(err.Error(), syscall.EDQUOT.Error())
 	if !full {

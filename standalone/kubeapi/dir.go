@@ -32,7 +32,7 @@ func (d dir) own(name ...string) string {
 func (d dir) store() string { return d.own("etcd") }
 func (d dir) close()        { _ = d.lock.Close() } // which also unlocks it
 
-// openDir makes path a directory that nobody else can look into, and locks it.
+// openDir makes path a private directory, and locks it.
 func openDir(path string) (dir, error) {
 	if path == "" {
 		return dir{}, fault.New(fault.Invalid, "DataDirectory", errors.New("the control plane needs a data directory: name one"))
@@ -61,8 +61,8 @@ func openDir(path string) (dir, error) {
 	return d, nil
 }
 
-// ensurePrivate makes the directory at path, or checks that the one that is
-// there is ours alone. Mkdir never follows a link that somebody put there.
+// ensurePrivate creates the directory at path, or checks that the existing one is
+// private to this user. Mkdir never follows a link.
 func ensurePrivate(path string) error {
 	err := os.Mkdir(path, 0o700)
 	if err == nil {
@@ -92,8 +92,8 @@ func ensurePrivate(path string) error {
 	return nil
 }
 
-// A process that was killed holds its locks until its memory is given back,
-// which takes the kernel a moment: whoever starts the next one need not wait.
+// A killed process holds its locks until the kernel has freed its memory, which takes
+// a moment: the next start waits for it.
 const (
 	dyingFor   = 2 * time.Second
 	dyingEvery = 50 * time.Millisecond

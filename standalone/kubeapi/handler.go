@@ -15,12 +15,11 @@ import (
 // serviceName is what a Kubernetes API server is called inside its cluster.
 const serviceName = "kubernetes.default.svc"
 
-// storedNotRun is what whoever writes a workload is told.
+// storedNotRun is the warning for writers of workloads.
 const storedNotRun = "stored, not run: this control plane has no nodes"
 
-// checkHost answers only requests to a host that is the server's own. A web page
-// whose name was made to point at loopback sends its own name, and is refused
-// before anything looks at the request.
+// checkHost answers only requests to a host name of the server. A web page whose name
+// was made to resolve to loopback sends its own name, and is refused first.
 func checkHost(allowed map[string]bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if allowed[hostPort(r.Host)] {

@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A process that is told to end has ten seconds in all.
+// A process that is stopped has ten seconds in all.
 const (
 	startWithin           = 2 * time.Minute
 	stopAPIWithin         = 5 * time.Second
@@ -82,7 +82,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 }
 
 // Config reaches the API server as its own administrator, from this process
-// only: its credential is made anew at every start and written nowhere.
+// only: its credential is new at every start and written nowhere.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 
 // Kubeconfig is the path of the file that opens the API server to its owner.

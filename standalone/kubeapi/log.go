@@ -23,9 +23,9 @@ func routeKubernetesLog(log *slog.Logger, calm *atomic.Bool) {
 	klog.SetSlogLogger(slog.New(kubernetesLog{log.Handler().WithAttrs([]slog.Attr{slog.String("from", "kubernetes")}), calm}))
 }
 
-// kubernetesLog turns Kubernetes' levels into ours. It has no error that an
-// operator must act on at once, and while it starts or stops its parts complain
-// about each other's absence: those lines are for us.
+// kubernetesLog converts Kubernetes' levels. Kubernetes logs no error that an
+// operator must act on at once, and while it starts or stops its parts complain about
+// each other's absence: those lines are for developers.
 type kubernetesLog struct {
 	slog.Handler
 	calm *atomic.Bool
@@ -58,7 +58,7 @@ func (l kubernetesLog) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// hungUp reports whether r tells that a client went away in the middle of an
+// hungUp reports whether r is about a client that disconnected in the middle of an
 // answer, which every client that stops watching does.
 func hungUp(r slog.Record) bool {
 	gone := false

@@ -48,7 +48,7 @@ func ensureAuthority(path string, now time.Time) (pair, error) {
 	}, now)
 }
 
-// ensureServer issues the serving certificate anew if it is about to expire, if
+// ensureServer issues a new serving certificate if the old one is about to expire, if
 // the authority changed, or if it does not name the address.
 func ensureServer(path string, ca pair, address string, now time.Time) error {
 	host, _, err := net.SplitHostPort(address)

@@ -35,7 +35,7 @@ func listen(d dir, address string, log *slog.Logger) (*net.TCPListener, error) {
 }
 
 // listenNear binds the port that was asked for, or if none was, the remembered
-// one if nobody else has taken it since.
+// one if it is still free.
 func listenNear(d dir, asked netip.AddrPort, log *slog.Logger) (*net.TCPListener, error) {
 	if asked.Port() == 0 {
 		remembered, err := rememberedPort(d.own("port"))

@@ -15,9 +15,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 )
 
-// What the policy of config/admission does in a cluster is done here by the
-// server itself: a policy knows the schema of a new kind only some seconds after
-// it, or the server, is there, and until then it refuses every object.
+// The server does the work of the policy of config/admission by itself: a policy
+// knows the schema of a new kind only some seconds after its creation, or after a
+// start of the server, and until then it refuses every object.
 const stampPlugin = "TerrierStamps"
 
 // The stamps; kube.ChangedBy and kube.DecidedBy are the same.
@@ -49,7 +49,7 @@ func addStamps(o *options.AdmissionOptions) {
 	o.GenericAdmission.RecommendedPluginOrder = slices.Insert(slices.Clone(order), max(0, slices.Index(order, "MutatingAdmissionPolicy")), stampPlugin)
 }
 
-// stamps write down who changed an object, and let nobody else do so.
+// stamps record who changed an object, and keep all others from writing there.
 type stamps struct{ *admission.Handler }
 
 var _ admission.MutationInterface = stamps{}

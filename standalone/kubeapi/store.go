@@ -27,9 +27,9 @@ type store struct {
 	close    func()
 }
 
-// startStore opens the store, or says why it cannot be. etcd's answer to a
-// damaged file is to panic or to end the process; what it can be told before,
-// or caught at, comes back as an error instead.
+// startStore opens the store, or returns why it cannot. On a damaged file etcd panics
+// or ends the process; startStore returns an error instead where it can detect the
+// damage before, or recover.
 func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool) (s store, err error) {
 	if err := checkStore(d.store(), log); err != nil {
 		return store{}, err
@@ -39,7 +39,7 @@ func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool
 	if err != nil {
 		return store{}, err
 	}
-	// Left by a process that was killed. The lock says that it is nobody's.
+	// Left by a killed process: the lock is free.
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return store{}, fmt.Errorf("removing the old socket of the store: %w", err)
 	}
@@ -91,11 +91,11 @@ func storeConfig(path, socket string, log *storeLog, unsafeNoFsync bool) *embed.
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, []url.URL{peer}
 	cfg.InitialCluster = cfg.Name + "=" + peer.String()
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log.logger())
-	// A single member has nobody to disagree with, so it may elect itself soon.
+	// A single member has no rivals, so it may elect itself soon.
 	// It costs one percent of a core while idle and saves a second at start.
 	cfg.TickMs, cfg.ElectionMs = 20, 200
 	cfg.QuotaBackendBytes = storeQuota
-	cfg.BootstrapDefragThresholdMegabytes = 64 // kube-apiserver compacts, and nobody else gives the space back
+	cfg.BootstrapDefragThresholdMegabytes = 64 // kube-apiserver compacts, and only this frees the space
 	cfg.UnsafeNoFsync = unsafeNoFsync
 	return cfg
 }

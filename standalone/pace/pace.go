@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	still = 50  // percent: saves a sixth of the memory, and costs nothing at rest
+	still = 50  // percent: saves a sixth of the memory, and costs nothing while idle
 	swift = 200 // percent: a quarter of the collections
 
-	// Collections are counted as there would be at rest. One takes a tenth of a
-	// second and more of a core, whatever little work there is.
+	// Collections are counted as if the process were idle. One takes a tenth of a
+	// second and more of a core, even with little work.
 	every  = time.Second
 	rush   = 0.5 // in a second are work
 	window = 10  // seconds, after which it is seen whether it goes on
@@ -66,8 +66,8 @@ func read() sample {
 	return sample{allocated: int64(s[0].Value.Uint64()), live: int64(s[1].Value.Uint64())}
 }
 
-// pacer decides from what it has seen. It counts the collections that there
-// would be at rest: those that there are depend on what it decides.
+// pacer decides by its observations. It counts the collections that an idle process
+// would have: the real ones depend on its decisions.
 type pacer struct {
 	room   int64 // bytes that the heap may grow to for speed
 	set    int

@@ -24,15 +24,15 @@ type step string
 
 const (
 	leave   step = "leave"   // do nothing and write nothing
-	release step = "release" // let go of what is stored
+	release step = "release" // delete the artifacts
 	hold    step = "hold"    // the artifact is what it should be
 	build   step = "build"   // make a new artifact
-	fail    step = "fail"    // report the failure; an artifact that is there stays
+	fail    step = "fail"    // report the failure; the artifact stays
 )
 
-// decide is the life of a source. The order matters: an object that goes away
-// is not looked at further, one that is suspended is left exactly as it is, and
-// nothing is replaced while it is not known by what.
+// decide is the life of a source. The order matters: a deleted object is only
+// released, a suspended one stays exactly as it is, and an artifact is replaced only
+// after its successor was fetched.
 func decide(o observation) step {
 	switch {
 	case o.deleting:
@@ -48,5 +48,5 @@ func decide(o observation) step {
 	}
 }
 
-// stalled reports whether somebody has to act before a failure can go away.
+// stalled reports whether a failure needs an action of a user.
 func stalled(err error) bool { return fault.Of(err).Meaning().Stalled }

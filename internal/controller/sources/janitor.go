@@ -15,9 +15,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
-// janitor removes artifacts of objects that went away while nobody watched. It
-// asks for each object by name, so that a list which fails or comes back short
-// removes nothing.
+// janitor removes artifacts of objects that were deleted while the controller did not
+// run. It reads each object by name, so that an incomplete list removes nothing.
 type janitor struct {
 	reader client.Reader
 	store  *source.Store

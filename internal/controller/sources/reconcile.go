@@ -76,7 +76,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case hold, fail:
 	}
 	if ctx.Err() != nil {
-		return ctrl.Result{}, ctx.Err() // we are being stopped; that is nobody's failure
+		return ctrl.Result{}, ctx.Err() // the controller stops, which is no failure
 	}
 	if err := r.report(ctx, p, o, err); err != nil {
 		if apierrors.IsConflict(err) {
@@ -87,7 +87,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.again(req, p, err), nil
 }
 
-// observe looks at everything that decide wants to know.
+// observe gathers the inputs of decide.
 func (r *reconciler) observe(ctx context.Context, p *pass) observation {
 	o := observation{
 		deleting: !p.obj.GetDeletionTimestamp().IsZero(), suspended: p.fields.suspended,
@@ -129,8 +129,8 @@ func (r *reconciler) build(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// release lets go of an object that goes away. Flux's finalizer may still be on
-// it from before; nobody else is left to remove it.
+// release releases an object that is being deleted. It removes Flux's finalizer,
+// since no other controller is left to do so.
 func (r *reconciler) release(ctx context.Context, p *pass) error {
 	if err := r.Store.Remove(p.key); err != nil {
 		return err
@@ -145,9 +145,9 @@ func (r *reconciler) release(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// again says when to look next. A failure that may pass is looked at again
-// soon, less and less often; everything else after the interval, also what is
-// stalled: what somebody has to change may be at the origin.
+// again is the time until the next check. A failure that may pass is retried soon,
+// and less and less often; everything else after the interval, even a stalled
+// source: the fix may come from the origin.
 func (r *reconciler) again(req ctrl.Request, p *pass, err error) ctrl.Result {
 	after := max(p.fields.interval, r.MinInterval)
 	if err == nil {

@@ -27,7 +27,7 @@ func (r *reconciler) report(ctx context.Context, p *pass, o observation, failure
 	}
 	was := condition(p, meta.ReadyCondition)
 	if *p.fields.artifact != nil && !o.stored && !p.fresh {
-		*p.fields.artifact = nil // nobody could fetch it
+		*p.fields.artifact = nil // it cannot be fetched
 		remove(p, sourcev1.ArtifactInStorageCondition)
 	}
 	if a := *p.fields.artifact; a != nil {

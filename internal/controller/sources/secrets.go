@@ -9,9 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// indexSecrets finds the sources that name a Secret: a source that was refused
-// for its password is looked at again when the password changes, and not only
-// after its interval.
+// indexSecrets finds the sources that name a Secret: a source whose password was
+// refused is reconciled when the password changes, and not only after its interval.
 const indexSecrets = "terrier.sourceSecrets"
 
 // secrets names the Secrets that obj is fetched with.

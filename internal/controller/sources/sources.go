@@ -1,15 +1,13 @@
-// Package sources keeps the artifacts of GitRepository, OCIRepository and
-// Bucket objects true to their origins, where Flux's source-controller does not
-// do it. It fulfils the same contract: whoever reads status.artifact cannot
-// tell, and need not know, which of the two wrote it.
+// Package sources reconciles GitRepository, OCIRepository and Bucket objects with
+// their origins, where Flux's source-controller does not. It fulfils the same
+// contract: a reader of status.artifact cannot tell which of the two wrote it.
 //
-// There is one reconciler for all kinds. It observes (the object, what the
-// origin has now, what the store holds), decides (a pure function), acts (at
-// most one artifact) and reports (at most one status write). A kind adds what
-// it is asked for and where its status lies. The package has no finalizer of
-// its own and never makes anybody wait for it; an artifact whose object is gone
-// is collected. What it does not support it refuses, with a condition that
-// names the field.
+// One reconciler serves all kinds. It observes (the object, the origin, the store),
+// decides (a pure function), acts (at most one artifact) and reports (at most one
+// status write). A kind adds its spec and the place of its status. The package has
+// no finalizer of its own, so that no deletion waits for it; it collects artifacts
+// whose objects are gone. It refuses unsupported fields, with a condition that names
+// them.
 //
 // Start reading at decide.
 package sources
@@ -52,9 +50,8 @@ type Options struct {
 	BaseURL func() string // below which the artifact handler answers: http://host:port/artifacts
 	Key     secret.Text   // of the artifact handler
 	Scratch string        // a directory of our own for the time of a fetch; Setup empties it
-	// Pull returns what the sources of a namespace may pull with besides their
-	// own credentials, as a Docker configuration: the registry that comes with
-	// us is opened this way. It may be nil.
+	// Pull returns additional credentials for the sources of a namespace, as a Docker
+	// configuration: those of the built-in registry. It may be nil.
 	Pull   func(namespace string) []byte
 	Events interface {
 		Event(obj client.Object, kind, reason, message string)
@@ -64,13 +61,13 @@ type Options struct {
 
 	Limits  archive.Limits // zero means the defaults
 	Workers int            // of each kind; 4 if zero
-	// MinInterval is the shortest time between two looks at one origin, whatever
-	// its object says; 5 seconds if zero.
+	// MinInterval is the shortest interval between two checks of one origin; 5 seconds
+	// if zero.
 	MinInterval time.Duration
 }
 
-// How many artifacts of an object are kept besides those that somebody may just
-// be fetching.
+// How many artifacts of an object are kept besides those that a client may be
+// fetching.
 const (
 	keep    = 2
 	keepFor = time.Minute

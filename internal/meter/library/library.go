@@ -1,10 +1,10 @@
-// Package library has the functions that Go templates of others may call: those
-// of sprig and of the language that give the same text each time and look at
-// nothing but their arguments. What they may cost is bounded by a meter.Budget.
+// Package library has the functions that Go templates of users may call: those of
+// sprig and of the language whose result depends only on their arguments. A
+// meter.Budget bounds their cost.
 //
-// It refuses functions that tell the time, look at the machine, make keys, or
-// change what they are given. It is apart from package meter because the
-// supervisor of a run links that one, and pays for what it links at every start.
+// It refuses functions that read the clock or the machine, create keys, or change
+// their arguments. It is apart from package meter because the supervisor of a run
+// links that one, and every linked package delays its start.
 //
 // Start reading at Call.
 package library
@@ -25,9 +25,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/meter"
 )
 
-// allowed are the functions of sprig that templates have. What is missing gives
-// another text each time, looks at the machine, makes keys, or changes what it
-// is given.
+// allowed are the functions of sprig that templates have. The missing ones have
+// another result each time, read the machine, create keys, or change their arguments.
 const allowed = `
 abbrev abbrevboth trunc trim upper lower title untitle substr repeat trimall trimAll trimSuffix trimPrefix nospace
 initials swapcase snakecase camelcase kebabcase wrap wrapWith contains hasPrefix hasSuffix cat indent nindent replace

@@ -16,9 +16,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// BackendPath is the file that decides where state is kept. Its name is
-// upstream's, and being an override file it replaces whatever backend or cloud
-// block a module has in its ordinary files.
+// BackendPath is the file that configures the backend. Its name is upstream's. As an
+// override file it replaces every backend or cloud block in the ordinary files of a
+// module.
 const BackendPath = workdir.BackendOverridePath
 
 // Backend says where the state of a stack is kept.
@@ -44,8 +44,8 @@ type Local struct{}
 // Custom is HCL as the user wrote it for the inside of a terraform block.
 type Custom struct{ HCL string }
 
-// Cloud is a cloud block. The token for it goes into the configuration of the
-// command line, see CLI: nobody prints that.
+// Cloud is a cloud block. Its token goes into the configuration of the command line,
+// see CLI, which is never printed.
 type Cloud struct {
 	Organization string
 	Workspace    string   // the name of one

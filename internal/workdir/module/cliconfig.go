@@ -50,7 +50,7 @@ func ParseCLI(content []byte) (CLI, error) {
 	}
 	body := f.Body.(*hclsyntax.Body)
 	for _, name := range slices.Sorted(maps.Keys(body.Attributes)) {
-		if name != "disable_checkpoint" && name != "disable_checkpoint_signature" { // nobody is called anyway
+		if name != "disable_checkpoint" && name != "disable_checkpoint_signature" { // the checkpoint is disabled in any case
 			return c, cliFault(body.Attributes[name].SrcRange, "%s cannot be set by a stack", name)
 		}
 	}
@@ -288,8 +288,8 @@ func cliFault(at hcl.Range, format string, args ...any) error {
 	return fault.New(fault.Invalid, "CLIConfigInvalid", fmt.Errorf("%s: line %d: %s", cliField, at.Start.Line, fmt.Sprintf(format, args...)))
 }
 
-// diagnosedCLI says where the syntax is wrong, and nothing of what is there: it
-// may be a token.
+// diagnosedCLI names the place of a syntax error, and shows nothing of the text,
+// which may be a token.
 func diagnosedCLI(diags hcl.Diagnostics) error {
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError && d.Subject != nil {

@@ -18,8 +18,8 @@ import (
 // The parser needs some 5 KiB for a level, of the 1 GiB that there are.
 const maxDepth = 10_000
 
-// checkDepth refuses source that is nested too deeply to be parsed. It only
-// looks at tokens, which costs no stack.
+// checkDepth refuses source that is nested too deeply to be parsed. It reads only
+// tokens, which needs no stack.
 func checkDepth(name string, src []byte) error {
 	if strings.HasSuffix(name, ".json") {
 		return checkDepthJSON(name, src)
@@ -30,8 +30,8 @@ func checkDepth(name string, src []byte) error {
 	return tokensDepth(tokens)
 }
 
-// checkDepthJSON looks at the templates in strings too: they are parsed when
-// they are asked for their value.
+// checkDepthJSON also checks the templates in strings, which are parsed for their
+// values.
 func checkDepthJSON(name string, src []byte) error {
 	d := json.NewDecoder(bytes.NewReader(src))
 	depth := 0

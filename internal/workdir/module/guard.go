@@ -62,7 +62,7 @@ func (g *Guarded) override(o overrideFile) error {
 	case shadows:
 		return fmt.Errorf("%s: the file takes the place of the stack's own %s; give it another name", o.name, BackendPath)
 	case strings.Compare(o.name, BackendPath) < 0:
-		return nil // ours comes later and wins
+		return nil // Terrier's file comes later and wins
 	default:
 		return fmt.Errorf("%s:%d: an override file must not hold a %s block, since the stack has its own; remove the block",
 			o.name, o.backend.Line, o.backend.Kind)

@@ -216,7 +216,7 @@ func parse(name string, src []byte) (hcl.Body, error) {
 	return f.Body, nil
 }
 
-// diagnosed turns the first error of HCL into ours: main.tf:3: Missing
+// diagnosed converts the first error of HCL: main.tf:3: Missing
 // newline after argument: An argument definition must end with a newline.
 func diagnosed(diags hcl.Diagnostics) error {
 	for _, d := range diags {

@@ -32,7 +32,7 @@ func Repair(name, src string) (string, []OneLine, error) {
 	}
 	text := []byte(src)
 	if checkDepth(name, text) != nil {
-		return src, nil, nil // whoever reads the module says so
+		return src, nil, nil // the parser of the module reports it
 	}
 	if _, diags := hclsyntax.ParseConfig(text, name, hcl.InitialPos); !diags.HasErrors() {
 		return src, nil, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// The parts of a configuration that are looked at; engines know more.
+// The parts of a configuration that Terrier reads; engines know more.
 var (
 	fileSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 		{Type: "terraform"},
@@ -135,7 +135,7 @@ func (r *Root) variable(b *hcl.Block, src []byte) {
 	}
 	if a, ok := content.Attributes["sensitive"]; ok {
 		var sensitive bool
-		// What cannot be told is taken for sensitive.
+		// An unknown value counts as sensitive.
 		v.Sensitive = gohcl.DecodeExpression(a.Expr, nil, &sensitive).HasErrors() || sensitive
 	}
 	r.Variables[name] = v

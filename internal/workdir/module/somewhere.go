@@ -9,9 +9,9 @@ import (
 )
 
 // Somewhere reports whether a custom configuration names one place, so that two
-// stacks that say the same mean the same. A backend without arguments is told
-// elsewhere where it is, and a local one with a relative path is in the workdir
-// of each.
+// stacks with the same configuration have the same state. A backend without
+// arguments is configured elsewhere, and a local one with a relative path is in the
+// workdir of each stack.
 func Somewhere(custom string) bool {
 	f, diags := hclsyntax.ParseConfig([]byte(custom), customField, hcl.InitialPos)
 	if diags.HasErrors() {

@@ -210,7 +210,7 @@ func kinds(tokens []hclsyntax.Token, skip func(hclsyntax.Token) bool) []hclsynta
 	return list
 }
 
-// where says what is wrong and in which line, and nothing of what is there.
+// where names the problem and its line, and shows nothing of the text.
 func where(diags hcl.Diagnostics) string {
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError && d.Subject != nil {

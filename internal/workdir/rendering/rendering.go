@@ -2,13 +2,12 @@
 // template between {{ and }} over the variables of the stack, with the functions
 // of sprig.
 //
-// What the object itself says becomes text as it is, structure included: that is
-// what such templates are for. What comes from elsewhere, from Secrets,
-// ConfigMaps and the outputs of other stacks, is data and stays data: in the
-// rendered text it is one string, number, truth value or name, whatever it
-// holds. It refuses functions that would not give the same text each time, or
-// that look at anything but their arguments; and it ends, in bounded time and
-// with a text of bounded length.
+// Values of the object itself are inserted as text, structure included: such
+// templates exist for that. Values of Secrets, ConfigMaps and the outputs of other
+// stacks are data and stay data: in the rendered text each is one string, number,
+// truth value or name. The package refuses functions whose result depends on
+// anything but their arguments; and it ends in bounded time, with a text of bounded
+// length.
 //
 // Start reading at Main; how data stays data is in place.go.
 package rendering
