@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Bindings knows in which namespaces roles are bound to whom. That says where to
-// ask first what somebody may do, and nothing about the answer: what a role
-// allows is not looked at, and RBAC is one authorizer among others.
+// Bindings knows in which namespaces roles are bound to which users and groups.
+// That says about which namespaces to ask first, and nothing about the answer: the
+// rules of a role are not read, and RBAC is one authorizer among others.
 type Bindings struct {
 	kube rbacclient.RoleBindingInterface
 	log  *slog.Logger
@@ -31,11 +31,11 @@ type Bindings struct {
 
 	mu    sync.RWMutex
 	bound map[types.NamespacedName][]string             // the subjects of each binding
-	where map[string]map[types.NamespacedName]time.Time // the bindings of each subject, and when each was heard of
+	where map[string]map[types.NamespacedName]time.Time // the bindings of each subject, and when each was seen first
 }
 
-// NewBindings returns the Bindings of the cluster of config, which know of none
-// until they are followed.
+// NewBindings returns the Bindings of the cluster of config, which are empty until
+// Follow runs.
 func NewBindings(config *rest.Config, log *slog.Logger, now func() time.Time) (*Bindings, error) {
 	kube, err := rbacclient.NewForConfig(compact(config))
 	if err != nil {
@@ -44,12 +44,12 @@ func NewBindings(config *rest.Config, log *slog.Logger, now func() time.Time) (*
 	return &Bindings{kube: kube.RoleBindings(metav1.NamespaceAll), log: log, now: now, bound: map[types.NamespacedName][]string{}, where: map[string]map[types.NamespacedName]time.Time{}}, nil
 }
 
-// Follow keeps up with the cluster until ctx ends. Where the server may not list
-// bindings it does without: then all is found out all the same, only later.
+// Follow watches the cluster until ctx ends. Where the server may not list
+// bindings there are none: users then see new rights a little later.
 func (b *Bindings) Follow(ctx context.Context) error {
 	_, err := b.kube.List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsForbidden(err) {
-		b.log.Info("role bindings cannot be listed, so it takes longer to find out what people may see", "err", err)
+		b.log.Info("role bindings cannot be listed, so that users see new rights later", "err", err)
 		<-ctx.Done()
 		return nil
 	}
@@ -60,12 +60,12 @@ func (b *Bindings) Follow(ctx context.Context) error {
 		},
 	}
 	r := cache.NewReflectorWithOptions(lists, &rbacv1.RoleBinding{}, b, cache.ReflectorOptions{Name: "role bindings"})
-	r.RunWithContext(ctx) // what goes wrong before that shows here again, and is tried again
+	r.RunWithContext(ctx) // it meets an error of the list above again, and retries
 	return nil
 }
 
-// Likely returns the namespaces in which a role is bound to u or one of the
-// groups, and when that was heard of last.
+// Likely returns the namespaces in which a role is bound to u or to one of its
+// groups, and when the newest of these bindings was seen.
 func (b *Bindings) Likely(u User) map[string]time.Time {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -90,7 +90,7 @@ func groupSubjects(names []string) []string {
 	return out
 }
 
-// subjects are those of a binding, in the words that tokens name people with.
+// subjects are those of a binding, as tokens name them.
 func subjects(o *rbacv1.RoleBinding) []string {
 	var out []string
 	for _, s := range o.Subjects {
@@ -129,7 +129,7 @@ func (b *Bindings) Delete(o any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: these are all that there are.
+// Replace implements cache.ReflectorStore: these are all bindings.
 func (b *Bindings) Replace(all []any, _ string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,11 +147,11 @@ func (b *Bindings) Replace(all []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore: there is nothing to do.
+// Resync implements cache.ReflectorStore and does nothing.
 func (b *Bindings) Resync() error { return nil }
 
-// take is called holding b. What is known already is no news, so that a list
-// that is read anew makes nobody ask.
+// take is called holding b.mu. A binding that is known already keeps its time, so
+// that a new list of the same bindings causes no questions.
 func (b *Bindings) take(o any) error {
 	binding, ok := o.(*rbacv1.RoleBinding)
 	if !ok {

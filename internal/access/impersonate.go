@@ -29,22 +29,20 @@ type Impersonation struct {
 	shared  *rest.Config // connections that all users share
 	scheme  *runtime.Scheme
 	mapper  meta.RESTMapper
-	known   cache.Map[string, Hands]
-	lending lending
+	clients cache.Map[string, Clients] // by user
+	own     ownRights
 }
 
-// Hands are clients of the cluster that act in the name of one user.
-type Hands struct {
+// Clients act in the cluster in the name of one user.
+type Clients struct {
 	Kube   client.WithWatch
 	Config *rest.Config
 }
 
-// How many users are remembered, and for how long. Nothing depends on it: the
-// clients of a user that is forgotten are made again, which costs a few
-// allocations.
+// How many users have clients that are ready, and for how long.
 const (
-	peopleKept = 256
-	personKept = 10 * time.Minute
+	clientsCached = 256
+	clientTTL     = 10 * time.Minute
 )
 
 // NewImpersonation returns the Impersonation of the cluster of config, whose user
@@ -69,34 +67,35 @@ func NewImpersonation(config *rest.Config, now func() time.Time) (*Impersonation
 		return nil, err
 	}
 	return &Impersonation{
-		shared: shared, lending: lending{own.SelfSubjectAccessReviews(), cache.Map[string, error]{Size: peopleKept, TTL: lendingKept, Now: now}},
-		scheme: scheme, mapper: mapper, known: cache.Map[string, Hands]{Size: peopleKept, TTL: personKept, Now: now},
+		shared: shared, scheme: scheme, mapper: mapper,
+		own:     ownRights{reviews: own.SelfSubjectAccessReviews(), lacking: cache.Map[string, error]{Size: clientsCached, TTL: ownRightTTL, Now: now}},
+		clients: cache.Map[string, Clients]{Size: clientsCached, TTL: clientTTL, Now: now},
 	}, nil
 }
 
-// As returns the hands of u. Who u is has been established by a token or by an
-// issuer that the operator trusts; nothing is added to it here.
-func (i *Impersonation) As(u User) (Hands, error) {
-	if err := u.somebody(); err != nil {
-		return Hands{}, err
+// As returns the clients that act as u. A token, or an issuer that the operator
+// trusts, has established who u is; nothing is added to it here.
+func (i *Impersonation) As(u User) (Clients, error) {
+	if err := u.identified(); err != nil {
+		return Clients{}, err
 	}
 	key := u.key()
-	if hands, ok := i.known.Get(key); ok {
-		return hands, nil
+	if c, ok := i.clients.Get(key); ok {
+		return c, nil
 	}
 	config := rest.CopyConfig(i.shared)
 	config.Impersonate = u.impersonation()
-	config.Transport = lent{i.shared.Transport, func(ctx context.Context) error { return i.lending.lacks(ctx, u) }}
+	config.Transport = impersonating{i.shared.Transport, func(ctx context.Context) error { return i.own.missing(ctx, u) }}
 	kube, err := client.NewWithWatch(config, client.Options{Scheme: i.scheme, Mapper: i.mapper})
 	if err != nil {
-		return Hands{}, fmt.Errorf("making a client for %s: %w", u.Name, err)
+		return Clients{}, fmt.Errorf("making a client for %s: %w", u.Name, err)
 	}
-	hands := Hands{Kube: served{kube}, Config: config}
-	i.known.Put(key, hands)
-	return hands, nil
+	c := Clients{Kube: managed{kube}, Config: config}
+	i.clients.Put(key, c)
+	return c, nil
 }
 
-// The names that Kubernetes gives to who is nobody in particular.
+// The names that Kubernetes gives to users that it does not know.
 const (
 	anonymous       = "system:anonymous"
 	unauthenticated = "system:unauthenticated"
@@ -104,30 +103,29 @@ const (
 )
 
 // OwnUsers begins the names of the server's own programs, which the cluster
-// knows nothing of.
+// does not know.
 const OwnUsers = "system:terrier:"
 
-// somebody refuses to act for nobody: without a name, a request would be made
-// as the server itself.
-func (u User) somebody() error {
+// identified refuses a user without a name: the request would be made as the
+// server itself.
+func (u User) identified() error {
 	switch {
 	case u.Name == "", u.Name == anonymous, slices.Contains(u.Groups, unauthenticated):
-		return fault.New(fault.Denied, ReasonUnknownUser, errors.New("it is not known who asks"))
+		return fault.New(fault.Denied, ReasonUnknownUser, errors.New("the request says nothing of its user"))
 	case strings.HasPrefix(u.Name, OwnUsers):
-		return fault.New(fault.Denied, ReasonAccessDenied, fmt.Errorf("%s is a program of this server and no person", u.Name))
+		return fault.New(fault.Denied, ReasonAccessDenied, fmt.Errorf("%s is a program of this server and no user", u.Name))
 	}
 	return nil
 }
 
-// impersonation is u in the words of a client. That everybody is authenticated
-// is added by the API server, which wants no right for it.
+// impersonation is u for a client. The API server itself adds the group of all
+// authenticated users, and needs no right for it.
 func (u User) impersonation() rest.ImpersonationConfig {
 	groups := slices.DeleteFunc(slices.Clone(u.Groups), func(g string) bool { return g == authenticated })
 	return rest.ImpersonationConfig{UserName: u.Name, UID: u.UID, Groups: groups, Extra: u.Extra}
 }
 
-// key is the same for the same person with the same groups, and for nobody
-// else. It tells nothing about them.
+// key identifies a user with all its groups, and reveals neither.
 func (u User) key() string {
 	groups := slices.Sorted(slices.Values(u.Groups))
 	extra := make([]any, 0, 2*len(u.Extra))
@@ -136,14 +134,14 @@ func (u User) key() string {
 	}
 	b, err := json.Marshal([]any{u.Name, u.UID, groups, extra})
 	if err != nil {
-		panic("service: encoding strings: " + err.Error())
+		panic("access: encoding strings: " + err.Error())
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// ReasonImpersonate is of a server that may not act for people, and
-// ReasonCertificateOnly of people whom only the API server can know.
+// ReasonImpersonate is of a server that may not act for users, and
+// ReasonCertificateOnly of users that only the API server can know.
 const (
 	ReasonImpersonate     = "ImpersonationDenied"
 	ReasonCertificateOnly = "CertificateOnly"

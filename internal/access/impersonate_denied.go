@@ -16,55 +16,59 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// lent is the server's connection in the hands of a person. The cluster says
-// "forbidden" when the person may not, and likewise when the server may not act
-// for that person; only here is it known who is meant.
-type lent struct {
-	next  http.RoundTripper
-	lacks func(context.Context) error
+// impersonating is the server's connection while it acts for a user. The cluster
+// answers "forbidden" when the user may not, and also when the server may not act
+// for that user; only here the two can be told apart.
+type impersonating struct {
+	next    http.RoundTripper
+	missing func(context.Context) error
 }
 
 // RoundTrip implements http.RoundTripper.
-func (l lent) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := l.next.RoundTrip(r)
+func (i impersonating) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := i.next.RoundTrip(r)
 	if err != nil || resp.StatusCode != http.StatusForbidden {
 		return resp, err
 	}
-	if err := l.lacks(r.Context()); err != nil {
+	if err := i.missing(r.Context()); err != nil {
 		resp.Body.Close()
 		return nil, err
 	}
 	return resp, nil
 }
 
-// lending answers what the server's own account may do for others.
-type lending struct {
+// ownRights says which rights the server's own account has to act for users.
+type ownRights struct {
 	reviews authzclient.SelfSubjectAccessReviewInterface
-	known   cache.Map[string, error] // by person
+	lacking cache.Map[string, error] // by user; nil if no right is missing
 }
 
-// lendingKept is how long it is believed what the server may do.
-const lendingKept = 30 * time.Second
+// ownRightTTL is how long an answer about the server's own rights is believed.
+const ownRightTTL = 30 * time.Second
 
-// lacks returns the right that the server lacks to act for u, or nil.
-func (l *lending) lacks(ctx context.Context, u User) error {
-	key := u.key()
-	if err, ok := l.known.Get(key); ok {
+// missing returns a Denied that names the right that the server lacks to act for
+// u, or nil.
+func (o *ownRights) missing(ctx context.Context, u User) error {
+	denied, err := o.lacking.Load(ctx, u.key(), func(ctx context.Context) (denied, err error) {
+		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+		defer cancel()
+		if err = o.ask(ctx, u); fault.Of(err) == fault.Denied {
+			return err, nil
+		}
+		return nil, err
+	})
+	if err != nil {
 		return err
 	}
-	err := l.ask(ctx, u)
-	if err == nil || fault.Of(err) == fault.Denied {
-		l.known.Put(key, err)
-	}
-	return err
+	return denied
 }
 
-func (l *lending) ask(ctx context.Context, u User) error {
-	for _, x := range disguise(u) {
+func (o *ownRights) ask(ctx context.Context, u User) error {
+	for _, x := range needed(u) {
 		all := x
 		all.Name = ""
 		for _, one := range []authzv1.ResourceAttributes{all, x} {
-			ok, err := l.may(ctx, one)
+			ok, err := o.may(ctx, one)
 			if err != nil {
 				return err
 			}
@@ -79,8 +83,9 @@ func (l *lending) ask(ctx context.Context, u User) error {
 	return nil
 }
 
-// disguise is what it takes to act for u, in the order in which it is checked.
-func disguise(u User) []authzv1.ResourceAttributes {
+// needed are the rights that it takes to act for u, in the order in which the API
+// server checks them.
+func needed(u User) []authzv1.ResourceAttributes {
 	var all []authzv1.ResourceAttributes
 	add := func(x authzv1.ResourceAttributes) {
 		x.Verb = "impersonate"
@@ -120,8 +125,8 @@ func describe(x authzv1.ResourceAttributes) string {
 	return fmt.Sprintf("%s %q", what, x.Name)
 }
 
-func (l *lending) may(ctx context.Context, x authzv1.ResourceAttributes) (bool, error) {
-	review, err := l.reviews.Create(ctx, &authzv1.SelfSubjectAccessReview{Spec: authzv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &x}}, metav1.CreateOptions{})
+func (o *ownRights) may(ctx context.Context, x authzv1.ResourceAttributes) (bool, error) {
+	review, err := o.reviews.Create(ctx, &authzv1.SelfSubjectAccessReview{Spec: authzv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &x}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, Fault(err, "what this server may do")
 	}

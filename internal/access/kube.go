@@ -18,14 +18,14 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 )
 
-// compact is config for kinds that are Kubernetes' own: those need no JSON.
+// compact is config with protobuf, for the kinds of Kubernetes itself.
 func compact(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	return config
 }
 
-// Where the server writes down how its HTTP API is reached.
+// The ConfigMap in which the server writes how its HTTP API is reached.
 const (
 	ServerNamespace = "terrier-system"
 	ServerConfigMap = "terrier-server"
@@ -33,8 +33,8 @@ const (
 	ServerCAKey     = "ca.crt"
 )
 
-// NewClient returns a client for New. It knows its kinds beforehand, so that a
-// command costs one request and not a tour of the API.
+// NewClient returns a client for the kinds that questions and commands need. It
+// does no discovery, so that a command costs one request.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	scheme, mapper, err := kinds()
 	if err != nil {
@@ -43,7 +43,7 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 }
 
-// kinds are those that a client for New knows, and where they are served.
+// kinds are those that NewClient knows, and where they are served.
 func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	scheme, err := NewScheme()
 	if err != nil {
@@ -69,21 +69,22 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	return scheme, mapper, nil
 }
 
-// lynqGroup has the kinds that followed those of Tenant Operator.
+// LynqGroup has the kinds of Lynq, the successor of Tenant Operator.
 var LynqGroup = schema.GroupVersion{Group: "operator.lynq.sh", Version: "v1"}
 
+// The kinds of Lynq that can be imported.
 const (
 	LynqHub  = "LynqHub"
 	LynqForm = "LynqForm"
 	LynqNode = "LynqNode"
 )
 
-// NewScheme returns the kinds that a client for New must know.
+// NewScheme returns the types of those kinds.
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	return s, errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), authnv1.AddToScheme(s), v1alpha2.AddToScheme(s),
 		appsv1.AddToScheme(s), tenantsv1.AddToScheme(s), sourcev1.AddToScheme(s))
 }
 
-// FieldManager is who edits objects on behalf of the person at the keyboard.
+// FieldManager is the field manager of the command line.
 const FieldManager = "terrier"

@@ -26,7 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// User is who a token stands for.
+// User is the user that a token stands for.
 type User struct {
 	Name   string
 	UID    string
@@ -34,11 +34,11 @@ type User struct {
 	Extra  map[string][]string
 }
 
-// Resource is what somebody wants to touch: stacks, or a part of them that has
-// a right of its own, since whoever may see a stack may not see its secrets.
+// Resource is what a right is about: stacks, or a part of them that has a right of
+// its own, since a user who may see a stack may not see its secrets.
 type Resource string
 
-// The resources. In Kubernetes' words they are terraforms and its subresources.
+// The resources. In Kubernetes they are terraforms and its subresources.
 const (
 	ResourceStacks   Resource = "stacks"
 	ResourceLog      Resource = "stacks/log"
@@ -47,14 +47,14 @@ const (
 	ResourceState    Resource = "stacks/state"
 	ResourceRegistry Resource = "registry" // repositories of the registry; the first part of a name is its namespace
 
-	ResourceAudit         Resource = "stacks/audit"         // what the journal says about the stacks of a namespace
-	ResourceNotifications Resource = "stacks/notifications" // what was sent for a namespace, and what became of it
+	ResourceAudit         Resource = "stacks/audit"         // entries of the audit log about the stacks of a namespace
+	ResourceNotifications Resource = "stacks/notifications" // notifications about objects of a namespace, and their outcome
 
 	ResourceTenants    Resource = "tenants"
 	ResourceTemplates  Resource = "templates"  // of tenants
 	ResourceRegistries Resource = "registries" // of tenants
 
-	ResourceSources Resource = "sources" // GitRepositories, OCIRepositories and Buckets; who may see the first may see all
+	ResourceSources Resource = "sources" // GitRepositories, OCIRepositories and Buckets; the right to the first is the right to all
 )
 
 // Part is the part of a stack that a resource is; empty if it is none.
@@ -71,7 +71,7 @@ func Resources() []Resource {
 	}
 }
 
-// Access is one thing that somebody wants to do.
+// Request is one thing that a user wants to do.
 type Request struct {
 	Verb      string // get, list or update
 	Resource  Resource
@@ -79,8 +79,8 @@ type Request struct {
 	Name      string
 }
 
-// KubeAuth asks the Kubernetes API who somebody is and what they may do: there
-// is no other authority.
+// KubeAuth asks the Kubernetes API which user a token stands for and what a user
+// may do: there is no other authority.
 type KubeAuth struct {
 	tokens   authnclient.TokenReviewInterface
 	accesses authzclient.SubjectAccessReviewInterface
@@ -89,7 +89,7 @@ type KubeAuth struct {
 // NewKubeAuth returns a KubeAuth that asks the API of config, whose user must
 // be allowed to create TokenReviews and SubjectAccessReviews.
 func NewKubeAuth(config *rest.Config) (*KubeAuth, error) {
-	config = compact(config) // there are a thousand questions for some pages
+	config = compact(config) // some pages need a thousand reviews
 	authn, err := authnclient.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,8 @@ func NewKubeAuth(config *rest.Config) (*KubeAuth, error) {
 	return &KubeAuth{tokens: authn.TokenReviews(), accesses: authz.SubjectAccessReviews()}, nil
 }
 
-// Authenticate returns who token stands for. Nobody, and anybody, is Denied.
+// Authenticate returns the user that token stands for. A token that is unknown, or
+// stands for any user, is Denied.
 func (a *KubeAuth) Authenticate(ctx context.Context, token secret.Text) (User, error) {
 	denied := func(why string) (User, error) {
 		return User{}, fault.New(fault.Denied, ReasonUnknownUser, errors.New(why))
@@ -118,9 +119,9 @@ func (a *KubeAuth) Authenticate(ctx context.Context, token secret.Text) (User, e
 	case !review.Status.Authenticated:
 		return denied("the cluster does not know the token")
 	case u.Username == "":
-		return denied("the token stands for nobody")
+		return denied("the token stands for no user")
 	case u.Username == "system:anonymous", slices.Contains(u.Groups, "system:unauthenticated"):
-		return denied("the token stands for anybody")
+		return denied("the token stands for anonymous users")
 	}
 	user := User{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: map[string][]string{}}
 	for k, v := range u.Extra {
@@ -155,7 +156,7 @@ func (a *KubeAuth) Authorize(ctx context.Context, u User, x Request) error {
 	return nil
 }
 
-// kubernetes is the resource in the words that roles are written in.
+// kubernetes is the resource as roles name it.
 func (r Resource) kubernetes() (group, version, resource, sub string, err error) {
 	ours, tenants := v1alpha2.GroupVersion, tenantsv1.GroupVersion
 	switch r {

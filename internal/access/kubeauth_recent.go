@@ -12,7 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// Identifier says who a token stands for.
+// Identifier says which user a token stands for.
 type Identifier interface {
 	Authenticate(context.Context, secret.Text) (User, error)
 }
@@ -22,46 +22,46 @@ type Identifier interface {
 // sends the same token with each of ten requests.
 type RecentAuth struct {
 	asked  Authority
-	users  cache.Map[string, User]
-	rights cache.Map[string, error]
+	users  cache.Map[string, User]  // by the hash of the token
+	rights cache.Map[string, error] // nil or Denied
 }
 
 // How long answers are believed, and how many.
 const (
-	userKept   = 10 * time.Second
-	rightKept  = 5 * time.Second
-	usersKept  = 1024
-	rightsKept = 16384
+	userTTL       = 10 * time.Second
+	rightTTL      = 5 * time.Second
+	usersCached   = 1024
+	rightsCached  = 16384
+	reviewTimeout = 20 * time.Second // of one question, and of a whole scope
 )
 
 // NewRecentAuth returns the recent answers of a.
 func NewRecentAuth(a Authority, now func() time.Time) *RecentAuth {
 	return &RecentAuth{
 		asked:  a,
-		users:  cache.Map[string, User]{Size: usersKept, TTL: userKept, Now: now},
-		rights: cache.Map[string, error]{Size: rightsKept, TTL: rightKept, Now: now},
+		users:  cache.Map[string, User]{Size: usersCached, TTL: userTTL, Now: now},
+		rights: cache.Map[string, error]{Size: rightsCached, TTL: rightTTL, Now: now},
 	}
 }
 
-// Authenticate implements Identifier. That a token is unknown is never kept: it
+// Authenticate implements Identifier. That a token is unknown is never cached: it
 // may be known a moment later.
 func (r *RecentAuth) Authenticate(ctx context.Context, token secret.Text) (User, error) {
 	sum := sha256.Sum256([]byte(token.Reveal()))
 	return r.users.Load(ctx, hex.EncodeToString(sum[:]), func(ctx context.Context) (User, error) {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
+		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()
 		return r.asked.Authenticate(ctx, token)
 	})
 }
 
-// Authorize implements Rights. Only a yes and a no are kept.
-func (r *RecentAuth) Authorize(ctx context.Context, u User, a Request) error {
-	key := fmt.Sprintf("%s %q", u.key(), []string{a.Verb, string(a.Resource), a.Namespace, a.Name})
-	answer, err := r.rights.Load(ctx, key, func(ctx context.Context) (error, error) {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
+// Authorize implements Rights. Only a yes and a no are cached.
+func (r *RecentAuth) Authorize(ctx context.Context, u User, q Request) error {
+	key := fmt.Sprintf("%s %q", u.key(), []string{q.Verb, string(q.Resource), q.Namespace, q.Name})
+	denied, err := r.rights.Load(ctx, key, func(ctx context.Context) (denied, err error) {
+		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()
-		err := r.asked.Authorize(ctx, u, a)
-		if err == nil || fault.Of(err) == fault.Denied {
+		if err = r.asked.Authorize(ctx, u, q); fault.Of(err) == fault.Denied {
 			return err, nil
 		}
 		return nil, err
@@ -69,5 +69,5 @@ func (r *RecentAuth) Authorize(ctx context.Context, u User, a Request) error {
 	if err != nil {
 		return err
 	}
-	return answer
+	return denied
 }

@@ -30,10 +30,10 @@ const (
 	ReasonNoToken      = "NoToken"
 )
 
-// kubeFault gives an answer of the Kubernetes API the kind of failure it is.
+// Fault translates an error of the Kubernetes API about the object that what names.
 func Fault(err error, what string) error {
 	if f, ok := errors.AsType[*fault.Fault](err); ok {
-		return f // of the connection, which knew better
+		return f // made by the connection, which knows more
 	}
 	switch {
 	case err == nil:
@@ -45,7 +45,7 @@ func Fault(err error, what string) error {
 	case apierrors.IsNotFound(err):
 		return fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("%s does not exist", what))
 	case apierrors.IsUnauthorized(err):
-		return fault.New(fault.Denied, ReasonUnknownUser, fmt.Errorf("the cluster does not know who asks for %s: %w", what, err))
+		return fault.New(fault.Denied, ReasonUnknownUser, fmt.Errorf("the cluster does not know the user that asks for %s: %w", what, err))
 	case apierrors.IsForbidden(err):
 		return fault.New(fault.Denied, ReasonAccessDenied, fmt.Errorf("%s: %w", what, err))
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
@@ -62,8 +62,8 @@ func Fault(err error, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// noSuchKind tells a kind that is not there from an object that is not there:
-// only the latter comes with a name.
+// noSuchKind tells a kind that is not installed from an object that does not
+// exist: only the error about an object has a name.
 func noSuchKind(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

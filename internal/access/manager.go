@@ -8,31 +8,30 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 )
 
-// The field managers of what the server writes in the name of somebody, by the
-// way on which they asked, so that it can be told from what they write by
-// themselves. The journal knows the way by them.
+// The field managers of what the server writes in the name of a user, by the
+// channel of the request. The audit log tells the channel by them.
 const (
 	ServerManager = "terrier-server" // the pages
 	APIManager    = "terrier-api"    // the HTTP API
 )
 
-type wayKey struct{}
+type viaKey struct{}
 
-// OnWay returns a context in which a person commands on a way.
-func OnWay(ctx context.Context, way audit.Via) context.Context {
-	return context.WithValue(ctx, wayKey{}, way)
+// Via returns a context of commands that came over a channel.
+func Via(ctx context.Context, via audit.Via) context.Context {
+	return context.WithValue(ctx, viaKey{}, via)
 }
 
-// WayOf is the way that OnWay was told of, or none.
-func WayOf(ctx context.Context) audit.Via {
-	way, _ := ctx.Value(wayKey{}).(audit.Via)
-	return way
+// ViaOf returns the channel that Via was given, or none.
+func ViaOf(ctx context.Context) audit.Via {
+	via, _ := ctx.Value(viaKey{}).(audit.Via)
+	return via
 }
 
-// managerOn is the field manager of what is written on the way of ctx. The
-// command line is known by one name, whether it speaks to the cluster or to us.
-func managerOn(ctx context.Context) client.FieldOwner {
-	switch WayOf(ctx) {
+// managerOf is the field manager of what is written for a request. The command
+// line has one name, whether it speaks to the cluster or to the server.
+func managerOf(ctx context.Context) client.FieldOwner {
+	switch ViaOf(ctx) {
 	case audit.ViaAPI:
 		return APIManager
 	case audit.ViaCLI:
@@ -42,17 +41,17 @@ func managerOn(ctx context.Context) client.FieldOwner {
 	}
 }
 
-// served is the client of a person whose hands are the server's.
-type served struct{ client.WithWatch }
+// managed is a client that says over which channel a command came.
+type managed struct{ client.WithWatch }
 
-func (s served) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	return s.WithWatch.Create(ctx, o, append(opts, managerOn(ctx))...)
+func (m managed) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	return m.WithWatch.Create(ctx, o, append(opts, managerOf(ctx))...)
 }
 
-func (s served) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	return s.WithWatch.Update(ctx, o, append(opts, managerOn(ctx))...)
+func (m managed) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	return m.WithWatch.Update(ctx, o, append(opts, managerOf(ctx))...)
 }
 
-func (s served) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-	return s.WithWatch.Patch(ctx, o, p, append(opts, managerOn(ctx))...)
+func (m managed) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	return m.WithWatch.Patch(ctx, o, p, append(opts, managerOf(ctx))...)
 }

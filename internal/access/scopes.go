@@ -11,33 +11,33 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// Authority says who somebody is and what they may do. KubeAuth is one.
+// Authority says who a user is and what that user may do. KubeAuth is one.
 type Authority interface {
 	Rights
 	Identifier
 }
 
-// Rights says what somebody may do.
+// Rights says what a user may do.
 type Rights interface {
 	Authorize(context.Context, User, Request) error
 }
 
-// Scopes finds the namespaces whose stacks somebody may list. Kubernetes has no
-// such question, so it is asked about each of them, and only what it answers
-// counts. Three kinds of questions are asked side by side, for each person:
+// Scopes finds the namespaces whose stacks a user may list. Kubernetes has no
+// such question, so it is asked about each of them, and only its answers count.
+// Three kinds of questions are asked side by side, for each user:
 //
-//	near  where they had the right the last time, and where a role was bound to
-//	      them since: few, asked at once whenever a scope has become old
+//	near  namespaces where the user had the right the last time, and where a role
+//	      was bound to the user since: few, asked at once when a scope expires
 //	far   namespaces that were never asked about, when near is done
-//	old   refusals, little by little, with nobody waiting
+//	old   refusals, little by little, while no request waits for them
 //
-// A right that was taken away must not be used, and one that was given may take
-// a moment to show: a yes is asked about again much sooner than a no.
+// A right that was revoked must not be used, and one that was granted may take a
+// moment to show: a yes is asked for again much sooner than a no.
 type Scopes struct {
 	ScopeOptions
 	rights         Rights
-	known          cache.Map[string, *sight]
-	asking         cache.Flight[string, *sight] // whether somebody may list everything
+	known          cache.Map[string, *answers]    // by user
+	asking         cache.Flight[string, *answers] // whether a user may list everything
 	near, far, old lane
 	rounds         sync.WaitGroup
 }
@@ -45,62 +45,63 @@ type Scopes struct {
 // ScopeOptions are what Scopes are made of.
 type ScopeOptions struct {
 	Namespaces func() []string                 // that have stacks now
-	Likely     func(User) map[string]time.Time // where somebody may have been given rights, and when that was heard of; may be nil. It changes what is asked first, and no answer
+	Likely     func(User) map[string]time.Time // namespaces where a user may have been given rights, and when that was seen; may be nil. It changes the order of questions and no answer
 	Now        func() time.Time
 	Patience   time.Duration // of SoFar: 100 ms if zero
 }
 
 // How long answers are believed.
 const (
-	scopeKept    = 15 * time.Second // a scope, and each yes, before it is asked about again
-	yesShown     = 25 * time.Second // a yes that is being asked about again: with the 30 that a stream may take to notice, less than a minute
-	refusalsKept = 60 * time.Second // a no to a namespace until it is asked about anew, at most; half of it at least
-	settles      = 5 * time.Second  // a new binding, in the cluster's own mind
-	personsKept  = time.Hour        // what is known of somebody who has not been here since
+	scopeTTL     = 15 * time.Second // a scope, and each yes, before it is asked for again
+	yesTTL       = 25 * time.Second // a yes that is being asked for again: with the 30 s that a stream may take to notice, less than a minute
+	refusalTTL   = 60 * time.Second // a no to a namespace until it is asked for again, at most; half of it at least
+	bindingDelay = 5 * time.Second  // until the cluster's authorizer knows of a new binding
+	userScopeTTL = time.Hour        // the answers of a user who does not come back
 )
 
 const (
 	patience = 100 * time.Millisecond
-	askTime  = 20 * time.Second // for one question, and for a whole scope
 
-	scopesKept  = 256     // persons
-	answersKept = 1 << 20 // of all of them together
+	scopesCached  = 256     // users
+	answersCached = 1 << 20 // of all of them together
 )
 
 // NewScopes returns the Scopes that rights gives.
 func NewScopes(rights Rights, o ScopeOptions) *Scopes {
-	return &Scopes{
-		ScopeOptions: o, rights: rights, known: cache.Map[string, *sight]{Size: scopesKept, TTL: personsKept, Now: o.Now, Weigh: weigh, Weight: answersKept},
-		near: newLane(32), far: newLane(8), old: lane{slots: make(chan struct{}, 1), rests: true},
+	s := &Scopes{ScopeOptions: o, rights: rights, near: newLane(32), far: newLane(8), old: lane{slots: make(chan struct{}, 1), pauses: true}}
+	s.known = cache.Map[string, *answers]{
+		Size: scopesCached, TTL: userScopeTTL, Now: o.Now,
+		Weight: answersCached, Weigh: func(_ string, of *answers) int { return min(of.size(), answersCached) },
 	}
+	return s
 }
 
 // Scope returns the namespaces whose stacks u may list, when all were asked
-// about. The answer is shared: nobody may change it.
+// about. The answer is shared: its caller may not change it.
 func (s *Scopes) Scope(ctx context.Context, u User) (Scope, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, askTime, errStillAsking)
+	ctx, cancel := context.WithTimeoutCause(ctx, reviewTimeout, errStillAsking)
 	defer cancel()
 	return s.find(ctx, u, nil)
 }
 
-// errStillAsking is the answer to who wants all of a scope that takes its time.
-// What was found is kept, so that the next time takes less.
-var errStillAsking = fault.Wait(2*time.Second, "NotReady", errors.New("it is still being found out what you may see; ask again in a moment"))
+// errStillAsking is the answer while a complete scope takes too long. The answers
+// so far are kept, so that the next request takes less.
+var errStillAsking = fault.Wait(2*time.Second, "NotReady", errors.New("the server is still finding out what you may see; try again in a moment"))
 
 // SoFar returns what is known of Scope after a moment. It says how many
-// namespaces were not asked about yet; that goes on.
+// namespaces were not asked about yet; the questions go on.
 func (s *Scopes) SoFar(ctx context.Context, u User) (Scope, error) {
 	enough := time.NewTimer(cmp.Or(s.Patience, patience))
 	defer enough.Stop()
 	return s.find(ctx, u, enough.C)
 }
 
-// find returns all of a scope, or what is known of it when enough is.
+// find returns a complete scope, or what is known of it when enough fires.
 func (s *Scopes) find(ctx context.Context, u User, enough <-chan time.Time) (Scope, error) {
-	if err := u.somebody(); err != nil {
+	if err := u.identified(); err != nil {
 		return Scope{}, err
 	}
-	of, err := s.look(ctx, u)
+	of, err := s.answersOf(ctx, u)
 	if err != nil {
 		return Scope{}, err
 	}
@@ -123,20 +124,19 @@ func (s *Scopes) find(ctx context.Context, u User, enough <-chan time.Time) (Sco
 	return of.scope(s.Now()), nil
 }
 
-// look returns what is known of u, after having begun to ask whatever has to be
-// asked again.
-func (s *Scopes) look(ctx context.Context, u User) (*sight, error) {
+// answersOf returns what is known of u, after it began to ask what has to be asked
+// again.
+func (s *Scopes) answersOf(ctx context.Context, u User) (*answers, error) {
 	key := u.key()
 	if of, ok := s.known.Get(key); ok && of.fresh(s.Now()) {
 		return of, nil
 	}
-	// One asks for all who wait, and goes on when one of those has gone away.
-	return s.asking.Do(ctx, key, func(ctx context.Context) (*sight, error) {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
+	return s.asking.Do(ctx, key, func(ctx context.Context) (*answers, error) {
+		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()
 		of, ok := s.known.Get(key)
 		if !ok {
-			of = &sight{}
+			of = &answers{}
 		} else if of.fresh(s.Now()) {
 			return of, nil
 		}
@@ -146,25 +146,17 @@ func (s *Scopes) look(ctx context.Context, u User) (*sight, error) {
 			return nil, err
 		}
 		if all {
-			of.seesAll(asked.Add(scopeKept))
+			of.seesAll(asked.Add(scopeTTL))
 		} else {
 			s.begin(u, of, asked)
 		}
-		s.known.Put(key, of)
+		s.known.PutUntil(key, of, asked.Add(userScopeTTL))
 		return of, nil
 	})
 }
 
-// weigh counts the answers about one person. One about whom more is known than
-// there is room for is kept all the same, alone.
-func weigh(_ string, of *sight) int {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	return min(len(of.answers), answersKept)
-}
-
 // begin asks what is near, and then what else there is to ask.
-func (s *Scopes) begin(u User, of *sight, asked time.Time) {
+func (s *Scopes) begin(u User, of *answers, asked time.Time) {
 	namespaces := s.Namespaces()
 	var likely map[string]time.Time
 	if s.Likely != nil {
@@ -179,11 +171,11 @@ func (s *Scopes) begin(u User, of *sight, asked time.Time) {
 	of.near = s.start(func() error { return s.askAbout(u, near, s.near, of) }, func(err error) {
 		of.near = nil
 		if err != nil {
-			return // the next look begins anew
+			return // the next request begins again
 		}
-		of.until = asked.Add(scopeKept)
+		of.until = asked.Add(scopeTTL)
 		if len(namespaces) == 0 {
-			of.until = asked // what there is to see is not known yet
+			of.until = asked // the namespaces are not known yet
 		}
 		if of.far == nil && len(far) > 0 {
 			of.far = s.start(func() error { return s.askAbout(u, far, s.far, of) }, func(err error) {
@@ -201,8 +193,8 @@ func (s *Scopes) begin(u User, of *sight, asked time.Time) {
 	}, of)
 }
 
-// start does something beside all else, and then, holding of, what comes after.
-func (s *Scopes) start(do func() error, then func(error), of *sight) *round {
+// start runs do in a goroutine, and then, holding of.mu, then.
+func (s *Scopes) start(do func() error, then func(error), of *answers) *round {
 	r := &round{done: make(chan struct{})}
 	s.rounds.Go(func() {
 		defer close(r.done)
@@ -214,7 +206,7 @@ func (s *Scopes) start(do func() error, then func(error), of *sight) *round {
 	return r
 }
 
-// Wait returns when nothing is asked any more.
+// Wait returns when no question is being asked any more.
 func (s *Scopes) Wait() { s.rounds.Wait() }
 
 func (s *Scopes) may(ctx context.Context, u User, namespace string) (bool, error) {

@@ -7,31 +7,31 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// lane bounds how many questions of one kind are on their way at once, of all
-// persons together.
+// lane bounds how many questions of one kind are asked at once, for all users
+// together.
 type lane struct {
-	slots chan struct{}
-	rests bool // it takes a small part of the cluster's time only
+	slots  chan struct{}
+	pauses bool // it takes a small part of the cluster's time only
 }
 
 func newLane(width int) lane { return lane{slots: make(chan struct{}, width)} }
 
-// Of ten parts of time a lane that rests takes one. It never rests long: how
-// long a question takes also says how far away the cluster is.
+// A lane that pauses asks during one tenth of the time. It never pauses for long:
+// how long a question takes also depends on how far away the cluster is.
 const (
-	restsFor   = 9
-	restsShort = 20 * time.Millisecond
+	pauseFactor = 9
+	pauseMax    = 20 * time.Millisecond
 )
 
-// round is some questions that are on their way.
+// round is a number of questions that are being asked.
 type round struct {
 	done chan struct{}
 	err  error // once done
 }
 
-// askAbout asks about each of some namespaces, in this order, and tells of what
-// it hears. It gives up at the first that cannot be answered.
-func (s *Scopes) askAbout(u User, namespaces []string, l lane, of *sight) error {
+// askAbout asks about each namespace, in this order, and records the answers. It
+// gives up at the first question that cannot be answered.
+func (s *Scopes) askAbout(u User, namespaces []string, l lane, of *answers) error {
 	g, ctx := errgroup.WithContext(context.Background())
 	g.SetLimit(cap(l.slots))
 	for _, namespace := range namespaces {
@@ -51,18 +51,18 @@ func (s *Scopes) askAbout(u User, namespaces []string, l lane, of *sight) error 
 	return g.Wait()
 }
 
-func (s *Scopes) askOne(ctx context.Context, u User, namespace string, l lane, of *sight) error {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+func (s *Scopes) askOne(ctx context.Context, u User, namespace string, l lane, of *answers) error {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	asked := s.Now()
 	allowed, err := s.may(ctx, u, namespace)
 	if err != nil {
 		return err
 	}
-	of.heard(namespace, verdict{asked.UnixNano(), allowed})
-	if rest := min(restsFor*s.Now().Sub(asked), restsShort); l.rests && rest > 0 {
+	of.record(namespace, answer{asked.UnixNano(), allowed})
+	if pause := min(pauseFactor*s.Now().Sub(asked), pauseMax); l.pauses && pause > 0 {
 		select {
-		case <-time.After(rest):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}

@@ -89,12 +89,12 @@ func NewPeople(config *rest.Config, records query.Records, now func() time.Time)
 
 // As returns what u may ask and command: the cluster decides on each.
 func (p *People) As(u access.User) (Person, error) {
-	hands, err := p.users.As(u)
+	clients, err := p.users.As(u)
 	if err != nil {
 		return Person{}, err
 	}
-	stacks := New(hands.Kube, p.records, p.now)
-	return Person{User: u, Stacks: stacks, Tenants: NewTenants(stacks, hands.Config)}, nil
+	stacks := New(clients.Kube, p.records, p.now)
+	return Person{User: u, Stacks: stacks, Tenants: NewTenants(stacks, clients.Config)}, nil
 }
 
 var (

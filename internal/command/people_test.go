@@ -99,7 +99,7 @@ func TestWhatIsApprovedOverTheAPIIsJournaledSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for way, ctx := range map[audit.Via]context.Context{
-		audit.ViaUI: t.Context(), audit.ViaAPI: access.OnWay(t.Context(), query.ViaAPI), audit.ViaCLI: access.OnWay(t.Context(), query.ViaCLI),
+		audit.ViaUI: t.Context(), audit.ViaAPI: access.Via(t.Context(), query.ViaAPI), audit.ViaCLI: access.Via(t.Context(), query.ViaCLI),
 	} {
 		c.spec(func(s *v1alpha2.TerraformSpec) { s.ApprovePlan = "" })
 		c.status(waits(t, shown.Name, shown.Digest))

@@ -190,7 +190,7 @@ type onItsWay struct {
 }
 
 func (h onItsWay) Approve(ctx context.Context, _ query.Key, _ query.PlanInfo, _ string) (query.Stack, error) {
-	*h.ways = append(*h.ways, access.WayOf(ctx))
+	*h.ways = append(*h.ways, access.ViaOf(ctx))
 	return query.Stack{}, nil
 }
 

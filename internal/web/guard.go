@@ -136,7 +136,7 @@ func (s *server) bounded(r route) gin.HandlerFunc {
 		within := r.within(s.Limits)
 		ctx, cancel := context.WithTimeout(c.Request.Context(), within)
 		defer cancel()
-		c.Request = c.Request.WithContext(access.OnWay(ctx, viaOf(c)))
+		c.Request = c.Request.WithContext(access.Via(ctx, viaOf(c)))
 		c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, r.body)
 		control := http.NewResponseController(c.Writer)
 		deadline := s.Now().Add(within)
