@@ -95,6 +95,7 @@ const (
 	RetainedForgotten What = "retained-forgotten" // a user deleted the record of retained resources
 	PlanRefused       What = "plan-refused"       // a webhook refused a plan
 	StateRead         What = "state-read"         // a user read a state
+	OutputsRevealed   What = "outputs-revealed"   // a user read the values of sensitive outputs
 	StateLocked       What = "state-locked"       // a user locked a state
 	StateUnlocked     What = "state-unlocked"     // a user unlocked it
 )

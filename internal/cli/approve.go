@@ -99,7 +99,7 @@ inputs or the spec replaces it. To replace it now, run "terrier replan".`,
 }
 
 // pending finds the plan to decide on.
-func (p decideCommands) pending(ctx context.Context, args []string) (*command.Stacks, query.Stack, query.PlanInfo, error) {
+func (p decideCommands) pending(ctx context.Context, args []string) (command.StackAPI, query.Stack, query.PlanInfo, error) {
 	s, key, err := p.one(args[0])
 	if err != nil {
 		return nil, query.Stack{}, query.PlanInfo{}, err
@@ -121,7 +121,7 @@ const shownBefore = 20
 
 // summarize shows the plan before the approval: the plan itself if its document
 // can be read, else its counts, since an approval does not depend on the document.
-func (p decideCommands) summarize(ctx context.Context, s *command.Stacks, st query.Stack, seen query.PlanInfo) error {
+func (p decideCommands) summarize(ctx context.Context, s command.StackAPI, st query.Stack, seen query.PlanInfo) error {
 	if st.Plan == nil {
 		_, err := fmt.Fprintln(p.Stderr, "The changes of the plan are not known.")
 		return err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -112,7 +111,7 @@ func (p auditCommands) auditPage(ctx context.Context, a auditAsked) (query.Audit
 	if a.dir != "" {
 		return query.ReadAudit(p.path(a.dir), a.q)
 	}
-	j, err := client.ConnectJournal(ctx, p.connection)
+	j, err := p.connection.Journal(ctx)
 	if err != nil {
 		return query.AuditPage{}, err
 	}
@@ -214,7 +213,7 @@ func (p auditCommands) auditReport(ctx context.Context, dir string, heads []stri
 		if len(heads) > 0 {
 			return query.AuditReport{}, usage("--head needs --dir: the server has an anchor of its own")
 		}
-		j, err := client.ConnectJournal(ctx, p.connection)
+		j, err := p.connection.Journal(ctx)
 		if err != nil {
 			return query.AuditReport{}, err
 		}

@@ -102,7 +102,11 @@ described by a Terraform object in a Kubernetes API.
 
 The commands use the same cluster as kubectl: --kubeconfig, KUBECONFIG, the cluster
 that "terrier up" started in this directory (` + client.LocalKubeconfig + `), or the default kubeconfig.
-Each command acts as the user of that kubeconfig, with the permissions of that user.`,
+Each command acts as the user of that kubeconfig, with the permissions of that user.
+
+A kubeconfig is not needed where there is a token: with TERRIER_SERVER (or --server)
+and TERRIER_TOKEN, commands use only the HTTP API of that server, as the user of the
+token.`,
 		Example: `  terrier up --quickstart
   terrier get -A
   terrier plan network

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/secret"
 )
 
 // cluster is the cluster that the flags select, and the objects that arguments
@@ -19,18 +22,21 @@ type cluster struct {
 	all        bool // namespaces
 }
 
-// bind adds the flags that select a cluster, as those of kubectl.
+// bind adds the flags that select a cluster, as those of kubectl, or a server.
 func (c *cluster) bind(root *cobra.Command, env Env) {
 	to := &c.connection
 	f := root.PersistentFlags()
 	f.StringVar(&to.Kubeconfig, "kubeconfig", "", "the kubeconfig `file` to use")
 	f.StringVar(&to.Context, "context", "", "the `context` of the kubeconfig to use")
 	f.StringVarP(&to.Namespace, "namespace", "n", "", "the `namespace` to use")
-	f.StringVar(&to.Server, "server", "", "the `URL` of the Terrier server, which stores logs and plans (TERRIER_SERVER); by default the server of the cluster")
+	f.StringVar(&to.Server, "server", "", "the `URL` of the Terrier server (TERRIER_SERVER); by default the server of the cluster. With a token in TERRIER_TOKEN, commands use only this server, and no kubeconfig")
+	f.StringVar(&to.CA, "server-ca", "", "the `file` with the certificate authority of --server (TERRIER_SERVER_CA)")
 	to.Path, to.Home, to.Dir, to.Now = env.getenv("KUBECONFIG"), env.getenv("HOME"), env.Dir, env.Now
 	root.PersistentPreRun = func(*cobra.Command, []string) {
-		if to.Server == "" {
-			to.Server = env.getenv("TERRIER_SERVER")
+		to.Server, to.CA = cmp.Or(to.Server, env.getenv("TERRIER_SERVER")), cmp.Or(to.CA, env.getenv("TERRIER_SERVER_CA"))
+		to.Token = secret.New(env.getenv("TERRIER_TOKEN"))
+		if to.CA != "" && !filepath.IsAbs(to.CA) {
+			to.CA = filepath.Join(env.Dir, to.CA)
 		}
 	}
 	// An error means that the flag does not exist, which it does.
@@ -38,15 +44,15 @@ func (c *cluster) bind(root *cobra.Command, env Env) {
 	_ = root.RegisterFlagCompletionFunc("context", cobra.NoFileCompletions)
 }
 
-// stacks connects to the cluster.
-func (c *cluster) stacks() (*command.Stacks, error) {
-	s, namespace, err := client.Connect(c.connection)
+// stacks connects to the cluster, or to a server alone.
+func (c *cluster) stacks() (command.StackAPI, error) {
+	s, namespace, err := c.connection.Stacks()
 	c.connection.Namespace = namespace
 	return s, err
 }
 
 // one connects and reads the name of the stack of a command.
-func (c *cluster) one(name string) (*command.Stacks, query.Key, error) {
+func (c *cluster) one(name string) (command.StackAPI, query.Key, error) {
 	s, err := c.stacks()
 	if err != nil {
 		return nil, query.Key{}, err
@@ -82,7 +88,7 @@ func (c *cluster) allFlag(cmd *cobra.Command) {
 }
 
 // filter reads the selection of stacks.
-func (c *cluster) filter(args []string, selector string) (query.Filter, *command.Stacks, error) {
+func (c *cluster) filter(args []string, selector string) (query.Filter, command.StackAPI, error) {
 	s, err := c.stacks()
 	if err != nil {
 		return query.Filter{}, nil, err
@@ -102,15 +108,16 @@ func (c *cluster) filter(args []string, selector string) (query.Filter, *command
 	return f, s, nil
 }
 
-// tenantsOf connects to the cluster, for commands about tenants.
-func (c *cluster) tenantsOf() (*command.Tenants, error) {
-	t, namespace, err := client.ConnectTenants(c.connection)
+// tenantsOf connects to the cluster, or to a server alone, for commands about
+// tenants.
+func (c *cluster) tenantsOf() (command.TenantAPI, error) {
+	t, namespace, err := c.connection.Tenants()
 	c.connection.Namespace = namespace
 	return t, err
 }
 
 // oneOf connects and reads the name of the object of a command.
-func (c *cluster) oneOf(name string, kinds []string) (*command.Tenants, query.Key, error) {
+func (c *cluster) oneOf(name string, kinds []string) (command.TenantAPI, query.Key, error) {
 	t, err := c.tenantsOf()
 	if err != nil {
 		return nil, query.Key{}, err

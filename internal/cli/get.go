@@ -184,7 +184,7 @@ func cut(s string, n int) string {
 }
 
 // watch prints all stacks, and then each one that changes.
-func (p stackCommands) watch(cmd *cobra.Command, s *command.Stacks, filter query.Filter, f format) error {
+func (p stackCommands) watch(cmd *cobra.Command, s command.StackAPI, filter query.Filter, f format) error {
 	t := p.stackTable(f, filter)
 	for change, err := range s.Watch(cmd.Context(), filter) {
 		if err != nil {

@@ -79,7 +79,7 @@ func handCommands() []string {
 	return out
 }
 
-func (p operateCommands) runInSession(ctx context.Context, s *command.Stacks, key query.Key, order []string) error {
+func (p operateCommands) runInSession(ctx context.Context, s command.StackAPI, key query.Key, order []string) error {
 	g, err := s.BreakGlass(ctx, key)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (p operateCommands) runInSession(ctx context.Context, s *command.Stacks, ke
 	}
 	out := &cleanWriter{w: p.Stdout}
 	said := &afterHeading{word: order[0], to: out}
-	instead, err := s.RunByHand(ctx, key, order, said)
+	instead, err := command.RunByHand(ctx, s, key, command.HandOrder{ID: p.Now().UTC().Format(time.RFC3339Nano), Args: order}, said)
 	if err != nil {
 		_, werr := p.Stderr.Write([]byte(cleanText(string(said.before))))
 		err = errors.Join(err, werr)

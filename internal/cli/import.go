@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -55,11 +56,10 @@ With --dry-run, or with neither flag, it prints the objects.`,
 			if apply && dryRun {
 				return usage("--apply and --dry-run exclude each other")
 			}
-			t, err := p.tenantsOf()
+			t, namespace, err := client.ConnectTenants(p.connection)
 			if err != nil {
 				return err
 			}
-			namespace := p.connection.Namespace
 			if p.all {
 				namespace = ""
 			}

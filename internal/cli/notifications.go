@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/access"
-	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -38,7 +37,7 @@ reason. You need the permission to list terraforms/notifications.`,
 			if q.Outcomes, err = outcomesOf(outcomes); err != nil {
 				return err
 			}
-			n, namespace, err := client.ConnectNotices(cmd.Context(), p.connection)
+			n, namespace, err := p.connection.Notices(cmd.Context())
 			if err != nil {
 				return err
 			}

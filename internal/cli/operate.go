@@ -51,7 +51,7 @@ command ends when the stack is settled, and prints its status.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			st, err := s.Answered(ctx, key, request)
+			st, err := command.Answered(ctx, s, key, request)
 			if err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ command ends when the stack is settled, and prints its status.`,
 }
 
 func (p operateCommands) suspend() *cobra.Command {
-	return p.orRegistry("Suspended", (*command.Tenants).SuspendRegistry, p.eachStack(&cobra.Command{
+	return p.orRegistry("Suspended", command.TenantAPI.SuspendRegistry, p.eachStack(&cobra.Command{
 		Use:   "suspend {STACK | --all | -A | tenantregistry/NAME}",
 		Short: "Suspend stacks, or a registry",
 		Long: `Suspends stacks: Terrier does not plan, apply or check them until they are resumed.
@@ -76,22 +76,22 @@ Terrier still reconciles the objects of its existing tenants.`,
   terrier suspend --all -n apps
   terrier suspend -A -l team=net
   terrier suspend tenantregistry/customers`,
-	}, "Suspended", (*command.Stacks).Suspend))
+	}, "Suspended", command.StackAPI.Suspend))
 }
 
 func (p operateCommands) resume() *cobra.Command {
-	return p.orRegistry("Resumed", (*command.Tenants).ResumeRegistry, p.eachStack(&cobra.Command{
+	return p.orRegistry("Resumed", command.TenantAPI.ResumeRegistry, p.eachStack(&cobra.Command{
 		Use:   "resume {STACK | --all | -A | tenantregistry/NAME}",
 		Short: "Resume suspended stacks, or a suspended registry",
 		Example: `  terrier resume network
   terrier resume --all -n apps
   terrier resume tenantregistry/customers`,
-	}, "Resumed", (*command.Stacks).Resume))
+	}, "Resumed", command.StackAPI.Resume))
 }
 
 // orRegistry lets a command about stacks also take a registry of tenants, named
 // as kubectl does.
-func (p operateCommands) orRegistry(done string, do func(*command.Tenants, context.Context, query.Key) error, c *cobra.Command) *cobra.Command {
+func (p operateCommands) orRegistry(done string, do func(command.TenantAPI, context.Context, query.Key) error, c *cobra.Command) *cobra.Command {
 	stacks := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 || !query.IsRegistry(args[0]) {
@@ -114,7 +114,7 @@ func (p operateCommands) orRegistry(done string, do func(*command.Tenants, conte
 }
 
 // eachStack makes a command that acts on one stack, or on several.
-func (p operateCommands) eachStack(c *cobra.Command, done string, do func(*command.Stacks, context.Context, query.Key) error) *cobra.Command {
+func (p operateCommands) eachStack(c *cobra.Command, done string, do func(command.StackAPI, context.Context, query.Key) error) *cobra.Command {
 	var (
 		all      bool
 		selector string
@@ -155,7 +155,7 @@ func (p operateCommands) eachStack(c *cobra.Command, done string, do func(*comma
 	return c
 }
 
-func chosen(ctx context.Context, s *command.Stacks, f query.Filter) ([]query.Key, error) {
+func chosen(ctx context.Context, s command.StackAPI, f query.Filter) ([]query.Key, error) {
 	list, err := s.List(ctx, f)
 	if err != nil {
 		return nil, err

@@ -75,7 +75,7 @@ With --exit-code the exit code is 0 without a pending plan, 2 with a pending pla
 }
 
 // preview shows the resources that a destroy would destroy.
-func (p runCommands) preview(ctx context.Context, s *command.Stacks, key query.Key, timeout time.Duration, f format, limit int) error {
+func (p runCommands) preview(ctx context.Context, s command.StackAPI, key query.Key, timeout time.Duration, f format, limit int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	doc, err := s.PreviewDestroy(ctx, key)

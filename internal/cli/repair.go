@@ -66,7 +66,7 @@ type repairing struct {
 	yes     bool
 }
 
-func (p decideCommands) repairStack(ctx context.Context, s *command.Stacks, key query.Key, r repairing) error {
+func (p decideCommands) repairStack(ctx context.Context, s command.StackAPI, key query.Key, r repairing) error {
 	st, err := s.Get(ctx, key)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (p decideCommands) repairStack(ctx context.Context, s *command.Stacks, key 
 	if err != nil {
 		return err
 	}
-	if st, err = s.Answered(ctx, key, request); err != nil {
+	if st, err = command.Answered(ctx, s, key, request); err != nil {
 		return err
 	}
 	if st.Plan == nil || st.Untracked == nil {
@@ -115,7 +115,7 @@ func (p decideCommands) repairStack(ctx context.Context, s *command.Stacks, key 
 	return p.applyRepair(ctx, s, key, *st.Plan)
 }
 
-func (p decideCommands) applyRepair(ctx context.Context, s *command.Stacks, key query.Key, seen query.PlanInfo) error {
+func (p decideCommands) applyRepair(ctx context.Context, s command.StackAPI, key query.Key, seen query.PlanInfo) error {
 	if err := s.Repair(ctx, key, seen); err != nil {
 		return err
 	}

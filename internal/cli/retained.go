@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -59,7 +58,7 @@ show" shows the next steps for one of them.`,
 
 // records connects to the server that stores the records.
 func (p retainedCommands) records(ctx context.Context) (command.RetainedStacks, error) {
-	k, namespace, err := client.ConnectRetained(ctx, p.connection)
+	k, namespace, err := p.connection.Retained(ctx)
 	p.connection.Namespace = namespace
 	return k, err
 }

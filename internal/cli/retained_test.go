@@ -75,7 +75,7 @@ func TestRetained(t *testing.T) {
 func TestRetainedIsForgottenByBothOfItsNames(t *testing.T) {
 	e := newEstate(t)
 	e.left(t, "old", "uid-1", kube.Retained{Why: "w"})
-	k, _, err := client.ConnectRetained(t.Context(), client.Connection{Path: e.cluster.Kubeconfig, Now: e.Now})
+	k, _, err := client.Connection{Path: e.cluster.Kubeconfig, Now: e.Now}.Retained(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ allowed.`,
 	return c
 }
 
-func (p registryCommands) readRows(ctx context.Context, t *command.Tenants, key query.Key, now bool, timeout time.Duration) (query.Registry, error) {
+func (p registryCommands) readRows(ctx context.Context, t command.TenantAPI, key query.Key, now bool, timeout time.Duration) (query.Registry, error) {
 	if !now {
 		return t.Registry(ctx, key)
 	}
@@ -82,11 +82,11 @@ func (p registryCommands) readRows(ctx context.Context, t *command.Tenants, key 
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return t.WasRead(ctx, key, request)
+	return command.WasRead(ctx, t, key, request)
 }
 
 // allow shows blocked deletions and allows them after a confirmation.
-func (p registryCommands) allow(ctx context.Context, t *command.Tenants, r query.Registry, yes bool) error {
+func (p registryCommands) allow(ctx context.Context, t command.TenantAPI, r query.Registry, yes bool) error {
 	if r.Blocked == nil {
 		_, err := fmt.Fprintf(p.Stdout, "No deletions of %s are blocked.\n", clean(r.Key().String()))
 		return err

@@ -143,7 +143,7 @@ versions. If several versions have the same serial, use the digest.`,
 }
 
 // storeState shows a change of a state, asks, and stores it.
-func (p stateCommands) storeState(ctx context.Context, s *command.Stacks, c command.StateChange, yes bool) error {
+func (p stateCommands) storeState(ctx context.Context, s command.StackAPI, c command.StateChange, yes bool) error {
 	for _, part := range []struct {
 		sign, what string
 		addresses  []string

@@ -5,49 +5,69 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// Connection says which cluster is meant and who asks, the way kubectl is told.
+// Connection says which cluster or which server is meant, and as which user.
 type Connection struct {
-	Kubeconfig string // a file that somebody named
+	Kubeconfig string // the file of --kubeconfig
 	Path       string // files as in KUBECONFIG
 	Context    string
 	Namespace  string
-	Server     string // of the records; found in the cluster if empty
 
-	Dir  string // where a control plane of its own may have been started
+	Server string      // the address of the server; found in the cluster if empty
+	Token  secret.Text // with Server: the cluster is not asked, and no kubeconfig is read
+	CA     string      // a file with the certificate authority of Server; the system's if empty
+
+	Dir  string // in which "terrier up" may have left a kubeconfig
 	Home string
 	Now  func() time.Time
 }
 
-// LocalKubeconfig is where a control plane that was started in a directory
-// leaves its kubeconfig.
+// ReasonNeedsCluster is of what a command cannot do over the HTTP API of a server.
+const ReasonNeedsCluster = "NeedsKubeconfig"
+
+// LocalKubeconfig is where "terrier up" leaves its kubeconfig, below its directory.
 const LocalKubeconfig = ".terrier/kubeconfig"
 
-// Connect returns the stacks that the caller may see and the namespace that is
-// meant when none is named. It speaks to nobody yet.
+// Direct reports whether a command speaks to the server alone.
+func (c Connection) Direct() bool { return c.Server != "" && !c.Token.Empty() }
+
+// Stacks returns the stacks that the user may see, and the namespace of a command
+// that names none. It sends no request yet.
+func (c Connection) Stacks() (command.StackAPI, string, error) {
+	if c.Direct() {
+		direct, namespace, err := c.direct()
+		return newStacks(direct), namespace, err
+	}
+	return Connect(c)
+}
+
+// Tenants is Stacks for registries, templates and tenants.
+func (c Connection) Tenants() (command.TenantAPI, string, error) {
+	if c.Direct() {
+		direct, namespace, err := c.direct()
+		return &Tenants{direct}, namespace, err
+	}
+	return ConnectTenants(c)
+}
+
+// Connect returns the stacks that the user of the kubeconfig may see, and the
+// namespace of a command that names none. It sends no request yet.
 func Connect(c Connection) (*command.Stacks, string, error) {
 	config, namespace, err := c.config()
 	if err != nil {
@@ -69,7 +89,24 @@ func Connect(c Connection) (*command.Stacks, string, error) {
 	return command.New(kube, &found{sync.OnceValues(find)}, c.Now), namespace, nil
 }
 
-// config is how the cluster is reached, and the namespace that is meant.
+// ConnectTenants is Connect for registries, templates and tenants.
+func ConnectTenants(c Connection) (*command.Tenants, string, error) {
+	if c.Direct() {
+		return nil, "", fault.New(fault.Invalid, ReasonNeedsCluster, errors.New("this command reads objects that the HTTP API of the server does not serve"))
+	}
+	stacks, namespace, err := Connect(c)
+	if err != nil {
+		return nil, "", err
+	}
+	config, _, err := c.config()
+	if err != nil {
+		return nil, "", err
+	}
+	return command.NewTenants(stacks, config), namespace, nil
+}
+
+// config is how the cluster is reached, and the namespace of a command that names
+// none.
 func (c Connection) config() (*rest.Config, string, error) {
 	loader, err := c.loader()
 	if err != nil {
@@ -87,8 +124,8 @@ func (c Connection) config() (*rest.Config, string, error) {
 	return config, cmp.Or(c.Namespace, namespace), nil
 }
 
-// loader chooses the kubeconfig: the one that was named, those of KUBECONFIG,
-// that of a control plane started here, the one at home, the pod's own.
+// loader chooses the kubeconfig: that of --kubeconfig, those of KUBECONFIG, that of
+// "terrier up" in this directory, the one at home, the pod's own.
 func (c Connection) loader() (clientcmd.ClientConfig, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.Context}
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
@@ -111,8 +148,8 @@ func (c Connection) loader() (clientcmd.ClientConfig, error) {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides), nil
 }
 
-// readLocal reads a kubeconfig that nobody named. It may have come with the
-// files of somebody else, so it gets to start no program and read no file.
+// readLocal reads the kubeconfig of this directory. The user did not name it, and
+// it may belong to another user, so it may start no program and read no file.
 func readLocal(path string) (*clientcmdapi.Config, error) {
 	config, err := clientcmd.LoadFromFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +162,7 @@ func readLocal(path string) (*clientcmdapi.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	foreign := info.Mode().Perm()&0o077 != 0 // a control plane writes it for its owner only
+	foreign := info.Mode().Perm()&0o077 != 0 // "terrier up" writes it for its owner only
 	for _, a := range config.AuthInfos {
 		foreign = foreign || a.Exec != nil || a.AuthProvider != nil || a.TokenFile != "" || a.ClientKey != "" || a.ClientCertificate != ""
 	}
@@ -133,114 +170,4 @@ func readLocal(path string) (*clientcmdapi.Config, error) {
 		return nil, fault.New(fault.Denied, access.ReasonNoKubeconfig, fmt.Errorf("%s was not written by a control plane: name it with --kubeconfig if it is to be trusted", path))
 	}
 	return config, nil
-}
-
-// server is the Terrier server of a cluster.
-type server struct {
-	base *url.URL
-	ca   []byte // PEM; empty if a public authority vouches for it
-}
-
-// findServer reads in the cluster, as the caller, how the server is reached.
-func findServer(ctx context.Context, kube client.Reader, override string) (server, error) {
-	var m corev1.ConfigMap
-	err := kube.Get(ctx, types.NamespacedName{Namespace: access.ServerNamespace, Name: access.ServerConfigMap}, &m)
-	if err != nil && override == "" {
-		err = access.Fault(err, "the address of the server (the ConfigMap "+access.ServerNamespace+"/"+access.ServerConfigMap+")")
-		if fault.Of(err) == fault.Missing {
-			err = fault.New(fault.Missing, access.ReasonNoServer, errors.New("this cluster says nothing of a Terrier server, which keeps logs and plans"))
-		}
-		return server{}, err
-	}
-	address := cmp.Or(override, m.Data[access.ServerURLKey])
-	base, err := url.Parse(address)
-	if err != nil || base.Scheme != "https" || base.Host == "" || base.User != nil {
-		return server{}, fault.New(fault.Invalid, access.ReasonNoServer, fmt.Errorf("%q is not the https address of a server", address))
-	}
-	return server{base, []byte(m.Data[access.ServerCAKey])}, nil
-}
-
-// records are those that the server keeps, read with the caller's own token.
-func (s server) records(config *rest.Config) (query.Records, error) {
-	c, err := s.client(config)
-	if err != nil {
-		return nil, err
-	}
-	return NewRemote(s.base, c), nil
-}
-
-// client sends requests to the server with the caller's own token.
-func (s server) client(config *rest.Config) (*http.Client, error) {
-	if config.BearerToken == "" && config.BearerTokenFile == "" && config.ExecProvider == nil && config.AuthProvider == nil {
-		return nil, fault.New(fault.Denied, access.ReasonNoToken, errors.New("the server knows people by their token, and the kubeconfig holds none"))
-	}
-	allow, err := outbound.ParseAllow(hostPort(s.base))
-	if err != nil {
-		return nil, fault.New(fault.Invalid, access.ReasonNoServer, err)
-	}
-	c, err := outbound.New(outbound.Policy{Allow: allow, Proxy: true}).HTTP(outbound.Options{CA: s.ca})
-	if err != nil {
-		return nil, err
-	}
-	c.Timeout = 0
-	// Nothing of the kubeconfig but what stands for the caller.
-	c.Transport, err = rest.HTTPWrappersForConfig(&rest.Config{
-		BearerToken: config.BearerToken, BearerTokenFile: config.BearerTokenFile,
-		ExecProvider: config.ExecProvider, AuthProvider: config.AuthProvider, AuthConfigPersister: config.AuthConfigPersister,
-		UserAgent: query.ClientAgent, Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CAFile: config.CAFile},
-	}, c.Transport)
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	return c, nil
-}
-
-func hostPort(u *url.URL) string { return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")) }
-
-// found are Records whose server is looked for when they are first asked.
-type found struct{ find func() (query.Records, error) }
-
-func (f *found) Runs(ctx context.Context, id query.StackID) ([]query.Report, error) {
-	r, err := f.find()
-	if err != nil {
-		return nil, err
-	}
-	return r.Runs(ctx, id)
-}
-
-func (f *found) Run(ctx context.Context, id query.StackID, run string) (query.Report, error) {
-	r, err := f.find()
-	if err != nil {
-		return query.Report{}, err
-	}
-	return r.Run(ctx, id, run)
-}
-
-func (f *found) Log(ctx context.Context, id query.StackID, run string, follow bool) (io.ReadCloser, error) {
-	r, err := f.find()
-	if err != nil {
-		return nil, err
-	}
-	return r.Log(ctx, id, run, follow)
-}
-
-func (f *found) Plan(ctx context.Context, id query.StackID, digest string) (io.ReadCloser, error) {
-	r, err := f.find()
-	if err != nil {
-		return nil, err
-	}
-	return r.Plan(ctx, id, digest)
-}
-
-// ConnectTenants is Connect for tenants.
-func ConnectTenants(c Connection) (*command.Tenants, string, error) {
-	stacks, namespace, err := Connect(c)
-	if err != nil {
-		return nil, "", err
-	}
-	config, _, err := c.config()
-	if err != nil {
-		return nil, "", err
-	}
-	return command.NewTenants(stacks, config), namespace, nil
 }

@@ -9,21 +9,17 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// RemoteNotices are the Notices of a server, as far as it shows them to the
-// caller: the server knows what they may see, and takes no Scope from them.
-type Notices struct{ r *Remote }
+// Notices are the notifications of a server, as far as the server shows them to
+// the user: it takes no Scope.
+type Notices struct{ *conn }
 
 var _ query.Notices = (*Notices)(nil)
 
-// ConnectNotices returns what the server of a cluster sent, and the namespace that
-// is meant when none is named.
-func ConnectNotices(ctx context.Context, c Connection) (*Notices, string, error) {
-	config, namespace, err := c.config()
-	if err != nil {
-		return nil, "", err
-	}
-	r, err := remoteOf(ctx, config, c.Server)
-	return &Notices{r}, namespace, err
+// Notices returns the notifications of the server, and the namespace of a command
+// that names none.
+func (c Connection) Notices(ctx context.Context) (*Notices, string, error) {
+	s, namespace, err := c.server(ctx)
+	return &Notices{s}, namespace, err
 }
 
 // Deliveries implements Notices.
@@ -43,6 +39,6 @@ func (n *Notices) Deliveries(ctx context.Context, _ access.Scope, q query.Notice
 		v.Set("limit", strconv.Itoa(q.Limit))
 	}
 	var page query.NoticePage
-	err := n.r.json(ctx, &page, n.r.at(v, "notifications"))
+	err := n.json(ctx, &page, n.at(v, "notifications"))
 	return page, err
 }

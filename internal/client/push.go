@@ -29,8 +29,8 @@ type PushOptions struct {
 	DockerConfig string // a directory with credentials of registries; empty uses that at home
 }
 
-// findTime bounds the question whether a registry is the cluster's own: most
-// registries are not, and a cluster need not be there at all.
+// findTime bounds the question whether a registry is that of the cluster's server:
+// most registries are not, and there may be no cluster.
 const findTime = 5 * time.Second
 
 // Push packs the tree below dir and pushes it to url as an artifact that an
@@ -51,7 +51,7 @@ func Push(ctx context.Context, c Connection, dir, url string, o PushOptions) (st
 	if options.Keys, err = source.ParseKeyring(keys...); err != nil {
 		return "", err
 	}
-	// Whoever types an address means it, wherever it leads.
+	// The user typed the address, so that any host is allowed.
 	host, port, err := net.SplitHostPort(registry)
 	if err != nil {
 		host, port = registry, ""
@@ -81,10 +81,23 @@ func (o PushOptions) dockerConfig(home string) ([][]byte, error) {
 	return [][]byte{content}, nil
 }
 
-// ownRegistry returns the credentials and the authority for registry if it is
-// that of the cluster's own server, and nothing if it is not, or if no cluster
-// can say so: then the registry itself will say what it is missing.
+// ownRegistry returns the credentials and the certificate authority for registry if
+// it is that of the server. Otherwise, or if no cluster can say so, it returns
+// nothing, and the registry itself says what is missing.
 func (c Connection) ownRegistry(ctx context.Context, registry string) (keys, ca []byte) {
+	if c.Direct() {
+		base, err := parseServer(c.Server)
+		if err != nil || base.Host != registry {
+			return nil, nil
+		}
+		if c.CA != "" {
+			ca, err = os.ReadFile(c.CA)
+		}
+		if err != nil {
+			return nil, nil
+		}
+		return registryKeys(registry, c.Token.Reveal()), ca
+	}
 	config, _, err := c.config()
 	if err != nil {
 		return nil, nil
@@ -103,11 +116,17 @@ func (c Connection) ownRegistry(ctx context.Context, registry string) (keys, ca 
 	if err != nil || token == "" {
 		return nil, s.ca
 	}
-	keys, err = json.Marshal(map[string]any{"auths": map[string]any{registry: map[string]string{"username": "terrier", "password": token}}})
+	return registryKeys(registry, token), s.ca
+}
+
+// registryKeys are credentials of the registry of a server, as a Docker
+// configuration holds them.
+func registryKeys(registry, token string) []byte {
+	keys, err := json.Marshal(map[string]any{"auths": map[string]any{registry: map[string]string{"username": "terrier", "password": token}}})
 	if err != nil {
-		return nil, s.ca
+		panic("client: encoding strings: " + err.Error())
 	}
-	return keys, s.ca
+	return keys
 }
 
 func bearer(config *rest.Config) (string, error) {

@@ -10,30 +10,24 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// RemoteRetained are the RetainedStacks of a server.
-type Retained struct{ r *Remote }
+// Retained are the retained resources that a server has records of.
+type Retained struct{ *conn }
 
 var _ command.RetainedStacks = (*Retained)(nil)
 
-// ConnectRetained returns the records of the server of a cluster, and the
-// namespace that is meant when none is named.
-func ConnectRetained(ctx context.Context, c Connection) (*Retained, string, error) {
-	config, namespace, err := c.config()
-	if err != nil {
-		return nil, "", err
-	}
-	r, err := remoteOf(ctx, config, c.Server)
-	return &Retained{r}, namespace, err
+// Retained returns the records of deleted stacks of the server, and the namespace
+// of a command that names none.
+func (c Connection) Retained(ctx context.Context) (*Retained, string, error) {
+	s, namespace, err := c.server(ctx)
+	return &Retained{s}, namespace, err
 }
 
 // List implements RetainedStacks.
 func (k *Retained) List(ctx context.Context, namespace string) ([]command.Retained, error) {
 	params := url.Values{}
 	text(params, "namespace", namespace)
-	var list struct {
-		Items []command.Retained `json:"items"`
-	}
-	err := k.r.json(ctx, &list, k.r.at(params, "retained"))
+	var list items[command.Retained]
+	err := k.json(ctx, &list, k.at(params, "retained"))
 	return list.Items, err
 }
 
@@ -42,7 +36,7 @@ func (k *Retained) State(ctx context.Context, key query.Key, uid string) (io.Rea
 	if err := errors.Join(key.Check(), query.CheckID(query.StackID{UID: uid}, "any")); err != nil {
 		return nil, err
 	}
-	return k.r.open(ctx, requestTime, k.r.at(url.Values{"uid": {uid}}, object(key, "retained", "state")...))
+	return k.open(ctx, requestTime, k.at(url.Values{"uid": {uid}}, object(key, "retained", "state")...))
 }
 
 // Forget implements RetainedStacks.
@@ -50,5 +44,5 @@ func (k *Retained) Forget(ctx context.Context, key query.Key, uid string) error 
 	if err := key.Check(); err != nil {
 		return err
 	}
-	return k.r.post(ctx, commandTime, command.NamedRetained{UID: uid}, nil, object(key, "retained", "forget")...)
+	return k.post(ctx, requestTime, command.NamedRetained{UID: uid}, nil, object(key, "retained", "forget")...)
 }

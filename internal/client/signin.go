@@ -14,32 +14,19 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// SignIn asks the server for a link by which a browser is known as whoever asks,
-// and returns it with the whole address to open.
+// SignIn asks the server for a link that signs a browser in as the user, and
+// returns it with the whole address to open.
 func SignIn(ctx context.Context, c Connection) (command.SignInLink, string, error) {
-	config, _, err := c.config()
+	s, _, err := c.server(ctx)
+	if fault.Reason(err, "") == access.ReasonNoToken {
+		err = fault.New(fault.Denied, access.ReasonCertificateOnly, errors.New("the kubeconfig holds no token, and a browser cannot show the server a client certificate"))
+	}
 	if err != nil {
 		return command.SignInLink{}, "", err
-	}
-	kube, err := access.NewClient(config)
-	if err != nil {
-		return command.SignInLink{}, "", fault.New(fault.Invalid, access.ReasonNoKubeconfig, fmt.Errorf("reading the kubeconfig: %w", err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	s, err := findServer(ctx, kube, c.Server)
-	if err != nil {
-		return command.SignInLink{}, "", err
-	}
-	client, err := s.client(config)
-	if fault.Reason(err, "") == access.ReasonNoToken {
-		err = fault.New(fault.Denied, access.ReasonCertificateOnly, fmt.Errorf("the kubeconfig holds no token, and a browser cannot show %s a client certificate", s.base.Host))
-	}
-	if err != nil {
-		return command.SignInLink{}, "", err
-	}
-	r := NewRemote(s.base, client)
-	link, err := r.signInLink(ctx)
+	link, err := s.signInLink(ctx)
 	if err != nil {
 		return command.SignInLink{}, "", err
 	}
@@ -51,22 +38,22 @@ func SignIn(ctx context.Context, c Connection) (command.SignInLink, string, erro
 }
 
 // signInLink asks the server for a link.
-func (r *Remote) signInLink(ctx context.Context) (command.SignInLink, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base.JoinPath("api", "v1", "sign-in-links").String(), nil)
+func (c *conn) signInLink(ctx context.Context) (command.SignInLink, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.at(nil, "sign-in-links"), nil)
 	if err != nil {
 		return command.SignInLink{}, err
 	}
-	resp, err := r.http.Do(req)
+	resp, err := c.http.Do(req)
 	if err != nil {
-		return command.SignInLink{}, r.unreachable(ctx, err)
+		return command.SignInLink{}, c.unreachable(ctx, err)
 	}
 	if resp.StatusCode != http.StatusCreated {
-		return command.SignInLink{}, errors.Join(r.refusal(resp), resp.Body.Close())
+		return command.SignInLink{}, errors.Join(c.refusal(resp), resp.Body.Close())
 	}
 	var link command.SignInLink
 	err = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&link)
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		return command.SignInLink{}, fmt.Errorf("reading the answer of %s: %w", r.base.Host, err)
+		return command.SignInLink{}, fmt.Errorf("reading the answer of %s: %w", c.base.Host, err)
 	}
 	return link, nil
 }

@@ -8,7 +8,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// List implements TenantReader.
+// Tenants are the registries, templates and tenants of a server.
+type Tenants struct{ *conn }
+
+// List implements query.TenantReader.
 func (t *Tenants) List(ctx context.Context, f query.TenantFilter) (query.TenantList, error) {
 	params := url.Values{}
 	text(params, "namespace", f.Namespace)
@@ -17,7 +20,7 @@ func (t *Tenants) List(ctx context.Context, f query.TenantFilter) (query.TenantL
 	text(params, "selector", f.Selector)
 	flag(params, "notReady", f.NotReady)
 	var list query.TenantList
-	err := t.r.json(ctx, &list, t.r.at(params, "tenants"))
+	err := t.json(ctx, &list, t.at(params, "tenants"))
 	return list, err
 }
 
@@ -25,24 +28,24 @@ func (t *Tenants) get(ctx context.Context, key query.Key, kind string, out any) 
 	if err := key.Check(); err != nil {
 		return err
 	}
-	return t.r.json(ctx, out, t.r.at(nil, object(key, kind)...))
+	return t.json(ctx, out, t.at(nil, object(key, kind)...))
 }
 
-// Describe implements TenantReader.
+// Describe implements query.TenantReader.
 func (t *Tenants) Describe(ctx context.Context, key query.Key) (query.TenantDetail, error) {
 	var d query.TenantDetail
 	err := t.get(ctx, key, "tenants", &d)
 	return d, err
 }
 
-// Registry implements TenantReader.
+// Registry implements query.TenantReader.
 func (t *Tenants) Registry(ctx context.Context, key query.Key) (query.Registry, error) {
 	var r query.Registry
 	err := t.get(ctx, key, "registries", &r)
 	return r, err
 }
 
-// Rollout implements TenantReader.
+// Rollout implements query.TenantReader.
 func (t *Tenants) Rollout(ctx context.Context, key query.Key) (query.Rollout, error) {
 	var r query.Rollout
 	err := t.get(ctx, key, "templates", &r)
@@ -54,46 +57,53 @@ func (t *Tenants) do(ctx context.Context, key query.Key, in, out any, kind strin
 	if err := key.Check(); err != nil {
 		return err
 	}
-	return t.r.post(ctx, commandTime, in, out, object(key, kind, more...)...)
+	return t.post(ctx, requestTime, in, out, object(key, kind, more...)...)
 }
 
-// Allow implements TenantCommands.
+// Allow implements command.TenantCommands.
 func (t *Tenants) Allow(ctx context.Context, key query.Key, token string) error {
 	return t.do(ctx, key, command.AllowedToken{Token: token}, nil, "registries", "allow")
 }
 
-// ReadNow implements TenantCommands.
+// ReadNow implements command.TenantCommands.
 func (t *Tenants) ReadNow(ctx context.Context, key query.Key) (request string, err error) {
 	var asked command.Requested
 	err = t.do(ctx, key, struct{}{}, &asked, "registries", "read-now")
 	return asked.Request, err
 }
 
-// SuspendRegistry implements TenantCommands.
+// SuspendRegistry implements command.TenantCommands.
 func (t *Tenants) SuspendRegistry(ctx context.Context, key query.Key) error {
 	return t.do(ctx, key, struct{}{}, nil, "registries", "suspend")
 }
 
-// ResumeRegistry implements TenantCommands.
+// ResumeRegistry implements command.TenantCommands.
 func (t *Tenants) ResumeRegistry(ctx context.Context, key query.Key) error {
 	return t.do(ctx, key, struct{}{}, nil, "registries", "resume")
 }
 
-// ResumeRollout implements TenantCommands.
+// ResumeRollout implements command.TenantCommands.
 func (t *Tenants) ResumeRollout(ctx context.Context, key query.Key) (int64, error) {
 	var r command.Resumed
 	err := t.do(ctx, key, struct{}{}, &r, "templates", "rollout", "resume")
 	return r.Generation, err
 }
 
-// PlanUndo implements TenantCommands.
+// PlanUndo implements command.TenantCommands.
 func (t *Tenants) PlanUndo(ctx context.Context, key query.Key, to int64) (command.Undoing, error) {
 	var v command.UndoView
 	err := t.do(ctx, key, command.UndoOrder{To: to, Preview: true}, &v, "templates", "rollout", "undo")
 	return command.Undoing{Key: key, From: v.From, To: v.To, Same: v.Same}, err
 }
 
-// Undo implements TenantCommands.
+// Undo implements command.TenantCommands.
 func (t *Tenants) Undo(ctx context.Context, u command.Undoing) error {
 	return t.do(ctx, u.Key, command.UndoOrder{To: u.To, From: u.From}, nil, "templates", "rollout", "undo")
+}
+
+// Render implements command.TenantAPI.
+func (t *Tenants) Render(ctx context.Context, key query.Key, row query.RowText, uid string) (query.Rendering, error) {
+	var r query.Rendering
+	err := t.do(ctx, key, command.RenderOrder{Row: row, UID: uid}, &r, "templates", "render")
+	return r, err
 }

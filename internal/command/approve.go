@@ -2,11 +2,9 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -211,20 +209,4 @@ func (s *Stacks) Unlock(ctx context.Context, key query.Key, id string) error {
 		return nil
 	})
 	return err
-}
-
-// Answered waits until the controller has answered a request and the stack is
-// at rest again, and returns it as it is then.
-func (s *Stacks) Answered(ctx context.Context, key query.Key, request string) (query.Stack, error) {
-	for o, err := range s.Objects(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
-		switch {
-		case err != nil:
-			return query.Stack{}, err
-		case o.Gone:
-			return query.Stack{}, fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))
-		case covers(o.Object.Status.LastHandledReconcileAt, request) && settled(o.Object):
-			return query.View(o.Object), nil
-		}
-	}
-	return query.Stack{}, errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("the request for a new plan of %s is not answered yet", key)))
 }

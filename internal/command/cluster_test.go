@@ -221,7 +221,7 @@ func TestReplanAndItsAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	go func() {
-		st, err := s.Answered(ctx, c.key(), request)
+		st, err := command.Answered(ctx, s, c.key(), request)
 		failed <- err
 		answered <- st
 	}()

@@ -38,10 +38,13 @@ func HandCommands() []HandCommand {
 	return out
 }
 
+// Sessions are the break-glass sessions of stacks.
+type Sessions struct{ editor }
+
 // BreakGlass has nothing planned or applied by itself for a stack, so that a
 // person can work on it by hand. It returns the session, which may have begun
 // before; it ends by itself.
-func (s *Stacks) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGlass, error) {
+func (s *Sessions) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGlass, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	fresh := s.request()
@@ -61,7 +64,7 @@ func (s *Stacks) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGlas
 	if err != nil {
 		return stack.BreakGlass{}, err
 	}
-	for seen, err := range s.Objects(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+	for seen, err := range s.Changes(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
 		if err == nil && seen.Gone {
 			err = gone(key)
 		}
@@ -79,7 +82,7 @@ func (s *Stacks) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGlas
 }
 
 // open reports whether the session that o asks for has begun and goes on.
-func (s *Stacks) open(o *v1alpha2.Terraform) bool {
+func (s *Sessions) open(o *v1alpha2.Terraform) bool {
 	asked := query.Decode(o)
 	g := asked.Status.BreakGlass
 	return g != nil && g.Session == asked.Spec.BreakGlass && s.Now().Before(g.Until)
@@ -94,7 +97,7 @@ func asking(o *v1alpha2.Terraform) bool {
 
 // EndGlass ends the session of work by hand, if there is one: the stack goes on
 // by itself. A command that is at work ends first.
-func (s *Stacks) EndGlass(ctx context.Context, key query.Key) error {
+func (s *Sessions) EndGlass(ctx context.Context, key query.Key) error {
 	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		delete(o.Annotations, infra.BreakTheGlassAt)
 		infra.DropBreakGlassCommand(o.Annotations)
@@ -104,51 +107,54 @@ func (s *Stacks) EndGlass(ctx context.Context, key query.Key) error {
 	return err
 }
 
-// RunByHand has one command run for a stack whose glass is broken, and copies
-// what it prints to log while it is at work, beginning with how its directory
-// was prepared. What the platform knows to be secret is masked. What was applied
-// last stands in for a module or inputs that cannot be read; instead says why.
-func (s *Stacks) RunByHand(ctx context.Context, key query.Key, args []string, log io.Writer) (instead string, err error) {
-	st, err := s.Get(ctx, key)
+// Runner runs commands in a break-glass session and shows their logs.
+type Runner interface {
+	Watcher
+	OrderByHand(context.Context, query.Key, HandOrder) (stack.Command, error)
+	Log(ctx context.Context, key query.Key, run string, follow bool) (io.ReadCloser, error)
+}
+
+// RunByHand has one command run for a stack with a break-glass session, and copies
+// what it prints to log while it runs, beginning with how its directory was
+// prepared. Secrets that the platform knows are masked. Where the module or the
+// inputs cannot be read, those that were applied last are used; instead says why.
+func RunByHand(ctx context.Context, r Runner, key query.Key, order HandOrder, log io.Writer) (instead string, err error) {
+	c, err := r.OrderByHand(ctx, key, order)
 	if err != nil {
 		return "", err
 	}
-	c, err := s.OrderByHand(ctx, key, HandOrder{ID: s.request(), Args: args})
-	if err != nil {
-		return "", err
-	}
-	h, err := s.follow(ctx, key, st.ID(), c.ID, log)
+	h, err := followCommand(ctx, r, key, c.ID, log)
 	if err == nil && h.Outcome != stack.Succeeded {
 		err = fault.New(fault.Broken, ReasonHandFailed, fmt.Errorf("%s ended: %s: %s", c, h.Outcome, h.Message))
 	}
 	return h.Instead, err
 }
 
-// follow copies the log of the command called id until it has ended.
-func (s *Stacks) follow(ctx context.Context, key query.Key, stackID query.StackID, id string, log io.Writer) (stack.CommandResult, error) {
+// followCommand copies the log of the command called id until it has ended.
+func followCommand(ctx context.Context, r Runner, key query.Key, id string, log io.Writer) (stack.CommandResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shown := ""
-	for seen, err := range s.Objects(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
-		if err == nil && seen.Gone {
+	for c, err := range r.Watch(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+		if err == nil && c.Gone {
 			err = gone(key)
 		}
 		if err != nil {
 			return stack.CommandResult{}, err
 		}
-		if t := seen.Object.Status.Terrier; shown == "" && t != nil && t.Run != nil && t.Run.Kind == string(stack.BreakGlassRun) {
-			shown = t.Run.ID
-			if err := s.copyLog(ctx, stackID, shown, true, log); err != nil {
+		if run := c.Run; shown == "" && run != nil && run.Kind == string(stack.BreakGlassRun) {
+			shown = run.ID
+			if err := copyLog(ctx, r, key, shown, true, log); err != nil {
 				return stack.CommandResult{}, err
 			}
 		}
-		h := query.Decode(seen.Object).Status.LastCommand
+		h := c.ByHand
 		if h == nil || h.ID != id {
 			continue
 		}
 		if shown != h.Run {
-			if err := s.copyLog(ctx, stackID, h.Run, false, log); err != nil && fault.Of(err) != fault.Missing {
-				return *h, err // what was refused has no log
+			if err := copyLog(ctx, r, key, h.Run, false, log); err != nil && fault.Of(err) != fault.Missing {
+				return *h, err // a command that was refused has no log
 			}
 		}
 		return *h, nil
@@ -156,8 +162,8 @@ func (s *Stacks) follow(ctx context.Context, key query.Key, stackID query.StackI
 	return stack.CommandResult{}, unanswered(ctx, key)
 }
 
-func (s *Stacks) copyLog(ctx context.Context, id query.StackID, run string, follow bool, to io.Writer) error {
-	r, err := s.Records.Log(ctx, id, run, follow)
+func copyLog(ctx context.Context, from Runner, key query.Key, run string, follow bool, to io.Writer) error {
+	r, err := from.Log(ctx, key, run, follow)
 	if err != nil {
 		return err
 	}

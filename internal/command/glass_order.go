@@ -37,7 +37,7 @@ func (order HandOrder) check() error {
 // OrderByHand has one command run for a stack whose glass is broken, and does
 // not wait for it: it shows up among the runs, and in Stack.ByHand once it has
 // ended. While another one is on its way it is a Conflict, so that none is lost.
-func (s *Stacks) OrderByHand(ctx context.Context, key query.Key, order HandOrder) (stack.Command, error) {
+func (s *Sessions) OrderByHand(ctx context.Context, key query.Key, order HandOrder) (stack.Command, error) {
 	if err := order.check(); err != nil {
 		return stack.Command{}, err
 	}

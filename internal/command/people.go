@@ -11,15 +11,15 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// StackAPI is what can be asked of stacks, and done to them. Stacks is one, and
-// so is whatever speaks to a server over the network: the suite in servicetest
-// holds all of them to the same behaviour.
+// StackAPI is what can be asked of stacks, and done to them. Stacks implements it,
+// and so does the client of a server: the suite in clienttest holds both to the
+// same behaviour.
 type StackAPI interface {
 	query.StackReader
 	StackCommands
 }
 
-// StackCommands are what a person has done to a stack.
+// StackCommands are what a user has done to a stack.
 type StackCommands interface {
 	Approve(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error)
 	Reject(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error)
@@ -28,14 +28,16 @@ type StackCommands interface {
 	Resume(context.Context, query.Key) error
 	Unlock(ctx context.Context, key query.Key, id string) error
 
-	BreakGlass(context.Context, query.Key) (stack.BreakGlass, error)
-	OrderByHand(context.Context, query.Key, HandOrder) (stack.Command, error)
-	EndGlass(context.Context, query.Key) error
-
 	PreviewDestroy(context.Context, query.Key) (query.PlanDocument, error)
 	PlanRepair(ctx context.Context, key query.Key, a RepairAnswers) (request string, err error)
 	Repair(ctx context.Context, key query.Key, seen query.PlanInfo) error
 
+	StateCommands
+	SessionCommands
+}
+
+// StateCommands are what a user has done to the state of a stack.
+type StateCommands interface {
 	PlanRollback(ctx context.Context, key query.Key, version string, force bool) (StateChange, error)
 	PlanPush(ctx context.Context, key query.Key, state []byte, force bool) (StateChange, error)
 	WriteState(context.Context, StateChange) error
@@ -44,9 +46,19 @@ type StackCommands interface {
 	AcceptState(context.Context, query.Key) (stack.Known, error)
 }
 
+// SessionCommands are what a user does in a break-glass session.
+type SessionCommands interface {
+	BreakGlass(context.Context, query.Key) (stack.BreakGlass, error)
+	OrderByHand(context.Context, query.Key, HandOrder) (stack.Command, error)
+	EndGlass(context.Context, query.Key) error
+}
+
 // TenantAPI is what can be asked of registries, templates and tenants, and done
 // to them.
 type TenantAPI interface {
+	// Render renders a template with a row, or with that of the tenant with a uid.
+	Render(ctx context.Context, key query.Key, row query.RowText, uid string) (query.Rendering, error)
+
 	query.TenantReader
 	TenantCommands
 }
@@ -62,12 +74,31 @@ type TenantCommands interface {
 	Undo(context.Context, Undoing) error
 }
 
-// Person is somebody's own hands: what they command is done in their name, and
-// the cluster says whether they may.
+// Person is a user that the server acts for: what is asked and commanded here is
+// done in the name of that user, and the cluster says whether the user may.
 type Person struct {
 	User    access.User
 	Stacks  StackCommands
 	Tenants TenantCommands
+	Secrets SecretReader
+}
+
+// SecretReader answers what is read in Secrets of a namespace, which takes the
+// user's own right to them.
+type SecretReader interface {
+	Outputs(ctx context.Context, key query.Key, show bool) ([]query.Output, error)
+	Render(ctx context.Context, key query.Key, row query.RowText, uid string) (query.Rendering, error)
+}
+
+// secrets is the SecretReader of a Person.
+type secrets struct {
+	*Stacks
+	tenants *Tenants
+}
+
+// Render implements SecretReader.
+func (s secrets) Render(ctx context.Context, key query.Key, row query.RowText, uid string) (query.Rendering, error) {
+	return s.tenants.Render(ctx, key, row, uid)
 }
 
 // People are the users that the server acts for.
@@ -94,7 +125,8 @@ func (p *People) As(u access.User) (Person, error) {
 		return Person{}, err
 	}
 	stacks := New(clients.Kube, p.records, p.now)
-	return Person{User: u, Stacks: stacks, Tenants: NewTenants(stacks, clients.Config)}, nil
+	tenants := NewTenants(stacks, clients.Config)
+	return Person{User: u, Stacks: stacks, Tenants: tenants, Secrets: secrets{stacks, tenants}}, nil
 }
 
 var (

@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,55 +73,6 @@ func (t *Tenants) ReadNow(ctx context.Context, key query.Key) (request string, e
 		note(o, tenantsv1.AnnotationSyncNow, request)
 		return nil
 	})
-}
-
-// WasRead waits until a request of ReadNow was acted upon, and returns what is
-// known of the registry then.
-func (t *Tenants) WasRead(ctx context.Context, key query.Key, request string) (query.Registry, error) {
-	why := ""
-	late := func() error {
-		return errors.Join(ctx.Err(), fault.New(fault.Later, query.ReasonNotRead, fmt.Errorf("the rows of %s have not been read yet%s", key, why)))
-	}
-	for ctx.Err() == nil {
-		o, err := t.RegistryObject(ctx, key)
-		if err != nil {
-			if ctx.Err() != nil {
-				return query.Registry{}, late()
-			}
-			return query.Registry{}, err
-		}
-		if covers(o.Status.LastHandledSync, request) {
-			return query.RegistryOf(o), nil
-		}
-		if why = ""; meta.IsStatusConditionFalse(o.Status.Conditions, "Ready") {
-			why = ": " + query.FindCondition(o.Status.Conditions, "Ready").Message
-		}
-		if err := t.changed(ctx, o); err != nil && ctx.Err() == nil {
-			return query.Registry{}, err
-		}
-	}
-	return query.Registry{}, late()
-}
-
-// changed waits for the next change of a registry.
-func (t *Tenants) changed(ctx context.Context, o *tenantsv1.TenantRegistry) error {
-	w, err := t.Kube.Watch(ctx, &tenantsv1.TenantRegistryList{}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": o.Name},
-		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: o.ResourceVersion}})
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return nil
-	}
-	if err != nil {
-		return query.TenantsFault(err, "registry "+o.Name)
-	}
-	defer w.Stop()
-	event := <-w.ResultChan() // a channel that is closed says to look again
-	if event.Type != watch.Error {
-		return nil
-	}
-	if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-		return query.TenantsFault(err, "registry "+o.Name)
-	}
-	return nil
 }
 
 // Allow lets exactly the deletions pass that token stands for. If others are

@@ -152,7 +152,7 @@ func (s *Stacks) PreviewDestroy(ctx context.Context, key query.Key) (query.PlanD
 		return query.PlanDocument{}, err
 	}
 	id := query.View(o).ID()
-	for seen, err := range s.Objects(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+	for seen, err := range s.Changes(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
 		if err != nil {
 			return query.PlanDocument{}, err
 		}

@@ -10,8 +10,6 @@ package command
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
@@ -24,13 +22,21 @@ import (
 )
 
 // Stacks carries out commands on stacks, and answers what is asked of them.
-type Stacks struct{ *query.Stacks }
+type Stacks struct {
+	editor
+	*States
+	*Sessions
+}
 
 // New returns the Stacks that kube may see and change, with the records of their
 // runs.
 func New(kube client.WithWatch, records query.Records, now func() time.Time) *Stacks {
-	return &Stacks{query.New(kube, records, now)}
+	e := editor{query.New(kube, records, now)}
+	return &Stacks{editor: e, States: &States{e}, Sessions: &Sessions{e}}
 }
+
+// editor changes the objects of stacks in the name of the user of its client.
+type editor struct{ *query.Stacks }
 
 func annotate(o *v1alpha2.Terraform, name, value string) {
 	if o.Annotations == nil {
@@ -39,48 +45,16 @@ func annotate(o *v1alpha2.Terraform, name, value string) {
 	o.Annotations[name] = value
 }
 
-func (s *Stacks) request() string { return s.Now().UTC().Format(time.RFC3339Nano) }
-
-// covers reports whether the answer to the request handled answers request as
-// well: a later one does. Requests that are no times are only themselves.
-func covers(handled, request string) bool {
-	h, err := time.Parse(time.RFC3339Nano, handled)
-	r, err2 := time.Parse(time.RFC3339Nano, request)
-	if err != nil || err2 != nil {
-		return handled == request
-	}
-	return !h.Before(r)
-}
-
-// settled reports whether nothing is on its way for o.
-func settled(o *v1alpha2.Terraform) bool {
-	if o.Status.Terrier != nil && o.Status.Terrier.Run != nil {
-		return false
-	}
-	for _, c := range o.Status.Conditions {
-		if c.Type == "Reconciling" && c.Status == "True" {
-			return false
-		}
-	}
-	return true
-}
+func (s editor) request() string { return s.Now().UTC().Format(time.RFC3339Nano) }
 
 // whoami is the user as the cluster knows them, empty if it does not say. It is
 // written down for people: who may do what is decided without it.
-func (s *Stacks) whoami(ctx context.Context) string {
+func (s editor) whoami(ctx context.Context) string {
 	var me authnv1.SelfSubjectReview
 	if err := s.Kube.Create(ctx, &me); err != nil {
 		return ""
 	}
 	return me.Status.UserInfo.Username
-}
-
-func gone(key query.Key) error {
-	return fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))
-}
-
-func unanswered(ctx context.Context, key query.Key) error {
-	return errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("what was asked of %s is not answered yet", key)))
 }
 
 // edits bounds how often an edit is made anew because the object changed.
@@ -89,7 +63,7 @@ const edits = 8
 // edit changes the object of a stack and returns it as it is then. The change
 // is made upon the very version that change was shown: if that is no longer
 // the newest, change is asked again about the newest.
-func (s *Stacks) edit(ctx context.Context, key query.Key, change func(*v1alpha2.Terraform) error) (*v1alpha2.Terraform, error) {
+func (s editor) edit(ctx context.Context, key query.Key, change func(*v1alpha2.Terraform) error) (*v1alpha2.Terraform, error) {
 	var err error
 	for range edits {
 		var o *v1alpha2.Terraform
@@ -113,7 +87,7 @@ func (s *Stacks) edit(ctx context.Context, key query.Key, change func(*v1alpha2.
 }
 
 // person is the caller as the cluster knows them.
-func (s *Stacks) person(ctx context.Context) string {
+func (s editor) person(ctx context.Context) string {
 	if who := s.whoami(ctx); who != "" {
 		return who
 	}
@@ -121,7 +95,7 @@ func (s *Stacks) person(ctx context.Context) string {
 }
 
 // wake has the controller look at what was done.
-func (s *Stacks) wake(ctx context.Context, key query.Key) error {
+func (s editor) wake(ctx context.Context, key query.Key) error {
 	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		annotate(o, query.RequestAnnotation, s.request())
 		return nil

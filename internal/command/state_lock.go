@@ -12,7 +12,7 @@ import (
 // resting refuses to touch a state while a run is at work.
 func resting(h *query.StoredState) error {
 	if t := h.Object.Status.Terrier; t != nil && t.Run != nil {
-		return fault.New(fault.Later, query.ReasonRunning, fmt.Errorf("the run %s of the stack %s is at work", t.Run.ID, h.Id.Key))
+		return fault.New(fault.Later, query.ReasonRunning, fmt.Errorf("the run %s of the stack %s is at work", t.Run.ID, h.ID.Key))
 	}
 	return nil
 }
@@ -39,7 +39,7 @@ func take(ctx context.Context, h *query.StoredState, who, info, id string) (free
 
 // LockState keeps every run that writes, and every other program, off the state
 // until the lock is freed. It returns the lock.
-func (s *Stacks) LockState(ctx context.Context, key query.Key, reason string) (query.StateLock, error) {
+func (s *States) LockState(ctx context.Context, key query.Key, reason string) (query.StateLock, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
 		return query.StateLock{}, err
@@ -60,7 +60,7 @@ func (s *Stacks) LockState(ctx context.Context, key query.Key, reason string) (q
 // UnlockState frees the lock on a state: the caller's own without more, any
 // other one only by its exact identifier, and that of a run that is at work
 // never.
-func (s *Stacks) UnlockState(ctx context.Context, key query.Key, id string) (query.StateLock, error) {
+func (s *States) UnlockState(ctx context.Context, key query.Key, id string) (query.StateLock, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
 		return query.StateLock{}, err

@@ -45,10 +45,13 @@ func (c StateChange) Still(err error, over, to string) error {
 	return err
 }
 
+// States changes the states that Terrier stores.
+type States struct{ editor }
+
 // PlanRollback prepares to make an older version the newest: the same resources
 // under a serial that follows, so that whoever knows a later one accepts it.
 // With force it may replace what is kept nowhere else.
-func (s *Stacks) PlanRollback(ctx context.Context, key query.Key, version string, force bool) (StateChange, error) {
+func (s *States) PlanRollback(ctx context.Context, key query.Key, version string, force bool) (StateChange, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
 		return StateChange{}, err
@@ -57,7 +60,7 @@ func (s *Stacks) PlanRollback(ctx context.Context, key query.Key, version string
 	if err != nil {
 		return StateChange{}, err
 	}
-	old, err := s.ReadBytes(s.Records.State(ctx, h.Id, v.Key()))
+	old, err := query.ReadState(s.Records.State(ctx, h.ID, v.Key()))
 	if err != nil {
 		return StateChange{}, err
 	}
@@ -67,7 +70,7 @@ func (s *Stacks) PlanRollback(ctx context.Context, key query.Key, version string
 // PlanPush prepares to store a state that somebody brings. It must follow the
 // one that is stored; with force its lineage and serial are rewritten so that it
 // does.
-func (s *Stacks) PlanPush(ctx context.Context, key query.Key, state []byte, force bool) (StateChange, error) {
+func (s *States) PlanPush(ctx context.Context, key query.Key, state []byte, force bool) (StateChange, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
 		return StateChange{}, err
@@ -77,8 +80,8 @@ func (s *Stacks) PlanPush(ctx context.Context, key query.Key, state []byte, forc
 
 // change compares a state with what is stored. With follow it is rewritten so
 // that it follows.
-func (s *Stacks) change(ctx context.Context, h *query.StoredState, state []byte, follow, force bool) (StateChange, error) {
-	out := StateChange{Key: h.Id.Key}
+func (s *States) change(ctx context.Context, h *query.StoredState, state []byte, follow, force bool) (StateChange, error) {
+	out := StateChange{Key: h.ID.Key}
 	facts, err := stack.ReadState(state)
 	if err != nil {
 		return out, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("that is no state: %w", err))
@@ -88,14 +91,14 @@ func (s *Stacks) change(ctx context.Context, h *query.StoredState, state []byte,
 		return out, err
 	}
 	out.Over = found.Digest
-	kept, err := s.Records.States(ctx, h.Id)
+	kept, err := s.Records.States(ctx, h.ID)
 	if err != nil {
 		return out, err
 	}
 	if now, err := stack.ReadState(found.State); err == nil {
 		out.From = now.Known
 		if !force && !known(kept, h.Status, now.Digest) {
-			return out, fault.New(fault.Conflict, query.ReasonStateUnseen, fmt.Errorf("what is stored for %s now (%s) is kept nowhere else, since Terrier has not looked at it yet", h.Id.Key, now.Known))
+			return out, fault.New(fault.Conflict, query.ReasonStateUnseen, fmt.Errorf("what is stored for %s now (%s) is kept nowhere else, since Terrier has not looked at it yet", h.ID.Key, now.Known))
 		}
 	}
 	after := newest(out.From, h.Status.Known, kept.Head)
@@ -108,7 +111,7 @@ func (s *Stacks) change(ctx context.Context, h *query.StoredState, state []byte,
 		}
 	}
 	if after != (stack.Known{}) && facts.Digest != out.From.Digest && !facts.Follows(after) {
-		return out, fault.New(fault.Conflict, query.ReasonStateBehind, fmt.Errorf("the state (%s) does not follow %s of the stack %s", facts.Known, after, h.Id.Key))
+		return out, fault.New(fault.Conflict, query.ReasonStateBehind, fmt.Errorf("the state (%s) does not follow %s of the stack %s", facts.Known, after, h.ID.Key))
 	}
 	out.State, out.To = state, facts.Known
 	out.Diff, err = plan.DiffStates(found.State, state)
@@ -162,7 +165,7 @@ func rewritten(state []byte, after stack.Known) ([]byte, error) {
 // WriteState stores a change that was prepared, under a lock in the name of the
 // person, and asks for a plan. It is a Conflict if something else is stored by
 // now, or if a run is at work.
-func (s *Stacks) WriteState(ctx context.Context, c StateChange) error {
+func (s *States) WriteState(ctx context.Context, c StateChange) error {
 	h, err := s.StoredState(ctx, c.Key)
 	if err != nil {
 		return err
@@ -175,7 +178,7 @@ func (s *Stacks) WriteState(ctx context.Context, c StateChange) error {
 	if err != nil {
 		return err
 	}
-	err = h.States.Replace(ctx, h.Ref, kube.Replacement{State: c.State, Over: c.Over, Owner: kube.Owner{Name: c.Key.Name, UID: h.Id.UID}, Person: who})
+	err = h.States.Replace(ctx, h.Ref, kube.Replacement{State: c.State, Over: c.Over, Owner: kube.Owner{Name: c.Key.Name, UID: h.ID.UID}, Person: who})
 	if err = errors.Join(err, free()); err != nil {
 		return err
 	}
@@ -184,7 +187,7 @@ func (s *Stacks) WriteState(ctx context.Context, c StateChange) error {
 
 // AcceptState says that what is stored for a stack may stand there, although
 // something else was expected. It returns what was accepted.
-func (s *Stacks) AcceptState(ctx context.Context, key query.Key) (stack.Known, error) {
+func (s *States) AcceptState(ctx context.Context, key query.Key) (stack.Known, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
 		return stack.Known{}, err

@@ -297,7 +297,7 @@ func TestReadNow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	go func() {
-		r, err := h.WasRead(ctx, h.key("customers"), request)
+		r, err := command.WasRead(ctx, h, h.key("customers"), request)
 		answers <- answer{r, err}
 	}()
 	r := get(t, h, "customers", &tenantsv1.TenantRegistry{})
@@ -320,7 +320,7 @@ func TestReadNow(t *testing.T) {
 	}
 	short, end := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer end()
-	if _, err := h.WasRead(short, h.key("customers"), noon.Add(time.Hour).Format(time.RFC3339Nano)); fault.Of(err) != fault.Later {
+	if _, err := command.WasRead(short, h, h.key("customers"), noon.Add(time.Hour).Format(time.RFC3339Nano)); fault.Of(err) != fault.Later {
 		t.Errorf("an answer that does not come is %v, want Later", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // What commands send. Each is also what the server reads.
@@ -41,6 +42,12 @@ type (
 	// AllowedToken stands for exactly the deletions that may pass.
 	AllowedToken struct {
 		Token string `json:"token"`
+	}
+	// RenderOrder asks for what a template makes of a row: of Row, or of that of the
+	// tenant with the UID.
+	RenderOrder struct {
+		Row query.RowText `json:"row,omitempty"`
+		UID string        `json:"uid,omitempty"`
 	}
 	// UndoOrder asks for an older generation of a template: the last good one if To
 	// is 0. With Preview it is only said what that would do; without, From is what

@@ -88,12 +88,13 @@ const ClientAgent = "terrier"
 
 // What callers outside record themselves, and on which way.
 const (
-	AuditSignedIn      = audit.SignedIn
-	AuditSignedOut     = audit.SignedOut
-	AuditSignInRefused = audit.SignInRefused
-	AuditDenied        = audit.CommandDenied
-	AuditStateRead     = audit.StateRead
-	AuditForgotten     = audit.RetainedForgotten
+	AuditSignedIn        = audit.SignedIn
+	AuditSignedOut       = audit.SignedOut
+	AuditSignInRefused   = audit.SignInRefused
+	AuditDenied          = audit.CommandDenied
+	AuditStateRead       = audit.StateRead
+	AuditOutputsRevealed = audit.OutputsRevealed
+	AuditForgotten       = audit.RetainedForgotten
 
 	ViaUI  = audit.ViaUI
 	ViaAPI = audit.ViaAPI

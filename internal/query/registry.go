@@ -17,6 +17,7 @@ type Registry struct {
 	Source    string    `json:"source"` // in words; no password is in it
 	Interval  string    `json:"syncInterval"`
 	Created   time.Time `json:"created"`
+	Handled   string    `json:"handledRequest,omitempty"` // the newest request to read the rows that was answered
 	Suspended bool      `json:"suspended,omitempty"`
 
 	Ready   string    `json:"ready"` // True, False or Unknown
@@ -98,7 +99,7 @@ func RegistryOf(o *tenantsv1.TenantRegistry) Registry {
 	s := &o.Status
 	v := Registry{
 		Namespace: o.Namespace, Name: o.Name, Source: sourceText(&o.Spec.Source), Interval: o.Spec.Source.SyncInterval,
-		Created: o.CreationTimestamp.Time, Suspended: o.Spec.Suspend, Ready: string(metav1.ConditionUnknown),
+		Created: o.CreationTimestamp.Time, Handled: o.Status.LastHandledSync, Suspended: o.Spec.Suspend, Ready: string(metav1.ConditionUnknown),
 		Templates: int(s.ReferencingTemplates), Desired: int(s.Desired), ReadyNow: int(s.Ready), Failed: int(s.Failed),
 		Leaving: int(s.Leaving), RowErrors: int(s.RowErrorCount), DryRun: o.Spec.DryRun,
 		Keeps: o.Spec.Guard.VanishedRows == "Keep", Conditions: conditionsOf(s.Conditions),

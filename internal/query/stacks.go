@@ -12,19 +12,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/plan"
 )
 
 func parseSelector(s string) (labels.Selector, error) {
@@ -35,6 +32,7 @@ func parseSelector(s string) (labels.Selector, error) {
 	return sel, nil
 }
 
+// SortStacks orders stacks by namespace and name.
 func SortStacks(s []Stack) { slices.SortFunc(s, compareStacks) }
 
 // StackReader answers questions about stacks.
@@ -49,8 +47,10 @@ type StackReader interface {
 	Log(ctx context.Context, key Key, run string, follow bool) (io.ReadCloser, error)
 	Plan(ctx context.Context, key Key, digest string) (PlanDocument, error)
 
-	StateVersions(context.Context, Key) (KeptStates, error)
-	StateOf(ctx context.Context, key Key, version string, reveal bool) (plan.StateView, error)
+	Watch(context.Context, Filter) iter.Seq2[Change, error]
+	Outputs(ctx context.Context, key Key, show bool) ([]Output, error)
+
+	StateReader
 }
 
 // Key names a stack.
@@ -63,8 +63,8 @@ func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
 var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// check refuses what can name no object, so that no name is ever taken for a
-// path.
+// Check refuses what cannot be the name of an object, so that no name is ever used
+// as a path.
 func (k Key) Check() error {
 	for _, s := range []string{k.Namespace, k.Name} {
 		if !objectName.MatchString(s) {
@@ -91,28 +91,16 @@ func ParseKey(s, namespace string) (Key, error) {
 	return k, nil
 }
 
-// Stacks answers questions about stacks and carries out commands.
+// Stacks answers questions about stacks and their states.
 type Stacks struct {
-	Kube    client.WithWatch
-	Records Records
-	Now     func() time.Time
+	*Objects
+	*States
 }
 
 // New returns the Stacks that kube may see, with the records of their runs.
 func New(kube client.WithWatch, records Records, now func() time.Time) *Stacks {
-	return &Stacks{Kube: kube, Records: records, Now: now}
-}
-
-// read fetches the object of a stack.
-func (s *Stacks) Read(ctx context.Context, key Key) (*v1alpha2.Terraform, error) {
-	if err := key.Check(); err != nil {
-		return nil, err
-	}
-	var o v1alpha2.Terraform
-	if err := s.Kube.Get(ctx, types.NamespacedName(key), &o); err != nil {
-		return nil, access.Fault(err, "stack "+key.String())
-	}
-	return &o, nil
+	objects := &Objects{Kube: kube, Records: records, Now: now}
+	return &Stacks{Objects: objects, States: &States{objects}}
 }
 
 // Filter chooses stacks.
@@ -142,17 +130,13 @@ func (f Filter) options() ([]client.ListOption, error) {
 
 // List returns the stacks that f chooses, by namespace and name.
 func (s *Stacks) List(ctx context.Context, f Filter) ([]Stack, error) {
-	opts, err := f.options()
+	list, err := s.All(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	var list v1alpha2.TerraformList
-	if err := s.Kube.List(ctx, &list, opts...); err != nil {
-		return nil, access.Fault(err, "stacks")
-	}
-	out := make([]Stack, 0, len(list.Items))
-	for i := range list.Items {
-		out = append(out, View(&list.Items[i]))
+	out := make([]Stack, 0, len(list))
+	for i := range list {
+		out = append(out, View(&list[i]))
 	}
 	SortStacks(out)
 	return out, nil
@@ -169,4 +153,26 @@ func (s *Stacks) Get(ctx context.Context, key Key) (Stack, error) {
 
 func compareStacks(a, b Stack) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// Change is a stack as it is now, or as it was last if it is gone.
+type Change struct {
+	Stack
+	Gone bool
+}
+
+// Watch yields the stacks that f chooses as they are, and then each one that
+// changes, until ctx ends or an error, which is the last that it yields.
+func (s *Stacks) Watch(ctx context.Context, f Filter) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		for o, err := range s.Changes(ctx, f) {
+			if err != nil {
+				yield(Change{}, err)
+				return
+			}
+			if !yield(Change{Stack: View(o.Object), Gone: o.Gone}, nil) {
+				return
+			}
+		}
+	}
 }

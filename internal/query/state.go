@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -56,17 +55,29 @@ type StateLock struct {
 	Person string    `json:"person,omitempty"` // who locked it with terrier state lock; empty if that was not so
 }
 
-// held is the state of one stack and who may speak about it.
+// StateReader answers questions about the states of stacks.
+type StateReader interface {
+	StateInfos(context.Context, Filter) ([]StateInfo, error)
+	StateVersions(context.Context, Key) (KeptStates, error)
+	StateOf(ctx context.Context, key Key, version string, reveal bool) (plan.StateView, error)
+	PullState(ctx context.Context, key Key, version string) ([]byte, error)
+	RescuedState(ctx context.Context, key Key, run string) ([]byte, error)
+}
+
+// States answers questions about the states that Terrier stores.
+type States struct{ *Objects }
+
+// StoredState is the state of one stack, and where it is stored.
 type StoredState struct {
 	Object *v1alpha2.Terraform
-	Id     StackID
+	ID     StackID
 	Status stack.Status
 	Ref    kube.StateRef
 	States kube.States
 }
 
-// hold finds the state of a stack; nil if Terrier does not keep it.
-func (s *Stacks) hold(o *v1alpha2.Terraform) *StoredState {
+// stored finds the state of a stack; nil if Terrier does not store it.
+func (s *States) stored(o *v1alpha2.Terraform) *StoredState {
 	asked := Decode(o)
 	b := asked.Configuration.Backend
 	if b.Kind != stack.Managed {
@@ -76,19 +87,20 @@ func (s *Stacks) hold(o *v1alpha2.Terraform) *StoredState {
 	if workspace == "" {
 		workspace = "default"
 	}
-	h := &StoredState{Object: o, Id: View(o).ID(), Status: asked.Status}
+	h := &StoredState{Object: o, ID: View(o).ID(), Status: asked.Status}
 	h.Ref = kube.StateRef{Namespace: o.Namespace, Workspace: workspace, Suffix: b.Suffix, Labels: b.Labels}
-	h.States = kube.States{Client: s.Kube, Now: s.Now, Overflow: beside{s.Records, h.Id, h.Ref}}
+	h.States = kube.States{Client: s.Kube, Now: s.Now, Overflow: beside{s.Records, h.ID, h.Ref}}
 	return h
 }
 
-// kept is hold for what cannot go on without.
-func (s *Stacks) StoredState(ctx context.Context, key Key) (*StoredState, error) {
+// StoredState finds the state of a stack. It is Invalid if a backend of the module
+// has it.
+func (s *States) StoredState(ctx context.Context, key Key) (*StoredState, error) {
 	o, err := s.Read(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	h := s.hold(o)
+	h := s.stored(o)
 	if h == nil {
 		return nil, fault.New(fault.Invalid, ReasonStateForeign, fmt.Errorf("the stack %s keeps its state in a backend of its own, and not with Terrier", key))
 	}
@@ -97,18 +109,14 @@ func (s *Stacks) StoredState(ctx context.Context, key Key) (*StoredState, error)
 
 // StateInfos says how the states of the stacks that f chooses stand. A state
 // that cannot be read is a problem of its own and not of the others.
-func (s *Stacks) StateInfos(ctx context.Context, f Filter) ([]StateInfo, error) {
-	opts, err := f.options()
+func (s *States) StateInfos(ctx context.Context, f Filter) ([]StateInfo, error) {
+	list, err := s.All(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	var list v1alpha2.TerraformList
-	if err := s.Kube.List(ctx, &list, opts...); err != nil {
-		return nil, access.Fault(err, "stacks")
-	}
-	out := make([]StateInfo, 0, len(list.Items))
-	for i := range list.Items {
-		info, err := s.stateInfo(ctx, &list.Items[i])
+	out := make([]StateInfo, 0, len(list))
+	for i := range list {
+		info, err := s.stateInfo(ctx, &list[i])
 		if err != nil {
 			return nil, err
 		}
@@ -120,9 +128,9 @@ func (s *Stacks) StateInfos(ctx context.Context, f Filter) ([]StateInfo, error) 
 	return out, nil
 }
 
-func (s *Stacks) stateInfo(ctx context.Context, o *v1alpha2.Terraform) (StateInfo, error) {
+func (s *States) stateInfo(ctx context.Context, o *v1alpha2.Terraform) (StateInfo, error) {
 	info := StateInfo{Namespace: o.Namespace, Stack: o.Name, Kept: "elsewhere"}
-	h := s.hold(o)
+	h := s.stored(o)
 	if h == nil {
 		return info, nil
 	}
@@ -147,7 +155,7 @@ func (s *Stacks) stateInfo(ctx context.Context, o *v1alpha2.Terraform) (StateInf
 
 // StateOf returns what the newest state of a stack says, or one version of it.
 // What is sensitive is masked unless reveal is set.
-func (s *Stacks) StateOf(ctx context.Context, key Key, version string, reveal bool) (plan.StateView, error) {
+func (s *States) StateOf(ctx context.Context, key Key, version string, reveal bool) (plan.StateView, error) {
 	raw, err := s.PullState(ctx, key, version)
 	if err != nil {
 		return plan.StateView{}, err
@@ -155,10 +163,19 @@ func (s *Stacks) StateOf(ctx context.Context, key Key, version string, reveal bo
 	return plan.ViewState(raw, reveal)
 }
 
+// id is how the records know a stack.
+func (s *States) id(ctx context.Context, key Key) (StackID, error) {
+	o, err := s.Read(ctx, key)
+	if err != nil {
+		return StackID{}, err
+	}
+	return View(o).ID(), nil
+}
+
 // PullState returns the newest state of a stack as it is stored, or one version
 // of it: by its serial, or by the beginning of its digest where one serial has
 // several.
-func (s *Stacks) PullState(ctx context.Context, key Key, version string) ([]byte, error) {
+func (s *States) PullState(ctx context.Context, key Key, version string) ([]byte, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
 		return nil, err
@@ -168,7 +185,7 @@ func (s *Stacks) PullState(ctx context.Context, key Key, version string) ([]byte
 		if err != nil {
 			return nil, err
 		}
-		return s.ReadBytes(s.Records.State(ctx, h.Id, v.Key()))
+		return ReadState(s.Records.State(ctx, h.ID, v.Key()))
 	}
 	found, err := h.States.Load(ctx, h.Ref)
 	if err != nil {
@@ -181,15 +198,15 @@ func (s *Stacks) PullState(ctx context.Context, key Key, version string) ([]byte
 }
 
 // RescuedState returns the state of a run that the backend refused.
-func (s *Stacks) RescuedState(ctx context.Context, key Key, run string) ([]byte, error) {
-	st, err := s.Get(ctx, key)
+func (s *States) RescuedState(ctx context.Context, key Key, run string) ([]byte, error) {
+	id, err := s.id(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	return s.ReadBytes(s.Records.State(ctx, st.ID(), RescuedName(run)))
+	return ReadState(s.Records.State(ctx, id, RescuedName(run)))
 }
 
-func (s *Stacks) ReadBytes(r io.ReadCloser, err error) ([]byte, error) {
+func ReadState(r io.ReadCloser, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -198,44 +215,44 @@ func (s *Stacks) ReadBytes(r io.ReadCloser, err error) ([]byte, error) {
 }
 
 // StateVersions lists what is kept of the past of a state.
-func (s *Stacks) StateVersions(ctx context.Context, key Key) (KeptStates, error) {
-	st, err := s.Get(ctx, key)
+func (s *States) StateVersions(ctx context.Context, key Key) (KeptStates, error) {
+	id, err := s.id(ctx, key)
 	if err != nil {
 		return KeptStates{}, err
 	}
-	return s.Records.States(ctx, st.ID())
+	return s.Records.States(ctx, id)
 }
 
 // ServerState opens what the records hold under a name, for whoever serves them.
-func (s *Stacks) ServerState(ctx context.Context, key Key, name string) (io.ReadCloser, error) {
-	st, err := s.Get(ctx, key)
+func (s *States) ServerState(ctx context.Context, key Key, name string) (io.ReadCloser, error) {
+	id, err := s.id(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	return s.Records.State(ctx, st.ID(), name)
+	return s.Records.State(ctx, id, name)
 }
 
 // ServerOutgrown opens the state of a stack that outgrew its Secret.
-func (s *Stacks) ServerOutgrown(ctx context.Context, key Key, digest string) (io.ReadCloser, error) {
+func (s *States) ServerOutgrown(ctx context.Context, key Key, digest string) (io.ReadCloser, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	return s.Records.Outgrown(ctx, h.Id, h.Ref, digest)
+	return s.Records.Outgrown(ctx, h.ID, h.Ref, digest)
 }
 
 // KeepOutgrown keeps a state of a stack that outgrew its Secret.
-func (s *Stacks) KeepOutgrown(ctx context.Context, key Key, state []byte) error {
+func (s *States) KeepOutgrown(ctx context.Context, key Key, state []byte) error {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
 		return err
 	}
-	return s.Records.KeepOutgrown(ctx, h.Id, h.Ref, state)
+	return s.Records.KeepOutgrown(ctx, h.ID, h.Ref, state)
 }
 
-// version finds the version that somebody means by a serial or a digest.
-func (s *Stacks) Version(ctx context.Context, h *StoredState, meant string) (stack.StateVersion, error) {
-	kept, err := s.Records.States(ctx, h.Id)
+// Version finds a version of a state by its serial or by its digest.
+func (s *States) Version(ctx context.Context, h *StoredState, meant string) (stack.StateVersion, error) {
+	kept, err := s.Records.States(ctx, h.ID)
 	if err != nil {
 		return stack.StateVersion{}, err
 	}
@@ -247,11 +264,11 @@ func (s *Stacks) Version(ctx context.Context, h *StoredState, meant string) (sta
 	}
 	switch len(found) {
 	case 0:
-		return stack.StateVersion{}, fault.New(fault.Missing, ReasonNoVersion, fmt.Errorf("no version %s of the state of %s is kept", meant, h.Id.Key))
+		return stack.StateVersion{}, fault.New(fault.Missing, ReasonNoVersion, fmt.Errorf("no version %s of the state of %s is kept", meant, h.ID.Key))
 	case 1:
 		return found[0], nil
 	default:
-		return stack.StateVersion{}, fault.New(fault.Invalid, ReasonNoVersion, fmt.Errorf("%d versions of the state of %s have the serial %s: name one by its digest, of which the newest is %s", len(found), h.Id.Key, meant, found[len(found)-1].Digest))
+		return stack.StateVersion{}, fault.New(fault.Invalid, ReasonNoVersion, fmt.Errorf("%d versions of the state of %s have the serial %s: name one by its digest, of which the newest is %s", len(found), h.ID.Key, meant, found[len(found)-1].Digest))
 	}
 }
 

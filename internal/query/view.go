@@ -47,6 +47,8 @@ type Stack struct {
 	NextAttempt time.Time     `json:"nextAttempt,omitzero"`
 	Every       time.Duration `json:"recheckEvery,omitempty"` // nanoseconds; how often it is looked at again while nothing changes
 	Run         *Running      `json:"run,omitempty"`
+	Reconciling bool          `json:"reconciling,omitempty"`    // the controller goes on by itself
+	Handled     string        `json:"handledRequest,omitempty"` // the newest request that the controller has answered
 
 	Pending        string           `json:"pending,omitempty"` // the name of the plan that waits
 	Plan           *PlanInfo        `json:"plan,omitempty"`    // and what is known of it
@@ -122,7 +124,8 @@ func viewOf(o *v1alpha2.Terraform, asked dialect.Stack) Stack {
 		Approved: o.Spec.ApprovePlan, Source: "inline", Path: o.Spec.Path,
 		Ready: string(metav1.ConditionUnknown), Stalled: meta.IsStatusConditionTrue(o.Status.Conditions, "Stalled"),
 		Pending: o.Status.Plan.Pending, Outputs: o.Status.AvailableOutputs,
-		Failures: int(o.Status.ReconciliationFailures),
+		Failures: int(o.Status.ReconciliationFailures), Handled: o.Status.LastHandledReconcileAt,
+		Reconciling: meta.IsStatusConditionTrue(o.Status.Conditions, "Reconciling"),
 	}
 	if r := o.Spec.SourceRef; r != nil {
 		s.Source = r.Kind + "/" + r.Name

@@ -223,7 +223,7 @@ func (s *server) apiRoutes() []route {
 		asks(s, api+"/openapi.json", known, nil, operation{id: "openapi", area: "server", summary: "This document."},
 			func(call) (json.RawMessage, error) { return document, nil }),
 	}
-	for _, more := range [][]route{s.boardRoutes(), s.stackRoutes(), s.stateRoutes(), s.commandRoutes(), s.tenantRoutes(), s.platformRoutes(), s.retainedRoutes(), s.eventRoutes(), s.signInLinks()} {
+	for _, more := range [][]route{s.boardRoutes(), s.stackRoutes(), s.stateRoutes(), s.commandRoutes(), s.tenantRoutes(), s.secretRoutes(), s.platformRoutes(), s.retainedRoutes(), s.eventRoutes(), s.signInLinks()} {
 		table = append(table, more...)
 	}
 	for i := range table {

@@ -276,7 +276,7 @@ func TestRemoteIsRecords(t *testing.T) {
 		o.Stacks = estate{records: kept}
 		u, c := serve(t, o)
 		c.Transport = signed{c.Transport}
-		return client.NewRemote(u, c)
+		return client.NewRecords(u, c)
 	})
 }
 
@@ -293,7 +293,7 @@ func TestRemoteFaults(t *testing.T) {
 		o.Stacks = estate{err: want}
 		u, c := serve(t, o)
 		c.Transport = signed{c.Transport}
-		_, err := client.NewRemote(u, c).Runs(t.Context(), recordstest.Stack)
+		_, err := client.NewRecords(u, c).Runs(t.Context(), recordstest.Stack)
 		if fault.Of(err) != fault.Of(want) || fault.Reason(err, "") != fault.Reason(want, "") || err.Error() != want.Error() {
 			t.Errorf("Runs() is %v (%s), want %v", err, fault.Of(err), want)
 		}

@@ -69,7 +69,7 @@ func (b *breaking) follow(t *testing.T) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := client.NewRemote(u, srv.Client()).Log(t.Context(), recordstest.Stack, "", true)
+	log, err := client.NewRecords(u, srv.Client()).Log(t.Context(), recordstest.Stack, "", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (h held) Read([]byte) (int, error) {
 
 func (a answers) follow(t *testing.T) (string, error) {
 	t.Helper()
-	log, err := client.NewRemote(&url.URL{Scheme: "https", Host: "terrier"}, &http.Client{Transport: &a}).Log(t.Context(), recordstest.Stack, "plan-1", true)
+	log, err := client.NewRecords(&url.URL{Scheme: "https", Host: "terrier"}, &http.Client{Transport: &a}).Log(t.Context(), recordstest.Stack, "plan-1", true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,37 +15,37 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// followTries is how often in a row a log that broke off is asked for again,
-// with pauses of a second and then twice the one before: for two minutes, in
-// which a server has started again.
+// followTries is how often in a row a log or a stream of events that broke off is
+// opened again, with pauses of a second and then twice the one before: for two
+// minutes, in which a server can restart.
 const followTries = 8
 
-// followHeld is how long an answer must have lasted that brought nothing, for it
-// to be that of a run that is silent, behind a proxy without patience. One that
-// breaks off sooner is a log that the server cannot read.
+// followHeld is how long an answer without content must have lasted to be that of
+// a silent run behind a proxy with a timeout. A server that cannot read a log
+// breaks off sooner.
 const followHeld = time.Second
 
 // follow opens the log of a run that may go on for hours, during which servers
-// are restarted, proxies lose patience, and the server itself ends what takes too
-// long. The reader goes on where it was.
-func (r *Remote) follow(ctx context.Context, id query.StackID, run string) (io.ReadCloser, error) {
+// restart, proxies time out, and the server itself ends long answers. The reader
+// goes on where it was.
+func (r *Records) follow(ctx context.Context, id query.StackID, run string) (io.ReadCloser, error) {
 	if run == "" || run == command.NewestRun {
 		newest, err := r.Run(ctx, id, command.NewestRun)
 		if err != nil {
 			return nil, err
 		}
-		run = newest.ID // another one may be the newest by the time the log breaks off
+		run = newest.ID // another run may be the newest by the time the log breaks off
 	}
-	f := &following{remote: r, ctx: ctx, id: id, run: run}
+	f := &following{records: r, ctx: ctx, id: id, run: run}
 	return f, f.open()
 }
 
 // following is a log that is followed.
 type following struct {
-	remote *Remote
-	ctx    context.Context // of the reader, whose methods have no room for one
-	id     query.StackID
-	run    string
+	records *Records
+	ctx     context.Context // of the reader, whose methods have no room for one
+	id      query.StackID
+	run     string
 
 	body  io.ReadCloser
 	began time.Time // when the answer did
@@ -58,7 +58,7 @@ func (f *following) open() error {
 	if f.at > 0 {
 		params.Set("after", strconv.FormatInt(f.at, 10))
 	}
-	body, err := f.remote.open(f.ctx, 0, f.remote.path(f.id, params, "runs", f.run, "log"))
+	body, err := f.records.open(f.ctx, 0, f.records.path(f.id, params, "runs", f.run, "log"))
 	if err != nil {
 		return err
 	}
@@ -83,17 +83,17 @@ func (f *following) Read(p []byte) (int, error) {
 	}
 }
 
-// again opens the log anew after it broke off for a reason.
+// again opens the log again after it broke off for a reason.
 func (f *following) again(reason error) error {
 	if f.tries > 1 && time.Since(f.began) >= followHeld {
-		f.tries = 1 // there is a pause again, but nothing is given up
+		f.tries = 1 // the next attempt is after a pause, and the count begins again
 	}
 	for reason = errors.Join(reason, f.body.Close()); ; {
 		if f.ctx.Err() != nil {
 			return context.Cause(f.ctx)
 		}
 		if f.tries == followTries {
-			return fault.New(fault.Later, access.ReasonUnreachable, fmt.Errorf("the log broke off, and the server at %s has not gone on with it: %w", f.remote.base.Host, reason))
+			return fault.New(fault.Later, access.ReasonUnreachable, fmt.Errorf("the log broke off, and the server at %s has not gone on with it: %w", f.records.base.Host, reason))
 		}
 		if err := f.pause(); err != nil {
 			return err

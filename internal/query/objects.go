@@ -3,9 +3,11 @@ package query
 import (
 	"context"
 	"iter"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,36 +15,49 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 )
 
-// Change is a stack as it is now, or the last that was observed of one that is gone.
-type Change struct {
-	Stack
-	Gone bool
+// Objects reads the objects of stacks as they are in the cluster, for questions
+// and commands.
+type Objects struct {
+	Kube    client.WithWatch
+	Records Records
+	Now     func() time.Time
 }
 
-// Watch yields the stacks that f chooses as they are, and then each one that
-// changes, until ctx ends or an error, which is the last that it yields.
-func (s *Stacks) Watch(ctx context.Context, f Filter) iter.Seq2[Change, error] {
-	return func(yield func(Change, error) bool) {
-		for o, err := range s.Objects(ctx, f) {
-			if err != nil {
-				yield(Change{}, err)
-				return
-			}
-			if !yield(Change{Stack: View(o.Object), Gone: o.Gone}, nil) {
-				return
-			}
-		}
+// Read fetches the object of a stack.
+func (s *Objects) Read(ctx context.Context, key Key) (*v1alpha2.Terraform, error) {
+	if err := key.Check(); err != nil {
+		return nil, err
 	}
+	var o v1alpha2.Terraform
+	if err := s.Kube.Get(ctx, types.NamespacedName(key), &o); err != nil {
+		return nil, access.Fault(err, "stack "+key.String())
+	}
+	return &o, nil
 }
 
+// All lists the objects that f chooses.
+func (s *Objects) All(ctx context.Context, f Filter) ([]v1alpha2.Terraform, error) {
+	opts, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	var list v1alpha2.TerraformList
+	if err := s.Kube.List(ctx, &list, opts...); err != nil {
+		return nil, access.Fault(err, "stacks")
+	}
+	return list.Items, nil
+}
+
+// Observed is an object as it is now, or as it was last if it is gone.
 type Observed struct {
 	Object *v1alpha2.Terraform
 	Gone   bool
 }
 
-// objects lists and then watches, and begins again when the server has forgotten
-// the version that it got to; what did not change in between comes again.
-func (s *Stacks) Objects(ctx context.Context, f Filter) iter.Seq2[Observed, error] {
+// Changes lists and then watches the objects that f chooses. It begins again when the API
+// server has forgotten the version that it got to; then objects that did not change
+// in between come again.
+func (s *Objects) Changes(ctx context.Context, f Filter) iter.Seq2[Observed, error] {
 	return func(yield func(Observed, error) bool) {
 		opts, err := f.options()
 		if err != nil {
@@ -62,7 +77,7 @@ func (s *Stacks) Objects(ctx context.Context, f Filter) iter.Seq2[Observed, erro
 }
 
 // watchOnce reports whether to begin again.
-func (s *Stacks) watchOnce(ctx context.Context, opts []client.ListOption, yield func(Observed, error) bool) (bool, error) {
+func (s *Objects) watchOnce(ctx context.Context, opts []client.ListOption, yield func(Observed, error) bool) (bool, error) {
 	var list v1alpha2.TerraformList
 	if err := s.Kube.List(ctx, &list, opts...); err != nil {
 		return false, err
