@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
@@ -92,24 +94,28 @@ func (e estate) serve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := web.New(web.Options{
+	url, ca := listen(t, web.Options{
 		Stacks: command.New(kube, records, e.Now), Retained: command.NewRetained(e.records, kube),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewTLSServer(h)
-	t.Cleanup(srv.Close)
-	data, err := json.Marshal(map[string]string{
-		access.ServerURLKey: srv.URL,
-		access.ServerCAKey:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})),
-	})
+	data, err := json.Marshal(map[string]string{access.ServerURLKey: url, access.ServerCAKey: ca})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.cluster.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+access.ServerNamespace+"}\n---\n"+
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+access.ServerConfigMap+", namespace: "+access.ServerNamespace+"}\ndata: "+string(data)+"\n")
+}
+
+// listen serves o, and returns the address and the certificate authority.
+func listen(t *testing.T, o web.Options) (url, ca string) {
+	t.Helper()
+	h, err := web.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewTLSServer(h)
+	t.Cleanup(srv.Close)
+	return srv.URL, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}))
 }
 
 func (e estate) object(t *testing.T) *v1alpha2.Terraform {
@@ -160,6 +166,23 @@ func (e estate) planned(t *testing.T) {
 	e.records[record.Plan(uid, digest, runner.FilePlanDoc)] = string(document)
 	e.records[record.Run(uid, "plan-1", record.ReportFile)] = string(report)
 	e.records[record.Run(uid, "plan-1", runner.FileLog)] = "Refreshing…\n\x1b[2Jevil\rmore\n"
+}
+
+// remember writes what the controller knows of the stack into its status.
+func (e estate) remember(t *testing.T, known stack.Status) {
+	t.Helper()
+	raw, err := json.Marshal(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := e.object(t)
+	if o.Status.Terrier == nil {
+		o.Status.Terrier = &v1alpha2.TerrierStatus{}
+	}
+	o.Status.Terrier.Memory = &apiextensionsv1.JSON{Raw: raw}
+	if err := e.cluster.Client.Status().Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // fixed takes out what differs from one test run to the next.

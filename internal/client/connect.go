@@ -92,7 +92,7 @@ func Connect(c Connection) (*command.Stacks, string, error) {
 // ConnectTenants is Connect for registries, templates and tenants.
 func ConnectTenants(c Connection) (*command.Tenants, string, error) {
 	if c.Direct() {
-		return nil, "", fault.New(fault.Invalid, ReasonNeedsCluster, errors.New("this command reads objects that the HTTP API of the server does not serve"))
+		return nil, "", fault.New(fault.Invalid, ReasonNeedsCluster, errors.New("this command reads objects of another operator in the cluster, which takes a kubeconfig"))
 	}
 	stacks, namespace, err := Connect(c)
 	if err != nil {

@@ -54,6 +54,15 @@ func doOf[T any](ctx context.Context, s stackConn, key query.Key, in any, more .
 	return out, err
 }
 
+// answered is err, or that the controller has not answered yet if the time of the
+// caller is over.
+func answered(ctx context.Context, key query.Key, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return command.Unanswered(ctx, key)
+	}
+	return err
+}
+
 // questions are what a user asks about stacks.
 type questions struct{ stackConn }
 

@@ -53,7 +53,7 @@ func (s *commands) PreviewDestroy(ctx context.Context, key query.Key) (query.Pla
 	if err == nil {
 		err = s.post(ctx, previewTime, struct{}{}, &doc, object(key, "stacks", "preview-destroy")...)
 	}
-	return doc, err
+	return doc, answered(ctx, key, err)
 }
 
 // PlanRepair implements command.StackCommands.

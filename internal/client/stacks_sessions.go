@@ -22,7 +22,7 @@ func (s *sessions) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGl
 	if err == nil {
 		err = s.post(ctx, sessionTime, struct{}{}, &g, object(key, "stacks", "break-glass")...)
 	}
-	return g, err
+	return g, answered(ctx, key, err)
 }
 
 // OrderByHand implements command.SessionCommands.

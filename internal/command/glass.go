@@ -78,7 +78,7 @@ func (s *Sessions) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGl
 			return *query.Decode(seen.Object).Status.BreakGlass, nil
 		}
 	}
-	return stack.BreakGlass{}, unanswered(ctx, key)
+	return stack.BreakGlass{}, Unanswered(ctx, key)
 }
 
 // open reports whether the session that o asks for has begun and goes on.
@@ -159,7 +159,7 @@ func followCommand(ctx context.Context, r Runner, key query.Key, id string, log 
 		}
 		return *h, nil
 	}
-	return stack.CommandResult{}, unanswered(ctx, key)
+	return stack.CommandResult{}, Unanswered(ctx, key)
 }
 
 func copyLog(ctx context.Context, from Runner, key query.Key, run string, follow bool, to io.Writer) error {

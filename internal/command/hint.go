@@ -54,6 +54,7 @@ var hints = map[string]string{
 	access.ReasonBusy:         "Try again in a moment.",
 	"Suspended":               "Resume it first with: terrier resume",
 	"NotAnswered":             "It is not lost. See how far it is with: terrier explain",
+	"NeedsKubeconfig":         "Unset TERRIER_TOKEN, and name a kubeconfig with --kubeconfig or KUBECONFIG.",
 	"Conflict":                "Try again.",
 	"DataDirectory":           "Nothing in it was touched.",
 	"JournalDamaged":          "Look into it before you trust the journal again. docs/audit.md says what holds what, and how a head that is missing is acknowledged.",

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -169,5 +168,5 @@ func (s *Stacks) PreviewDestroy(ctx context.Context, key query.Key) (query.PlanD
 			return s.Document(ctx, id, *query.PlanInfoOf(m.Preview))
 		}
 	}
-	return query.PlanDocument{}, errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("the preview of %s is not made yet", key)))
+	return query.PlanDocument{}, Unanswered(ctx, key)
 }

@@ -30,7 +30,7 @@ func Answered(ctx context.Context, w Watcher, key query.Key, request string) (qu
 			return c.Stack, nil
 		}
 	}
-	return query.Stack{}, errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("the controller has not answered the request for a new plan of %s yet", key)))
+	return query.Stack{}, Unanswered(ctx, key)
 }
 
 // RegistryReader says what is known of a registry.
@@ -79,6 +79,8 @@ func gone(key query.Key) error {
 	return fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))
 }
 
-func unanswered(ctx context.Context, key query.Key) error {
-	return errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("what was asked of %s is not answered yet", key)))
+// Unanswered is the failure of a command whose time is over before the controller
+// has answered.
+func Unanswered(ctx context.Context, key query.Key) error {
+	return errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("the controller has not answered the request about %s yet", key)))
 }

@@ -15,6 +15,10 @@ import (
 )
 
 var _ = addDoors(map[string]string{
+	"GET /api/v1/states": "list terraforms/state",
+	"GET /api/v1/namespaces/:namespace/stacks/:name/state/file":     "get terraforms/state apps/net",
+	"GET /api/v1/namespaces/:namespace/stacks/:name/outputs/secret": "get terraforms apps/net",
+	"POST /api/v1/namespaces/:namespace/templates/:name/render":     "get templates apps/net",
 	"GET /api/v1/version":                                               "known",
 	"GET /api/v1/openapi.json":                                          "known",
 	"GET /api/v1/stacks":                                                "known",
