@@ -52,7 +52,6 @@ var (
 		"internal/blob":                               "its words are being replaced",
 		"internal/controller":                         "its words are being replaced",
 		"internal/plan":                               "its words are being replaced",
-		"internal/access":                             "its words are being replaced",
 		"internal/command":                            "its words are being replaced",
 		"internal/query":                              "its words are being replaced",
 		"internal/stack":                              "its words are being replaced",
@@ -61,10 +60,7 @@ var (
 	// largeTypes are written "package.type".
 	largeTypes = exceptions{"types stay small", map[string]string{
 		"internal/app.parts":         "it is being split",
-		"internal/client.Stacks":     "it is being split",
-		"internal/command.Stacks":    "it is being split",
 		"internal/controller.Stacks": "it is being split",
-		"internal/query.Stacks":      "it is being split",
 		"internal/stack.Observation": "it is being split",
 		"internal/web.server":        "it is being split",
 	}}

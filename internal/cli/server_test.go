@@ -181,10 +181,10 @@ func (p platform) comparable(t *testing.T, s said) said {
 
 // begin has the stack do what a controller does when a break-glass session is
 // asked for and a command in it has ended.
-func (p platform) begin(t *testing.T, ended *stack.ByHand) {
+func (p platform) begin(t *testing.T, ended *stack.CommandResult) {
 	t.Helper()
-	glass := &stack.Glass{Session: "s", At: p.ago(time.Minute), Until: p.Now().Add(time.Hour)}
-	p.remember(t, stack.Status{Glass: glass, ByHand: ended})
+	glass := &stack.BreakGlass{Session: "s", At: p.ago(time.Minute), Until: p.Now().Add(time.Hour)}
+	p.remember(t, stack.Status{BreakGlass: glass, LastCommand: ended})
 	o := p.object(t)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, infra.BreakTheGlassAt, "s")
 	if err := p.cluster.Client.Update(t.Context(), o); err != nil {
@@ -302,7 +302,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 		}
 		tried[commandOf(step.args)] = true
 	}
-	for _, name := range leaves((&program{Env: env(t)}).root(nil)) {
+	for _, name := range leaves(newProgram(env(t)).root(nil)) {
 		if !tried[name] && !elsewhere[name] {
 			t.Errorf("terrier %s was not tried over HTTP", name)
 		}
