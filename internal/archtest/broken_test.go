@@ -144,6 +144,10 @@ var broken = map[string]map[string]string{
 		"docs/compatibility.md": "| `a` | `b` |\n## Names that changed\n| old | new | of | old |\n| `OldReason` | `NewReason` | a reason | read |\n| `Lost` | `NewReason` | BAD | read |\n| `Lost` | `NewReason` | a reason | no longer written |\n## Else\n| `x` | `y` | z | read |\n",
 		"internal/plan/a.go":    "package plan\n\nvar a = \"OldReason\" + \"NewReason\"\n",
 	},
+	"documents name files that exist": {
+		"docs/a.md":          "In `internal/plan/a.go`, `plan/a.go` and a.go.\nIn `gone.go` BAD\n  reads (blob/a.go) BAD\n",
+		"internal/plan/a.go": "package plan\n",
+	},
 	"links lead somewhere": {
 		"docs/a.md":   "# One: two\n[a](b.md), [b](#one-two), [c](b/), [d](https://example.com/x), [e](e.png)\n[f](c.md) BAD\n[g](b.md#three) BAD\n[h](b.md#four), [i](../README.md)\n",
 		"docs/b.md":   "<a id=\"four\"></a>\n",

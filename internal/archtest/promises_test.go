@@ -180,3 +180,26 @@ var (
 func slug(text string) string {
 	return strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(text), ""), " ", "-")
 }
+
+// namedFilesExist: a document that names a Go file must not outlive it. A name
+// without a directory is that of any file.
+func namedFilesExist(t tree) []problem {
+	var found []problem
+	for _, f := range t.files {
+		if path.Ext(f.path) != ".md" {
+			continue
+		}
+		line := 0
+		for text := range strings.Lines(f.text) {
+			line++
+			for _, m := range goFile.FindAllStringSubmatch(text, -1) {
+				if !slices.ContainsFunc(t.files, func(c file) bool { return strings.HasSuffix("/"+c.path, "/"+m[1]) }) {
+					found = append(found, problem{f.path, line, "there is no file " + m[1]})
+				}
+			}
+		}
+	}
+	return found
+}
+
+var goFile = regexp.MustCompile("(?:^|[\\s(`])((?:[a-z0-9_]+/)*[a-z0-9_]+\\.go)\\b")

@@ -39,6 +39,7 @@ var rules = []rule{
 	{"users read the words of their field", "write what the problem says to use; what is legitimate needs an entry of wordsLeft with its reason", usersReadTheirWords},
 	{"the map shows every package", "write one line about the package into the layout of docs/architecture.md", mapShowsEveryPackage},
 	{"old names are read", "read the old name as well, or take it out of the list once its release is over", oldNamesAreRead},
+	{"documents name files that exist", "name the file that has the code now", namedFilesExist},
 	{"links lead somewhere", "name the file or the heading as it is now", linksLeadSomewhere},
 	{"tests do not sleep", "wait for the event: a channel, a context, or a condition polled with a deadline", testsDoNotSleep},
 }
