@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // checkTime is how long a part of the server may take to say that it works.
@@ -25,7 +26,7 @@ func About(v *Visit) (Page, error) {
 		Namespace: rightsOf(v), Namespaces: visibleNamespaces(v), Docs: docs,
 	}
 	if !p.Started.IsZero() {
-		d.Uptime = span(v.Now.Sub(p.Started))
+		d.Uptime = ui.Span(v.Now.Sub(p.Started))
 	}
 	d.Sees = seesText(v.Scope())
 	if v.Unasked() > 0 {
@@ -74,13 +75,13 @@ type aboutView struct {
 // engineRow is an engine, and whether it can be used.
 type engineRow struct {
 	Engine
-	Pill Pill
+	Pill ui.Pill
 }
 
 // healthRow is a part of the server.
 type healthRow struct {
 	Name string
-	Pill Pill
+	Pill ui.Pill
 	Text string
 	Hint string
 }
@@ -140,15 +141,15 @@ func (d *aboutView) engines(v *Visit) {
 		return
 	}
 	for _, e := range d.Platform.Engines(v.Context) {
-		row := engineRow{e, Pill{ToneOK, "check", "Works"}}
+		row := engineRow{e, ui.NewPill(ui.ToneOK, "check", "Works")}
 		switch {
 		case e.Trouble != "":
-			row.Pill = Pill{ToneBad, "cross", "Cannot be used"}
+			row.Pill = ui.NewPill(ui.ToneBad, "cross", "Cannot be used")
 			if !v.Scope().All {
 				row.Trouble = askOperator
 			}
 		case e.Advice != "":
-			row.Pill = Pill{ToneWarn, "alert", "Works"}
+			row.Pill = ui.NewPill(ui.ToneWarn, "alert", "Works")
 		}
 		d.Programs = append(d.Programs, row)
 	}
@@ -160,9 +161,9 @@ func (d *aboutView) health(v *Visit) {
 	all := v.Scope().All
 	for _, c := range d.Checks {
 		ctx, cancel := context.WithTimeout(v.Context, checkTime)
-		row := healthRow{Name: c.Name, Pill: Pill{ToneOK, "check", "Works"}}
+		row := healthRow{Name: c.Name, Pill: ui.NewPill(ui.ToneOK, "check", "Works")}
 		if err := c.Ask(ctx); err != nil {
-			row.Pill = Pill{ToneBad, "cross", "Does not work"}
+			row.Pill = ui.NewPill(ui.ToneBad, "cross", "Does not work")
 			if row.Text = askOperator; all {
 				row.Text, row.Hint = err.Error(), command.Hint(err)
 			}
@@ -176,13 +177,13 @@ func (d *aboutView) health(v *Visit) {
 }
 
 func journalHealth(f Found, now time.Time, all bool) healthRow {
-	row := healthRow{Name: "Audit log", Pill: Pill{ToneIdle, "clock", "Not verified yet"}, Text: "Opening the Audit page verifies it."}
+	row := healthRow{Name: "Audit log", Pill: ui.NewPill(ui.ToneIdle, "clock", "Not verified yet"), Text: "Opening the Audit page verifies it."}
 	if f.At.IsZero() {
 		return row
 	}
 	c := chainOf(f)
-	row.Pill, row.Text = Pill{c.Tone, c.Icon, "Verified"}, "Checked "+age(now, f.At)+"."
-	if c.Tone != ToneOK {
+	row.Pill, row.Text = ui.NewPill(c.Tone, c.Icon, "Verified"), "Checked "+ui.Age(now, f.At)+"."
+	if c.Tone != ui.ToneOK {
 		row.Pill.Word, row.Text = "Not verified", askOperator
 		if all {
 			row.Text = c.Title + ": " + c.Problem

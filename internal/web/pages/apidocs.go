@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // APIDocs shows what the API offers, as its own document says: grouped, with the
@@ -33,7 +35,7 @@ type apiView struct {
 	Version, Address string
 	About            string
 	Groups           []apiGroup
-	Empty            *Empty
+	Empty            *ui.Empty
 }
 
 // apiGroup is the routes about one thing.
@@ -52,7 +54,7 @@ type apiOp struct {
 	Empty                        bool   // it takes an object without anything in it
 	Answers                      []apiAnswer
 	Curl                         string
-	Tone                         Tone
+	Tone                         ui.Tone
 }
 
 type apiParam struct {
@@ -122,8 +124,8 @@ func (s openSchema) name() string {
 // methods are those that a path may have, in the order in which they are shown.
 var methods = []struct {
 	name string
-	tone Tone
-}{{"get", ToneOK}, {"head", ToneOK}, {"post", ToneBusy}, {"put", ToneWarn}, {"patch", ToneWarn}, {"delete", ToneBad}}
+	tone ui.Tone
+}{{"get", ui.ToneOK}, {"head", ui.ToneOK}, {"post", ui.ToneBusy}, {"put", ui.ToneWarn}, {"patch", ui.ToneWarn}, {"delete", ui.ToneBad}}
 
 func apiOf(raw []byte) (apiView, error) {
 	var d openAPI
@@ -137,7 +139,7 @@ func apiOf(raw []byte) (apiView, error) {
 			return &view.Groups[i]
 		}
 		at[name] = len(view.Groups)
-		view.Groups = append(view.Groups, apiGroup{Title: capital(name), Anchor: "about-" + name})
+		view.Groups = append(view.Groups, apiGroup{Title: ui.Capital(name), Anchor: "about-" + name})
 		return &view.Groups[at[name]]
 	}
 	for _, t := range d.Tags {
@@ -163,12 +165,12 @@ func apiOf(raw []byte) (apiView, error) {
 	}
 	view.Groups = slices.DeleteFunc(view.Groups, func(g apiGroup) bool { return len(g.Ops) == 0 })
 	if len(view.Groups) == 0 {
-		view.Empty = &Empty{Title: "The API says nothing of itself", Text: "The document at /api/v1/openapi.json has no routes."}
+		view.Empty = &ui.Empty{Title: "The API says nothing of itself", Text: "The document at /api/v1/openapi.json has no routes."}
 	}
 	return view, nil
 }
 
-func opOf(method, path string, tone Tone, o openAPIOp) apiOp {
+func opOf(method, path string, tone ui.Tone, o openAPIOp) apiOp {
 	op := apiOp{Method: method, Path: path, Summary: o.Summary, About: o.Description, Anchor: cmp.Or(o.ID, method+path), Right: roleText(o.Right), Tone: tone}
 	for _, p := range o.Parameters {
 		op.Params = append(op.Params, apiParam{p.Name, p.In, p.Schema.name(), p.Description, p.Required})
@@ -185,7 +187,7 @@ func opOf(method, path string, tone Tone, o openAPIOp) apiOp {
 		r := o.Responses[status]
 		a := apiAnswer{Status: status, About: r.Description}
 		for _, media := range slices.Sorted(maps.Keys(r.Content)) {
-			a.Type = joined(a.Type, cmp.Or(r.Content[media].Schema.name(), media))
+			a.Type = ui.Joined(a.Type, cmp.Or(r.Content[media].Schema.name(), media))
 		}
 		op.Answers = append(op.Answers, a)
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // Approvals lists the pending plans: first those that the visitor may approve, then
@@ -17,7 +18,7 @@ func Approvals(v *Visit) (Page, error) {
 	}
 	view := approvalsView(found.Items, newStackRights(v, found.Items).whyNot)
 	view.Query = q
-	view.Pager = pager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "plan")
+	view.Pager = ui.NewPager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "plan")
 	return Page{Title: "Approvals", Section: "approvals", Template: "approvals", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
 }
 
@@ -66,7 +67,7 @@ type approvalList struct {
 	Query  query.BoardQuery
 	Mine   []approval
 	Others []approval
-	Pager  Pager
+	Pager  ui.Pager
 }
 
 // approval is one pending plan.

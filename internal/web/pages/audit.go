@@ -13,13 +13,14 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // Audit shows the audit log, and whether it verifies.
 func Audit(v *Visit) (Page, error) {
 	page := Page{Title: "Audit", Section: "audit", Template: "audit", Live: Live{Every: tenantsEvery}}
 	if v.House.Journal == nil {
-		page.Data = auditView{Now: v.Now, Empty: &Empty{Title: "No audit log", Text: "This server keeps no audit log."}}
+		page.Data = auditView{Now: v.Now, Empty: &ui.Empty{Title: "No audit log", Text: "This server keeps no audit log."}}
 		return page, nil
 	}
 	sight := query.AuditSightOf(v.Can)
@@ -33,7 +34,7 @@ func Audit(v *Visit) (Page, error) {
 	if sight.All {
 		// Verifying reads all of the log, so not every visitor starts it.
 		d.Chain = chainOf(v.House.Checked.Look(v.Context, v.House.Journal, v.Now))
-		if d.Chain.Tone == ToneBusy {
+		if d.Chain.Tone == ui.ToneBusy {
 			page.Live.Every = checkEvery
 		}
 	}
@@ -102,13 +103,13 @@ type auditView struct {
 	Chain    *chainView
 	Filtered bool
 	Problem  *Problem
-	Empty    *Empty
+	Empty    *ui.Empty
 }
 
 // auditRow is one entry.
 type auditRow struct {
 	query.AuditEntry
-	Pill     Pill
+	Pill     ui.Pill
 	Who, Way string
 	Href     string // of the object
 	PlanHref string
@@ -146,7 +147,7 @@ type wayChoice struct {
 // journalDeed is a kind of entry of the audit log, and its tone.
 type journalDeed struct {
 	what query.AuditWhat
-	tone Tone
+	tone ui.Tone
 }
 
 // journalDeeds has all kinds, by subject. The kinds that an auditor looks for have a
@@ -156,28 +157,28 @@ var journalDeeds = []struct {
 	of    []journalDeed
 }{
 	{"Plans and runs", []journalDeed{
-		{"planned", ToneIdle}, {"approved", ToneOK}, {"approved-stale", ToneWarn}, {"rejected", ToneWarn}, {"plan-refused", ToneBad}, {"plan-failed", ToneBad},
-		{"apply-started", ToneIdle}, {"applied", ToneOK}, {"apply-failed", ToneBad}, {"destroy-started", ToneIdle}, {"destroyed", ToneWarn}, {"destroy-failed", ToneBad},
-		{"recovered", ToneOK}, {"drift", ToneDrift}, {"drift-resolved", ToneOK}, {"untracked-found", ToneBad}, {"untracked-ignored", ToneWarn}, {"retained-forgotten", ToneWarn}, {"repair-asked", ToneIdle}, {"replan-asked", ToneIdle},
+		{"planned", ui.ToneIdle}, {"approved", ui.ToneOK}, {"approved-stale", ui.ToneWarn}, {"rejected", ui.ToneWarn}, {"plan-refused", ui.ToneBad}, {"plan-failed", ui.ToneBad},
+		{"apply-started", ui.ToneIdle}, {"applied", ui.ToneOK}, {"apply-failed", ui.ToneBad}, {"destroy-started", ui.ToneIdle}, {"destroyed", ui.ToneWarn}, {"destroy-failed", ui.ToneBad},
+		{"recovered", ui.ToneOK}, {"drift", ui.ToneDrift}, {"drift-resolved", ui.ToneOK}, {"untracked-found", ui.ToneBad}, {"untracked-ignored", ui.ToneWarn}, {"retained-forgotten", ui.ToneWarn}, {"repair-asked", ui.ToneIdle}, {"replan-asked", ui.ToneIdle},
 	}},
 	{"Stacks", []journalDeed{
-		{"created", ToneIdle}, {"changed", ToneIdle}, {"suspended", ToneIdle}, {"resumed", ToneIdle}, {"deletion-asked", ToneWarn}, {"deleted", ToneIdle}, {"retained", ToneIdle}, {"orphaned", ToneBad},
+		{"created", ui.ToneIdle}, {"changed", ui.ToneIdle}, {"suspended", ui.ToneIdle}, {"resumed", ui.ToneIdle}, {"deletion-asked", ui.ToneWarn}, {"deleted", ui.ToneIdle}, {"retained", ui.ToneIdle}, {"orphaned", ui.ToneBad},
 	}},
 	{"States and secrets", []journalDeed{
-		{"state-read", ToneWarn}, {"state-locked", ToneIdle}, {"state-unlocked", ToneIdle}, {"lock-broken", ToneWarn}, {"state-accepted", ToneWarn}, {"state-rolled-back", ToneWarn},
-		{"state-pushed", ToneWarn}, {"outputs-revealed", ToneWarn}, {"break-glass-begun", ToneWarn}, {"break-glass-command", ToneWarn}, {"break-glass-command-ended", ToneIdle}, {"break-glass-ended", ToneIdle},
+		{"state-read", ui.ToneWarn}, {"state-locked", ui.ToneIdle}, {"state-unlocked", ui.ToneIdle}, {"lock-broken", ui.ToneWarn}, {"state-accepted", ui.ToneWarn}, {"state-rolled-back", ui.ToneWarn},
+		{"state-pushed", ui.ToneWarn}, {"outputs-revealed", ui.ToneWarn}, {"break-glass-begun", ui.ToneWarn}, {"break-glass-command", ui.ToneWarn}, {"break-glass-command-ended", ui.ToneIdle}, {"break-glass-ended", ui.ToneIdle},
 	}},
 	{"Tenants", []journalDeed{
-		{"guard-tripped", ToneBad}, {"guard-cleared", ToneOK}, {"deletions-allowed", ToneWarn}, {"rollout-started", ToneIdle}, {"rollout-stopped", ToneBad}, {"rollout-resumed", ToneIdle},
-		{"rollout-finished", ToneOK}, {"rollout-undone", ToneWarn}, {"registry-suspended", ToneIdle}, {"registry-resumed", ToneIdle},
+		{"guard-tripped", ui.ToneBad}, {"guard-cleared", ui.ToneOK}, {"deletions-allowed", ui.ToneWarn}, {"rollout-started", ui.ToneIdle}, {"rollout-stopped", ui.ToneBad}, {"rollout-resumed", ui.ToneIdle},
+		{"rollout-finished", ui.ToneOK}, {"rollout-undone", ui.ToneWarn}, {"registry-suspended", ui.ToneIdle}, {"registry-resumed", ui.ToneIdle},
 	}},
 	{"Platform", []journalDeed{
-		{"signed-in", ToneIdle}, {"signed-out", ToneIdle}, {"sign-in-refused", ToneBad}, {"denied", ToneBad}, {"artifact-pushed", ToneIdle}, {"artifact-deleted", ToneWarn},
-		{"notification-tried", ToneIdle}, {"audit-log-opened", ToneIdle}, {"audit-log-cut", ToneWarn}, {"audit-log-damaged", ToneBad}, {"unreadable", ToneBad},
+		{"signed-in", ui.ToneIdle}, {"signed-out", ui.ToneIdle}, {"sign-in-refused", ui.ToneBad}, {"denied", ui.ToneBad}, {"artifact-pushed", ui.ToneIdle}, {"artifact-deleted", ui.ToneWarn},
+		{"notification-tried", ui.ToneIdle}, {"audit-log-opened", ui.ToneIdle}, {"audit-log-cut", ui.ToneWarn}, {"audit-log-damaged", ui.ToneBad}, {"unreadable", ui.ToneBad},
 	}},
 }
 
-func toneOfDeed(w query.AuditWhat) Tone {
+func toneOfDeed(w query.AuditWhat) ui.Tone {
 	for _, group := range journalDeeds {
 		for _, d := range group.of {
 			if d.what == w {
@@ -185,7 +186,7 @@ func toneOfDeed(w query.AuditWhat) Tone {
 			}
 		}
 	}
-	return ToneIdle
+	return ui.ToneIdle
 }
 
 // deedGroup is one group of the filter.
@@ -213,48 +214,48 @@ func deedChoices(chosen string) []deedGroup {
 
 // whatWord is an action in words.
 func whatWord(w query.AuditWhat) string {
-	return capital(strings.ReplaceAll(string(w), "-", " "))
+	return ui.Capital(strings.ReplaceAll(string(w), "-", " "))
 }
 
 func auditOf(v *Visit, q query.AuditQuery, found query.AuditPage) auditView {
 	d := auditView{
 		Now: v.Now, Query: q, From: v.Query.Get("from"), To: v.Query.Get("to"), Deeds: deedChoices(v.Query.Get("what")),
-		Export: with("/audit/export", v.Query, "before"),
+		Export: ui.With("/audit/export", v.Query, "before"),
 	}
 	for _, w := range ways {
 		d.Ways = append(d.Ways, wayChoice{string(w.via), w.word, w.via == q.Via})
 	}
-	d.Filtered = len(without(v.Query, "done", "before")) > 0
+	d.Filtered = len(ui.Without(v.Query, "done", "before")) > 0
 	for _, e := range found.Items {
 		d.Rows = append(d.Rows, rowOfAudit(e))
 	}
 	if found.Next != 0 {
-		d.Older = with(v.Path, v.Query, "before", strconv.FormatUint(found.Next, 10))
+		d.Older = ui.With(v.Path, v.Query, "before", strconv.FormatUint(found.Next, 10))
 	}
 	if q.Before != 0 {
-		d.Newest = with(v.Path, v.Query, "before", "")
+		d.Newest = ui.With(v.Path, v.Query, "before", "")
 	}
 	switch {
 	case len(d.Rows) > 0 || found.Next != 0:
 	case d.Filtered || q.Before != 0:
-		d.Empty = &Empty{Title: "No matching entries", Href: v.Path, Link: "Show the newest"}
+		d.Empty = &ui.Empty{Title: "No matching entries", Href: v.Path, Link: "Show the newest"}
 	default:
-		d.Empty = &Empty{Title: "No entries that you may view", Text: "To view entries about a namespace, you need the permission to list terraforms/audit there. To view entries about the platform, you need it in all namespaces."}
+		d.Empty = &ui.Empty{Title: "No entries that you may view", Text: "To view entries about a namespace, you need the permission to list terraforms/audit there. To view entries about the platform, you need it in all namespaces."}
 	}
 	return d
 }
 
 func rowOfAudit(e query.AuditEntry) auditRow {
 	row := auditRow{AuditEntry: e, Who: e.Who, Way: wayWord(e.Via), Href: objectPath(e.Object.Kind, e.Object.Namespace, e.Object.Name)}
-	row.Pill = pillOf(toneOfDeed(e.What), whatWord(e.What))
+	row.Pill = ui.PillOf(toneOfDeed(e.What), whatWord(e.What))
 	if e.Who == "" {
 		row.Who, row.Way = wayWord(viaController), ""
 	} else {
-		row.ByHref = with("/audit", nil, "who", e.Who)
+		row.ByHref = ui.With("/audit", nil, "who", e.Who)
 	}
 	if e.Object.Kind == "Terraform" && row.Href != "" {
 		if e.Digest != "" {
-			row.PlanHref = with(row.Href+"/plan", nil, "digest", e.Digest)
+			row.PlanHref = ui.With(row.Href+"/plan", nil, "digest", e.Digest)
 		}
 		if e.Run != "" {
 			row.RunHref = row.Href + "/runs/" + url.PathEscape(e.Run)
@@ -324,7 +325,7 @@ func (c *JournalCheck) keep(f Found) Found {
 
 // chainView is the result of verifying the audit log.
 type chainView struct {
-	Tone    Tone
+	Tone    ui.Tone
 	Icon    string
 	Title   string
 	Entries int
@@ -340,7 +341,7 @@ type chainView struct {
 
 func chainOf(f Found) *chainView {
 	c := &chainView{
-		Tone: ToneOK, Icon: "check", At: f.At, Entries: int(min(f.Report.Entries, 1<<53)), Head: f.Report.Head.Seq, HeadAt: f.Report.Head.At, Hash: f.Report.Head.Hash,
+		Tone: ui.ToneOK, Icon: "check", At: f.At, Entries: int(min(f.Report.Entries, 1<<53)), Head: f.Report.Head.Seq, HeadAt: f.Report.Head.At, Hash: f.Report.Head.Hash,
 		Problem: f.Report.Problem, Title: "Verified", Until: f.Report.Until, Begun: !f.At.IsZero(),
 	}
 	if a := f.Report.Anchor; a != nil {
@@ -348,14 +349,14 @@ func chainOf(f Found) *chainView {
 	}
 	switch {
 	case f.Err != nil:
-		c.Tone, c.Icon, c.Title, c.Problem = ToneWarn, "alert", "The audit log could not be read completely", f.Err.Error()
+		c.Tone, c.Icon, c.Title, c.Problem = ui.ToneWarn, "alert", "The audit log could not be read completely", f.Err.Error()
 	case c.Problem != "" || f.Report.Bad != nil:
-		c.Tone, c.Icon, c.Title = ToneBad, "alert", "The audit log was modified or damaged"
+		c.Tone, c.Icon, c.Title = ui.ToneBad, "alert", "The audit log was modified or damaged"
 		if c.Problem == "" {
 			c.Problem = f.Report.Bad.Error()
 		}
 	case c.Until > 0 || !c.Begun:
-		c.Tone, c.Icon, c.Title = ToneBusy, "turn", "Being verified"
+		c.Tone, c.Icon, c.Title = ui.ToneBusy, "turn", "Being verified"
 	}
 	return c
 }

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // Drift lists the stacks with drifted resources.
@@ -14,14 +15,14 @@ func Drift(v *Visit) (Page, error) {
 	}
 	view := driftView(found.Items, newStackRights(v, found.Items).whyNot)
 	view.Query = q
-	view.Pager = pager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "stack")
+	view.Pager = ui.NewPager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "stack")
 	return Page{Title: "Drift", Section: "drift", Template: "drift", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
 }
 
 type driftList struct {
 	Query query.BoardQuery
 	Rows  []driftRow
-	Pager Pager
+	Pager ui.Pager
 }
 
 type driftRow struct {
@@ -29,7 +30,7 @@ type driftRow struct {
 	Href    string
 	Details string
 	Source  string
-	Replan  Button
+	Replan  ui.Button
 	Decide  *Decide
 }
 
@@ -38,7 +39,7 @@ func driftView(rows []query.Row, whyNot func(query.Key) string) driftList {
 	for _, r := range rows {
 		may := whyNot(r.Key())
 		d := driftRow{Row: r, Href: stackPath(r.Key()), Details: stackPath(r.Key(), tabDrift), Source: sourceText(r.Stack, true)}
-		d.Replan = Button{Label: "Plan now", To: stackPath(r.Key(), "replan"), Fields: map[string]string{"back": "drift"}, Why: may, Name: r.Key().String()}
+		d.Replan = ui.Button{Label: "Plan now", To: stackPath(r.Key(), "replan"), Fields: map[string]string{"back": "drift"}, Why: may, Name: r.Key().String()}
 		if may == "" && r.Suspended {
 			d.Replan.Why = "The stack is suspended. Resume it first."
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/graph"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // graphPage is a stack with its dependencies and dependents.
@@ -35,7 +36,7 @@ type graphNode struct {
 	Where      string
 	Full       string
 	Href       string
-	Pill       Pill
+	Pill       ui.Pill
 	Self       bool
 	Dashed     bool
 	Needs      []graphRef
@@ -78,7 +79,7 @@ func StackGraph(v *Visit) (Page, error) {
 		depth = defaultDepth
 	}
 	for _, d := range graphDepths {
-		p.Depths = append(p.Depths, planChip{Label: d.label, Tone: ToneIdle, Href: with(v.Path, nil, "depth", strconv.Itoa(d.depth)), Current: d.depth == depth})
+		p.Depths = append(p.Depths, planChip{Label: d.label, Tone: ui.ToneIdle, Href: ui.With(v.Path, nil, "depth", strconv.Itoa(d.depth)), Current: d.depth == depth})
 	}
 	page := stackPage(v, "graph", "Graph", nil)
 	g, err := v.House.Board.Graph(v.Scope(), v.Key(), depth)
@@ -99,9 +100,9 @@ func (p *graphPage) show(g query.Graph) {
 		x.Name = n.Name
 		switch {
 		case n.Hidden:
-			x.Name, x.Full, x.Where, x.Pill, x.Dashed = "Hidden", "a stack that you may not view", "", Pill{ToneIdle, "lock", "Hidden"}, true
+			x.Name, x.Full, x.Where, x.Pill, x.Dashed = "Hidden", "a stack that you may not view", "", ui.NewPill(ui.ToneIdle, "lock", "Hidden"), true
 		case n.Missing:
-			x.Pill, x.Dashed = pillOf(ToneBad, "Missing"), true
+			x.Pill, x.Dashed = ui.PillOf(ui.ToneBad, "Missing"), true
 		default:
 			x.Href = stackPath(n.Key())
 		}
@@ -152,8 +153,8 @@ func (p *graphPage) draw(h *House, g query.Graph) {
 	var in graph.Graph
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		n.Name, n.Where = visible(n.Name), visible(n.Where)
-		n.Name, n.Where = cut(maxChars, n.Name), cut(maxChars+4, n.Where)
+		n.Name, n.Where = ui.Visible(n.Name), ui.Visible(n.Where)
+		n.Name, n.Where = ui.Cut(maxChars, n.Name), ui.Cut(maxChars+4, n.Where)
 		text := float64(max(utf8.RuneCountInString(n.Name), utf8.RuneCountInString(n.Where)-3)) * charWidth
 		n.W, n.H = min(boxMax, max(boxMin, int(text)+boxPad)), boxHeight
 		in.Boxes = append(in.Boxes, graph.Box{W: n.W, H: n.H})

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // linesShown is how many lines of a log a page has without scripts.
@@ -23,7 +24,7 @@ type logPage struct {
 	Head    stackHead
 	Run     string
 	Href    string // of the run
-	Pill    Pill
+	Pill    ui.Pill
 	Goes    bool
 	Raw     string // the address of the log as it is
 	Stream  string // the address at which it can be followed
@@ -37,7 +38,7 @@ type logPage struct {
 	First   string
 	Steps   []logLine
 	Cut     bool // the log goes on beyond what was read
-	Empty   *Empty
+	Empty   *ui.Empty
 }
 
 type logLine struct {
@@ -70,7 +71,7 @@ func Log(v *Visit) (Page, error) {
 func (p *logPage) read(v *Visit, run string) error {
 	r, err := v.House.Stacks.Log(v.Context, v.Key(), run, false)
 	if fault.Of(err) == fault.Missing && p.Goes {
-		p.Empty = &Empty{Title: "The log is empty", Text: "The run has just started."}
+		p.Empty = &ui.Empty{Title: "The log is empty", Text: "The run has just started."}
 		return nil
 	}
 	if err != nil {
@@ -85,7 +86,7 @@ func (p *logPage) read(v *Visit, run string) error {
 	p.Steps = stepsOf(p.Lines)
 	p.ways(v)
 	if p.Total == 0 {
-		p.Empty = &Empty{Title: "The log is empty", Text: "The run wrote no output."}
+		p.Empty = &ui.Empty{Title: "The log is empty", Text: "The run wrote no output."}
 	}
 	return nil
 }
@@ -93,11 +94,11 @@ func (p *logPage) read(v *Visit, run string) error {
 // ways are the addresses of the other parts.
 func (p *logPage) ways(v *Visit) {
 	if p.From > 1 {
-		p.First = with(v.Path, nil, "from", "1")
-		p.Earlier = with(v.Path, nil, "from", strconv.Itoa(max(1, p.From-linesShown)))
+		p.First = ui.With(v.Path, nil, "from", "1")
+		p.Earlier = ui.With(v.Path, nil, "from", strconv.Itoa(max(1, p.From-linesShown)))
 	}
 	if next := p.From + len(p.Lines); next <= p.Total {
-		p.Later = with(v.Path, nil, "from", strconv.Itoa(next))
+		p.Later = ui.With(v.Path, nil, "from", strconv.Itoa(next))
 		p.Newest = v.Path
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // Notifications shows the messages that were sent, and their outcome.
@@ -13,7 +14,7 @@ func Notifications(v *Visit) (Page, error) {
 	page := Page{Title: "Notifications", Section: "notifications", Template: "notifications", Live: Live{Every: tenantsEvery}}
 	d := noticesView{Now: v.Now}
 	if v.House.Notices == nil {
-		d.Empty = &Empty{
+		d.Empty = &ui.Empty{
 			Title: "Notifications are off", Text: "This server sends no notifications. To follow stacks, use these pages, the events of Kubernetes, or /api/v1/events.",
 		}
 		page.Data = d
@@ -62,7 +63,7 @@ func visibleNamespaces(v *Visit) []string {
 func noticeQuery(v *Visit) query.NoticeQuery {
 	q := query.NoticeQuery{
 		Namespace: v.Query.Get("namespace"), Name: v.Query.Get("name"), Provider: v.Query.Get("provider"), Event: v.Query.Get("event"),
-		Limit: pageRows, Offset: countIn(v.Query.Get("offset")),
+		Limit: pageRows, Offset: ui.CountIn(v.Query.Get("offset")),
 	}
 	for _, o := range query.Outcomes() {
 		if slices.Contains(v.Query["outcome"], string(o)) {
@@ -82,23 +83,23 @@ type noticesView struct {
 	Events     []string
 	Namespaces []string
 	Rows       []noticeRow
-	Pager      Pager
-	Empty      *Empty
+	Pager      ui.Pager
+	Empty      *ui.Empty
 	Filtered   bool
 }
 
 // noticeRow is one delivery.
 type noticeRow struct {
 	query.Delivery
-	Pill Pill
+	Pill ui.Pill
 	Href string // of the object, empty if it has no page
 }
 
-var noticePills = map[query.Outcome]Pill{
-	query.NoticeFailed:    {ToneBad, "cross", "Failed"},
-	query.NoticeRetrying:  {ToneWarn, "turn", "Retrying"},
-	query.NoticeDelivered: {ToneOK, "check", "Delivered"},
-	query.NoticeDropped:   {ToneIdle, "minus", "Dropped"},
+var noticePills = map[query.Outcome]ui.Pill{
+	query.NoticeFailed:    ui.NewPill(ui.ToneBad, "cross", "Failed"),
+	query.NoticeRetrying:  ui.NewPill(ui.ToneWarn, "turn", "Retrying"),
+	query.NoticeDelivered: ui.NewPill(ui.ToneOK, "check", "Delivered"),
+	query.NoticeDropped:   ui.NewPill(ui.ToneIdle, "minus", "Dropped"),
 }
 
 func noticesOf(v *Visit, q query.NoticeQuery, found query.NoticePage) noticesView {
@@ -113,22 +114,22 @@ func noticesOf(v *Visit, q query.NoticeQuery, found query.NoticePage) noticesVie
 			to = ""
 			d.Outcome = string(o)
 		}
-		d.Chips = append(d.Chips, stateChip{noticePills[o], found.Counts[o], with(v.Path, without(v.Query, "offset"), "outcome", to), current})
+		d.Chips = append(d.Chips, stateChip{noticePills[o], found.Counts[o], ui.With(v.Path, ui.Without(v.Query, "offset"), "outcome", to), current})
 	}
 	for _, n := range found.Items {
 		pill, ok := noticePills[n.Outcome]
 		if !ok {
-			pill = Pill{ToneIdle, "dot", string(n.Outcome)}
+			pill = ui.NewPill(ui.ToneIdle, "dot", string(n.Outcome))
 		}
 		d.Rows = append(d.Rows, noticeRow{n, pill, objectPath(n.Kind, n.Namespace, n.Name)})
 	}
-	d.Pager = pager(v.Path, v.Query, q.Offset, len(d.Rows), pageRows, found.Total, "message")
+	d.Pager = ui.NewPager(v.Path, v.Query, q.Offset, len(d.Rows), pageRows, found.Total, "message")
 	switch {
 	case len(d.Rows) > 0:
 	case d.Filtered:
-		d.Empty = &Empty{Title: "No matching deliveries", Href: v.Path, Link: "Show all"}
+		d.Empty = &ui.Empty{Title: "No matching deliveries", Href: v.Path, Link: "Show all"}
 	default:
-		d.Empty = &Empty{
+		d.Empty = &ui.Empty{
 			Title: "No notifications yet",
 			Text:  "A Provider is the target of messages, and an Alert selects the events for it. Both are objects of notification.toolkit.fluxcd.io in the namespace of the stacks.",
 		}
@@ -144,7 +145,7 @@ func objectPath(kind, namespace, name string) string {
 	k := query.Key{Namespace: namespace, Name: name}
 	switch kind {
 	case "Terraform":
-		return pathOf("stacks", namespace, name)
+		return ui.PathOf("stacks", namespace, name)
 	case "Tenant":
 		return tenantPath(k)
 	case query.KindRegistry:

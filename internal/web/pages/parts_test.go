@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 func TestRevisionsInShort(t *testing.T) {
@@ -17,7 +18,7 @@ func TestRevisionsInShort(t *testing.T) {
 		"main@sha1:4f1c9ab2d7e0c5a1b3f8": "main@4f1c9ab2", "v1.2.3@sha256:0123456789abcdef": "v1.2.3@01234567", "sha1:4f1c9ab2d7e0": "4f1c9ab2",
 		"main@sha1:abc": "main@abc", "latest": "latest", "": "", "feature/a@b": "feature/a@b", "main@sha1:NOT-A-DIGEST": "main@NOT-A-DIGEST",
 	} {
-		if got := revision(in); got != want {
+		if got := ui.Revision(in); got != want {
 			t.Errorf("revision(%q) = %q, want %q", in, got, want)
 		}
 	}
@@ -28,7 +29,7 @@ func TestCutting(t *testing.T) {
 		n        int
 		in, want string
 	}{{3, "abc", "abc"}, {3, "abcd", "abc…"}, {3, "🦮🦮🦮🦮", "🦮🦮🦮…"}, {4, "abc def", "abc…"}, {0, "a", "…"}, {2, "", ""}} {
-		if got := cut(tt.n, tt.in); got != tt.want || !utf8.ValidString(got) {
+		if got := ui.Cut(tt.n, tt.in); got != tt.want || !utf8.ValidString(got) {
 			t.Errorf("cut(%d, %q) = %q, want %q", tt.n, tt.in, got, tt.want)
 		}
 	}
@@ -36,12 +37,12 @@ func TestCutting(t *testing.T) {
 
 func TestNumbersAndTimes(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
-		if got := thousands(n); got != want {
+		if got := ui.Thousands(n); got != want {
 			t.Errorf("thousands(%d) = %q, want %q", n, got, want)
 		}
 	}
 	for d, want := range map[time.Duration]string{0: "0s", 12 * time.Millisecond: "12ms", 1540 * time.Millisecond: "1.5s", 90 * time.Second: "1m30s", time.Minute: "1m", 10 * time.Minute: "10m", time.Hour: "1h", 2*time.Hour + 90*time.Second: "2h2m"} {
-		if got := took(d); got != want {
+		if got := ui.Took(d); got != want {
 			t.Errorf("took(%v) = %q, want %q", d, got, want)
 		}
 	}
@@ -55,12 +56,12 @@ func TestNumbersAndTimes(t *testing.T) {
 func TestAddressesWithOneValueChanged(t *testing.T) {
 	q := url.Values{"q": {"a b"}, "status": {"failed", "ready"}, "done": {"asked"}}
 	for want, got := range map[string]string{
-		"/x?q=a+b&status=failed&status=ready": with("/x", q, ""),
-		"/x?q=a+b":                            with("/x", q, "status"),
-		"/x?q=a+b&status=locked":              with("/x", q, "status", "locked"),
-		"/x":                                  with("/x", nil, "q", ""),
-		"/x?q=%3Cscript%3E":                   with("/x", nil, "q", "<script>"),
-		"/x?q=a+b&sort=-name&status=failed&status=ready": with("/x", q, "sort", "-name"),
+		"/x?q=a+b&status=failed&status=ready": ui.With("/x", q, ""),
+		"/x?q=a+b":                            ui.With("/x", q, "status"),
+		"/x?q=a+b&status=locked":              ui.With("/x", q, "status", "locked"),
+		"/x":                                  ui.With("/x", nil, "q", ""),
+		"/x?q=%3Cscript%3E":                   ui.With("/x", nil, "q", "<script>"),
+		"/x?q=a+b&sort=-name&status=failed&status=ready": ui.With("/x", q, "sort", "-name"),
 	} {
 		if got != want {
 			t.Errorf("with() = %q, want %q", got, want)

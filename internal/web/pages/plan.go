@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // changesShown is how many changes are on one page of a plan.
@@ -24,14 +25,14 @@ type planPage struct {
 	Head     stackHead
 	Name     string
 	Info     query.PlanInfo
-	Pill     Pill
+	Pill     ui.Pill
 	Means    string // its status, in a sentence
 	Other    string // the address of the pending plan, if this is another one
 	Decide   *Decide
 	Said     []said
 	Summary  string
 	Run      string // the address of the run that made it
-	Tabs     Tabs
+	Tabs     ui.Tabs
 	JSON     string
 	Warnings []diagnostic
 	Notes    []string
@@ -41,7 +42,7 @@ type planPage struct {
 	Search  string // the address that the search is sent to
 	Chips   []planChip
 	Groups  []changeGroup
-	Pager   *Pager
+	Pager   *ui.Pager
 	Outputs []attribute
 	Drift   []changeGroup
 	Drifted int
@@ -51,7 +52,7 @@ type planPage struct {
 type planChip struct {
 	Label   string
 	Mark    string
-	Tone    Tone
+	Tone    ui.Tone
 	Count   int
 	Href    string
 	Current bool
@@ -107,18 +108,18 @@ func readPlan(v *Visit, s query.Stack, info *query.PlanInfo) (*parsedPlan, error
 func (p *planPage) setStatus(s query.Stack) {
 	p.Name = p.Info.Name
 	if p.Name == "" {
-		p.Name = cut(19, p.Info.Digest)
+		p.Name = ui.Cut(19, p.Info.Digest)
 	}
 	pending := s.Plan != nil && s.Plan.Digest == p.Info.Digest
 	switch {
 	case pending && p.Head.Decide != nil:
 		d := decideOf(s, p.Head.mayNot(), "plan")
-		p.Decide, p.Pill = &d, Pill{ToneWarn, "ask", "Pending"}
+		p.Decide, p.Pill = &d, ui.NewPill(ui.ToneWarn, "ask", "Pending")
 		p.Means = "The plan is pending."
 	case s.Applied != nil && s.Applied.Digest == p.Info.Digest:
-		p.Pill, p.Means = pillOf(ToneOK, "Applied"), "This plan was applied last."
+		p.Pill, p.Means = ui.PillOf(ui.ToneOK, "Applied"), "This plan was applied last."
 	default:
-		p.Pill, p.Means = Pill{ToneIdle, "clock", "Past"}, "This plan cannot be approved. It was applied, replaced, or created as a preview only."
+		p.Pill, p.Means = ui.NewPill(ui.ToneIdle, "clock", "Past"), "This plan cannot be approved. It was applied, replaced, or created as a preview only."
 	}
 	if !pending && s.Plan != nil {
 		p.Other = planPath(s.Key(), *s.Plan)
@@ -142,11 +143,11 @@ func (p *planPage) fill(v *Visit, doc *parsedPlan) {
 	}
 	text := v.Query.Get("view") == "text"
 	p.Summary, p.Total, p.Search = plan.Summarize(doc.counts), len(doc.changes), path
-	p.Tabs = Tabs{Label: "Plan", Items: []Tab{
-		{Name: "Changes", Href: with(path, at, "view"), Count: len(doc.changes), Current: !text},
-		{Name: "Text", Href: with(path, at, "view", "text"), Current: text},
+	p.Tabs = ui.Tabs{Label: "Plan", Items: []ui.Tab{
+		{Name: "Changes", Href: ui.With(path, at, "view"), Count: len(doc.changes), Current: !text},
+		{Name: "Text", Href: ui.With(path, at, "view", "text"), Current: text},
 	}}
-	p.JSON = with(apiPath(key, "plan"), nil, "digest", p.Info.Digest)
+	p.JSON = ui.With(apiPath(key, "plan"), nil, "digest", p.Info.Digest)
 	if p.Info.Run != "" {
 		p.Run = runPath(key, p.Info.Run)
 	}
@@ -163,7 +164,7 @@ func (p *planPage) fill(v *Visit, doc *parsedPlan) {
 	p.changes(v, doc, at)
 	for _, o := range doc.outputs {
 		a := attributeOf(o.Diff)
-		a.ID, a.Name = "o-"+anchor(o.Name), visible(o.Name)
+		a.ID, a.Name = "o-"+ui.Anchor(o.Name), ui.Visible(o.Name)
 		p.Outputs = append(p.Outputs, a)
 	}
 	p.Drifted = len(doc.drift)
@@ -172,7 +173,7 @@ func (p *planPage) fill(v *Visit, doc *parsedPlan) {
 
 // changes makes the part of the changes that is on this page.
 func (p *planPage) changes(v *Visit, doc *parsedPlan, at url.Values) {
-	p.Filter = planFilter{Text: cut(200, v.Query.Get("q")), Action: plan.Action(v.Query.Get("action"))}
+	p.Filter = planFilter{Text: ui.Cut(200, v.Query.Get("q")), Action: plan.Action(v.Query.Get("action"))}
 	found, counts := p.Filter.choose(doc.changes)
 	if p.Filter.Text != "" {
 		at.Set("q", p.Filter.Text)
@@ -184,9 +185,9 @@ func (p *planPage) changes(v *Visit, doc *parsedPlan, at url.Values) {
 	offset, _ := strconv.Atoi(v.Query.Get("offset"))
 	offset = min(max(0, offset), max(0, len(found)-1)) / changesShown * changesShown
 	shown := found[offset:min(len(found), offset+changesShown)]
-	p.Groups = grouped(shown, counts, false, "r-", with(v.Path, at, "offset", offsetText(offset)))
+	p.Groups = grouped(shown, counts, false, "r-", ui.With(v.Path, at, "offset", ui.OffsetText(offset)))
 	if len(found) > changesShown {
-		page := pager(v.Path, at, offset, len(shown), changesShown, len(found), "change")
+		page := ui.NewPager(v.Path, at, offset, len(shown), changesShown, len(found), "change")
 		p.Pager = &page
 	}
 }
@@ -196,10 +197,10 @@ func (p *planPage) chips(path string, at url.Values, counts map[plan.Action]int)
 	for _, n := range counts {
 		total += n
 	}
-	p.Chips = append(p.Chips, planChip{Label: "All", Count: total, Tone: ToneIdle, Href: with(path, at, "action"), Current: p.Filter.Action == ""})
+	p.Chips = append(p.Chips, planChip{Label: "All", Count: total, Tone: ui.ToneIdle, Href: ui.With(path, at, "action"), Current: p.Filter.Action == ""})
 	for _, a := range actions {
 		if counts[a.Action] > 0 || p.Filter.Action == a.Action {
-			p.Chips = append(p.Chips, planChip{a.Title, a.Mark, a.Tone, counts[a.Action], with(path, at, "action", string(a.Action)), p.Filter.Action == a.Action})
+			p.Chips = append(p.Chips, planChip{a.Title, a.Mark, a.Tone, counts[a.Action], ui.With(path, at, "action", string(a.Action)), p.Filter.Action == a.Action})
 		}
 	}
 }
@@ -228,5 +229,5 @@ func planText(d *plan.Document) []template.HTML {
 
 // apiPath is the address of something of a stack in the JSON API.
 func apiPath(k query.Key, below ...string) string {
-	return pathOf(slices.Concat([]string{"api", "v1", "namespaces", k.Namespace, "stacks", k.Name}, below)...)
+	return ui.PathOf(slices.Concat([]string{"api", "v1", "namespaces", k.Namespace, "stacks", k.Name}, below)...)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // planned is an estate with the document of one plan, and who read it.
@@ -266,20 +267,20 @@ func TestAttributes(t *testing.T) {
 		in   plan.Diff
 		want attribute
 	}{
-		"added":               {plan.Diff{Path: "a", After: "x"}, attribute{Path: "a", Tone: ToneOK, Mark: "+", Word: "added", After: &value{Text: `"x"`}}},
-		"removed":             {plan.Diff{Path: "a", Before: json.Number("1")}, attribute{Path: "a", Tone: ToneBad, Mark: "-", Word: "removed", Before: &value{Text: "1"}}},
-		"changed":             {plan.Diff{Path: "a", Before: true, After: false, ForcesReplacement: true}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed", Before: &value{Text: "true"}, After: &value{Text: "false"}, Forces: true}},
-		"known later":         {plan.Diff{Path: "a", Before: "x", Unknown: true}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed", Before: &value{Text: `"x"`}, After: &value{knownLater, true}}},
-		"a secret changes":    {plan.Diff{Path: "a", Before: plan.Mask, After: plan.Mask, Sensitive: true}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed", Hidden: true, Before: &value{masked, true}, After: &value{masked, true}}},
-		"a secret is added":   {plan.Diff{Path: "a", After: plan.Mask, Sensitive: true}, attribute{Path: "a", Tone: ToneOK, Mark: "+", Word: "added", After: &value{masked, true}}},
-		"a text that says so": {plan.Diff{Path: "a", After: plan.Mask}, attribute{Path: "a", Tone: ToneOK, Mark: "+", Word: "added", After: &value{Text: `"(sensitive)"`}}},
-		"what does not print": {plan.Diff{Path: "a\u202e", After: "\x1b[31m\u202e"}, attribute{Path: `a\u202e`, Tone: ToneOK, Mark: "+", Word: "added", After: &value{Text: `"\x1b[31m\u202e"`}}},
-		"a list":              {plan.Diff{Path: "a", After: []any{"<b>", json.Number("2")}}, attribute{Path: "a", Tone: ToneOK, Mark: "+", Word: "added", After: &value{Text: `["<b>",2]`}}},
-		"lines": {plan.Diff{Path: "a", Before: "one\ntwo\n", After: "one\n2\n"}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed",
-			Blocks: []block{{Lines: []textLine{{"", " ", "one"}, {ToneBad, "-", "two"}, {ToneOK, "+", "2"}}}}}},
-		"lines far apart": {plan.Diff{Path: "a", Before: text(20, ""), After: text(20, "new\n")}, attribute{Path: "a", Tone: ToneWarn, Mark: "~", Word: "changed", Blocks: []block{
+		"added":               {plan.Diff{Path: "a", After: "x"}, attribute{Path: "a", Tone: ui.ToneOK, Mark: "+", Word: "added", After: &value{Text: `"x"`}}},
+		"removed":             {plan.Diff{Path: "a", Before: json.Number("1")}, attribute{Path: "a", Tone: ui.ToneBad, Mark: "-", Word: "removed", Before: &value{Text: "1"}}},
+		"changed":             {plan.Diff{Path: "a", Before: true, After: false, ForcesReplacement: true}, attribute{Path: "a", Tone: ui.ToneWarn, Mark: "~", Word: "changed", Before: &value{Text: "true"}, After: &value{Text: "false"}, Forces: true}},
+		"known later":         {plan.Diff{Path: "a", Before: "x", Unknown: true}, attribute{Path: "a", Tone: ui.ToneWarn, Mark: "~", Word: "changed", Before: &value{Text: `"x"`}, After: &value{knownLater, true}}},
+		"a secret changes":    {plan.Diff{Path: "a", Before: plan.Mask, After: plan.Mask, Sensitive: true}, attribute{Path: "a", Tone: ui.ToneWarn, Mark: "~", Word: "changed", Hidden: true, Before: &value{masked, true}, After: &value{masked, true}}},
+		"a secret is added":   {plan.Diff{Path: "a", After: plan.Mask, Sensitive: true}, attribute{Path: "a", Tone: ui.ToneOK, Mark: "+", Word: "added", After: &value{masked, true}}},
+		"a text that says so": {plan.Diff{Path: "a", After: plan.Mask}, attribute{Path: "a", Tone: ui.ToneOK, Mark: "+", Word: "added", After: &value{Text: `"(sensitive)"`}}},
+		"what does not print": {plan.Diff{Path: "a\u202e", After: "\x1b[31m\u202e"}, attribute{Path: `a\u202e`, Tone: ui.ToneOK, Mark: "+", Word: "added", After: &value{Text: `"\x1b[31m\u202e"`}}},
+		"a list":              {plan.Diff{Path: "a", After: []any{"<b>", json.Number("2")}}, attribute{Path: "a", Tone: ui.ToneOK, Mark: "+", Word: "added", After: &value{Text: `["<b>",2]`}}},
+		"lines": {plan.Diff{Path: "a", Before: "one\ntwo\n", After: "one\n2\n"}, attribute{Path: "a", Tone: ui.ToneWarn, Mark: "~", Word: "changed",
+			Blocks: []block{{Lines: []textLine{{"", " ", "one"}, {ui.ToneBad, "-", "two"}, {ui.ToneOK, "+", "2"}}}}}},
+		"lines far apart": {plan.Diff{Path: "a", Before: text(20, ""), After: text(20, "new\n")}, attribute{Path: "a", Tone: ui.ToneWarn, Mark: "~", Word: "changed", Blocks: []block{
 			{Fold: 8, Lines: same(strings.Split("line 0,line 1,line 2,line 3,line 4,line 5,line 6,line 7", ","))},
-			{Lines: append(append(same([]string{"line 8", "line 9", "line 10"}), textLine{ToneOK, "+", "new"}), same([]string{"line 11", "line 12", "line 13"})...)},
+			{Lines: append(append(same([]string{"line 8", "line 9", "line 10"}), textLine{ui.ToneOK, "+", "new"}), same([]string{"line 11", "line 12", "line 13"})...)},
 			{Fold: 6, Lines: same([]string{"line 14", "line 15", "line 16", "line 17", "line 18", "line 19"})},
 		}}},
 	} {
@@ -328,7 +329,7 @@ func TestLongTextsAreBounded(t *testing.T) {
 func TestAnchorsAreUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, s := range []string{"a.b", "a_b", "a b", "a:20b", `a["x"]`, "a[\"x\"]\u202e", "ä", "a.b[0]", "a.b[1]"} {
-		id := anchor(s)
+		id := ui.Anchor(s)
 		if was, ok := seen[id]; ok || strings.ContainsAny(id, " \t\n\"'<>&#%") {
 			t.Errorf("%q and %q have the id %q", s, was, id)
 		}

@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // Bounds of what is shown of one value. The text of a plan has all of it.
@@ -25,7 +24,7 @@ type attribute struct {
 	ID     string // of an output
 	Name   string // likewise
 	Path   string
-	Tone   Tone
+	Tone   ui.Tone
 	Mark   string // + - ~
 	Word   string // what the mark says, for those who hear the page
 	Before *value
@@ -49,20 +48,20 @@ type block struct {
 }
 
 type textLine struct {
-	Tone Tone
+	Tone ui.Tone
 	Mark string
 	Text string
 }
 
 func attributeOf(d plan.Diff) attribute {
-	a := attribute{Path: visible(d.Path), Forces: d.ForcesReplacement}
+	a := attribute{Path: ui.Visible(d.Path), Forces: d.ForcesReplacement}
 	switch {
 	case d.Before == nil && (d.After != nil || d.Unknown):
-		a.Tone, a.Mark, a.Word = ToneOK, "+", "added"
+		a.Tone, a.Mark, a.Word = ui.ToneOK, "+", "added"
 	case d.After == nil && !d.Unknown:
-		a.Tone, a.Mark, a.Word = ToneBad, "-", "removed"
+		a.Tone, a.Mark, a.Word = ui.ToneBad, "-", "removed"
 	default:
-		a.Tone, a.Mark, a.Word = ToneWarn, "~", "changed"
+		a.Tone, a.Mark, a.Word = ui.ToneWarn, "~", "changed"
 	}
 	a.Hidden = d.Sensitive && a.Mark == "~" && !d.Unknown
 	before, after := linesOf(d.Before), linesOf(d.After)
@@ -93,9 +92,9 @@ func valueOf(v any, sensitive bool) *value {
 		return &value{masked, true}
 	}
 	if s, ok := v.(string); ok {
-		return &value{Text: quoted(s)}
+		return &value{Text: ui.Quoted(s)}
 	}
-	return &value{Text: visible(compact(v))}
+	return &value{Text: ui.Visible(compact(v))}
 }
 
 // linesOf is a value as lines: a text as it is, anything else laid out. What
@@ -123,7 +122,7 @@ func linesOf(v any) []string {
 		if len(l) > valueBytes {
 			l = strings.ToValidUTF8(l[:valueBytes], "") + "…"
 		}
-		lines[i] = visible(l)
+		lines[i] = ui.Visible(l)
 	}
 	return lines
 }
@@ -149,29 +148,6 @@ func indented(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// quoted is a text in quotes, with escapes for what does not print.
-func quoted(s string) string { return strconv.Quote(s) }
-
-// visible is a text with escapes for what does not print: no mark in it turns
-// the direction of what follows, or hides.
-func visible(s string) string {
-	if !strings.ContainsFunc(s, hides) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if hides(r) {
-			q := strconv.QuoteRune(r)
-			b.WriteString(q[1 : len(q)-1])
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func hides(r rune) bool { return r != '\t' && (!unicode.IsPrint(r) || r == unicode.ReplacementChar) }
-
 // compare says of each line of two texts whether it is removed, added or unchanged.
 func compare(before, after []string) []textLine {
 	found := plan.CompareLines(before, after, func(before, after int) bool { return before*after > comparisons })
@@ -182,7 +158,7 @@ func compare(before, after []string) []textLine {
 	return out
 }
 
-var lineTones = map[byte]Tone{'-': ToneBad, '+': ToneOK}
+var lineTones = map[byte]ui.Tone{'-': ui.ToneBad, '+': ui.ToneOK}
 
 // folded hides unchanged lines where nothing near them differs. It
 // returns how many lines there was no room for.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // action is how a page shows what is done to resources.
@@ -14,20 +15,20 @@ type action struct {
 	Title  string // of a group that is planned
 	Found  string // of one that was changed outside
 	Mark   string
-	Tone   Tone
+	Tone   ui.Tone
 	Open   bool // its attributes are shown at once
 }
 
 // actions are in the order of how much there is to lose.
 var actions = []action{
-	{plan.Delete, "Destroy", "Deleted", "-", ToneBad, false},
-	{plan.Replace, "Replace", "Replaced", "±", ToneBad, true},
-	{plan.Update, "Update", "Changed", "~", ToneWarn, true},
-	{plan.Create, "Create", "Created", "+", ToneOK, false},
-	{plan.Import, "Import", "Imported", "↓", ToneBusy, true},
-	{plan.Move, "Move", "Moved", "→", ToneIdle, false},
-	{plan.Forget, "Forget", "Forgotten", "·", ToneWarn, false},
-	{plan.Read, "Read", "Read", "?", ToneIdle, false},
+	{plan.Delete, "Destroy", "Deleted", "-", ui.ToneBad, false},
+	{plan.Replace, "Replace", "Replaced", "±", ui.ToneBad, true},
+	{plan.Update, "Update", "Changed", "~", ui.ToneWarn, true},
+	{plan.Create, "Create", "Created", "+", ui.ToneOK, false},
+	{plan.Import, "Import", "Imported", "↓", ui.ToneBusy, true},
+	{plan.Move, "Move", "Moved", "→", ui.ToneIdle, false},
+	{plan.Forget, "Forget", "Forgotten", "·", ui.ToneWarn, false},
+	{plan.Read, "Read", "Read", "?", ui.ToneIdle, false},
 }
 
 // place is where an action stands in that order.
@@ -112,8 +113,8 @@ type change struct {
 	Link       string // its address
 	Address    string
 	Mark       string
-	Tone       Tone
-	Badges     []Pill
+	Tone       ui.Tone
+	Badges     []ui.Pill
 	Notes      []string
 	Attributes []attribute
 	Left       int      // attributes that there was no room for
@@ -129,7 +130,7 @@ func grouped(list []plan.Change, totals map[plan.Action]int, found bool, prefix,
 	few := len(list) <= fewChanges
 	for _, c := range list {
 		if len(out) == 0 || out[len(out)-1].Action != c.Action {
-			g := changeGroup{action: action{Action: c.Action, Title: string(c.Action), Found: string(c.Action), Mark: "·", Tone: ToneIdle}, Total: totals[c.Action]}
+			g := changeGroup{action: action{Action: c.Action, Title: string(c.Action), Found: string(c.Action), Mark: "·", Tone: ui.ToneIdle}, Total: totals[c.Action]}
 			if i := place(c.Action); i < len(actions) {
 				g.action = actions[i]
 			}
@@ -151,7 +152,7 @@ const (
 )
 
 func changeOf(c plan.Change, a action, few bool, prefix, link string) change {
-	x := change{ID: prefix + anchor(c.Address+c.Deposed), Address: visible(c.Address), Mark: a.Mark, Tone: a.Tone, Unchanged: c.Unchanged, Config: c.Config}
+	x := change{ID: prefix + ui.Anchor(c.Address+c.Deposed), Address: ui.Visible(c.Address), Mark: a.Mark, Tone: a.Tone, Unchanged: c.Unchanged, Config: c.Config}
 	x.Link = link + "#" + x.ID
 	diffs := c.Diffs
 	if c.Action == plan.Forget {
@@ -162,20 +163,20 @@ func changeOf(c plan.Change, a action, few bool, prefix, link string) change {
 		x.Attributes = append(x.Attributes, attributeOf(d))
 	}
 	x.Left = len(diffs) - len(x.Attributes)
-	badge := func(tone Tone, word string) { x.Badges = append(x.Badges, pillOf(tone, word)) }
+	badge := func(tone ui.Tone, word string) { x.Badges = append(x.Badges, ui.PillOf(tone, word)) }
 	if c.Reason == "replace_because_tainted" {
-		badge(ToneBad, "tainted")
+		badge(ui.ToneBad, "tainted")
 	}
 	if c.Action == plan.Replace && c.CreateFirst {
-		badge(ToneOK, "created first")
+		badge(ui.ToneOK, "created first")
 	} else if c.Action == plan.Replace {
-		badge(ToneBad, "destroyed first")
+		badge(ui.ToneBad, "destroyed first")
 	}
 	if c.Deposed != "" {
-		badge(ToneWarn, "deposed "+cut(20, visible(c.Deposed)))
+		badge(ui.ToneWarn, "deposed "+ui.Cut(20, ui.Visible(c.Deposed)))
 	}
 	if c.Mode == "data" {
-		badge(ToneIdle, "data")
+		badge(ui.ToneIdle, "data")
 	}
 	if why := c.Because(); why != "" {
 		x.Notes = append(x.Notes, because[c.Action]+" because "+why)
@@ -184,10 +185,10 @@ func changeOf(c plan.Change, a action, few bool, prefix, link string) change {
 		x.Notes = append(x.Notes, "the resource itself is kept")
 	}
 	if c.Previous != "" {
-		x.Notes = append(x.Notes, "moved from "+visible(c.Previous))
+		x.Notes = append(x.Notes, "moved from "+ui.Visible(c.Previous))
 	}
 	if c.Import != "" {
-		x.Notes = append(x.Notes, "imported by the id "+cut(200, visible(c.Import)))
+		x.Notes = append(x.Notes, "imported by the id "+ui.Cut(200, ui.Visible(c.Import)))
 	}
 	return x
 }
@@ -196,21 +197,4 @@ func changeOf(c plan.Change, a action, few bool, prefix, link string) change {
 var because = map[plan.Action]string{
 	plan.Delete: "destroyed", plan.Replace: "replaced", plan.Update: "updated", plan.Create: "created", plan.Read: "read during the apply",
 	plan.Forget: "forgotten", plan.Move: "moved", plan.Import: "imported",
-}
-
-// anchor is the part of an id that an address becomes: readable, and never the
-// same for two addresses.
-func anchor(s string) string {
-	const hex = "0123456789abcdef"
-	var b strings.Builder
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-', c == '.':
-			b.WriteByte(c)
-		default:
-			b.WriteString(":" + string(hex[c>>4]) + string(hex[c&15]))
-		}
-	}
-	return b.String()
 }

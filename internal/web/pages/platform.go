@@ -3,6 +3,8 @@ package pages
 import (
 	"context"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // Platform describes the server and its settings. The wiring of the server
@@ -47,7 +49,7 @@ type Setting struct {
 
 // DurationSetting is the Setting of a duration.
 func DurationSetting(name string, d time.Duration, flag string) Setting {
-	return Setting{Name: name, Value: whole(d), Flag: flag}
+	return Setting{Name: name, Value: ui.Whole(d), Flag: flag}
 }
 
 // Address is where something of this server answers.

@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // Failed is the page of a request that was not carried out. The log of the server
@@ -101,10 +102,10 @@ func waysOut(v *Visit, r command.Refusal) []link {
 		out = append(out, link{"The stack " + k.String(), stackPath(k)})
 	}
 	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == access.ReasonNotFound && v.mayReadJournal(parts[1]) {
-		out = append(out, link{"Audit log of the stack", with("/audit", url.Values{"namespace": {parts[1]}, "stack": {parts[2]}}, "")})
+		out = append(out, link{"Audit log of the stack", ui.With("/audit", url.Values{"namespace": {parts[1]}, "stack": {parts[2]}}, "")})
 	}
 	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == access.ReasonNotFound && v.mayReadRetained(parts[1]) {
-		out = append(out, link{"Retained resources of the stack", with("/retained", url.Values{"namespace": {parts[1]}, "name": {parts[2]}}, "")})
+		out = append(out, link{"Retained resources of the stack", ui.With("/retained", url.Values{"namespace": {parts[1]}, "name": {parts[2]}}, "")})
 	}
 	if parts[0] == "retained" {
 		out = append(out, link{"Retained resources", "/retained"})
@@ -131,7 +132,7 @@ func (v *Visit) mayReadJournal(namespace string) bool {
 // are ignored, so that a form cannot redirect to another site.
 func listAddress(back string) string {
 	if u, err := url.Parse(back); err == nil && u.Scheme == "" && u.Host == "" && u.Path == "/stacks" {
-		return with("/stacks", u.Query(), "")
+		return ui.With("/stacks", u.Query(), "")
 	}
 	return "/stacks"
 }

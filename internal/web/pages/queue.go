@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // queuePage is how many queued stacks are shown at once.
@@ -24,7 +25,7 @@ const queueEvery = 5 * time.Second
 func Queue(v *Visit) (Page, error) {
 	page := Page{Title: "Queue", Section: "queue", Template: "queue", Live: Live{Every: queueEvery}}
 	if v.House.Queue == nil {
-		page.Data = queueView{Now: v.Now, Empty: &Empty{Title: "No queue", Text: "This server starts no runs, so it has no queue."}}
+		page.Data = queueView{Now: v.Now, Empty: &ui.Empty{Title: "No queue", Text: "This server starts no runs, so it has no queue."}}
 		return page, nil
 	}
 	d := queueOf(v, v.House.Queue.Backlog(), v.House.Queue.Line())
@@ -42,7 +43,7 @@ func Queue(v *Visit) (Page, error) {
 // queueView is what the page shows.
 type queueView struct {
 	Now     time.Time
-	Empty   *Empty // this server runs nothing itself
+	Empty   *ui.Empty // this server runs nothing itself
 	Slots   use
 	Memory  use // MiB
 	PerTen  int // runs of one tenant at once; 0 is no limit
@@ -53,7 +54,7 @@ type queueView struct {
 	AtWorkHidden int // that the visitor may not view
 	Line         []queueRow
 	LineHidden   int
-	Pager        Pager
+	Pager        ui.Pager
 
 	Classes []queueClass
 	Chosen  string // class
@@ -157,14 +158,14 @@ func queueOf(v *Visit, b schedule.Backlog, line schedule.Line) queueView {
 	}
 	offset := offsetOf(v, len(chosen), queuePage)
 	d.Line = chosen[offset:min(offset+queuePage, len(chosen))]
-	d.Pager = pager(v.Path, v.Query, offset, len(d.Line), queuePage, len(chosen), "queued stack")
+	d.Pager = ui.NewPager(v.Path, v.Query, offset, len(d.Line), queuePage, len(chosen), "queued stack")
 	d.classes(v, b.Classes)
 	d.tenants(b.Tenants, func(name string) bool { return v.Scope().All || seen[name] })
 	return d
 }
 
 func rowOfQueue(t schedule.Turn) queueRow {
-	return queueRow{Turn: t, Href: pathOf("stacks", t.Namespace, t.Name), MiB: int(t.Memory >> 20), Class: classWord(t.Class), Doing: turnWord(t.Kind)}
+	return queueRow{Turn: t, Href: ui.PathOf("stacks", t.Namespace, t.Name), MiB: int(t.Memory >> 20), Class: classWord(t.Class), Doing: turnWord(t.Kind)}
 }
 
 // logOfTurn is the address of the log of the active run of t. The
@@ -189,7 +190,7 @@ func (d *queueView) classes(v *Visit, list []schedule.ClassBacklog) {
 		}
 		d.Classes = append(d.Classes, queueClass{
 			Name: c.Class, Word: classWord(c.Class), Means: classWords[c.Class].Means, Waiting: c.Waiting, Oldest: c.OldestSince,
-			Href: with(v.Path, without(v.Query, "offset"), "class", to), Current: c.Class == d.Chosen,
+			Href: ui.With(v.Path, ui.Without(v.Query, "offset"), "class", to), Current: c.Class == d.Chosen,
 		})
 	}
 }
@@ -202,7 +203,7 @@ func (d *queueView) tenants(list []schedule.TenantBacklog, visible func(string) 
 		for _, class := range d.Classes {
 			if n := b.Waiting[class.Name]; n > 0 {
 				t.Waiting += n
-				t.Classes = joined(t.Classes, fmt.Sprintf("%d %s", n, class.Word))
+				t.Classes = ui.Joined(t.Classes, fmt.Sprintf("%d %s", n, class.Word))
 			}
 		}
 		if visible(b.Tenant) {
@@ -242,7 +243,7 @@ func (d *queueView) guess() {
 type capacityCard struct {
 	query.CapacityInfo
 	Needed string // slots, with one digit
-	Tone   Tone
+	Tone   ui.Tone
 	MiB    int // memory that the needed slots would use, by the current runs; 0 if there is enough, or if it is unknown
 }
 
@@ -251,16 +252,16 @@ type capacityCard struct {
 const spare = 1.25
 
 func capacityOf(c query.CapacityInfo, slots, memory use) *capacityCard {
-	card := &capacityCard{CapacityInfo: c, Needed: fmt.Sprintf("%.1f", c.SlotsNeeded), Tone: ToneOK}
+	card := &capacityCard{CapacityInfo: c, Needed: fmt.Sprintf("%.1f", c.SlotsNeeded), Tone: ui.ToneOK}
 	if c.SlotsNeeded < 0.1 {
 		card.Needed = "< 0.1"
 	}
 	if c.Warning == "" {
 		return card
 	}
-	card.Tone = ToneWarn
+	card.Tone = ui.ToneWarn
 	if !c.CycleMet {
-		card.Tone = ToneBad
+		card.Tone = ui.ToneBad
 	}
 	if slots.Now > 0 && memory.Most > 0 {
 		if takes := int(math.Ceil(float64(memory.Now) / float64(slots.Now) * math.Ceil(c.SlotsNeeded*spare))); takes > memory.Most {

@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 var _ = says(map[Said]string{
@@ -36,7 +37,7 @@ func Registry(v *Visit) (Page, error) {
 type registryView struct {
 	query.RegistryDetail
 	Now         time.Time
-	Pill        Pill
+	Pill        ui.Pill
 	TenantsHref string
 	NotReady    string // address of the tenants that are not ready
 	Unready     bool   // for another reason than blocked deletions
@@ -46,7 +47,7 @@ type registryView struct {
 	Would       []wouldView
 	MoreWould   int
 	Told        told
-	Buttons     []Button
+	Buttons     []ui.Button
 }
 
 // rowErrorView is an invalid row, and the next step.
@@ -67,7 +68,7 @@ type blockedView struct {
 
 // wouldView is one tenant that a dry run would touch.
 type wouldView struct {
-	Tone     Tone
+	Tone     ui.Tone
 	Sign     string
 	Name     string
 	WordHear string
@@ -109,13 +110,13 @@ func (d *registryView) would(w *query.WouldChange) {
 		return
 	}
 	for _, name := range w.Tenants {
-		of := wouldView{Tone: ToneOK, Sign: "+", WordHear: "would be created", Name: strings.TrimSpace(name)}
+		of := wouldView{Tone: ui.ToneOK, Sign: "+", WordHear: "would be created", Name: strings.TrimSpace(name)}
 		if rest, ok := strings.CutPrefix(of.Name, "+"); ok {
 			of.Name = rest
 		} else if rest, ok := strings.CutPrefix(of.Name, "~"); ok {
-			of = wouldView{ToneWarn, "~", rest, "would be updated"}
+			of = wouldView{ui.ToneWarn, "~", rest, "would be updated"}
 		} else if rest, ok := strings.CutPrefix(of.Name, "-"); ok {
-			of = wouldView{ToneBad, "-", rest, "would be deleted"}
+			of = wouldView{ui.ToneBad, "-", rest, "would be deleted"}
 		}
 		of.Name = strings.TrimSpace(of.Name)
 		d.Would = append(d.Would, of)
@@ -124,16 +125,16 @@ func (d *registryView) would(w *query.WouldChange) {
 }
 
 func (d *registryView) buttons(path, refused string) {
-	read := Button{Label: "Read now", To: path + "/read", Look: "primary", Why: refused}
-	toggle := Button{Label: "Suspend", To: path + "/suspend", Why: refused}
+	read := ui.Button{Label: "Read now", To: path + "/read", Look: "primary", Why: refused}
+	toggle := ui.Button{Label: "Suspend", To: path + "/suspend", Why: refused}
 	if d.Suspended {
-		toggle = Button{Label: "Resume", To: path + "/resume", Look: "primary", Why: refused}
+		toggle = ui.Button{Label: "Resume", To: path + "/resume", Look: "primary", Why: refused}
 		read.Look = ""
 		if refused == "" {
 			read.Why = "The registry is suspended. Resume it first."
 		}
 	}
-	d.Buttons = []Button{read, toggle}
+	d.Buttons = []ui.Button{read, toggle}
 }
 
 // AllowDeletions allows exactly the deletions that were shown. The user has

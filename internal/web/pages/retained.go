@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // retainedEvery is how often the page refreshes: it reads all records, and
@@ -23,7 +24,7 @@ const addressesShown = 200
 func Retained(v *Visit) (Page, error) {
 	page := Page{Title: "Retained resources", Section: "stacks", Template: "retained", Live: Live{Every: retainedEvery}}
 	if v.House.Retained == nil {
-		page.Data = retainedView{Now: v.Now, Empty: &Empty{Title: "No records", Text: "This server does not record retained resources."}}
+		page.Data = retainedView{Now: v.Now, Empty: &ui.Empty{Title: "No records", Text: "This server does not record retained resources."}}
 		return page, nil
 	}
 	found, err := v.House.Retained.List(v.Context, "")
@@ -41,8 +42,8 @@ type retainedView struct {
 	Name       string
 	Namespaces []string
 	Rows       []retainedRow
-	Pager      Pager
-	Empty      *Empty
+	Pager      ui.Pager
+	Empty      *ui.Empty
 	Filtered   bool
 }
 
@@ -71,16 +72,16 @@ func retainedOf(v *Visit, found []command.Retained) retainedView {
 	found = slices.DeleteFunc(slices.Clone(found), func(r command.Retained) bool {
 		return !sees(r.Namespace) || d.Namespace != "" && r.Namespace != d.Namespace || !strings.Contains(r.Name, d.Name)
 	})
-	offset := countIn(v.Query.Get("offset"))
+	offset := ui.CountIn(v.Query.Get("offset"))
 	shown := found[min(offset, len(found)):min(offset+pageRows, len(found))]
 	d.fill(v, shown)
-	d.Pager = pager(v.Path, v.Query, offset, len(shown), pageRows, len(found), "stack")
+	d.Pager = ui.NewPager(v.Path, v.Query, offset, len(shown), pageRows, len(found), "stack")
 	switch {
 	case len(d.Rows) > 0:
 	case d.Filtered:
-		d.Empty = &Empty{Title: "No matching records", Href: v.Path, Link: "Show all"}
+		d.Empty = &ui.Empty{Title: "No matching records", Href: v.Path, Link: "Show all"}
 	default:
-		d.Empty = &Empty{
+		d.Empty = &ui.Empty{
 			Title: "No retained resources",
 			Text:  "No deleted stack has retained resources in the namespaces whose stacks you may list. Records expire 30 days after the deletion.",
 		}
@@ -106,7 +107,7 @@ func (d *retainedView) fill(v *Visit, shown []command.Retained) {
 			}
 		}
 		if r.Kept && reads(r.Key()) {
-			row.File = with(retainedPath(r.Key(), "state"), nil, "uid", r.UID)
+			row.File = ui.With(retainedPath(r.Key(), "state"), nil, "uid", r.UID)
 		}
 		if forgets(r.Key()) {
 			row.Forget = retainedPath(r.Key(), "forget")
@@ -116,7 +117,7 @@ func (d *retainedView) fill(v *Visit, shown []command.Retained) {
 }
 
 func retainedPath(k query.Key, what string) string {
-	return pathOf("retained", k.Namespace, k.Name, what)
+	return ui.PathOf("retained", k.Namespace, k.Name, what)
 }
 
 // mayOn says for which objects the visitor has a permission. It asks once

@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // runPage is one run: its cause, its steps and its outcome, and the runs before
@@ -17,7 +18,7 @@ type runPage struct {
 	Head        stackHead
 	Report      query.Report
 	Kind        string
-	Pill        Pill
+	Pill        ui.Pill
 	Cause       stack.Cause
 	Took        time.Duration
 	Goes        bool // the run has not ended
@@ -41,7 +42,7 @@ type runLink struct{ ID, Href, Kind string }
 
 type healthCheck struct {
 	Name string
-	Pill Pill
+	Pill ui.Pill
 	Text string
 }
 
@@ -97,9 +98,9 @@ func runPageOf(head stackHead, r query.Report, others []query.Report, now time.T
 	p.before(noteOf(r).Waited)
 	p.beside(others)
 	for _, h := range r.Health {
-		c := healthCheck{Name: h.Name, Pill: pillOf(ToneOK, "Passed"), Text: h.Message}
+		c := healthCheck{Name: h.Name, Pill: ui.PillOf(ui.ToneOK, "Passed"), Text: h.Message}
 		if !h.OK {
-			c.Pill = pillOf(ToneBad, "Failed")
+			c.Pill = ui.PillOf(ui.ToneBad, "Failed")
 		}
 		p.Health = append(p.Health, c)
 	}
@@ -125,13 +126,13 @@ func noteOf(r query.Report) note {
 func whyOf(c stack.Cause) string {
 	switch {
 	case c.Instead != "":
-		return visible(c.Why) + "; it uses the configuration that was applied last, because of: " + visible(c.Instead)
+		return ui.Visible(c.Why) + "; it uses the configuration that was applied last, because of: " + ui.Visible(c.Instead)
 	case c.Plan != nil:
-		return "applies the plan " + visible(c.Plan.Name)
+		return "applies the plan " + ui.Visible(c.Plan.Name)
 	case c.Unlock != "":
-		return visible(c.Why) + ", the lock " + visible(c.Unlock)
+		return ui.Visible(c.Why) + ", the lock " + ui.Visible(c.Unlock)
 	default:
-		return visible(c.Why)
+		return ui.Visible(c.Why)
 	}
 }
 

@@ -6,12 +6,13 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // diagnostic is an error or a warning of the engine; the part "diagnostics"
 // shows a list of them.
 type diagnostic struct {
-	Pill    Pill
+	Pill    ui.Pill
 	Summary string
 	Detail  string
 	Address string
@@ -27,16 +28,16 @@ type snippetLine struct {
 func diagnosticsOf(list []plan.Diagnostic) []diagnostic {
 	var out []diagnostic
 	for _, d := range list {
-		x := diagnostic{Pill: Pill{ToneBad, "cross", "Error"}, Summary: visible(d.Summary), Detail: trimmed(d.Detail), Address: visible(d.Address), Where: visible(d.File)}
+		x := diagnostic{Pill: ui.NewPill(ui.ToneBad, "cross", "Error"), Summary: ui.Visible(d.Summary), Detail: trimmed(d.Detail), Address: ui.Visible(d.Address), Where: ui.Visible(d.File)}
 		if d.Severity == "warning" {
-			x.Pill = Pill{ToneWarn, "alert", "Warning"}
+			x.Pill = ui.NewPill(ui.ToneWarn, "alert", "Warning")
 		}
 		if d.File != "" && d.Line > 0 {
 			x.Where += ":" + strconv.Itoa(d.Line)
 		}
 		if d.Snippet != "" {
 			for i, l := range strings.Split(strings.TrimRight(d.Snippet, "\n"), "\n") {
-				x.Snippet = append(x.Snippet, snippetLine{d.Line + i, visible(l)})
+				x.Snippet = append(x.Snippet, snippetLine{d.Line + i, ui.Visible(l)})
 			}
 		}
 		out = append(out, x)
@@ -48,7 +49,7 @@ func diagnosticsOf(list []plan.Diagnostic) []diagnostic {
 func trimmed(s string) string {
 	lines := strings.Split(strings.Trim(s, "\n"), "\n")
 	for i, l := range lines {
-		lines[i] = visible(l)
+		lines[i] = ui.Visible(l)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // stage is one step in the history of a run, from its cause to its
@@ -16,7 +17,7 @@ type stage struct {
 	Title string
 	State string // done, failed, now, waits, later, skipped
 	Icon  string
-	Tone  Tone
+	Tone  ui.Tone
 	Text  string
 	Took  time.Duration
 	CPU   time.Duration
@@ -31,9 +32,9 @@ type stage struct {
 // stageStyles are the icon and the tone of each state of a stage.
 var stageStyles = map[string]struct {
 	icon string
-	tone Tone
+	tone ui.Tone
 }{
-	"done": {"check", ToneOK}, "failed": {"cross", ToneBad}, "now": {"turn", ToneBusy}, "waits": {"ask", ToneWarn}, "later": {"dot", ToneIdle}, "skipped": {"minus", ToneIdle},
+	"done": {"check", ui.ToneOK}, "failed": {"cross", ui.ToneBad}, "now": {"turn", ui.ToneBusy}, "waits": {"ask", ui.ToneWarn}, "later": {"dot", ui.ToneIdle}, "skipped": {"minus", ui.ToneIdle},
 }
 
 func (s stage) as(state string) stage {
@@ -138,7 +139,7 @@ func preparing(r query.Report, goes bool, took time.Duration) stage {
 func (p *runPage) onward(others []query.Report, now time.Time) {
 	s := p.Head.Stack
 	if c := p.Cause.Plan; c != nil {
-		first := stage{ID: "approval", Title: "Plan", Text: visible(c.Name), Delta: &c.Changes}
+		first := stage{ID: "approval", Title: "Plan", Text: ui.Visible(c.Name), Delta: &c.Changes}
 		if c.Run != "" {
 			first.Link = &runLink{c.Run, runPath(s.Key(), c.Run), "plan"}
 		}
@@ -194,7 +195,7 @@ func (p *runPage) end() []stage {
 	x := stage{ID: "outcome", Title: outcomePill(r.Outcome).Word, At: r.Finished}
 	switch {
 	case r.Outcome != stack.Succeeded:
-		x.Text = visible(cut(messageShown, r.Message))
+		x.Text = ui.Visible(ui.Cut(messageShown, r.Message))
 		return []stage{x.as("failed")}
 	case r.Changes.None() && (r.Kind == stack.PlanRun || r.Kind == stack.CheckRun):
 		x.Title, x.Text = "No changes", "the resources match the module"
@@ -212,7 +213,7 @@ func (p *runPage) waiting(s query.Stack) []stage {
 	later := stage{ID: "apply", Title: "Apply"}.as("later")
 	switch {
 	case s.Phase == string(stack.Reviewing) || s.Phase == string(stack.ReviewRefused):
-		review := stage{ID: "review", Title: "Review", Text: visible(s.Message)}
+		review := stage{ID: "review", Title: "Review", Text: ui.Visible(s.Message)}
 		if s.Phase == string(stack.Reviewing) {
 			return []stage{review.as("now"), x.as("later"), later}
 		}
@@ -221,10 +222,10 @@ func (p *runPage) waiting(s query.Stack) []stage {
 		x.Text = undecidable(s)
 		return []stage{x.as("skipped")}
 	case s.Approved != "" && (s.Approved == s.Plan.Name || s.Approved == s.Plan.Digest) || s.Mode == stack.Auto:
-		later.Text = visible(s.Message)
+		later.Text = ui.Visible(s.Message)
 		return []stage{x.as("done"), later.as("waits")}
 	default:
-		x.Text = visible(s.Message)
+		x.Text = ui.Visible(s.Message)
 		return []stage{x.as("waits"), later}
 	}
 }
@@ -240,7 +241,7 @@ func appliedBy(k query.Key, r query.Report, now time.Time) stage {
 		x.Took = r.Finished.Sub(r.Started)
 		return x.as("done")
 	default:
-		x.Text = visible(cut(messageShown, r.Message))
+		x.Text = ui.Visible(ui.Cut(messageShown, r.Message))
 		return x.as("failed")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // noted is what the controller writes down of a run.
@@ -135,8 +136,8 @@ func TestRunsLeadToEachOther(t *testing.T) {
 func TestDiagnostics(t *testing.T) {
 	got := diagnosticsOf([]plan.Diagnostic{{Severity: "error", Summary: "no\u202e", Detail: "\n\none\n two\x1b[1m\n", File: "main.tf", Line: 3, Snippet: "a\nb\n"}, {Severity: "warning", File: "x.tf"}})
 	want := []diagnostic{
-		{Pill: Pill{ToneBad, "cross", "Error"}, Summary: `no\u202e`, Detail: "one\n two\\x1b[1m", Where: "main.tf:3", Snippet: []snippetLine{{3, "a"}, {4, "b"}}},
-		{Pill: Pill{ToneWarn, "alert", "Warning"}, Where: "x.tf"},
+		{Pill: ui.NewPill(ui.ToneBad, "cross", "Error"), Summary: `no\u202e`, Detail: "one\n two\\x1b[1m", Where: "main.tf:3", Snippet: []snippetLine{{3, "a"}, {4, "b"}}},
+		{Pill: ui.NewPill(ui.ToneWarn, "alert", "Warning"), Where: "x.tf"},
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("diagnosticsOf():\n%s", diff)

@@ -1,6 +1,8 @@
 package pages
 
-import "maps"
+import (
+	"maps"
+)
 
 // sentences are shown after an action; each file of screens adds its own
 // by says.

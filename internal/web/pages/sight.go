@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // sightEvery is how often a page refreshes while the permissions of the visitor
@@ -63,7 +64,7 @@ func (v *Visit) Unasked() int {
 }
 
 // Here is the address of the page.
-func (v *Visit) Here() string { return with(v.Path, v.Query, "") }
+func (v *Visit) Here() string { return ui.With(v.Path, v.Query, "") }
 
 // filling makes a page that is not complete yet refresh soon, if it refreshes
 // at all.

@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // sourcesEvery is how often the list refreshes.
@@ -21,7 +22,7 @@ func Sources(v *Visit) (Page, error) {
 	page := Page{Title: "Sources", Section: "sources", Template: "sources", Live: Live{Every: sourcesEvery}}
 	d := sourcesView{Now: v.Now}
 	if v.House.Sources == nil {
-		d.Empty = &Empty{Title: "No sources", Text: "This server does not read GitRepositories, OCIRepositories and Buckets."}
+		d.Empty = &ui.Empty{Title: "No sources", Text: "This server does not read GitRepositories, OCIRepositories and Buckets."}
 		page.Data = d
 		return page, nil
 	}
@@ -45,8 +46,8 @@ type sourcesView struct {
 	Kinds, Namespaces      []string
 	Chips                  []stateChip
 	Rows                   []sourceRow
-	Pager                  Pager
-	Empty                  *Empty
+	Pager                  ui.Pager
+	Empty                  *ui.Empty
 	Problem                *Problem
 	Filtered               bool
 	Failing, FailingStacks int // sources that cannot be fetched, and stacks that need them
@@ -55,7 +56,7 @@ type sourcesView struct {
 // sourceRow is one source.
 type sourceRow struct {
 	query.Source
-	Pill   Pill
+	Pill   ui.Pill
 	State  string
 	Link   string // its URL, if a browser can open it; its content is from outside
 	Means  string // of the reason
@@ -78,12 +79,12 @@ const (
 
 var sourceStates = []struct {
 	state string
-	pill  Pill
+	pill  ui.Pill
 }{
-	{sourceFailing, Pill{ToneBad, "cross", "Failing"}},
-	{sourceFetching, Pill{ToneBusy, "turn", "Fetching"}},
-	{sourceSuspended, Pill{ToneIdle, "pause", "Suspended"}},
-	{sourceReady, Pill{ToneOK, "check", "Ready"}},
+	{sourceFailing, ui.NewPill(ui.ToneBad, "cross", "Failing")},
+	{sourceFetching, ui.NewPill(ui.ToneBusy, "turn", "Fetching")},
+	{sourceSuspended, ui.NewPill(ui.ToneIdle, "pause", "Suspended")},
+	{sourceReady, ui.NewPill(ui.ToneOK, "check", "Ready")},
 }
 
 func sourceState(s query.Source) string {
@@ -153,18 +154,18 @@ func (d *sourcesView) fill(v *Visit, list []query.Source) {
 	sortSources(chosen)
 	offset := offsetOf(v, len(chosen), pageRows)
 	d.Rows = chosen[offset:min(offset+pageRows, len(chosen))]
-	d.Pager = pager(v.Path, v.Query, offset, len(d.Rows), pageRows, len(chosen), "source")
+	d.Pager = ui.NewPager(v.Path, v.Query, offset, len(d.Rows), pageRows, len(chosen), "source")
 	switch {
 	case len(d.Rows) > 0:
 	case d.Filtered:
-		d.Empty = &Empty{Title: "No matching sources", Href: v.Path, Link: "Show all"}
+		d.Empty = &ui.Empty{Title: "No matching sources", Href: v.Path, Link: "Show all"}
 	default:
-		d.Empty = &Empty{
+		d.Empty = &ui.Empty{
 			Title: "No sources yet", Text: "A stack names a GitRepository, an OCIRepository or a Bucket in spec.sourceRef. To push a directory as an artifact:",
 			Command: "terrier push ./modules/network oci://SERVER/NAMESPACE/network:v1",
 		}
 		if !v.Can(access.Request{Verb: "list", Resource: access.ResourceSources}) {
-			d.Empty = &Empty{Title: "No sources that you may view", Text: "To view sources, you need the permission to list gitrepositories in their namespace. Ask the administrator of the cluster for a role that allows it."}
+			d.Empty = &ui.Empty{Title: "No sources that you may view", Text: "To view sources, you need the permission to list gitrepositories in their namespace. Ask the administrator of the cluster for a role that allows it."}
 		}
 	}
 }
@@ -175,7 +176,7 @@ func (d *sourcesView) chips(v *Visit, counts map[string]int) {
 		if d.State == s.state {
 			to = ""
 		}
-		d.Chips = append(d.Chips, stateChip{s.pill, counts[s.state], with(v.Path, without(v.Query, "offset"), "state", to), d.State == s.state})
+		d.Chips = append(d.Chips, stateChip{s.pill, counts[s.state], ui.With(v.Path, ui.Without(v.Query, "offset"), "state", to), d.State == s.state})
 	}
 }
 
@@ -185,7 +186,7 @@ func sortSources(list []sourceRow) {
 	rank := func(r sourceRow) int {
 		return slices.IndexFunc(sourceStates, func(s struct {
 			state string
-			pill  Pill
+			pill  ui.Pill
 		}) bool {
 			return s.state == r.State
 		})
@@ -215,10 +216,10 @@ func rowOfSource(s query.Source) sourceRow {
 		row.Means, row.Do = means.Means, means.Do
 	}
 	for _, k := range s.UsedBy[:min(stacksNamed, len(s.UsedBy))] {
-		row.Stacks = append(row.Stacks, stackLink{k.String(), pathOf("stacks", k.Namespace, k.Name)})
+		row.Stacks = append(row.Stacks, stackLink{k.String(), ui.PathOf("stacks", k.Namespace, k.Name)})
 	}
 	row.More = len(s.UsedBy) - len(row.Stacks)
-	row.All = with("/stacks", url.Values{}, "q", s.Kind+"/"+s.Name)
+	row.All = ui.With("/stacks", url.Values{}, "q", s.Kind+"/"+s.Name)
 	return row
 }
 

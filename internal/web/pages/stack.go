@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // Stack shows the status of one stack, its reason and its history.
@@ -104,7 +105,7 @@ type runNow struct {
 
 func overviewOf(e query.Explanation, head stackHead) overview {
 	s := e.Stack
-	o := overview{Head: head, Means: inBrowser(stack.Reason(s.Phase), e.Means), Message: cut(messageLength, s.Message), Waiting: s.WaitingFor, Facts: e.Facts, Rule: s.Rule, Rules: e.Rules}
+	o := overview{Head: head, Means: inBrowser(stack.Reason(s.Phase), e.Means), Message: ui.Cut(messageLength, s.Message), Waiting: s.WaitingFor, Facts: e.Facts, Rule: s.Rule, Rules: e.Rules}
 	if o.Message != s.Message {
 		o.Whole = s.Message
 	}
@@ -122,7 +123,7 @@ func overviewOf(e query.Explanation, head stackHead) overview {
 	}
 	o.Applies = s.Phase == string(stack.Applying)
 	if kind, name, ok := strings.Cut(s.Source, "/"); ok {
-		o.SourcePage = with("/sources", url.Values{"kind": {kind}}, "q", name[strings.LastIndex(name, "/")+1:])
+		o.SourcePage = ui.With("/sources", url.Values{"kind": {kind}}, "q", name[strings.LastIndex(name, "/")+1:])
 	}
 	for k, value := range s.Labels {
 		o.Labels = append(o.Labels, field{k, value})
@@ -161,10 +162,10 @@ func runPath(k query.Key, run string) string { return stackPath(k, "runs", run) 
 type moment struct {
 	query.Moment
 	Icon string
-	Tone Tone
+	Tone ui.Tone
 	Href string
 	Took time.Duration
-	Pill *Pill
+	Pill *ui.Pill
 }
 
 // momentIcons are the glyphs of entries; a failure has its own.
@@ -181,10 +182,10 @@ const (
 func timeline(k query.Key, moments []query.Moment) []moment {
 	var out []moment
 	for _, m := range moments[:min(len(moments), timelineShown)] {
-		x := moment{Moment: m, Icon: momentIcons[m.Kind], Tone: ToneIdle, Took: m.Took}
-		x.Text = cut(timelineText, m.Text)
+		x := moment{Moment: m, Icon: momentIcons[m.Kind], Tone: ui.ToneIdle, Took: m.Took}
+		x.Text = ui.Cut(timelineText, m.Text)
 		if m.Bad {
-			x.Icon, x.Tone = "cross", ToneBad
+			x.Icon, x.Tone = "cross", ui.ToneBad
 		}
 		if m.Run != "" {
 			x.Href = runPath(k, m.Run)

@@ -3,12 +3,13 @@ package pages
 import (
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // stackButtons are the actions on a stack, each with the reason why it is disabled.
 // The command decides in the end; these reasons only spare a failing request. may says
 // why the visitor may not change the stack.
-func stackButtons(s query.Stack, may string) []Button {
+func stackButtons(s query.Stack, may string) []ui.Button {
 	to := func(action string) string { return stackPath(s.Key(), action) }
 	first := func(reasons ...string) string {
 		for _, r := range append([]string{may}, reasons...) {
@@ -20,20 +21,20 @@ func stackButtons(s query.Stack, may string) []Button {
 	}
 	suspended := when(s.Suspended, "The stack is suspended. Resume it first.")
 	deleting := when(s.Deleting, "The object is being deleted.")
-	out := []Button{{Label: "Plan now", To: to("replan"), Why: first(suspended)}}
+	out := []ui.Button{{Label: "Plan now", To: to("replan"), Why: first(suspended)}}
 	if s.Suspended {
-		out = append(out, Button{Label: "Resume", To: to("resume"), Why: first()})
+		out = append(out, ui.Button{Label: "Resume", To: to("resume"), Why: first()})
 	} else {
-		out = append(out, Button{Label: "Suspend", To: to("suspend"), Why: first()})
+		out = append(out, ui.Button{Label: "Suspend", To: to("suspend"), Why: first()})
 	}
-	unlock := Button{Label: "Unlock", To: to("unlock"), Look: "danger", Why: first(when(s.Lock == nil, "The state is not locked by another holder."))}
+	unlock := ui.Button{Label: "Unlock", To: to("unlock"), Look: "danger", Why: first(when(s.Lock == nil, "The state is not locked by another holder."))}
 	if s.Lock != nil {
 		unlock.Fields = map[string]string{"lock": s.Lock.ID}
 	}
-	repair := Button{Label: "Repair", Href: stackPath(s.Key(), "repair"), Why: first(suspended,
+	repair := ui.Button{Label: "Repair", Href: stackPath(s.Key(), "repair"), Why: first(suspended,
 		when(s.Untracked == nil, "The state contains all resources of the stack."),
 		when(s.Mode == stack.DriftOnly, "The mode driftOnly does not allow imports into the state."))}
-	return append(out, unlock, repair, Button{Label: "Preview destroy", To: to("preview-destroy"), Why: first(suspended, deleting)})
+	return append(out, unlock, repair, ui.Button{Label: "Preview destroy", To: to("preview-destroy"), Why: first(suspended, deleting)})
 }
 
 func when(yes bool, reason string) string {
@@ -86,7 +87,7 @@ func planPath(k query.Key, p query.PlanInfo) string {
 	if p.Digest == "" {
 		return stackPath(k, "plan")
 	}
-	return with(stackPath(k, "plan"), nil, "digest", p.Digest)
+	return ui.With(stackPath(k, "plan"), nil, "digest", p.Digest)
 }
 
 // undecidable says why plans of a stack are neither approved nor rejected; empty

@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // tabGlass is the last part of the address of the break-glass page, which is not a tab.
@@ -68,7 +69,7 @@ type glassView struct {
 // handDone is the last command.
 type handDone struct {
 	stack.CommandResult
-	Pill Pill
+	Pill ui.Pill
 	Log  string
 }
 
@@ -78,8 +79,8 @@ func glassOpen(s query.Stack, now time.Time) bool {
 }
 
 // glassButton leads to the break-glass page.
-func glassButton(v *Visit, s query.Stack, may string) Button {
-	b := Button{Label: "Break-glass session", Href: stackPath(s.Key(), tabGlass)}
+func glassButton(v *Visit, s query.Stack, may string) ui.Button {
+	b := ui.Button{Label: "Break-glass session", Href: stackPath(s.Key(), tabGlass)}
 	if !glassOpen(s, v.Now) {
 		b.Why = glassHindrance(v, s, may)
 	}

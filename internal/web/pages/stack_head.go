@@ -6,16 +6,17 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // stackHead is the upper part of every page below a stack: its name, its status,
 // its actions and the tabs. The part "stackhead" shows it.
 type stackHead struct {
 	Stack   query.Stack
-	Pill    Pill
+	Pill    ui.Pill
 	Tenant  string
-	Tabs    Tabs
-	Buttons []Button
+	Tabs    ui.Tabs
+	Buttons []ui.Button
 	Decide  *Decide // the pending plan
 	Notes   []headNote
 	Back    string // the address of the stack
@@ -23,7 +24,7 @@ type stackHead struct {
 
 // headNote is an important note on all pages of a stack.
 type headNote struct {
-	Tone Tone
+	Tone ui.Tone
 	Icon string
 	Text string
 	More string
@@ -61,15 +62,15 @@ func stackPath(k query.Key, below ...string) string {
 			parts = append(parts, p)
 		}
 	}
-	return pathOf(parts...)
+	return ui.PathOf(parts...)
 }
 
 // stackTabs are the tabs of a stack. Those that the visitor may not open are
 // marked.
-func stackTabs(v *Visit, k query.Key, current string) Tabs {
-	t := Tabs{Label: "Stack"}
+func stackTabs(v *Visit, k query.Key, current string) ui.Tabs {
+	t := ui.Tabs{Label: "Stack"}
 	for _, n := range stackTabNames {
-		tab := Tab{Name: n.name, Href: stackPath(k, n.path), Current: n.path == current}
+		tab := ui.Tab{Name: n.name, Href: stackPath(k, n.path), Current: n.path == current}
 		if n.right != access.ResourceStacks && !tab.Current && v.Can != nil && !v.Can(access.Request{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name}) {
 			tab.Why = "You may not view this. You need the permission to get terraforms/" + n.right.Part() + "."
 		}
@@ -126,30 +127,30 @@ func mayChange(v *Visit, k query.Key) string {
 func headNotes(s query.Stack) []headNote {
 	var out []headNote
 	if s.Deleting {
-		out = append(out, headNote{ToneWarn, "minus", "The object is being deleted.", ""})
+		out = append(out, headNote{ui.ToneWarn, "minus", "The object is being deleted.", ""})
 	}
 	if s.Suspended {
-		out = append(out, headNote{ToneIdle, "pause", "The stack is suspended. Terrier does not plan, apply or check it.", "To continue, choose Resume."})
+		out = append(out, headNote{ui.ToneIdle, "pause", "The stack is suspended. Terrier does not plan, apply or check it.", "To continue, choose Resume."})
 	}
 	if s.Phase == string(stack.BreakGlassSession) {
-		out = append(out, headNote{ToneBusy, "person", "A break-glass session is open. Terrier plans and applies nothing.", "It reconciles the stack when the session ends."})
+		out = append(out, headNote{ui.ToneBusy, "person", "A break-glass session is open. Terrier plans and applies nothing.", "It reconciles the stack when the session ends."})
 	}
 	if l := s.Lock; l != nil {
-		n := headNote{ToneWarn, "lock", "Another holder has locked the state.", "Break the lock only if its holder no longer runs."}
+		n := headNote{ui.ToneWarn, "lock", "Another holder has locked the state.", "Break the lock only if its holder no longer runs."}
 		if l.Who != "" {
-			n.Text = fmt.Sprintf("%s has locked the state", cut(200, l.Who))
+			n.Text = fmt.Sprintf("%s has locked the state", ui.Cut(200, l.Who))
 			if l.Since != "" {
-				n.Text += " since " + cut(60, l.Since)
+				n.Text += " since " + ui.Cut(60, l.Since)
 			}
 			n.Text += "."
 		}
 		out = append(out, n)
 	}
 	if g := s.Untracked; g != nil {
-		out = append(out, headNote{ToneBad, "alert", fmt.Sprintf("The apply %s was interrupted: %s may exist.", g.Run, query.Count(len(g.Objects), "untracked resource")), "To import them, choose Repair."})
+		out = append(out, headNote{ui.ToneBad, "alert", fmt.Sprintf("The apply %s was interrupted: %s may exist.", g.Run, query.Count(len(g.Objects), "untracked resource")), "To import them, choose Repair."})
 	}
 	if s.Destroy {
-		out = append(out, headNote{ToneWarn, "minus", "destroy is set: Terrier destroys all resources of the stack.", ""})
+		out = append(out, headNote{ui.ToneWarn, "minus", "destroy is set: Terrier destroys all resources of the stack.", ""})
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // An uploaded state is stored in two steps: the page shows its changes, and the
@@ -114,7 +115,7 @@ func PushState(v *Visit) (Done, error) {
 	}
 	p := &keptPush{who: v.User, key: v.Key(), force: force, until: v.Now.Add(pushKept), size: len(v.File), change: change}
 	token := v.House.pushes.keep(p, v.Now)
-	return Done{To: with(stackPath(v.Key(), tabStates), nil, "push", token) + "#push"}, nil
+	return Done{To: ui.With(stackPath(v.Key(), tabStates), nil, "push", token) + "#push"}, nil
 }
 
 // StoreState stores the uploaded state, if the name of the stack was

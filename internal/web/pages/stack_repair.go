@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // StackRepair asks for the import IDs of untracked resources, which an
@@ -75,7 +76,7 @@ func repairAnswers(v *Visit) (command.RepairAnswers, error) {
 		absent := v.Form.Get("absent-"+n) != ""
 		switch {
 		case absent && id != "" && id != v.Form.Get("known-"+n):
-			return a, fault.New(fault.Invalid, "RepairUnclear", errors.New(cut(200, address)+" has an import ID, and is marked as absent"))
+			return a, fault.New(fault.Invalid, "RepairUnclear", errors.New(ui.Cut(200, address)+" has an import ID, and is marked as absent"))
 		case absent:
 			a.Absent = append(a.Absent, address)
 		case id != "":

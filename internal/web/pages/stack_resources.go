@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // StackResources lists the resources in the state of a stack, by module and type.
@@ -171,18 +172,18 @@ func attributes(values map[string]any) (shown []field, more int) {
 func valueText(v any) string {
 	switch v := v.(type) {
 	case string:
-		return cut(valueLength, v)
+		return ui.Cut(valueLength, v)
 	case json.RawMessage:
 		var s string
 		if json.Unmarshal(v, &s) == nil {
-			return cut(valueLength, s)
+			return ui.Cut(valueLength, s)
 		}
-		return cut(valueLength, string(v))
+		return ui.Cut(valueLength, string(v))
 	default:
 		b, err := json.MarshalIndent(v, "", "  ")
 		if err != nil {
 			return fmt.Sprintf("a value that cannot be shown: %v", err)
 		}
-		return cut(valueLength, string(b))
+		return ui.Cut(valueLength, string(b))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // StackRuns lists the runs of a stack that are kept, newest first.
@@ -26,13 +27,13 @@ func StackRuns(v *Visit) (Page, error) {
 	return stackPage(v, "stack_runs", "Runs", struct {
 		Head  stackHead
 		Rows  []runRow
-		Pager Pager
-	}{head, shown, pager(v.Path, v.Query, offset, len(shown), pageRows, len(rows), "run")}), nil
+		Pager ui.Pager
+	}{head, shown, ui.NewPager(v.Path, v.Query, offset, len(shown), pageRows, len(rows), "run")}), nil
 }
 
 type runRow struct {
 	query.Report
-	Pill  Pill
+	Pill  ui.Pill
 	Href  string
 	Log   string
 	Took  time.Duration
@@ -57,7 +58,7 @@ func runRows(k query.Key, reports []query.Report, now time.Time) []runRow {
 			row.Delta = &r.Changes
 		}
 		if r.Outcome != stack.Succeeded {
-			row.Why = cut(whyLength, r.Message)
+			row.Why = ui.Cut(whyLength, r.Message)
 		}
 		out = append(out, row)
 	}

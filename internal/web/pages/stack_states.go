@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // StackStates lists the stored versions of a stack's state. With a
@@ -102,9 +103,9 @@ func (l *stateList) fill(k query.Key, kept query.KeptStates) {
 			r.Version = digest[:12] // one serial has several
 		}
 		r.File = stateFile(k, s.Key())
-		r.See = with(stackPath(k, tabResources), nil, "version", r.Version)
+		r.See = ui.With(stackPath(k, tabResources), nil, "version", r.Version)
 		if !r.Newest {
-			r.Back = with(stackPath(k, tabStates), nil, "to", r.Version) + "#rollback"
+			r.Back = ui.With(stackPath(k, tabStates), nil, "to", r.Version) + "#rollback"
 		}
 		if s.By != stack.ByOutside && !strings.HasPrefix(s.By, "person ") {
 			r.Run = runPath(k, s.By)
@@ -133,11 +134,11 @@ func (l *stateList) ask(v *Visit, version string) {
 		l.Ask.Change, err = v.Person.Stacks.PlanRollback(v.Context, v.Key(), version, l.Ask.Force)
 		l.Ask.Problem = problemOf("The state cannot be rolled back", err)
 		if fault.Reason(err, "") == query.ReasonStateUnseen {
-			l.Ask.Unseen = with(stackPath(v.Key(), tabStates), v.Query, "force", "yes") + "#rollback"
+			l.Ask.Unseen = ui.With(stackPath(v.Key(), tabStates), v.Query, "force", "yes") + "#rollback"
 		}
 		return
 	}
-	l.Problem = problemOf("There is no version to roll back to", fault.New(fault.Missing, query.ReasonNoVersion, fmt.Errorf("no older version %q is stored", cut(40, version))))
+	l.Problem = problemOf("There is no version to roll back to", fault.New(fault.Missing, query.ReasonNoVersion, fmt.Errorf("no older version %q is stored", ui.Cut(40, version))))
 }
 
 // confirmed is an error if the name of the stack was not typed.
@@ -182,7 +183,7 @@ func AcceptState(v *Visit) (Done, error) {
 
 // LockState locks the state until it is unlocked.
 func LockState(v *Visit) (Done, error) {
-	_, err := v.Person.Stacks.LockState(v.Context, v.Key(), cut(200, strings.TrimSpace(v.Form.Get("reason"))))
+	_, err := v.Person.Stacks.LockState(v.Context, v.Key(), ui.Cut(200, strings.TrimSpace(v.Form.Get("reason"))))
 	return Done{To: stackPath(v.Key(), tabStates), Said: "state-locked"}, err
 }
 

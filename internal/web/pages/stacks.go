@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // pageRows is how many rows of a list are on one page.
@@ -23,7 +24,7 @@ func Stacks(v *Visit) (Page, error) {
 	}
 	view := stacksView(v.Path, v.Query, q, found)
 	if len(found.Items) == 0 && v.Unasked() > 0 {
-		view.Empty = &Empty{Title: "No matches so far", Text: "No stack matches in the namespaces whose permissions were checked so far."}
+		view.Empty = &ui.Empty{Title: "No matches so far", Text: "No stack matches in the namespaces whose permissions were checked so far."}
 	}
 	view.Problem = problemOf("The list cannot be filtered like that", err)
 	view.Namespaces = namespacesOf(v)
@@ -95,8 +96,8 @@ type stackList struct {
 	HasTenants bool
 	Width      int // columns of the table
 	Groups     []rowGroup
-	Pager      Pager
-	Empty      *Empty
+	Pager      ui.Pager
+	Empty      *ui.Empty
 	Problem    *Problem
 	Here       string // the address of the page, to come back to
 }
@@ -105,7 +106,7 @@ type field struct{ Name, Value string }
 
 // chip is a filter with how many it would find.
 type chip struct {
-	Pill    Pill
+	Pill    ui.Pill
 	Count   int
 	Href    string
 	Current bool
@@ -133,7 +134,7 @@ type rowGroup struct {
 // stackRow is one stack of the list.
 type stackRow struct {
 	query.Row
-	Pill   Pill
+	Pill   ui.Pill
 	Href   string
 	Source string // its source, short
 	Full   string // the same in full
@@ -149,8 +150,8 @@ func stacksView(path string, params url.Values, q query.BoardQuery, found query.
 		Filtered: q.Text != "" || q.Namespace != "" || q.Tenant != "" || q.Selector != "" || len(q.Statuses) > 0,
 		Columns:  columns(path, params, q.Sort),
 		Groups:   groups(path, params, q.Group, found),
-		Pager:    pager(path, params, q.Offset, len(found.Items), pageRows, found.Total, "row"),
-		Here:     with(path, params, ""),
+		Pager:    ui.NewPager(path, params, q.Offset, len(found.Items), pageRows, found.Total, "row"),
+		Here:     ui.With(path, params, ""),
 	}
 	for _, s := range q.Statuses {
 		l.Kept = append(l.Kept, field{"status", string(s)})
@@ -171,11 +172,11 @@ func stacksView(path string, params url.Values, q query.BoardQuery, found query.
 	return l
 }
 
-func noStacks(path string, filtered bool) *Empty {
+func noStacks(path string, filtered bool) *ui.Empty {
 	if filtered {
-		return &Empty{Title: "No matching stacks", Text: "No stack that you may view matches all filters.", Href: path, Link: "Show all stacks"}
+		return &ui.Empty{Title: "No matching stacks", Text: "No stack that you may view matches all filters.", Href: path, Link: "Show all stacks"}
 	}
-	return &Empty{
+	return &ui.Empty{
 		Title:   "There are no stacks yet",
 		Text:    "A stack is a Terraform object: a module, its variables and the location of its state. This page lists a stack as soon as you apply one. If you expected stacks here, ask for the permission to list terraforms in their namespace.",
 		Command: firstStack,

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // ToStacks carries out one action on all selected stacks, and shows the result for
@@ -68,7 +69,7 @@ func chosen(names []string) (keys []query.Key, bad []bulkRow) {
 	for _, n := range names {
 		k, err := query.ParseKey(n, "")
 		if err != nil {
-			bad = append(bad, bulkRow{Name: cut(100, n), Why: "This is not the name of a stack."})
+			bad = append(bad, bulkRow{Name: ui.Cut(100, n), Why: "This is not the name of a stack."})
 			continue
 		}
 		if !slices.Contains(keys, k) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // statusChips count by status, and filter.
@@ -14,13 +15,13 @@ func statusChips(path string, params url.Values, q query.BoardQuery, counts map[
 	for _, n := range counts {
 		all += n
 	}
-	params = without(params, "offset")
-	out := []chip{{Pill: Pill{Word: "All"}, Count: all, Href: with(path, params, "status"), Current: len(q.Statuses) == 0}}
+	params = ui.Without(params, "offset")
+	out := []chip{{Pill: ui.Pill{Word: "All"}, Count: all, Href: ui.With(path, params, "status"), Current: len(q.Statuses) == 0}}
 	for _, s := range query.Statuses() {
 		c := chip{Pill: statusPill(s), Count: counts[s], Current: slices.Contains(q.Statuses, s)}
-		c.Href = with(path, params, "status", string(s))
+		c.Href = ui.With(path, params, "status", string(s))
 		if c.Current {
-			c.Href = with(path, params, "status") // once more takes it off
+			c.Href = ui.With(path, params, "status") // once more takes it off
 		}
 		out = append(out, c)
 	}
@@ -33,7 +34,7 @@ func tokens(path string, params url.Values, q query.BoardQuery) []token {
 		{"Search", "q", q.Text}, {"Namespace", "namespace", q.Namespace}, {"Tenant", "tenant", q.Tenant}, {"Labels", "labels", q.Selector}, {"Grouped by", "group", q.Group},
 	} {
 		if t.value != "" {
-			out = append(out, token{t.name, t.value, with(path, without(params, "offset"), t.param)})
+			out = append(out, token{t.name, t.value, ui.With(path, ui.Without(params, "offset"), t.param)})
 		}
 	}
 	return out
@@ -52,7 +53,7 @@ func columns(path string, params url.Values, sorted string) []column {
 		case "-" + to:
 			out[i].Sorted = "descending"
 		}
-		out[i].Href = with(path, without(params, "offset"), "sort", to)
+		out[i].Href = ui.With(path, ui.Without(params, "offset"), "sort", to)
 	}
 	return out
 }

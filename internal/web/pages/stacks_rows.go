@@ -7,6 +7,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // groups puts rows under the headings of their groups. The rows come in the
@@ -46,14 +47,14 @@ func groups(path string, params url.Values, by string, found query.BoardPage) []
 
 // onlyGroup is the address of the list of one group alone.
 func onlyGroup(path string, params url.Values, by, name string) string {
-	params = without(params, "offset", "group")
+	params = ui.Without(params, "offset", "group")
 	switch key, isLabel := strings.CutPrefix(by, "label:"); {
 	case !isLabel:
-		return with(path, params, by, name)
+		return ui.With(path, params, by, name)
 	case name == "":
-		return with(path, params, "labels", "!"+key)
+		return ui.With(path, params, "labels", "!"+key)
 	default:
-		return with(path, params, "labels", key+"="+name)
+		return ui.With(path, params, "labels", key+"="+name)
 	}
 }
 
@@ -75,13 +76,13 @@ const whyLength = 160
 func listed(r query.Row) stackRow {
 	s := stackRow{Row: r, Pill: statusPill(r.Status), Href: stackPath(r.Key()), Source: sourceText(r.Stack, true), Full: sourceText(r.Stack, false)}
 	if r.Tenant != "" {
-		s.Tenant = with("/stacks", nil, "tenant", r.Tenant)
+		s.Tenant = ui.With("/stacks", nil, "tenant", r.Tenant)
 	}
 	switch {
 	case r.Phase == string(stack.BreakGlassSession):
 		s.Why = "A break-glass session is open"
 	case r.Status != query.StatusReady && r.Status != query.StatusSuspended:
-		s.Why = cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
+		s.Why = ui.Cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
 	}
 	s.Drift = r.Drift != nil && r.Status != query.StatusDrifted
 	return s
@@ -105,7 +106,7 @@ func sourceText(s query.Stack, short bool) string {
 		if _, name, ok := strings.Cut(text, "/"); ok {
 			text = name
 		}
-		rev = revision(rev)
+		rev = ui.Revision(rev)
 		if i := strings.LastIndex(rev, "@"); i >= 0 {
 			rev = rev[i+1:]
 		}

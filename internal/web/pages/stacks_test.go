@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 func show(t *testing.T, e *estate, address string, h Handler) parsed {
@@ -106,7 +107,7 @@ func TestPagesOfTenThousandRows(t *testing.T) {
 	for i := range 10000 {
 		e.rows = append(e.rows, row("net", fmt.Sprintf("stack-%05d", i), query.StatusReady, nil))
 	}
-	for offset, want := range map[int]Pager{
+	for offset, want := range map[int]ui.Pager{
 		0:    {From: 1, To: 100, Total: 10000, Noun: "row", Next: "/stacks?offset=100&q=stack"},
 		100:  {From: 101, To: 200, Total: 10000, Noun: "row", Prev: "/stacks?q=stack", Next: "/stacks?offset=200&q=stack"},
 		9950: {From: 9951, To: 10000, Total: 10000, Noun: "row", Prev: "/stacks?offset=9850&q=stack"},

@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 var _ = says(map[Said]string{
@@ -42,14 +43,14 @@ type templateView struct {
 	query.Rollout
 	Of           query.TemplateDetail
 	Now          time.Time
-	Pill         Pill
+	Pill         ui.Pill
 	RegistryHref string
 	TenantsHref  string
 	WaveRows     []waveRow
 	Gens         []generationRow
 	Held         []tenantRow // changed and not ready
 	MoreHeld     int
-	Buttons      []Button
+	Buttons      []ui.Button
 	Refused      string // why the visitor may not change the template; empty if they may
 	Undo         *undoView
 	Told         told
@@ -58,7 +59,7 @@ type templateView struct {
 // waveRow is one wave of the rollout, or the rest after the last.
 type waveRow struct {
 	query.WaveInfo
-	State Pill
+	State ui.Pill
 }
 
 // generationRow is one generation of the template.
@@ -76,7 +77,7 @@ func templateOf(v *Visit, r query.Rollout, d query.TemplateDetail) templateView 
 	path := templatePath(key)
 	view := templateView{
 		Rollout: r, Of: d, Now: v.Now, Pill: rolloutPill(r.Phase), RegistryHref: registryPath(query.Key{Namespace: key.Namespace, Name: r.Registry}),
-		TenantsHref: with("/tenants", map[string][]string{"namespace": {key.Namespace}}, "template", key.Name), Told: toldOf(v.Now, d.Conditions, d.Events, d.Unseen),
+		TenantsHref: ui.With("/tenants", map[string][]string{"namespace": {key.Namespace}}, "template", key.Name), Told: toldOf(v.Now, d.Conditions, d.Events, d.Unseen),
 	}
 	if !v.Can(access.Request{Verb: "patch", Resource: access.ResourceTemplates, Namespace: key.Namespace, Name: key.Name}) {
 		view.Refused = "You may not change this template. Ask for the permission to patch and update tenanttemplates in " + key.Namespace + "."
@@ -94,7 +95,7 @@ func templateOf(v *Visit, r query.Rollout, d query.TemplateDetail) templateView 
 	}
 	view.waves()
 	if r.Phase == query.RolloutFailed {
-		view.Buttons = append(view.Buttons, Button{Label: "Resume rollout", To: path + "/resume", Why: view.Refused})
+		view.Buttons = append(view.Buttons, ui.Button{Label: "Resume rollout", To: path + "/resume", Why: view.Refused})
 	}
 	return view
 }
@@ -104,10 +105,10 @@ func (d *templateView) waves() {
 	if len(d.Of.Waves) == 0 {
 		return
 	}
-	done, idle := Pill{ToneOK, "check", "Done"}, Pill{ToneIdle, "dot", "Pending"}
-	under := Pill{ToneBusy, "turn", "In progress"}
+	done, idle := ui.NewPill(ui.ToneOK, "check", "Done"), ui.NewPill(ui.ToneIdle, "dot", "Pending")
+	under := ui.NewPill(ui.ToneBusy, "turn", "In progress")
 	if d.Phase == query.RolloutFailed {
-		under = Pill{ToneBad, "cross", "Stopped here"}
+		under = ui.NewPill(ui.ToneBad, "cross", "Stopped here")
 	}
 	passed := d.Phase == query.RolloutComplete || d.Phase == query.RolloutIdle
 	at := len(d.Of.Waves) // the rest
@@ -142,7 +143,7 @@ type undoView struct {
 // diffLine is one line of what changes.
 type diffLine struct {
 	Sign, Text string
-	Tone       Tone
+	Tone       ui.Tone
 }
 
 // undoOf plans the rollback with the permissions of the visitor.
@@ -166,9 +167,9 @@ func undoOf(v *Visit, to, refused string) *undoView {
 			line := diffLine{Sign: string(rune(l.Sign)), Text: l.Text}
 			switch l.Sign {
 			case '+':
-				line.Tone = ToneOK
+				line.Tone = ui.ToneOK
 			case '-':
-				line.Tone = ToneBad
+				line.Tone = ui.ToneBad
 			}
 			view.Lines = append(view.Lines, line)
 		}

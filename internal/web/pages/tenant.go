@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // Tenant shows one tenant: its objects by dependency, their status, and what they
@@ -34,7 +35,7 @@ var errNoTenants = fault.New(fault.Missing, query.ReasonNoTenants, errors.New("t
 type tenantView struct {
 	query.TenantDetail
 	Now                                    time.Time
-	Pill                                   Pill
+	Pill                                   ui.Pill
 	RegistryHref, TemplateHref, StacksHref string
 
 	Tree    []*objectView // those that need no other, with those that need them below
@@ -46,7 +47,7 @@ type tenantView struct {
 // objectView is one object of a tenant.
 type objectView struct {
 	query.TenantObject
-	Pill  Pill
+	Pill  ui.Pill
 	Also  []string // further ones that it depends on, besides the one that it stands below
 	Below []*objectView
 	Stack *stackView
@@ -61,7 +62,7 @@ type branch struct {
 // stackView is the stack that an object is.
 type stackView struct {
 	Href   string // empty if the visitor may not view it
-	Pill   Pill
+	Pill   ui.Pill
 	Unseen string
 
 	Since   time.Time
@@ -72,32 +73,32 @@ type stackView struct {
 }
 
 // objectPill is the status of an object of a tenant.
-func objectPill(state string) Pill {
+func objectPill(state string) ui.Pill {
 	switch state {
 	case query.ObjectReady:
-		return Pill{ToneOK, "check", "Ready"}
+		return ui.NewPill(ui.ToneOK, "check", "Ready")
 	case query.ObjectLeftOut:
-		return Pill{ToneIdle, "minus", "Omitted"}
+		return ui.NewPill(ui.ToneIdle, "minus", "Omitted")
 	case query.ObjectGone:
-		return Pill{ToneIdle, "check", "Deleted"}
+		return ui.NewPill(ui.ToneIdle, "check", "Deleted")
 	case query.ObjectLetGo:
-		return Pill{ToneIdle, "check", "Released"}
+		return ui.NewPill(ui.ToneIdle, "check", "Released")
 	case query.ObjectPending:
-		return Pill{ToneIdle, "clock", "Pending"}
+		return ui.NewPill(ui.ToneIdle, "clock", "Pending")
 	case query.ObjectRemoving, "Deleting":
-		return Pill{ToneWarn, "minus", "Deleting"}
+		return ui.NewPill(ui.ToneWarn, "minus", "Deleting")
 	case "Kept":
-		return Pill{ToneWarn, "lock", "Kept"}
+		return ui.NewPill(ui.ToneWarn, "lock", "Kept")
 	case "Progressing":
-		return Pill{ToneBusy, "turn", "Progressing"}
+		return ui.NewPill(ui.ToneBusy, "turn", "Progressing")
 	case "Failed":
-		return Pill{ToneBad, "cross", "Failed"}
+		return ui.NewPill(ui.ToneBad, "cross", "Failed")
 	case "Conflicted":
-		return Pill{ToneBad, "alert", "Conflicted"}
+		return ui.NewPill(ui.ToneBad, "alert", "Conflicted")
 	case "Skipped":
-		return Pill{ToneWarn, "pause", "Skipped"}
+		return ui.NewPill(ui.ToneWarn, "pause", "Skipped")
 	default:
-		return Pill{ToneIdle, "dot", state}
+		return ui.NewPill(ui.ToneIdle, "dot", state)
 	}
 }
 
@@ -110,7 +111,7 @@ func tenantOf(v *Visit, d query.TenantDetail) tenantView {
 	var wanted []*objectView
 	for _, o := range d.Objects {
 		n := &objectView{TenantObject: o, Pill: objectPill(o.State), Stack: stackOfObject(v, o)}
-		if n.Pill.Tone == ToneBad {
+		if n.Pill.Tone == ui.ToneBad {
 			view.Failing++
 		}
 		if o.State == query.ObjectRemoving {
@@ -166,7 +167,7 @@ func stackOfObject(v *Visit, o query.TenantObject) *stackView {
 	}
 	s := o.Stack
 	out := &stackView{
-		Href: pathOf("stacks", s.Namespace, s.Name), Pill: Pill{ToneIdle, "dot", cmp.Or(s.Phase, "Unknown")},
+		Href: ui.PathOf("stacks", s.Namespace, s.Name), Pill: ui.NewPill(ui.ToneIdle, "dot", cmp.Or(s.Phase, "Unknown")),
 		Since: s.Since, Message: s.Message, Applied: s.Applied,
 	}
 	if v.House.Board != nil {

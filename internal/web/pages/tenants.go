@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // tenantsEvery is how often pages about tenants refresh: only stacks have change
@@ -21,7 +22,7 @@ const tenantsEvery = 10 * time.Second
 func Tenants(v *Visit) (Page, error) {
 	page := Page{Title: "Tenants", Section: "tenants", Template: "tenants", Live: Live{Every: tenantsEvery}}
 	if v.House.Tenants == nil {
-		page.Data = tenantsView{Now: v.Now, Empty: &Empty{Title: "No tenants", Text: "This server does not manage tenants."}}
+		page.Data = tenantsView{Now: v.Now, Empty: &ui.Empty{Title: "No tenants", Text: "This server does not manage tenants."}}
 		return page, nil
 	}
 	labels := strings.TrimSpace(v.Query.Get("labels"))
@@ -60,8 +61,8 @@ type tenantsView struct {
 	Filtered                                           bool
 
 	Rows     []tenantRow
-	Pager    Pager
-	Empty    *Empty
+	Pager    ui.Pager
+	Empty    *ui.Empty
 	NoStacks *Problem
 
 	Registries []registryRow
@@ -78,7 +79,7 @@ type alarmView struct {
 
 // stateChip is a state with its count, and a filter of the list.
 type stateChip struct {
-	Pill
+	ui.Pill
 	Count   int
 	Href    string
 	Current bool
@@ -89,7 +90,7 @@ type tenantRow struct {
 	query.Tenant
 	Href, RegistryHref, TemplateHref, StacksHref string
 
-	Pill   Pill
+	Pill   ui.Pill
 	Stacks int // of its row, that the visitor may view
 	Bad    int // of these
 }
@@ -98,14 +99,14 @@ type tenantRow struct {
 type registryRow struct {
 	query.Registry
 	Href string
-	Pill Pill
+	Pill ui.Pill
 }
 
 // templateRow is one template.
 type templateRow struct {
 	query.Template
 	Href, RegistryHref string
-	Pill               Pill // of its rollout
+	Pill               ui.Pill // of its rollout
 	Invalid            bool
 }
 
@@ -113,24 +114,24 @@ type templateRow struct {
 // first.
 var tenantPills = []struct {
 	state string
-	pill  Pill
+	pill  ui.Pill
 }{
-	{query.TenantFailed, Pill{ToneBad, "cross", "Failed"}},
-	{query.TenantConflicted, Pill{ToneBad, "alert", "Conflicted"}},
-	{query.TenantProgressing, Pill{ToneBusy, "turn", "Progressing"}},
-	{query.TenantNew, Pill{ToneIdle, "dot", "New"}},
-	{query.TenantLeaving, Pill{ToneWarn, "clock", "Leaving"}},
-	{query.TenantDeleting, Pill{ToneWarn, "minus", "Deleting"}},
-	{query.TenantReady, Pill{ToneOK, "check", "Ready"}},
+	{query.TenantFailed, ui.NewPill(ui.ToneBad, "cross", "Failed")},
+	{query.TenantConflicted, ui.NewPill(ui.ToneBad, "alert", "Conflicted")},
+	{query.TenantProgressing, ui.NewPill(ui.ToneBusy, "turn", "Progressing")},
+	{query.TenantNew, ui.NewPill(ui.ToneIdle, "dot", "New")},
+	{query.TenantLeaving, ui.NewPill(ui.ToneWarn, "clock", "Leaving")},
+	{query.TenantDeleting, ui.NewPill(ui.ToneWarn, "minus", "Deleting")},
+	{query.TenantReady, ui.NewPill(ui.ToneOK, "check", "Ready")},
 }
 
-func tenantPill(state string) Pill {
+func tenantPill(state string) ui.Pill {
 	for _, p := range tenantPills {
 		if p.state == state {
 			return p.pill
 		}
 	}
-	return Pill{ToneIdle, "dot", state}
+	return ui.NewPill(ui.ToneIdle, "dot", state)
 }
 
 // sightOf says in which of some namespaces the visitor may list a resource.
@@ -203,19 +204,19 @@ func tenantsOf(v *Visit, list query.TenantList) tenantsView {
 	for _, t := range chosen[offset:min(offset+pageRows, len(chosen))] {
 		d.Rows = append(d.Rows, rowOfTenant(*t))
 	}
-	d.Pager = pager(v.Path, v.Query, offset, len(d.Rows), pageRows, len(chosen), "tenant")
+	d.Pager = ui.NewPager(v.Path, v.Query, offset, len(d.Rows), pageRows, len(chosen), "tenant")
 	switch {
 	case len(d.Rows) > 0:
 	case d.Filtered:
-		d.Empty = &Empty{Title: "No matching tenants", Href: v.Path, Link: "Show all"}
+		d.Empty = &ui.Empty{Title: "No matching tenants", Href: v.Path, Link: "Show all"}
 	default:
-		d.Empty = &Empty{
+		d.Empty = &ui.Empty{
 			Title:   "No tenants yet",
 			Text:    "A tenant is the set of objects that a template creates for one row of a table. Apply a TenantRegistry that reads the table, and a TenantTemplate with the objects for each row. terrier up --quickstart shows both.",
 			Command: "kubectl explain tenantregistry.spec",
 		}
 		if !v.Can(access.Request{Verb: "list", Resource: access.ResourceTenants}) {
-			d.Empty = &Empty{Title: "No tenants that you may view", Text: "To view tenants, you need the permission to list them in their namespace. Ask the administrator of the cluster for a role that allows it."}
+			d.Empty = &ui.Empty{Title: "No tenants that you may view", Text: "To view tenants, you need the permission to list them in their namespace. Ask the administrator of the cluster for a role that allows it."}
 		}
 	}
 	return d
@@ -258,14 +259,14 @@ func (d *tenantsView) chips(v *Visit, counts map[string]int) {
 	for _, n := range counts {
 		total += n
 	}
-	add := func(state string, p Pill, n int) {
+	add := func(state string, p ui.Pill, n int) {
 		to := state
 		if d.State == state {
 			to = ""
 		}
-		d.Chips = append(d.Chips, stateChip{p, n, with(v.Path, without(v.Query, "offset"), "state", to), d.State == state})
+		d.Chips = append(d.Chips, stateChip{p, n, ui.With(v.Path, ui.Without(v.Query, "offset"), "state", to), d.State == state})
 	}
-	add(notReady, Pill{ToneWarn, "alert", "Not ready"}, total-counts[query.TenantReady])
+	add(notReady, ui.NewPill(ui.ToneWarn, "alert", "Not ready"), total-counts[query.TenantReady])
 	for _, p := range tenantPills {
 		add(p.state, p.pill, counts[p.state])
 	}
@@ -297,13 +298,13 @@ func rowOfTenant(t query.Tenant) tenantRow {
 		Tenant: t, Pill: tenantPill(t.State), Href: tenantPath(t.Key()),
 		RegistryHref: registryPath(query.Key{Namespace: t.Namespace, Name: t.Registry}),
 		TemplateHref: templatePath(query.Key{Namespace: t.Namespace, Name: t.Template}),
-		StacksHref:   with("/stacks", nil, "labels", tenantIDLabel+"="+tenant.Label(t.UID)),
+		StacksHref:   ui.With("/stacks", nil, "labels", tenantIDLabel+"="+tenant.Label(t.UID)),
 	}
 }
 
-func tenantPath(k query.Key) string   { return pathOf("tenants", k.Namespace, k.Name) }
-func registryPath(k query.Key) string { return pathOf("registries", k.Namespace, k.Name) }
-func templatePath(k query.Key) string { return pathOf("templates", k.Namespace, k.Name) }
+func tenantPath(k query.Key) string   { return ui.PathOf("tenants", k.Namespace, k.Name) }
+func registryPath(k query.Key) string { return ui.PathOf("registries", k.Namespace, k.Name) }
+func templatePath(k query.Key) string { return ui.PathOf("templates", k.Namespace, k.Name) }
 
 // idLabels are what the stacks of the rows have in common.
 func (d *tenantsView) idLabels() []string {
@@ -361,38 +362,38 @@ func (d *tenantsView) sources(v *Visit) error {
 }
 
 // registryPill is the status of a registry.
-func registryPill(r query.Registry) Pill {
+func registryPill(r query.Registry) ui.Pill {
 	switch {
 	case r.Blocked != nil && !r.Blocked.Allowed:
-		return Pill{ToneBad, "alert", "Deletions blocked"}
+		return ui.NewPill(ui.ToneBad, "alert", "Deletions blocked")
 	case r.Suspended:
-		return Pill{ToneIdle, "pause", "Suspended"}
+		return ui.NewPill(ui.ToneIdle, "pause", "Suspended")
 	case r.Ready == "False":
-		return Pill{ToneBad, "cross", "Not read"}
+		return ui.NewPill(ui.ToneBad, "cross", "Not read")
 	case r.RowErrors > 0:
-		return Pill{ToneWarn, "alert", "Row errors"}
+		return ui.NewPill(ui.ToneWarn, "alert", "Row errors")
 	case r.DryRun:
-		return Pill{ToneIdle, "dot", "Dry run"}
+		return ui.NewPill(ui.ToneIdle, "dot", "Dry run")
 	case r.Ready == "True":
-		return Pill{ToneOK, "check", "Read"}
+		return ui.NewPill(ui.ToneOK, "check", "Read")
 	default:
-		return Pill{ToneIdle, "clock", "Not read yet"}
+		return ui.NewPill(ui.ToneIdle, "clock", "Not read yet")
 	}
 }
 
 // rolloutPill is the status of a rollout.
-func rolloutPill(phase string) Pill {
+func rolloutPill(phase string) ui.Pill {
 	switch phase {
 	case query.RolloutInProgress:
-		return Pill{ToneBusy, "turn", "Rolling out"}
+		return ui.NewPill(ui.ToneBusy, "turn", "Rolling out")
 	case query.RolloutFailed:
-		return Pill{ToneBad, "cross", "Stopped"}
+		return ui.NewPill(ui.ToneBad, "cross", "Stopped")
 	case query.RolloutComplete:
-		return Pill{ToneOK, "check", "Complete"}
+		return ui.NewPill(ui.ToneOK, "check", "Complete")
 	case query.RolloutIdle:
-		return Pill{ToneIdle, "dot", "Idle"}
+		return ui.NewPill(ui.ToneIdle, "dot", "Idle")
 	default:
-		return Pill{ToneIdle, "dot", phase}
+		return ui.NewPill(ui.ToneIdle, "dot", phase)
 	}
 }
 
