@@ -35,6 +35,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
+	dialects "github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -155,7 +156,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		return err
 	}
 	stacks := &controller.Stacks{
-		Client: mgr.GetClient(), Live: live, Dialect: infra.Dialect{},
+		Client: mgr.GetClient(), Live: live, Dialects: dialects.NewRegistry(infra.Dialect{}),
 		Runner: timedRuns{fencedRuns{p.runs, p.leads}, p.board}, Artifacts: p.cache, Modules: p.modules(),
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
 		Events: p.events(mgr, kube.FieldManager), Audit: p.journal, Webhooks: webhooks, Queue: p.queue,

@@ -48,17 +48,17 @@ var (
 		"docs/compatibility.md: glass":                "a message is the one of tofu-controller",
 		"internal/dialect/infra/breakglass.go: glass": "a message is the one of tofu-controller",
 		"docs/adr/0022-content-by-digest.md: box":     "a JSON name of earlier records",
+		"internal/blob":                               "its words are being replaced",
 		"internal/controller":                         "its words are being replaced",
+		"internal/plan":                               "its words are being replaced",
 		"internal/command":                            "its words are being replaced",
 		"internal/query":                              "its words are being replaced",
-		"internal/stack/messages.go: glass":           "a message is the one of tofu-controller",
+		"internal/stack":                              "its words are being replaced",
 		"internal/graph/graph.go: boxes":              "a graph has boxes and edges",
 	}}
 	// largeTypes are written "package.type".
 	largeTypes = exceptions{"types stay small", map[string]string{
 		"internal/app.parts":         "it is being split",
-		"internal/controller.Stacks": "it is being split",
-		"internal/stack.Observation": "it is being split",
 		"internal/web.server":        "it is being split",
 	}}
 	// largePackages are written as packages.

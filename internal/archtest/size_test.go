@@ -132,11 +132,11 @@ func recordKeysAreMadeInRecord(t tree) []problem {
 // writers are the methods by which the controller changes anything outside of
 // itself, by the interface or the package that has them.
 var writers = []string{
-	"Blobs.Put", "Blobs.Delete", "record.Write",
-	"Client.Create", "Client.Update", "Client.Patch", "Client.Delete", "Live.Create", "Live.Update", "Live.Patch", "Live.Delete", "Live.Status", "Client.Status",
-	"States.Save", "States.Lock", "States.Unlock", "States.Break",
-	"Runner.Start", "Runner.Cancel", "Runner.Forget",
-	"Events.Event", "Audit.Append", "Audit.Record",
+	"blobs.Put", "blobs.Delete", "record.Write",
+	"cache.Create", "cache.Update", "cache.Patch", "cache.Delete", "live.Create", "live.Update", "live.Patch", "live.Delete", "live.Status", "cache.Status",
+	"store.Save", "store.Lock", "store.Unlock",
+	"runner.Start", "runner.Cancel", "runner.Forget",
+	"events.Event", "journal.Record",
 }
 
 // observingWritesNothing follows the calls from the functions of

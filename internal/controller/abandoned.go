@@ -5,136 +5,158 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// abandoned looks after stacks whose object is gone although they were not let
-// go: somebody took the finalizer off by force. A run that goes on comes to its
+// removals looks after what stacks leave that are gone.
+type removals struct {
+	blobs        Blobs
+	dialects     dialect.Registry
+	events       Events
+	live         client.Client
+	log          *slog.Logger
+	now          func() time.Time
+	queue        *schedule.Queue
+	runner       runner.Runner
+	store        States
+	index        *index
+	auditor      *auditor
+	dependencies *dependencies
+	records      *records
+	settler      *settler
+	states       *states
+}
+
+// abandoned looks after stacks whose object is gone although they were not
+// released: its finalizer was removed by force. A run that goes on comes to its
 // end, its state is stored, and what is left is written down. It returns when
-// to look again, zero if there is no need. The object with the UID alive is there.
-func (c *Stacks) abandoned(ctx context.Context, key types.NamespacedName, alive string) (time.Duration, error) {
+// to look again, zero if there is no need. The object with the UID alive exists.
+func (rm *removals) abandoned(ctx context.Context, of objectRef, alive string) (time.Duration, error) {
 	var again time.Duration
 	var errs []error
-	for _, e := range c.index.named(key) {
+	for _, e := range rm.index.all(of) {
 		if e.id == alive {
 			continue
 		}
-		wait, err := c.abandon(ctx, e.id, key)
+		wait, err := rm.abandon(ctx, e)
 		again = max(again, wait)
 		errs = append(errs, err)
 	}
 	return again, errors.Join(errs...)
 }
 
-func (c *Stacks) abandon(ctx context.Context, id string, key types.NamespacedName) (time.Duration, error) {
-	report, err := c.Runner.Current(id)
+func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error) {
+	id, key := e.id, e.key
+	report, err := rm.runner.Current(id)
 	if err != nil {
 		return 0, err
 	}
 	if report != nil && report.Phase != runner.Done {
-		c.Queue.Withdraw(id)
+		rm.queue.Withdraw(id)
 		return runLook, nil
 	}
-	c.Queue.Leave(id)
-	if report != nil && key.Name == "" { // found by its records alone
+	rm.queue.Leave(id)
+	if report != nil && key.Name == "" {
 		key.Namespace, key.Name, _ = strings.Cut(report.Name, "/")
+		e = &entry{id: id, objectRef: objectRef{e.dialect, key}}
 	}
-	r := kube.Retained{Stack: key.String(), UID: id, At: c.Now(), Why: "the object was removed although Terrier had not let it go"}
+	r := kube.Retained{Stack: key.String(), UID: id, At: rm.now(), Why: "the object was removed before Terrier released it"}
 	if report != nil {
-		if err := c.salvage(ctx, id, key, report, &r); err != nil {
+		if err := rm.salvage(ctx, e, report, &r); err != nil {
 			return 0, fmt.Errorf("keeping what the run %s of the removed stack %s left: %w", report.ID, key, err)
 		}
 	}
-	left, err := c.Blobs.List(ctx, record.Stack(id))
+	left, err := rm.blobs.List(ctx, record.Stack(id))
 	if err != nil {
 		return 0, err
 	}
-	if len(left) > 0 { // else it was let go, and nothing is left to be said
-		state, err := c.get(ctx, record.State(id))
+	if len(left) > 0 { // else it was released, and nothing is left to be said
+		state, err := rm.records.get(ctx, record.State(id))
 		if err != nil && fault.Of(err) != fault.Missing {
 			return 0, err
 		}
-		if err := c.keepRetained(ctx, &r, state); err != nil {
+		if err := rm.keepRetained(ctx, &r, state); err != nil {
 			return 0, err
 		}
-		if err := c.record(ctx, c.remains(id, key), audit.Entry{What: audit.Orphaned, Why: r.Why}, ""); err != nil {
+		if err := rm.auditor.record(ctx, remains(e), audit.Entry{What: audit.Orphaned, Why: r.Why}, ""); err != nil {
 			return 0, err
 		}
-		c.Log.Warn("a stack was removed by force; what it built stays, and its records are kept", "stack", key.String(), "uid", id, "resources", len(r.Resources))
+		rm.log.Warn("a stack was removed by force: its resources and its records stay", "stack", key.String(), "uid", id, "resources", len(r.Resources))
 	}
-	c.index.drop(id)
+	rm.index.drop(id)
 	return 0, nil
 }
 
 // remains is a pass over what is left of a stack whose object is gone.
-func (c *Stacks) remains(id string, key types.NamespacedName) *pass {
-	obj := c.Dialect.New()
-	obj.SetNamespace(key.Namespace)
-	obj.SetName(key.Name)
-	return &pass{id: id, obj: obj, entry: &entry{id: id, key: key}}
+func remains(e *entry) *pass {
+	obj := e.dialect.New()
+	obj.SetNamespace(e.key.Namespace)
+	obj.SetName(e.key.Name)
+	return &pass{dialect: e.dialect, id: e.id, obj: obj, entry: e}
 }
 
 // salvage stores the state of the last run of a stack that is gone, and frees
 // its lock.
-func (c *Stacks) salvage(ctx context.Context, id string, key types.NamespacedName, report *runner.Report, r *kube.Retained) error {
+func (rm *removals) salvage(ctx context.Context, e *entry, report *runner.Report, r *kube.Retained) error {
 	var n note
 	if err := json.Unmarshal(report.Note, &n); err != nil {
 		return fmt.Errorf("reading its note: %w", err)
 	}
 	r.State = n.State
-	p := c.remains(id, key)
+	p := remains(e)
 	p.o.Deleting = true // its namespace may be going, too: then our own copy has to do
 	if report.Kind.Writes() {
-		// What somebody else stored meanwhile is not replaced; our own copy stays
-		// in the record.
-		if err := c.flush(ctx, p, report, n); err != nil && fault.Reason(err, "") != kube.StateConflict {
+		// A state that something else stored meanwhile is not replaced; the copy in the
+		// records stays.
+		if err := rm.states.flush(ctx, p, report, n); err != nil && fault.Reason(err, "") != kube.StateConflict {
 			return err
 		}
 		if n.State != nil {
-			if err := c.States.Unlock(ctx, *n.State, report.ID); err != nil {
+			if err := rm.store.Unlock(ctx, *n.State, report.ID); err != nil {
 				return err
 			}
 		}
 	}
 	run := stack.Run{}
-	if err := c.findUntracked(ctx, p, report, n, &run); err != nil {
+	if err := rm.settler.findUntracked(ctx, p, report, n, &run); err != nil {
 		return err
 	}
 	if len(run.Untracked) > 0 {
 		r.Untracked = &stack.Untracked{Run: report.ID, At: report.Finished, Objects: run.Untracked, Apart: run.Apart, Rescued: run.Rescued}
 	}
-	if err := c.keepRecords(ctx, p, report); err != nil {
+	if err := rm.settler.keepRecords(ctx, p, report); err != nil {
 		return err
 	}
-	return c.Runner.Forget(id, report.ID)
+	return rm.runner.Forget(e.id, report.ID)
 }
 
-// sweepGone writes down stacks that went while nobody looked, and drops the
-// records of those that have been gone for long. That an object is not in a
-// list is no reason to drop anything at once: the list may be wrong.
-func (c *Stacks) sweepGone(ctx context.Context) error {
-	keys, err := c.Blobs.List(ctx, record.Stacks)
+// sweepGone writes down stacks of all dialects that went while no controller ran,
+// and drops the records of those that have been gone for long. That an object is
+// not in a list is no reason to drop anything at once: the list may be wrong.
+func (rm *removals) sweepGone(ctx context.Context) error {
+	keys, err := rm.blobs.List(ctx, record.Stacks)
 	if err != nil {
 		return err
 	}
-	retained, err := c.retained(ctx)
+	retained, err := rm.retained(ctx)
 	if err != nil {
 		return err
 	}
-	alive, err := c.alive(ctx) // after the records: a stack that is new by now has none among them
+	alive, err := rm.alive(ctx) // after the records: a stack that is new by now has none among them
 	if err != nil {
 		return err
 	}
@@ -143,21 +165,21 @@ func (c *Stacks) sweepGone(ctx context.Context) error {
 		if _, known := retained[id]; known || alive[id] {
 			continue
 		}
-		var key types.NamespacedName
-		if e := c.index.find(id); e != nil {
-			key = e.key
+		e := rm.index.find(id)
+		if e == nil { // found by its records alone
+			e = &entry{id: id, objectRef: objectRef{dialect: rm.dialects.First()}}
 		}
-		if _, err := c.abandon(ctx, id, key); err != nil {
+		if _, err := rm.abandon(ctx, e); err != nil {
 			return err
 		}
-		retained[id] = kube.Retained{At: c.Now()}
+		retained[id] = kube.Retained{At: rm.now()}
 	}
 	for id, r := range retained {
 		switch {
 		case alive[id]:
-			err = c.dropOthers(ctx, record.Retained(id, "")) // a backup was restored
-		case c.Now().Sub(r.At) > kube.RetainedFor:
-			err = errors.Join(c.dropRecords(ctx, id), c.dropOthers(ctx, record.Retained(id, "")))
+			err = rm.records.dropOthers(ctx, record.Retained(id, "")) // a backup was restored
+		case rm.now().Sub(r.At) > kube.RetainedFor:
+			err = errors.Join(rm.records.dropRecords(ctx, id), rm.records.dropOthers(ctx, record.Retained(id, "")))
 		}
 		if err != nil {
 			return err
@@ -166,32 +188,31 @@ func (c *Stacks) sweepGone(ctx context.Context) error {
 	return nil
 }
 
-// alive is the set of the stacks that exist.
-func (c *Stacks) alive(ctx context.Context) (map[string]bool, error) {
-	gvk, err := apiutil.GVKForObject(c.Dialect.New(), c.Live.Scheme())
-	if err != nil {
-		return nil, err
-	}
-	list := &metav1.PartialObjectMetadataList{}
-	gvk.Kind += "List"
-	list.SetGroupVersionKind(gvk)
+// alive is the set of the stacks that exist, of all dialects.
+func (rm *removals) alive(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
-	for {
-		if err := c.Live.List(ctx, list, client.Limit(500), client.Continue(list.Continue)); err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			out[string(list.Items[i].UID)] = true
-		}
-		if list.Continue == "" {
-			return out, nil
+	for _, d := range rm.dialects.All() {
+		list, gvk := &metav1.PartialObjectMetadataList{}, d.Kind()
+		gvk.Kind += "List"
+		list.SetGroupVersionKind(gvk)
+		for {
+			if err := rm.live.List(ctx, list, client.Limit(500), client.Continue(list.Continue)); err != nil {
+				return nil, err
+			}
+			for i := range list.Items {
+				out[string(list.Items[i].UID)] = true
+			}
+			if list.Continue == "" {
+				break
+			}
 		}
 	}
+	return out, nil
 }
 
 // retained reads the records of all stacks that are gone.
-func (c *Stacks) retained(ctx context.Context) (map[string]kube.Retained, error) {
-	keys, err := c.Blobs.List(ctx, record.AllRetained())
+func (rm *removals) retained(ctx context.Context) (map[string]kube.Retained, error) {
+	keys, err := rm.blobs.List(ctx, record.AllRetained())
 	if err != nil {
 		return nil, err
 	}
@@ -200,11 +221,68 @@ func (c *Stacks) retained(ctx context.Context) (map[string]kube.Retained, error)
 		if _, file, _ := record.RetainedOf(k); file != record.RetainedFile {
 			continue
 		}
-		r, err := record.At[kube.Retained](k).Read(ctx, c.Blobs)
+		r, err := record.At[kube.Retained](k).Read(ctx, rm.blobs)
 		if err != nil {
 			return nil, err
 		}
 		out[r.UID] = r
 	}
 	return out, nil
+}
+
+// sweepEvery is how often what nothing refers to any more is looked for.
+const sweepEvery = 6 * time.Hour
+
+// run looks now and then, until ctx ends, for stacks that are gone, and
+// removes archives that no record of an apply needs. Archives are shared by all
+// stacks, so no single stack can tell.
+func (rm *removals) run(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if err := errors.Join(rm.sweepGone(ctx), rm.records.sweep(ctx)); err != nil && ctx.Err() == nil {
+			rm.log.Warn("records not swept", "err", err) // tried again in time
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (rs *records) sweep(ctx context.Context) error {
+	rs.trees.Lock()
+	defer rs.trees.Unlock()
+	trees, err := rs.blobs.List(ctx, record.Trees())
+	if err != nil || len(trees) == 0 {
+		return err
+	}
+	keys, err := rs.blobs.List(ctx, record.Stacks)
+	if err != nil {
+		return err
+	}
+	needed := map[string]bool{}
+	for _, k := range keys {
+		if !record.IsSnapshot(k) {
+			continue
+		}
+		s, err := record.At[snapshot](k).Read(ctx, rs.blobs)
+		if fault.Of(err) == fault.Missing {
+			continue // its stack went meanwhile
+		}
+		if err != nil {
+			return err // an archive that it may need must not go
+		}
+		needed[record.Tree(s.PlanInputs.Source)] = true
+	}
+	for _, k := range trees {
+		if needed[k] {
+			continue
+		}
+		if err := rs.blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
+			return err
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -84,8 +85,8 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock := &lockOnly{held: tt.held, fail: tt.load}
-			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: tt.start, late: tt.late}, Queue: queueOf(1)}
-			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+			c := takeApart(&Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: tt.start, late: tt.late}, Queue: queueOf(1)})
+			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 			p.entry.stateOwn = tt.own
 			for range 2 { // whoever is refused tries again, and does not disturb others by it
 				err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
@@ -114,8 +115,8 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 // and are told apart all the same.
 func TestALockOfAnotherInstallationIsForeign(t *testing.T) {
 	lock := &lockOnly{}
-	c := &Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{}, Queue: queueOf(1)}
-	p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+	c := takeApart(&Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{}, Queue: queueOf(1)})
+	p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 	id := p.name(stack.ApplyRun, stack.Cause{})
 	lock.held, lock.holder = id, "abc/uid/"+id
 	err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
@@ -142,16 +143,16 @@ func (e *events) Event(_ client.Object, _, reason, _ string) {
 func TestALockOfADeadRunIsFreed(t *testing.T) {
 	const left = "apply-1"
 	for name, tt := range map[string]struct {
-		holder  func(*Stacks) string
+		holder  func(*apart) string
 		current string // the run that exists
 		freed   bool
 	}{
-		"a run of ours that is gone":     {func(c *Stacks) string { return c.holder("uid", left) }, "", true},
-		"another run took its place":     {func(c *Stacks) string { return c.holder("uid", left) }, "apply-2", true},
-		"a run of ours that is there":    {func(c *Stacks) string { return c.holder("uid", left) }, left, false},
-		"a run of another stack":         {func(c *Stacks) string { return c.holder("other", left) }, "", false},
-		"a run of another installation":  {func(*Stacks) string { return "abc/uid/" + left }, "", false},
-		"a lock that does not say whose": {func(*Stacks) string { return "" }, "", false},
+		"a run of ours that is gone":     {func(c *apart) string { return c.holder("uid", left) }, "", true},
+		"another run took its place":     {func(c *apart) string { return c.holder("uid", left) }, "apply-2", true},
+		"a run of ours that is there":    {func(c *apart) string { return c.holder("uid", left) }, left, false},
+		"a run of another stack":         {func(c *apart) string { return c.holder("other", left) }, "", false},
+		"a run of another installation":  {func(*apart) string { return "abc/uid/" + left }, "", false},
+		"a lock that does not say whose": {func(*apart) string { return "" }, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, start := &events{}, &starter{}
@@ -159,9 +160,9 @@ func TestALockOfADeadRunIsFreed(t *testing.T) {
 				start.started = &runner.Report{ID: tt.current}
 			}
 			lock := &lockOnly{held: left}
-			c := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Events: said, Queue: queueOf(1)}
+			c := takeApart(&Stacks{States: lock, Blobs: openRecords(t), Runner: start, Events: said, Queue: queueOf(1)})
 			lock.holder = tt.holder(c)
-			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 			err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
 			if freed := lock.held != left; freed != tt.freed || (err == nil) != tt.freed || (said.last == "LockFreed") != tt.freed {
 				t.Errorf("launch() = %v, the lock is held by %q, said %q; want it freed: %v", err, lock.held, said.last, tt.freed)

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,25 +26,33 @@ type Journal interface {
 	Record(context.Context, audit.Entry) error
 }
 
+// auditor writes the audit log.
+type auditor struct {
+	journal Journal
+	blobs   Blobs
+	live    client.Client
+	log     *slog.Logger
+}
+
 // record writes one entry about the stack of a pass. Its ID is what happened, and
 // to which of the things that happen more than once.
-func (c *Stacks) record(ctx context.Context, p *pass, e audit.Entry, once string) error {
-	if c.Audit == nil {
+func (au *auditor) record(ctx context.Context, p *pass, e audit.Entry, once string) error {
+	if au.journal == nil {
 		return nil
 	}
 	e.ID = p.id + "/" + string(e.What) + "/" + once
-	e.Object = c.audited(p.obj)
+	e.Object = au.audited(p.obj)
 	e.Object.UID = p.id
 	if e.Via == "" {
 		e.Via = audit.ViaController
 	}
-	return c.Audit.Record(ctx, e)
+	return au.journal.Record(ctx, e)
 }
 
-func (c *Stacks) audited(obj client.Object) audit.Object {
+func (au *auditor) audited(obj client.Object) audit.Object {
 	o := audit.Object{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: string(obj.GetUID())}
-	if c.Live != nil { // else nobody has a scheme
-		if gvk, err := apiutil.GVKForObject(obj, c.Live.Scheme()); err == nil {
+	if au.live != nil { // else nobody has a scheme
+		if gvk, err := apiutil.GVKForObject(obj, au.live.Scheme()); err == nil {
 			o.Kind = gvk.Kind
 		}
 	}
@@ -52,8 +61,8 @@ func (c *Stacks) audited(obj client.Object) audit.Object {
 
 // auditStart records that a run starts that may change resources. A run that
 // cannot be recorded does not start.
-func (c *Stacks) auditStart(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) error {
-	if c.Audit == nil || !kind.Writes() {
+func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) error {
+	if au.journal == nil || !kind.Writes() {
 		return nil
 	}
 	err := p.unaudited
@@ -75,7 +84,7 @@ func (c *Stacks) auditStart(ctx context.Context, p *pass, kind stack.RunKind, ca
 				e.What = audit.DestroyStarted
 			}
 		}
-		err = c.record(ctx, p, e, e.Run)
+		err = au.record(ctx, p, e, e.Run)
 	}
 	if err != nil {
 		return fault.New(fault.Later, string(stack.StartFailed), fmt.Errorf("nothing that changes the world is begun while it cannot be recorded who let it: %w", err))
@@ -117,21 +126,21 @@ func basisOf(b stack.PlanInputs) map[string]string {
 
 // audit records what people asked for, and what the pass has brought about so far:
 // both before the status is written, after which it would be no news.
-func (c *Stacks) audit(ctx context.Context, p *pass) {
-	if c.Audit == nil || p.unreadable != nil {
+func (au *auditor) audit(ctx context.Context, p *pass) {
+	if au.journal == nil || p.unreadable != nil {
 		return
 	}
 	if !p.acted {
-		c.auditRequests(ctx, p)
+		au.auditRequests(ctx, p)
 	}
-	if err := c.auditChanges(ctx, p); err != nil {
+	if err := au.auditChanges(ctx, p); err != nil {
 		p.unrecorded(err)
 	}
 }
 
 // auditChanges records what is different since the pass began.
-func (c *Stacks) auditChanges(ctx context.Context, p *pass) error {
-	if c.Audit == nil {
+func (au *auditor) auditChanges(ctx context.Context, p *pass) error {
+	if au.journal == nil {
 		return nil
 	}
 	for _, t := range p.transitions() {
@@ -139,7 +148,7 @@ func (c *Stacks) auditChanges(ctx context.Context, p *pass) error {
 		if e.What == "" {
 			continue // the audit log has none of it
 		}
-		if err := c.record(ctx, p, e, once); err != nil {
+		if err := au.record(ctx, p, e, once); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -82,8 +83,8 @@ func TestOutcomesOfRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &diary{}
-			s := &Stacks{Audit: d}
-			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: &c.run}
+			s := takeApart(&Stacks{Audit: d})
+			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: &c.run}
 			p.o.Status = c.was.Record(c.run)
 			for range 2 { // a pass that is made again says nothing new
 				if err := s.auditChanges(t.Context(), p); err != nil {
@@ -115,8 +116,8 @@ func TestNothingIsAppliedOffTheRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock, start, d := &lockOnly{}, &starter{}, &diary{full: c.full}
-			s := &Stacks{States: lock, Blobs: openRecords(t), Runner: start, Audit: d, Queue: queueOf(1)}
-			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}, unaudited: c.unaudited}
+			s := takeApart(&Stacks{States: lock, Blobs: openRecords(t), Runner: start, Audit: d, Queue: queueOf(1)})
+			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}, unaudited: c.unaudited}
 			err := s.launch(t.Context(), p, c.kind, stack.Cause{}, "")
 			if (err == nil) != c.starts || !c.starts && (fault.Of(err) != fault.Later || fault.Reason(err, "") != string(stack.StartFailed)) {
 				t.Errorf("launch() = %v, want it to start: %v", err, c.starts)
@@ -135,9 +136,9 @@ func TestNothingIsAppliedOffTheRecord(t *testing.T) {
 func TestWhatIsNotRecordedIsNotTakenOver(t *testing.T) {
 	was := stack.Status{LastRun: "run-0"}
 	ended := stack.Run{ID: "run-1", Kind: stack.ApplyRun, Done: true, Outcome: stack.Succeeded}
-	p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: was}, ended: &ended}
+	p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: was}, ended: &ended}
 	p.o.Status = was.Record(ended)
-	err := (&Stacks{Audit: &diary{full: true}}).auditChanges(t.Context(), p)
+	err := (takeApart(&Stacks{Audit: &diary{full: true}})).auditChanges(t.Context(), p)
 	if err == nil {
 		t.Fatal("it was recorded on a full disk")
 	}
@@ -158,11 +159,11 @@ func TestRequestsAreAuditedOnce(t *testing.T) {
 	pending := &stack.Plan{Name: "plan-1", Digest: "sha256:1"}
 	pass := func(spec stack.Spec, generation int64) *pass {
 		obj.Generation = generation
-		p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj, st: dialect.Stack{Spec: spec, Status: stack.Status{LastRun: "run-0", Pending: pending}}}
+		p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: obj, st: dialect.Stack{Spec: spec, Status: stack.Status{LastRun: "run-0", Pending: pending}}}
 		p.o.Spec, p.o.Status = p.st.Spec, p.st.Status
 		return p
 	}
-	s, e := &Stacks{Audit: d, Blobs: blobs}, &entry{id: "uid"}
+	s, e := takeApart(&Stacks{Audit: d, Blobs: blobs}), &entry{id: "uid"}
 	for _, step := range []struct {
 		spec       stack.Spec
 		generation int64

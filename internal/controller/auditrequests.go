@@ -17,11 +17,11 @@ import (
 
 // auditedRequests is what the audit log has of the requests of a stack, nil if it
 // has none.
-func (c *Stacks) auditedRequests(ctx context.Context, e *entry) (*stack.Requests, error) {
+func (au *auditor) auditedRequests(ctx context.Context, e *entry) (*stack.Requests, error) {
 	if e.audited != nil {
 		return e.audited, nil
 	}
-	r, err := record.At[stack.Requests](record.Audited(e.id)).Read(ctx, c.Blobs)
+	r, err := record.At[stack.Requests](record.Audited(e.id)).Read(ctx, au.blobs)
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
 	}
@@ -34,15 +34,15 @@ func (c *Stacks) auditedRequests(ctx context.Context, e *entry) (*stack.Requests
 
 // auditRequests records what people asked for since the last pass. A request that
 // cannot be recorded holds back the runs that write, and nothing else.
-func (c *Stacks) auditRequests(ctx context.Context, p *pass) {
-	if p.unaudited = c.recordRequests(ctx, p); p.unaudited != nil {
-		c.Log.Warn("requests not in the audit log", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", p.unaudited)
+func (au *auditor) auditRequests(ctx context.Context, p *pass) {
+	if p.unaudited = au.recordRequests(ctx, p); p.unaudited != nil {
+		au.log.Warn("requests not in the audit log", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", p.unaudited)
 	}
 }
 
-func (c *Stacks) recordRequests(ctx context.Context, p *pass) error {
+func (au *auditor) recordRequests(ctx context.Context, p *pass) error {
 	is := stack.RequestsOf(p.o, p.obj.GetGeneration())
-	was, err := c.auditedRequests(ctx, p.entry)
+	was, err := au.auditedRequests(ctx, p.entry)
 	if err != nil || was != nil && *was == is {
 		return err
 	}
@@ -52,7 +52,7 @@ func (c *Stacks) recordRequests(ctx context.Context, p *pass) error {
 	}
 	for _, r := range is.Since(was) {
 		e, once := requestEntry(p, r, is)
-		a, err := asker.Of(ctx, c.Live, p.obj, e.What)
+		a, err := asker.Of(ctx, au.live, p.obj, e.What)
 		if err != nil {
 			return err
 		}
@@ -60,11 +60,11 @@ func (c *Stacks) recordRequests(ctx context.Context, p *pass) error {
 		if r == stack.AskedToDelete {
 			e.Who, e.Via, e.Why, e.Details = "", "", "Kubernetes does not keep who deletes; the API server's own audit log does", nil
 		}
-		if err := c.record(ctx, p, e, once); err != nil {
+		if err := au.record(ctx, p, e, once); err != nil {
 			return err
 		}
 	}
-	if err := record.At[stack.Requests](record.Audited(p.id)).Write(ctx, c.Blobs, is); err != nil {
+	if err := record.At[stack.Requests](record.Audited(p.id)).Write(ctx, au.blobs, is); err != nil {
 		return err
 	}
 	p.entry.audited = &is

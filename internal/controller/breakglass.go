@@ -21,21 +21,21 @@ type Glass struct {
 
 // observeBreakGlass opens and closes the break-glass session that a person asks
 // for. Where no session is allowed the request is shown, and nothing else changes.
-func (c *Stacks) observeBreakGlass(p *pass) {
-	if p.o.Spec.BreakGlass != "" && !c.Config.Glass.Allowed {
+func (ob *observer) observeBreakGlass(p *pass) {
+	if p.o.Spec.BreakGlass != "" && !ob.config.Glass.Allowed {
 		p.breakGlassDenied = true
 		p.o.Spec.BreakGlass, p.o.Spec.Command = "", nil
 	}
-	p.o.Status = p.o.Status.WithSession(p.o.Spec, p.o.Now, cmp.Or(c.Config.Glass.Lasts, time.Hour))
+	p.o.Status = p.o.Status.WithSession(p.o.Spec, p.o.Now, cmp.Or(ob.config.Glass.Lasts, time.Hour))
 }
 
 // command begins the command of a person. Whatever comes in its way is the answer
 // to that person, who can ask again.
-func (c *Stacks) command(ctx context.Context, p *pass, why string) (changed bool, err error) {
+func (ac *actor) command(ctx context.Context, p *pass, why string) (changed bool, err error) {
 	asked := *p.o.Spec.Command
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Command: &asked, Why: why}
 	if _, err = engine.ParseBreakGlass(asked.Args); err == nil {
-		cause.Instead, err = c.findJob(ctx, p)
+		cause.Instead, err = ac.findJob(ctx, p)
 	}
 	if err == nil {
 		p.job.Command = asked.Args
@@ -43,7 +43,7 @@ func (c *Stacks) command(ctx context.Context, p *pass, why string) (changed bool
 		if l := &p.job.Limits.Plan; *l == 0 || *l > left {
 			*l = left // the session does not outlast itself by a command
 		}
-		err = c.launch(ctx, p, stack.BreakGlassRun, cause, "")
+		err = ac.launcher.launch(ctx, p, stack.BreakGlassRun, cause, "")
 	}
 	if err == nil || fault.Of(err) == fault.Conflict {
 		return p.o.Queued != "", err
@@ -59,7 +59,7 @@ func (c *Stacks) command(ctx context.Context, p *pass, why string) (changed bool
 
 // findJob has a job to run a command in: that of now, or if something that it
 // takes is missing, that of the last apply, and says why.
-func (c *Stacks) findJob(ctx context.Context, p *pass) (instead string, err error) {
+func (ac *actor) findJob(ctx context.Context, p *pass) (instead string, err error) {
 	switch b := p.o.Blocked; {
 	case b == nil && p.job != nil:
 		return "", nil
@@ -68,17 +68,17 @@ func (c *Stacks) findJob(ctx context.Context, p *pass) (instead string, err erro
 	case p.o.Status.Snapshot == "":
 		return "", fault.New(b.Kind, "", fmt.Errorf("nothing was applied yet, and what it would be made from cannot be read: %s", b.Message))
 	default:
-		return b.Message, c.recall(ctx, p)
+		return b.Message, ac.snapshots.recall(ctx, p)
 	}
 }
 
 // moved reports whether a command of a person changed the state, or may have.
-func (c *Stacks) moved(p *pass, r *runner.Report, n note) (bool, error) {
+func (se *settler) moved(p *pass, r *runner.Report, n note) (bool, error) {
 	if r.Kind != stack.BreakGlassRun {
 		return false, nil
 	}
 	if n.State != nil {
-		state, err := c.left(p.id, r.ID, runner.FileState)
+		state, err := se.records.left(p.id, r.ID, runner.FileState)
 		return len(state) > 0 || r.Rescued != nil, err
 	}
 	if n.Cause.Command == nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
-	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -19,9 +18,9 @@ import (
 )
 
 // buildJob makes all of the job that does not depend on the kind of run.
-func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
+func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	prog := p.st.Configuration
-	e, err := c.Engine(ctx, p.st.Configuration.Engine)
+	e, err := jb.engine(ctx, p.st.Configuration.Engine)
 	if err != nil {
 		return blockedBy(err, stack.EngineMissing)
 	}
@@ -42,18 +41,18 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	if err != nil {
 		return blockedBy(err, stack.SpecInvalid)
 	}
-	network, err := c.network(prog)
+	network, err := jb.network(prog)
 	if err == nil {
-		err = c.reviewable(prog)
+		err = jb.reviewable(prog)
 	}
 	if err != nil {
 		return blockedBy(err, stack.SpecInvalid)
 	}
-	files, err := c.files(p, backendFile)
+	files, err := jb.files(p, backendFile)
 	if err != nil {
 		return blockedBy(err, stack.InputsFailed)
 	}
-	if err := c.unshadowed(p, guard); err != nil {
+	if err := jb.unshadowed(p, guard); err != nil {
 		return blockedBy(err, stack.InputsFailed)
 	}
 	p.note = note{State: ref, Backend: backendDigest(prog, p.in.Files.Settings)}
@@ -68,16 +67,16 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 
 		Managed: ref != nil, Workspace: prog.Workspace,
 		Options: runner.Options{
-			InitKey:     c.initKey(p, backendFile, network),
+			InitKey:     jb.initKey(p, backendFile, network),
 			BackendType: kind,
 			Upgrade:     prog.Upgrade, Destroy: prog.Destroy, Targets: prog.Targets, VarFiles: prog.VarFiles, Parallelism: prog.Parallelism,
 			NoLock: prog.NoPlanLock, LockTimeout: prog.LockTimeout,
 			ReadableText: prog.Readable == stack.ReadableHuman,
 			Outputs:      ref == nil && (prog.Outputs != nil || len(prog.Checks) > 0),
 			Inventory:    ref == nil && prog.Inventory,
-			NoReattach:   c.Config.NoReattach,
+			NoReattach:   jb.config.NoReattach,
 		},
-		Limits: c.limits(prog), Sandbox: c.sandbox(network),
+		Limits: jb.limits(prog), Sandbox: jb.sandbox(network),
 	}
 	if p.in.Files.Settings != nil {
 		p.job.Options.BackendFile = runner.BackendFile
@@ -86,14 +85,14 @@ func (c *Stacks) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 }
 
 // initKey covers all that an initialised directory depends on beside its tree.
-func (c *Stacks) initKey(p *pass, backend workdir.File, network string) string {
-	parts := []any{p.o.PlanInputs.Engine, string(backend.Content), p.st.Configuration.Workspace, c.Config.MirrorProviders, network}
+func (jb *jobs) initKey(p *pass, backend workdir.File, network string) string {
+	parts := []any{p.o.PlanInputs.Engine, string(backend.Content), p.st.Configuration.Workspace, jb.config.MirrorProviders, network}
 	if p.in.Main != nil {
 		parts = append(parts, string(p.in.Main))
 	}
 	for _, f := range p.in.Files.Work {
 		if workdir.IsConfiguration(f.Path) {
-			parts = append(parts, c.keyed(f))
+			parts = append(parts, jb.keyed(f))
 		}
 	}
 	if in := p.in.Files.CLI.Install; in != nil {
@@ -104,7 +103,7 @@ func (c *Stacks) initKey(p *pass, backend workdir.File, network string) string {
 
 // unshadowed makes sure that no file which the stack brings is one of those that
 // must not be there.
-func (c *Stacks) unshadowed(p *pass, g module.Guarded) error {
+func (jb *jobs) unshadowed(p *pass, g module.Guarded) error {
 	for i, f := range p.st.Configuration.Files {
 		if !f.Home && slices.Contains(g.Exclude, f.Path) || p.in.Main != nil && !f.Home && f.Path == workdir.InlinePath {
 			return fault.New(fault.Denied, "", fmt.Errorf("fileMappings[%d]: %s would take the place of the module's own configuration", i, f.Path))
@@ -120,8 +119,8 @@ const longestGrace = 24 * time.Hour
 // limits are the platform's, or what the stack asks for where that is stricter.
 // Its grace may only be longer: users have to repair by themselves what an apply
 // that was cut off has left.
-func (c *Stacks) limits(p stack.Configuration) runner.Limits {
-	l := c.Config.Limits
+func (jb *jobs) limits(p stack.Configuration) runner.Limits {
+	l := jb.config.Limits
 	if p.Memory > 0 && (l.Memory == 0 || p.Memory < l.Memory) {
 		l.Memory = p.Memory
 	}
@@ -154,11 +153,11 @@ func checkOptions(p stack.Configuration) error {
 }
 
 // network is that of the platform, or what the stack asks for instead.
-func (c *Stacks) network(p stack.Configuration) (string, error) {
+func (jb *jobs) network(p stack.Configuration) (string, error) {
 	switch {
-	case p.Network == "" || p.Network == c.Config.Network, p.Network == "none":
-		return cmp.Or(p.Network, c.Config.Network), nil
-	case p.Network == "host" && c.Config.HostNetwork:
+	case p.Network == "" || p.Network == jb.config.Network, p.Network == "none":
+		return cmp.Or(p.Network, jb.config.Network), nil
+	case p.Network == "host" && jb.config.HostNetwork:
 		return p.Network, nil
 	case p.Network == "host":
 		return "", fault.New(fault.Denied, "", errors.New("terrier.dev/network: this platform does not let runs use the host's network"))
@@ -168,8 +167,8 @@ func (c *Stacks) network(p stack.Configuration) (string, error) {
 }
 
 // sandbox describes the isolation of a run with that network.
-func (c *Stacks) sandbox(network string) runner.Sandbox {
-	return runner.Sandbox{Network: network, MinLevel: c.Config.MinLevel}
+func (jb *jobs) sandbox(network string) runner.Sandbox {
+	return runner.Sandbox{Network: network, MinLevel: jb.config.MinLevel}
 }
 
 // archive is the digest of the module's archive; empty if the module is inline.
@@ -220,12 +219,12 @@ func workspaceOf(p stack.Configuration) string {
 }
 
 // files are the generated files of every run.
-func (c *Stacks) files(p *pass, backend workdir.File) ([]workdir.File, error) {
+func (jb *jobs) files(p *pass, backend workdir.File) ([]workdir.File, error) {
 	vars, err := workdir.TFVars(p.in.Resolved.Vars)
 	if err != nil {
 		return nil, err
 	}
-	files, err := c.given(p.in.Files)
+	files, err := jb.given(p.in.Files)
 	if err != nil {
 		return nil, err
 	}
@@ -260,64 +259,4 @@ func planDigest(p *stack.Plan) string {
 		return ""
 	}
 	return p.Digest
-}
-
-// snapshot keeps everything that a later destroy needs, whether or not the
-// source, the Secrets or the variables exist by then. It returns its key; the
-// same inputs have the same key and are kept once.
-func (c *Stacks) snapshot(ctx context.Context, p *pass) (string, error) {
-	key := record.Snapshot(p.id, stack.Digest([]any{p.o.PlanInputs, p.note.Backend, p.in.Credentials}))
-	if p.o.Status.Snapshot == key {
-		return key, nil
-	}
-	c.records.RLock() // else its archive could be swept away in between
-	defer c.records.RUnlock()
-	if err := record.At[snapshot](key).Write(ctx, c.Blobs, snapshot{Job: *p.job, Note: p.note, PlanInputs: p.o.PlanInputs}); err != nil {
-		return "", err
-	}
-	if p.in.archive == "" {
-		return key, nil
-	}
-	return key, c.keepTree(ctx, p.in.archive, p.o.PlanInputs.Source)
-}
-
-// snapshot is a job as it was when its plan was made.
-type snapshot struct {
-	Job        runner.Job
-	Note       note
-	PlanInputs stack.PlanInputs `json:"Basis"` // as records of before call it
-}
-
-// recall makes the pass's job from a snapshot. What can still be resolved now
-// is preferred for credentials, which may have been renewed since.
-func (c *Stacks) recall(ctx context.Context, p *pass) error {
-	if p.o.Status.Snapshot == "" {
-		// Applied by another controller: its source and inputs are those of now.
-		if c.observeInputs(ctx, p); p.o.Blocked != nil {
-			return fault.New(p.o.Blocked.Kind, "SnapshotMissing", fmt.Errorf(
-				"the record of the last apply is missing, so source and inputs are needed to destroy the resources: %s; restore them, or set destroyResourcesOnDeletion: false to leave the resources", p.o.Blocked.Message))
-		}
-		return nil
-	}
-	s, err := record.At[snapshot](p.o.Status.Snapshot).Read(ctx, c.Blobs)
-	if err != nil {
-		return fmt.Errorf("reading the record of what was applied: %w", err)
-	}
-	e, err := c.Engine(ctx, p.st.Configuration.Engine)
-	if err != nil {
-		return err
-	}
-	s.Job.Engine = engineOf(p.st.Configuration, e)
-	if s.Job.Tree.Archive != "" { // in records of earlier releases it is a path
-		s.Job.Tree.Archive = s.PlanInputs.Source
-		if err := c.restoreTree(ctx, s.PlanInputs.Source); err != nil {
-			return fmt.Errorf("restoring the source that was applied: %w", err)
-		}
-	}
-	s.Job.Sandbox = c.sandbox(s.Job.Sandbox.Network)
-	s.Job.Limits = c.limits(p.st.Configuration)
-	p.note = s.Note
-	c.refresh(ctx, p, &s.Job)
-	p.job, p.o.PlanInputs = &s.Job, s.PlanInputs
-	return nil
 }

@@ -22,7 +22,7 @@ func TestNetwork(t *testing.T) {
 		"which it may":                    {"none", true, "host", "host", fault.None},
 		"something else is not a network": {"host", true, "bridge", "", fault.Invalid},
 	} {
-		c := &Stacks{Config: Config{Network: tt.platform, HostNetwork: tt.allow}}
+		c := takeApart(&Stacks{Config: Config{Network: tt.platform, HostNetwork: tt.allow}})
 		got, err := c.network(stack.Configuration{Network: tt.asked})
 		if got != tt.want || fault.Of(err) != tt.kind {
 			t.Errorf("%s: network() = %q, %v, want %q, %q", name, got, err, tt.want, tt.kind)

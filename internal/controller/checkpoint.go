@@ -16,11 +16,11 @@ import (
 // restoreStatus gives a stack whose status was lost what must outlast it. A memory
 // that was taken for a new stack's would build a second time what is in a gap,
 // and let go of what a foreign backend holds.
-func (c *Stacks) restoreStatus(ctx context.Context, p *pass) error {
+func (ld *loader) restoreStatus(ctx context.Context, p *pass) error {
 	if !p.o.Status.Blank() {
 		return nil
 	}
-	l, err := record.Lasting(p.id).Read(ctx, c.Blobs)
+	l, err := record.Lasting(p.id).Read(ctx, ld.blobs)
 	if fault.Of(err) == fault.Missing {
 		return nil
 	}
@@ -31,27 +31,27 @@ func (c *Stacks) restoreStatus(ctx context.Context, p *pass) error {
 		return nil
 	}
 	p.o.Status = p.o.Status.Restored(l)
-	c.Events.Event(p.obj, warning, "StatusRestored", "The status of this stack was lost. What was built, and what is in no state, is known from the records; the rest is found out by a new plan")
+	ld.events.Event(p.obj, warning, "StatusRestored", "The status of this stack was lost. What was built, and what is in no state, is known from the records; the rest is found out by a new plan")
 	return nil
 }
 
 // saveCheckpoint keeps what must outlast the status, before the status says it.
-func (c *Stacks) saveCheckpoint(ctx context.Context, p *pass) error {
+func (cm *committer) saveCheckpoint(ctx context.Context, p *pass) error {
 	l := p.o.Status.Checkpoint()
 	if l.Same(p.st.Status.Checkpoint()) {
 		return nil
 	}
-	if err := record.Lasting(p.id).Write(ctx, c.Blobs, l); err != nil {
+	if err := record.Lasting(p.id).Write(ctx, cm.blobs, l); err != nil {
 		return fmt.Errorf("keeping what must outlast the status: %w", err)
 	}
 	return nil
 }
 
-// memoryLost lets a stack be looked at whose status somebody took away: one
+// statusLost lets a stack be looked at whose status somebody took away: one
 // that waits for a person has no other reason to be, and would say nothing.
-func (c *Stacks) memoryLost() predicate.Predicate {
+func (wt *watches) statusLost() predicate.Predicate {
 	blank := func(o client.Object) bool {
-		st, err := c.Dialect.Decode(o)
+		st, err := wt.dialects.For(o).Decode(o)
 		return st.Status.Blank() && fault.Of(err) != fault.Broken // which is there, and cannot be read
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return blank(e.ObjectNew) && !blank(e.ObjectOld) }}

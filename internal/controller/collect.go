@@ -24,15 +24,15 @@ const runsKept = 20
 // knowing. A state that we do not keep cannot be compared, so there everything
 // is listed that was built by a run that was killed, and of one that ended by
 // itself what its engine never heard the end of.
-func (c *Stacks) findUntracked(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
+func (se *settler) findUntracked(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	if r.Kind != stack.ApplyRun || r.Outcome == stack.Succeeded || r.Outcome == stack.Stale {
 		return nil
 	}
-	state, err := c.newest(ctx, p, r, n)
+	state, err := se.states.newest(ctx, p, r, n)
 	if err != nil {
 		return err
 	}
-	events, err := c.Runner.Open(p.id, r.ID, runner.FileEvents)
+	events, err := se.runner.Open(p.id, r.ID, runner.FileEvents)
 	if fault.Of(err) == fault.Missing {
 		return nil
 	}
@@ -54,14 +54,14 @@ func (c *Stacks) findUntracked(ctx context.Context, p *pass, r *runner.Report, n
 // state now: a repair imported some of them, or a person in a break-glass session.
 // What is still missing stays listed, also when the run leaves untracked resources
 // of its own.
-func (c *Stacks) followUntracked(ctx context.Context, p *pass, n note, run *stack.Run) error {
+func (se *settler) followUntracked(ctx context.Context, p *pass, n note, run *stack.Run) error {
 	was := p.o.Status.OpenUntracked(p.o.Spec)
 	if was == nil {
 		return nil
 	}
 	missing := was.Objects
 	if n.State != nil && !was.Apart {
-		state, err := c.newestKept(ctx, p.id)
+		state, err := se.states.newestKept(ctx, p.id)
 		if err == nil {
 			missing, err = plan.StillUnrecorded(missing, state)
 		}
@@ -80,34 +80,34 @@ func (c *Stacks) followUntracked(ctx context.Context, p *pass, n note, run *stac
 }
 
 // freeLock frees the lock that the run held.
-func (c *Stacks) freeLock(ctx context.Context, r *runner.Report, n note) error {
+func (se *settler) freeLock(ctx context.Context, r *runner.Report, n note) error {
 	if !r.Kind.Writes() || n.State == nil {
 		return nil
 	}
-	if err := c.States.Unlock(ctx, *n.State, r.ID); err != nil {
+	if err := se.store.Unlock(ctx, *n.State, r.ID); err != nil {
 		return fmt.Errorf("freeing the state lock: %w", err)
 	}
 	return nil
 }
 
 // checked notes when a drift check ended.
-func (c *Stacks) checked(ctx context.Context, p *pass, r *runner.Report) error {
+func (se *settler) checked(ctx context.Context, p *pass, r *runner.Report) error {
 	if r.Kind != stack.CheckRun || r.Outcome != stack.Succeeded {
 		return nil
 	}
-	return c.noteDriftCheck(ctx, p.entry, r.Finished)
+	return se.checks.noteDriftCheck(ctx, p.entry, r.Finished)
 }
 
 // dropSnapshots removes the records of what earlier runs were made from.
-func (c *Stacks) dropSnapshots(ctx context.Context, p *pass, r *runner.Report, n note) error {
+func (se *settler) dropSnapshots(ctx context.Context, p *pass, r *runner.Report, n note) error {
 	if r.Outcome != stack.Succeeded {
 		return nil
 	}
-	return c.dropOthers(ctx, record.Snapshots(p.id), p.o.Status.Snapshot, n.Cause.Snapshot)
+	return se.records.dropOthers(ctx, record.Snapshots(p.id), p.o.Status.Snapshot, n.Cause.Snapshot)
 }
 
 // keepRecords keeps the report and the logs, of looks for drift only the newest.
-func (c *Stacks) keepRecords(ctx context.Context, p *pass, r *runner.Report) error {
+func (se *settler) keepRecords(ctx context.Context, p *pass, r *runner.Report) error {
 	name := r.ID
 	if quiet(r) {
 		name = record.QuietRun
@@ -121,11 +121,11 @@ func (c *Stacks) keepRecords(ctx context.Context, p *pass, r *runner.Report) err
 		files = append(files, runner.FileEvents)
 	}
 	for _, file := range files {
-		if _, err := c.keep(ctx, p.id, r.ID, file, record.Run(p.id, name, file)); err != nil {
+		if _, err := se.records.keep(ctx, p.id, r.ID, file, record.Run(p.id, name, file)); err != nil {
 			return fmt.Errorf("keeping %s of %s: %w", file, r.ID, err)
 		}
 	}
-	if err := c.put(ctx, record.Run(p.id, name, record.ReportFile), report); err != nil {
+	if err := se.records.put(ctx, record.Run(p.id, name, record.ReportFile), report); err != nil {
 		return err
 	}
 	if name == record.QuietRun {
@@ -134,16 +134,16 @@ func (c *Stacks) keepRecords(ctx context.Context, p *pass, r *runner.Report) err
 	if r.Kind == stack.HealthRun {
 		// Asked again and again while something is not well, they would push out
 		// what was done to it.
-		if err := c.dropOthers(ctx, record.Runs(p.id)+string(r.Kind)+"-", record.Run(p.id, name, "")); err != nil {
+		if err := se.records.dropOthers(ctx, record.Runs(p.id)+string(r.Kind)+"-", record.Run(p.id, name, "")); err != nil {
 			return err
 		}
 	}
-	return c.dropOldRuns(ctx, p.id)
+	return se.dropOldRuns(ctx, p.id)
 }
 
 // dropOldRuns removes the records of all but the newest runs.
-func (c *Stacks) dropOldRuns(ctx context.Context, id string) error {
-	keys, err := c.Blobs.List(ctx, record.Runs(id))
+func (se *settler) dropOldRuns(ctx context.Context, id string) error {
+	keys, err := se.blobs.List(ctx, record.Runs(id))
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (c *Stacks) dropOldRuns(ctx context.Context, id string) error {
 		if file != record.ReportFile || run == record.QuietRun {
 			continue
 		}
-		r, err := record.At[runner.Report](k).Read(ctx, c.Blobs)
+		r, err := record.At[runner.Report](k).Read(ctx, se.blobs)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (c *Stacks) dropOldRuns(ctx context.Context, id string) error {
 	old := runs[runsKept:]
 	for _, k := range keys {
 		if run, _, _ := record.RunOf(id, k); slices.Contains(old, run) {
-			if err := c.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
+			if err := se.blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
 				return err
 			}
 		}
@@ -175,8 +175,8 @@ func (c *Stacks) dropOldRuns(ctx context.Context, id string) error {
 }
 
 // keepOutputs keeps the outputs of the newest state and says their names.
-func (c *Stacks) keepOutputs(ctx context.Context, p *pass, r *runner.Report, run *stack.Run) error {
-	b, err := c.left(p.id, r.ID, runner.FileOutputs)
+func (se *settler) keepOutputs(ctx context.Context, p *pass, r *runner.Report, run *stack.Run) error {
+	b, err := se.records.left(p.id, r.ID, runner.FileOutputs)
 	if err != nil || b == nil {
 		return err
 	}
@@ -189,11 +189,11 @@ func (c *Stacks) keepOutputs(ctx context.Context, p *pass, r *runner.Report, run
 	if run.State == "" {
 		run.State = stack.Digest(outputs) // a foreign state is known by what it outputs
 	}
-	return c.put(ctx, record.Outputs(p.id), b)
+	return se.records.put(ctx, record.Outputs(p.id), b)
 }
 
 // keepPlan keeps a plan with changes and gives it its name.
-func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
+func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	if r.Outcome != stack.Succeeded || r.Kind.Writes() || r.Changes.None() {
 		return nil
 	}
@@ -213,22 +213,22 @@ func (c *Stacks) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note
 	files := map[string]string{
 		runner.FilePlan: "plan.bin", runner.FilePlanDoc: documentMasked, runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
 	}
-	if planDocument(p.st.Configuration) == documentRaw && c.Webhooks.Unmasked {
+	if planDocument(p.st.Configuration) == documentRaw && se.webhooks.Unmasked {
 		files[runner.FilePlanRaw] = documentRaw
 	}
 	for file, key := range files {
-		if _, err := c.keep(ctx, p.id, r.ID, file, record.Plan(p.id, made.Digest, key)); err != nil {
+		if _, err := se.records.keep(ctx, p.id, r.ID, file, record.Plan(p.id, made.Digest, key)); err != nil {
 			return fmt.Errorf("keeping plan %s: %w", made.Name, err)
 		}
 	}
-	if err := c.dropOldPlans(ctx, p, made.Digest); err != nil {
+	if err := se.dropOldPlans(ctx, p, made.Digest); err != nil {
 		return err
 	}
 	run.Plan = &made
 	if r.Kind == stack.PreviewRun {
 		return nil
 	}
-	if err := c.readable(ctx, p, r, made); err != nil {
+	if err := se.readable(ctx, p, r, made); err != nil {
 		return fmt.Errorf("publishing plan %s: %w", made.Name, err)
 	}
 	return nil
@@ -244,20 +244,20 @@ func drifted(m stack.Status, kind stack.RunKind, cause stack.Cause) bool {
 }
 
 // dropOldPlans removes plans that can no longer be applied.
-func (c *Stacks) dropOldPlans(ctx context.Context, p *pass, keep string) error {
+func (se *settler) dropOldPlans(ctx context.Context, p *pass, keep string) error {
 	stay := []string{record.Plan(p.id, keep, "")}
 	for _, q := range []*stack.Plan{p.o.Status.Pending, p.o.Status.Applied, p.o.Status.Preview} {
 		if q != nil {
 			stay = append(stay, record.Plan(p.id, q.Digest, ""))
 		}
 	}
-	return c.dropOthers(ctx, record.Plans(p.id), stay...)
+	return se.records.dropOthers(ctx, record.Plans(p.id), stay...)
 }
 
 // dropOthers removes the records below prefix, except those that are one of
 // stay, or begin with one that ends in a slash.
-func (c *Stacks) dropOthers(ctx context.Context, prefix string, stay ...string) error {
-	keys, err := c.Blobs.List(ctx, prefix)
+func (rs *records) dropOthers(ctx context.Context, prefix string, stay ...string) error {
+	keys, err := rs.blobs.List(ctx, prefix)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (c *Stacks) dropOthers(ctx context.Context, prefix string, stay ...string) 
 		if slices.ContainsFunc(stay, func(s string) bool { return k == s || strings.HasSuffix(s, "/") && strings.HasPrefix(k, s) }) {
 			continue
 		}
-		if err := c.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
+		if err := rs.blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
 			return err
 		}
 	}
@@ -273,14 +273,14 @@ func (c *Stacks) dropOthers(ctx context.Context, prefix string, stay ...string) 
 }
 
 // readable publishes the plan in the cluster if the stack asks for it.
-func (c *Stacks) readable(ctx context.Context, p *pass, r *runner.Report, made stack.Plan) error {
+func (se *settler) readable(ctx context.Context, p *pass, r *runner.Report, made stack.Plan) error {
 	out := kube.ReadablePlan{Workspace: workspaceOf(p.st.Configuration), Name: made.Name}
 	var err error
 	switch p.st.Configuration.Readable {
 	case stack.ReadableJSON:
-		out.JSON, err = c.left(p.id, r.ID, runner.FilePlanRaw)
+		out.JSON, err = se.records.left(p.id, r.ID, runner.FilePlanRaw)
 	case stack.ReadableHuman:
-		out.Text, err = c.left(p.id, r.ID, runner.FilePlanTxt)
+		out.Text, err = se.records.left(p.id, r.ID, runner.FilePlanTxt)
 	}
 	if err != nil {
 		return err
@@ -288,5 +288,5 @@ func (c *Stacks) readable(ctx context.Context, p *pass, r *runner.Report, made s
 	if m := p.st.Status; out.JSON == nil && out.Text == nil && m.LastRun == "" && m.Pending == nil && m.Applied == nil {
 		return nil // the first plan of a stack replaces none, and looking costs two lists of the namespace
 	}
-	return kube.WriteReadablePlan(ctx, c.Live, p.obj, out)
+	return kube.WriteReadablePlan(ctx, se.live, p.obj, out)
 }

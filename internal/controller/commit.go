@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -23,17 +26,33 @@ const runLook = 20 * time.Second
 // again is a pass at once.
 var again = ctrl.Result{RequeueAfter: time.Nanosecond}
 
+// committer writes down and tells what passes found and did.
+type committer struct {
+	blobs   Blobs
+	config  Config
+	live    client.Client
+	log     *slog.Logger
+	queue   *schedule.Queue
+	runner  runner.Runner
+	index   *index
+	loader  *loader
+	records *records
+	states  *states
+	teller  *teller
+	turns   *turns
+}
+
 // commit writes down and tells what the pass found and did. It is the only writer
 // of the status, and writes nothing when there is nothing new.
-func (c *Stacks) commit(ctx context.Context, p *pass) (ctrl.Result, error) {
+func (cm *committer) commit(ctx context.Context, p *pass) (ctrl.Result, error) {
 	if p.released {
-		c.Queue.Leave(p.id)
-		c.Log.Info("stack released", "stack", client.ObjectKeyFromObject(p.obj).String())
+		cm.queue.Leave(p.id)
+		cm.log.Info("stack released", "stack", client.ObjectKeyFromObject(p.obj).String())
 		return ctrl.Result{}, nil
 	}
-	for _, step := range c.commitment(p) {
+	for _, step := range cm.commitment(p) {
 		if err := step(ctx, p); apierrors.IsConflict(err) {
-			return c.requeue(p.entry), nil // another write came first; the run is not forgotten yet
+			return cm.loader.requeue(p.entry), nil // another write came first; the run is not forgotten yet
 		} else if err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
@@ -41,47 +60,47 @@ func (c *Stacks) commit(ctx context.Context, p *pass) (ctrl.Result, error) {
 	if p.ended != nil && !p.followed {
 		return again, nil
 	}
-	return c.next(p), nil
+	return cm.next(p), nil
 }
 
 // commitment are the steps of a commit, in their order. Each can be repeated: a
 // program that ends between two of them finds the run, and begins again.
-func (c *Stacks) commitment(p *pass) []func(context.Context, *pass) error {
+func (cm *committer) commitment(p *pass) []func(context.Context, *pass) error {
 	if p.unreadable != nil {
-		return []func(context.Context, *pass) error{c.leaveQueue, c.writeStatus}
+		return []func(context.Context, *pass) error{cm.turns.leaveQueue, cm.writeStatus}
 	}
 	return []func(context.Context, *pass) error{
-		c.leaveQueue,
-		c.writeStatus, // what must survive the status is in the records before it
-		c.tell,        // events, notifications and metrics, of what the status has now
-		c.writeTimeline,
-		c.writeLabels,
-		c.forgetRun, // last: whatever comes before finds the run again
+		cm.turns.leaveQueue,
+		cm.writeStatus, // what must survive the status is in the records before it
+		cm.teller.tell, // events, notifications and metrics, of what the status has now
+		cm.writeTimeline,
+		cm.writeLabels,
+		cm.forgetRun, // last: whatever comes before finds the run again
 	}
 }
 
 // leaveQueue gives up the place of a stack that neither runs nor waits to.
-func (c *Stacks) leaveQueue(_ context.Context, p *pass) error {
+func (tn *turns) leaveQueue(_ context.Context, p *pass) error {
 	switch {
 	case p.unreadable != nil:
-		c.Queue.Withdraw(p.id) // it may run
+		tn.queue.Withdraw(p.id) // it may run
 	case p.o.Queued == "" && p.o.Run == nil:
-		c.Queue.Leave(p.id)
+		tn.queue.Leave(p.id)
 	}
 	return nil
 }
 
 // writeStatus writes the status in one patch if it says anything new.
-func (c *Stacks) writeStatus(ctx context.Context, p *pass) error {
+func (cm *committer) writeStatus(ctx context.Context, p *pass) error {
 	before := p.obj.DeepCopyObject().(client.Object)
-	c.Dialect.Encode(p.obj, c.statusOf(ctx, p))
+	p.dialect.Encode(p.obj, cm.statusOf(ctx, p))
 	changed, err := differ(before, p.obj)
 	if err != nil {
 		return err
 	}
 	var debounce time.Duration
 	if changed {
-		debounce = c.statusDebounce(p, before)
+		debounce = cm.statusDebounce(p, before)
 	}
 	if debounce > 0 {
 		p.recheckIn(debounce)
@@ -91,19 +110,19 @@ func (c *Stacks) writeStatus(ctx context.Context, p *pass) error {
 	if !changed {
 		return nil
 	}
-	if err := c.saveCheckpoint(ctx, p); err != nil {
+	if err := cm.saveCheckpoint(ctx, p); err != nil {
 		return err
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager)); err != nil {
+	if err := cm.live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager)); err != nil {
 		return err
 	}
-	c.index.wrote(p.obj)
+	cm.index.wrote(p.entry.objectRef, p.obj)
 	return nil
 }
 
 // statusOf is what the status of the object is to say.
-func (c *Stacks) statusOf(ctx context.Context, p *pass) dialect.Report {
+func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Report {
 	if p.unreadable != nil {
 		return dialect.Report{Unreadable: p.unreadable, Now: p.o.Now}
 	}
@@ -111,7 +130,7 @@ func (c *Stacks) statusOf(ctx context.Context, p *pass) dialect.Report {
 		Decision: p.decision, Status: p.o.Status, PlanInputs: p.o.PlanInputs, Run: p.o.Run,
 		Next: p.o.Retry(p.decision), Every: p.o.Recheck(p.decision), Now: p.o.Now,
 		Isolation: p.isolation, Ignored: p.st.Ignored, GlassDenied: p.breakGlassDenied,
-		Inventory: c.inventory(ctx, p),
+		Inventory: cm.inventory(ctx, p),
 	}
 	if p.job != nil {
 		r.Environment = slices.AppendSeq([]string{}, maps.Keys(p.in.Resolved.Environment))
@@ -121,11 +140,11 @@ func (c *Stacks) statusOf(ctx context.Context, p *pass) dialect.Report {
 }
 
 // forgetRun removes a run that ended and is written down.
-func (c *Stacks) forgetRun(_ context.Context, p *pass) error {
+func (cm *committer) forgetRun(_ context.Context, p *pass) error {
 	if p.ended == nil {
 		return nil
 	}
-	return c.Runner.Forget(p.id, p.ended.ID)
+	return cm.runner.Forget(p.id, p.ended.ID)
 }
 
 // recheckIn asks for a pass after a while, or earlier if that was asked for.
@@ -136,9 +155,9 @@ func (p *pass) recheckIn(after time.Duration) {
 }
 
 // next says when to look at the stack again.
-func (c *Stacks) next(p *pass) ctrl.Result {
+func (cm *committer) next(p *pass) ctrl.Result {
 	if p.conflict != nil {
-		return c.requeue(p.entry)
+		return cm.loader.requeue(p.entry)
 	}
 	after, soon := p.nextPass()
 	if soon {

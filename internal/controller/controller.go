@@ -10,7 +10,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,11 +76,11 @@ type Config struct {
 	StackMetrics    bool          // a metric that upstream has by the names of stacks has them here, too
 }
 
-// Stacks reconciles the objects of one dialect.
+// Stacks reconciles the objects of all dialects. Their runs share one schedule.
 type Stacks struct {
 	Client    client.Client // reads kinds of stacks and sources from its cache
 	Live      client.Client // reads everything from the server
-	Dialect   dialect.Dialect
+	Dialects  dialect.Registry
 	Runner    runner.Runner
 	Artifacts Artifacts
 	Modules   *Modules
@@ -98,22 +97,22 @@ type Stacks struct {
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer // nil counts for nobody
 
-	kind     string       // of its objects, in the schedule
-	records  sync.RWMutex // held for writing while records that nothing needs are dropped
 	reviews  *review.Pool
 	index    index
 	requests requests
 
 	newcomers schedule.Newcomers
 	metrics   *metrics
+	steps     *steps
 }
 
 // pass is one reconcile of one object.
 type pass struct {
-	obj   client.Object
-	stale bool   // obj is a copy that the server may have a newer version of
-	id    string // the stack: the object's UID
-	entry *entry // what is remembered of it
+	dialect dialect.Dialect // of the object
+	obj     client.Object
+	stale   bool   // obj is a copy that the server may have a newer version of
+	id      string // the stack: the object's UID
+	entry   *entry // what is remembered of it
 
 	st       dialect.Stack // as the object had it when the pass began
 	o        stack.Observation
@@ -139,29 +138,29 @@ type pass struct {
 	recheck  time.Duration // when another reason than the decision asks for a pass; zero if none does
 }
 
-// Reconcile brings one stack one step further. It is one pass in six steps.
-func (c *Stacks) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	c.newcomers.Reconciled(c.scheduleKey(req.NamespacedName))
-	p, result, err := c.load(ctx, req.NamespacedName) // the object, and what is remembered of it
+// reconcile brings one stack one step further. It is one pass in six steps.
+func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, error) {
+	c.newcomers.Reconciled(of.scheduleKey())
+	p, result, err := c.steps.loader.load(ctx, of) // the object, and what is remembered of it
 	if p == nil {
 		return result, err
 	}
 	if err == nil {
-		err = c.settle(ctx, p) // a run that ended, or goes on
+		err = c.steps.settler.settle(ctx, p) // a run that ended, or goes on
 	}
 	if err == nil {
-		err = c.observe(ctx, p) // everything else that a decision depends on
+		err = c.steps.observer.observe(ctx, p) // everything else that a decision depends on
 	}
 	if err != nil {
 		c.Queue.Withdraw(p.id) // it asks again once it can be read
 		return ctrl.Result{}, err
 	}
 	for !p.decided { // again if the action changed what is observed
-		c.audit(ctx, p)
+		c.steps.auditor.audit(ctx, p)
 		p.decision = stack.Decide(p.o)
-		c.act(ctx, p) // one effect in a pass
+		c.steps.actor.act(ctx, p) // one effect in a pass
 	}
-	return c.commit(ctx, p) // what the pass found and did is written down and told
+	return c.steps.committer.commit(ctx, p) // what the pass found and did is written down and told
 }
 
 // blockedBy turns an error into something to wait for.

@@ -26,17 +26,17 @@ func (e *entry) debounce(now time.Time, patience time.Duration) time.Duration {
 
 // statusDebounce is how much longer the status may go without what a pass found:
 // it is progress and nothing else, and no person waits for it.
-func (c *Stacks) statusDebounce(p *pass, before client.Object) time.Duration {
+func (cm *committer) statusDebounce(p *pass, before client.Object) time.Duration {
 	run := p.o.Run
 	switch {
-	case c.Config.Patience <= 0, p.ended != nil, run == nil && p.o.Queued == "":
+	case cm.config.Patience <= 0, p.ended != nil, run == nil && p.o.Queued == "":
 		return 0
 	case p.o.Spec.Mode == stack.Manual, p.o.Deleting, p.o.Request != p.o.Status.Handled:
 		return 0 // a person has just asked for something, and watches what becomes of it
 	case run != nil && run.Kind != stack.PlanRun && run.Kind != stack.ApplyRun:
 		return 0
-	case !c.Dialect.OnlyProgress(before, p.obj):
+	case !p.dialect.OnlyProgress(before, p.obj):
 		return 0
 	}
-	return p.entry.debounce(p.o.Now, c.Config.Patience)
+	return p.entry.debounce(p.o.Now, cm.config.Patience)
 }

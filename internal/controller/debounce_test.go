@@ -30,15 +30,15 @@ func TestProgressThatNobodyWaitsForIsToldLate(t *testing.T) {
 		"it has just become a problem":  {func(p *pass) { p.o.Queued, p.o.Status.Failures = "4 runs are at work", 1 }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Stacks{Dialect: infra.Dialect{}, Config: Config{Patience: Patience}}
+			c := takeApart(&Stacks{Dialects: dialect.NewRegistry(infra.Dialect{}), Config: Config{Patience: Patience}})
 			before, after := &v1alpha2.Terraform{}, &v1alpha2.Terraform{}
 			d := stack.Decision{Ready: stack.Reconciling, Reason: stack.Applying, Message: "Waiting for its turn"}
-			c.Dialect.Encode(before, dialect.Report{Decision: d, Now: now})
-			p := &pass{id: "one", entry: &entry{id: "one"}, obj: after}
+			infra.Dialect{}.Encode(before, dialect.Report{Decision: d, Now: now})
+			p := &pass{dialect: infra.Dialect{}, id: "one", entry: &entry{id: "one"}, obj: after}
 			p.o.Now, p.o.Spec.Mode = now, stack.Auto
 			tt.change(p)
 			d.Message = "Applying"
-			c.Dialect.Encode(after, dialect.Report{Decision: d, Status: p.o.Status, Run: p.o.Run, Now: now})
+			infra.Dialect{}.Encode(after, dialect.Report{Decision: d, Status: p.o.Status, Run: p.o.Run, Now: now})
 			if got := c.statusDebounce(p, before); got != tt.want {
 				t.Fatalf("statusDebounce() = %s, want %s", got, tt.want)
 			}
@@ -57,7 +57,7 @@ func TestProgressThatNobodyWaitsForIsToldLate(t *testing.T) {
 			if got := c.statusDebounce(p, before); got != Patience {
 				t.Errorf("the next time: statusDebounce() = %s, want %s", got, Patience)
 			}
-			c.Config.Patience = 0
+			c.committer.config.Patience = 0
 			if got := c.statusDebounce(p, before); got != 0 {
 				t.Errorf("without patience: statusDebounce() = %s", got)
 			}

@@ -6,30 +6,35 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // dependencyDepth bounds how far a chain of dependencies is followed.
 const dependencyDepth = 64
 
-// dependencies returns the first dependency that is not ready.
-func (c *Stacks) dependencies(ctx context.Context, p *pass) (*stack.Blocked, error) {
+// dependencies knows which stacks wait for which.
+type dependencies struct {
+	cache    client.Reader
+	config   Config
+	dialects dialect.Registry
+}
+
+// firstNotReady returns the first dependency that is not ready.
+func (dp *dependencies) firstNotReady(ctx context.Context, p *pass) (*stack.Blocked, error) {
 	for _, ref := range p.st.Configuration.DependsOn {
-		key := c.keyOf(ref, p.obj)
-		if key.Namespace != p.obj.GetNamespace() && !c.Config.CrossNamespace {
+		d, key := dp.dialectOf(ref, p.dialect), keyOf(ref, p.obj)
+		if key.Namespace != p.obj.GetNamespace() && !dp.config.CrossNamespace {
 			return &stack.Blocked{Kind: fault.Denied, Reason: stack.SourceDenied,
 				Message: fmt.Sprintf("dependsOn: %s is in another namespace, which this platform does not allow", key)}, nil
 		}
-		why, err := c.dependency(ctx, p, key)
+		why, err := dp.dependency(ctx, p, d, key)
 		if err != nil {
 			return nil, err
 		}
@@ -41,18 +46,18 @@ func (c *Stacks) dependencies(ctx context.Context, p *pass) (*stack.Blocked, err
 }
 
 // dependency says why key cannot be relied on yet, or nothing.
-func (c *Stacks) dependency(ctx context.Context, p *pass, key types.NamespacedName) (string, error) {
-	if chain, err := c.cycle(ctx, client.ObjectKeyFromObject(p.obj), key); err != nil || chain != "" {
+func (dp *dependencies) dependency(ctx context.Context, p *pass, d dialect.Dialect, key types.NamespacedName) (string, error) {
+	if chain, err := dp.cycle(ctx, objectRef{p.dialect, client.ObjectKeyFromObject(p.obj)}, objectRef{d, key}); err != nil || chain != "" {
 		return chain, err
 	}
-	obj := c.Dialect.New()
-	if err := c.Client.Get(ctx, key, obj); err != nil {
+	obj := d.New()
+	if err := dp.cache.Get(ctx, key, obj); err != nil {
 		return fmt.Sprintf("dependency %s does not exist", key), client.IgnoreNotFound(err)
 	}
-	if ready, why := c.Dialect.Ready(obj); !ready {
+	if ready, why := d.Ready(obj); !ready {
 		return fmt.Sprintf("dependency %s is not ready: %s", key, why), nil
 	}
-	dep, err := c.Dialect.Decode(obj)
+	dep, err := d.Decode(obj)
 	if err != nil {
 		return fmt.Sprintf("dependency %s is not valid: %v", key, err), nil
 	}
@@ -67,53 +72,49 @@ func (c *Stacks) dependency(ctx context.Context, p *pass, key types.NamespacedNa
 }
 
 // cycle follows dependencies from next and says so if they lead back to start.
-func (c *Stacks) cycle(ctx context.Context, start, next types.NamespacedName) (string, error) {
+func (dp *dependencies) cycle(ctx context.Context, start, next objectRef) (string, error) {
 	type step struct {
-		key  types.NamespacedName
+		objectRef
 		path []string
 	}
-	queue, seen := []step{{next, []string{start.String(), next.String()}}}, map[types.NamespacedName]bool{}
+	queue, seen := []step{{next, []string{start.key.String(), next.key.String()}}}, map[string]bool{}
 	for len(queue) > 0 && len(seen) < dependencyDepth {
 		s := queue[0]
 		queue = queue[1:]
-		if s.key == start {
+		if s.String() == start.String() {
 			return "dependsOn is a cycle: " + strings.Join(s.path, " → "), nil
 		}
-		if seen[s.key] {
+		if seen[s.String()] {
 			continue
 		}
-		seen[s.key] = true
-		obj := c.Dialect.New()
-		if err := c.Client.Get(ctx, s.key, obj); err != nil {
+		seen[s.String()] = true
+		obj := s.dialect.New()
+		if err := dp.cache.Get(ctx, s.key, obj); err != nil {
 			if client.IgnoreNotFound(err) == nil {
 				continue
 			}
 			return "", err
 		}
-		dep, err := c.Dialect.Decode(obj)
+		dep, err := s.dialect.Decode(obj)
 		if err != nil {
 			continue // reported where it is the object itself
 		}
 		for _, ref := range dep.Configuration.DependsOn {
-			k := c.keyOf(ref, obj)
-			queue = append(queue, step{k, append(slices.Clone(s.path), k.String())})
+			k := keyOf(ref, obj)
+			queue = append(queue, step{objectRef{dp.dialectOf(ref, s.dialect), k}, append(slices.Clone(s.path), k.String())})
 		}
 	}
 	return "", nil
 }
 
 // dependents lists the stacks that depend on obj and go before it.
-func (c *Stacks) dependents(ctx context.Context, obj client.Object) ([]string, error) {
-	list := c.Dialect.NewList()
-	if err := c.Client.List(ctx, list, client.MatchingFields{indexDependsOn: client.ObjectKeyFromObject(obj).String()}); err != nil {
-		return nil, err
-	}
+func (dp *dependencies) dependents(ctx context.Context, of dialect.Dialect, obj client.Object) ([]string, error) {
+	it := objectRef{of, client.ObjectKeyFromObject(obj)}
 	var names []string
-	err := meta.EachListItem(list, func(o runtime.Object) error {
-		dependant := o.(client.Object)
+	err := eachStack(ctx, dp.cache, dp.dialects, func(d dialect.Dialect, dependant client.Object) error {
 		if !obj.GetDeletionTimestamp().IsZero() && !dependant.GetDeletionTimestamp().IsZero() {
 			// Two that wait for each other and are both to go have no order.
-			circle, err := c.cycle(ctx, client.ObjectKeyFromObject(dependant), client.ObjectKeyFromObject(obj))
+			circle, err := dp.cycle(ctx, objectRef{d, client.ObjectKeyFromObject(dependant)}, it)
 			if err != nil || circle != "" {
 				return err
 			}
@@ -124,49 +125,44 @@ func (c *Stacks) dependents(ctx context.Context, obj client.Object) ([]string, e
 		}
 		names = append(names, name)
 		return nil
-	})
+	}, client.MatchingFields{indexDependsOn: it.String()})
 	slices.Sort(names)
 	return names, err
 }
 
-// relieve takes off the dependencies of a stack that goes the finalizers that
-// upstream put on them for it. Nobody here needs them, but upstream, should it
-// come back, would wait for ever for a stack that is gone.
-func (c *Stacks) relieve(ctx context.Context, p *pass) error {
-	name := p.obj.GetName()
-	for _, ref := range p.st.Configuration.DependsOn {
-		key := c.keyOf(ref, p.obj)
-		if key.Namespace != p.obj.GetNamespace() && !c.Config.CrossNamespace {
-			continue
-		}
-		dep := c.Dialect.New()
-		if err := c.Live.Get(ctx, key, dep); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return fmt.Errorf("reading the dependency %s: %w", key, err)
-		}
-		before := dep.DeepCopyObject().(client.Object)
-		if !controllerutil.RemoveFinalizer(dep, c.Dialect.DependencyFinalizer()+name) {
-			continue
-		}
-		// Upstream leaves out the namespace of the dependant, so that another one of
-		// the same name may need the same finalizer.
-		others, err := c.dependents(ctx, dep)
-		if err != nil {
+// eachStack calls what for each stack of all dialects that the options choose.
+func eachStack(ctx context.Context, from client.Reader, dialects dialect.Registry, what func(dialect.Dialect, client.Object) error, opts ...client.ListOption) error {
+	for _, d := range dialects.All() {
+		list := d.NewList()
+		if err := from.List(ctx, list, opts...); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(others, func(o string) bool { return strings.HasSuffix(o, "/"+name) }) {
-			continue
-		}
-		err = c.Live.Patch(ctx, dep, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("releasing the dependency %s: %w", key, err)
+		if err := meta.EachListItem(list, func(o runtime.Object) error { return what(d, o.(client.Object)) }); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (c *Stacks) keyOf(ref stack.Ref, from client.Object) types.NamespacedName {
+// objectRef is a stack by its kind and its name.
+type objectRef struct {
+	dialect dialect.Dialect
+	key     types.NamespacedName
+}
+
+// String is what indexes hold of it.
+func (n objectRef) String() string { return dialect.KindOf(n.dialect) + "/" + n.key.String() }
+
+// dialectOf is the dialect of a dependency: the one that ref names, or that of the
+// stack which depends on it.
+func (dp *dependencies) dialectOf(ref stack.Ref, own dialect.Dialect) dialect.Dialect {
+	if d := dp.dialects.Of(ref.Kind); d != nil {
+		return d
+	}
+	return own
+}
+
+func keyOf(ref stack.Ref, from client.Object) types.NamespacedName {
 	ns := ref.Namespace
 	if ns == "" {
 		ns = from.GetNamespace()

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -12,12 +13,19 @@ import (
 // A drift check that finds nothing must not cost a write to the API server, so
 // what checks leave of a stack is a record beside its status.
 
+// checks knows when drift was checked last, and what memory runs take.
+type checks struct {
+	blobs  Blobs
+	config Config
+	log    *slog.Logger
+}
+
 // driftChecks returns what is known of a stack, from its record the first time.
-func (c *Stacks) driftChecks(ctx context.Context, e *entry) (record.Check, error) {
+func (ck *checks) driftChecks(ctx context.Context, e *entry) (record.Check, error) {
 	if e.checks != nil {
 		return *e.checks, nil
 	}
-	k, err := record.Checked(e.id).Read(ctx, c.Blobs)
+	k, err := record.Checked(e.id).Read(ctx, ck.blobs)
 	if fault.Of(err) == fault.Missing {
 		k, err = record.Check{}, nil
 	}
@@ -29,17 +37,17 @@ func (c *Stacks) driftChecks(ctx context.Context, e *entry) (record.Check, error
 }
 
 // noteDriftCheck writes down that drift was checked.
-func (c *Stacks) noteDriftCheck(ctx context.Context, e *entry, at time.Time) error {
-	k, err := c.driftChecks(ctx, e)
+func (ck *checks) noteDriftCheck(ctx context.Context, e *entry, at time.Time) error {
+	k, err := ck.driftChecks(ctx, e)
 	if err != nil {
 		return err
 	}
 	k.At = at.UTC()
-	return c.putDriftChecks(ctx, e, k)
+	return ck.putDriftChecks(ctx, e, k)
 }
 
-func (c *Stacks) putDriftChecks(ctx context.Context, e *entry, k record.Check) error {
-	if err := record.Checked(e.id).Write(ctx, c.Blobs, k); err != nil {
+func (ck *checks) putDriftChecks(ctx context.Context, e *entry, k record.Check) error {
+	if err := record.Checked(e.id).Write(ctx, ck.blobs, k); err != nil {
 		return err
 	}
 	e.checks = &k

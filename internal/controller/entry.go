@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/cache"
@@ -20,8 +19,8 @@ import (
 // The passes of one stack follow each other, so that fields which only a pass
 // uses need no lock. Others read the labels, hence the pointer.
 type entry struct {
-	id  string // the UID of the object
-	key types.NamespacedName
+	objectRef
+	id string // the UID of the object
 
 	written      string           // the version of the object that the last write made; see covers
 	checks       *record.Check    // nil before the record was read
@@ -36,28 +35,28 @@ type entry struct {
 // index holds the entries of all stacks. A pass makes an entry when it loads its
 // object, and index.drop removes it once the server has the object no more.
 type index struct {
-	mu    sync.Mutex
-	byID  map[string]*entry
-	byKey map[types.NamespacedName][]*entry // the newest object of a name comes last
+	mu     sync.Mutex
+	byID   map[string]*entry
+	byName map[string][]*entry // the newest object of a name comes last
 
 	// Objects as this controller wrote them last. Few are read again before the
 	// cache of the API server's objects has the write.
-	copies cache.Map[types.NamespacedName, client.Object]
+	copies cache.Map[string, client.Object]
 }
 
 // make returns the entry of a stack, a new one if there is none.
-func (x *index) make(id string, key types.NamespacedName) *entry {
+func (x *index) make(id string, of objectRef) *entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if e := x.byID[id]; e != nil {
 		return e
 	}
 	if x.byID == nil {
-		x.byID, x.byKey = map[string]*entry{}, map[types.NamespacedName][]*entry{}
+		x.byID, x.byName = map[string]*entry{}, map[string][]*entry{}
 	}
-	e := &entry{id: id, key: key}
+	e := &entry{objectRef: of, id: id}
 	x.byID[id] = e
-	x.byKey[key] = append(x.byKey[key], e)
+	x.byName[of.String()] = append(x.byName[of.String()], e)
 	return e
 }
 
@@ -68,20 +67,20 @@ func (x *index) find(id string) *entry {
 	return x.byID[id]
 }
 
-// named returns the entries of all objects that had this name, the newest last.
-func (x *index) named(key types.NamespacedName) []*entry {
+// all returns the entries of all objects that had this name, the newest last.
+func (x *index) all(of objectRef) []*entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return slices.Clone(x.byKey[key])
+	return slices.Clone(x.byName[of.String()])
 }
 
 // newest returns the entry of the newest object with this name, nil if there is
 // none.
-func (x *index) newest(key types.NamespacedName) *entry {
+func (x *index) newest(of objectRef) *entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if of := x.byKey[key]; len(of) > 0 {
-		return of[len(of)-1]
+	if all := x.byName[of.String()]; len(all) > 0 {
+		return all[len(all)-1]
 	}
 	return nil
 }
@@ -95,26 +94,26 @@ func (x *index) drop(id string) {
 		return
 	}
 	delete(x.byID, id)
-	x.byKey[e.key] = slices.DeleteFunc(x.byKey[e.key], func(other *entry) bool { return other == e })
-	if len(x.byKey[e.key]) == 0 {
-		delete(x.byKey, e.key)
-		x.copies.Delete(e.key)
+	name := e.objectRef.String()
+	x.byName[name] = slices.DeleteFunc(x.byName[name], func(other *entry) bool { return other == e })
+	if len(x.byName[name]) == 0 {
+		delete(x.byName, name)
+		x.copies.Delete(name)
 	}
 }
 
 // wrote notes the version that a write of this controller has made.
-func (x *index) wrote(obj client.Object) {
-	key := client.ObjectKeyFromObject(obj)
-	x.make(string(obj.GetUID()), key).written = obj.GetResourceVersion()
+func (x *index) wrote(of objectRef, obj client.Object) {
+	x.make(string(obj.GetUID()), of).written = obj.GetResourceVersion()
 	copied := obj.DeepCopyObject().(client.Object)
 	copied.SetManagedFields(nil)
-	x.copies.Put(key, copied)
+	x.copies.Put(of.String(), copied)
 }
 
 // copyOf returns the object as this controller wrote it last, nil if that is in
 // doubt or the copy is gone.
 func (x *index) copyOf(e *entry) client.Object {
-	obj, ok := x.copies.Get(e.key)
+	obj, ok := x.copies.Get(e.objectRef.String())
 	if !ok || string(obj.GetUID()) != e.id || obj.GetResourceVersion() != e.written {
 		return nil
 	}

@@ -3,20 +3,18 @@ package controller
 import (
 	"testing"
 
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // remembered are the UIDs of the stacks in the index.
 func (l *frugal) remembered() (ids []string) {
-	l.index.mu.Lock()
-	defer l.index.mu.Unlock()
-	for id := range l.index.byID {
+	l.whole.index.mu.Lock()
+	defer l.whole.index.mu.Unlock()
+	for id := range l.whole.index.byID {
 		ids = append(ids, id)
 	}
-	if len(l.index.byKey) != len(ids) {
+	if len(l.whole.index.byName) != len(ids) {
 		ids = append(ids, "a name without a stack")
 	}
 	return ids
@@ -57,7 +55,7 @@ func TestNothingIsRememberedOfAStackThatIsGone(t *testing.T) {
 				t.Fatalf("remembered are %v, want the stack", got)
 			}
 			removes(t, l)
-			if _, err := l.Reconcile(t.Context(), ctrl.Request{NamespacedName: l.key}); err != nil {
+			if _, err := l.whole.reconcile(t.Context(), l.ref()); err != nil {
 				t.Fatal(err)
 			}
 			if got := l.remembered(); len(got) > 0 {

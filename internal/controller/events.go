@@ -4,62 +4,72 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
+// teller tells people what a pass changed.
+type teller struct {
+	events  Events
+	metrics *metrics
+}
+
 // tell makes events of what the pass changed, which also reach those whom alerts
 // name, and counts it.
-func (c *Stacks) tell(_ context.Context, p *pass) error {
+func (tl *teller) tell(_ context.Context, p *pass) error {
 	for _, t := range p.transitions() {
-		c.count(p, t)
-		c.tellOf(p, t)
+		tl.count(p, t)
+		tl.tellOf(p, t)
 	}
 	return nil
 }
 
 // count counts what the metrics have of a transition.
-func (c *Stacks) count(p *pass, t stack.Transition) {
+func (tl *teller) count(p *pass, t stack.Transition) {
 	switch {
 	case t.Change == stack.RunEnded:
-		c.metrics.ended(p.obj.GetNamespace(), p.obj.GetName(), p.report, *t.Run, c.Dialect.EventReason(*t.Run))
+		tl.metrics.ended(p.obj.GetNamespace(), p.obj.GetName(), p.report, *t.Run, p.dialect.EventReason(*t.Run))
 	case t.Change == stack.PlanMade && t.Plan.Drift && !t.Repeated:
-		c.metrics.drifts.Inc()
+		tl.metrics.drifts.Inc()
 	}
 }
 
 // tellOf makes an event of a transition, if people are told of it.
-func (c *Stacks) tellOf(p *pass, t stack.Transition) {
+func (tl *teller) tellOf(p *pass, t stack.Transition) {
 	switch t.Change {
 	case stack.CommandEnded:
-		c.tellCommand(p, *t.Command)
+		tl.tellCommand(p, *t.Command)
 	case stack.PlanStale:
-		c.say(p, normal, "PlanStale", "The plan was not applied: the state changed after it was made", runFacts(*t.Run))
+		tl.say(p, normal, "PlanStale", "The plan was not applied: the state changed after it was made", runFacts(*t.Run))
 	case stack.AttemptFailed:
-		c.tellFailure(p, t)
+		tl.tellFailure(p, t)
 	case stack.StackDestroyed:
-		c.say(p, normal, c.Dialect.EventReason(*t.Run), "Everything in the state was destroyed", runFacts(*t.Run))
+		tl.say(p, normal, p.dialect.EventReason(*t.Run), "Everything in the state was destroyed", runFacts(*t.Run))
 	case stack.PlanApplied:
-		c.say(p, normal, c.Dialect.EventReason(*t.Run), "Applied "+t.Plan.Name+": "+t.Plan.Changes.String(), runFacts(*t.Run))
+		tl.say(p, normal, p.dialect.EventReason(*t.Run), "Applied "+t.Plan.Name+": "+t.Plan.Changes.String(), runFacts(*t.Run))
 	case stack.PlanMade:
-		c.tellPlan(p, t)
+		tl.tellPlan(p, t)
 	case stack.StackRecovered:
-		c.say(p, normal, "Recovered", fmt.Sprintf("The stack works again, after it failed %s", times(t.Failures)), runFacts(*t.Run))
+		tl.say(p, normal, "Recovered", fmt.Sprintf("The stack works again, after it failed %s", times(t.Failures)), runFacts(*t.Run))
 	case stack.DriftResolved:
-		c.say(p, normal, "DriftResolved", resolutions[t.How], counted(t.Drift.Changes, map[string]string{"run": p.o.Status.LastRun}))
+		tl.say(p, normal, "DriftResolved", resolutions[t.How], counted(t.Drift.Changes, map[string]string{"run": p.o.Status.LastRun}))
 	case stack.PlanReviewed:
-		c.tellVerdict(p, *t.Verdict, t.Plan)
+		tl.tellVerdict(p, *t.Verdict, t.Plan)
 	case stack.LockHeld:
 		by := ""
 		if t.Lock.Who != "" {
 			by = " by " + t.Lock.Who
 		}
-		c.say(p, warning, "LockHeld", fmt.Sprintf("The lock of the state is held%s since %s: nothing is planned or applied until it is freed", by, t.Lock.Since), map[string]string{"lock": t.Lock.ID})
+		tl.say(p, warning, "LockHeld", fmt.Sprintf("The lock of the state is held%s since %s: nothing is planned or applied until it is freed", by, t.Lock.Since), map[string]string{"lock": t.Lock.ID})
 	case stack.BreakGlassStarted:
-		c.Events.Event(p.obj, warning, "BreakGlassStarted", "A break-glass session began: Terrier plans and applies nothing until "+t.Session.Until.UTC().Format(time.RFC3339))
+		tl.events.Event(p.obj, warning, "BreakGlassStarted", "A break-glass session began: Terrier plans and applies nothing until "+t.Session.Until.UTC().Format(time.RFC3339))
 	case stack.BreakGlassEnded:
-		c.Events.Event(p.obj, normal, "BreakGlassEnded", "The break-glass session was ended: Terrier reconciles the stack again")
+		tl.events.Event(p.obj, normal, "BreakGlassEnded", "The break-glass session was ended: Terrier reconciles the stack again")
 	case stack.RunEnded, stack.LockBroken, stack.UntrackedFound: // the condition says it, or the end of the run does
 	}
 }
@@ -72,53 +82,53 @@ var resolutions = map[stack.Resolution]string{
 }
 
 // tellFailure tells of a run that failed. The first of a series is news.
-func (c *Stacks) tellFailure(p *pass, t stack.Transition) {
+func (tl *teller) tellFailure(p *pass, t stack.Transition) {
 	if t.Run == nil {
 		return // the condition says what came in its way
 	}
-	reason, message := c.Dialect.EventReason(*t.Run), fmt.Sprintf("%s (attempt %d): %s", t.Run.Outcome, t.Failures, t.Run.Message)
+	reason, message := p.dialect.EventReason(*t.Run), fmt.Sprintf("%s (attempt %d): %s", t.Run.Outcome, t.Failures, t.Run.Message)
 	if t.Repeated {
-		c.sayAgain(p, warning, reason, message)
+		tl.sayAgain(p, warning, reason, message)
 		return
 	}
-	c.say(p, warning, reason, message, runFacts(*t.Run))
+	tl.say(p, warning, reason, message, runFacts(*t.Run))
 }
 
 // tellPlan tells of a plan with changes. One that is applied at once is told of by
 // its apply.
-func (c *Stacks) tellPlan(p *pass, t stack.Transition) {
-	reason, facts := c.Dialect.EventReason(*t.Run), runFacts(*t.Run)
+func (tl *teller) tellPlan(p *pass, t stack.Transition) {
+	reason, facts := p.dialect.EventReason(*t.Run), runFacts(*t.Run)
 	_, applied := p.decision.Action.(stack.Apply)
 	switch {
 	case t.Plan.Drift && t.Repeated:
 	case t.Plan.Drift:
-		c.say(p, warning, reason, "Drift detected: "+t.Plan.Changes.String(), facts)
+		tl.say(p, warning, reason, "Drift detected: "+t.Plan.Changes.String(), facts)
 	case applied:
 	case t.Repeated:
-		c.sayAgain(p, normal, reason, "Planned "+t.Plan.Name+": "+t.Plan.Changes.String())
+		tl.sayAgain(p, normal, reason, "Planned "+t.Plan.Name+": "+t.Plan.Changes.String())
 	case p.o.Spec.Mode == stack.Manual:
-		c.say(p, normal, reason, "Plan pending: "+t.Plan.Name+" waits for approval: "+t.Plan.Changes.String(), facts)
+		tl.say(p, normal, reason, "Plan pending: "+t.Plan.Name+" waits for approval: "+t.Plan.Changes.String(), facts)
 	default:
-		c.say(p, normal, reason, "Planned "+t.Plan.Name+": "+t.Plan.Changes.String(), facts)
+		tl.say(p, normal, reason, "Planned "+t.Plan.Name+": "+t.Plan.Changes.String(), facts)
 	}
 }
 
 // tellVerdict tells what the webhooks said of a plan.
-func (c *Stacks) tellVerdict(p *pass, v stack.Verdict, made *stack.Plan) {
+func (tl *teller) tellVerdict(p *pass, v stack.Verdict, made *stack.Plan) {
 	switch {
 	case v.Passed:
-		c.Events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The webhooks let %s pass: %s", made.Name, made.Changes))
+		tl.events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The webhooks let %s pass: %s", made.Name, made.Changes))
 	case v.Held:
-		c.Events.Event(p.obj, warning, "PlanHeld", made.Name+" needs an approval: "+v.Message)
+		tl.events.Event(p.obj, warning, "PlanHeld", made.Name+" needs an approval: "+v.Message)
 	case v.Refused:
-		c.Events.Event(p.obj, warning, "PlanRefused", made.Name+" was refused: "+v.Message)
+		tl.events.Event(p.obj, warning, "PlanRefused", made.Name+" was refused: "+v.Message)
 	default:
-		c.Events.Event(p.obj, warning, "PostPlanningWebhookFailed", v.Message)
+		tl.events.Event(p.obj, warning, "PostPlanningWebhookFailed", v.Message)
 	}
 }
 
 // tellCommand tells of a command of a break-glass session.
-func (c *Stacks) tellCommand(p *pass, h stack.CommandResult) {
+func (tl *teller) tellCommand(p *pass, h stack.CommandResult) {
 	kind, text := normal, fmt.Sprintf("%s ran %q: %s", cmp.Or(h.By, "a user"), h.Command.String(), h.Outcome)
 	if h.Outcome != stack.Succeeded {
 		kind, text = warning, text+": "+h.Message
@@ -126,5 +136,70 @@ func (c *Stacks) tellCommand(p *pass, h stack.CommandResult) {
 	if h.Moved {
 		text += "; the state changed"
 	}
-	c.Events.Event(p.obj, kind, "RunByHand", text)
+	tl.events.Event(p.obj, kind, "RunByHand", text)
+}
+
+// FactualEvents are Events that also reach people and programs elsewhere.
+type FactualEvents interface {
+	Events
+	// EventWith is Event, with facts for programs: short names and values, none
+	// of them secret.
+	EventWith(obj client.Object, kind, reason, message string, facts map[string]string)
+	// Record writes an event that is no news to anybody elsewhere.
+	Record(obj client.Object, kind, reason, message string)
+}
+
+// say tells what happened, with what is known about it.
+func (tl *teller) say(p *pass, kind, reason, message string, facts map[string]string) {
+	if e, ok := tl.events.(FactualEvents); ok {
+		e.EventWith(p.obj, kind, reason, message, facts)
+		return
+	}
+	tl.events.Event(p.obj, kind, reason, message)
+}
+
+// sayAgain tells of the next failure of a series, of which everybody knows.
+func (tl *teller) sayAgain(p *pass, kind, reason, message string) {
+	if e, ok := tl.events.(FactualEvents); ok {
+		e.Record(p.obj, kind, reason, message)
+		return
+	}
+	tl.events.Event(p.obj, kind, reason, message)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.Itoa(n) + " times"
+}
+
+// runFacts are the facts of a run: what it was of, and what it would change.
+// The commit is what Git providers hang a status on.
+func runFacts(r stack.Run) map[string]string {
+	facts := map[string]string{"run": r.ID, "kind": string(r.Kind), "outcome": string(r.Outcome)}
+	basis, plan := r.Cause.PlanInputs, r.Plan
+	if plan == nil {
+		plan = r.Cause.Plan
+	}
+	if revision := basis.Revision; revision != "" {
+		facts["revision"] = revision
+		if _, commit, ok := strings.Cut(revision, "@sha1:"); ok {
+			facts[commitFact] = "sha1:" + commit
+		}
+	}
+	if plan == nil {
+		return facts
+	}
+	facts["plan"] = plan.Name
+	return counted(plan.Changes, facts)
+}
+
+// commitFact is the commit in the contract of Flux's events.
+const commitFact = "event.toolkit.fluxcd.io/commit"
+
+// counted adds counts.
+func counted(c stack.Changes, facts map[string]string) map[string]string {
+	facts["add"], facts["change"], facts["destroy"] = strconv.Itoa(c.Add), strconv.Itoa(c.Change), strconv.Itoa(c.Destroy)
+	return facts
 }

@@ -6,18 +6,22 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -28,6 +32,33 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
+
+// requestsMade counts requests to an API server, by method and resource.
+type requestsMade struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	n    map[string]int
+}
+
+func (r *requestsMade) RoundTrip(req *http.Request) (*http.Response, error) {
+	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	if i := slices.Index(parts, "namespaces"); i > 0 && len(parts) > i+2 {
+		what := append(parts[i+2:i+3:i+3], parts[min(i+4, len(parts)):]...) // without the name of the object
+		r.mu.Lock()
+		r.n[req.Method+" "+strings.Join(what, "/")]++
+		r.mu.Unlock()
+	}
+	return r.next.RoundTrip(req)
+}
+
+// take returns what was counted since it was asked last.
+func (r *requestsMade) take() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.n
+	r.n = map[string]int{}
+	return n
+}
 
 // script is a runner whose runs end as a test says.
 type script struct {
@@ -74,11 +105,11 @@ func (s *script) ends(change func(*runner.Report), left map[string]string) {
 // frugal is one stack on a real API server, and a controller whose requests are
 // counted. What it reads from its cache is free, and never old.
 type frugal struct {
-	*Stacks
+	*apart
 	k    *testkit.Cluster
 	key  types.NamespacedName
 	runs *script
-	made testkit.Requests
+	made *requestsMade
 	said *events
 	book *diary
 	wait time.Duration // until the next look, as the last one said
@@ -87,8 +118,13 @@ type frugal struct {
 func newFrugal(t *testing.T, name string) *frugal {
 	t.Helper()
 	k := testkit.Kube(t, v1alpha2.AddToScheme)
-	l := &frugal{k: k, key: types.NamespacedName{Namespace: k.Namespace, Name: name}, runs: &script{}, said: &events{}, book: &diary{}}
-	live, err := client.New(l.made.Of(k.Config), client.Options{Scheme: k.Client.Scheme()})
+	l := &frugal{k: k, key: types.NamespacedName{Namespace: k.Namespace, Name: name}, runs: &script{}, made: &requestsMade{n: map[string]int{}}, said: &events{}, book: &diary{}}
+	config := rest.CopyConfig(k.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		l.made.next = next
+		return l.made
+	})
+	live, err := client.New(config, client.Options{Scheme: k.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +135,8 @@ func newFrugal(t *testing.T, name string) *frugal {
 	cache := interceptor.NewClient(w, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return nil // there is no other stack
 	}})
-	l.Stacks = &Stacks{
-		Client: cache, Live: live, Dialect: infra.Dialect{}, Runner: l.runs, Blobs: openRecords(t),
+	c := &Stacks{
+		Client: cache, Live: live, Dialects: dialect.NewRegistry(infra.Dialect{}), Runner: l.runs, Blobs: openRecords(t),
 		Modules: NewModules(t.TempDir()), States: kube.States{Client: live, Now: time.Now, Seen: kube.NewSeen()},
 		Engine: func(context.Context, string) (engine.Engine, error) {
 			return engine.Engine{Path: "/bin/tofu", Name: "tofu", Version: "1.12.6"}, nil
@@ -108,12 +144,15 @@ func newFrugal(t *testing.T, name string) *frugal {
 		Events: l.said, Audit: l.book, Key: secret.New("k"), Config: Config{Patience: time.Hour, Network: "none"},
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Queue: queueOf(1),
 	}
-	l.reviews = review.NewPool(func(context.Context, review.Question) review.Reply { return review.Reply{} })
-	if l.metrics, err = newMetrics(nil, false); err != nil {
+	c.reviews = review.NewPool(func(context.Context, review.Question) review.Reply { return review.Reply{} })
+	if c.metrics, err = newMetrics(nil, false); err != nil {
 		t.Fatal(err)
 	}
+	l.apart = takeApart(c)
 	return l
 }
+
+func (l *frugal) ref() objectRef { return objectRef{infra.Dialect{}, l.key} }
 
 func inline(hcl string) *apiextensionsv1.JSON {
 	return &apiextensionsv1.JSON{Raw: fmt.Appendf(nil, `{"hcl":%q}`, hcl)}
@@ -123,7 +162,7 @@ func inline(hcl string) *apiextensionsv1.JSON {
 func (l *frugal) looks(t *testing.T) {
 	t.Helper()
 	for range 20 {
-		r, err := l.Reconcile(t.Context(), ctrl.Request{NamespacedName: l.key})
+		r, err := l.whole.reconcile(t.Context(), l.ref())
 		if err != nil {
 			t.Fatal(err)
 		}

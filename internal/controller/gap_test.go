@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -54,10 +55,10 @@ func TestAGapSaysWhetherItWasCompared(t *testing.T) {
 		"a state elsewhere that the engine wrote":     {nil, nil, stack.Failed, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Stacks{Runner: printed{}, Blobs: openRecords(t)}
+			c := takeApart(&Stacks{Runner: printed{}, Blobs: openRecords(t)})
 			var run stack.Run
 			report := &runner.Report{ID: "apply-1", Kind: stack.ApplyRun, Outcome: tt.outcome, Rescued: tt.rescued}
-			if err := c.findUntracked(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}}, report, note{State: tt.state}, &run); err != nil {
+			if err := c.findUntracked(t.Context(), &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}}, report, note{State: tt.state}, &run); err != nil {
 				t.Fatal(err)
 			}
 			if listed := len(run.Untracked) == 1 && run.Untracked[0].ID == "i-1"; listed != tt.listed || run.Apart != tt.apart || run.Rescued != tt.refused {
@@ -73,10 +74,10 @@ func TestAGapSaysWhetherItWasCompared(t *testing.T) {
 func TestAProviderThatDiesLeavesAGap(t *testing.T) {
 	for name, state := range map[string]*kube.StateRef{"a state that we keep": {}, "a state elsewhere": nil} {
 		t.Run(name, func(t *testing.T) {
-			c := &Stacks{Runner: silent{}, Blobs: openRecords(t)}
+			c := takeApart(&Stacks{Runner: silent{}, Blobs: openRecords(t)})
 			var run stack.Run
 			report := &runner.Report{ID: "apply-1", Kind: stack.ApplyRun, Outcome: stack.Failed}
-			if err := c.findUntracked(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}}, report, note{State: state}, &run); err != nil {
+			if err := c.findUntracked(t.Context(), &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}}, report, note{State: state}, &run); err != nil {
 				t.Fatal(err)
 			}
 			if want := []stack.UntrackedResource{{Address: "x.a"}}; !slices.Equal(run.Untracked, want) || run.Apart != (state == nil) {
@@ -90,14 +91,14 @@ func TestAProviderThatDiesLeavesAGap(t *testing.T) {
 // was to bring it in is cut short itself.
 func TestAGapOutlastsTheNextOne(t *testing.T) {
 	was := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "x.a", ID: "i-0"}, {Address: "x.in", ID: "1"}, {Address: "x.out", ID: "2"}}}
-	c := &Stacks{Runner: printed{}, Blobs: openRecords(t)}
+	c := takeApart(&Stacks{Runner: printed{}, Blobs: openRecords(t)})
 	state := `{"version":4,"resources":[{"mode":"managed","type":"x","name":"in","instances":[{"attributes":{"id":"1"}}]}]}`
 	if err := c.put(t.Context(), record.State("uid"), []byte(state)); err != nil {
 		t.Fatal(err)
 	}
 	kept := was
 	follow := func(found []stack.UntrackedResource, forgotten string) (stack.Run, *stack.Untracked) {
-		p := &pass{id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{Status: stack.Status{Untracked: kept}, Spec: stack.Spec{IgnoreUntracked: forgotten}}}
+		p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{Status: stack.Status{Untracked: kept}, Spec: stack.Spec{IgnoreUntracked: forgotten}}}
 		run := stack.Run{ID: "apply-2", Untracked: found}
 		if err := c.followUntracked(t.Context(), p, note{State: &kube.StateRef{}}, &run); err != nil {
 			t.Fatal(err)

@@ -18,28 +18,28 @@ import (
 
 // checkup begins to ask what was applied for its health. Its run needs nothing
 // of what other runs do, the state and its lock least of all.
-func (c *Stacks) checkup(ctx context.Context, p *pass, why string) error {
-	outputs, err := c.outputs(ctx, p)
+func (ac *actor) checkup(ctx context.Context, p *pass, why string) error {
+	outputs, err := ac.outputs(ctx, p)
 	if err != nil && fault.Of(err) != fault.Missing {
 		return fault.New(fault.Of(err), string(stack.StateFailed), fmt.Errorf("reading the outputs for the health checks: %w", err))
 	}
 	p.job = &runner.Job{
 		Stack: p.job.Stack, Name: p.job.Name, Created: p.job.Created,
-		Checks: checks(p.st.Configuration.Checks, outputs),
+		Checks: healthChecks(p.st.Configuration.Checks, outputs),
 		Mask:   append(slices.Clone(p.job.Mask), sensitive(outputs)...),
 		Limits: p.job.Limits, Sandbox: p.job.Sandbox,
 	}
 	p.note = note{}
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: why, Health: stack.HealthKey(p.o.Spec.Health, p.o.Status.Wrote)}
-	return c.launch(ctx, p, stack.HealthRun, cause, "")
+	return ac.launcher.launch(ctx, p, stack.HealthRun, cause, "")
 }
 
 // outputs returns the outputs of the newest state; Missing if they are not
 // known, as those of a state that we do not keep before a run reads them.
-func (c *Stacks) outputs(ctx context.Context, p *pass) (map[string]kube.Output, error) {
-	b, err := c.get(ctx, record.Outputs(p.id))
+func (ac *actor) outputs(ctx context.Context, p *pass) (map[string]kube.Output, error) {
+	b, err := ac.records.get(ctx, record.Outputs(p.id))
 	if fault.Of(err) == fault.Missing && p.note.State != nil {
-		b, err = c.stateOutputs(ctx, *p.note.State)
+		b, err = ac.states.stateOutputs(ctx, *p.note.State)
 	}
 	if err != nil {
 		return nil, err
@@ -48,10 +48,10 @@ func (c *Stacks) outputs(ctx context.Context, p *pass) (map[string]kube.Output, 
 	return outputs, json.Unmarshal(b, &outputs)
 }
 
-// checks renders what is to be checked. A check that cannot be rendered goes
+// healthChecks renders what is to be checked. A check that cannot be rendered goes
 // along and fails by that, beside the others. Without outputs nothing is known
 // of them.
-func checks(wanted []stack.Check, outputs map[string]kube.Output) []runner.Check {
+func healthChecks(wanted []stack.Check, outputs map[string]kube.Output) []runner.Check {
 	data := map[string]workdir.Output{}
 	for name, o := range outputs {
 		data[name] = workdir.Output{Value: o.Value, Sensitive: o.Sensitive}

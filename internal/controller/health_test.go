@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -44,13 +45,13 @@ func openRecords(t *testing.T) Blobs {
 
 // A run that asks for health is given what it is to ask and nothing else.
 func TestCheckup(t *testing.T) {
-	c := &Stacks{Blobs: openRecords(t), Runner: &taker{}, Queue: queueOf(1), States: &lockOnly{held: "somebody"}}
+	c := takeApart(&Stacks{Blobs: openRecords(t), Runner: &taker{}, Queue: queueOf(1), States: &lockOnly{held: "somebody"}})
 	outputs := `{"host": {"value": "example.com", "type": "string"}, "token": {"value": "s3cr3t", "type": "string", "sensitive": true},
 		"pins": {"value": [90210, {"x": "deep-secret"}], "type": "dynamic", "sensitive": true}}`
 	if err := c.put(t.Context(), record.Outputs("uid"), []byte(outputs)); err != nil {
 		t.Fatal(err)
 	}
-	p := &pass{obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, note: note{State: &kube.StateRef{}}, job: &runner.Job{
+	p := &pass{dialect: infra.Dialect{}, obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, note: note{State: &kube.StateRef{}}, job: &runner.Job{
 		Stack: "uid", Name: "ns/name", Files: nil, Env: map[string]string{"AWS_SECRET_ACCESS_KEY": "k"}, Managed: true,
 		Mask: []string{"given"}, Limits: runner.Limits{Memory: 5}, Sandbox: runner.Sandbox{Network: "none"}, Options: runner.Options{InitKey: "x"},
 	}}
@@ -62,7 +63,7 @@ func TestCheckup(t *testing.T) {
 	if err := c.checkup(t.Context(), p, "something was applied"); err != nil {
 		t.Fatal(err)
 	}
-	got := c.Runner.(*taker).job
+	got := c.whole.Runner.(*taker).job
 	slices.Sort(got.Mask)
 	var n note
 	if err := json.Unmarshal(got.Note, &n); err != nil {
@@ -84,7 +85,7 @@ func TestCheckup(t *testing.T) {
 
 // The outputs of a state that we do not keep may not be known yet.
 func TestChecksBeforeOutputsAreKnown(t *testing.T) {
-	got := checks([]stack.Check{{Name: "a", Target: "{{ .x }}:1"}, {Name: "b", Target: "b:1"}}, nil)
+	got := healthChecks([]stack.Check{{Name: "a", Target: "{{ .x }}:1"}, {Name: "b", Target: "b:1"}}, nil)
 	if !strings.Contains(got[0].Broken, "ask for a plan") || got[1].Broken != "" || got[1].Target != "b:1" {
 		t.Errorf("checks() = %+v, want only the one that needs an output to be broken", got)
 	}
@@ -92,8 +93,8 @@ func TestChecksBeforeOutputsAreKnown(t *testing.T) {
 
 // However often a stack is not well, what was done to it stays to be read.
 func TestOnlyTheNewestHealthRunIsKept(t *testing.T) {
-	c := &Stacks{Blobs: openRecords(t), Runner: noFiles{}}
-	p := &pass{id: "uid", entry: &entry{id: "uid"}}
+	c := takeApart(&Stacks{Blobs: openRecords(t), Runner: noFiles{}})
+	p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}}
 	keep := func(kind stack.RunKind, n int) {
 		t.Helper()
 		r := &runner.Report{ID: fmt.Sprintf("%s-%d", kind, n), Kind: kind, Finished: time.Unix(int64(n), 0)}
@@ -105,7 +106,7 @@ func TestOnlyTheNewestHealthRunIsKept(t *testing.T) {
 	for n := range 2 * runsKept {
 		keep(stack.HealthRun, n+1)
 	}
-	keys, err := c.Blobs.List(t.Context(), record.Runs("uid"))
+	keys, err := c.whole.Blobs.List(t.Context(), record.Runs("uid"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,11 +139,11 @@ func TestInventory(t *testing.T) {
 		"and a run left its own": {func(p *pass) { p.st.Configuration.Backend.Kind, p.listed = stack.Custom, found("apply-1") },
 			found("apply-1")},
 	} {
-		c := &Stacks{Blobs: openRecords(t), States: oneState{state: state}}
+		c := takeApart(&Stacks{Blobs: openRecords(t), States: oneState{state: state}})
 		if err := c.put(t.Context(), record.State("uid"), []byte(old)); err != nil {
 			t.Fatal(err)
 		}
-		p := &pass{obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, job: &runner.Job{Mask: []string{"s3cr3t"}}}
+		p := &pass{dialect: infra.Dialect{}, obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, job: &runner.Job{Mask: []string{"s3cr3t"}}}
 		p.st.Configuration = stack.Configuration{Inventory: true, Backend: stack.Backend{Kind: stack.Managed, Suffix: "s"}}
 		p.o.Status.State = digest
 		tt.change(p)

@@ -14,11 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -36,24 +39,36 @@ type inputs struct {
 	input.Inputs
 }
 
+// jobs finds what a run is made from, and makes the job of it. It only reads.
+type jobs struct {
+	artifacts Artifacts
+	cache     client.Reader
+	config    Config
+	engine    func(ctx context.Context, name string) (engine.Engine, error)
+	key       secret.Text
+	live      client.Reader
+	modules   *Modules
+	webhooks  review.Webhooks
+}
+
 // findSource resolves the source to an archive on disk.
-func (c *Stacks) findSource(ctx context.Context, p *pass) *stack.Blocked {
+func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 	ref := p.st.Configuration.Source
 	if ref == nil {
 		p.o.PlanInputs.Source = stack.Digest(p.st.Configuration.Inline)
 		p.o.PlanInputs.Revision = p.o.PlanInputs.Source
 		return nil
 	}
-	key := c.keyOf(*ref, p.obj)
-	if key.Namespace != p.obj.GetNamespace() && !c.Config.CrossNamespace {
+	key := keyOf(*ref, p.obj)
+	if key.Namespace != p.obj.GetNamespace() && !jb.config.CrossNamespace {
 		return &stack.Blocked{Kind: fault.Denied, Reason: stack.SourceDenied,
 			Message: fmt.Sprintf("sourceRef: %s %s is in another namespace, which this platform does not allow", ref.Kind, key)}
 	}
-	artifact, err := c.artifact(ctx, ref.Kind, key)
+	artifact, err := jb.artifact(ctx, ref.Kind, key)
 	if err != nil {
 		return blockedBy(err, stack.SourceNotReady)
 	}
-	if p.in.archive, err = c.Artifacts.Get(ctx, artifact); err != nil {
+	if p.in.archive, err = jb.artifacts.Get(ctx, artifact); err != nil {
 		return blockedBy(fmt.Errorf("fetching the artifact of %s %s: %w", ref.Kind, key, err), stack.SourceFailed)
 	}
 	p.o.PlanInputs.Source, p.o.PlanInputs.Revision = artifact.Digest, artifact.Revision
@@ -81,12 +96,12 @@ func newSource(kind string) (sourceObject, error) {
 }
 
 // artifact reads where a source's archive is.
-func (c *Stacks) artifact(ctx context.Context, kind string, key types.NamespacedName) (source.Artifact, error) {
+func (jb *jobs) artifact(ctx context.Context, kind string, key types.NamespacedName) (source.Artifact, error) {
 	obj, err := newSource(kind)
 	if err != nil {
 		return source.Artifact{}, err
 	}
-	if err := c.Client.Get(ctx, key, obj); err != nil {
+	if err := jb.cache.Get(ctx, key, obj); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			err = fault.New(fault.Missing, "", fmt.Errorf("source not found: %s %s does not exist", kind, key))
 		}
@@ -129,8 +144,8 @@ func notReady(obj sourceObject) string {
 	return ": " + r.Reason + ": " + said
 }
 
-func (c *Stacks) findEngine(ctx context.Context, p *pass) *stack.Blocked {
-	e, err := c.Engine(ctx, p.st.Configuration.Engine)
+func (jb *jobs) findEngine(ctx context.Context, p *pass) *stack.Blocked {
+	e, err := jb.engine(ctx, p.st.Configuration.Engine)
 	if err != nil {
 		return blockedBy(err, stack.EngineMissing)
 	}
@@ -139,12 +154,12 @@ func (c *Stacks) findEngine(ctx context.Context, p *pass) *stack.Blocked {
 }
 
 // findModule reads what the root module declares.
-func (c *Stacks) findModule(_ context.Context, p *pass) *stack.Blocked {
+func (jb *jobs) findModule(_ context.Context, p *pass) *stack.Blocked {
 	var err error
 	if p.st.Configuration.Source == nil {
-		p.in.root, err = c.Modules.Inline(p.st.Configuration.Inline, nil)
+		p.in.root, err = jb.modules.Inline(p.st.Configuration.Inline, nil)
 	} else {
-		p.in.root, p.in.template, err = c.Modules.Archive(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, nil)
+		p.in.root, p.in.template, err = jb.modules.Archive(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, nil)
 	}
 	if err != nil {
 		return blockedBy(err, stack.ModuleInvalid)
@@ -153,13 +168,13 @@ func (c *Stacks) findModule(_ context.Context, p *pass) *stack.Blocked {
 }
 
 // findInputs resolves variables, credentials and files.
-func (c *Stacks) findInputs(ctx context.Context, p *pass) *stack.Blocked {
+func (jb *jobs) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 	var err error
-	p.in.Inputs, err = c.resolver(p).Resolve(ctx, input.Module{Root: p.in.root, Template: p.in.template, With: func(files map[string][]byte) (module.Root, error) {
+	p.in.Inputs, err = jb.resolver(p).Resolve(ctx, input.Module{Root: p.in.root, Template: p.in.template, With: func(files map[string][]byte) (module.Root, error) {
 		if p.st.Configuration.Source == nil {
-			return c.Modules.Inline(p.st.Configuration.Inline, files)
+			return jb.modules.Inline(p.st.Configuration.Inline, files)
 		}
-		root, _, err := c.Modules.Archive(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, files)
+		root, _, err := jb.modules.Archive(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, files)
 		return root, err
 	}})
 	if err != nil {
@@ -175,9 +190,9 @@ func (c *Stacks) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 }
 
 // resolver resolves the inputs of a stack.
-func (c *Stacks) resolver(p *pass) input.Resolver {
+func (jb *jobs) resolver(p *pass) input.Resolver {
 	return input.Resolver{
-		Reader: kube.Objects{Client: c.Live}, Key: c.Key, CrossNamespace: c.Config.CrossNamespace, Configuration: p.st.Configuration,
+		Reader: kube.Objects{Client: jb.live}, Key: jb.key, CrossNamespace: jb.config.CrossNamespace, Configuration: p.st.Configuration,
 		Object: input.Object{
 			Name: p.obj.GetName(), Namespace: p.obj.GetNamespace(), UID: string(p.obj.GetUID()),
 			Labels: ownLabels(p.obj.GetLabels()), Annotations: p.obj.GetAnnotations(),
@@ -187,7 +202,7 @@ func (c *Stacks) resolver(p *pass) input.Resolver {
 
 // keyed hashes what stands in the status or in the name of a directory under the
 // platform's key.
-func (c *Stacks) keyed(what any) string { return input.Digest(c.Key, what) }
+func (jb *jobs) keyed(what any) string { return input.Digest(jb.key, what) }
 
 // backendDigest names where a state is: credentials are not part of it.
 func backendDigest(prog stack.Configuration, settings map[string]string) string {
@@ -199,8 +214,8 @@ func backendDigest(prog stack.Configuration, settings map[string]string) string 
 }
 
 // given are the files of a job that stand for f.
-func (c *Stacks) given(f input.Files) ([]workdir.File, error) {
-	config := f.CLI.File(c.Config.MirrorProviders, runner.MirrorInside)
+func (jb *jobs) given(f input.Files) ([]workdir.File, error) {
+	config := f.CLI.File(jb.config.MirrorProviders, runner.MirrorInside)
 	config.Path = runner.CLIConfig
 	files := append([]workdir.File{config}, f.Work...)
 	if f.Settings == nil {
@@ -214,8 +229,8 @@ func (c *Stacks) given(f input.Files) ([]workdir.File, error) {
 // in its environment, its files, its backend and the configuration of its
 // command line. The record stands in for what is gone, each by itself. Variables
 // stay as recorded: they say what was applied.
-func (c *Stacks) refresh(ctx context.Context, p *pass, job *runner.Job) {
-	fresh := c.resolver(p).Refresh(ctx)
+func (jb *jobs) refresh(ctx context.Context, p *pass, job *runner.Job) {
+	fresh := jb.resolver(p).Refresh(ctx)
 	p.in.Mask = fresh.Mask
 	for name := range job.Env {
 		if v, ok := fresh.Environment[name]; ok {
@@ -226,7 +241,7 @@ func (c *Stacks) refresh(ctx context.Context, p *pass, job *runner.Job) {
 	if fresh.NoSettings || backendDigest(p.st.Configuration, fresh.Files.Settings) != p.note.Backend {
 		fresh.Files.Settings = nil // other settings are of another state
 	}
-	if files, err := c.given(fresh.Files); err == nil {
+	if files, err := jb.given(fresh.Files); err == nil {
 		if fresh.NoCLI {
 			files = slices.DeleteFunc(files, func(f workdir.File) bool { return f.Path == runner.CLIConfig })
 		}
@@ -247,4 +262,27 @@ func renew(old, fresh []workdir.File) []workdir.File {
 		}
 	}
 	return old
+}
+
+// findImports turns the repair that a person asked for into the imports of a
+// plan, which is then another plan than one without them.
+func (p *pass) findImports() *stack.Blocked {
+	var imports []module.Import
+	for _, u := range p.o.Imports() {
+		if u.ID == "" {
+			return &stack.Blocked{Kind: fault.Invalid, Reason: stack.StateIncomplete, Message: fmt.Sprintf(
+				"The repair cannot be planned: the identifier of %s is not known. Say it with terrier repair --id '%[1]s=…', or say that it does not exist with --absent '%[1]s'", u.Address)}
+		}
+		imports = append(imports, module.Import{Address: u.Address, ID: u.ID})
+	}
+	if len(imports) == 0 {
+		return nil
+	}
+	file, err := module.ImportsFile(imports)
+	if err != nil {
+		return blockedBy(err, stack.StateIncomplete)
+	}
+	p.in.imports = &file
+	p.o.PlanInputs.Shape = stack.Digest([]any{p.o.PlanInputs.Shape, imports})
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -24,7 +25,7 @@ import (
 // cupboard is what stacks in these tests are given from. Its objects are made
 // once, and a test that changes one says so.
 type cupboard struct {
-	*Stacks
+	*apart
 	kube *testkit.Cluster
 	obj  client.Object
 }
@@ -32,7 +33,7 @@ type cupboard struct {
 func newCupboard(t *testing.T) *cupboard {
 	t.Helper()
 	k := testkit.Kube(t)
-	c := &cupboard{&Stacks{Live: k.Client, Key: secret.New("key"), Modules: &Modules{Dir: t.TempDir()}}, k, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+	c := &cupboard{takeApart(&Stacks{Live: k.Client, Key: secret.New("key"), Modules: &Modules{Dir: t.TempDir()}}), k, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: k.Namespace, Name: "stack", UID: "u-1", Labels: map[string]string{"team": "net"}, Annotations: map[string]string{"a/b": "\"${x}"},
 	}}}
 	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-1", "REGION": "north", "file": "file-canary-1", "not.a.name": "x"})
@@ -59,7 +60,7 @@ func (c *cupboard) put(t *testing.T, name string, data map[string]string) {
 // resolve finds the inputs of a configuration.
 func (c *cupboard) resolve(t *testing.T, p stack.Configuration) (*pass, *stack.Blocked) {
 	t.Helper()
-	pass := &pass{obj: c.obj}
+	pass := &pass{dialect: infra.Dialect{}, obj: c.obj}
 	pass.st.Configuration = p
 	return pass, c.findInputs(t.Context(), pass)
 }
@@ -174,7 +175,7 @@ func TestLimits(t *testing.T) {
 		"longer than a short platform's": {runner.Limits{Grace: time.Minute}, stack.Configuration{Grace: 2 * time.Minute}, runner.Limits{Grace: 2 * time.Minute}},
 		"not for ever":                   {runner.Limits{}, stack.Configuration{Grace: 1000 * time.Hour}, runner.Limits{Grace: 24 * time.Hour}},
 	} {
-		if got := (&Stacks{Config: Config{Limits: tt.platform}}).limits(tt.configuration); got != tt.want {
+		if got := (takeApart(&Stacks{Config: Config{Limits: tt.platform}})).limits(tt.configuration); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
@@ -196,7 +197,7 @@ func TestMappedConfigurationIsLookedAt(t *testing.T) {
 		}
 	}
 	resolve := func(key string) (*pass, *stack.Blocked) {
-		p := &pass{obj: c.obj}
+		p := &pass{dialect: infra.Dialect{}, obj: c.obj}
 		p.st.Configuration = configuration(key)
 		if b := c.findModule(t.Context(), p); b != nil {
 			t.Fatalf("blocked: %+v", b)
@@ -229,12 +230,12 @@ func TestMappedConfigurationIsLookedAt(t *testing.T) {
 func TestOtherNamespaces(t *testing.T) {
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "stack"}}
 	for _, ref := range []stack.Ref{{Kind: "GitRepository", Namespace: "yours", Name: "x"}, {Kind: "Terraform", Namespace: "yours", Name: "x"}} {
-		c, p := &Stacks{}, &pass{obj: obj}
+		c, p := takeApart(&Stacks{}), &pass{dialect: infra.Dialect{}, obj: obj}
 		p.st.Configuration = stack.Configuration{Source: &ref, DependsOn: []stack.Ref{ref}}
 		if b := c.findSource(t.Context(), p); b == nil || b.Kind != fault.Denied || b.Reason != stack.SourceDenied {
 			t.Errorf("a source in another namespace: %+v, want it denied", b)
 		}
-		if b, err := c.dependencies(t.Context(), p); err != nil || b == nil || b.Kind != fault.Denied {
+		if b, err := c.dependencies.firstNotReady(t.Context(), p); err != nil || b == nil || b.Kind != fault.Denied {
 			t.Errorf("a dependency in another namespace: %+v, %v, want it denied", b, err)
 		}
 	}
@@ -271,8 +272,8 @@ func TestASourceThatIsNotReadySaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "modules"}, Status: sourcev1.GitRepositoryStatus{Conditions: tt.conditions}}
-			c := &Stacks{Client: oneSource{of: repo}}
-			p := &pass{obj: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "stack"}}}
+			c := takeApart(&Stacks{Client: oneSource{of: repo}})
+			p := &pass{dialect: infra.Dialect{}, obj: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "stack"}}}
 			p.st.Configuration.Source = &stack.Ref{Kind: sourcev1.GitRepositoryKind, Name: "modules"}
 			for range 2 {
 				if b := c.findSource(t.Context(), p); b == nil || b.Kind != fault.Missing || b.Reason != stack.SourceNotReady || b.Message != tt.want {

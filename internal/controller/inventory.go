@@ -20,7 +20,7 @@ const nothingExists = "nothing"
 // not list it yet; nil leaves in the object what is there. It is made from the
 // state that we keep, whenever that has changed; of other states the run that
 // changed them leaves it.
-func (c *Stacks) inventory(ctx context.Context, p *pass) *dialect.Inventory {
+func (cm *committer) inventory(ctx context.Context, p *pass) *dialect.Inventory {
 	m := p.o.Status
 	of := m.State
 	if m.Destroyed {
@@ -42,34 +42,34 @@ func (c *Stacks) inventory(ctx context.Context, p *pass) *dialect.Inventory {
 	if ref == nil {
 		return nil
 	}
-	state, err := c.stateFor(ctx, p, *ref, of)
+	state, err := cm.states.stateFor(ctx, p, *ref, of)
 	var inv plan.Inventory
 	if err == nil {
 		inv, err = plan.InventoryOf(state, p.job.Mask)
 	}
 	if err != nil {
-		c.Log.Warn("stack not listed", "stack", p.job.Name, "err", err) // the next pass tries again
+		cm.log.Warn("stack not listed", "stack", p.job.Name, "err", err) // the next pass tries again
 		return nil
 	}
 	return listed(of, inv)
 }
 
 // stateFor reads the state with a digest, or the newest if that one is gone.
-func (c *Stacks) stateFor(ctx context.Context, p *pass, ref kube.StateRef, digest string) ([]byte, error) {
-	if state, err := c.get(ctx, record.State(p.id)); err == nil {
+func (sts *states) stateFor(ctx context.Context, p *pass, ref kube.StateRef, digest string) ([]byte, error) {
+	if state, err := sts.records.get(ctx, record.State(p.id)); err == nil {
 		sum := sha256.Sum256(state)
 		if hex.EncodeToString(sum[:]) == record.Hex(digest) {
 			return state, nil
 		}
 	}
-	found, err := c.States.Load(ctx, ref)
+	found, err := sts.store.Load(ctx, ref)
 	return found.State, err
 }
 
 // takeInventory takes over the inventory that a run left of a state that we do
 // not keep.
-func (c *Stacks) takeInventory(p *pass, r *runner.Report) error {
-	b, err := c.left(p.id, r.ID, runner.FileInventory)
+func (se *settler) takeInventory(p *pass, r *runner.Report) error {
+	b, err := se.records.left(p.id, r.ID, runner.FileInventory)
 	if err != nil || b == nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func isStatusLabel(name string) bool {
 // writeLabels makes the labels of an object say the status of its stack. A stack
 // goes on without its labels: a policy that has nothing to do with Terrier may
 // refuse them.
-func (c *Stacks) writeLabels(ctx context.Context, p *pass) error {
+func (cm *committer) writeLabels(ctx context.Context, p *pass) error {
 	has, want := statusLabelsIn(p.obj.GetLabels()), statusLabelsOf(p)
 	if has == want {
 		p.entry.noteLabels(want, time.Time{})
@@ -115,12 +115,12 @@ func (c *Stacks) writeLabels(ctx context.Context, p *pass) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.id, "labels": labels}})
 	if err == nil {
 		written := p.obj.DeepCopyObject().(client.Object)
-		if err = c.Live.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(labelManager)); err == nil {
-			c.index.wrote(written)
+		if err = cm.live.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(labelManager)); err == nil {
+			cm.index.wrote(p.entry.objectRef, written)
 		}
 	}
 	if err = client.IgnoreNotFound(err); err != nil {
-		c.Log.Warn("status labels not written", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
+		cm.log.Warn("status labels not written", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
 		p.recheckIn(labelPause)
 	}
 	return nil
@@ -161,11 +161,11 @@ func (e *entry) hasLabels(is statusLabels) bool {
 
 // labelsChanged wakes a stack whose labels changed: one of its own, or a status
 // label that is not as we left it.
-func (c *Stacks) labelsChanged() predicate.Predicate {
+func (wt *watches) labelsChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			was, is := e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()
-			if has := statusLabelsIn(is); has != statusLabelsIn(was) && !c.index.find(string(e.ObjectNew.GetUID())).hasLabels(has) {
+			if has := statusLabelsIn(is); has != statusLabelsIn(was) && !wt.index.find(string(e.ObjectNew.GetUID())).hasLabels(has) {
 				return true
 			}
 			return !maps.Equal(ownLabels(was), ownLabels(is))

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -41,7 +41,7 @@ func TestStatusLabelsFollowFromTheStatus(t *testing.T) {
 		"somebody must do something":         {d: stack.Decision{Action: held, Ready: stack.Stalled}, want: statusLabels{2: yes}},
 		"it waits for its source":            {d: stack.Decision{Action: held, Ready: stack.Reconciling}},
 	} {
-		p := &pass{decision: c.d}
+		p := &pass{dialect: infra.Dialect{}, decision: c.d}
 		p.o.Queued, p.o.Status, p.o.Run = c.wait, c.memory, c.run
 		if got := statusLabelsOf(p); got != c.want {
 			t.Errorf("%s: statusLabelsOf() = %q, want %q", name, got, c.want)
@@ -50,8 +50,8 @@ func TestStatusLabelsFollowFromTheStatus(t *testing.T) {
 }
 
 func TestWhoseLabelsWakeAStack(t *testing.T) {
-	c := &Stacks{}
-	c.index.make("u-1", types.NamespacedName{}).noteLabels(statusLabels{"true"}, time.Time{})
+	c := takeApart(&Stacks{})
+	c.whole.index.make("u-1", objectRef{dialect: infra.Dialect{}}).noteLabels(statusLabels{"true"}, time.Time{})
 	wakes := c.labelsChanged()
 	for name, l := range map[string]struct {
 		was, is map[string]string
@@ -79,7 +79,7 @@ func TestWhoseLabelsWakeAStack(t *testing.T) {
 func TestStatusLabelsAreNoInput(t *testing.T) {
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "net", DriftedLabel: "true"}}}
 	for path, want := range map[string]string{"metadata.labels['team']": "net", "metadata.labels['" + DriftedLabel + "']": ""} {
-		if got := (&Stacks{}).resolver(&pass{obj: obj}).Object.Field(path); got != want {
+		if got := (takeApart(&Stacks{})).resolver(&pass{dialect: infra.Dialect{}, obj: obj}).Object.Field(path); got != want {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}
@@ -87,7 +87,7 @@ func TestStatusLabelsAreNoInput(t *testing.T) {
 
 // marker is a stack on a real API server whose labels are written.
 type marker struct {
-	*Stacks
+	*apart
 	t    *testing.T
 	kube *testkit.Cluster
 	now  time.Time
@@ -104,8 +104,8 @@ metadata: {name: stack, labels: {team: net}}
 spec: {interval: 1h, path: ./, sourceRef: {kind: GitRepository, name: code}}
 `)
 	return &marker{
-		Stacks: &Stacks{Live: k.Client, Dialect: infra.Dialect{}, Log: slog.New(slog.DiscardHandler)},
-		t:      t, kube: k, now: time.Unix(1e9, 0), wait: stack.Decision{Action: stack.Wait{}},
+		apart: takeApart(&Stacks{Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}), Log: slog.New(slog.DiscardHandler)}),
+		t:     t, kube: k, now: time.Unix(1e9, 0), wait: stack.Decision{Action: stack.Wait{}},
 	}
 }
 
@@ -122,9 +122,9 @@ func (m *marker) object() *v1alpha2.Terraform {
 // returns them.
 func (m *marker) pass(memory stack.Status) (labels map[string]string, later time.Duration) {
 	m.t.Helper()
-	p := &pass{obj: m.object()}
+	p := &pass{dialect: infra.Dialect{}, obj: m.object()}
 	p.id, p.o.Status, p.o.Now, p.decision = string(p.obj.GetUID()), memory, m.now, m.wait
-	p.entry = m.index.make(p.id, client.ObjectKeyFromObject(p.obj))
+	p.entry = m.whole.index.make(p.id, objectRef{infra.Dialect{}, client.ObjectKeyFromObject(p.obj)})
 	if err := m.writeLabels(m.t.Context(), p); err != nil {
 		m.t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestForgedLabelsArePutRight(t *testing.T) {
 // A stack that was made anew under the same name is another one.
 func TestLabelsOfAFormerStackReachNoOther(t *testing.T) {
 	m := newMarker(t)
-	p := &pass{obj: m.object(), id: "00000000-0000-0000-0000-000000000000", entry: &entry{}}
+	p := &pass{dialect: infra.Dialect{}, obj: m.object(), id: "00000000-0000-0000-0000-000000000000", entry: &entry{}}
 	p.o.Status, p.o.Now, p.decision = stack.Status{Failures: 1}, m.now, m.wait
 	if err := m.writeLabels(t.Context(), p); err != nil || p.recheck == 0 {
 		t.Error("nothing was said to come of it")

@@ -23,14 +23,12 @@ const (
 
 // answered counts what people say to plans, when they say it: answers come as
 // edits of objects, whoever makes them and however. It wakes nobody.
-func (c *Stacks) answered(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (wt *watches) answered(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	if !mayAnswer(e.ObjectOld, e.ObjectNew) {
 		return
 	}
-	before, _ := c.Dialect.Decode(e.ObjectOld) // an error is the object's own to report
-	after, _ := c.Dialect.Decode(e.ObjectNew)
-	if a := answerOf(before, after); a != "" {
-		c.metrics.answers.WithLabelValues(string(a)).Inc()
+	if a := answerOf(wt.decoded(e.ObjectOld), wt.decoded(e.ObjectNew)); a != "" {
+		wt.metrics.answers.WithLabelValues(string(a)).Inc()
 	}
 }
 

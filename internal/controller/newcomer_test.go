@@ -6,19 +6,23 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
 // The first stack of a tenant is reconciled before the hundredth of another; the
 // second one is not, or all would be first.
 func TestNewcomersAreReconciledFirst(t *testing.T) {
-	c := &Stacks{}
-	c.Queue = queueOf(1)
+	queue := queueOf(1)
+	c := takeApart(&Stacks{Queue: queue, Dialects: dialect.NewRegistry(infra.Dialect{})})
+	ref := func(key types.NamespacedName) schedule.Key { return objectRef{infra.Dialect{}, key}.scheduleKey() }
 	q := priorityqueue.New("newcomers", func(o *priorityqueue.Opts[reconcile.Request]) { o.Log = logr.Discard() })
 	defer q.ShutDown()
 	created := func(namespace, name string, initial bool) {
@@ -35,7 +39,7 @@ func TestNewcomersAreReconciledFirst(t *testing.T) {
 	var got []string
 	next := func() {
 		r, priority, _ := q.GetWithPriority()
-		c.newcomers.Reconciled(c.scheduleKey(r.NamespacedName))
+		c.watches.newcomers.Reconciled(ref(r.NamespacedName))
 		q.Done(r)
 		if priority == newcomerPriority {
 			got = append(got, r.String())
@@ -50,8 +54,8 @@ func TestNewcomersAreReconciledFirst(t *testing.T) {
 		t.Errorf("these went first: %v, want %v", got, want)
 	}
 
-	c.Queue.Admit("a-1", schedule.Request{Key: c.scheduleKey(nn("a", "1")), Tenant: "a"})
-	if c.Queue.Idle("a") || !c.Queue.Idle("b") {
+	queue.Admit("a-1", schedule.Request{Key: ref(nn("a", "1")), Tenant: "a"})
+	if queue.Idle("a") || !queue.Idle("b") {
 		t.Error("a has a run, and b has nothing")
 	}
 }

@@ -83,8 +83,8 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &Stacks{Events: e, Dialect: infra.Dialect{}, metrics: m}
-			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: c.run, report: &runner.Report{}}
+			s := takeApart(&Stacks{Events: e, Dialects: dialect.NewRegistry(infra.Dialect{}), metrics: m})
+			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, st: dialect.Stack{Status: c.was}, ended: c.run, report: &runner.Report{}}
 			p.o.Spec.Mode = c.mode
 			if c.is != nil {
 				p.o.Status = *c.is

@@ -6,21 +6,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
+// observer finds what a decision depends on. It only reads.
+type observer struct {
+	cache        client.Reader
+	config       Config
+	live         client.Reader
+	checks       *checks
+	dependencies *dependencies
+	jobs         *jobs
+	states       *states
+}
+
 // observe gathers what a decision depends on beside the object and its run, and no
 // more than it needs: a stack whose run goes on is not asked for its inputs. It
 // only reads.
-func (c *Stacks) observe(ctx context.Context, p *pass) error {
+func (ob *observer) observe(ctx context.Context, p *pass) error {
 	if p.unreadable != nil {
 		return nil
 	}
-	c.observeBreakGlass(p)
-	checks, err := c.driftChecks(ctx, p.entry)
+	ob.observeBreakGlass(p)
+	checks, err := ob.checks.driftChecks(ctx, p.entry)
 	if err != nil {
 		return err
 	}
@@ -32,30 +44,30 @@ func (c *Stacks) observe(ctx context.Context, p *pass) error {
 		p.o.PlanInputs = p.o.Run.Cause.PlanInputs
 		return nil
 	case p.o.Deleting:
-		if p.o.Dependents, err = c.dependents(ctx, p.obj); err == nil {
-			err = c.inherit(ctx, p)
+		if p.o.Dependents, err = ob.dependencies.dependents(ctx, p.dialect, p.obj); err == nil {
+			err = ob.states.inherit(ctx, p)
 		}
 		return err
 	case p.o.Blocked != nil || p.o.Spec.Suspended:
 		return nil
 	}
-	c.observeInputs(ctx, p)
+	ob.jobs.observeInputs(ctx, p)
 	if p.o.Blocked == nil {
-		if p.o.Waiting, err = c.dependencies(ctx, p); err != nil {
+		if p.o.Waiting, err = ob.dependencies.firstNotReady(ctx, p); err != nil {
 			return err
 		}
-		p.o.Unwritten, err = c.unwritten(ctx, p)
+		p.o.Unwritten, err = ob.unwritten(ctx, p)
 	}
 	return err
 }
 
 // observeInputs finds what a plan would be made from now, or says why it cannot.
-func (c *Stacks) observeInputs(ctx context.Context, p *pass) {
+func (jb *jobs) observeInputs(ctx context.Context, p *pass) {
 	p.o.PlanInputs = stack.PlanInputs{Shape: p.st.Configuration.Shape()}
 	if p.o.Blocked = p.findImports(); p.o.Blocked != nil {
 		return
 	}
-	for _, step := range []func(context.Context, *pass) *stack.Blocked{c.findSource, c.findEngine, c.findModule, c.findInputs, c.buildJob} {
+	for _, step := range []func(context.Context, *pass) *stack.Blocked{jb.findSource, jb.findEngine, jb.findModule, jb.findInputs, jb.buildJob} {
 		if p.o.Blocked = step(ctx, p); p.o.Blocked != nil {
 			return
 		}
@@ -63,16 +75,16 @@ func (c *Stacks) observeInputs(ctx context.Context, p *pass) {
 }
 
 // unwritten reports whether the published outputs are gone or were changed.
-func (c *Stacks) unwritten(ctx context.Context, p *pass) (bool, error) {
+func (ob *observer) unwritten(ctx context.Context, p *pass) (bool, error) {
 	to, m := p.st.Configuration.Outputs, p.o.Status
 	if to == nil || m.Published == "" {
 		return false, nil
 	}
 	key := types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: to.Secret}
-	if c.outputsUntouched(ctx, p.entry, key) {
+	if ob.outputsUntouched(ctx, p.entry, key) {
 		return false, nil
 	}
-	same, version, err := kube.OutputsIntact(ctx, c.Live, key)
+	same, version, err := kube.OutputsIntact(ctx, ob.live, key)
 	p.entry.outputs = publishedOutputs{to.Secret, version}
 	if fault.Of(err) == fault.Missing {
 		return true, nil
@@ -88,11 +100,11 @@ type publishedOutputs struct{ secret, version string }
 // at the version at which they were right. A watch that lags behind shows another
 // version, or none, and then the server is asked. A change that the watch has not
 // seen yet wakes the stack once the watch has it.
-func (c *Stacks) outputsUntouched(ctx context.Context, e *entry, key types.NamespacedName) bool {
+func (ob *observer) outputsUntouched(ctx context.Context, e *entry, key types.NamespacedName) bool {
 	if e.outputs.version == "" || e.outputs.secret != key.Name {
 		return false
 	}
 	seen := &metav1.PartialObjectMetadata{}
 	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	return c.Client.Get(ctx, key, seen) == nil && seen.ResourceVersion == e.outputs.version
+	return ob.cache.Get(ctx, key, seen) == nil && seen.ResourceVersion == e.outputs.version
 }

@@ -4,23 +4,33 @@ import (
 	"context"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/runner"
 )
 
-func (c *Stacks) put(ctx context.Context, key string, b []byte) error {
-	return record.Write(ctx, c.Blobs, key, b)
+// records keeps what stacks leave: of a run, and as what a destroy is made from.
+type records struct {
+	blobs   Blobs
+	modules *Modules
+	runner  runner.Runner
+	trees   sync.RWMutex // held for writing while archives that nothing needs are dropped
 }
 
-func (c *Stacks) get(ctx context.Context, key string) ([]byte, error) {
-	return record.Read(ctx, c.Blobs, key)
+func (rs *records) put(ctx context.Context, key string, b []byte) error {
+	return record.Write(ctx, rs.blobs, key, b)
+}
+
+func (rs *records) get(ctx context.Context, key string) ([]byte, error) {
+	return record.Read(ctx, rs.blobs, key)
 }
 
 // keep copies a file that a run left into the records. It reports whether the
 // run left one.
-func (c *Stacks) keep(ctx context.Context, id, run, file, key string) (bool, error) {
-	r, err := c.Runner.Open(id, run, file)
+func (rs *records) keep(ctx context.Context, id, run, file, key string) (bool, error) {
+	r, err := rs.runner.Open(id, run, file)
 	if fault.Of(err) == fault.Missing {
 		return false, nil
 	}
@@ -28,12 +38,12 @@ func (c *Stacks) keep(ctx context.Context, id, run, file, key string) (bool, err
 		return false, err
 	}
 	defer r.Close()
-	return true, c.Blobs.Put(ctx, key, r)
+	return true, rs.blobs.Put(ctx, key, r)
 }
 
 // left returns what a run left in a file, nil if nothing.
-func (c *Stacks) left(id, run, file string) ([]byte, error) {
-	r, err := c.Runner.Open(id, run, file)
+func (rs *records) left(id, run, file string) ([]byte, error) {
+	r, err := rs.runner.Open(id, run, file)
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
 	}
@@ -45,9 +55,9 @@ func (c *Stacks) left(id, run, file string) ([]byte, error) {
 }
 
 // keepTree keeps the archive of a source for as long as snapshots may need it.
-func (c *Stacks) keepTree(ctx context.Context, file, digest string) error {
+func (rs *records) keepTree(ctx context.Context, file, digest string) error {
 	key := record.Tree(digest)
-	if r, err := c.Blobs.Get(ctx, key); err == nil {
+	if r, err := rs.blobs.Get(ctx, key); err == nil {
 		return r.Close()
 	}
 	f, err := os.Open(file)
@@ -55,27 +65,27 @@ func (c *Stacks) keepTree(ctx context.Context, file, digest string) error {
 		return err
 	}
 	defer f.Close()
-	return c.Blobs.Put(ctx, key, f)
+	return rs.blobs.Put(ctx, key, f)
 }
 
 // restoreTree writes a kept archive to a file, which Modules.Restored finds.
-func (c *Stacks) restoreTree(ctx context.Context, digest string) error {
-	r, err := c.Blobs.Get(ctx, record.Tree(digest))
+func (rs *records) restoreTree(ctx context.Context, digest string) error {
+	r, err := rs.blobs.Get(ctx, record.Tree(digest))
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	return c.Modules.restore(r, digest)
+	return rs.modules.restore(r, digest)
 }
 
 // dropRecords removes everything that was kept for a stack.
-func (c *Stacks) dropRecords(ctx context.Context, id string) error {
-	keys, err := c.Blobs.List(ctx, record.Stack(id))
+func (rs *records) dropRecords(ctx context.Context, id string) error {
+	keys, err := rs.blobs.List(ctx, record.Stack(id))
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
-		if err := c.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
+		if err := rs.blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
 			return err
 		}
 	}

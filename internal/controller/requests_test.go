@@ -25,13 +25,7 @@ func TestANewStackAsksTheServerLittle(t *testing.T) {
 	l.creates(t)
 	within := func(what string, most map[string]int) {
 		t.Helper()
-		made := map[string]int{}
-		for _, r := range l.made.Take() {
-			if r.Resource() != "" {
-				made[r.Method+" "+r.Resource()]++
-			}
-		}
-		for request, n := range made {
+		for request, n := range l.made.take() {
 			if n > most[request] {
 				t.Errorf("%s: %d times %s, want at most %d", what, n, request, most[request])
 			}
@@ -96,7 +90,7 @@ func TestANewStackAsksTheServerLittle(t *testing.T) {
 		if data, _, err := kube.ReadSecret(t.Context(), l.k.Client, key); err != nil || string(data["host"]) != "h2" {
 			t.Errorf("after the outputs %s they are %q, %v; want what was applied", what, data, err)
 		}
-		l.made.Take()
+		l.made.take()
 		l.looks(t)
 		within("a stack whose outputs "+what, nil)
 	}
@@ -145,10 +139,10 @@ func TestOutputsThatNobodyWantsAnyMoreAreNotShown(t *testing.T) {
 	if err := l.k.Client.Update(t.Context(), obj); err != nil {
 		t.Fatal(err)
 	}
-	cache := l.Client
-	l.Client = aged{cache, old}
+	cache := l.loader.cache
+	l.loader.cache = aged{cache, old}
 	l.looks(t)
-	l.Client = cache
+	l.loader.cache = cache
 	if l.looks(t); l.runs.report != nil {
 		t.Errorf("at work is %v, want the apply taken over", l.runs.report)
 	}

@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -13,7 +17,7 @@ import (
 )
 
 // retain writes down what a stack leaves behind.
-func (c *Stacks) retain(ctx context.Context, p *pass) error {
+func (rm *removals) retain(ctx context.Context, p *pass) error {
 	r := kube.Retained{
 		Stack: client.ObjectKeyFromObject(p.obj).String(), UID: p.id, At: p.o.Now, Untracked: p.o.Status.Untracked,
 		Why: "destroyResourcesOnDeletion is not set",
@@ -23,35 +27,35 @@ func (c *Stacks) retain(ctx context.Context, p *pass) error {
 	}
 	_, ref, _ := backendOf(p.st.Configuration, p.obj.GetNamespace())
 	r.State = ref
-	state, err := c.lastState(ctx, p, ref)
+	state, err := rm.lastState(ctx, p, ref)
 	if err != nil {
 		return err
 	}
-	if err := c.keepRetained(ctx, &r, state); err != nil {
+	if err := rm.keepRetained(ctx, &r, state); err != nil {
 		return err
 	}
 	how := "its state is not kept here"
 	if len(state) > 0 {
 		how = fmt.Sprintf("resources in the state: %d", len(r.Resources))
 	}
-	c.Events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf("What it built stays where it is (%s): %s", how, r.Why))
+	rm.events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf("What it built stays where it is (%s): %s", how, r.Why))
 	return nil
 }
 
 // lastState is our copy of the state or, of a stack that only upstream ran, the
 // one that is there; nil if there is neither. It stays where it is in any case,
 // so that one that cannot be read holds up no deletion.
-func (c *Stacks) lastState(ctx context.Context, p *pass, ref *kube.StateRef) ([]byte, error) {
-	state, err := c.get(ctx, record.State(p.id))
+func (rm *removals) lastState(ctx context.Context, p *pass, ref *kube.StateRef) ([]byte, error) {
+	state, err := rm.records.get(ctx, record.State(p.id))
 	if fault.Of(err) != fault.Missing {
 		return state, err
 	}
 	if ref == nil {
 		return nil, nil
 	}
-	found, err := c.States.Load(ctx, *ref)
+	found, err := rm.store.Load(ctx, *ref)
 	if err != nil {
-		c.Log.Warn("state of a stack that goes not read", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
+		rm.log.Warn("state of a stack that goes not read", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
 		return nil, nil
 	}
 	if found.Owner != "" && found.Owner != p.obj.GetName() {
@@ -61,17 +65,17 @@ func (c *Stacks) lastState(ctx context.Context, p *pass, ref *kube.StateRef) ([]
 }
 
 // keepRetained keeps the record, and the state if it is known.
-func (c *Stacks) keepRetained(ctx context.Context, r *kube.Retained, state []byte) error {
+func (rm *removals) keepRetained(ctx context.Context, r *kube.Retained, state []byte) error {
 	if len(state) > 0 {
 		var err error
 		if r.Resources, err = addresses(state); err != nil {
 			return err
 		}
-		if err := c.put(ctx, record.Retained(r.UID, record.RetainedStateFile), state); err != nil {
+		if err := rm.records.put(ctx, record.Retained(r.UID, record.RetainedStateFile), state); err != nil {
 			return err
 		}
 	}
-	return record.At[kube.Retained](record.Retained(r.UID, record.RetainedFile)).Write(ctx, c.Blobs, *r)
+	return record.At[kube.Retained](record.Retained(r.UID, record.RetainedFile)).Write(ctx, rm.blobs, *r)
 }
 
 // addresses lists the managed resources in a state.
@@ -96,4 +100,41 @@ func addresses(state []byte) ([]string, error) {
 		out = append(out, address)
 	}
 	return out, nil
+}
+
+// relieve removes the finalizers that tofu-controller put on the dependencies of a
+// stack that goes. Terrier does not need them, but tofu-controller, should it come
+// back, would wait for ever for a stack that is gone.
+func (rm *removals) relieve(ctx context.Context, p *pass) error {
+	name := p.obj.GetName()
+	for _, ref := range p.st.Configuration.DependsOn {
+		d, key := rm.dependencies.dialectOf(ref, p.dialect), keyOf(ref, p.obj)
+		if key.Namespace != p.obj.GetNamespace() && !rm.dependencies.config.CrossNamespace {
+			continue
+		}
+		dep := d.New()
+		if err := rm.live.Get(ctx, key, dep); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("reading the dependency %s: %w", key, err)
+		}
+		before := dep.DeepCopyObject().(client.Object)
+		if !controllerutil.RemoveFinalizer(dep, d.DependencyFinalizer()+name) {
+			continue
+		}
+		// Upstream leaves out the namespace of the dependant, so that another one of
+		// the same name may need the same finalizer.
+		others, err := rm.dependencies.dependents(ctx, d, dep)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(others, func(o string) bool { return strings.HasSuffix(o, "/"+name) }) {
+			continue
+		}
+		err = rm.live.Patch(ctx, dep, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing the dependency %s: %w", key, err)
+		}
+	}
+	return nil
 }

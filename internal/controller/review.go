@@ -17,17 +17,17 @@ import (
 )
 
 // review takes the verdict of the reviewers into the status, or has them asked.
-func (c *Stacks) review(ctx context.Context, p *pass, made stack.Plan) error {
-	q, err := c.question(p, made)
+func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
+	q, err := ac.question(p, made)
 	if err != nil {
 		return err
 	}
-	if !c.reviews.Asked(q) {
-		if err := c.current(ctx, p); err != nil {
+	if !ac.reviews.Asked(q) {
+		if err := ac.loader.current(ctx, p); err != nil {
 			return err // webhooks that are no longer wanted may not be shown a plan
 		}
 	}
-	r, answered := c.reviews.Answer(q)
+	r, answered := ac.reviews.Answer(q)
 	switch {
 	case !answered:
 		p.o.Asking = true // the answer wakes the stack
@@ -40,15 +40,15 @@ func (c *Stacks) review(ctx context.Context, p *pass, made stack.Plan) error {
 }
 
 // question puts together what the reviewers of a stack are asked about a plan.
-func (c *Stacks) question(p *pass, made stack.Plan) (review.Question, error) {
+func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
 	key := client.ObjectKeyFromObject(p.obj)
 	document := record.Plan(p.id, made.Digest, planDocument(p.st.Configuration))
 	q := review.Question{
-		Stack: p.id, Namespace: key.Namespace, Wake: func() { c.requests.add(key) },
-		By: p.o.Spec.Reviews, Reviewers: c.reviewersOf(p.st.Configuration), Hide: plan.NewRedactor(p.in.Mask),
+		Stack: p.id, Namespace: key.Namespace, Wake: func() { ac.requests.add(p.entry.objectRef) },
+		By: p.o.Spec.Reviews, Reviewers: ac.reviewersOf(p.st.Configuration), Hide: plan.NewRedactor(p.in.Mask),
 		Plan: &review.Plan{
 			Digest: made.Digest,
-			Open:   func(ctx context.Context) (io.ReadCloser, error) { return c.Blobs.Get(ctx, document) },
+			Open:   func(ctx context.Context) (io.ReadCloser, error) { return ac.blobs.Get(ctx, document) },
 		},
 	}
 	past := ""
@@ -58,7 +58,7 @@ func (c *Stacks) question(p *pass, made stack.Plan) (review.Question, error) {
 	q.ID = stack.Digest([]any{made.Digest, q.By, past})
 	obj := p.obj.DeepCopyObject().(client.Object)
 	obj.SetManagedFields(nil)
-	gvk, err := c.Live.GroupVersionKindFor(obj)
+	gvk, err := ac.live.GroupVersionKindFor(obj)
 	if err != nil {
 		return q, err
 	}
@@ -71,8 +71,8 @@ func (c *Stacks) question(p *pass, made stack.Plan) (review.Question, error) {
 }
 
 // reviewersOf are the reviewers that a stack asks, in their order.
-func (c *Stacks) reviewersOf(p stack.Configuration) []review.Reviewer {
-	return c.Webhooks.Reviewers(p.Webhooks)
+func (ac *actor) reviewersOf(p stack.Configuration) []review.Reviewer {
+	return ac.webhooks.Reviewers(p.Webhooks)
 }
 
 // ask asks the reviewers; the pool calls it.
@@ -97,8 +97,8 @@ func planDocument(p stack.Configuration) string {
 
 // reviewable refuses a stack whose webhooks would see more than the platform
 // shows.
-func (c *Stacks) reviewable(p stack.Configuration) error {
-	if p.Unmasked && len(p.Webhooks) > 0 && !c.Webhooks.Unmasked {
+func (jb *jobs) reviewable(p stack.Configuration) error {
+	if p.Unmasked && len(p.Webhooks) > 0 && !jb.webhooks.Unmasked {
 		return fault.New(fault.Denied, "", errors.New("terrier.dev/webhook-plan: this platform shows webhooks no secrets (its operator can allow it with --allow-unmasked-plans); remove the annotation to have them asked about the masked plan"))
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -24,43 +25,54 @@ import (
 const newcomerPriority = wakePriority / 2
 
 // scheduleKey is how the schedule names a stack.
-func (c *Stacks) scheduleKey(key types.NamespacedName) schedule.Key {
-	return schedule.Key{Kind: c.kind, Namespace: key.Namespace, Name: key.Name}
+func (n objectRef) scheduleKey() schedule.Key {
+	return schedule.Key{Kind: dialect.KindOf(n.dialect), Namespace: n.key.Namespace, Name: n.key.Name}
 }
 
 // listenToSchedule has the schedule wake the stacks whose turn has come.
 func (c *Stacks) listenToSchedule() {
-	c.Queue.Listen(c.kind, schedule.Listener{
-		Wake:    func(k schedule.Key) { c.requests.add(types.NamespacedName{Namespace: k.Namespace, Name: k.Name}) },
-		Started: c.metrics.waited,
-	})
+	for _, d := range c.Dialects.All() {
+		c.Queue.Listen(dialect.KindOf(d), schedule.Listener{
+			Wake: func(k schedule.Key) {
+				c.requests.add(objectRef{d, types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
+			},
+			Started: c.metrics.waited,
+		})
+	}
+}
+
+// turns asks the schedule for runs.
+type turns struct {
+	config Config
+	queue  *schedule.Queue
+	checks *checks
 }
 
 // request asks the schedule for a run of a stack.
-func (c *Stacks) request(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) schedule.Request {
+func (tn *turns) request(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) schedule.Request {
 	return schedule.Request{
-		Key: c.scheduleKey(client.ObjectKeyFromObject(p.obj)), Kind: kind, Class: schedule.ClassOf(kind, cause, p.o),
-		Memory: c.memoryFor(ctx, p.entry, kind), Tenant: c.tenantOf(p.obj),
+		Key: objectRef{p.dialect, client.ObjectKeyFromObject(p.obj)}.scheduleKey(), Kind: kind, Class: schedule.ClassOf(kind, cause, p.o),
+		Memory: tn.checks.memoryFor(ctx, p.entry, kind), Tenant: tn.tenantOf(p.obj),
 	}
 }
 
 // memoryFor is the memory that a run of a stack is expected to take.
-func (c *Stacks) memoryFor(ctx context.Context, e *entry, kind stack.RunKind) int64 {
-	known, err := c.driftChecks(ctx, e)
+func (ck *checks) memoryFor(ctx context.Context, e *entry, kind stack.RunKind) int64 {
+	known, err := ck.driftChecks(ctx, e)
 	if err != nil {
-		c.Log.Warn("memory of earlier runs not read", "stack", e.id, "err", err)
+		ck.log.Warn("memory of earlier runs not read", "stack", e.id, "err", err)
 	}
-	return schedule.Memory(kind, known.Memory, c.Config.Limits.Memory)
+	return schedule.Memory(kind, known.Memory, ck.config.Limits.Memory)
 }
 
 // observeMemory remembers what memory a run took. A drift check that finds
 // nothing is written down anyway, and then this is, too.
-func (c *Stacks) observeMemory(ctx context.Context, p *pass, r *runner.Report) error {
+func (ck *checks) observeMemory(ctx context.Context, p *pass, r *runner.Report) error {
 	took := memoryOf(r.Steps)
 	if took == 0 || r.Kind == stack.HealthRun {
 		return nil
 	}
-	was, err := c.driftChecks(ctx, p.entry)
+	was, err := ck.driftChecks(ctx, p.entry)
 	if err != nil {
 		return err
 	}
@@ -70,7 +82,7 @@ func (c *Stacks) observeMemory(ctx context.Context, p *pass, r *runner.Report) e
 	if is == was || quiet(r) {
 		return nil
 	}
-	return c.putDriftChecks(ctx, p.entry, is)
+	return ck.putDriftChecks(ctx, p.entry, is)
 }
 
 // quiet reports whether a run is a drift check that found nothing.
@@ -107,8 +119,8 @@ func (c *Stacks) countRuns(ctx context.Context) error {
 		namespace, name, _ := strings.Cut(r.Name, "/")
 		// Its tenant is known once the stack is reconciled.
 		c.Queue.Found(r.Stack, schedule.Request{
-			Key: c.scheduleKey(types.NamespacedName{Namespace: namespace, Name: name}), Kind: r.Kind, Tenant: namespace,
-			Memory: c.memoryFor(ctx, &entry{id: r.Stack}, r.Kind), Began: r.Started,
+			Key: objectRef{c.Dialects.First(), types.NamespacedName{Namespace: namespace, Name: name}}.scheduleKey(), Kind: r.Kind, Tenant: namespace,
+			Memory: c.steps.turns.checks.memoryFor(ctx, &entry{id: r.Stack}, r.Kind), Began: r.Started,
 		})
 	}
 	return nil
@@ -116,18 +128,18 @@ func (c *Stacks) countRuns(ctx context.Context) error {
 
 // newcomer has a stack that was just created reconciled before others, if its
 // tenant has nothing running and nothing waiting.
-func (c *Stacks) newcomer(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (wt *watches) newcomer(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	ranked, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
 	if !ok || e.IsInInitialList {
 		return
 	}
 	key := client.ObjectKeyFromObject(e.Object)
-	if tenant := c.tenantOf(e.Object); c.Queue.Idle(tenant) && c.newcomers.Take(tenant, c.scheduleKey(key)) {
+	if tenant := wt.turns.tenantOf(e.Object); wt.queue.Idle(tenant) && wt.newcomers.Take(tenant, objectRef{wt.dialects.For(e.Object), key}.scheduleKey()) {
 		ranked.AddWithOpts(priorityqueue.AddOpts{Priority: new(newcomerPriority)}, reconcile.Request{NamespacedName: key})
 	}
 }
 
 // tenantOf is the tenant with which a stack shares its turns.
-func (c *Stacks) tenantOf(o client.Object) string {
-	return cmp.Or(o.GetLabels()[c.Config.TenantLabel], o.GetNamespace())
+func (tn *turns) tenantOf(o client.Object) string {
+	return cmp.Or(o.GetLabels()[tn.config.TenantLabel], o.GetNamespace())
 }

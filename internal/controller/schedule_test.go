@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -33,10 +35,10 @@ func TestATenantIsTheValueOfALabel(t *testing.T) {
 		"no label is looked for": {"", "ns"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Stacks{Blobs: openRecords(t), Config: Config{TenantLabel: tt.label}}
+			c := takeApart(&Stacks{Blobs: openRecords(t), Config: Config{TenantLabel: tt.label}})
 			obj := &v1alpha2.Terraform{}
 			obj.Namespace, obj.Name, obj.Labels = "ns", "s", map[string]string{"team": "blue"}
-			if got := c.request(t.Context(), &pass{id: "uid", obj: obj, entry: &entry{id: "uid"}}, stack.CheckRun, stack.Cause{}).Tenant; got != tt.want {
+			if got := c.request(t.Context(), &pass{dialect: infra.Dialect{}, id: "uid", obj: obj, entry: &entry{id: "uid"}}, stack.CheckRun, stack.Cause{}).Tenant; got != tt.want {
 				t.Errorf("tenant = %q, want %q", got, tt.want)
 			}
 		})
@@ -66,12 +68,12 @@ func (w *writes) Put(ctx context.Context, key string, r io.Reader) error {
 func TestMemoryOfRunsIsRemembered(t *testing.T) {
 	ctx := t.Context()
 	blobs := &writes{Blobs: openRecords(t)}
-	c := &Stacks{Blobs: blobs}
-	p := &pass{id: "uid", entry: &entry{id: "uid"}}
+	c := takeApart(&Stacks{Blobs: blobs})
+	p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}}
 	run := func(kind stack.RunKind, mib int64) *runner.Report {
 		return &runner.Report{Kind: kind, Outcome: stack.Succeeded, Finished: time.Unix(1e9, 0), Steps: []runner.Step{{Name: "plan", MaxRSS: mib << 20}}}
 	}
-	after := func(c *Stacks, e *entry) int64 { return c.memoryFor(ctx, e, stack.PlanRun) >> 20 }
+	after := func(c *apart, e *entry) int64 { return c.memoryFor(ctx, e, stack.PlanRun) >> 20 }
 
 	if got := after(c, p.entry); got != schedule.UnknownMemory>>20 {
 		t.Errorf("before any run: %d MiB, want what is unknown", got)
@@ -103,7 +105,7 @@ func TestMemoryOfRunsIsRemembered(t *testing.T) {
 	if blobs.n != 1 {
 		t.Errorf("a quiet check cost %d writes, want one", blobs.n)
 	}
-	restarted := &Stacks{Blobs: blobs, Config: Config{Limits: runner.Limits{Memory: 700 << 20}}}
+	restarted := takeApart(&Stacks{Blobs: blobs, Config: Config{Limits: runner.Limits{Memory: 700 << 20}}})
 	if got := after(restarted, &entry{id: "uid"}); got != 700 {
 		t.Errorf("after a restart: %d MiB, want what was known, bounded by what a run may take", got)
 	}
@@ -130,12 +132,12 @@ func TestRunsThatAreFoundCount(t *testing.T) {
 		found.reports = append(found.reports, runner.Report{Stack: fmt.Sprint("found-", i), Name: fmt.Sprint("ns/found-", i), Phase: phase})
 	}
 	found.reports = append(found.reports, runner.Report{Stack: "found-3", Beside: "pr-1", Name: "ns/found-3", Phase: runner.Planning})
-	c := &Stacks{Blobs: openRecords(t), Runner: found, Queue: queueOf(4), Log: slog.New(slog.DiscardHandler)}
-	if err := c.countRuns(ctx); err != nil {
+	c := takeApart(&Stacks{Dialects: dialect.NewRegistry(infra.Dialect{}), Blobs: openRecords(t), Runner: found, Queue: queueOf(4), Log: slog.New(slog.DiscardHandler)})
+	if err := c.whole.countRuns(ctx); err != nil {
 		t.Fatal(err)
 	}
 	admit := func(id string) string {
-		return c.Queue.Admit(id, schedule.Request{Key: c.scheduleKey(nn("ns", id)), Tenant: "ns"})
+		return c.whole.Queue.Admit(id, schedule.Request{Key: objectRef{infra.Dialect{}, nn("ns", id)}.scheduleKey(), Tenant: "ns"})
 	}
 	if why := admit("new-1"); why != "" {
 		t.Errorf("admit() = %q, want the one slot that is left", why)
@@ -145,17 +147,17 @@ func TestRunsThatAreFoundCount(t *testing.T) {
 	}
 	// The stack of the first run is reconciled, and of the second nothing is seen
 	// but its end.
-	c.Queue.Running("found-0", schedule.Request{Key: c.scheduleKey(nn("ns", "found-0")), Tenant: "team"})
-	c.Queue.Ended("found-0")
+	c.whole.Queue.Running("found-0", schedule.Request{Key: objectRef{infra.Dialect{}, nn("ns", "found-0")}.scheduleKey(), Tenant: "team"})
+	c.whole.Queue.Ended("found-0")
 	if why := admit("new-2"); why == "" {
 		t.Error("the slot of a run went to another before its end was recorded")
 	}
-	c.Queue.Ended("found-1")
+	c.whole.Queue.Ended("found-1")
 	if why := admit("new-2"); why != "" {
 		t.Errorf("admit() = %q, want the slot of the run that ended", why)
 	}
 	var seen []string
-	for _, tenant := range c.Queue.Backlog().Tenants {
+	for _, tenant := range c.whole.Queue.Backlog().Tenants {
 		seen = append(seen, fmt.Sprint(tenant.Tenant, "=", tenant.Running))
 	}
 	if got := strings.Join(seen, " "); got != "ns=3 team=1" {

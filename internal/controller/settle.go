@@ -4,12 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -21,14 +26,29 @@ type note struct {
 	Waited  time.Duration  `json:"waited,omitempty"` // for its turn; only told
 }
 
+// settler takes over what runs left.
+type settler struct {
+	blobs    Blobs
+	live     client.Client
+	log      *slog.Logger
+	queue    *schedule.Queue
+	runner   runner.Runner
+	store    States
+	webhooks review.Webhooks
+	checks   *checks
+	records  *records
+	states   *states
+	turns    *turns
+}
+
 // settle takes over what the run of the stack left: of a run that goes on the state
 // so far, of a run that ended everything. It is the only place that folds the
 // report of a run into the status.
-func (c *Stacks) settle(ctx context.Context, p *pass) error {
+func (se *settler) settle(ctx context.Context, p *pass) error {
 	if p.unreadable != nil {
 		return nil
 	}
-	report, err := c.Runner.Current(p.id)
+	report, err := se.runner.Current(p.id)
 	if err != nil || report == nil {
 		return err
 	}
@@ -39,16 +59,16 @@ func (c *Stacks) settle(ctx context.Context, p *pass) error {
 	p.isolation = isolation(report.Level)
 	run := runOf(report, n)
 	if !run.Done {
-		c.goesOn(ctx, p, report, n, &run)
+		se.goesOn(ctx, p, report, n, &run)
 		return nil
 	}
 	if report.ID != p.o.Status.LastRun {
 		was := p.o.Status
-		for _, step := range c.settlement(p, report, n, &run) {
+		for _, step := range se.settlement(p, report, n, &run) {
 			if err := step.do(ctx); err != nil {
 				// The run stays where it is, and the next pass repeats every step.
 				p.o.Status, p.o.Unsettled = was, &stack.Blocked{Kind: fault.Later, Reason: stack.StateFailed, Message: err.Error()}
-				c.Log.Error("run not taken over", "stack", report.Name, "run", report.ID, "step", step.name, "err", err)
+				se.log.Error("run not taken over", "stack", report.Name, "run", report.ID, "step", step.name, "err", err)
 				return nil
 			}
 		}
@@ -64,16 +84,16 @@ func (p *pass) fold(r stack.Run) { p.o.Status = p.o.Status.Record(r) }
 
 // goesOn counts a run that goes on, and stores what it has done so far in case
 // this machine is lost.
-func (c *Stacks) goesOn(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) {
+func (se *settler) goesOn(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) {
 	p.o.Run = run
-	request := c.request(ctx, p, run.Kind, run.Cause)
+	request := se.turns.request(ctx, p, run.Kind, run.Cause)
 	request.Began = r.Started
-	c.Queue.Running(p.id, request)
+	se.queue.Running(p.id, request)
 	if !run.Kind.Writes() {
 		return
 	}
-	if err := c.flush(ctx, p, r, n); err != nil {
-		c.Log.Warn("state not stored yet", "stack", r.Name, "run", r.ID, "err", err)
+	if err := se.states.flush(ctx, p, r, n); err != nil {
+		se.log.Warn("state not stored yet", "stack", r.Name, "run", r.ID, "err", err)
 	}
 }
 
@@ -86,21 +106,21 @@ type settleStep struct {
 // settlement are the steps by which an ended run is taken over, in the order in
 // which they must be durable. Each can be repeated: a program that ends between two
 // of them begins at the first one again.
-func (c *Stacks) settlement(p *pass, r *runner.Report, n note, run *stack.Run) []settleStep {
+func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run) []settleStep {
 	steps := []settleStep{
-		{"state", func(ctx context.Context) error { return c.settleState(ctx, p, r, n, run) }},
-		{"moved", func(context.Context) (err error) { run.Moved, err = c.moved(p, r, n); return err }},
+		{"state", func(ctx context.Context) error { return se.states.settleState(ctx, p, r, n, run) }},
+		{"moved", func(context.Context) (err error) { run.Moved, err = se.moved(p, r, n); return err }},
 		// The lock is freed after this: the next holder of it must know what is untracked.
-		{"untracked", func(ctx context.Context) error { return c.findUntracked(ctx, p, r, n, run) }},
-		{"untracked-before", func(ctx context.Context) error { return c.followUntracked(ctx, p, n, run) }},
-		{"lock", func(ctx context.Context) error { return c.freeLock(ctx, r, n) }},
-		{"records", func(ctx context.Context) error { return c.keepRecords(ctx, p, r) }},
-		{"memory", func(ctx context.Context) error { return c.observeMemory(ctx, p, r) }},
-		{"outputs", func(ctx context.Context) error { return c.keepOutputs(ctx, p, r, run) }},
-		{"inventory", func(context.Context) error { return c.takeInventory(p, r) }},
-		{"snapshots", func(ctx context.Context) error { return c.dropSnapshots(ctx, p, r, n) }},
-		{"plan", func(ctx context.Context) error { return c.keepPlan(ctx, p, r, n, run) }},
-		{"drift-check", func(ctx context.Context) error { return c.checked(ctx, p, r) }},
+		{"untracked", func(ctx context.Context) error { return se.findUntracked(ctx, p, r, n, run) }},
+		{"untracked-before", func(ctx context.Context) error { return se.followUntracked(ctx, p, n, run) }},
+		{"lock", func(ctx context.Context) error { return se.freeLock(ctx, r, n) }},
+		{"records", func(ctx context.Context) error { return se.keepRecords(ctx, p, r) }},
+		{"memory", func(ctx context.Context) error { return se.checks.observeMemory(ctx, p, r) }},
+		{"outputs", func(ctx context.Context) error { return se.keepOutputs(ctx, p, r, run) }},
+		{"inventory", func(context.Context) error { return se.takeInventory(p, r) }},
+		{"snapshots", func(ctx context.Context) error { return se.dropSnapshots(ctx, p, r, n) }},
+		{"plan", func(ctx context.Context) error { return se.keepPlan(ctx, p, r, n, run) }},
+		{"drift-check", func(ctx context.Context) error { return se.checked(ctx, p, r) }},
 	}
 	for i, s := range steps {
 		steps[i].do = func(ctx context.Context) error {

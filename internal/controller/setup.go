@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,9 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -48,18 +52,29 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// requests is the controller's work queue, for those who wake a stack by name.
+// requests are the work queues of the controllers, by the kind of their objects,
+// for those who wake a stack by name.
 type requests struct {
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	mu     sync.Mutex
+	queues map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-func (r *requests) add(key types.NamespacedName) {
+// serve has the stacks of a kind added to a queue from now on.
+func (r *requests) serve(kind string, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	request := reconcile.Request{NamespacedName: key}
-	switch q := r.queue.(type) {
-	case nil: // every stack is looked at in the beginning
+	if r.queues == nil {
+		r.queues = map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{}
+	}
+	r.queues[kind] = q
+}
+
+func (r *requests) add(of objectRef) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	request := reconcile.Request{NamespacedName: of.key}
+	switch q := r.queues[dialect.KindOf(of.dialect)].(type) {
+	case nil: // every stack is reconciled in the beginning
 	case priorityqueue.PriorityQueue[reconcile.Request]:
 		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(wakePriority)}, request)
 	default:
@@ -67,59 +82,73 @@ func (r *requests) add(key types.NamespacedName) {
 	}
 }
 
-// Setup makes mgr run the controller. Ended delivers the stacks whose runs
-// ended.
+// Setup makes mgr run the controller of each dialect. Ended delivers the stacks
+// whose runs ended.
 func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error {
-	gvk, err := c.Live.GroupVersionKindFor(c.Dialect.New())
-	if err != nil {
-		return err
-	}
-	c.kind = gvk.GroupKind().String()
+	var err error
 	if c.metrics, err = newMetrics(c.Metrics, c.Config.StackMetrics); err != nil {
 		return err
 	}
 	c.listenToSchedule()
 	c.reviews = review.NewPool(c.ask)
+	c.steps = c.assemble()
 	ctx := context.Background() // all this is done before the manager starts
 	if err := c.countRuns(ctx); err != nil {
 		return err
 	}
-	for name, keys := range map[string]func(client.Object) []string{indexDependsOn: c.dependsOnKeys, indexRefers: c.refersKeys, indexState: c.stateKeys} {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, c.Dialect.New(), name, keys); err != nil {
+	listen := func(ctx context.Context) error { c.listen(ctx, ended); return nil }
+	for _, beside := range []manager.RunnableFunc{c.steps.removals.run, c.reviews.Run, listen} {
+		if err := mgr.Add(beside); err != nil {
 			return err
 		}
 	}
-	b := ctrl.NewControllerManagedBy(mgr).Named("stacks").
-		For(c.Dialect.New(), builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, c.labelsChanged(), finalizersChanged{}, c.memoryLost()))).
-		Watches(c.Dialect.New(), handler.EnqueueRequestsFromMapFunc(c.neighbours)).
-		Watches(c.Dialect.New(), handler.Funcs{CreateFunc: c.newcomer, UpdateFunc: c.answered}).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.referring("Secret")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.referring("ConfigMap")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			c.requests.mu.Lock()
-			c.requests.queue = q
-			c.requests.mu.Unlock()
-			go c.listen(ctx, ended)
+	for i, d := range c.Dialects.All() {
+		name := "stacks"
+		if i > 0 {
+			name += "-" + strings.ToLower(d.Kind().Kind)
+		}
+		if err := c.setupKind(ctx, mgr, d, name, workers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setupKind makes mgr run the controller of one dialect.
+func (c *Stacks) setupKind(ctx context.Context, mgr ctrl.Manager, d dialect.Dialect, name string, workers int) error {
+	w := c.steps.watches
+	for index, keys := range map[string]func(client.Object) []string{indexDependsOn: w.dependsOnKeys, indexRefers: w.refersKeys, indexState: w.stateKeys} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, d.New(), index, keys); err != nil {
+			return err
+		}
+	}
+	b := ctrl.NewControllerManagedBy(mgr).Named(name).
+		For(d.New(), builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, w.labelsChanged(), finalizersChanged{}, w.statusLost()))).
+		Watches(d.New(), handler.Funcs{CreateFunc: w.newcomer, UpdateFunc: w.answered}).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(w.referring(d, "Secret")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(w.referring(d, "ConfigMap")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			c.requests.serve(dialect.KindOf(d), q)
 			return nil
 		})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		})
+	for _, of := range c.Dialects.All() {
+		b = b.Watches(of.New(), handler.EnqueueRequestsFromMapFunc(w.neighbours(d)))
+	}
 	for _, kind := range []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind} {
 		obj, err := newSource(kind)
 		if err != nil {
 			return err
 		}
-		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(c.referring(kind)), builder.WithPredicates(artifactChanged()))
+		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(w.referring(d, kind)), builder.WithPredicates(artifactChanged()))
 	}
-	for _, beside := range []manager.RunnableFunc{c.Sweep, c.reviews.Run} {
-		if err := mgr.Add(beside); err != nil {
-			return err
-		}
-	}
-	return b.Complete(c)
+	return b.Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		return c.reconcile(ctx, objectRef{d, req.NamespacedName})
+	}))
 }
 
 // listen wakes the stacks whose runs ended, until ctx ends.
@@ -137,24 +166,36 @@ func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 			}
 			c.Queue.Ended(id)
 			if e := c.index.find(id); e != nil {
-				c.requests.add(e.key)
+				c.requests.add(e.objectRef)
 			}
 		}
 	}
 }
 
+// watches says which stacks a change wakes.
+type watches struct {
+	cache     client.Client
+	dialects  dialect.Registry
+	log       *slog.Logger
+	queue     *schedule.Queue
+	index     *index
+	metrics   *metrics
+	newcomers *schedule.Newcomers
+	turns     *turns
+}
+
 // dependsOnKeys are the stacks that obj depends on.
-func (c *Stacks) dependsOnKeys(obj client.Object) []string {
+func (wt *watches) dependsOnKeys(obj client.Object) []string {
 	var keys []string
-	for _, ref := range c.references(obj).DependsOn {
-		keys = append(keys, ref.Namespace+"/"+ref.Name)
+	for _, of := range wt.dependenciesOf(obj) {
+		keys = append(keys, of.String())
 	}
 	return keys
 }
 
 // refersKeys are the objects that obj is made from, and the one it writes.
-func (c *Stacks) refersKeys(obj client.Object) []string {
-	refs := c.references(obj)
+func (wt *watches) refersKeys(obj client.Object) []string {
+	refs := wt.references(obj)
 	all := refs.Reads
 	for _, ref := range []*stack.Ref{refs.Source, refs.Writes} {
 		if ref != nil {
@@ -169,35 +210,59 @@ func (c *Stacks) refersKeys(obj client.Object) []string {
 }
 
 // references are what an object refers to.
-func (c *Stacks) references(obj client.Object) input.Refs {
-	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
-	return input.References(st.Configuration, obj.GetNamespace())
+func (wt *watches) references(obj client.Object) input.Refs {
+	return input.References(wt.decoded(obj).Configuration, obj.GetNamespace())
 }
 
-// referring maps an object of a kind to the stacks that refer to it.
-func (c *Stacks) referring(kind string) handler.MapFunc {
+// dependenciesOf are the stacks that an object depends on.
+func (wt *watches) dependenciesOf(obj client.Object) []objectRef {
+	var all []objectRef
+	for _, ref := range wt.references(obj).DependsOn {
+		d := wt.dialects.Of(ref.Kind)
+		if d == nil {
+			d = wt.dialects.For(obj)
+		}
+		all = append(all, objectRef{d, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}})
+	}
+	return all
+}
+
+// decoded is what an object says, as far as it can be read: an error is the
+// object's own to report.
+func (wt *watches) decoded(obj client.Object) dialect.Stack {
+	st, _ := wt.dialects.For(obj).Decode(obj)
+	return st
+}
+
+// referring maps an object of a kind to the stacks of a dialect that refer to it.
+func (wt *watches) referring(d dialect.Dialect, kind string) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		return c.indexed(ctx, indexRefers, kind+"/"+client.ObjectKeyFromObject(obj).String())
+		return wt.indexed(ctx, d, indexRefers, kind+"/"+client.ObjectKeyFromObject(obj).String())
 	}
 }
 
-// neighbours maps a stack to those that wait for it: its dependants, and when
-// it goes, the dependencies that it kept.
-func (c *Stacks) neighbours(ctx context.Context, obj client.Object) []reconcile.Request {
-	out := c.indexed(ctx, indexDependsOn, client.ObjectKeyFromObject(obj).String())
-	if obj.GetDeletionTimestamp().IsZero() {
+// neighbours maps a stack to those of a dialect that wait for it: its dependants,
+// and when it goes, the dependencies that it kept.
+func (wt *watches) neighbours(d dialect.Dialect) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		out := wt.indexed(ctx, d, indexDependsOn, objectRef{wt.dialects.For(obj), client.ObjectKeyFromObject(obj)}.String())
+		if obj.GetDeletionTimestamp().IsZero() {
+			return out
+		}
+		for _, of := range wt.dependenciesOf(obj) {
+			if dialect.KindOf(of.dialect) == dialect.KindOf(d) {
+				out = append(out, reconcile.Request{NamespacedName: of.key})
+			}
+		}
 		return out
 	}
-	for _, ref := range c.references(obj).DependsOn {
-		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}})
-	}
-	return out
 }
 
-func (c *Stacks) indexed(ctx context.Context, index, value string) []reconcile.Request {
-	list := c.Dialect.NewList()
-	if err := c.Client.List(ctx, list, client.MatchingFields{index: value}); err != nil {
-		c.Log.Error("stacks not woken", "by", value, "err", err) // they look again by themselves
+// indexed are the stacks of a dialect that an index has under a value.
+func (wt *watches) indexed(ctx context.Context, d dialect.Dialect, index, value string) []reconcile.Request {
+	list := d.NewList()
+	if err := wt.cache.List(ctx, list, client.MatchingFields{index: value}); err != nil {
+		wt.log.Error("stacks not woken", "by", value, "err", err) // they are reconciled at their interval
 		return nil
 	}
 	var out []reconcile.Request

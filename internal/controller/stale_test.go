@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -58,7 +59,7 @@ func (mute) Event(client.Object, string, string, string) {}
 // lagging is a stack on a real API server, and a controller whose cache serves
 // it as it was at some time.
 type lagging struct {
-	*Stacks
+	*apart
 	k    *testkit.Cluster
 	name string
 	runs *tally
@@ -83,14 +84,15 @@ func newLagging(t *testing.T, k *testkit.Cluster, name string) *lagging {
 	}, List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return nil // there is no other stack
 	}})
-	l.Stacks = &Stacks{
-		Client: cache, Live: w, Dialect: infra.Dialect{}, Runner: l.runs, Blobs: openRecords(t),
+	c := &Stacks{
+		Client: cache, Live: w, Dialects: dialect.NewRegistry(infra.Dialect{}), Runner: l.runs, Blobs: openRecords(t),
 		States: &lockOnly{}, Events: mute{}, Now: time.Now, Log: slog.New(slog.DiscardHandler), Queue: queueOf(9),
 	}
-	l.reviews = review.NewPool(func(context.Context, review.Question) review.Reply { return review.Reply{} })
-	if l.metrics, err = newMetrics(nil, false); err != nil {
+	c.reviews = review.NewPool(func(context.Context, review.Question) review.Reply { return review.Reply{} })
+	if c.metrics, err = newMetrics(nil, false); err != nil {
 		t.Fatal(err)
 	}
+	l.apart = takeApart(c)
 	l.create(t)
 	return l
 }
@@ -98,6 +100,8 @@ func newLagging(t *testing.T, k *testkit.Cluster, name string) *lagging {
 func (l *lagging) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: l.k.Namespace, Name: l.name}
 }
+
+func (l *lagging) ref() objectRef { return objectRef{infra.Dialect{}, l.key()} }
 
 func (l *lagging) create(t *testing.T) {
 	t.Helper()
@@ -121,16 +125,16 @@ func (l *lagging) server(t *testing.T) *v1alpha2.Terraform {
 // pass begins a pass as Reconcile does, with something of everything to act upon.
 func (l *lagging) pass(t *testing.T) *pass {
 	t.Helper()
-	obj, cached, err := l.readObject(t.Context(), l.key())
+	obj, cached, err := l.readObject(t.Context(), l.ref())
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := l.Dialect.Decode(obj)
+	st, err := infra.Dialect{}.Decode(obj)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pass{obj: obj, id: string(obj.GetUID()), entry: l.index.make(string(obj.GetUID()), l.key()), st: st, stale: cached, job: &runner.Job{}}
-	p.o.Now, p.o.Spec, p.o.Status = l.Now(), st.Spec, st.Status
+	p := &pass{dialect: infra.Dialect{}, obj: obj, id: string(obj.GetUID()), entry: l.whole.index.make(string(obj.GetUID()), l.ref()), st: st, stale: cached, job: &runner.Job{}}
+	p.o.Now, p.o.Spec, p.o.Status = time.Now(), st.Spec, st.Status
 	for key, content := range map[string]string{"outputs.json": `{"host":{"value":"h","type":"string"}}`, "snapshots/kept": "{}"} {
 		if err := l.put(t.Context(), record.Stack(p.id)+key, []byte(content)); err != nil {
 			t.Fatal(err)
@@ -275,7 +279,7 @@ func TestAnOldCopyIsNotActedUpon(t *testing.T) {
 					t.Error("it is done")
 				}
 				l.requeue(p.entry)
-				if obj, cached, err := l.readObject(t.Context(), l.key()); cached || err == nil && obj.GetResourceVersion() == l.old.ResourceVersion {
+				if obj, cached, err := l.readObject(t.Context(), l.ref()); cached || err == nil && obj.GetResourceVersion() == l.old.ResourceVersion {
 					t.Errorf("the next look has %s, from the cache: %v, %v", obj.GetResourceVersion(), cached, err)
 				}
 			})
@@ -298,7 +302,7 @@ func removed(t *testing.T, l *lagging) {
 
 // found has a pass find an apply that ended.
 func (l *lagging) found(p *pass) {
-	p.ended = &stack.Run{ID: "apply-1", Kind: stack.ApplyRun, Done: true, Outcome: stack.Succeeded, Cause: stack.Cause{Plan: &stack.Plan{Name: "p", Digest: "d"}}, At: l.Now()}
+	p.ended = &stack.Run{ID: "apply-1", Kind: stack.ApplyRun, Done: true, Outcome: stack.Succeeded, Cause: stack.Cause{Plan: &stack.Plan{Name: "p", Digest: "d"}}, At: time.Now()}
 	p.report = &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}
 	p.o.Status = p.o.Status.Record(*p.ended)
 }

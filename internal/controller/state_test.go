@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -28,7 +29,7 @@ func TestAStateHasOneStack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Stacks{Live: k.Client, Dialect: infra.Dialect{}, States: kube.States{Client: k.Client, Now: time.Now}, Blobs: files}
+	c := takeApart(&Stacks{Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}), States: kube.States{Client: k.Client, Now: time.Now}, Blobs: files})
 	at := func(name string) *v1alpha2.Terraform {
 		obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: name}}
 		obj.Spec.SourceRef = &v1alpha2.SourceRef{Kind: "GitRepository", Name: "x"}
@@ -39,20 +40,20 @@ func TestAStateHasOneStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "shared"}
-	if err := c.States.Save(t.Context(), ref, kube.Owner{Name: "first"}, thing("l", 1)); err != nil {
+	if err := c.states.store.Save(t.Context(), ref, kube.Owner{Name: "first"}, thing("l", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := c.loadState(t.Context(), &pass{id: "first", entry: &entry{id: "first"}, obj: first}, ref); err != nil || len(state) == 0 {
+	if state, err := c.loadState(t.Context(), &pass{dialect: infra.Dialect{}, id: "first", entry: &entry{id: "first"}, obj: first}, ref); err != nil || len(state) == 0 {
 		t.Errorf("the stack that keeps the state: %q, %v", state, err)
 	}
-	_, err = c.loadState(t.Context(), &pass{id: "second", entry: &entry{id: "second"}, obj: second}, ref)
+	_, err = c.loadState(t.Context(), &pass{dialect: infra.Dialect{}, id: "second", entry: &entry{id: "second"}, obj: second}, ref)
 	if fault.Of(err) != fault.Denied || !strings.Contains(err.Error(), "secretSuffix") {
 		t.Errorf("another stack: %v, want to be refused and told the way out", err)
 	}
 	if err := k.Client.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := c.loadState(t.Context(), &pass{id: "second", entry: &entry{id: "second"}, obj: second}, ref); err != nil || len(state) == 0 {
+	if state, err := c.loadState(t.Context(), &pass{dialect: infra.Dialect{}, id: "second", entry: &entry{id: "second"}, obj: second}, ref); err != nil || len(state) == 0 {
 		t.Errorf("after the first stack is gone: %q, %v, want the state to be adopted", state, err)
 	}
 }
@@ -65,11 +66,11 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Stacks{Live: k.Client, Dialect: infra.Dialect{}, States: kube.States{Client: k.Client, Now: time.Now}, Blobs: files}
+	c := takeApart(&Stacks{Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}), States: kube.States{Client: k.Client, Now: time.Now}, Blobs: files})
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "app"}}
 	backend := stack.Backend{Kind: stack.Managed, Suffix: "app"}
 	built := func(destroyLast bool) bool {
-		p := &pass{obj: obj, id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{Deleting: true, Spec: stack.Spec{DestroyLast: destroyLast}}}
+		p := &pass{dialect: infra.Dialect{}, obj: obj, id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{Deleting: true, Spec: stack.Spec{DestroyLast: destroyLast}}}
 		p.st.Configuration.Backend = backend
 		if err := c.inherit(t.Context(), p); err != nil {
 			t.Fatal(err)
@@ -80,7 +81,7 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 		t.Error("there is no state, and something is said to exist")
 	}
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "app"}
-	if err := c.States.Save(t.Context(), ref, kube.Owner{Name: "app"}, thing("l", 1)); err != nil {
+	if err := c.states.store.Save(t.Context(), ref, kube.Owner{Name: "app"}, thing("l", 1)); err != nil {
 		t.Fatal(err)
 	}
 	if !built(true) {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -21,8 +19,8 @@ import (
 const indexState = "terrier.state"
 
 // stateKeys is where the state of obj is, if two stacks could mean one place.
-func (c *Stacks) stateKeys(obj client.Object) []string {
-	st, _ := c.Dialect.Decode(obj) // an error is the object's own to report
+func (wt *watches) stateKeys(obj client.Object) []string {
+	st := wt.decoded(obj)
 	if place := placeOf(st.Configuration, obj.GetNamespace()); place != "" {
 		return []string{place}
 	}
@@ -70,31 +68,29 @@ func established(st dialect.Stack) bool {
 // unshared refuses to use a place that another stack has a better claim to:
 // that of a state that nobody wrote yet, or one that we do not keep and whose
 // owner we cannot read.
-func (c *Stacks) unshared(ctx context.Context, p *pass, kind stack.RunKind) error {
+func (sts *states) unshared(ctx context.Context, p *pass, kind stack.RunKind) error {
 	place := placeOf(p.st.Configuration, p.obj.GetNamespace())
 	if place == "" || kind == stack.HealthRun {
 		return nil
 	}
-	list := c.Dialect.NewList()
-	if err := c.Client.List(ctx, list, client.MatchingFields{indexState: place}); err != nil {
-		return fmt.Errorf("looking for stacks with the same state: %w", err)
-	}
 	var found error
-	err := meta.EachListItem(list, func(o runtime.Object) error {
-		other, ok := o.(client.Object)
-		if ok && other.GetUID() != p.obj.GetUID() && c.before(other, p) {
+	err := eachStack(ctx, sts.cache, sts.dialects, func(d dialect.Dialect, other client.Object) error {
+		if other.GetUID() != p.obj.GetUID() && before(d, other, p) {
 			found = fault.New(fault.Denied, string(stack.StateShared), fmt.Errorf(
 				"the stack %s keeps its state in the same place, and was there first: give one of the two another backend key, backendConfig.secretSuffix or workspace. Nothing is run on it", client.ObjectKeyFromObject(other)))
 		}
 		return nil
-	})
+	}, client.MatchingFields{indexState: place})
+	if err != nil {
+		err = fmt.Errorf("looking for stacks with the same state: %w", err)
+	}
 	return errors.Join(err, found)
 }
 
-// before reports whether other has the better claim: whoever applied something
-// there comes before whoever did not, and then the older one.
-func (c *Stacks) before(other client.Object, p *pass) bool {
-	st, err := c.Dialect.Decode(other)
+// before reports whether other has the better claim: a stack that applied something
+// there comes before one that did not, and then the older one.
+func before(d dialect.Dialect, other client.Object, p *pass) bool {
+	st, err := d.Decode(other)
 	if err != nil {
 		return false // nothing is run for it
 	}

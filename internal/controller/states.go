@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -16,26 +17,40 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
+// states reads and stores the states of stacks, and compares them with what is
+// known of them.
+type states struct {
+	cache    client.Client
+	dialects dialect.Registry
+	events   Events
+	live     client.Client
+	store    States
+	index    *index
+	auditor  *auditor
+	records  *records
+	versions *versions
+}
+
 // startState returns the state that a run starts from, after making sure that it
 // is the stack's own and what it should be. It is kept as a version first: what
 // a run is about to destroy must be found again.
-func (c *Stacks) startState(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) (state []byte, err error) {
+func (sts *states) startState(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) (state []byte, err error) {
 	ref := p.note.State
 	if ref == nil {
-		return nil, c.unshared(ctx, p, kind)
+		return nil, sts.unshared(ctx, p, kind)
 	}
 	defer func() { p.entry.stateOwn = err == nil }()
-	state, err = c.loadState(ctx, p, *ref)
+	state, err = sts.loadState(ctx, p, *ref)
 	if err != nil {
 		return nil, fault.New(fault.Of(err), fault.Reason(err, string(stack.StateFailed)), fmt.Errorf("loading the state: %w", err))
 	}
 	if len(state) == 0 {
-		return nil, c.unshared(ctx, p, kind)
+		return nil, sts.unshared(ctx, p, kind)
 	}
 	if !destructive(kind, cause) {
 		return state, nil
 	}
-	return state, c.keepVersion(ctx, p.id, state, stack.StateVersion{By: p.o.Status.Wrote, At: p.o.Now, Before: p.name(kind, cause)}, nil)
+	return state, sts.versions.keepVersion(ctx, p.id, state, stack.StateVersion{By: p.o.Status.Wrote, At: p.o.Now, Before: p.name(kind, cause)}, nil)
 }
 
 // destructive reports whether a run may take something down.
@@ -63,29 +78,32 @@ type storedState struct {
 
 // loadState returns the state of a stack, or says what is wrong with what is
 // there. What something else wrote is kept as a version.
-func (c *Stacks) loadState(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, error) {
-	s, err := c.inspectState(ctx, p, ref)
+func (sts *states) loadState(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, error) {
+	s, err := sts.inspectState(ctx, p, ref)
 	if err != nil || len(s.ours) > 0 {
 		return s.ours, err
 	}
-	return s.State, c.takeState(ctx, p, ref, s)
+	return s.State, sts.takeState(ctx, p, ref, s)
 }
 
 // inspectState reads the state of a stack and compares it with what is known of it.
 // It writes nothing. An error says that the state is no state of this stack.
-func (c *Stacks) inspectState(ctx context.Context, p *pass, ref kube.StateRef) (s storedState, err error) {
-	s.Stored, err = c.States.Load(ctx, ref)
+func (sts *states) inspectState(ctx context.Context, p *pass, ref kube.StateRef) (s storedState, err error) {
+	s.Stored, err = sts.store.Load(ctx, ref)
 	if s.Owner != "" && s.Owner != p.obj.GetName() {
-		if err := c.disowned(ctx, p, s.Owner); err != nil {
+		if err := sts.disowned(ctx, p, s.Owner); err != nil {
 			return s, err
 		}
 	}
 	if err != nil && fault.Reason(err, "") != kube.StateUnreadable {
 		return s, err
 	}
+	if e := sts.index.find(s.OwnerUID); e != nil && dialect.KindOf(e.dialect) != dialect.KindOf(p.dialect) {
+		return s, shared(s.Owner) // a stack of another kind has the same name
+	}
 	if s.Digest == "" && p.o.Deleting {
 		// A namespace that is deleted takes the Secret with it, before the stack.
-		if s.ours, err = c.newestKept(ctx, p.id); err != nil || len(s.ours) > 0 {
+		if s.ours, err = sts.newestKept(ctx, p.id); err != nil || len(s.ours) > 0 {
 			return s, err
 		}
 	}
@@ -98,7 +116,7 @@ func (c *Stacks) inspectState(ctx context.Context, p *pass, ref kube.StateRef) (
 	if err := p.adopts(ref, s.Stored, s.facts); err != nil {
 		return s, err
 	}
-	list, err := c.versions(ctx, p.id)
+	list, err := sts.versions.list(ctx, p.id)
 	if err != nil {
 		return s, err
 	}
@@ -127,7 +145,7 @@ func (p *pass) adopts(ref kube.StateRef, found kube.Stored, facts stack.StateFac
 
 // takeState keeps what was found as a version if something else wrote it, and takes
 // it over if it may be, or if a person accepted it.
-func (c *Stacks) takeState(ctx context.Context, p *pass, ref kube.StateRef, s storedState) error {
+func (sts *states) takeState(ctx context.Context, p *pass, ref kube.StateRef, s storedState) error {
 	if s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
 		return nil
 	}
@@ -139,13 +157,13 @@ func (c *Stacks) takeState(ctx context.Context, p *pass, ref kube.StateRef, s st
 	news := s.continued && s.head != s.facts.Known
 	if news && s.Person != "" {
 		e := audit.Entry{What: audit.StatePushed, Why: "the state says who pushed it, and nothing proves that", Details: map[string]string{"by": s.Person, "state": s.facts.Known.String(), "after": s.known.String()}}
-		if err := c.record(ctx, p, e, s.facts.Known.Digest); err != nil {
+		if err := sts.auditor.record(ctx, p, e, s.facts.Known.Digest); err != nil {
 			return err
 		}
 	}
 	if s.facts.Digest != "" {
 		v := stack.StateVersion{By: author(s.Stored, s.continued || s.reason != "", p.o.Status.Wrote), At: p.o.Now}
-		if err := c.keepVersion(ctx, p.id, s.State, v, head); err != nil {
+		if err := sts.versions.keepVersion(ctx, p.id, s.State, v, head); err != nil {
 			return err
 		}
 	}
@@ -154,16 +172,16 @@ func (c *Stacks) takeState(ctx context.Context, p *pass, ref kube.StateRef, s st
 		p.o.Status.Known, p.o.Status.Accepted = s.facts.Known, p.o.Spec.AcceptState
 		if s.facts.Digest == "" {
 			p.o.Status.State = "" // there is none to go by
-			if err := c.setHead(ctx, p.id, stack.Known{}); err != nil {
+			if err := sts.versions.setHead(ctx, p.id, stack.Known{}); err != nil {
 				return err
 			}
 		}
-		c.Events.Event(p.obj, warning, "StateAccepted", fmt.Sprintf("The state %s was accepted as it is, although %s was expected", stack.AcceptedState(p.o.Spec.AcceptState), s.known))
+		sts.events.Event(p.obj, warning, "StateAccepted", fmt.Sprintf("The state %s was accepted as it is, although %s was expected", stack.AcceptedState(p.o.Spec.AcceptState), s.known))
 		return nil
 	case s.reason != "":
 		return p.refused(s.reason, ref, s.known, s.facts)
 	case news:
-		c.Events.Event(p.obj, normal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(s.Stored, true, ""), s.facts.Known, s.known))
+		sts.events.Event(p.obj, normal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(s.Stored, true, ""), s.facts.Known, s.known))
 	}
 	return nil
 }
@@ -237,12 +255,20 @@ func (p *pass) waysOut() string {
 
 // disowned refuses a state that another stack keeps: two stacks on one state
 // would destroy each other's things by turns. A stack that is gone has no claim.
-func (c *Stacks) disowned(ctx context.Context, p *pass, owner string) error {
-	other := c.Dialect.New()
-	err := c.Live.Get(ctx, types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: owner}, other)
-	if err != nil {
-		return client.IgnoreNotFound(err)
+func (sts *states) disowned(ctx context.Context, p *pass, owner string) error {
+	for _, d := range sts.dialects.All() {
+		err := sts.live.Get(ctx, types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: owner}, d.New())
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err == nil {
+			return shared(owner)
+		}
 	}
+	return nil
+}
+
+func shared(owner string) error {
 	return fault.New(fault.Denied, string(stack.StateShared), fmt.Errorf(
 		"the state belongs to the stack %s: give one of the two another backendConfig.secretSuffix or workspace", owner))
 }
@@ -250,7 +276,7 @@ func (c *Stacks) disowned(ctx context.Context, p *pass, owner string) error {
 // inherit looks whether the state of a stack that never ran here holds
 // something: it does if the object was made over what a former one left, and it
 // may if that cannot be read.
-func (c *Stacks) inherit(ctx context.Context, p *pass) error {
+func (sts *states) inherit(ctx context.Context, p *pass) error {
 	if p.o.Status.Built || p.o.Status.Destroyed || !p.o.Spec.DestroyLast || p.o.Blocked != nil {
 		return nil
 	}
@@ -258,7 +284,7 @@ func (c *Stacks) inherit(ctx context.Context, p *pass) error {
 	if ref == nil {
 		return nil
 	}
-	s, err := c.inspectState(ctx, p, *ref)
+	s, err := sts.inspectState(ctx, p, *ref)
 	switch stack.Reason(fault.Reason(err, "")) {
 	case kube.StateNameInvalid:
 		return nil // there can be none
@@ -282,8 +308,8 @@ func (c *Stacks) inherit(ctx context.Context, p *pass) error {
 }
 
 // stateOutputs reads the outputs out of a managed state.
-func (c *Stacks) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, error) {
-	found, err := c.States.Load(ctx, ref)
+func (sts *states) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, error) {
+	found, err := sts.store.Load(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -298,35 +324,35 @@ func (c *Stacks) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, e
 
 // settleState stores what a run that ended made of the state, and says what is
 // known of it from now on.
-func (c *Stacks) settleState(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
+func (sts *states) settleState(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	if n.State != nil && r.State.Serial > 0 {
 		run.Known = stack.Known{Lineage: r.State.Lineage, Serial: r.State.Serial, Digest: r.State.Digest}
 	}
 	if !r.Kind.Writes() {
 		return nil
 	}
-	err := c.flush(ctx, p, r, n)
+	err := sts.flush(ctx, p, r, n)
 	unstored := fault.Reason(err, "") == kube.StateConflict
 	if err != nil && !unstored {
 		return fmt.Errorf("storing the state after %s: %w", r.ID, err)
 	}
 	if n.State != nil {
-		state, err := c.left(p.id, r.ID, runner.FileState)
+		state, err := sts.records.left(p.id, r.ID, runner.FileState)
 		if err == nil && len(state) > 0 {
-			run.Known, err = c.keepRun(ctx, p, r.ID, state, unstored)
+			run.Known, err = sts.keepRun(ctx, p, r.ID, state, unstored)
 		}
 		if err != nil {
 			return fmt.Errorf("keeping the state after %s: %w", r.ID, err)
 		}
 	}
 	if unstored {
-		c.Events.Event(p.obj, warning, "StateNotStored", fmt.Sprintf("Somebody wrote the state while %s was at work; what that made of it is kept as the version %d: %v", r.ID, run.Known.Serial, err))
+		sts.events.Event(p.obj, warning, "StateNotStored", fmt.Sprintf("Somebody wrote the state while %s was at work; what that made of it is kept as the version %d: %v", r.ID, run.Known.Serial, err))
 	}
-	return c.rescue(ctx, p, r, n, run)
+	return sts.rescue(ctx, p, r, n, run)
 }
 
 // keepRun keeps the state of a run as the version that is expected from now on.
-func (c *Stacks) keepRun(ctx context.Context, p *pass, id string, state []byte, unstored bool) (stack.Known, error) {
+func (sts *states) keepRun(ctx context.Context, p *pass, id string, state []byte, unstored bool) (stack.Known, error) {
 	facts, err := stack.ReadState(state)
 	if err != nil {
 		return stack.Known{}, err
@@ -336,20 +362,20 @@ func (c *Stacks) keepRun(ctx context.Context, p *pass, id string, state []byte, 
 	if unstored {
 		v.Before = id // it stays until somebody looked at it
 	}
-	return facts.Known, c.keepVersion(ctx, p.id, state, v, &facts.Known)
+	return facts.Known, sts.versions.keepVersion(ctx, p.id, state, v, &facts.Known)
 }
 
 // newest is the last state that was stored of a stack whose state we keep.
-func (c *Stacks) newest(ctx context.Context, p *pass, r *runner.Report, n note) ([]byte, error) {
+func (sts *states) newest(ctx context.Context, p *pass, r *runner.Report, n note) ([]byte, error) {
 	if n.State == nil {
-		return c.left(p.id, r.ID, runner.FileState)
+		return sts.records.left(p.id, r.ID, runner.FileState)
 	}
-	return c.newestKept(ctx, p.id)
+	return sts.newestKept(ctx, p.id)
 }
 
 // newestKept is our own copy of the newest state, empty if there is none.
-func (c *Stacks) newestKept(ctx context.Context, id string) ([]byte, error) {
-	state, err := c.get(ctx, record.State(id))
+func (sts *states) newestKept(ctx context.Context, id string) ([]byte, error) {
+	state, err := sts.records.get(ctx, record.State(id))
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
 	}
@@ -357,20 +383,20 @@ func (c *Stacks) newestKept(ctx context.Context, id string) ([]byte, error) {
 }
 
 // flush stores the newest state that the supervisor acknowledged.
-func (c *Stacks) flush(ctx context.Context, p *pass, r *runner.Report, n note) error {
+func (sts *states) flush(ctx context.Context, p *pass, r *runner.Report, n note) error {
 	if n.State == nil {
 		return nil
 	}
-	state, err := c.left(p.id, r.ID, runner.FileState)
+	state, err := sts.records.left(p.id, r.ID, runner.FileState)
 	if err != nil || len(state) == 0 {
 		return err
 	}
 	// A copy of our own: a namespace that is deleted takes the Secret with it
 	// before the stack is taken down.
-	if err := c.put(ctx, record.State(p.id), state); err != nil {
+	if err := sts.records.put(ctx, record.State(p.id), state); err != nil {
 		return err
 	}
-	err = c.States.Save(ctx, *n.State, kube.Owner{Name: p.obj.GetName(), UID: p.id}, state)
+	err = sts.store.Save(ctx, *n.State, kube.Owner{Name: p.obj.GetName(), UID: p.id}, state)
 	if p.o.Deleting && fault.Of(err) == fault.Denied {
 		return nil // nothing can be made in a namespace that goes away
 	}
@@ -379,29 +405,29 @@ func (c *Stacks) flush(ctx context.Context, p *pass, r *runner.Report, n note) e
 
 // rescue takes over a state that could not be stored during the run, if it
 // follows the one that is, and keeps it otherwise.
-func (c *Stacks) rescue(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
+func (sts *states) rescue(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	if n.State != nil {
-		state, err := c.left(p.id, r.ID, runner.FileRescue)
+		state, err := sts.records.left(p.id, r.ID, runner.FileRescue)
 		if err != nil || state == nil {
 			return err
 		}
 		if _, err := stack.ReadState(state); err != nil {
 			// The engine could not write it out, on a disk without room: what it
 			// built and no state holds is found in its events.
-			c.Events.Event(p.obj, warning, "StateNotRescued", fmt.Sprintf("The newest state could not be stored during %s, and what the engine left of it is no state (%d bytes): %v", r.ID, len(state), err))
-			return c.put(ctx, record.Rescued(p.id, r.ID), state)
+			sts.events.Event(p.obj, warning, "StateNotRescued", fmt.Sprintf("The newest state could not be stored during %s, and what the engine left of it is no state (%d bytes): %v", r.ID, len(state), err))
+			return sts.records.put(ctx, record.Rescued(p.id, r.ID), state)
 		}
-		if c.States.Save(ctx, *n.State, kube.Owner{Name: p.obj.GetName(), UID: p.id}, state) == nil {
-			c.Events.Event(p.obj, warning, "StateRescued", "The newest state could not be stored during the run, and was taken over after it")
-			if run.Known, err = c.keepRun(ctx, p, r.ID, state, false); err != nil {
+		if sts.store.Save(ctx, *n.State, kube.Owner{Name: p.obj.GetName(), UID: p.id}, state) == nil {
+			sts.events.Event(p.obj, warning, "StateRescued", "The newest state could not be stored during the run, and was taken over after it")
+			if run.Known, err = sts.keepRun(ctx, p, r.ID, state, false); err != nil {
 				return err
 			}
-			return c.put(ctx, record.State(p.id), state)
+			return sts.records.put(ctx, record.State(p.id), state)
 		}
 	}
-	kept, err := c.keep(ctx, p.id, r.ID, runner.FileRescue, record.Rescued(p.id, r.ID))
+	kept, err := sts.records.keep(ctx, p.id, r.ID, runner.FileRescue, record.Rescued(p.id, r.ID))
 	if kept && err == nil {
-		c.Events.Event(p.obj, warning, "StateRescued", "The backend refused the newest state; it is kept: terrier state pull --rescued "+r.ID+" writes it to a file")
+		sts.events.Event(p.obj, warning, "StateRescued", "The backend refused the newest state; it is kept: terrier state pull --rescued "+r.ID+" writes it to a file")
 	}
 	return err
 }

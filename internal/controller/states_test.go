@@ -19,6 +19,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -104,14 +105,14 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, records := &events{}, openRecords(t)
-			c := &Stacks{States: &shelf{found: tt.found, err: tt.err}, Blobs: records, Events: said}
+			c := takeApart(&Stacks{States: &shelf{found: tt.found, err: tt.err}, Blobs: records, Events: said})
 			if tt.head != (stack.Known{}) {
 				if err := c.setHead(t.Context(), "uid", tt.head); err != nil {
 					t.Fatal(err)
 				}
 			}
 			obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "net"}}
-			p := &pass{obj: obj, id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{
+			p := &pass{dialect: infra.Dialect{}, obj: obj, id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{
 				Spec:   stack.Spec{AcceptState: tt.accept},
 				Status: stack.Status{Known: tt.known, Built: !tt.empty},
 			}}
@@ -133,7 +134,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 			if n := len(said.all); tt.event != "" && n != 1 {
 				t.Errorf("%d events, want one", n)
 			}
-			list, err := c.versions(t.Context(), "uid")
+			list, err := c.versions.list(t.Context(), "uid")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +150,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 }
 
 func TestAcceptanceIsOfOneMoment(t *testing.T) {
-	p := &pass{o: stack.Observation{Spec: stack.Spec{AcceptState: "sha256:a@1"}, Status: stack.Status{Accepted: "sha256:a@1"}}}
+	p := &pass{dialect: infra.Dialect{}, o: stack.Observation{Spec: stack.Spec{AcceptState: "sha256:a@1"}, Status: stack.Status{Accepted: "sha256:a@1"}}}
 	if p.accepts("sha256:a") {
 		t.Error("what was accepted once is accepted again")
 	}
@@ -160,7 +161,7 @@ func TestAcceptanceIsOfOneMoment(t *testing.T) {
 }
 
 func TestVersionsAreBounded(t *testing.T) {
-	c := &Stacks{Blobs: openRecords(t)}
+	c := takeApart(&Stacks{Blobs: openRecords(t)})
 	for serial := range 80 {
 		v := stack.StateVersion{By: "apply-1"}
 		if serial%20 == 0 {
@@ -172,7 +173,7 @@ func TestVersionsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	list, err := c.versions(t.Context(), "uid")
+	list, err := c.versions.list(t.Context(), "uid")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func TestVersionsAreBounded(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the versions kept (-want +got):\n%s", diff)
 	}
-	keys, err := c.Blobs.List(t.Context(), "stacks/uid/states/")
+	keys, err := c.whole.Blobs.List(t.Context(), "stacks/uid/states/")
 	if err != nil || len(keys) != len(want)+1 {
 		t.Errorf("%d records, %v; want the versions and their list", len(keys), err)
 	}
@@ -232,14 +233,14 @@ func TestARunThatCannotStoreItsStateLosesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, at := &events{}, &shelf{full: tt.full}
-			c := &Stacks{States: at, Blobs: openRecords(t), Runner: leaving{left: files{runner.FileState: string(mine)}}, Events: said}
+			c := takeApart(&Stacks{States: at, Blobs: openRecords(t), Runner: leaving{left: files{runner.FileState: string(mine)}}, Events: said})
 			var run stack.Run
-			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}}
+			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}}
 			err := c.settleState(t.Context(), p, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, note{State: &kube.StateRef{}}, &run)
 			if (err != nil) != tt.err || run.Known != tt.want || said.last != tt.says {
 				t.Errorf("settleState() = %v, known %+v, said %q; want known %+v", err, run.Known, said.last, tt.want)
 			}
-			if list, err := c.versions(t.Context(), "uid"); err != nil || !tt.err && (len(list.Versions) != 1 || list.Versions[0].By != "apply-1" || list.Head != tt.want) {
+			if list, err := c.versions.list(t.Context(), "uid"); err != nil || !tt.err && (len(list.Versions) != 1 || list.Versions[0].By != "apply-1" || list.Head != tt.want) {
 				t.Errorf("the versions are %+v, %v; want that of the run", list, err)
 			}
 		})
@@ -267,9 +268,9 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 				left[runner.FileState] = tt.stored
 			}
 			said, at := &events{}, &shelf{}
-			c := &Stacks{States: at, Blobs: openRecords(t), Runner: leaving{left: left}, Events: said}
+			c := takeApart(&Stacks{States: at, Blobs: openRecords(t), Runner: leaving{left: left}, Events: said})
 			var run stack.Run
-			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}}
+			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}}
 			if err := c.settleState(t.Context(), p, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, note{State: &kube.StateRef{}}, &run); err != nil {
 				t.Fatal(err)
 			}
@@ -289,14 +290,14 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 // A destroy begins with a version that is kept for as long as any is.
 func TestTheStateBeforeADestroyIsMarked(t *testing.T) {
 	state := thing("l", 3)
-	c := &Stacks{States: &shelf{found: storedAs(state)}, Blobs: openRecords(t), Events: &events{}}
-	p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, note: note{State: &kube.StateRef{}}}
+	c := takeApart(&Stacks{States: &shelf{found: storedAs(state)}, Blobs: openRecords(t), Events: &events{}})
+	p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, note: note{State: &kube.StateRef{}}}
 	for _, kind := range []stack.RunKind{stack.PlanRun, stack.DestroyRun} {
 		if _, err := c.startState(t.Context(), p, kind, stack.Cause{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	list, err := c.versions(t.Context(), "uid")
+	list, err := c.versions.list(t.Context(), "uid")
 	if want := p.name(stack.DestroyRun, stack.Cause{}); err != nil || len(list.Versions) != 1 || list.Versions[0].Before != want {
 		t.Errorf("the versions are %+v, %v; want one before %s", list.Versions, err, want)
 	}
@@ -346,20 +347,20 @@ func TestTheBetterClaimToAPlaceIsTheOlderOne(t *testing.T) {
 		return o
 	}
 	older, younger := at("older", time.Hour), at("younger", 0)
-	c := &Stacks{Client: indexed{found: []v1alpha2.Terraform{older, younger}}, Dialect: infra.Dialect{}}
+	c := takeApart(&Stacks{Client: indexed{found: []v1alpha2.Terraform{older, younger}}, Dialects: dialect.NewRegistry(infra.Dialect{})})
 	for _, tt := range []struct {
 		obj     v1alpha2.Terraform
 		applied bool
 		refused bool
 	}{{older, false, false}, {younger, false, true}, {younger, true, false}} {
-		st, err := c.Dialect.Decode(&tt.obj)
+		st, err := infra.Dialect{}.Decode(&tt.obj)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if tt.applied {
 			st.Status.Applied = &stack.Plan{PlanInputs: stack.PlanInputs{Shape: st.Configuration.Shape()}}
 		}
-		err = c.unshared(t.Context(), &pass{obj: &tt.obj, id: tt.obj.Name, st: st}, stack.PlanRun)
+		err = c.unshared(t.Context(), &pass{dialect: infra.Dialect{}, obj: &tt.obj, id: tt.obj.Name, st: st}, stack.PlanRun)
 		if (fault.Reason(err, "") == string(stack.StateShared)) != tt.refused || tt.refused && !strings.Contains(err.Error(), "apps/older") {
 			t.Errorf("%s, which applied something there: %v: %v; want it refused: %v", tt.obj.Name, tt.applied, err, tt.refused)
 		}
@@ -370,14 +371,14 @@ func TestTheBetterClaimToAPlaceIsTheOlderOne(t *testing.T) {
 func TestAStateBesideItsSecretIsLoaded(t *testing.T) {
 	k := testkit.Kube(t, v1alpha2.AddToScheme)
 	records := largeRecords(t)
-	c := &Stacks{Live: k.Client, Dialect: infra.Dialect{}, Blobs: records, Events: &events{}, States: kube.States{Client: k.Client, Overflow: records, Now: time.Now}}
+	c := takeApart(&Stacks{Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}), Blobs: records, Events: &events{}, States: kube.States{Client: k.Client, Overflow: records, Now: time.Now}})
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "big"}
 	state := fmt.Appendf(nil, `{"version":4,"serial":1,"lineage":"l","noise":%q}`, noise(4<<20))
-	if err := c.States.Save(t.Context(), ref, kube.Owner{Name: "big"}, state); err != nil {
+	if err := c.states.store.Save(t.Context(), ref, kube.Owner{Name: "big"}, state); err != nil {
 		t.Fatal(err)
 	}
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "big"}}
-	got, err := c.loadState(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref)
+	got, err := c.loadState(t.Context(), &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref)
 	if err != nil || !bytes.Equal(got, state) {
 		t.Fatalf("loadState() = %d bytes, %v; want %d", len(got), err, len(state))
 	}
@@ -388,7 +389,7 @@ func TestAStateBesideItsSecretIsLoaded(t *testing.T) {
 	if err := records.Delete(t.Context(), keys[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.loadState(t.Context(), &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref); fault.Reason(err, "") != string(stack.StateTampered) {
+	if _, err := c.loadState(t.Context(), &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref); fault.Reason(err, "") != string(stack.StateTampered) {
 		t.Errorf("load() of a state whose record is gone: %v, want StateTampered", err)
 	}
 }
@@ -432,7 +433,7 @@ func TestAFormerStateIsNotAdoptedByAccident(t *testing.T) {
 			found.Owner, found.OwnerUID = "app", tt.uid
 			obj := &v1alpha2.Terraform{}
 			obj.Name = "app"
-			p := &pass{id: "uid", entry: &entry{id: "uid"}, obj: obj}
+			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: obj}
 			p.o.Spec.AdoptState = tt.adopt
 			facts, err := stack.ReadState(tt.state)
 			if err != nil {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -17,11 +18,18 @@ const (
 	versionBytes = 256 << 20
 )
 
-// versions lists the versions of a stack's state that are kept. A list that is
+// versions keeps the past of states.
+type versions struct {
+	blobs   Blobs
+	log     *slog.Logger
+	records *records
+}
+
+// list returns the versions of a stack's state that are kept. A list that is
 // damaged is begun anew: what it was for must not stop what is at work.
-func (c *Stacks) versions(ctx context.Context, id string) (stack.StateVersions, error) {
+func (vs *versions) list(ctx context.Context, id string) (stack.StateVersions, error) {
 	var list stack.StateVersions
-	b, err := c.get(ctx, record.StateIndex(id).Key)
+	b, err := vs.records.get(ctx, record.StateIndex(id).Key)
 	switch {
 	case fault.Of(err) == fault.Missing:
 		return stack.StateVersions{}, nil
@@ -32,7 +40,7 @@ func (c *Stacks) versions(ctx context.Context, id string) (stack.StateVersions, 
 		list, err = record.StateIndex(id).Decode(b)
 	}
 	if err != nil {
-		c.Log.Warn("the list of state versions is damaged and begun anew", "stack", id, "err", err)
+		vs.log.Warn("the list of state versions is damaged and begun anew", "stack", id, "err", err)
 		return stack.StateVersions{}, nil
 	}
 	return list, nil
@@ -44,7 +52,7 @@ const damagedRecord = "BlobDamaged"
 // keepVersion keeps a state as v, whose identity it fills in. A head is what is
 // stored from now on. It can be repeated: the same version has the same name,
 // and is in the list only once it is there.
-func (c *Stacks) keepVersion(ctx context.Context, id string, state []byte, v stack.StateVersion, head *stack.Known) error {
+func (vs *versions) keepVersion(ctx context.Context, id string, state []byte, v stack.StateVersion, head *stack.Known) error {
 	facts, err := stack.ReadState(state)
 	if err != nil {
 		return err
@@ -54,7 +62,7 @@ func (c *Stacks) keepVersion(ctx context.Context, id string, state []byte, v sta
 	if v.By == "" {
 		v.By = stack.ByOutside
 	}
-	list, err := c.versions(ctx, id)
+	list, err := vs.list(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -65,32 +73,32 @@ func (c *Stacks) keepVersion(ctx context.Context, id string, state []byte, v sta
 	if !changed {
 		return nil
 	}
-	if err := c.put(ctx, record.StateVersion(id, v.Key()), state); err != nil {
+	if err := vs.records.put(ctx, record.StateVersion(id, v.Key()), state); err != nil {
 		return fmt.Errorf("keeping the state version %s: %w", facts.Known, err)
 	}
 	list.Trim(versionsKept, versionBytes)
-	if err := c.putVersions(ctx, id, list); err != nil {
+	if err := vs.putVersions(ctx, id, list); err != nil {
 		return err
 	}
 	stay := []string{record.StateIndex(id).Key}
 	for _, kept := range list.Versions {
 		stay = append(stay, record.StateVersion(id, kept.Key()))
 	}
-	return c.dropOthers(ctx, record.StateVersions(id), stay...)
+	return vs.records.dropOthers(ctx, record.StateVersions(id), stay...)
 }
 
 // setHead says what is stored from now on.
-func (c *Stacks) setHead(ctx context.Context, id string, head stack.Known) error {
-	list, err := c.versions(ctx, id)
+func (vs *versions) setHead(ctx context.Context, id string, head stack.Known) error {
+	list, err := vs.list(ctx, id)
 	if err != nil || list.Head == head {
 		return err
 	}
 	list.Head = head
-	return c.putVersions(ctx, id, list)
+	return vs.putVersions(ctx, id, list)
 }
 
-func (c *Stacks) putVersions(ctx context.Context, id string, list stack.StateVersions) error {
-	if err := record.StateIndex(id).Write(ctx, c.Blobs, list); err != nil {
+func (vs *versions) putVersions(ctx context.Context, id string, list stack.StateVersions) error {
+	if err := record.StateIndex(id).Write(ctx, vs.blobs, list); err != nil {
 		return fmt.Errorf("writing the list of state versions: %w", err)
 	}
 	return nil

@@ -16,7 +16,7 @@ func TestSweepKeepsWhatADestroyNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Stacks{Blobs: files}
+	c := takeApart(&Stacks{Blobs: files})
 	kept, err := json.Marshal(snapshot{PlanInputs: stack.PlanInputs{Source: "sha256:aa"}})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestDropOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Stacks{Blobs: files}
+	c := takeApart(&Stacks{Blobs: files})
 	for _, key := range []string{"stacks/u/plans/aa/plan.bin", "stacks/u/plans/aab/plan.bin", "stacks/u/plans/bb/plan.bin", "stacks/u/runs/r/log.txt"} {
 		if err := files.Put(t.Context(), key, strings.NewReader("x")); err != nil {
 			t.Fatal(err)

@@ -25,12 +25,12 @@ type timeline struct {
 // writes down what is new once the stack is settled or a run of it has ended. A
 // drift check that finds nothing decides nothing. The timeline is for people to
 // read: what cannot be written is tried again the next time.
-func (c *Stacks) writeTimeline(ctx context.Context, p *pass) error {
+func (cm *committer) writeTimeline(ctx context.Context, p *pass) error {
 	if p.checkingDrift() {
 		return nil
 	}
-	if err := c.noteDecision(ctx, &p.entry.timeline, p, p.decision); err != nil {
-		c.Log.Warn("decisions not kept", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
+	if err := cm.noteDecision(ctx, &p.entry.timeline, p, p.decision); err != nil {
+		cm.log.Warn("decisions not kept", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
 	}
 	return nil
 }
@@ -43,11 +43,11 @@ func (p *pass) checkingDrift() bool {
 	return p.o.Run != nil && p.o.Run.Kind == stack.CheckRun || p.ended != nil && p.ended.Kind == stack.CheckRun && p.ended.Outcome == stack.Succeeded && p.ended.Plan == nil
 }
 
-func (c *Stacks) noteDecision(ctx context.Context, t *timeline, p *pass, d stack.Decision) error {
+func (cm *committer) noteDecision(ctx context.Context, t *timeline, p *pass, d stack.Decision) error {
 	var kept []stack.Decided
 	if !t.loaded {
 		var err error
-		if kept, err = c.keptDecisions(ctx, p.id); err != nil {
+		if kept, err = cm.keptDecisions(ctx, p.id); err != nil {
 			return err
 		}
 		if n := len(kept); n > 0 {
@@ -67,12 +67,12 @@ func (c *Stacks) noteDecision(ctx context.Context, t *timeline, p *pass, d stack
 	}
 	if kept == nil {
 		var err error
-		if kept, err = c.keptDecisions(ctx, p.id); err != nil {
+		if kept, err = cm.keptDecisions(ctx, p.id); err != nil {
 			return err
 		}
 	}
 	kept = append(kept, t.fresh...)
-	if err := record.Decisions(p.id).Write(ctx, c.Blobs, kept[max(0, len(kept)-decisionsKept):]); err != nil {
+	if err := record.Decisions(p.id).Write(ctx, cm.blobs, kept[max(0, len(kept)-decisionsKept):]); err != nil {
 		return err
 	}
 	t.fresh = nil
@@ -81,8 +81,8 @@ func (c *Stacks) noteDecision(ctx context.Context, t *timeline, p *pass, d stack
 
 // keptDecisions are those that were written down, the newest last. A list that
 // is damaged is begun anew: nothing depends on it.
-func (c *Stacks) keptDecisions(ctx context.Context, id string) ([]stack.Decided, error) {
-	b, err := c.get(ctx, record.Decisions(id).Key)
+func (cm *committer) keptDecisions(ctx context.Context, id string) ([]stack.Decided, error) {
+	b, err := cm.records.get(ctx, record.Decisions(id).Key)
 	if fault.Of(err) == fault.Missing || fault.Reason(err, "") == damagedRecord {
 		return nil, nil
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,34 +38,34 @@ func number(s string) bool {
 
 // readObject reads an object: from the cache if the copy there has what this controller
 // wrote, else as this controller wrote it, and if that is unknown from the server.
-func (c *Stacks) readObject(ctx context.Context, key types.NamespacedName) (obj client.Object, cached bool, err error) {
-	obj = c.Dialect.New()
-	e := c.index.newest(key)
-	if err := c.Client.Get(ctx, key, obj); err == nil {
+func (ld *loader) readObject(ctx context.Context, of objectRef) (obj client.Object, cached bool, err error) {
+	obj = of.dialect.New()
+	e := ld.index.newest(of)
+	if err := ld.cache.Get(ctx, of.key, obj); err == nil {
 		if e.covers(obj.GetResourceVersion()) {
 			return obj, true, nil
 		}
 		if string(obj.GetUID()) == e.id {
-			if own := c.index.copyOf(e); own != nil {
+			if own := ld.index.copyOf(e); own != nil {
 				return own, true, nil
 			}
 		}
 	}
-	obj = c.Dialect.New()
-	if err = c.Live.Get(ctx, key, obj); err == nil {
-		c.index.wrote(obj) // no older copy from here on
+	obj = of.dialect.New()
+	if err = ld.live.Get(ctx, of.key, obj); err == nil {
+		ld.index.wrote(of, obj) // no older copy from here on
 	}
 	return obj, false, err
 }
 
 // current makes sure that what a pass was decided upon is what the server has,
 // before something begins that cannot be undone.
-func (c *Stacks) current(ctx context.Context, p *pass) error {
+func (ld *loader) current(ctx context.Context, p *pass) error {
 	if !p.stale {
 		return nil
 	}
-	now := c.Dialect.New()
-	err := c.Live.Get(ctx, client.ObjectKeyFromObject(p.obj), now)
+	now := p.dialect.New()
+	err := ld.live.Get(ctx, client.ObjectKeyFromObject(p.obj), now)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func (c *Stacks) current(ctx context.Context, p *pass) error {
 }
 
 // requeue makes a pass over the object at once, as the server has it.
-func (c *Stacks) requeue(e *entry) ctrl.Result {
+func (ld *loader) requeue(e *entry) ctrl.Result {
 	e.doubt()
 	return again
 }

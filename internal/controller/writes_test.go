@@ -7,10 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 )
 
 func TestACopyMustKnowWhatWeWrote(t *testing.T) {
-	key := types.NamespacedName{Namespace: "apps", Name: "net"}
+	key := objectRef{infra.Dialect{}, types.NamespacedName{Namespace: "apps", Name: "net"}}
 	for name, tt := range map[string]struct {
 		written, copy string
 		want          bool
@@ -29,7 +30,7 @@ func TestACopyMustKnowWhatWeWrote(t *testing.T) {
 			if tt.written == unseen {
 				x.make("one", key).doubt()
 			} else if tt.written != "" {
-				x.wrote(&v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "one", ResourceVersion: tt.written}})
+				x.wrote(key, &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: key.key.Namespace, Name: key.key.Name, UID: "one", ResourceVersion: tt.written}})
 			}
 			if got := x.newest(key).covers(tt.copy); got != tt.want {
 				t.Errorf("covers(%q) after %q is %v, want %v", tt.copy, tt.written, got, tt.want)
@@ -43,14 +44,14 @@ func TestACopyMustKnowWhatWeWrote(t *testing.T) {
 }
 
 func TestWhatWeWroteIsKnownBeforeTheCacheHearsOfIt(t *testing.T) {
-	key := types.NamespacedName{Namespace: "apps", Name: "net"}
-	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "one", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
+	key := objectRef{infra.Dialect{}, types.NamespacedName{Namespace: "apps", Name: "net"}}
+	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: key.key.Namespace, Name: key.key.Name, UID: "one", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
 	var x index
 	one := x.make("one", key)
 	if x.copyOf(one) != nil {
 		t.Error("there is a copy of what was never written")
 	}
-	x.wrote(obj)
+	x.wrote(key, obj)
 	got := x.copyOf(one)
 	if got == nil || got.GetResourceVersion() != "7" || got.GetManagedFields() != nil {
 		t.Fatalf("the copy is %+v", got)

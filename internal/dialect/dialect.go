@@ -8,6 +8,7 @@ package dialect
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -15,6 +16,8 @@ import (
 
 // Dialect is one foreign kind that asks for stacks.
 type Dialect interface {
+	// Kind names the kind, and the version of it that is read and written.
+	Kind() schema.GroupVersionKind
 	// New returns an empty object of the kind.
 	New() client.Object
 	// NewList returns an empty list of such objects.

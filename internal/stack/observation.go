@@ -45,8 +45,8 @@ func (o Observation) requested() bool {
 	return o.Request != "" && o.Request != o.Status.Handled
 }
 
-// why names what changed since the last plan.
-func (o Observation) why() string {
+// changed names what changed since the last plan.
+func changed(o Observation) string {
 	switch parts := o.Status.Planned.Differs(o.PlanInputs); {
 	case o.Status.Planned == PlanInputs{} && o.Status.Note != "":
 		return o.Status.Note

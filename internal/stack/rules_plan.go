@@ -78,7 +78,7 @@ func planningRules() []rule {
 		{
 			"a change of source, inputs, spec or engine makes a new plan",
 			func(o Observation) bool { return !o.Status.Planned.same(o.PlanInputs) },
-			func(o Observation) Decision { return begin(PlanRun, o.why()) },
+			func(o Observation) Decision { return begin(PlanRun, changed(o)) },
 		},
 		{
 			"a failed attempt is retried",

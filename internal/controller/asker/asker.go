@@ -53,7 +53,7 @@ var fields = map[audit.What][]string{
 	audit.DeletionsAllowed:  {annotation + tenantsv1.AnnotationAllowDeletions},
 	audit.RolloutResumed:    {annotation + tenantsv1.AnnotationRollout},
 	audit.ReplanAsked:       {annotation + "reconcile.fluxcd.io/requestedAt"},
-	audit.UntrackedIgnored:      {annotation + "terrier.dev/ignore-untracked", annotation + "terrier.dev/forget-gap"},
+	audit.UntrackedIgnored:  {annotation + "terrier.dev/ignore-untracked", annotation + "terrier.dev/forget-gap"},
 	audit.RepairAsked:       {annotation + "terrier.dev/repair"},
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
@@ -41,6 +42,9 @@ const (
 type Dialect struct{ Defaults Defaults }
 
 var _ dialect.Dialect = Dialect{}
+
+// Kind returns the kind Terraform.
+func (Dialect) Kind() schema.GroupVersionKind { return v1alpha2.GroupVersion.WithKind("Terraform") }
 
 // New returns an empty Terraform.
 func (Dialect) New() client.Object { return &v1alpha2.Terraform{} }

@@ -1,0 +1,261 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// mapped is a second dialect: stacks that ConfigMaps ask for.
+type mapped struct{}
+
+func (mapped) Kind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("ConfigMap") }
+
+func (mapped) New() client.Object { return &corev1.ConfigMap{} }
+
+func (mapped) NewList() client.ObjectList { return &corev1.ConfigMapList{} }
+
+func (mapped) Finalizer() string { return "mapped.example/stack" }
+
+func (mapped) DependencyFinalizer() string { return "mapped.example/dependency." }
+
+func (mapped) Decode(o client.Object) (dialect.Stack, error) {
+	data := o.(*corev1.ConfigMap).Data
+	var st dialect.Stack
+	st.Configuration.Backend = stack.Backend{Kind: stack.Managed, Suffix: data["state"]}
+	if kind, name, ok := strings.Cut(data["dependsOn"], "/"); ok {
+		st.Configuration.DependsOn = []stack.Ref{{Kind: kind, Namespace: o.GetNamespace(), Name: name}}
+	}
+	return st, nil
+}
+
+func (mapped) Encode(client.Object, dialect.Report) {}
+
+func (mapped) OnlyProgress(client.Object, client.Object) bool { return false }
+
+func (mapped) Ready(client.Object) (bool, string) { return false, "it never is" }
+
+func (mapped) EventReason(stack.Run) string { return "Mapped" }
+
+func asMapped(name string, age time.Duration, data map[string]string) corev1.ConfigMap {
+	return corev1.ConfigMap{Data: data, ObjectMeta: metav1.ObjectMeta{
+		Namespace: "apps", Name: name, UID: types.UID("mapped-" + name), CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age)),
+	}}
+}
+
+func asTerraform(name string, age time.Duration, change func(*v1alpha2.Terraform)) v1alpha2.Terraform {
+	o := v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "apps", Name: name, UID: types.UID("terraform-" + name), CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age)),
+	}}
+	o.Spec.SourceRef = &v1alpha2.SourceRef{Kind: "GitRepository", Name: "x"}
+	change(&o)
+	return o
+}
+
+// estate is a cache with stacks of two dialects, whose indexes are those that the
+// watches make.
+type estate struct {
+	client.Client
+	maps       []corev1.ConfigMap
+	terraforms []v1alpha2.Terraform
+	keys       map[string]func(client.Object) []string
+}
+
+func (e *estate) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	field, value := "", ""
+	for _, r := range o.FieldSelector.Requirements() {
+		field, value = r.Field, r.Value
+	}
+	has := func(obj client.Object) bool { return slices.Contains(e.keys[field](obj), value) }
+	switch list := list.(type) {
+	case *corev1.ConfigMapList:
+		for _, m := range e.maps {
+			if has(&m) {
+				list.Items = append(list.Items, m)
+			}
+		}
+	case *v1alpha2.TerraformList:
+		for _, tf := range e.terraforms {
+			if has(&tf) {
+				list.Items = append(list.Items, tf)
+			}
+		}
+	}
+	return nil
+}
+
+func (e *estate) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	switch to := obj.(type) {
+	case *corev1.ConfigMap:
+		for _, m := range e.maps {
+			if client.ObjectKeyFromObject(&m) == key {
+				m.DeepCopyInto(to)
+				return nil
+			}
+		}
+	case *v1alpha2.Terraform:
+		for _, tf := range e.terraforms {
+			if client.ObjectKeyFromObject(&tf) == key {
+				tf.DeepCopyInto(to)
+				return nil
+			}
+		}
+	}
+	return errors.New("there is no " + key.String())
+}
+
+func newEstate(maps []corev1.ConfigMap, terraforms []v1alpha2.Terraform) *apart {
+	e := &estate{maps: maps, terraforms: terraforms}
+	c := takeApart(&Stacks{Client: e, Dialects: dialect.NewRegistry(infra.Dialect{}, mapped{}), Log: slog.New(slog.DiscardHandler)})
+	e.keys = map[string]func(client.Object) []string{indexDependsOn: c.dependsOnKeys, indexState: c.stateKeys, indexRefers: c.refersKeys}
+	return c
+}
+
+// Two stacks on one state are found out, whatever their kinds are.
+func TestAStateIsSharedAcrossDialects(t *testing.T) {
+	young := asMapped("young", 0, map[string]string{"state": "shared"})
+	old := asTerraform("old", time.Hour, func(o *v1alpha2.Terraform) { o.Spec.BackendConfig = &v1alpha2.BackendConfig{SecretSuffix: "shared"} })
+	c := newEstate([]corev1.ConfigMap{young}, []v1alpha2.Terraform{old})
+	st, err := mapped{}.Decode(&young)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.unshared(t.Context(), &pass{dialect: mapped{}, obj: &young, id: string(young.UID), st: st}, stack.PlanRun)
+	if fault.Reason(err, "") != string(stack.StateShared) || !strings.Contains(err.Error(), "apps/old") {
+		t.Errorf("unshared() = %v, want the older stack to be named", err)
+	}
+
+	// A state whose owner is a stack of another kind with the same name is not one of
+	// a former stack.
+	c.whole.index.make("terraform-same", objectRef{infra.Dialect{}, nn("apps", "same")})
+	same := asMapped("same", 0, map[string]string{"state": "x"})
+	c.states.store = &shelf{found: kube.Stored{Owner: "same", OwnerUID: "terraform-same", Digest: "sha256:x"}}
+	_, err = c.inspectState(t.Context(), &pass{dialect: mapped{}, obj: &same, id: string(same.UID)}, kube.StateRef{})
+	if fault.Reason(err, "") != string(stack.StateShared) {
+		t.Errorf("inspectState() = %v, want the state to be another stack's", err)
+	}
+}
+
+// A stack of one dialect waits for one of another, is woken by it, and goes first.
+func TestDependenciesReachAcrossDialects(t *testing.T) {
+	app := asMapped("app", 0, map[string]string{"dependsOn": "Terraform/net"})
+	other := asMapped("other", 0, map[string]string{"dependsOn": "ConfigMap/net"})
+	net := asTerraform("net", 0, func(*v1alpha2.Terraform) {})
+	c := newEstate([]corev1.ConfigMap{app, other, asMapped("net", 0, nil)}, []v1alpha2.Terraform{net})
+	if got, err := c.dependents(t.Context(), infra.Dialect{}, &net); err != nil || !slices.Equal(got, []string{"app"}) {
+		t.Errorf("dependents() = %v, %v; want app and not other", got, err)
+	}
+	if got := c.neighbours(mapped{})(t.Context(), &net); len(got) != 1 || got[0].Name != "app" {
+		t.Errorf("neighbours() = %v, want app to be woken", got)
+	}
+	for obj, want := range map[*corev1.ConfigMap]string{&app: "not reconciled it yet", &other: "it never is"} {
+		st, err := mapped{}.Decode(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := c.firstNotReady(t.Context(), &pass{dialect: mapped{}, obj: obj, st: st})
+		if err != nil || b == nil || !strings.Contains(b.Message, want) {
+			t.Errorf("%s waits for %+v, %v; want %q", obj.Name, b, err, want)
+		}
+	}
+}
+
+// The sweep of records knows the stacks of all dialects: it keeps what is of any of
+// them, and writes down the one that is gone.
+func TestTheSweepKnowsAllDialects(t *testing.T) {
+	k := testkit.Kube(t, v1alpha2.AddToScheme)
+	k.Apply(t, `
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: one}
+spec: {interval: 1h, path: ./, sourceRef: {kind: GitRepository, name: code}}
+`)
+	second := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "two"}}
+	if err := k.Client.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	var first v1alpha2.Terraform
+	if err := k.Client.Get(t.Context(), client.ObjectKey{Namespace: k.Namespace, Name: "one"}, &first); err != nil {
+		t.Fatal(err)
+	}
+	c := takeApart(&Stacks{
+		Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}, mapped{}), Blobs: openRecords(t), Runner: &tally{},
+		Queue: queueOf(1), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	alive := []string{string(first.UID), string(second.UID)}
+	for _, id := range append(alive, "gone") {
+		if err := c.put(t.Context(), record.Outputs(id), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.sweepGone(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	retained, err := c.retained(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range retained {
+		if id != "gone" {
+			t.Errorf("%s counts as gone", id)
+		}
+	}
+	if _, ok := retained["gone"]; !ok {
+		t.Error("the stack that is gone is not written down")
+	}
+}
+
+// Two stacks of one name and two kinds are two: in the index, in the schedule, and
+// for those who wake them.
+func TestStacksOfOneNameAreKeptApart(t *testing.T) {
+	var x index
+	key := nn("apps", "net")
+	a, b := objectRef{infra.Dialect{}, key}, objectRef{mapped{}, key}
+	x.make("one", a)
+	x.make("two", b)
+	if got := x.newest(a); got == nil || got.id != "one" {
+		t.Errorf("newest() = %+v, want the first stack", got)
+	}
+	x.drop("one")
+	if x.newest(a) != nil || x.newest(b) == nil {
+		t.Error("the second stack was forgotten with the first")
+	}
+	if a.scheduleKey() == b.scheduleKey() {
+		t.Error("the schedule knows both by one key")
+	}
+	var r requests
+	queues := map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{}
+	for _, d := range []dialect.Dialect{infra.Dialect{}, mapped{}} {
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer q.ShutDown()
+		queues[dialect.KindOf(d)] = q
+		r.serve(dialect.KindOf(d), q)
+	}
+	r.add(b)
+	if n, m := queues[dialect.KindOf(infra.Dialect{})].Len(), queues[dialect.KindOf(mapped{})].Len(); n != 0 || m != 1 {
+		t.Errorf("woken are %d and %d stacks, want the second one", n, m)
+	}
+}

@@ -1,0 +1,106 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// launcher starts runs.
+type launcher struct {
+	queue   *schedule.Queue
+	runner  runner.Runner
+	store   States
+	auditor *auditor
+	loader  *loader
+	locks   *locks
+	states  *states
+	turns   *turns
+}
+
+// launch starts a run: admission, lock, state, supervisor.
+func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
+	cause.Unlock = unlock
+	if p.o.Queued = la.queue.Admit(p.id, la.turns.request(ctx, p, kind, cause)); p.o.Queued != "" {
+		return nil
+	}
+	p.note.Waited = la.queue.Waited(p.id)
+	if kind.Writes() || unlock != "" {
+		if err := la.loader.current(ctx, p); err != nil {
+			return err
+		}
+	}
+	job, err := la.ready(ctx, p, kind, cause, unlock)
+	if err == nil {
+		err = la.auditor.auditStart(ctx, p, kind, cause)
+	}
+	if err == nil {
+		err = la.runner.Start(ctx, *job)
+	}
+	if err != nil {
+		return la.locks.locked(p, kind, cause, errors.Join(err, la.notStarted(ctx, p, kind, cause)))
+	}
+	p.o.Run = &stack.Run{ID: job.ID, Kind: kind, Cause: cause, Since: p.o.Now}
+	return nil
+}
+
+// notStarted frees the lock that was taken for a run which then could not be
+// started. Nobody else would: the next run may have another name, and a deleted
+// stack none at all.
+func (la *launcher) notStarted(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) error {
+	if p.note.State == nil || !kind.Writes() {
+		return nil
+	}
+	report, err := la.runner.Current(p.id)
+	id := p.name(kind, cause)
+	if err != nil || report != nil && report.ID == id {
+		return err
+	}
+	h, err := la.store.Holder(ctx, *p.note.State)
+	if err != nil || h == nil || la.locks.foreign(p, h.Holder) {
+		return err
+	}
+	return la.store.Unlock(ctx, *p.note.State, id)
+}
+
+// ready completes the job of a pass and takes the lock of a managed state.
+func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) (*runner.Job, error) {
+	job := p.job
+	job.ID, job.Kind = p.name(kind, cause), kind
+	p.note.Cause = cause
+	var state []byte
+	var err error
+	// A state that is another stack's, or not what it should be, is found out
+	// before its lock is taken, for which others may wait. One that was sound at the
+	// last look, which for an apply was that of its plan, is read once: under the
+	// lock.
+	if !kind.Writes() || p.note.State == nil || !p.entry.stateOwn {
+		if state, err = la.states.startState(ctx, p, kind, cause); err != nil {
+			return nil, err
+		}
+	}
+	if ref := p.note.State; ref != nil {
+		err := la.locks.takeLock(ctx, p, *ref, kind, unlock)
+		if p.o.Deleting && fault.Of(err) == fault.Denied {
+			err = nil // no lease can be made in a namespace that goes away, by nobody
+		}
+		if err != nil {
+			return nil, err
+		}
+		if kind.Writes() { // nobody else writes from here on
+			if state, err = la.states.startState(ctx, p, kind, cause); err != nil {
+				return nil, err
+			}
+		}
+	} else {
+		job.Options.ForceUnlock = unlock
+	}
+	job.State = runner.ContentOf(state)
+	job.Note, err = json.Marshal(p.note)
+	return job, err
+}

@@ -1,0 +1,93 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// snapshots keep what a destroy is made from.
+type snapshots struct {
+	blobs   Blobs
+	engine  func(ctx context.Context, name string) (engine.Engine, error)
+	jobs    *jobs
+	records *records
+}
+
+// snapshot keeps everything that a later destroy needs, whether or not the
+// source, the Secrets or the variables exist by then. It returns its key; the
+// same inputs have the same key and are kept once.
+func (sn *snapshots) snapshot(ctx context.Context, p *pass) (string, error) {
+	key := record.Snapshot(p.id, stack.Digest([]any{p.o.PlanInputs, p.note.Backend, p.in.Credentials}))
+	if p.o.Status.Snapshot == key {
+		return key, nil
+	}
+	sn.records.trees.RLock() // else its archive could be swept away in between
+	defer sn.records.trees.RUnlock()
+	if err := record.At[snapshot](key).Write(ctx, sn.blobs, snapshot{Job: *p.job, Note: p.note, PlanInputs: p.o.PlanInputs}); err != nil {
+		return "", err
+	}
+	if p.in.archive == "" {
+		return key, nil
+	}
+	return key, sn.records.keepTree(ctx, p.in.archive, p.o.PlanInputs.Source)
+}
+
+// snapshot is a job as it was when its plan was made.
+type snapshot struct {
+	Job        runner.Job
+	Note       note
+	PlanInputs stack.PlanInputs `json:"Basis"` // as records of before call it
+}
+
+// recall makes the pass's job from a snapshot. What can still be resolved now
+// is preferred for credentials, which may have been renewed since.
+func (sn *snapshots) recall(ctx context.Context, p *pass) error {
+	if p.o.Status.Snapshot == "" {
+		// Applied by another controller: its source and inputs are those of now.
+		if sn.jobs.observeInputs(ctx, p); p.o.Blocked != nil {
+			return fault.New(p.o.Blocked.Kind, "SnapshotMissing", fmt.Errorf(
+				"the record of the last apply is missing, so source and inputs are needed to destroy the resources: %s; restore them, or set destroyResourcesOnDeletion: false to leave the resources", p.o.Blocked.Message))
+		}
+		return nil
+	}
+	s, err := record.At[snapshot](p.o.Status.Snapshot).Read(ctx, sn.blobs)
+	if err != nil {
+		return fmt.Errorf("reading the record of what was applied: %w", err)
+	}
+	e, err := sn.engine(ctx, p.st.Configuration.Engine)
+	if err != nil {
+		return err
+	}
+	s.Job.Engine = engineOf(p.st.Configuration, e)
+	if s.Job.Tree.Archive != "" { // in records of earlier releases it is a path
+		s.Job.Tree.Archive = s.PlanInputs.Source
+		if err := sn.records.restoreTree(ctx, s.PlanInputs.Source); err != nil {
+			return fmt.Errorf("restoring the source that was applied: %w", err)
+		}
+	}
+	s.Job.Sandbox = sn.jobs.sandbox(s.Job.Sandbox.Network)
+	s.Job.Limits = sn.jobs.limits(p.st.Configuration)
+	p.note = s.Note
+	sn.jobs.refresh(ctx, p, &s.Job)
+	p.job, p.o.PlanInputs = &s.Job, s.PlanInputs
+	return nil
+}
+
+// snapshotFor is the record of what a run is made from. A deleted stack keeps
+// the one of its last apply.
+func (sn *snapshots) snapshotFor(ctx context.Context, p *pass) (string, error) {
+	if p.o.Deleting && p.o.Status.Snapshot != "" {
+		return p.o.Status.Snapshot, nil
+	}
+	key, err := sn.snapshot(ctx, p)
+	if err != nil {
+		return "", fmt.Errorf("recording what the plan is made from: %w", err)
+	}
+	return key, nil
+}

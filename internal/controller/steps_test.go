@@ -1,0 +1,63 @@
+package controller
+
+import (
+	"reflect"
+	"testing"
+)
+
+// apart is a controller whose steps a test calls one by one.
+type apart struct {
+	whole *Stacks
+
+	*records
+	*checks
+	*versions
+	*states
+	*jobs
+	*snapshots
+	*dependencies
+	*auditor
+	*teller
+	*settler
+	*observer
+	*actor
+	*launcher
+	*locks
+	*turns
+	*committer
+	*loader
+	*removals
+	*watches
+}
+
+// takeApart assembles a controller as Setup does.
+func takeApart(c *Stacks) *apart {
+	s := c.assemble()
+	c.steps = s
+	return &apart{
+		whole: c, records: s.actor.records, checks: s.observer.checks, versions: s.actor.states.versions, states: s.actor.states, jobs: s.actor.jobs,
+		snapshots: s.actor.snapshots, dependencies: s.observer.dependencies, auditor: s.auditor, teller: s.committer.teller, settler: s.settler,
+		observer: s.observer, actor: s.actor, launcher: s.actor.launcher, locks: s.actor.launcher.locks, turns: s.turns, committer: s.committer,
+		loader: s.loader, removals: s.removals, watches: s.watches,
+	}
+}
+
+// A step that lacks something would be found out in the middle of a pass.
+func TestEveryStepHasWhatItNeeds(t *testing.T) {
+	l := newFrugal(t, "net")
+	for _, step := range []any{
+		l.records, l.checks, l.versions, l.states, l.jobs, l.snapshots, l.dependencies, l.auditor, l.teller, l.settler,
+		l.observer, l.actor, l.launcher, l.locks, l.turns, l.committer, l.loader, l.removals, l.watches,
+	} {
+		of := reflect.ValueOf(step).Elem()
+		for i := range of.NumField() {
+			name, field := of.Type().Name()+"."+of.Type().Field(i).Name, of.Field(i)
+			switch field.Kind() {
+			case reflect.Pointer, reflect.Interface, reflect.Func:
+				if field.IsNil() && name != "jobs.artifacts" { // no stack of the test has a source
+					t.Errorf("%s is not set", name)
+				}
+			}
+		}
+	}
+}
