@@ -48,12 +48,10 @@ var (
 		"docs/compatibility.md: glass":                "a message is the one of tofu-controller",
 		"internal/dialect/infra/breakglass.go: glass": "a message is the one of tofu-controller",
 		"docs/adr/0022-content-by-digest.md: box":     "a JSON name of earlier records",
-		"internal/blob":                               "its words are being replaced",
 		"internal/controller":                         "its words are being replaced",
-		"internal/plan":                               "its words are being replaced",
 		"internal/command":                            "its words are being replaced",
 		"internal/query":                              "its words are being replaced",
-		"internal/stack":                              "its words are being replaced",
+		"internal/stack/messages.go: glass":           "a message is the one of tofu-controller",
 		"internal/graph/graph.go: boxes":              "a graph has boxes and edges",
 	}}
 	// largeTypes are written "package.type".

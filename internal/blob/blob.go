@@ -80,7 +80,7 @@ func missing(key string) error {
 const Gone = "BlobsGone"
 
 func gone(dir string) error {
-	return fault.New(fault.Later, Gone, fmt.Errorf("the directory %s, in which records are kept, is gone: put it back, or make it anew to go on without what was in it", dir))
+	return fault.New(fault.Later, Gone, fmt.Errorf("the directory %s, in which records are kept, is gone: restore it, or create it to continue without its content", dir))
 }
 
 // TooLarge is the reason of the error of a Put beyond a store's limit.

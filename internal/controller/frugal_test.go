@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -32,33 +28,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
-
-// requestsMade counts requests to an API server, by method and resource.
-type requestsMade struct {
-	next http.RoundTripper
-	mu   sync.Mutex
-	n    map[string]int
-}
-
-func (r *requestsMade) RoundTrip(req *http.Request) (*http.Response, error) {
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	if i := slices.Index(parts, "namespaces"); i > 0 && len(parts) > i+2 {
-		what := append(parts[i+2:i+3:i+3], parts[min(i+4, len(parts)):]...) // without the name of the object
-		r.mu.Lock()
-		r.n[req.Method+" "+strings.Join(what, "/")]++
-		r.mu.Unlock()
-	}
-	return r.next.RoundTrip(req)
-}
-
-// take returns what was counted since it was asked last.
-func (r *requestsMade) take() map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := r.n
-	r.n = map[string]int{}
-	return n
-}
 
 // script is a runner whose runs end as a test says.
 type script struct {
@@ -109,7 +78,7 @@ type frugal struct {
 	k    *testkit.Cluster
 	key  types.NamespacedName
 	runs *script
-	made *requestsMade
+	made testkit.Requests
 	said *events
 	book *diary
 	wait time.Duration // until the next look, as the last one said
@@ -118,13 +87,8 @@ type frugal struct {
 func newFrugal(t *testing.T, name string) *frugal {
 	t.Helper()
 	k := testkit.Kube(t, v1alpha2.AddToScheme)
-	l := &frugal{k: k, key: types.NamespacedName{Namespace: k.Namespace, Name: name}, runs: &script{}, made: &requestsMade{n: map[string]int{}}, said: &events{}, book: &diary{}}
-	config := rest.CopyConfig(k.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		l.made.next = next
-		return l.made
-	})
-	live, err := client.New(config, client.Options{Scheme: k.Client.Scheme()})
+	l := &frugal{k: k, key: types.NamespacedName{Namespace: k.Namespace, Name: name}, runs: &script{}, said: &events{}, book: &diary{}}
+	live, err := client.New(l.made.Of(k.Config), client.Options{Scheme: k.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

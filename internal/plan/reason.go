@@ -10,13 +10,13 @@ func reason(word string) string {
 	case "replace_because_tainted":
 		return "it is tainted"
 	case "replace_by_request":
-		return "somebody asked for it"
+		return "a user requested the replacement"
 	case "replace_by_triggers":
-		return "something it is replaced with has changed"
+		return "a trigger of its replacement has changed"
 	case "delete_because_no_resource_config":
 		return "it is no longer in the configuration"
 	case "delete_because_wrong_repetition":
-		return "count or for_each was added or taken away"
+		return "count or for_each was added or removed"
 	case "delete_because_count_index":
 		return "its index is beyond count"
 	case "delete_because_each_key":

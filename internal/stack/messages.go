@@ -193,7 +193,7 @@ func incomplete(o Observation) Decision {
 		fmt.Fprintf(&b, " If it tracks all that exist, annotate the stack with terrier.dev/ignore-untracked=%s. Otherwise", u.Run)
 	}
 	b.WriteString(" terrier repair imports them: it plans the imports, shows the plan, and applies it once you approve.")
-	fmt.Fprintf(&b, " Or delete by hand what exists and annotate the stack with terrier.dev/ignore-untracked=%s, or add import blocks to the module:", u.Run)
+	fmt.Fprintf(&b, " Or delete the resources that exist and annotate the stack with terrier.dev/ignore-untracked=%s, or add import blocks to the module:", u.Run)
 	for _, r := range u.Objects {
 		id := "\"…\"" // only the provider knows it
 		if r.ID != "" {

@@ -228,7 +228,7 @@ func (p *Platform) destroys(tb testing.TB) []history.Run {
 	tb.Helper()
 	page, err := audit.Read(filepath.Join(p.Dir, "audit"), audit.Query{Limit: 1000})
 	if err != nil {
-		tb.Errorf("reading the journal: %v", err)
+		tb.Errorf("reading the audit log: %v", err)
 	}
 	var all []history.Run
 	ended := map[string]history.Run{}

@@ -134,7 +134,7 @@ spec:
 			t.Errorf("%s kubectl says %q, want that it takes it and %q", when, said, want)
 		}
 	}
-	warns("without a registry", manifest, "Warning: spec.registryId: there is no TenantRegistry customers in namespace "+c.Namespace)
+	warns("without a registry", manifest, "Warning: spec.registryId: namespace "+c.Namespace+" has no TenantRegistry customers yet")
 	c.Apply(t, `
 apiVersion: operator.kubernetes-tenants.org/v1
 kind: TenantRegistry

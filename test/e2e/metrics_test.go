@@ -83,7 +83,7 @@ var allowedLabels = map[string]bool{
 // rarely are metrics of which a platform has no series until something goes
 // wrong that is not made to go wrong here.
 var rarely = []string{
-	"| `tenant_conflicts_total` | counter | conflict_policy, namespace, resource_kind, tenant | Writes that found an object to be somebody else's. |",
+	"| `tenant_conflicts_total` | counter | conflict_policy, namespace, resource_kind, tenant | Writes of objects that have another owner. |",
 	"| `tenant_degraded_status` | gauge | namespace, reason, tenant | 1 for the reason for which a tenant is degraded. |",
 }
 

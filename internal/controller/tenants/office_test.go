@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,30 +90,6 @@ func (b *board) queries() int {
 	return b.reads
 }
 
-// wire counts what is written to the API server.
-type wire struct {
-	http.RoundTripper
-	mu     sync.Mutex
-	writes []string
-}
-
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet {
-		w.mu.Lock()
-		w.writes = append(w.writes, r.Method+" "+r.URL.Path)
-		w.mu.Unlock()
-	}
-	return w.RoundTripper.RoundTrip(r)
-}
-
-func (w *wire) since() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := w.writes
-	w.writes = nil
-	return all
-}
-
 // rumours collects events.
 type rumours struct {
 	mu  sync.Mutex
@@ -145,7 +120,7 @@ type office struct {
 	*testkit.Cluster
 	t       *testing.T
 	table   *board
-	wire    *wire
+	made    testkit.Requests
 	heard   *rumours
 	metrics *prometheus.Registry
 	syncs   int
@@ -156,15 +131,10 @@ type office struct {
 
 func newOffice(t *testing.T, set ...func(*Options)) *office {
 	o := &office{
-		Cluster: testkit.Kube(t, tenantsv1.AddToScheme), t: t, heard: &rumours{}, metrics: prometheus.NewRegistry(), wire: &wire{},
+		Cluster: testkit.Kube(t, tenantsv1.AddToScheme), t: t, heard: &rumours{}, metrics: prometheus.NewRegistry(),
 		table: &board{rows: map[string][3]string{}, listen: map[string]func(){}},
 	}
-	tapped := rest.CopyConfig(o.Config)
-	tapped.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		o.wire.RoundTripper = next
-		return o.wire
-	})
-	live, err := client.New(tapped, client.Options{Scheme: o.Client.Scheme()})
+	live, err := client.New(o.made.Of(o.Config), client.Options{Scheme: o.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,3 +396,15 @@ func (o *office) ofRegistry() []metav1.Condition { return o.registry().Status.Co
 func (o *office) ofTemplate() []metav1.Condition { return o.web().Status.Conditions }
 
 var errDown = errors.New("nobody answers at nowhere:5432")
+
+// writes are the paths of the writes to the API server since it was called last,
+// each after its method.
+func (o *office) writes() []string {
+	var all []string
+	for _, r := range o.made.Take() {
+		if r.Method != http.MethodGet {
+			all = append(all, r.Method+" "+r.Path)
+		}
+	}
+	return all
+}

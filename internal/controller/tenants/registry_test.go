@@ -97,9 +97,9 @@ func TestOnlyTimeAndPeopleCauseQueries(t *testing.T) {
 		t.Errorf("%d queries while 100 tenants became ready and their template changed, want none", n-queries)
 	}
 	o.sync()
-	o.wire.since()
+	o.writes()
 	o.sync()
-	if w := o.wire.since(); len(w) != 1 { // that the annotation was seen
+	if w := o.writes(); len(w) != 1 { // that the annotation was seen
 		t.Errorf("a read that finds nothing new leads to writes: %v", w)
 	}
 }
@@ -116,11 +116,11 @@ func TestOneChangedRowIsOneSecretAndOneTenant(t *testing.T) {
 		return nil
 	})
 	o.sync()
-	o.wire.since()
+	o.writes()
 	o.set("a007", "https://a007.example.com", "1", "silver")
 	o.sync()
 	var writes []string
-	for _, w := range o.wire.since() {
+	for _, w := range o.writes() {
 		if !strings.HasSuffix(w, "/tenantregistries/reg/status") {
 			writes = append(writes, w[:strings.Index(w, " ")]+" "+w[strings.LastIndex(w, "/")+1:])
 		}

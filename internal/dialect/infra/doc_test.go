@@ -83,14 +83,14 @@ func TestEveryGapIsDocumented(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(refusedInDoc)
 	if !slices.Equal(got, want) {
-		t.Errorf("gaps are %q, docs/compatibility.md says %q", got, want)
+		t.Errorf("unsupported fields are %q, docs/compatibility.md says %q", got, want)
 	}
 	if !slices.Equal(refusedInCode, refusedInDoc) {
 		t.Errorf("refused are %q, docs/compatibility.md says %q", refusedInCode, refusedInDoc)
 	}
 }
 
-// The manifest that sets every field sets every gap, and one that sets every
+// The manifest that sets every field sets every unsupported one, and one that sets every
 // field that works sets none.
 func TestNotYet(t *testing.T) {
 	everything := manifest(t, "terraform-everything").Spec

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,43 +20,24 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// meter counts the requests for ConfigMaps and the bytes that come back.
-type meter struct {
-	next            http.RoundTripper
-	requests, bytes *atomic.Int64
-}
-
-func (m meter) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := m.next.RoundTrip(r)
-	if err == nil && strings.HasSuffix(r.URL.Path, "/configmaps") {
-		m.requests.Add(1)
-		response.Body = metered{response.Body, m.bytes}
-	}
-	return response, err
-}
-
-type metered struct {
-	io.ReadCloser
-	bytes *atomic.Int64
-}
-
-func (m metered) Read(p []byte) (int, error) {
-	n, err := m.ReadCloser.Read(p)
-	m.bytes.Add(int64(n))
-	return n, err
-}
-
-// metered is a Cluster of the lab whose watches see its namespace only.
-func (l *lab) metered(config *rest.Config, log *slog.Logger) meter {
+// metered is a Cluster of the lab whose watches see its namespace only. It returns
+// how many requests for ConfigMaps are made from now on, and the bytes of their
+// answers.
+func (l *lab) metered(config *rest.Config, log *slog.Logger) (cost func() (requests, bytes int64)) {
 	l.t.Helper()
-	m := meter{requests: &atomic.Int64{}, bytes: &atomic.Int64{}}
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { m.next = next; return m })
+	var made testkit.Requests
 	var err error
-	if l.cluster, err = New(Config{REST: config, Namespaces: []string{l.Namespace}, Log: log}); err != nil {
+	if l.cluster, err = New(Config{REST: made.Of(config), Namespaces: []string{l.Namespace}, Log: log}); err != nil {
 		l.t.Fatal(err)
 	}
-	return m
+	return func() (requests, bytes int64) {
+		for _, r := range made.Take() {
+			if strings.HasSuffix(r.Path, "/configmaps") {
+				requests, bytes = requests+1, bytes+r.Bytes()
+			}
+		}
+		return requests, bytes
+	}
 }
 
 // Of what belongs to nobody only the metadata come, and nothing is kept, nor is
@@ -73,16 +52,17 @@ func TestWhatOthersHaveIsCheapToWatch(t *testing.T) {
 		}
 	}
 	ours := l.write(l.want(l.configMap("ours", map[string]string{"a": "1"})))
-	m := l.metered(l.Config, nil) // as after a restart: it has heard of nothing
+	cost := l.metered(l.Config, nil) // as after a restart: it has heard of nothing
 	l.watched("v1", "ConfigMap")
 	w := l.cluster.Watches()
 	if v, ok := w.Version(l.key("ConfigMap", "ours")); !ok || v != ours.ResourceVersion {
 		t.Errorf("after a restart the version is %q, %v, want %q", v, ok, ours.ResourceVersion)
 	}
-	if got := m.bytes.Load(); got > many*size/8 {
-		t.Errorf("%d objects of %d bytes cost %d bytes, want their metadata only", many, size, got)
+	requests, bytes := cost()
+	if bytes > many*size/8 {
+		t.Errorf("%d objects of %d bytes cost %d bytes, want their metadata only", many, size, bytes)
 	}
-	t.Logf("%d objects of others: %d requests, %d bytes", many, m.requests.Load(), m.bytes.Load())
+	t.Logf("%d objects of others: %d requests, %d bytes", many, requests, bytes)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.holders) != 1 {
@@ -99,7 +79,7 @@ func TestForbiddenWatchIsQuiet(t *testing.T) {
 	config := rest.CopyConfig(l.Config)
 	config.Impersonate.UserName = "system:serviceaccount:" + l.Namespace + ":nobody"
 	config.Impersonate.Groups = []string{"system:serviceaccounts", "system:authenticated"} // who may discover
-	m := l.metered(config, log)
+	cost := l.metered(config, log)
 	w := l.cluster.Watches()
 	w.Ensure("v1", "ConfigMap", l.owner.key())
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -113,7 +93,7 @@ func TestForbiddenWatchIsQuiet(t *testing.T) {
 		}
 		return nil
 	})
-	if got := m.requests.Load(); got != 1 {
+	if got, _ := cost(); got != 1 {
 		t.Errorf("it was asked %d times, want once and then not for a while", got)
 	}
 	w.mu.Lock()

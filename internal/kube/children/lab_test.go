@@ -3,17 +3,14 @@ package children
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -29,8 +26,7 @@ type lab struct {
 	cluster *Cluster
 	owner   Owner
 
-	mu       sync.Mutex
-	requests []string
+	made testkit.Requests
 }
 
 func newLab(t *testing.T) *lab {
@@ -44,36 +40,22 @@ func newLab(t *testing.T) *lab {
 // restart makes a Cluster that has seen nothing yet.
 func (l *lab) restart() {
 	l.t.Helper()
-	config := rest.CopyConfig(l.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return recorded{l, next} })
 	var err error
-	if l.cluster, err = New(Config{REST: config, Namespaces: []string{l.Namespace}}); err != nil {
+	if l.cluster, err = New(Config{REST: l.made.Of(l.Config), Namespaces: []string{l.Namespace}}); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-// recorded writes down what is asked of objects.
-type recorded struct {
-	*lab
-	next http.RoundTripper
-}
-
-func (r recorded) RoundTrip(request *http.Request) (*http.Response, error) {
-	if strings.Contains(request.URL.Path, "/namespaces/"+r.Namespace+"/") {
-		r.mu.Lock()
-		r.requests = append(r.requests, request.Method)
-		r.mu.Unlock()
-	}
-	return r.next.RoundTrip(request)
-}
-
-// asked are the methods of the requests since it was last called.
+// asked are the methods of the requests for objects of the namespace since it was
+// last called.
 func (l *lab) asked() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := strings.Join(l.requests, " ")
-	l.requests = nil
-	return all
+	var all []string
+	for _, r := range l.made.Take() {
+		if strings.Contains(r.Path, "/namespaces/"+l.Namespace+"/") {
+			all = append(all, r.Method)
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 // tenant makes a Tenant.
