@@ -1,7 +1,7 @@
-// Package admission holds what an API server is told to do before it stores an
-// object, as files, so that one binary can install them: the policies by which it
-// writes down who changed it, and the webhooks by which it asks Terrier whether it
-// is valid. It knows nothing of what is in them.
+// Package admission embeds configuration of an API server, so that one binary can
+// install it: the policies by which the server records who changed an object, and
+// the webhooks by which it asks Terrier whether an object is valid. It does not parse
+// the files.
 //
 // Start reading at changed-by.yaml and webhooks/validating.yaml.
 package admission
@@ -13,8 +13,8 @@ import "embed"
 //go:embed *.yaml
 var Files embed.FS
 
-// Webhooks holds one YAML document in each file. They name a Service; whoever
-// installs them puts the address that Terrier has in its place.
+// Webhooks holds one YAML document in each file. They name a Service; the installer
+// replaces it by the address of Terrier.
 //
 //go:embed webhooks/*.yaml
 var Webhooks embed.FS

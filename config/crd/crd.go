@@ -1,6 +1,6 @@
 // Package crd holds the CustomResourceDefinitions of the kinds that Terrier
-// reconciles, as the files that are also applied by hand, so that one binary
-// can install them. It knows nothing of what is in them.
+// reconciles, as files that users can also apply, so that one binary can install
+// them. It does not parse the files.
 //
 // The files are generated: start reading at tools/gen.
 package crd

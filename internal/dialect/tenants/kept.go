@@ -23,18 +23,18 @@ const RowSecretType corev1.SecretType = "terrier.dev/row"
 // RowSecret is the name of the Secret with the row of a Tenant.
 func RowSecret(name string) string { return "terrier-row-" + name }
 
-// Keys of a row's Secret. A variable of extraValueMappings has a key of its own,
-// so that who may not see values can still be told names.
+// Keys of a row's Secret. A variable of extraValueMappings has a key of its own, so
+// that names can be shown without values.
 const (
 	rowUID       = "uid"
 	rowHostOrURL = "hostOrUrl"
 	rowActivate  = "activate"
 	rowActive    = "active"
-	rowExtra     = "extra." // and the variable's name; what cannot be a key is in rowOdd
+	rowExtra     = "extra." // and the variable's name; names that cannot be keys are in rowOdd
 	rowOdd       = "extra"  // JSON
 )
 
-// RowData is what the Secret of a row holds.
+// RowData is the data of the Secret of a row.
 func RowData(r tenant.Row) (map[string][]byte, error) {
 	data := map[string][]byte{
 		rowUID: []byte(r.UID), rowHostOrURL: []byte(r.HostOrURL),
@@ -58,7 +58,7 @@ func RowData(r tenant.Row) (map[string][]byte, error) {
 	return data, nil
 }
 
-// RowOf reads what RowData wrote.
+// RowOf is the reverse of RowData.
 func RowOf(data map[string][]byte) (tenant.Row, error) {
 	r := tenant.Row{
 		UID: string(data[rowUID]), HostOrURL: string(data[rowHostOrURL]),
@@ -88,9 +88,9 @@ func keyFits(name string) bool {
 	return name != "" && len(name) <= 200
 }
 
-// AnnotatedRow reads the row of a Tenant that was made by hand, or by Tenant
-// Operator, from its annotations. What is absent has the meaning it has there:
-// the uid is the host, and the tenant is active.
+// AnnotatedRow reads the row of a Tenant that a user or Tenant Operator created from
+// its annotations. Missing ones have the defaults of Tenant Operator: the uid is the
+// host, and the tenant is active.
 func AnnotatedRow(t *tenantsv1.Tenant) (tenant.Row, error) {
 	a := t.Annotations
 	r := tenant.Row{UID: t.Spec.UID, Extra: map[string]string{}}
@@ -105,16 +105,16 @@ func AnnotatedRow(t *tenantsv1.Tenant) (tenant.Row, error) {
 	return r, nil
 }
 
-// LabelTemplate is on the ControllerRevisions of a TenantTemplate: its name,
-// unless that is too long for a label. Their owner says it in any case.
+// LabelTemplate is on the ControllerRevisions of a TenantTemplate: its name, unless
+// that is too long for a label. Their owner reference always names it.
 const LabelTemplate = "terrier.dev/template"
 
-// RevisionName is that of the ControllerRevision with one generation of a template.
+// RevisionName is the name of the ControllerRevision of one generation of a template.
 func RevisionName(template string, generation int64) string {
 	return template + "-" + strconv.FormatInt(generation, 10)
 }
 
-// Revision keeps the generation that a template has now.
+// Revision is the ControllerRevision of the present generation of a template.
 func Revision(t *tenantsv1.TenantTemplate) (*appsv1.ControllerRevision, error) {
 	raw, err := json.Marshal(t.Spec)
 	if err != nil {
@@ -133,7 +133,7 @@ func Revision(t *tenantsv1.TenantTemplate) (*appsv1.ControllerRevision, error) {
 	return r, nil
 }
 
-// RevisionSpec reads what Revision kept.
+// RevisionSpec reads the spec from a ControllerRevision.
 func RevisionSpec(r *appsv1.ControllerRevision) (tenantsv1.TenantTemplateSpec, error) {
 	var spec tenantsv1.TenantTemplateSpec
 	if err := json.Unmarshal(r.Data.Raw, &spec); err != nil {

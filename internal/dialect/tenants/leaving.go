@@ -8,14 +8,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// leavingTime tells two reads apart that were made within a second.
+// leavingTime distinguishes two reads within a second.
 const leavingTime = "2006-01-02T15:04:05.000000Z07:00"
 
-// allowedWord ends the annotation of a tenant that somebody let go.
+// allowedWord ends the annotation of a tenant whose deletion a user allowed.
 const allowedWord = "Allowed"
 
-// LeavingText is the annotation terrier.dev/leaving: when it was read that the
-// row asks for the end of its tenant, and how.
+// LeavingText is the annotation terrier.dev/leaving: when a read first found that
+// the row asks for the deletion of its tenant, and why.
 func LeavingText(l tenant.Leaving) string {
 	words := []string{l.Since.UTC().Format(leavingTime), tenant.RowInactive}
 	if l.Absent {
@@ -27,8 +27,8 @@ func LeavingText(l tenant.Leaving) string {
 	return strings.Join(words, " ")
 }
 
-// leavingOf reads the annotation, nil if the tenant stays. One that cannot be
-// read is none: the waiting begins anew.
+// leavingOf reads the annotation, nil if the tenant stays. An unreadable one counts
+// as none: the grace period begins again.
 func leavingOf(t *tenantsv1.Tenant) *tenant.Leaving {
 	words := strings.Fields(t.Annotations[tenantsv1.AnnotationLeaving])
 	if len(words) < 2 {

@@ -15,7 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// Defaults of the API, for objects that it did not fill in.
+// Defaults of the API, for objects without them.
 const (
 	defaultInterval  = 30 * time.Second
 	shortestInterval = time.Second // 0s is a valid syncInterval
@@ -24,7 +24,7 @@ const (
 	defaultDeadline  = 600 * time.Second
 )
 
-// Mapping is what the columns of a registry mean.
+// Mapping is the meaning of the columns of a registry.
 func Mapping(r *tenantsv1.TenantRegistry) tenant.Mapping {
 	v := r.Spec.ValueMappings
 	return tenant.Mapping{
@@ -33,7 +33,7 @@ func Mapping(r *tenantsv1.TenantRegistry) tenant.Mapping {
 	}
 }
 
-// Guard is what one read of a registry's rows may take away.
+// Guard limits the deletions of one read of a registry's rows.
 func Guard(r *tenantsv1.TenantRegistry) tenant.Guard {
 	g := r.Spec.Guard
 	out := tenant.Guard{AllowEmpty: g.AllowEmpty, MaxPercent: defaultPercent, MaxCount: defaultCount, KeepVanished: g.VanishedRows == "Keep"}
@@ -58,8 +58,8 @@ func Interval(r *tenantsv1.TenantRegistry) time.Duration {
 	return max(shortestInterval, d)
 }
 
-// Rollout is how changes of a template go out, nil for all at once. Its error is
-// Invalid.
+// Rollout limits how changes of a template reach tenants, nil for all at once. Its
+// error is Invalid.
 func Rollout(t *tenantsv1.TenantTemplate) (*tenant.Rollout, error) {
 	r := t.Spec.Rollout
 	if r == nil {
@@ -86,9 +86,9 @@ func Rollout(t *tenantsv1.TenantTemplate) (*tenant.Rollout, error) {
 	return out, nil
 }
 
-// RegistryOf is the registry that a Tenant belongs to; empty if it belongs to
-// none. Its label says so, which has only a hash of a name that is too long for
-// one: that one's name its owner tells.
+// RegistryOf is the registry of a Tenant; empty if it belongs to none. The label
+// names it; for a name that is too long the label has a hash, and the owner
+// reference the name.
 func RegistryOf(t metav1.Object) string {
 	label := t.GetLabels()[tenantsv1.LabelRegistry]
 	if owner := metav1.GetControllerOf(t); owner != nil && owner.Kind == tenantsv1.RegistryKind && tenant.Label(owner.Name) == label {
@@ -97,7 +97,7 @@ func RegistryOf(t metav1.Object) string {
 	return label
 }
 
-// Existing is what the registry of a Tenant has to know of it.
+// Existing describes a Tenant for its registry.
 func Existing(t *tenantsv1.Tenant) tenant.Existing {
 	a := t.Annotations
 	generation, _ := strconv.ParseInt(a[tenantsv1.AnnotationTemplateGeneration], 10, 64) // none is older than any
@@ -108,7 +108,7 @@ func Existing(t *tenantsv1.Tenant) tenant.Existing {
 		Leaving: leavingOf(t), Deleting: t.DeletionTimestamp != nil, Protected: a[tenantsv1.AnnotationDeletionProtection] == "true",
 	}
 	s := &t.Status
-	if s.ObservedGeneration == t.Generation { // what was looked at is what the tenant is now
+	if s.ObservedGeneration == t.Generation { // the status is about the present generation
 		made := s.Row == e.Row && s.TemplateGeneration == generation
 		e.Ready = made && meta.IsStatusConditionTrue(s.Conditions, "Ready")
 		e.Failed = meta.IsStatusConditionTrue(s.Conditions, "Degraded")

@@ -1,6 +1,6 @@
-// Package tenants maps the kinds of operator.kubernetes-tenants.org to the words
-// of package tenant and back. It decides nothing, and refuses an object whose
-// spec is no object with an error that names its field.
+// Package tenants maps the kinds of operator.kubernetes-tenants.org to the types of
+// package tenant and back. It decides nothing, and refuses a resource whose spec is
+// no object with an error that names its field.
 //
 // Start reading at Resources.
 package tenants
@@ -16,16 +16,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// defaultTimeout is that of the API, for objects that it did not fill in.
+// defaultTimeout is the default of the API, for objects without one.
 const defaultTimeout = 300 * time.Second
 
-// Template is what a TenantTemplate gives to each tenant.
+// Template reads a TenantTemplate.
 func Template(t *tenantsv1.TenantTemplate) (tenant.Template, error) {
 	resources, err := Resources(&t.Spec.Resources)
 	return tenant.Template{Name: t.Name, Generation: t.Generation, Resources: resources}, err
 }
 
-// Pinned is the template as one Tenant has it.
+// Pinned is the template generation of one Tenant.
 func Pinned(t *tenantsv1.Tenant, generation int64) (tenant.Template, error) {
 	resources, err := Resources(&t.Spec.Resources)
 	return tenant.Template{Name: t.Spec.TemplateRef, Generation: generation, Resources: resources}, err
@@ -50,7 +50,7 @@ func Resources(r *tenantsv1.Resources) ([]tenant.Resource, error) {
 func resource(group string, r *tenantsv1.TResource) (tenant.Resource, error) {
 	var object map[string]any
 	if err := json.Unmarshal(r.Spec.Raw, &object); err != nil { // whole numbers are int64
-		return tenant.Resource{}, fmt.Errorf("spec is no object: %w", err)
+		return tenant.Resource{}, fmt.Errorf("spec is not an object: %w", err)
 	}
 	timeout := time.Duration(r.TimeoutSeconds) * time.Second
 	if timeout == 0 {
