@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
@@ -44,69 +43,49 @@ func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth, namesp
 // signOuts are the sessions that were ended before they expired, so that a copy
 // of a cookie is invalid after a restart, too.
 type signOuts struct {
+	*web.EndedSessions
 	kept blob.Store
-	now  func() time.Time
-
-	mu    sync.Mutex
-	until map[string]time.Time
 }
 
 // openSignOuts reads the records, and deletes those that have expired.
 func openSignOuts(ctx context.Context, kept blob.Store, life time.Duration, now func() time.Time) (*signOuts, error) {
-	s := &signOuts{kept: kept, now: now, until: map[string]time.Time{}}
+	s := &signOuts{web.NewEndedSessions(now), kept}
 	keys, err := kept.List(ctx, record.SignOuts())
 	if err != nil {
 		return nil, err
 	}
+	var errs []error
 	for _, key := range keys {
-		r, err := blobBytes{kept}.Get(ctx, key)
+		text, err := record.Read(ctx, kept, key)
 		if fault.Of(err) == fault.Missing {
 			continue
 		}
 		var until time.Time
 		if err == nil {
-			until, err = time.Parse(time.RFC3339, string(r))
+			until, err = time.Parse(time.RFC3339, string(text))
 		}
 		if err != nil {
 			until = now().Add(life) // its name says that it has ended
 		}
-		s.until[strings.TrimPrefix(key, record.SignOuts())] = until
-	}
-	return s, s.forget(ctx)
-}
-
-// End implements web.SignOuts.
-func (s *signOuts) End(ctx context.Context, id string, until time.Time) error {
-	s.mu.Lock()
-	s.until[id] = until
-	s.mu.Unlock()
-	if err := s.kept.Put(ctx, record.SignOut(id), strings.NewReader(until.UTC().Format(time.RFC3339))); err != nil {
-		return fmt.Errorf("recording the end of a session: %w", err)
-	}
-	return s.forget(ctx)
-}
-
-// Ended implements web.SignOuts.
-func (s *signOuts) Ended(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now().Before(s.until[id])
-}
-
-// forget drops the sessions that have expired.
-func (s *signOuts) forget(ctx context.Context) error {
-	var old []string
-	s.mu.Lock()
-	for id, until := range s.until {
-		if !s.now().Before(until) {
-			old = append(old, id)
-			delete(s.until, id)
+		if now().Before(until) {
+			err = s.EndedSessions.End(ctx, strings.TrimPrefix(key, record.SignOuts()), until)
+		} else {
+			err = kept.Delete(ctx, key)
 		}
+		errs = append(errs, err)
 	}
-	s.mu.Unlock()
-	var errs []error
-	for _, id := range old {
-		errs = append(errs, s.kept.Delete(ctx, record.SignOut(id)))
+	return s, errors.Join(errs...)
+}
+
+// End implements web.SignOuts. The records of sessions that have expired go.
+func (s *signOuts) End(ctx context.Context, id string, until time.Time) error {
+	expired := s.Expire()
+	errs := []error{s.EndedSessions.End(ctx, id, until)}
+	if err := record.Write(ctx, s.kept, record.SignOut(id), []byte(until.UTC().Format(time.RFC3339))); err != nil {
+		errs = append(errs, fmt.Errorf("recording the end of a session: %w", err))
+	}
+	for _, old := range expired {
+		errs = append(errs, s.kept.Delete(ctx, record.SignOut(old)))
 	}
 	return errors.Join(errs...)
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,7 +93,7 @@ func (tn *turns) leaveQueue(_ context.Context, p *pass) error {
 func (cm *committer) writeStatus(ctx context.Context, p *pass) error {
 	before := p.obj.DeepCopyObject().(client.Object)
 	p.dialect.Encode(p.obj, cm.statusOf(ctx, p))
-	changed, err := differ(before, p.obj)
+	changed, err := kube.Differ(before, p.obj)
 	if err != nil {
 		return err
 	}
@@ -190,15 +189,4 @@ func (p *pass) nextPass() (after time.Duration, soon bool) {
 	default:
 		return 0, true
 	}
-}
-
-// differ reports whether a patch from one object to the other would say
-// anything. Equal is what the API server would hold to be equal: it sorts the
-// keys of the memory, and knows no difference between an empty list and none.
-func differ(before, after client.Object) (bool, error) {
-	if equality.Semantic.DeepEqual(before, after) {
-		return false, nil
-	}
-	data, err := client.MergeFrom(before).Data(after)
-	return err != nil || string(data) != "{}", err
 }

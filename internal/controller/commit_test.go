@@ -6,6 +6,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/kube"
 )
 
 // A status that the API server gave back is not written again because its
@@ -28,9 +29,9 @@ func TestStatusThatSaysTheSameIsNotWritten(t *testing.T) {
 		{"another value", with(`{"applied":{"b":3,"a":1},"planned":null}`, nil), true},
 		{"one more", with(`{"applied":{"b":2,"a":1},"planned":null}`, []string{"AWS_REGION"}), true},
 	} {
-		got, err := differ(stored, c.after)
+		got, err := kube.Differ(stored, c.after)
 		if err != nil || got != c.want {
-			t.Errorf("%s: differ() = %v, %v, want %v", c.name, got, err, c.want)
+			t.Errorf("%s: Differ() = %v, %v, want %v", c.name, got, err, c.want)
 		}
 	}
 }

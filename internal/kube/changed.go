@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -55,4 +56,15 @@ func manages(fields *metav1.FieldsV1, path []string) bool {
 		raw = next
 	}
 	return true
+}
+
+// Differ reports whether a patch from one object to the other would
+// change anything. The API server sorts the keys of raw JSON, and takes an empty
+// list for none.
+func Differ(before, after client.Object) (bool, error) {
+	if equality.Semantic.DeepEqual(before, after) {
+		return false, nil
+	}
+	data, err := client.MergeFrom(before).Data(after)
+	return err != nil || string(data) != "{}", err
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -116,27 +116,20 @@ const (
 
 // refusals counts refused requests.
 type refusals struct {
-	mu    sync.Mutex
-	since time.Time
-	all   int
-	taken map[string]int // by user; requests without a user have no name
-	left  int            // not recorded since the last entry
+	limit limit        // by user; requests without a user have no name
+	left  atomic.Int64 // not recorded since the last entry
 }
 
-// take reports whether one more refusal of who may be recorded, and how many were not
-// before it.
+func newRefusals() *refusals {
+	return &refusals{limit: limit{each: refusalsPerMinute, all: refusalsOfAll}}
+}
+
+// take reports whether one more refusal of who may be recorded, and how many were
+// not before it.
 func (r *refusals) take(who string, now time.Time) (left int, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.taken == nil || now.Sub(r.since) >= time.Minute {
-		r.since, r.all, r.taken = now, 0, map[string]int{}
-	}
-	if r.all >= refusalsOfAll || r.taken[who] >= refusalsPerMinute {
-		r.left++
+	if _, wait := r.limit.take(who, now); wait > 0 {
+		r.left.Add(1)
 		return 0, false
 	}
-	r.all++
-	r.taken[who]++
-	left, r.left = r.left, 0
-	return left, true
+	return int(r.left.Swap(0)), true
 }

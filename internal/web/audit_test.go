@@ -100,7 +100,7 @@ func TestDeniedCommandsAreBounded(t *testing.T) {
 // Nobody hides what another one tries behind a noise of their own, and all of
 // them together do not fill the disk.
 func TestNoiseHidesNobody(t *testing.T) {
-	r, now := &refusals{}, time.Now()
+	r, now := newRefusals(), time.Now()
 	for range refusalsPerMinute + 5 {
 		r.take("", now)
 	}

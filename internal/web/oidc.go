@@ -43,7 +43,7 @@ type issuer struct {
 	seal   sealer
 	cookie string
 	now    func() time.Time
-	used   *signOuts // answers that were used
+	used   *EndedSessions // answers that were used
 
 	mu       sync.Mutex
 	provider *oidc.Provider
@@ -78,7 +78,7 @@ func newIssuer(o Issuer, key secret.Text, now func() time.Time) (*issuer, error)
 		return nil, err
 	}
 	id, err := publicID(key)
-	return &issuer{Issuer: o, seal: seal, cookie: "__Host-terrier-issuer-" + id, now: now, used: newSignOuts(now)}, err
+	return &issuer{Issuer: o, seal: seal, cookie: "__Host-terrier-issuer-" + id, now: now, used: NewEndedSessions(now)}, err
 }
 
 // awake discovers the endpoints of the issuer, unless it has done so before. After a

@@ -71,7 +71,7 @@ func newSessions(o SessionOptions, now func() time.Time) (*sessions, error) {
 	}
 	o.Life, o.Idle = cmp.Or(o.Life, 12*time.Hour), cmp.Or(o.Idle, 2*time.Hour)
 	if o.SignOuts == nil {
-		o.SignOuts = newSignOuts(now)
+		o.SignOuts = NewEndedSessions(now)
 	}
 	seal, err := newSealer(o.Key, sessionPurpose)
 	if err != nil {

@@ -25,7 +25,7 @@ type entrance struct {
 }
 
 func newEntrance(o Options) (entrance, error) {
-	e := entrance{links: &links{now: o.Now}, tries: &tries{now: o.Now}}
+	e := entrance{links: &links{now: o.Now}, tries: newTries(o.Now)}
 	var err error
 	if e.sessions, err = newSessions(o.Sessions, o.Now); err != nil || o.Issuer == nil {
 		return e, err

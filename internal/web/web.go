@@ -130,7 +130,7 @@ type server struct {
 	entrance
 	streams  streams
 	tails    tails
-	refusals refusals
+	refusals *refusals
 	renderer *pages.Renderer
 	house    pages.House
 }
@@ -158,7 +158,7 @@ func build(o Options) (*gin.Engine, error) {
 	if o.Recent == nil {
 		o.Recent = o.Auth
 	}
-	s := &server{Options: o, streams: streams{total: o.Limits.Streams, each: o.Limits.UserStreams, tell: o.Following}}
+	s := &server{Options: o, refusals: newRefusals(), streams: streams{total: o.Limits.Streams, each: o.Limits.UserStreams, tell: o.Following}}
 	var err error
 	if s.entrance, err = newEntrance(o); err != nil {
 		return nil, err

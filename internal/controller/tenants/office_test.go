@@ -24,6 +24,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/rows"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/tenant"
@@ -200,7 +201,7 @@ func (o *office) say(ctx context.Context, t *tenantsv1.Tenant, ready bool) error
 	for kind, is := range map[string]bool{"Ready": ready, "Degraded": !ready} {
 		setCondition(&t.Status.Conditions, t.Generation, time.Now(), kind, is, "Test", "")
 	}
-	if changed, err := differ(before, t); err != nil || !changed {
+	if changed, err := kube.Differ(before, t); err != nil || !changed {
 		return err
 	}
 	return o.Client.Status().Patch(ctx, t, client.MergeFrom(before))

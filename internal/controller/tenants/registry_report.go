@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -68,7 +69,7 @@ func (c *registryStatus) report(ctx context.Context, l *registryPass) error {
 
 // write patches the status, if it has changed.
 func (c *registryStatus) write(ctx context.Context, before, obj *tenantsv1.TenantRegistry) error {
-	if changed, err := differ(before, obj); err != nil || !changed {
+	if changed, err := kube.Differ(before, obj); err != nil || !changed {
 		return err
 	}
 	if err := c.record(ctx, obj, tenantsv1.RegistryKind, registryEntries(before, obj)...); err != nil {

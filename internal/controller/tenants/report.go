@@ -5,12 +5,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -79,11 +79,11 @@ func onlyMessages(before, after *tenantsv1.Tenant) bool {
 	if was := meta.FindStatusCondition(before.Status.Conditions, string(tenant.ProgressingCondition)); progressing != nil && was != nil && before.DeletionTimestamp != nil {
 		progressing.Message = was.Message // it quotes one of them
 	}
-	changed, err := differ(before, same)
+	changed, err := kube.Differ(before, same)
 	if err != nil || changed {
 		return false
 	}
-	changed, err = differ(before, after)
+	changed, err = kube.Differ(before, after)
 	return err == nil && changed
 }
 
@@ -97,7 +97,7 @@ func (c *tenantStatus) save(ctx context.Context, p *pass, out tenant.Outcome) er
 // put writes the status, if it has changed.
 func (c *tenantStatus) put(ctx context.Context, p *pass, before *tenantsv1.Tenant) error {
 	p.memory.wrote = nil
-	changed, err := differ(before, p.obj)
+	changed, err := kube.Differ(before, p.obj)
 	if err != nil {
 		return err
 	}
@@ -109,16 +109,6 @@ func (c *tenantStatus) put(ctx context.Context, p *pass, before *tenantsv1.Tenan
 	}
 	p.memory.wrote = p.obj.DeepCopy()
 	return nil
-}
-
-// differ reports whether a patch from one object to the other would change
-// anything; for the server an empty list is no list.
-func differ(before, after client.Object) (bool, error) {
-	if equality.Semantic.DeepEqual(before, after) {
-		return false, nil
-	}
-	data, err := client.MergeFrom(before).Data(after)
-	return err != nil || string(data) != "{}", err
 }
 
 // encode fills the status of a Tenant from out.

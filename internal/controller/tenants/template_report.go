@@ -11,6 +11,7 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -63,7 +64,7 @@ func (c *Templates) condition(obj *tenantsv1.TenantTemplate, kind string, status
 }
 
 func (c *Templates) write(ctx context.Context, before, obj *tenantsv1.TenantTemplate) error {
-	if changed, err := differ(before, obj); err != nil || !changed {
+	if changed, err := kube.Differ(before, obj); err != nil || !changed {
 		return err
 	}
 	if err := c.recordTemplate(ctx, before, obj); err != nil {
