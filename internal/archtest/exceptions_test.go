@@ -49,19 +49,17 @@ var (
 		"internal/dialect/infra/breakglass.go: glass": "a message is the one of tofu-controller",
 		"docs/adr/0022-content-by-digest.md: box":     "a JSON name of earlier records",
 		"internal/controller":                         "its words are being replaced",
-		"internal/command":                            "its words are being replaced",
 		"internal/query":                              "its words are being replaced",
 		"internal/stack/messages.go: glass":           "a message is the one of tofu-controller",
 		"internal/graph/graph.go: boxes":              "a graph has boxes and edges",
 	}}
 	// largeTypes are written "package.type".
 	largeTypes = exceptions{"types stay small", map[string]string{
-		"internal/app.parts":         "it is being split",
-		"internal/web.server":        "it is being split",
+		"internal/app.parts":  "it is being split",
+		"internal/web.server": "it is being split",
 	}}
 	// largePackages are written as packages.
 	largePackages = exceptions{"packages stay small", map[string]string{
-		"internal/query":     "it is being split",
 		"internal/web/pages": "it is being split",
 	}}
 	// laterDecisions are written as files of the controller.

@@ -57,7 +57,7 @@ The operator has to allow it with --allow-break-the-glass.`,
 				return err
 			}
 			if end {
-				if err := s.EndGlass(ctx, key); err != nil {
+				if err := s.EndBreakGlass(ctx, key); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintf(p.Stdout, "The break-glass session of %s ended. Terrier reconciles the stack again.\n", clean(key.String()))
@@ -73,7 +73,7 @@ The operator has to allow it with --allow-break-the-glass.`,
 
 func handCommands() []string {
 	var out []string
-	for _, c := range command.HandCommands() {
+	for _, c := range command.AllowedCommands() {
 		out = append(out, strings.TrimSpace(c.Words+" "+c.Takes))
 	}
 	return out
@@ -91,7 +91,7 @@ func (p operateCommands) runInSession(ctx context.Context, s command.StackAPI, k
 	}
 	out := &cleanWriter{w: p.Stdout}
 	said := &afterHeading{word: order[0], to: out}
-	instead, err := command.RunByHand(ctx, s, key, command.HandOrder{ID: p.Now().UTC().Format(time.RFC3339Nano), Args: order}, said)
+	instead, err := command.RunCommand(ctx, s, key, command.CommandOrder{ID: p.Now().UTC().Format(time.RFC3339Nano), Args: order}, said)
 	if err != nil {
 		_, werr := p.Stderr.Write([]byte(cleanText(string(said.before))))
 		err = errors.Join(err, werr)

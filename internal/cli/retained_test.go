@@ -51,7 +51,7 @@ func TestRetained(t *testing.T) {
 		{"retained show twice --uid uid-3", 0, []string{"60m ago"}, ""},
 		{"retained state old", 0, []string{"hunter22"}, ""},
 		{"retained state twice --uid uid-2", 4, []string{"no copy"}, ""},
-		{"retained forget network --yes", 5, []string{"is there again"}, ""},
+		{"retained forget network --yes", 5, []string{"exists again"}, ""},
 		{"retained forget old", 2, []string{"which has 2 retained resources and was deleted 120m ago?", "--yes"}, ""},
 		{"retained show old", 0, []string{"t.a"}, ""},
 		{"retained forget old --yes", 0, []string{"Deleted the record", "kubectl delete secret tfstate-default-old"}, ""},

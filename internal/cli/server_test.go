@@ -164,7 +164,7 @@ func (p platform) overHTTP() []string {
 var (
 	lockID    = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	linkCode  = regexp.MustCompile(`code=[^ \n]+`)
-	timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`)
 )
 
 // comparable takes out what differs between two platforms.

@@ -79,7 +79,7 @@ func TestStateCommands(t *testing.T) {
 		{"state list network", 0, []string{"t.c"}, ""},
 		{"state unlock network nonsense", 5, []string{"not nonsense"}, ""},
 		{"state unlock network", 0, []string{"Released the lock"}, ""},
-		{"state unlock network", 5, []string{"nobody holds"}, ""},
+		{"state unlock network", 5, []string{"is not locked"}, ""},
 		{"state accept network", 0, []string{"serial 9"}, ""},
 		{"state push network -", 2, []string{"--yes"}, ""},
 		{"state pull network --version 3 --rescued x", 2, []string{"exclude each other"}, ""},

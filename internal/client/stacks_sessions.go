@@ -25,12 +25,12 @@ func (s *sessions) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGl
 	return g, answered(ctx, key, err)
 }
 
-// OrderByHand implements command.SessionCommands.
-func (s *sessions) OrderByHand(ctx context.Context, key query.Key, order command.HandOrder) (stack.Command, error) {
+// OrderCommand implements command.SessionCommands.
+func (s *sessions) OrderCommand(ctx context.Context, key query.Key, order command.CommandOrder) (stack.Command, error) {
 	return doOf[stack.Command](ctx, s.stackConn, key, order, "break-glass", "run")
 }
 
-// EndGlass implements command.SessionCommands.
-func (s *sessions) EndGlass(ctx context.Context, key query.Key) error {
+// EndBreakGlass implements command.SessionCommands.
+func (s *sessions) EndBreakGlass(ctx context.Context, key query.Key) error {
 	return s.do(ctx, key, struct{}{}, nil, "break-glass", "end")
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Approve lets exactly the plan seen be applied: if another one waits by now,
-// it is a Conflict and nothing is changed. The comment, if there is one, stays
-// on the object. To approve what was approved already, or applied since, changes
-// nothing and is no failure. It returns the stack as it is then.
+// Approve approves exactly the plan seen: if another plan is pending by now, it is
+// a Conflict and nothing changes. The comment, if there is one, stays on the
+// object. Approving a plan that is approved or applied already changes nothing and
+// is no failure. It returns the stack as it is then.
 func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error) {
 	if err := checkComment(comment); err != nil {
 		return query.Stack{}, err
@@ -25,7 +25,7 @@ func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo
 		if err := approvable(o); err != nil {
 			return err
 		}
-		if err := waits(o, seen); err != nil {
+		if err := isPending(o, seen); err != nil {
 			return err
 		}
 		o.Spec.ApprovePlan = seen.Name
@@ -41,8 +41,8 @@ func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo
 	return query.View(o), nil
 }
 
-// approved reports whether exactly the plan seen was let through before. Only a
-// digest can say so: a name may have been borne by another plan.
+// approved reports whether exactly the plan seen was approved before. Only a digest
+// can say so: an earlier plan may have had the same name.
 func approved(o *v1alpha2.Terraform, seen query.PlanInfo) bool {
 	m := query.Decode(o).Status
 	if seen.Digest == "" || o.DeletionTimestamp != nil {
@@ -54,9 +54,9 @@ func approved(o *v1alpha2.Terraform, seen query.PlanInfo) bool {
 	return m.Applied != nil && m.Applied.Digest == seen.Digest && m.Applied.Name == seen.Name
 }
 
-// Reject takes back an approval of the plan seen that was not acted upon yet,
-// and leaves a note on the object that somebody turned the plan down. The plan
-// stays where it is until something replaces it.
+// Reject withdraws an approval of the plan seen that was not acted upon yet, and
+// notes on the object that the plan was rejected. The plan stays pending until
+// another one replaces it.
 func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error) {
 	if err := checkComment(comment); err != nil {
 		return query.Stack{}, err
@@ -65,7 +65,7 @@ func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo,
 		if err := approvable(o); err != nil {
 			return err
 		}
-		if err := waits(o, seen); err != nil {
+		if err := isPending(o, seen); err != nil {
 			return err
 		}
 		if a := o.Spec.ApprovePlan; a == seen.Name || a == seen.Digest {
@@ -81,7 +81,7 @@ func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo,
 	return query.View(o), nil
 }
 
-// commentBytes bounds what somebody says to an approval: it stays on the object.
+// commentBytes bounds a comment: it stays on the object.
 const commentBytes = 2000
 
 func checkComment(comment string) error {
@@ -91,7 +91,7 @@ func checkComment(comment string) error {
 	return nil
 }
 
-// say leaves a comment, or takes off that of an earlier decision.
+// say writes a comment, or removes that of an earlier decision.
 func say(o *v1alpha2.Terraform, comment string) {
 	if comment != "" {
 		annotate(o, query.CommentAnnotation, comment)
@@ -100,8 +100,8 @@ func say(o *v1alpha2.Terraform, comment string) {
 	}
 }
 
-// approvable refuses what an approval would turn into something else: each of
-// these ways of working is chosen in the object and not plan by plan.
+// approvable refuses an approval where the object has chosen another mode: it does
+// not hold for one plan only.
 func approvable(o *v1alpha2.Terraform) error {
 	var why string
 	asked := query.Decode(o)
@@ -111,42 +111,42 @@ func approvable(o *v1alpha2.Terraform) error {
 	case o.DeletionTimestamp != nil:
 		why = "it is being deleted"
 	case mode == stack.PlanOnly:
-		why = "planOnly is set, so that no plan of it is ever applied"
-	case mode == stack.Auto && asked.Status.Untracked == nil: // with a gap even auto asks
-		why = "approvePlan is auto, so that every plan is applied without being asked about"
+		why = "planOnly is set, so that no plan is applied"
+	case mode == stack.Auto && asked.Status.Untracked == nil: // with untracked resources, auto needs an approval as well
+		why = "approvePlan is auto, so that every plan is applied without an approval"
 	case mode == stack.DriftOnly:
-		why = "approvePlan is disable, so that it is only watched for drift"
+		why = "approvePlan is disable, so that Terrier only checks for drift"
 	default:
 		return nil
 	}
-	return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("plans of the stack %s/%s are neither approved nor rejected: %s", o.Namespace, o.Name, why))
+	return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("plans of the stack %s/%s cannot be approved or rejected: %s", o.Namespace, o.Name, why))
 }
 
-// waits checks that the plan that waits is the one that was seen. The digest
-// counts where both sides know it: a name is only what people say.
-func waits(o *v1alpha2.Terraform, seen query.PlanInfo) error {
+// isPending checks that the pending plan is the one that the user saw. The digest
+// counts where both sides know it.
+func isPending(o *v1alpha2.Terraform, seen query.PlanInfo) error {
 	name := o.Status.Plan.Pending
 	if name == "" {
-		return fault.New(fault.Conflict, query.ReasonNoPlan, fmt.Errorf("no plan of the stack %s/%s waits for approval", o.Namespace, o.Name))
+		return fault.New(fault.Conflict, query.ReasonNoPlan, fmt.Errorf("the stack %s/%s has no pending plan", o.Namespace, o.Name))
 	}
 	if name != seen.Name {
-		return fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the plan that waits is %s, not %s", name, seen.Name))
+		return fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the pending plan is %s, not %s", name, seen.Name))
 	}
 	p := query.Decode(o).Status.Pending
 	if p != nil && p.Name == name && seen.Digest != "" && p.Digest != seen.Digest {
-		return fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the plan %s was made anew since it was shown", name))
+		return fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the plan %s was replaced by one of the same name since it was shown", name))
 	}
 	return nil
 }
 
-// Pending returns the plan that waits: the one called name, or whichever it is
-// if name is empty.
+// Pending returns the pending plan, which has to be the one called name unless name
+// is empty.
 func Pending(s query.Stack, name string) (query.PlanInfo, error) {
 	switch {
 	case s.Pending == "":
-		return query.PlanInfo{}, fault.New(fault.Missing, query.ReasonNoPlan, fmt.Errorf("no plan of the stack %s waits for approval", s.Key()))
+		return query.PlanInfo{}, fault.New(fault.Missing, query.ReasonNoPlan, fmt.Errorf("the stack %s has no pending plan", s.Key()))
 	case name != "" && name != s.Pending && (s.Plan == nil || name != s.Plan.Digest):
-		return query.PlanInfo{}, fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the plan that waits is %s, not %s", s.Pending, name))
+		return query.PlanInfo{}, fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the pending plan is %s, not %s", s.Pending, name))
 	case s.Plan == nil:
 		return query.PlanInfo{Name: s.Pending}, nil
 	default:
@@ -154,8 +154,8 @@ func Pending(s query.Stack, name string) (query.PlanInfo, error) {
 	}
 }
 
-// Replan asks for a new plan and returns the request, by which Answered knows
-// the answer. Any other request that was not answered yet is covered by it.
+// Replan requests a new plan and returns the request, which Answered waits for. It
+// covers all earlier requests that were not answered yet.
 func (s *Stacks) Replan(ctx context.Context, key query.Key) (request string, err error) {
 	request = s.request()
 	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
@@ -168,12 +168,12 @@ func (s *Stacks) Replan(ctx context.Context, key query.Key) (request string, err
 	return request, err
 }
 
-// Suspend leaves a stack alone from now on; a run in flight ends first.
+// Suspend stops reconciling a stack; a run that goes on ends first.
 func (s *Stacks) Suspend(ctx context.Context, key query.Key) error {
 	return s.setSuspended(ctx, key, true)
 }
 
-// Resume ends a suspension.
+// Resume reconciles a stack again.
 func (s *Stacks) Resume(ctx context.Context, key query.Key) error {
 	return s.setSuspended(ctx, key, false)
 }
@@ -186,15 +186,15 @@ func (s *Stacks) setSuspended(ctx context.Context, key query.Key, to bool) error
 	return err
 }
 
-// Unlock allows the one foreign state lock called id to be broken. It must be
-// the lock that stands in the way: any other would be broken unseen.
+// Unlock allows Terrier to break the foreign state lock called id. It must be the
+// lock that blocks the stack now.
 func (s *Stacks) Unlock(ctx context.Context, key query.Key, id string) error {
 	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		switch held := o.Status.Lock.Pending; {
 		case held == "":
-			return fault.New(fault.Conflict, "NoLock", fmt.Errorf("no lock stands in the way of the stack %s", key))
+			return fault.New(fault.Conflict, "NoLock", fmt.Errorf("no lock blocks the stack %s", key))
 		case held != id:
-			return fault.New(fault.Conflict, "LockChanged", fmt.Errorf("the lock in the way of the stack %s is %s, not %s", key, held, id))
+			return fault.New(fault.Conflict, "LockChanged", fmt.Errorf("the lock that blocks the stack %s is %s, not %s", key, held, id))
 		}
 		t := o.Spec.TfState
 		if t == nil {

@@ -19,23 +19,23 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// LynqImport is what becomes of the hubs and forms of Lynq. Nodes are not
-// carried over: the registry makes Tenants of the same names from the same rows.
+// LynqImport is what the hubs and forms of Lynq are imported as. Nodes are not
+// imported: the registry makes Tenants of the same names from the same rows.
 type LynqImport struct {
 	Objects []ImportedObject `json:"objects"` // registries before templates
-	Nodes   int              `json:"nodes"`   // that stand there now
+	Nodes   int              `json:"nodes"`   // that exist now
 }
 
-// ImportedObject is one object made of one of Lynq's.
+// ImportedObject is an object that is made from one of Lynq's.
 type ImportedObject struct {
 	From   string         `json:"from"` // kind, namespace and name
 	Object map[string]any `json:"object"`
-	Notes  []string       `json:"notes,omitempty"` // what is different, or was not carried over
+	Notes  []string       `json:"notes,omitempty"` // what is different, or was not imported
 }
 
-// ImportLynq reads the hubs and forms of a namespace, or of all of them, and says
-// what they are here. Nothing is written. Registries come suspended, so that
-// nothing begins before somebody says so.
+// ImportLynq reads the hubs and forms of a namespace, or of all of them, and
+// converts them. It writes nothing. Registries are suspended, so that they begin
+// when a user resumes them.
 func (t *Tenants) ImportLynq(ctx context.Context, namespace string) (LynqImport, error) {
 	var out LynqImport
 	for _, kind := range []struct {
@@ -76,7 +76,7 @@ func (t *Tenants) lynq(ctx context.Context, kind, namespace string) ([]unstructu
 	return list.Items, nil
 }
 
-// Manifest is what was imported as YAML, with its notes as comments.
+// Manifest is the import as YAML, with its notes as comments.
 func (i LynqImport) Manifest() ([]byte, error) {
 	var b bytes.Buffer
 	for _, o := range i.Objects {
@@ -93,8 +93,8 @@ func (i LynqImport) Manifest() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// WriteImport makes the objects of an import. One that is there already stays as
-// it is, and is an error.
+// WriteImport creates the objects of an import. One that exists already stays as it
+// is, and is an error.
 func (t *Tenants) WriteImport(ctx context.Context, i LynqImport) error {
 	var errs []error
 	for _, o := range i.Objects {
@@ -105,7 +105,7 @@ func (t *Tenants) WriteImport(ctx context.Context, i LynqImport) error {
 	return errors.Join(errs...)
 }
 
-// imported is the frame of an object that is made of one of Lynq's.
+// imported is the frame of an object that is made from one of Lynq's.
 func imported(from *unstructured.Unstructured, kind string, spec map[string]any, notes []string) ImportedObject {
 	meta := map[string]any{"name": from.GetName(), "namespace": from.GetNamespace()}
 	for name, all := range map[string]map[string]string{"labels": from.GetLabels(), "annotations": from.GetAnnotations()} {

@@ -15,8 +15,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// check adds to the notes of an import what would be said of its objects once
-// they are there, and takes out fields that nobody here would read.
+// check adds to the notes of an import what Terrier would say of its objects, and
+// removes fields that Terrier does not know.
 func (i *LynqImport) check() {
 	registries := map[query.Key]*tenantsv1.TenantRegistry{}
 	for n := range i.Objects {
@@ -43,11 +43,11 @@ func (o *ImportedObject) note(format string, args ...any) {
 	o.Notes = append(o.Notes, fmt.Sprintf(format, args...))
 }
 
-// unknownField finds the path in what a strict decoder says.
+// unknownField finds the path in an error of a strict decoder.
 var unknownField = regexp.MustCompile(`^unknown field "(.*)"$`)
 
-// typed reads an object as what it is here, and leaves out of it what it cannot
-// have. It is false for one that the definition of its kind does not let pass.
+// typed reads an object as a kind of Terrier, and leaves out unknown fields. It is
+// false for an object that the definition of its kind refuses.
 func (o *ImportedObject) typed(into any) bool {
 	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, into, true)
 	if err == nil {
@@ -55,7 +55,7 @@ func (o *ImportedObject) typed(into any) bool {
 	}
 	strict, ok := runtime.AsStrictDecodingError(err)
 	if !ok {
-		o.note("it will be refused: %v", err)
+		o.note("the API server will refuse it: %v", err)
 		return false
 	}
 	for _, e := range strict.Errors() {
@@ -63,11 +63,11 @@ func (o *ImportedObject) typed(into any) bool {
 		if m := unknownField.FindStringSubmatch(field); m != nil {
 			field = m[1]
 		}
-		o.note("%s is not known here, and was left out", field)
+		o.note("Terrier has no field %s, so it was left out", field)
 	}
 	known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(into)
 	if err != nil {
-		o.note("it will be refused: %v", err)
+		o.note("the API server will refuse it: %v", err)
 		return false
 	}
 	o.Object["spec"] = known["spec"]
@@ -79,7 +79,7 @@ func (o *ImportedObject) typed(into any) bool {
 func (o *ImportedObject) checkRegistry(r *tenantsv1.TenantRegistry) {
 	s := r.Spec.Source.MySQL
 	if s == nil {
-		o.note("it will be refused: spec.source has no mysql")
+		o.note("the API server will refuse it: spec.source has no mysql")
 		return
 	}
 	config := rows.Config{
@@ -87,21 +87,21 @@ func (o *ImportedObject) checkRegistry(r *tenantsv1.TenantRegistry) {
 		Host: s.Host, Port: int(s.Port), User: s.Username, Database: s.Database, Table: s.Table, Query: s.Query,
 	}
 	if err := config.Check(tenants.Mapping(r).Columns()); err != nil {
-		o.note("it will be refused: spec.source.mysql: %v", err)
+		o.note("the API server will refuse it: spec.source.mysql: %v", err)
 	}
 }
 
-// checkTemplate says which of its texts do not work here.
+// checkTemplate says which of its templates do not render.
 func (o *ImportedObject) checkTemplate(t *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) {
 	if registry == nil {
-		o.note("there is no %s %s for it in this namespace: until there is a TenantRegistry of that name, nothing comes of it", access.LynqHub, t.Spec.RegistryID)
+		o.note("this namespace has no %s %s for it: the template has no tenants until there is a TenantRegistry of that name", access.LynqHub, t.Spec.RegistryID)
 	}
 	template, err := tenants.Template(t)
 	if err != nil {
-		o.note("it will be refused: %v", err)
+		o.note("the API server will refuse it: %v", err)
 		return
 	}
 	for _, e := range tenant.Check(template, query.TemplateVariables(registry)) {
-		o.note("it will be refused: %v", e)
+		o.note("the API server will refuse it: %v", e)
 	}
 }

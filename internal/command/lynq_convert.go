@@ -13,18 +13,18 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 )
 
-// convertHub makes a suspended registry of a hub: its source and mappings are
-// the same, word for word.
+// convertHub makes a suspended registry from a hub: source and mappings are the
+// same.
 func convertHub(hub *unstructured.Unstructured) ImportedObject {
 	spec := specOf(hub)
 	out := map[string]any{"suspend": true}
 	notes := carry(spec, out, "source", "valueMappings", "extraValueMappings")
-	notes = append(notes, "suspended: begin with terrier resume tenantregistry/"+hub.GetName()+" once Lynq has let go of its objects")
+	notes = append(notes, "suspended: when Lynq has released its objects, run terrier resume tenantregistry/"+hub.GetName()+"")
 	return imported(hub, tenantsv1.RegistryKind, out, notes)
 }
 
-// convertForm makes a template of a form: hubId is called registryId here, and
-// the variable of that name too.
+// convertForm makes a template from a form: hubId becomes registryId, and so does
+// the variable of that name.
 func convertForm(form *unstructured.Unstructured) ImportedObject {
 	spec := specOf(form)
 	out := map[string]any{}
@@ -52,12 +52,12 @@ func specOf(o *unstructured.Unstructured) map[string]any {
 	return runtime.DeepCopyJSON(maps.Clone(spec))
 }
 
-// carry moves what is known over, and says what is not.
+// carry copies known fields, and notes the others.
 func carry(from, to map[string]any, known ...string) []string {
 	var notes []string
 	for _, name := range slices.Sorted(maps.Keys(from)) {
 		if !slices.Contains(known, name) {
-			notes = append(notes, fmt.Sprintf("spec.%s is not known here, and was left out", name))
+			notes = append(notes, fmt.Sprintf("Terrier has no field spec.%s, so it was left out", name))
 			continue
 		}
 		to[name] = from[name]
@@ -71,8 +71,8 @@ var (
 	action      = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
 )
 
-// resourceNotes changes what has another name here, and says what a person has
-// to look at.
+// resourceNotes renames what has another name in Terrier, and notes what a user has
+// to check.
 func resourceNotes(group string, r map[string]any) []string {
 	id, _ := r["id"].(string)
 	renamed, typed := false, false
@@ -91,7 +91,7 @@ func resourceNotes(group string, r map[string]any) []string {
 		notes = append(notes, fmt.Sprintf("%s/%s: .hubId became .registryId", group, id))
 	}
 	if typed {
-		notes = append(notes, fmt.Sprintf("%s/%s: int, float or bool: here a text becomes a number or a truth value where the schema of the field says so; compare with terrier render", group, id))
+		notes = append(notes, fmt.Sprintf("%s/%s: int, float or bool: Terrier turns a text into a number or a boolean where the schema of the field says so; compare with terrier render", group, id))
 	}
 	return notes
 }

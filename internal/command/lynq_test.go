@@ -104,7 +104,7 @@ func TestImportLynq(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"spec.dashboard is not known here", ".hubId became .registryId", "int, float or bool", "note: about .hubId", "suspend: true", "{{ .uid }}-{{ .registryId }}"} {
+	for _, want := range []string{"Terrier has no field spec.dashboard", ".hubId became .registryId", "int, float or bool", "note: about .hubId", "suspend: true", "{{ .uid }}-{{ .registryId }}"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the manifest does not say %q:\n%s", want, text)
 		}
@@ -167,18 +167,18 @@ spec: {hubId: nobody}
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`# ! it will be refused: spec.source.mysql: table "customers WHERE live" is not the name of a table`,
-		"# ! spec.source.mysql.charset is not known here, and was left out",
-		"# ! spec.configMaps[0].fancy is not known here, and was left out",
-		"# ! it will be refused: a: spec.data.at: the function now is refused",
-		"# ! it will be refused: a: spec.data.plan: there is no variable plan",
-		"# ! there is no LynqHub nobody for it in this namespace",
+		`# ! the API server will refuse it: spec.source.mysql: table "customers WHERE live" is not the name of a table`,
+		"# ! Terrier has no field spec.source.mysql.charset, so it was left out",
+		"# ! Terrier has no field spec.configMaps[0].fancy, so it was left out",
+		"# ! the API server will refuse it: a: spec.data.at: the function now is refused",
+		"# ! the API server will refuse it: a: spec.data.plan: there is no variable plan",
+		"# ! this namespace has no LynqHub nobody for it",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the manifest does not say %q:\n%s", want, text)
 		}
 	}
-	if n := strings.Count(string(text), "it will be refused"); n != 4 {
+	if n := strings.Count(string(text), "the API server will refuse it"); n != 4 {
 		t.Errorf("%d things will be refused, want 4: %s", n, text)
 	}
 	for _, left := range []string{"charset:", "fancy:"} {

@@ -14,9 +14,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// ApproveInManifest sets approvePlan of the stack key to plan wherever the
-// manifest defines that stack. Not one other byte is changed, so that a review
-// shows exactly the approval. A document without a namespace fits any.
+// ApproveInManifest sets approvePlan of the stack key to plan wherever the manifest
+// defines that stack. No other byte changes, so that a review shows exactly the
+// approval. A document without a namespace matches any.
 func ApproveInManifest(content []byte, key query.Key, plan string) ([]byte, error) {
 	docs, err := query.ReadManifest(content)
 	if err != nil {
@@ -51,7 +51,7 @@ func setApproval(content []byte, d query.ManifestDocument, plan string) ([]byte,
 	}
 	specKey, spec := query.Entry(d.Root, "spec")
 	if spec == nil || spec.Kind != yaml.MappingNode {
-		return nil, byHand("there is no spec written out in place")
+		return nil, byHand("the spec is not written out in the document")
 	}
 	value := quoteYAML(plan)
 	if k, v := query.Entry(spec, "approvePlan"); v != nil {
@@ -123,7 +123,7 @@ func scalarLength(text []byte, v *yaml.Node) int {
 func quoteYAML(s string) string {
 	b, err := yaml.Marshal(s)
 	if err != nil {
-		panic("service: quoting " + err.Error()) // a text always marshals
+		panic("command: quoting " + err.Error()) // a text always marshals
 	}
 	return strings.TrimSuffix(string(b), "\n")
 }
@@ -147,8 +147,8 @@ func splice(content []byte, at, remove int, insert string) []byte {
 	return append(out, content[at+remove:]...)
 }
 
-// sameBut checks that the edited manifest means what the old one did, but for
-// the approval. Text that was edited by position is never trusted unread.
+// sameBut checks that the edited manifest differs from the old one only in the
+// approval.
 func sameBut(before, after []byte, key query.Key, plan string) error {
 	broken := fault.New(fault.Invalid, query.ReasonManifest, errors.New("approvePlan cannot be set without changing something else"))
 	was, err := query.ReadManifest(before)

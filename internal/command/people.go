@@ -49,8 +49,8 @@ type StateCommands interface {
 // SessionCommands are what a user does in a break-glass session.
 type SessionCommands interface {
 	BreakGlass(context.Context, query.Key) (stack.BreakGlass, error)
-	OrderByHand(context.Context, query.Key, HandOrder) (stack.Command, error)
-	EndGlass(context.Context, query.Key) error
+	OrderCommand(context.Context, query.Key, CommandOrder) (stack.Command, error)
+	EndBreakGlass(context.Context, query.Key) error
 }
 
 // TenantAPI is what can be asked of registries, templates and tenants, and done
@@ -63,7 +63,7 @@ type TenantAPI interface {
 	TenantCommands
 }
 
-// TenantCommands are what a person has done to registries and templates.
+// TenantCommands are what a user has done to registries and templates.
 type TenantCommands interface {
 	Allow(ctx context.Context, key query.Key, token string) error
 	ReadNow(context.Context, query.Key) (request string, err error)

@@ -15,8 +15,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// Tenants carries out commands on registries and templates, and answers what is
-// asked of them and of tenants.
+// Tenants carries out commands on registries and templates, and answers questions
+// about them and about tenants.
 type Tenants struct{ *query.Tenants }
 
 // NewTenants returns the Tenants that the client of stacks may see and change.
@@ -24,14 +24,14 @@ func NewTenants(stacks *Stacks, config *rest.Config) *Tenants {
 	return &Tenants{query.NewTenants(stacks.Stacks, config)}
 }
 
-// editRegistry changes the object of a registry upon the version that change was
-// shown, like Stacks.edit.
+// editRegistry changes the object of a registry, as editor.edit does that of a
+// stack.
 func (t *Tenants) editRegistry(ctx context.Context, key query.Key, change func(*tenantsv1.TenantRegistry) error) error {
 	return editTenants(ctx, t, func() (*tenantsv1.TenantRegistry, error) { return t.RegistryObject(ctx, key) }, "registry "+key.String(), change)
 }
 
-// editTenants makes a change of an object of one of the kinds of tenants, anew if
-// somebody else was faster.
+// editTenants changes an object of one of the kinds of tenants, and retries on a
+// conflict.
 func editTenants[T client.Object](ctx context.Context, t *Tenants, read func() (T, error), what string, change func(T) error) error {
 	var err error
 	for range edits {
@@ -75,32 +75,32 @@ func (t *Tenants) ReadNow(ctx context.Context, key query.Key) (request string, e
 	})
 }
 
-// Allow lets exactly the deletions pass that token stands for. If others are
-// blocked by now it is a Conflict, and nothing is allowed.
+// Allow allows exactly the deletions that token stands for. If other deletions are
+// blocked by now it is a Conflict, and none is allowed.
 func (t *Tenants) Allow(ctx context.Context, key query.Key, token string) error {
 	return t.editRegistry(ctx, key, func(o *tenantsv1.TenantRegistry) error {
 		switch b := o.Status.Blocked; {
 		case b == nil || b.Token == "":
 			return fault.New(fault.Conflict, query.ReasonNotBlocked, fmt.Errorf("no deletions of %s are blocked", key))
 		case b.Token != token:
-			return fault.New(fault.Conflict, query.ReasonTokenChanged, fmt.Errorf("other deletions of %s are blocked by now than those that were shown", key))
+			return fault.New(fault.Conflict, query.ReasonTokenChanged, fmt.Errorf("the blocked deletions of %s changed since they were shown", key))
 		}
 		note(o, tenantsv1.AnnotationAllowDeletions, token)
 		return nil
 	})
 }
 
-// SuspendRegistry leaves rows and tenants as they are until ResumeRegistry.
+// SuspendRegistry stops reading rows and changing tenants until ResumeRegistry.
 func (t *Tenants) SuspendRegistry(ctx context.Context, key query.Key) error {
-	return t.setIdle(ctx, key, true)
+	return t.setSuspended(ctx, key, true)
 }
 
-// ResumeRegistry ends a suspension.
+// ResumeRegistry reads rows again.
 func (t *Tenants) ResumeRegistry(ctx context.Context, key query.Key) error {
-	return t.setIdle(ctx, key, false)
+	return t.setSuspended(ctx, key, false)
 }
 
-func (t *Tenants) setIdle(ctx context.Context, key query.Key, to bool) error {
+func (t *Tenants) setSuspended(ctx context.Context, key query.Key, to bool) error {
 	return t.editRegistry(ctx, key, func(o *tenantsv1.TenantRegistry) error {
 		o.Spec.Suspend = to
 		return nil

@@ -15,18 +15,19 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// ReasonNoGap is the reason of a repair of a stack that needs none.
-const ReasonNoGap = "NoGap"
+// ReasonNothingUntracked is the reason of a repair of a stack without untracked
+// resources.
+const ReasonNothingUntracked = "NoUntrackedResources"
 
-// RepairAnswers are what a person knows of objects that are in no state.
+// RepairAnswers are what a user knows of untracked resources.
 type RepairAnswers struct {
-	IDs    map[string]string `json:"ids,omitempty"`    // what to import them by, by address
-	Absent []string          `json:"absent,omitempty"` // addresses of those that do not exist
+	IDs    map[string]string `json:"ids,omitempty"`    // to import them by, by address
+	Absent []string          `json:"absent,omitempty"` // addresses of resources that do not exist
 }
 
-// PlanRepair asks for a plan that brings what is in no state into it, and
-// returns the request, by which Answered knows the answer. If nothing of it
-// exists, an ordinary plan is asked for.
+// PlanRepair requests a plan that imports the untracked resources, and returns the
+// request, which Answered waits for. If none of them exists, it requests an
+// ordinary plan.
 func (s *Stacks) PlanRepair(ctx context.Context, key query.Key, a RepairAnswers) (request string, err error) {
 	request = s.request()
 	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
@@ -52,17 +53,17 @@ func (s *Stacks) PlanRepair(ctx context.Context, key query.Key, a RepairAnswers)
 func repairable(key query.Key, spec stack.Spec, m stack.Status) error {
 	switch {
 	case m.Untracked == nil || spec.IgnoreUntracked == m.Untracked.Run:
-		return fault.New(fault.Conflict, ReasonNoGap, fmt.Errorf("the stack %s has nothing to repair: everything that it built is in its state", key))
+		return fault.New(fault.Conflict, ReasonNothingUntracked, fmt.Errorf("the stack %s has no untracked resources to repair", key))
 	case spec.Suspended:
 		return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
 	case spec.Mode == stack.DriftOnly:
-		return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("the stack %s is only watched (approvePlan is disable), so that nothing can be imported into its state", key))
+		return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("Terrier only checks the stack %s for drift (approvePlan is disable), so that it imports nothing", key))
 	default:
 		return nil
 	}
 }
 
-// repairOf adds what is known now to what was said before of the same gap.
+// repairOf adds the answers to earlier ones about the same untracked resources.
 func repairOf(asked dialect.Stack, a RepairAnswers) (stack.Repair, error) {
 	g := asked.Status.Untracked
 	r := stack.Repair{Run: g.Run, IDs: map[string]string{}}
@@ -76,7 +77,7 @@ func repairOf(asked dialect.Stack, a RepairAnswers) (stack.Repair, error) {
 		if slices.ContainsFunc(g.Objects, func(u stack.UntrackedResource) bool { return u.Address == address }) {
 			return nil
 		}
-		return fault.New(fault.Invalid, "Usage", fmt.Errorf("%q is none of the objects that are in no state", address))
+		return fault.New(fault.Invalid, "Usage", fmt.Errorf("%q is not an untracked resource", address))
 	}
 	for address, id := range a.IDs {
 		if err := listed(address); err != nil {
@@ -96,7 +97,7 @@ func repairOf(asked dialect.Stack, a RepairAnswers) (stack.Repair, error) {
 	}
 	for _, u := range g.Objects {
 		if u.ID == "" && r.IDs[u.Address] == "" && !slices.Contains(r.Absent, u.Address) {
-			return r, fault.New(fault.Invalid, "RepairUnclear", fmt.Errorf("%s may exist, and by what it can be imported is not known", u.Address))
+			return r, fault.New(fault.Invalid, "RepairUnclear", fmt.Errorf("%s may exist, and the ID to import it by is not known", u.Address))
 		}
 	}
 	return r, nil
@@ -111,8 +112,8 @@ func annotateRepair(o *v1alpha2.Terraform, r stack.Repair) error {
 	return nil
 }
 
-// Repair lets exactly the plan seen be carried out to close a gap: if another
-// one waits by now, it is a Conflict and nothing is changed.
+// Repair applies exactly the repair plan seen: if another plan is pending by now, it
+// is a Conflict and nothing changes.
 func (s *Stacks) Repair(ctx context.Context, key query.Key, seen query.PlanInfo) error {
 	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		asked := query.Decode(o)
@@ -120,9 +121,9 @@ func (s *Stacks) Repair(ctx context.Context, key query.Key, seen query.PlanInfo)
 			return err
 		}
 		if asked.Spec.Repair == nil || asked.Spec.Repair.Run != asked.Status.Untracked.Run {
-			return fault.New(fault.Conflict, query.ReasonNoPlan, fmt.Errorf("no repair of the stack %s is planned", key))
+			return fault.New(fault.Conflict, query.ReasonNoPlan, fmt.Errorf("the stack %s has no repair plan", key))
 		}
-		if err := waits(o, seen); err != nil {
+		if err := isPending(o, seen); err != nil {
 			return err
 		}
 		r := *asked.Spec.Repair
@@ -132,8 +133,8 @@ func (s *Stacks) Repair(ctx context.Context, key query.Key, seen query.PlanInfo)
 	return err
 }
 
-// PreviewDestroy asks what a destroy would take down, and waits for the answer:
-// the plan as a document, which nobody can approve. Nothing to take down is no
+// PreviewDestroy requests a plan of a destroy, waits for it, and returns it as a
+// document, which cannot be approved. Without resources to destroy there is no
 // document.
 func (s *Stacks) PreviewDestroy(ctx context.Context, key query.Key) (query.PlanDocument, error) {
 	request := s.request()
@@ -161,7 +162,7 @@ func (s *Stacks) PreviewDestroy(ctx context.Context, key query.Key) (query.PlanD
 			return query.PlanDocument{}, fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))
 		case m.Previewed != request:
 		case m.NoPreview != "":
-			return query.PlanDocument{}, fault.New(fault.Broken, "PreviewFailed", fmt.Errorf("what a destroy of %s would take down could not be planned: %s", key, m.NoPreview))
+			return query.PlanDocument{}, fault.New(fault.Broken, "PreviewFailed", fmt.Errorf("a destroy of %s could not be planned: %s", key, m.NoPreview))
 		case m.Preview == nil:
 			return query.PlanDocument{}, nil
 		default:

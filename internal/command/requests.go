@@ -61,7 +61,7 @@ func WasRead(ctx context.Context, of RegistryReader, key query.Key, request stri
 		case <-time.After(readPause):
 		}
 	}
-	return query.Registry{}, errors.Join(ctx.Err(), fault.New(fault.Later, query.ReasonNotRead, fmt.Errorf("the rows of %s have not been read yet%s", key, why)))
+	return query.Registry{}, errors.Join(ctx.Err(), fault.New(fault.Later, query.ReasonNotRead, fmt.Errorf("the controller has not read the rows of %s yet%s", key, why)))
 }
 
 // covers reports whether the answer to the request handled answers request as

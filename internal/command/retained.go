@@ -24,45 +24,46 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Retained is a stack that is gone while something that it built may be there
-// still: it was let go so, or its object was removed by force.
+// Retained is a deleted stack whose resources may still exist: the stack retained
+// them, or its object was removed by force.
 type Retained struct {
 	Namespace string           `json:"namespace"`
 	Name      string           `json:"name"`
-	UID       string           `json:"uid"` // tells stacks of one name apart
+	UID       string           `json:"uid"` // distinguishes stacks of one name
 	At        time.Time        `json:"at"`
-	Until     time.Time        `json:"until"` // its record goes by itself then
+	Until     time.Time        `json:"until"` // its record is deleted then
 	Why       string           `json:"why"`
-	Secret    string           `json:"secret,omitempty"` // in which its state was left, in its namespace; empty if we did not keep it
-	Kept      bool             `json:"kept"`             // a copy of its last state is in the records
-	Resources []string         `json:"resources"`        // addresses in that state
-	Untracked *stack.Untracked `json:"gap,omitempty"`    // what is in no state
-	Ways      []string         `json:"ways"`             // what can be done about it, each in a sentence
+	Secret    string           `json:"secret,omitempty"`    // that holds its state, in its namespace; empty if Terrier did not store it
+	Kept      bool             `json:"kept"`                // a copy of its last state is in the records
+	Resources []string         `json:"resources"`           // addresses in that state
+	Untracked *stack.Untracked `json:"untracked,omitempty"` // resources that may exist and are in no state
+	Gap       *stack.Untracked `json:"gap,omitempty"`       // Untracked, under its name of the release before
+	Ways      []string         `json:"ways"`                // what a user can do about it, each in a sentence
 }
 
 // Key is the name that the stack had.
 func (r Retained) Key() query.Key { return query.Key{Namespace: r.Namespace, Name: r.Name} }
 
-// RetainedStacks are the records of stacks that are gone. They ask nobody what
-// may be seen: whoever calls them has.
+// RetainedStacks are the records of deleted stacks. The caller has checked the
+// rights of the user.
 type RetainedStacks interface {
-	// List returns those of a namespace, or of all if that is empty, the newest
+	// List returns those of a namespace, or of all if namespace is empty, the newest
 	// first.
 	List(ctx context.Context, namespace string) ([]Retained, error)
-	// State opens the copy of the last state of one.
+	// State opens the copy of the last state of a stack.
 	State(ctx context.Context, key query.Key, uid string) (io.ReadCloser, error)
-	// Forget drops all that the records hold of one. What it built stays, and so
-	// does the Secret with its state.
+	// Forget deletes the records of a stack. Its resources stay, and so does the
+	// Secret with its state.
 	Forget(ctx context.Context, key query.Key, uid string) error
 }
 
-// RetainedStore is where the records are kept.
+// RetainedStore stores the records.
 type RetainedStore interface {
 	query.Blobstore
 	Delete(ctx context.Context, key string) error
 }
 
-// KeptRetained are the RetainedStacks where they are kept.
+// KeptRetained are the RetainedStacks of a store.
 type KeptRetained struct {
 	store RetainedStore
 	kube  client.Reader
@@ -70,8 +71,7 @@ type KeptRetained struct {
 
 var _ RetainedStacks = (*KeptRetained)(nil)
 
-// NewRetained returns the records in store. In kube it is looked up whether a
-// stack exists after all.
+// NewRetained returns the records in store. Kube says whether a stack exists again.
 func NewRetained(store RetainedStore, kube client.Reader) *KeptRetained {
 	return &KeptRetained{store, kube}
 }
@@ -80,7 +80,7 @@ func NewRetained(store RetainedStore, kube client.Reader) *KeptRetained {
 func (k *KeptRetained) List(ctx context.Context, namespace string) ([]Retained, error) {
 	keys, err := k.store.List(ctx, record.AllRetained())
 	if err != nil {
-		return nil, fmt.Errorf("listing what stacks left: %w", err)
+		return nil, fmt.Errorf("listing retained resources: %w", err)
 	}
 	out := []Retained{}
 	for _, key := range keys {
@@ -90,7 +90,7 @@ func (k *KeptRetained) List(ctx context.Context, namespace string) ([]Retained, 
 		}
 		r, err := k.read(ctx, uid)
 		if fault.Of(err) == fault.Missing {
-			continue // forgotten since it was listed
+			continue // deleted since it was listed
 		}
 		if err != nil {
 			return nil, err
@@ -113,12 +113,12 @@ func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
 		err = json.Unmarshal(raw, &r)
 	}
 	if err != nil {
-		return Retained{}, fmt.Errorf("reading what the stack %s left: %w", uid, err)
+		return Retained{}, fmt.Errorf("reading the retained resources of the stack %s: %w", uid, err)
 	}
 	namespace, name, _ := strings.Cut(r.Stack, "/")
 	out := Retained{
 		Namespace: namespace, Name: name, UID: uid, At: r.At, Until: r.At.Add(kube.RetainedFor), Why: r.Why,
-		Resources: append([]string{}, r.Resources...), Untracked: r.Untracked,
+		Resources: append([]string{}, r.Resources...), Untracked: r.Untracked, Gap: r.Untracked,
 	}
 	if r.State != nil {
 		_, out.Secret, _ = strings.Cut(r.State.String(), "/")
@@ -126,20 +126,20 @@ func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
 	return out, nil
 }
 
-// ways say what can be done about what a stack left.
+// ways say what a user can do about retained resources.
 func (r Retained) ways() []string {
-	again := "To go on with it, create the stack again under its name, with the same backend."
+	again := "To manage the resources again, create the stack again under its name, with the same backend."
 	if r.Secret != "" {
-		again = fmt.Sprintf("To go on with it, create the stack again in %s under its name, with the same workspace and backendConfig.secretSuffix, annotated with terrier.dev/adopt-state=true: the state is in the Secret %s.", r.Namespace, r.Secret)
+		again = fmt.Sprintf("To manage the resources again, create the stack again in %s under its name, with the same workspace and backendConfig.secretSuffix, annotated with terrier.dev/adopt-state=true: the state is in the Secret %s.", r.Namespace, r.Secret)
 	}
-	out := []string{again, "To take it down, do that with destroyResourcesOnDeletion: true, wait until the stack is ready, and delete it."}
+	out := []string{again, "To destroy the resources, create the stack again with destroyResourcesOnDeletion: true, wait until it is ready, and delete it."}
 	if r.Kept {
-		out = append(out, fmt.Sprintf("If the state is gone, put the copy back with terrier state push, once the stack exists: terrier retained state %s -n %s --uid %s", r.Name, r.Namespace, r.UID))
+		out = append(out, fmt.Sprintf("If the state is gone, create the stack and upload the copy with terrier state push: terrier retained state %s -n %s --uid %s", r.Name, r.Namespace, r.UID))
 	}
 	if r.Untracked != nil {
-		out = append(out, "What is in no state has to be looked for, and removed or imported, by hand.")
+		out = append(out, "Find the untracked resources in the cloud, and delete or import each of them manually.")
 	}
-	forget := fmt.Sprintf("Once nothing of it is needed any more: terrier retained forget %s -n %s --uid %s", r.Name, r.Namespace, r.UID)
+	forget := fmt.Sprintf("When you need neither the record nor the copy of the state: terrier retained forget %s -n %s --uid %s", r.Name, r.Namespace, r.UID)
 	if r.Secret != "" {
 		forget += fmt.Sprintf(", and kubectl delete secret %s -n %s", r.Secret, r.Namespace)
 	}
@@ -153,7 +153,7 @@ func (k *KeptRetained) one(ctx context.Context, key query.Key, uid string) (Reta
 	}
 	r, err := k.read(ctx, uid)
 	if fault.Of(err) == fault.Missing || err == nil && r.Key() != key {
-		return Retained{}, fault.New(fault.Missing, query.ReasonNotRetained, fmt.Errorf("no record says that a stack %s with the UID %s left anything", key, uid))
+		return Retained{}, fault.New(fault.Missing, query.ReasonNotRetained, fmt.Errorf("there is no record of a deleted stack %s with the UID %s", key, uid))
 	}
 	return r, err
 }
@@ -165,7 +165,7 @@ func (k *KeptRetained) State(ctx context.Context, key query.Key, uid string) (io
 	}
 	state, err := k.store.Get(ctx, record.Retained(uid, record.RetainedStateFile))
 	if fault.Of(err) == fault.Missing {
-		return nil, fault.New(fault.Missing, query.ReasonNotRetained, fmt.Errorf("no copy of the last state of %s is kept", key))
+		return nil, fault.New(fault.Missing, query.ReasonNotRetained, fmt.Errorf("there is no copy of the last state of %s", key))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the last state of %s: %w", key, err)
@@ -173,8 +173,8 @@ func (k *KeptRetained) State(ctx context.Context, key query.Key, uid string) (io
 	return io.NopCloser(bytes.NewReader(state)), nil
 }
 
-// Forget implements RetainedStacks. The record goes last, so that whoever is cut
-// short can forget it again.
+// Forget implements RetainedStacks. The record is deleted last, so that an
+// interrupted deletion can be repeated.
 func (k *KeptRetained) Forget(ctx context.Context, key query.Key, uid string) error {
 	if _, err := k.one(ctx, key, uid); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (k *KeptRetained) Forget(ctx context.Context, key query.Key, uid string) er
 		return access.Fault(err, "stack "+key.String())
 	}
 	if err == nil && string(o.UID) == uid {
-		return fault.New(fault.Conflict, query.ReasonNotRetained, fmt.Errorf("the stack %s is there again, under the same UID, and its records are in use", key))
+		return fault.New(fault.Conflict, query.ReasonNotRetained, fmt.Errorf("the stack %s exists again under the same UID, and uses its records", key))
 	}
 	keys, err := k.store.List(ctx, record.Stack(uid))
 	if err != nil {
@@ -193,7 +193,7 @@ func (k *KeptRetained) Forget(ctx context.Context, key query.Key, uid string) er
 	}
 	for _, name := range append(keys, record.Retained(uid, record.RetainedStateFile), record.Retained(uid, record.RetainedFile)) {
 		if err := k.store.Delete(ctx, name); err != nil {
-			return fmt.Errorf("forgetting %s: %w", key, err)
+			return fmt.Errorf("deleting the records of %s: %w", key, err)
 		}
 	}
 	return nil

@@ -17,9 +17,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// ResumeRollout goes on with a rollout that has stopped: the tenants that were
-// seen to have failed are not held against it any more, further ones are. It
-// returns the generation that goes on.
+// ResumeRollout continues a rollout that has stopped: the tenants that have failed
+// so far do not count any more, further ones do. It returns the generation that
+// continues.
 func (t *Tenants) ResumeRollout(ctx context.Context, key query.Key) (int64, error) {
 	var target int64
 	err := t.editTemplate(ctx, key, func(o *tenantsv1.TenantTemplate) error {
@@ -38,7 +38,7 @@ func (t *Tenants) ResumeRollout(ctx context.Context, key query.Key) (int64, erro
 	return target, err
 }
 
-// Undoing is a generation of a template in the place of another.
+// Undoing replaces a generation of a template by an earlier one.
 type Undoing struct {
 	Key      query.Key
 	From, To int64
@@ -60,11 +60,11 @@ func (t *Tenants) PlanUndo(ctx context.Context, key query.Key, to int64) (Undoin
 	}
 	u := Undoing{Key: key, From: o.Generation, To: to, was: o.Spec}
 	if u.To == 0 {
-		u.To = goBackTo(o, kept)
+		u.To = lastGood(o, kept)
 	}
 	at := slices.IndexFunc(kept, func(r appsv1.ControllerRevision) bool { return r.Revision == u.To })
 	if u.To == 0 || at < 0 {
-		return u, fault.New(fault.Missing, query.ReasonNoRevision, fmt.Errorf("the generation of the template %s to go back to is not kept", key))
+		return u, fault.New(fault.Missing, query.ReasonNoRevision, fmt.Errorf("the generation to roll the template %s back to is not kept", key))
 	}
 	if u.spec, err = tenants.RevisionSpec(&kept[at]); err != nil {
 		return u, err
@@ -73,8 +73,8 @@ func (t *Tenants) PlanUndo(ctx context.Context, key query.Key, to int64) (Undoin
 	return u, nil
 }
 
-// goBackTo is the last good generation, or else the one before the newest.
-func goBackTo(o *tenantsv1.TenantTemplate, kept []appsv1.ControllerRevision) int64 {
+// lastGood is the last good generation, or else the one before the newest.
+func lastGood(o *tenantsv1.TenantTemplate, kept []appsv1.ControllerRevision) int64 {
 	if s := o.Status.Rollout; s != nil && s.GoodGeneration != 0 && s.GoodGeneration != o.Generation {
 		return s.GoodGeneration
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 )
 
-// DiffLine is one line of what a template says in either generation.
+// DiffLine is one line of either generation of a template.
 type DiffLine = plan.Line
 
 // diffShown bounds how much of two templates is compared line by line: the work
@@ -17,7 +17,7 @@ type DiffLine = plan.Line
 // other.
 const diffShown = 1500
 
-// Diff is what going back changes in the template, as YAML. Lines that both
+// Diff is what an undo changes in the template, as YAML. Lines that both
 // generations have are left out beyond a few around each change; one line with
 // the text "…" stands for them.
 func (u Undoing) Diff() ([]DiffLine, error) {

@@ -21,7 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// Stacks carries out commands on stacks, and answers what is asked of them.
+// Stacks carries out commands on stacks, and answers questions about them.
 type Stacks struct {
 	editor
 	*States
@@ -47,8 +47,8 @@ func annotate(o *v1alpha2.Terraform, name, value string) {
 
 func (s editor) request() string { return s.Now().UTC().Format(time.RFC3339Nano) }
 
-// whoami is the user as the cluster knows them, empty if it does not say. It is
-// written down for people: who may do what is decided without it.
+// whoami is the name of the user in the cluster, empty if the cluster does not say.
+// It is only shown: rights do not depend on it.
 func (s editor) whoami(ctx context.Context) string {
 	var me authnv1.SelfSubjectReview
 	if err := s.Kube.Create(ctx, &me); err != nil {
@@ -57,12 +57,12 @@ func (s editor) whoami(ctx context.Context) string {
 	return me.Status.UserInfo.Username
 }
 
-// edits bounds how often an edit is made anew because the object changed.
+// edits bounds how often an edit is retried because the object changed.
 const edits = 8
 
-// edit changes the object of a stack and returns it as it is then. The change
-// is made upon the very version that change was shown: if that is no longer
-// the newest, change is asked again about the newest.
+// edit changes the object of a stack and returns it as it is then. It writes over
+// exactly the version that change saw: if that is no longer the newest, change is
+// called again with the newest.
 func (s editor) edit(ctx context.Context, key query.Key, change func(*v1alpha2.Terraform) error) (*v1alpha2.Terraform, error) {
 	var err error
 	for range edits {
@@ -86,15 +86,15 @@ func (s editor) edit(ctx context.Context, key query.Key, change func(*v1alpha2.T
 	return nil, err
 }
 
-// person is the caller as the cluster knows them.
+// person is the name of the user.
 func (s editor) person(ctx context.Context) string {
 	if who := s.whoami(ctx); who != "" {
 		return who
 	}
-	return "somebody"
+	return "an unknown user"
 }
 
-// wake has the controller look at what was done.
+// wake has the controller reconcile the stack.
 func (s editor) wake(ctx context.Context, key query.Key) error {
 	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		annotate(o, query.RequestAnnotation, s.request())

@@ -239,7 +239,7 @@ func TestLocksOfPeople(t *testing.T) {
 	if h, err := v.states.Holder(t.Context(), v.ref); err != nil || !strings.Contains(h.Error(), "moving things") {
 		t.Errorf("whoever meets it is told %v, %v; want the reason", h, err)
 	}
-	if _, err := v.UnlockState(t.Context(), v.key(), "other"); fault.Of(err) != fault.Conflict || !strings.Contains(command.Hint(err), "who holds it") {
+	if _, err := v.UnlockState(t.Context(), v.key(), "other"); fault.Of(err) != fault.Conflict || !strings.Contains(command.Hint(err), "holder of the lock") {
 		t.Errorf("freeing another lock: %v (%s), want a conflict and where to look", err, command.Hint(err))
 	}
 	if _, err := v.UnlockState(t.Context(), v.key(), ""); err != nil {

@@ -18,29 +18,28 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// StateChange is a state that somebody wants in the place of the one that is
-// stored, as it was then.
+// StateChange is a state that is to replace the stored one.
 type StateChange struct {
 	Key  query.Key            `json:"-"`
-	From stack.Known          `json:"from,omitzero"` // zero if there is none, or none that can be read
+	From stack.Known          `json:"from,omitzero"` // the stored one; zero if there is none, or it cannot be read
 	To   stack.Known          `json:"to"`
 	Diff plan.StateDifference `json:"diff"`
-	Over string               `json:"over,omitempty"` // the digest of what is stored, whether it can be read or not
+	Over string               `json:"over,omitempty"` // the digest of the stored one, readable or not
 
 	State []byte        `json:"-"`
-	Order RollbackOrder `json:"-"` // by which a server prepares it again
-	Force bool          `json:"-"` // likewise, of a state that somebody brought
+	Order RollbackOrder `json:"-"` // for a server, which prepares the change again
+	Force bool          `json:"-"` // likewise, of an uploaded state
 }
 
 // Bytes is how large the state is.
 func (c StateChange) Bytes() int { return len(c.State) }
 
-// Still returns err, with which c was prepared, or a Conflict if c is not what
-// somebody was shown: over what, and to what. Whatever else is wrong with what is
-// stored now, it is not what they saw.
+// Still returns err, with which c was prepared, or a Conflict if c is not what the
+// user was shown: the digest over of the stored state, and the digest to of the new
+// one.
 func (c StateChange) Still(err error, over, to string) error {
 	if c.Over != "" && c.Over != over || err == nil && (c.Over != over || c.To.Digest != to) {
-		return fault.New(fault.Conflict, ReasonStateConflict, fmt.Errorf("what is stored for %s is not what was shown: look again", c.Key))
+		return fault.New(fault.Conflict, ReasonStateConflict, fmt.Errorf("the state of %s changed since it was shown: prepare the change again", c.Key))
 	}
 	return err
 }
@@ -48,9 +47,9 @@ func (c StateChange) Still(err error, over, to string) error {
 // States changes the states that Terrier stores.
 type States struct{ editor }
 
-// PlanRollback prepares to make an older version the newest: the same resources
-// under a serial that follows, so that whoever knows a later one accepts it.
-// With force it may replace what is kept nowhere else.
+// PlanRollback prepares a rollback to an older version: the same resources under the
+// next serial, so that every backend accepts it. With force it may replace a state
+// of which no version is kept.
 func (s *States) PlanRollback(ctx context.Context, key query.Key, version string, force bool) (StateChange, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
@@ -67,9 +66,8 @@ func (s *States) PlanRollback(ctx context.Context, key query.Key, version string
 	return s.change(ctx, h, old, true, force)
 }
 
-// PlanPush prepares to store a state that somebody brings. It must follow the
-// one that is stored; with force its lineage and serial are rewritten so that it
-// does.
+// PlanPush prepares to store an uploaded state. It must follow the stored one; with
+// force its lineage and serial are rewritten so that it does.
 func (s *States) PlanPush(ctx context.Context, key query.Key, state []byte, force bool) (StateChange, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
@@ -84,7 +82,7 @@ func (s *States) change(ctx context.Context, h *query.StoredState, state []byte,
 	out := StateChange{Key: h.ID.Key}
 	facts, err := stack.ReadState(state)
 	if err != nil {
-		return out, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("that is no state: %w", err))
+		return out, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("the upload is not a state: %w", err))
 	}
 	found, err := h.States.Load(ctx, h.Ref)
 	if err != nil && fault.Reason(err, "") != kube.StateUnreadable {
@@ -98,7 +96,7 @@ func (s *States) change(ctx context.Context, h *query.StoredState, state []byte,
 	if now, err := stack.ReadState(found.State); err == nil {
 		out.From = now.Known
 		if !force && !known(kept, h.Status, now.Digest) {
-			return out, fault.New(fault.Conflict, query.ReasonStateUnseen, fmt.Errorf("what is stored for %s now (%s) is kept nowhere else, since Terrier has not looked at it yet", h.ID.Key, now.Known))
+			return out, fault.New(fault.Conflict, query.ReasonStateUnseen, fmt.Errorf("no version of the stored state of %s (%s) is kept, since Terrier has not checked it yet", h.ID.Key, now.Known))
 		}
 	}
 	after := newest(out.From, h.Status.Known, kept.Head)
@@ -124,8 +122,8 @@ func known(kept query.KeptStates, m stack.Status, digest string) bool {
 		slices.ContainsFunc(kept.Versions, func(v stack.StateVersion) bool { return v.Digest == digest })
 }
 
-// newest is the version that whatever is stored next has to follow. Where the
-// lineages differ it is the one that the stack expects.
+// newest is the version that the next state has to follow. Where the lineages
+// differ it is the one that the stack expects.
 func newest(stored, known, head stack.Known) stack.Known {
 	out := known
 	if out == (stack.Known{}) || head.Follows(out) {
@@ -146,7 +144,7 @@ func rewritten(state []byte, after stack.Known) ([]byte, error) {
 		return nil, err
 	}
 	if doc["encrypted_data"] != nil {
-		return nil, fault.New(fault.Invalid, query.ReasonNoState, errors.New("the state is encrypted, and its lineage and serial are sealed with it"))
+		return nil, fault.New(fault.Invalid, query.ReasonNoState, errors.New("the state is encrypted, and its lineage and serial are encrypted with it"))
 	}
 	if after == (stack.Known{}) {
 		return state, nil
@@ -163,18 +161,18 @@ func rewritten(state []byte, after stack.Known) ([]byte, error) {
 }
 
 // WriteState stores a change that was prepared, under a lock in the name of the
-// person, and asks for a plan. It is a Conflict if something else is stored by
-// now, or if a run is at work.
+// user, and requests a plan. It is a Conflict if another state is stored by now, or
+// if a run goes on.
 func (s *States) WriteState(ctx context.Context, c StateChange) error {
 	h, err := s.StoredState(ctx, c.Key)
 	if err != nil {
 		return err
 	}
-	if err := resting(h); err != nil {
+	if err := idle(h); err != nil {
 		return err
 	}
 	who := s.person(ctx)
-	free, err := take(ctx, h, who, "writing the state by hand", "")
+	free, err := take(ctx, h, who, "writing the state manually", "")
 	if err != nil {
 		return err
 	}
@@ -185,8 +183,8 @@ func (s *States) WriteState(ctx context.Context, c StateChange) error {
 	return s.wake(ctx, c.Key)
 }
 
-// AcceptState says that what is stored for a stack may stand there, although
-// something else was expected. It returns what was accepted.
+// AcceptState accepts the stored state of a stack, although another one was
+// expected. It returns the state that was accepted.
 func (s *States) AcceptState(ctx context.Context, key query.Key) (stack.Known, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
@@ -199,7 +197,7 @@ func (s *States) AcceptState(ctx context.Context, key query.Key) (stack.Known, e
 	said, facts := stack.NoState, stack.StateFacts{}
 	if found.Digest != "" {
 		if facts, err = stack.ReadState(found.State); err != nil {
-			return stack.Known{}, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("what is stored for %s cannot be read: %w", key, err))
+			return stack.Known{}, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("the stored state of %s cannot be read: %w", key, err))
 		}
 		said = facts.Digest
 	}

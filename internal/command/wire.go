@@ -10,28 +10,27 @@ import (
 
 // What commands send. Each is also what the server reads.
 type (
-	// SeenPlan is the plan that somebody saw when they decided about it, and what
-	// they say to that.
+	// SeenPlan is the plan that a user saw and decides about, with a comment.
 	SeenPlan struct {
 		Name    string `json:"name"`
 		Digest  string `json:"digest,omitempty"`
 		Comment string `json:"comment,omitempty"`
 	}
-	// SeenRepair is the plan of a repair that somebody saw.
+	// SeenRepair is the repair plan that a user saw.
 	SeenRepair struct {
 		Name   string `json:"name"`
 		Digest string `json:"digest,omitempty"`
 	}
-	// NamedLock names a lock. Empty is the caller's own, where that is enough.
+	// NamedLock names a lock; the caller's own if empty, where that is enough.
 	NamedLock struct {
 		ID string `json:"id,omitempty"`
 	}
-	// LockReason says why a state is to be locked.
+	// LockReason says why a user locks a state.
 	LockReason struct {
 		Reason string `json:"reason,omitempty"`
 	}
-	// RollbackOrder asks for an older version of a state. With Preview it is only
-	// said what that would do; without, Over and To are what was said then.
+	// RollbackOrder rolls a state back to a version. With Preview the answer only says
+	// what that would do; without, Over and To are what the preview said.
 	RollbackOrder struct {
 		Version string `json:"version"`
 		Force   bool   `json:"force,omitempty"`
@@ -39,19 +38,18 @@ type (
 		Over    string `json:"over,omitempty"`
 		To      string `json:"to,omitempty"`
 	}
-	// AllowedToken stands for exactly the deletions that may pass.
+	// AllowedToken stands for exactly the deletions that are allowed.
 	AllowedToken struct {
 		Token string `json:"token"`
 	}
-	// RenderOrder asks for what a template makes of a row: of Row, or of that of the
-	// tenant with the UID.
+	// RenderOrder renders a template with Row, or with the row of the tenant UID.
 	RenderOrder struct {
 		Row query.RowText `json:"row,omitempty"`
 		UID string        `json:"uid,omitempty"`
 	}
-	// UndoOrder asks for an older generation of a template: the last good one if To
-	// is 0. With Preview it is only said what that would do; without, From is what
-	// was said then.
+	// UndoOrder rolls a template back to a generation: the last good one if To is 0.
+	// With Preview the answer only says what that would do; without, From is what the
+	// preview said.
 	UndoOrder struct {
 		To      int64 `json:"to,omitempty"`
 		From    int64 `json:"from,omitempty"`
@@ -59,13 +57,13 @@ type (
 	}
 )
 
-// What commands answer, where that is no type that reads have as well.
+// What commands answer, where questions have no type for it.
 type (
 	// Requested is a request that the controller answers later.
 	Requested struct {
 		Request string `json:"request"`
 	}
-	// Resumed is the generation of a template whose rollout goes on.
+	// Resumed is the generation of a template whose rollout continues.
 	Resumed struct {
 		Generation int64 `json:"generation"`
 	}
@@ -77,16 +75,16 @@ type (
 	}
 )
 
-// ReasonStateConflict is of a state that is not what it was when somebody looked.
+// ReasonStateConflict is of a state that changed since the user saw it.
 const ReasonStateConflict = kube.StateConflict
 
-// NewestRun stands for the newest run in an address.
+// NewestRun is the newest run, in an address.
 const NewestRun = "newest"
 
-// SignInLink lets one browser in, once, as whoever asked for it.
+// SignInLink signs in one browser, once, as the user that requested it.
 type SignInLink struct {
 	Path  string    `json:"path"` // below the address of the server
-	Name  string    `json:"name"` // who somebody is there
+	Name  string    `json:"name"` // of the user
 	Until time.Time `json:"until"`
 }
 
@@ -98,7 +96,7 @@ type Refusal struct {
 	Hint   string     `json:"hint,omitempty"` // what to do about it
 }
 
-// NamedRetained names the record of one stack that is gone.
+// NamedRetained names the record of a deleted stack.
 type NamedRetained struct {
 	UID string `json:"uid"`
 }

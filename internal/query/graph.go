@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/input"
 )
 
 // Graph is a stack with what it needs, and what needs it, directly or through
@@ -193,4 +196,31 @@ func (w *walk) node(b *Board, key Key) GraphNode {
 		n.Missing = true
 	}
 	return n
+}
+
+// ties are what binds a stack to others. Names of Secrets are those of its own
+// namespace.
+type ties struct {
+	needs  []Key
+	reads  []string
+	writes string
+}
+
+// tiesOf are the ties of a stack. A stack that reads a Secret is tied to the
+// stack that publishes to it, in whatever field the Secret is named.
+func tiesOf(o *v1alpha2.Terraform) ties {
+	var t ties
+	refs := input.References(infra.Legible(o), o.Namespace)
+	for _, r := range refs.DependsOn {
+		t.needs = append(t.needs, Key{r.Namespace, r.Name})
+	}
+	if refs.Writes != nil {
+		t.writes = refs.Writes.Name
+	}
+	for _, r := range refs.Reads {
+		if r.Kind == input.Secret && r.Namespace == o.Namespace && !slices.Contains(t.reads, r.Name) {
+			t.reads = append(t.reads, r.Name)
+		}
+	}
+	return t
 }

@@ -60,16 +60,26 @@ type Stack struct {
 	FailedRevision string           `json:"failedRevision,omitempty"` // the revision that fails
 	FailedWith     string           `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
 	Lock           *stack.Lock      `json:"lock,omitempty"`
-	Untracked      *stack.Untracked `json:"gap,omitempty"` // what was built and is in no state
+	Untracked      *stack.Untracked `json:"untracked,omitempty"` // resources that may exist and are in no state
 
-	Glass     *stack.BreakGlass    `json:"glass,omitempty"`     // the session in which a person works by hand; it is over once its end has passed
-	Commanded *stack.Command       `json:"commanded,omitempty"` // what is on its way in it
-	ByHand    *stack.CommandResult `json:"byHand,omitempty"`    // what a person had run last
+	BreakGlass     *stack.BreakGlass    `json:"breakGlass,omitempty"`     // the newest session; it is over once its end has passed
+	PendingCommand *stack.Command       `json:"pendingCommand,omitempty"` // in the session
+	LastCommand    *stack.CommandResult `json:"lastCommand,omitempty"`    // that ran in a session
+
+	FormerNames
 
 	Isolation   string   `json:"isolation,omitempty"`
 	Environment []string `json:"environment,omitempty"`
 	Outputs     []string `json:"outputs,omitempty"`
 	OutputsIn   string   `json:"outputsIn,omitempty"` // the Secret they are published to
+}
+
+// FormerNames are fields of a Stack under the names of the release before.
+type FormerNames struct {
+	Gap       *stack.Untracked     `json:"gap,omitempty"`       // Untracked
+	Glass     *stack.BreakGlass    `json:"glass,omitempty"`     // BreakGlass
+	Commanded *stack.Command       `json:"commanded,omitempty"` // PendingCommand
+	ByHand    *stack.CommandResult `json:"byHand,omitempty"`    // LastCommand
 }
 
 // Running is a run that goes on.
@@ -142,9 +152,9 @@ func viewOf(o *v1alpha2.Terraform, asked dialect.Stack) Stack {
 	s.progress(o.Status.Terrier)
 	s.remember(asked.Status)
 	if g := asked.Status.BreakGlass; g != nil && g.Session == asked.Spec.BreakGlass {
-		s.Glass = g
+		s.BreakGlass = g
 		if Underway(asked.Spec, asked.Status) {
-			s.Commanded = asked.Spec.Command
+			s.PendingCommand = asked.Spec.Command
 		}
 	}
 	for _, r := range []string{o.Status.LastPlannedRevision, o.Status.LastAppliedRevision} {
@@ -152,6 +162,7 @@ func viewOf(o *v1alpha2.Terraform, asked dialect.Stack) Stack {
 			s.Revision = r
 		}
 	}
+	s.FormerNames = FormerNames{s.Untracked, s.BreakGlass, s.PendingCommand, s.LastCommand}
 	return s
 }
 
@@ -173,7 +184,7 @@ func (s *Stack) progress(t *v1alpha2.TerrierStatus) {
 
 // remember takes over what earlier reconciles wrote down.
 func (s *Stack) remember(m stack.Status) {
-	s.Plan, s.Applied, s.Lock, s.Untracked, s.ByHand = PlanInfoOf(m.Pending), PlanInfoOf(m.Applied), m.Lock, m.Untracked, m.LastCommand
+	s.Plan, s.Applied, s.Lock, s.Untracked, s.LastCommand = PlanInfoOf(m.Pending), PlanInfoOf(m.Applied), m.Lock, m.Untracked, m.LastCommand
 	if m.Applied != nil {
 		s.AppliedAt = m.AppliedAt
 	}

@@ -79,12 +79,12 @@ func (s *server) breakGlassCommands(op func(string, string, ...fault.Kind) opera
 				return p.Stacks.BreakGlass(c.ctx(), c.key())
 			}),
 		tells(s, oneStack+"/break-glass/run", patch, op("orderByHand", "Runs one command of the engine in a break-glass session. The caller chooses the ID: two requests with the same ID run one command.", fault.Conflict),
-			func(c call, p command.Person, b command.HandOrder) (stack.Command, error) {
-				return p.Stacks.OrderByHand(c.ctx(), c.key(), b)
+			func(c call, p command.Person, b command.CommandOrder) (stack.Command, error) {
+				return p.Stacks.OrderCommand(c.ctx(), c.key(), b)
 			}),
 		tells(s, oneStack+"/break-glass/end", patch, op("endGlass", "Ends the break-glass session. Terrier reconciles the stack again."),
 			func(c call, p command.Person, _ none) (none, error) {
-				return none{}, p.Stacks.EndGlass(c.ctx(), c.key())
+				return none{}, p.Stacks.EndBreakGlass(c.ctx(), c.key())
 			}),
 	}
 }

@@ -150,8 +150,8 @@ func previews(t *testing.T, w *World, s Subject) {
 
 func repairs(t *testing.T, w *World, s Subject) {
 	_, err := s.Stacks.PlanRepair(t.Context(), w.key("net"), command.RepairAnswers{IDs: map[string]string{"t.a": "1"}})
-	want(t, "PlanRepair()", err, fault.Conflict, command.ReasonNoGap)
-	want(t, "Repair()", s.Stacks.Repair(t.Context(), w.key("net"), shown), fault.Conflict, command.ReasonNoGap)
+	want(t, "PlanRepair()", err, fault.Conflict, command.ReasonNothingUntracked)
+	want(t, "Repair()", s.Stacks.Repair(t.Context(), w.key("net"), shown), fault.Conflict, command.ReasonNothingUntracked)
 
 	gap := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "t.a"}, {Address: "t.b", ID: "b"}}}
 	w.status(t, stack.Status{Untracked: gap}, nil)

@@ -46,12 +46,12 @@ func pushes(t *testing.T, w *World, s Subject) {
 
 // worksByHand answers as the controller would.
 func worksByHand(t *testing.T, w *World, s Subject) {
-	order := command.HandOrder{ID: "one", Args: []string{"state", "rm", "t.a"}}
-	_, err := s.Stacks.OrderByHand(t.Context(), w.key("net"), order)
-	want(t, "a command before whole glass", err, fault.Conflict, command.ReasonGlassWhole)
-	_, err = s.Stacks.OrderByHand(t.Context(), w.key("net"), command.HandOrder{ID: "one", Args: []string{"apply"}})
+	order := command.CommandOrder{ID: "one", Args: []string{"state", "rm", "t.a"}}
+	_, err := s.Stacks.OrderCommand(t.Context(), w.key("net"), order)
+	want(t, "a command before whole glass", err, fault.Conflict, command.ReasonNoSession)
+	_, err = s.Stacks.OrderCommand(t.Context(), w.key("net"), command.CommandOrder{ID: "one", Args: []string{"apply"}})
 	want(t, "a command that may not be run", err, fault.Invalid, "CommandInvalid")
-	_, err = s.Stacks.OrderByHand(t.Context(), w.key("net"), command.HandOrder{ID: "../", Args: order.Args})
+	_, err = s.Stacks.OrderCommand(t.Context(), w.key("net"), command.CommandOrder{ID: "../", Args: order.Args})
 	want(t, "an id that is none", err, fault.Invalid, "OrderInvalid")
 
 	glass := breaks(t, w, s)
@@ -59,33 +59,33 @@ func worksByHand(t *testing.T, w *World, s Subject) {
 		t.Errorf("to break what is broken is another session: %+v", again)
 	}
 	order.Session = "another"
-	_, err = s.Stacks.OrderByHand(t.Context(), w.key("net"), order)
-	want(t, "a command of another session", err, fault.Conflict, command.ReasonGlassWhole)
+	_, err = s.Stacks.OrderCommand(t.Context(), w.key("net"), order)
+	want(t, "a command of another session", err, fault.Conflict, command.ReasonNoSession)
 	order.Session = glass.Session
-	c := must(s.Stacks.OrderByHand(t.Context(), w.key("net"), order))(t)
-	if c.By != w.User(Boss).Name || c.Session != glass.Session || must(s.Stacks.Get(t.Context(), w.key("net")))(t).Commanded == nil {
-		t.Errorf("OrderByHand() = %+v, want it on its way in the name of who asked", c)
+	c := must(s.Stacks.OrderCommand(t.Context(), w.key("net"), order))(t)
+	if c.By != w.User(Boss).Name || c.Session != glass.Session || must(s.Stacks.Get(t.Context(), w.key("net")))(t).PendingCommand == nil {
+		t.Errorf("OrderCommand() = %+v, want it on its way in the name of who asked", c)
 	}
-	if again := must(s.Stacks.OrderByHand(t.Context(), w.key("net"), order))(t); again.ID != c.ID {
+	if again := must(s.Stacks.OrderCommand(t.Context(), w.key("net"), order))(t); again.ID != c.ID {
 		t.Errorf("the same order twice is %+v", again)
 	}
-	_, err = s.Stacks.OrderByHand(t.Context(), w.key("net"), command.HandOrder{ID: "one", Args: []string{"state", "list"}})
-	want(t, "another command of the same id", err, fault.Conflict, command.ReasonHandBusy)
-	second := command.HandOrder{ID: "two", Args: []string{"state", "list"}}
-	_, err = s.Stacks.OrderByHand(t.Context(), w.key("net"), second)
-	want(t, "a second command while the first is on its way", err, fault.Conflict, command.ReasonHandBusy)
+	_, err = s.Stacks.OrderCommand(t.Context(), w.key("net"), command.CommandOrder{ID: "one", Args: []string{"state", "list"}})
+	want(t, "another command of the same id", err, fault.Conflict, command.ReasonCommandBusy)
+	second := command.CommandOrder{ID: "two", Args: []string{"state", "list"}}
+	_, err = s.Stacks.OrderCommand(t.Context(), w.key("net"), second)
+	want(t, "a second command while the first is on its way", err, fault.Conflict, command.ReasonCommandBusy)
 
 	w.status(t, stack.Status{BreakGlass: &glass, LastCommand: &stack.CommandResult{Command: c, Run: "glass-1", Outcome: stack.Succeeded, Moved: true}}, nil)
-	if again := must(s.Stacks.OrderByHand(t.Context(), w.key("net"), order))(t); again.ID != "one" {
+	if again := must(s.Stacks.OrderCommand(t.Context(), w.key("net"), order))(t); again.ID != "one" {
 		t.Errorf("the order that was carried out, sent again, is %+v", again)
 	}
-	if st := must(s.Stacks.Get(t.Context(), w.key("net")))(t); st.Commanded != nil || st.ByHand == nil || !st.ByHand.Moved || st.Glass == nil {
-		t.Errorf("the stack says %+v, %+v, %+v; want how the command ended", st.Glass, st.Commanded, st.ByHand)
+	if st := must(s.Stacks.Get(t.Context(), w.key("net")))(t); st.PendingCommand != nil || st.LastCommand == nil || !st.LastCommand.Moved || st.BreakGlass == nil {
+		t.Errorf("the stack says %+v, %+v, %+v; want how the command ended", st.BreakGlass, st.PendingCommand, st.LastCommand)
 	}
-	must(s.Stacks.OrderByHand(t.Context(), w.key("net"), second))(t)
+	must(s.Stacks.OrderCommand(t.Context(), w.key("net"), second))(t)
 
-	done(t, "EndGlass()", s.Stacks.EndGlass(t.Context(), w.key("net")))
-	done(t, "EndGlass() once more", s.Stacks.EndGlass(t.Context(), w.key("net")))
+	done(t, "EndBreakGlass()", s.Stacks.EndBreakGlass(t.Context(), w.key("net")))
+	done(t, "EndBreakGlass() once more", s.Stacks.EndBreakGlass(t.Context(), w.key("net")))
 	if a := w.object(t, "net").Annotations; a[infra.BreakTheGlassAt] != "" || a[infra.BreakGlassCommand] != "" {
 		t.Errorf("after the end there is still %v", a)
 	}

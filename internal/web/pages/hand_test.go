@@ -35,15 +35,15 @@ func TestCommandsByHandFromForms(t *testing.T) {
 	}
 	order := run[0].Fields.Get("order")
 	run[0].Fields["command"], run[0].Fields["args"] = []string{"state mv"}, []string{"  a.b[\"x y\"]\r\n\r\nmodule.c.a.b\r\n"}
-	d, h, err = post(t, e, run[0].To, run[0].Fields, RunByHand)
+	d, h, err = post(t, e, run[0].To, run[0].Fields, RunCommand)
 	want := []string{`run by hand apps/byhand ` + order + ` s ["state" "mv" "a.b[\"x y\"]" "module.c.a.b"]`}
 	if err != nil || order == "" || Sentence(d.Said) == "" || cmp.Diff(h.done, want) != "" {
 		t.Errorf("%+v, %v; commanded (-got +want):\n%s", d, err, cmp.Diff(h.done, want))
 	}
-	if _, h, err = post(t, e, run[0].To, url.Values{"args": {"x"}}, RunByHand); fault.Of(err) != fault.Invalid || len(h.done) != 0 {
+	if _, h, err = post(t, e, run[0].To, url.Values{"args": {"x"}}, RunCommand); fault.Of(err) != fault.Invalid || len(h.done) != 0 {
 		t.Errorf("without a command: %v, done %q", err, h.done)
 	}
-	if _, h, err = post(t, e, end[0].To, end[0].Fields, EndGlass); err != nil || cmp.Diff(h.done, []string{"end glass apps/byhand"}) != "" {
+	if _, h, err = post(t, e, end[0].To, end[0].Fields, EndBreakGlass); err != nil || cmp.Diff(h.done, []string{"end glass apps/byhand"}) != "" {
 		t.Errorf("%v, done %q; want the session ended", err, h.done)
 	}
 	if n := len(show(t, e, "/stacks/apps/commanded/glass", StackGlass).forms("/glass/run")); n != 0 {
@@ -61,8 +61,8 @@ func TestWorkByHandIsNotOfferedInVain(t *testing.T) {
 		"suspended":            {func(_ *Visit, s *query.Stack) { s.Suspended = true }, "Resume it first."},
 		"deleted":              {func(_ *Visit, s *query.Stack) { s.Deleting = true }, "is being deleted"},
 		"possible":             {func(*Visit, *query.Stack) {}, ""},
-		"over":                 {func(v *Visit, s *query.Stack) { s.Glass = &stack.BreakGlass{Until: v.Now} }, ""},
-		"open, and suspended":  {func(v *Visit, s *query.Stack) { s.Glass, s.Suspended = &stack.BreakGlass{Until: v.Now.Add(1)}, true }, ""},
+		"over":                 {func(v *Visit, s *query.Stack) { s.BreakGlass = &stack.BreakGlass{Until: v.Now} }, ""},
+		"open, and suspended":  {func(v *Visit, s *query.Stack) { s.BreakGlass, s.Suspended = &stack.BreakGlass{Until: v.Now.Add(1)}, true }, ""},
 	} {
 		v := visitor(t, town(), "/stacks/apps/cart")
 		s := row("apps", "cart", query.StatusReady, nil).Stack

@@ -28,7 +28,7 @@ func StackGlass(v *Visit) (Page, error) {
 	}
 	s := head.Stack
 	view := glassView{
-		Head: head, To: stackPath(v.Key(), tabGlass), Commands: command.HandCommands(), Lasts: v.House.Platform.Glass,
+		Head: head, To: stackPath(v.Key(), tabGlass), Commands: command.AllowedCommands(), Lasts: v.House.Platform.Glass,
 		May: mayChange(v, v.Key()), Order: rand.Text(),
 		Shell: fmt.Sprintf("terrier break-glass -n %s %s -- state list", v.Key().Namespace, v.Key().Name),
 		Own: []string{
@@ -39,12 +39,12 @@ func StackGlass(v *Visit) (Page, error) {
 	}
 	view.Why = glassHindrance(v, s, view.May)
 	if glassOpen(s, v.Now) {
-		view.Session, view.Commanded = s.Glass, s.Commanded
+		view.Session, view.Commanded = s.BreakGlass, s.PendingCommand
 	}
 	if r := s.Run; r != nil && r.Kind == string(stack.BreakGlassRun) {
 		view.Log = runPath(s.Key(), r.ID) + "/log"
 	}
-	if h := s.ByHand; h != nil {
+	if h := s.LastCommand; h != nil {
 		view.Last = &handDone{*h, outcomePill(h.Outcome), runPath(s.Key(), h.Run) + "/log"}
 	}
 	return stackPage(v, "stack_glass", "Break-glass session", view), nil
@@ -56,7 +56,7 @@ type glassView struct {
 	Commanded *stack.Command
 	Log       string // of the running command
 	Last      *handDone
-	Commands  []command.HandCommand
+	Commands  []command.AllowedCommand
 	Order     string // the id of the command that the form requests
 	To        string
 	Lasts     time.Duration
@@ -75,7 +75,7 @@ type handDone struct {
 
 // glassOpen reports whether a break-glass session is open.
 func glassOpen(s query.Stack, now time.Time) bool {
-	return s.Glass != nil && now.Before(s.Glass.Until)
+	return s.BreakGlass != nil && now.Before(s.BreakGlass.Until)
 }
 
 // glassButton leads to the break-glass page.
@@ -122,14 +122,14 @@ func BreakGlass(v *Visit) (Done, error) {
 	return Done{To: to, Said: "glass-broken"}, err
 }
 
-// EndGlass ends the session.
-func EndGlass(v *Visit) (Done, error) {
-	return Done{To: stackPath(v.Key()), Said: "glass-mended"}, v.Person.Stacks.EndGlass(v.Context, v.Key())
+// EndBreakGlass ends the session.
+func EndBreakGlass(v *Visit) (Done, error) {
+	return Done{To: stackPath(v.Key()), Said: "glass-mended"}, v.Person.Stacks.EndBreakGlass(v.Context, v.Key())
 }
 
-// RunByHand requests one command: its words are selected, and each argument is
+// RunCommand requests one command: its words are selected, and each argument is
 // on a line of its own, so that nothing needs quotes.
-func RunByHand(v *Visit) (Done, error) {
+func RunCommand(v *Visit) (Done, error) {
 	words := strings.Fields(v.Form.Get("command"))
 	if len(words) == 0 {
 		return Done{}, fault.New(fault.Invalid, "CommandInvalid", errors.New("no command was selected"))
@@ -139,7 +139,7 @@ func RunByHand(v *Visit) (Done, error) {
 			words = append(words, line)
 		}
 	}
-	order := command.HandOrder{ID: v.Form.Get("order"), Session: v.Form.Get("session"), Args: words}
-	_, err := v.Person.Stacks.OrderByHand(v.Context, v.Key(), order)
+	order := command.CommandOrder{ID: v.Form.Get("order"), Session: v.Form.Get("session"), Args: words}
+	_, err := v.Person.Stacks.OrderCommand(v.Context, v.Key(), order)
 	return Done{To: stackPath(v.Key(), tabGlass), Said: "commanded"}, err
 }

@@ -215,11 +215,11 @@ func (h *hands) BreakGlass(_ context.Context, k query.Key) (stack.BreakGlass, er
 	return stack.BreakGlass{}, h.do("break glass %s", k)
 }
 
-func (h *hands) OrderByHand(_ context.Context, k query.Key, o command.HandOrder) (stack.Command, error) {
+func (h *hands) OrderCommand(_ context.Context, k query.Key, o command.CommandOrder) (stack.Command, error) {
 	return stack.Command{}, h.do("run by hand %s %s %s %q", k, o.ID, o.Session, o.Args)
 }
 
-func (h *hands) EndGlass(_ context.Context, k query.Key) error { return h.do("end glass %s", k) }
+func (h *hands) EndBreakGlass(_ context.Context, k query.Key) error { return h.do("end glass %s", k) }
 
 func (h *hands) WriteState(_ context.Context, c command.StateChange) error {
 	return h.do("write state %s", c.Key)
@@ -253,8 +253,8 @@ func row(namespace, name string, status query.Status, edit func(*query.Row)) que
 // byHand is a stack on which somebody works.
 func byHand(r *query.Row) {
 	r.Phase = string(stack.BreakGlassSession)
-	r.Glass = &stack.BreakGlass{Session: "s", At: now.Add(-time.Minute), Until: now.Add(59 * time.Minute)}
-	r.ByHand = &stack.CommandResult{Command: stack.Command{ID: "one", By: hostile, Args: []string{"state", "rm", hostile}}, Run: "glass-1", At: now, Outcome: stack.Failed, Moved: true, Message: hostile + long, Instead: hostile}
+	r.BreakGlass = &stack.BreakGlass{Session: "s", At: now.Add(-time.Minute), Until: now.Add(59 * time.Minute)}
+	r.LastCommand = &stack.CommandResult{Command: stack.Command{ID: "one", By: hostile, Args: []string{"state", "rm", hostile}}, Run: "glass-1", At: now, Outcome: stack.Failed, Moved: true, Message: hostile + long, Instead: hostile}
 }
 
 func planOf(name string, c stack.Changes) *query.PlanInfo {
@@ -307,7 +307,7 @@ func town() *estate {
 		row("apps", "commanded", query.StatusRunning, func(r *query.Row) {
 			byHand(r)
 			r.Run = &query.Running{ID: "glass-2", Kind: string(stack.BreakGlassRun), Started: now.Add(-time.Second)}
-			r.Commanded = &stack.Command{ID: "two", Session: "s", By: hostile, Args: []string{"state", "show", hostile}}
+			r.PendingCommand = &stack.Command{ID: "two", Session: "s", By: hostile, Args: []string{"state", "show", hostile}}
 		}),
 		row("hidden", "secret-stack", query.StatusReady, nil),
 	}}

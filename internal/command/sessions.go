@@ -16,24 +16,25 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Reasons of work by hand.
+// The reasons of faults about break-glass sessions.
 const (
-	ReasonGlassDenied = "GlassDenied" // the platform does not allow it
-	ReasonGlassWhole  = "GlassWhole"  // nobody works by hand, or in another session by now
-	ReasonHandBusy    = "HandBusy"    // another command was asked for and has not ended
-	ReasonHandFailed  = "HandFailed"  // a command that was run did not succeed
+	ReasonBreakGlassDenied = "BreakGlassDenied"    // the platform does not allow sessions
+	ReasonNoSession        = "NoBreakGlassSession" // there is no session, or another one by now
+	ReasonCommandBusy      = "CommandBusy"         // another command was requested and has not ended
+	ReasonCommandFailed    = "CommandFailed"       // a command ran and did not succeed
 )
 
-// HandCommand is a command that can be run by hand, and what follows it.
-type HandCommand struct {
+// AllowedCommand is a command of the engine that a session can run, and its
+// arguments.
+type AllowedCommand struct {
 	Words, Takes string
 }
 
-// HandCommands lists what can be run by hand.
-func HandCommands() []HandCommand {
-	var out []HandCommand
+// AllowedCommands lists the commands that a session can run.
+func AllowedCommands() []AllowedCommand {
+	var out []AllowedCommand
 	for _, c := range engine.BreakGlassCommands() {
-		out = append(out, HandCommand{c.Words, c.Takes})
+		out = append(out, AllowedCommand{c.Words, c.Takes})
 	}
 	return out
 }
@@ -41,9 +42,9 @@ func HandCommands() []HandCommand {
 // Sessions are the break-glass sessions of stacks.
 type Sessions struct{ editor }
 
-// BreakGlass has nothing planned or applied by itself for a stack, so that a
-// person can work on it by hand. It returns the session, which may have begun
-// before; it ends by itself.
+// BreakGlass opens a break-glass session: until it ends, Terrier plans and applies
+// nothing for the stack. It returns the session, which may have begun before. A
+// session has a maximum duration.
 func (s *Sessions) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGlass, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,7 +73,7 @@ func (s *Sessions) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGl
 			return stack.BreakGlass{}, err
 		}
 		if c := meta.FindStatusCondition(seen.Object.Status.Conditions, infra.ConditionGlass); c != nil && c.Reason == "NotAllowed" {
-			return stack.BreakGlass{}, errors.Join(fault.New(fault.Denied, ReasonGlassDenied, fmt.Errorf("the glass of %s stays whole: this platform does not let people work by hand", key)), s.EndGlass(ctx, key))
+			return stack.BreakGlass{}, errors.Join(fault.New(fault.Denied, ReasonBreakGlassDenied, fmt.Errorf("this platform does not allow break-glass sessions, so that there is none of %s", key)), s.EndBreakGlass(ctx, key))
 		}
 		if s.open(seen.Object) {
 			return *query.Decode(seen.Object).Status.BreakGlass, nil
@@ -81,23 +82,23 @@ func (s *Sessions) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGl
 	return stack.BreakGlass{}, Unanswered(ctx, key)
 }
 
-// open reports whether the session that o asks for has begun and goes on.
+// open reports whether the session that o asks for has begun and not ended.
 func (s *Sessions) open(o *v1alpha2.Terraform) bool {
 	asked := query.Decode(o)
 	g := asked.Status.BreakGlass
 	return g != nil && g.Session == asked.Spec.BreakGlass && s.Now().Before(g.Until)
 }
 
-// asking reports whether a session was asked for that has not begun.
+// asking reports whether a session was requested and has not begun.
 func asking(o *v1alpha2.Terraform) bool {
 	asked := query.Decode(o)
 	g := asked.Status.BreakGlass
 	return asked.Spec.BreakGlass != "" && (g == nil || g.Session != asked.Spec.BreakGlass)
 }
 
-// EndGlass ends the session of work by hand, if there is one: the stack goes on
-// by itself. A command that is at work ends first.
-func (s *Sessions) EndGlass(ctx context.Context, key query.Key) error {
+// EndBreakGlass ends the session, if there is one: Terrier reconciles the stack
+// again. A running command ends first.
+func (s *Sessions) EndBreakGlass(ctx context.Context, key query.Key) error {
 	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
 		delete(o.Annotations, infra.BreakTheGlassAt)
 		infra.DropBreakGlassCommand(o.Annotations)
@@ -110,22 +111,22 @@ func (s *Sessions) EndGlass(ctx context.Context, key query.Key) error {
 // Runner runs commands in a break-glass session and shows their logs.
 type Runner interface {
 	Watcher
-	OrderByHand(context.Context, query.Key, HandOrder) (stack.Command, error)
+	OrderCommand(context.Context, query.Key, CommandOrder) (stack.Command, error)
 	Log(ctx context.Context, key query.Key, run string, follow bool) (io.ReadCloser, error)
 }
 
-// RunByHand has one command run for a stack with a break-glass session, and copies
+// RunCommand has one command run for a stack with a break-glass session, and copies
 // what it prints to log while it runs, beginning with how its directory was
 // prepared. Secrets that the platform knows are masked. Where the module or the
 // inputs cannot be read, those that were applied last are used; instead says why.
-func RunByHand(ctx context.Context, r Runner, key query.Key, order HandOrder, log io.Writer) (instead string, err error) {
-	c, err := r.OrderByHand(ctx, key, order)
+func RunCommand(ctx context.Context, r Runner, key query.Key, order CommandOrder, log io.Writer) (instead string, err error) {
+	c, err := r.OrderCommand(ctx, key, order)
 	if err != nil {
 		return "", err
 	}
 	h, err := followCommand(ctx, r, key, c.ID, log)
 	if err == nil && h.Outcome != stack.Succeeded {
-		err = fault.New(fault.Broken, ReasonHandFailed, fmt.Errorf("%s ended: %s: %s", c, h.Outcome, h.Message))
+		err = fault.New(fault.Broken, ReasonCommandFailed, fmt.Errorf("%s ended: %s: %s", c, h.Outcome, h.Message))
 	}
 	return h.Instead, err
 }
@@ -148,7 +149,7 @@ func followCommand(ctx context.Context, r Runner, key query.Key, id string, log 
 				return stack.CommandResult{}, err
 			}
 		}
-		h := c.ByHand
+		h := c.LastCommand
 		if h == nil || h.ID != id {
 			continue
 		}

@@ -15,29 +15,29 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// HandOrder asks for one command of the engine behind broken glass. Whoever asks
-// chooses its ID: to send an order twice is to give it once.
-type HandOrder struct {
+// CommandOrder requests one command of the engine in a session. The caller chooses
+// its ID: an order that is sent twice is carried out once.
+type CommandOrder struct {
 	ID      string   `json:"id"`
-	Session string   `json:"session,omitempty"` // the one that was seen; whichever is open if it is empty
+	Session string   `json:"session,omitempty"` // the session that the user saw; the open one if empty
 	Args    []string `json:"args"`
 }
 
 var orderID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}$`)
 
-// check refuses what could never be run.
-func (order HandOrder) check() error {
+// check refuses an order that could never be carried out.
+func (order CommandOrder) check() error {
 	if !orderID.MatchString(order.ID) {
-		return fault.New(fault.Invalid, "OrderInvalid", fmt.Errorf("%.80q cannot be the id of a command: letters, digits and ._:+- can, 64 of them", order.ID))
+		return fault.New(fault.Invalid, "OrderInvalid", fmt.Errorf("%.80q is not the id of a command: it has up to 64 letters, digits and ._:+-", order.ID))
 	}
 	_, err := engine.ParseBreakGlass(order.Args)
 	return err
 }
 
-// OrderByHand has one command run for a stack whose glass is broken, and does
-// not wait for it: it shows up among the runs, and in Stack.ByHand once it has
-// ended. While another one is on its way it is a Conflict, so that none is lost.
-func (s *Sessions) OrderByHand(ctx context.Context, key query.Key, order HandOrder) (stack.Command, error) {
+// OrderCommand requests one command in a session, and does not wait for it: the
+// command is among the runs, and in Stack.LastCommand once it has ended. While
+// another command is pending it is a Conflict, so that no command is lost.
+func (s *Sessions) OrderCommand(ctx context.Context, key query.Key, order CommandOrder) (stack.Command, error) {
 	if err := order.check(); err != nil {
 		return stack.Command{}, err
 	}
@@ -50,16 +50,16 @@ func (s *Sessions) OrderByHand(ctx context.Context, key query.Key, order HandOrd
 		}
 		if before != nil && before.ID == c.ID {
 			if !slices.Equal(before.Args, c.Args) {
-				return fault.New(fault.Conflict, ReasonHandBusy, fmt.Errorf("the id %s is that of another command: %s", c.ID, before))
+				return fault.New(fault.Conflict, ReasonCommandBusy, fmt.Errorf("the id %s belongs to another command: %s", c.ID, before))
 			}
 			c = *before
 			return nil
 		}
 		if !s.open(o) || order.Session != "" && order.Session != asked.Spec.BreakGlass {
-			return fault.New(fault.Conflict, ReasonGlassWhole, fmt.Errorf("the glass of %s is not broken, or was broken anew since", key))
+			return fault.New(fault.Conflict, ReasonNoSession, fmt.Errorf("the stack %s has no break-glass session, or a newer one", key))
 		}
 		if query.Underway(asked.Spec, asked.Status) {
-			return fault.New(fault.Conflict, ReasonHandBusy, fmt.Errorf("another command is on its way for %s: %s", key, before))
+			return fault.New(fault.Conflict, ReasonCommandBusy, fmt.Errorf("another command is pending for %s: %s", key, before))
 		}
 		c.Session = asked.Spec.BreakGlass
 		text, err := json.Marshal(c)
