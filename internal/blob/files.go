@@ -25,9 +25,9 @@ import (
 // The names of values end in a character that no key has, so that one key may
 // go on where another ends.
 //
-// If the directory is taken away or replaced while it is in use, nothing that was
-// in it is taken for absent: whoever asks is told so until there is one again,
-// which is then used.
+// If the directory is removed or replaced while it is in use, no value in it is
+// reported as missing: calls fail with Gone until there is a directory again, which
+// is then used.
 type Files struct {
 	dir   string
 	limit int64
@@ -80,7 +80,7 @@ func (f *Files) enter() error {
 		return errors.Join(fmt.Errorf("clearing what was half written: %w", err), root.Close())
 	}
 	if f.root != nil {
-		_ = f.root.Close() // what is at work in the other one comes to its end
+		_ = f.root.Close() // files that are open in the other one stay readable
 	}
 	f.root, f.info = root, info
 	return nil
@@ -142,7 +142,7 @@ func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
 	}
 	temp := path.Join(partial, rand.Text())
 	file, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if isAbsent(err) { // somebody tidied up
+	if isAbsent(err) { // the directory was cleaned
 		if err = root.MkdirAll(partial, 0o700); err == nil {
 			file, err = root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		}

@@ -4,9 +4,9 @@
 //
 // It is off unless Arm was called with a value, which is taken from the
 // environment variable Env when a program starts. A value names a file that has
-// to be there already, so nobody switches it on by accident; and a run cannot:
+// to be there already, so it is not switched on by accident; and a run cannot:
 // the environment of a run is a list of its own, from which names of this kind
-// are refused, and the file is outside its box. Off, an act costs one load.
+// are refused, and the file is outside its sandbox. Off, an act costs one load.
 //
 // It injects no errors and no delays, and decides nothing. Start reading at Act.
 package failpoint

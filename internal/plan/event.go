@@ -47,8 +47,8 @@ type Diagnosed struct {
 	Diagnostic Diagnostic
 }
 
-// Planned is one change that the engine plans, and Drifted one that somebody
-// else made since the last run.
+// Planned is one change that the engine plans, and Drifted one that was made
+// outside of it since the last run.
 type Planned struct {
 	Head
 	Resource Resource
@@ -104,7 +104,7 @@ type Refreshed struct {
 	IDValue  string
 }
 
-// Provisioned is a stage of a provisioner at work.
+// Provisioned is a stage of a running provisioner.
 type Provisioned struct {
 	Head
 	Stage       Stage

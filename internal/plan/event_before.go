@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Before is the one event that no engine prints: whoever drives one puts it
-// ahead of an apply. It names the objects that the state held then, without
-// which nobody could tell an object that was replaced from its replacement.
+// Before is the one event that no engine prints: the supervisor puts it ahead of
+// an apply. It names the objects that the state held then, which
+// tells an object that was replaced from its replacement.
 type Before struct {
 	Head
 	Objects map[string]bool // see objectName

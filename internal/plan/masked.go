@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a masked document. It is for showing and for policies; whoever
-// needs every byte has the saved plan.
+// Bounds of a masked document. It is for pages and for policies; the engine
+// gets the saved plan.
 const (
 	maxMasked = 16 << 20 // of the whole
 	maxString = 64 << 10 // of one string
@@ -178,8 +178,8 @@ func (d masker) maskedChange(v any) any {
 	if !ok {
 		return v
 	}
-	// Either side's marks hide both: what is sensitive now was sensitive before
-	// somebody marked it.
+	// Either side's marks hide both: a value that is sensitive now was so before
+	// it was marked.
 	before, after := m["before_sensitive"], m["after_sensitive"]
 	if paths := d.concealed(m); paths != nil {
 		m["sensitive_changes"] = paths

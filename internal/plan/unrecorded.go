@@ -19,8 +19,8 @@ const eventLine = 4 << 20
 // Unrecorded compares the events of an apply that did not end by itself with
 // the last state that was stored, and lists what was created and is not in it:
 // objects whose creation finished, with their ids, and objects whose creation
-// was under way, or failed because nobody heard of its end, which may exist.
-// What was changed or destroyed is not listed: the next plan sees it by itself.
+// was under way, or failed because its end was not reported: they may exist.
+// Changes and deletions are not listed: the next plan finds them by itself.
 func Unrecorded(events io.Reader, state []byte) ([]stack.UntrackedResource, error) {
 	held, err := objects(state)
 	if err != nil {

@@ -119,8 +119,8 @@ func stateFact(o *corev1.Secret, gone bool, now time.Time) (history.State, bool)
 	return s, true
 }
 
-// wroteState reports whether the state in a Secret is Terrier's own: whoever
-// writes a field last owns it.
+// wroteState reports whether Terrier wrote the state in a Secret: the manager that
+// wrote a field last owns it.
 func wroteState(o *corev1.Secret) bool {
 	ours := false
 	for _, m := range o.ManagedFields {
@@ -146,7 +146,7 @@ func lockFact(o *coordinationv1.Lease, gone bool, now time.Time) (history.Lock, 
 }
 
 // reports are the reports of all runs that the platform has a record of, and of
-// those that are at work or were not recorded yet.
+// those that are running or were not recorded yet.
 func (p *Platform) reports(tb testing.TB) []history.Run {
 	tb.Helper()
 	records, err := filepath.Glob(filepath.Join(p.Dir, "records", "stacks", "*", "runs", "*", "report.json~"))

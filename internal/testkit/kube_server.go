@@ -38,8 +38,8 @@ var sharedServer = sync.OnceValues(func() (*server, error) {
 })
 
 // server is a control plane in a child process, with a temporary directory that
-// the child removes when it ends. One that somebody else started has only a
-// kubeconfig.
+// the child removes when it ends. One that another process started has only
+// a kubeconfig.
 type server struct {
 	kubeconfig string
 	command    *exec.Cmd

@@ -85,7 +85,7 @@ func leave118(tb testing.TB, c *Cluster, o *unstructured.Unstructured) error {
 	switch {
 	case o.GetKind() == "Namespace":
 		cleanup(tb, "deleting the namespace "+o.GetName(), func(ctx context.Context) error { return c.Client.Delete(ctx, left) })
-	case len(o.GetFinalizers()) > 0: // whoever would take them off is gone by the end of the test
+	case len(o.GetFinalizers()) > 0: // the controller that would remove them has stopped by the end of the test
 		cleanup(tb, "letting go of "+o.GetName(), func(ctx context.Context) error {
 			return c.Client.Patch(ctx, left, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 		})

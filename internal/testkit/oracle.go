@@ -71,7 +71,7 @@ func unpackState(packed []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// StatusOf is what a stack remembers.
+// StatusOf is the status that the rules have of a stack.
 func StatusOf(s *infrav1alpha2.Terraform) (stack.Status, error) {
 	var m stack.Status
 	if s.Status.Terrier == nil || s.Status.Terrier.Memory == nil {
@@ -80,10 +80,10 @@ func StatusOf(s *infrav1alpha2.Terraform) (stack.Status, error) {
 	return m, json.Unmarshal(s.Status.Terrier.Memory.Raw, &m)
 }
 
-// Oracle compares what a world saw with what its stacks say, and returns what
-// may not be: writers that overlap (P1), things that are neither in a state nor
-// listed as a gap (P2), things that were made twice (P8). A stack may be gone;
-// then nothing may be left that its state does not hold.
+// Oracle compares what a world saw with what its stacks say, and returns the
+// contradictions: writers that overlap (P1), things that are neither in a state nor
+// listed as untracked (P2), things that were made twice (P8). A stack may be
+// deleted; then every thing that is left is in its state.
 func (c *Cluster) Oracle(tb testing.TB, w *World, names ...string) []string {
 	tb.Helper()
 	var found []string

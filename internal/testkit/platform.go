@@ -71,8 +71,8 @@ func Up(tb testing.TB, flags ...string) *Platform {
 	return p
 }
 
-// NewPlatform starts a platform that several tests share. Whoever starts it
-// closes it.
+// NewPlatform starts a platform that several tests share. The caller closes
+// it.
 func NewPlatform(o PlatformOptions) (*Platform, error) {
 	p := &Platform{Dir: filepath.Join(o.Dir, "data"), Env: o.Env, options: o, shared: filepath.Join(o.Dir, "shared"), log: filepath.Join(o.Dir, "log")}
 	var err error
@@ -103,7 +103,7 @@ func platformBinary() (string, error) {
 }
 
 // Start starts the process and waits until it says that it is ready. The
-// platform must not be at work.
+// platform must not be running.
 func (p *Platform) Start() error {
 	began := time.Now()
 	output, err := p.spawn()
@@ -229,7 +229,7 @@ func (p *Platform) Kill() error {
 
 func (p *Platform) signal(s syscall.Signal) error {
 	if p.command == nil {
-		return errors.New("the platform is not at work")
+		return errors.New("the platform is not running")
 	}
 	return p.command.Process.Signal(s)
 }
@@ -271,7 +271,7 @@ func (p *Platform) Log() string {
 	return string(b)
 }
 
-// PID is the process's, 0 if it is not at work.
+// PID is the process's, 0 if it is not running.
 func (p *Platform) PID() int {
 	if p.command == nil {
 		return 0

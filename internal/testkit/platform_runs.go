@@ -78,8 +78,8 @@ func (p *Platform) KillEngines(tb testing.TB) {
 	}
 }
 
-// killRuns kills what runs of the platform are at work. Their boxes die with
-// their supervisors.
+// killRuns kills the runs of the platform. Their sandboxes die with their
+// supervisors.
 func (p *Platform) killRuns() error {
 	for deadline := time.Now().Add(startWithin); ; {
 		left := p.Supervisors()

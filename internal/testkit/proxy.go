@@ -33,7 +33,7 @@ type Proxy struct {
 	mu     sync.Mutex
 	faults []*ProxyFault
 	change chan struct{}      // closed when the faults change
-	live   context.Context    // of the requests at work
+	live   context.Context    // of the requests that are open
 	hangUp context.CancelFunc // ends them
 	struck map[*ProxyFault]int
 }
@@ -96,7 +96,7 @@ func (p *Proxy) Fault(faults ...ProxyFault) {
 	p.change = make(chan struct{})
 }
 
-// HangUp cuts every connection on which a request is at work.
+// HangUp cuts every connection with an open request.
 func (p *Proxy) HangUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *Proxy) HangUp() {
 	p.live, p.hangUp = context.WithCancel(context.Background())
 }
 
-// Down lets nobody through, and cuts who is.
+// Down refuses every request, and cuts those that are open.
 func (p *Proxy) Down() {
 	p.Fault(ProxyFault{Cut: true})
 	p.HangUp()
@@ -196,8 +196,7 @@ func spoil(r *http.Response) error {
 	return nil
 }
 
-// Proxy stands between the API server and whoever uses the cluster that it
-// returns with it, which is the same one.
+// Proxy returns a proxy in front of the API server, and the same cluster behind it.
 func (c *Cluster) Proxy(tb testing.TB) (*Proxy, *Cluster) {
 	tb.Helper()
 	through, err := rest.TransportFor(c.Config)

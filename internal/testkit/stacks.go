@@ -51,7 +51,7 @@ func (p *Platform) Cluster(tb testing.TB) *Cluster {
 	return c
 }
 
-// In opens a namespace of the platform that somebody else made.
+// In opens a namespace of the platform that exists already.
 func (p *Platform) In(tb testing.TB, namespace string) *Cluster {
 	tb.Helper()
 	c := &Cluster{platform: p, Namespace: namespace, programs: programs{filepath.Join(tb.TempDir(), "kubeconfig")}}

@@ -163,8 +163,8 @@ func (w *Witness) Collect() {
 	}
 }
 
-// CatchUp waits until every stack was seen as it is now, or gone: a watch tells a
-// moment later than the server does whoever asks it.
+// CatchUp waits until the witness has every stack as it is now, or deleted: a watch
+// has a change a moment later than a read.
 func (w *Witness) CatchUp() {
 	w.tb.Helper()
 	Eventually(w.tb, Patience, "the witness has seen it all", func(ctx context.Context) error {

@@ -109,8 +109,7 @@ func (w *World) Named(name string) []WorldThing {
 	return slices.DeleteFunc(w.Things(), func(t WorldThing) bool { return t.Name != name })
 }
 
-// Edit changes things by hand, as somebody does who does not use the engine.
-// change gets every thing and returns whether it stays.
+// Edit changes things without the engine, as a user does in a console. change gets every thing and returns whether it stays.
 func (w *World) Edit(change func(*WorldThing) (stays bool)) {
 	w.tb.Helper()
 	w.change(func(f *worldFile) bool {

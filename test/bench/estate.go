@@ -49,8 +49,7 @@ type estate struct {
 	client     client.Client
 }
 
-// estate starts an empty one. Whoever asks for it closes it, even if it did not
-// start.
+// estate starts an empty one. The caller closes it, even if it did not start.
 func (b *bench) estate(ctx context.Context, name string, flags ...string) (*estate, error) {
 	e := &estate{b: b, dir: filepath.Join(b.scratch, name), flags: flags}
 	return e, e.open(ctx)
@@ -90,14 +89,14 @@ func (e *estate) data(parts ...string) string {
 	return filepath.Join(append([]string{e.dir, "data"}, parts...)...)
 }
 
-// close ends both processes and what runs they left at work: an apply outlives
+// close ends both processes and the runs that they left: an apply outlives
 // its controller.
 func (e *estate) close() error {
 	return errors.Join(stop(e.controller), e.endRuns(), stop(e.plane))
 }
 
-// endRuns kills the supervisors of runs at work, and waits until they are gone.
-// Their boxes die with them.
+// endRuns kills the supervisors of runs, and waits until they are gone.
+// Their sandboxes die with them.
 func (e *estate) endRuns() error {
 	runs := testkit.Platform{Dir: e.data()}
 	for deadline := time.Now().Add(stopWithin); ; time.Sleep(10 * time.Millisecond) {

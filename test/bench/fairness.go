@@ -16,7 +16,7 @@ import (
 
 const (
 	crowd     = 1000 // stacks of the tenant that is everywhere
-	slots     = 2    // runs at work at once
+	slots     = 2    // runs at once
 	newcomers = 4    // tenants with one stack each, after the first of them
 	ask       = 20   // stacks of the crowd whose runs are looked at
 )

@@ -16,8 +16,8 @@ const (
 	manyPages   = 10000 // stacks, if nothing else is said
 	warmUps     = 10
 	visits      = 200
-	waitingWork = 50 // small plans that wait for somebody
-	largePlans  = 3  // plans of 5,000 resources that wait, too
+	waitingWork = 50 // small pending plans
+	largePlans  = 3  // pending plans of 5,000 resources
 
 	listGoal   = 200 * time.Millisecond
 	searchGoal = 300 * time.Millisecond
@@ -32,8 +32,8 @@ type house struct {
 	owner *visitor
 }
 
-// pages measures what it takes to look at n settled stacks: as somebody who may
-// see all, as somebody who may see few, and as two hundred at once.
+// pages measures what it takes to look at n settled stacks: as a user who may
+// view all, as a user who may view few, and as two hundred at once.
 func (b *bench) pages(ctx context.Context, out io.Writer, n int) (err error) {
 	if n == 0 {
 		n = manyPages
@@ -110,7 +110,7 @@ func (h *house) furnish(ctx context.Context) error {
 
 func largePlan(i int) string { return fmt.Sprint("large-", i) }
 
-// waits makes a stack whose plan waits for somebody.
+// waits makes a stack with a pending plan.
 func (h *house) waits(ctx context.Context, name, hcl string) error {
 	s, err := inline("default", name, hcl)
 	if err != nil {
@@ -156,7 +156,7 @@ func (h *house) plan(ctx context.Context, name string, times int, path func(int)
 
 func planOf(i int) string { return "/stacks/default/" + largePlan(i) + "/plan" }
 
-// lists opens what somebody looks at who may see everything.
+// lists opens the lists as a user who may view everything.
 func (h *house) lists(ctx context.Context) error {
 	for _, p := range []struct {
 		name, path string

@@ -68,13 +68,9 @@ type audience struct {
 // attend opens the streams, prints under a name what both processes use from
 // when all are open until the last has ended, and calls meanwhile at its start.
 func (h *house) attend(ctx context.Context, a *audience, name string, meanwhile func(context.Context) error) error {
-	var persons []*visitor
-	for i := range crews {
-		v, err := h.signedIn(ctx, crewName(i))
-		if err != nil {
-			return err
-		}
-		persons = append(persons, v)
+	persons, err := h.allSignedIn(ctx, crews, crewName)
+	if err != nil {
+		return err
 	}
 	opened := make(chan struct{}, followers)
 	g, following := errgroup.WithContext(ctx)
@@ -142,7 +138,7 @@ func (h *house) followLog(ctx context.Context) error {
 	if err := h.client.Create(ctx, s); err != nil {
 		return err
 	}
-	run, err := h.atWork(ctx, s, stack.ApplyRun)
+	run, err := h.running(ctx, s, stack.ApplyRun)
 	if err != nil {
 		return err
 	}
@@ -174,9 +170,8 @@ func (h *house) followLog(ctx context.Context) error {
 	return nil
 }
 
-// atWork waits for a run of a kind, as somebody does who looks at the list of
-// runs.
-func (h *house) atWork(ctx context.Context, s *v1alpha2.Terraform, kind stack.RunKind) (id string, err error) {
+// running waits for a run of a kind, as a user does who views the list of runs.
+func (h *house) running(ctx context.Context, s *v1alpha2.Terraform, kind stack.RunKind) (id string, err error) {
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyAfter, true, func(ctx context.Context) (bool, error) {
 		answer, err := h.owner.open(ctx, "/api/v1/namespaces/"+s.Namespace+"/stacks/"+s.Name+"/runs", "cors", "application/json")
 		if err != nil {

@@ -85,24 +85,16 @@ func accountOf(name string) *corev1.ServiceAccount {
 // few opens the list as persons who may see few namespaces: what each of them
 // may see has to be found out first, and again after a while.
 func (h *house) few(ctx context.Context) error {
-	var all []*visitor
-	for i := range firsts {
-		v, err := h.signedIn(ctx, fewName(i))
-		if err != nil {
-			return err
-		}
-		all = append(all, v)
+	all, err := h.allSignedIn(ctx, firsts, fewName)
+	if err != nil {
+		return err
 	}
 	if err := h.once(ctx, fmt.Sprintf("stacks, seeing %d namespaces, first page of %d persons", fewOf, firsts), all, "/stacks", listGoal); err != nil {
 		return err
 	}
-	var others []*visitor
-	for i := range firsts {
-		v, err := h.signedIn(ctx, fewName(firsts+i))
-		if err != nil {
-			return err
-		}
-		others = append(others, v)
+	others, err := h.allSignedIn(ctx, firsts, func(i int) string { return fewName(firsts + i) })
+	if err != nil {
+		return err
 	}
 	if err := h.once(ctx, fmt.Sprintf("… until all was asked, of %d others", firsts), others, "/api/v1/stacks", 0); err != nil {
 		return err
@@ -141,13 +133,9 @@ func (h *house) once(ctx context.Context, name string, all []*visitor, path stri
 // leftOpen measures what it costs that persons who may see few namespaces leave
 // the list open: what they may see is asked for again and again.
 func (h *house) leftOpen(ctx context.Context) error {
-	var all []*visitor
-	for i := range fews {
-		v, err := h.signedIn(ctx, fewName(i))
-		if err != nil {
-			return err
-		}
-		all = append(all, v)
+	all, err := h.allSignedIn(ctx, fews, fewName)
+	if err != nil {
+		return err
 	}
 	end, cancel := context.WithCancel(ctx)
 	defer cancel()

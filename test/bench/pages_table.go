@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -19,10 +17,9 @@ type times struct {
 const timesLayout = "%-58s %6s %7s %7s  %8s %8s  %s\n"
 
 func newTimes(out io.Writer, about string) (*times, error) {
-	load, err := os.ReadFile("/proc/loadavg")
-	minute, _, _ := strings.Cut(string(load), " ")
+	about, err := underLoad(about)
 	t := &times{table: table{out: out}}
-	t.printf("\n%s (load %s)\n", about, minute)
+	t.printf("\n%s\n", about)
 	t.printf(timesLayout, "", "p50 ms", "p95", "max", "KiB", "CPU ms", "goal of p95")
 	return t, err
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/client"
 )
 
-// visitor is a browser with somebody before it: one connection over TLS, which
+// visitor is the browser of a user: one connection over TLS, which
 // stays open, and the cookie of a session.
 type visitor struct {
 	base string // address of the server
@@ -36,7 +36,7 @@ type visit struct {
 	bytes        int64         // unpacked
 }
 
-// browser is a visitor that nobody has signed in at.
+// browser is a visitor that is not signed in.
 func (h *house) browser(ctx context.Context) (*visitor, error) {
 	var server corev1.ConfigMap
 	name := types.NamespacedName{Namespace: access.ServerNamespace, Name: access.ServerConfigMap}
@@ -75,7 +75,7 @@ func (h *house) signInOwner(ctx context.Context) (*visitor, error) {
 	return v, v.signIn(ctx, url.Values{"code": {address.Query().Get("code")}})
 }
 
-// signedIn signs in one of the people, with a token as somebody would paste it.
+// signedIn signs in one of the people, with a token.
 func (h *house) signedIn(ctx context.Context, name string) (*visitor, error) {
 	v, err := h.browser(ctx)
 	if err != nil {
@@ -86,6 +86,18 @@ func (h *house) signedIn(ctx context.Context, name string) (*visitor, error) {
 		return nil, fmt.Errorf("asking for a token of %s: %w", name, err)
 	}
 	return v, v.signIn(ctx, url.Values{"token": {token.Status.Token}})
+}
+
+// allSignedIn signs in n of the people.
+func (h *house) allSignedIn(ctx context.Context, n int, name func(int) string) (all []*visitor, err error) {
+	for i := range n {
+		v, err := h.signedIn(ctx, name(i))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
 }
 
 func (v *visitor) signIn(ctx context.Context, form url.Values) error {

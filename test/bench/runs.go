@@ -93,7 +93,7 @@ func (b *bench) first(ctx context.Context, dir, hcl string) (bare, ours samples,
 	return bare, ours, nil
 }
 
-// plain is a directory in which somebody uses the engine by hand.
+// plain is a directory in which a user runs the engine.
 type plain struct{ dir, program, config string }
 
 func (b *bench) plain(dir, hcl string) (*plain, error) {

@@ -22,8 +22,8 @@ import (
 const (
 	perTenant = 10              // stacks in each namespace
 	settling  = 2 * time.Second // with next to no work in it, all is looked at
-	watched   = 5 * time.Minute // at rest
-	strangers = 1500            // Secrets that are nobody's business
+	watched   = 5 * time.Minute // idle
+	strangers = 1500            // Secrets that no stack refers to
 	stranger  = 32 << 10        // bytes in each of them
 )
 
@@ -239,7 +239,7 @@ func (e *estate) quiet(ctx context.Context) error {
 	}
 }
 
-// unrelated measures what Secrets that are nobody's business cost.
+// unrelated measures what Secrets that no stack refers to cost.
 func (e *estate) unrelated(ctx context.Context, f *facts) error {
 	before, err := rssOf(e.controller.Process.Pid)
 	if err != nil {

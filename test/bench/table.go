@@ -54,7 +54,7 @@ func cpu() time.Duration {
 	return total
 }
 
-// table prints as it goes, so that whoever waits sees something.
+// table prints as it goes, so that the user sees something while waiting.
 type table struct {
 	out io.Writer
 	err error
@@ -93,15 +93,20 @@ type facts table
 
 const factLayout = "%-64s %22s  %s\n"
 
-// newFacts begins a table. How busy the machine is before the work starts says
-// how much figures in seconds are worth.
+// underLoad adds how busy the machine is before the work starts: that says how
+// much figures in seconds are worth.
+func underLoad(about string) (string, error) {
+	load, err := os.ReadFile("/proc/loadavg")
+	minute, _, _ := strings.Cut(string(load), " ")
+	return fmt.Sprintf("%s (load %s)", about, minute), err
+}
+
+// newFacts begins a table.
 func newFacts(out io.Writer, about string) *facts {
 	f := &facts{out: out}
-	load, err := os.ReadFile("/proc/loadavg")
-	f.err = err
-	minute, _, _ := strings.Cut(string(load), " ")
+	about, f.err = underLoad(about)
 	(*table)(f).printf("\n")
-	f.fact(fmt.Sprintf("%s (load %s)", about, minute), "", "goal")
+	f.fact(about, "", "goal")
 	return f
 }
 

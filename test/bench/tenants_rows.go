@@ -72,7 +72,7 @@ func withDatabase(ctx context.Context, f func(*rowsOf) error) (err error) {
 func (r *rowsOf) exec(statement string) { r.server.Exec(r.tb, statement) }
 
 // reads counts the transactions of registries: each read of the rows is one, and
-// nobody else begins any.
+// there are no others.
 func (r *rowsOf) reads() (int, error) { return r.status("Com_begin") }
 
 // statements counts what was selected.

@@ -1,6 +1,6 @@
 package main
 
-// The objects of a shop. Nothing runs Deployments here, so nobody waits for one.
+// The objects of a shop. Nothing runs Deployments here, so no tenant waits for one.
 const (
 	registryOfShop = `
 apiVersion: v1

@@ -132,7 +132,7 @@ func (s *Server) Start(tb testing.TB) {
 	ctx, cancel := context.WithTimeout(tb.Context(), within)
 	defer cancel()
 	var err error
-	// Somebody may take the port between its choice and its use.
+	// Another program may take the port between its choice and its use.
 	for first := s.Port == 0; ; {
 		if first {
 			if s.Port, err = freePort(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// nobody is who servers run as if the test runs as root, which they refuse.
+// nobody is the user that servers run as if the test runs as root, which they refuse.
 const nobody = 65534
 
 // servant is that user, or nil for ourselves.
@@ -24,7 +24,7 @@ func servant() *syscall.Credential {
 	return &syscall.Credential{Uid: nobody, Gid: nobody}
 }
 
-// own gives a tree to whoever the server runs as.
+// own gives a tree to the user that the server runs as.
 func own(dir string) error {
 	who := servant()
 	if who == nil {
@@ -67,7 +67,7 @@ func template(ctx context.Context, e engine) (string, error) {
 	if err := e.prepare(ctx, filepath.Join(fresh, "data")); err != nil {
 		return "", err
 	}
-	// Somebody else may be as far: whoever renames first wins.
+	// Another process may be as far: the first that renames wins.
 	if err := os.MkdirAll(filepath.Dir(ready), 0o755); err != nil {
 		return "", err
 	}

@@ -38,7 +38,7 @@ type Stack struct {
 	Deleting  bool
 
 	Approve  string // spec.approvePlan
-	Forced   bool   // spec.force: nobody is asked, whatever else is said
+	Forced   bool   // spec.force: no plan needs an approval
 	Destroys bool   // what was built goes with the object
 	Ready    bool
 	Phase    stack.Reason
@@ -58,7 +58,7 @@ type State struct {
 	Lineage   string
 	Serial    uint64
 	Resources int  // managed ones
-	Ours      bool // Terrier wrote it, and nobody else
+	Ours      bool // Terrier wrote it, and no other program
 }
 
 // Lock is the holder of the lock of a state, from one moment on.

@@ -8,9 +8,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// writersAreAlone: no two runs that may write one state are at work at once. That
-// no two processes write to one world is asked by the oracle, which knows whose
-// world it is.
+// writersAreAlone: no two runs that may write one state run at once. The oracle checks that
+// no two processes write to one world, since it knows the world of each stack.
 func writersAreAlone(h History) (found []string) {
 	var writers []Run
 	for _, r := range h.Runs { // reports alone say to the moment when a run began and ended
@@ -29,7 +28,7 @@ func writersAreAlone(h History) (found []string) {
 		slices.SortFunc(runs, func(a, b Run) int { return a.Started.Compare(b.Started) })
 		for i := 1; i < len(runs); i++ {
 			if a, b := runs[i-1], runs[i]; !a.Done || b.Started.Before(a.Finished) {
-				found = append(found, fmt.Sprintf("%s began at %s while %s was at work until %s", b, clock(b.Started), a, clock(a.Finished)))
+				found = append(found, fmt.Sprintf("%s began at %s while %s ran until %s", b, clock(b.Started), a, clock(a.Finished)))
 			}
 		}
 	}
@@ -50,8 +49,8 @@ func locksAreGivenBack(h History) (found []string) {
 	return found
 }
 
-// serialsGrow: of what Terrier writes, each version follows the one before. What
-// somebody else wrote in between is his affair, and the point to go on from.
+// serialsGrow: each version that Terrier writes follows the one before. A version
+// that another program wrote in between counts as the one before.
 func serialsGrow(h History) (found []string) {
 	keys, groups := byKey(h.States, func(s State) string { return s.Name })
 	for _, k := range keys {
@@ -87,11 +86,11 @@ func appliesWerePending(h History) (found []string) {
 	return found
 }
 
-// auto is what spec.approvePlan holds where nobody is asked.
+// auto is the value of spec.approvePlan of a stack that needs no approval.
 const auto = "auto"
 
-// appliesWereApproved: where somebody is asked, he named the plan before it was
-// applied, by its name or its digest.
+// appliesWereApproved: where a plan needs an approval, it was approved by its name
+// or its digest before it was applied.
 func appliesWereApproved(h History) (found []string) {
 	_, versions := h.versions()
 	for _, r := range h.Runs {
@@ -102,7 +101,7 @@ func appliesWereApproved(h History) (found []string) {
 			return s.Forced || s.Approve == auto || s.Approve != "" && (s.Approve == r.Cause.Plan.Name || s.Approve == r.Cause.Plan.Digest)
 		})
 		if !approved && h.whole(time.Time{}, r.Finished) {
-			found = append(found, fmt.Sprintf("%s applied %s, which nobody approved", r, r.Cause.Plan.Name))
+			found = append(found, fmt.Sprintf("%s applied %s, which was not approved", r, r.Cause.Plan.Name))
 		}
 	}
 	return found
@@ -211,7 +210,7 @@ func waitsAreBounded(h History) (found []string) {
 	return found
 }
 
-// busy says that some run was at work at a moment, or had only just ended.
+// busy reports whether a run was running at a moment, or had only just ended.
 func (h History) busy(at time.Time) bool {
 	return slices.ContainsFunc(h.Runs, func(r Run) bool {
 		return r.Started.Before(at) && (!r.Done || r.Finished.After(at.Add(-patience)))
