@@ -87,7 +87,7 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 		err = au.record(ctx, p, e, e.Run)
 	}
 	if err != nil {
-		return fault.New(fault.Later, string(stack.StartFailed), fmt.Errorf("nothing that changes the world is begun while it cannot be recorded who let it: %w", err))
+		return fault.New(fault.Later, string(stack.StartFailed), fmt.Errorf("no run that changes resources starts while the audit log cannot record its author: %w", err))
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (ld *loader) restoreStatus(ctx context.Context, p *pass) error {
 		return nil
 	}
 	p.o.Status = p.o.Status.Restored(l)
-	ld.events.Event(p.obj, warning, "StatusRestored", "The status of this stack was lost. What was built, and what is in no state, is known from the records; the rest is found out by a new plan")
+	ld.events.Event(p.obj, warning, "StatusRestored", "The status of this stack was lost. The records have its created and its untracked resources; a new plan finds the rest")
 	return nil
 }
 

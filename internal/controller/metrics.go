@@ -64,7 +64,7 @@ func newMetrics(r prometheus.Registerer, names bool) (*metrics, error) {
 		memory:    histogram("terrier_run_memory_bytes", "Most memory that the programs of a run held at once.", memoryBuckets, "kind"),
 		failures:  counter("terrier_run_failures_total", "Runs that failed, by the reason that the Ready condition gives.", "reason"),
 		changes:   counter("terrier_resources_changed_total", "Resources that applies changed, by what was done to them.", "action"),
-		drifts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_drifts_total", Help: "Times that a look found the world to be other than what was applied."}),
+		drifts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_drifts_total", Help: "Drift checks that found drifted resources."}),
 		answers:   counter("terrier_approvals_total", "What people answered to plans: given, stale (it names a plan that does not wait) or rejected.", "answer"),
 		waits:     histogram("terrier_queue_wait_seconds", "How long runs waited for their turn.", secondsBuckets, "class"),
 		providers: counter("terrier_provider_bytes_total", "Bytes of unpacked providers that runs were given, by where they came from: registry, mirror, or cache for those that an earlier run left in the work directory.", "source"),

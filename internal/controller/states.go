@@ -140,7 +140,7 @@ func (p *pass) adopts(ref kube.StateRef, found kube.Stored, facts stack.StateFac
 		return nil
 	}
 	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
-		"the Secret %s holds a state with %d resources of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another backendConfig.secretSuffix to begin anew", ref, facts.Resources))
+		"the Secret %s holds a state with %d resources of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another backendConfig.secretSuffix to start with an empty state", ref, facts.Resources))
 }
 
 // takeState keeps what was found as a version if something else wrote it, and takes
@@ -231,7 +231,7 @@ func (p *pass) refused(reason stack.Reason, ref kube.StateRef, known stack.Known
 	case facts.Digest == "":
 		what = "is gone"
 	case known.Unstored:
-		what += ", which somebody wrote while a run was at work"
+		what += ", which another client wrote during a run"
 	}
 	if reason == stack.StateTampered {
 		return p.tampered(ref, fmt.Sprintf("%s; %s was expected", what, known))
@@ -246,9 +246,9 @@ func (p *pass) tampered(ref kube.StateRef, what string) error {
 // waysOut names the commands that end such a situation.
 func (p *pass) waysOut() string {
 	name := p.obj.GetName()
-	out := fmt.Sprintf("Nothing is run on it. terrier state versions %s lists what is kept; terrier state rollback %[1]s SERIAL takes one of them, terrier state push %[1]s FILE --force another, and terrier state accept %[1]s what is there", name)
+	out := fmt.Sprintf("Nothing is run on it. terrier state versions %s lists what is kept; terrier state rollback %[1]s SERIAL rolls back to one of them, terrier state push %[1]s FILE --force stores another, and terrier state accept %[1]s accepts the stored one", name)
 	if p.o.Deleting {
-		out += ". Or let go of what was built: annotate it with terrier.dev/deletion=retain"
+		out += ". Or retain the resources: annotate the stack with terrier.dev/deletion=retain"
 	}
 	return out
 }
@@ -346,7 +346,7 @@ func (sts *states) settleState(ctx context.Context, p *pass, r *runner.Report, n
 		}
 	}
 	if unstored {
-		sts.events.Event(p.obj, warning, "StateNotStored", fmt.Sprintf("Somebody wrote the state while %s was at work; what that made of it is kept as the version %d: %v", r.ID, run.Known.Serial, err))
+		sts.events.Event(p.obj, warning, "StateNotStored", fmt.Sprintf("Another client wrote the state during the run %s; the state of the run is kept as the version %d: %v", r.ID, run.Known.Serial, err))
 	}
 	return sts.rescue(ctx, p, r, n, run)
 }

@@ -96,7 +96,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 		"no gzip":                              {found: kube.Stored{Digest: "unreadable:x"}, err: fault.New(fault.Broken, kube.StateUnreadable, errors.New("gzip")), want: stack.StateTampered, says: "gzip"},
 		"gone":                                 {known: knownAs(five), want: stack.StateTampered, says: "is gone"},
 		"gone with nothing in it":              {known: knownAs(five), empty: true},
-		"written during a run":                 {known: unstored, found: storedAs(thing("l", 9)), want: stack.StateTampered, says: "while a run was at work"},
+		"written during a run":                 {known: unstored, found: storedAs(thing("l", 9)), want: stack.StateTampered, says: "which another client wrote during a run"},
 		"a person took its place":              {known: unstored, found: by("ann", thing("l", 9)), event: "StateContinued"},
 		"an older one is accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 4)).Digest, event: "StateAccepted"},
 		"that it is gone is accepted":          {known: knownAs(five), accept: "none@now", event: "StateAccepted"},

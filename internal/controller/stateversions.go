@@ -40,7 +40,7 @@ func (vs *versions) list(ctx context.Context, id string) (stack.StateVersions, e
 		list, err = record.StateIndex(id).Decode(b)
 	}
 	if err != nil {
-		vs.log.Warn("the list of state versions is damaged and begun anew", "stack", id, "err", err)
+		vs.log.Warn("state versions damaged; starting a new list", "stack", id, "err", err)
 		return stack.StateVersions{}, nil
 	}
 	return list, nil

@@ -124,13 +124,13 @@ func waitingFor(p *pass, d stack.Decision) string {
 	case stack.Reviewing:
 		return "the answer of its webhooks"
 	case stack.Suspended:
-		return "somebody to resume it"
+		return "a user to resume it"
 	case stack.BreakGlassSession:
-		return "the end of the work by hand"
+		return "the end of the break-glass session"
 	case stack.RetryLater:
 		return "the next attempt"
 	case stack.SpecInvalid, stack.ModuleInvalid, stack.SourceDenied, stack.RetryLimitReached, stack.StateIncomplete, stack.NotConverging, stack.ReviewRefused:
-		return "somebody to change it"
+		return "a change of the stack"
 	default:
 		return ""
 	}
