@@ -42,14 +42,12 @@ var (
 	// wordsLeft are written "directory", "file" or "file: words".
 	wordsLeft = exceptions{"users read the words of their field", map[string]string{
 		"README.md":                                   "its words are being replaced",
-		"docs/metrics.md":                             "its words are being replaced",
 		"docs/quickstart.md":                          "its words are being replaced",
 		"docs/tenants-quickstart.md":                  "its words are being replaced",
 		"docs/compatibility.md: glass":                "a message is the one of tofu-controller",
 		"docs/compatibility.md: gap":                  "it is the former name of a field of the API",
 		"internal/dialect/infra/breakglass.go: glass": "a message is the one of tofu-controller",
 		"docs/adr/0022-content-by-digest.md: box":     "a JSON name of earlier records",
-		"internal/controller":                         "its words are being replaced",
 		"internal/query":                              "its words are being replaced",
 		"internal/stack/messages.go: glass":           "a message is the one of tofu-controller",
 		"internal/graph/graph.go: boxes":              "a graph has boxes and edges",

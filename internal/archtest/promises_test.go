@@ -86,7 +86,7 @@ func mapShowsEveryPackage(t tree) []problem {
 var mapEntry = regexp.MustCompile(`^((?:  )+)([a-z/]+)/ +\S`)
 
 // oldNamesAreRead: code has every new name of the list, and every old name that
-// the list says is read.
+// the list says is read or written.
 func oldNamesAreRead(t tree) []problem {
 	var found []problem
 	for _, f := range t.files {
@@ -104,7 +104,7 @@ func oldNamesAreRead(t tree) []problem {
 				continue
 			}
 			names := m[2:3]
-			if strings.HasPrefix(m[3], "read") {
+			if !strings.HasPrefix(m[3], "no longer") {
 				names = m[1:3]
 			}
 			for _, name := range names {
