@@ -22,7 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// removals looks after what stacks leave that are gone.
+// removals takes care of what deleted stacks leave: runs, locks and records.
 type removals struct {
 	blobs        Blobs
 	dialects     dialect.Registry
@@ -41,10 +41,10 @@ type removals struct {
 	states       *states
 }
 
-// abandoned looks after stacks whose object is gone although they were not
+// abandoned takes over stacks whose object is gone although they were not
 // released: its finalizer was removed by force. A run that goes on comes to its
 // end, its state is stored, and what is left is written down. It returns when
-// to look again, zero if there is no need. The object with the UID alive exists.
+// to try again, zero if there is no need. The object with the UID alive exists.
 func (rm *removals) abandoned(ctx context.Context, of objectRef, alive string) (time.Duration, error) {
 	var again time.Duration
 	var errs []error
@@ -67,7 +67,7 @@ func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error
 	}
 	if report != nil && report.Phase != runner.Done {
 		rm.queue.Withdraw(id)
-		return runLook, nil
+		return runInterval, nil
 	}
 	rm.queue.Leave(id)
 	if report != nil && key.Name == "" {
@@ -230,12 +230,12 @@ func (rm *removals) retained(ctx context.Context) (map[string]kube.Retained, err
 	return out, nil
 }
 
-// sweepEvery is how often what nothing refers to any more is looked for.
+// sweepEvery is how often records without a stack are removed.
 const sweepEvery = 6 * time.Hour
 
-// run looks now and then, until ctx ends, for stacks that are gone, and
-// removes archives that no record of an apply needs. Archives are shared by all
-// stacks, so no single stack can tell.
+// run writes down stacks that are gone, and removes archives that no record of an
+// apply needs, again and again until ctx ends. Archives are shared by all stacks,
+// so that no single stack can tell.
 func (rm *removals) run(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()

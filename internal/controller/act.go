@@ -176,7 +176,7 @@ func (ac *actor) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 	return ac.launcher.launch(ctx, p, stack.ApplyRun, cause, "")
 }
 
-// destroy begins to take down what was built, from the record of it.
+// destroy begins the destroy of the resources, from the record of the last apply.
 func (ac *actor) destroy(ctx context.Context, p *pass, unlock string) error {
 	if err := ac.snapshots.recall(ctx, p); err != nil {
 		return fault.New(fault.Of(err), string(stack.StartFailed), err)
@@ -211,7 +211,7 @@ func (ac *actor) publish(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// finish cleans up and lets a deleted object go. What it built and leaves is
+// finish cleans up and releases a deleted object. Which resources it retains is
 // written down first; the finalizer is last.
 func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
 	if err := ac.loader.current(ctx, p); err != nil {

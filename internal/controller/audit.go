@@ -15,13 +15,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Journal is where it is written down who did what. Record returns once it is
-// there for good; what bears an ID that it has seen is not written again.
+// Journal is the audit log. Record returns once an entry is there for good; it
+// writes no ID a second time.
 //
-// Everything is recorded before what would make it old news: what somebody asked
-// for before it is noted as told (told.go), what a run did before it is in the
-// memory, a run that changes the world before it begins. Whoever is killed in
-// between records it again, under the same ID.
+// An entry is recorded before its cause counts as known: a request of a person
+// before the record of audited requests has it, the outcome of a run before the
+// status has it, and a run that writes before it starts. A controller that is
+// killed in between records the entry again, under the same ID.
 type Journal interface {
 	Record(context.Context, audit.Entry) error
 }
@@ -51,7 +51,7 @@ func (au *auditor) record(ctx context.Context, p *pass, e audit.Entry, once stri
 
 func (au *auditor) audited(obj client.Object) audit.Object {
 	o := audit.Object{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: string(obj.GetUID())}
-	if au.live != nil { // else nobody has a scheme
+	if au.live != nil { // else there is no scheme
 		if gvk, err := apiutil.GVKForObject(obj, au.live.Scheme()); err == nil {
 			o.Kind = gvk.Kind
 		}
@@ -166,7 +166,7 @@ func (p *pass) unrecorded(err error) {
 	p.o.Status, p.ended = p.st.Status, nil
 	p.o.Obstacle = &stack.Blocked{
 		Kind: fault.Later, Reason: stack.StartFailed,
-		Message: "What happened is not taken over while it cannot be recorded: " + err.Error(),
+		Message: "The result of the pass is not saved, because the audit log cannot record it: " + err.Error(),
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Glass is whether people may work on stacks by hand, and for how long at most.
+// Glass is whether break-glass sessions are allowed, and how long one lasts at most.
 type Glass struct {
 	Allowed bool
 	Lasts   time.Duration // an hour if zero

@@ -13,9 +13,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// restoreStatus gives a stack whose status was lost what must outlast it. A memory
-// that was taken for a new stack's would build a second time what is in a gap,
-// and let go of what a foreign backend holds.
+// restoreStatus gives a stack whose status was lost what must survive it. A stack
+// that was taken for a new one would create untracked resources a second time, and
+// release those in a backend of its own.
 func (ld *loader) restoreStatus(ctx context.Context, p *pass) error {
 	if !p.o.Status.Blank() {
 		return nil
@@ -25,7 +25,7 @@ func (ld *loader) restoreStatus(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading what must outlast the status: %w", err)
+		return fmt.Errorf("reading what must survive the status: %w", err)
 	}
 	if l.Same(stack.Checkpoint{}) {
 		return nil
@@ -35,20 +35,20 @@ func (ld *loader) restoreStatus(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// saveCheckpoint keeps what must outlast the status, before the status says it.
+// saveCheckpoint keeps what must survive the status, before the status says it.
 func (cm *committer) saveCheckpoint(ctx context.Context, p *pass) error {
 	l := p.o.Status.Checkpoint()
 	if l.Same(p.st.Status.Checkpoint()) {
 		return nil
 	}
 	if err := record.Lasting(p.id).Write(ctx, cm.blobs, l); err != nil {
-		return fmt.Errorf("keeping what must outlast the status: %w", err)
+		return fmt.Errorf("keeping what must survive the status: %w", err)
 	}
 	return nil
 }
 
-// statusLost lets a stack be looked at whose status somebody took away: one
-// that waits for a person has no other reason to be, and would say nothing.
+// statusLost wakes a stack whose status was removed: one that waits for a person is
+// woken by nothing else, and its status would stay empty.
 func (wt *watches) statusLost() predicate.Predicate {
 	blank := func(o client.Object) bool {
 		st, err := wt.dialects.For(o).Decode(o)

@@ -20,10 +20,10 @@ import (
 // runsKept is how many runs of a stack stay readable.
 const runsKept = 20
 
-// findUntracked lists what an apply that did not end well built without its state
-// knowing. A state that we do not keep cannot be compared, so there everything
-// is listed that was built by a run that was killed, and of one that ended by
-// itself what its engine never heard the end of.
+// findUntracked lists what a failed apply created and what its state does not track.
+// A state in a backend of the stack's own cannot be compared: there everything is
+// listed that a killed run created, and of a run that ended every operation whose
+// end the engine did not see.
 func (se *settler) findUntracked(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	if r.Kind != stack.ApplyRun || r.Outcome == stack.Succeeded || r.Outcome == stack.Stale {
 		return nil
@@ -106,7 +106,7 @@ func (se *settler) dropSnapshots(ctx context.Context, p *pass, r *runner.Report,
 	return se.records.dropOthers(ctx, record.Snapshots(p.id), p.o.Status.Snapshot, n.Cause.Snapshot)
 }
 
-// keepRecords keeps the report and the logs, of looks for drift only the newest.
+// keepRecords keeps the report and the logs, of quiet drift checks only the newest.
 func (se *settler) keepRecords(ctx context.Context, p *pass, r *runner.Report) error {
 	name := r.ID
 	if quiet(r) {
@@ -234,7 +234,7 @@ func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n no
 	return nil
 }
 
-// drifted reports whether the changes of a plan come from the world: nothing
+// drifted reports whether the changes of a plan are drift: nothing
 // that was asked for changed since the last apply.
 func drifted(m stack.Status, kind stack.RunKind, cause stack.Cause) bool {
 	if kind == stack.CheckRun {

@@ -18,9 +18,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// runLook is how often a run that goes on is looked at, so that its state is
-// stored as it goes; its end wakes the stack by itself.
-const runLook = 20 * time.Second
+// runInterval is how often a pass stores the state of a run that goes on. The end of
+// the run wakes the stack.
+const runInterval = 20 * time.Second
 
 // again is a pass at once.
 var again = ctrl.Result{RequeueAfter: time.Nanosecond}
@@ -153,7 +153,7 @@ func (p *pass) recheckIn(after time.Duration) {
 	}
 }
 
-// next says when to look at the stack again.
+// next says when the next pass is due.
 func (cm *committer) next(p *pass) ctrl.Result {
 	if p.conflict != nil {
 		return cm.loader.requeue(p.entry)
@@ -173,14 +173,14 @@ func (cm *committer) next(p *pass) ctrl.Result {
 func (p *pass) nextPass() (after time.Duration, soon bool) {
 	switch a := p.decision.Action.(type) {
 	case stack.Wait:
-		if p.o.Run != nil && (a.For == 0 || a.For > runLook) {
-			return runLook, false
+		if p.o.Run != nil && (a.For == 0 || a.For > runInterval) {
+			return runInterval, false
 		}
 		return a.For, false
 	case stack.Start, stack.Apply, stack.Destroy, stack.Cancel:
 		switch {
 		case p.o.Run != nil:
-			return runLook, false
+			return runInterval, false
 		case p.o.Queued != "":
 			return 0, false // the queue wakes the stack
 		default:

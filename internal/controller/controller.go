@@ -1,9 +1,9 @@
-// Package controller keeps stacks true: it observes an object and all that
-// belongs to it, lets the core decide, carries out one action, and reports.
-// Rules are not here, they are in package stack; neither is anything that knows
-// how a run is isolated or where bytes are kept.
+// Package controller reconciles stacks: it observes an object and all that belongs
+// to it, lets the core decide, carries out one action, and writes down what came of
+// it. The rules are in package stack. It does not know how a run is isolated, or
+// where bytes are kept.
 //
-// Start reading at Stacks.Reconcile.
+// Start reading at Stacks.reconcile.
 package controller
 
 import (
@@ -72,7 +72,7 @@ type Config struct {
 	Glass           Glass
 	NoReattach      bool // the engine starts providers itself, each time it needs one
 	Limits          runner.Limits
-	Patience        time.Duration // how long progress may go untold that nobody waits for; see Patience
+	Patience        time.Duration // how long the status may go without progress that no person waits for; see Patience
 	StackMetrics    bool          // a metric that upstream has by the names of stacks has them here, too
 }
 
@@ -95,7 +95,7 @@ type Stacks struct {
 	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them
 	Now       func() time.Time
 	Log       *slog.Logger
-	Metrics   prometheus.Registerer // nil counts for nobody
+	Metrics   prometheus.Registerer // nil registers no metrics
 
 	reviews  *review.Pool
 	index    index

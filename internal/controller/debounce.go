@@ -8,10 +8,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Patience is how long a run that nobody asked for may go on, or wait for its
-// turn, before the status says so. A short run is over by then, and what it came
-// to is written down in any case: each of a thousand new small stacks would be
-// written three times more.
+// Patience is how long a run that no person asked for may go on, or wait for its
+// turn, before the status says so. A short run is over by then, and its outcome is
+// written in any case: each of a thousand new small stacks would be written three
+// times more.
 const Patience = 2 * time.Second
 
 // debounce returns how much longer the status may say less than is known, zero if

@@ -145,7 +145,7 @@ type FactualEvents interface {
 	// EventWith is Event, with facts for programs: short names and values, none
 	// of them secret.
 	EventWith(obj client.Object, kind, reason, message string, facts map[string]string)
-	// Record writes an event that is no news to anybody elsewhere.
+	// Record writes an event that is not sent elsewhere.
 	Record(obj client.Object, kind, reason, message string)
 }
 

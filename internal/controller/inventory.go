@@ -13,7 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 )
 
-// nothingExists is what an inventory is of when everything was taken down.
+// nothingExists is what an inventory is of when everything was destroyed.
 const nothingExists = "nothing"
 
 // inventory lists what exists, if the stack wants it listed and the object does

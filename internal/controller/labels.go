@@ -16,28 +16,28 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Labels say how a stack stands to those who look for stacks by selectors:
+// Labels say the status of a stack, for selectors:
 //
 //	kubectl get terraforms -A -l terrier.dev/pending-plan=true
 //
-// Each is there, as "true", only while it is so. They follow from the status and
-// nothing follows from them: whoever removes or forges one changes nothing but
-// what is found, and that not for long.
+// Each is there, as "true", only while it is so. They follow from the status, and
+// nothing follows from them: a label that is removed or forged changes nothing but
+// what selectors find, and not for long.
 const (
 	PendingPlanLabel = "terrier.dev/pending-plan" // a plan waits for an approval
-	DriftedLabel     = "terrier.dev/drifted"      // the world is not what was applied
-	FailingLabel     = "terrier.dev/failing"      // the last attempt failed, or somebody must do something
+	DriftedLabel     = "terrier.dev/drifted"      // resources are not as they were applied
+	FailingLabel     = "terrier.dev/failing"      // the last attempt failed, or a person must do something
 )
 
 var statusLabelNames = [...]string{PendingPlanLabel, DriftedLabel, FailingLabel}
 
-// labelManager owns the labels, so that managedFields tells them from what we
-// write otherwise.
+// labelManager owns the labels, so that managedFields tells them from other writes
+// of this controller.
 const labelManager = kube.FieldManager + "-labels"
 
-// labelPause is how long labels that somebody else changed stay as they are, if
-// we have just written them: two controllers that disagree must not keep each
-// other busy.
+// labelPause is how long labels that something else changed stay as they are, if
+// this controller has just written them: two controllers that disagree must not
+// keep each other busy.
 const labelPause = time.Minute
 
 // statusLabels is the value of each label in statusLabelNames, empty for a label
@@ -82,7 +82,7 @@ func statusLabelsIn(labels map[string]string) (l statusLabels) {
 }
 
 // isStatusLabel reports whether a label says how its stack stands. Such a label
-// is no input: a stack must not be planned anew because it was planned.
+// is no input: a stack must not be planned again because it was planned.
 func isStatusLabel(name string) bool {
 	return slices.Contains(statusLabelNames[:], name)
 }
@@ -160,7 +160,7 @@ func (e *entry) hasLabels(is statusLabels) bool {
 }
 
 // labelsChanged wakes a stack whose labels changed: one of its own, or a status
-// label that is not as we left it.
+// label that is not as this controller left it.
 func (wt *watches) labelsChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

@@ -76,9 +76,9 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 	var state []byte
 	var err error
 	// A state that is another stack's, or not what it should be, is found out
-	// before its lock is taken, for which others may wait. One that was sound at the
-	// last look, which for an apply was that of its plan, is read once: under the
-	// lock.
+	// before its lock is taken, for which others may wait. One that was as expected
+	// when it was read last, which for an apply was for its plan, is read once: under
+	// the lock.
 	if !kind.Writes() || p.note.State == nil || !p.entry.stateOwn {
 		if state, err = la.states.startState(ctx, p, kind, cause); err != nil {
 			return nil, err
@@ -87,12 +87,12 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 	if ref := p.note.State; ref != nil {
 		err := la.locks.takeLock(ctx, p, *ref, kind, unlock)
 		if p.o.Deleting && fault.Of(err) == fault.Denied {
-			err = nil // no lease can be made in a namespace that goes away, by nobody
+			err = nil // no lease can be created in a namespace that goes away
 		}
 		if err != nil {
 			return nil, err
 		}
-		if kind.Writes() { // nobody else writes from here on
+		if kind.Writes() { // nothing else writes from here on
 			if state, err = la.states.startState(ctx, p, kind, cause); err != nil {
 				return nil, err
 			}

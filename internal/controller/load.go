@@ -63,7 +63,7 @@ func (ld *loader) formerStacks(ctx context.Context, e *entry) time.Duration {
 	wait, err := ld.removals.abandoned(ctx, e.objectRef, e.id)
 	if err != nil {
 		ld.log.Warn("former stack not cleaned up", "stack", e.objectRef.String(), "err", err)
-		return runLook
+		return runInterval
 	}
 	return wait
 }

@@ -21,8 +21,8 @@ type locks struct {
 	jobs   *jobs
 }
 
-// takeLock holds the state for a run that writes, and looks whether somebody
-// else holds it for one that reads.
+// takeLock takes the lock of the state for a run that writes. For a run that reads
+// it only checks that the lock has no other holder.
 func (lk *locks) takeLock(ctx context.Context, p *pass, ref kube.StateRef, kind stack.RunKind, unlock string) error {
 	job := p.job
 	if unlock != "" {
@@ -44,7 +44,7 @@ func (lk *locks) takeLock(ctx context.Context, p *pass, ref kube.StateRef, kind 
 	if err := lk.store.Unlock(ctx, ref, held.Holder.ID); err != nil {
 		return fmt.Errorf("freeing the lock of a run that is gone: %w", err)
 	}
-	lk.events.Event(p.obj, normal, "LockFreed", "The state lock of run "+held.Holder.ID+" of this stack was freed: that run is gone, and so is its supervisor")
+	lk.events.Event(p.obj, normal, "LockFreed", "The state lock of run "+held.Holder.ID+" of this stack was freed, because the run does not exist any more")
 	if !kind.Writes() {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (lk *locks) takeLock(ctx context.Context, p *pass, ref kube.StateRef, kind 
 }
 
 // claim takes the lock of a state for a run that writes. For one that reads it
-// only looks at it. Either says who else holds it.
+// only checks it. Either returns the other holder.
 func (lk *locks) claim(ctx context.Context, p *pass, ref kube.StateRef, kind stack.RunKind) error {
 	job := p.job
 	if kind.Writes() {
@@ -68,13 +68,13 @@ func (lk *locks) claim(ctx context.Context, p *pass, ref kube.StateRef, kind sta
 }
 
 // holder names a run in a lock, so that a lock that was left behind can be told
-// from one of another installation, whose runs we cannot see.
+// from one of another installation, whose runs are out of sight.
 func (lk *locks) holder(id, run string) string {
 	return strings.Join([]string{lk.jobs.keyed("installation")[len(input.DigestPrefix):][:16], id, run}, "/")
 }
 
 // foreign reports whether a lock is known to be held by another installation. Its
-// runs may bear the names that ours do, since a name follows from the cause.
+// runs may have the same names, since a name follows from the cause.
 func (lk *locks) foreign(p *pass, l kube.LockInfo) bool {
 	return l.Holder != "" && l.Holder != lk.holder(p.id, l.ID)
 }
@@ -82,7 +82,7 @@ func (lk *locks) foreign(p *pass, l kube.LockInfo) bool {
 // dead reports whether a lock is held by a run of this stack and installation
 // that does not exist any more. A run has a supervisor for as long as it has a
 // record, and its record goes only after its lock was freed; so this is one
-// whose start was cut short. Any other lock is somebody else's.
+// whose start was interrupted. Any other lock belongs to another holder.
 func (lk *locks) dead(ctx context.Context, p *pass, l kube.LockInfo) (bool, error) {
 	if l.Holder == "" || l.Holder != lk.holder(p.id, l.ID) {
 		return false, nil
@@ -91,8 +91,8 @@ func (lk *locks) dead(ctx context.Context, p *pass, l kube.LockInfo) (bool, erro
 	return err == nil && (report == nil || report.ID != l.ID), err
 }
 
-// locked records a state lock that somebody else holds, as a run that met it
-// would have.
+// locked records the state lock of another holder, as a run that met it would
+// have.
 func (lk *locks) locked(p *pass, kind stack.RunKind, cause stack.Cause, err error) error {
 	held, ok := errors.AsType[*kube.LockedError](err)
 	if !ok {

@@ -46,7 +46,7 @@ var (
 // upstreamKind is the kind of our objects in metrics that Flux named.
 const upstreamKind = "Terraform"
 
-// newMetrics registers the metrics with r, or with nobody if it is nil.
+// newMetrics registers the metrics with r, if it is not nil.
 func newMetrics(r prometheus.Registerer, names bool) (*metrics, error) {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -140,7 +140,7 @@ func (m *metrics) waited(c schedule.Class, long time.Duration) {
 	m.waits.WithLabelValues(c.String()).Observe(long.Seconds())
 }
 
-// failed reports whether an outcome is one that somebody has to look at.
+// failed reports whether an outcome is one that a person has to deal with.
 func failed(o stack.Outcome) bool {
 	switch o {
 	case stack.Failed, stack.Locked, stack.TimedOut, stack.Killed:

@@ -12,7 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// answer is what a person said to a plan, as metrics call it.
+// answer is what a person answered to a plan, as metrics call it.
 type answer string
 
 const (
@@ -21,8 +21,8 @@ const (
 	answerRejected answer = "rejected"
 )
 
-// answered counts what people say to plans, when they say it: answers come as
-// edits of objects, whoever makes them and however. It wakes nobody.
+// answered counts the answers of people to plans when they give them: as edits of
+// objects, by any client. It wakes no stack.
 func (wt *watches) answered(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	if !mayAnswer(e.ObjectOld, e.ObjectNew) {
 		return
@@ -50,7 +50,7 @@ func mayAnswer(before, after client.Object) bool {
 }
 
 // answerOf is what an edit says to the plan that waits; nothing if it says
-// nothing, or if the stack asks nobody.
+// nothing, or if the stack waits for no approval.
 func answerOf(before, after dialect.Stack) answer {
 	said, p := after.Spec, after.Status.Pending
 	waits := func(name string) bool { return p != nil && (name == p.Name || name == p.Digest) }

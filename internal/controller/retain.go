@@ -38,7 +38,7 @@ func (rm *removals) retain(ctx context.Context, p *pass) error {
 	if len(state) > 0 {
 		how = fmt.Sprintf("resources in the state: %d", len(r.Resources))
 	}
-	rm.events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf("What it built stays where it is (%s): %s", how, r.Why))
+	rm.events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf("The resources of the stack are retained (%s): %s", how, r.Why))
 	return nil
 }
 

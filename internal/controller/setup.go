@@ -39,12 +39,12 @@ const (
 	indexRefers    = "terrier.refers"    // Kind/namespace/name of a source, Secret or ConfigMap
 )
 
-// wakePriority puts a stack that is called by name before those that are looked
-// at because something changed, or because the controller has just started: it
-// has a slot that is held for it, or one to give back.
+// wakePriority puts a stack that is woken by name before those that are reconciled
+// because something changed, or because the controller has just started: it has a
+// slot that is held for it, or one to give back.
 const wakePriority = 100
 
-// How soon a look that failed, because the API server did for instance, is made
+// How soon a pass that failed, because the API server did for instance, is made
 // again: at first, and at last. However long the server was away, no stack waits
 // for longer than the latter once it is back.
 const (

@@ -66,7 +66,7 @@ func established(st dialect.Stack) bool {
 }
 
 // unshared refuses to use a place that another stack has a better claim to:
-// that of a state that nobody wrote yet, or one that we do not keep and whose
+// that of a state that was never written, or one in a backend of its own and whose
 // owner we cannot read.
 func (sts *states) unshared(ctx context.Context, p *pass, kind stack.RunKind) error {
 	place := placeOf(p.st.Configuration, p.obj.GetNamespace())
@@ -77,7 +77,7 @@ func (sts *states) unshared(ctx context.Context, p *pass, kind stack.RunKind) er
 	err := eachStack(ctx, sts.cache, sts.dialects, func(d dialect.Dialect, other client.Object) error {
 		if other.GetUID() != p.obj.GetUID() && before(d, other, p) {
 			found = fault.New(fault.Denied, string(stack.StateShared), fmt.Errorf(
-				"the stack %s keeps its state in the same place, and was there first: give one of the two another backend key, backendConfig.secretSuffix or workspace. Nothing is run on it", client.ObjectKeyFromObject(other)))
+				"the stack %s keeps its state in the same place, and was there first. Give one of the two another backend key, backendConfig.secretSuffix or workspace. Terrier runs nothing on it", client.ObjectKeyFromObject(other)))
 		}
 		return nil
 	}, client.MatchingFields{indexState: place})

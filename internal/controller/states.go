@@ -132,8 +132,8 @@ func (sts *states) inspectState(ctx context.Context, p *pass, ref kube.StateRef)
 }
 
 // adopts refuses a state that holds resources of a former stack of this name,
-// unless the stack says that it continues it (F37): whoever creates a stack anew
-// may not know that there was one.
+// unless the stack says that it continues it (F37): the user who creates a
+// stack may not know that there was one.
 func (p *pass) adopts(ref kube.StateRef, found kube.Stored, facts stack.StateFacts) error {
 	former := found.OwnerUID != "" && found.OwnerUID != p.id && found.Owner == p.obj.GetName()
 	if !former || p.o.Spec.AdoptState || p.o.Status.Known != (stack.Known{}) || facts.Resources == 0 && !facts.Sealed {
@@ -176,7 +176,7 @@ func (sts *states) takeState(ctx context.Context, p *pass, ref kube.StateRef, s 
 				return err
 			}
 		}
-		sts.events.Event(p.obj, warning, "StateAccepted", fmt.Sprintf("The state %s was accepted as it is, although %s was expected", stack.AcceptedState(p.o.Spec.AcceptState), s.known))
+		sts.events.Event(p.obj, warning, "StateAccepted", fmt.Sprintf("The state %s was accepted, although %s was expected", stack.AcceptedState(p.o.Spec.AcceptState), s.known))
 		return nil
 	case s.reason != "":
 		return p.refused(s.reason, ref, s.known, s.facts)
@@ -273,9 +273,9 @@ func shared(owner string) error {
 		"the state belongs to the stack %s: give one of the two another backendConfig.secretSuffix or workspace", owner))
 }
 
-// inherit looks whether the state of a stack that never ran here holds
-// something: it does if the object was made over what a former one left, and it
-// may if that cannot be read.
+// inherit finds out whether the state of a stack that never ran here holds
+// resources: it does if a former stack of this name left them, and it may if the
+// state cannot be read.
 func (sts *states) inherit(ctx context.Context, p *pass) error {
 	if p.o.Status.Built || p.o.Status.Destroyed || !p.o.Spec.DestroyLast || p.o.Blocked != nil {
 		return nil
@@ -360,7 +360,7 @@ func (sts *states) keepRun(ctx context.Context, p *pass, id string, state []byte
 	facts.Unstored = unstored
 	v := stack.StateVersion{By: id, At: p.o.Now}
 	if unstored {
-		v.Before = id // it stays until somebody looked at it
+		v.Before = id // it stays until a person dealt with it
 	}
 	return facts.Known, sts.versions.keepVersion(ctx, p.id, state, v, &facts.Known)
 }
@@ -392,7 +392,7 @@ func (sts *states) flush(ctx context.Context, p *pass, r *runner.Report, n note)
 		return err
 	}
 	// A copy of our own: a namespace that is deleted takes the Secret with it
-	// before the stack is taken down.
+	// before the stack is destroyed.
 	if err := sts.records.put(ctx, record.State(p.id), state); err != nil {
 		return err
 	}
@@ -413,12 +413,12 @@ func (sts *states) rescue(ctx context.Context, p *pass, r *runner.Report, n note
 		}
 		if _, err := stack.ReadState(state); err != nil {
 			// The engine could not write it out, on a disk without room: what it
-			// built and no state holds is found in its events.
-			sts.events.Event(p.obj, warning, "StateNotRescued", fmt.Sprintf("The newest state could not be stored during %s, and what the engine left of it is no state (%d bytes): %v", r.ID, len(state), err))
+			// created and no state tracks is found in its events.
+			sts.events.Event(p.obj, warning, "StateNotRescued", fmt.Sprintf("The newest state could not be stored during %s, and the file that the engine left of it is no state (%d bytes): %v", r.ID, len(state), err))
 			return sts.records.put(ctx, record.Rescued(p.id, r.ID), state)
 		}
 		if sts.store.Save(ctx, *n.State, kube.Owner{Name: p.obj.GetName(), UID: p.id}, state) == nil {
-			sts.events.Event(p.obj, warning, "StateRescued", "The newest state could not be stored during the run, and was taken over after it")
+			sts.events.Event(p.obj, warning, "StateRescued", "The newest state could not be stored during the run, and was stored after it")
 			if run.Known, err = sts.keepRun(ctx, p, r.ID, state, false); err != nil {
 				return err
 			}
@@ -427,7 +427,7 @@ func (sts *states) rescue(ctx context.Context, p *pass, r *runner.Report, n note
 	}
 	kept, err := sts.records.keep(ctx, p.id, r.ID, runner.FileRescue, record.Rescued(p.id, r.ID))
 	if kept && err == nil {
-		sts.events.Event(p.obj, warning, "StateRescued", "The backend refused the newest state; it is kept: terrier state pull --rescued "+r.ID+" writes it to a file")
+		sts.events.Event(p.obj, warning, "StateRescued", "The backend refused the newest state, which is kept. To write it to a file: terrier state pull --rescued "+r.ID)
 	}
 	return err
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// How much of the past of a state is kept. What is older than a week of hourly
-// applies is hardly what somebody goes back to; the bytes keep a large state
-// from filling the disk thirty times.
+// How much of the past of a state is kept. A person hardly goes back by more than a
+// week of hourly applies; the bytes keep a large state from filling the disk thirty
+// times.
 const (
 	versionsKept = 30
 	versionBytes = 256 << 20
@@ -26,7 +26,7 @@ type versions struct {
 }
 
 // list returns the versions of a stack's state that are kept. A list that is
-// damaged is begun anew: what it was for must not stop what is at work.
+// damaged is started again: it must not stop a run.
 func (vs *versions) list(ctx context.Context, id string) (stack.StateVersions, error) {
 	var list stack.StateVersions
 	b, err := vs.records.get(ctx, record.StateIndex(id).Key)

@@ -80,7 +80,7 @@ func (cm *committer) noteDecision(ctx context.Context, t *timeline, p *pass, d s
 }
 
 // keptDecisions are those that were written down, the newest last. A list that
-// is damaged is begun anew: nothing depends on it.
+// is damaged is started again: nothing depends on it.
 func (cm *committer) keptDecisions(ctx context.Context, id string) ([]stack.Decided, error) {
 	b, err := cm.records.get(ctx, record.Decisions(id).Key)
 	if fault.Of(err) == fault.Missing || fault.Reason(err, "") == damagedRecord {
@@ -122,7 +122,7 @@ func waitingFor(p *pass, d stack.Decision) string {
 	case stack.InputsFailed:
 		return "its inputs"
 	case stack.Reviewing:
-		return "the answer of its webhooks"
+		return "the answer of its reviewers"
 	case stack.Suspended:
 		return "a user to resume it"
 	case stack.BreakGlassSession:
