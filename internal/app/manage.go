@@ -273,7 +273,7 @@ func (p *parts) readSettings() (controller.Config, error) {
 		CrossNamespace: p.Config.CrossNamespace, TenantLabel: p.Config.TenantLabel,
 		Network: p.Config.Network, HostNetwork: p.Config.HostNetwork, MinLevel: p.Config.Isolation,
 		NoReattach: !p.Config.Reuse, StackMetrics: p.Config.StackMetrics, Patience: controller.Patience,
-		Glass: controller.Glass{Allowed: p.Config.Glass, Lasts: p.Config.GlassLasts},
+		BreakGlass: controller.BreakGlass{Allowed: p.Config.Glass, Lasts: p.Config.GlassLasts},
 		Limits: runner.Limits{
 			Init: p.Config.RunTimeout, Plan: p.Config.RunTimeout, Apply: p.Config.RunTimeout, Grace: p.Config.RunGrace,
 			Memory: int64(p.Config.RunMemory) << 20, Processes: p.Config.RunProcesses, FileBytes: int64(p.Config.RunFile) << 20,

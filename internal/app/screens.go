@@ -89,8 +89,8 @@ func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
 		})...),
 		MaxRuns: p.room().Runs,
 	}
-	if c.Glass.Allowed {
-		o.Platform.Glass = cmp.Or(c.Glass.Lasts, time.Hour)
+	if c.BreakGlass.Allowed {
+		o.Platform.Glass = cmp.Or(c.BreakGlass.Lasts, time.Hour)
 	}
 	if a := p.Config.MetricsAddress; a != "" {
 		o.Platform.Addresses = append(o.Platform.Addresses, pages.Address{Name: "Metrics", URL: "http://" + a + "/metrics"})

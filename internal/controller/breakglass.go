@@ -13,8 +13,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Glass is whether break-glass sessions are allowed, and how long one lasts at most.
-type Glass struct {
+// BreakGlass is whether break-glass sessions are allowed, and how long one lasts at most.
+type BreakGlass struct {
 	Allowed bool
 	Lasts   time.Duration // an hour if zero
 }
@@ -22,11 +22,11 @@ type Glass struct {
 // observeBreakGlass opens and closes the break-glass session that a person asks
 // for. Where no session is allowed the request is shown, and nothing else changes.
 func (ob *observer) observeBreakGlass(p *pass) {
-	if p.o.Spec.BreakGlass != "" && !ob.config.Glass.Allowed {
+	if p.o.Spec.BreakGlass != "" && !ob.config.BreakGlass.Allowed {
 		p.breakGlassDenied = true
 		p.o.Spec.BreakGlass, p.o.Spec.Command = "", nil
 	}
-	p.o.Status = p.o.Status.WithSession(p.o.Spec, p.o.Now, cmp.Or(ob.config.Glass.Lasts, time.Hour))
+	p.o.Status = p.o.Status.WithSession(p.o.Spec, p.o.Now, cmp.Or(ob.config.BreakGlass.Lasts, time.Hour))
 }
 
 // command begins the command of a person. Whatever comes in its way is the answer

@@ -128,7 +128,7 @@ func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Report {
 	r := dialect.Report{
 		Decision: p.decision, Status: p.o.Status, PlanInputs: p.o.PlanInputs, Run: p.o.Run,
 		Next: p.o.Retry(p.decision), Every: p.o.Recheck(p.decision), Now: p.o.Now,
-		Isolation: p.isolation, Ignored: p.st.Ignored, GlassDenied: p.breakGlassDenied,
+		Isolation: p.isolation, Ignored: p.st.Ignored, BreakGlassDenied: p.breakGlassDenied,
 		Inventory: cm.inventory(ctx, p),
 	}
 	if p.job != nil {

@@ -69,7 +69,7 @@ type Config struct {
 	HostNetwork     bool     // a stack may ask for the host's network although the default is none
 	MirrorProviders []string // addresses of the providers in the runner's mirror
 	MinLevel        int
-	Glass           Glass
+	BreakGlass      BreakGlass
 	NoReattach      bool // the engine starts providers itself, each time it needs one
 	Limits          runner.Limits
 	Patience        time.Duration // how long the status may go without progress that no person waits for; see Patience

@@ -54,19 +54,19 @@ type Stack struct {
 
 // Report is what is known of a stack after a reconcile.
 type Report struct {
-	Decision    stack.Decision
-	Status      stack.Status
-	PlanInputs  stack.PlanInputs
-	Run         *stack.Run
-	Next        time.Time     // of the next attempt; zero if there is none to announce
-	Every       time.Duration // the check interval while nothing changes; zero if there is none
-	Now         time.Time
-	Isolation   string   // of the newest run
-	Environment []string // names of variables given to runs; nil if this pass did not read them
-	Ignored     []string
-	GlassDenied bool       // a break-glass session is asked for, and the platform allows none
-	Inventory   *Inventory // nil leaves what the object lists
-	Unreadable  error      // why the status in the object cannot be read: say so, and leave everything else
+	Decision         stack.Decision
+	Status           stack.Status
+	PlanInputs       stack.PlanInputs
+	Run              *stack.Run
+	Next             time.Time     // of the next attempt; zero if there is none to announce
+	Every            time.Duration // the check interval while nothing changes; zero if there is none
+	Now              time.Time
+	Isolation        string   // of the newest run
+	Environment      []string // names of variables given to runs; nil if this pass did not read them
+	Ignored          []string
+	BreakGlassDenied bool       // a break-glass session is asked for, and the platform allows none
+	Inventory        *Inventory // nil leaves what the object lists
+	Unreadable       error      // why the status in the object cannot be read: say so, and leave everything else
 }
 
 // Inventory is what exists of a stack.

@@ -68,7 +68,7 @@ func breakGlass(obj *v1alpha2.Terraform, s *stack.Spec) {
 func sessionCondition(c setter, s dialect.Report) {
 	g := s.Status.BreakGlass
 	switch {
-	case s.GlassDenied:
+	case s.BreakGlassDenied:
 		c.set(ConditionGlass, metav1.ConditionFalse, "NotAllowed", "Breaking the glass is not allowed")
 	case g == nil:
 		c.drop(ConditionGlass)

@@ -70,7 +70,7 @@ func TestGlassIsShown(t *testing.T) {
 		message string
 	}{
 		"nobody asked": {dialect.Report{Now: noon}, "", ""},
-		"not allowed":  {dialect.Report{Now: noon, GlassDenied: true}, "NotAllowed", "Breaking the glass is not allowed"},
+		"not allowed":  {dialect.Report{Now: noon, BreakGlassDenied: true}, "NotAllowed", "Breaking the glass is not allowed"},
 		"open":         {dialect.Report{Now: noon, Status: stack.Status{BreakGlass: session}}, "SessionOpen", "Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z"},
 		"a command was run": {dialect.Report{Now: noon, Status: stack.Status{BreakGlass: session, LastCommand: ran}}, "SessionOpen",
 			"Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z. Newest command, by ann: state list (Succeeded)"},
