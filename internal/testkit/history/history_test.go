@@ -97,7 +97,7 @@ func TestValidatorsRefuse(t *testing.T) {
 		"a plan that was never shown": {"what is applied was planned and shown (P3)", func(h *History) {
 			h.Stacks[4].Status.Pending = plan("9", 1)
 		}, "was never pending"},
-		"a plan that nobody approved":       {"what is applied in manual mode was approved (P3)", func(h *History) { h.Stacks[4].Approve, h.Stacks[5].Approve = "plan-main-9", "" }, "nobody approved"},
+		"a plan that nobody approved":       {"what is applied in manual mode was approved (P3)", func(h *History) { h.Stacks[4].Approve, h.Stacks[5].Approve = "plan-main-9", "" }, "was not approved"},
 		"an apply that does not say why":    {"a run that wrote has a cause", func(h *History) { h.Runs[0].Cause.Why = "" }, "does not say why"},
 		"a destroy that was to be none":     {"a run that wrote has a cause", func(h *History) { h.Runs[2].Cause.Destroy = false }, "was not to"},
 		"a run without an outcome":          {"every run comes to an end (P5)", func(h *History) { h.Runs[2].Outcome = "" }, "no outcome"},
