@@ -61,7 +61,7 @@ func (se *settler) followUntracked(ctx context.Context, p *pass, n note, run *st
 	}
 	missing := was.Objects
 	if n.State != nil && !was.Apart {
-		state, err := se.states.newestKept(ctx, p.id)
+		state, err := se.states.inspector.newestKept(ctx, p.id)
 		if err == nil {
 			missing, err = plan.StillUnrecorded(missing, state)
 		}

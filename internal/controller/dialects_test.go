@@ -152,7 +152,7 @@ func TestAStateIsSharedAcrossDialects(t *testing.T) {
 	// a former stack.
 	c.whole.index.make("terraform-same", objectRef{infra.Dialect{}, nn("apps", "same")})
 	same := asMapped("same", 0, map[string]string{"state": "x"})
-	c.states.store = &shelf{found: kube.Stored{Owner: "same", OwnerUID: "terraform-same", Digest: "sha256:x"}}
+	c.inspector.store = &shelf{found: kube.Stored{Owner: "same", OwnerUID: "terraform-same", Digest: "sha256:x"}}
 	_, err = c.inspectState(t.Context(), &pass{dialect: mapped{}, obj: &same, id: string(same.UID)}, kube.StateRef{})
 	if fault.Reason(err, "") != string(stack.StateShared) {
 		t.Errorf("inspectState() = %v, want the state to be another stack's", err)

@@ -39,7 +39,7 @@ func (ac *actor) checkup(ctx context.Context, p *pass, why string) error {
 func (ac *actor) outputs(ctx context.Context, p *pass) (map[string]kube.Output, error) {
 	b, err := ac.records.get(ctx, record.Outputs(p.id))
 	if fault.Of(err) == fault.Missing && p.note.State != nil {
-		b, err = ac.states.stateOutputs(ctx, *p.note.State)
+		b, err = ac.states.inspector.stateOutputs(ctx, *p.note.State)
 	}
 	if err != nil {
 		return nil, err

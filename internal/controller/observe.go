@@ -21,7 +21,7 @@ type observer struct {
 	checks       *checks
 	dependencies *dependencies
 	jobs         *jobs
-	states       *states
+	inspector    *inspector
 }
 
 // observe gathers what a decision depends on beside the object and its run, and no
@@ -45,7 +45,7 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		return nil
 	case p.o.Deleting:
 		if p.o.Dependents, err = ob.dependencies.dependents(ctx, p.dialect, p.obj); err == nil {
-			err = ob.states.inherit(ctx, p)
+			err = ob.inspector.inherit(ctx, p)
 		}
 		return err
 	case p.o.Blocked != nil || p.o.Spec.Suspended:

@@ -2,10 +2,8 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/audit"
@@ -17,18 +15,17 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// states reads and stores the states of stacks, and compares them with what is
-// known of them.
+// states loads the states of stacks for their runs, and stores what runs made of
+// them.
 type states struct {
-	cache    client.Client
-	dialects dialect.Registry
-	events   Events
-	live     client.Client
-	store    States
-	index    *index
-	auditor  *auditor
-	records  *records
-	versions *versions
+	cache     client.Reader
+	dialects  dialect.Registry
+	events    Events
+	store     States
+	inspector *inspector
+	auditor   *auditor
+	records   *records
+	versions  *versions
 }
 
 // startState returns the state that a run starts from, after making sure that it
@@ -65,82 +62,14 @@ func destructive(kind stack.RunKind, cause stack.Cause) bool {
 	}
 }
 
-// storedState is the state of a stack as it was found, and what is to be said of it.
-type storedState struct {
-	kube.Stored
-	facts     stack.StateFacts
-	ours      []byte       // the copy in the records, where the Secret went with its namespace
-	known     stack.Known  // what was expected
-	head      stack.Known  // what the records have as stored last
-	reason    stack.Reason // why it cannot be used as it is; empty if it can
-	continued bool         // something else than a run wrote it after what was expected
-}
-
 // loadState returns the state of a stack, or says what is wrong with what is
 // there. What something else wrote is kept as a version.
 func (sts *states) loadState(ctx context.Context, p *pass, ref kube.StateRef) ([]byte, error) {
-	s, err := sts.inspectState(ctx, p, ref)
+	s, err := sts.inspector.inspectState(ctx, p, ref)
 	if err != nil || len(s.ours) > 0 {
 		return s.ours, err
 	}
 	return s.State, sts.takeState(ctx, p, ref, s)
-}
-
-// inspectState reads the state of a stack and compares it with what is known of it.
-// It writes nothing. An error says that the state is no state of this stack.
-func (sts *states) inspectState(ctx context.Context, p *pass, ref kube.StateRef) (s storedState, err error) {
-	s.Stored, err = sts.store.Load(ctx, ref)
-	if s.Owner != "" && s.Owner != p.obj.GetName() {
-		if err := sts.disowned(ctx, p, s.Owner); err != nil {
-			return s, err
-		}
-	}
-	if err != nil && fault.Reason(err, "") != kube.StateUnreadable {
-		return s, err
-	}
-	if e := sts.index.find(s.OwnerUID); e != nil && dialect.KindOf(e.dialect) != dialect.KindOf(p.dialect) {
-		return s, shared(s.Owner) // a stack of another kind has the same name
-	}
-	if s.Digest == "" && p.o.Deleting {
-		// A namespace that is deleted takes the Secret with it, before the stack.
-		if s.ours, err = sts.newestKept(ctx, p.id); err != nil || len(s.ours) > 0 {
-			return s, err
-		}
-	}
-	if err == nil && s.Digest != "" {
-		s.facts, err = stack.ReadState(s.State)
-	}
-	if err != nil {
-		return s, p.tampered(ref, fmt.Sprintf("cannot be read (%v)", err))
-	}
-	if err := p.adopts(ref, s.Stored, s.facts); err != nil {
-		return s, err
-	}
-	list, err := sts.versions.list(ctx, p.id)
-	if err != nil {
-		return s, err
-	}
-	s.head, s.known = list.Head, p.expected(list.Head)
-	if s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
-		return s, nil // as expected, which is the rule and costs one read
-	}
-	s.reason, s.continued = s.known.Judge(s.facts.Known, p.o.Status.Built && !p.o.Status.Destroyed)
-	if s.reason == stack.StateTampered && s.Person != "" && s.facts.Follows(s.known) {
-		s.reason, s.continued = "", true // a person took the place of a run that could not store
-	}
-	return s, nil
-}
-
-// adopts refuses a state that holds resources of a former stack of this name,
-// unless the stack says that it continues it (F37): the user who creates a
-// stack may not know that there was one.
-func (p *pass) adopts(ref kube.StateRef, found kube.Stored, facts stack.StateFacts) error {
-	former := found.OwnerUID != "" && found.OwnerUID != p.id && found.Owner == p.obj.GetName()
-	if !former || p.o.Spec.AdoptState || p.o.Status.Known != (stack.Known{}) || facts.Resources == 0 && !facts.Sealed {
-		return nil
-	}
-	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
-		"the Secret %s holds a state with %d resources of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another backendConfig.secretSuffix to start with an empty state", ref, facts.Resources))
 }
 
 // takeState keeps what was found as a version if something else wrote it, and takes
@@ -184,142 +113,6 @@ func (sts *states) takeState(ctx context.Context, p *pass, ref kube.StateRef, s 
 		sts.events.Event(p.obj, normal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(s.Stored, true, ""), s.facts.Known, s.known))
 	}
 	return nil
-}
-
-// expected is the version that should be stored. The records remember it, too:
-// they know more than a status that was restored from a backup.
-func (p *pass) expected(head stack.Known) stack.Known {
-	known, none := p.o.Status.Known, stack.Known{}
-	if known == none || head.Follows(known) {
-		known = head
-	}
-	if known == none && p.o.Status.Built {
-		known.Digest = p.o.Status.State // written down before there was more
-	}
-	return known
-}
-
-// accepts reports whether a person said that exactly this may stand there, and
-// was not taken at their word yet.
-func (p *pass) accepts(digest string) bool {
-	said := p.o.Spec.AcceptState
-	if said == "" || said == p.o.Status.Accepted {
-		return false
-	}
-	if digest == "" {
-		digest = stack.NoState
-	}
-	return stack.AcceptedState(said) == digest
-}
-
-// author is who wrote what was found.
-func author(found kube.Stored, foreign bool, run string) string {
-	switch {
-	case found.Person != "":
-		return "person " + found.Person
-	case foreign || run == "":
-		return stack.ByOutside
-	default:
-		return run
-	}
-}
-
-// refused says what is there, what was expected, and what gets out.
-func (p *pass) refused(reason stack.Reason, ref kube.StateRef, known stack.Known, facts stack.StateFacts) error {
-	what := "is " + facts.Known.String()
-	switch {
-	case facts.Digest == "":
-		what = "is gone"
-	case known.Unstored:
-		what += ", which another client wrote during a run"
-	}
-	if reason == stack.StateTampered {
-		return p.tampered(ref, fmt.Sprintf("%s; %s was expected", what, known))
-	}
-	return fault.New(fault.Denied, string(reason), fmt.Errorf("the state in the Secret %s %s, which does not follow %s. %s", ref, what, known, p.waysOut()))
-}
-
-func (p *pass) tampered(ref kube.StateRef, what string) error {
-	return fault.New(fault.Denied, string(stack.StateTampered), fmt.Errorf("the state in the Secret %s %s. %s", ref, what, p.waysOut()))
-}
-
-// waysOut names the commands that end such a situation.
-func (p *pass) waysOut() string {
-	name := p.obj.GetName()
-	out := fmt.Sprintf("Nothing is run on it. terrier state versions %s lists what is kept; terrier state rollback %[1]s SERIAL rolls back to one of them, terrier state push %[1]s FILE --force stores another, and terrier state accept %[1]s accepts the stored one", name)
-	if p.o.Deleting {
-		out += ". Or retain the resources: annotate the stack with terrier.dev/deletion=retain"
-	}
-	return out
-}
-
-// disowned refuses a state that another stack keeps: two stacks on one state
-// would destroy each other's things by turns. A stack that is gone has no claim.
-func (sts *states) disowned(ctx context.Context, p *pass, owner string) error {
-	for _, d := range sts.dialects.All() {
-		err := sts.live.Get(ctx, types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: owner}, d.New())
-		if client.IgnoreNotFound(err) != nil {
-			return err
-		}
-		if err == nil {
-			return shared(owner)
-		}
-	}
-	return nil
-}
-
-func shared(owner string) error {
-	return fault.New(fault.Denied, string(stack.StateShared), fmt.Errorf(
-		"the state belongs to the stack %s: give one of the two another backendConfig.secretSuffix or workspace", owner))
-}
-
-// inherit finds out whether the state of a stack that never ran here holds
-// resources: it does if a former stack of this name left them, and it may if the
-// state cannot be read.
-func (sts *states) inherit(ctx context.Context, p *pass) error {
-	if p.o.Status.Built || p.o.Status.Destroyed || !p.o.Spec.DestroyLast || p.o.Blocked != nil {
-		return nil
-	}
-	_, ref, _ := backendOf(p.st.Configuration, p.obj.GetNamespace())
-	if ref == nil {
-		return nil
-	}
-	s, err := sts.inspectState(ctx, p, *ref)
-	switch stack.Reason(fault.Reason(err, "")) {
-	case kube.StateNameInvalid:
-		return nil // there can be none
-	case stack.StateShared, stack.StateNotAdopted:
-		return nil // it is another stack's
-	case stack.StateTampered:
-		p.o.Status.Built = true
-		return nil // the destroy will say so
-	}
-	switch {
-	case err != nil:
-		return err
-	case len(s.ours) > 0:
-		s.facts, err = stack.ReadState(s.ours)
-	case s.reason != "" && !p.accepts(s.Digest):
-		p.o.Status.Built = true
-		return nil // the destroy will say so
-	}
-	p.o.Status.Built = s.facts.Resources > 0 || s.facts.Sealed
-	return err
-}
-
-// stateOutputs reads the outputs out of a managed state.
-func (sts *states) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, error) {
-	found, err := sts.store.Load(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	var s struct {
-		Outputs json.RawMessage `json:"outputs"`
-	}
-	if len(found.State) == 0 {
-		return []byte("{}"), nil
-	}
-	return s.Outputs, json.Unmarshal(found.State, &s)
 }
 
 // settleState stores what a run that ended made of the state, and says what is
@@ -370,16 +163,7 @@ func (sts *states) newest(ctx context.Context, p *pass, r *runner.Report, n note
 	if n.State == nil {
 		return sts.records.left(p.id, r.ID, runner.FileState)
 	}
-	return sts.newestKept(ctx, p.id)
-}
-
-// newestKept is our own copy of the newest state, empty if there is none.
-func (sts *states) newestKept(ctx context.Context, id string) ([]byte, error) {
-	state, err := sts.records.get(ctx, record.State(id))
-	if fault.Of(err) == fault.Missing {
-		return nil, nil
-	}
-	return state, err
+	return sts.inspector.newestKept(ctx, p.id)
 }
 
 // flush stores the newest state that the supervisor acknowledged.

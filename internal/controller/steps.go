@@ -21,9 +21,10 @@ func (c *Stacks) assemble() *steps {
 	turns := &turns{config: c.Config, queue: c.Queue, checks: checks}
 	auditor := &auditor{blobs: c.Blobs, journal: c.Audit, live: c.Live, log: c.Log}
 	versions := &versions{blobs: c.Blobs, log: c.Log, records: records}
+	inspector := &inspector{live: c.Live, dialects: c.Dialects, store: c.States, index: &c.index, records: records, versions: versions}
 	states := &states{
-		cache: c.Client, live: c.Live, dialects: c.Dialects, events: c.Events, store: c.States,
-		index: &c.index, auditor: auditor, records: records, versions: versions,
+		cache: c.Client, dialects: c.Dialects, events: c.Events, store: c.States,
+		inspector: inspector, auditor: auditor, records: records, versions: versions,
 	}
 	jobs := &jobs{
 		artifacts: c.Artifacts, cache: c.Client, live: c.Live, config: c.Config, engine: c.Engine, key: c.Key,
@@ -52,7 +53,7 @@ func (c *Stacks) assemble() *steps {
 		loader: loader, settler: settler, auditor: auditor, turns: turns, removals: removals,
 		observer: &observer{
 			cache: c.Client, live: c.Live, config: c.Config,
-			checks: checks, dependencies: dependencies, jobs: jobs, states: states,
+			checks: checks, dependencies: dependencies, inspector: inspector, jobs: jobs,
 		},
 		actor: &actor{
 			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, webhooks: c.Webhooks, requests: &c.requests, reviews: c.reviews,

@@ -13,6 +13,7 @@ type apart struct {
 	*checks
 	*versions
 	*states
+	*inspector
 	*jobs
 	*snapshots
 	*dependencies
@@ -35,7 +36,7 @@ func takeApart(c *Stacks) *apart {
 	s := c.assemble()
 	c.steps = s
 	return &apart{
-		whole: c, records: s.actor.records, checks: s.observer.checks, versions: s.actor.states.versions, states: s.actor.states, jobs: s.actor.jobs,
+		whole: c, records: s.actor.records, checks: s.observer.checks, versions: s.actor.states.versions, states: s.actor.states, inspector: s.observer.inspector, jobs: s.actor.jobs,
 		snapshots: s.actor.snapshots, dependencies: s.observer.dependencies, auditor: s.auditor, teller: s.committer.teller, settler: s.settler,
 		observer: s.observer, actor: s.actor, launcher: s.actor.launcher, locks: s.actor.launcher.locks, turns: s.turns, committer: s.committer,
 		loader: s.loader, removals: s.removals, watches: s.watches,
@@ -46,7 +47,7 @@ func takeApart(c *Stacks) *apart {
 func TestEveryStepHasWhatItNeeds(t *testing.T) {
 	l := newFrugal(t, "net")
 	for _, step := range []any{
-		l.records, l.checks, l.versions, l.states, l.jobs, l.snapshots, l.dependencies, l.auditor, l.teller, l.settler,
+		l.records, l.checks, l.versions, l.states, l.inspector, l.jobs, l.snapshots, l.dependencies, l.auditor, l.teller, l.settler,
 		l.observer, l.actor, l.launcher, l.locks, l.turns, l.committer, l.loader, l.removals, l.watches,
 	} {
 		of := reflect.ValueOf(step).Elem()
