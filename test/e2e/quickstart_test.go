@@ -58,7 +58,7 @@ func TestQuickstart(t *testing.T) {
 // tour lists the commands that the quickstart prints, up to those about tenants,
 // which TestTenantsExample owns.
 func tour(p *testkit.Platform) []string {
-	_, printed, _ := strings.Cut(p.Log(), "Try, in another terminal:")
+	_, printed, _ := strings.Cut(p.Log(), "Try this in another terminal:")
 	printed, _, _ = strings.Cut(printed, "Three rows of a table")
 	var commands []string
 	for line := range strings.Lines(printed) {

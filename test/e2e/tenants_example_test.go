@@ -58,7 +58,7 @@ func TestTenantsExample(t *testing.T) {
 	c.Terrier(t, "rows", "customers", "--now")
 	for _, command := range []string{rows, list} {
 		out := c.Shell(t, command)
-		for _, want := range []string{"3 deletions held back", "NoRows", "terrier rows customers"} {
+		for _, want := range []string{"3 deletions blocked", "NoRows", "terrier rows customers"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s shows\n%s\nwant %q in it", command, out, want)
 			}

@@ -59,7 +59,7 @@ func TestDestroyIsPreviewedAndApproved(t *testing.T) {
 	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/deletion":"approve"}}}`)
 	c.Delete(t, "stack")
 	s = c.AwaitPending(t, "stack")
-	if !strings.Contains(message(s), "2 objects") || len(w.Things()) != 2 {
+	if !strings.Contains(message(s), "destroy 2 resources") || len(w.Things()) != 2 {
 		t.Errorf("the message is %q and the world holds %+v, want it said what would go, and nothing gone", message(s), w.Things())
 	}
 	if out := c.Terrier(t, "approve", "stack"); !strings.Contains(out, "Approved") {
