@@ -48,7 +48,6 @@ var (
 		"docs/compatibility.md: gap":                  "it is the former name of a field of the API",
 		"internal/dialect/infra/breakglass.go: glass": "a message is the one of tofu-controller",
 		"docs/adr/0022-content-by-digest.md: box":     "a JSON name of earlier records",
-		"internal/query":                              "its words are being replaced",
 		"internal/stack/messages.go: glass":           "a message is the one of tofu-controller",
 		"internal/graph/graph.go: boxes":              "a graph has boxes and edges",
 	}}

@@ -71,7 +71,7 @@ type card struct {
 	since   int64 // when it became as it is, to order by; 0 if it never did
 	applied int64 // likewise
 	ties    ties
-	every   time.Duration // between two looks; 0 if it is not looked at by itself
+	every   time.Duration // between two checks; 0 if it is not looked at by itself
 	took    time.Duration // of one look, as it was lately; 0 if unknown
 
 	seq  uint64
@@ -112,7 +112,7 @@ func (b *Board) Set(o *v1alpha2.Terraform) {
 	row.Rule, row.Phase, row.Reason = shared(row.Rule), shared(row.Phase), shared(row.Reason)
 	e := &card{
 		key: row.Key(), row: &row, rank: row.Status.rank(), search: searchText(&row), since: stamp(row.Since), applied: stamp(row.AppliedAt),
-		ties: tiesOf(o), every: looksEvery(row, asked.Spec),
+		ties: tiesOf(o), every: checksEvery(row, asked.Spec),
 	}
 
 	b.mu.Lock()

@@ -11,38 +11,38 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// CapacityInfo is whether every stack can be looked at as often as it asks for.
+// CapacityInfo says whether every stack can be checked at its interval.
 type CapacityInfo struct {
-	Stacks      int           `json:"stacks"`      // that are looked at by themselves
-	SlotsNeeded float64       `json:"slotsNeeded"` // runs at once that keep up with them: the sum of run time by interval
-	Slots       int           `json:"slots"`       // runs that there may be at once
-	RunSeconds  float64       `json:"runSeconds"`  // of one look, on average
+	Stacks      int           `json:"stacks"`      // that have drift checks
+	SlotsNeeded float64       `json:"slotsNeeded"` // runs at once that are needed: the sum of run time by interval
+	Slots       int           `json:"slots"`       // runs that may go on at once
+	RunSeconds  float64       `json:"runSeconds"`  // of one check, on average
 	Measured    int           `json:"measured"`    // stacks whose run time is known; others count as the average
-	Interval    time.Duration `json:"interval"`    // at which all of them together would ask for as many looks; nanoseconds
-	Cycle       time.Duration `json:"cycle"`       // how long it takes to look at all of them once with all slots; nanoseconds
+	Interval    time.Duration `json:"interval"`    // the average interval; nanoseconds
+	Cycle       time.Duration `json:"cycle"`       // how long one check of each takes with all slots; nanoseconds
 	CycleMet    bool          `json:"cycleMet"`
 	Warning     string        `json:"warning,omitempty"` // what to do if it is not
 }
 
-// Looked is a stack that is looked at now and then.
-type Looked struct {
-	Every time.Duration // between two looks
-	Took  time.Duration // of one; 0 if unknown
+// Checked is a stack with drift checks.
+type Checked struct {
+	Every time.Duration // between two checks
+	Took  time.Duration // of one check; 0 if unknown
 }
 
-// headroom is how much of the slots looks may take before somebody should know:
-// runs that change something come on top of them.
+// headroom is the part of the slots that checks may take without a warning: runs
+// that change resources need slots as well.
 const headroom = 0.8
 
-// longest is an interval that nobody waits for: such a stack is looked at when
-// something changes, and never by itself.
+// longest is the longest interval of drift checks: a stack with a longer one is
+// checked only when something changes.
 const longest = 10 * 365 * 24 * time.Hour
 
-// Capacity says whether slots runs at once keep up with looking at stacks.
-func Capacity(stacks []Looked, slots int) CapacityInfo {
+// Capacity says whether slots are enough for the drift checks of stacks.
+func Capacity(stacks []Checked, slots int) CapacityInfo {
 	c := CapacityInfo{Slots: slots, CycleMet: true}
 	var took time.Duration
-	var rate float64 // looks per second
+	var rate float64 // checks per second
 	for _, s := range stacks {
 		if s.Every <= 0 || s.Every > longest {
 			continue
@@ -55,7 +55,7 @@ func Capacity(stacks []Looked, slots int) CapacityInfo {
 		}
 	}
 	if c.Measured == 0 {
-		return c // nobody knows, and a guess would look like knowledge
+		return c // no run time is known
 	}
 	average := took / time.Duration(c.Measured)
 	c.RunSeconds = average.Seconds()
@@ -85,15 +85,15 @@ func (c CapacityInfo) warn() string {
 		return ""
 	}
 	enough := int(math.Ceil(c.SlotsNeeded / headroom))
-	asks := fmt.Sprintf("Looking at %s every %s takes %.1f runs at once, and there may be %d", Count(c.Stacks, "stack"), roughly(c.Interval), c.SlotsNeeded, c.Slots)
+	asks := fmt.Sprintf("Drift checks of %s every %s need %.1f runs at once, and --max-runs is %d", Count(c.Stacks, "stack"), roughly(c.Interval), c.SlotsNeeded, c.Slots)
 	if c.CycleMet {
-		return fmt.Sprintf("%s: little is left for applies. With --max-runs %d there is room for them.", asks, enough)
+		return fmt.Sprintf("%s: applies may have to wait. Set --max-runs to %d.", asks, enough)
 	}
 	longer := time.Duration(float64(c.Interval) * c.SlotsNeeded / headroom / float64(c.Slots))
-	return fmt.Sprintf("%s: drift is found later than the stacks ask for. Set --max-runs to %d, or the intervals of the stacks to %s.", asks, enough, roughly(longer))
+	return fmt.Sprintf("%s: checks start later than their interval. Set --max-runs to %d, or the intervals of the stacks to %s.", asks, enough, roughly(longer))
 }
 
-// roughly is d as a person would say it.
+// roughly is d, rounded up, for people.
 func roughly(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -105,24 +105,24 @@ func roughly(d time.Duration) string {
 	}
 }
 
-// Capacity says whether slots runs at once keep up with all stacks, as long as
-// their looks take as long as they did lately.
+// Capacity says whether slots are enough for the drift checks of all stacks, by how
+// long their last checks took.
 func (b *Board) Capacity(slots int) (CapacityInfo, error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if !b.synced {
 		return CapacityInfo{}, errNotReady
 	}
-	looked := make([]Looked, 0, len(b.order))
+	checked := make([]Checked, 0, len(b.order))
 	for _, e := range b.order {
-		looked = append(looked, Looked{Every: e.every, Took: e.took})
+		checked = append(checked, Checked{Every: e.every, Took: e.took})
 	}
-	return Capacity(looked, slots), nil
+	return Capacity(checked, slots), nil
 }
 
-// Ran takes in how long a run of a stack took that ended well. Only looks count,
-// which are what comes back in every interval; the newest of them weighs a
-// quarter, so that one slow answer of a cloud does not count for all.
+// Ran records how long a successful run of a stack took. Only plans and drift checks
+// count, which return at every interval; the newest weighs a quarter, so that one
+// slow answer of a cloud does not decide.
 func (b *Board) Ran(uid string, kind stack.RunKind, took time.Duration) {
 	if kind != stack.CheckRun && kind != stack.PlanRun || took <= 0 {
 		return
@@ -138,8 +138,8 @@ func (b *Board) Ran(uid string, kind stack.RunKind, took time.Duration) {
 	}
 }
 
-// Measure takes in how long the last look at each stack took, as its records
-// have it. Stacks that have run since are left as they are.
+// Measure reads from the records how long the last drift check of each stack took.
+// Stacks that have run since are left as they are.
 func (b *Board) Measure(ctx context.Context, records *Blobs) error {
 	for _, id := range b.unmeasured() {
 		r, err := records.report(ctx, id, record.QuietRun)
@@ -166,9 +166,9 @@ func (b *Board) unmeasured() []StackID {
 	return out
 }
 
-// looksEvery is how often a stack is looked at by itself, however it stands at
-// the moment; 0 if it is not, since a person or an event must come first.
-func looksEvery(r Row, s stack.Spec) time.Duration {
+// checksEvery is the interval of the drift checks of a stack; 0 if it has none until
+// a user or an event changes its status.
+func checksEvery(r Row, s stack.Spec) time.Duration {
 	switch r.Status {
 	case StatusPending, StatusSuspended, StatusDeleting:
 		return 0

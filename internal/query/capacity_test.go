@@ -19,11 +19,11 @@ import (
 )
 
 func TestCapacity(t *testing.T) {
-	many := func(n int, every, took time.Duration) []Looked {
-		return slices.Repeat([]Looked{{Every: every, Took: took}}, n)
+	many := func(n int, every, took time.Duration) []Checked {
+		return slices.Repeat([]Checked{{Every: every, Took: took}}, n)
 	}
 	for name, c := range map[string]struct {
-		stacks []Looked
+		stacks []Checked
 		slots  int
 		needed float64
 		met    bool
@@ -32,8 +32,8 @@ func TestCapacity(t *testing.T) {
 		"nothing to do":                                {nil, 4, 0, true, nil},
 		"nothing is known yet":                         {many(100, time.Minute, 0), 4, 0, true, nil},
 		"plenty of room":                               {many(60, 10*time.Minute, 10*time.Second), 4, 1, true, nil},
-		"exactly as much as there is":                  {many(240, 10*time.Minute, 10*time.Second), 4, 4, true, []string{"--max-runs 5"}},
-		"too much":                                     {many(1800, 10*time.Minute, 10*time.Second), 8, 30, false, []string{"1800 stacks", "every 10m", "30.0 runs", "may be 8", "--max-runs to 38", "to 47m"}},
+		"exactly as much as there is":                  {many(240, 10*time.Minute, 10*time.Second), 4, 4, true, []string{"--max-runs to 5"}},
+		"too much":                                     {many(1800, 10*time.Minute, 10*time.Second), 8, 30, false, []string{"1800 stacks", "every 10m", "30.0 runs", "--max-runs is 8", "--max-runs to 38", "to 47m"}},
 		"who is not measured counts as the average":    {append(many(30, 10*time.Minute, 10*time.Second), many(30, 10*time.Minute, 0)...), 4, 1, true, nil},
 		"who is only looked at when something changes": {append(many(60, 10*time.Minute, 10*time.Second), many(60, 100*365*24*time.Hour, 10*time.Second)...), 4, 1, true, nil},
 		"who is never looked at":                       {append(many(60, 10*time.Minute, 10*time.Second), many(60, 0, time.Hour)...), 4, 1, true, nil},

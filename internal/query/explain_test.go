@@ -35,7 +35,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 // Whoever asks a moment too early is told that it is too early.
 func TestAStackThatNobodyLookedAtIsExplained(t *testing.T) {
 	got := Explained("")
-	if !strings.Contains(got.Means, "not looked at the stack yet") || !strings.Contains(got.Do, "terrier up") {
+	if !strings.Contains(got.Means, "not reconciled the stack yet") || !strings.Contains(got.Do, "terrier up") {
 		t.Errorf("Explained() = %+v, want that it is too early, and what to do if it stays", got)
 	}
 }
@@ -101,7 +101,7 @@ func TestExplainManifest(t *testing.T) {
 		"an automatic one goes on by itself":    {"  approvePlan: auto\n", []string{"plan", "apply", "wait"}},
 		"outputs come after the apply":          {"  approvePlan: auto\n  writeOutputsToSecret: {name: out}\n", []string{"plan", "apply", "write outputs", "wait"}},
 		"one that only plans stops there":       {"  planOnly: true\n", []string{"plan", "wait"}},
-		"one that is watched is looked at":      {"  approvePlan: disable\n", []string{"look for drift", "wait"}},
+		"one that is watched is looked at":      {"  approvePlan: disable\n", []string{"check for drift", "wait"}},
 		"a suspended one rests":                 {"  suspend: true\n", []string{"wait"}},
 		"a spoilt one waits for an edit":        {"  workspace: --evil\n", []string{"wait"}},
 	} {
@@ -158,7 +158,7 @@ func TestExplainManifestWithStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got[0].Stack.Phase != string(stack.AwaitingApproval) || !slices.Contains(got[0].Facts, "the plan plan-main-b8e362c206 waits: 0 to add, 0 to change, 3 to destroy") {
+	if got[0].Stack.Phase != string(stack.AwaitingApproval) || !slices.Contains(got[0].Facts, "the plan plan-main-b8e362c206 is pending: 0 to add, 0 to change, 3 to destroy") {
 		t.Errorf("phase %s, facts %q; want a plan that waits and what it would do", got[0].Stack.Phase, got[0].Facts)
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 )
 
-// Journal answers who did what. It asks nobody what may be seen: whoever calls
-// it says so with an AuditSight.
+// Journal answers questions about the audit log. Its caller says with an AuditSight
+// which entries the user may see.
 type Journal interface {
 	Entries(context.Context, AuditSight, AuditQuery) (AuditPage, error)
 	VerifyJournal(context.Context) (AuditReport, error)
-	// CheckJournal is VerifyJournal a part at a time: it goes on where it ended
-	// before, does not read again what is as it was, and never takes long.
+	// CheckJournal verifies one part at a time: it continues where it ended before,
+	// does not read unchanged files again, and never takes long.
 	CheckJournal(context.Context) (AuditReport, error)
 }
 
-// What a journal holds, in the words of package audit.
+// What the audit log holds, as in package audit.
 type (
 	AuditEntry  = audit.Entry
 	AuditWhat   = audit.What
@@ -46,15 +46,15 @@ type AuditQuery struct {
 	Limit     int         `json:"limit,omitempty"`  // 100 if 0, 1000 at most
 }
 
-// AuditReport says whether the journal is what was written.
+// AuditReport says whether the audit log is complete and unchanged.
 type AuditReport struct {
 	audit.Report
-	Anchor  *audit.Head `json:"anchor,omitempty"`  // what was kept outside of it; nil if nothing was
-	Problem string      `json:"problem,omitempty"` // the first thing that is wrong, in a sentence; empty if nothing is
-	Until   uint64      `json:"until,omitempty"`   // the entry up to which there is more to read; 0 if all was read
+	Anchor  *audit.Head `json:"anchor,omitempty"`  // the head that is kept outside of it; nil if none is
+	Problem string      `json:"problem,omitempty"` // the first problem, in a sentence; empty if there is none
+	Until   uint64      `json:"until,omitempty"`   // the entry up to which there is more to read; 0 if all is read
 }
 
-// AuditSight is which entries somebody may see. The zero AuditSight is none.
+// AuditSight is which entries a user may see. The zero AuditSight is none.
 type AuditSight struct {
 	All bool // also those that belong to no namespace, as sign-ins
 	In  func(namespace string) bool
@@ -66,8 +66,8 @@ func (s AuditSight) Has(namespace string) bool {
 	return s.All || namespace != "" && s.In != nil && s.In(namespace)
 }
 
-// AuditSightOf is what somebody may see by their rights: can is asked once for
-// all, and once for each namespace that turns up.
+// AuditSightOf is what a user may see: can is asked once for all namespaces, and
+// once for each namespace that has entries.
 func AuditSightOf(can func(access.Request) bool) AuditSight {
 	if can(access.Request{Verb: "list", Resource: access.ResourceAudit}) {
 		return AuditSight{All: true}
@@ -86,10 +86,10 @@ func AuditSightOf(can func(access.Request) bool) AuditSight {
 	}}
 }
 
-// ClientAgent is how the command line calls itself where it speaks HTTP.
+// ClientAgent is the User-Agent of the command line.
 const ClientAgent = "terrier"
 
-// What callers outside record themselves, and on which way.
+// What package web records, and the channels.
 const (
 	AuditSignedIn        = audit.SignedIn
 	AuditSignedOut       = audit.SignedOut

@@ -8,21 +8,21 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
-// Where the server keeps the head of the journal, outside of the journal.
+// The ConfigMap in which the server keeps the head of the audit log.
 const (
 	AuditConfigMap = "terrier-audit"
 	AuditHeadKey   = "head" // the last entry of about a minute ago
-	AuditLostKey   = "lost" // the first head that was not found again; a person takes it off
+	AuditLostKey   = "lost" // the first head that is missing in the log; an operator removes it
 )
 
-// KeptJournal is the Journal where it is kept.
+// KeptJournal is the Journal of the server.
 type KeptJournal struct {
 	files  *audit.Log
 	walk   *audit.Walk
 	anchor kube.Anchor
 }
 
-// NewJournal returns the journal in files, whose head is kept in anchor.
+// NewJournal returns the audit log in files, whose head is kept in anchor.
 func NewJournal(files *audit.Log, anchor kube.Anchor) *KeptJournal {
 	return &KeptJournal{files: files, walk: audit.NewWalk(files), anchor: anchor}
 }
@@ -77,7 +77,7 @@ func (j *KeptJournal) verified(ctx context.Context, read func(audit.Head) (found
 	}
 	found, whole, err := read(head)
 	if err != nil {
-		return AuditReport{}, fmt.Errorf("verifying the journal: %w", err)
+		return AuditReport{}, fmt.Errorf("verifying the audit log: %w", err)
 	}
 	r := AuditReport{Report: found}
 	if !whole {
@@ -90,13 +90,13 @@ func (j *KeptJournal) verified(ctx context.Context, read func(audit.Head) (found
 	case found.Bad != nil:
 		r.Problem = found.Bad.Error()
 	case missed:
-		r.Problem = fmt.Sprintf("entry %d, whose hash was kept outside of the journal, was not in it when Terrier started: what was recorded up to it may be lost or changed", lost.Seq)
+		r.Problem = fmt.Sprintf("the audit log did not hold entry %d when Terrier started, although its hash was kept outside of the log: entries up to it may be lost or changed", lost.Seq)
 	}
 	return r, nil
 }
 
-// VerifyAudit verifies a journal in a directory that nobody writes, as an archive
-// or a copy of one, against heads that were noted elsewhere.
+// VerifyAudit verifies an audit log in a directory that no server writes, such as an
+// archive, against heads that were kept elsewhere.
 func VerifyAudit(dir string, heads ...audit.Head) (AuditReport, error) {
 	found, err := audit.Verify(dir, heads...)
 	r := AuditReport{Report: found}
@@ -109,7 +109,7 @@ func VerifyAudit(dir string, heads ...audit.Head) (AuditReport, error) {
 	return r, err
 }
 
-// ReadAudit finds entries in a journal in a directory that nobody writes.
+// ReadAudit finds entries of an audit log in a directory that no server writes.
 func ReadAudit(dir string, q AuditQuery) (AuditPage, error) {
 	return audit.Read(dir, audit.Query{
 		Since: q.Since, Until: q.Until, Who: q.Who, What: q.What, Via: q.Via, Namespace: q.Namespace, Stack: q.Stack,

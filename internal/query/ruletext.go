@@ -8,7 +8,7 @@ import (
 type RuleText struct {
 	Rule    string
 	Does    string         // what follows from it, as actionText says it
-	Reasons []stack.Reason // under which it shows itself; nil is that of before
+	Reasons []stack.Reason // that it shows; nil if it keeps the one before
 	Why     string
 }
 
@@ -19,39 +19,39 @@ func Rules() []RuleText { return rules }
 var rules = []RuleText{
 	{
 		"nothing is decided while the status cannot be read", "wait", []stack.Reason{stack.StatusUnreadable},
-		"A status that is taken for empty would let go of what exists.",
+		"Without its status, a stack would lose the resources that exist.",
 	},
 	{
 		"a run that ended is taken over before anything else", "wait", []stack.Reason{stack.StateFailed, stack.StartFailed},
-		"Its state is stored, its lock is freed and its records are kept first. Until then the run stays where it is.",
+		"Terrier first stores its state and its records and frees its lock. Until then the run is kept.",
 	},
 	{
 		"an action that was not possible is tried again after a pause", "wait", blockedBy,
-		"The condition says what came in the way.",
+		"The condition says why it was not possible.",
 	},
 	{
 		"a plan is cancelled when its stack is deleted", "stop the run", []stack.Reason{stack.Cancelling},
-		"A plan or a look for drift changes nothing, so that nothing is lost when it is stopped. A run that writes is never stopped.",
+		"A plan or a drift check changes nothing, so that cancelling it loses nothing. A run that writes is never cancelled.",
 	},
 	{
 		"a running drift check does not change the status", "wait", nil,
-		"What is shown stays as it was: a quiet look writes nothing and wakes nobody.",
+		"The status stays as it was: a drift check without a finding writes nothing to the API server.",
 	},
 	{
 		"a running run is not interrupted", "wait", []stack.Reason{stack.Planning, stack.Checking, stack.Applying, stack.Destroying, stack.Previewing, stack.CheckingHealth, stack.BreakGlassSession, stack.RetryLater, stack.RetryLimitReached},
-		"One run at a time holds a stack, whatever else is asked for meanwhile.",
+		"A stack has one run at a time.",
 	},
 	{
 		"a deleted stack waits for its dependents", "wait", []stack.Reason{stack.DeletionBlocked},
-		"What others stand on goes last.",
+		"Other stacks use its resources.",
 	},
 	{
 		"a deleted stack with untracked resources is not released", "wait", []stack.Reason{stack.StateIncomplete},
-		"An apply was cut short, and what it built is known from its journal alone: a destroy would not reach it.",
+		"An apply was interrupted, and only its log knows the resources that it created: a destroy would not find them.",
 	},
 	{
-		"a deleted stack with nothing to destroy is released", "let the object go", []stack.Reason{stack.Deleting},
-		"Nothing was built, or it is to be kept: destroyResourcesOnDeletion is not set, or terrier.dev/deletion is retain. What is kept is written down.",
+		"a deleted stack with nothing to destroy is released", "release the object", []stack.Reason{stack.Deleting},
+		"There are no resources, or they are retained: destroyResourcesOnDeletion is not set, or terrier.dev/deletion is retain. A record lists retained resources.",
 	},
 	{
 		"a destroy breaks a state lock that may be broken", "destroy", []stack.Reason{stack.Unlocking},
@@ -59,7 +59,7 @@ var rules = []RuleText{
 	},
 	{
 		"a failed destroy is retried after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
-		"The finalizer stays until everything is down.",
+		"The finalizer stays until all resources are destroyed.",
 	},
 	{
 		"a destroy that needs approval is planned first", "plan", []stack.Reason{stack.Planning},
@@ -71,11 +71,11 @@ var rules = []RuleText{
 	},
 	{
 		"an approved destroy plan is applied", "apply", []stack.Reason{stack.Destroying},
-		"approvePlan names exactly the plan that waits.",
+		"approvePlan names exactly the pending plan.",
 	},
 	{
 		"a deleted stack destroys its resources", "destroy", []stack.Reason{stack.Destroying},
-		"From the record of what was applied last: source, Secrets and variables may be gone.",
+		"It uses the record of the last apply: source, Secrets and variables may not exist any more.",
 	},
 	{
 		"a suspended stack does nothing", "wait", []stack.Reason{stack.Suspended},
@@ -83,15 +83,15 @@ var rules = []RuleText{
 	},
 	{
 		"a break-glass command is run", "run the command", []stack.Reason{stack.BreakGlassSession},
-		"Somebody asked, with terrier break-glass. It is one of a closed list, runs in the box of any run, and is recorded.",
+		"A user requested it with terrier break-glass. It is one of a closed list, runs in the sandbox of every run, and is in the audit log.",
 	},
 	{
 		"a break-glass session suspends the stack", "wait", []stack.Reason{stack.BreakGlassSession},
-		"breakTheGlass is set, or its annotation, and the platform allows it. The session ends by itself.",
+		"breakTheGlass is set, or its annotation, and the platform allows it. The session has a maximum duration.",
 	},
 	{
 		"nothing starts before its inputs can be read", "wait", blockedBy,
-		"A plan is made from all of its inputs, or not at all.",
+		"A plan needs all of its inputs.",
 	},
 	{
 		"nothing starts before its dependencies are ready", "wait", []stack.Reason{stack.DependencyNotReady},
@@ -99,7 +99,7 @@ var rules = []RuleText{
 	},
 	{
 		"untracked resources block the stack", "wait", []stack.Reason{stack.StateIncomplete},
-		"An apply was cut short. To apply again would build a second time what exists already.",
+		"An apply was interrupted. Another apply would create resources that exist already.",
 	},
 	{
 		"a state lock that may be broken is broken", "plan", []stack.Reason{stack.Unlocking},
@@ -107,63 +107,63 @@ var rules = []RuleText{
 	},
 	{
 		"a stack stops after too many failures", "wait", []stack.Reason{stack.RetryLimitReached},
-		"remediation.retries is used up for what would be tried again.",
+		"remediation.retries is used up.",
 	},
 	{
 		"a failure is retried after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
-		"The pause is retryInterval, growing as retryStrategy says. A change of what failed ends it.",
+		"The pause is retryInterval, and grows as retryStrategy says. A change of the failed source or spec ends it.",
 	},
 	{
 		"a preview of a destroy is made on request", "preview", []stack.Reason{stack.Previewing},
-		"Somebody asked, with terrier plan --destroy. Nothing else changes by it, whether it succeeds or not.",
+		"A user requested it with terrier plan --destroy. It changes nothing else.",
 	},
 	{
 		"a plan is made on request", "plan", []stack.Reason{stack.Planning},
-		"Somebody asked, with terrier replan or the annotation reconcile.fluxcd.io/requestedAt.",
+		"A user requested it with terrier replan or the annotation reconcile.fluxcd.io/requestedAt.",
 	},
 	{
-		"a drift-only stack is checked, never planned", "look for drift", []stack.Reason{stack.Checking},
+		"a drift-only stack is checked, never planned", "check for drift", []stack.Reason{stack.Checking},
 		"approvePlan is disable.",
 	},
 	{
 		"a plan waits for the answer of its webhooks", "wait", []stack.Reason{stack.Reviewing},
-		"They are being asked, and their answer wakes the stack.",
+		"Their answer starts the next reconcile.",
 	},
 	{
 		"the webhooks are asked before a plan is applied", "ask the webhooks", []stack.Reason{stack.Reviewing},
-		"webhooks has one for plans. They are asked once about each plan.",
+		"webhooks has one for plans. Terrier asks them once about each plan.",
 	},
 	{
-		"an unhealthy stack is checked for drift as well", "look for drift, or plan", ill,
-		"interval is over. What is shown stays as it was; drift that is found is mended as ever, or shown beside the health.",
+		"an unhealthy stack is checked for drift as well", "check for drift, or plan", unhealthy,
+		"interval is over. The status stays as it was; drift is remediated as usual, or shown beside the health.",
 	},
 	{
 		"a stack that stays unhealthy stops after too many checks", "wait", []stack.Reason{stack.RetryLimitReached},
-		"remediation.retries is used up for the health checks. Drift is looked for at each interval, and an apply has them made anew.",
+		"remediation.retries is used up for the health checks. Drift checks continue at each interval, and an apply starts the health checks again.",
 	},
 	{
 		"an unhealthy stack waits before the next health check", "wait", []stack.Reason{stack.RetryLater},
-		"The pause is retryInterval, growing as retryStrategy says.",
+		"The pause is retryInterval, and grows as retryStrategy says.",
 	},
 	{
 		"the health of an unhealthy stack is checked again", "check health", []stack.Reason{stack.RetryLater},
-		"The pause is over. It stays as bad as it was until a look says something else.",
+		"The pause is over. The status stays until a check has another result.",
 	},
 	{
 		"a plan that its webhooks did not pass is held", "wait", []stack.Reason{stack.ReviewRefused},
-		"One that could not be asked is asked again after retryInterval, one that said no after interval.",
+		"Terrier asks a webhook that did not answer again after retryInterval, and one that refused after interval.",
 	},
 	{
-		"changes that come back after each apply stop the stack", "wait, or look for drift", []stack.Reason{stack.NotConverging},
-		"The same addresses were changed by three applies in a row from the same inputs. A look that finds nothing ends it, and so does a person who names the plan.",
+		"changes that come back after each apply stop the stack", "wait, or check for drift", []stack.Reason{stack.NotConverging},
+		"Three applies in a row changed the same addresses from the same inputs. A check without a finding ends this, and so does an approval that names the plan.",
 	},
 	{
 		"an approved plan is applied", "apply", []stack.Reason{stack.Applying},
-		"approvePlan names exactly the pending plan, or is auto, or force is set, unless a reviewer holds the plan; and nothing that the plan was made from has changed.",
+		"approvePlan names exactly the pending plan, or is auto, or force is set, unless a reviewer holds the plan; and no input of the plan has changed.",
 	},
 	{
-		"drift that is not to be remediated is shown", "wait, or look for drift", []stack.Reason{stack.DriftFound},
-		"The plan that would mend it can be approved like any other.",
+		"drift that is not to be remediated is shown", "wait, or check for drift", []stack.Reason{stack.DriftFound},
+		"The plan that would remediate it can be approved like any other.",
 	},
 	{
 		"a plan-only stack stops at the plan", "wait", []stack.Reason{stack.PlanOnlyHeld},
@@ -175,11 +175,11 @@ var rules = []RuleText{
 	},
 	{
 		"a source that keeps changing is planned once it settles", "wait", []stack.Reason{stack.SourceDebounced},
-		"A plan for another source was made less than ten seconds ago. A request does not wait.",
+		"Terrier planned another revision less than ten seconds ago. A request of a user does not wait.",
 	},
 	{
 		"a change of source, inputs, spec or engine makes a new plan", "plan", []stack.Reason{stack.Planning},
-		"The last plan was made from something else, or there is none.",
+		"The last plan had other inputs, or there is none.",
 	},
 	{
 		"a failed attempt is retried", "plan", []stack.Reason{stack.Planning},
@@ -187,14 +187,14 @@ var rules = []RuleText{
 	},
 	{
 		"new outputs are published", "write outputs", []stack.Reason{stack.Publishing},
-		"The state is newer than what was published, or what was published was changed or removed.",
+		"The state is newer than the published outputs, or their Secret was changed or removed.",
 	},
 	{
 		"health is checked after an apply", "check health", []stack.Reason{stack.CheckingHealth},
-		"healthChecks has some, and they have not passed since the last apply.",
+		"healthChecks is set, and the checks have not passed since the last apply.",
 	},
 	{
-		"a destroyed stack is not checked for drift", "wait", atRest,
+		"a destroyed stack is not checked for drift", "wait", settled,
 		"destroy is set and done.",
 	},
 	{
@@ -202,18 +202,18 @@ var rules = []RuleText{
 		"interval is over, and disableDriftDetection, destroy or force is set.",
 	},
 	{
-		"drift is checked at each interval", "look for drift", atRest,
-		"interval is over. What is shown stays as it was until something is found.",
+		"drift is checked at each interval", "check for drift", settled,
+		"interval is over. The status stays until a check finds drift.",
 	},
 	{
-		"a settled stack waits", "wait", atRest,
+		"a settled stack waits", "wait", settled,
 		"Nothing else applies.",
 	},
 }
 
 var (
-	ill    = []stack.Reason{stack.RetryLater, stack.RetryLimitReached}
-	atRest = []stack.Reason{stack.Applied, stack.Unchanged, stack.NoDrift, stack.OutputsWritten, stack.Destroyed, stack.NothingLeft}
+	unhealthy = []stack.Reason{stack.RetryLater, stack.RetryLimitReached}
+	settled   = []stack.Reason{stack.Applied, stack.Unchanged, stack.NoDrift, stack.OutputsWritten, stack.Destroyed, stack.NothingLeft}
 
 	blockedBy = []stack.Reason{
 		stack.SpecInvalid, stack.SourceNotReady, stack.SourceDenied, stack.SourceFailed, stack.InputsFailed,
@@ -222,7 +222,7 @@ var (
 	}
 )
 
-// actionText puts an action into the words of RuleText.Does.
+// actionText is an action, as RuleText.Does has it.
 func actionText(a stack.Action) string {
 	switch a := a.(type) {
 	case stack.Wait:
@@ -230,7 +230,7 @@ func actionText(a stack.Action) string {
 	case stack.Start:
 		switch a.Kind {
 		case stack.CheckRun:
-			return "look for drift"
+			return "check for drift"
 		case stack.HealthRun:
 			return "check health"
 		case stack.BreakGlassRun:
@@ -248,8 +248,8 @@ func actionText(a stack.Action) string {
 	case stack.Review:
 		return "ask the webhooks"
 	case stack.Finish:
-		return "let the object go"
+		return "release the object"
 	default:
-		panic("service: an action without words") // the set is closed
+		panic("query: an action without a text") // the set is closed
 	}
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Step is one decision in the story of a stack.
+// Step is one step in the story of a stack.
 type Step struct {
 	Given string `json:"given,omitempty"` // what is assumed to have happened since the last step
 	Does  string `json:"does"`
 	Rule  string `json:"rule"`
 }
 
-// ExplainManifest says what would become of each stack in a manifest, without
-// asking any cluster: that its sources and inputs can be read and that its runs
-// succeed is assumed. A manifest with a status is explained from there on.
+// ExplainManifest says what Terrier would do with each stack of a manifest, without
+// a cluster: it assumes that sources and inputs can be read and that runs succeed.
+// A manifest with a status is explained from that status on.
 func ExplainManifest(content []byte, now time.Time) ([]Explanation, error) {
 	docs, err := ReadManifest(content)
 	if err != nil {
@@ -71,13 +71,13 @@ func explainObject(o *v1alpha2.Terraform, now time.Time) (Explanation, error) {
 	s.Stalled = d.Ready == stack.Stalled
 	e := Explanation{Stack: s, Means: Explained(d.Reason), Facts: facts(s, asked.Status), Rules: verdicts(d.Rule), Story: tell(seen)}
 	for _, f := range asked.Ignored {
-		e.Facts = append(e.Facts, f+" is set and does not work yet")
+		e.Facts = append(e.Facts, f+" is set and has no effect yet")
 	}
 	return e, nil
 }
 
-// pretend observes a stack as if everything that it refers to were there and
-// as it was when the last plan was made.
+// pretend observes a stack as if all objects that it refers to existed, unchanged
+// since the last plan.
 func pretend(o *v1alpha2.Terraform, asked dialect.Stack, now time.Time) stack.Observation {
 	basis := asked.Status.Planned
 	if basis == (stack.PlanInputs{}) {
@@ -92,10 +92,10 @@ func pretend(o *v1alpha2.Terraform, asked dialect.Stack, now time.Time) stack.Ob
 	}
 }
 
-// storyLength is enough for: plan, approval, apply, outputs, rest.
+// storyLength is enough for: plan, approval, apply, outputs, settled.
 const storyLength = 8
 
-// tell plays through what follows from o when all goes well.
+// tell simulates what follows from o when every run succeeds.
 func tell(o stack.Observation) []Step {
 	var story []Step
 	given := ""
@@ -109,8 +109,7 @@ func tell(o stack.Observation) []Step {
 	return story
 }
 
-// next carries out a decision in thought and says what is assumed; nothing if
-// that is the end.
+// next simulates a decision and says what it assumes; empty if that is the end.
 func next(o *stack.Observation, d stack.Decision, n int) string {
 	run := stack.Run{ID: "step" + strconv.Itoa(n), Done: true, Outcome: stack.Succeeded, At: o.Now, State: "newest", Exists: true,
 		Cause: stack.Cause{PlanInputs: o.PlanInputs, Request: o.Request, Destroy: o.Spec.Destroy}}
@@ -118,13 +117,13 @@ func next(o *stack.Observation, d stack.Decision, n int) string {
 	case stack.Wait:
 		if d.Reason == stack.AwaitingApproval {
 			o.Spec.Approved = o.Status.Pending.Digest
-			return "once somebody approves the plan"
+			return "when a user approves the plan"
 		}
 		return ""
 	case stack.Start:
 		run.Kind = a.Kind
 		o.CheckedAt = o.Now
-		given := "the world is as it was applied"
+		given := "there is no drift"
 		if a.Kind == stack.PlanRun && o.Status.Applied == nil {
 			name := plan.Name(o.PlanInputs.Revision)
 			run.Plan = &stack.Plan{Name: name, Digest: name, PlanInputs: o.PlanInputs, Changes: stack.Changes{Add: 1}, Destroy: o.Spec.Destroy, At: o.Now}
@@ -139,7 +138,7 @@ func next(o *stack.Observation, d stack.Decision, n int) string {
 	case stack.Destroy:
 		run.Kind = stack.DestroyRun
 		o.Status = o.Status.Record(run)
-		return "everything is taken down"
+		return "all resources are destroyed"
 	case stack.Publish:
 		o.Status.Published = stack.Publication(o.Spec.Outputs, a.State)
 		return "the outputs are written"
@@ -149,6 +148,6 @@ func next(o *stack.Observation, d stack.Decision, n int) string {
 	case stack.Finish:
 		return ""
 	default:
-		panic("service: an action that cannot be thought of") // the set is closed
+		panic("query: an action without a next step") // the set is closed
 	}
 }

@@ -238,7 +238,7 @@ func registryAlarms(r *tenantsv1.TenantRegistry) []Alarm {
 		out = append(out, Alarm{tenantsv1.RegistryKind, r.Namespace, r.Name, reason, message, since, "terrier rows " + r.Name + " -n " + r.Namespace})
 	}
 	if b := r.Status.Blocked; b != nil {
-		add(b.Reason, fmt.Sprintf("%s held back: %s", Count(int(b.Count), "deletion"), b.Message), b.Since.Time)
+		add(b.Reason, fmt.Sprintf("%s blocked by a guard: %s", Count(int(b.Count), "deletion"), b.Message), b.Since.Time)
 	}
 	if c := FindCondition(r.Status.Conditions, "Ready"); c != nil && c.Status == "False" {
 		add(c.Reason, c.Message, c.LastTransitionTime.Time)

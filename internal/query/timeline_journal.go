@@ -7,26 +7,25 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 )
 
-// deeds are what people did to a stack, as its timeline calls it. What its runs
-// did is told by the runs.
+// deeds are what users did to a stack, as the timeline calls it.
 var deeds = map[AuditWhat]string{
-	audit.Approved: "Approved", audit.ApprovedStale: "Approved, but not the plan that waits", audit.Rejected: "Rejected",
-	audit.Suspended: "Suspended", audit.Resumed: "Resumed", audit.ReplanAsked: "Asked for a plan", audit.DeletionAsked: "Deleted",
-	audit.RepairAsked: "Asked for a repair", audit.UntrackedIgnored: "Gave up what an apply left", audit.LockBroken: "Broke the lock of somebody else",
-	audit.StateRolledBack: "Rolled the state back", audit.StateAccepted: "Accepted the state", audit.StatePushed: "Put a state of their own there",
+	audit.Approved: "Approved", audit.ApprovedStale: "Approved a plan that is not pending", audit.Rejected: "Rejected",
+	audit.Suspended: "Suspended", audit.Resumed: "Resumed", audit.ReplanAsked: "Requested a plan", audit.DeletionAsked: "Deleted",
+	audit.RepairAsked: "Requested a repair plan", audit.UntrackedIgnored: "Ignored untracked resources", audit.LockBroken: "Broke a foreign lock",
+	audit.StateRolledBack: "Rolled the state back", audit.StateAccepted: "Accepted the state", audit.StatePushed: "Uploaded a state",
 	audit.StateLocked: "Locked the state", audit.StateUnlocked: "Unlocked the state",
-	audit.BreakGlassBegun: "Began to work by hand", audit.BreakGlassCommand: "Ran a command by hand", audit.BreakGlassEnded: "Work by hand ended",
+	audit.BreakGlassBegun: "Opened a break-glass session", audit.BreakGlassCommand: "Ran a break-glass command", audit.BreakGlassEnded: "Break-glass session ended",
 }
 
-// ToldTimeline is the timeline of a stack, and in it what people did, if sight has
-// its namespace. What happened is there even if the journal cannot be read, which
-// is then the error. There may be no journal.
+// ToldTimeline is the timeline of a stack with what users did, if sight has its
+// namespace. If the audit log cannot be read, it returns the rest and the error.
+// There may be no audit log.
 func ToldTimeline(ctx context.Context, d StackDetails, j Journal, sight AuditSight, key Key) ([]Moment, error) {
 	moments, err := d.Timeline(ctx, key)
 	if err != nil || j == nil || len(moments) == 0 || !sight.Has(key.Namespace) {
 		return moments, err
 	}
-	q := AuditQuery{Namespace: key.Namespace, Stack: key.Name, Limit: momentsShown, Since: moments[len(moments)-1].At} // before is another stack of the name
+	q := AuditQuery{Namespace: key.Namespace, Stack: key.Name, Limit: momentsShown, Since: moments[len(moments)-1].At} // earlier entries belong to another stack of the name
 	for what := range deeds {
 		q.What = append(q.What, what)
 	}

@@ -63,8 +63,8 @@ func TestTimeline(t *testing.T) {
 	}
 	want := []string{
 		"31m event: Terraform plan succeed | Planned plan-main-zz: of a run that is no longer kept",
-		"30m run: Apply goes on | apply-4",
-		"21m run: Look for drift: 0 to add, 1 to change, 0 to destroy | Drift detected: 0 to add, 1 to change, 0 to destroy | check-3 | 1m0s",
+		"30m run: Apply is running | apply-4",
+		"21m run: Drift check: 0 to add, 1 to change, 0 to destroy | Drift detected: 0 to add, 1 to change, 0 to destroy | check-3 | 1m0s",
 		"5m run: Apply failed | Failed (attempt 1): the cloud said no | apply-2 | 1m0s | bad",
 		"3m event: Plan reviewed | The webhooks let it pass | 4 times",
 		"2m decision: Awaiting approval | Plan generated | a plan waits for approval",
@@ -213,18 +213,18 @@ func TestRunTitles(t *testing.T) {
 	for want, r := range map[string]Report{
 		"Plan: no changes":                      at(stack.PlanRun, stack.Succeeded, "", stack.Changes{}),
 		"Plan failed in the step init":          at(stack.PlanRun, stack.Failed, "init", stack.Changes{}),
-		"Look for drift: none":                  at(stack.CheckRun, stack.Succeeded, "", stack.Changes{}),
+		"Drift check: no drift":                  at(stack.CheckRun, stack.Succeeded, "", stack.Changes{}),
 		"Apply: done":                           at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{}),
 		"Apply: 1 added, 2 imported":            at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{Add: 1, Import: 2}),
 		"Apply: 1 output value changed":         at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{Outputs: 1}),
 		"Destroy: done":                         at(stack.DestroyRun, stack.Succeeded, "", stack.Changes{Destroy: 2}),
-		"Destroy took too long and was stopped": at(stack.DestroyRun, stack.TimedOut, "destroy", stack.Changes{}),
-		"Apply: not done, the state changed after the plan was made": at(stack.ApplyRun, stack.Stale, "", stack.Changes{}),
-		"Plan: somebody else holds the lock on the state":            at(stack.PlanRun, stack.Locked, "plan", stack.Changes{}),
-		"Plan was stopped":      at(stack.PlanRun, stack.Interrupted, "", stack.Changes{}),
+		"Destroy exceeded its timeout and was cancelled": at(stack.DestroyRun, stack.TimedOut, "destroy", stack.Changes{}),
+		"Apply: not applied, the state changed after the plan": at(stack.ApplyRun, stack.Stale, "", stack.Changes{}),
+		"Plan: another program holds the lock on the state":            at(stack.PlanRun, stack.Locked, "plan", stack.Changes{}),
+		"Plan was cancelled":      at(stack.PlanRun, stack.Interrupted, "", stack.Changes{}),
 		"Apply was killed":      at(stack.ApplyRun, stack.Killed, "", stack.Changes{}),
-		"Health check: well":    at(stack.HealthRun, stack.Succeeded, "", stack.Changes{}),
-		"Command by hand: done": at(stack.BreakGlassRun, stack.Succeeded, "", stack.Changes{}),
+		"Health check: healthy":    at(stack.HealthRun, stack.Succeeded, "", stack.Changes{}),
+		"Break-glass command: done": at(stack.BreakGlassRun, stack.Succeeded, "", stack.Changes{}),
 	} {
 		if got := runTitle(r); got != want {
 			t.Errorf("runTitle(%s %s) = %q, want %q", r.Kind, r.Outcome, got, want)

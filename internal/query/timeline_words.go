@@ -11,15 +11,15 @@ import (
 
 // runNouns name the kinds of run at the beginning of a sentence.
 var runNouns = map[stack.RunKind]string{
-	stack.PlanRun: "Plan", stack.CheckRun: "Look for drift", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
-	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.BreakGlassRun: "Command by hand",
+	stack.PlanRun: "Plan", stack.CheckRun: "Drift check", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
+	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.BreakGlassRun: "Break-glass command",
 }
 
 // runTitle says in a few words how a run went.
 func runTitle(r Report) string {
 	noun := cmp.Or(runNouns[r.Kind], words(string(r.Kind)))
 	if r.Phase != runner.Done {
-		return noun + " goes on"
+		return noun + " is running"
 	}
 	switch r.Outcome {
 	case stack.Succeeded:
@@ -30,13 +30,13 @@ func runTitle(r Report) string {
 		}
 		return noun + " failed"
 	case stack.Stale:
-		return noun + ": not done, the state changed after the plan was made"
+		return noun + ": not applied, the state changed after the plan"
 	case stack.Locked:
-		return noun + ": somebody else holds the lock on the state"
+		return noun + ": another program holds the lock on the state"
 	case stack.TimedOut:
-		return noun + " took too long and was stopped"
+		return noun + " exceeded its timeout and was cancelled"
 	case stack.Interrupted:
-		return noun + " was stopped"
+		return noun + " was cancelled"
 	case stack.Killed:
 		return noun + " was killed"
 	default:
@@ -48,11 +48,11 @@ func runTitle(r Report) string {
 func runResult(r Report) string {
 	switch {
 	case r.Kind == stack.HealthRun:
-		return "well"
+		return "healthy"
 	case r.Kind == stack.BreakGlassRun, r.Kind == stack.ApplyRun && r.Changes.None(), r.Kind == stack.DestroyRun:
 		return "done"
 	case r.Kind == stack.CheckRun && r.Changes.None():
-		return "none"
+		return "no drift"
 	case r.Changes.None():
 		return "no changes"
 	case r.Kind == stack.ApplyRun:
