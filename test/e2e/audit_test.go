@@ -218,7 +218,7 @@ func TestJournalHoldsBackAndIsVerified(t *testing.T) {
 	}
 	c.Patch(t, "stack", `{"spec":{"approvePlan":"`+s.Status.Plan.Pending+`"}}`)
 	held := c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
-		if m := message(s); !strings.Contains(m, "cannot be recorded") {
+		if m := message(s); !strings.Contains(m, "the audit log cannot record") {
 			return fmt.Errorf("it says %q", m)
 		}
 		return nil
