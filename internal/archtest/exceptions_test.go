@@ -46,6 +46,7 @@ var (
 		"docs/tenants-quickstart.md":                  "its words are being replaced",
 		"docs/compatibility.md: glass":                "a message is the one of tofu-controller",
 		"docs/compatibility.md: gap":                  "it is the former name of a field of the API",
+		"docs/compatibility.md: mending":              "it is the former name of a field of the API",
 		"internal/dialect/infra/breakglass.go: glass": "a message is the one of tofu-controller",
 		"docs/adr/0022-content-by-digest.md: box":     "a JSON name of earlier records",
 		"internal/stack/messages.go: glass":           "a message is the one of tofu-controller",

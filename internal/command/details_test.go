@@ -211,7 +211,7 @@ func TestDriftDetails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Drifted) == 0 || len(got.Drifted[0].Diffs) == 0 || len(got.Mending) == 0 || got.Digest != digest || !got.Since.Equal(seen) {
+	if len(got.Drifted) == 0 || len(got.Drifted[0].Diffs) == 0 || len(got.Remediation) == 0 || got.Digest != digest || !got.Since.Equal(seen) {
 		t.Errorf("DriftDetails() = %+v, want what differs, what would mend it, and since when", got)
 	}
 	got, err = c.details(nil).DriftDetails(t.Context(), c.key())
@@ -230,8 +230,8 @@ func TestLookedAt(t *testing.T) {
 		if text != "" {
 			kept[record.Checked(string(c.object().UID)).Key] = []byte(text)
 		}
-		if got, err := c.details(kept).LookedAt(t.Context(), c.key()); err != nil || !got.Equal(want) {
-			t.Errorf("LookedAt() of %q = %s, %v, want %s", text, got, err, want)
+		if got, err := c.details(kept).CheckedAt(t.Context(), c.key()); err != nil || !got.Equal(want) {
+			t.Errorf("CheckedAt() of %q = %s, %v, want %s", text, got, err, want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ type Blobstore interface {
 	List(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Live is where runs that go on are looked at. An open file of a run is read
+// Live gives access to running runs. An open file of a run is read
 // on after its end when it has grown.
 type Live interface {
 	Current(stack string) (*runner.Report, error)
@@ -36,7 +36,7 @@ type Blobs struct {
 }
 
 // NewBlobs returns the records in store, together with the runs that go on. A
-// log that is followed is looked at for news after each pause of every.
+// log that is followed is read again after each pause of every.
 func NewBlobs(store Blobstore, live Live, every time.Duration) *Blobs {
 	return &Blobs{store: store, live: live, every: every}
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Status is how a stack stands, in one word that people can count and filter by.
+// Status is the status of a stack in one word, to count and filter by.
 type Status string
 
-// The statuses, those that somebody has to look at first.
+// The statuses; those that need a user come first.
 const (
-	StatusFailed    Status = "failed"    // the last attempt failed; it is tried again, or waits for somebody
-	StatusLocked    Status = "locked"    // somebody else holds the lock on the state
-	StatusPending   Status = "pending"   // a plan waits for an approval
-	StatusDrifted   Status = "drifted"   // the world is not what was applied
+	StatusFailed    Status = "failed"    // the last attempt failed; Terrier retries it, or a user has to act
+	StatusLocked    Status = "locked"    // another program holds the lock on the state
+	StatusPending   Status = "pending"   // a plan needs an approval
+	StatusDrifted   Status = "drifted"   // resources differ from what was applied
 	StatusRunning   Status = "running"   // a run goes on
 	StatusWaiting   Status = "waiting"   // for a source, an input, a dependency or its turn
 	StatusDeleting  Status = "deleting"  // the object is being deleted
-	StatusSuspended Status = "suspended" // it is left alone
+	StatusSuspended Status = "suspended" // Terrier does not reconcile it
 	StatusReady     Status = "ready"     // nothing is to be done
 )
 
@@ -77,12 +77,12 @@ type BoardChange struct {
 type BoardNews struct {
 	Changes []BoardChange   // oldest first
 	Next    string          // the cursor to ask with next
-	Reset   bool            // what changed since is not known: look at everything again, then go on from Next
+	Reset   bool            // what changed since is unknown: read everything again, then continue from Next
 	Wait    <-chan struct{} // closed as soon as there is more; never buffers, and need not be read
 }
 
-// Queue is who waits for a run and whose run is at work. It answers for all
-// namespaces: whoever shows it cuts it to what its reader may see.
+// Queue says which stacks wait for a run and which have one. It answers for all
+// namespaces: its caller shows a user only what that user may see.
 type Queue interface {
 	Backlog() schedule.Backlog
 	Line() schedule.Line

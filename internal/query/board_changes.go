@@ -19,7 +19,7 @@ const newsRows = 1000
 var soon = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // Changes returns what changed in scope since the cursor of a page or of other
-// news; an empty one begins now. Nothing is kept for whoever asks: each row
+// news; an empty one begins now. The board keeps nothing for a reader: each row
 // knows when it changed last, and a reader who is slow is told of it once.
 //
 // A cursor is good for as long as this board is: one of another board, or one
@@ -74,8 +74,8 @@ func after(l *list.List, seq uint64) []*card {
 // cursor names the state of the board after a change.
 func (b *Board) cursor(seq uint64) string { return b.boot + "-" + strconv.FormatUint(seq, 10) }
 
-// parse reads a cursor. What never was one is Invalid, so that nobody has to
-// wonder why they are told to begin again and again.
+// parse reads a cursor. A text that is no cursor is Invalid, so that a reader does
+// not begin again and again.
 func (b *Board) parse(cursor string) (seq uint64, ours bool, err error) {
 	boot, number, found := strings.Cut(cursor, "-")
 	if found {

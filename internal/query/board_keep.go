@@ -31,9 +31,9 @@ func (b *Board) All() ([]*Row, bool) {
 	return rows, true
 }
 
-// Board is all stacks as they are now, kept by whoever watches them. It answers
+// Board is all stacks as they are now, set by the watcher of the cluster. It answers
 // for thousands of stacks without asking the cluster: it keeps a row of each,
-// and not the objects. Its rows are shared, so nobody changes what they get.
+// and not the objects. Its rows are shared, so that readers may not change them.
 type Board struct {
 	o    BoardOptions
 	boot string // begins every cursor: what this board says of time is its own
@@ -71,8 +71,8 @@ type card struct {
 	since   int64 // when it became as it is, to order by; 0 if it never did
 	applied int64 // likewise
 	ties    ties
-	every   time.Duration // between two checks; 0 if it is not looked at by itself
-	took    time.Duration // of one look, as it was lately; 0 if unknown
+	every   time.Duration // between two checks; 0 if there are none
+	took    time.Duration // of one check, lately; 0 if unknown
 
 	seq  uint64
 	at   time.Time

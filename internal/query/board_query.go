@@ -101,7 +101,7 @@ func (q boardQuery) chooses(e *card) bool {
 }
 
 // Tally counts the rows in scope that have one of some values of a label, by the
-// value. It is a Page with that label as its Group, for whoever wants to know of
+// value. It is a Page with that label as its Group, to know of
 // a few among thousands of groups.
 func (b *Board) Tally(scope access.Scope, label string, values []string) ([]BoardGroup, error) {
 	groups := make(map[string]*tally, len(values))
@@ -284,7 +284,7 @@ func (f *front) Swap(i, j int) { f.kept[i], f.kept[j] = f.kept[j], f.kept[i] }
 // Push implements heap.Interface.
 func (f *front) Push(x any) { f.kept = append(f.kept, x.(*card)) }
 
-// Pop implements heap.Interface; nobody calls it.
+// Pop implements heap.Interface; heap.Fix needs no call of it.
 func (f *front) Pop() any {
 	last := f.kept[len(f.kept)-1]
 	f.kept = f.kept[:len(f.kept)-1]
@@ -304,7 +304,7 @@ func groupsOf(tallies map[string]*tally) []BoardGroup {
 // everything that is missing.
 const searchedMessage = 512
 
-// searchText is what words are looked for in. Parts are kept apart, so that no
+// searchText is the text that is searched for words. Parts are kept apart, so that no
 // word is found across two of them.
 func searchText(r *Row) string {
 	parts := make([]string, 0, 16)

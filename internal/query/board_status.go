@@ -50,7 +50,7 @@ var statuses = map[stack.Reason]Status{
 
 	stack.LockedByOther:    StatusLocked,
 	stack.AwaitingApproval: StatusPending,
-	stack.PlanOnlyHeld:     StatusPending, // nobody can approve it as long as planOnly is set, and it waits all the same
+	stack.PlanOnlyHeld:     StatusPending, // planOnly prevents an approval, and the plan is pending
 	stack.DriftFound:       StatusDrifted,
 
 	stack.Suspended:         StatusSuspended,
@@ -64,7 +64,7 @@ var statuses = map[stack.Reason]Status{
 	stack.NothingLeft:    StatusReady,
 }
 
-// statusOf says in one word how s stands. A stack that failed is shown as that
+// statusOf is the status of s in one word. A stack that failed is shown as that
 // while it is tried again, so that nothing blinks; one that is left alone on
 // purpose is shown as that, whatever was the matter with it before.
 func statusOf(s Stack) Status {
@@ -86,7 +86,7 @@ func statusOf(s Stack) Status {
 	case s.Deleting:
 		return whileDeleted(st)
 	case s.Suspended && s.Run == nil:
-		return StatusSuspended // also before the controller has looked
+		return StatusSuspended // also before a reconcile
 	default:
 		return st
 	}
@@ -102,8 +102,8 @@ func whileDeleted(st Status) Status {
 	}
 }
 
-// statusOutside is the status of a stack that no controller of ours has looked
-// at yet: of a new one, or of one that upstream's left.
+// statusOutside is the status of a stack that Terrier has not reconciled
+// yet yet: of a new one, or of one that upstream's left.
 func statusOutside(s Stack) Status {
 	switch {
 	case s.Pending != "":

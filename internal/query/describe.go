@@ -17,8 +17,8 @@ import (
 // The annotations by which a person speaks to the controller.
 const (
 	RequestAnnotation  = infra.RequestedAt
-	RejectedAnnotation = "terrier.dev/rejected" // the name of a plan that somebody turned down
-	CommentAnnotation  = "terrier.dev/comment"  // what somebody said to the approval or rejection made last
+	RejectedAnnotation = "terrier.dev/rejected" // the name of a rejected plan
+	CommentAnnotation  = "terrier.dev/comment"  // the comment of the last approval or rejection
 )
 
 // Detail is all there is to know of a stack without looking into its records.
@@ -27,7 +27,7 @@ type Detail struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 	Failure    *Failure    `json:"failure,omitempty"`
 	DependsOn  []string    `json:"dependsOn,omitempty"`
-	Rejected   string      `json:"rejected,omitempty"` // the plan that somebody turned down last
+	Rejected   string      `json:"rejected,omitempty"` // the plan that was rejected last
 	Events     []Event     `json:"events,omitempty"`   // newest first
 	Unseen     string      `json:"unseen,omitempty"`   // why events are not shown
 	Means      Situation   `json:"means"`
@@ -50,7 +50,7 @@ type Event struct {
 	Count   int       `json:"count,omitempty"`
 }
 
-// eventsShown bounds how many events are looked through.
+// eventsShown bounds how many events are shown.
 const eventsShown = 50
 
 // Describe returns all there is to know of a stack. Events that the caller may

@@ -21,7 +21,7 @@ import (
 
 // StackDetails answers what the page of one stack shows beside its row.
 type StackDetails interface {
-	// Inputs lists what goes into the runs of a stack, by name and origin, with the
+	// Inputs lists the inputs of the runs of a stack, by name and origin, with the
 	// values that stand in the object itself.
 	Inputs(context.Context, Key) ([]InputInfo, error)
 	// Timeline lists what happened to a stack, newest first.
@@ -32,8 +32,8 @@ type StackDetails interface {
 	// DriftDetails says what differs from what was applied. It takes the right to
 	// stacks/plan.
 	DriftDetails(context.Context, Key) (DriftDetail, error)
-	// LookedAt says when drift was looked for last; zero if that is not known.
-	LookedAt(context.Context, Key) (time.Time, error)
+	// CheckedAt says when the last drift check was; zero if that is unknown.
+	CheckedAt(context.Context, Key) (time.Time, error)
 }
 
 // The reasons of faults about details.
@@ -46,8 +46,8 @@ const (
 type DetailRecords interface {
 	// OutputsOf opens the outputs of the newest state of a stack, values and all.
 	OutputsOf(context.Context, StackID) (io.ReadCloser, error)
-	// LookedAt says when a look for drift ended last; zero if that is not known.
-	LookedAt(context.Context, StackID) (time.Time, error)
+	// CheckedAt says when the last drift check ended; zero if that is unknown.
+	CheckedAt(context.Context, StackID) (time.Time, error)
 }
 
 // OutputsOf implements DetailRecords.
@@ -58,7 +58,7 @@ func (b *Blobs) OutputsOf(ctx context.Context, id StackID) (io.ReadCloser, error
 	return b.get(ctx, record.Outputs(id.UID), "what the stack outputs")
 }
 
-// Details answers for the server itself: whoever calls it has been checked.
+// Details answers for the server: its caller has checked the rights of the user.
 type Details struct {
 	stacks    *Stacks
 	records   DetailRecords
@@ -114,7 +114,7 @@ type Output struct {
 
 // Outputs returns what a stack published, read from its Secret as the caller.
 // The values of sensitive ones are left out unless show says otherwise; what
-// was published by somebody who does not say is sensitive.
+// was published by a program that does not say is sensitive.
 func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, error) {
 	o, err := s.Read(ctx, key)
 	if err != nil {

@@ -11,19 +11,20 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// DriftDetail is how the world differs from what was applied.
+// DriftDetail is how resources differ from what was applied.
 type DriftDetail struct {
-	Since   time.Time     `json:"since"`            // when this difference was first seen
-	Changes stack.Changes `json:"changes"`          // that would mend it
-	Name    string        `json:"name,omitempty"`   // of the plan that would
-	Digest  string        `json:"digest,omitempty"` // of that plan; empty if it is no longer kept
-	Drifted []plan.Change `json:"drifted"`          // what was changed outside, from what was applied to what is there now
-	Mending []plan.Change `json:"mending"`          // what the plan would do about it
+	Since       time.Time     `json:"since"`            // when this difference was first seen
+	Changes     stack.Changes `json:"changes"`          // that would remediate it
+	Name        string        `json:"name,omitempty"`   // of the plan that would
+	Digest      string        `json:"digest,omitempty"` // of that plan; empty if it is no longer kept
+	Drifted     []plan.Change `json:"drifted"`          // what was changed outside, from what was applied to what is there now
+	Remediation []plan.Change `json:"remediation"`      // the changes of that plan
+	Mending     []plan.Change `json:"mending"`          // Remediation, under its name of the release before
 }
 
 // DriftDetails implements StackDetails. A stack without drift is Missing it.
-// What no plan would mend, such as a change that the module ignores, can be in
-// Drifted and not in Mending.
+// A change that no plan would remediate, such as one that the module ignores, can be
+// in Drifted and not in Remediation.
 func (d *Details) DriftDetails(ctx context.Context, key Key) (DriftDetail, error) {
 	st, err := d.stacks.Get(ctx, key)
 	if err != nil {
@@ -32,7 +33,7 @@ func (d *Details) DriftDetails(ctx context.Context, key Key) (DriftDetail, error
 	if st.Drift == nil {
 		return DriftDetail{}, fault.New(fault.Missing, ReasonNoDrift, fmt.Errorf("no drift of the stack %s is known", key))
 	}
-	out := DriftDetail{Since: st.Drift.At, Changes: st.Drift.Changes, Drifted: []plan.Change{}, Mending: []plan.Change{}}
+	out := DriftDetail{Since: st.Drift.At, Changes: st.Drift.Changes, Drifted: []plan.Change{}, Remediation: []plan.Change{}, Mending: []plan.Change{}}
 	if st.Plan == nil || !st.Plan.Drift {
 		return out, nil
 	}
@@ -48,22 +49,23 @@ func (d *Details) DriftDetails(ctx context.Context, key Key) (DriftDetail, error
 		return DriftDetail{}, fmt.Errorf("reading the plan %s: %w", st.Plan.Name, err)
 	}
 	out.Name, out.Digest = st.Plan.Name, st.Plan.Digest
-	out.Drifted, out.Mending = append(out.Drifted, p.Drift()...), append(out.Mending, p.Items()...)
+	out.Drifted, out.Remediation = append(out.Drifted, p.Drift()...), append(out.Remediation, p.Items()...)
+	out.Mending = out.Remediation
 	return out, nil
 }
 
-// LookedAt implements StackDetails.
-func (d *Details) LookedAt(ctx context.Context, key Key) (time.Time, error) {
+// CheckedAt implements StackDetails.
+func (d *Details) CheckedAt(ctx context.Context, key Key) (time.Time, error) {
 	st, err := d.stacks.Get(ctx, key)
 	if err != nil {
 		return time.Time{}, err
 	}
-	return d.records.LookedAt(ctx, st.ID())
+	return d.records.CheckedAt(ctx, st.ID())
 }
 
-// LookedAt implements DetailRecords. What cannot be understood is not known: the
-// controller writes it anew with the next look.
-func (b *Blobs) LookedAt(ctx context.Context, id StackID) (time.Time, error) {
+// CheckedAt implements DetailRecords. A record that cannot be read counts as unknown:
+// the next drift check writes it again.
+func (b *Blobs) CheckedAt(ctx context.Context, id StackID) (time.Time, error) {
 	if err := CheckID(id, "any"); err != nil {
 		return time.Time{}, err
 	}
@@ -72,7 +74,7 @@ func (b *Blobs) LookedAt(ctx context.Context, id StackID) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("reading when drift of %s was looked for: %w", id.Key, err)
+		return time.Time{}, fmt.Errorf("reading the last drift check of %s: %w", id.Key, err)
 	}
 	kept, err := record.Checked(id.UID).Decode(text)
 	if err != nil {

@@ -25,7 +25,7 @@ type GraphNode struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Status    Status `json:"status,omitempty"`
-	Missing   bool   `json:"missing,omitempty"` // somebody depends on it, and it does not exist
+	Missing   bool   `json:"missing,omitempty"` // a stack depends on it, and it does not exist
 	Hidden    bool   `json:"hidden,omitempty"`  // the visitor may not see it: it has no name here, and nothing behind it is shown
 }
 
@@ -53,7 +53,7 @@ const (
 const graphNodes = 200
 
 // Graph returns a stack with what it needs and what needs it, up to depth steps
-// away, or however far if depth is 0. Whoever asks has been checked for the stack
+// away, or however far if depth is 0. The rights of the user to the stack have been checked
 // itself; the scope is what they may see of others.
 func (b *Board) Graph(scope access.Scope, key Key, depth int) (Graph, error) {
 	if depth < 0 {

@@ -18,9 +18,9 @@ import (
 
 // InputInfo is one thing that goes into the runs of a stack: what it is called
 // there and where it comes from. What it is is told only of variables that stand
-// in the object itself, where whoever may see the stack sees them anyway.
+// in the object itself, which a user who may see the stack may see.
 type InputInfo struct {
-	Name      string    `json:"name,omitempty"` // of the variable, or of whatever Kind says; empty stands for all that is in the origin
+	Name      string    `json:"name,omitempty"` // of the variable, or of what Kind says; empty for all keys of the origin
 	Kind      InputKind `json:"kind"`
 	Origin    string    `json:"origin"` // spec.vars, or Secret NAME key KEY
 	Sensitive bool      `json:"sensitive,omitempty"`
@@ -153,8 +153,8 @@ func (in *inputsOf) result() ([]InputInfo, error) {
 	return in.out, nil
 }
 
-// look reads which keys an object holds.
-func (in *inputsOf) look(kind, name string) holding {
+// holdingOf reads which keys an object holds.
+func (in *inputsOf) holdingOf(kind, name string) holding {
 	id := kind + " " + name
 	if h, known := in.read[id]; known || in.err != nil {
 		return h
@@ -192,7 +192,7 @@ func (in *inputsOf) single(i InputInfo, field string, secret, config *stack.KeyR
 
 // key is an input that is one key of an object.
 func (in *inputsOf) key(i InputInfo, kind string, ref stack.KeyRef) {
-	h := in.look(kind, ref.Name)
+	h := in.holdingOf(kind, ref.Name)
 	i.Origin = fmt.Sprintf("%s %s key %s", kind, ref.Name, ref.Key)
 	i.Missing = !slices.Contains(h.keys, ref.Key)
 	i.Optional = i.Optional || ref.Optional
@@ -203,7 +203,7 @@ func (in *inputsOf) key(i InputInfo, kind string, ref stack.KeyRef) {
 // whole is an input that is all of an object, under one name. It is sensitive if
 // anything in it is; the types of outputs that stand beside them are not.
 func (in *inputsOf) whole(i InputInfo, kind, name string) {
-	h := in.look(kind, name)
+	h := in.holdingOf(kind, name)
 	i.Origin, i.Missing = kind+" "+name, h.absent
 	i.Sensitive = kind == "Secret" && (h.absent || slices.ContainsFunc(h.keys, func(k string) bool {
 		return !slices.Contains(h.public, strings.TrimSuffix(k, workdir.OutputType))
@@ -214,7 +214,7 @@ func (in *inputsOf) whole(i InputInfo, kind, name string) {
 // each makes an input of every key of an object; of one that is not there, one
 // without a name.
 func (in *inputsOf) each(i InputInfo, kind, name, prefix string) {
-	h := in.look(kind, name)
+	h := in.holdingOf(kind, name)
 	if h.absent {
 		in.whole(i, kind, name)
 		return

@@ -40,7 +40,7 @@ func (j *KeptJournal) Entries(_ context.Context, sight AuditSight, q AuditQuery)
 	}
 	for i := range page.Items {
 		if !sight.All {
-			page.Items[i].Prev = "" // it is of an entry that may be somebody else's
+			page.Items[i].Prev = "" // it is of an entry that the user may not see
 		}
 	}
 	return page, nil
@@ -54,7 +54,7 @@ func (j *KeptJournal) VerifyJournal(ctx context.Context) (AuditReport, error) {
 	})
 }
 
-// checkedBytes is how much of the journal is read while somebody waits for a
+// checkedBytes is how much of the audit log is read while a user waits for a
 // page: about a hundred thousand entries.
 const checkedBytes = 32 << 20
 

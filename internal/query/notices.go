@@ -20,7 +20,7 @@ type Notices interface {
 // Outcome is what became of a delivery.
 type Outcome string
 
-// The outcomes, those that somebody has to look at first.
+// The outcomes; those that need an operator come first.
 const (
 	NoticeFailed    Outcome = "failed"    // given up
 	NoticeRetrying  Outcome = "retrying"  // the last attempt failed, and another comes

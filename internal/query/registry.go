@@ -64,7 +64,7 @@ type BlockedSet struct {
 	Count   int       `json:"count"`
 	Tenants []string  `json:"tenants,omitempty"` // the first of them
 	Token   string    `json:"token,omitempty"`
-	Allowed bool      `json:"allowed,omitempty"` // somebody let it pass; it has not been acted on yet
+	Allowed bool      `json:"allowed,omitempty"` // a user allowed the deletions, which follow with the next read
 }
 
 // WouldChange is what a dry run would have done.

@@ -27,7 +27,7 @@ type Source struct {
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
-	URL       string    `json:"url,omitempty"`      // without what lets somebody in
+	URL       string    `json:"url,omitempty"`      // without credentials
 	Revision  string    `json:"revision,omitempty"` // that was fetched last
 	Ready     string    `json:"ready"`              // True, False or Unknown
 	Reason    string    `json:"reason,omitempty"`
@@ -116,7 +116,7 @@ func sourceOf(kind string, o interface {
 	return s
 }
 
-// withoutPassword takes out of an address what lets somebody in: a password, and
+// withoutPassword removes credentials from an address: a password, and
 // a user who may be a token. What is no URL, as git@host:path, has neither.
 func withoutPassword(address string) string {
 	u, err := url.Parse(address)

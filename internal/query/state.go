@@ -21,10 +21,10 @@ const (
 	ReasonNoState      = "NoState"       // there is none, or what was given is none
 	ReasonStateForeign = "StateForeign"  // Terrier does not keep it
 	ReasonNoVersion    = "NoVersion"     // of that serial
-	ReasonStateUnseen  = "StateUnseen"   // what would be replaced is kept nowhere else
-	ReasonStateBehind  = "StateBehind"   // what is pushed does not follow what is stored
-	ReasonRunning      = "RunGoesOn"     // a run is at work
-	ReasonLocked       = "LockedByOther" // somebody holds the lock
+	ReasonStateUnseen  = "StateUnseen"   // no version of the stored state is kept
+	ReasonStateBehind  = "StateBehind"   // the uploaded state does not follow the stored one
+	ReasonRunning      = "RunGoesOn"     // a run goes on
+	ReasonLocked       = "LockedByOther" // another user or program holds the lock
 	ReasonNoLock       = "NoLock"
 	ReasonLockChanged  = "LockChanged"
 )
@@ -223,7 +223,7 @@ func (s *States) StateVersions(ctx context.Context, key Key) (KeptStates, error)
 	return s.Records.States(ctx, id)
 }
 
-// ServerState opens what the records hold under a name, for whoever serves them.
+// ServerState opens a state of the records, for the HTTP API.
 func (s *States) ServerState(ctx context.Context, key Key, name string) (io.ReadCloser, error) {
 	id, err := s.id(ctx, key)
 	if err != nil {
@@ -272,7 +272,7 @@ func (s *States) Version(ctx context.Context, h *StoredState, meant string) (sta
 	}
 }
 
-// hasDigest reports whether a digest begins as somebody wrote it.
+// hasDigest reports whether a digest has a prefix.
 func hasDigest(digest, begins string) bool {
 	for _, d := range []string{digest, digest[len("sha256:"):]} {
 		if len(begins) <= len(d) && d[:len(begins)] == begins {
@@ -282,7 +282,7 @@ func hasDigest(digest, begins string) bool {
 	return false
 }
 
-// NoAddress is the error that a state does not hold what somebody names.
+// NoAddress is the error of an address that is not in a state.
 func NoAddress(address string) error {
 	return fault.New(fault.Missing, ReasonNoState, fmt.Errorf("the state holds no %s", address))
 }
@@ -290,7 +290,7 @@ func NoAddress(address string) error {
 // heldByPerson begins the holder of a lock that a person took.
 const HeldByPerson = "person/"
 
-// lock is who holds the lock, nil if nobody does.
+// Lock is the lock on the state, nil if it is not locked.
 func (h *StoredState) Lock(ctx context.Context) (*StateLock, error) {
 	l, err := h.States.Holder(ctx, h.Ref)
 	if err != nil || l == nil {

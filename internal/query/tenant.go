@@ -209,7 +209,7 @@ func tenantObjects(o *tenantsv1.Tenant) ([]TenantObject, error) {
 	return append(out, rest...), errors.Join(err, orderErr)
 }
 
-// inventory is what a tenant has; of one that Terrier has not looked at yet, by
+// inventory is what a tenant has; of one that Terrier has not reconciled yet, by
 // what Tenant Operator wrote.
 func inventory(o *tenantsv1.Tenant) []tenantsv1.InventoryItem {
 	if len(o.Status.Inventory) > 0 {
@@ -262,7 +262,7 @@ func awaited(list []TenantObject) {
 	}
 }
 
-// addStack looks up the stack that an object is, if it is one.
+// addStack adds the status of the stack, if the object is one.
 func (t *Tenants) addStack(ctx context.Context, v *TenantObject) {
 	if v.Kind != v1alpha2.Kind || !strings.HasPrefix(v.APIVersion, v1alpha2.GroupVersion.Group+"/") || v.Name == "" {
 		return

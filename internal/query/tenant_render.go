@@ -57,7 +57,7 @@ func (r Rendering) Fault() error {
 	return fault.New(fault.Invalid, ReasonBadTemplate, fmt.Errorf("the template %s has %s", r.Template, Count(len(r.Errors), "fault")))
 }
 
-// RowText is a row as somebody types it: variables by name. Of the built-in ones
+// RowText is a row that a user gives: variables by name. Of the built-in ones
 // uid has to be there; a row that says nothing of activate is active.
 type RowText map[string]string
 
@@ -158,7 +158,7 @@ func readTemplates(content []byte) ([]*tenantsv1.TenantTemplate, map[string]*ten
 	}
 }
 
-// Render renders a template of the cluster with a row that somebody types, or
+// Render renders a template of the cluster with a row that the user gives, or
 // with that of the tenant with a uid. Types of fields are the cluster's.
 func (t *Tenants) Render(ctx context.Context, key Key, row RowText, uid string) (Rendering, error) {
 	o, err := t.TemplateObject(ctx, key)
@@ -188,7 +188,7 @@ func (t *Tenants) Render(ctx context.Context, key Key, row RowText, uid string) 
 	return r, err
 }
 
-// rowOf reads the row of the tenant with a uid, as whoever asks.
+// rowOf reads the row of the tenant with a uid, with the rights of the user.
 func (t *Tenants) rowOf(ctx context.Context, template Key, uid string) (*tenant.Row, error) {
 	list, err := t.List(ctx, TenantFilter{Namespace: template.Namespace, Template: template.Name})
 	if err != nil {

@@ -10,18 +10,18 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 )
 
-// How a tenant stands, in one word.
+// The status of a tenant, in one word.
 const (
-	TenantNew         = "New"         // nobody has looked at it yet
+	TenantNew         = "New"         // not reconciled yet
 	TenantProgressing = "Progressing" // objects are being made, or are not ready yet
 	TenantReady       = "Ready"
 	TenantFailed      = "Failed"     // an object failed, or cannot be rendered
-	TenantConflicted  = "Conflicted" // an object is somebody else's
+	TenantConflicted  = "Conflicted" // an object has another owner
 	TenantLeaving     = "Leaving"    // its row asks for its end; it still runs
 	TenantDeleting    = "Deleting"
 )
 
-// Tenant is how one tenant stands.
+// Tenant is the status of one tenant.
 type Tenant struct {
 	Namespace string            `json:"namespace"`
 	Name      string            `json:"name"`
@@ -60,7 +60,7 @@ func tenantView(o *tenantsv1.Tenant) Tenant {
 		Failed: int(o.Status.FailedResources), Skipped: int(o.Status.SkippedResources),
 		Made: o.Status.TemplateGeneration,
 	}
-	// What is not a number is no generation: the annotation may be anybody's.
+	// What is not a number is no generation: any user may write the annotation.
 	v.Generation, _ = strconv.ParseInt(o.Annotations[tenantsv1.AnnotationTemplateGeneration], 10, 64)
 	if c := FindCondition(o.Status.Conditions, "Ready"); c != nil {
 		v.Reason, v.Message, v.Since = c.Reason, c.Message, c.LastTransitionTime.Time
@@ -73,7 +73,7 @@ func tenantView(o *tenantsv1.Tenant) Tenant {
 }
 
 // registryOf is the registry that a tenant belongs to: by its owner, or by its
-// label for those that were made by hand.
+// label for those that a user created.
 func registryOf(o *tenantsv1.Tenant) string {
 	if c := metav1.GetControllerOf(o); c != nil && c.Kind == tenantsv1.RegistryKind {
 		return c.Name
@@ -104,7 +104,7 @@ func tenantState(o *tenantsv1.Tenant) string {
 	}
 }
 
-// tenantStuck are reasons that no passing of time mends.
+// tenantStuck are reasons that need a user.
 var tenantStuck = map[string]bool{"VariablesBuildError": true, "DependencyError": true, "SortError": true, "TemplateRenderError": true}
 
 func FindCondition(list []metav1.Condition, kind string) *metav1.Condition {

@@ -92,7 +92,7 @@ var (
 	TenantWords   = []string{"tenant", "tenants"}
 )
 
-// IsRegistry reports whether somebody has named a registry where a stack could
+// IsRegistry reports whether an argument names a registry where a stack could
 // be meant: tenantregistry/NAME.
 func IsRegistry(s string) bool {
 	kind, _, found := strings.Cut(strings.ToLower(s), "/")
@@ -122,9 +122,9 @@ type TenantFilter struct {
 	NotReady  bool   // only those that are not ready
 }
 
-// TenantList is what somebody sees who looks at many tenants at once.
+// TenantList is a list of tenants, with what blocks their registries and templates.
 type TenantList struct {
-	Alarms []Alarm        `json:"alarms,omitempty"` // what somebody has to look at, worst first
+	Alarms []Alarm        `json:"alarms,omitempty"` // what needs a user, worst first
 	Items  []Tenant       `json:"items"`
 	Counts map[string]int `json:"counts"` // by state, of all that the filter chooses but for NotReady
 }
@@ -159,7 +159,7 @@ func (t *Tenants) List(ctx context.Context, f TenantFilter) (TenantList, error) 
 			return out, TenantsFault(err, "tenants")
 		}
 		if err := ctx.Err(); err != nil {
-			return out, err // a reader that answers from memory does not look at it
+			return out, err // a reader that answers from memory ignores it
 		}
 		if from != "" && page.Continue == from {
 			return out, fmt.Errorf("the list of tenants does not go on from %.40q", from)
@@ -201,7 +201,7 @@ func byName(items []Tenant) []Tenant {
 	return out
 }
 
-// alarms looks at registries and templates. What the caller may not see raises
+// alarms reads registries and templates. What the caller may not see raises
 // an alarm of its own, since silence would mean that all is well.
 func (t *Tenants) alarms(ctx context.Context, f TenantFilter) []Alarm {
 	var out []Alarm

@@ -169,7 +169,7 @@ func tellsOf(e Event, r Report) bool {
 	if e.Reason == (infra.Dialect{}).EventReason(end) {
 		return true
 	}
-	end.Plan = &stack.Plan{Drift: true} // nobody wrote down in the report that it was drift
+	end.Plan = &stack.Plan{Drift: true} // the report does not say that it was drift
 	return r.Outcome == stack.Succeeded && !r.Kind.Writes() && e.Reason == (infra.Dialect{}).EventReason(end)
 }
 

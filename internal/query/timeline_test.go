@@ -211,20 +211,20 @@ func TestRunTitles(t *testing.T) {
 		return r
 	}
 	for want, r := range map[string]Report{
-		"Plan: no changes":                      at(stack.PlanRun, stack.Succeeded, "", stack.Changes{}),
-		"Plan failed in the step init":          at(stack.PlanRun, stack.Failed, "init", stack.Changes{}),
-		"Drift check: no drift":                  at(stack.CheckRun, stack.Succeeded, "", stack.Changes{}),
-		"Apply: done":                           at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{}),
-		"Apply: 1 added, 2 imported":            at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{Add: 1, Import: 2}),
-		"Apply: 1 output value changed":         at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{Outputs: 1}),
-		"Destroy: done":                         at(stack.DestroyRun, stack.Succeeded, "", stack.Changes{Destroy: 2}),
-		"Destroy exceeded its timeout and was cancelled": at(stack.DestroyRun, stack.TimedOut, "destroy", stack.Changes{}),
+		"Plan: no changes":                                     at(stack.PlanRun, stack.Succeeded, "", stack.Changes{}),
+		"Plan failed in the step init":                         at(stack.PlanRun, stack.Failed, "init", stack.Changes{}),
+		"Drift check: no drift":                                at(stack.CheckRun, stack.Succeeded, "", stack.Changes{}),
+		"Apply: done":                                          at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{}),
+		"Apply: 1 added, 2 imported":                           at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{Add: 1, Import: 2}),
+		"Apply: 1 output value changed":                        at(stack.ApplyRun, stack.Succeeded, "", stack.Changes{Outputs: 1}),
+		"Destroy: done":                                        at(stack.DestroyRun, stack.Succeeded, "", stack.Changes{Destroy: 2}),
+		"Destroy exceeded its timeout and was cancelled":       at(stack.DestroyRun, stack.TimedOut, "destroy", stack.Changes{}),
 		"Apply: not applied, the state changed after the plan": at(stack.ApplyRun, stack.Stale, "", stack.Changes{}),
-		"Plan: another program holds the lock on the state":            at(stack.PlanRun, stack.Locked, "plan", stack.Changes{}),
-		"Plan was cancelled":      at(stack.PlanRun, stack.Interrupted, "", stack.Changes{}),
-		"Apply was killed":      at(stack.ApplyRun, stack.Killed, "", stack.Changes{}),
-		"Health check: healthy":    at(stack.HealthRun, stack.Succeeded, "", stack.Changes{}),
-		"Break-glass command: done": at(stack.BreakGlassRun, stack.Succeeded, "", stack.Changes{}),
+		"Plan: another program holds the lock on the state":    at(stack.PlanRun, stack.Locked, "plan", stack.Changes{}),
+		"Plan was cancelled":                                   at(stack.PlanRun, stack.Interrupted, "", stack.Changes{}),
+		"Apply was killed":                                     at(stack.ApplyRun, stack.Killed, "", stack.Changes{}),
+		"Health check: healthy":                                at(stack.HealthRun, stack.Succeeded, "", stack.Changes{}),
+		"Break-glass command: done":                            at(stack.BreakGlassRun, stack.Succeeded, "", stack.Changes{}),
 	} {
 		if got := runTitle(r); got != want {
 			t.Errorf("runTitle(%s %s) = %q, want %q", r.Kind, r.Outcome, got, want)

@@ -12,14 +12,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// underway reports whether the command that a person asked for last has not
-// ended yet.
+// Underway reports whether the newest requested command has not ended yet.
 func Underway(asked stack.Spec, m stack.Status) bool {
 	c := asked.Command
 	return c != nil && c.Session == asked.BreakGlass && (m.LastCommand == nil || m.LastCommand.ID != c.ID)
 }
 
-// Stack is how one stack stands.
+// Stack is the status of one stack.
 type Stack struct {
 	Namespace string            `json:"namespace"`
 	Name      string            `json:"name"`
@@ -38,19 +37,19 @@ type Stack struct {
 	Ready   string `json:"ready"` // True, False or Unknown
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	Stalled bool   `json:"stalled,omitempty"` // somebody must do something
+	Stalled bool   `json:"stalled,omitempty"` // a user has to act
 
 	Phase       string        `json:"phase,omitempty"` // a stack.Reason
 	Since       time.Time     `json:"since,omitzero"`
 	Rule        string        `json:"rule,omitempty"`
 	WaitingFor  string        `json:"waitingFor,omitempty"`
 	NextAttempt time.Time     `json:"nextAttempt,omitzero"`
-	Every       time.Duration `json:"recheckEvery,omitempty"` // nanoseconds; how often it is looked at again while nothing changes
+	Every       time.Duration `json:"recheckEvery,omitempty"` // nanoseconds; the check interval while nothing changes
 	Run         *Running      `json:"run,omitempty"`
 	Reconciling bool          `json:"reconciling,omitempty"`    // the controller goes on by itself
 	Handled     string        `json:"handledRequest,omitempty"` // the newest request that the controller has answered
 
-	Pending        string           `json:"pending,omitempty"` // the name of the plan that waits
+	Pending        string           `json:"pending,omitempty"` // the name of the pending plan
 	Plan           *PlanInfo        `json:"plan,omitempty"`    // and what is known of it
 	Applied        *PlanInfo        `json:"applied,omitempty"`
 	AppliedAt      time.Time        `json:"appliedAt,omitzero"`
@@ -103,7 +102,7 @@ type PlanInfo struct {
 	At       time.Time     `json:"at,omitzero"`
 }
 
-// DriftInfo is a difference between the world and what was applied.
+// DriftInfo is a difference between resources and what was applied.
 type DriftInfo struct {
 	At      time.Time     `json:"at"`
 	Changes stack.Changes `json:"changes"`
@@ -124,7 +123,7 @@ func (s Stack) Key() Key { return Key{s.Namespace, s.Name} }
 // ID is how the records know s.
 func (s Stack) ID() StackID { return StackID{Key: s.Key(), UID: s.UID} }
 
-// view translates the object of a stack.
+// View translates the object of a stack.
 func View(o *v1alpha2.Terraform) Stack { return viewOf(o, Decode(o)) }
 
 func viewOf(o *v1alpha2.Terraform, asked dialect.Stack) Stack {

@@ -24,7 +24,7 @@ func StackDrift(v *Visit) (Page, error) {
 	default:
 		view.fill(d)
 	}
-	if at, err := v.House.Details.LookedAt(v.Context, v.Key()); err == nil {
+	if at, err := v.House.Details.CheckedAt(v.Context, v.Key()); err == nil {
 		view.Looked = at // without an answer, the page only lacks the time
 	}
 	if d.Digest != "" {

@@ -149,7 +149,7 @@ func (e *estate) OutputsKept(context.Context, query.Key) ([]query.Output, error)
 	return e.outputs, e.err
 }
 
-func (e *estate) LookedAt(context.Context, query.Key) (time.Time, error) {
+func (e *estate) CheckedAt(context.Context, query.Key) (time.Time, error) {
 	return e.looked, e.err
 }
 
