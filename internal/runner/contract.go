@@ -117,12 +117,12 @@ type Job struct {
 	// workspaces, and terraform.workspace must read the right name. Neither
 	// takes settings; the supervisor gives them.
 	Managed   bool
-	State     Content // managed: the state to start from; empty if there is none
+	State     Content `json:",omitzero"` // managed: the state to start from; empty if there is none
 	Workspace string  // empty means default
-	Plan      Content // apply: the saved plan, exactly as it was made; Files and Env must give the same variables
+	Plan      Content `json:",omitzero"` // apply: the saved plan, exactly as it was made; Files and Env must give the same variables
 	Lineage   string  // apply: what the plan was made against; empty skips the check
 	Serial    uint64
-	LockFile  Content // apply: the dependency lock file that the plan was made with; used if the directory is prepared anew
+	LockFile  Content `json:",omitzero"` // apply: the dependency lock file that the plan was made with; used if the directory is prepared anew
 
 	Options Options
 	Limits  Limits
