@@ -2,6 +2,7 @@ package infra
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -94,8 +95,8 @@ func keepOld(t *v1alpha2.TerrierStatus, old v1alpha2.TerrierStatus, s dialect.Re
 	if old.Phase == t.Phase && old.Since != nil {
 		t.Since = old.Since
 	}
-	if old.Phase == t.Phase && old.WaitingFor == t.WaitingFor {
-		t.Rule = old.Rule // the rule that led here; the rule that keeps it here is not worth a write
+	if old.Phase == t.Phase && old.WaitingFor == t.WaitingFor && old.Rule != t.Rule && slices.Contains(stack.Rules(), old.Rule) {
+		t.Rule = old.Rule // the rule that led here, if it still has that name; the rule that keeps it here is not worth a write
 	}
 	if t.Isolation == "" {
 		t.Isolation = old.Isolation

@@ -107,6 +107,21 @@ func TestEncodeIsStable(t *testing.T) {
 	}
 }
 
+// A rule that another release named is not kept: nothing could be said about it.
+func TestRuleOfAnotherReleaseIsNotKept(t *testing.T) {
+	for rule, want := range map[string]string{
+		"a stack at rest rests":             "a settled stack waits",
+		"drift is checked at each interval": "drift is checked at each interval",
+	} {
+		obj := &v1alpha2.Terraform{}
+		obj.Status.Terrier = &v1alpha2.TerrierStatus{Phase: string(stack.NoDrift), Rule: rule}
+		Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift, Rule: "a settled stack waits"}, Now: noon})
+		if got := obj.Status.Terrier.Rule; got != want {
+			t.Errorf("the rule %q becomes %q, want %q", rule, got, want)
+		}
+	}
+}
+
 // A memory that cannot be read is named, and everything else is left alone.
 func TestUnreadableStatusIsNamed(t *testing.T) {
 	obj := &v1alpha2.Terraform{}
