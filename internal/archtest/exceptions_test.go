@@ -41,9 +41,6 @@ var (
 	}}
 	// wordsLeft are written "directory", "file" or "file: words".
 	wordsLeft = exceptions{"users read the words of their field", map[string]string{
-		"README.md":                                   "its words are being replaced",
-		"docs/quickstart.md":                          "its words are being replaced",
-		"docs/tenants-quickstart.md":                  "its words are being replaced",
 		"docs/compatibility.md: glass":                "a message is the one of tofu-controller",
 		"docs/compatibility.md: gap":                  "it is the former name of a field of the API",
 		"docs/compatibility.md: mending":              "it is the former name of a field of the API",
