@@ -62,7 +62,9 @@ func TestWorkByHandIsNotOfferedInVain(t *testing.T) {
 		"deleted":              {func(_ *Visit, s *query.Stack) { s.Deleting = true }, "is being deleted"},
 		"possible":             {func(*Visit, *query.Stack) {}, ""},
 		"over":                 {func(v *Visit, s *query.Stack) { s.BreakGlass = &stack.BreakGlass{Until: v.Now} }, ""},
-		"open, and suspended":  {func(v *Visit, s *query.Stack) { s.BreakGlass, s.Suspended = &stack.BreakGlass{Until: v.Now.Add(1)}, true }, ""},
+		"open, and suspended": {func(v *Visit, s *query.Stack) {
+			s.BreakGlass, s.Suspended = &stack.BreakGlass{Until: v.Now.Add(1)}, true
+		}, ""},
 	} {
 		v := visitor(t, town(), "/stacks/apps/cart")
 		s := row("apps", "cart", query.StatusReady, nil).Stack
