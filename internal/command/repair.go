@@ -57,7 +57,7 @@ func repairable(key query.Key, spec stack.Spec, m stack.Status) error {
 	case spec.Suspended:
 		return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
 	case spec.Mode == stack.DriftOnly:
-		return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("Terrier only checks the stack %s for drift (approvePlan is disable), so that it imports nothing", key))
+		return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("the stack %s imports nothing while approvePlan is disable: then it only detects drift", key))
 	default:
 		return nil
 	}
