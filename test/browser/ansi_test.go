@@ -20,8 +20,8 @@ import (
 // server does for those that were there before: both are held to one file of
 // cases.
 func TestLinesLookTheSameAsTheyCome(t *testing.T) {
-	pages := filepath.Join("..", "..", "internal", "web", "pages")
-	raw, err := os.ReadFile(filepath.Join(pages, "testdata", "ansi.json"))
+	web := filepath.Join("..", "..", "internal", "web")
+	raw, err := os.ReadFile(filepath.Join(web, "ansi", "testdata", "ansi.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestLinesLookTheSameAsTheyCome(t *testing.T) {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", http.FileServer(http.Dir(filepath.Join(pages, "static"))))
+	mux.Handle("/", http.FileServer(http.Dir(filepath.Join(web, "pages", "static"))))
 	mux.HandleFunc("/blank", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(w, `<!doctype html><link rel="icon" href="data:,"><title>blank</title>`)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/web/ansi"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
@@ -152,7 +153,7 @@ func readLog(r io.Reader, from int, grows bool) (logPart, error) {
 		p.from = min(from, p.total+1)
 	}
 	for i, line := range lines {
-		p.lines = append(p.lines, logLine{p.from + i, lineKind(line), last.pen.line(line)})
+		p.lines = append(p.lines, logLine{p.from + i, lineKind(line), last.pen.Line(line)})
 	}
 	return p, nil
 }
@@ -177,14 +178,14 @@ type window struct {
 	most  int
 	ring  []string
 	count int
-	pen   ansi
+	pen   ansi.Terminal
 }
 
 func (w *window) add(line string) {
 	if len(w.ring) < w.most {
 		w.ring = append(w.ring, line)
 	} else {
-		w.pen.skip(w.ring[w.count%w.most])
+		w.pen.Skip(w.ring[w.count%w.most])
 		w.ring[w.count%w.most] = line
 	}
 	w.count++

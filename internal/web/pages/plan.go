@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"bytes"
 	"context"
 	"html/template"
 	"net/url"
@@ -9,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/planview"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
@@ -34,17 +35,17 @@ type planPage struct {
 	Run      string // the address of the run that made it
 	Tabs     ui.Tabs
 	JSON     string
-	Warnings []diagnostic
+	Warnings []planview.Diagnostic
 	Notes    []string
 
 	Text    []template.HTML // of the tab Text, line by line
-	Filter  planFilter
+	Filter  planview.Filter
 	Search  string // the address that the search is sent to
 	Chips   []planChip
-	Groups  []changeGroup
+	Groups  []planview.Group
 	Pager   *ui.Pager
-	Outputs []attribute
-	Drift   []changeGroup
+	Outputs []planview.Attribute
+	Drift   []planview.Group
 	Drifted int
 	Total   int
 }
@@ -88,7 +89,7 @@ func wantedPlan(s query.Stack, digest string) query.PlanInfo {
 }
 
 // readPlan reads a plan, or takes it from those that are kept.
-func readPlan(v *Visit, s query.Stack, info *query.PlanInfo) (*parsedPlan, error) {
+func readPlan(v *Visit, s query.Stack, info *query.PlanInfo) (*planview.Plan, error) {
 	if info.Digest == "" {
 		// Nothing is known that could be kept: the service says why.
 		doc, err := v.House.Stacks.Plan(v.Context, s.Key(), "")
@@ -96,7 +97,7 @@ func readPlan(v *Visit, s query.Stack, info *query.PlanInfo) (*parsedPlan, error
 			return nil, err
 		}
 		*info = doc.PlanInfo
-		return parsePlan(doc.Document)
+		return planview.Parse(doc.Document)
 	}
 	return v.House.plans.get(v.Context, planID{s.UID, info.Digest}, func(ctx context.Context) ([]byte, error) {
 		doc, err := v.House.Stacks.Plan(ctx, s.Key(), info.Digest)
@@ -135,46 +136,46 @@ func (h stackHead) mayNot() string {
 }
 
 // fill makes what the page shows of the document.
-func (p *planPage) fill(v *Visit, doc *parsedPlan) {
+func (p *planPage) fill(v *Visit, doc *planview.Plan) {
 	key, path := v.Key(), v.Path
 	at := url.Values{}
 	if d := v.Query.Get("digest"); d != "" {
 		at.Set("digest", d)
 	}
 	text := v.Query.Get("view") == "text"
-	p.Summary, p.Total, p.Search = plan.Summarize(doc.counts), len(doc.changes), path
+	p.Summary, p.Total, p.Search = plan.Summarize(doc.Counts), len(doc.Changes), path
 	p.Tabs = ui.Tabs{Label: "Plan", Items: []ui.Tab{
-		{Name: "Changes", Href: ui.With(path, at, "view"), Count: len(doc.changes), Current: !text},
+		{Name: "Changes", Href: ui.With(path, at, "view"), Count: len(doc.Changes), Current: !text},
 		{Name: "Text", Href: ui.With(path, at, "view", "text"), Current: text},
 	}}
 	p.JSON = ui.With(apiPath(key, "plan"), nil, "digest", p.Info.Digest)
 	if p.Info.Run != "" {
 		p.Run = runPath(key, p.Info.Run)
 	}
-	if doc.doc.Errored() {
+	if doc.Document.Errored() {
 		p.Notes = append(p.Notes, "Planning ended in an error. This is only a part of the plan.")
 	}
-	if cut := doc.doc.Truncated(); len(cut) > 0 {
+	if cut := doc.Document.Truncated(); len(cut) > 0 {
 		p.Notes = append(p.Notes, "The plan is too large to be stored completely. These parts are missing or cut: "+strings.Join(cut, ", ")+".")
 	}
 	if text {
-		p.Text = planText(doc.doc)
+		p.Text = planview.Text(doc.Document)
 		return
 	}
 	p.changes(v, doc, at)
-	for _, o := range doc.outputs {
-		a := attributeOf(o.Diff)
+	for _, o := range doc.Outputs {
+		a := planview.AttributeOf(o.Diff)
 		a.ID, a.Name = "o-"+ui.Anchor(o.Name), ui.Visible(o.Name)
 		p.Outputs = append(p.Outputs, a)
 	}
-	p.Drifted = len(doc.drift)
-	p.Drift = grouped(doc.drift[:min(len(doc.drift), driftShown)], countOf(doc.drift), true, "d-", path)
+	p.Drifted = len(doc.Drift)
+	p.Drift = planview.Groups(doc.Drift[:min(len(doc.Drift), driftShown)], planview.Counts(doc.Drift), true, "d-", path)
 }
 
 // changes makes the part of the changes that is on this page.
-func (p *planPage) changes(v *Visit, doc *parsedPlan, at url.Values) {
-	p.Filter = planFilter{Text: ui.Cut(200, v.Query.Get("q")), Action: plan.Action(v.Query.Get("action"))}
-	found, counts := p.Filter.choose(doc.changes)
+func (p *planPage) changes(v *Visit, doc *planview.Plan, at url.Values) {
+	p.Filter = planview.Filter{Text: ui.Cut(200, v.Query.Get("q")), Action: plan.Action(v.Query.Get("action"))}
+	found, counts := p.Filter.Choose(doc.Changes)
 	if p.Filter.Text != "" {
 		at.Set("q", p.Filter.Text)
 	}
@@ -185,7 +186,7 @@ func (p *planPage) changes(v *Visit, doc *parsedPlan, at url.Values) {
 	offset, _ := strconv.Atoi(v.Query.Get("offset"))
 	offset = min(max(0, offset), max(0, len(found)-1)) / changesShown * changesShown
 	shown := found[offset:min(len(found), offset+changesShown)]
-	p.Groups = grouped(shown, counts, false, "r-", ui.With(v.Path, at, "offset", ui.OffsetText(offset)))
+	p.Groups = planview.Groups(shown, counts, false, "r-", ui.With(v.Path, at, "offset", ui.OffsetText(offset)))
 	if len(found) > changesShown {
 		page := ui.NewPager(v.Path, at, offset, len(shown), changesShown, len(found), "change")
 		p.Pager = &page
@@ -198,36 +199,28 @@ func (p *planPage) chips(path string, at url.Values, counts map[plan.Action]int)
 		total += n
 	}
 	p.Chips = append(p.Chips, planChip{Label: "All", Count: total, Tone: ui.ToneIdle, Href: ui.With(path, at, "action"), Current: p.Filter.Action == ""})
-	for _, a := range actions {
+	for _, a := range planview.Kinds {
 		if counts[a.Action] > 0 || p.Filter.Action == a.Action {
 			p.Chips = append(p.Chips, planChip{a.Title, a.Mark, a.Tone, counts[a.Action], ui.With(path, at, "action", string(a.Action)), p.Filter.Action == a.Action})
 		}
 	}
 }
 
-func countOf(list []plan.Change) map[plan.Action]int {
-	out := map[plan.Action]int{}
-	for _, c := range list {
-		out[c.Action]++
-	}
-	return out
-}
-
-// planText is a plan as the command line prints it.
-func planText(d *plan.Document) []template.HTML {
-	var b bytes.Buffer
-	if err := plan.Render(&b, d, plan.Options{Color: true, Wide: true}); err != nil {
-		return nil // a buffer takes everything
-	}
-	var a ansi
-	var out []template.HTML
-	for line := range strings.Lines(b.String()) {
-		out = append(out, a.line(line))
-	}
-	return out
-}
-
 // apiPath is the address of something of a stack in the JSON API.
 func apiPath(k query.Key, below ...string) string {
 	return ui.PathOf(slices.Concat([]string{"api", "v1", "namespaces", k.Namespace, "stacks", k.Name}, below)...)
+}
+
+// warningsOf are the warnings of the run that made a plan, if it is kept and the
+// visitor may view it.
+func warningsOf(v *Visit, run string) []planview.Diagnostic {
+	k := v.Key()
+	if run == "" || !v.Can(access.Request{Verb: "get", Resource: access.ResourceLog, Namespace: k.Namespace, Name: k.Name}) {
+		return nil
+	}
+	r, err := v.House.Stacks.Run(v.Context, k, run)
+	if err != nil {
+		return nil // an old run is not recorded; the page is complete without it
+	}
+	return planview.DiagnosticsOf(r.Diagnostics)
 }

@@ -252,80 +252,6 @@ func TestDecidingOnAPlan(t *testing.T) {
 	}
 }
 
-func TestAttributes(t *testing.T) {
-	text := func(n int, change string) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, "line %d\n", i)
-			if i == n/2 {
-				b.WriteString(change)
-			}
-		}
-		return b.String()
-	}
-	for name, tt := range map[string]struct {
-		in   plan.Diff
-		want attribute
-	}{
-		"added":               {plan.Diff{Path: "a", After: "x"}, attribute{Path: "a", Tone: ui.ToneOK, Mark: "+", Word: "added", After: &value{Text: `"x"`}}},
-		"removed":             {plan.Diff{Path: "a", Before: json.Number("1")}, attribute{Path: "a", Tone: ui.ToneBad, Mark: "-", Word: "removed", Before: &value{Text: "1"}}},
-		"changed":             {plan.Diff{Path: "a", Before: true, After: false, ForcesReplacement: true}, attribute{Path: "a", Tone: ui.ToneWarn, Mark: "~", Word: "changed", Before: &value{Text: "true"}, After: &value{Text: "false"}, Forces: true}},
-		"known later":         {plan.Diff{Path: "a", Before: "x", Unknown: true}, attribute{Path: "a", Tone: ui.ToneWarn, Mark: "~", Word: "changed", Before: &value{Text: `"x"`}, After: &value{knownLater, true}}},
-		"a secret changes":    {plan.Diff{Path: "a", Before: plan.Mask, After: plan.Mask, Sensitive: true}, attribute{Path: "a", Tone: ui.ToneWarn, Mark: "~", Word: "changed", Hidden: true, Before: &value{masked, true}, After: &value{masked, true}}},
-		"a secret is added":   {plan.Diff{Path: "a", After: plan.Mask, Sensitive: true}, attribute{Path: "a", Tone: ui.ToneOK, Mark: "+", Word: "added", After: &value{masked, true}}},
-		"a text that says so": {plan.Diff{Path: "a", After: plan.Mask}, attribute{Path: "a", Tone: ui.ToneOK, Mark: "+", Word: "added", After: &value{Text: `"(sensitive)"`}}},
-		"what does not print": {plan.Diff{Path: "a\u202e", After: "\x1b[31m\u202e"}, attribute{Path: `a\u202e`, Tone: ui.ToneOK, Mark: "+", Word: "added", After: &value{Text: `"\x1b[31m\u202e"`}}},
-		"a list":              {plan.Diff{Path: "a", After: []any{"<b>", json.Number("2")}}, attribute{Path: "a", Tone: ui.ToneOK, Mark: "+", Word: "added", After: &value{Text: `["<b>",2]`}}},
-		"lines": {plan.Diff{Path: "a", Before: "one\ntwo\n", After: "one\n2\n"}, attribute{Path: "a", Tone: ui.ToneWarn, Mark: "~", Word: "changed",
-			Blocks: []block{{Lines: []textLine{{"", " ", "one"}, {ui.ToneBad, "-", "two"}, {ui.ToneOK, "+", "2"}}}}}},
-		"lines far apart": {plan.Diff{Path: "a", Before: text(20, ""), After: text(20, "new\n")}, attribute{Path: "a", Tone: ui.ToneWarn, Mark: "~", Word: "changed", Blocks: []block{
-			{Fold: 8, Lines: same(strings.Split("line 0,line 1,line 2,line 3,line 4,line 5,line 6,line 7", ","))},
-			{Lines: append(append(same([]string{"line 8", "line 9", "line 10"}), textLine{ui.ToneOK, "+", "new"}), same([]string{"line 11", "line 12", "line 13"})...)},
-			{Fold: 6, Lines: same([]string{"line 14", "line 15", "line 16", "line 17", "line 18", "line 19"})},
-		}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(attributeOf(tt.in), tt.want); diff != "" {
-				t.Errorf("attributeOf():\n%s", diff)
-			}
-		})
-	}
-}
-
-// Every line of both texts is shown once, in order, whatever the texts are.
-func FuzzCompare(f *testing.F) {
-	f.Add("a\nb\nc", "a\nc\nd")
-	f.Add("", "x")
-	f.Add("a\na\na", "a\na")
-	f.Fuzz(func(t *testing.T, before, after string) {
-		b, a := strings.Split(before, "\n"), strings.Split(after, "\n")
-		var left, right []string
-		for _, l := range compare(b, a) {
-			if l.Mark != "+" {
-				left = append(left, l.Text)
-			}
-			if l.Mark != "-" {
-				right = append(right, l.Text)
-			}
-		}
-		if !cmp.Equal(left, b) || !cmp.Equal(right, a) {
-			t.Errorf("compare(%q, %q) shows %q and %q", b, a, left, right)
-		}
-	})
-}
-
-func TestLongTextsAreBounded(t *testing.T) {
-	before, after := strings.Repeat("x\n", 5000), strings.Repeat("y\n", 5000)
-	a := attributeOf(plan.Diff{Path: "a", Before: before, After: after})
-	n := 0
-	for _, b := range a.Blocks {
-		n += len(b.Lines)
-	}
-	if n != valueLines || a.Left != 10000-valueLines {
-		t.Errorf("%d lines are shown and %d left out, want %d and %d", n, a.Left, valueLines, 10000-valueLines)
-	}
-}
-
 func TestAnchorsAreUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, s := range []string{"a.b", "a_b", "a b", "a:20b", `a["x"]`, "a[\"x\"]\u202e", "ä", "a.b[0]", "a.b[1]"} {
@@ -402,13 +328,4 @@ func TestThePageOfARecordedPlan(t *testing.T) {
 	if diff := cmp.Diff(strings.Split(got.String(), "\n"), strings.Split(string(want), "\n")); diff != "" {
 		t.Errorf("the page is another (go test -update-pages writes it):\n%s", diff)
 	}
-}
-
-// same are lines that both texts have.
-func same(texts []string) []textLine {
-	var out []textLine
-	for _, t := range texts {
-		out = append(out, textLine{"", " ", t})
-	}
-	return out
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/planview"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
@@ -28,7 +29,7 @@ type runPage struct {
 	CPU         time.Duration
 	RSS         int64
 	Stages      []stage
-	Diagnostics []diagnostic
+	Diagnostics []planview.Diagnostic
 	Providers   []stage
 	Health      []healthCheck
 	Plan        string // the address of the plan that it created or applies
@@ -88,7 +89,7 @@ func runPageOf(head stackHead, r query.Report, others []query.Report, now time.T
 		p.Asked = ""
 	}
 	p.plan(k)
-	p.Diagnostics = diagnosticsOf(r.Diagnostics)
+	p.Diagnostics = planview.DiagnosticsOf(r.Diagnostics)
 	p.Stages, p.Providers = stagesOf(r, p.Took, now)
 	for _, s := range r.Steps {
 		p.CPU += s.CPU

@@ -7,13 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
-	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // noted is what the controller writes down of a run.
@@ -130,17 +127,6 @@ func TestRunsLeadToEachOther(t *testing.T) {
 	data = page.Data.(runPage)
 	if first := data.Stages[0]; first.Link == nil || first.Link.ID != "plan-1" || data.Plan != "/stacks/net/dns/plan?digest=sha256%3Ad" {
 		t.Errorf("the apply leads to %+v and %q", first.Link, data.Plan)
-	}
-}
-
-func TestDiagnostics(t *testing.T) {
-	got := diagnosticsOf([]plan.Diagnostic{{Severity: "error", Summary: "no\u202e", Detail: "\n\none\n two\x1b[1m\n", File: "main.tf", Line: 3, Snippet: "a\nb\n"}, {Severity: "warning", File: "x.tf"}})
-	want := []diagnostic{
-		{Pill: ui.NewPill(ui.ToneBad, "cross", "Error"), Summary: `no\u202e`, Detail: "one\n two\\x1b[1m", Where: "main.tf:3", Snippet: []snippetLine{{3, "a"}, {4, "b"}}},
-		{Pill: ui.NewPill(ui.ToneWarn, "alert", "Warning"), Where: "x.tf"},
-	}
-	if diff := cmp.Diff(got, want); diff != "" {
-		t.Errorf("diagnosticsOf():\n%s", diff)
 	}
 }
 

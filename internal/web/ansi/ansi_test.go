@@ -1,4 +1,4 @@
-package pages
+package ansi
 
 import (
 	"encoding/json"
@@ -29,10 +29,10 @@ func TestColoursBecomeClasses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.Name, func(t *testing.T) {
-			var a ansi
+			var a Terminal
 			var got []string
 			for _, line := range test.Lines {
-				got = append(got, string(a.line(line)))
+				got = append(got, string(a.Line(line)))
 			}
 			if diff := cmp.Diff(got, test.HTML); diff != "" {
 				t.Errorf("lines of %q (-got +want):\n%s", test.Lines, diff)
@@ -43,15 +43,15 @@ func TestColoursBecomeClasses(t *testing.T) {
 
 // A stream of events holds text, so that this is for pages alone.
 func TestBytesThatAreNoTextAreMarked(t *testing.T) {
-	var a ansi
-	if got, want := string(a.line("a\xff\xfeb")), "a\ufffdb"; got != want {
+	var a Terminal
+	if got, want := string(a.Line("a\xff\xfeb")), "a\ufffdb"; got != want {
 		t.Errorf("the line is %q, want %q", got, want)
 	}
 }
 
 func TestALongLineIsCut(t *testing.T) {
-	var a ansi
-	got := string(a.line(strings.Repeat("x", 2*lineBytes)))
+	var a Terminal
+	got := string(a.Line(strings.Repeat("x", 2*lineBytes)))
 	if want := strings.Repeat("x", lineBytes) + "…"; got != want {
 		t.Errorf("a line of %d bytes has %d in HTML, want %d", 2*lineBytes, len(got), len(want))
 	}
@@ -61,9 +61,9 @@ func TestALongLineIsCut(t *testing.T) {
 func TestHostileLinesTakeLinearTime(t *testing.T) {
 	for _, s := range []string{"\x1b]", "\x1bP\x07", "\x1b[", "\u009d", "\x1b[1;1;1m"} {
 		start := time.Now()
-		var a ansi
+		var a Terminal
 		for range 200 {
-			a.line(strings.Repeat(s, lineBytes/len(s)))
+			a.Line(strings.Repeat(s, lineBytes/len(s)))
 		}
 		if took := time.Since(start); took > time.Minute {
 			t.Errorf("200 lines of %q took %s", s, took)
@@ -82,8 +82,8 @@ func FuzzLine(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		var a ansi
-		out := string(a.line(s))
+		var a Terminal
+		out := string(a.Line(s))
 		var text strings.Builder
 		open := 0
 		for rest := out; rest != ""; {

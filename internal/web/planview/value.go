@@ -1,4 +1,4 @@
-package pages
+package planview
 
 import (
 	"bytes"
@@ -19,42 +19,44 @@ const (
 	around      = 3       // lines that are shown around what differs
 )
 
-// attribute is what happens to one attribute.
-type attribute struct {
+// Attribute is what happens to one attribute.
+type Attribute struct {
 	ID     string // of an output
 	Name   string // likewise
 	Path   string
 	Tone   ui.Tone
 	Mark   string // + - ~
 	Word   string // what the mark says, for those who hear the page
-	Before *value
-	After  *value
+	Before *Value
+	After  *Value
 	Forces bool
 	Hidden bool    // what differs is masked, so that both sides look the same
-	Blocks []block // of a long text, instead of Before and After
+	Blocks []Block // of a long text, instead of Before and After
 	Left   int     // lines that there was no room for
 }
 
-// value is one side of an attribute.
-type value struct {
+// Value is one side of an attribute.
+type Value struct {
 	Text string
 	Note bool // it says something about the value
 }
 
-// block is lines in a row with the same mark.
-type block struct {
-	Lines []textLine
+// Block is lines in a row with the same mark.
+type Block struct {
+	Lines []Line
 	Fold  int // lines that stay as they are and are not shown at once
 }
 
-type textLine struct {
+// Line is one line of a long text.
+type Line struct {
 	Tone ui.Tone
 	Mark string
 	Text string
 }
 
-func attributeOf(d plan.Diff) attribute {
-	a := attribute{Path: ui.Visible(d.Path), Forces: d.ForcesReplacement}
+// AttributeOf is how a difference is shown.
+func AttributeOf(d plan.Diff) Attribute {
+	a := Attribute{Path: ui.Visible(d.Path), Forces: d.ForcesReplacement}
 	switch {
 	case d.Before == nil && (d.After != nil || d.Unknown):
 		a.Tone, a.Mark, a.Word = ui.ToneOK, "+", "added"
@@ -68,13 +70,13 @@ func attributeOf(d plan.Diff) attribute {
 	if !a.Hidden && !d.Sensitive && (len(before) > 1 || len(after) > 1) && (!d.Unknown || len(before) > 1) {
 		a.Blocks, a.Left = folded(compare(before, after))
 		if d.Unknown {
-			a.After = &value{knownLater, true}
+			a.After = &Value{knownLater, true}
 		}
 		return a
 	}
 	a.Before, a.After = valueOf(d.Before, d.Sensitive), valueOf(d.After, d.Sensitive)
 	if d.Unknown {
-		a.After = &value{knownLater, true}
+		a.After = &Value{knownLater, true}
 	}
 	return a
 }
@@ -84,17 +86,17 @@ const (
 	masked     = "sensitive"
 )
 
-func valueOf(v any, sensitive bool) *value {
+func valueOf(v any, sensitive bool) *Value {
 	switch {
 	case v == nil:
 		return nil
 	case sensitive && v == plan.Mask:
-		return &value{masked, true}
+		return &Value{masked, true}
 	}
 	if s, ok := v.(string); ok {
-		return &value{Text: ui.Quoted(s)}
+		return &Value{Text: ui.Quoted(s)}
 	}
-	return &value{Text: ui.Visible(compact(v))}
+	return &Value{Text: ui.Visible(compact(v))}
 }
 
 // linesOf is a value as lines: a text as it is, anything else laid out. What
@@ -149,11 +151,11 @@ func indented(v any) string {
 }
 
 // compare says of each line of two texts whether it is removed, added or unchanged.
-func compare(before, after []string) []textLine {
+func compare(before, after []string) []Line {
 	found := plan.CompareLines(before, after, func(before, after int) bool { return before*after > comparisons })
-	out := make([]textLine, 0, len(found))
+	out := make([]Line, 0, len(found))
 	for _, l := range found {
-		out = append(out, textLine{lineTones[l.Sign], string(l.Sign), l.Text})
+		out = append(out, Line{lineTones[l.Sign], string(l.Sign), l.Text})
 	}
 	return out
 }
@@ -162,7 +164,7 @@ var lineTones = map[byte]ui.Tone{'-': ui.ToneBad, '+': ui.ToneOK}
 
 // folded hides unchanged lines where nothing near them differs. It
 // returns how many lines there was no room for.
-func folded(list []textLine) (blocks []block, left int) {
+func folded(list []Line) (blocks []Block, left int) {
 	shown := make([]bool, len(list))
 	for i, l := range list {
 		if l.Mark == " " {
@@ -181,10 +183,10 @@ func folded(list []textLine) (blocks []block, left int) {
 		part := list[i:end]
 		fold := !shown[i] && len(part) > 1
 		if len(part) > room {
-			return append(blocks, block{Lines: slices.Clone(part[:room])}), len(list) - i - room
+			return append(blocks, Block{Lines: slices.Clone(part[:room])}), len(list) - i - room
 		}
 		room -= len(part)
-		b := block{Lines: part}
+		b := Block{Lines: part}
 		if fold {
 			b.Fold = len(part)
 		}

@@ -1,4 +1,7 @@
-package pages
+// Package ansi turns what a program writes for a terminal into HTML: colours
+// become classes, text is escaped, and everything else is left out. It emulates
+// no terminal: no cursor moves. Start with Terminal.Line.
+package ansi
 
 import (
 	"html"
@@ -10,14 +13,14 @@ import (
 // lineBytes bounds what is shown of one line of a log.
 const lineBytes = 16 << 10
 
-// ansi turns lines that a program wrote for a terminal into HTML. Colours and
+// Terminal turns lines that a program wrote for a terminal into HTML. Colours and
 // the like become classes of spans and go on from line to line, as they do in a
-// terminal; every other command is left out. The zero ansi is ready.
-type ansi struct{ pen pen }
+// terminal; every other command is left out. The zero Terminal is ready.
+type Terminal struct{ pen pen }
 
-// line returns one line, without its end, as text and spans. What a carriage
+// Line returns one line, without its end, as text and spans. What a carriage
 // return would have written over is left out, as in a terminal.
-func (a *ansi) line(s string) template.HTML {
+func (a *Terminal) Line(s string) template.HTML {
 	s = strings.TrimRight(s, "\r\n")
 	cut := len(s) > lineBytes
 	if cut {
@@ -35,15 +38,15 @@ func (a *ansi) line(s string) template.HTML {
 	return template.HTML(b.String()) // written below: escaped text, and spans with classes of ours
 }
 
-// skip takes over the colours of a line that is not shown.
-func (a *ansi) skip(s string) {
+// Skip takes over the colours of a line that is not shown.
+func (a *Terminal) Skip(s string) {
 	if strings.ContainsAny(s, "\x1b\u009b") {
 		a.write(nil, s[:min(len(s), lineBytes)])
 	}
 }
 
 // write adds s to b, or only takes over its colours if b is nil.
-func (a *ansi) write(b *strings.Builder, s string) {
+func (a *Terminal) write(b *strings.Builder, s string) {
 	ends := endsOf(s)
 	for s != "" {
 		n := plainLength(s)
@@ -62,7 +65,7 @@ func (a *ansi) write(b *strings.Builder, s string) {
 	}
 }
 
-func (a *ansi) span(b *strings.Builder, text string) {
+func (a *Terminal) span(b *strings.Builder, text string) {
 	class := a.pen.class()
 	if class == "" {
 		escapeText(b, text)
