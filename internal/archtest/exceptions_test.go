@@ -55,9 +55,7 @@ var (
 		"internal/web.server": "it is being split",
 	}}
 	// largePackages are written as packages.
-	largePackages = exceptions{"packages stay small", map[string]string{
-		"internal/web/pages": "it is being split",
-	}}
+	largePackages = exceptions{"packages stay small", map[string]string{}}
 	// laterDecisions are written as files of the controller.
 	laterDecisions = exceptions{"the controller decides once", map[string]string{}}
 	// observingWrites are written as files of the controller.

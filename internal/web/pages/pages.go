@@ -10,8 +10,7 @@
 package pages
 
 import (
-	"context"
-	"net/url"
+	"maps"
 	"sync"
 	"time"
 
@@ -57,55 +56,6 @@ type Board interface {
 	Capacity(slots int) (query.CapacityInfo, error)
 }
 
-// Visit is one request for a page.
-type Visit struct {
-	Context context.Context
-	House   *House
-	User    access.User
-	Scopes  func() (access.Scope, error) // the namespaces whose stacks the visitor may list; slow for visitors with many namespaces
-	Person  command.Person
-	Can     func(access.Request) bool // asks the cluster; the answers are cached for a moment
-
-	// Refused receives the error of one stack among several; nil where it is not
-	// recorded.
-	Refused func(query.Key, error)
-
-	// Forget deletes the record of a deleted stack, after the audit log names the
-	// user. An Action has it where such records exist.
-	Forget func(key query.Key, uid string) error
-
-	Path  string            // as the browser has it, without the query
-	Names map[string]string // the parts of the path that are variables
-	Query url.Values
-	Form  url.Values // of an Action
-	File  []byte     // that was uploaded with a form
-	Now   time.Time
-
-	scope   *access.Scope // once it was asked for
-	unknown error
-}
-
-// Scope is the namespaces whose stacks the visitor may list, and none if that
-// cannot be found out: then the page is not shown, see Unknown.
-func (v *Visit) Scope() access.Scope {
-	if v.scope == nil && v.unknown == nil && v.Scopes != nil {
-		scope, err := v.Scopes()
-		v.scope, v.unknown = &scope, err
-	}
-	if v.scope == nil || v.unknown != nil {
-		return access.Scope{}
-	}
-	return *v.scope
-}
-
-// Unknown is why the scope that a page has asked for could not be found out.
-func (v *Visit) Unknown() error { return v.unknown }
-
-// Key is the object that the path names.
-func (v *Visit) Key() query.Key {
-	return query.Key{Namespace: v.Names["namespace"], Name: v.Names["name"]}
-}
-
 // Page is what is shown.
 type Page struct {
 	Title    string
@@ -140,3 +90,16 @@ type Done struct {
 // Said names a sentence about an action. The name travels in the address and
 // selects a sentence of ours, so that a link cannot show a text of its own.
 type Said string
+
+// sentences are shown after an action; each file of screens adds its own
+// by says.
+var sentences = map[Said]string{}
+
+// says registers sentences, at the start of the program.
+func says(more map[Said]string) struct{} {
+	maps.Copy(sentences, more)
+	return struct{}{}
+}
+
+// Sentence is what s stands for, empty if it is no sentence of ours.
+func Sentence(s Said) string { return sentences[s] }

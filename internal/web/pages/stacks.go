@@ -93,8 +93,6 @@ type stackList struct {
 	Namespaces []string
 	Filtered   bool
 	Columns    []column
-	HasTenants bool
-	Width      int // columns of the table
 	Groups     []rowGroup
 	Pager      ui.Pager
 	Empty      *ui.Empty
@@ -114,11 +112,8 @@ type chip struct {
 
 type token struct{ Name, Value, Off string }
 
-// column is a heading of the table; Href sorts by it.
-type column struct {
-	Name, Class, Href string
-	Sorted            string // as aria-sort has it
-}
+// Width is how many columns the table has, with the one that selects rows.
+func (l stackList) Width() int { return len(l.Columns) + 1 }
 
 // rowGroup is rows under a common heading; without grouping there is one, and
 // it has no name.
@@ -131,24 +126,12 @@ type rowGroup struct {
 	Rows  []stackRow
 }
 
-// stackRow is one stack of the list.
-type stackRow struct {
-	query.Row
-	Pill   ui.Pill
-	Href   string
-	Source string // its source, short
-	Full   string // the same in full
-	Why    string // why it is not ready, cut
-	Tenant string // the address of the list of its tenant's stacks
-	Drift  bool   // it has drifted, and its status is another one
-}
-
 // stacksView makes the view of what was found.
 func stacksView(path string, params url.Values, q query.BoardQuery, found query.BoardPage) stackList {
 	l := stackList{
 		Query: q, Chips: statusChips(path, params, q, found.Counts), Tokens: tokens(path, params, q),
 		Filtered: q.Text != "" || q.Namespace != "" || q.Tenant != "" || q.Selector != "" || len(q.Statuses) > 0,
-		Columns:  columns(path, params, q.Sort),
+		Columns:  columnsOf(path, params, q.Sort, found.Items),
 		Groups:   groups(path, params, q.Group, found),
 		Pager:    ui.NewPager(path, params, q.Offset, len(found.Items), pageRows, found.Total, "row"),
 		Here:     ui.With(path, params, ""),
@@ -158,13 +141,6 @@ func stacksView(path string, params url.Values, q query.BoardQuery, found query.
 	}
 	if q.Sort != "" {
 		l.Kept = append(l.Kept, field{"sort", q.Sort})
-	}
-	for _, r := range found.Items {
-		l.HasTenants = l.HasTenants || r.Tenant != "" && r.Tenant != r.Namespace
-	}
-	l.Width = 8
-	if l.HasTenants {
-		l.Width++
 	}
 	if len(found.Items) == 0 {
 		l.Empty = noStacks(path, l.Filtered || q.Offset > 0)

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"cmp"
 	"net/url"
 	"slices"
 
@@ -36,24 +35,6 @@ func tokens(path string, params url.Values, q query.BoardQuery) []token {
 		if t.value != "" {
 			out = append(out, token{t.name, t.value, ui.With(path, ui.Without(params, "offset"), t.param)})
 		}
-	}
-	return out
-}
-
-// columns are the headings that sort; a click on the one that is sorted by turns
-// it around.
-func columns(path string, params url.Values, sorted string) []column {
-	sorted = cmp.Or(sorted, "name")
-	out := []column{{Name: "Status", Class: "status", Href: "status"}, {Name: "Name", Class: "name", Href: "name"}, {Name: "Changed", Class: "changed", Href: "since"}}
-	for i, c := range out {
-		to := c.Href
-		switch sorted {
-		case to:
-			out[i].Sorted, to = "ascending", "-"+to
-		case "-" + to:
-			out[i].Sorted = "descending"
-		}
-		out[i].Href = ui.With(path, ui.Without(params, "offset"), "sort", to)
 	}
 	return out
 }

@@ -1,12 +1,10 @@
 package pages
 
 import (
-	"cmp"
 	"net/url"
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/query"
-	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
@@ -68,54 +66,4 @@ func groupOf(by string, r query.Row) string {
 	default:
 		return r.Namespace
 	}
-}
-
-// whyLength is how much of a message the list shows; the stack's page has it all.
-const whyLength = 160
-
-func listed(r query.Row) stackRow {
-	s := stackRow{Row: r, Pill: statusPill(r.Status), Href: stackPath(r.Key()), Source: sourceText(r.Stack, true), Full: sourceText(r.Stack, false)}
-	if r.Tenant != "" {
-		s.Tenant = ui.With("/stacks", nil, "tenant", r.Tenant)
-	}
-	switch {
-	case r.Phase == string(stack.BreakGlassSession):
-		s.Why = "A break-glass session is open"
-	case r.Status != query.StatusReady && r.Status != query.StatusSuspended:
-		s.Why = ui.Cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
-	}
-	s.Drift = r.Drift != nil && r.Status != query.StatusDrifted
-	return s
-}
-
-// lastFailure is why a stack is shown as failed or locked, while it is
-// retried and its own message only says that.
-func lastFailure(r query.Row) string {
-	again := r.Status == query.StatusFailed || r.Status == query.StatusLocked
-	if again && r.Failures > 0 && r.Ready != "True" && r.Ready != "False" {
-		return r.FailedWith
-	}
-	return ""
-}
-
-// sourceText is where a stack's module comes from: its source, the revision, and
-// the path in it.
-func sourceText(s query.Stack, short bool) string {
-	text, rev := s.Source, s.Revision
-	if short {
-		if _, name, ok := strings.Cut(text, "/"); ok {
-			text = name
-		}
-		rev = ui.Revision(rev)
-		if i := strings.LastIndex(rev, "@"); i >= 0 {
-			rev = rev[i+1:]
-		}
-	}
-	if rev != "" && s.Source != "inline" {
-		text += "@" + rev
-	}
-	if p := strings.TrimPrefix(strings.TrimPrefix(s.Path, "."), "/"); p != "" {
-		text += ":" + p
-	}
-	return text
 }

@@ -93,11 +93,53 @@ func TestHeadingsSortAndTurnAround(t *testing.T) {
 		"status": {"ascending", "/stacks?sort=-status", "", "/stacks?sort=name", "", "/stacks?sort=since"},
 	} {
 		var got []string
-		for _, c := range columns("/stacks", url.Values{"offset": {"100"}}, sorted) {
-			got = append(got, c.Sorted, c.Href)
+		for _, c := range columnsOf("/stacks", url.Values{"offset": {"100"}}, sorted, nil) {
+			if c.sort != "" {
+				got = append(got, c.Sorted, c.Href)
+			} else if c.Sorted != "" || c.Href != "" {
+				t.Errorf("the column %s sorts: %q, %q", c.Name, c.Sorted, c.Href)
+			}
 		}
 		if diff := cmp.Diff(got, want); diff != "" {
 			t.Errorf("sorted by %q (-got +want):\n%s", sorted, diff)
+		}
+	}
+}
+
+// Each column has one cell in each row, in the order of the headings, and the
+// board sorts by what a heading names.
+func TestEachColumnHasACell(t *testing.T) {
+	d := show(t, town(), "/stacks", Stacks)
+	rows := 0
+	for _, tr := range d.all(is(atom.Tr)) {
+		if attr(tr, "data-key") == "" {
+			continue
+		}
+		rows++
+		var got, want []string
+		for c := tr.FirstChild; c != nil; c = c.NextSibling {
+			if c.DataAtom == atom.Td || c.DataAtom == atom.Th {
+				got = append(got, attr(c, "data-label"))
+			}
+		}
+		want = append(want, "") // the checkbox
+		for _, c := range stackColumns {
+			name := c.Name
+			if c.Class == "status" || c.Class == "name" {
+				name = "" // they head the card on a small screen
+			}
+			want = append(want, name)
+		}
+		if diff := cmp.Diff(got, want); diff != "" {
+			t.Fatalf("cells of %s (-got +want):\n%s", attr(tr, "data-key"), diff)
+		}
+	}
+	if rows == 0 {
+		t.Error("no row is shown")
+	}
+	for _, c := range stackColumns {
+		if c.sort != "" && !slices.Contains(sorts, c.sort) {
+			t.Errorf("the board does not sort by %q", c.sort)
 		}
 	}
 }

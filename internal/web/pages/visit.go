@@ -1,12 +1,66 @@
 package pages
 
 import (
+	"context"
+	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
+
+// Visit is one request for a page.
+type Visit struct {
+	Context context.Context
+	House   *House
+	User    access.User
+	Scopes  func() (access.Scope, error) // the namespaces whose stacks the visitor may list; slow for visitors with many namespaces
+	Person  command.Person
+	Can     func(access.Request) bool // asks the cluster; the answers are cached for a moment
+
+	// Refused receives the error of one stack among several; nil where it is not
+	// recorded.
+	Refused func(query.Key, error)
+
+	// Forget deletes the record of a deleted stack, after the audit log names the
+	// user. An Action has it where such records exist.
+	Forget func(key query.Key, uid string) error
+
+	Path  string            // as the browser has it, without the query
+	Names map[string]string // the parts of the path that are variables
+	Query url.Values
+	Form  url.Values // of an Action
+	File  []byte     // that was uploaded with a form
+	Now   time.Time
+
+	scope   *access.Scope // once it was asked for
+	unknown error
+}
+
+// Scope is the namespaces whose stacks the visitor may list, and none if that
+// cannot be found out: then the page is not shown, see Unknown.
+func (v *Visit) Scope() access.Scope {
+	if v.scope == nil && v.unknown == nil && v.Scopes != nil {
+		scope, err := v.Scopes()
+		v.scope, v.unknown = &scope, err
+	}
+	if v.scope == nil || v.unknown != nil {
+		return access.Scope{}
+	}
+	return *v.scope
+}
+
+// Unknown is why the scope that a page has asked for could not be found out.
+func (v *Visit) Unknown() error { return v.unknown }
+
+// Key is the object that the path names.
+func (v *Visit) Key() query.Key {
+	return query.Key{Namespace: v.Names["namespace"], Name: v.Names["name"]}
+}
 
 // sightEvery is how often a page refreshes while the permissions of the visitor
 // are still being checked.
@@ -73,4 +127,14 @@ func (v *Visit) filling(l Live) Live {
 		l.Every = sightEvery
 	}
 	return l
+}
+
+// offsetOf is from which row on a list of total rows is shown: what the visitor
+// asks for, as far as there are rows.
+func offsetOf(v *Visit, total, limit int) int {
+	n, err := strconv.Atoi(v.Query.Get("offset"))
+	if err != nil || n < 0 || total == 0 {
+		return 0
+	}
+	return min(n, (total-1)/limit*limit)
 }

@@ -6,9 +6,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
-// What the parts in templates/parts are given. Each part says at its top how it
-// is called and looks for its fields here.
-
 // statusPills has every status; a test checks that.
 var statusPills = map[query.Status]ui.Pill{
 	query.StatusFailed:    ui.NewPill(ui.ToneBad, "cross", "Failed"),
@@ -49,19 +46,4 @@ func outcomePill(o stack.Outcome) ui.Pill {
 		return p
 	}
 	return ui.NewPill(ui.ToneBad, "cross", string(o))
-}
-
-// Problem stands for a part of a page that could not be shown; the rest is shown.
-type Problem struct {
-	Title string
-	Error string
-	Hint  string
-}
-
-// problemOf describes err; nil for nil.
-func problemOf(title string, err error) *Problem {
-	if err == nil {
-		return nil
-	}
-	return &Problem{Title: title, Error: err.Error(), Hint: browserHint(err)}
 }
