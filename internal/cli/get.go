@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -96,9 +95,10 @@ func (p stackCommands) list(list []query.Stack, f format, filter query.Filter) e
 		_, err := fmt.Fprintf(p.Stderr, "%s.\n", clean(text))
 		return err
 	}
-	t := p.stackTable(f, filter)
+	v := p.listView(f, filter)
+	t := v.table()
 	for _, s := range list {
-		p.addStack(t, s, f, filter)
+		t.add(v.row(s)...)
 	}
 	return t.print(p.Stdout, p.coloured())
 }
@@ -110,72 +110,6 @@ func stackName(s query.Stack, f query.Filter) string {
 	return s.Name
 }
 
-// messageWidth is how much of a message a table shows unless it is wide.
-const messageWidth = 72
-
-func (p stackCommands) stackTable(f format, filter query.Filter) *table {
-	t := &table{}
-	if filter.Namespace == "" {
-		t.head = append(t.head, "NAMESPACE")
-	}
-	t.head = append(t.head, "NAME", "READY", "PHASE", "PLAN", "REVISION", "AGE")
-	if f == forWide {
-		t.head = append(t.head, "MODE", "SOURCE", "SINCE", "NEXT")
-	}
-	t.head = append(t.head, "MESSAGE")
-	return t
-}
-
-func (p stackCommands) addStack(t *table, s query.Stack, f format, filter query.Filter) {
-	var row []cell
-	if filter.Namespace == "" {
-		row = append(row, plain(s.Namespace))
-	}
-	colour := statusColour(s)
-	row = append(row, plain(s.Name), cell{s.Ready, colour}, cell{s.Phase, colour}, plain(planText(s)), plain(shortRevision(s.Revision)), plain(age(p.Now(), s.Created)))
-	message := s.Message
-	if f == forWide {
-		next := ""
-		if !s.NextAttempt.IsZero() {
-			next = span(s.NextAttempt.Sub(p.Now()))
-		}
-		row = append(row, plain(string(s.Mode)), plain(s.Source), plain(age(p.Now(), s.Since)), plain(next))
-	} else {
-		message = cut(clean(message), messageWidth)
-	}
-	t.add(append(row, plain(message))...)
-}
-
-// statusColour is the colour of the status of a stack.
-func statusColour(s query.Stack) string {
-	switch {
-	case s.Stalled || s.Ready == "False":
-		return red
-	case s.Ready == "True":
-		return green
-	default:
-		return yellow
-	}
-}
-
-// planText is the pending plan and its changes.
-func planText(s query.Stack) string {
-	if s.Plan == nil {
-		return s.Pending
-	}
-	c := s.Plan.Changes
-	return fmt.Sprintf("%s +%d ~%d -%d", s.Pending, c.Add, c.Change, c.Destroy)
-}
-
-// shortRevision cuts the hash of a revision.
-func shortRevision(r string) string {
-	i := strings.LastIndexByte(r, ':')
-	if i < 0 || len(r)-i-1 <= 10 {
-		return r
-	}
-	return r[:i+11]
-}
-
 func cut(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -185,7 +119,7 @@ func cut(s string, n int) string {
 
 // watch prints all stacks, and then each one that changes.
 func (p stackCommands) watch(cmd *cobra.Command, s command.StackAPI, filter query.Filter, f format) error {
-	t := p.stackTable(f, filter)
+	t := p.listView(f, filter).table()
 	for change, err := range s.Watch(cmd.Context(), filter) {
 		if err != nil {
 			return err
@@ -205,7 +139,7 @@ func (p stackCommands) watch(cmd *cobra.Command, s command.StackAPI, filter quer
 			}
 			continue
 		}
-		p.addStack(t, change.Stack, f, filter)
+		t.add(p.listView(f, filter).row(change.Stack)...)
 		if err := t.print(p.Stdout, p.coloured()); err != nil {
 			return err
 		}
