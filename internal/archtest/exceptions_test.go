@@ -51,8 +51,7 @@ var (
 	}}
 	// largeTypes are written "package.type".
 	largeTypes = exceptions{"types stay small", map[string]string{
-		"internal/app.parts":  "it is being split",
-		"internal/web.server": "it is being split",
+		"internal/app.parts": "it is being split",
 	}}
 	// largePackages are written as packages.
 	largePackages = exceptions{"packages stay small", map[string]string{}}

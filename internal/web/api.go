@@ -7,7 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -64,10 +63,18 @@ func yes(name, about string) parameter {
 	return parameter{name: name, about: about, kind: reflect.Bool}
 }
 
+// gate makes the rows of the API, and checks what every row of it checks.
+type gate struct {
+	auth    Auth
+	people  func(access.User) (command.Person, error) // nil if commands are not carried out
+	scopes  scopes
+	replies *replies
+}
+
 // call is one request to the API.
 type call struct {
 	*gin.Context
-	server *server
+	gate *gate
 }
 
 func (c call) ctx() context.Context { return c.Request.Context() }
@@ -79,44 +86,29 @@ var errNoPeople = fault.New(fault.Later, "NoCommands", errors.New("this server c
 
 // person acts with the permissions of the caller.
 func (c call) person() (command.Person, error) {
-	if c.server.People == nil {
+	if c.gate.people == nil {
 		return command.Person{}, errNoPeople
 	}
-	return c.server.People(userOf(c.Context))
+	return c.gate.people(userOf(c.Context))
 }
 
 // scope is the namespaces whose stacks the caller may list.
-func (c call) scope() (access.Scope, error) { return c.server.scope(c.ctx(), userOf(c.Context)) }
-
-func (s *server) scope(ctx context.Context, user access.User) (access.Scope, error) {
-	if s.Scopes != nil {
-		return s.Scopes(ctx, user)
-	}
-	err := s.Auth.Authorize(ctx, user, access.Request{Verb: "list", Resource: access.ResourceStacks})
-	switch fault.Of(err) {
-	case fault.None:
-		return access.Everything, nil
-	case fault.Denied:
-		return access.Scope{}, nil
-	default:
-		return access.Scope{}, err
-	}
-}
+func (c call) scope() (access.Scope, error) { return c.gate.scopes.of(c.ctx(), userOf(c.Context)) }
 
 // none is a body or an answer with nothing in it.
 type none struct{}
 
 // asks is a row that reads.
-func asks[A any](s *server, path string, d door, a requirement, o operation, f func(call) (A, error)) route {
+func asks[A any](g *gate, path string, d door, a requirement, o operation, f func(call) (A, error)) route {
 	o.gives = reflect.TypeFor[A]()
 	r := route{method: http.MethodGet, path: path, door: d, access: a, operation: o}
 	r.handle = func(c *gin.Context) {
-		if err := s.admitted(c, r.operation); err != nil {
-			s.refuse(c, err)
+		if err := g.admitted(c, r.operation); err != nil {
+			g.replies.refuse(c, err)
 			return
 		}
-		v, err := f(call{c, s})
-		answer(s, c, v, err)
+		v, err := f(call{c, g})
+		answer(g, c, v, err)
 	}
 	return r
 }
@@ -125,7 +117,7 @@ func asks[A any](s *server, path string, d door, a requirement, o operation, f f
 const commandBytes = 64 << 10
 
 // tells is a row that acts, with the permissions of the caller.
-func tells[B, A any](s *server, path string, a requirement, o operation, f func(call, command.Person, B) (A, error)) route {
+func tells[B, A any](g *gate, path string, a requirement, o operation, f func(call, command.Person, B) (A, error)) route {
 	o.takes = reflect.TypeFor[B]()
 	silent := reflect.TypeFor[A]() == reflect.TypeFor[none]()
 	if !silent {
@@ -135,32 +127,32 @@ func tells[B, A any](s *server, path string, a requirement, o operation, f func(
 	r.handle = func(c *gin.Context) {
 		var body B
 		var p command.Person
-		err := s.admitted(c, r.operation)
+		err := g.admitted(c, r.operation)
 		if err == nil {
 			err = readBody(c.Request.Body, &body)
 		}
 		if err == nil {
-			p, err = call{c, s}.person()
+			p, err = call{c, g}.person()
 		}
 		var v A
 		if err == nil {
-			v, err = f(call{c, s}, p, body)
+			v, err = f(call{c, g}, p, body)
 		}
 		if err == nil && silent {
 			c.Status(http.StatusNoContent)
 			return
 		}
-		answer(s, c, v, err)
+		answer(g, c, v, err)
 	}
 	return r
 }
 
 // raw is a row that sends something other than one JSON value.
-func (s *server) raw(path string, a requirement, o operation, handle gin.HandlerFunc) route {
+func (g *gate) raw(path string, a requirement, o operation, handle gin.HandlerFunc) route {
 	r := route{method: http.MethodGet, path: path, door: guarded, access: a, operation: o}
 	r.handle = func(c *gin.Context) {
-		if err := s.admitted(c, r.operation); err != nil {
-			s.refuse(c, err)
+		if err := g.admitted(c, r.operation); err != nil {
+			g.replies.refuse(c, err)
 			return
 		}
 		handle(c)
@@ -170,7 +162,7 @@ func (s *server) raw(path string, a requirement, o operation, handle gin.Handler
 
 // admitted makes the checks of every row of the API: that nothing in the
 // query is ignored, that a body is JSON, and the second permission if there is one.
-func (s *server) admitted(c *gin.Context, o operation) error {
+func (g *gate) admitted(c *gin.Context, o operation) error {
 	if err := knownQuery(c.Request.URL.RawQuery, o.query); err != nil {
 		return err
 	}
@@ -186,7 +178,7 @@ func (s *server) admitted(c *gin.Context, o operation) error {
 	if err != nil {
 		return err
 	}
-	return s.Auth.Authorize(c.Request.Context(), userOf(c), right)
+	return g.auth.Authorize(c.Request.Context(), userOf(c), right)
 }
 
 var errMedia = &httpError{http.StatusUnsupportedMediaType, fault.New(fault.Invalid, "NotJSON", errors.New("the body must be application/json, and its Content-Type must say so"))}
@@ -207,42 +199,30 @@ func listOf[T any](items []T) list[T] {
 func listed[T any](items []T, err error) (list[T], error) { return listOf(items), err }
 
 // answer sends v, or err if there is one.
-func answer[T any](s *server, c *gin.Context, v T, err error) {
+func answer[T any](g *gate, c *gin.Context, v T, err error) {
 	if err != nil {
-		s.refuse(c, err)
+		g.replies.refuse(c, err)
 		return
 	}
 	c.JSON(http.StatusOK, v)
 }
 
-// apiRoutes are the rows of the API.
-func (s *server) apiRoutes() []route {
-	table := []route{
-		asks(s, api+"/version", known, nil, operation{id: "version", area: "server", summary: "The version of the server."},
-			func(call) (versionView, error) { return versionView{s.Version}, nil }),
-		asks(s, api+"/openapi.json", known, nil, operation{id: "openapi", area: "server", summary: "This document."},
-			func(call) (json.RawMessage, error) { return document, nil }),
-	}
-	for _, more := range [][]route{s.boardRoutes(), s.stackRoutes(), s.stateRoutes(), s.commandRoutes(), s.tenantRoutes(), s.secretRoutes(), s.platformRoutes(), s.retainedRoutes(), s.eventRoutes(), s.signInLinks()} {
-		table = append(table, more...)
-	}
-	for i := range table {
-		if table[i].within == nil {
-			table[i].within = func(l Limits) time.Duration { return l.Request }
-		}
-	}
-	return table
+// area is rows of the table.
+type area interface{ routes() []route }
+
+// aboutAPI describes the API itself.
+type aboutAPI struct {
+	*gate
+	version string
 }
 
-// signInLinks are the rows of the sign-in links of the command line, with their
-// entries in the document.
-func (s *server) signInLinks() []route {
-	table := s.linkRoutes()
-	for i := range table {
-		table[i].operation = operation{id: "makeSignInLink", area: "server", gives: reflect.TypeFor[command.SignInLink](), made: true,
-			summary: "Creates a link that signs a browser in as the owner of the token. The link works once and expires after a minute."}
+func (a aboutAPI) routes() []route {
+	return []route{
+		asks(a.gate, api+"/version", known, nil, operation{id: "version", area: "server", summary: "The version of the server."},
+			func(call) (versionView, error) { return versionView{a.version}, nil }),
+		asks(a.gate, api+"/openapi.json", known, nil, operation{id: "openapi", area: "server", summary: "This document."},
+			func(call) (json.RawMessage, error) { return document, nil }),
 	}
-	return table
 }
 
 // versionView is the version of the server.

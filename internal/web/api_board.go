@@ -40,21 +40,27 @@ func boardQuery() []parameter {
 	}
 }
 
-// boardRoutes are the rows about many stacks at once. Every signed-in user may call
+// boardAPI is the rows about many stacks at once.
+type boardAPI struct {
+	*gate
+	board Board // nil if the server watches no stacks
+}
+
+// routes are the rows about many stacks at once. Every signed-in user may call
 // them, and gets the stacks that the user may list.
-func (s *server) boardRoutes() []route {
+func (a boardAPI) routes() []route {
 	page := func(path, id, summary string, only ...query.Status) route {
 		params := boardQuery()
 		if only != nil {
 			params = slices.DeleteFunc(params, func(p parameter) bool { return p.name == "status" })
 		}
-		return asks(s, path, known, nil, operation{id: id, area: "stacks", summary: summary, query: params, fails: []fault.Kind{fault.Later}},
+		return asks(a.gate, path, known, nil, operation{id: id, area: "stacks", summary: summary, query: params, fails: []fault.Kind{fault.Later}},
 			func(c call) (query.BoardPage, error) {
 				scope, err := c.scope()
 				if err != nil {
 					return query.BoardPage{}, err
 				}
-				return c.page(scope, only)
+				return a.page(c, scope, only)
 			})
 	}
 	within := boardQuery()
@@ -63,21 +69,21 @@ func (s *server) boardRoutes() []route {
 		page(api+"/stacks", "listStacks", "Lists the stacks that the caller may list, one page at a time."),
 		page(api+"/approvals", "listApprovals", "Lists the stacks with a pending plan.", query.StatusPending),
 		page(api+"/drift", "listDrift", "Lists the stacks with drifted resources.", query.StatusDrifted),
-		asks(s, inNamespace+"/stacks", guarded, right("list", access.ResourceStacks), operation{id: "listStacksOfNamespace", area: "stacks",
+		asks(a.gate, inNamespace+"/stacks", guarded, right("list", access.ResourceStacks), operation{id: "listStacksOfNamespace", area: "stacks",
 			summary: "Lists the stacks of one namespace, one page at a time.", query: within, fails: []fault.Kind{fault.Later}},
 			func(c call) (query.BoardPage, error) {
-				return c.page(access.Scope{In: map[string]bool{c.Param("namespace"): true}}, nil)
+				return a.page(c, access.Scope{In: map[string]bool{c.Param("namespace"): true}}, nil)
 			}),
-		asks(s, oneStack+"/graph", guarded, right("get", access.ResourceStacks), operation{id: "getStackGraph", area: "stacks",
+		asks(a.gate, oneStack+"/graph", guarded, right("get", access.ResourceStacks), operation{id: "getStackGraph", area: "stacks",
 			summary: "Returns the dependencies and the dependents of a stack. A stack that the caller may not list has no name.",
 			query:   []parameter{number("depth", "Maximum distance in steps; 0 means all.")},
-			fails:   []fault.Kind{fault.Missing, fault.Later}}, graph),
+			fails:   []fault.Kind{fault.Missing, fault.Later}}, a.graph),
 	}
 }
 
 // page answers a query about rows; only fixes the statuses if it is not nil.
-func (c call) page(scope access.Scope, only []query.Status) (query.BoardPage, error) {
-	if c.server.Board == nil {
+func (a boardAPI) page(c call, scope access.Scope, only []query.Status) (query.BoardPage, error) {
+	if a.board == nil {
 		return query.BoardPage{}, errNoBoard
 	}
 	q := query.BoardQuery{
@@ -98,11 +104,11 @@ func (c call) page(scope access.Scope, only []query.Status) (query.BoardPage, er
 	if err := errors.Join(err, err2); err != nil {
 		return query.BoardPage{}, err
 	}
-	return c.server.Board.Page(scope, q)
+	return a.board.Page(scope, q)
 }
 
-func graph(c call) (query.Graph, error) {
-	if c.server.Board == nil {
+func (a boardAPI) graph(c call) (query.Graph, error) {
+	if a.board == nil {
 		return query.Graph{}, errNoBoard
 	}
 	scope, err := c.scope()
@@ -113,7 +119,7 @@ func graph(c call) (query.Graph, error) {
 	if err != nil {
 		return query.Graph{}, err
 	}
-	return c.server.Board.Graph(scope, c.key(), depth)
+	return a.board.Graph(scope, c.key(), depth)
 }
 
 // rightIn is the permission for the objects of the namespace in the query, or

@@ -12,10 +12,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// commandRoutes are the rows of actions on one stack. The permission of the row
+// commandAPI is the rows of actions.
+type commandAPI struct {
+	*gate
+	streams *streams
+}
+
+// routes are the rows of actions on one stack. The permission of the row
 // is checked first, so that a refusal names it. The action then uses the permissions
 // of the caller, and the cluster decides again.
-func (s *server) commandRoutes() []route {
+func (a commandAPI) routes() []route {
 	patch := right("patch", access.ResourceStacks)
 	op := func(id, summary string, fails ...fault.Kind) operation {
 		return operation{id: id, area: "commands", summary: summary, fails: append(fails, fault.Missing, fault.Later)}
@@ -23,41 +29,41 @@ func (s *server) commandRoutes() []route {
 	preview := op("previewDestroy", "Plans a destroy as a preview, waits for the plan, and returns it. The preview cannot be approved.", fault.Conflict)
 	preview.also = right("get", access.ResourcePlan)
 	table := []route{
-		tells(s, oneStack+"/preview-destroy", patch, preview, previewDestroy),
-		tells(s, oneStack+"/approve", patch, op("approvePlan", "Approves exactly the given plan. The request can be repeated.", fault.Conflict),
+		tells(a.gate, oneStack+"/preview-destroy", patch, preview, a.previewDestroy),
+		tells(a.gate, oneStack+"/approve", patch, op("approvePlan", "Approves exactly the given plan. The request can be repeated.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {
 				return decided(p.Stacks.Approve, c, b)
 			}),
-		tells(s, oneStack+"/reject", patch, op("rejectPlan", "Rejects exactly the given plan.", fault.Conflict),
+		tells(a.gate, oneStack+"/reject", patch, op("rejectPlan", "Rejects exactly the given plan.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {
 				return decided(p.Stacks.Reject, c, b)
 			}),
-		tells(s, oneStack+"/replan", patch, op("replan", "Requests a new plan. Unanswered requests are answered together."),
+		tells(a.gate, oneStack+"/replan", patch, op("replan", "Requests a new plan. Unanswered requests are answered together."),
 			func(c call, p command.Person, _ none) (command.Requested, error) {
 				request, err := p.Stacks.Replan(c.ctx(), c.key())
 				return command.Requested{Request: request}, err
 			}),
-		tells(s, oneStack+"/suspend", patch, op("suspendStack", "Suspends a stack. An active run ends first."),
+		tells(a.gate, oneStack+"/suspend", patch, op("suspendStack", "Suspends a stack. An active run ends first."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.Suspend(c.ctx(), c.key())
 			}),
-		tells(s, oneStack+"/resume", patch, op("resumeStack", "Resumes a suspended stack."),
+		tells(a.gate, oneStack+"/resume", patch, op("resumeStack", "Resumes a suspended stack."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.Resume(c.ctx(), c.key())
 			}),
-		tells(s, oneStack+"/unlock", patch, op("breakLock", "Breaks the lock with the given ID on the state.", fault.Conflict),
+		tells(a.gate, oneStack+"/unlock", patch, op("breakLock", "Breaks the lock with the given ID on the state.", fault.Conflict),
 			func(c call, p command.Person, b command.NamedLock) (none, error) {
 				if b.ID == "" {
 					return none{}, errField("id")
 				}
 				return none{}, p.Stacks.Unlock(c.ctx(), c.key(), b.ID)
 			}),
-		tells(s, oneStack+"/repair-plan", patch, op("planRepair", "Requests a repair plan, which imports the untracked resources of an interrupted apply.", fault.Conflict),
+		tells(a.gate, oneStack+"/repair-plan", patch, op("planRepair", "Requests a repair plan, which imports the untracked resources of an interrupted apply.", fault.Conflict),
 			func(c call, p command.Person, b command.RepairAnswers) (command.Requested, error) {
 				request, err := p.Stacks.PlanRepair(c.ctx(), c.key(), b)
 				return command.Requested{Request: request}, err
 			}),
-		tells(s, oneStack+"/repair", patch, op("repairStack", "Applies exactly the given repair plan.", fault.Conflict),
+		tells(a.gate, oneStack+"/repair", patch, op("repairStack", "Applies exactly the given repair plan.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenRepair) (none, error) {
 				if b.Name == "" {
 					return none{}, errField("name")
@@ -66,23 +72,23 @@ func (s *server) commandRoutes() []route {
 			}),
 	}
 	table[0].within = func(l Limits) time.Duration { return l.Transfer }
-	return append(append(table, s.breakGlassCommands(op)...), s.stateCommands(op)...)
+	return append(append(table, a.breakGlassCommands(op)...), a.stateCommands(op)...)
 }
 
 // breakGlassCommands are the rows of break-glass sessions. The output of a command is in the log
 // of its run, and its outcome in byHand of the stack.
-func (s *server) breakGlassCommands(op func(string, string, ...fault.Kind) operation) []route {
+func (a commandAPI) breakGlassCommands(op func(string, string, ...fault.Kind) operation) []route {
 	patch := right("patch", access.ResourceStacks)
 	return []route{
-		tells(s, oneStack+"/break-glass", patch, op("breakGlass", "Starts a break-glass session, during which Terrier plans and applies nothing. It ends at its timeout.", fault.Conflict),
+		tells(a.gate, oneStack+"/break-glass", patch, op("breakGlass", "Starts a break-glass session, during which Terrier plans and applies nothing. It ends at its timeout.", fault.Conflict),
 			func(c call, p command.Person, _ none) (stack.BreakGlass, error) {
 				return p.Stacks.BreakGlass(c.ctx(), c.key())
 			}),
-		tells(s, oneStack+"/break-glass/run", patch, op("orderByHand", "Runs one command of the engine in a break-glass session. The caller chooses the ID: two requests with the same ID run one command.", fault.Conflict),
+		tells(a.gate, oneStack+"/break-glass/run", patch, op("orderByHand", "Runs one command of the engine in a break-glass session. The caller chooses the ID: two requests with the same ID run one command.", fault.Conflict),
 			func(c call, p command.Person, b command.CommandOrder) (stack.Command, error) {
 				return p.Stacks.OrderCommand(c.ctx(), c.key(), b)
 			}),
-		tells(s, oneStack+"/break-glass/end", patch, op("endGlass", "Ends the break-glass session. Terrier reconciles the stack again."),
+		tells(a.gate, oneStack+"/break-glass/end", patch, op("endGlass", "Ends the break-glass session. Terrier reconciles the stack again."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.EndBreakGlass(c.ctx(), c.key())
 			}),
@@ -90,21 +96,21 @@ func (s *server) breakGlassCommands(op func(string, string, ...fault.Kind) opera
 }
 
 // stateCommands are the rows of actions on a state.
-func (s *server) stateCommands(op func(string, string, ...fault.Kind) operation) []route {
+func (a commandAPI) stateCommands(op func(string, string, ...fault.Kind) operation) []route {
 	patch := right("patch", access.ResourceStacks)
 	return []route{
-		tells(s, oneStack+"/state/rollback", right("update", access.ResourceState),
+		tells(a.gate, oneStack+"/state/rollback", right("update", access.ResourceState),
 			op("rollBackState", "Rolls a state back to an older version, or returns a preview of the changes.", fault.Conflict), rollBack),
-		s.pushing(op),
-		tells(s, oneStack+"/state/lock", patch, op("lockState", "Locks a state until it is unlocked. Meanwhile no run writes it."),
+		a.pushing(op),
+		tells(a.gate, oneStack+"/state/lock", patch, op("lockState", "Locks a state until it is unlocked. Meanwhile no run writes it."),
 			func(c call, p command.Person, b command.LockReason) (query.StateLock, error) {
 				return p.Stacks.LockState(c.ctx(), c.key(), b.Reason)
 			}),
-		tells(s, oneStack+"/state/unlock", patch, op("unlockState", "Unlocks a state: releases the caller's own lock, or the lock with the given ID.", fault.Conflict),
+		tells(a.gate, oneStack+"/state/unlock", patch, op("unlockState", "Unlocks a state: releases the caller's own lock, or the lock with the given ID.", fault.Conflict),
 			func(c call, p command.Person, b command.NamedLock) (query.StateLock, error) {
 				return p.Stacks.UnlockState(c.ctx(), c.key(), b.ID)
 			}),
-		tells(s, oneStack+"/state/accept", patch, op("acceptState", "Accepts an unexpected state: the stored state, although Terrier expected another one."),
+		tells(a.gate, oneStack+"/state/accept", patch, op("acceptState", "Accepts an unexpected state: the stored state, although Terrier expected another one."),
 			func(c call, p command.Person, _ none) (stack.Known, error) {
 				return p.Stacks.AcceptState(c.ctx(), c.key())
 			}),
@@ -126,8 +132,8 @@ func decided(do decision, c call, b command.SeenPlan) (query.Stack, error) {
 }
 
 // previewDestroy waits for a run, and counts as a stream meanwhile.
-func previewDestroy(c call, p command.Person, _ none) (query.PlanDocument, error) {
-	leave, ok := c.server.streams.enter(userOf(c.Context).Name)
+func (a commandAPI) previewDestroy(c call, p command.Person, _ none) (query.PlanDocument, error) {
+	leave, ok := a.streams.enter(userOf(c.Context).Name)
 	if !ok {
 		return query.PlanDocument{}, errStreams
 	}

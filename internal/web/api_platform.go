@@ -17,8 +17,18 @@ func errNoSuch(what string) error {
 	return fault.New(fault.Later, "NotReady", errors.New("this server has no "+what))
 }
 
-// platformRoutes are the rows about the platform as a whole.
-func (s *server) platformRoutes() []route {
+// platformAPI is the rows about the platform as a whole. A server may lack each of
+// its fields.
+type platformAPI struct {
+	*gate
+	board   Board
+	queue   query.Queue
+	sources query.SourceReader
+	journal query.Journal
+	notices query.Notices
+}
+
+func (a platformAPI) routes() []route {
 	op := func(id, summary string, params ...parameter) operation {
 		return operation{id: id, area: "platform", summary: summary, query: params, fails: []fault.Kind{fault.Later}}
 	}
@@ -27,24 +37,24 @@ func (s *server) platformRoutes() []route {
 		return parameter{name: name, about: about, kind: reflect.String, several: true}
 	}
 	return []route{
-		asks(s, api+"/queue", known, nil, op("getQueue", "Returns the running and the queued runs of the stacks that the caller may list."), queue),
-		asks(s, api+"/sources", guarded, rightIn("list", access.ResourceSources), op("listSources", "Lists the sources of modules, with the stacks that use them.", namespace), sources),
-		asks(s, api+"/audit", known, nil, op("listAuditEntries", "Lists the entries of the audit log, newest first, in the namespaces where the caller may list terraforms/audit.",
+		asks(a.gate, api+"/queue", known, nil, op("getQueue", "Returns the running and the queued runs of the stacks that the caller may list."), a.listQueue),
+		asks(a.gate, api+"/sources", guarded, rightIn("list", access.ResourceSources), op("listSources", "Lists the sources of modules, with the stacks that use them.", namespace), a.listSources),
+		asks(a.gate, api+"/audit", known, nil, op("listAuditEntries", "Lists the entries of the audit log, newest first, in the namespaces where the caller may list terraforms/audit.",
 			word("since", "Only entries since this time, in RFC 3339."), word("until", "Only entries before this time."), word("who", "Only entries of this user."),
 			several("what", "Only this action; several match any of them."), word("via", "Only this interface: ui, api, cli, kubectl, git or controller."),
 			word("namespace", "Only this namespace."), word("stack", "The name of an object of any kind."), word("q", "Words that must all occur."),
-			number("before", "The value of next of the previous page."), number("limit", "Number of entries: 100 by default, at most 1000.")), entries),
-		asks(s, api+"/audit/verify", guarded, everywhere("list", access.ResourceAudit), op("verifyAudit", "Verifies the audit log."),
+			number("before", "The value of next of the previous page."), number("limit", "Number of entries: 100 by default, at most 1000.")), a.listEntries),
+		asks(a.gate, api+"/audit/verify", guarded, everywhere("list", access.ResourceAudit), op("verifyAudit", "Verifies the audit log."),
 			func(c call) (query.AuditReport, error) {
-				if s.Journal == nil {
+				if a.journal == nil {
 					return query.AuditReport{}, errNoSuch("audit log")
 				}
-				return s.Journal.VerifyJournal(c.ctx())
+				return a.journal.VerifyJournal(c.ctx())
 			}),
-		asks(s, api+"/notifications", guarded, rightIn("list", access.ResourceNotifications), op("listNotifications", "Lists the notifications that were sent, newest first, and their outcome.",
+		asks(a.gate, api+"/notifications", guarded, rightIn("list", access.ResourceNotifications), op("listNotifications", "Lists the notifications that were sent, newest first, and their outcome.",
 			namespace, word("name", "The name of the object."), word("provider", "Only this provider."), word("event", "Only this event."),
 			several("outcome", "failed, retrying, delivered or dropped; several match any of them."),
-			number("offset", "Number of entries to skip."), number("limit", "Number of entries: 100 by default, at most 1000.")), notices),
+			number("offset", "Number of entries to skip."), number("limit", "Number of entries: 100 by default, at most 1000.")), a.listNotices),
 	}
 }
 
@@ -56,21 +66,20 @@ type queueView struct {
 	Capacity query.CapacityInfo `json:"capacity"`
 }
 
-func queue(c call) (queueView, error) {
-	s := c.server
-	if s.Queue == nil || s.Board == nil {
+func (a platformAPI) listQueue(c call) (queueView, error) {
+	if a.queue == nil || a.board == nil {
 		return queueView{}, errNoSuch("queue")
 	}
 	scope, err := c.scope()
 	if err != nil {
 		return queueView{}, err
 	}
-	line, backlog := s.Queue.Line(), s.Queue.Backlog()
+	line, backlog := a.queue.Line(), a.queue.Backlog()
 	v := queueView{AtWork: within(scope, line.Running), Waiting: within(scope, line.Waiting)}
 	if scope.All {
 		v.Backlog = &backlog
 	}
-	v.Capacity, err = s.Board.Capacity(backlog.MaxRuns)
+	v.Capacity, err = a.board.Capacity(backlog.MaxRuns)
 	return v, err
 }
 
@@ -84,15 +93,15 @@ func within(scope access.Scope, turns []schedule.Turn) []schedule.Turn {
 	return out
 }
 
-func sources(c call) (list[query.Source], error) {
-	if c.server.Sources == nil {
+func (a platformAPI) listSources(c call) (list[query.Source], error) {
+	if a.sources == nil {
 		return list[query.Source]{}, errNoSuch("sources")
 	}
 	scope, err := c.scope()
 	if err != nil {
 		return list[query.Source]{}, err
 	}
-	all, err := c.server.Sources.List(c.ctx(), scope)
+	all, err := a.sources.List(c.ctx(), scope)
 	if err != nil {
 		return list[query.Source]{}, err
 	}
@@ -105,8 +114,8 @@ func sources(c call) (list[query.Source], error) {
 	return listOf(out), nil
 }
 
-func entries(c call) (query.AuditPage, error) {
-	if c.server.Journal == nil {
+func (a platformAPI) listEntries(c call) (query.AuditPage, error) {
+	if a.journal == nil {
 		return query.AuditPage{}, errNoSuch("audit log")
 	}
 	q := query.AuditQuery{Who: c.Query("who"), Via: query.AuditVia(c.Query("via")), Namespace: c.Query("namespace"), Stack: c.Query("stack"), Text: c.Query("q")}
@@ -127,14 +136,14 @@ func entries(c call) (query.AuditPage, error) {
 	}
 	user := userOf(c.Context)
 	var failed error // of a check that could not be made
-	sight := query.AuditSightOf(func(a access.Request) bool {
-		err := c.server.Auth.Authorize(c.ctx(), user, a)
+	sight := query.AuditSightOf(func(right access.Request) bool {
+		err := a.auth.Authorize(c.ctx(), user, right)
 		if err != nil && fault.Of(err) != fault.Denied {
 			failed = err
 		}
 		return err == nil
 	})
-	page, err := c.server.Journal.Entries(c.ctx(), sight, q)
+	page, err := a.journal.Entries(c.ctx(), sight, q)
 	if page.Items == nil {
 		page.Items = []query.AuditEntry{}
 	}
@@ -154,8 +163,8 @@ func (c call) moment(name string) (time.Time, error) {
 	return t, nil
 }
 
-func notices(c call) (query.NoticePage, error) {
-	if c.server.Notices == nil {
+func (a platformAPI) listNotices(c call) (query.NoticePage, error) {
+	if a.notices == nil {
 		return query.NoticePage{}, errNoSuch("notifications")
 	}
 	q := query.NoticeQuery{Namespace: c.Query("namespace"), Name: c.Query("name"), Provider: c.Query("provider"), Event: c.Query("event")}
@@ -173,5 +182,5 @@ func notices(c call) (query.NoticePage, error) {
 	if q.Namespace != "" {
 		scope = access.Scope{In: map[string]bool{q.Namespace: true}}
 	}
-	return c.server.Notices.Deliveries(c.ctx(), scope, q)
+	return a.notices.Deliveries(c.ctx(), scope, q)
 }

@@ -11,10 +11,18 @@ import (
 
 const oneRetained = inNamespace + "/retained/:name"
 
-// retainedRoutes are the rows about deleted stacks with retained resources.
+// retainedAPI is the rows about deleted stacks with retained resources.
+type retainedAPI struct {
+	*gate
+	stacks command.RetainedStacks // nil without records
+	audit  *auditor
+	states stateSender
+}
+
+// routes are the rows about deleted stacks with retained resources.
 // Listing them needs the permission to list stacks, forgetting them the permission to delete
 // stacks, and reading the last state the permission to read states.
-func (s *server) retainedRoutes() []route {
+func (a retainedAPI) routes() []route {
 	op := func(id, summary string, params ...parameter) operation {
 		return operation{id: id, area: "retained", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
@@ -23,45 +31,45 @@ func (s *server) retainedRoutes() []route {
 	forget := op("forgetRetained", "Deletes the records of a deleted stack. Its resources stay, and so does the Secret with its state.")
 	forget.fails = append(forget.fails, fault.Conflict)
 	return []route{
-		asks(s, api+"/retained", guarded, rightIn("list", access.ResourceStacks), op("listRetained", "Lists the retained resources of deleted stacks: the resources, the time, the location of the state, and the next steps.",
-			word("namespace", "Only this namespace; all of them take a right to all of them.")),
+		asks(a.gate, api+"/retained", guarded, rightIn("list", access.ResourceStacks), op("listRetained", "Lists the retained resources of deleted stacks: the resources, the time, the location of the state, and the next steps.",
+			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces.")),
 			func(c call) (list[command.Retained], error) {
-				if s.Retained == nil {
+				if a.stacks == nil {
 					return list[command.Retained]{}, errNoSuch("records of deleted stacks")
 				}
-				return listed(s.Retained.List(c.ctx(), c.Query("namespace")))
+				return listed(a.stacks.List(c.ctx(), c.Query("namespace")))
 			}),
-		s.raw(oneRetained+"/state", right("get", access.ResourceState), state, s.retainedState),
-		tells(s, oneRetained+"/forget", right("delete", access.ResourceStacks), forget, forgetRetained),
+		a.raw(oneRetained+"/state", right("get", access.ResourceState), state, a.state),
+		tells(a.gate, oneRetained+"/forget", right("delete", access.ResourceStacks), forget, a.forgetRetained),
 	}
 }
 
-func (s *server) retainedState(c *gin.Context) {
-	if s.Retained == nil {
-		s.refuse(c, errNoSuch("records of deleted stacks"))
+func (a retainedAPI) state(c *gin.Context) {
+	if a.stacks == nil {
+		a.replies.refuse(c, errNoSuch("records of deleted stacks"))
 		return
 	}
-	r, err := s.Retained.State(c.Request.Context(), keyOf(c), c.Query("uid"))
-	s.sendState(c, c.Query("uid"), r, err)
+	r, err := a.stacks.State(c.Request.Context(), keyOf(c), c.Query("uid"))
+	a.states.send(c, c.Query("uid"), r, err)
 }
 
-func forgetRetained(c call, _ command.Person, b command.NamedRetained) (none, error) {
+func (a retainedAPI) forgetRetained(c call, _ command.Person, b command.NamedRetained) (none, error) {
 	switch {
-	case c.server.Retained == nil:
+	case a.stacks == nil:
 		return none{}, errNoSuch("records of deleted stacks")
 	case b.UID == "":
 		return none{}, errField("uid")
 	}
-	return none{}, c.server.forget(c.Context, c.key(), b.UID)
+	return none{}, a.forget(c.Context, c.key(), b.UID)
 }
 
 // forget deletes a record, after the audit log names the user.
-func (s *server) forget(c *gin.Context, key query.Key, uid string) error {
-	err := s.audit(c, query.AuditEntry{
+func (a retainedAPI) forget(c *gin.Context, key query.Key, uid string) error {
+	err := a.audit.record(c, query.AuditEntry{
 		What: query.AuditForgotten, Object: query.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name, UID: uid},
 	})
 	if err != nil {
 		return err
 	}
-	return s.Retained.Forget(c.Request.Context(), key, uid)
+	return a.stacks.Forget(c.Request.Context(), key, uid)
 }

@@ -13,28 +13,36 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// secretRoutes are the rows of what stands in Secrets of a namespace, in clear or
+// secretAPI is the rows of what stands in Secrets of a namespace.
+type secretAPI struct {
+	*gate
+	stacks Stacks
+	audit  *auditor
+	states stateSender
+}
+
+// routes are the rows of what stands in Secrets of a namespace, in clear or
 // masked: outputs that a stack published, states, and the rows of tenants.
-func (s *server) secretRoutes() []route {
+func (a secretAPI) routes() []route {
 	op := func(id, area, summary string, params ...parameter) operation {
 		return operation{id: id, area: area, summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
-	file := op("getStateFile", "states", "The state of a stack as it is stored, secrets and all.",
-		word("version", "A serial, or the beginning of a digest; the newest if it is not there."))
+	file := op("getStateFile", "states", "Returns the state of a stack as it is stored, with all its secrets.",
+		word("version", "A serial, or the beginning of a digest; by default the current version."))
 	file.gives = anyType
 	table := []route{
-		asks(s, api+"/states", guarded, rightIn("list", access.ResourceState), op("listStates", "states", "Serial, size and lock of the states of stacks.",
-			word("namespace", "Only this namespace; all of them take a right to all of them."), word("name", "Only the stack of this name."),
-			word("selector", "Labels of stacks, as kubectl reads them.")),
+		asks(a.gate, api+"/states", guarded, rightIn("list", access.ResourceState), op("listStates", "states", "Lists the states of stacks with serial, size and lock.",
+			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces."), word("name", "Only the stack of this name."),
+			word("selector", "A label selector of stacks, as in kubectl.")),
 			func(c call) (list[query.StateInfo], error) {
-				return listed(s.Stacks.StateInfos(c.ctx(), query.Filter{Namespace: c.Query("namespace"), Name: c.Query("name"), Selector: c.Query("selector")}))
+				return listed(a.stacks.StateInfos(c.ctx(), query.Filter{Namespace: c.Query("namespace"), Name: c.Query("name"), Selector: c.Query("selector")}))
 			}),
-		s.raw(oneStack+"/state/file", right("get", access.ResourceState), file, s.stateFile),
-		asks(s, oneStack+"/outputs/secret", guarded, right("get", access.ResourceStacks), op("listPublishedOutputs", "stacks",
-			"The outputs in the Secret that a stack publishes them to, read with the caller's own right to that Secret.",
-			yes("reveal", "Show sensitive values.")), publishedOutputs),
-		tells(s, oneTemplate+"/render", right("get", access.ResourceTemplates), op("renderTemplate", "tenants",
-			"What a template makes of a row, or of the row of the tenant with a uid, which is read with the caller's own right to its Secret. Nothing is written."),
+		a.raw(oneStack+"/state/file", right("get", access.ResourceState), file, a.stateFile),
+		asks(a.gate, oneStack+"/outputs/secret", guarded, right("get", access.ResourceStacks), op("listPublishedOutputs", "stacks",
+			"Lists the outputs in the Secret that a stack publishes them to. The caller needs the permission to read that Secret.",
+			yes("reveal", "Show sensitive values.")), a.publishedOutputs),
+		tells(a.gate, oneTemplate+"/render", right("get", access.ResourceTemplates), op("renderTemplate", "tenants",
+			"Renders a template with a given row, or with the row of the tenant with the given UID. For that row, the caller needs the permission to read its Secret. Nothing is written."),
 			func(c call, p command.Person, b command.RenderOrder) (query.Rendering, error) {
 				return p.Secrets.Render(c.ctx(), c.key(), b.Row, b.UID)
 			}),
@@ -45,13 +53,13 @@ func (s *server) secretRoutes() []route {
 	return table
 }
 
-func (s *server) stateFile(c *gin.Context) {
+func (a secretAPI) stateFile(c *gin.Context) {
 	version := c.Query("version")
-	state, err := s.Stacks.PullState(c.Request.Context(), keyOf(c), version)
-	s.sendState(c, version, io.NopCloser(bytes.NewReader(state)), err)
+	state, err := a.stacks.PullState(c.Request.Context(), keyOf(c), version)
+	a.states.send(c, version, io.NopCloser(bytes.NewReader(state)), err)
 }
 
-func publishedOutputs(c call) (list[query.Output], error) {
+func (a secretAPI) publishedOutputs(c call) (list[query.Output], error) {
 	reveal, err := c.yes("reveal")
 	if err != nil {
 		return list[query.Output]{}, err
@@ -62,7 +70,7 @@ func publishedOutputs(c call) (list[query.Output], error) {
 	}
 	all, err := p.Secrets.Outputs(c.ctx(), c.key(), reveal)
 	if err == nil && reveal {
-		err = c.server.audit(c.Context, query.AuditEntry{
+		err = a.audit.record(c.Context, query.AuditEntry{
 			What: query.AuditOutputsRevealed, Object: query.AuditObject{Kind: "Terraform", Namespace: c.key().Namespace, Name: c.key().Name},
 		})
 	}

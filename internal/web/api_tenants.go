@@ -13,41 +13,46 @@ import (
 // errNoTenants is the answer of a server without tenants.
 var errNoTenants = fault.New(fault.Missing, query.ReasonNoTenants, errors.New("this server does not manage tenants"))
 
-// tenantRoutes are the rows about registries, templates and tenants.
-func (s *server) tenantRoutes() []route {
+// tenantAPI is the rows about registries, templates and tenants.
+type tenantAPI struct {
+	*gate
+	tenants query.TenantReader // nil if the server manages no tenants
+}
+
+func (a tenantAPI) routes() []route {
 	op := func(id, summary string, params ...parameter) operation {
 		return operation{id: id, area: "tenants", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
 	table := []route{
-		asks(s, api+"/tenants", guarded, rightIn("list", access.ResourceTenants), op("listTenants", "Lists tenants, and the problems of registries and templates.",
-			word("namespace", "Only this namespace; all of them take a right to all of them."),
+		asks(a.gate, api+"/tenants", guarded, rightIn("list", access.ResourceTenants), op("listTenants", "Lists tenants, and the problems of registries and templates.",
+			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces."),
 			word("registry", "Only tenants of this registry."), word("template", "Only tenants of this template."),
-			word("selector", "Labels, as kubectl reads them."), yes("notReady", "Only tenants that are not ready.")), listTenants),
-		asks(s, inNamespace+"/tenants", guarded, right("list", access.ResourceTenants), op("listTenantsOfNamespace", "Lists the tenants of one namespace, and the problems of its registries and templates.",
+			word("selector", "A label selector, as in kubectl."), yes("notReady", "Only tenants that are not ready.")), a.list),
+		asks(a.gate, inNamespace+"/tenants", guarded, right("list", access.ResourceTenants), op("listTenantsOfNamespace", "Lists the tenants of one namespace, and the problems of its registries and templates.",
 			word("registry", "Only tenants of this registry."), word("template", "Only tenants of this template."),
-			word("selector", "Labels, as kubectl reads them."), yes("notReady", "Only tenants that are not ready.")), listTenants),
-		asks(s, oneTenant, guarded, right("get", access.ResourceTenants), op("getTenant", "Returns the details of a tenant."), tenant),
-		asks(s, oneRegistry, guarded, right("get", access.ResourceRegistries), op("getRegistry", "Returns the result of the last read of a registry, and its effect on tenants."),
-			tenants(func(t query.TenantReader, c call) (query.Registry, error) { return t.Registry(c.ctx(), c.key()) })),
-		asks(s, oneTemplate, guarded, right("get", access.ResourceTemplates), op("getRollout", "Returns the rollout of a template."),
-			tenants(func(t query.TenantReader, c call) (query.Rollout, error) { return t.Rollout(c.ctx(), c.key()) })),
+			word("selector", "A label selector, as in kubectl."), yes("notReady", "Only tenants that are not ready.")), a.list),
+		asks(a.gate, oneTenant, guarded, right("get", access.ResourceTenants), op("getTenant", "Returns the details of a tenant."), a.one),
+		asks(a.gate, oneRegistry, guarded, right("get", access.ResourceRegistries), op("getRegistry", "Returns the result of the last read of a registry, and its effect on tenants."),
+			ofTenants(a, func(t query.TenantReader, c call) (query.Registry, error) { return t.Registry(c.ctx(), c.key()) })),
+		asks(a.gate, oneTemplate, guarded, right("get", access.ResourceTemplates), op("getRollout", "Returns the rollout of a template."),
+			ofTenants(a, func(t query.TenantReader, c call) (query.Rollout, error) { return t.Rollout(c.ctx(), c.key()) })),
 	}
-	return append(append(table, s.registryCommands()...), s.templateCommands()...)
+	return append(append(table, a.registryCommands()...), a.templateCommands()...)
 }
 
-// tenants calls the tenants, which a server may lack.
-func tenants[A any](f func(query.TenantReader, call) (A, error)) func(call) (A, error) {
+// ofTenants calls the tenants, which a server may lack.
+func ofTenants[A any](a tenantAPI, f func(query.TenantReader, call) (A, error)) func(call) (A, error) {
 	return func(c call) (A, error) {
-		if c.server.Tenants == nil {
+		if a.tenants == nil {
 			var nothing A
 			return nothing, errNoTenants
 		}
-		return f(c.server.Tenants, c)
+		return f(a.tenants, c)
 	}
 }
 
-func listTenants(c call) (query.TenantList, error) {
-	if c.server.Tenants == nil {
+func (a tenantAPI) list(c call) (query.TenantList, error) {
+	if a.tenants == nil {
 		return query.TenantList{}, errNoTenants
 	}
 	notReady, err := c.yes("notReady")
@@ -58,18 +63,18 @@ func listTenants(c call) (query.TenantList, error) {
 	if namespace == "" {
 		namespace = c.Query("namespace")
 	}
-	return c.server.Tenants.List(c.ctx(), query.TenantFilter{
+	return a.tenants.List(c.ctx(), query.TenantFilter{
 		Namespace: namespace, Registry: c.Query("registry"), Template: c.Query("template"),
 		Selector: c.Query("selector"), NotReady: notReady,
 	})
 }
 
-// tenant describes one tenant. The stacks among its objects need another permission.
-func tenant(c call) (query.TenantDetail, error) {
-	if c.server.Tenants == nil {
+// one describes one tenant. The stacks among its objects need another permission.
+func (a tenantAPI) one(c call) (query.TenantDetail, error) {
+	if a.tenants == nil {
 		return query.TenantDetail{}, errNoTenants
 	}
-	d, err := c.server.Tenants.Describe(c.ctx(), c.key())
+	d, err := a.tenants.Describe(c.ctx(), c.key())
 	if err != nil {
 		return d, err
 	}
@@ -92,26 +97,26 @@ func tenantOp(id, summary string, fails ...fault.Kind) operation {
 }
 
 // registryCommands are the rows of actions on a registry.
-func (s *server) registryCommands() []route {
+func (a tenantAPI) registryCommands() []route {
 	patch := right("patch", access.ResourceRegistries)
 	return []route{
-		tells(s, oneRegistry+"/allow", patch, tenantOp("allowDeletions", "Allows exactly the blocked deletions of the token.", fault.Conflict),
+		tells(a.gate, oneRegistry+"/allow", patch, tenantOp("allowDeletions", "Allows exactly the blocked deletions of the token.", fault.Conflict),
 			func(c call, p command.Person, b command.AllowedToken) (none, error) {
 				if b.Token == "" {
 					return none{}, errField("token")
 				}
 				return none{}, p.Tenants.Allow(c.ctx(), c.key(), b.Token)
 			}),
-		tells(s, oneRegistry+"/read-now", patch, tenantOp("readNow", "Requests a read of the rows now."),
+		tells(a.gate, oneRegistry+"/read-now", patch, tenantOp("readNow", "Requests a read of the rows now."),
 			func(c call, p command.Person, _ none) (command.Requested, error) {
 				request, err := p.Tenants.ReadNow(c.ctx(), c.key())
 				return command.Requested{Request: request}, err
 			}),
-		tells(s, oneRegistry+"/suspend", patch, tenantOp("suspendRegistry", "Suspends a registry: its rows are not read, and its tenants do not change."),
+		tells(a.gate, oneRegistry+"/suspend", patch, tenantOp("suspendRegistry", "Suspends a registry: its rows are not read, and its tenants do not change."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Tenants.SuspendRegistry(c.ctx(), c.key())
 			}),
-		tells(s, oneRegistry+"/resume", patch, tenantOp("resumeRegistry", "Resumes a suspended registry."),
+		tells(a.gate, oneRegistry+"/resume", patch, tenantOp("resumeRegistry", "Resumes a suspended registry."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Tenants.ResumeRegistry(c.ctx(), c.key())
 			}),
@@ -119,15 +124,15 @@ func (s *server) registryCommands() []route {
 }
 
 // templateCommands are the rows of actions on a template.
-func (s *server) templateCommands() []route {
+func (a tenantAPI) templateCommands() []route {
 	return []route{
-		tells(s, oneTemplate+"/rollout/resume", right("patch", access.ResourceTemplates),
+		tells(a.gate, oneTemplate+"/rollout/resume", right("patch", access.ResourceTemplates),
 			tenantOp("resumeRollout", "Resumes a stopped rollout.", fault.Conflict),
 			func(c call, p command.Person, _ none) (command.Resumed, error) {
 				n, err := p.Tenants.ResumeRollout(c.ctx(), c.key())
 				return command.Resumed{Generation: n}, err
 			}),
-		tells(s, oneTemplate+"/rollout/undo", right("update", access.ResourceTemplates),
+		tells(a.gate, oneTemplate+"/rollout/undo", right("update", access.ResourceTemplates),
 			tenantOp("undoRollout", "Rolls a template back to an older generation, or returns a preview.", fault.Conflict), undo),
 	}
 }

@@ -84,9 +84,10 @@ var _ = addDoors(map[string]string{
 // table is every row of a server, as it is served.
 func table(t *testing.T) []route {
 	t.Helper()
-	o := options(newRoles())
-	s := &server{Options: o}
-	s.Limits = s.Limits.filled()
+	s, err := newServer(options(newRoles()).filled())
+	if err != nil {
+		t.Fatal(err)
+	}
 	return s.apiRoutes()
 }
 

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,11 +21,19 @@ type Audit interface {
 	Record(context.Context, query.AuditEntry) error
 }
 
-// audit records an action of the user of a request. Who and Via are filled in
+// auditor writes the audit log.
+type auditor struct {
+	to       Audit // nil without an audit log
+	log      *slog.Logger
+	now      func() time.Time
+	refusals *refusals
+}
+
+// record records an action of the user of a request. Who and Via are filled in
 // if they are empty. A handler that shows secrets records it first, and
 // shows nothing if that fails.
-func (s *server) audit(c *gin.Context, e query.AuditEntry) error {
-	if s.Audit == nil {
+func (a *auditor) record(c *gin.Context, e query.AuditEntry) error {
+	if a.to == nil {
 		return nil
 	}
 	if e.Who == "" {
@@ -33,9 +42,9 @@ func (s *server) audit(c *gin.Context, e query.AuditEntry) error {
 	if e.Via == "" {
 		e.Via = viaOf(c)
 	}
-	err := s.Audit.Record(c.Request.Context(), e)
+	err := a.to.Record(c.Request.Context(), e)
 	if err != nil {
-		s.Log.Error("audit log not written", "request", c.GetString(keyRequest), "what", e.What, "user", e.Who, "err", err)
+		a.log.Error("audit log not written", "request", c.GetString(keyRequest), "what", e.What, "user", e.Who, "err", err)
 	}
 	return err
 }
@@ -55,20 +64,20 @@ func viaOf(c *gin.Context) query.AuditVia {
 // refused records a command of a user without the permission for it. Requests without a
 // user are not commands: attempts to sign in are recorded by
 // signInRefused.
-func (s *server) refused(c *gin.Context, err error) {
+func (a *auditor) refused(c *gin.Context, err error) {
 	user := userOf(c)
-	if s.Audit == nil || user.Name == "" || fault.Of(err) != fault.Denied || c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead {
+	if a.to == nil || user.Name == "" || fault.Of(err) != fault.Denied || c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead {
 		return
 	}
-	s.refusedOne(c, keyOf(c), err)
+	a.refusedOne(c, keyOf(c), err)
 }
 
 // refusedOne records it for one of the objects of a command.
-func (s *server) refusedOne(c *gin.Context, key query.Key, err error) {
-	if s.Audit == nil || fault.Of(err) != fault.Denied {
+func (a *auditor) refusedOne(c *gin.Context, key query.Key, err error) {
+	if a.to == nil || fault.Of(err) != fault.Denied {
 		return
 	}
-	more, ok := s.refusals.take(userOf(c).Name, s.Now())
+	more, ok := a.refusals.take(userOf(c).Name, a.now())
 	if !ok {
 		return
 	}
@@ -77,20 +86,20 @@ func (s *server) refusedOne(c *gin.Context, key query.Key, err error) {
 		Object:  query.AuditObject{Namespace: key.Namespace, Name: key.Name},
 		Details: map[string]string{"request": c.Request.Method + " " + c.FullPath(), "unrecorded": unrecorded(more)},
 	}
-	_ = s.audit(c, e) // the command was refused in any case; audit logs the error
+	_ = a.record(c, e) // the command was refused in any case; record logs the error
 }
 
 // signedIn records that a user signed in.
-func (s *server) signedIn(c *gin.Context, who, by string, more ...any) {
-	s.Log.Info("signed in", append([]any{"user", who, "by", by}, more...)...)
-	_ = s.audit(c, query.AuditEntry{What: query.AuditSignedIn, Who: who, Details: map[string]string{"by": by}}) // audit logs the error; the user is signed in
+func (a *auditor) signedIn(c *gin.Context, who, by string, more ...any) {
+	a.log.Info("signed in", append([]any{"user", who, "by", by}, more...)...)
+	_ = a.record(c, query.AuditEntry{What: query.AuditSignedIn, Who: who, Details: map[string]string{"by": by}}) // record logs the error; the user is signed in
 }
 
 // signInRefused records a failed sign-in. The user is not
 // known, and the input is not recorded.
-func (s *server) signInRefused(c *gin.Context, err error) {
-	if more, ok := s.refusals.take("", s.Now()); ok {
-		_ = s.audit(c, query.AuditEntry{ // audit logs the error; the sign-in failed in any case
+func (a *auditor) signInRefused(c *gin.Context, err error) {
+	if more, ok := a.refusals.take("", a.now()); ok {
+		_ = a.record(c, query.AuditEntry{ // record logs the error; the sign-in failed in any case
 			What: query.AuditSignInRefused, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
 			Details: map[string]string{"address": addressOf(c.Request), "unrecorded": unrecorded(more)},
 		})

@@ -19,9 +19,9 @@ import (
 const uploadParts = 32
 
 // upload is the row of a form with a file.
-func (s *server) upload(path string, d door, a requirement, do pages.Action) route {
-	r := s.action(path, d, a, do)
-	r.body, r.within = s.Limits.File, func(l Limits) time.Duration { return l.Transfer }
+func (p pageRows) upload(path string, d door, a requirement, do pages.Action) route {
+	r := p.action(path, d, a, do)
+	r.body, r.within = p.limits.File, func(l Limits) time.Duration { return l.Transfer }
 	return r
 }
 

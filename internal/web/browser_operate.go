@@ -16,7 +16,7 @@ import (
 // tenants with their registries and templates, sources, the audit log, retained resources,
 // and the server itself.
 // Lists are for every signed-in user, and show what the user may view.
-func (s *server) operateRoutes() []route {
+func (p pageRows) operateRoutes() []route {
 	const (
 		tenant   = "/tenants/:namespace/:name"
 		registry = "/registries/:namespace/:name"
@@ -25,30 +25,30 @@ func (s *server) operateRoutes() []route {
 	)
 	edit := right("patch", access.ResourceRegistries)
 	return []route{
-		s.page("/queue", known, nil, pages.Queue),
-		s.page("/sources", known, nil, pages.Sources),
-		s.page("/notifications", known, nil, pages.Notifications),
-		s.page("/about", known, nil, pages.About),
-		s.page("/api", known, nil, pages.APIDocs),
+		p.page("/queue", known, nil, pages.Queue),
+		p.page("/sources", known, nil, pages.Sources),
+		p.page("/notifications", known, nil, pages.Notifications),
+		p.page("/about", known, nil, pages.About),
+		p.page("/api", known, nil, pages.APIDocs),
 
-		s.page("/audit", known, nil, pages.Audit),
-		s.action("/audit/verify", guarded, everywhere("list", access.ResourceAudit), pages.VerifyJournal),
-		{method: http.MethodGet, path: "/audit/export", door: known, within: func(l Limits) time.Duration { return l.Transfer }, handle: s.exportAudit},
+		p.page("/audit", known, nil, pages.Audit),
+		p.action("/audit/verify", guarded, everywhere("list", access.ResourceAudit), pages.VerifyJournal),
+		{method: http.MethodGet, path: "/audit/export", door: known, within: func(l Limits) time.Duration { return l.Transfer }, handle: p.exportAudit},
 
-		s.page("/retained", known, nil, pages.Retained),
-		s.action(retained+"/forget", guarded, right("delete", access.ResourceStacks), pages.ForgetRetained),
-		{method: http.MethodGet, path: retained + "/state", door: guarded, access: right("get", access.ResourceState), within: func(l Limits) time.Duration { return l.Transfer }, handle: asFile(s.retainedState)},
+		p.page("/retained", known, nil, pages.Retained),
+		p.action(retained+"/forget", guarded, right("delete", access.ResourceStacks), pages.ForgetRetained),
+		{method: http.MethodGet, path: retained + "/state", door: guarded, access: right("get", access.ResourceState), within: func(l Limits) time.Duration { return l.Transfer }, handle: asFile(p.retained.state)},
 
-		s.page("/tenants", known, nil, pages.Tenants),
-		s.page(tenant, guarded, right("get", access.ResourceTenants), pages.Tenant),
-		s.page(registry, guarded, right("get", access.ResourceRegistries), pages.Registry),
-		s.action(registry+"/allow", guarded, edit, pages.AllowDeletions),
-		s.action(registry+"/read", guarded, edit, pages.ReadRows),
-		s.action(registry+"/suspend", guarded, edit, pages.SuspendRegistry),
-		s.action(registry+"/resume", guarded, edit, pages.ResumeRegistry),
-		s.page(template, guarded, right("get", access.ResourceTemplates), pages.Template),
-		s.action(template+"/resume", guarded, right("patch", access.ResourceTemplates), pages.ResumeRollout),
-		s.action(template+"/undo", guarded, right("update", access.ResourceTemplates), pages.UndoRollout),
+		p.page("/tenants", known, nil, pages.Tenants),
+		p.page(tenant, guarded, right("get", access.ResourceTenants), pages.Tenant),
+		p.page(registry, guarded, right("get", access.ResourceRegistries), pages.Registry),
+		p.action(registry+"/allow", guarded, edit, pages.AllowDeletions),
+		p.action(registry+"/read", guarded, edit, pages.ReadRows),
+		p.action(registry+"/suspend", guarded, edit, pages.SuspendRegistry),
+		p.action(registry+"/resume", guarded, edit, pages.ResumeRegistry),
+		p.page(template, guarded, right("get", access.ResourceTemplates), pages.Template),
+		p.action(template+"/resume", guarded, right("patch", access.ResourceTemplates), pages.ResumeRollout),
+		p.action(template+"/undo", guarded, right("update", access.ResourceTemplates), pages.UndoRollout),
 	}
 }
 
@@ -58,26 +58,26 @@ const exported = 100_000
 
 // exportAudit sends the entries of the audit page as lines of JSON, newest
 // first.
-func (s *server) exportAudit(c *gin.Context) {
-	v, err := s.visit(c)
+func (p pageRows) exportAudit(c *gin.Context) {
+	v, err := p.screen.visit(c)
 	if err != nil {
-		s.refuse(c, err)
+		p.replies.refuse(c, err)
 		return
 	}
 	q, wrong := pages.AuditQuery(v.Query)
 	if wrong != nil {
-		s.refuse(c, wrong)
+		p.replies.refuse(c, wrong)
 		return
 	}
 	q.Before, q.Limit = 0, 1000
-	if s.Journal == nil {
+	if p.journal == nil {
 		c.Data(http.StatusOK, "application/jsonl; charset=utf-8", nil) // there are no entries
 		return
 	}
 	sight := query.AuditSightOf(v.Can)
-	page, err := s.Journal.Entries(c.Request.Context(), sight, q)
+	page, err := p.journal.Entries(c.Request.Context(), sight, q)
 	if err != nil {
-		s.refuse(c, err)
+		p.replies.refuse(c, err)
 		return
 	}
 	c.Header("Content-Type", "application/jsonl; charset=utf-8")
@@ -93,8 +93,8 @@ func (s *server) exportAudit(c *gin.Context) {
 			return
 		}
 		q.Before = page.Next
-		if page, err = s.Journal.Entries(c.Request.Context(), sight, q); err != nil {
-			s.Log.Error("export of the audit log interrupted", "request", c.GetString(keyRequest), "err", err)
+		if page, err = p.journal.Entries(c.Request.Context(), sight, q); err != nil {
+			p.log.Error("export of the audit log interrupted", "request", c.GetString(keyRequest), "err", err)
 			panic(http.ErrAbortHandler) // an incomplete export must not look complete
 		}
 	}

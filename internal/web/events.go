@@ -28,23 +28,29 @@ var eventQuery = []parameter{
 	word("cursor", "The cursor of a page, to resume from there; by default now."),
 }
 
-// eventRoutes is the row of the event stream.
-func (s *server) eventRoutes() []route {
+// eventAPI is the row of the event stream.
+type eventAPI struct {
+	*gate
+	board   Board // nil if the server watches no stacks
+	streams *opener
+}
+
+func (a eventAPI) routes() []route {
 	op := operation{id: "watchStacks", area: "stacks", as: "text/event-stream", fails: []fault.Kind{fault.Missing, fault.Later},
 		summary: "Streams changes of the stacks that the caller may list. The stream resumes from Last-Event-ID, or from the cursor of a page.",
 		query:   eventQuery}
-	return []route{{method: http.MethodGet, path: api + "/events", door: known, operation: op, within: streaming, handle: s.events}}
+	return []route{{method: http.MethodGet, path: api + "/events", door: known, operation: op, within: streaming, handle: a.events}}
 }
 
 // events sends the changes of stacks. Nothing is buffered for a reader: it asks the
 // board for the changes since its cursor.
-func (s *server) events(c *gin.Context) {
-	w := &watching{server: s, namespace: c.Query("namespace"), words: strings.Fields(strings.ToLower(c.Query("q")))}
-	err := s.admitted(c, operation{query: eventQuery})
+func (a eventAPI) events(c *gin.Context) {
+	w := &watching{scopes: a.scopes, namespace: c.Query("namespace"), words: strings.Fields(strings.ToLower(c.Query("q")))}
+	err := a.admitted(c, operation{query: eventQuery})
 	if err == nil {
 		err = w.choose(c.Query("stack"))
 	}
-	if err == nil && s.Board == nil {
+	if err == nil && a.board == nil {
 		err = errNoBoard
 	}
 	if err == nil {
@@ -53,17 +59,17 @@ func (s *server) events(c *gin.Context) {
 	var st *stream
 	var done func()
 	if err == nil {
-		st, done, err = s.open(c, w.may)
+		st, done, err = a.streams.open(c, w.may)
 	}
 	if err != nil {
-		s.refuse(c, err)
+		a.replies.refuse(c, err)
 		return
 	}
 	defer done()
 	w.cursor = cmp.Or(c.GetHeader("Last-Event-ID"), c.Query("cursor"))
-	news, err := s.Board.Changes(w.scope, w.cursor)
+	news, err := a.board.Changes(w.scope, w.cursor)
 	if err != nil {
-		s.refuse(c, err)
+		a.replies.refuse(c, err)
 		return
 	}
 	// The cursor of this reader is sent with each heartbeat,
@@ -80,7 +86,7 @@ func (s *server) events(c *gin.Context) {
 		if err := st.wait(news.Wait); err != nil {
 			return
 		}
-		if news, err = s.Board.Changes(w.scope, w.cursor); err != nil {
+		if news, err = a.board.Changes(w.scope, w.cursor); err != nil {
 			return
 		}
 	}
@@ -88,7 +94,7 @@ func (s *server) events(c *gin.Context) {
 
 // watching is the permissions and the filter of one reader of events.
 type watching struct {
-	server    *server
+	scopes    scopes
 	scope     access.Scope
 	namespace string
 	stack     *query.Key
@@ -116,9 +122,9 @@ func (w *watching) choose(stack string) error {
 // namespaces were checked yet, it uses those that were: the page
 // refreshes until all are checked.
 func (w *watching) may(ctx context.Context, user access.User) error {
-	scope, err := w.server.soFar(ctx, user)
+	scope, err := w.scopes.soFar(ctx, user)
 	if err == nil && scope.Unasked > 0 && w.namespace != "" && !scope.Has(w.namespace) {
-		scope, err = w.server.scope(ctx, user)
+		scope, err = w.scopes.of(ctx, user)
 	}
 	if err != nil {
 		return err
@@ -134,14 +140,6 @@ func (w *watching) may(ctx context.Context, user access.User) error {
 	}
 	w.scope = scope
 	return nil
-}
-
-// soFar is the part of scope that is known after a moment.
-func (s *server) soFar(ctx context.Context, user access.User) (access.Scope, error) {
-	if s.SoFar != nil {
-		return s.SoFar(ctx, user)
-	}
-	return s.scope(ctx, user)
 }
 
 // render is the events of a reader.

@@ -136,66 +136,66 @@ var errNoIssuer = fault.New(fault.Missing, "NoIssuer", errors.New("this server h
 
 // toIssuer sends a browser to the issuer. It changes nothing here: the browser carries
 // the state.
-func (s *server) toIssuer(c *gin.Context) {
-	if s.issuer == nil {
-		s.refuse(c, errNoIssuer)
+func (e *entrance) toIssuer(c *gin.Context) {
+	if e.issuer == nil {
+		e.replies.refuse(c, errNoIssuer)
 		return
 	}
-	p, err := s.issuer.find(c.Request.Context())
+	p, err := e.issuer.find(c.Request.Context())
 	if err != nil {
-		s.Log.Warn("issuer not reached", "issuer", s.issuer.URL, "err", err)
-		s.showSignIn(c, http.StatusServiceUnavailable, pages.SignIn{To: localPath(c.Query("to"))})
+		e.log.Warn("issuer not reached", "issuer", e.issuer.URL, "err", err)
+		e.showSignIn(c, http.StatusServiceUnavailable, pages.SignIn{To: localPath(c.Query("to"))})
 		return
 	}
-	e := errand{State: randomName(), Nonce: randomName(), Verifier: oauth2.GenerateVerifier(),
-		To: localPath(c.Query("to")), Until: s.Now().Add(issuerTime).Unix()}
-	value, err := s.issuer.seal.seal(e)
+	x := errand{State: randomName(), Nonce: randomName(), Verifier: oauth2.GenerateVerifier(),
+		To: localPath(c.Query("to")), Until: e.screen.now().Add(issuerTime).Unix()}
+	value, err := e.issuer.seal.seal(x)
 	if err != nil {
-		s.refuse(c, err)
+		e.replies.refuse(c, err)
 		return
 	}
 	// Lax, since the page of the issuer leads back here.
-	http.SetCookie(c.Writer, &http.Cookie{Name: s.issuer.cookie, Value: value, Path: "/", MaxAge: int(issuerTime / time.Second),
+	http.SetCookie(c.Writer, &http.Cookie{Name: e.issuer.cookie, Value: value, Path: "/", MaxAge: int(issuerTime / time.Second),
 		HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode})
-	o := s.issuer.oauth(p, c.Request.Host)
-	c.Redirect(http.StatusSeeOther, o.AuthCodeURL(e.State, oidc.Nonce(e.Nonce), oauth2.S256ChallengeOption(e.Verifier)))
+	o := e.issuer.oauth(p, c.Request.Host)
+	c.Redirect(http.StatusSeeOther, o.AuthCodeURL(x.State, oidc.Nonce(x.Nonce), oauth2.S256ChallengeOption(x.Verifier)))
 }
 
 // fromIssuer turns the answer of the issuer into a session. A page of ours redirects
 // from here: after a redirect from the issuer, the browser would not
 // send the new cookie.
-func (s *server) fromIssuer(c *gin.Context) {
-	if s.issuer == nil {
-		s.refuse(c, errNoIssuer)
+func (e *entrance) fromIssuer(c *gin.Context) {
+	if e.issuer == nil {
+		e.replies.refuse(c, errNoIssuer)
 		return
 	}
-	http.SetCookie(c.Writer, &http.Cookie{Name: s.issuer.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode})
-	e, err := s.issuer.errand(c.Request)
+	http.SetCookie(c.Writer, &http.Cookie{Name: e.issuer.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode})
+	x, err := e.issuer.errand(c.Request)
 	var who identity
 	if err == nil {
-		who, err = s.issuerSays(c, e)
+		who, err = e.issuerSays(c, x)
 	}
 	var cookie *http.Cookie
 	if err == nil {
-		cookie, err = s.sessions.cookie(s.sessions.begin(session{Known: &who}))
+		cookie, err = e.sessions.cookie(e.sessions.begin(session{Known: &who}))
 	}
 	if err != nil {
-		s.Log.Warn("sign-in with issuer failed", "issuer", s.issuer.URL, "err", err)
-		s.signInFailed(c, e.To, err)
+		e.log.Warn("sign-in with issuer failed", "issuer", e.issuer.URL, "err", err)
+		e.signInFailed(c, x.To, err)
 		return
 	}
-	s.replaceSession(c, cookie)
-	s.signedIn(c, who.Name, "issuer", "subject", who.Subject)
-	s.onward(c, e.To)
+	e.replaceSession(c, cookie)
+	e.audit.signedIn(c, who.Name, "issuer", "subject", who.Subject)
+	e.onward(c, x.To)
 }
 
 // issuerSays asks the issuer for the user of an errand, which counts as a try.
-func (s *server) issuerSays(c *gin.Context, e errand) (identity, error) {
-	succeeded, err := s.tries.begin(c.Request)
+func (e *entrance) issuerSays(c *gin.Context, x errand) (identity, error) {
+	succeeded, err := e.tries.begin(c.Request)
 	if err != nil {
 		return identity{}, err
 	}
-	who, err := s.issuer.answer(c.Request, e)
+	who, err := e.issuer.answer(c.Request, x)
 	if fault.Of(err) != fault.Denied {
 		succeeded()
 	}

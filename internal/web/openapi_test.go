@@ -174,11 +174,11 @@ func braced(path string) string {
 	return strings.Join(parts, "/")
 }
 
-// rightOf is the right that a row takes, in words.
+// rightOf is the permission that a row needs, in words.
 func rightOf(t *testing.T, r route) string {
 	t.Helper()
 	if r.door == known {
-		return "to be known"
+		return "any signed-in user"
 	}
 	text := rightText(t, r.access)
 	if slices.ContainsFunc(r.query, func(p parameter) bool { return p.name == "namespace" }) {

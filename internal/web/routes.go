@@ -9,6 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // door is what a request needs to be served.
@@ -33,36 +34,23 @@ type route struct {
 	browser      bool // it is for browsers: errors are pages, and requests without a user lead to the sign-in page
 }
 
-// routes is the table of all addresses.
-func (s *server) routes() []route {
-	request := func(l Limits) time.Duration { return l.Request }
-	table := []route{
-		{method: http.MethodGet, path: "/healthz", door: open, within: request, handle: s.healthz},
-		{method: http.MethodGet, path: "/readyz", door: open, within: request, handle: s.readyz},
-	}
-	for _, more := range [][]route{s.apiRoutes(), s.pageRoutes(), s.mounted()} {
-		table = append(table, more...)
-	}
-	return table
-}
-
 // mounted are the rows of handlers in the options.
-func (s *server) mounted() []route {
+func mounted(o Options) []route {
 	transfer := func(l Limits) time.Duration { return l.Transfer }
 	var table []route
-	if s.Artifacts != nil {
-		h := gin.WrapH(http.StripPrefix(ArtifactsPrefix, s.Artifacts))
+	if o.Artifacts != nil {
+		h := gin.WrapH(http.StripPrefix(ArtifactsPrefix, o.Artifacts))
 		for _, m := range []string{http.MethodGet, http.MethodHead} {
 			table = append(table, route{method: m, path: ArtifactsPrefix + "/*path", door: open, within: transfer, handle: h})
 		}
 	}
-	if s.Registry != nil {
-		h := gin.WrapH(s.Registry)
+	if o.Registry != nil {
+		h := gin.WrapH(o.Registry)
 		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-			table = append(table, route{method: m, path: registryPrefix + "/*path", door: guarded, access: registryAccess, within: transfer, body: s.Limits.Upload, handle: h})
+			table = append(table, route{method: m, path: registryPrefix + "/*path", door: guarded, access: registryAccess, within: transfer, body: o.Limits.Upload, handle: h})
 		}
 	}
-	for path, h := range s.Admission {
+	for path, h := range o.Admission {
 		table = append(table, route{method: http.MethodPost, path: path, door: open, within: func(l Limits) time.Duration { return l.Request }, body: admissionBody, handle: gin.WrapH(h)})
 	}
 	return table
@@ -106,4 +94,8 @@ func registryAccess(c *gin.Context) (access.Request, error) {
 	}
 	a.Namespace = namespace
 	return a, nil
+}
+
+func keyOf(c *gin.Context) query.Key {
+	return query.Key{Namespace: c.Param("namespace"), Name: c.Param("name")}
 }

@@ -162,18 +162,6 @@ func (s *sessions) seen(x session, r *http.Request) (session, bool) {
 	return x, true
 }
 
-// sessionUser is the user of a request with a cookie.
-func (s *server) sessionUser(r *http.Request) (access.User, error) {
-	x, err := s.sessions.open(r)
-	if err != nil {
-		return access.User{}, err
-	}
-	if x.Known != nil {
-		return x.Known.user(), nil
-	}
-	return s.Recent.Authenticate(r.Context(), secret.New(x.Token))
-}
-
 // fromOwnPage reports whether a request with a cookie was caused by
 // a page of ours or by the user of the browser. A link on another site may lead
 // here and do no more than that; browsers that do not send the origin of a request

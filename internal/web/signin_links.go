@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"sync"
 	"time"
 
@@ -86,17 +87,26 @@ func (l *links) use(code string) (secret.Text, bool) {
 
 // makeLink returns a link that signs a browser in as the user of the
 // token.
-func (s *server) makeLink(c *gin.Context) {
+func (e *entrance) makeLink(c *gin.Context) {
 	token := tokenOf(c.Request)
 	if token.Empty() {
-		s.refuse(c, fault.New(fault.Denied, access.ReasonNoToken, errors.New("a sign-in link needs a token")))
+		e.replies.refuse(c, fault.New(fault.Denied, access.ReasonNoToken, errors.New("a sign-in link needs a token")))
 		return
 	}
 	user := userOf(c)
-	code, until, err := s.links.make(user.Name, token)
+	code, until, err := e.links.make(user.Name, token)
 	if err != nil {
-		s.refuse(c, err)
+		e.replies.refuse(c, err)
 		return
 	}
 	c.JSON(http.StatusCreated, command.SignInLink{Path: signInPath + "?" + url.Values{"code": {code}}.Encode(), Name: user.Name, Until: until})
+}
+
+// linkAPI is the row of the sign-in links of the command line.
+type linkAPI struct{ *entrance }
+
+func (a linkAPI) routes() []route {
+	return []route{{method: http.MethodPost, path: api + "/sign-in-links", door: known, handle: a.makeLink,
+		operation: operation{id: "makeSignInLink", area: "server", gives: reflect.TypeFor[command.SignInLink](), made: true,
+			summary: "Creates a link that signs a browser in as the owner of the token. The link works once and expires after a minute."}}}
 }

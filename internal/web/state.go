@@ -26,8 +26,14 @@ type States interface {
 	KeepOutgrown(ctx context.Context, key query.Key, state []byte) error
 }
 
-// stateRoutes are the rows about the states of one stack.
-func (s *server) stateRoutes() []route {
+// stateAPI is the rows about the states of one stack.
+type stateAPI struct {
+	*gate
+	stacks Stacks
+	sender stateSender
+}
+
+func (a stateAPI) routes() []route {
 	transfer := func(l Limits) time.Duration { return l.Transfer }
 	read := right("get", access.ResourceState)
 	op := func(id, summary string, params ...parameter) operation {
@@ -40,19 +46,19 @@ func (s *server) stateRoutes() []route {
 	keep := op("keepOutgrownState", "Stores a state that is too large for a Secret.")
 	keep.takes = anyType
 	table := []route{
-		asks(s, oneStack+"/states", guarded, read, op("listStateVersions", "Lists the stored versions of a state."),
-			func(c call) (query.KeptStates, error) { return s.Stacks.StateVersions(c.ctx(), c.key()) }),
-		asks(s, oneStack+"/state", guarded, read, op("getState", "Returns the resources and outputs of a state.",
-			word("version", "A serial, or the beginning of a digest; by default the current version."), yes("reveal", "Show sensitive values.")), stateView),
-		asks(s, oneStack+"/resources", guarded, read, op("listResources", "Lists the resource instances in the current state, with sensitive attributes masked."),
+		asks(a.gate, oneStack+"/states", guarded, read, op("listStateVersions", "Lists the stored versions of a state."),
+			func(c call) (query.KeptStates, error) { return a.stacks.StateVersions(c.ctx(), c.key()) }),
+		asks(a.gate, oneStack+"/state", guarded, read, op("getState", "Returns the resources and outputs of a state.",
+			word("version", "A serial, or the beginning of a digest; by default the current version."), yes("reveal", "Show sensitive values.")), a.view),
+		asks(a.gate, oneStack+"/resources", guarded, read, op("listResources", "Lists the resource instances in the current state, with sensitive attributes masked."),
 			func(c call) (list[plan.StateResource], error) {
-				v, err := s.Stacks.StateOf(c.ctx(), c.key(), "", false)
+				v, err := a.stacks.StateOf(c.ctx(), c.key(), "", false)
 				return listed(v.Resources, err)
 			}),
-		s.raw(oneStack+"/states/:version", read, file, s.stateVersion),
-		s.raw(oneStack+"/outgrown", read, outgrown, s.outgrown),
+		a.raw(oneStack+"/states/:version", read, file, a.version),
+		a.raw(oneStack+"/outgrown", read, outgrown, a.outgrown),
 		{method: http.MethodPut, path: oneStack + "/outgrown", door: guarded, access: right("update", access.ResourceState),
-			body: stateBytes, operation: keep, handle: s.keepOutgrown},
+			body: stateBytes, operation: keep, handle: a.keepOutgrown},
 	}
 	for i := range table {
 		table[i].within = transfer
@@ -60,15 +66,15 @@ func (s *server) stateRoutes() []route {
 	return table
 }
 
-func stateView(c call) (plan.StateView, error) {
+func (a stateAPI) view(c call) (plan.StateView, error) {
 	reveal, err := c.yes("reveal")
 	if err == nil && reveal {
-		err = c.server.stateRead(c.Context, c.Query("version"))
+		err = a.sender.read(c.Context, c.Query("version"))
 	}
 	if err != nil {
 		return plan.StateView{}, err
 	}
-	return c.server.Stacks.StateOf(c.ctx(), c.key(), c.Query("version"), reveal)
+	return a.stacks.StateOf(c.ctx(), c.key(), c.Query("version"), reveal)
 }
 
 // anyType is the type of any JSON value in the document.
@@ -77,34 +83,40 @@ var anyType = reflect.TypeFor[any]()
 // stateBytes bounds a state, as a run does.
 const stateBytes = 256 << 20
 
-func (s *server) stateVersion(c *gin.Context) {
-	r, err := s.Stacks.ServerState(c.Request.Context(), keyOf(c), c.Param("version"))
-	s.sendState(c, c.Param("version"), r, err)
+func (a stateAPI) version(c *gin.Context) {
+	r, err := a.stacks.ServerState(c.Request.Context(), keyOf(c), c.Param("version"))
+	a.sender.send(c, c.Param("version"), r, err)
 }
 
-func (s *server) outgrown(c *gin.Context) {
-	r, err := s.Stacks.ServerOutgrown(c.Request.Context(), keyOf(c), c.Query("digest"))
-	s.sendState(c, c.Query("digest"), r, err)
+func (a stateAPI) outgrown(c *gin.Context) {
+	r, err := a.stacks.ServerOutgrown(c.Request.Context(), keyOf(c), c.Query("digest"))
+	a.sender.send(c, c.Query("digest"), r, err)
 }
 
-// stateRead records that a user reads a state with its secrets.
-func (s *server) stateRead(c *gin.Context, version string) error {
+// stateSender sends states to users, and records who reads them.
+type stateSender struct {
+	audit   *auditor
+	replies *replies
+}
+
+// read records that a user reads a state with its secrets.
+func (s stateSender) read(c *gin.Context, version string) error {
 	key := keyOf(c)
-	return s.audit(c, query.AuditEntry{
+	return s.audit.record(c, query.AuditEntry{
 		What: query.AuditStateRead, Object: query.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name},
 		Details: map[string]string{"version": cmp.Or(version, "newest")},
 	})
 }
 
-// sendState sends a state, after the access was recorded.
-func (s *server) sendState(c *gin.Context, version string, r io.ReadCloser, err error) {
+// send sends a state, after the access was recorded.
+func (s stateSender) send(c *gin.Context, version string, r io.ReadCloser, err error) {
 	if err == nil {
-		if err = s.stateRead(c, version); err != nil {
+		if err = s.read(c, version); err != nil {
 			err = errors.Join(err, r.Close())
 		}
 	}
 	if err != nil {
-		s.refuse(c, err)
+		s.replies.refuse(c, err)
 		return
 	}
 	defer r.Close()
@@ -115,17 +127,17 @@ func (s *server) sendState(c *gin.Context, version string, r io.ReadCloser, err 
 	}
 }
 
-func (s *server) keepOutgrown(c *gin.Context) {
-	err := s.admitted(c, operation{takes: anyType})
+func (a stateAPI) keepOutgrown(c *gin.Context) {
+	err := a.admitted(c, operation{takes: anyType})
 	var state []byte
 	if err == nil {
 		state, err = io.ReadAll(c.Request.Body)
 	}
 	if err == nil {
-		err = s.Stacks.KeepOutgrown(c.Request.Context(), keyOf(c), state)
+		err = a.stacks.KeepOutgrown(c.Request.Context(), keyOf(c), state)
 	}
 	if err != nil {
-		s.refuse(c, err)
+		a.replies.refuse(c, err)
 		return
 	}
 	c.Status(http.StatusNoContent)

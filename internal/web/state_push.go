@@ -15,7 +15,7 @@ import (
 
 // pushing is the row of uploading a state. The body is the state, byte for
 // byte, since its digest counts; all parameters are in the query.
-func (s *server) pushing(op func(string, string, ...fault.Kind) operation) route {
+func (a commandAPI) pushing(op func(string, string, ...fault.Kind) operation) route {
 	o := op("pushState", "Stores the state in the body, which must follow the stored state, or returns a preview of the changes.", fault.Conflict)
 	o.takes, o.gives = anyType, reflect.TypeFor[command.StateChange]()
 	o.query = []parameter{
@@ -26,11 +26,11 @@ func (s *server) pushing(op func(string, string, ...fault.Kind) operation) route
 		within: func(l Limits) time.Duration { return l.Transfer }, body: stateBytes, operation: o}
 	r.handle = func(c *gin.Context) {
 		var change command.StateChange
-		err := s.admitted(c, r.operation)
+		err := a.admitted(c, r.operation)
 		if err == nil {
-			change, err = call{c, s}.push()
+			change, err = call{c, a.gate}.push()
 		}
-		answer(s, c, change, err)
+		answer(a.gate, c, change, err)
 	}
 	return r
 }

@@ -59,7 +59,7 @@ func (s *streams) count(by int) {
 // and sends heartbeats. Nothing is buffered for a reader that does not
 // read: its stream is closed.
 type stream struct {
-	server  *server
+	opener  *opener
 	c       *gin.Context
 	user    access.User
 	control *http.ResponseController
@@ -78,21 +78,29 @@ var errEnded = errors.New("the stream has ended")
 // streaming is the time limit of streams.
 func streaming(l Limits) time.Duration { return l.Stream }
 
+// opener opens streams, as many as the limits allow.
+type opener struct {
+	streams *streams
+	callers callers
+	limits  Limits
+	now     func() time.Time
+}
+
 // open counts a stream. start sends its headers.
-func (s *server) open(c *gin.Context, may func(context.Context, access.User) error) (st *stream, done func(), err error) {
+func (o *opener) open(c *gin.Context, may func(context.Context, access.User) error) (st *stream, done func(), err error) {
 	// A stream is a GET, but it counts as long as it is open: a link of another site
 	// to which a browser sends its cookie, such as one of another port of this host,
 	// may lead to pages, but not to a stream.
 	if !fromOwnPage(c.Request) || ledHere(c.Request) {
 		return nil, nil, errOrigin
 	}
-	st = &stream{server: s, c: c, user: userOf(c), may: may, control: http.NewResponseController(c.Writer)}
-	leave, ok := s.streams.enter(st.user.Name)
+	st = &stream{opener: o, c: c, user: userOf(c), may: may, control: http.NewResponseController(c.Writer)}
+	leave, ok := o.streams.enter(st.user.Name)
 	if !ok {
 		return nil, nil, errStreams
 	}
-	st.ends = s.Now().Add(s.Limits.Stream)
-	st.checks, st.beats = time.NewTicker(s.Limits.Recheck), time.NewTicker(s.Limits.Beat)
+	st.ends = o.now().Add(o.limits.Stream)
+	st.checks, st.beats = time.NewTicker(o.limits.Recheck), time.NewTicker(o.limits.Beat)
 	return st, func() {
 		st.checks.Stop()
 		st.beats.Stop()
@@ -113,7 +121,7 @@ func (st *stream) start(mediaType string) error {
 // over HTTP/2 an expired deadline ends the stream even if nothing is written,
 // as with a run that prints nothing for a while.
 func (st *stream) write(b []byte) error {
-	if err := st.control.SetWriteDeadline(st.server.Now().Add(st.server.Limits.Stall)); err != nil {
+	if err := st.control.SetWriteDeadline(st.opener.now().Add(st.opener.limits.Stall)); err != nil {
 		return err
 	}
 	if _, err := st.c.Writer.Write(b); err != nil {
@@ -175,9 +183,9 @@ func (st *stream) due() error {
 // recheck checks whether the user is still the same, and may still read. An error of
 // the check does not end the stream.
 func (st *stream) recheck() error {
-	ctx, cancel := context.WithTimeout(st.c.Request.Context(), st.server.Limits.Stall)
+	ctx, cancel := context.WithTimeout(st.c.Request.Context(), st.opener.limits.Stall)
 	defer cancel()
-	user, err := st.server.identify(st.c.Request.WithContext(ctx))
+	user, err := st.opener.callers.identify(st.c.Request.WithContext(ctx))
 	if err == nil && user.Name != st.user.Name {
 		err = fault.New(fault.Denied, access.ReasonUnknownUser, fmt.Errorf("the credentials no longer belong to %s", st.user.Name))
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,16 +20,53 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// logText follows a log as text.
-func (s *server) logText(c *gin.Context) {
-	from, err := spotOf(c, c.Query("after"))
+// logs send the logs of runs: as they are now, or followed.
+type logs struct {
+	*gate
+	stacks  query.StackReader
+	streams *opener
+	tails   *tails
+	log     *slog.Logger
+}
+
+// serve sends a log: as it is now, or followed; as text, or as events.
+func (l *logs) serve(c *gin.Context) {
+	follow, err := call{c, l.gate}.yes("follow")
+	switch {
+	case err != nil:
+		l.replies.refuse(c, err)
+	case wantsEvents(c):
+		l.asEvents(c)
+	case follow:
+		l.asText(c)
+	default:
+		l.asItIs(c)
+	}
+}
+
+func (l *logs) asItIs(c *gin.Context) {
+	r, err := l.stacks.Log(c.Request.Context(), keyOf(c), runOf(c), false)
 	if err != nil {
-		s.refuse(c, err)
+		l.replies.refuse(c, err)
 		return
 	}
-	st, f, done, err := s.followLog(c, from)
+	defer r.Close()
+	c.Header("Content-Type", "text/plain; charset=utf-8")
+	if _, err := io.Copy(c.Writer, r); err != nil {
+		panic(http.ErrAbortHandler) // an incomplete log must not look complete
+	}
+}
+
+// asText follows a log as text.
+func (l *logs) asText(c *gin.Context) {
+	from, err := spotOf(c, c.Query("after"))
 	if err != nil {
-		s.refuse(c, err)
+		l.replies.refuse(c, err)
+		return
+	}
+	st, f, done, err := l.follow(c, from)
+	if err != nil {
+		l.replies.refuse(c, err)
 		return
 	}
 	defer done()
@@ -66,10 +104,10 @@ func spotOf(c *gin.Context, said string) (spot, error) {
 	return p, nil
 }
 
-// logEvents follows a log as events, one per line. The id of an event is
+// asEvents follows a log as events, one per line. The id of an event is
 // the end of the line in bytes, with the run if the newest was requested; a
 // last event has the outcome of the run.
-func (s *server) logEvents(c *gin.Context) {
+func (l *logs) asEvents(c *gin.Context) {
 	last, over := strings.CutSuffix(c.GetHeader("Last-Event-ID"), endOfLog)
 	if over {
 		c.Status(http.StatusNoContent) // a browser does not reconnect then
@@ -77,12 +115,12 @@ func (s *server) logEvents(c *gin.Context) {
 	}
 	from, err := spotOf(c, cmp.Or(last, c.Query("after")))
 	if err != nil {
-		s.refuse(c, err)
+		l.replies.refuse(c, err)
 		return
 	}
-	st, f, done, err := s.followLog(c, from)
+	st, f, done, err := l.follow(c, from)
 	if err != nil {
-		s.refuse(c, err)
+		l.replies.refuse(c, err)
 		return
 	}
 	defer done()
@@ -102,7 +140,7 @@ func (s *server) logEvents(c *gin.Context) {
 		return st.write(lines.take())
 	})
 	if err == io.EOF {
-		s.endOfEvents(st, f.run, lines)
+		l.end(st, f.run, lines)
 	}
 }
 
@@ -116,10 +154,10 @@ type logEnd struct {
 	Message string        `json:"message,omitempty"`
 }
 
-func (s *server) endOfEvents(st *stream, run string, lines *lineEvents) {
+func (l *logs) end(st *stream, run string, lines *lineEvents) {
 	lines.rest()
 	end := logEnd{Run: run}
-	if r, err := s.Stacks.Run(st.c.Request.Context(), keyOf(st.c), run); err == nil {
+	if r, err := l.stacks.Run(st.c.Request.Context(), keyOf(st.c), run); err == nil {
 		end.Run, end.Outcome, end.Message = r.ID, r.Outcome, r.Message
 	}
 	data, err := json.Marshal(end)
@@ -132,22 +170,22 @@ func (s *server) endOfEvents(st *stream, run string, lines *lineEvents) {
 	}
 }
 
-// followLog opens a stream of a log from a position. A missing log is
+// follow opens a stream of a log from a position. A missing log is
 // reported before the stream starts.
-func (s *server) followLog(c *gin.Context, from spot) (st *stream, f *follower, done func(), err error) {
+func (l *logs) follow(c *gin.Context, from spot) (st *stream, f *follower, done func(), err error) {
 	ctx, key, run := c.Request.Context(), keyOf(c), from.run
-	st, leave, err := s.open(c, func(ctx context.Context, user access.User) error {
-		return s.Auth.Authorize(ctx, user, access.Request{Verb: "get", Resource: access.ResourceLog, Namespace: key.Namespace, Name: key.Name})
+	st, leave, err := l.streams.open(c, func(ctx context.Context, user access.User) error {
+		return l.auth.Authorize(ctx, user, access.Request{Verb: "get", Resource: access.ResourceLog, Namespace: key.Namespace, Name: key.Name})
 	})
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	if run == "" {
 		var newest query.Report
-		newest, err = s.Stacks.Run(ctx, key, "")
+		newest, err = l.stacks.Run(ctx, key, "")
 		run = newest.ID
 	}
-	f = &follower{run: run, at: from.at, log: func() (io.ReadCloser, error) { return s.Stacks.Log(ctx, key, run, false) }}
+	f = &follower{run: run, at: from.at, log: func() (io.ReadCloser, error) { return l.stacks.Log(ctx, key, run, false) }}
 	if err == nil {
 		err = f.reopen()
 	}
@@ -155,13 +193,13 @@ func (s *server) followLog(c *gin.Context, from spot) (st *stream, f *follower, 
 		leave()
 		return nil, nil, nil, err
 	}
-	it, part := s.tails.join(key, run)
+	it, part := l.tails.join(key, run)
 	f.tail = it
 	return st, f, func() {
 		part()
 		leave()
 		if err := f.close(); err != nil {
-			s.Log.Debug("closing a log", "stack", key, "run", run, "err", err)
+			l.log.Debug("closing a log", "stack", key, "run", run, "err", err)
 		}
 	}, nil
 }

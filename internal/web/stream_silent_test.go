@@ -30,8 +30,7 @@ func (d *deadlines) Write(b []byte) (int, error) {
 // is written. A run may be silent for far longer than a reader may take nothing.
 func TestStreamThatIsSilentGoesOn(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := &server{Options: Options{Now: func() time.Time { return now }, Limits: Limits{}.filled()}}
-	s.streams.total, s.streams.each = 1, 1
+	s := &opener{streams: &streams{total: 1, each: 1}, limits: Limits{}.filled(), now: func() time.Time { return now }}
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	c, _ := gin.CreateTestContext(w)
 	c.Request = httptest.NewRequestWithContext(t.Context(), http.MethodGet, logPath, nil)
@@ -43,10 +42,10 @@ func TestStreamThatIsSilentGoesOn(t *testing.T) {
 	if err := st.write([]byte("Initializing modules...\n")); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := w.written, now.Add(s.Limits.Stall); len(got) != 1 || !got[0].Equal(want) {
+	if got, want := w.written, now.Add(s.limits.Stall); len(got) != 1 || !got[0].Equal(want) {
 		t.Errorf("a reader may take nothing until %v, want %v", got, want)
 	}
-	if got, want := w.set, now.Add(s.Limits.Stream); !got.Equal(want) {
+	if got, want := w.set, now.Add(s.limits.Stream); !got.Equal(want) {
 		t.Errorf("a stream that is silent ends at %v, want %v", got, want)
 	}
 }

@@ -8,7 +8,7 @@
 // every route without a row. It ignores headers about the user,
 // changes nothing on a GET, and forbids caching.
 //
-// Start reading at Options, then routes.go.
+// Start reading at Options, then server.go and routes.go.
 package web
 
 import (
@@ -16,7 +16,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -91,6 +90,21 @@ type Options struct {
 	Following func(streams int) // receives the number of open streams whenever it changes; may be nil
 }
 
+// filled has the defaults of what is not set.
+func (o Options) filled() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Recent == nil {
+		o.Recent = o.Auth
+	}
+	o.Limits = o.Limits.filled()
+	return o
+}
+
 // ArtifactsPrefix is the prefix of artifacts; it is stripped.
 const ArtifactsPrefix = "/artifacts"
 
@@ -124,17 +138,6 @@ func (l Limits) filled() Limits {
 	}
 }
 
-// server is what the handlers share.
-type server struct {
-	Options
-	entrance
-	streams  streams
-	tails    tails
-	refusals *refusals
-	renderer *pages.Renderer
-	house    pages.House
-}
-
 // New returns the handler of all routes.
 func New(o Options) (http.Handler, error) {
 	engine, err := build(o)
@@ -148,30 +151,10 @@ func build(o Options) (*gin.Engine, error) {
 	if o.Stacks == nil || o.Auth == nil || len(o.Hosts) == 0 {
 		return nil, errors.New("a server needs Stacks, Auth and Hosts")
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	o.Limits = o.Limits.filled()
-	if o.Recent == nil {
-		o.Recent = o.Auth
-	}
-	s := &server{Options: o, refusals: newRefusals(), streams: streams{total: o.Limits.Streams, each: o.Limits.UserStreams, tell: o.Following}}
-	var err error
-	if s.entrance, err = newEntrance(o); err != nil {
-		return nil, err
-	}
-	renderer, err := pages.NewRenderer(o.Version)
+	s, err := newServer(o.filled())
 	if err != nil {
 		return nil, err
 	}
-	s.renderer = renderer
-	s.tails.follow = func(ctx context.Context, key query.Key, run string) (io.ReadCloser, error) {
-		return s.Stacks.Log(ctx, key, run, true)
-	}
-	s.house = pages.House{Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, Journal: o.Journal, Estate: o.Estate, Queue: o.Queue, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.JournalCheck{}, API: document, Version: o.Version}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
@@ -181,12 +164,12 @@ func build(o Options) (*gin.Engine, error) {
 	if err := engine.SetTrustedProxies(nil); err != nil {
 		return nil, err
 	}
-	engine.Use(s.recovered, s.logged, s.hardened, s.called, s.sameOrigin)
+	engine.Use(s.replies.recovered, s.guard.logged, hardened, s.guard.called, s.guard.sameOrigin)
 	for _, r := range s.routes() {
-		engine.Handle(r.method, r.path, s.bounded(r), s.allowed(r), r.handle)
+		engine.Handle(r.method, r.path, s.guard.bounded(r), s.guard.allowed(r), r.handle)
 	}
-	engine.NoRoute(s.astray, func(c *gin.Context) { s.refuse(c, errNoRoute) })
-	engine.NoMethod(s.astray, func(c *gin.Context) { s.refuse(c, errNoMethod) })
+	engine.NoRoute(astray, func(c *gin.Context) { s.replies.refuse(c, errNoRoute) })
+	engine.NoMethod(astray, func(c *gin.Context) { s.replies.refuse(c, errNoMethod) })
 	return engine, nil
 }
 

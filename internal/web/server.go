@@ -1,0 +1,102 @@
+package web
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/pages"
+)
+
+// server is the parts of the server. Each part holds the few things that it needs;
+// a new area of the API is a type with routes, and an entry in newServer.
+type server struct {
+	guard   *guard
+	replies *replies
+	health  health
+	api     []area
+	pages   area
+	mounted []route
+}
+
+func newServer(o Options) (*server, error) {
+	sessions, err := newSessions(o.Sessions, o.Now)
+	if err != nil {
+		return nil, err
+	}
+	renderer, err := pages.NewRenderer(o.Version)
+	if err != nil {
+		return nil, err
+	}
+	callers := callers{auth: o.Auth, recent: o.Recent, sessions: sessions}
+	scopes := scopes{auth: o.Auth, all: o.Scopes, known: o.SoFar}
+	audit := &auditor{to: o.Audit, log: o.Log, now: o.Now, refusals: newRefusals()}
+	screen := &screen{renderer: renderer, house: houseOf(o), recent: o.Recent, scopes: scopes, people: o.People, log: o.Log, now: o.Now}
+	replies := &replies{audit: audit, screen: screen, log: o.Log}
+	entrance, err := newEntrance(o, callers, replies)
+	if err != nil {
+		return nil, err
+	}
+
+	count := &streams{total: o.Limits.Streams, each: o.Limits.UserStreams, tell: o.Following}
+	opener := &opener{streams: count, callers: callers, limits: o.Limits, now: o.Now}
+	gate := &gate{auth: o.Auth, people: o.People, scopes: scopes, replies: replies}
+	logs := &logs{gate: gate, stacks: o.Stacks, streams: opener, log: o.Log, tails: &tails{
+		follow: func(ctx context.Context, key query.Key, run string) (io.ReadCloser, error) {
+			return o.Stacks.Log(ctx, key, run, true)
+		}}}
+	sender := stateSender{audit: audit, replies: replies}
+	states := stateAPI{gate, o.Stacks, sender}
+	retained := retainedAPI{gate, o.Retained, audit, sender}
+	return &server{
+		guard:   &guard{callers: callers, entrance: entrance, replies: replies, hosts: o.Hosts, limits: o.Limits, log: o.Log, now: o.Now},
+		replies: replies,
+		health:  health{o.Ready, replies, o.Log},
+		api: []area{
+			aboutAPI{gate, o.Version},
+			boardAPI{gate, o.Board},
+			stackAPI{gate, o.Stacks, o.Details, o.Journal, logs},
+			states,
+			commandAPI{gate, count},
+			tenantAPI{gate, o.Tenants},
+			secretAPI{gate, o.Stacks, audit, sender},
+			platformAPI{gate, o.Board, o.Queue, o.Sources, o.Journal, o.Notices},
+			retained,
+			eventAPI{gate, o.Board, opener},
+			linkAPI{entrance},
+		},
+		pages:   pageRows{screen, replies, audit, entrance, states, retained, o.Journal, o.Limits, o.Log},
+		mounted: mounted(o),
+	}, nil
+}
+
+// houseOf is everything that pages ask.
+func houseOf(o Options) *pages.House {
+	return &pages.House{
+		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, Journal: o.Journal, Estate: o.Estate,
+		Queue: o.Queue, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.JournalCheck{}, API: document, Version: o.Version,
+	}
+}
+
+// routes is the table of all addresses.
+func (s *server) routes() []route {
+	table := s.health.routes()
+	table = append(table, s.apiRoutes()...)
+	table = append(table, s.pages.routes()...)
+	return append(table, s.mounted...)
+}
+
+// apiRoutes are the rows of the API.
+func (s *server) apiRoutes() []route {
+	var table []route
+	for _, a := range s.api {
+		table = append(table, a.routes()...)
+	}
+	for i := range table {
+		if table[i].within == nil {
+			table[i].within = func(l Limits) time.Duration { return l.Request }
+		}
+	}
+	return table
+}
