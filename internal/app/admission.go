@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -23,18 +24,19 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
-// admission are the webhooks of tenants.
-func (p *parts) admission() (map[string]http.Handler, error) {
+// admissionHandlers are the webhooks of tenants; knock is the end of the path at which
+// we name registries to an API server, and empty if we do not.
+func admissionHandlers(c *rest.Config, knock string) (map[string]http.Handler, error) {
 	all, err := admission.Handlers(crd.Files)
-	if err != nil || p.knock == "" {
+	if err != nil || knock == "" {
 		return all, err
 	}
-	direct, err := client.New(p.rest(), client.Options{Scheme: newScheme()})
+	direct, err := client.New(c, client.Options{Scheme: newScheme()})
 	if err != nil {
 		return nil, err
 	}
 	// Logs name the pattern of a path, and not the secret at its end.
-	all[admission.ValidateTemplate+"/:knock"] = knowing{p.knock, admission.Knowing(direct)}
+	all[admission.ValidateTemplate+"/:knock"] = knowing{knock, admission.Knowing(direct)}
 	return all, nil
 }
 
@@ -52,10 +54,10 @@ func (k knowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.Handler.ServeHTTP(w, r)
 }
 
-// askUs registers those webhooks at the API server, as soon as they answer. If that
+// registerWebhooks registers those webhooks at the API server, as soon as they answer. If that
 // fails, everything else still works: the controllers find invalid objects
 // later.
-func (p *parts) askUs(ctx context.Context, c client.Client) {
+func (p *parts) registerWebhooks(ctx context.Context, c client.Client) {
 	if p.Cluster != nil && !p.Cluster.Admission {
 		return
 	}

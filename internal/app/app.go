@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -17,18 +16,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/access"
-	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
-	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/kube"
-	"github.com/terrier-iac/terrier/internal/notify"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
@@ -81,38 +75,35 @@ type parts struct {
 
 	// Both are made once: the controllers work by them, and pages show them.
 	settings func() (controller.Config, error)
-	engines  func() (func(context.Context, string) (engine.Engine, error), error)
+	engines  func() (findEngine, error)
 
-	log        *slog.Logger
-	level      slog.Level
-	runs       *runner.Processes
-	blobs      blob.Store
-	artifacts  *source.Store
-	cache      *source.Cache
-	key        secret.Text
-	journal    *audit.Log
-	anchor     kube.Anchor // of the journal's head
-	anchored   audit.Head  // what is there
-	plane      Running
-	metrics    *prometheus.Registry
-	meters     *meters
-	scraped    string // where metrics are served; empty if nowhere
-	http       *server
-	board      *query.Board
-	records    *query.Blobs
-	queue      *schedule.Queue
-	dispatcher *notify.Dispatcher
-	directory  *directory // nil if alerts are somebody else's
-	lists      tenantLists
-	knock      string // the end of the path at which we tell an API server of registries; empty if we do not
-	bindings   *access.Bindings
+	log       *slog.Logger
+	level     slog.Level
+	runs      *runner.Processes
+	blobs     blob.Store
+	artifacts *source.Store
+	cache     *source.Cache
+	modules   *controller.Modules // root modules, and archives that were restored from their records
+	key       secret.Text
+	journal   *journal
+	plane     plane
+	meters    *meters
+	scraped   string // where metrics are served; empty if nowhere
+	http      *server
+	board     *query.Board
+	records   *query.Blobs
+	queue     *schedule.Queue
+	alerts    alerts
+	lists     tenantLists
+	knock     string // the end of the path at which we tell an API server of registries; empty if we do not
+	bindings  *access.Bindings
 }
 
 // Run starts everything and blocks until ctx ends. Applies that are active then
 // are finished by their supervisors.
 func Run(ctx context.Context, o Options) (err error) {
 	p := &parts{Options: o}
-	p.settings, p.engines = sync.OnceValues(p.readSettings), sync.OnceValues(p.findEngines)
+	p.settings, p.engines = sync.OnceValues(func() (controller.Config, error) { return p.Options.settings() }), sync.OnceValues(func() (findEngine, error) { return findEngines(p.Options, p.log) })
 	if err := p.level.UnmarshalText([]byte(o.Config.LogLevel)); err != nil {
 		return usage("--log-level: %w", err)
 	}
@@ -140,7 +131,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	planeCtx, stopPlane := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopPlane()
 	started := context.AfterFunc(ctx, stopPlane)
-	if p.plane, err = o.ControlPlane.Start(planeCtx, p.Config.DataDir, o.Config.APIAddress, p.log); err != nil {
+	if p.plane.Running, err = o.ControlPlane.Start(planeCtx, p.Config.DataDir, o.Config.APIAddress, p.log); err != nil {
 		return err
 	}
 	started()
@@ -148,13 +139,13 @@ func Run(ctx context.Context, o Options) (err error) {
 		stopPlane() // last: what ends before it may still write
 		err = errors.Join(err, p.plane.Wait())
 	}()
-	ctx, done := p.whileLeading(ctx)
+	ctx, done := p.plane.whileLeading(ctx)
 	defer done()
 	if err := p.open(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.runs.Close()) }()
-	if err := p.openJournal(); err != nil {
+	if p.journal, err = openJournal(p.dir("audit"), p.Now, p.log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.journal.Close()) }()
@@ -163,15 +154,6 @@ func Run(ctx context.Context, o Options) (err error) {
 		err = errors.Join(cause, err)
 	}
 	return err
-}
-
-func (p *parts) progress(format string, args ...any) {
-	fmt.Fprintf(p.Stderr, "terrier: "+format+"\n", args...)
-}
-
-// dir is a directory below the data directory.
-func (p *parts) dir(parts ...string) string {
-	return filepath.Join(append([]string{p.Config.DataDir}, parts...)...)
 }
 
 // open opens what is kept on disk.
@@ -191,7 +173,7 @@ func (p *parts) open() (err error) {
 	p.queue = schedule.New(p.room().Always(), schedule.Clock{
 		Now: p.Now, After: func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop },
 	})
-	if err := p.newMetrics(); err != nil {
+	if p.meters, err = newMeters(p.Version, p.plane.leads); err != nil {
 		return err
 	}
 	p.blobs = meteredBlobs{blob.Seal(files, key), p.meters.writes}
@@ -201,5 +183,7 @@ func (p *parts) open() (err error) {
 	if p.artifacts, err = source.OpenStore(p.dir("artifacts")); err != nil {
 		return err
 	}
-	return p.openRuns()
+	p.modules = controller.NewModules(p.dir("scratch"))
+	p.runs, err = p.openRuns()
+	return err
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"log/slog"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -13,22 +14,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// newBoard makes the board that pages, API and event streams share.
-func (p *parts) newBoard() *query.Board {
-	p.board = query.NewBoard(query.BoardOptions{TenantLabel: p.Config.TenantLabel, Now: p.Now})
-	return p.board
-}
-
 // keepBoard has the board follow the controllers' cache, and then
 // read from the records how long drift checks took before this process started.
-func (p *parts) keepBoard(mgr ctrl.Manager) error {
+func keepBoard(mgr ctrl.Manager, board *query.Board, records *query.Blobs, log *slog.Logger) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		stop, err := feed(ctx, mgr.GetCache(), p.board)
+		stop, err := feed(ctx, mgr.GetCache(), board)
 		if err != nil {
 			return err
 		}
-		if err := p.board.Measure(ctx, p.records); err != nil && ctx.Err() == nil {
-			p.log.Warn("run times not read", "err", err) // they are measured again, run by run
+		if err := board.Measure(ctx, records); err != nil && ctx.Err() == nil {
+			log.Warn("run times not read", "err", err) // they are measured again, run by run
 		}
 		<-ctx.Done()
 		return stop()

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -26,15 +25,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
-
-// leader is a control plane that only one of several processes may use.
-type leader interface {
-	Leads() error          // nil while this process is active
-	Lost() <-chan struct{} // closed when it is no longer active
-}
-
-// errNotLeading is the error of every action after the Lease was lost.
-var errNotLeading = errors.New("this controller lost its Lease, and another controller may be active")
 
 // installation is the annotation on the Lease that names the data directory.
 const installation = "terrier.dev/installation"
@@ -234,43 +224,6 @@ func (f fencedRuns) Start(ctx context.Context, job runner.Job) error {
 		return err
 	}
 	return f.Processes.Start(ctx, job)
-}
-
-// whileLeading ends ctx, with the reason as its cause, when p.plane is lost.
-func (p *parts) whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	l, ok := p.plane.(leader)
-	if !ok {
-		return ctx, func() { cancel(nil) }
-	}
-	over := make(chan struct{})
-	go func() {
-		select {
-		case <-l.Lost():
-			cancel(errNotLeading)
-		case <-over:
-		}
-	}()
-	return ctx, func() { close(over); cancel(nil) }
-}
-
-// leads is nil while this process is active.
-func (p *parts) leads() error {
-	if l, ok := p.plane.(leader); ok {
-		return l.Leads()
-	}
-	return nil
-}
-
-// rest is the configuration of all clients of the API server that act for stacks.
-func (p *parts) rest() *rest.Config {
-	c := p.plane.Config()
-	bound(c, requestTime)
-	kube.CountWrites(c)
-	if l, ok := p.plane.(leader); ok {
-		fence(c, l.Leads) // around the counter: a refused write is not counted
-	}
-	return c
 }
 
 // shortLease is the shortest duration that a Lease can have.

@@ -19,24 +19,24 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
 // meters are the metrics of the platform itself: its records, its requests to other
 // systems, its streams. The controllers have the metrics of stacks and tenants.
 type meters struct {
+	registry *prometheus.Registry
 	writes   *prometheus.CounterVec // of records, by result
 	answers  *prometheus.CounterVec // of others, by class of status
 	received prometheus.Counter     // bytes of those answers
 	streams  prometheus.Gauge       // that are open
 }
 
-// newMetrics returns the metrics of one platform: several may be in one process,
+// newMeters returns the metrics of one platform: several may be in one process,
 // so none are the process's own. Those are controller-runtime's, and served
 // beside them.
-func (p *parts) newMetrics() error {
-	r := prometheus.NewRegistry()
+func newMeters(version string, leads func() error) (*meters, error) {
 	m := &meters{
+		registry: prometheus.NewRegistry(),
 		writes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_records_writes_total", Help: "Writes and deletions of records, by result: success or error."}, []string{"result"}),
 		answers:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_outbound_answers_total", Help: "Responses of sources, artifact stores and webhooks, by class of status; error if there was no response."}, []string{"code"}),
 		received: prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_outbound_received_bytes_total", Help: "Bytes of responses of sources, artifact stores and webhooks. Downloads of providers by the engine are not counted."}),
@@ -50,20 +50,19 @@ func (p *parts) newMetrics() error {
 	}
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "terrier_build_info", Help: "1, with the version of this program.",
-		ConstLabels: prometheus.Labels{"version": p.Version, "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	}, func() float64 { return 1 })
 	leading := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "terrier_leading", Help: "1 while this controller is active, 0 once another controller may have taken over."}, func() float64 {
-		if p.leads() != nil {
+		if leads() != nil {
 			return 0
 		}
 		return 1
 	})
 	var errs []error
 	for _, c := range []prometheus.Collector{m.writes, m.answers, m.received, m.streams, build, leading} {
-		errs = append(errs, r.Register(c))
+		errs = append(errs, m.registry.Register(c))
 	}
-	p.metrics, p.meters = r, m
-	return errors.Join(errs...)
+	return m, errors.Join(errs...)
 }
 
 // answered counts a response from outside; status is 0 if there was none.
@@ -107,20 +106,19 @@ func (b meteredBlobs) count(ctx context.Context, err error) error {
 	return err
 }
 
-// serveMetrics serves /metrics on --metrics-address, without encryption and
-// authentication, as scrapers expect; nowhere if the flag is empty.
-func (p *parts) serveMetrics(mgr ctrl.Manager) error {
-	if p.Config.MetricsAddress == "" {
-		return nil
+// serve serves /metrics on --metrics-address, without encryption and
+// authentication, as scrapers expect, and returns where; nowhere if the flag is empty.
+func (m *meters) serve(mgr ctrl.Manager, address string) (string, error) {
+	if address == "" {
+		return "", nil
 	}
-	l, err := net.Listen("tcp", p.Config.MetricsAddress)
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("listening on --metrics-address: %w", err)
+		return "", fmt.Errorf("listening on --metrics-address: %w", err)
 	}
-	p.scraped = "http://" + l.Addr().String() + "/metrics"
 	mux := http.NewServeMux()
 	// The metrics of controller-runtime belong to the process: they are only read.
-	all := prometheus.Gatherers{p.metrics, kubemetrics.Registry}
+	all := prometheus.Gatherers{m.registry, kubemetrics.Registry}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second}))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	serve := manager.RunnableFunc(func(ctx context.Context) error {
@@ -132,16 +130,16 @@ func (p *parts) serveMetrics(mgr ctrl.Manager) error {
 		return nil
 	})
 	if err := mgr.Add(serve); err != nil {
-		return errors.Join(err, l.Close())
+		return "", errors.Join(err, l.Close())
 	}
-	return nil
+	return "http://" + l.Addr().String() + "/metrics", nil
 }
 
 // measure registers the metrics that are computed for each scrape.
-func (p *parts) measure(mgr ctrl.Manager, backlog func() schedule.Backlog) error {
-	data := newDataGauges(p.dir)
+func (p *parts) measure(mgr ctrl.Manager) error {
+	data, r := newDataGauges(p.dir), p.meters.registry
 	return errors.Join(
-		p.metrics.Register(stackGauges(p.board, p.Config.MaxRuns, p.Now)), p.metrics.Register(queueGauges(backlog, p.Now)),
-		p.metrics.Register(data), mgr.Add(manager.RunnableFunc(data.run)),
+		r.Register(stackGauges(p.board, p.Config.MaxRuns, p.Now)), r.Register(queueGauges(p.queue.Backlog, p.Now)),
+		r.Register(data), mgr.Add(manager.RunnableFunc(data.run)),
 	)
 }

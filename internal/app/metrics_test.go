@@ -246,11 +246,11 @@ func TestWritesOfRecordsAreCounted(t *testing.T) {
 		"what may not be a key":  {t.Context(), fault.New(fault.Invalid, "BlobKeyInvalid", errors.New("no key")), ""},
 		"what is larger than it": {t.Context(), fault.New(fault.Invalid, blob.TooLarge, errors.New("too large")), ""},
 	} {
-		p := &parts{}
-		if err := p.newMetrics(); err != nil {
+		m, err := newMeters("v1", leading)
+		if err != nil {
 			t.Fatal(err)
 		}
-		store := meteredBlobs{failingStore{err: c.err}, p.meters.writes}
+		store := meteredBlobs{failingStore{err: c.err}, m.writes}
 		if err := store.Put(c.ctx, "a", strings.NewReader("")); !errors.Is(err, c.err) {
 			t.Errorf("%s: Put() = %v, want %v", name, err, c.err)
 		}
@@ -262,34 +262,41 @@ func TestWritesOfRecordsAreCounted(t *testing.T) {
 			if result == c.want {
 				want = 2
 			}
-			scraped(t, p.meters.writes).has(t, scrape{`terrier_records_writes_total{result="` + result + `"}`: want})
+			scraped(t, m.writes).has(t, scrape{`terrier_records_writes_total{result="` + result + `"}`: want})
 		}
 	}
 }
 
 func TestAnswersFromOutsideAreCounted(t *testing.T) {
-	p := &parts{}
-	if err := p.newMetrics(); err != nil {
+	m, err := newMeters("v1", leading)
+	if err != nil {
 		t.Fatal(err)
 	}
-	p.meters.answered(200, 1000)
-	p.meters.answered(204, 24)
-	p.meters.answered(503, 0)
-	p.meters.answered(0, 0)
-	scraped(t, p.meters.answers).has(t, scrape{
+	m.answered(200, 1000)
+	m.answered(204, 24)
+	m.answered(503, 0)
+	m.answered(0, 0)
+	scraped(t, m.answers).has(t, scrape{
 		`terrier_outbound_answers_total{code="2xx"}`: 2, `terrier_outbound_answers_total{code="4xx"}`: 0,
 		`terrier_outbound_answers_total{code="5xx"}`: 1, `terrier_outbound_answers_total{code="error"}`: 1,
 	})
-	scraped(t, p.meters.received).has(t, scrape{`terrier_outbound_received_bytes_total`: 1024})
+	scraped(t, m.received).has(t, scrape{`terrier_outbound_received_bytes_total`: 1024})
 }
 
 // Several platforms in one process, as in tests, count by themselves.
 func TestPlatformsCountByThemselves(t *testing.T) {
-	one, other := &parts{}, &parts{}
-	if err := errors.Join(one.newMetrics(), other.newMetrics()); err != nil {
+	one, err := newMeters("v1", leading)
+	if err != nil {
 		t.Fatal(err)
 	}
-	one.meters.streams.Inc()
-	scraped(t, one.meters.streams).has(t, scrape{"terrier_streams_open": 1})
-	scraped(t, other.meters.streams).has(t, scrape{"terrier_streams_open": 0})
+	other, err := newMeters("v1", leading)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.streams.Inc()
+	scraped(t, one.streams).has(t, scrape{"terrier_streams_open": 1})
+	scraped(t, other.streams).has(t, scrape{"terrier_streams_open": 0})
 }
+
+// leading is a process that is active.
+func leading() error { return nil }

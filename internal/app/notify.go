@@ -11,53 +11,61 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/notify"
+	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/web"
 )
 
 // noticesGroup is the API group of alerts and providers.
 const noticesGroup = "notification.toolkit.fluxcd.io"
 
-// openDispatcher makes the dispatcher that sends notifications, before the first event.
+// alerts are the notifications that this process sends.
+type alerts struct {
+	dispatcher *notify.Dispatcher
+	directory  *directory // nil if another controller delivers for the alerts of the cluster
+	upstream   bool       // events are sent to Flux
+}
+
+// openAlerts makes the dispatcher that sends notifications, before the first event.
 // The controller that installed the definitions of alerts delivers for them, and
 // no other, so that no message is sent twice.
-func (p *parts) openDispatcher(ctx context.Context, direct client.Client) error {
+func (p *parts) openAlerts(ctx context.Context, direct client.Client) (alerts, error) {
+	var a alerts
 	o := notify.Options{Store: p.blobs, Now: p.Now, Log: p.log}
-	if a := p.Config.EventsAddress; a != "" {
-		send, err := p.fluxEvents(a)
+	if to := p.Config.EventsAddress; to != "" {
+		send, err := fluxEvents(to, p.outbound)
 		if err != nil {
-			return err
+			return a, err
 		}
-		o.Upstream = send
+		o.Upstream, a.upstream = send, true
 	}
 	if p.Config.Notifications {
-		theirs, err := p.alertsOfOthers(ctx, direct)
+		theirs, err := alertsOfOthers(ctx, direct, p.Cluster == nil || p.Cluster.Definitions)
 		if err != nil {
-			return err
+			return a, err
 		}
 		if theirs {
 			p.log.Warn("another controller owns the definition of alerts and delivers for them: set --events-addr to send it the events of stacks", "definition", "alerts."+noticesGroup)
 		} else {
-			p.directory = &directory{live: direct, across: p.Config.CrossNamespace, plainHTTP: p.Config.PlainHTTP, now: p.Now}
-			o.Directory = p.directory
+			a.directory = &directory{live: direct, across: p.Config.CrossNamespace, plainHTTP: p.Config.PlainHTTP, now: p.Now}
+			o.Directory = a.directory
 		}
 	}
 	out, err := p.outbound()
 	if err != nil {
-		return err
+		return a, err
 	}
 	o.Send = notify.Sender{Out: out}.Send
-	p.dispatcher = notify.New(o)
-	return nil
+	a.dispatcher = notify.New(o)
+	return a, nil
 }
 
 // alertsOfOthers reports whether another controller delivers for alerts: the one
 // that owns their definition. With --install-crds=false, only a definition with the
 // label of Flux belongs to another controller.
-func (p *parts) alertsOfOthers(ctx context.Context, direct client.Client) (bool, error) {
+func alertsOfOthers(ctx context.Context, direct client.Client, installed bool) (bool, error) {
 	name := "alerts." + noticesGroup
-	if p.Cluster == nil || p.Cluster.Definitions {
+	if installed {
 		return kube.Foreign(ctx, direct, name)
 	}
 	var there apiextensionsv1.CustomResourceDefinition
@@ -68,7 +76,7 @@ func (p *parts) alertsOfOthers(ctx context.Context, direct client.Client) (bool,
 // fluxEvents sends events to the notification-controller of Flux. The operator
 // named its address, so it may be one that is otherwise not allowed, and
 // it is plain http inside of a cluster.
-func (p *parts) fluxEvents(address string) (func(context.Context, notify.Event) error, error) {
+func fluxEvents(address string, reach func(besides ...string) (*outbound.Client, error)) (func(context.Context, notify.Event) error, error) {
 	u, err := eventsURL(address)
 	if err != nil {
 		return nil, err
@@ -77,7 +85,7 @@ func (p *parts) fluxEvents(address string) (func(context.Context, notify.Event) 
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	out, err := p.outbound(net.JoinHostPort(u.Hostname(), port))
+	out, err := reach(net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
 		return nil, err
 	}
@@ -85,23 +93,23 @@ func (p *parts) fluxEvents(address string) (func(context.Context, notify.Event) 
 	return func(ctx context.Context, e notify.Event) error { return notify.Sender{Out: out}.Send(ctx, to, e) }, nil
 }
 
-// notices runs the dispatcher with the
-// manager.
-func (p *parts) notices(mgr ctrl.Manager) error {
-	if p.directory != nil {
-		p.directory.cached = mgr.GetClient()
+// run runs the dispatcher with the manager.
+func (a alerts) run(mgr ctrl.Manager) error {
+	if a.directory != nil {
+		a.directory.cached = mgr.GetClient()
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if !mgr.GetCache().WaitForCacheSync(ctx) {
 			return nil
 		}
-		return p.dispatcher.Run(ctx)
+		return a.dispatcher.Run(ctx)
 	}))
 }
 
-// notified adds the sent messages to the options of the server, if any can be sent.
-func (p *parts) notified(o *web.Options) {
-	if p.directory != nil || p.Config.EventsAddress != "" {
-		o.Notices = query.NewNotices(p.dispatcher)
+// sent are the messages that were sent; nil if none can be sent.
+func (a alerts) sent() query.Notices {
+	if a.directory == nil && !a.upstream {
+		return nil
 	}
+	return query.NewNotices(a.dispatcher)
 }

@@ -30,10 +30,13 @@ type recorder struct {
 	now        func() time.Time
 }
 
-// recorder makes the recorder of one controller.
-func (p *parts) recorder(mgr ctrl.Manager, component string, events kube.Events) recorder {
+// recorder makes the recorder of one controller. It writes core/v1 events, which the
+// API's users and their tools read.
+func (a alerts) recorder(mgr ctrl.Manager, component string, now func() time.Time) recorder {
 	host, _ := os.Hostname() // only for finding the process
-	return recorder{events, mgr.GetScheme(), p.dispatcher, component, host, p.Now}
+	//lint:ignore SA1019 the newer recorder writes events.k8s.io, which kubectl shows without counts
+	events := kube.Events{Recorder: mgr.GetEventRecorderFor(component)}
+	return recorder{events, mgr.GetScheme(), a.dispatcher, component, host, now}
 }
 
 // Event implements Events of the controllers.

@@ -165,7 +165,7 @@ func TestTellerTellsFlux(t *testing.T) {
 
 func TestEventsAddressIsChecked(t *testing.T) {
 	for _, address := range []string{"notification-controller", "ftp://x/", "http://user@x/", "http://"} {
-		if _, err := (&parts{}).fluxEvents(address); err == nil {
+		if _, err := fluxEvents(address, nil); err == nil {
 			t.Errorf("%q is taken for an address", address)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // cached answers of auth, impersonation, the namespaces that users may list and
 // which of these to check first, the sessions of browsers, the issuer for
 // signing in.
-func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth, namespaces func() []string) error {
+func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth) error {
 	people, err := command.NewPeople(p.plane.Config(), p.records, p.Now)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth, namesp
 	if p.bindings, err = access.NewBindings(p.plane.Config(), p.log, p.Now); err != nil {
 		return err
 	}
-	scopes := access.NewScopes(auth, access.ScopeOptions{Namespaces: namespaces, Likely: p.bindings.Likely, Now: p.Now})
+	scopes := access.NewScopes(auth, access.ScopeOptions{Namespaces: p.board.Namespaces, Likely: p.bindings.Likely, Now: p.Now})
 	o.Scopes, o.SoFar = scopes.Scope, scopes.SoFar
 	o.Sessions = web.SessionOptions{Key: p.key, Life: p.Config.SessionLife, Idle: p.Config.SessionIdle, SignOuts: ended}
 	o.Issuer, err = p.issuer()

@@ -61,7 +61,7 @@ func (t timed) Close() error {
 
 // reachable returns a check of the API server. Runs continue while it is
 // down.
-func (p *parts) reachable() (func(context.Context) error, error) {
+func (p plane) reachable() (func(context.Context) error, error) {
 	server, err := discovery.NewDiscoveryClientForConfig(p.rest())
 	if err != nil {
 		return nil, err

@@ -45,13 +45,16 @@ type server struct {
 
 // serve starts the servers and controllers and blocks until ctx ends.
 func (p *parts) serve(ctx context.Context) (err error) {
-	direct, err := client.New(p.rest(), client.Options{Scheme: newScheme()})
+	direct, err := client.New(p.plane.rest(), client.Options{Scheme: newScheme()})
 	if err != nil {
 		return err
 	}
 	if p.Cluster == nil || p.Cluster.Definitions {
 		p.progress("installing definitions")
-		err = errors.Join(kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group, noticesGroup), p.stamps(ctx, direct))
+		err = kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group, noticesGroup)
+		if p.Cluster != nil { // the control plane in this process stamps changes itself
+			err = errors.Join(err, stamps(ctx, direct, p.log))
+		}
 	} else {
 		err = kube.AwaitDefinitions(ctx, direct, crd.Files)
 	}
@@ -61,7 +64,11 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err
 	}
-	if err := errors.Join(p.publish(ctx, direct), p.beginJournal(ctx, direct), p.openDispatcher(ctx, direct)); err != nil {
+	err = errors.Join(p.publish(ctx, direct), p.journal.begin(ctx, direct, p.Version))
+	if err == nil {
+		p.alerts, err = p.openAlerts(ctx, direct)
+	}
+	if err != nil {
 		return errors.Join(err, p.http.listener.Close())
 	}
 	handler, err := p.handler(ctx)
@@ -71,7 +78,10 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	p.progress("starting controllers")
 	mgr, err := p.manager()
 	if err == nil {
-		err = errors.Join(p.controllers(mgr, direct), p.serveMetrics(mgr))
+		err = p.controllers(mgr, direct)
+	}
+	if err == nil {
+		p.scraped, err = p.meters.serve(mgr, p.Config.MetricsAddress)
 	}
 	if err != nil {
 		return errors.Join(err, p.http.listener.Close())
@@ -149,7 +159,7 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	p.askUs(ctx, mgr.GetClient())
+	p.registerWebhooks(ctx, mgr.GetClient())
 	r := Ready{
 		Ready: true, Kubeconfig: p.plane.Kubeconfig(), API: "https://" + p.plane.Address(), HTTP: p.http.url,
 		Metrics: p.scraped, DataDir: p.Config.DataDir, Isolation: sandbox.Probe().Level.String(),
@@ -201,14 +211,6 @@ func (p *parts) listenHTTP() (*server, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return s, nil
-}
-
-// hosts are the names of the HTTP API for other machines.
-func (p *parts) hosts() []string {
-	if p.Cluster == nil {
-		return nil
-	}
-	return p.Cluster.Hosts
 }
 
 // publish stores the address of the HTTP API for the command line, and tells
@@ -272,32 +274,31 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	ready, err := p.reachable()
+	ready, err := p.plane.reachable()
 	if err != nil {
 		return nil, err
 	}
 	p.knock = rand.Text()
-	hooks, err := p.admission()
+	hooks, err := admissionHandlers(p.plane.rest(), p.knock)
 	if err != nil {
 		return nil, err
 	}
 	p.records = query.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
 	stacks := query.New(kubeClient, p.records, p.Now)
-	board := p.newBoard()
+	p.board = query.NewBoard(query.BoardOptions{TenantLabel: p.Config.TenantLabel, Now: p.Now})
 	o := web.Options{
-		Stacks: stacks, Board: board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, board), Version: p.Version,
+		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.following,
-		Retained:  command.NewRetained(blobBytes{p.blobs}, kubeClient),
+		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient),
+		Audit:    p.journal.Log, Journal: query.NewJournal(p.journal.Log, p.journal.anchor), Notices: p.alerts.sent(),
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
 	}
-	if err := p.letIn(ctx, &o, p.pulls(auth), board.Namespaces); err != nil {
+	if err := p.letIn(ctx, &o, p.pulls(auth)); err != nil {
 		return nil, err
 	}
 	if err := p.screens(&o, kubeClient); err != nil {
 		return nil, err
 	}
-	p.journaled(&o)
-	p.notified(&o)
 	return web.New(o)
 }
 

@@ -14,7 +14,7 @@ func (p *parts) setupSources(mgr ctrl.Manager, out *outbound.Client) error {
 		Store: p.artifacts, Out: out, Key: p.key,
 		BaseURL: func() string { return p.http.url + web.ArtifactsPrefix },
 		Scratch: p.dir("scratch", "fetches"),
-		Events:  p.events(mgr, "source-controller"),
+		Events:  p.alerts.recorder(mgr, "source-controller", p.Now),
 		Pull:    p.pulls(nil).config,
 		Now:     p.Now, Log: p.log,
 	})

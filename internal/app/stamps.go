@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,10 +27,7 @@ const (
 // stamps makes the API server record the user of each change, with policies if
 // it does not do so by itself, as our own does, and waits until it does: an
 // object that is created earlier would be refused, or lack the name.
-func (p *parts) stamps(ctx context.Context, direct client.Client) error {
-	if p.Cluster == nil {
-		return nil
-	}
+func stamps(ctx context.Context, direct client.Client, log *slog.Logger) error {
 	there, err := kube.PoliciesThere(ctx, direct, admission.Files)
 	if err != nil {
 		return err
@@ -39,18 +37,18 @@ func (p *parts) stamps(ctx context.Context, direct client.Client) error {
 	}
 	err = kube.InstallPolicies(ctx, direct, admission.Files)
 	if errors.Is(err, kube.ErrNoPolicies) {
-		p.log.Warn("the audit log will not contain the users of changes", "err", err)
+		log.Warn("the audit log will not contain the users of changes", "err", err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return p.awaitStamps(ctx, direct)
+	return awaitStamps(ctx, direct, log)
 }
 
 // awaitStamps waits until stacks are stamped. It only tests a dry run,
 // so a failure affects only the first seconds.
-func (p *parts) awaitStamps(ctx context.Context, direct client.Client) error {
+func awaitStamps(ctx context.Context, direct client.Client, log *slog.Logger) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, stampsEvery, stampsWithin, true, func(ctx context.Context) (bool, error) {
 		var stamped bool
@@ -62,7 +60,7 @@ func (p *parts) awaitStamps(ctx context.Context, direct client.Client) error {
 		return ctx.Err()
 	}
 	if err != nil || last != nil {
-		p.log.Warn("cannot verify that the API server records the users of changes", "err", errors.Join(err, last))
+		log.Warn("cannot verify that the API server records the users of changes", "err", errors.Join(err, last))
 	}
 	return nil
 }

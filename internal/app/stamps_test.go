@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"testing"
 
@@ -22,8 +21,7 @@ import (
 // Where the API server stamps by itself, no policy is put beside it.
 func TestStampsAreNotAskedForTwice(t *testing.T) {
 	k := testkit.Kube(t, v1alpha2.AddToScheme, admissionregistrationv1.AddToScheme)
-	p := &parts{Options: Options{Cluster: &ClusterConfig{}}, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	if err := p.stamps(t.Context(), k.Client); err != nil {
+	if err := stamps(t.Context(), k.Client, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	if there, err := kube.PoliciesThere(t.Context(), k.Client, admission.Files); there || err != nil {
@@ -62,8 +60,7 @@ func TestStampsAreAwaited(t *testing.T) {
 				},
 			})
 			var log bytes.Buffer
-			p := &parts{log: slog.New(slog.NewTextHandler(&log, nil))}
-			if err := p.awaitStamps(t.Context(), server); err != nil {
+			if err := awaitStamps(t.Context(), server, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 				t.Fatal(err)
 			}
 			if asked != c.asked {

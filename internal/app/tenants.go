@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"os"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -34,7 +33,7 @@ func (p *parts) setupTenants(mgr ctrl.Manager, live client.Client) error {
 	if p.Cluster != nil {
 		watched = p.Cluster.Namespaces
 	}
-	objects, err := children.New(children.Config{REST: p.rest(), Namespaces: watched, Log: p.log, Now: p.Now})
+	objects, err := children.New(children.Config{REST: p.plane.rest(), Namespaces: watched, Log: p.log, Now: p.Now})
 	if err != nil {
 		return err
 	}
@@ -48,32 +47,9 @@ func (p *parts) setupTenants(mgr ctrl.Manager, live client.Client) error {
 		return err
 	}
 	return tenants.Setup(mgr, tenants.Options{
-		Live: live, Children: objects, Rows: pools, Events: p.events(mgr, tenantsv1.FieldManager), Audit: p.journal, Metrics: p.metrics,
+		Live: live, Children: objects, Rows: pools, Events: p.alerts.recorder(mgr, tenantsv1.FieldManager, p.Now), Audit: p.journal.Log, Metrics: p.meters.registry,
 		Key: p.key, SQLiteDirs: dirs, Namespaces: p.tenantNamespaces(),
 		RegistryWorkers: p.Config.RegistryWorkers, TemplateWorkers: p.Config.TemplateWorkers, TenantWorkers: p.Config.TenantWorkers,
 		Now: p.Now, Log: p.log,
 	})
-}
-
-// tenantNamespaces are the namespaces that tenants may write to besides their
-// own: all of them on one machine, none in a cluster.
-func (p *parts) tenantNamespaces() []string {
-	if p.Config.TenantNamespaces == nil && p.Cluster == nil {
-		return []string{"*"}
-	}
-	return p.Config.TenantNamespaces
-}
-
-// sqliteDirs are the directories below which registries may read files. On one
-// machine these are the current and the data directory by default; in a
-// cluster none.
-func (p *parts) sqliteDirs() ([]string, error) {
-	if p.Config.SQLiteDirs != nil || p.Cluster != nil {
-		return p.Config.SQLiteDirs, nil
-	}
-	here, err := os.Getwd()
-	if err != nil {
-		return nil, err
-	}
-	return []string{here, p.Config.DataDir}, nil
 }

@@ -26,7 +26,7 @@ func TestWhatTenantsMayReachUnlessSomebodySays(t *testing.T) {
 		"a cluster that watches a part": {Config{}, &ClusterConfig{Namespaces: []string{"a"}}, nil, nil},
 	} {
 		t.Run(rule, func(t *testing.T) {
-			p := &parts{Options: Options{Config: c.config, Cluster: c.cluster}}
+			p := Options{Config: c.config, Cluster: c.cluster}
 			dirs, err := p.sqliteDirs()
 			if err != nil || !slices.Equal(dirs, c.dirs) {
 				t.Errorf("files may be in %v (%v), want %v", dirs, err, c.dirs)

@@ -50,9 +50,7 @@ var (
 		"internal/graph/graph.go: boxes":              "a graph has boxes and edges",
 	}}
 	// largeTypes are written "package.type".
-	largeTypes = exceptions{"types stay small", map[string]string{
-		"internal/app.parts": "it is being split",
-	}}
+	largeTypes = exceptions{"types stay small", map[string]string{}}
 	// largePackages are written as packages.
 	largePackages = exceptions{"packages stay small", map[string]string{}}
 	// laterDecisions are written as files of the controller.

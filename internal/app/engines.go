@@ -1,0 +1,60 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/sandbox"
+)
+
+// findEngine finds an engine by its name; an empty name is the default.
+type findEngine = func(ctx context.Context, name string) (engine.Engine, error)
+
+// findEngines returns a function that finds the engine for every run: the engine may
+// be replaced meanwhile.
+func findEngines(o Options, log *slog.Logger) (findEngine, error) {
+	known, err := namedEngines(o.Config.Engines)
+	if err != nil {
+		return nil, err
+	}
+	finder := &engine.Finder{Chosen: o.Config.Engine, Path: o.Environ("PATH"), Run: output, Known: known}
+	if exe, err := os.Executable(); err == nil {
+		finder.Beside = filepath.Dir(exe)
+	}
+	var warned sync.Map
+	return func(ctx context.Context, name string) (engine.Engine, error) {
+		e, err := finder.Named(ctx, name)
+		if err != nil {
+			return e, err
+		}
+		if _, said := warned.LoadOrStore(e.String(), true); !said {
+			if advice := engine.Advisory(e.Version); advice != "" {
+				log.Warn("engine version", "engine", e.String(), "advice", advice)
+			}
+		}
+		return e, nil
+	}, nil
+}
+
+// output runs a program and returns its output.
+func output(ctx context.Context, path string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var out, complaint bytes.Buffer
+	proc, err := sandbox.Start(ctx, sandbox.Command{Path: path, Args: args, Env: []string{"CHECKPOINT_DISABLE=1"}, Dir: "/", Stdout: &out, Stderr: &complaint})
+	if err != nil {
+		return nil, err
+	}
+	exit, err := proc.Wait()
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("it ended with %d: %.200s", exit.Code, complaint.String())
+	}
+	return out.Bytes(), err
+}

@@ -1,0 +1,135 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/machine"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/schedule"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// This file has what follows from the options alone.
+
+// runsShare is the default share of the memory of this machine for all runs
+// together. The rest is for this program, the control plane
+// and the file cache of the kernel.
+const runsShare = 0.7
+
+// progress tells the user of the command line what happens.
+func (o Options) progress(format string, args ...any) {
+	fmt.Fprintf(o.Stderr, "terrier: "+format+"\n", args...)
+}
+
+// dir is a directory below the data directory.
+func (o Options) dir(below ...string) string {
+	return filepath.Join(append([]string{o.Config.DataDir}, below...)...)
+}
+
+// hosts are the names of the HTTP API for other machines.
+func (o Options) hosts() []string {
+	if o.Cluster == nil {
+		return nil
+	}
+	return o.Cluster.Hosts
+}
+
+// namespaces are those that are reconciled, nil for all.
+func (o Options) namespaces() map[string]cache.Config {
+	if o.Cluster == nil || len(o.Cluster.Namespaces) == 0 {
+		return nil
+	}
+	named := map[string]cache.Config{}
+	for _, n := range o.Cluster.Namespaces {
+		named[n] = cache.Config{}
+	}
+	return named
+}
+
+// room is the number of runs, and the memory for them, of this machine.
+func (o Options) room() schedule.Limits {
+	l := schedule.Limits{Runs: o.Config.MaxRuns, PerTenant: o.Config.MaxTenantRuns, Memory: int64(o.Config.RunsMemory) << 20}
+	if l.Memory == 0 {
+		// After a restart runs may be active, which are counted: the memory that is
+		// free now does not matter.
+		l.Memory = int64(float64(machine.Memory(os.DirFS("/"))) * runsShare)
+	}
+	return l
+}
+
+// mirror is the directory of providers that runs can read; empty without one.
+func (o Options) mirror() (string, error) {
+	dir := o.Config.Mirror
+	if dir == "" {
+		dir = beside("mirror")
+	}
+	if dir == "" {
+		return "", nil
+	}
+	return filepath.Abs(dir)
+}
+
+// writable are the directories of this machine that every run may write.
+func (o Options) writable() []string {
+	if o.Config.Quickstart {
+		return append(slices.Clone(o.Config.Writable), o.dir(estateDir))
+	}
+	return o.Config.Writable
+}
+
+// tenantNamespaces are the namespaces that tenants may write to besides their
+// own: all of them on one machine, none in a cluster.
+func (o Options) tenantNamespaces() []string {
+	if o.Config.TenantNamespaces == nil && o.Cluster == nil {
+		return []string{"*"}
+	}
+	return o.Config.TenantNamespaces
+}
+
+// sqliteDirs are the directories below which registries may read files. On one
+// machine these are the current and the data directory by default; in a
+// cluster none.
+func (o Options) sqliteDirs() ([]string, error) {
+	if o.Config.SQLiteDirs != nil || o.Cluster != nil {
+		return o.Config.SQLiteDirs, nil
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	return []string{here, o.Config.DataDir}, nil
+}
+
+// settings returns the operator's settings for all stacks.
+func (o Options) settings() (controller.Config, error) {
+	c := controller.Config{
+		CrossNamespace: o.Config.CrossNamespace, TenantLabel: o.Config.TenantLabel,
+		Network: o.Config.Network, HostNetwork: o.Config.HostNetwork, MinLevel: o.Config.Isolation,
+		NoReattach: !o.Config.Reuse, StackMetrics: o.Config.StackMetrics, Patience: controller.Patience,
+		BreakGlass: controller.BreakGlass{Allowed: o.Config.Glass, Lasts: o.Config.GlassLasts},
+		Limits: runner.Limits{
+			Init: o.Config.RunTimeout, Plan: o.Config.RunTimeout, Apply: o.Config.RunTimeout, Grace: o.Config.RunGrace,
+			Memory: int64(o.Config.RunMemory) << 20, Processes: o.Config.RunProcesses, FileBytes: int64(o.Config.RunFile) << 20,
+		},
+	}
+	if o.Config.Quickstart {
+		estate := o.dir(estateDir)
+		if err := errors.Join(os.MkdirAll(estate, 0o700), sandbox.ChownWork(estate)); err != nil {
+			return c, fmt.Errorf("creating the estate of the quickstart: %w", err)
+		}
+	}
+	mirror, err := o.mirror()
+	if err != nil || mirror == "" {
+		return c, err
+	}
+	c.MirrorProviders, err = workdir.MirrorProviders(os.DirFS(mirror))
+	return c, err
+}
