@@ -1,5 +1,5 @@
 // Terrier-runner supervises one run: it reads a job from its standard input,
-// drives the engine through it in a box, and leaves everything about it in the
+// drives the engine through it in a sandbox, and leaves everything about it in the
 // run's directory. It is small because it is started for every run.
 //
 // It is started by terrier and not by people; `terrier-runner version` is for

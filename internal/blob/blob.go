@@ -1,5 +1,5 @@
 // Package blob keeps what is too large or too secret for an object of the API:
-// plans, states, journals, logs, snapshots. A Store is keys and bytes; Files
+// plans, states, logs, snapshots. A Store is keys and bytes; Files
 // keeps them below a directory, and Seal puts encryption in front of any
 // Store. There are no partial values: a Put that did not return leaves what was
 // there before.

@@ -92,7 +92,7 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 	return nil
 }
 
-// approved reports whether a person let exactly this plan through.
+// approved reports whether a user approved exactly this plan.
 func (p *pass) approved(plan *stack.Plan) bool {
 	a := p.o.Spec.Approved
 	return plan != nil && a != "" && (a == plan.Name || a == plan.Digest)

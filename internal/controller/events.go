@@ -76,9 +76,9 @@ func (tl *teller) tellOf(p *pass, t stack.Transition) {
 
 // resolutions say how drift was resolved.
 var resolutions = map[stack.Resolution]string{
-	stack.WentAway:   "Drift resolved: what was applied is there again",
-	stack.Remediated: "Drift resolved by what was applied",
-	stack.Replaced:   "Drift is no longer told apart: there is a plan of something new",
+	stack.WentAway:   "Drift resolved: the resources match the applied plan again",
+	stack.Remediated: "Drift resolved by an apply",
+	stack.Replaced:   "A new plan with other inputs replaced the plan of the drift",
 }
 
 // tellFailure tells of a run that failed. The first of a series is news.

@@ -32,6 +32,9 @@ type loader struct {
 
 // load begins a pass: it reads the object, finds its entry and decodes both. There
 // is no pass if there is nothing to be decided about the object.
+//
+// It also writes: it ends stacks whose objects are gone (removals), and puts the
+// finalizer on an object that has none.
 func (ld *loader) load(ctx context.Context, of objectRef) (*pass, ctrl.Result, error) {
 	obj, cached, err := ld.readObject(ctx, of)
 	if err != nil {

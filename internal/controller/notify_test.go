@@ -68,7 +68,7 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 		"it works again":                   {was: failed, run: run(stack.PlanRun, stack.Succeeded, nil), told: []string{"Recovered: The stack works again, after it failed 2 times"}},
 		"drift":                            {run: run(stack.CheckRun, stack.Succeeded, &drift), told: []string{"DriftDetected: Drift detected: 1 to add"}},
 		"the same drift":                   {was: stack.Status{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, &drift)},
-		"drift that went away":             {was: stack.Status{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, nil), told: []string{"DriftResolved: Drift resolved: what was applied is there again"}},
+		"drift that went away":             {was: stack.Status{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, nil), told: []string{"DriftResolved: Drift resolved: the resources match the applied plan again"}},
 		"a lock of a moment ago":           {is: &stack.Status{Lock: lock(at, time.Minute)}},
 		"a lock that is old when met":      {is: &stack.Status{Lock: lock(at, time.Hour)}, told: []string{"LockHeld: The lock of the state is held by ann@laptop since 2026-03-01T12:00:00Z"}},
 		"a lock that became old":           {was: stack.Status{Lock: lock(at, time.Minute)}, is: &stack.Status{Lock: lock(at, 11*time.Minute)}, told: []string{"LockHeld: "}},

@@ -13,7 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// observer finds what a decision depends on. It only reads.
+// observer finds what a decision depends on. It writes nothing outside the pass.
 type observer struct {
 	cache        client.Reader
 	config       Config
@@ -26,7 +26,8 @@ type observer struct {
 
 // observe gathers what a decision depends on beside the object and its run, and no
 // more than it needs: a stack whose run goes on is not asked for its inputs. It
-// only reads.
+// writes nothing outside the pass: whether a break-glass session is open follows
+// from the time, and is part of the observation.
 func (ob *observer) observe(ctx context.Context, p *pass) error {
 	if p.unreadable != nil {
 		return nil

@@ -78,8 +78,7 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// fold takes a run into the status that never came to be: what came in its way
-// counts as its outcome.
+// fold records a run that could not be started: the obstacle is its outcome.
 func (p *pass) fold(r stack.Run) { p.o.Status = p.o.Status.Record(r) }
 
 // goesOn counts a run that goes on, and stores what it has done so far in case

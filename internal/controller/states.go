@@ -50,7 +50,7 @@ func (sts *states) startState(ctx context.Context, p *pass, kind stack.RunKind, 
 	return state, sts.versions.keepVersion(ctx, p.id, state, stack.StateVersion{By: p.o.Status.Wrote, At: p.o.Now, Before: p.name(kind, cause)}, nil)
 }
 
-// destructive reports whether a run may take something down.
+// destructive reports whether a run may destroy something.
 func destructive(kind stack.RunKind, cause stack.Cause) bool {
 	switch kind {
 	case stack.DestroyRun, stack.BreakGlassRun:

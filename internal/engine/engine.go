@@ -1,5 +1,5 @@
 // Package engine knows the tofu and terraform command lines: where the program
-// is, which versions are safe, how each step is spelled, which names and
+// is, which versions are safe, how each step is spelled, which names a
 // user may choose, and what a few of its errors mean.
 // Its functions are pure, or ask the caller to run a program for them: it
 // starts no process itself.

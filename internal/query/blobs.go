@@ -145,7 +145,8 @@ func (b *Blobs) current(id StackID) (*runner.Report, error) {
 }
 
 // isQuiet reports whether a run that is missing under its own name is the newest
-// quiet look. Whoever saw it at work, or follows it, knows it by that name.
+// drift check without a finding. A client that followed the run knows it by the
+// run's own name.
 func (b *Blobs) isQuiet(ctx context.Context, id StackID, run string, err error) bool {
 	if fault.Of(err) != fault.Missing {
 		return false

@@ -17,8 +17,8 @@ import (
 )
 
 // InputInfo is one thing that goes into the runs of a stack: what it is called
-// there and where it comes from. What it is is told only of variables that stand
-// in the object itself, which a user who may see the stack may see.
+// there and where it comes from. The value is set only for variables whose value
+// is in the object itself, which a user who may see the stack may see.
 type InputInfo struct {
 	Name      string    `json:"name,omitempty"` // of the variable, or of what Kind says; empty for all keys of the origin
 	Kind      InputKind `json:"kind"`

@@ -67,7 +67,7 @@ var rules = []RuleText{
 	},
 	{
 		"a destroy that needs approval waits for it", "wait", []stack.Reason{stack.AwaitingApproval},
-		"terrier.dev/deletion is approve, and approvePlan does not name this plan, and is not auto or a reviewer holds the plan.",
+		"terrier.dev/deletion is approve, and approvePlan does not name this plan. In this case approvePlan: auto is not enough.",
 	},
 	{
 		"an approved destroy plan is applied", "apply", []stack.Reason{stack.Destroying},
@@ -131,7 +131,7 @@ var rules = []RuleText{
 	},
 	{
 		"the webhooks are asked before a plan is applied", "ask the webhooks", []stack.Reason{stack.Reviewing},
-		"webhooks has one for plans. Terrier asks them once about each plan.",
+		"spec.webhooks has an enabled webhook. Terrier asks again about the same plan only after a refusal or an error.",
 	},
 	{
 		"an unhealthy stack is checked for drift as well", "check for drift, or plan", unhealthy,

@@ -17,7 +17,7 @@ type (
 		Kind    RunKind
 		Why     string
 		Unlock  string // a foreign lock to break first
-		Destroy bool   // plan to take everything down, from the record of the last apply
+		Destroy bool   // plan to destroy everything, from the record of the last apply
 	}
 	// Apply applies exactly this plan.
 	Apply struct{ Plan Plan }

@@ -35,7 +35,7 @@ type Spec struct {
 	Suspended       bool
 	Rejected        string // the name of a plan that a person rejected; only said, since a plan that is not approved is not applied
 	Approved        string // the name of a plan, or its digest; empty if none
-	Destroy         bool   // plans take everything down
+	Destroy         bool   // plans destroy everything
 	DestroyLast     bool   // destroy the resources when the object is deleted
 	Retain          bool   // a person said that the resources stay when the object is deleted
 	CheckDrift      bool   // check drift at each interval; otherwise plan anew

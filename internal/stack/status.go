@@ -18,7 +18,7 @@ type Status struct {
 	Applied   *Plan     `json:"applied,omitempty"`
 	AppliedAt time.Time `json:"appliedAt,omitzero"`
 	Built     bool      `json:"built,omitempty"`     // resources may exist
-	Destroyed bool      `json:"destroyed,omitempty"` // the last apply took everything down
+	Destroyed bool      `json:"destroyed,omitempty"` // the last apply destroyed everything
 	Snapshot  string    `json:"snapshot,omitempty"`  // key of the record that a destroy is made from
 
 	State     string `json:"state,omitempty"`     // digest of the newest state known
@@ -110,7 +110,7 @@ type Verdict struct {
 	By      string    `json:"by"`   // digest of the webhooks that were asked
 	Passed  bool      `json:"passed,omitempty"`
 	Held    bool      `json:"held,omitempty"`    // the plan needs an approval, in every mode
-	Refused bool      `json:"refused,omitempty"` // they said no; if none of the three is set, they could not be asked
+	Refused bool      `json:"refused,omitempty"` // a reviewer refused the plan; if none of the three is set, a reviewer did not answer
 	Message string    `json:"message,omitempty"`
 	At      time.Time `json:"at"`
 }
