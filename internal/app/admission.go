@@ -24,11 +24,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
-// admissionHandlers are the webhooks of tenants; knock is the end of the path at which
+// admissionHandlers are the webhooks of tenants; webhookSecret is the end of the path at which
 // we name registries to an API server, and empty if we do not.
-func admissionHandlers(c *rest.Config, knock string) (map[string]http.Handler, error) {
+func admissionHandlers(c *rest.Config, webhookSecret string) (map[string]http.Handler, error) {
 	all, err := admission.Handlers(crd.Files)
-	if err != nil || knock == "" {
+	if err != nil || webhookSecret == "" {
 		return all, err
 	}
 	direct, err := client.New(c, client.Options{Scheme: newScheme()})
@@ -36,18 +36,18 @@ func admissionHandlers(c *rest.Config, knock string) (map[string]http.Handler, e
 		return nil, err
 	}
 	// Logs name the pattern of a path, and not the secret at its end.
-	all[admission.ValidateTemplate+"/:knock"] = knowing{knock, admission.Knowing(direct)}
+	all[admission.ValidateTemplate+"/:webhookSecret"] = knowing{webhookSecret, admission.Knowing(direct)}
 	return all, nil
 }
 
 // knowing is a handler for callers that know the secret at the end of its path.
 type knowing struct {
-	knock string
+	webhookSecret string
 	http.Handler
 }
 
 func (k knowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if subtle.ConstantTimeCompare([]byte(path.Base(r.URL.Path)), []byte(k.knock)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(path.Base(r.URL.Path)), []byte(k.webhookSecret)) != 1 {
 		http.NotFound(w, r)
 		return
 	}
@@ -61,7 +61,7 @@ func (p *parts) registerWebhooks(ctx context.Context, c client.Client) {
 	if p.Cluster != nil && !p.Cluster.Admission {
 		return
 	}
-	w := webhooks{url: p.http.url, ca: p.http.ca, knock: p.knock}
+	w := webhooks{url: p.http.url, ca: p.http.ca, webhookSecret: p.webhookSecret}
 	if p.Cluster != nil {
 		w.hosts, w.namespaces = p.Cluster.Hosts, p.Cluster.Namespaces
 	}
@@ -76,11 +76,11 @@ func (p *parts) registerWebhooks(ctx context.Context, c client.Client) {
 
 // webhooks are the addresses at which an API server reaches ours, and the namespaces.
 type webhooks struct {
-	url        string
-	ca         []byte
-	knock      string   // a secret in the path for the API server only, since answers name registries
-	hosts      []string // other names of the same server
-	namespaces []string // all if empty
+	url           string
+	ca            []byte
+	webhookSecret string   // a secret in the path for the API server only, since answers name registries
+	hosts         []string // other names of the same server
+	namespaces    []string // all if empty
 }
 
 // configurations are those of files, for this server.
@@ -127,8 +127,8 @@ func (w webhooks) adapt(u *unstructured.Unstructured) error {
 		if err != nil {
 			return err
 		}
-		if path == admission.ValidateTemplate && w.knock != "" {
-			path += "/" + w.knock
+		if path == admission.ValidateTemplate && w.webhookSecret != "" {
+			path += "/" + w.webhookSecret
 		}
 		if hook["clientConfig"], err = w.clientConfig(path); err != nil {
 			return err

@@ -52,23 +52,23 @@ func TestWebhooksOfAdmission(t *testing.T) {
 // What is told of registries is told to the API server only, which knows the end
 // of the path. The pattern, which logs have, is without that.
 func TestWhoKnowsTheEndOfThePath(t *testing.T) {
-	const knock = "sesame"
+	const webhookSecret = "sesame"
 	told := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
-	for end, want := range map[string]int{knock: http.StatusAccepted, "sesam": http.StatusNotFound, knock + "s": http.StatusNotFound} {
+	for end, want := range map[string]int{webhookSecret: http.StatusAccepted, "sesam": http.StatusNotFound, webhookSecret + "s": http.StatusNotFound} {
 		w := httptest.NewRecorder()
-		knowing{knock, told}.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, admission.ValidateTemplate+"/"+end, nil))
+		knowing{webhookSecret, told}.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, admission.ValidateTemplate+"/"+end, nil))
 		if w.Code != want {
 			t.Errorf("with %s at its end: %d, want %d", end, w.Code, want)
 		}
 	}
-	all, err := webhooks{url: "https://127.0.0.1:1", knock: knock}.configurations(config.Webhooks)
+	all, err := webhooks{url: "https://127.0.0.1:1", webhookSecret: webhookSecret}.configurations(config.Webhooks)
 	if err != nil {
 		t.Fatal(err)
 	}
 	asked := 0
 	for _, u := range all {
 		for _, hook := range hooksOf(t, u) {
-			if at, _, _ := unstructured.NestedString(hook, "clientConfig", "url"); strings.HasSuffix(at, admission.ValidateTemplate+"/"+knock) {
+			if at, _, _ := unstructured.NestedString(hook, "clientConfig", "url"); strings.HasSuffix(at, admission.ValidateTemplate+"/"+webhookSecret) {
 				asked++
 			}
 		}

@@ -77,26 +77,26 @@ type parts struct {
 	settings func() (controller.Config, error)
 	engines  func() (findEngine, error)
 
-	log       *slog.Logger
-	level     slog.Level
-	runs      *runner.Processes
-	blobs     blob.Store
-	artifacts *source.Store
-	cache     *source.Cache
-	modules   *controller.Modules // root modules, and archives that were restored from their records
-	key       secret.Text
-	journal   *journal
-	plane     plane
-	meters    *meters
-	scraped   string // where metrics are served; empty if nowhere
-	http      *server
-	board     *query.Board
-	records   *query.Blobs
-	queue     *schedule.Queue
-	alerts    alerts
-	lists     tenantLists
-	knock     string // the end of the path at which we tell an API server of registries; empty if we do not
-	bindings  *access.Bindings
+	log           *slog.Logger
+	level         slog.Level
+	runs          *runner.Processes
+	blobs         blob.Store
+	artifacts     *source.Store
+	cache         *source.Cache
+	modules       *controller.Modules // root modules, and archives that were restored from their records
+	key           secret.Text
+	journal       *journal
+	plane         plane
+	meters        *meters
+	scraped       string // where metrics are served; empty if nowhere
+	http          *server
+	board         *query.Board
+	records       *query.Blobs
+	queue         *schedule.Queue
+	alerts        alerts
+	lists         tenantLists
+	webhookSecret string // the end of the path at which we tell an API server of registries; empty if we do not
+	bindings      *access.Bindings
 }
 
 // Run starts everything and blocks until ctx ends. Applies that are active then

@@ -15,11 +15,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
-// letIn fills in authentication and authorization:
+// fillAccess fills in authentication and authorization:
 // cached answers of auth, impersonation, the namespaces that users may list and
 // which of these to check first, the sessions of browsers, the issuer for
 // signing in.
-func (p *parts) letIn(ctx context.Context, o *web.Options, auth web.Auth) error {
+func (p *parts) fillAccess(ctx context.Context, o *web.Options, auth web.Auth) error {
 	people, err := command.NewPeople(p.plane.Config(), p.records, p.Now)
 	if err != nil {
 		return err

@@ -54,9 +54,9 @@ func labelled(s labels.Selector) client.ListOption {
 	return client.MatchingLabelsSelector{Selector: s}
 }
 
-// screens fills in what the pages show beside stacks: tenants, the queue, and the
+// fillPages fills in what the pages show beside stacks: tenants, the queue, and the
 // server itself.
-func (p *parts) screens(o *web.Options, kube client.WithWatch) error {
+func (p *parts) fillPages(o *web.Options, kube client.WithWatch) error {
 	p.lists.WithWatch = kube
 	tenants := query.NewTenants(query.New(&p.lists, p.records, p.Now), p.plane.Config())
 	o.Tenants, o.Estate, o.Queue = tenants, tenants, p.queue

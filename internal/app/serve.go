@@ -168,7 +168,7 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 		if err := json.NewEncoder(p.Stdout).Encode(r); err != nil {
 			return err
 		}
-	} else if err := p.greet(r); err != nil {
+	} else if err := p.printAddresses(r); err != nil {
 		return err
 	}
 	if p.Options.Ready == nil {
@@ -177,8 +177,8 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 	return p.Options.Ready(ctx, r, p.plane.Config())
 }
 
-// greet prints the addresses and what to try, and ready on its own line.
-func (p *parts) greet(r Ready) error {
+// printAddresses prints the addresses and what to try, and ready on its own line.
+func (p *parts) printAddresses(r Ready) error {
 	_, err := fmt.Fprintf(p.Stdout, `
   Kubernetes API  %s
   pages and API   %s
@@ -278,8 +278,8 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.knock = rand.Text()
-	hooks, err := admissionHandlers(p.plane.rest(), p.knock)
+	p.webhookSecret = rand.Text()
+	hooks, err := admissionHandlers(p.plane.rest(), p.webhookSecret)
 	if err != nil {
 		return nil, err
 	}
@@ -293,10 +293,10 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		Audit:    p.journal.Log, Journal: query.NewJournal(p.journal.Log, p.journal.anchor), Notices: p.alerts.sent(),
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
 	}
-	if err := p.letIn(ctx, &o, p.pulls(auth)); err != nil {
+	if err := p.fillAccess(ctx, &o, p.pulls(auth)); err != nil {
 		return nil, err
 	}
-	if err := p.screens(&o, kubeClient); err != nil {
+	if err := p.fillPages(&o, kubeClient); err != nil {
 		return nil, err
 	}
 	return web.New(o)

@@ -61,6 +61,17 @@ func (c *cluster) one(name string) (command.StackAPI, query.Key, error) {
 	return s, key, err
 }
 
+// ofStack runs a command about one stack, which its first argument names.
+func (c *cluster) ofStack(do func(context.Context, command.StackAPI, query.Key) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, key, err := c.one(args[0])
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), s, key)
+	}
+}
+
 // names completes the names of stacks.
 func (c *cluster) names(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -21,12 +23,8 @@ check, its plans, its last failure, its conditions and its events.`,
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
-			if err != nil {
-				return err
-			}
-			d, err := s.Describe(cmd.Context(), key)
+		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			d, err := s.Describe(ctx, key)
 			if err != nil {
 				return err
 			}
@@ -35,7 +33,7 @@ check, its plans, its last failure, its conditions and its events.`,
 			}
 			_, err = fmt.Fprint(p.Stdout, p.detail(d))
 			return err
-		},
+		}),
 	}
 	formatFlag(c, &f, forJSON, forYAML)
 	return c

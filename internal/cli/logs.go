@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // runCommands show the runs of stacks, their plans and their outputs.
@@ -33,19 +37,15 @@ are masked. "terrier runs" lists the recorded runs.`,
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
-			if err != nil {
-				return err
-			}
-			r, err := s.Log(cmd.Context(), key, run, follow)
+		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			r, err := s.Log(ctx, key, run, follow)
 			if err != nil {
 				return err
 			}
 			out := &cleanWriter{w: p.Stdout}
 			_, err = io.Copy(out, r)
 			return errors.Join(err, out.Close(), r.Close())
-		},
+		}),
 	}
 	c.Flags().StringVar(&run, "run", "", "the `name` of the run")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the run has ended")
@@ -62,12 +62,8 @@ func (p runCommands) runs() *cobra.Command {
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
-			if err != nil {
-				return err
-			}
-			runs, err := s.Runs(cmd.Context(), key)
+		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			runs, err := s.Runs(ctx, key)
 			if err != nil {
 				return err
 			}
@@ -92,7 +88,7 @@ func (p runCommands) runs() *cobra.Command {
 					plain(end.Sub(r.Started).Round(100*time.Millisecond).String()), plain(cut(clean(r.Message), messageWidth)))
 			}
 			return t.print(p.Stdout, p.coloured())
-		},
+		}),
 	}
 	formatFlag(c, &f, forJSON, forYAML)
 	return c

@@ -36,12 +36,8 @@ command ends when the stack is settled, and prints its status.`,
 		GroupID:           groupOperate,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
-			if err != nil {
-				return err
-			}
-			request, err := s.Replan(cmd.Context(), key)
+		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			request, err := s.Replan(ctx, key)
 			if err != nil {
 				return err
 			}
@@ -49,14 +45,14 @@ command ends when the stack is settled, and prints its status.`,
 				_, err := fmt.Fprintf(p.Stdout, "Requested a new plan of %s.\n", clean(key.String()))
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			st, err := command.Answered(ctx, s, key, request)
 			if err != nil {
 				return err
 			}
 			return p.settled(st)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the stack is settled")
 	c.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")

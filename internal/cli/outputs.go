@@ -2,12 +2,15 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func (p runCommands) outputs() *cobra.Command {
@@ -26,12 +29,8 @@ given.`,
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
-			if err != nil {
-				return err
-			}
-			list, err := s.Outputs(cmd.Context(), key, show)
+		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			list, err := s.Outputs(ctx, key, show)
 			if err != nil {
 				return err
 			}
@@ -48,7 +47,7 @@ given.`,
 				}
 			}
 			return nil
-		},
+		}),
 	}
 	c.Flags().BoolVar(&show, "show", false, "show sensitive values as well")
 	formatFlag(c, &f, forJSON, forYAML)

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -217,12 +219,8 @@ backend rejected, with their runs.`,
   terrier state versions network -o json`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
-			if err != nil {
-				return err
-			}
-			kept, err := s.StateVersions(cmd.Context(), key)
+		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			kept, err := s.StateVersions(ctx, key)
 			if err != nil {
 				return err
 			}
@@ -230,7 +228,7 @@ backend rejected, with their runs.`,
 				return err
 			}
 			return p.printVersions(kept)
-		},
+		}),
 	}
 	formatFlag(c, &f, forJSON, forYAML)
 	return c

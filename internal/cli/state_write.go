@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // stateBytes bounds a state, as a run does.
@@ -182,12 +183,8 @@ before the controller accepts it, nothing is accepted.`,
 		Example:           `  terrier state accept network`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
-			if err != nil {
-				return err
-			}
-			known, err := s.AcceptState(cmd.Context(), key)
+		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			known, err := s.AcceptState(ctx, key)
 			if err != nil {
 				return err
 			}
@@ -197,7 +194,7 @@ before the controller accepts it, nothing is accepted.`,
 			}
 			_, err = fmt.Fprintf(p.Stdout, "Accepted for %s: %s.\n", clean(key.String()), clean(what))
 			return err
-		},
+		}),
 	}
 }
 
@@ -213,18 +210,14 @@ lock and the time.`,
   terrier state unlock network`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
-			if err != nil {
-				return err
-			}
-			l, err := s.LockState(cmd.Context(), key, reason)
+		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			l, err := s.LockState(ctx, key, reason)
 			if err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(p.Stdout, "The state of %s is locked by %s with the lock %s. To unlock it: terrier state unlock %s\n", clean(key.String()), clean(l.Who), clean(l.ID), clean(key.Name))
 			return err
-		},
+		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "", "the reason, a `text` that other users see")
 	return c

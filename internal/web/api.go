@@ -16,8 +16,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// The API is rows of the one table. asks makes a row that only reads, and
-// tells makes a row that acts, from a function that knows nothing of
+// The API is rows of the one table. reads makes a row that only reads, and
+// acts makes a row that acts, from a function that knows nothing of
 // HTTP. The document of the API is generated from these rows.
 
 const api = "/api/v1"
@@ -98,8 +98,8 @@ func (c call) scope() (access.Scope, error) { return c.gate.scopes.of(c.ctx(), u
 // none is a body or an answer with nothing in it.
 type none struct{}
 
-// asks is a row that reads.
-func asks[A any](g *gate, path string, d door, a requirement, o operation, f func(call) (A, error)) route {
+// reads is a row that reads.
+func reads[A any](g *gate, path string, d door, a requirement, o operation, f func(call) (A, error)) route {
 	o.gives = reflect.TypeFor[A]()
 	r := route{method: http.MethodGet, path: path, door: d, access: a, operation: o}
 	r.handle = func(c *gin.Context) {
@@ -116,8 +116,8 @@ func asks[A any](g *gate, path string, d door, a requirement, o operation, f fun
 // commandBytes bounds the body of a command.
 const commandBytes = 64 << 10
 
-// tells is a row that acts, with the permissions of the caller.
-func tells[B, A any](g *gate, path string, a requirement, o operation, f func(call, command.Person, B) (A, error)) route {
+// acts is a row that acts, with the permissions of the caller.
+func acts[B, A any](g *gate, path string, a requirement, o operation, f func(call, command.Person, B) (A, error)) route {
 	o.takes = reflect.TypeFor[B]()
 	silent := reflect.TypeFor[A]() == reflect.TypeFor[none]()
 	if !silent {
@@ -218,9 +218,9 @@ type aboutAPI struct {
 
 func (a aboutAPI) routes() []route {
 	return []route{
-		asks(a.gate, api+"/version", known, nil, operation{id: "version", area: "server", summary: "The version of the server."},
+		reads(a.gate, api+"/version", known, nil, operation{id: "version", area: "server", summary: "The version of the server."},
 			func(call) (versionView, error) { return versionView{a.version}, nil }),
-		asks(a.gate, api+"/openapi.json", known, nil, operation{id: "openapi", area: "server", summary: "This document."},
+		reads(a.gate, api+"/openapi.json", known, nil, operation{id: "openapi", area: "server", summary: "This document."},
 			func(call) (json.RawMessage, error) { return document, nil }),
 	}
 }

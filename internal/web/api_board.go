@@ -54,7 +54,7 @@ func (a boardAPI) routes() []route {
 		if only != nil {
 			params = slices.DeleteFunc(params, func(p parameter) bool { return p.name == "status" })
 		}
-		return asks(a.gate, path, known, nil, operation{id: id, area: "stacks", summary: summary, query: params, fails: []fault.Kind{fault.Later}},
+		return reads(a.gate, path, known, nil, operation{id: id, area: "stacks", summary: summary, query: params, fails: []fault.Kind{fault.Later}},
 			func(c call) (query.BoardPage, error) {
 				scope, err := c.scope()
 				if err != nil {
@@ -69,12 +69,12 @@ func (a boardAPI) routes() []route {
 		page(api+"/stacks", "listStacks", "Lists the stacks that the caller may list, one page at a time."),
 		page(api+"/approvals", "listApprovals", "Lists the stacks with a pending plan.", query.StatusPending),
 		page(api+"/drift", "listDrift", "Lists the stacks with drifted resources.", query.StatusDrifted),
-		asks(a.gate, inNamespace+"/stacks", guarded, right("list", access.ResourceStacks), operation{id: "listStacksOfNamespace", area: "stacks",
+		reads(a.gate, inNamespace+"/stacks", guarded, right("list", access.ResourceStacks), operation{id: "listStacksOfNamespace", area: "stacks",
 			summary: "Lists the stacks of one namespace, one page at a time.", query: within, fails: []fault.Kind{fault.Later}},
 			func(c call) (query.BoardPage, error) {
 				return a.page(c, access.Scope{In: map[string]bool{c.Param("namespace"): true}}, nil)
 			}),
-		asks(a.gate, oneStack+"/graph", guarded, right("get", access.ResourceStacks), operation{id: "getStackGraph", area: "stacks",
+		reads(a.gate, oneStack+"/graph", guarded, right("get", access.ResourceStacks), operation{id: "getStackGraph", area: "stacks",
 			summary: "Returns the dependencies and the dependents of a stack. A stack that the caller may not list has no name.",
 			query:   []parameter{number("depth", "Maximum distance in steps; 0 means all.")},
 			fails:   []fault.Kind{fault.Missing, fault.Later}}, a.graph),

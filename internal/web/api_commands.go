@@ -29,41 +29,41 @@ func (a commandAPI) routes() []route {
 	preview := op("previewDestroy", "Plans a destroy as a preview, waits for the plan, and returns it. The preview cannot be approved.", fault.Conflict)
 	preview.also = right("get", access.ResourcePlan)
 	table := []route{
-		tells(a.gate, oneStack+"/preview-destroy", patch, preview, a.previewDestroy),
-		tells(a.gate, oneStack+"/approve", patch, op("approvePlan", "Approves exactly the given plan. The request can be repeated.", fault.Conflict),
+		acts(a.gate, oneStack+"/preview-destroy", patch, preview, a.previewDestroy),
+		acts(a.gate, oneStack+"/approve", patch, op("approvePlan", "Approves exactly the given plan. The request can be repeated.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {
 				return decided(p.Stacks.Approve, c, b)
 			}),
-		tells(a.gate, oneStack+"/reject", patch, op("rejectPlan", "Rejects exactly the given plan.", fault.Conflict),
+		acts(a.gate, oneStack+"/reject", patch, op("rejectPlan", "Rejects exactly the given plan.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {
 				return decided(p.Stacks.Reject, c, b)
 			}),
-		tells(a.gate, oneStack+"/replan", patch, op("replan", "Requests a new plan. Unanswered requests are answered together."),
+		acts(a.gate, oneStack+"/replan", patch, op("replan", "Requests a new plan. Unanswered requests are answered together."),
 			func(c call, p command.Person, _ none) (command.Requested, error) {
 				request, err := p.Stacks.Replan(c.ctx(), c.key())
 				return command.Requested{Request: request}, err
 			}),
-		tells(a.gate, oneStack+"/suspend", patch, op("suspendStack", "Suspends a stack. An active run ends first."),
+		acts(a.gate, oneStack+"/suspend", patch, op("suspendStack", "Suspends a stack. An active run ends first."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.Suspend(c.ctx(), c.key())
 			}),
-		tells(a.gate, oneStack+"/resume", patch, op("resumeStack", "Resumes a suspended stack."),
+		acts(a.gate, oneStack+"/resume", patch, op("resumeStack", "Resumes a suspended stack."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.Resume(c.ctx(), c.key())
 			}),
-		tells(a.gate, oneStack+"/unlock", patch, op("breakLock", "Breaks the lock with the given ID on the state.", fault.Conflict),
+		acts(a.gate, oneStack+"/unlock", patch, op("breakLock", "Breaks the lock with the given ID on the state.", fault.Conflict),
 			func(c call, p command.Person, b command.NamedLock) (none, error) {
 				if b.ID == "" {
 					return none{}, errField("id")
 				}
 				return none{}, p.Stacks.Unlock(c.ctx(), c.key(), b.ID)
 			}),
-		tells(a.gate, oneStack+"/repair-plan", patch, op("planRepair", "Requests a repair plan, which imports the untracked resources of an interrupted apply.", fault.Conflict),
+		acts(a.gate, oneStack+"/repair-plan", patch, op("planRepair", "Requests a repair plan, which imports the untracked resources of an interrupted apply.", fault.Conflict),
 			func(c call, p command.Person, b command.RepairAnswers) (command.Requested, error) {
 				request, err := p.Stacks.PlanRepair(c.ctx(), c.key(), b)
 				return command.Requested{Request: request}, err
 			}),
-		tells(a.gate, oneStack+"/repair", patch, op("repairStack", "Applies exactly the given repair plan.", fault.Conflict),
+		acts(a.gate, oneStack+"/repair", patch, op("repairStack", "Applies exactly the given repair plan.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenRepair) (none, error) {
 				if b.Name == "" {
 					return none{}, errField("name")
@@ -80,15 +80,15 @@ func (a commandAPI) routes() []route {
 func (a commandAPI) breakGlassCommands(op func(string, string, ...fault.Kind) operation) []route {
 	patch := right("patch", access.ResourceStacks)
 	return []route{
-		tells(a.gate, oneStack+"/break-glass", patch, op("breakGlass", "Starts a break-glass session, during which Terrier plans and applies nothing. It ends at its timeout.", fault.Conflict),
+		acts(a.gate, oneStack+"/break-glass", patch, op("breakGlass", "Starts a break-glass session, during which Terrier plans and applies nothing. It ends at its timeout.", fault.Conflict),
 			func(c call, p command.Person, _ none) (stack.BreakGlass, error) {
 				return p.Stacks.BreakGlass(c.ctx(), c.key())
 			}),
-		tells(a.gate, oneStack+"/break-glass/run", patch, op("orderByHand", "Runs one command of the engine in a break-glass session. The caller chooses the ID: two requests with the same ID run one command.", fault.Conflict),
+		acts(a.gate, oneStack+"/break-glass/run", patch, op("orderByHand", "Runs one command of the engine in a break-glass session. The caller chooses the ID: two requests with the same ID run one command.", fault.Conflict),
 			func(c call, p command.Person, b command.CommandOrder) (stack.Command, error) {
 				return p.Stacks.OrderCommand(c.ctx(), c.key(), b)
 			}),
-		tells(a.gate, oneStack+"/break-glass/end", patch, op("endGlass", "Ends the break-glass session. Terrier reconciles the stack again."),
+		acts(a.gate, oneStack+"/break-glass/end", patch, op("endGlass", "Ends the break-glass session. Terrier reconciles the stack again."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.EndBreakGlass(c.ctx(), c.key())
 			}),
@@ -99,18 +99,18 @@ func (a commandAPI) breakGlassCommands(op func(string, string, ...fault.Kind) op
 func (a commandAPI) stateCommands(op func(string, string, ...fault.Kind) operation) []route {
 	patch := right("patch", access.ResourceStacks)
 	return []route{
-		tells(a.gate, oneStack+"/state/rollback", right("update", access.ResourceState),
+		acts(a.gate, oneStack+"/state/rollback", right("update", access.ResourceState),
 			op("rollBackState", "Rolls a state back to an older version, or returns a preview of the changes.", fault.Conflict), rollBack),
 		a.pushing(op),
-		tells(a.gate, oneStack+"/state/lock", patch, op("lockState", "Locks a state until it is unlocked. Meanwhile no run writes it."),
+		acts(a.gate, oneStack+"/state/lock", patch, op("lockState", "Locks a state until it is unlocked. Meanwhile no run writes it."),
 			func(c call, p command.Person, b command.LockReason) (query.StateLock, error) {
 				return p.Stacks.LockState(c.ctx(), c.key(), b.Reason)
 			}),
-		tells(a.gate, oneStack+"/state/unlock", patch, op("unlockState", "Unlocks a state: releases the caller's own lock, or the lock with the given ID.", fault.Conflict),
+		acts(a.gate, oneStack+"/state/unlock", patch, op("unlockState", "Unlocks a state: releases the caller's own lock, or the lock with the given ID.", fault.Conflict),
 			func(c call, p command.Person, b command.NamedLock) (query.StateLock, error) {
 				return p.Stacks.UnlockState(c.ctx(), c.key(), b.ID)
 			}),
-		tells(a.gate, oneStack+"/state/accept", patch, op("acceptState", "Accepts an unexpected state: the stored state, although Terrier expected another one."),
+		acts(a.gate, oneStack+"/state/accept", patch, op("acceptState", "Accepts an unexpected state: the stored state, although Terrier expected another one."),
 			func(c call, p command.Person, _ none) (stack.Known, error) {
 				return p.Stacks.AcceptState(c.ctx(), c.key())
 			}),

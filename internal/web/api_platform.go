@@ -37,21 +37,21 @@ func (a platformAPI) routes() []route {
 		return parameter{name: name, about: about, kind: reflect.String, several: true}
 	}
 	return []route{
-		asks(a.gate, api+"/queue", known, nil, op("getQueue", "Returns the running and the queued runs of the stacks that the caller may list."), a.listQueue),
-		asks(a.gate, api+"/sources", guarded, rightIn("list", access.ResourceSources), op("listSources", "Lists the sources of modules, with the stacks that use them.", namespace), a.listSources),
-		asks(a.gate, api+"/audit", known, nil, op("listAuditEntries", "Lists the entries of the audit log, newest first, in the namespaces where the caller may list terraforms/audit.",
+		reads(a.gate, api+"/queue", known, nil, op("getQueue", "Returns the running and the queued runs of the stacks that the caller may list."), a.listQueue),
+		reads(a.gate, api+"/sources", guarded, rightIn("list", access.ResourceSources), op("listSources", "Lists the sources of modules, with the stacks that use them.", namespace), a.listSources),
+		reads(a.gate, api+"/audit", known, nil, op("listAuditEntries", "Lists the entries of the audit log, newest first, in the namespaces where the caller may list terraforms/audit.",
 			word("since", "Only entries since this time, in RFC 3339."), word("until", "Only entries before this time."), word("who", "Only entries of this user."),
 			several("what", "Only this action; several match any of them."), word("via", "Only this interface: ui, api, cli, kubectl, git or controller."),
 			word("namespace", "Only this namespace."), word("stack", "The name of an object of any kind."), word("q", "Words that must all occur."),
 			number("before", "The value of next of the previous page."), number("limit", "Number of entries: 100 by default, at most 1000.")), a.listEntries),
-		asks(a.gate, api+"/audit/verify", guarded, everywhere("list", access.ResourceAudit), op("verifyAudit", "Verifies the audit log."),
+		reads(a.gate, api+"/audit/verify", guarded, everywhere("list", access.ResourceAudit), op("verifyAudit", "Verifies the audit log."),
 			func(c call) (query.AuditReport, error) {
 				if a.journal == nil {
 					return query.AuditReport{}, errNoSuch("audit log")
 				}
 				return a.journal.VerifyJournal(c.ctx())
 			}),
-		asks(a.gate, api+"/notifications", guarded, rightIn("list", access.ResourceNotifications), op("listNotifications", "Lists the notifications that were sent, newest first, and their outcome.",
+		reads(a.gate, api+"/notifications", guarded, rightIn("list", access.ResourceNotifications), op("listNotifications", "Lists the notifications that were sent, newest first, and their outcome.",
 			namespace, word("name", "The name of the object."), word("provider", "Only this provider."), word("event", "Only this event."),
 			several("outcome", "failed, retrying, delivered or dropped; several match any of them."),
 			number("offset", "Number of entries to skip."), number("limit", "Number of entries: 100 by default, at most 1000.")), a.listNotices),

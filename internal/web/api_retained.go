@@ -31,7 +31,7 @@ func (a retainedAPI) routes() []route {
 	forget := op("forgetRetained", "Deletes the records of a deleted stack. Its resources stay, and so does the Secret with its state.")
 	forget.fails = append(forget.fails, fault.Conflict)
 	return []route{
-		asks(a.gate, api+"/retained", guarded, rightIn("list", access.ResourceStacks), op("listRetained", "Lists the retained resources of deleted stacks: the resources, the time, the location of the state, and the next steps.",
+		reads(a.gate, api+"/retained", guarded, rightIn("list", access.ResourceStacks), op("listRetained", "Lists the retained resources of deleted stacks: the resources, the time, the location of the state, and the next steps.",
 			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces.")),
 			func(c call) (list[command.Retained], error) {
 				if a.stacks == nil {
@@ -40,7 +40,7 @@ func (a retainedAPI) routes() []route {
 				return listed(a.stacks.List(c.ctx(), c.Query("namespace")))
 			}),
 		a.raw(oneRetained+"/state", right("get", access.ResourceState), state, a.state),
-		tells(a.gate, oneRetained+"/forget", right("delete", access.ResourceStacks), forget, a.forgetRetained),
+		acts(a.gate, oneRetained+"/forget", right("delete", access.ResourceStacks), forget, a.forgetRetained),
 	}
 }
 

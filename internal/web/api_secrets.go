@@ -31,17 +31,17 @@ func (a secretAPI) routes() []route {
 		word("version", "A serial, or the beginning of a digest; by default the current version."))
 	file.gives = anyType
 	table := []route{
-		asks(a.gate, api+"/states", guarded, rightIn("list", access.ResourceState), op("listStates", "states", "Lists the states of stacks with serial, size and lock.",
+		reads(a.gate, api+"/states", guarded, rightIn("list", access.ResourceState), op("listStates", "states", "Lists the states of stacks with serial, size and lock.",
 			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces."), word("name", "Only the stack of this name."),
 			word("selector", "A label selector of stacks, as in kubectl.")),
 			func(c call) (list[query.StateInfo], error) {
 				return listed(a.stacks.StateInfos(c.ctx(), query.Filter{Namespace: c.Query("namespace"), Name: c.Query("name"), Selector: c.Query("selector")}))
 			}),
 		a.raw(oneStack+"/state/file", right("get", access.ResourceState), file, a.stateFile),
-		asks(a.gate, oneStack+"/outputs/secret", guarded, right("get", access.ResourceStacks), op("listPublishedOutputs", "stacks",
+		reads(a.gate, oneStack+"/outputs/secret", guarded, right("get", access.ResourceStacks), op("listPublishedOutputs", "stacks",
 			"Lists the outputs in the Secret that a stack publishes them to. The caller needs the permission to read that Secret.",
 			yes("reveal", "Show sensitive values.")), a.publishedOutputs),
-		tells(a.gate, oneTemplate+"/render", right("get", access.ResourceTemplates), op("renderTemplate", "tenants",
+		acts(a.gate, oneTemplate+"/render", right("get", access.ResourceTemplates), op("renderTemplate", "tenants",
 			"Renders a template with a given row, or with the row of the tenant with the given UID. For that row, the caller needs the permission to read its Secret. Nothing is written."),
 			func(c call, p command.Person, b command.RenderOrder) (query.Rendering, error) {
 				return p.Secrets.Render(c.ctx(), c.key(), b.Row, b.UID)

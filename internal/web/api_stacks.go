@@ -36,16 +36,16 @@ func (a stackAPI) routes() []route {
 	document := op("getPlanDocument", "Returns the plan in the format of show -json of the engine, with sensitive values masked.", word("digest", "The digest of a plan; by default the pending plan, or else the plan that was applied last."))
 	document.gives = anyType
 	table := []route{
-		asks(a.gate, oneStack, guarded, see, op("getStack", "Returns the details of a stack, without its records."),
+		reads(a.gate, oneStack, guarded, see, op("getStack", "Returns the details of a stack, without its records."),
 			func(c call) (query.Detail, error) { return a.stacks.Describe(c.ctx(), c.key()) }),
-		asks(a.gate, oneStack+"/explain", guarded, see, op("explainStack", "Explains the status of a stack: all rules, and the rule that decides."),
+		reads(a.gate, oneStack+"/explain", guarded, see, op("explainStack", "Explains the status of a stack: all rules, and the rule that decides."),
 			func(c call) (query.Explanation, error) { return a.stacks.Explain(c.ctx(), c.key()) }),
-		asks(a.gate, oneStack+"/runs", guarded, log, op("listRuns", "Lists the runs of a stack, newest first."),
+		reads(a.gate, oneStack+"/runs", guarded, log, op("listRuns", "Lists the runs of a stack, newest first."),
 			func(c call) (list[query.Report], error) { return listed(a.stacks.Runs(c.ctx(), c.key())) }),
-		asks(a.gate, oneStack+"/runs/:run", guarded, log, op("getRun", "Returns one run; the name newest selects the newest run."), run),
-		asks(a.gate, oneStack+"/runs/:run/report", guarded, log, op("getRunReport", "The same as getRun."), run),
+		reads(a.gate, oneStack+"/runs/:run", guarded, log, op("getRun", "Returns one run; the name newest selects the newest run."), run),
+		reads(a.gate, oneStack+"/runs/:run/report", guarded, log, op("getRunReport", "The same as getRun."), run),
 		a.raw(oneStack+"/runs/:run/log", log, text, a.logs.serve),
-		asks(a.gate, oneStack+"/plan", guarded, plan, op("getPlan", "Returns a plan of a stack with its changes, with sensitive values masked.",
+		reads(a.gate, oneStack+"/plan", guarded, plan, op("getPlan", "Returns a plan of a stack with its changes, with sensitive values masked.",
 			word("digest", "The digest of a plan; by default the pending plan, or else the plan that was applied last.")),
 			func(c call) (query.PlanDocument, error) {
 				return a.stacks.Plan(c.ctx(), c.key(), c.Query("digest"))
@@ -59,19 +59,19 @@ func (a stackAPI) routes() []route {
 // detailRoutes are the rows of the details on the pages of one stack.
 func (a stackAPI) detailRoutes(see, plan requirement, op func(string, string, ...parameter) operation) []route {
 	return []route{
-		asks(a.gate, oneStack+"/inputs", guarded, see, op("listInputs", "Lists the inputs of the runs of a stack with their names and origins. Only variables from the object itself have values."),
+		reads(a.gate, oneStack+"/inputs", guarded, see, op("listInputs", "Lists the inputs of the runs of a stack with their names and origins. Only variables from the object itself have values."),
 			detail(a, func(d query.StackDetails, c call) (list[query.InputInfo], error) {
 				return listed(d.Inputs(c.ctx(), c.key()))
 			})),
-		asks(a.gate, oneStack+"/timeline", guarded, see, op("listMoments", "Lists the timeline of a stack, newest first. The actions of users are included if the caller may list terraforms/audit."),
+		reads(a.gate, oneStack+"/timeline", guarded, see, op("listMoments", "Lists the timeline of a stack, newest first. The actions of users are included if the caller may list terraforms/audit."),
 			detail(a, func(d query.StackDetails, c call) (list[query.Moment], error) {
 				return listed(a.timeline(c, d))
 			})),
-		asks(a.gate, oneStack+"/outputs", guarded, right("get", access.ResourceOutputs), op("listOutputs", "Lists the outputs of the last apply. Sensitive outputs have no value."),
+		reads(a.gate, oneStack+"/outputs", guarded, right("get", access.ResourceOutputs), op("listOutputs", "Lists the outputs of the last apply. Sensitive outputs have no value."),
 			detail(a, func(d query.StackDetails, c call) (list[query.Output], error) {
 				return listed(d.OutputsKept(c.ctx(), c.key()))
 			})),
-		asks(a.gate, oneStack+"/drift", guarded, plan, op("getDrift", "Returns the drifted resources of a stack."),
+		reads(a.gate, oneStack+"/drift", guarded, plan, op("getDrift", "Returns the drifted resources of a stack."),
 			detail(a, func(d query.StackDetails, c call) (query.DriftDetail, error) {
 				return d.DriftDetails(c.ctx(), c.key())
 			})),

@@ -24,17 +24,17 @@ func (a tenantAPI) routes() []route {
 		return operation{id: id, area: "tenants", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
 	table := []route{
-		asks(a.gate, api+"/tenants", guarded, rightIn("list", access.ResourceTenants), op("listTenants", "Lists tenants, and the problems of registries and templates.",
+		reads(a.gate, api+"/tenants", guarded, rightIn("list", access.ResourceTenants), op("listTenants", "Lists tenants, and the problems of registries and templates.",
 			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces."),
 			word("registry", "Only tenants of this registry."), word("template", "Only tenants of this template."),
 			word("selector", "A label selector, as in kubectl."), yes("notReady", "Only tenants that are not ready.")), a.list),
-		asks(a.gate, inNamespace+"/tenants", guarded, right("list", access.ResourceTenants), op("listTenantsOfNamespace", "Lists the tenants of one namespace, and the problems of its registries and templates.",
+		reads(a.gate, inNamespace+"/tenants", guarded, right("list", access.ResourceTenants), op("listTenantsOfNamespace", "Lists the tenants of one namespace, and the problems of its registries and templates.",
 			word("registry", "Only tenants of this registry."), word("template", "Only tenants of this template."),
 			word("selector", "A label selector, as in kubectl."), yes("notReady", "Only tenants that are not ready.")), a.list),
-		asks(a.gate, oneTenant, guarded, right("get", access.ResourceTenants), op("getTenant", "Returns the details of a tenant."), a.one),
-		asks(a.gate, oneRegistry, guarded, right("get", access.ResourceRegistries), op("getRegistry", "Returns the result of the last read of a registry, and its effect on tenants."),
+		reads(a.gate, oneTenant, guarded, right("get", access.ResourceTenants), op("getTenant", "Returns the details of a tenant."), a.one),
+		reads(a.gate, oneRegistry, guarded, right("get", access.ResourceRegistries), op("getRegistry", "Returns the result of the last read of a registry, and its effect on tenants."),
 			ofTenants(a, func(t query.TenantReader, c call) (query.Registry, error) { return t.Registry(c.ctx(), c.key()) })),
-		asks(a.gate, oneTemplate, guarded, right("get", access.ResourceTemplates), op("getRollout", "Returns the rollout of a template."),
+		reads(a.gate, oneTemplate, guarded, right("get", access.ResourceTemplates), op("getRollout", "Returns the rollout of a template."),
 			ofTenants(a, func(t query.TenantReader, c call) (query.Rollout, error) { return t.Rollout(c.ctx(), c.key()) })),
 	}
 	return append(append(table, a.registryCommands()...), a.templateCommands()...)
@@ -100,23 +100,23 @@ func tenantOp(id, summary string, fails ...fault.Kind) operation {
 func (a tenantAPI) registryCommands() []route {
 	patch := right("patch", access.ResourceRegistries)
 	return []route{
-		tells(a.gate, oneRegistry+"/allow", patch, tenantOp("allowDeletions", "Allows exactly the blocked deletions of the token.", fault.Conflict),
+		acts(a.gate, oneRegistry+"/allow", patch, tenantOp("allowDeletions", "Allows exactly the blocked deletions of the token.", fault.Conflict),
 			func(c call, p command.Person, b command.AllowedToken) (none, error) {
 				if b.Token == "" {
 					return none{}, errField("token")
 				}
 				return none{}, p.Tenants.Allow(c.ctx(), c.key(), b.Token)
 			}),
-		tells(a.gate, oneRegistry+"/read-now", patch, tenantOp("readNow", "Requests a read of the rows now."),
+		acts(a.gate, oneRegistry+"/read-now", patch, tenantOp("readNow", "Requests a read of the rows now."),
 			func(c call, p command.Person, _ none) (command.Requested, error) {
 				request, err := p.Tenants.ReadNow(c.ctx(), c.key())
 				return command.Requested{Request: request}, err
 			}),
-		tells(a.gate, oneRegistry+"/suspend", patch, tenantOp("suspendRegistry", "Suspends a registry: its rows are not read, and its tenants do not change."),
+		acts(a.gate, oneRegistry+"/suspend", patch, tenantOp("suspendRegistry", "Suspends a registry: its rows are not read, and its tenants do not change."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Tenants.SuspendRegistry(c.ctx(), c.key())
 			}),
-		tells(a.gate, oneRegistry+"/resume", patch, tenantOp("resumeRegistry", "Resumes a suspended registry."),
+		acts(a.gate, oneRegistry+"/resume", patch, tenantOp("resumeRegistry", "Resumes a suspended registry."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Tenants.ResumeRegistry(c.ctx(), c.key())
 			}),
@@ -126,13 +126,13 @@ func (a tenantAPI) registryCommands() []route {
 // templateCommands are the rows of actions on a template.
 func (a tenantAPI) templateCommands() []route {
 	return []route{
-		tells(a.gate, oneTemplate+"/rollout/resume", right("patch", access.ResourceTemplates),
+		acts(a.gate, oneTemplate+"/rollout/resume", right("patch", access.ResourceTemplates),
 			tenantOp("resumeRollout", "Resumes a stopped rollout.", fault.Conflict),
 			func(c call, p command.Person, _ none) (command.Resumed, error) {
 				n, err := p.Tenants.ResumeRollout(c.ctx(), c.key())
 				return command.Resumed{Generation: n}, err
 			}),
-		tells(a.gate, oneTemplate+"/rollout/undo", right("update", access.ResourceTemplates),
+		acts(a.gate, oneTemplate+"/rollout/undo", right("update", access.ResourceTemplates),
 			tenantOp("undoRollout", "Rolls a template back to an older generation, or returns a preview.", fault.Conflict), undo),
 	}
 }

@@ -32,7 +32,7 @@ func (p pageRows) operateRoutes() []route {
 		p.page("/api", known, nil, pages.APIDocs),
 
 		p.page("/audit", known, nil, pages.Audit),
-		p.action("/audit/verify", guarded, everywhere("list", access.ResourceAudit), pages.VerifyJournal),
+		p.action("/audit/verify", guarded, everywhere("list", access.ResourceAudit), pages.VerifyAuditLog),
 		{method: http.MethodGet, path: "/audit/export", door: known, within: func(l Limits) time.Duration { return l.Transfer }, handle: p.exportAudit},
 
 		p.page("/retained", known, nil, pages.Retained),

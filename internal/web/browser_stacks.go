@@ -2,7 +2,10 @@ package web
 
 import (
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/web/pages"
@@ -36,10 +39,14 @@ func (p pageRows) stackRoutes() []route {
 		p.action(one+"/replan", guarded, change, pages.Replan),
 		p.action(one+"/suspend", guarded, change, pages.Suspend),
 		p.action(one+"/resume", guarded, change, pages.Resume),
-		p.page(one+"/glass", guarded, change, pages.StackGlass),
-		p.action(one+"/glass", guarded, change, pages.BreakGlass),
-		p.action(one+"/glass/run", guarded, change, pages.RunCommand),
-		p.action(one+"/glass/end", guarded, change, pages.EndBreakGlass),
+		p.page(one+"/break-glass", guarded, change, pages.StackBreakGlass),
+		p.action(one+"/break-glass", guarded, change, pages.BreakGlass),
+		p.action(one+"/break-glass/run", guarded, change, pages.RunCommand),
+		p.action(one+"/break-glass/end", guarded, change, pages.EndBreakGlass),
+		// The address of the page in earlier releases.
+		{method: http.MethodGet, path: one + "/glass", door: known, handle: func(c *gin.Context) {
+			c.Redirect(http.StatusSeeOther, strings.TrimSuffix(c.Request.URL.Path, "glass")+"break-glass")
+		}},
 		p.action(one+"/unlock", guarded, change, pages.Unlock),
 		p.action(one+"/preview-destroy", guarded, change, pages.PreviewDestroy),
 		p.action(one+"/repair", guarded, change, pages.Repair),

@@ -85,7 +85,7 @@ func (r *replies) refuse(c *gin.Context, err error) {
 func (r *replies) problem(c *gin.Context, status int, answer command.Refusal) {
 	v := r.screen.bare(c)
 	if v.User.Name != "" {
-		v.Can = r.screen.asks(c, v.User)
+		v.Can = r.screen.can(c, v.User)
 	}
 	p := pages.Failed(v, answer, c.GetString(keyRequest))
 	if c.Request.Method != http.MethodGet {

@@ -18,7 +18,7 @@ import (
 // screen makes visits of requests, and shows pages.
 type screen struct {
 	renderer *pages.Renderer
-	house    *pages.House
+	backend  *pages.Backend
 	recent   Auth // with a cache of some seconds
 	scopes   scopes
 	people   func(access.User) (command.Person, error) // nil if commands are not carried out
@@ -30,9 +30,9 @@ type screen struct {
 func (s *screen) visit(c *gin.Context) (*pages.Visit, error) {
 	user := userOf(c)
 	v := &pages.Visit{
-		Context: c.Request.Context(), House: s.house, User: user, Now: s.now(),
+		Context: c.Request.Context(), Backend: s.backend, User: user, Now: s.now(),
 		Path: c.Request.URL.Path, Query: c.Request.URL.Query(), Names: map[string]string{},
-		Can: s.asks(c, user),
+		Can: s.can(c, user),
 	}
 	for _, p := range c.Params {
 		v.Names[p.Key] = p.Value
@@ -49,11 +49,11 @@ func (s *screen) visit(c *gin.Context) (*pages.Visit, error) {
 
 // bare is a request as a page gets it that shows nothing of the cluster.
 func (s *screen) bare(c *gin.Context) *pages.Visit {
-	return &pages.Visit{Context: c.Request.Context(), House: s.house, User: userOf(c), Path: c.Request.URL.Path, Query: url.Values{}, Now: s.now()}
+	return &pages.Visit{Context: c.Request.Context(), Backend: s.backend, User: userOf(c), Path: c.Request.URL.Path, Query: url.Values{}, Now: s.now()}
 }
 
-// asks checks the permissions of a user.
-func (s *screen) asks(c *gin.Context, user access.User) func(access.Request) bool {
+// can checks the permissions of a user.
+func (s *screen) can(c *gin.Context, user access.User) func(access.Request) bool {
 	return func(a access.Request) bool { return s.recent.Authorize(c.Request.Context(), user, a) == nil }
 }
 
@@ -69,10 +69,10 @@ func (s *screen) show(c *gin.Context, status int, v *pages.Visit, p pages.Page) 
 	c.DataFromReader(status, int64(len(html)), "text/html; charset=utf-8", bytes.NewReader(html), nil)
 }
 
-// astray marks requests of browsers for unknown addresses, so that they get a
+// unknownAddress marks requests of browsers for unknown addresses, so that they get a
 // page. Programs accept JSON, or name no type. The user is not identified: the
 // page is the same for all users.
-func astray(c *gin.Context) {
+func unknownAddress(c *gin.Context) {
 	reads := c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead
 	c.Set(keyBrowser, reads && strings.Contains(c.GetHeader("Accept"), "text/html"))
 	c.Next()

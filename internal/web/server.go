@@ -32,7 +32,7 @@ func newServer(o Options) (*server, error) {
 	callers := callers{auth: o.Auth, recent: o.Recent, sessions: sessions}
 	scopes := scopes{auth: o.Auth, all: o.Scopes, known: o.SoFar}
 	audit := &auditor{to: o.Audit, log: o.Log, now: o.Now, refusals: newRefusals()}
-	screen := &screen{renderer: renderer, house: houseOf(o), recent: o.Recent, scopes: scopes, people: o.People, log: o.Log, now: o.Now}
+	screen := &screen{renderer: renderer, backend: backendOf(o), recent: o.Recent, scopes: scopes, people: o.People, log: o.Log, now: o.Now}
 	replies := &replies{audit: audit, screen: screen, log: o.Log}
 	entrance, err := newEntrance(o, callers, replies)
 	if err != nil {
@@ -71,11 +71,11 @@ func newServer(o Options) (*server, error) {
 	}, nil
 }
 
-// houseOf is everything that pages ask.
-func houseOf(o Options) *pages.House {
-	return &pages.House{
+// backendOf is everything that pages ask.
+func backendOf(o Options) *pages.Backend {
+	return &pages.Backend{
 		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, Journal: o.Journal, Estate: o.Estate,
-		Queue: o.Queue, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.JournalCheck{}, API: document, Version: o.Version,
+		Queue: o.Queue, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.AuditCheck{}, API: document, Version: o.Version,
 	}
 }
 

@@ -46,11 +46,11 @@ func (a stateAPI) routes() []route {
 	keep := op("keepOutgrownState", "Stores a state that is too large for a Secret.")
 	keep.takes = anyType
 	table := []route{
-		asks(a.gate, oneStack+"/states", guarded, read, op("listStateVersions", "Lists the stored versions of a state."),
+		reads(a.gate, oneStack+"/states", guarded, read, op("listStateVersions", "Lists the stored versions of a state."),
 			func(c call) (query.KeptStates, error) { return a.stacks.StateVersions(c.ctx(), c.key()) }),
-		asks(a.gate, oneStack+"/state", guarded, read, op("getState", "Returns the resources and outputs of a state.",
+		reads(a.gate, oneStack+"/state", guarded, read, op("getState", "Returns the resources and outputs of a state.",
 			word("version", "A serial, or the beginning of a digest; by default the current version."), yes("reveal", "Show sensitive values.")), a.view),
-		asks(a.gate, oneStack+"/resources", guarded, read, op("listResources", "Lists the resource instances in the current state, with sensitive attributes masked."),
+		reads(a.gate, oneStack+"/resources", guarded, read, op("listResources", "Lists the resource instances in the current state, with sensitive attributes masked."),
 			func(c call) (list[plan.StateResource], error) {
 				v, err := a.stacks.StateOf(c.ctx(), c.key(), "", false)
 				return listed(v.Resources, err)

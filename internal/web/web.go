@@ -168,8 +168,8 @@ func build(o Options) (*gin.Engine, error) {
 	for _, r := range s.routes() {
 		engine.Handle(r.method, r.path, s.guard.bounded(r), s.guard.allowed(r), r.handle)
 	}
-	engine.NoRoute(astray, func(c *gin.Context) { s.replies.refuse(c, errNoRoute) })
-	engine.NoMethod(astray, func(c *gin.Context) { s.replies.refuse(c, errNoMethod) })
+	engine.NoRoute(unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoRoute) })
+	engine.NoMethod(unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoMethod) })
 	return engine, nil
 }
 

@@ -33,7 +33,7 @@ func TestPictures(t *testing.T) {
 		"run": one + "network/runs/" + run, "log": one + "network/runs/" + run + "/log", "plan": one + "database/plan",
 		"approvals": "/approvals", "drift": "/drift", "queue": "/queue", "tenants": "/tenants", "sources": "/sources",
 		"audit": "/audit", "notifications": "/notifications", "about": "/about", "api": "/api", "missing": one + "nobody",
-		"stack-glass": one + "network/glass", "stack-glass-session": one + "byhand/glass", "stack-states-push": brought(w, one+"network"),
+		"stack-glass": one + "network/break-glass", "stack-glass-session": one + "byhand/break-glass", "stack-states-push": brought(w, one+"network"),
 		"stack-inputs-values": one + "network/inputs", "retained": "/retained", "retained-open": "/retained", "stack-states-open": one + "network/states", "missing-left": one + "leaving",
 	}
 	w.expect("404") // of the screen that is not there

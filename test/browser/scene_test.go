@@ -146,7 +146,7 @@ resource "world_thing" "a" {
 // byHand has somebody at work on a stack by hand, who has run a command.
 func byHand(w *window, stack string) {
 	w.t.Helper()
-	w.visit(stack + "/glass")
+	w.visit(stack + "/break-glass")
 	w.presses("Start session")
 	w.sees("A break-glass session is open")
 	w.fills("Command", "state list")

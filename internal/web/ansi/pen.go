@@ -99,8 +99,8 @@ func (p *pen) style(n int) {
 // maxParams is more than any program writes at once.
 const maxParams = 32
 
-// numbers reads parameters; one that is missing is 0, one that is no number is
-// as unknown as those that nobody has defined.
+// numbers reads parameters. A missing one is 0, and one that is not a number is
+// ignored like an undefined one.
 func numbers(params string) []int {
 	var out []int
 	for p := range strings.SplitSeq(params, ";") {

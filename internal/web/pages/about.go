@@ -20,9 +20,9 @@ const checkTime = 5 * time.Second
 // About shows the server, the health of its parts, the signed-in user and the
 // permissions of that user.
 func About(v *Visit) (Page, error) {
-	p := v.House.Platform
+	p := v.Backend.Platform
 	d := aboutView{
-		Now: v.Now, Version: v.House.Version, User: v.User, Platform: p, Groups: v.User.Groups,
+		Now: v.Now, Version: v.Backend.Version, User: v.User, Platform: p, Groups: v.User.Groups,
 		Namespace: rightsOf(v), Namespaces: visibleNamespaces(v), Docs: docs,
 	}
 	if !p.Started.IsZero() {
@@ -171,12 +171,12 @@ func (d *aboutView) health(v *Visit) {
 		cancel()
 		d.Health = append(d.Health, row)
 	}
-	if v.House.Journal != nil && v.House.Checked != nil {
-		d.Health = append(d.Health, journalHealth(v.House.Checked.Last(), v.Now, all))
+	if v.Backend.Journal != nil && v.Backend.Checked != nil {
+		d.Health = append(d.Health, auditHealth(v.Backend.Checked.Last(), v.Now, all))
 	}
 }
 
-func journalHealth(f Found, now time.Time, all bool) healthRow {
+func auditHealth(f Found, now time.Time, all bool) healthRow {
 	row := healthRow{Name: "Audit log", Pill: ui.NewPill(ui.ToneIdle, "clock", "Not verified yet"), Text: "Opening the Audit page verifies it."}
 	if f.At.IsZero() {
 		return row

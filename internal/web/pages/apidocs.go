@@ -14,12 +14,12 @@ import (
 // APIDocs shows what the API offers, as its own document says: grouped, with the
 // right that each route takes and a command to try it with.
 func APIDocs(v *Visit) (Page, error) {
-	d, err := apiOf(v.House.API)
+	d, err := apiOf(v.Backend.API)
 	if err != nil {
 		return Page{}, fmt.Errorf("reading the document of the API: %w", err)
 	}
-	d.Version, d.Address = v.House.Version, "https://SERVER"
-	for _, a := range v.House.Platform.Addresses {
+	d.Version, d.Address = v.Backend.Version, "https://SERVER"
+	for _, a := range v.Backend.Platform.Addresses {
 		if a.Name == AddressAPI {
 			d.Address = strings.TrimSuffix(a.URL, "/")
 		}

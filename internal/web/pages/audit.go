@@ -19,13 +19,13 @@ import (
 // Audit shows the audit log, and whether it verifies.
 func Audit(v *Visit) (Page, error) {
 	page := Page{Title: "Audit", Section: "audit", Template: "audit", Live: Live{Every: tenantsEvery}}
-	if v.House.Journal == nil {
+	if v.Backend.Journal == nil {
 		page.Data = auditView{Now: v.Now, Empty: &ui.Empty{Title: "No audit log", Text: "This server keeps no audit log."}}
 		return page, nil
 	}
 	sight := query.AuditSightOf(v.Can)
 	q, wrong := AuditQuery(v.Query)
-	found, err := v.House.Journal.Entries(v.Context, sight, q)
+	found, err := v.Backend.Journal.Entries(v.Context, sight, q)
 	if err != nil {
 		return page, err
 	}
@@ -33,7 +33,7 @@ func Audit(v *Visit) (Page, error) {
 	d.Problem = problemOf("The filter by day was ignored", wrong)
 	if sight.All {
 		// Verifying reads all of the log, so not every visitor starts it.
-		d.Chain = chainOf(v.House.Checked.Look(v.Context, v.House.Journal, v.Now))
+		d.Chain = chainOf(v.Backend.Checked.Look(v.Context, v.Backend.Journal, v.Now))
 		if d.Chain.Tone == ui.ToneBusy {
 			page.Live.Every = checkEvery
 		}
@@ -45,14 +45,14 @@ func Audit(v *Visit) (Page, error) {
 // checkEvery is how often the page refreshes while the log is verified part by part.
 const checkEvery = 2 * time.Second
 
-var _ = says(map[Said]string{"journal-verified": "The whole audit log was read. The result is below."})
+var _ = says(map[Said]string{"audit-log-verified": "The whole audit log was read. The result is below."})
 
-// VerifyJournal verifies the whole audit log again.
-func VerifyJournal(v *Visit) (Done, error) {
-	if v.House.Journal != nil {
-		v.House.Checked.again(v.Context, v.House.Journal, v.Now)
+// VerifyAuditLog verifies the whole audit log again.
+func VerifyAuditLog(v *Visit) (Done, error) {
+	if v.Backend.Journal != nil {
+		v.Backend.Checked.again(v.Context, v.Backend.Journal, v.Now)
 	}
-	return Done{To: "/audit", Said: "journal-verified"}, nil
+	return Done{To: "/audit", Said: "audit-log-verified"}, nil
 }
 
 // auditPage is how many entries are shown at once.
@@ -95,7 +95,7 @@ type auditView struct {
 	Query    query.AuditQuery
 	From, To string
 	Ways     []wayChoice
-	Deeds    []deedGroup // that can be chosen
+	Actions  []actionGroup // that can be chosen
 	Rows     []auditRow
 	Older    string // address of the next page, empty if there is none
 	Newest   string // address of the first, empty on it
@@ -144,42 +144,42 @@ type wayChoice struct {
 	Chosen    bool
 }
 
-// journalDeed is a kind of entry of the audit log, and its tone.
-type journalDeed struct {
+// auditAction is a kind of entry of the audit log, and its tone.
+type auditAction struct {
 	what query.AuditWhat
 	tone ui.Tone
 }
 
-// journalDeeds has all kinds, by subject. The kinds that an auditor looks for have a
+// auditActions has all kinds, by subject. The kinds that an auditor looks for have a
 // colour; the others are quiet.
-var journalDeeds = []struct {
+var auditActions = []struct {
 	about string
-	of    []journalDeed
+	of    []auditAction
 }{
-	{"Plans and runs", []journalDeed{
+	{"Plans and runs", []auditAction{
 		{"planned", ui.ToneIdle}, {"approved", ui.ToneOK}, {"approved-stale", ui.ToneWarn}, {"rejected", ui.ToneWarn}, {"plan-refused", ui.ToneBad}, {"plan-failed", ui.ToneBad},
 		{"apply-started", ui.ToneIdle}, {"applied", ui.ToneOK}, {"apply-failed", ui.ToneBad}, {"destroy-started", ui.ToneIdle}, {"destroyed", ui.ToneWarn}, {"destroy-failed", ui.ToneBad},
 		{"recovered", ui.ToneOK}, {"drift", ui.ToneDrift}, {"drift-resolved", ui.ToneOK}, {"untracked-found", ui.ToneBad}, {"untracked-ignored", ui.ToneWarn}, {"retained-forgotten", ui.ToneWarn}, {"repair-asked", ui.ToneIdle}, {"replan-asked", ui.ToneIdle},
 	}},
-	{"Stacks", []journalDeed{
+	{"Stacks", []auditAction{
 		{"created", ui.ToneIdle}, {"changed", ui.ToneIdle}, {"suspended", ui.ToneIdle}, {"resumed", ui.ToneIdle}, {"deletion-asked", ui.ToneWarn}, {"deleted", ui.ToneIdle}, {"retained", ui.ToneIdle}, {"orphaned", ui.ToneBad},
 	}},
-	{"States and secrets", []journalDeed{
+	{"States and secrets", []auditAction{
 		{"state-read", ui.ToneWarn}, {"state-locked", ui.ToneIdle}, {"state-unlocked", ui.ToneIdle}, {"lock-broken", ui.ToneWarn}, {"state-accepted", ui.ToneWarn}, {"state-rolled-back", ui.ToneWarn},
 		{"state-pushed", ui.ToneWarn}, {"outputs-revealed", ui.ToneWarn}, {"break-glass-begun", ui.ToneWarn}, {"break-glass-command", ui.ToneWarn}, {"break-glass-command-ended", ui.ToneIdle}, {"break-glass-ended", ui.ToneIdle},
 	}},
-	{"Tenants", []journalDeed{
+	{"Tenants", []auditAction{
 		{"guard-tripped", ui.ToneBad}, {"guard-cleared", ui.ToneOK}, {"deletions-allowed", ui.ToneWarn}, {"rollout-started", ui.ToneIdle}, {"rollout-stopped", ui.ToneBad}, {"rollout-resumed", ui.ToneIdle},
 		{"rollout-finished", ui.ToneOK}, {"rollout-undone", ui.ToneWarn}, {"registry-suspended", ui.ToneIdle}, {"registry-resumed", ui.ToneIdle},
 	}},
-	{"Platform", []journalDeed{
+	{"Platform", []auditAction{
 		{"signed-in", ui.ToneIdle}, {"signed-out", ui.ToneIdle}, {"sign-in-refused", ui.ToneBad}, {"denied", ui.ToneBad}, {"artifact-pushed", ui.ToneIdle}, {"artifact-deleted", ui.ToneWarn},
 		{"notification-tried", ui.ToneIdle}, {"audit-log-opened", ui.ToneIdle}, {"audit-log-cut", ui.ToneWarn}, {"audit-log-damaged", ui.ToneBad}, {"unreadable", ui.ToneBad},
 	}},
 }
 
-func toneOfDeed(w query.AuditWhat) ui.Tone {
-	for _, group := range journalDeeds {
+func toneOfAction(w query.AuditWhat) ui.Tone {
+	for _, group := range auditActions {
 		for _, d := range group.of {
 			if d.what == w {
 				return d.tone
@@ -189,23 +189,23 @@ func toneOfDeed(w query.AuditWhat) ui.Tone {
 	return ui.ToneIdle
 }
 
-// deedGroup is one group of the filter.
-type deedGroup struct {
+// actionGroup is one group of the filter.
+type actionGroup struct {
 	About string
-	Of    []deedChoice
+	Of    []actionChoice
 }
 
-type deedChoice struct {
+type actionChoice struct {
 	What, Word string
 	Chosen     bool
 }
 
-func deedChoices(chosen string) []deedGroup {
-	var out []deedGroup
-	for _, group := range journalDeeds {
-		g := deedGroup{About: group.about}
+func actionChoices(chosen string) []actionGroup {
+	var out []actionGroup
+	for _, group := range auditActions {
+		g := actionGroup{About: group.about}
 		for _, d := range group.of {
-			g.Of = append(g.Of, deedChoice{string(d.what), whatWord(d.what), string(d.what) == chosen})
+			g.Of = append(g.Of, actionChoice{string(d.what), whatWord(d.what), string(d.what) == chosen})
 		}
 		out = append(out, g)
 	}
@@ -219,7 +219,7 @@ func whatWord(w query.AuditWhat) string {
 
 func auditOf(v *Visit, q query.AuditQuery, found query.AuditPage) auditView {
 	d := auditView{
-		Now: v.Now, Query: q, From: v.Query.Get("from"), To: v.Query.Get("to"), Deeds: deedChoices(v.Query.Get("what")),
+		Now: v.Now, Query: q, From: v.Query.Get("from"), To: v.Query.Get("to"), Actions: actionChoices(v.Query.Get("what")),
 		Export: ui.With("/audit/export", v.Query, "before"),
 	}
 	for _, w := range ways {
@@ -247,7 +247,7 @@ func auditOf(v *Visit, q query.AuditQuery, found query.AuditPage) auditView {
 
 func rowOfAudit(e query.AuditEntry) auditRow {
 	row := auditRow{AuditEntry: e, Who: e.Who, Way: wayWord(e.Via), Href: objectPath(e.Object.Kind, e.Object.Namespace, e.Object.Name)}
-	row.Pill = ui.PillOf(toneOfDeed(e.What), whatWord(e.What))
+	row.Pill = ui.PillOf(toneOfAction(e.What), whatWord(e.What))
 	if e.Who == "" {
 		row.Who, row.Way = wayWord(viaController), ""
 	} else {
@@ -270,10 +270,10 @@ func rowOfAudit(e query.AuditEntry) auditRow {
 	return row
 }
 
-// JournalCheck keeps the last result of verifying the audit log, so that not every
+// AuditCheck keeps the last result of verifying the audit log, so that not every
 // visit reads all of it. A visit verifies the log part by part: a page never waits
 // for a log of a million entries.
-type JournalCheck struct {
+type AuditCheck struct {
 	reading sync.Mutex // held while the log is read
 
 	mu    sync.Mutex
@@ -292,7 +292,7 @@ type Found struct {
 
 // Look returns the last result, and verifies more of the log if the result is too
 // old or not complete. While another visit verifies, Look returns at once.
-func (c *JournalCheck) Look(ctx context.Context, j query.Journal, now time.Time) Found {
+func (c *AuditCheck) Look(ctx context.Context, j query.Journal, now time.Time) Found {
 	if last := c.Last(); !last.At.IsZero() && last.Err == nil && last.Report.Until == 0 && now.Sub(last.At) < checkedFor || !c.reading.TryLock() {
 		return last
 	}
@@ -302,21 +302,21 @@ func (c *JournalCheck) Look(ctx context.Context, j query.Journal, now time.Time)
 }
 
 // Last returns the last result, and reads nothing.
-func (c *JournalCheck) Last() Found {
+func (c *AuditCheck) Last() Found {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.found
 }
 
 // again reads all of it.
-func (c *JournalCheck) again(ctx context.Context, j query.Journal, now time.Time) {
+func (c *AuditCheck) again(ctx context.Context, j query.Journal, now time.Time) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	report, err := j.VerifyJournal(ctx)
 	c.keep(Found{now, report, err})
 }
 
-func (c *JournalCheck) keep(f Found) Found {
+func (c *AuditCheck) keep(f Found) Found {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.found = f

@@ -82,10 +82,10 @@ func StackGraph(v *Visit) (Page, error) {
 		p.Depths = append(p.Depths, planChip{Label: d.label, Tone: ui.ToneIdle, Href: ui.With(v.Path, nil, "depth", strconv.Itoa(d.depth)), Current: d.depth == depth})
 	}
 	page := stackPage(v, "graph", "Graph", nil)
-	g, err := v.House.Board.Graph(v.Scope(), v.Key(), depth)
+	g, err := v.Backend.Board.Graph(v.Scope(), v.Key(), depth)
 	if p.Why = problemOf("The graph cannot be shown", err); err == nil {
 		p.show(g)
-		p.draw(v.House, g)
+		p.draw(v.Backend, g)
 		page.Live.Stack, page.Live.Stacks = query.Key{}, true // others in it change, too
 	}
 	page.Data = p
@@ -149,7 +149,7 @@ const (
 )
 
 // draw lays out the graph, with dependencies above dependents.
-func (p *graphPage) draw(h *House, g query.Graph) {
+func (p *graphPage) draw(h *Backend, g query.Graph) {
 	var in graph.Graph
 	for i := range p.Nodes {
 		n := &p.Nodes[i]

@@ -32,7 +32,7 @@ func graphVisit(t *testing.T, g query.Graph, address string) (*Visit, *int) {
 	e := town()
 	v := visitor(t, e, address)
 	depth := new(int)
-	v.House.Board = connected{board{e}, g, depth}
+	v.Backend.Board = connected{board{e}, g, depth}
 	return v, depth
 }
 

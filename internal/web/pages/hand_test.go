@@ -20,17 +20,17 @@ import (
 // session and under the id that the page was made with.
 func TestCommandsByHandFromForms(t *testing.T) {
 	e := town()
-	begin := show(t, e, "/stacks/apps/cart/glass", StackGlass).forms("/glass")
+	begin := show(t, e, "/stacks/apps/cart/break-glass", StackBreakGlass).forms("/break-glass")
 	if len(begin) != 1 {
 		t.Fatalf("%d forms begin a session, want one", len(begin))
 	}
 	d, h, err := post(t, e, begin[0].To, begin[0].Fields, BreakGlass)
-	if err != nil || d.To != "/stacks/apps/cart/glass" || cmp.Diff(h.done, []string{"break glass apps/cart"}) != "" {
+	if err != nil || d.To != "/stacks/apps/cart/break-glass" || cmp.Diff(h.done, []string{"break glass apps/cart"}) != "" {
 		t.Errorf("%+v, %v, done %q; want the glass broken", d, err, h.done)
 	}
-	open := show(t, e, "/stacks/apps/byhand/glass", StackGlass)
-	run, end := open.forms("/glass/run"), open.forms("/glass/end")
-	if len(run) != 1 || len(end) != 1 || len(open.forms("/byhand/glass")) != 0 {
+	open := show(t, e, "/stacks/apps/byhand/break-glass", StackBreakGlass)
+	run, end := open.forms("/break-glass/run"), open.forms("/break-glass/end")
+	if len(run) != 1 || len(end) != 1 || len(open.forms("/byhand/break-glass")) != 0 {
 		t.Fatalf("%d and %d forms, want one to run a command and one to end the session", len(run), len(end))
 	}
 	order := run[0].Fields.Get("order")
@@ -46,7 +46,7 @@ func TestCommandsByHandFromForms(t *testing.T) {
 	if _, h, err = post(t, e, end[0].To, end[0].Fields, EndBreakGlass); err != nil || cmp.Diff(h.done, []string{"end glass apps/byhand"}) != "" {
 		t.Errorf("%v, done %q; want the session ended", err, h.done)
 	}
-	if n := len(show(t, e, "/stacks/apps/commanded/glass", StackGlass).forms("/glass/run")); n != 0 {
+	if n := len(show(t, e, "/stacks/apps/commanded/break-glass", StackBreakGlass).forms("/break-glass/run")); n != 0 {
 		t.Error("a second command can be asked for while the first is on its way")
 	}
 }
@@ -57,7 +57,7 @@ func TestWorkByHandIsNotOfferedInVain(t *testing.T) {
 		edit func(*Visit, *query.Stack)
 		want string
 	}{
-		"not on this platform": {func(v *Visit, _ *query.Stack) { v.House.Platform.Glass = 0 }, "--allow-break-the-glass"},
+		"not on this platform": {func(v *Visit, _ *query.Stack) { v.Backend.Platform.Glass = 0 }, "--allow-break-the-glass"},
 		"suspended":            {func(_ *Visit, s *query.Stack) { s.Suspended = true }, "Resume it first."},
 		"deleted":              {func(_ *Visit, s *query.Stack) { s.Deleting = true }, "is being deleted"},
 		"possible":             {func(*Visit, *query.Stack) {}, ""},
@@ -69,7 +69,7 @@ func TestWorkByHandIsNotOfferedInVain(t *testing.T) {
 		v := visitor(t, town(), "/stacks/apps/cart")
 		s := row("apps", "cart", query.StatusReady, nil).Stack
 		tt.edit(v, &s)
-		if b := glassButton(v, s, ""); (b.Why == "") != (tt.want == "") || !strings.Contains(b.Why, tt.want) {
+		if b := breakGlassButton(v, s, ""); (b.Why == "") != (tt.want == "") || !strings.Contains(b.Why, tt.want) {
 			t.Errorf("%s: %q, want %q", name, b.Why, tt.want)
 		}
 	}
@@ -82,9 +82,9 @@ func (s slow) BreakGlass(ctx context.Context, _ query.Key) (stack.BreakGlass, er
 
 func TestGlassThatBreaksLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := visitor(t, town(), "/stacks/apps/cart/glass")
+		v := visitor(t, town(), "/stacks/apps/cart/break-glass")
 		v.Person.Stacks = slow{&hands{}}
-		if d, err := BreakGlass(v); err != nil || d.Said != "glass-breaking" {
+		if d, err := BreakGlass(v); err != nil || d.Said != "session-requested" {
 			t.Errorf("%+v, %v; want to be told that it takes its time", d, err)
 		}
 	})
@@ -113,7 +113,7 @@ func TestStatesThatAreBrought(t *testing.T) {
 	v.Form.Set("force", "yes")
 	to, _, _ := strings.Cut(bring(t, v, "STATE"), "#")
 	look := visitor(t, e, to)
-	look.House = v.House
+	look.Backend = v.Backend
 	p, err := StackStates(look)
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestStatesThatAreBrought(t *testing.T) {
 	}
 	store := func(who, key, name string) error {
 		v := visitor(t, e, "/stacks/"+key+"/states/store")
-		v.House.pushes.by, v.Person.Stacks, v.User.Name = look.House.pushes.by, h, who
+		v.Backend.pushes.by, v.Person.Stacks, v.User.Name = look.Backend.pushes.by, h, who
 		v.Form = url.Values{"push": f[0].Fields["push"], "name": {name}}
 		_, err := StoreState(v)
 		return err

@@ -114,12 +114,12 @@ func (d parsed) inert() {
 
 // scheme is every address that a page may lead to.
 var scheme = regexp.MustCompile(`^/($|(stacks|approvals|drift|queue|tenants|sources|audit|notifications|retained|about|api|sign-in)$` +
-	`|stacks/[^/]+/[^/]+(/(runs(/[^/]+(/log)?)?|plan|resources|outputs|inputs|graph|states(/[^/]+/file)?|drift|events|repair|glass))?$` +
+	`|stacks/[^/]+/[^/]+(/(runs(/[^/]+(/log)?)?|plan|resources|outputs|inputs|graph|states(/[^/]+/file)?|drift|events|repair|break-glass))?$` +
 	`|(tenants|registries|templates)/[^/]+/[^/]+$|audit/export$|retained/[^/]+/[^/]+/state$|api/v1/openapi\.json$` +
 	`|api/v1/namespaces/[^/]+/stacks/[^/]+/(plan|runs/[^/]+/log)$)`)
 
 // posts is every address that a form may post to.
-var posts = regexp.MustCompile(`^/(stacks$|stacks/[^/]+/[^/]+/(approve|reject|replan|suspend|resume|unlock|preview-destroy|repair|glass(/(run|end))?|states/(rollback|push|store|accept|lock|unlock))$|sign-out$|audit/verify$|retained/[^/]+/[^/]+/forget$|registries/[^/]+/[^/]+/(allow|read|suspend|resume)$|templates/[^/]+/[^/]+/(resume|undo)$)`)
+var posts = regexp.MustCompile(`^/(stacks$|stacks/[^/]+/[^/]+/(approve|reject|replan|suspend|resume|unlock|preview-destroy|repair|break-glass(/(run|end))?|states/(rollback|push|store|accept|lock|unlock))$|sign-out$|audit/verify$|retained/[^/]+/[^/]+/forget$|registries/[^/]+/[^/]+/(allow|read|suspend|resume)$|templates/[^/]+/[^/]+/(resume|undo)$)`)
 
 func (d parsed) addresses() {
 	check := func(n *html.Node, address string, want *regexp.Regexp) {

@@ -55,7 +55,7 @@ func Log(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	run, key := v.Names["run"], v.Key()
-	report, err := v.House.Stacks.Run(v.Context, key, run)
+	report, err := v.Backend.Stacks.Run(v.Context, key, run)
 	if err != nil {
 		return Page{}, err
 	}
@@ -70,7 +70,7 @@ func Log(v *Visit) (Page, error) {
 
 // read reads the log and keeps the part that is asked for.
 func (p *logPage) read(v *Visit, run string) error {
-	r, err := v.House.Stacks.Log(v.Context, v.Key(), run, false)
+	r, err := v.Backend.Stacks.Log(v.Context, v.Key(), run, false)
 	if fault.Of(err) == fault.Missing && p.Goes {
 		p.Empty = &ui.Empty{Title: "The log is empty", Text: "The run has just started."}
 		return nil

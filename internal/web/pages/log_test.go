@@ -30,7 +30,7 @@ func logVisit(t *testing.T, text, address string) *Visit {
 	t.Helper()
 	p := history(t)
 	v := runVisit(t, p, address)
-	v.House.Stacks = logged{planned: p, text: text}
+	v.Backend.Stacks = logged{planned: p, text: text}
 	return v
 }
 
@@ -113,12 +113,12 @@ func TestAPageLeavesTheRestToTheStream(t *testing.T) {
 func TestALogThatIsNotThere(t *testing.T) {
 	missing := fault.New(fault.Missing, "NoLog", errors.New("no log"))
 	v := logVisit(t, "", "/stacks/apps/checkout/runs/plan-1/log")
-	v.House.Stacks = logged{planned: history(t), err: missing}
+	v.Backend.Stacks = logged{planned: history(t), err: missing}
 	if _, err := Log(v); fault.Of(err) != fault.Missing {
 		t.Errorf("Log() of a run without one = %v, want Missing", err)
 	}
 	v = logVisit(t, "", "/stacks/apps/checkout/runs/plan-8/log")
-	v.House.Stacks = logged{planned: history(t), err: missing}
+	v.Backend.Stacks = logged{planned: history(t), err: missing}
 	p, err := Log(v)
 	if err != nil {
 		t.Fatal(err)

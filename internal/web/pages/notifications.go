@@ -13,7 +13,7 @@ import (
 func Notifications(v *Visit) (Page, error) {
 	page := Page{Title: "Notifications", Section: "notifications", Template: "notifications", Live: Live{Every: tenantsEvery}}
 	d := noticesView{Now: v.Now}
-	if v.House.Notices == nil {
+	if v.Backend.Notices == nil {
 		d.Empty = &ui.Empty{
 			Title: "Notifications are off", Text: "This server sends no notifications. To follow stacks, use these pages, the events of Kubernetes, or /api/v1/events.",
 		}
@@ -21,7 +21,7 @@ func Notifications(v *Visit) (Page, error) {
 		return page, nil
 	}
 	q := noticeQuery(v)
-	found, err := v.House.Notices.Deliveries(v.Context, noticeScope(v), q)
+	found, err := v.Backend.Notices.Deliveries(v.Context, noticeScope(v), q)
 	if err != nil {
 		return page, err
 	}
@@ -49,10 +49,10 @@ func noticeScope(v *Visit) access.Scope {
 // visibleNamespaces are those with stacks that the visitor may list.
 func visibleNamespaces(v *Visit) []string {
 	var out []string
-	if v.House.Board == nil {
+	if v.Backend.Board == nil {
 		return out
 	}
-	for _, n := range v.House.Board.Namespaces() {
+	for _, n := range v.Backend.Board.Namespaces() {
 		if v.Scope().Has(n) {
 			out = append(out, n)
 		}

@@ -41,7 +41,7 @@ func TestRunsAtWorkLeadToTheirLogs(t *testing.T) {
 	if got, want := logOfTurn(b, turn), "/stacks/apps/cart/runs/apply-1/log"; got != want {
 		t.Errorf("the log is at %q, want %q", got, want)
 	}
-	d := screen(t, shire(), "/queue", Queue, func(v *Visit) { v.House.Board = atWork{v.House.Board} })
+	d := screen(t, shire(), "/queue", Queue, func(v *Visit) { v.Backend.Board = atWork{v.Backend.Board} })
 	if n := len(d.all(func(n *html.Node) bool { return attr(n, "href") == "/stacks/apps/cart/runs/run-of-cart/log" })); n != 1 {
 		t.Errorf("%d links to the log of the run of apps/cart, want 1", n)
 	}

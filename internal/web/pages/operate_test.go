@@ -103,7 +103,7 @@ func TestCommonPagesOfNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			parse(t, v, p)
-			v.House = &House{API: []byte("{}")}
+			v.Backend = &Backend{API: []byte("{}")}
 			if p, err = s.handle(v); err == nil {
 				parse(t, v, p)
 			} else if fault.Of(err) != fault.Missing {
@@ -231,7 +231,7 @@ func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 	c.report.Problem = "entry 17 was changed"
 	v.Now = v.Now.Add(checkedFor)
 	wants(t, look(), "The audit log was modified or damaged", "entry 17 was changed")
-	if _, err := VerifyJournal(v); err != nil || c.verified != 5 {
+	if _, err := VerifyAuditLog(v); err != nil || c.verified != 5 {
 		t.Errorf("%d reads, %v; want another one", c.verified, err)
 	}
 	v.Can = func(a access.Request) bool { return a.Namespace == "apps" }
@@ -243,7 +243,7 @@ func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 
 // Nobody waits for a journal that somebody else has read.
 func TestNobodyWaitsForTheJournal(t *testing.T) {
-	var c JournalCheck
+	var c AuditCheck
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	if f := c.Look(t.Context(), nil, now); !f.At.IsZero() || chainOf(f).Title != "Being verified" {
@@ -258,7 +258,7 @@ func TestEveryDeedCanBeChosen(t *testing.T) {
 		t.Fatal(err)
 	}
 	have := map[string]bool{}
-	for _, group := range journalDeeds {
+	for _, group := range auditActions {
 		for _, d := range group.of {
 			if have[string(d.what)] {
 				t.Errorf("%s is there twice", d.what)

@@ -136,11 +136,11 @@ func guest(t *testing.T, c *county, address string) *Visit {
 	if len(parts) == 3 {
 		v.Names = map[string]string{"namespace": parts[1], "name": parts[2]}
 	}
-	v.House.Tenants, v.House.Estate, v.House.Queue, v.House.Sources = c, c, c, sourcesOf{c}
-	v.House.Journal, v.House.Notices, v.House.Board = c, c, boardOf{v.House.Board, c}
-	v.House.Retained = leftIn{county: c}
-	v.House.Checked, v.House.API = &JournalCheck{}, []byte(apiDocument)
-	v.House.Platform = Platform{
+	v.Backend.Tenants, v.Backend.Estate, v.Backend.Queue, v.Backend.Sources = c, c, c, sourcesOf{c}
+	v.Backend.Journal, v.Backend.Notices, v.Backend.Board = c, c, boardOf{v.Backend.Board, c}
+	v.Backend.Retained = leftIn{county: c}
+	v.Backend.Checked, v.Backend.API = &AuditCheck{}, []byte(apiDocument)
+	v.Backend.Platform = Platform{
 		Started: now.Add(-50 * time.Hour), Isolation: Isolation{"full", "kernel", []string{"own namespaces", "system call filter", hostile}},
 		Engines: func(context.Context) []Engine {
 			return []Engine{{Version: "tofu 1.11.1"}, {Name: "old", Version: "terraform 1.5.7", Advice: "1.5.7 is no longer mended."}, {Name: "gone", Trouble: hostile}}

@@ -19,9 +19,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// House is everything that pages ask, answered by the server itself. The caller
+// Backend is everything that pages ask, answered by the server itself. The caller
 // has checked the permissions.
-type House struct {
+type Backend struct {
 	Stacks  query.StackReader
 	Tenants query.TenantReader
 	Board   Board
@@ -36,8 +36,8 @@ type House struct {
 	Retained command.RetainedStacks // retained resources of deleted stacks
 
 	Platform Platform
-	Checked  *JournalCheck // the last result of verifying Journal
-	API      []byte        // the document of the API
+	Checked  *AuditCheck // the last result of verifying Journal
+	API      []byte      // the document of the API
 
 	plans  keptPlans  // that were shown last
 	graphs layouts    // likewise

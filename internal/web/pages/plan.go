@@ -94,15 +94,15 @@ func wantedPlan(s query.Stack, digest string) query.PlanInfo {
 func readPlan(v *Visit, s query.Stack, info *query.PlanInfo) (*planview.Plan, error) {
 	if info.Digest == "" {
 		// Nothing is known that could be kept: the service says why.
-		doc, err := v.House.Stacks.Plan(v.Context, s.Key(), "")
+		doc, err := v.Backend.Stacks.Plan(v.Context, s.Key(), "")
 		if err != nil {
 			return nil, err
 		}
 		*info = doc.PlanInfo
 		return planview.Parse(doc.Document)
 	}
-	return v.House.plans.get(v.Context, planID{s.UID, info.Digest}, func(ctx context.Context) ([]byte, error) {
-		doc, err := v.House.Stacks.Plan(ctx, s.Key(), info.Digest)
+	return v.Backend.plans.get(v.Context, planID{s.UID, info.Digest}, func(ctx context.Context) ([]byte, error) {
+		doc, err := v.Backend.Stacks.Plan(ctx, s.Key(), info.Digest)
 		return doc.Document, err
 	})
 }
@@ -220,7 +220,7 @@ func warningsOf(v *Visit, run string) []planview.Diagnostic {
 	if run == "" || !v.Can(access.Request{Verb: "get", Resource: access.ResourceLog, Namespace: k.Namespace, Name: k.Name}) {
 		return nil
 	}
-	r, err := v.House.Stacks.Run(v.Context, k, run)
+	r, err := v.Backend.Stacks.Run(v.Context, k, run)
 	if err != nil {
 		return nil // an old run is not recorded; the page is complete without it
 	}

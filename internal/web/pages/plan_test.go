@@ -90,7 +90,7 @@ func planVisit(t *testing.T, document []byte, address string) (*Visit, *planned)
 	t.Helper()
 	p := &planned{estate: town(), document: document}
 	v := visitor(t, p.estate, address)
-	v.House.Stacks = p
+	v.Backend.Stacks = p
 	return v, p
 }
 
@@ -282,7 +282,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 	fresh := func() *Visit {
 		p := &planned{estate: town(), document: document}
-		v := &Visit{Context: b.Context(), House: &House{Board: board{p.estate}, Stacks: p}, Can: func(access.Request) bool { return true }, Path: "/stacks/apps/checkout/plan", Names: map[string]string{"namespace": "apps", "name": "checkout"}, Query: map[string][]string{"q": {"world_thing"}}, Now: now}
+		v := &Visit{Context: b.Context(), Backend: &Backend{Board: board{p.estate}, Stacks: p}, Can: func(access.Request) bool { return true }, Path: "/stacks/apps/checkout/plan", Names: map[string]string{"namespace": "apps", "name": "checkout"}, Query: map[string][]string{"q": {"world_thing"}}, Now: now}
 		return v
 	}
 	b.Run("cold", func(b *testing.B) {

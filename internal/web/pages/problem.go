@@ -102,7 +102,7 @@ func waysOut(v *Visit, r command.Refusal) []link {
 		}
 		out = append(out, link{"The stack " + k.String(), stackPath(k)})
 	}
-	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == access.ReasonNotFound && v.mayReadJournal(parts[1]) {
+	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == access.ReasonNotFound && v.mayReadAuditLog(parts[1]) {
 		out = append(out, link{"Audit log of the stack", ui.With("/audit", url.Values{"namespace": {parts[1]}, "stack": {parts[2]}}, "")})
 	}
 	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == access.ReasonNotFound && v.mayReadRetained(parts[1]) {
@@ -120,13 +120,13 @@ func waysOut(v *Visit, r command.Refusal) []link {
 // mayReadRetained reports whether records of deleted stacks exist, and whether
 // the visitor may view those of a namespace.
 func (v *Visit) mayReadRetained(namespace string) bool {
-	return v.House.Retained != nil && v.Can != nil && v.Can(access.Request{Verb: "list", Resource: access.ResourceStacks, Namespace: namespace})
+	return v.Backend.Retained != nil && v.Can != nil && v.Can(access.Request{Verb: "list", Resource: access.ResourceStacks, Namespace: namespace})
 }
 
-// mayReadJournal reports whether there is an audit log, and whether the visitor may
+// mayReadAuditLog reports whether there is an audit log, and whether the visitor may
 // view its entries about the stacks of a namespace.
-func (v *Visit) mayReadJournal(namespace string) bool {
-	return v.House != nil && v.House.Journal != nil && v.Can != nil && v.Can(access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: namespace})
+func (v *Visit) mayReadAuditLog(namespace string) bool {
+	return v.Backend != nil && v.Backend.Journal != nil && v.Can != nil && v.Can(access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: namespace})
 }
 
 // listAddress is the list that a form came from, if it names one. Other addresses

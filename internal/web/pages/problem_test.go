@@ -83,7 +83,7 @@ func TestADeletedStackLeadsToTheAuditLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visitor(t, town(), "/stacks/apps/gone/runs")
-			v.House.Journal = tt.journal
+			v.Backend.Journal = tt.journal
 			v.Can = func(a access.Request) bool {
 				return tt.may && a == access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: "apps"}
 			}

@@ -24,13 +24,13 @@ const queueEvery = 5 * time.Second
 // for all stacks.
 func Queue(v *Visit) (Page, error) {
 	page := Page{Title: "Queue", Section: "queue", Template: "queue", Live: Live{Every: queueEvery}}
-	if v.House.Queue == nil {
+	if v.Backend.Queue == nil {
 		page.Data = queueView{Now: v.Now, Empty: &ui.Empty{Title: "No queue", Text: "This server starts no runs, so it has no queue."}}
 		return page, nil
 	}
-	d := queueOf(v, v.House.Queue.Backlog(), v.House.Queue.Line())
-	if v.House.Board != nil {
-		c, err := v.House.Board.Capacity(d.Slots.Most)
+	d := queueOf(v, v.Backend.Queue.Backlog(), v.Backend.Queue.Line())
+	if v.Backend.Board != nil {
+		c, err := v.Backend.Board.Capacity(d.Slots.Most)
 		if d.Trouble = problemOf("The required number of slots is not known yet", err); err == nil {
 			d.Capacity, d.Start = capacityOf(c, d.Slots, d.Memory), c.RunSeconds
 		}
@@ -142,7 +142,7 @@ func queueOf(v *Visit, b schedule.Backlog, line schedule.Line) queueView {
 		}
 		seen[t.Tenant] = true
 		row := rowOfQueue(t)
-		row.Log = logOfTurn(v.House.Board, t)
+		row.Log = logOfTurn(v.Backend.Board, t)
 		d.AtWork = append(d.AtWork, row)
 	}
 	var chosen []queueRow

@@ -23,10 +23,10 @@ var _ = says(map[Said]string{
 
 // Registry shows the last read of a database, and its effect on tenants.
 func Registry(v *Visit) (Page, error) {
-	if v.House.Estate == nil {
+	if v.Backend.Estate == nil {
 		return Page{}, errNoTenants
 	}
-	d, err := v.House.Estate.RegistryDetail(v.Context, v.Key())
+	d, err := v.Backend.Estate.RegistryDetail(v.Context, v.Key())
 	if err != nil {
 		return Page{}, err
 	}

@@ -23,11 +23,11 @@ const addressesShown = 200
 // Retained shows the retained resources of deleted stacks, and the next steps.
 func Retained(v *Visit) (Page, error) {
 	page := Page{Title: "Retained resources", Section: "stacks", Template: "retained", Live: Live{Every: retainedEvery}}
-	if v.House.Retained == nil {
+	if v.Backend.Retained == nil {
 		page.Data = retainedView{Now: v.Now, Empty: &ui.Empty{Title: "No records", Text: "This server does not record retained resources."}}
 		return page, nil
 	}
-	found, err := v.House.Retained.List(v.Context, "")
+	found, err := v.Backend.Retained.List(v.Context, "")
 	if err != nil {
 		return page, err
 	}
@@ -101,8 +101,8 @@ func (d *retainedView) fill(v *Visit, shown []command.Retained) {
 		if row.More = max(0, row.Total-addressesShown); row.More > 0 {
 			row.Resources = r.Resources[:addressesShown]
 		}
-		if v.House.Board != nil {
-			if _, there := v.House.Board.Get(r.Key()); there {
+		if v.Backend.Board != nil {
+			if _, there := v.Backend.Board.Get(r.Key()); there {
 				row.Again = stackPath(r.Key())
 			}
 		}
@@ -153,7 +153,7 @@ func mayOn(v *Visit, verb string, r access.Resource, keys []query.Key) func(quer
 // record gone, so that the audit log has one entry.
 func ForgetRetained(v *Visit) (Done, error) {
 	done := Done{To: "/retained", Said: "retained-forgotten"}
-	if v.House.Retained == nil || v.Forget == nil {
+	if v.Backend.Retained == nil || v.Forget == nil {
 		return Done{}, fault.New(fault.Missing, query.ReasonNotRetained, errors.New("this server has no records of deleted stacks"))
 	}
 	uid := v.Form.Get("uid")
@@ -163,9 +163,9 @@ func ForgetRetained(v *Visit) (Done, error) {
 	if err := confirmed(v); err != nil {
 		return Done{}, err
 	}
-	v.House.forgetting.Lock()
-	defer v.House.forgetting.Unlock()
-	found, err := v.House.Retained.List(v.Context, v.Key().Namespace)
+	v.Backend.forgetting.Lock()
+	defer v.Backend.forgetting.Unlock()
+	found, err := v.Backend.Retained.List(v.Context, v.Key().Namespace)
 	if err != nil {
 		return Done{}, err
 	}

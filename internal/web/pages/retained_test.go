@@ -129,7 +129,7 @@ func TestADeletedStackLeadsToWhatItLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := guest(t, shire(), "/stacks/apps/mail/runs")
 			if !tt.kept {
-				v.House.Retained = nil
+				v.Backend.Retained = nil
 			}
 			v.Can = func(a access.Request) bool {
 				return tt.may && a == access.Request{Verb: "list", Resource: access.ResourceStacks, Namespace: "apps"}

@@ -53,13 +53,13 @@ func Run(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	report, err := v.House.Stacks.Run(v.Context, v.Key(), v.Names["run"])
+	report, err := v.Backend.Stacks.Run(v.Context, v.Key(), v.Names["run"])
 	if err != nil {
 		return Page{}, err
 	}
 	// The page is about one run. If the others cannot be listed, it only lacks the
 	// links to them.
-	others, _ := v.House.Stacks.Runs(v.Context, v.Key())
+	others, _ := v.Backend.Stacks.Runs(v.Context, v.Key())
 	p := runPageOf(head, report, others, v.Now)
 	p.decided(v)
 	page := stackPage(v, "run", report.ID, p)
@@ -200,8 +200,8 @@ func (p *runPage) decided(v *Visit) {
 	if i >= 0 {
 		p.Stages[i].Says = wordsOn(v, digest)
 	}
-	if last := len(p.Stages) - 1; last >= 0 && p.Stages[last].State == "waits" && p.Stages[last].ID == "apply" && v.House.Queue != nil {
-		if place, ok := v.House.Queue.Place(p.Head.Stack.UID); ok {
+	if last := len(p.Stages) - 1; last >= 0 && p.Stages[last].State == "waits" && p.Stages[last].ID == "apply" && v.Backend.Queue != nil {
+		if place, ok := v.Backend.Queue.Place(p.Head.Stack.UID); ok {
 			p.Stages[last].Text, p.Stages[last].At = place.Why, place.Since
 		}
 	}
@@ -219,10 +219,10 @@ type said struct {
 // visitor may read the audit log.
 func wordsOn(v *Visit, digest string) []said {
 	k := v.Key()
-	if digest == "" || v.House.Journal == nil {
+	if digest == "" || v.Backend.Journal == nil {
 		return nil
 	}
-	page, err := v.House.Journal.Entries(v.Context, query.AuditSightOf(v.Can),
+	page, err := v.Backend.Journal.Entries(v.Context, query.AuditSightOf(v.Can),
 		query.AuditQuery{What: []query.AuditWhat{"approved", "rejected"}, Namespace: k.Namespace, Stack: k.Name, Limit: 50})
 	if err != nil {
 		return nil // the page is complete without the audit log

@@ -45,7 +45,7 @@ func history(t *testing.T) *planned {
 func runVisit(t *testing.T, p *planned, address string) *Visit {
 	t.Helper()
 	v := visitor(t, p.estate, address)
-	v.House.Stacks = p
+	v.Backend.Stacks = p
 	if parts := strings.Split(v.Path, "/"); len(parts) > 5 {
 		v.Names["run"] = parts[5]
 	}

@@ -21,12 +21,12 @@ const sourcesEvery = 15 * time.Second
 func Sources(v *Visit) (Page, error) {
 	page := Page{Title: "Sources", Section: "sources", Template: "sources", Live: Live{Every: sourcesEvery}}
 	d := sourcesView{Now: v.Now}
-	if v.House.Sources == nil {
+	if v.Backend.Sources == nil {
 		d.Empty = &ui.Empty{Title: "No sources", Text: "This server does not read GitRepositories, OCIRepositories and Buckets."}
 		page.Data = d
 		return page, nil
 	}
-	list, err := v.House.Sources.List(v.Context, v.Scope())
+	list, err := v.Backend.Sources.List(v.Context, v.Scope())
 	if err != nil && fault.Of(err) != fault.Later {
 		return page, err
 	}

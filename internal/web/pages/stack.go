@@ -17,11 +17,11 @@ import (
 func Stack(v *Visit) (Page, error) {
 	var rights sync.WaitGroup
 	rights.Go(func() { v.askTogether(stackAsks(v.Key())) })
-	e, err := v.House.Stacks.Explain(v.Context, v.Key())
+	e, err := v.Backend.Stacks.Explain(v.Context, v.Key())
 	var moments []query.Moment
 	var missingErr error
 	if err == nil {
-		moments, missingErr = query.ToldTimeline(v.Context, v.House.Details, v.House.Journal, auditSight(v), v.Key())
+		moments, missingErr = query.ToldTimeline(v.Context, v.Backend.Details, v.Backend.Journal, auditSight(v), v.Key())
 	}
 	rights.Wait()
 	if err != nil {
@@ -204,7 +204,7 @@ func timeline(k query.Key, moments []query.Moment) []moment {
 
 // StackEvents lists the Kubernetes events of a stack, and its conditions.
 func StackEvents(v *Visit) (Page, error) {
-	d, err := v.House.Stacks.Describe(v.Context, v.Key())
+	d, err := v.Backend.Stacks.Describe(v.Context, v.Key())
 	if err != nil {
 		return Page{}, err
 	}

@@ -163,7 +163,7 @@ func Approve(v *Visit) (Done, error) {
 	if err != nil {
 		return Done{}, err
 	}
-	if s, err := v.House.Stacks.Get(v.Context, v.Key()); err == nil && s.Plan != nil && s.Plan.Name == seen.Name && v.Form.Get("sure") == "" && decideOf(s, "", "").Confirm {
+	if s, err := v.Backend.Stacks.Get(v.Context, v.Key()); err == nil && s.Plan != nil && s.Plan.Name == seen.Name && v.Form.Get("sure") == "" && decideOf(s, "", "").Confirm {
 		return Done{}, fault.New(fault.Invalid, "DestroyUnseen", fmt.Errorf("the plan %s destroys resources, and the checkbox that confirms it is not selected", seen.Name))
 	}
 	if _, err := v.Person.Stacks.Approve(v.Context, v.Key(), seen, v.Form.Get("comment")); err != nil {

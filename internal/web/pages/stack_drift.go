@@ -15,7 +15,7 @@ func StackDrift(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	view := driftDetail{Head: head}
-	d, err := v.House.Details.DriftDetails(v.Context, v.Key())
+	d, err := v.Backend.Details.DriftDetails(v.Context, v.Key())
 	switch {
 	case fault.Of(err) == fault.Missing, err == nil && d.Since.IsZero() && len(d.Drifted) == 0 && d.Changes.None():
 		view.None = true
@@ -24,7 +24,7 @@ func StackDrift(v *Visit) (Page, error) {
 	default:
 		view.fill(d)
 	}
-	if at, err := v.House.Details.CheckedAt(v.Context, v.Key()); err == nil {
+	if at, err := v.Backend.Details.CheckedAt(v.Context, v.Key()); err == nil {
 		view.Looked = at // without an answer, the page only lacks the time
 	}
 	if d.Digest != "" {

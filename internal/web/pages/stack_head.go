@@ -83,7 +83,7 @@ func stackTabs(v *Visit, k query.Key, current string) ui.Tabs {
 // with the tab current.
 func headOf(v *Visit, current string) (stackHead, error) {
 	key := v.Key()
-	s, err := v.House.Stacks.Get(v.Context, key)
+	s, err := v.Backend.Stacks.Get(v.Context, key)
 	if err != nil {
 		return stackHead{}, err
 	}
@@ -97,7 +97,7 @@ func headFor(v *Visit, s query.Stack, current string) stackHead {
 		h.Tenant = row.Tenant
 	}
 	may := mayChange(v, s.Key())
-	h.Buttons = append(stackButtons(s, may), glassButton(v, s, may))
+	h.Buttons = append(stackButtons(s, may), breakGlassButton(v, s, may))
 	if s.Pending != "" {
 		d := decideOf(s, may, "")
 		h.Decide = &d

@@ -12,7 +12,7 @@ func StackInputs(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	inputs, err := v.House.Details.Inputs(v.Context, v.Key())
+	inputs, err := v.Backend.Details.Inputs(v.Context, v.Key())
 	var rows []inputRow
 	for _, i := range inputs {
 		r := inputRow{InputInfo: i, Shown: len(i.Value) > 0}
@@ -42,7 +42,7 @@ func StackOutputs(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	outputs, err := v.House.Details.OutputsKept(v.Context, v.Key())
+	outputs, err := v.Backend.Details.OutputsKept(v.Context, v.Key())
 	view := outputList{Head: head, Secret: head.Stack.OutputsIn}
 	if fault.Of(err) == fault.Missing {
 		view.Nothing = "The stack has not been applied yet, or the module declares no outputs."

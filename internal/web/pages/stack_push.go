@@ -91,7 +91,7 @@ type pushed struct {
 
 // askPush prepares that question.
 func (l *stateList) askPush(v *Visit, token string) {
-	p, err := v.House.pushes.find(v, token)
+	p, err := v.Backend.pushes.find(v, token)
 	if err != nil {
 		l.Problem = problemOf("The state cannot be stored", err)
 		return
@@ -114,7 +114,7 @@ func PushState(v *Visit) (Done, error) {
 		return Done{}, err
 	}
 	p := &keptPush{who: v.User, key: v.Key(), force: force, until: v.Now.Add(pushKept), size: len(v.File), change: change}
-	token := v.House.pushes.keep(p, v.Now)
+	token := v.Backend.pushes.keep(p, v.Now)
 	return Done{To: ui.With(stackPath(v.Key(), tabStates), nil, "push", token) + "#push"}, nil
 }
 
@@ -124,7 +124,7 @@ func StoreState(v *Visit) (Done, error) {
 	if err := confirmed(v); err != nil {
 		return Done{}, err
 	}
-	p, err := v.House.pushes.find(v, v.Form.Get("push"))
+	p, err := v.Backend.pushes.find(v, v.Form.Get("push"))
 	if err != nil {
 		return Done{}, err
 	}

@@ -21,7 +21,7 @@ func StackResources(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	view := resourceList{Head: head, Text: strings.TrimSpace(v.Query.Get("q")), Version: v.Query.Get("version")}
-	state, err := v.House.Stacks.StateOf(v.Context, v.Key(), view.Version, false)
+	state, err := v.Backend.Stacks.StateOf(v.Context, v.Key(), view.Version, false)
 	switch {
 	case fault.Of(err) == fault.Missing && view.Version == "":
 		view.Nothing = "The stack has no state yet. Nothing was created."

@@ -16,7 +16,7 @@ func StackRuns(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	reports, err := v.House.Stacks.Runs(v.Context, v.Key())
+	reports, err := v.Backend.Stacks.Runs(v.Context, v.Key())
 	if err != nil {
 		return Page{}, err
 	}

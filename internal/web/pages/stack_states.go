@@ -26,7 +26,7 @@ func StackStates(v *Visit) (Page, error) {
 	case stack.StateTampered, stack.StateRegressed:
 		view.Refused = head.Stack.Message
 	}
-	kept, err := v.House.Stacks.StateVersions(v.Context, v.Key())
+	kept, err := v.Backend.Stacks.StateVersions(v.Context, v.Key())
 	if fault.Reason(err, "") == query.ReasonStateForeign {
 		view.Nothing = "The stack keeps its state in its own backend, not in Terrier."
 	} else {

@@ -28,7 +28,7 @@ func (diary) Entries(_ context.Context, _ query.AuditSight, q query.AuditQuery) 
 func TestTimelineHasWhatPeopleDid(t *testing.T) {
 	for may, want := range map[bool]bool{true: true, false: false} {
 		v := visitor(t, town(), "/stacks/apps/cart")
-		v.House.Journal = diary{}
+		v.Backend.Journal = diary{}
 		v.Can = func(a access.Request) bool {
 			return a.Resource != access.ResourceAudit || may && a.Verb == "list" && a.Namespace == "apps"
 		}

@@ -33,18 +33,18 @@ func Stacks(v *Visit) (Page, error) {
 
 // page asks the board; a server without one answers with an error.
 func (v *Visit) page(q query.BoardQuery) (query.BoardPage, error) {
-	if v.House.Board == nil {
+	if v.Backend.Board == nil {
 		return query.BoardPage{}, fault.New(fault.Later, "NotReady", errors.New("this server does not watch the stacks"))
 	}
-	return v.House.Board.Page(v.Scope(), q)
+	return v.Backend.Board.Page(v.Scope(), q)
 }
 
 // row is one stack of the board.
 func (v *Visit) row(k query.Key) (query.Row, bool) {
-	if v.House.Board == nil {
+	if v.Backend.Board == nil {
 		return query.Row{}, false
 	}
-	return v.House.Board.Get(k)
+	return v.Backend.Board.Get(k)
 }
 
 // boardQuery reads the query of the address. Invalid values are ignored: addresses
@@ -76,7 +76,7 @@ var sorts = []string{"name", "status", "since", "applied"}
 func namespacesOf(v *Visit) []string {
 	const offered = 500
 	var out []string
-	for _, n := range v.House.Board.Namespaces() {
+	for _, n := range v.Backend.Board.Namespaces() {
 		if v.Scope().Has(n) && len(out) < offered {
 			out = append(out, n)
 		}

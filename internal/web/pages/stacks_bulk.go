@@ -11,7 +11,7 @@ import (
 // ToStacks carries out one action on all selected stacks, and shows the result for
 // each of them.
 func ToStacks(v *Visit) (Done, error) {
-	d := bulkDeeds[v.Form.Get("do")]
+	d := bulkActions[v.Form.Get("do")]
 	view := bulkResult{Done: d.done, Back: listAddress(v.Form.Get("back"))}
 	keys, bad := chosen(v.Form["stack"])
 	switch {
@@ -39,13 +39,13 @@ func ToStacks(v *Visit) (Done, error) {
 	return Done{Page: &Page{Title: "Result", Section: "stacks", Template: "stacks_done", Data: view}}, nil
 }
 
-// deed is one action on many stacks.
-type deed struct {
+// bulkAction is one action on many stacks.
+type bulkAction struct {
 	done string
 	do   func(*Visit, query.Key) error
 }
 
-var bulkDeeds = map[string]deed{
+var bulkActions = map[string]bulkAction{
 	"replan": {"New plan requested", func(v *Visit, k query.Key) error {
 		_, err := v.Person.Stacks.Replan(v.Context, k)
 		return err

@@ -254,7 +254,7 @@ func TestAnEmptyListSaysWhatToDo(t *testing.T) {
 
 func TestABoardThatIsNotThereYet(t *testing.T) {
 	v := visitor(t, town(), "/stacks")
-	v.House.Board = nil
+	v.Backend.Board = nil
 	for _, h := range []Handler{Stacks, Approvals, Drift} {
 		if _, err := h(v); fault.Of(err) != fault.Later {
 			t.Errorf("%v, want Later", err)

@@ -20,14 +20,14 @@ var _ = says(map[Said]string{
 
 // Template shows the rollout of a template, and how to resume or undo it.
 func Template(v *Visit) (Page, error) {
-	if v.House.Tenants == nil || v.House.Estate == nil {
+	if v.Backend.Tenants == nil || v.Backend.Estate == nil {
 		return Page{}, errNoTenants
 	}
-	r, err := v.House.Tenants.Rollout(v.Context, v.Key())
+	r, err := v.Backend.Tenants.Rollout(v.Context, v.Key())
 	if err != nil {
 		return Page{}, err
 	}
-	d, err := v.House.Estate.TemplateDetail(v.Context, v.Key())
+	d, err := v.Backend.Estate.TemplateDetail(v.Context, v.Key())
 	if err != nil {
 		return Page{}, err
 	}

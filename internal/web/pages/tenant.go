@@ -16,10 +16,10 @@ import (
 // Tenant shows one tenant: its objects by dependency, their status, and what they
 // are waiting for.
 func Tenant(v *Visit) (Page, error) {
-	if v.House.Tenants == nil {
+	if v.Backend.Tenants == nil {
 		return Page{}, errNoTenants
 	}
-	d, err := v.House.Tenants.Describe(v.Context, v.Key())
+	d, err := v.Backend.Tenants.Describe(v.Context, v.Key())
 	if err != nil {
 		return Page{}, err
 	}
@@ -170,8 +170,8 @@ func stackOfObject(v *Visit, o query.TenantObject) *stackView {
 		Href: ui.PathOf("stacks", s.Namespace, s.Name), Pill: ui.NewPill(ui.ToneIdle, "dot", cmp.Or(s.Phase, "Unknown")),
 		Since: s.Since, Message: s.Message, Applied: s.Applied,
 	}
-	if v.House.Board != nil {
-		if row, ok := v.House.Board.Get(s.Key()); ok {
+	if v.Backend.Board != nil {
+		if row, ok := v.Backend.Board.Get(s.Key()); ok {
 			out.Pill = statusPill(row.Status)
 		}
 	}

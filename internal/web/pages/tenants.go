@@ -21,12 +21,12 @@ const tenantsEvery = 10 * time.Second
 // templates, and above all what blocks them.
 func Tenants(v *Visit) (Page, error) {
 	page := Page{Title: "Tenants", Section: "tenants", Template: "tenants", Live: Live{Every: tenantsEvery}}
-	if v.House.Tenants == nil {
+	if v.Backend.Tenants == nil {
 		page.Data = tenantsView{Now: v.Now, Empty: &ui.Empty{Title: "No tenants", Text: "This server does not manage tenants."}}
 		return page, nil
 	}
 	labels := strings.TrimSpace(v.Query.Get("labels"))
-	list, err := v.House.Tenants.List(v.Context, query.TenantFilter{Selector: labels})
+	list, err := v.Backend.Tenants.List(v.Context, query.TenantFilter{Selector: labels})
 	invalid := problemOf("The list cannot be filtered like that", err)
 	if err != nil && labels == "" {
 		return page, err
@@ -36,8 +36,8 @@ func Tenants(v *Visit) (Page, error) {
 	if err := d.sources(v); err != nil {
 		return page, err
 	}
-	if labels := d.idLabels(); v.House.Board != nil && len(labels) > 0 {
-		found, err := v.House.Board.Tally(v.Scope(), tenantIDLabel, labels)
+	if labels := d.idLabels(); v.Backend.Board != nil && len(labels) > 0 {
+		found, err := v.Backend.Board.Tally(v.Scope(), tenantIDLabel, labels)
 		d.NoStacks = problemOf("Stacks are not counted", err)
 		d.stacks(found)
 	}
@@ -333,10 +333,10 @@ func (d *tenantsView) stacks(groups []query.BoardGroup) {
 
 // sources lists the registries and templates that the visitor may view.
 func (d *tenantsView) sources(v *Visit) error {
-	if v.House.Estate == nil {
+	if v.Backend.Estate == nil {
 		return nil
 	}
-	registries, err := v.House.Estate.Registries(v.Context, "")
+	registries, err := v.Backend.Estate.Registries(v.Context, "")
 	if err != nil {
 		return fmt.Errorf("listing registries: %w", err)
 	}
@@ -346,7 +346,7 @@ func (d *tenantsView) sources(v *Visit) error {
 			d.Registries = append(d.Registries, registryRow{r, registryPath(r.Key()), registryPill(r)})
 		}
 	}
-	templates, err := v.House.Estate.Templates(v.Context, "")
+	templates, err := v.Backend.Estate.Templates(v.Context, "")
 	if err != nil {
 		return fmt.Errorf("listing templates: %w", err)
 	}

@@ -27,7 +27,7 @@ func BenchmarkTenants(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				v := &Visit{Context: b.Context(), House: &House{Board: board{town()}, Tenants: &c}, Scopes: scoped(access.Everything), Can: func(access.Request) bool { return true }, Path: "/tenants", Query: params, Now: now}
+				v := &Visit{Context: b.Context(), Backend: &Backend{Board: board{town()}, Tenants: &c}, Scopes: scoped(access.Everything), Can: func(access.Request) bool { return true }, Path: "/tenants", Query: params, Now: now}
 				p, err := Tenants(v)
 				if err != nil {
 					b.Fatal(err)

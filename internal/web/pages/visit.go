@@ -16,7 +16,7 @@ import (
 // Visit is one request for a page.
 type Visit struct {
 	Context context.Context
-	House   *House
+	Backend *Backend
 	User    access.User
 	Scopes  func() (access.Scope, error) // the namespaces whose stacks the visitor may list; slow for visitors with many namespaces
 	Person  command.Person

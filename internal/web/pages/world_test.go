@@ -356,7 +356,7 @@ func visitor(t *testing.T, e *estate, address string) *Visit {
 		t.Fatal(err)
 	}
 	v := &Visit{
-		Context: t.Context(), House: &House{Board: board{e}, Stacks: e, Details: e, Version: "v1", Platform: Platform{Glass: time.Hour}}, User: access.User{Name: "ann"},
+		Context: t.Context(), Backend: &Backend{Board: board{e}, Stacks: e, Details: e, Version: "v1", Platform: Platform{Glass: time.Hour}}, User: access.User{Name: "ann"},
 		Scopes: scoped(access.Scope{In: map[string]bool{"apps": true, "net": true}}), Person: command.Person{Stacks: &hands{}},
 		Can:  func(access.Request) bool { return true },
 		Path: u.Path, Query: u.Query(), Names: map[string]string{}, Form: url.Values{}, Now: now,

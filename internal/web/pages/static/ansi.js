@@ -1,5 +1,5 @@
-// What ansi.go does, for lines that come while the page is open: colours become
-// classes, every other command to a terminal is left out.
+// Does what internal/web/ansi does, for lines that arrive while the page is open:
+// colours become classes, and every other command to a terminal is left out.
 
 const styles = { 1: "bold", 2: "faint", 3: "italic", 4: "under", 7: "invert", 9: "cross" };
 const ends = { 22: ["bold", "faint"], 23: ["italic"], 24: ["under"], 27: ["invert"], 29: ["cross"] };
@@ -9,7 +9,7 @@ const palette = [
   [102, 102, 102], [241, 76, 76], [35, 209, 139], [245, 245, 67], [59, 142, 234], [214, 112, 214], [41, 184, 219], [255, 255, 255],
 ];
 
-// plainPen is how text looks by itself. Pens are never changed, only replaced.
+// plainPen is the style of text without commands. Pens are never changed, only replaced.
 export const plainPen = Object.freeze({ fore: -1, back: -1, on: "" });
 
 // eslint-disable-next-line no-control-regex
@@ -21,7 +21,7 @@ const other = /^\x1b[ -/]+[0-~]?|^\x1b[0-OQ-WYZ\\`-~]|^(?:\x1b[\[\]PX^_])|^[^]/;
 const turns = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const longest = 16384;
 
-// runs takes one line apart into pieces of one look, and returns the pen that
+// runs splits one line into pieces of the same style, and returns the pen that
 // the next line begins with.
 export function runs(line, pen) {
   const out = [];

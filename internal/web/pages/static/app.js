@@ -1,6 +1,6 @@
-// What scripts add to pages that are whole without them. An element with
-// data-island="name" is handed to static/name.js, which exports mount(element):
-// once for each, also for those that come when a part of the page is replaced.
+// Loads the scripts of a page, which is complete without them. An element with
+// data-island="name" is passed to static/name.js, which exports mount(element):
+// once for each element, also for those that an update of the page adds.
 
 import { start as startKeys } from "./keys.js";
 import { start as startLive } from "./live.js";
@@ -22,8 +22,8 @@ function mountAll(root) {
   }
 }
 
-// On a narrow page the current entry of a menu or of tabs may be beside what shows
-// of its row.
+// On a narrow page the current entry of a menu or of tabs may be outside of the
+// visible part of its row.
 function showCurrent() {
   for (const current of document.querySelectorAll(":is(.menu, .tabs) [aria-current]")) {
     const row = current.closest(".menu, .tabs");

@@ -1,6 +1,6 @@
-// The picture of a graph: it is moved by dragging and the arrow keys; the wheel
-// (once it was clicked, or with Ctrl), two fingers, plus, minus and 0 change its
-// size. Without this script it scrolls.
+// The picture of a graph: dragging and the arrow keys move it; the wheel (after a
+// click, or with Ctrl), two fingers, plus, minus and 0 zoom it. Without this script
+// it scrolls.
 
 const step = 1.25;
 const closest = 0.15; // of the size it was drawn in
@@ -32,7 +32,7 @@ export function mount(root) {
     view.y = (height - frame.height / view.scale) / 2;
     show();
   };
-  // start shows all of it if it can be read then, else the stack that was asked for.
+  // start shows the whole graph if it is readable then, else the requested stack.
   const start = () => {
     fit();
     const self = svg.querySelector(".node-self");
@@ -64,7 +64,7 @@ export function mount(root) {
   root.querySelector('[data-graph="out"]').addEventListener("click", () => zoom(1 / step));
   root.querySelector('[data-graph="fit"]').addEventListener("click", fit);
   picture.addEventListener("wheel", (event) => {
-    // The page scrolls past a picture that nobody has turned to.
+    // The wheel scrolls the page until the user has clicked the graph.
     if (!event.ctrlKey && !event.metaKey && !picture.contains(document.activeElement)) return;
     event.preventDefault();
     zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), { x: event.clientX, y: event.clientY });
@@ -89,7 +89,7 @@ export function mount(root) {
     move((at.left + at.right - frame.left - frame.right) / 2, (at.top + at.bottom - frame.top - frame.bottom) / 2);
   });
   new ResizeObserver(show).observe(picture);
-  // The page may be made like a newer one, which knows nothing of what is shown.
+  // An update of the page resets what is shown.
   root.closest("[data-region]")?.addEventListener("terrier:updated", () => {
     take();
     show();

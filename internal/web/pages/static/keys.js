@@ -42,7 +42,7 @@ function turn(button) {
     if (next === "auto") localStorage.removeItem("theme");
     else localStorage.setItem("theme", next);
   } catch {
-    // No storage: it holds for this page.
+    // Without storage, the choice is for this page only.
   }
   label(button);
 }

@@ -1,9 +1,8 @@
-// Keeps a page as it would be if it were loaded again. The server says on
-// /api/v1/events that something changed; the page is then fetched from its own
-// address, and its regions are made like the new ones.
+// Keeps an open page up to date. When /api/v1/events reports a change, the script
+// fetches the page from its own address and updates its regions.
 //
-// Nothing is fetched while nobody looks: a hidden tab lets go of the stream and
-// catches up when it is seen again.
+// A hidden tab fetches nothing: it closes the stream, and catches up when it is
+// visible again.
 
 import { morph } from "./morph.js";
 
@@ -50,8 +49,8 @@ function say(state) {
   }
 }
 
-// address is where the news of this page come from; null if it is looked at
-// again by the clock only.
+// address is the address of the stream of this page; null if the page is only
+// refreshed at an interval.
 function address() {
   const { live, namespace, name } = main.dataset;
   if (!live) return null;
@@ -80,7 +79,7 @@ function listen() {
   source.onerror = () => {
     if (document.hidden || ended) return;
     say("reconnecting");
-    // A browser comes back by itself unless it was refused; then the page says why.
+    // The browser reconnects by itself unless the server refused it; then the page shows why.
     if (source.readyState !== EventSource.CLOSED) return;
     release();
     failures++;
@@ -94,7 +93,7 @@ function release() {
   source = null;
 }
 
-// soon fetches the page when it has been quiet for a moment.
+// soon fetches the page once no event has come for a moment.
 function soon() {
   const now = Date.now();
   firstNews ||= now;
@@ -144,13 +143,13 @@ async function refetch() {
   }
 }
 
-// script is where the scripts of a page are: its address changes with them.
+// script is the address of the scripts of a page; it changes with their content.
 const script = (page) => page.querySelector('script[type="module"]')?.getAttribute("src");
 
-// renew is for a page whose server is another version by now. Its scripts and
-// style sheets do not fit what the server sends, and those that it has not loaded
-// yet are gone. Where something is typed, the reader says when; so they do while
-// two versions answer in turn.
+// renew reloads a page after the server was upgraded: its scripts and style sheets
+// do not fit what the server sends, and those that it has not loaded yet no longer
+// exist. If the user has typed something, or while two versions answer in turn,
+// the user reloads the page.
 function renew() {
   ended = true;
   release();
@@ -161,7 +160,7 @@ function renew() {
   location.reload();
 }
 
-// typed reports whether something would be lost if the page were loaded again.
+// typed reports whether reloading the page would lose input.
 function typed() {
   const changed = (field) => field.value !== field.defaultValue || Boolean(field.checked) !== Boolean(field.defaultChecked);
   if ([...document.querySelectorAll("input, textarea")].some(changed)) return true;
@@ -173,8 +172,8 @@ function typed() {
 
 const regions = (root) => [...root.querySelectorAll("[data-region]")].filter((r) => !r.parentElement.closest("[data-region]"));
 
-// show makes this page like the other one. Pages that have other regions than
-// this one are taken over as a whole, but for what was said about an action.
+// show updates this page to the other one. A page with other regions replaces this
+// one as a whole, except for the sentence about an action.
 function show(page) {
   const next = page.getElementById("page");
   if (!next) return;
@@ -204,7 +203,7 @@ function changed(element) {
   element.dispatchEvent(new CustomEvent("terrier:updated", { bubbles: true }));
 }
 
-// Ages are told by the server; between its answers they grow here.
+// The server sends ages; between its responses they grow here.
 function grow() {
   for (const time of main.querySelectorAll("time[datetime]")) {
     const at = Date.parse(time.dateTime);
@@ -220,7 +219,7 @@ function age(ms) {
   return ms < 1000 ? "now" : `${text} ago`;
 }
 
-// A page may say anew how often it wants to be looked at.
+// The new page may have another refresh interval.
 function every() {
   clearTimeout(clock);
   const ms = Number(main.dataset.liveEvery);

@@ -1,13 +1,13 @@
-// A log that is long, or that grows. All of its lines are kept here as text, and
-// only those in sight are in the page:
+// A log that is long, or that grows. The script keeps all lines as text, and only
+// the visible ones are in the page:
 //
 //   ┌ .loglines, scrolls ───────────────┐
 //   │ space as high as the lines above  │
-//   │ the lines in sight, and some more │
+//   │ the visible lines, and some more  │
 //   │ space as high as the lines below  │
 //   └───────────────────────────────────┘
 //
-// How high a line is follows from its length, since letters are of one width.
+// The height of a line follows from its length, since the font is monospaced.
 // A short log that has ended stays as the server wrote it.
 
 import { plainPen, runs } from "./ansi.js";
@@ -25,8 +25,8 @@ export function mount(root) {
   );
 }
 
-// load fetches the whole log. Of one that grows a last line without an end is
-// left for the stream.
+// load fetches the whole log. If it grows, the stream brings a last line that has
+// no end yet.
 async function load(root, goes) {
   const answer = await fetch(root.dataset.raw, { headers: { Accept: "text/plain" } });
   if (answer.status === 404 && goes) return { lines: [], bytes: 0 };
@@ -102,7 +102,7 @@ class Log {
     if (stream) this.follow(stream);
   }
 
-  // add takes one line more. The page is drawn by whoever adds.
+  // add takes one more line. The caller draws the page.
   add(line) {
     const n = this.lines.length;
     this.lines.push(line);
@@ -124,7 +124,7 @@ class Log {
     return this.wrap ? Math.max(1, Math.ceil(this.lines[n].length / this.columns)) : 1;
   }
 
-  // measure finds out how large a letter is, and how many there are in a row.
+  // measure computes the size of a letter, and how many fit in a row.
   measure() {
     const line = document.createElement("li");
     const number = document.createElement("a");
@@ -224,7 +224,7 @@ class Log {
     return item;
   }
 
-  // mark writes text with what is searched for marked.
+  // mark writes text and marks the matches of the search.
   mark(into, text) {
     if (!this.query) return into.append(text);
     const lower = text.toLowerCase();
@@ -333,7 +333,7 @@ class Log {
     this.matches.push(n);
   }
 
-  // next goes to another match: at first to the one after the first line in sight.
+  // next goes to the next match: at first to the one after the first visible line.
   next(by) {
     const count = this.matches.length;
     if (count && this.match < 0) this.match = Math.max(0, this.matches.findIndex((n) => n >= this.first()));
@@ -361,7 +361,7 @@ class Log {
     if (this.stream) say(this.root, yes ? "Following" : "Paused");
   }
 
-  // follow takes what the run writes from now on.
+  // follow receives what the run writes from now on.
   follow(address) {
     this.followButton.hidden = false;
     this.stream = new EventSource(address);
@@ -388,7 +388,7 @@ class Log {
       try {
         outcome = JSON.parse(event.data).outcome ?? "";
       } catch {
-        // How it ended is on the page of the run.
+        // The page of the run shows the outcome.
       }
       this.close(outcome ? `The run has ended: ${outcome}` : "The run has ended");
     });

@@ -1,7 +1,7 @@
-// Makes one tree of elements like another and touches only what differs: focus,
-// selection, scrolling, open details and what somebody is typing stay.
+// Makes one tree of elements like another, and changes only what differs: the
+// focus, the selection, the scroll position, open details and typed text stay.
 
-// keyOf is what an element is known by among its siblings.
+// keyOf identifies an element among its siblings.
 function keyOf(node) {
   if (node.nodeType !== Node.ELEMENT_NODE) return null;
   return node.id ? `#${node.id}` : node.dataset.key ? `=${node.dataset.key}` : null;
@@ -11,7 +11,7 @@ function fits(a, b) {
   return a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 }
 
-// Attributes that belong to the reader once the page is there.
+// Attributes that the user changes once the page is loaded.
 function belongsToReader(element, name) {
   return (name === "open" && element.nodeName === "DETAILS")
     || ((name === "value" || name === "checked") && element.nodeName === "INPUT" && element.type !== "hidden")
@@ -29,8 +29,8 @@ function attributes(from, to) {
   }
 }
 
-// takesPlaceOf finds among the siblings from at on the one that next is to be
-// made of: the one with its key, or the next without any that is of its kind.
+// takesPlaceOf finds the sibling from at on that becomes next: the one with its
+// key, or the next one of its kind without a key.
 function takesPlaceOf(at, next) {
   const key = keyOf(next);
   for (let candidate = at; candidate; candidate = candidate.nextSibling) {
@@ -40,7 +40,7 @@ function takesPlaceOf(at, next) {
   return null;
 }
 
-// morph makes from like to. Both are elements of one name.
+// morph makes from like to. Both elements have the same name.
 export function morph(from, to) {
   if (from.hasAttribute("data-keep") && to.hasAttribute("data-keep")) return;
   attributes(from, to);

@@ -1,5 +1,5 @@
-// Ctrl-K or Cmd-K: type, choose with the arrows, open with Enter. Pages are known
-// here; the API finds stacks.
+// The search with Ctrl-K or Cmd-K: type, select with the arrows, open with Enter.
+// This script knows the pages; the API finds stacks.
 
 const pages = [...document.querySelectorAll(".menu a")].map((a) => ({ name: a.textContent.trim(), href: a.getAttribute("href"), what: "Page" }));
 const wait = 120; // ms after the last key before stacks are asked for

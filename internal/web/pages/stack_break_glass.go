@@ -15,20 +15,20 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
-// tabGlass is the last part of the address of the break-glass page, which is not a tab.
-const tabGlass = "glass"
+// tabBreakGlass is the last part of the address of the break-glass page, which is not a tab.
+const tabBreakGlass = "break-glass"
 
-// StackGlass is the page of a break-glass session: Terrier plans and applies
+// StackBreakGlass is the page of a break-glass session: Terrier plans and applies
 // nothing meanwhile, and the user runs commands of the engine one by one.
 // There is no shell, in a browser or elsewhere.
-func StackGlass(v *Visit) (Page, error) {
+func StackBreakGlass(v *Visit) (Page, error) {
 	head, err := headOf(v, tabOverview)
 	if err != nil {
 		return Page{}, err
 	}
 	s := head.Stack
-	view := glassView{
-		Head: head, To: stackPath(v.Key(), tabGlass), Commands: command.AllowedCommands(), Lasts: v.House.Platform.Glass,
+	view := breakGlassView{
+		Head: head, To: stackPath(v.Key(), tabBreakGlass), Commands: command.AllowedCommands(), Lasts: v.Backend.Platform.Glass,
 		May: mayChange(v, v.Key()), Order: rand.Text(),
 		Shell: fmt.Sprintf("terrier break-glass -n %s %s -- state list", v.Key().Namespace, v.Key().Name),
 		Own: []string{
@@ -37,25 +37,25 @@ func StackGlass(v *Visit) (Page, error) {
 			fmt.Sprintf("terrier state push -n %s %s %[2]s.tfstate", v.Key().Namespace, v.Key().Name),
 		},
 	}
-	view.Why = glassHindrance(v, s, view.May)
-	if glassOpen(s, v.Now) {
+	view.Why = whyNoSession(v, s, view.May)
+	if sessionOpen(s, v.Now) {
 		view.Session, view.Commanded = s.BreakGlass, s.PendingCommand
 	}
 	if r := s.Run; r != nil && r.Kind == string(stack.BreakGlassRun) {
 		view.Log = runPath(s.Key(), r.ID) + "/log"
 	}
 	if h := s.LastCommand; h != nil {
-		view.Last = &handDone{*h, outcomePill(h.Outcome), runPath(s.Key(), h.Run) + "/log"}
+		view.Last = &lastCommand{*h, outcomePill(h.Outcome), runPath(s.Key(), h.Run) + "/log"}
 	}
-	return stackPage(v, "stack_glass", "Break-glass session", view), nil
+	return stackPage(v, "stack_break_glass", "Break-glass session", view), nil
 }
 
-type glassView struct {
+type breakGlassView struct {
 	Head      stackHead
 	Session   *stack.BreakGlass // that is open
 	Commanded *stack.Command
 	Log       string // of the running command
-	Last      *handDone
+	Last      *lastCommand
 	Commands  []command.AllowedCommand
 	Order     string // the id of the command that the form requests
 	To        string
@@ -66,33 +66,33 @@ type glassView struct {
 	Own       []string
 }
 
-// handDone is the last command.
-type handDone struct {
+// lastCommand is the last command.
+type lastCommand struct {
 	stack.CommandResult
 	Pill ui.Pill
 	Log  string
 }
 
-// glassOpen reports whether a break-glass session is open.
-func glassOpen(s query.Stack, now time.Time) bool {
+// sessionOpen reports whether a break-glass session is open.
+func sessionOpen(s query.Stack, now time.Time) bool {
 	return s.BreakGlass != nil && now.Before(s.BreakGlass.Until)
 }
 
-// glassButton leads to the break-glass page.
-func glassButton(v *Visit, s query.Stack, may string) ui.Button {
-	b := ui.Button{Label: "Break-glass session", Href: stackPath(s.Key(), tabGlass)}
-	if !glassOpen(s, v.Now) {
-		b.Why = glassHindrance(v, s, may)
+// breakGlassButton leads to the break-glass page.
+func breakGlassButton(v *Visit, s query.Stack, may string) ui.Button {
+	b := ui.Button{Label: "Break-glass session", Href: stackPath(s.Key(), tabBreakGlass)}
+	if !sessionOpen(s, v.Now) {
+		b.Why = whyNoSession(v, s, may)
 	}
 	return b
 }
 
-// glassHindrance says why no break-glass session can be started; empty if one can.
-func glassHindrance(v *Visit, s query.Stack, may string) string {
+// whyNoSession says why no break-glass session can be started; empty if one can.
+func whyNoSession(v *Visit, s query.Stack, may string) string {
 	switch {
 	case may != "":
 		return may
-	case v.House.Platform.Glass == 0:
+	case v.Backend.Platform.Glass == 0:
 		return "This server does not allow break-glass sessions. Ask the operator to start it with --allow-break-the-glass."
 	case s.Suspended:
 		return "The stack is suspended. Resume it first."
@@ -104,27 +104,27 @@ func glassHindrance(v *Visit, s query.Stack, may string) string {
 }
 
 var _ = says(map[Said]string{
-	"glass-breaking": "A break-glass session was requested. It starts as soon as the active run has ended.",
-	"glass-broken":   "The break-glass session is open. Terrier plans and applies nothing until it ends.",
-	"glass-mended":   "The break-glass session ended. Terrier reconciles the stack again.",
-	"commanded":      "The command was requested. This page links to its log as soon as it runs.",
+	"session-requested": "A break-glass session was requested. It starts as soon as the active run has ended.",
+	"session-open":      "The break-glass session is open. Terrier plans and applies nothing until it ends.",
+	"session-ended":     "The break-glass session ended. Terrier reconciles the stack again.",
+	"commanded":         "The command was requested. This page links to its log as soon as it runs.",
 })
 
 // BreakGlass starts a break-glass session, or continues the open one.
 func BreakGlass(v *Visit) (Done, error) {
 	ctx, cancel := context.WithTimeout(v.Context, browserWaits)
 	defer cancel()
-	to := stackPath(v.Key(), tabGlass)
+	to := stackPath(v.Key(), tabBreakGlass)
 	_, err := v.Person.Stacks.BreakGlass(ctx, v.Key())
 	if err != nil && ctx.Err() != nil && v.Context.Err() == nil {
-		return Done{To: to, Said: "glass-breaking"}, nil
+		return Done{To: to, Said: "session-requested"}, nil
 	}
-	return Done{To: to, Said: "glass-broken"}, err
+	return Done{To: to, Said: "session-open"}, err
 }
 
 // EndBreakGlass ends the session.
 func EndBreakGlass(v *Visit) (Done, error) {
-	return Done{To: stackPath(v.Key()), Said: "glass-mended"}, v.Person.Stacks.EndBreakGlass(v.Context, v.Key())
+	return Done{To: stackPath(v.Key()), Said: "session-ended"}, v.Person.Stacks.EndBreakGlass(v.Context, v.Key())
 }
 
 // RunCommand requests one command: its words are selected, and each argument is
@@ -141,5 +141,5 @@ func RunCommand(v *Visit) (Done, error) {
 	}
 	order := command.CommandOrder{ID: v.Form.Get("order"), Session: v.Form.Get("session"), Args: words}
 	_, err := v.Person.Stacks.OrderCommand(v.Context, v.Key(), order)
-	return Done{To: stackPath(v.Key(), tabGlass), Said: "commanded"}, err
+	return Done{To: stackPath(v.Key(), tabBreakGlass), Said: "commanded"}, err
 }
