@@ -51,9 +51,12 @@ func TestTakeoverOfLynq(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.Kubectl(t, "apply", "-f", file)
-		if out := b.Terrier(t, "tenants"); !strings.Contains(out, "customers: spec.suspend: nothing is read") || !strings.Contains(out, "No tenants.") {
-			t.Errorf("terrier tenants shows\n%s\nwant a registry that is suspended, and no tenants", out)
-		}
+		testkit.Eventually(t, testkit.Patience, "the registry is suspended and has no tenants", func(context.Context) error {
+			if out := b.Terrier(t, "tenants"); !strings.Contains(out, "customers: spec.suspend is set: Terrier reads no rows") || !strings.Contains(out, "No tenants.") {
+				return errors.New("terrier tenants shows\n" + out)
+			}
+			return nil
+		})
 		if diff := cmp.Diff(left, b.objects(t)); diff != "" {
 			t.Errorf("the objects were written (-before +after):\n%s", diff)
 		}

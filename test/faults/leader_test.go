@@ -102,7 +102,7 @@ func TestPausedControllerActsNoMore(t *testing.T) {
 	if _, did := p.acted(t); did > asked {
 		t.Errorf("the first controller did %d things, and had asked for %d when it was stopped", did, asked)
 	}
-	if log := p.first.Log(); !strings.Contains(log, "another one may act") {
+	if log := p.first.Log(); !strings.Contains(log, "another controller may be active") {
 		t.Errorf("the first controller does not say why it ended:\n%s", log)
 	}
 	if err := <-p.came; err != nil {
