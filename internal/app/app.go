@@ -21,6 +21,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/controller/modules"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -83,7 +85,8 @@ type parts struct {
 	blobs         blob.Store
 	artifacts     *source.Store
 	cache         *source.Cache
-	modules       *controller.Modules // root modules, and archives that were restored from their records
+	modules       *modules.Reader
+	restored      records.Archives // archives that were restored from their records
 	key           secret.Text
 	journal       *journal
 	plane         plane
@@ -183,7 +186,7 @@ func (p *parts) open() (err error) {
 	if p.artifacts, err = source.OpenStore(p.dir("artifacts")); err != nil {
 		return err
 	}
-	p.modules = controller.NewModules(p.dir("scratch"))
+	p.modules, p.restored = modules.New(p.dir("scratch")), records.Archives{Dir: p.dir("scratch")}
 	p.runs, err = p.openRuns()
 	return err
 }

@@ -130,7 +130,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	}
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Dialects: dialects.NewRegistry(infra.Dialect{}),
-		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, p.board}, Artifacts: p.cache, Modules: p.modules,
+		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, p.board}, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.journal.Log, Webhooks: webhooks, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.registry,

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -27,14 +27,14 @@ func (p *parts) openRuns() (*runner.Processes, error) {
 // engines of this machine.
 type contents struct {
 	archives func() *source.Cache // there once the controllers are
-	restored *controller.Modules
+	restored records.Archives
 	mirror   func() (string, error)
 	writable []string
 	engines  func() (findEngine, error)
 }
 
 func (p *parts) contents() contents {
-	return contents{func() *source.Cache { return p.cache }, p.modules, p.mirror, p.writable(), p.engines}
+	return contents{func() *source.Cache { return p.cache }, p.restored, p.mirror, p.writable(), p.engines}
 }
 
 // Archive returns the path of an artifact that the controller fetched, or of one
@@ -43,7 +43,7 @@ func (c contents) Archive(_ context.Context, digest string) (string, error) {
 	if path, err := c.archives().Path(digest); err == nil {
 		return path, nil
 	}
-	return c.restored.Restored(digest)
+	return c.restored.Path(digest)
 }
 
 // Directories are the same for every run.

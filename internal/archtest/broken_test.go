@@ -129,9 +129,11 @@ var broken = map[string]map[string]string{
 		"internal/web/pages/at.go": "package pages\n\nvar a = \"/stacks/\" + name\n",
 	},
 	"observing writes nothing": {
-		"internal/controller/observe.go": "package controller\n\ntype Stacks struct{}\n\nfunc (c *Stacks) observe() { c.read(); once() }\n\nfunc (c *Stacks) observeRun() { c.store.Save() } // BAD\n",
-		"internal/controller/read.go":    "package controller\n\nfunc (c *Stacks) read() { c.blobs.Get(); c.put() }\n\nfunc (c *Stacks) put() { c.blobs.Put() } // BAD\n\nfunc once() { record.Lasting(id).Write(ctx, to, v) } // BAD\n",
-		"internal/controller/act.go":     "package controller\n\nfunc (c *Stacks) act() { c.runner.Start(); c.read() }\n",
+		"internal/controller/observe.go":        "package controller\n\ntype Stacks struct{}\n\nfunc (c *Stacks) observe() { c.read(); once() }\n\nfunc (c *Stacks) observeRun() { c.store.Save() } // BAD\n",
+		"internal/controller/read.go":           "package controller\n\nfunc (c *Stacks) read() { c.blobs.Get(); c.put() }\n\nfunc (c *Stacks) put() { c.blobs.Put() } // BAD\n\nfunc once() { record.Lasting(id).Write(ctx, to, v) } // BAD\n",
+		"internal/controller/act.go":            "package controller\n\nfunc (c *Stacks) act() { c.runner.Start(); c.read() }\n",
+		"internal/controller/states/inspect.go": "package states\n\nfunc (in *Inspector) inspect() { in.Store.Save() } // BAD\n",
+		"internal/controller/states/states.go":  "package states\n\nfunc (kp *Keeper) save() { kp.Store.Save() }\n",
 	},
 	"the map shows every package": {
 		"docs/architecture.md":        "```\ninternal/\n  # core\n  plan/      plans\n    view/      one\n  gone/      none BAD\n  archtest/  tests\n```\n  other/   text\n",

@@ -130,8 +130,10 @@ func recordKeysAreMadeInRecord(t tree) []problem {
 }
 
 // writers are the methods by which the controller changes anything outside of
-// itself, by the interface or the package that has them.
+// itself, by the interface or the package that has them, in lower case.
 var writers = []string{
+	"records.Put", "records.Keep", "records.KeepTree", "records.RestoreTree", "records.Drop", "records.DropOthers", "records.Sweep",
+	"states.Start", "states.Settle", "states.Flush", "locks.Take",
 	"blobs.Put", "blobs.Delete", "record.Write",
 	"cache.Create", "cache.Update", "cache.Patch", "cache.Delete", "live.Create", "live.Update", "live.Patch", "live.Delete", "live.Status", "cache.Status",
 	"store.Save", "store.Lock", "store.Unlock",
@@ -139,11 +141,21 @@ var writers = []string{
 	"events.Event", "journal.Record",
 }
 
-// observingWritesNothing follows the calls from the functions of
-// internal/controller/observe*.go through the package, and finds those that
-// write.
+// observers are the files of the controller that only read, by their directory and
+// the beginning of their names.
+var observers = map[string]string{"internal/controller": "observe", "internal/controller/states": "inspect"}
+
+// observingWritesNothing follows the calls from the functions of the observers
+// through their package, and finds those that write.
 func observingWritesNothing(t tree) []problem {
-	const dir = "internal/controller"
+	var found []problem
+	for _, dir := range slices.Sorted(maps.Keys(observers)) {
+		found = append(found, observerWritesNothing(t, dir, observers[dir])...)
+	}
+	return found
+}
+
+func observerWritesNothing(t tree, dir, name string) []problem {
 	files := t.code(product, func(f file) bool { return f.dir() == dir })
 	if len(files) == 0 {
 		return nil
@@ -152,13 +164,13 @@ func observingWritesNothing(t tree) []problem {
 	var found []problem
 	from := map[string]string{} // a function that is reached, and by which
 	var queue []string
-	for _, name := range slices.Sorted(maps.Keys(graph)) {
-		if strings.HasPrefix(path.Base(graph[name].file.path), "observe") {
-			queue, from[name] = append(queue, name), ""
+	for _, fn := range slices.Sorted(maps.Keys(graph)) {
+		if strings.HasPrefix(path.Base(graph[fn].file.path), name) {
+			queue, from[fn] = append(queue, fn), ""
 		}
 	}
 	if len(queue) == 0 {
-		return []problem{t.at(files[0], files[0].syntax, "no file of the controller is named observe")}
+		return []problem{t.at(files[0], files[0].syntax, "no file of %s is named %s", dir, name)}
 	}
 	for len(queue) > 0 {
 		name := queue[0]
@@ -246,9 +258,9 @@ func writes(call *ast.CallExpr) bool {
 	}
 	switch x := sel.X.(type) {
 	case *ast.Ident:
-		return slices.Contains(writers, x.Name+"."+sel.Sel.Name)
+		return slices.Contains(writers, strings.ToLower(x.Name)+"."+sel.Sel.Name)
 	case *ast.SelectorExpr:
-		return slices.Contains(writers, x.Sel.Name+"."+sel.Sel.Name)
+		return slices.Contains(writers, strings.ToLower(x.Sel.Name)+"."+sel.Sel.Name)
 	case *ast.CallExpr: // record.Decisions(uid).Write(…)
 		return sel.Sel.Name == "Write" && len(call.Args) == 3
 	}

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -24,7 +26,7 @@ import (
 
 // removals takes care of what deleted stacks leave: runs, locks and records.
 type removals struct {
-	blobs        Blobs
+	blobs        records.Blobs
 	dialects     dialect.Registry
 	events       Events
 	live         client.Client
@@ -32,13 +34,13 @@ type removals struct {
 	now          func() time.Time
 	queue        *schedule.Queue
 	runner       runner.Runner
-	store        States
+	store        states.Store
 	index        *index
 	auditor      *auditor
 	dependencies *dependencies
-	records      *records
+	records      *records.Store
 	settler      *settler
-	states       *states
+	states       *states.Keeper
 }
 
 // abandoned takes over stacks whose object is gone although they were not
@@ -85,7 +87,7 @@ func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error
 		return 0, err
 	}
 	if len(left) > 0 { // else it was released, and nothing is left to be said
-		state, err := rm.records.get(ctx, record.State(id))
+		state, err := rm.records.Get(ctx, record.State(id))
 		if err != nil && fault.Of(err) != fault.Missing {
 			return 0, err
 		}
@@ -122,7 +124,7 @@ func (rm *removals) salvage(ctx context.Context, e *entry, report *runner.Report
 	if report.Kind.Writes() {
 		// A state that something else stored meanwhile is not replaced; the copy in the
 		// records stays.
-		if err := rm.states.flush(ctx, p, report, n); err != nil && fault.Reason(err, "") != kube.StateConflict {
+		if err := rm.states.Flush(ctx, p.subject(), report, n.State); err != nil && fault.Reason(err, "") != kube.StateConflict {
 			return err
 		}
 		if n.State != nil {
@@ -177,9 +179,9 @@ func (rm *removals) sweepGone(ctx context.Context) error {
 	for id, r := range retained {
 		switch {
 		case alive[id]:
-			err = rm.records.dropOthers(ctx, record.Retained(id, "")) // a backup was restored
+			err = rm.records.DropOthers(ctx, record.Retained(id, "")) // a backup was restored
 		case rm.now().Sub(r.At) > kube.RetainedFor:
-			err = errors.Join(rm.records.dropRecords(ctx, id), rm.records.dropOthers(ctx, record.Retained(id, "")))
+			err = errors.Join(rm.records.Drop(ctx, id), rm.records.DropOthers(ctx, record.Retained(id, "")))
 		}
 		if err != nil {
 			return err
@@ -240,7 +242,7 @@ func (rm *removals) run(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
-		if err := errors.Join(rm.sweepGone(ctx), rm.records.sweep(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(rm.sweepGone(ctx), rm.records.Sweep(ctx, rm.sourceOf)); err != nil && ctx.Err() == nil {
 			rm.log.Warn("records not swept", "err", err) // tried again in time
 		}
 		select {
@@ -249,40 +251,4 @@ func (rm *removals) run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
-}
-
-func (rs *records) sweep(ctx context.Context) error {
-	rs.trees.Lock()
-	defer rs.trees.Unlock()
-	trees, err := rs.blobs.List(ctx, record.Trees())
-	if err != nil || len(trees) == 0 {
-		return err
-	}
-	keys, err := rs.blobs.List(ctx, record.Stacks)
-	if err != nil {
-		return err
-	}
-	needed := map[string]bool{}
-	for _, k := range keys {
-		if !record.IsSnapshot(k) {
-			continue
-		}
-		s, err := record.At[snapshot](k).Read(ctx, rs.blobs)
-		if fault.Of(err) == fault.Missing {
-			continue // its stack went meanwhile
-		}
-		if err != nil {
-			return err // an archive that it may need must not go
-		}
-		needed[record.Tree(s.PlanInputs.Source)] = true
-	}
-	for _, k := range trees {
-		if needed[k] {
-			continue
-		}
-		if err := rs.blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
-			return err
-		}
-	}
-	return nil
 }

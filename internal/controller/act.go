@@ -9,6 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -19,7 +21,7 @@ import (
 
 // actor carries out decisions.
 type actor struct {
-	blobs     Blobs
+	blobs     records.Blobs
 	events    Events
 	live      client.Client
 	runner    runner.Runner
@@ -30,70 +32,72 @@ type actor struct {
 	jobs      *jobs
 	launcher  *launcher
 	loader    *loader
-	records   *records
+	records   *records.Store
 	removals  *removals
 	snapshots *snapshots
-	states    *states
+	states    *states.Keeper
 }
 
-// act carries out the decision of a pass, at most once. What it did or met is
-// observed, so that the decision is made again where that says more than the first
-// one did.
-func (ac *actor) act(ctx context.Context, p *pass) {
-	p.decided = true
-	if p.acted {
-		return // what follows is carried out by the next pass
-	}
+// act carries out the decision of a pass, and says what came of it. What it did or
+// met is observed.
+func (ac *actor) act(ctx context.Context, p *pass) outcome {
 	_, publishes := p.decision.Action.(stack.Publish)
 	if p.ended != nil && !publishes {
 		// Anything else begins once the run is written down and forgotten. Outputs
 		// are published at once, so that one write of the status tells of both: a
 		// program that ends in between finds the run again, and the outputs written.
-		return
+		return postponed
 	}
-	p.acted, p.followed = true, p.ended != nil
-	changed, err := ac.carryOut(ctx, p)
+	came, err := ac.carryOut(ctx, p)
 	switch fault.Of(err) {
 	case fault.None:
-		p.decided = !changed
+		return came
 	case fault.Conflict:
-		p.conflict = err
+		return outdated
 	default:
-		p.o.Obstacle, p.decided = obstacle(err), false
+		p.o.Obstacle = obstacle(err)
+		return news
 	}
 }
 
-// carryOut carries out one action. It reports whether that changed what is
-// observed.
-func (ac *actor) carryOut(ctx context.Context, p *pass) (changed bool, err error) {
+// carryOut carries out one action. Without an error the outcome is done, news or
+// released.
+func (ac *actor) carryOut(ctx context.Context, p *pass) (outcome, error) {
 	if _, asking := p.decision.Action.(stack.Review); !asking {
 		ac.reviews.Drop(p.id)
 	}
 	switch a := p.decision.Action.(type) {
 	case stack.Wait:
-		return false, nil
+		return done, nil
 	case stack.Cancel:
-		return false, ac.runner.Cancel(ctx, p.id, a.Run)
+		return done, ac.runner.Cancel(ctx, p.id, a.Run)
 	case stack.Start:
 		if a.Kind == stack.BreakGlassRun {
 			return ac.command(ctx, p, a.Why)
 		}
-		err = ac.start(ctx, p, a)
+		return p.started(ac.start(ctx, p, a))
 	case stack.Apply:
-		err = ac.apply(ctx, p, a.Plan)
+		return p.started(ac.apply(ctx, p, a.Plan))
 	case stack.Destroy:
-		err = ac.destroy(ctx, p, a.Unlock)
+		return p.started(ac.destroy(ctx, p, a.Unlock))
 	case stack.Publish:
-		return true, ac.publish(ctx, p)
+		return news, ac.publish(ctx, p)
 	case stack.Review:
-		return true, ac.review(ctx, p, a.Plan)
+		return news, ac.review(ctx, p, a.Plan)
 	case stack.Finish:
-		err = ac.finish(ctx, p, a.Retained)
-		p.released = err == nil
+		return released, ac.finish(ctx, p, a.Retained)
 	default:
-		err = fmt.Errorf("unknown action %T", a)
+		return done, fmt.Errorf("unknown action %T", a)
 	}
-	return p.o.Queued != "", err
+}
+
+// started is the outcome of an action that starts a run: that the run waits for its
+// turn is news.
+func (p *pass) started(err error) (outcome, error) {
+	if p.o.Queued != "" {
+		return news, err
+	}
+	return done, err
 }
 
 // obstacle is an error that came in the way of an action, in the words of the core.
@@ -156,11 +160,11 @@ func (ac *actor) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 	if cause.Snapshot, err = ac.snapshots.snapshotFor(ctx, p); err != nil {
 		return err
 	}
-	saved, err := ac.records.get(ctx, record.Plan(p.id, plan.Digest, "plan.bin"))
+	saved, err := ac.records.Get(ctx, record.Plan(p.id, plan.Digest, "plan.bin"))
 	var lockFile []byte
 	if err == nil {
 		// A module without providers has no lock file.
-		lockFile, err = ac.records.get(ctx, record.Plan(p.id, plan.Digest, "lock.hcl"))
+		lockFile, err = ac.records.Get(ctx, record.Plan(p.id, plan.Digest, "lock.hcl"))
 		if fault.Of(err) == fault.Missing {
 			err = nil
 		}
@@ -222,7 +226,7 @@ func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
 			return fmt.Errorf("writing down what is kept: %w", err)
 		}
 	}
-	if err := kube.RemoveReadablePlans(ctx, ac.live, p.obj, workspaceOf(p.st.Configuration)); err != nil {
+	if err := kube.RemoveReadablePlans(ctx, ac.live, p.obj, states.Workspace(p.st.Configuration)); err != nil {
 		return err
 	}
 	if err := ac.removals.relieve(ctx, p); err != nil {
@@ -234,7 +238,7 @@ func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
 	if err := ac.runner.Remove(p.id); err != nil {
 		return err
 	}
-	if err := ac.records.dropRecords(ctx, p.id); err != nil {
+	if err := ac.records.Drop(ctx, p.id); err != nil {
 		return err
 	}
 	gone := audit.Entry{What: audit.Deleted}

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -16,7 +17,7 @@ import (
 
 // lockOnly is one lock, and a state that may fail to load.
 type lockOnly struct {
-	States
+	states.Store
 	held   string
 	holder string
 	fail   error
@@ -147,10 +148,10 @@ func TestALockOfADeadRunIsFreed(t *testing.T) {
 		current string // the run that exists
 		freed   bool
 	}{
-		"a run of ours that is gone":     {func(c *apart) string { return c.holder("uid", left) }, "", true},
-		"another run took its place":     {func(c *apart) string { return c.holder("uid", left) }, "apply-2", true},
-		"a run of ours that is there":    {func(c *apart) string { return c.holder("uid", left) }, left, false},
-		"a run of another stack":         {func(c *apart) string { return c.holder("other", left) }, "", false},
+		"a run of ours that is gone":     {func(c *apart) string { return c.jobs.installation() + "/uid/" + left }, "", true},
+		"another run took its place":     {func(c *apart) string { return c.jobs.installation() + "/uid/" + left }, "apply-2", true},
+		"a run of ours that is there":    {func(c *apart) string { return c.jobs.installation() + "/uid/" + left }, left, false},
+		"a run of another stack":         {func(c *apart) string { return c.jobs.installation() + "/other/" + left }, "", false},
 		"a run of another installation":  {func(*apart) string { return "abc/uid/" + left }, "", false},
 		"a lock that does not say whose": {func(*apart) string { return "" }, "", false},
 	} {

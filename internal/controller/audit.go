@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -29,20 +31,25 @@ type Journal interface {
 // auditor writes the audit log.
 type auditor struct {
 	journal Journal
-	blobs   Blobs
+	blobs   records.Blobs
 	live    client.Client
 	log     *slog.Logger
 }
 
-// record writes one entry about the stack of a pass. Its ID is what happened, and
-// to which of the things that happen more than once.
+// record writes one entry about the stack of a pass.
 func (au *auditor) record(ctx context.Context, p *pass, e audit.Entry, once string) error {
+	return au.recordState(ctx, p.subject(), e, once)
+}
+
+// recordState writes one entry about a stack. Its ID is what happened, and to which
+// of the things that happen more than once.
+func (au *auditor) recordState(ctx context.Context, of states.Subject, e audit.Entry, once string) error {
 	if au.journal == nil {
 		return nil
 	}
-	e.ID = p.id + "/" + string(e.What) + "/" + once
-	e.Object = au.audited(p.obj)
-	e.Object.UID = p.id
+	e.ID = of.ID + "/" + string(e.What) + "/" + once
+	e.Object = au.audited(of.Object)
+	e.Object.UID = of.ID
 	if e.Via == "" {
 		e.Via = audit.ViaController
 	}
@@ -77,7 +84,7 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 			e.Details["command"], e.Details["by"] = commandWords(cause.Command), cause.Command.By
 		default:
 			planIn(&e, cause.Plan)
-			if p.approved(cause.Plan) {
+			if p.o.Spec.Approves(cause.Plan) {
 				e.Who = p.obj.GetAnnotations()[kube.DecidedBy]
 			}
 			if cause.Destroy {
@@ -90,12 +97,6 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 		return fault.New(fault.Later, string(stack.StartFailed), fmt.Errorf("no run that changes resources starts while the audit log cannot record its author: %w", err))
 	}
 	return nil
-}
-
-// approved reports whether a user approved exactly this plan.
-func (p *pass) approved(plan *stack.Plan) bool {
-	a := p.o.Spec.Approved
-	return plan != nil && a != "" && (a == plan.Name || a == plan.Digest)
 }
 
 // commandWords are the first words of a command: the rest may hold values.
@@ -130,7 +131,7 @@ func (au *auditor) audit(ctx context.Context, p *pass) {
 	if au.journal == nil || p.unreadable != nil {
 		return
 	}
-	if !p.acted {
+	if p.outcome == undecided {
 		au.auditRequests(ctx, p)
 	}
 	if err := au.auditChanges(ctx, p); err != nil {

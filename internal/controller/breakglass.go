@@ -31,10 +31,11 @@ func (ob *observer) observeBreakGlass(p *pass) {
 
 // command begins the command of a person. Whatever comes in its way is the answer
 // to that person, who can ask again.
-func (ac *actor) command(ctx context.Context, p *pass, why string) (changed bool, err error) {
+func (ac *actor) command(ctx context.Context, p *pass, why string) (outcome, error) {
 	asked := *p.o.Spec.Command
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Command: &asked, Why: why}
-	if _, err = engine.ParseBreakGlass(asked.Args); err == nil {
+	_, err := engine.ParseBreakGlass(asked.Args)
+	if err == nil {
 		cause.Instead, err = ac.findJob(ctx, p)
 	}
 	if err == nil {
@@ -46,7 +47,7 @@ func (ac *actor) command(ctx context.Context, p *pass, why string) (changed bool
 		err = ac.launcher.launch(ctx, p, stack.BreakGlassRun, cause, "")
 	}
 	if err == nil || fault.Of(err) == fault.Conflict {
-		return p.o.Queued != "", err
+		return p.started(err)
 	}
 	if h := p.o.Status.LastCommand; h == nil || h.ID != asked.ID { // a lock in the way is recorded already
 		p.fold(stack.Run{
@@ -54,7 +55,7 @@ func (ac *actor) command(ctx context.Context, p *pass, why string) (changed bool
 			Done: true, Outcome: stack.Failed, Message: err.Error(), At: p.o.Now,
 		})
 	}
-	return true, nil
+	return news, nil
 }
 
 // findJob has a job to run a command in: that of now, or if something that it
@@ -78,7 +79,7 @@ func (se *settler) moved(p *pass, r *runner.Report, n note) (bool, error) {
 		return false, nil
 	}
 	if n.State != nil {
-		state, err := se.records.left(p.id, r.ID, runner.FileState)
+		state, err := se.records.Left(p.id, r.ID, runner.FileState)
 		return len(state) > 0 || r.Rescued != nil, err
 	}
 	if n.Cause.Command == nil {

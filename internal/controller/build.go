@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -27,7 +27,7 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	if err := checkOptions(prog); err != nil {
 		return blockedBy(err, stack.SpecInvalid)
 	}
-	backend, ref, kind := backendOf(prog, p.obj.GetNamespace())
+	backend, ref, kind := states.Backend(prog, p.obj.GetNamespace())
 	if ref != nil {
 		if err := ref.Check(); err != nil {
 			return blockedBy(err, stack.SpecInvalid)
@@ -182,40 +182,6 @@ func (p *pass) archive() string {
 // engineOf names an engine in a job.
 func engineOf(p stack.Configuration, e engine.Engine) runner.Engine {
 	return runner.Engine{Asked: p.Engine, Name: e.Name, Version: e.Version}
-}
-
-// backendOf translates a program's backend. A managed one has the reference of
-// its state.
-func backendOf(p stack.Configuration, namespace string) (module.Backend, *kube.StateRef, string) {
-	b := p.Backend
-	switch b.Kind {
-	case stack.Kubernetes:
-		return module.Kubernetes{SecretSuffix: b.Suffix, InClusterConfig: b.InCluster, ConfigPath: &b.ConfigPath, Namespace: namespace, Labels: b.Labels}, nil, "kubernetes"
-	case stack.Custom:
-		return module.Custom{HCL: b.Custom}, nil, ""
-	case stack.Declared:
-		return module.Unset{}, nil, ""
-	case stack.Remote:
-		return module.Cloud{Organization: b.Cloud.Organization, Workspace: b.Cloud.Workspace, Tags: b.Cloud.Tags, Hostname: b.Cloud.Hostname}, nil, "cloud"
-	default:
-		ref := &kube.StateRef{Namespace: namespace, Workspace: workspaceOf(p), Suffix: b.Suffix, Labels: b.Labels}
-		if ref.Workspace != defaultWorkspace {
-			// The engine's http backend knows no workspaces, so terraform.workspace
-			// would read wrong; the supervisor carries a local state back and forth.
-			return module.Local{}, ref, ""
-		}
-		return module.Managed{}, ref, ""
-	}
-}
-
-const defaultWorkspace = "default"
-
-// workspaceOf is the workspace of the engine that a stack's state is in.
-func workspaceOf(p stack.Configuration) string {
-	if p.Workspace == "" {
-		return defaultWorkspace
-	}
-	return p.Workspace
 }
 
 // files are the generated files of every run.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -28,7 +28,7 @@ func (se *settler) findUntracked(ctx context.Context, p *pass, r *runner.Report,
 	if r.Kind != stack.ApplyRun || r.Outcome == stack.Succeeded || r.Outcome == stack.Stale {
 		return nil
 	}
-	state, err := se.states.newest(ctx, p, r, n)
+	state, err := se.states.Newest(ctx, p.id, r, n.State)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (se *settler) followUntracked(ctx context.Context, p *pass, n note, run *st
 	}
 	missing := was.Objects
 	if n.State != nil && !was.Apart {
-		state, err := se.states.inspector.newestKept(ctx, p.id)
+		state, err := se.states.Inspector.Newest(ctx, p.id)
 		if err == nil {
 			missing, err = plan.StillUnrecorded(missing, state)
 		}
@@ -103,7 +103,7 @@ func (se *settler) dropSnapshots(ctx context.Context, p *pass, r *runner.Report,
 	if r.Outcome != stack.Succeeded {
 		return nil
 	}
-	return se.records.dropOthers(ctx, record.Snapshots(p.id), p.o.Status.Snapshot, n.Cause.Snapshot)
+	return se.records.DropOthers(ctx, record.Snapshots(p.id), p.o.Status.Snapshot, n.Cause.Snapshot)
 }
 
 // keepRecords keeps the report and the logs, of quiet drift checks only the newest.
@@ -121,11 +121,11 @@ func (se *settler) keepRecords(ctx context.Context, p *pass, r *runner.Report) e
 		files = append(files, runner.FileEvents)
 	}
 	for _, file := range files {
-		if _, err := se.records.keep(ctx, p.id, r.ID, file, record.Run(p.id, name, file)); err != nil {
+		if _, err := se.records.Keep(ctx, p.id, r.ID, file, record.Run(p.id, name, file)); err != nil {
 			return fmt.Errorf("keeping %s of %s: %w", file, r.ID, err)
 		}
 	}
-	if err := se.records.put(ctx, record.Run(p.id, name, record.ReportFile), report); err != nil {
+	if err := se.records.Put(ctx, record.Run(p.id, name, record.ReportFile), report); err != nil {
 		return err
 	}
 	if name == record.QuietRun {
@@ -134,7 +134,7 @@ func (se *settler) keepRecords(ctx context.Context, p *pass, r *runner.Report) e
 	if r.Kind == stack.HealthRun {
 		// Asked again and again while something is not well, they would push out
 		// what was done to it.
-		if err := se.records.dropOthers(ctx, record.Runs(p.id)+string(r.Kind)+"-", record.Run(p.id, name, "")); err != nil {
+		if err := se.records.DropOthers(ctx, record.Runs(p.id)+string(r.Kind)+"-", record.Run(p.id, name, "")); err != nil {
 			return err
 		}
 	}
@@ -176,7 +176,7 @@ func (se *settler) dropOldRuns(ctx context.Context, id string) error {
 
 // keepOutputs keeps the outputs of the newest state and says their names.
 func (se *settler) keepOutputs(ctx context.Context, p *pass, r *runner.Report, run *stack.Run) error {
-	b, err := se.records.left(p.id, r.ID, runner.FileOutputs)
+	b, err := se.records.Left(p.id, r.ID, runner.FileOutputs)
 	if err != nil || b == nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (se *settler) keepOutputs(ctx context.Context, p *pass, r *runner.Report, r
 	if run.State == "" {
 		run.State = stack.Digest(outputs) // a foreign state is known by what it outputs
 	}
-	return se.records.put(ctx, record.Outputs(p.id), b)
+	return se.records.Put(ctx, record.Outputs(p.id), b)
 }
 
 // keepPlan keeps a plan with changes and gives it its name.
@@ -217,7 +217,7 @@ func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n no
 		files[runner.FilePlanRaw] = documentRaw
 	}
 	for file, key := range files {
-		if _, err := se.records.keep(ctx, p.id, r.ID, file, record.Plan(p.id, made.Digest, key)); err != nil {
+		if _, err := se.records.Keep(ctx, p.id, r.ID, file, record.Plan(p.id, made.Digest, key)); err != nil {
 			return fmt.Errorf("keeping plan %s: %w", made.Name, err)
 		}
 	}
@@ -251,36 +251,18 @@ func (se *settler) dropOldPlans(ctx context.Context, p *pass, keep string) error
 			stay = append(stay, record.Plan(p.id, q.Digest, ""))
 		}
 	}
-	return se.records.dropOthers(ctx, record.Plans(p.id), stay...)
-}
-
-// dropOthers removes the records below prefix, except those that are one of
-// stay, or begin with one that ends in a slash.
-func (rs *records) dropOthers(ctx context.Context, prefix string, stay ...string) error {
-	keys, err := rs.blobs.List(ctx, prefix)
-	if err != nil {
-		return err
-	}
-	for _, k := range keys {
-		if slices.ContainsFunc(stay, func(s string) bool { return k == s || strings.HasSuffix(s, "/") && strings.HasPrefix(k, s) }) {
-			continue
-		}
-		if err := rs.blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
-			return err
-		}
-	}
-	return nil
+	return se.records.DropOthers(ctx, record.Plans(p.id), stay...)
 }
 
 // readable publishes the plan in the cluster if the stack asks for it.
 func (se *settler) readable(ctx context.Context, p *pass, r *runner.Report, made stack.Plan) error {
-	out := kube.ReadablePlan{Workspace: workspaceOf(p.st.Configuration), Name: made.Name}
+	out := kube.ReadablePlan{Workspace: states.Workspace(p.st.Configuration), Name: made.Name}
 	var err error
 	switch p.st.Configuration.Readable {
 	case stack.ReadableJSON:
-		out.JSON, err = se.records.left(p.id, r.ID, runner.FilePlanRaw)
+		out.JSON, err = se.records.Left(p.id, r.ID, runner.FilePlanRaw)
 	case stack.ReadableHuman:
-		out.Text, err = se.records.left(p.id, r.ID, runner.FilePlanTxt)
+		out.Text, err = se.records.Left(p.id, r.ID, runner.FilePlanTxt)
 	}
 	if err != nil {
 		return err

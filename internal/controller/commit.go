@@ -11,6 +11,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -27,7 +29,7 @@ var again = ctrl.Result{RequeueAfter: time.Nanosecond}
 
 // committer writes down and tells what passes found and did.
 type committer struct {
-	blobs   Blobs
+	blobs   records.Blobs
 	config  Config
 	live    client.Client
 	log     *slog.Logger
@@ -35,8 +37,8 @@ type committer struct {
 	runner  runner.Runner
 	index   *index
 	loader  *loader
-	records *records
-	states  *states
+	records *records.Store
+	states  *states.Keeper
 	teller  *teller
 	turns   *turns
 }
@@ -44,7 +46,7 @@ type committer struct {
 // commit writes down and tells what the pass found and did. It is the only writer
 // of the status, and writes nothing when there is nothing new.
 func (cm *committer) commit(ctx context.Context, p *pass) (ctrl.Result, error) {
-	if p.released {
+	if p.outcome == released {
 		cm.queue.Leave(p.id)
 		cm.log.Info("stack released", "stack", client.ObjectKeyFromObject(p.obj).String())
 		return ctrl.Result{}, nil
@@ -56,7 +58,7 @@ func (cm *committer) commit(ctx context.Context, p *pass) (ctrl.Result, error) {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 	}
-	if p.ended != nil && !p.followed {
+	if p.outcome == postponed {
 		return again, nil
 	}
 	return cm.next(p), nil
@@ -155,7 +157,7 @@ func (p *pass) recheckIn(after time.Duration) {
 
 // next says when the next pass is due.
 func (cm *committer) next(p *pass) ctrl.Result {
-	if p.conflict != nil {
+	if p.outcome == outdated {
 		return cm.loader.requeue(p.entry)
 	}
 	after, soon := p.nextPass()

@@ -8,7 +8,6 @@ package controller
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"time"
 
@@ -17,10 +16,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/modules"
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
@@ -32,28 +33,6 @@ import (
 // Artifacts fetches the archives of sources, verified.
 type Artifacts interface {
 	Get(ctx context.Context, a source.Artifact) (path string, err error)
-}
-
-// States keeps states and their locks.
-type States interface {
-	Load(ctx context.Context, ref kube.StateRef) (kube.Stored, error)
-	Save(ctx context.Context, ref kube.StateRef, owner kube.Owner, state []byte) error
-	Locks
-}
-
-// Locks are the locks of states.
-type Locks interface {
-	Holder(ctx context.Context, ref kube.StateRef) (*kube.LockedError, error)
-	Lock(ctx context.Context, ref kube.StateRef, info kube.LockInfo) error
-	Unlock(ctx context.Context, ref kube.StateRef, id string) error
-}
-
-// Blobs is where records are kept.
-type Blobs interface {
-	Put(ctx context.Context, key string, r io.Reader) error
-	Get(ctx context.Context, key string) (io.ReadCloser, error)
-	Delete(ctx context.Context, key string) error
-	List(ctx context.Context, prefix string) ([]string, error)
 }
 
 // Events tells people what happened to an object.
@@ -83,9 +62,10 @@ type Stacks struct {
 	Dialects  dialect.Registry
 	Runner    runner.Runner
 	Artifacts Artifacts
-	Modules   *Modules
-	States    States
-	Blobs     Blobs
+	Modules   *modules.Reader
+	Archives  records.Archives
+	States    states.Store
+	Blobs     records.Blobs
 	Engine    func(ctx context.Context, name string) (engine.Engine, error)
 	Events    Events
 	Audit     Journal // nil records nothing
@@ -130,12 +110,26 @@ type pass struct {
 	unaudited        error  // why the audit log does not hold what people asked for
 	breakGlassDenied bool   // a person asks for a break-glass session where none is allowed
 
-	acted    bool          // the effect of this pass was carried out, or was not possible
-	decided  bool          // the decision was made with all that is observed
-	followed bool          // what follows from the end of a run was done in this pass, too
-	released bool          // the object was released
-	conflict error         // why the pass has to be made again with the object as the server has it
-	recheck  time.Duration // when another reason than the decision asks for a pass; zero if none does
+	outcome outcome       // of the decision
+	recheck time.Duration // when another reason than the decision asks for a pass; zero if none does
+}
+
+// outcome is what came of the decision of a pass. A pass has at most one effect.
+type outcome string
+
+// The outcomes.
+const (
+	undecided outcome = ""          // nothing was decided yet
+	postponed outcome = "postponed" // a run that ended is written down first; the next pass carries the decision out
+	done      outcome = "done"      // the decision was carried out
+	news      outcome = "news"      // the decision was carried out or met an obstacle, and Decide has to see that
+	outdated  outcome = "outdated"  // the object changed during the pass, so that another pass has to decide
+	released  outcome = "released"  // the object was released
+)
+
+// subject is the stack of the pass, for package states.
+func (p *pass) subject() states.Subject {
+	return states.Subject{ID: p.id, Dialect: p.dialect, Object: p.obj, Asked: p.st, Observed: &p.o}
 }
 
 // reconcile brings one stack one step further. It is one pass in six steps.
@@ -155,10 +149,15 @@ func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, erro
 		c.Queue.Withdraw(p.id) // it asks again once it can be read
 		return ctrl.Result{}, err
 	}
-	for !p.decided { // again if the action changed what is observed
+	for {
 		c.steps.auditor.audit(ctx, p)
 		p.decision = stack.Decide(p.o)
-		c.steps.actor.act(ctx, p) // one effect in a pass
+		if p.outcome == news {
+			break // the next pass carries out what follows from that
+		}
+		if p.outcome = c.steps.actor.act(ctx, p); p.outcome != news {
+			break // one effect in a pass
+		}
 	}
 	return c.steps.committer.commit(ctx, p) // what the pass found and did is written down and told
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -111,7 +109,7 @@ func (dp *dependencies) cycle(ctx context.Context, start, next objectRef) (strin
 func (dp *dependencies) dependents(ctx context.Context, of dialect.Dialect, obj client.Object) ([]string, error) {
 	it := objectRef{of, client.ObjectKeyFromObject(obj)}
 	var names []string
-	err := eachStack(ctx, dp.cache, dp.dialects, func(d dialect.Dialect, dependant client.Object) error {
+	err := dp.dialects.EachStack(ctx, dp.cache, func(d dialect.Dialect, dependant client.Object) error {
 		if !obj.GetDeletionTimestamp().IsZero() && !dependant.GetDeletionTimestamp().IsZero() {
 			// Two that wait for each other and are both to go have no order.
 			circle, err := dp.cycle(ctx, objectRef{d, client.ObjectKeyFromObject(dependant)}, it)
@@ -128,20 +126,6 @@ func (dp *dependencies) dependents(ctx context.Context, of dialect.Dialect, obj 
 	}, client.MatchingFields{indexDependsOn: it.String()})
 	slices.Sort(names)
 	return names, err
-}
-
-// eachStack calls what for each stack of all dialects that the options choose.
-func eachStack(ctx context.Context, from client.Reader, dialects dialect.Registry, what func(dialect.Dialect, client.Object) error, opts ...client.ListOption) error {
-	for _, d := range dialects.All() {
-		list := d.NewList()
-		if err := from.List(ctx, list, opts...); err != nil {
-			return err
-		}
-		if err := meta.EachListItem(list, func(o runtime.Object) error { return what(d, o.(client.Object)) }); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // objectRef is a stack by its kind and its name.

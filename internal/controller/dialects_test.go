@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -130,9 +131,14 @@ func (e *estate) Get(_ context.Context, key client.ObjectKey, obj client.Object,
 func newEstate(maps []corev1.ConfigMap, terraforms []v1alpha2.Terraform) *apart {
 	e := &estate{maps: maps, terraforms: terraforms}
 	c := takeApart(&Stacks{Client: e, Dialects: dialect.NewRegistry(infra.Dialect{}, mapped{}), Log: slog.New(slog.DiscardHandler)})
-	e.keys = map[string]func(client.Object) []string{indexDependsOn: c.dependsOnKeys, indexState: c.stateKeys, indexRefers: c.refersKeys}
+	e.keys = map[string]func(client.Object) []string{indexDependsOn: c.dependsOnKeys, states.Index: c.stateKeys, indexRefers: c.refersKeys}
 	return c
 }
+
+// foundState is a state as it was found.
+type foundState struct{ found kube.Stored }
+
+func (s foundState) Load(context.Context, kube.StateRef) (kube.Stored, error) { return s.found, nil }
 
 // Two stacks on one state are found out, whatever their kinds are.
 func TestAStateIsSharedAcrossDialects(t *testing.T) {
@@ -143,19 +149,21 @@ func TestAStateIsSharedAcrossDialects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.unshared(t.Context(), &pass{dialect: mapped{}, obj: &young, id: string(young.UID), st: st}, stack.PlanRun)
+	p := &pass{dialect: mapped{}, obj: &young, id: string(young.UID), st: st}
+	_, err = c.states.Start(t.Context(), p.subject(), nil, "plan-1", stack.PlanRun, stack.Cause{})
 	if fault.Reason(err, "") != string(stack.StateShared) || !strings.Contains(err.Error(), "apps/old") {
-		t.Errorf("unshared() = %v, want the older stack to be named", err)
+		t.Errorf("Start() = %v, want the older stack to be named", err)
 	}
 
 	// A state whose owner is a stack of another kind with the same name is not one of
 	// a former stack.
 	c.whole.index.make("terraform-same", objectRef{infra.Dialect{}, nn("apps", "same")})
 	same := asMapped("same", 0, map[string]string{"state": "x"})
-	c.inspector.store = &shelf{found: kube.Stored{Owner: "same", OwnerUID: "terraform-same", Digest: "sha256:x"}}
-	_, err = c.inspectState(t.Context(), &pass{dialect: mapped{}, obj: &same, id: string(same.UID)}, kube.StateRef{})
+	c.states.Inspector.Store = foundState{kube.Stored{Owner: "same", OwnerUID: "terraform-same", Digest: "sha256:x"}}
+	p = &pass{dialect: mapped{}, obj: &same, id: string(same.UID)}
+	_, err = c.states.Start(t.Context(), p.subject(), &kube.StateRef{}, "plan-1", stack.PlanRun, stack.Cause{})
 	if fault.Reason(err, "") != string(stack.StateShared) {
-		t.Errorf("inspectState() = %v, want the state to be another stack's", err)
+		t.Errorf("Start() = %v, want the state to be another stack's", err)
 	}
 }
 
@@ -207,7 +215,7 @@ spec: {interval: 1h, path: ./, sourceRef: {kind: GitRepository, name: code}}
 	})
 	alive := []string{string(first.UID), string(second.UID)}
 	for _, id := range append(alive, "gone") {
-		if err := c.put(t.Context(), record.Outputs(id), []byte("{}")); err != nil {
+		if err := c.records.Put(t.Context(), record.Outputs(id), []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
 	}

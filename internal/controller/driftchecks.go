@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 )
@@ -15,7 +16,7 @@ import (
 
 // checks knows when drift was checked last, and what memory runs take.
 type checks struct {
-	blobs  Blobs
+	blobs  records.Blobs
 	config Config
 	log    *slog.Logger
 }

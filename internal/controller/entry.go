@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -65,6 +66,14 @@ func (x *index) find(id string) *entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.byID[id]
+}
+
+// kindOf returns the kind of the stack with this UID, empty if there is none.
+func (x *index) kindOf(id string) string {
+	if e := x.find(id); e != nil {
+		return dialect.KindOf(e.dialect)
+	}
+	return ""
 }
 
 // all returns the entries of all objects that had this name, the newest last.

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/controller/modules"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -101,7 +103,7 @@ func newFrugal(t *testing.T, name string) *frugal {
 	}})
 	c := &Stacks{
 		Client: cache, Live: live, Dialects: dialect.NewRegistry(infra.Dialect{}), Runner: l.runs, Blobs: openRecords(t),
-		Modules: NewModules(t.TempDir()), States: kube.States{Client: live, Now: time.Now, Seen: kube.NewSeen()},
+		Modules: modules.New(t.TempDir()), Archives: records.Archives{Dir: t.TempDir()}, States: kube.States{Client: live, Now: time.Now, Seen: kube.NewSeen()},
 		Engine: func(context.Context, string) (engine.Engine, error) {
 			return engine.Engine{Path: "/bin/tofu", Name: "tofu", Version: "1.12.6"}, nil
 		},
@@ -185,6 +187,13 @@ func (l *frugal) applies(t *testing.T, serial int) {
 }
 
 func idOf(state []byte) runner.StateID {
-	k := knownAs(state)
-	return runner.StateID{Lineage: k.Lineage, Serial: k.Serial, Digest: k.Digest}
+	facts, err := stack.ReadState(state)
+	if err != nil {
+		panic(err) // a test's own state
+	}
+	return runner.StateID{Lineage: facts.Lineage, Serial: facts.Serial, Digest: facts.Digest}
+}
+
+func thing(lineage string, serial int) []byte {
+	return fmt.Appendf(nil, `{"version":4,"lineage":%q,"serial":%d,"resources":[{"mode":"managed","type":"a","name":"b","instances":[{}]}]}`, lineage, serial)
 }

@@ -93,7 +93,7 @@ func TestAGapOutlastsTheNextOne(t *testing.T) {
 	was := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "x.a", ID: "i-0"}, {Address: "x.in", ID: "1"}, {Address: "x.out", ID: "2"}}}
 	c := takeApart(&Stacks{Runner: printed{}, Blobs: openRecords(t)})
 	state := `{"version":4,"resources":[{"mode":"managed","type":"x","name":"in","instances":[{"attributes":{"id":"1"}}]}]}`
-	if err := c.put(t.Context(), record.State("uid"), []byte(state)); err != nil {
+	if err := c.records.Put(t.Context(), record.State("uid"), []byte(state)); err != nil {
 		t.Fatal(err)
 	}
 	kept := was

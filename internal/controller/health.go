@@ -37,9 +37,9 @@ func (ac *actor) checkup(ctx context.Context, p *pass, why string) error {
 // outputs returns the outputs of the newest state; Missing if they are not
 // known, as those of a state that we do not keep before a run reads them.
 func (ac *actor) outputs(ctx context.Context, p *pass) (map[string]kube.Output, error) {
-	b, err := ac.records.get(ctx, record.Outputs(p.id))
+	b, err := ac.records.Get(ctx, record.Outputs(p.id))
 	if fault.Of(err) == fault.Missing && p.note.State != nil {
-		b, err = ac.states.inspector.stateOutputs(ctx, *p.note.State)
+		b, err = ac.states.Inspector.Outputs(ctx, *p.note.State)
 	}
 	if err != nil {
 		return nil, err

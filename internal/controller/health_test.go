@@ -14,6 +14,8 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -34,7 +36,7 @@ func (r *taker) Start(_ context.Context, job runner.Job) error {
 	return nil
 }
 
-func openRecords(t *testing.T) Blobs {
+func openRecords(t *testing.T) records.Blobs {
 	t.Helper()
 	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
 	if err != nil {
@@ -48,7 +50,7 @@ func TestCheckup(t *testing.T) {
 	c := takeApart(&Stacks{Blobs: openRecords(t), Runner: &taker{}, Queue: queueOf(1), States: &lockOnly{held: "somebody"}})
 	outputs := `{"host": {"value": "example.com", "type": "string"}, "token": {"value": "s3cr3t", "type": "string", "sensitive": true},
 		"pins": {"value": [90210, {"x": "deep-secret"}], "type": "dynamic", "sensitive": true}}`
-	if err := c.put(t.Context(), record.Outputs("uid"), []byte(outputs)); err != nil {
+	if err := c.records.Put(t.Context(), record.Outputs("uid"), []byte(outputs)); err != nil {
 		t.Fatal(err)
 	}
 	p := &pass{dialect: infra.Dialect{}, obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, note: note{State: &kube.StateRef{}}, job: &runner.Job{
@@ -140,7 +142,7 @@ func TestInventory(t *testing.T) {
 			found("apply-1")},
 	} {
 		c := takeApart(&Stacks{Blobs: openRecords(t), States: oneState{state: state}})
-		if err := c.put(t.Context(), record.State("uid"), []byte(old)); err != nil {
+		if err := c.records.Put(t.Context(), record.State("uid"), []byte(old)); err != nil {
 			t.Fatal(err)
 		}
 		p := &pass{dialect: infra.Dialect{}, obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, job: &runner.Job{Mask: []string{"s3cr3t"}}}
@@ -162,7 +164,7 @@ func (noFiles) Open(_, run, file string) (io.ReadCloser, error) {
 
 // oneState is the only state that is stored.
 type oneState struct {
-	States
+	states.Store
 	state string
 }
 

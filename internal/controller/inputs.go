@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/input"
@@ -47,7 +48,7 @@ type jobs struct {
 	engine    func(ctx context.Context, name string) (engine.Engine, error)
 	key       secret.Text
 	live      client.Reader
-	modules   *Modules
+	modules   *modules.Reader
 	webhooks  review.Webhooks
 }
 
@@ -203,6 +204,11 @@ func (jb *jobs) resolver(p *pass) input.Resolver {
 // keyed hashes what stands in the status or in the name of a directory under the
 // platform's key.
 func (jb *jobs) keyed(what any) string { return input.Digest(jb.key, what) }
+
+// installation tells the runs of this installation from those of others.
+func (jb *jobs) installation() string {
+	return jb.keyed("installation")[len(input.DigestPrefix):][:16]
+}
 
 // backendDigest names where a state is: credentials are not part of it.
 func backendDigest(prog stack.Configuration, settings map[string]string) string {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -33,7 +34,7 @@ type cupboard struct {
 func newCupboard(t *testing.T) *cupboard {
 	t.Helper()
 	k := testkit.Kube(t)
-	c := &cupboard{takeApart(&Stacks{Live: k.Client, Key: secret.New("key"), Modules: &Modules{Dir: t.TempDir()}}), k, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+	c := &cupboard{takeApart(&Stacks{Live: k.Client, Key: secret.New("key"), Modules: &modules.Reader{Dir: t.TempDir()}}), k, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: k.Namespace, Name: "stack", UID: "u-1", Labels: map[string]string{"team": "net"}, Annotations: map[string]string{"a/b": "\"${x}"},
 	}}}
 	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-1", "REGION": "north", "file": "file-canary-1", "not.a.name": "x"})

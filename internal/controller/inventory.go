@@ -2,14 +2,11 @@ package controller
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
-	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
-	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
 
@@ -38,11 +35,11 @@ func (cm *committer) inventory(ctx context.Context, p *pass) *dialect.Inventory 
 	case p.job == nil: // what must not be shown is not known in this pass
 		return nil
 	}
-	_, ref, _ := backendOf(p.st.Configuration, p.obj.GetNamespace())
+	_, ref, _ := states.Backend(p.st.Configuration, p.obj.GetNamespace())
 	if ref == nil {
 		return nil
 	}
-	state, err := cm.states.stateFor(ctx, p, *ref, of)
+	state, err := cm.states.Read(ctx, p.id, *ref, of)
 	var inv plan.Inventory
 	if err == nil {
 		inv, err = plan.InventoryOf(state, p.job.Mask)
@@ -54,22 +51,10 @@ func (cm *committer) inventory(ctx context.Context, p *pass) *dialect.Inventory 
 	return listed(of, inv)
 }
 
-// stateFor reads the state with a digest, or the newest if that one is gone.
-func (sts *states) stateFor(ctx context.Context, p *pass, ref kube.StateRef, digest string) ([]byte, error) {
-	if state, err := sts.records.get(ctx, record.State(p.id)); err == nil {
-		sum := sha256.Sum256(state)
-		if hex.EncodeToString(sum[:]) == record.Hex(digest) {
-			return state, nil
-		}
-	}
-	found, err := sts.store.Load(ctx, ref)
-	return found.State, err
-}
-
 // takeInventory takes over the inventory that a run left of a state that we do
 // not keep.
 func (se *settler) takeInventory(p *pass, r *runner.Report) error {
-	b, err := se.records.left(p.id, r.ID, runner.FileInventory)
+	b, err := se.records.Left(p.id, r.ID, runner.FileInventory)
 	if err != nil || b == nil {
 		return err
 	}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -15,11 +17,11 @@ import (
 type launcher struct {
 	queue   *schedule.Queue
 	runner  runner.Runner
-	store   States
+	store   states.Store
 	auditor *auditor
 	loader  *loader
-	locks   *locks
-	states  *states
+	locks   *states.Locker
+	states  *states.Keeper
 	turns   *turns
 }
 
@@ -43,7 +45,7 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		err = la.runner.Start(ctx, *job)
 	}
 	if err != nil {
-		return la.locks.locked(p, kind, cause, errors.Join(err, la.notStarted(ctx, p, kind, cause)))
+		return la.locked(p, kind, cause, errors.Join(err, la.notStarted(ctx, p, kind, cause)))
 	}
 	p.o.Run = &stack.Run{ID: job.ID, Kind: kind, Cause: cause, Since: p.o.Now}
 	return nil
@@ -62,7 +64,7 @@ func (la *launcher) notStarted(ctx context.Context, p *pass, kind stack.RunKind,
 		return err
 	}
 	h, err := la.store.Holder(ctx, *p.note.State)
-	if err != nil || h == nil || la.locks.foreign(p, h.Holder) {
+	if err != nil || h == nil || la.locks.Foreign(p.id, h.Holder) {
 		return err
 	}
 	return la.store.Unlock(ctx, *p.note.State, id)
@@ -80,12 +82,12 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 	// when it was read last, which for an apply was for its plan, is read once: under
 	// the lock.
 	if !kind.Writes() || p.note.State == nil || !p.entry.stateOwn {
-		if state, err = la.states.startState(ctx, p, kind, cause); err != nil {
+		if state, err = la.startState(ctx, p, kind, cause); err != nil {
 			return nil, err
 		}
 	}
 	if ref := p.note.State; ref != nil {
-		err := la.locks.takeLock(ctx, p, *ref, kind, unlock)
+		err := la.locks.Take(ctx, p.subject(), *ref, job, unlock)
 		if p.o.Deleting && fault.Of(err) == fault.Denied {
 			err = nil // no lease can be created in a namespace that goes away
 		}
@@ -93,7 +95,7 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 			return nil, err
 		}
 		if kind.Writes() { // nothing else writes from here on
-			if state, err = la.states.startState(ctx, p, kind, cause); err != nil {
+			if state, err = la.startState(ctx, p, kind, cause); err != nil {
 				return nil, err
 			}
 		}
@@ -103,4 +105,29 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 	job.State = runner.ContentOf(state)
 	job.Note, err = json.Marshal(p.note)
 	return job, err
+}
+
+// startState returns the state that a run starts from, and remembers whether it was
+// the stack's own, and as expected.
+func (la *launcher) startState(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) ([]byte, error) {
+	state, err := la.states.Start(ctx, p.subject(), p.note.State, p.name(kind, cause), kind, cause)
+	if p.note.State != nil {
+		p.entry.stateOwn = err == nil
+	}
+	return state, err
+}
+
+// locked records the state lock of another holder, as a run that met it would
+// have.
+func (la *launcher) locked(p *pass, kind stack.RunKind, cause stack.Cause, err error) error {
+	held, ok := errors.AsType[*kube.LockedError](err)
+	if !ok {
+		return err
+	}
+	h := held.Holder
+	p.fold(stack.Run{
+		ID: p.name(kind, cause) + "-locked", Kind: kind, Cause: cause, Done: true, Outcome: stack.Locked, Step: "init", Message: held.Error(),
+		Lock: &stack.Lock{ID: h.ID, Who: h.Who, Since: h.Created.UTC().Format("2006-01-02T15:04:05Z"), Seen: p.o.Now}, At: p.o.Now,
+	})
+	return err
 }

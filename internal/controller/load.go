@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/schedule"
@@ -19,7 +20,7 @@ import (
 
 // loader begins passes.
 type loader struct {
-	blobs    Blobs
+	blobs    records.Blobs
 	cache    client.Client
 	events   Events
 	live     client.Client

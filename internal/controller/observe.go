@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -21,7 +22,7 @@ type observer struct {
 	checks       *checks
 	dependencies *dependencies
 	jobs         *jobs
-	inspector    *inspector
+	inspector    *states.Inspector
 }
 
 // observe gathers what a decision depends on beside the object and its run, and no
@@ -46,7 +47,7 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		return nil
 	case p.o.Deleting:
 		if p.o.Dependents, err = ob.dependencies.dependents(ctx, p.dialect, p.obj); err == nil {
-			err = ob.inspector.inherit(ctx, p)
+			err = ob.inspector.Inherit(ctx, p.subject())
 		}
 		return err
 	case p.o.Blocked != nil || p.o.Spec.Suspended:

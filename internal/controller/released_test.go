@@ -33,7 +33,7 @@ func TestReleasedRecordsSurvive(t *testing.T) {
 		for _, file := range files {
 			t.Run(filepath.Base(file), func(t *testing.T) {
 				into := reflect.New(reflect.TypeOf(tt.into).Elem()).Interface()
-				was := released(t, filepath.Base(file), into)
+				was := readReleased(t, filepath.Base(file), into)
 				again, err := json.Marshal(into)
 				if err != nil {
 					t.Fatal(err)
@@ -55,7 +55,7 @@ func TestReleasedRecordsSurvive(t *testing.T) {
 // A decision about a situation that has another name now is read under the new one.
 func TestReleasedDecisionsHaveNewNames(t *testing.T) {
 	var all []stack.Decided
-	released(t, "decisions.json", &all)
+	readReleased(t, "decisions.json", &all)
 	if got := all[len(all)-1].Phase; got != string(stack.BreakGlassSession) {
 		t.Errorf("the newest decision is %s, want %s", got, stack.BreakGlassSession)
 	}
@@ -79,8 +79,8 @@ func TestSnapshotIsReadByTheReleaseBefore(t *testing.T) {
 	}
 }
 
-// released decodes a file of the release before, and returns all that it holds.
-func released(t *testing.T, name string, into any) (all any) {
+// readReleased decodes a file of the release before, and returns all that it holds.
+func readReleased(t *testing.T, name string, into any) (all any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata/released", name))
 	if err != nil {

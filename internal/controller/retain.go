@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -25,7 +26,7 @@ func (rm *removals) retain(ctx context.Context, p *pass) error {
 	if p.o.Spec.Retain {
 		r.Why = "terrier.dev/deletion is retain"
 	}
-	_, ref, _ := backendOf(p.st.Configuration, p.obj.GetNamespace())
+	_, ref, _ := states.Backend(p.st.Configuration, p.obj.GetNamespace())
 	r.State = ref
 	state, err := rm.lastState(ctx, p, ref)
 	if err != nil {
@@ -46,7 +47,7 @@ func (rm *removals) retain(ctx context.Context, p *pass) error {
 // one that is there; nil if there is neither. It stays where it is in any case,
 // so that one that cannot be read holds up no deletion.
 func (rm *removals) lastState(ctx context.Context, p *pass, ref *kube.StateRef) ([]byte, error) {
-	state, err := rm.records.get(ctx, record.State(p.id))
+	state, err := rm.records.Get(ctx, record.State(p.id))
 	if fault.Of(err) != fault.Missing {
 		return state, err
 	}
@@ -71,7 +72,7 @@ func (rm *removals) keepRetained(ctx context.Context, r *kube.Retained, state []
 		if r.Resources, err = addresses(state); err != nil {
 			return err
 		}
-		if err := rm.records.put(ctx, record.Retained(r.UID, record.RetainedStateFile), state); err != nil {
+		if err := rm.records.Put(ctx, record.Retained(r.UID, record.RetainedStateFile), state); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -54,7 +55,7 @@ func TestMemoryOf(t *testing.T) {
 
 // writes counts what is written to records.
 type writes struct {
-	Blobs
+	records.Blobs
 	n int
 }
 

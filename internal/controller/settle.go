@@ -9,6 +9,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -28,16 +30,16 @@ type note struct {
 
 // settler takes over what runs left.
 type settler struct {
-	blobs    Blobs
+	blobs    records.Blobs
 	live     client.Client
 	log      *slog.Logger
 	queue    *schedule.Queue
 	runner   runner.Runner
-	store    States
+	store    states.Store
 	webhooks review.Webhooks
 	checks   *checks
-	records  *records
-	states   *states
+	records  *records.Store
+	states   *states.Keeper
 	turns    *turns
 }
 
@@ -91,7 +93,7 @@ func (se *settler) goesOn(ctx context.Context, p *pass, r *runner.Report, n note
 	if !run.Kind.Writes() {
 		return
 	}
-	if err := se.states.flush(ctx, p, r, n); err != nil {
+	if err := se.states.Flush(ctx, p.subject(), r, n.State); err != nil {
 		se.log.Warn("state not stored yet", "stack", r.Name, "run", r.ID, "err", err)
 	}
 }
@@ -107,7 +109,7 @@ type settleStep struct {
 // of them begins at the first one again.
 func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run) []settleStep {
 	steps := []settleStep{
-		{"state", func(ctx context.Context) error { return se.states.settleState(ctx, p, r, n, run) }},
+		{"state", func(ctx context.Context) error { return se.states.Settle(ctx, p.subject(), r, n.State, run) }},
 		{"moved", func(context.Context) (err error) { run.Moved, err = se.moved(p, r, n); return err }},
 		// The lock is freed after this: the next holder of it must know what is untracked.
 		{"untracked", func(ctx context.Context) error { return se.findUntracked(ctx, p, r, n, run) }},

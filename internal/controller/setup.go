@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/review"
@@ -117,7 +118,7 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 // setupKind makes mgr run the controller of one dialect.
 func (c *Stacks) setupKind(ctx context.Context, mgr ctrl.Manager, d dialect.Dialect, name string, workers int) error {
 	w := c.steps.watches
-	for index, keys := range map[string]func(client.Object) []string{indexDependsOn: w.dependsOnKeys, indexRefers: w.refersKeys, indexState: w.stateKeys} {
+	for index, keys := range map[string]func(client.Object) []string{indexDependsOn: w.dependsOnKeys, indexRefers: w.refersKeys, states.Index: w.stateKeys} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, d.New(), index, keys); err != nil {
 			return err
 		}
@@ -207,6 +208,14 @@ func (wt *watches) refersKeys(obj client.Object) []string {
 		keys = append(keys, ref.Kind+"/"+ref.Namespace+"/"+ref.Name)
 	}
 	return keys
+}
+
+// stateKeys is where the state of obj is, if two stacks could mean one place.
+func (wt *watches) stateKeys(obj client.Object) []string {
+	if place := states.Place(wt.decoded(obj).Configuration, obj.GetNamespace()); place != "" {
+		return []string{place}
+	}
+	return nil
 }
 
 // references are what an object refers to.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -13,10 +14,10 @@ import (
 
 // snapshots keep what a destroy is made from.
 type snapshots struct {
-	blobs   Blobs
+	blobs   records.Blobs
 	engine  func(ctx context.Context, name string) (engine.Engine, error)
 	jobs    *jobs
-	records *records
+	records *records.Store
 }
 
 // snapshot keeps everything that a later destroy needs, whether or not the
@@ -27,15 +28,14 @@ func (sn *snapshots) snapshot(ctx context.Context, p *pass) (string, error) {
 	if p.o.Status.Snapshot == key {
 		return key, nil
 	}
-	sn.records.trees.RLock() // else its archive could be swept away in between
-	defer sn.records.trees.RUnlock()
+	defer sn.records.Hold()() // else its archive could be swept away in between
 	if err := record.At[snapshot](key).Write(ctx, sn.blobs, snapshot{Job: *p.job, Note: p.note, PlanInputs: p.o.PlanInputs}); err != nil {
 		return "", err
 	}
 	if p.in.archive == "" {
 		return key, nil
 	}
-	return key, sn.records.keepTree(ctx, p.in.archive, p.o.PlanInputs.Source)
+	return key, sn.records.KeepTree(ctx, p.in.archive, p.o.PlanInputs.Source)
 }
 
 // snapshot is a job as it was when its plan was made.
@@ -43,6 +43,12 @@ type snapshot struct {
 	Job        runner.Job
 	Note       note
 	PlanInputs stack.PlanInputs `json:"Basis"` // as records of before call it
+}
+
+// sourceOf reads which archive a snapshot needs.
+func (rm *removals) sourceOf(ctx context.Context, key string) (string, error) {
+	s, err := record.At[snapshot](key).Read(ctx, rm.blobs)
+	return s.PlanInputs.Source, err
 }
 
 // recall makes the pass's job from a snapshot. What can still be resolved now
@@ -67,7 +73,7 @@ func (sn *snapshots) recall(ctx context.Context, p *pass) error {
 	s.Job.Engine = engineOf(p.st.Configuration, e)
 	if s.Job.Tree.Archive != "" { // in records of earlier releases it is a path
 		s.Job.Tree.Archive = s.PlanInputs.Source
-		if err := sn.records.restoreTree(ctx, s.PlanInputs.Source); err != nil {
+		if err := sn.records.RestoreTree(ctx, s.PlanInputs.Source); err != nil {
 			return fmt.Errorf("restoring the source that was applied: %w", err)
 		}
 	}

@@ -136,7 +136,7 @@ func (l *lagging) pass(t *testing.T) *pass {
 	p := &pass{dialect: infra.Dialect{}, obj: obj, id: string(obj.GetUID()), entry: l.whole.index.make(string(obj.GetUID()), l.ref()), st: st, stale: cached, job: &runner.Job{}}
 	p.o.Now, p.o.Spec, p.o.Status = time.Now(), st.Spec, st.Status
 	for key, content := range map[string]string{"outputs.json": `{"host":{"value":"h","type":"string"}}`, "snapshots/kept": "{}"} {
-		if err := l.put(t.Context(), record.Stack(p.id)+key, []byte(content)); err != nil {
+		if err := l.records.Put(t.Context(), record.Stack(p.id)+key, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -146,11 +146,13 @@ func (l *lagging) pass(t *testing.T) *pass {
 // does carries out an action, and returns what came in its way.
 func (l *lagging) does(ctx context.Context, p *pass, a stack.Action) error {
 	p.decision = stack.Decision{Action: a}
-	l.act(ctx, p)
+	if l.act(ctx, p) == outdated {
+		return fault.New(fault.Conflict, "", errors.New("outdated"))
+	}
 	if p.o.Obstacle != nil {
 		return errors.New(p.o.Obstacle.Message)
 	}
-	return p.conflict
+	return nil
 }
 
 // What changes the world, or what cannot be taken back, is done only if the
@@ -214,7 +216,7 @@ var irrevocable = map[string]struct {
 			return l.does(ctx, p, stack.Finish{})
 		},
 		func(t *testing.T, l *lagging, p *pass) bool {
-			_, err := l.get(t.Context(), record.Snapshot(p.id, "kept"))
+			_, err := l.records.Get(t.Context(), record.Snapshot(p.id, "kept"))
 			if err != nil && fault.Of(err) != fault.Missing {
 				t.Fatal(err)
 			}

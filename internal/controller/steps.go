@@ -1,5 +1,10 @@
 package controller
 
+import (
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/controller/states"
+)
+
 // steps are the parts of a pass, each with the little that it needs.
 type steps struct {
 	loader    *loader
@@ -16,38 +21,38 @@ type steps struct {
 
 // assemble makes the steps. What they share is made once.
 func (c *Stacks) assemble() *steps {
-	records := &records{blobs: c.Blobs, modules: c.Modules, runner: c.Runner}
+	kept := &records.Store{Blobs: c.Blobs, Runs: c.Runner, Archives: c.Archives}
 	checks := &checks{blobs: c.Blobs, config: c.Config, log: c.Log}
 	turns := &turns{config: c.Config, queue: c.Queue, checks: checks}
 	auditor := &auditor{blobs: c.Blobs, journal: c.Audit, live: c.Live, log: c.Log}
-	versions := &versions{blobs: c.Blobs, log: c.Log, records: records}
-	inspector := &inspector{live: c.Live, dialects: c.Dialects, store: c.States, index: &c.index, records: records, versions: versions}
-	states := &states{
-		cache: c.Client, dialects: c.Dialects, events: c.Events, store: c.States,
-		inspector: inspector, auditor: auditor, records: records, versions: versions,
+	versions := &states.Versions{Log: c.Log, Records: kept}
+	inspector := &states.Inspector{Live: c.Live, Dialects: c.Dialects, Store: c.States, KindOf: c.index.kindOf, Records: kept, Versions: versions}
+	keeper := &states.Keeper{
+		Cache: c.Client, Dialects: c.Dialects, Events: c.Events, Store: c.States, Inspector: inspector,
+		Records: kept, Versions: versions, Audit: auditor.recordState,
 	}
 	jobs := &jobs{
 		artifacts: c.Artifacts, cache: c.Client, live: c.Live, config: c.Config, engine: c.Engine, key: c.Key,
 		modules: c.Modules, webhooks: c.Webhooks,
 	}
-	snapshots := &snapshots{blobs: c.Blobs, engine: c.Engine, jobs: jobs, records: records}
+	snapshots := &snapshots{blobs: c.Blobs, engine: c.Engine, jobs: jobs, records: kept}
 	dependencies := &dependencies{cache: c.Client, config: c.Config, dialects: c.Dialects}
 	settler := &settler{
 		blobs: c.Blobs, live: c.Live, log: c.Log, queue: c.Queue, runner: c.Runner, store: c.States, webhooks: c.Webhooks,
-		checks: checks, records: records, states: states, turns: turns,
+		checks: checks, records: kept, states: keeper, turns: turns,
 	}
 	removals := &removals{
 		blobs: c.Blobs, dialects: c.Dialects, events: c.Events, live: c.Live, log: c.Log, now: c.Now, queue: c.Queue,
-		runner: c.Runner, store: c.States, index: &c.index, auditor: auditor, dependencies: dependencies, records: records, settler: settler, states: states,
+		runner: c.Runner, store: c.States, index: &c.index, auditor: auditor, dependencies: dependencies, records: kept, settler: settler, states: keeper,
 	}
 	loader := &loader{
 		blobs: c.Blobs, cache: c.Client, live: c.Live, events: c.Events, log: c.Log, now: c.Now, queue: c.Queue,
 		index: &c.index, removals: removals,
 	}
-	locks := &locks{events: c.Events, runner: c.Runner, store: c.States, jobs: jobs}
+	locks := &states.Locker{Events: c.Events, Runs: c.Runner, Store: c.States, Installation: jobs.installation()}
 	launcher := &launcher{
 		queue: c.Queue, runner: c.Runner, store: c.States,
-		auditor: auditor, loader: loader, locks: locks, states: states, turns: turns,
+		auditor: auditor, loader: loader, locks: locks, states: keeper, turns: turns,
 	}
 	return &steps{
 		loader: loader, settler: settler, auditor: auditor, turns: turns, removals: removals,
@@ -57,12 +62,12 @@ func (c *Stacks) assemble() *steps {
 		},
 		actor: &actor{
 			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, webhooks: c.Webhooks, requests: &c.requests, reviews: c.reviews,
-			auditor: auditor, jobs: jobs, launcher: launcher, loader: loader, records: records,
-			removals: removals, snapshots: snapshots, states: states,
+			auditor: auditor, jobs: jobs, launcher: launcher, loader: loader, records: kept,
+			removals: removals, snapshots: snapshots, states: keeper,
 		},
 		committer: &committer{
 			blobs: c.Blobs, config: c.Config, live: c.Live, log: c.Log, queue: c.Queue, runner: c.Runner, index: &c.index,
-			loader: loader, records: records, states: states, turns: turns,
+			loader: loader, records: kept, states: keeper, turns: turns,
 			teller: &teller{events: c.Events, metrics: c.metrics},
 		},
 		watches: &watches{

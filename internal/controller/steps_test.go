@@ -3,17 +3,18 @@ package controller
 import (
 	"reflect"
 	"testing"
+
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/controller/states"
 )
 
 // apart is a controller whose steps a test calls one by one.
 type apart struct {
 	whole *Stacks
 
-	*records
+	records *records.Store
 	*checks
-	*versions
-	*states
-	*inspector
+	states *states.Keeper
 	*jobs
 	*snapshots
 	*dependencies
@@ -23,7 +24,7 @@ type apart struct {
 	*observer
 	*actor
 	*launcher
-	*locks
+	locks *states.Locker
 	*turns
 	*committer
 	*loader
@@ -36,7 +37,7 @@ func takeApart(c *Stacks) *apart {
 	s := c.assemble()
 	c.steps = s
 	return &apart{
-		whole: c, records: s.actor.records, checks: s.observer.checks, versions: s.actor.states.versions, states: s.actor.states, inspector: s.observer.inspector, jobs: s.actor.jobs,
+		whole: c, records: s.actor.records, checks: s.observer.checks, states: s.actor.states, jobs: s.actor.jobs,
 		snapshots: s.actor.snapshots, dependencies: s.observer.dependencies, auditor: s.auditor, teller: s.committer.teller, settler: s.settler,
 		observer: s.observer, actor: s.actor, launcher: s.actor.launcher, locks: s.actor.launcher.locks, turns: s.turns, committer: s.committer,
 		loader: s.loader, removals: s.removals, watches: s.watches,
@@ -47,7 +48,7 @@ func takeApart(c *Stacks) *apart {
 func TestEveryStepHasWhatItNeeds(t *testing.T) {
 	l := newFrugal(t, "net")
 	for _, step := range []any{
-		l.records, l.checks, l.versions, l.states, l.inspector, l.jobs, l.snapshots, l.dependencies, l.auditor, l.teller, l.settler,
+		l.records, l.checks, l.states.Versions, l.states, l.states.Inspector, l.jobs, l.snapshots, l.dependencies, l.auditor, l.teller, l.settler,
 		l.observer, l.actor, l.launcher, l.locks, l.turns, l.committer, l.loader, l.removals, l.watches,
 	} {
 		of := reflect.ValueOf(step).Elem()

@@ -3,7 +3,6 @@ package controller
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/terrier-iac/terrier/internal/blob"
@@ -24,11 +23,11 @@ func TestSweepKeepsWhatADestroyNeeds(t *testing.T) {
 	for key, value := range map[string][]byte{
 		"trees/aa": []byte("needed"), "trees/bb": []byte("not"), record.Snapshot("uid", "1"): kept,
 	} {
-		if err := c.put(t.Context(), key, value); err != nil {
+		if err := c.records.Put(t.Context(), key, value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.sweep(t.Context()); err != nil {
+	if err := c.records.Sweep(t.Context(), c.sourceOf); err != nil {
 		t.Fatal(err)
 	}
 	got, err := files.List(t.Context(), "trees/")
@@ -37,36 +36,16 @@ func TestSweepKeepsWhatADestroyNeeds(t *testing.T) {
 	}
 
 	// A record that cannot be read might need anything.
-	if err := c.put(t.Context(), record.Snapshot("uid", "2"), []byte("{")); err != nil {
+	if err := c.records.Put(t.Context(), record.Snapshot("uid", "2"), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.put(t.Context(), "trees/cc", []byte("unknown")); err != nil {
+	if err := c.records.Put(t.Context(), "trees/cc", []byte("unknown")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.sweep(t.Context()); err == nil {
+	if err := c.records.Sweep(t.Context(), c.sourceOf); err == nil {
 		t.Error("a record that cannot be read is passed over")
 	}
 	if got, err := files.List(t.Context(), "trees/"); err != nil || len(got) != 2 {
 		t.Errorf("after a failed sweep there is %v, %v, want nothing removed", got, err)
-	}
-}
-
-func TestDropOthers(t *testing.T) {
-	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := takeApart(&Stacks{Blobs: files})
-	for _, key := range []string{"stacks/u/plans/aa/plan.bin", "stacks/u/plans/aab/plan.bin", "stacks/u/plans/bb/plan.bin", "stacks/u/runs/r/log.txt"} {
-		if err := files.Put(t.Context(), key, strings.NewReader("x")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.dropOthers(t.Context(), record.Plans("u"), record.Plan("u", "aa", ""), ""); err != nil {
-		t.Fatal(err)
-	}
-	got, err := files.List(t.Context(), "")
-	if want := []string{"stacks/u/plans/aa/plan.bin", "stacks/u/runs/r/log.txt"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("left %v, %v, want %v", got, err, want)
 	}
 }

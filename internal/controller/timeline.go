@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -82,8 +83,8 @@ func (cm *committer) noteDecision(ctx context.Context, t *timeline, p *pass, d s
 // keptDecisions are those that were written down, the newest last. A list that
 // is damaged is started again: nothing depends on it.
 func (cm *committer) keptDecisions(ctx context.Context, id string) ([]stack.Decided, error) {
-	b, err := cm.records.get(ctx, record.Decisions(id).Key)
-	if fault.Of(err) == fault.Missing || fault.Reason(err, "") == damagedRecord {
+	b, err := cm.records.Get(ctx, record.Decisions(id).Key)
+	if fault.Of(err) == fault.Missing || fault.Reason(err, "") == blob.Damaged {
 		return nil, nil
 	}
 	if err != nil {

@@ -1,10 +1,13 @@
 package dialect
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -51,6 +54,20 @@ func (r Registry) For(obj client.Object) Dialect {
 	for _, d := range r.all {
 		if reflect.TypeOf(d.New()) == reflect.TypeOf(obj) {
 			return d
+		}
+	}
+	return nil
+}
+
+// EachStack calls what for each stack of all dialects that the options choose.
+func (r Registry) EachStack(ctx context.Context, from client.Reader, what func(Dialect, client.Object) error, opts ...client.ListOption) error {
+	for _, d := range r.all {
+		list := d.NewList()
+		if err := from.List(ctx, list, opts...); err != nil {
+			return err
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error { return what(d, o.(client.Object)) }); err != nil {
+			return err
 		}
 	}
 	return nil

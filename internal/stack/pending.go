@@ -30,11 +30,14 @@ func (o Observation) approved() bool {
 	}
 }
 
-// named reports whether a person approved exactly the pending plan.
-func (o Observation) named() bool {
-	p := o.Status.Pending
-	return o.Spec.Mode == Manual && o.Spec.Approved != "" && (o.Spec.Approved == p.Name || o.Spec.Approved == p.Digest)
+// Approves reports whether a person approved exactly this plan.
+func (s Spec) Approves(p *Plan) bool {
+	a := s.Approved
+	return p != nil && s.Mode == Manual && a != "" && (a == p.Name || a == p.Digest)
 }
+
+// named reports whether a person approved exactly the pending plan.
+func (o Observation) named() bool { return o.Spec.Approves(o.Status.Pending) }
 
 // repaired reports whether a person approved exactly the pending plan of a repair.
 func (o Observation) repaired() bool {

@@ -1,10 +1,12 @@
-package controller
+package states
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
 
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -18,41 +20,37 @@ const (
 	versionBytes = 256 << 20
 )
 
-// versions keeps the past of states.
-type versions struct {
-	blobs   Blobs
-	log     *slog.Logger
-	records *records
+// Versions keeps the past of states.
+type Versions struct {
+	Log     *slog.Logger
+	Records *records.Store
 }
 
 // list returns the versions of a stack's state that are kept. A list that is
 // damaged is started again: it must not stop a run.
-func (vs *versions) list(ctx context.Context, id string) (stack.StateVersions, error) {
+func (vs *Versions) list(ctx context.Context, id string) (stack.StateVersions, error) {
 	var list stack.StateVersions
-	b, err := vs.records.get(ctx, record.StateIndex(id).Key)
+	b, err := vs.Records.Get(ctx, record.StateIndex(id).Key)
 	switch {
 	case fault.Of(err) == fault.Missing:
 		return stack.StateVersions{}, nil
-	case fault.Reason(err, "") == damagedRecord:
+	case fault.Reason(err, "") == blob.Damaged:
 	case err != nil:
 		return stack.StateVersions{}, fmt.Errorf("reading the list of state versions: %w", err)
 	default:
 		list, err = record.StateIndex(id).Decode(b)
 	}
 	if err != nil {
-		vs.log.Warn("state versions damaged; starting a new list", "stack", id, "err", err)
+		vs.Log.Warn("state versions damaged; starting a new list", "stack", id, "err", err)
 		return stack.StateVersions{}, nil
 	}
 	return list, nil
 }
 
-// damagedRecord is the reason of a record that was changed or cut off.
-const damagedRecord = "BlobDamaged"
-
-// keepVersion keeps a state as v, whose identity it fills in. A head is what is
+// keep keeps a state as v, whose identity it fills in. A head is what is
 // stored from now on. It can be repeated: the same version has the same name,
 // and is in the list only once it is there.
-func (vs *versions) keepVersion(ctx context.Context, id string, state []byte, v stack.StateVersion, head *stack.Known) error {
+func (vs *Versions) keep(ctx context.Context, id string, state []byte, v stack.StateVersion, head *stack.Known) error {
 	facts, err := stack.ReadState(state)
 	if err != nil {
 		return err
@@ -73,32 +71,32 @@ func (vs *versions) keepVersion(ctx context.Context, id string, state []byte, v 
 	if !changed {
 		return nil
 	}
-	if err := vs.records.put(ctx, record.StateVersion(id, v.Key()), state); err != nil {
+	if err := vs.Records.Put(ctx, record.StateVersion(id, v.Key()), state); err != nil {
 		return fmt.Errorf("keeping the state version %s: %w", facts.Known, err)
 	}
 	list.Trim(versionsKept, versionBytes)
-	if err := vs.putVersions(ctx, id, list); err != nil {
+	if err := vs.write(ctx, id, list); err != nil {
 		return err
 	}
 	stay := []string{record.StateIndex(id).Key}
 	for _, kept := range list.Versions {
 		stay = append(stay, record.StateVersion(id, kept.Key()))
 	}
-	return vs.records.dropOthers(ctx, record.StateVersions(id), stay...)
+	return vs.Records.DropOthers(ctx, record.StateVersions(id), stay...)
 }
 
 // setHead says what is stored from now on.
-func (vs *versions) setHead(ctx context.Context, id string, head stack.Known) error {
+func (vs *Versions) setHead(ctx context.Context, id string, head stack.Known) error {
 	list, err := vs.list(ctx, id)
 	if err != nil || list.Head == head {
 		return err
 	}
 	list.Head = head
-	return vs.putVersions(ctx, id, list)
+	return vs.write(ctx, id, list)
 }
 
-func (vs *versions) putVersions(ctx context.Context, id string, list stack.StateVersions) error {
-	if err := record.StateIndex(id).Write(ctx, vs.blobs, list); err != nil {
+func (vs *Versions) write(ctx context.Context, id string, list stack.StateVersions) error {
+	if err := record.StateIndex(id).Write(ctx, vs.Records.Blobs, list); err != nil {
 		return fmt.Errorf("writing the list of state versions: %w", err)
 	}
 	return nil

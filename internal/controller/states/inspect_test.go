@@ -1,7 +1,6 @@
-package controller
+package states
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,17 +9,12 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/blob"
-	"github.com/terrier-iac/terrier/internal/dialect"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
-
-func thing(lineage string, serial int) []byte {
-	return fmt.Appendf(nil, `{"version":4,"lineage":%q,"serial":%d,"resources":[{"mode":"managed","type":"a","name":"b","instances":[{}]}]}`, lineage, serial)
-}
 
 // Two stacks on one state would destroy each other's things by turns.
 func TestAStateHasOneStack(t *testing.T) {
@@ -29,7 +23,7 @@ func TestAStateHasOneStack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := takeApart(&Stacks{Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}), States: kube.States{Client: k.Client, Now: time.Now}, Blobs: files})
+	c := newKeeper(Keeper{Store: kube.States{Client: k.Client, Now: time.Now}, Records: &records.Store{Blobs: files}}, k.Client)
 	at := func(name string) *v1alpha2.Terraform {
 		obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: name}}
 		obj.Spec.SourceRef = &v1alpha2.SourceRef{Kind: "GitRepository", Name: "x"}
@@ -40,20 +34,20 @@ func TestAStateHasOneStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "shared"}
-	if err := c.states.store.Save(t.Context(), ref, kube.Owner{Name: "first"}, thing("l", 1)); err != nil {
+	if err := c.Store.Save(t.Context(), ref, kube.Owner{Name: "first"}, thing("l", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := c.loadState(t.Context(), &pass{dialect: infra.Dialect{}, id: "first", entry: &entry{id: "first"}, obj: first}, ref); err != nil || len(state) == 0 {
+	if state, err := c.load(t.Context(), subject("first", first), ref); err != nil || len(state) == 0 {
 		t.Errorf("the stack that keeps the state: %q, %v", state, err)
 	}
-	_, err = c.loadState(t.Context(), &pass{dialect: infra.Dialect{}, id: "second", entry: &entry{id: "second"}, obj: second}, ref)
+	_, err = c.load(t.Context(), subject("second", second), ref)
 	if fault.Of(err) != fault.Denied || !strings.Contains(err.Error(), "secretSuffix") {
 		t.Errorf("another stack: %v, want to be refused and told the way out", err)
 	}
 	if err := k.Client.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := c.loadState(t.Context(), &pass{dialect: infra.Dialect{}, id: "second", entry: &entry{id: "second"}, obj: second}, ref); err != nil || len(state) == 0 {
+	if state, err := c.load(t.Context(), subject("second", second), ref); err != nil || len(state) == 0 {
 		t.Errorf("after the first stack is gone: %q, %v, want the state to be adopted", state, err)
 	}
 }
@@ -66,22 +60,23 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := takeApart(&Stacks{Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}), States: kube.States{Client: k.Client, Now: time.Now}, Blobs: files})
+	c := newKeeper(Keeper{Store: kube.States{Client: k.Client, Now: time.Now}, Records: &records.Store{Blobs: files}}, k.Client)
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "app"}}
 	backend := stack.Backend{Kind: stack.Managed, Suffix: "app"}
 	built := func(destroyLast bool) bool {
-		p := &pass{dialect: infra.Dialect{}, obj: obj, id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{Deleting: true, Spec: stack.Spec{DestroyLast: destroyLast}}}
-		p.st.Configuration.Backend = backend
-		if err := c.inherit(t.Context(), p); err != nil {
+		of := subject("uid", obj)
+		of.Observed.Deleting, of.Observed.Spec.DestroyLast = true, destroyLast
+		of.Asked.Configuration.Backend = backend
+		if err := c.Inspector.Inherit(t.Context(), of); err != nil {
 			t.Fatal(err)
 		}
-		return p.o.Status.Built
+		return of.Observed.Status.Built
 	}
 	if built(true) {
 		t.Error("there is no state, and something is said to exist")
 	}
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "app"}
-	if err := c.states.store.Save(t.Context(), ref, kube.Owner{Name: "app"}, thing("l", 1)); err != nil {
+	if err := c.Store.Save(t.Context(), ref, kube.Owner{Name: "app"}, thing("l", 1)); err != nil {
 		t.Fatal(err)
 	}
 	if !built(true) {
@@ -97,22 +92,5 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 	backend = stack.Backend{Kind: stack.Managed, Suffix: "no_name"}
 	if built(true) {
 		t.Error("there can be no such state, and something is said to exist")
-	}
-}
-
-func TestSpeakable(t *testing.T) {
-	for name, tt := range map[string]struct {
-		p    stack.Configuration
-		want string
-	}{
-		"plain":            {stack.Configuration{Targets: []string{"module.a"}, VarFiles: []string{"a.tfvars"}, Parallelism: 10}, ""},
-		"an option":        {stack.Configuration{Targets: []string{"module.a", "-destroy"}}, "spec.targets[1]"},
-		"a way out":        {stack.Configuration{VarFiles: []string{"../x"}}, "spec.tfVarsFiles[0]"},
-		"too much at once": {stack.Configuration{Parallelism: 1 << 30}, "spec.parallelism"},
-	} {
-		err := checkOptions(tt.p)
-		if tt.want == "" && err != nil || tt.want != "" && (fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("%s: %v, want %q to be named", name, err, tt.want)
-		}
 	}
 }

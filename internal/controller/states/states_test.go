@@ -1,4 +1,4 @@
-package controller
+package states
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -18,7 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -31,7 +34,7 @@ import (
 
 // shelf is one place for a state.
 type shelf struct {
-	States
+	Store
 	found kube.Stored
 	err   error
 	saved []byte
@@ -45,6 +48,45 @@ func (s *shelf) Save(_ context.Context, _ kube.StateRef, _ kube.Owner, state []b
 		s.saved = state
 	}
 	return s.full
+}
+
+// events remembers the reasons of what it is told.
+type events struct {
+	last string
+	all  []string
+}
+
+func (e *events) Event(_ client.Object, _, reason, _ string) {
+	e.last, e.all = reason, append(e.all, reason)
+}
+
+// newKeeper completes a keeper as the controller does.
+func newKeeper(kp Keeper, live client.Reader) *Keeper {
+	kp.Dialects = dialect.NewRegistry(infra.Dialect{})
+	kp.Versions = &Versions{Log: slog.New(slog.DiscardHandler), Records: kp.Records}
+	kp.Inspector = &Inspector{
+		Live: live, Dialects: kp.Dialects, Store: kp.Store, KindOf: func(string) string { return "" }, Records: kp.Records, Versions: kp.Versions,
+	}
+	kp.Audit = func(context.Context, Subject, audit.Entry, string) error { return nil }
+	return &kp
+}
+
+// subject is a stack of which nothing is known.
+func subject(id string, obj client.Object) Subject {
+	return Subject{ID: id, Dialect: infra.Dialect{}, Object: obj, Observed: &stack.Observation{}}
+}
+
+func openRecords(t *testing.T) *records.Store {
+	t.Helper()
+	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &records.Store{Blobs: files}
+}
+
+func thing(lineage string, serial int) []byte {
+	return fmt.Appendf(nil, `{"version":4,"lineage":%q,"serial":%d,"resources":[{"mode":"managed","type":"a","name":"b","instances":[{}]}]}`, lineage, serial)
 }
 
 func storedAs(state []byte) kube.Stored {
@@ -104,25 +146,26 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 		"another one was accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 3)).Digest, want: stack.StateRegressed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			said, records := &events{}, openRecords(t)
-			c := takeApart(&Stacks{States: &shelf{found: tt.found, err: tt.err}, Blobs: records, Events: said})
+			said := &events{}
+			c := newKeeper(Keeper{Store: &shelf{found: tt.found, err: tt.err}, Records: openRecords(t), Events: said}, nil)
 			if tt.head != (stack.Known{}) {
-				if err := c.setHead(t.Context(), "uid", tt.head); err != nil {
+				if err := c.Versions.setHead(t.Context(), "uid", tt.head); err != nil {
 					t.Fatal(err)
 				}
 			}
 			obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "net"}}
-			p := &pass{dialect: infra.Dialect{}, obj: obj, id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{
+			of := subject("uid", obj)
+			*of.Observed = stack.Observation{
 				Spec:   stack.Spec{AcceptState: tt.accept},
 				Status: stack.Status{Known: tt.known, Built: !tt.empty},
-			}}
+			}
 			for range 2 { // it says the same each time, and tells it once
-				state, err := c.loadState(t.Context(), p, kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "net"})
+				state, err := c.load(t.Context(), of, kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "net"})
 				if got := stack.Reason(fault.Reason(err, "")); got != tt.want {
-					t.Fatalf("loadState() = %v, want %q", err, tt.want)
+					t.Fatalf("load() = %v, want %q", err, tt.want)
 				}
 				if tt.want == "" && !bytes.Equal(state, tt.found.State) {
-					t.Errorf("loadState() = %q, want what is there", state)
+					t.Errorf("load() = %q, want what is there", state)
 				}
 				if tt.want != "" && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "terrier state rollback net")) {
 					t.Errorf("it says %q, want %q and a way out", err, tt.says)
@@ -134,7 +177,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 			if n := len(said.all); tt.event != "" && n != 1 {
 				t.Errorf("%d events, want one", n)
 			}
-			list, err := c.versions.list(t.Context(), "uid")
+			list, err := c.Versions.list(t.Context(), "uid")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,30 +193,31 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 }
 
 func TestAcceptanceIsOfOneMoment(t *testing.T) {
-	p := &pass{dialect: infra.Dialect{}, o: stack.Observation{Spec: stack.Spec{AcceptState: "sha256:a@1"}, Status: stack.Status{Accepted: "sha256:a@1"}}}
+	p := subject("uid", nil)
+	p.Observed.Spec.AcceptState, p.Observed.Status.Accepted = "sha256:a@1", "sha256:a@1"
 	if p.accepts("sha256:a") {
 		t.Error("what was accepted once is accepted again")
 	}
-	p.o.Spec.AcceptState = "sha256:a@2"
+	p.Observed.Spec.AcceptState = "sha256:a@2"
 	if !p.accepts("sha256:a") || p.accepts("sha256:b") {
 		t.Error("a new acceptance is of the state that it names, and of no other")
 	}
 }
 
 func TestVersionsAreBounded(t *testing.T) {
-	c := takeApart(&Stacks{Blobs: openRecords(t)})
+	c := newKeeper(Keeper{Records: openRecords(t)}, nil)
 	for serial := range 80 {
 		v := stack.StateVersion{By: "apply-1"}
 		if serial%20 == 0 {
 			v.Before = "destroy-1"
 		}
 		for range 2 { // as after a crash
-			if err := c.keepVersion(t.Context(), "uid", thing("l", serial), v, nil); err != nil {
+			if err := c.Versions.keep(t.Context(), "uid", thing("l", serial), v, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	list, err := c.versions.list(t.Context(), "uid")
+	list, err := c.Versions.list(t.Context(), "uid")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,12 +232,12 @@ func TestVersionsAreBounded(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the versions kept (-want +got):\n%s", diff)
 	}
-	keys, err := c.whole.Blobs.List(t.Context(), "stacks/uid/states/")
+	keys, err := c.Records.Blobs.List(t.Context(), "stacks/uid/states/")
 	if err != nil || len(keys) != len(want)+1 {
 		t.Errorf("%d records, %v; want the versions and their list", len(keys), err)
 	}
 	for _, v := range list.Versions {
-		if state, err := c.get(t.Context(), record.StateVersion("uid", v.Key())); err != nil || !bytes.Equal(state, thing("l", int(v.Serial))) {
+		if state, err := c.Records.Get(t.Context(), record.StateVersion("uid", v.Key())); err != nil || !bytes.Equal(state, thing("l", int(v.Serial))) {
 			t.Errorf("the version %d is %q, %v", v.Serial, state, err)
 		}
 	}
@@ -206,14 +250,15 @@ func TestVersionsAreBounded(t *testing.T) {
 // files are what a run left.
 type files map[string]string
 
-// leaving is a runner whose run left files.
-type leaving struct {
-	runner.Runner
-	left files
+// leftBy are the records of a run that left files.
+func leftBy(t *testing.T, left files) *records.Store {
+	store := openRecords(t)
+	store.Runs = left
+	return store
 }
 
-func (l leaving) Open(_, _, file string) (io.ReadCloser, error) {
-	if content, ok := l.left[file]; ok {
+func (l files) Open(_, _, file string) (io.ReadCloser, error) {
+	if content, ok := l[file]; ok {
 		return io.NopCloser(strings.NewReader(content)), nil
 	}
 	return nil, fault.New(fault.Missing, "", errors.New(file))
@@ -233,14 +278,14 @@ func TestARunThatCannotStoreItsStateLosesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, at := &events{}, &shelf{full: tt.full}
-			c := takeApart(&Stacks{States: at, Blobs: openRecords(t), Runner: leaving{left: files{runner.FileState: string(mine)}}, Events: said})
+			c := newKeeper(Keeper{Store: at, Records: leftBy(t, files{runner.FileState: string(mine)}), Events: said}, nil)
 			var run stack.Run
-			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}}
-			err := c.settleState(t.Context(), p, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, note{State: &kube.StateRef{}}, &run)
+			of := subject("uid", &v1alpha2.Terraform{})
+			err := c.Settle(t.Context(), of, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, &kube.StateRef{}, &run)
 			if (err != nil) != tt.err || run.Known != tt.want || said.last != tt.says {
-				t.Errorf("settleState() = %v, known %+v, said %q; want known %+v", err, run.Known, said.last, tt.want)
+				t.Errorf("Settle() = %v, known %+v, said %q; want known %+v", err, run.Known, said.last, tt.want)
 			}
-			if list, err := c.versions.list(t.Context(), "uid"); err != nil || !tt.err && (len(list.Versions) != 1 || list.Versions[0].By != "apply-1" || list.Head != tt.want) {
+			if list, err := c.Versions.list(t.Context(), "uid"); err != nil || !tt.err && (len(list.Versions) != 1 || list.Versions[0].By != "apply-1" || list.Head != tt.want) {
 				t.Errorf("the versions are %+v, %v; want that of the run", list, err)
 			}
 		})
@@ -268,10 +313,10 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 				left[runner.FileState] = tt.stored
 			}
 			said, at := &events{}, &shelf{}
-			c := takeApart(&Stacks{States: at, Blobs: openRecords(t), Runner: leaving{left: left}, Events: said})
+			c := newKeeper(Keeper{Store: at, Records: leftBy(t, left), Events: said}, nil)
 			var run stack.Run
-			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}}
-			if err := c.settleState(t.Context(), p, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, note{State: &kube.StateRef{}}, &run); err != nil {
+			of := subject("uid", &v1alpha2.Terraform{})
+			if err := c.Settle(t.Context(), of, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, &kube.StateRef{}, &run); err != nil {
 				t.Fatal(err)
 			}
 			if run.Known != tt.want || said.last != tt.says {
@@ -280,7 +325,7 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 			if tt.says == "StateNotRescued" && string(at.saved) != tt.stored {
 				t.Errorf("%q was stored, want %q", at.saved, tt.stored)
 			}
-			if kept, err := c.get(t.Context(), record.Rescued("uid", "apply-1")); tt.says == "StateNotRescued" && (err != nil || string(kept) != tt.rescued) {
+			if kept, err := c.Records.Get(t.Context(), record.Rescued("uid", "apply-1")); tt.says == "StateNotRescued" && (err != nil || string(kept) != tt.rescued) {
 				t.Errorf("kept for a person is %q, %v; want %q", kept, err, tt.rescued)
 			}
 		})
@@ -290,15 +335,14 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 // A destroy begins with a version that is kept for as long as any is.
 func TestTheStateBeforeADestroyIsMarked(t *testing.T) {
 	state := thing("l", 3)
-	c := takeApart(&Stacks{States: &shelf{found: storedAs(state)}, Blobs: openRecords(t), Events: &events{}})
-	p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, note: note{State: &kube.StateRef{}}}
+	c := newKeeper(Keeper{Store: &shelf{found: storedAs(state)}, Records: openRecords(t), Events: &events{}}, nil)
 	for _, kind := range []stack.RunKind{stack.PlanRun, stack.DestroyRun} {
-		if _, err := c.startState(t.Context(), p, kind, stack.Cause{}); err != nil {
+		if _, err := c.Start(t.Context(), subject("uid", &v1alpha2.Terraform{}), &kube.StateRef{}, string(kind)+"-1", kind, stack.Cause{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	list, err := c.versions.list(t.Context(), "uid")
-	if want := p.name(stack.DestroyRun, stack.Cause{}); err != nil || len(list.Versions) != 1 || list.Versions[0].Before != want {
+	list, err := c.Versions.list(t.Context(), "uid")
+	if want := "destroy-1"; err != nil || len(list.Versions) != 1 || list.Versions[0].Before != want {
 		t.Errorf("the versions are %+v, %v; want one before %s", list.Versions, err, want)
 	}
 }
@@ -321,7 +365,7 @@ func TestAPlaceHasOneStack(t *testing.T) {
 		"one file":                  {stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, true},
 		"told by their environment": {stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "http" {}`}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "http" {}`}}, false},
 	} {
-		a, b := placeOf(tt.a, "apps"), placeOf(tt.b, "apps")
+		a, b := Place(tt.a, "apps"), Place(tt.b, "apps")
 		if got := a != "" && a == b; got != tt.same {
 			t.Errorf("%s: %q and %q, want one place: %v", name, a, b, tt.same)
 		}
@@ -347,7 +391,7 @@ func TestTheBetterClaimToAPlaceIsTheOlderOne(t *testing.T) {
 		return o
 	}
 	older, younger := at("older", time.Hour), at("younger", 0)
-	c := takeApart(&Stacks{Client: indexed{found: []v1alpha2.Terraform{older, younger}}, Dialects: dialect.NewRegistry(infra.Dialect{})})
+	c := newKeeper(Keeper{Cache: indexed{found: []v1alpha2.Terraform{older, younger}}}, nil)
 	for _, tt := range []struct {
 		obj     v1alpha2.Terraform
 		applied bool
@@ -360,7 +404,9 @@ func TestTheBetterClaimToAPlaceIsTheOlderOne(t *testing.T) {
 		if tt.applied {
 			st.Status.Applied = &stack.Plan{PlanInputs: stack.PlanInputs{Shape: st.Configuration.Shape()}}
 		}
-		err = c.unshared(t.Context(), &pass{dialect: infra.Dialect{}, obj: &tt.obj, id: tt.obj.Name, st: st}, stack.PlanRun)
+		of := subject(tt.obj.Name, &tt.obj)
+		of.Asked = st
+		err = c.unshared(t.Context(), of, stack.PlanRun)
 		if (fault.Reason(err, "") == string(stack.StateShared)) != tt.refused || tt.refused && !strings.Contains(err.Error(), "apps/older") {
 			t.Errorf("%s, which applied something there: %v: %v; want it refused: %v", tt.obj.Name, tt.applied, err, tt.refused)
 		}
@@ -370,26 +416,26 @@ func TestTheBetterClaimToAPlaceIsTheOlderOne(t *testing.T) {
 // F40 through all layers but the run: the pointer leads to the records.
 func TestAStateBesideItsSecretIsLoaded(t *testing.T) {
 	k := testkit.Kube(t, v1alpha2.AddToScheme)
-	records := largeRecords(t)
-	c := takeApart(&Stacks{Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}), Blobs: records, Events: &events{}, States: kube.States{Client: k.Client, Overflow: records, Now: time.Now}})
+	large := largeRecords(t)
+	c := newKeeper(Keeper{Store: kube.States{Client: k.Client, Overflow: large, Now: time.Now}, Records: &records.Store{Blobs: large}, Events: &events{}}, k.Client)
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "big"}
 	state := fmt.Appendf(nil, `{"version":4,"serial":1,"lineage":"l","noise":%q}`, noise(4<<20))
-	if err := c.states.store.Save(t.Context(), ref, kube.Owner{Name: "big"}, state); err != nil {
+	if err := c.Store.Save(t.Context(), ref, kube.Owner{Name: "big"}, state); err != nil {
 		t.Fatal(err)
 	}
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "big"}}
-	got, err := c.loadState(t.Context(), &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref)
+	got, err := c.load(t.Context(), subject("uid", obj), ref)
 	if err != nil || !bytes.Equal(got, state) {
-		t.Fatalf("loadState() = %d bytes, %v; want %d", len(got), err, len(state))
+		t.Fatalf("load() = %d bytes, %v; want %d", len(got), err, len(state))
 	}
-	keys, err := records.List(t.Context(), "overflow/")
+	keys, err := large.List(t.Context(), "overflow/")
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("%v, %v; want one state beside its Secret", keys, err)
 	}
-	if err := records.Delete(t.Context(), keys[0]); err != nil {
+	if err := large.Delete(t.Context(), keys[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.loadState(t.Context(), &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: obj}, ref); fault.Reason(err, "") != string(stack.StateTampered) {
+	if _, err := c.load(t.Context(), subject("uid", obj), ref); fault.Reason(err, "") != string(stack.StateTampered) {
 		t.Errorf("load() of a state whose record is gone: %v, want StateTampered", err)
 	}
 }
@@ -433,14 +479,14 @@ func TestAFormerStateIsNotAdoptedByAccident(t *testing.T) {
 			found.Owner, found.OwnerUID = "app", tt.uid
 			obj := &v1alpha2.Terraform{}
 			obj.Name = "app"
-			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: obj}
-			p.o.Spec.AdoptState = tt.adopt
+			p := subject("uid", obj)
+			p.Observed.Spec.AdoptState = tt.adopt
 			facts, err := stack.ReadState(tt.state)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if tt.known {
-				p.o.Status.Known = facts.Known
+				p.Observed.Status.Known = facts.Known
 			}
 			err = p.adopts(kube.StateRef{Workspace: "default", Suffix: "app"}, found, facts)
 			if refused := fault.Reason(err, "") == string(stack.StateNotAdopted); refused != tt.want {

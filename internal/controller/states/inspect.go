@@ -1,4 +1,4 @@
-package controller
+package states
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -15,21 +16,21 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// inspector reads the states of stacks and compares them with what is known of
+// Inspector reads the states of stacks and compares them with what is known of
 // them. It writes nothing.
-type inspector struct {
-	live     client.Reader
-	dialects dialect.Registry
-	store    interface {
+type Inspector struct {
+	Live     client.Reader
+	Dialects dialect.Registry
+	Store    interface {
 		Load(ctx context.Context, ref kube.StateRef) (kube.Stored, error)
 	}
-	index    *index
-	records  *records
-	versions *versions
+	KindOf   func(uid string) string // the kind of a stack that is known; empty if it is not
+	Records  *records.Store
+	Versions *Versions
 }
 
-// storedState is the state of a stack as it was found, and what is to be said of it.
-type storedState struct {
+// found is the state of a stack as it was found, and what is to be said of it.
+type found struct {
 	kube.Stored
 	facts     stack.StateFacts
 	ours      []byte       // the copy in the records, where the Secret went with its namespace
@@ -39,24 +40,24 @@ type storedState struct {
 	continued bool         // something else than a run wrote it after what was expected
 }
 
-// inspectState reads the state of a stack and compares it with what is known of it.
+// inspect reads the state of a stack and compares it with what is known of it.
 // It writes nothing. An error says that the state is no state of this stack.
-func (in *inspector) inspectState(ctx context.Context, p *pass, ref kube.StateRef) (s storedState, err error) {
-	s.Stored, err = in.store.Load(ctx, ref)
-	if s.Owner != "" && s.Owner != p.obj.GetName() {
-		if err := in.disowned(ctx, p, s.Owner); err != nil {
+func (in *Inspector) inspect(ctx context.Context, of Subject, ref kube.StateRef) (s found, err error) {
+	s.Stored, err = in.Store.Load(ctx, ref)
+	if s.Owner != "" && s.Owner != of.Object.GetName() {
+		if err := in.disowned(ctx, of, s.Owner); err != nil {
 			return s, err
 		}
 	}
 	if err != nil && fault.Reason(err, "") != kube.StateUnreadable {
 		return s, err
 	}
-	if e := in.index.find(s.OwnerUID); e != nil && dialect.KindOf(e.dialect) != dialect.KindOf(p.dialect) {
+	if kind := in.KindOf(s.OwnerUID); kind != "" && kind != dialect.KindOf(of.Dialect) {
 		return s, shared(s.Owner) // a stack of another kind has the same name
 	}
-	if s.Digest == "" && p.o.Deleting {
+	if s.Digest == "" && of.Observed.Deleting {
 		// A namespace that is deleted takes the Secret with it, before the stack.
-		ours, err := in.newestKept(ctx, p.id)
+		ours, err := in.Newest(ctx, of.ID)
 		if s.ours = ours; err != nil || len(ours) > 0 {
 			return s, err
 		}
@@ -65,20 +66,20 @@ func (in *inspector) inspectState(ctx context.Context, p *pass, ref kube.StateRe
 		s.facts, err = stack.ReadState(s.State)
 	}
 	if err != nil {
-		return s, p.tampered(ref, fmt.Sprintf("cannot be read (%v)", err))
+		return s, of.tampered(ref, fmt.Sprintf("cannot be read (%v)", err))
 	}
-	if err := p.adopts(ref, s.Stored, s.facts); err != nil {
+	if err := of.adopts(ref, s.Stored, s.facts); err != nil {
 		return s, err
 	}
-	list, err := in.versions.list(ctx, p.id)
+	list, err := in.Versions.list(ctx, of.ID)
 	if err != nil {
 		return s, err
 	}
-	s.head, s.known = list.Head, p.expected(list.Head)
+	s.head, s.known = list.Head, of.expected(list.Head)
 	if s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
 		return s, nil // as expected, which is the rule and costs one read
 	}
-	s.reason, s.continued = s.known.Judge(s.facts.Known, p.o.Status.Built && !p.o.Status.Destroyed)
+	s.reason, s.continued = s.known.Judge(s.facts.Known, of.Observed.Status.Built && !of.Observed.Status.Destroyed)
 	if s.reason == stack.StateTampered && s.Person != "" && s.facts.Follows(s.known) {
 		s.reason, s.continued = "", true // a person took the place of a run that could not store
 	}
@@ -88,9 +89,9 @@ func (in *inspector) inspectState(ctx context.Context, p *pass, ref kube.StateRe
 // adopts refuses a state that holds resources of a former stack of this name,
 // unless the stack says that it continues it (F37): the user who creates a
 // stack may not know that there was one.
-func (p *pass) adopts(ref kube.StateRef, found kube.Stored, facts stack.StateFacts) error {
-	former := found.OwnerUID != "" && found.OwnerUID != p.id && found.Owner == p.obj.GetName()
-	if !former || p.o.Spec.AdoptState || p.o.Status.Known != (stack.Known{}) || facts.Resources == 0 && !facts.Sealed {
+func (of Subject) adopts(ref kube.StateRef, stored kube.Stored, facts stack.StateFacts) error {
+	former := stored.OwnerUID != "" && stored.OwnerUID != of.ID && stored.Owner == of.Object.GetName()
+	if !former || of.Observed.Spec.AdoptState || of.Observed.Status.Known != (stack.Known{}) || facts.Resources == 0 && !facts.Sealed {
 		return nil
 	}
 	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
@@ -99,22 +100,22 @@ func (p *pass) adopts(ref kube.StateRef, found kube.Stored, facts stack.StateFac
 
 // expected is the version that should be stored. The records remember it, too:
 // they know more than a status that was restored from a backup.
-func (p *pass) expected(head stack.Known) stack.Known {
-	known, none := p.o.Status.Known, stack.Known{}
+func (of Subject) expected(head stack.Known) stack.Known {
+	known, none := of.Observed.Status.Known, stack.Known{}
 	if known == none || head.Follows(known) {
 		known = head
 	}
-	if known == none && p.o.Status.Built {
-		known.Digest = p.o.Status.State // written down before there was more
+	if known == none && of.Observed.Status.Built {
+		known.Digest = of.Observed.Status.State // written down before there was more
 	}
 	return known
 }
 
 // accepts reports whether a person said that exactly this may stand there, and
 // was not taken at their word yet.
-func (p *pass) accepts(digest string) bool {
-	said := p.o.Spec.AcceptState
-	if said == "" || said == p.o.Status.Accepted {
+func (of Subject) accepts(digest string) bool {
+	said := of.Observed.Spec.AcceptState
+	if said == "" || said == of.Observed.Status.Accepted {
 		return false
 	}
 	if digest == "" {
@@ -124,10 +125,10 @@ func (p *pass) accepts(digest string) bool {
 }
 
 // author is who wrote what was found.
-func author(found kube.Stored, foreign bool, run string) string {
+func author(stored kube.Stored, foreign bool, run string) string {
 	switch {
-	case found.Person != "":
-		return "person " + found.Person
+	case stored.Person != "":
+		return "person " + stored.Person
 	case foreign || run == "":
 		return stack.ByOutside
 	default:
@@ -136,7 +137,7 @@ func author(found kube.Stored, foreign bool, run string) string {
 }
 
 // refused says what is there, what was expected, and what gets out.
-func (p *pass) refused(reason stack.Reason, ref kube.StateRef, known stack.Known, facts stack.StateFacts) error {
+func (of Subject) refused(reason stack.Reason, ref kube.StateRef, known stack.Known, facts stack.StateFacts) error {
 	what := "is " + facts.Known.String()
 	switch {
 	case facts.Digest == "":
@@ -145,20 +146,20 @@ func (p *pass) refused(reason stack.Reason, ref kube.StateRef, known stack.Known
 		what += ", which another client wrote during a run"
 	}
 	if reason == stack.StateTampered {
-		return p.tampered(ref, fmt.Sprintf("%s; %s was expected", what, known))
+		return of.tampered(ref, fmt.Sprintf("%s; %s was expected", what, known))
 	}
-	return fault.New(fault.Denied, string(reason), fmt.Errorf("the state in the Secret %s %s, which does not follow %s. %s", ref, what, known, p.waysOut()))
+	return fault.New(fault.Denied, string(reason), fmt.Errorf("the state in the Secret %s %s, which does not follow %s. %s", ref, what, known, of.waysOut()))
 }
 
-func (p *pass) tampered(ref kube.StateRef, what string) error {
-	return fault.New(fault.Denied, string(stack.StateTampered), fmt.Errorf("the state in the Secret %s %s. %s", ref, what, p.waysOut()))
+func (of Subject) tampered(ref kube.StateRef, what string) error {
+	return fault.New(fault.Denied, string(stack.StateTampered), fmt.Errorf("the state in the Secret %s %s. %s", ref, what, of.waysOut()))
 }
 
 // waysOut names the commands that end such a situation.
-func (p *pass) waysOut() string {
-	name := p.obj.GetName()
+func (of Subject) waysOut() string {
+	name := of.Object.GetName()
 	out := fmt.Sprintf("Nothing is run on it. terrier state versions %s lists what is kept; terrier state rollback %[1]s SERIAL rolls back to one of them, terrier state push %[1]s FILE --force stores another, and terrier state accept %[1]s accepts the stored one", name)
-	if p.o.Deleting {
+	if of.Observed.Deleting {
 		out += ". Or retain the resources: annotate the stack with terrier.dev/deletion=retain"
 	}
 	return out
@@ -166,9 +167,9 @@ func (p *pass) waysOut() string {
 
 // disowned refuses a state that another stack keeps: two stacks on one state
 // would destroy each other's things by turns. A stack that is gone has no claim.
-func (in *inspector) disowned(ctx context.Context, p *pass, owner string) error {
-	for _, d := range in.dialects.All() {
-		err := in.live.Get(ctx, types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: owner}, d.New())
+func (in *Inspector) disowned(ctx context.Context, of Subject, owner string) error {
+	for _, d := range in.Dialects.All() {
+		err := in.Live.Get(ctx, types.NamespacedName{Namespace: of.Object.GetNamespace(), Name: owner}, d.New())
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
@@ -184,25 +185,25 @@ func shared(owner string) error {
 		"the state belongs to the stack %s: give one of the two another backendConfig.secretSuffix or workspace", owner))
 }
 
-// inherit finds out whether the state of a stack that never ran here holds
+// Inherit finds out whether the state of a stack that never ran here holds
 // resources: it does if a former stack of this name left them, and it may if the
 // state cannot be read.
-func (in *inspector) inherit(ctx context.Context, p *pass) error {
-	if p.o.Status.Built || p.o.Status.Destroyed || !p.o.Spec.DestroyLast || p.o.Blocked != nil {
+func (in *Inspector) Inherit(ctx context.Context, of Subject) error {
+	if of.Observed.Status.Built || of.Observed.Status.Destroyed || !of.Observed.Spec.DestroyLast || of.Observed.Blocked != nil {
 		return nil
 	}
-	_, ref, _ := backendOf(p.st.Configuration, p.obj.GetNamespace())
+	_, ref, _ := Backend(of.Asked.Configuration, of.Object.GetNamespace())
 	if ref == nil {
 		return nil
 	}
-	s, err := in.inspectState(ctx, p, *ref)
+	s, err := in.inspect(ctx, of, *ref)
 	switch stack.Reason(fault.Reason(err, "")) {
 	case kube.StateNameInvalid:
 		return nil // there can be none
 	case stack.StateShared, stack.StateNotAdopted:
 		return nil // it is another stack's
 	case stack.StateTampered:
-		p.o.Status.Built = true
+		of.Observed.Status.Built = true
 		return nil // the destroy will say so
 	}
 	switch {
@@ -210,32 +211,32 @@ func (in *inspector) inherit(ctx context.Context, p *pass) error {
 		return err
 	case len(s.ours) > 0:
 		s.facts, err = stack.ReadState(s.ours)
-	case s.reason != "" && !p.accepts(s.Digest):
-		p.o.Status.Built = true
+	case s.reason != "" && !of.accepts(s.Digest):
+		of.Observed.Status.Built = true
 		return nil // the destroy will say so
 	}
-	p.o.Status.Built = s.facts.Resources > 0 || s.facts.Sealed
+	of.Observed.Status.Built = s.facts.Resources > 0 || s.facts.Sealed
 	return err
 }
 
-// stateOutputs reads the outputs out of a managed state.
-func (in *inspector) stateOutputs(ctx context.Context, ref kube.StateRef) ([]byte, error) {
-	found, err := in.store.Load(ctx, ref)
+// Outputs reads the outputs out of a managed state.
+func (in *Inspector) Outputs(ctx context.Context, ref kube.StateRef) ([]byte, error) {
+	stored, err := in.Store.Load(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	var s struct {
 		Outputs json.RawMessage `json:"outputs"`
 	}
-	if len(found.State) == 0 {
+	if len(stored.State) == 0 {
 		return []byte("{}"), nil
 	}
-	return s.Outputs, json.Unmarshal(found.State, &s)
+	return s.Outputs, json.Unmarshal(stored.State, &s)
 }
 
-// newestKept is our own copy of the newest state, empty if there is none.
-func (in *inspector) newestKept(ctx context.Context, id string) ([]byte, error) {
-	state, err := in.records.get(ctx, record.State(id))
+// Newest is our own copy of the newest state, empty if there is none.
+func (in *Inspector) Newest(ctx context.Context, id string) ([]byte, error) {
+	state, err := in.Records.Get(ctx, record.State(id))
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
 	}

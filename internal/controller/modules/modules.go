@@ -1,41 +1,44 @@
-package controller
+// Package modules reads what root modules declare: it unpacks each version of each
+// module once into scratch space, and remembers what package module found there. It
+// runs nothing and fetches nothing.
+//
+// Start reading at Reader.
+package modules
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
 
-// modulesKept bounds how many answers Modules remembers.
-const modulesKept = 4096
+// kept bounds how many answers a Reader remembers.
+const kept = 4096
 
 // templateBytes bounds the template for a main.tf.
 const templateBytes = 1 << 20
 
-// Modules reads what root modules declare, each version of each once.
-type Modules struct {
+// Reader reads what root modules declare, each version of each once.
+type Reader struct {
 	Dir    string // scratch space
 	Engine string // tofu or terraform
 
-	known cache.Map[moduleKey, loaded]
+	known cache.Map[key, loaded]
 }
 
-// NewModules returns the modules that are unpacked in dir.
-func NewModules(dir string) *Modules {
-	return &Modules{Dir: dir, known: cache.Map[moduleKey, loaded]{Size: modulesKept}}
+// New returns a reader that unpacks modules in dir.
+func New(dir string) *Reader {
+	return &Reader{Dir: dir, known: cache.Map[key, loaded]{Size: kept}}
 }
 
-type moduleKey struct{ digest, path, extra string }
+type key struct{ digest, path, extra string }
 
 // loaded is what was read of a module once.
 type loaded struct {
@@ -46,8 +49,8 @@ type loaded struct {
 // Archive reads the root module at path in a verified archive. Extra are files
 // of the root module that stand in for those of the archive. Without them, the
 // template that the module has for its main.tf comes along.
-func (m *Modules) Archive(file, digest, path string, extra map[string][]byte) (module.Root, string, error) {
-	return m.once(moduleKey{digest: digest, path: path}, extra, func(dir string) error {
+func (m *Reader) Archive(file, digest, path string, extra map[string][]byte) (module.Root, string, error) {
+	return m.once(key{digest: digest, path: path}, extra, func(dir string) error {
 		f, err := os.Open(file)
 		if err != nil {
 			return err
@@ -58,8 +61,8 @@ func (m *Modules) Archive(file, digest, path string, extra map[string][]byte) (m
 }
 
 // Inline reads a root module that is given as text, with extra files.
-func (m *Modules) Inline(hcl string, extra map[string][]byte) (module.Root, error) {
-	root, _, err := m.once(moduleKey{digest: stack.Digest(hcl)}, extra, func(dir string) error {
+func (m *Reader) Inline(hcl string, extra map[string][]byte) (module.Root, error) {
+	root, _, err := m.once(key{digest: stack.Digest(hcl)}, extra, func(dir string) error {
 		f := workdir.Inline(hcl)
 		return os.WriteFile(filepath.Join(dir, f.Path), f.Content, 0o600)
 	})
@@ -67,11 +70,11 @@ func (m *Modules) Inline(hcl string, extra map[string][]byte) (module.Root, erro
 }
 
 // once fills a scratch directory and inspects it, unless that was done before.
-func (m *Modules) once(key moduleKey, extra map[string][]byte, fill func(dir string) error) (module.Root, string, error) {
+func (m *Reader) once(of key, extra map[string][]byte, fill func(dir string) error) (module.Root, string, error) {
 	if len(extra) > 0 {
-		key.extra = stack.Digest(extra)
+		of.extra = stack.Digest(extra)
 	}
-	k, ok := m.known.Get(key)
+	k, ok := m.known.Get(of)
 	if ok {
 		return k.root, k.template, nil
 	}
@@ -86,16 +89,16 @@ func (m *Modules) once(key moduleKey, extra map[string][]byte, fill func(dir str
 	if err := fill(dir); err != nil {
 		return module.Root{}, "", fmt.Errorf("unpacking the module: %w", err)
 	}
-	if k, err = m.inspect(dir, key.path, extra); err != nil {
+	if k, err = m.inspect(dir, of.path, extra); err != nil {
 		return module.Root{}, "", err
 	}
-	m.known.Put(key, k)
+	m.known.Put(of, k)
 	return k.root, k.template, nil
 }
 
 // inspect reads an unpacked module. A template for its main.tf takes the place
 // of the one that is there, which may be no configuration at all.
-func (m *Modules) inspect(dir, path string, extra map[string][]byte) (loaded, error) {
+func (m *Reader) inspect(dir, path string, extra map[string][]byte) (loaded, error) {
 	tree, err := os.OpenRoot(dir)
 	if err != nil {
 		return loaded{}, err
@@ -134,36 +137,4 @@ func templateOf(tree *os.Root, name string) (string, error) {
 	}
 	b, err := tree.ReadFile(name)
 	return string(b), err
-}
-
-// Restored returns the path of an archive that was restored from its record.
-func (m *Modules) Restored(digest string) (string, error) {
-	path := m.restoredPath(digest)
-	_, err := os.Stat(path)
-	return path, err
-}
-
-func (m *Modules) restoredPath(digest string) string {
-	return filepath.Join(m.Dir, "restored-"+record.Hex(digest)+".tar.gz")
-}
-
-// restore writes an archive into the scratch space under the name of its
-// digest, whole or not at all.
-func (m *Modules) restore(r io.Reader, digest string) error {
-	if _, err := m.Restored(digest); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(m.Dir, "restoring-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = io.Copy(f, r)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), m.restoredPath(digest))
 }

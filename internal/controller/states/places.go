@@ -1,0 +1,128 @@
+package states
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir/module"
+)
+
+// Index is the name under which the cache finds stacks by where their state is. Its
+// values are those of Place.
+const Index = "terrier.state"
+
+// Backend translates a program's backend. A managed one has the reference of
+// its state.
+func Backend(c stack.Configuration, namespace string) (module.Backend, *kube.StateRef, string) {
+	b := c.Backend
+	switch b.Kind {
+	case stack.Kubernetes:
+		return module.Kubernetes{SecretSuffix: b.Suffix, InClusterConfig: b.InCluster, ConfigPath: &b.ConfigPath, Namespace: namespace, Labels: b.Labels}, nil, "kubernetes"
+	case stack.Custom:
+		return module.Custom{HCL: b.Custom}, nil, ""
+	case stack.Declared:
+		return module.Unset{}, nil, ""
+	case stack.Remote:
+		return module.Cloud{Organization: b.Cloud.Organization, Workspace: b.Cloud.Workspace, Tags: b.Cloud.Tags, Hostname: b.Cloud.Hostname}, nil, "cloud"
+	default:
+		ref := &kube.StateRef{Namespace: namespace, Workspace: Workspace(c), Suffix: b.Suffix, Labels: b.Labels}
+		if ref.Workspace != defaultWorkspace {
+			// The engine's http backend knows no workspaces, so terraform.workspace
+			// would read wrong; the supervisor carries a local state back and forth.
+			return module.Local{}, ref, ""
+		}
+		return module.Managed{}, ref, ""
+	}
+}
+
+const defaultWorkspace = "default"
+
+// Workspace is the workspace of the engine that a stack's state is in.
+func Workspace(c stack.Configuration) string {
+	if c.Workspace == "" {
+		return defaultWorkspace
+	}
+	return c.Workspace
+}
+
+// Place names where a program keeps its state. It is empty where two programs
+// that say the same may still mean two places.
+func Place(c stack.Configuration, namespace string) string {
+	b, workspace := c.Backend, Workspace(c)
+	secret := kube.StateRef{Namespace: namespace, Workspace: workspace, Suffix: b.Suffix}.String()
+	switch b.Kind {
+	case stack.Managed:
+		return "secret/" + secret
+	case stack.Kubernetes:
+		if b.ConfigPath == "" || len(c.Completes) > 0 {
+			return ""
+		}
+		return stack.Digest([]any{b.Kind, b.ConfigPath, secret})
+	case stack.Custom:
+		if !module.Somewhere(b.Custom) {
+			return ""
+		}
+		key := []any{b.Kind, b.Custom, workspace}
+		if len(c.Completes) > 0 {
+			key = append(key, namespace, c.Completes)
+		}
+		return stack.Digest(key)
+	case stack.Remote:
+		if b.Cloud == nil || b.Cloud.Workspace == "" {
+			return ""
+		}
+		return stack.Digest([]any{b.Kind, b.Cloud.Hostname, b.Cloud.Organization, b.Cloud.Workspace})
+	default:
+		return ""
+	}
+}
+
+// established reports whether a stack applied something where its state is.
+func established(st dialect.Stack) bool {
+	a := st.Status.Applied
+	return a != nil && a.PlanInputs.Shape == st.Configuration.Shape()
+}
+
+// unshared refuses to use a place that another stack has a better claim to:
+// that of a state that was never written, or one in a backend of its own and whose
+// owner we cannot read.
+func (kp *Keeper) unshared(ctx context.Context, of Subject, kind stack.RunKind) error {
+	place := Place(of.Asked.Configuration, of.Object.GetNamespace())
+	if place == "" || kind == stack.HealthRun {
+		return nil
+	}
+	var found error
+	err := kp.Dialects.EachStack(ctx, kp.Cache, func(d dialect.Dialect, other client.Object) error {
+		if other.GetUID() != of.Object.GetUID() && before(d, other, of) {
+			found = fault.New(fault.Denied, string(stack.StateShared), fmt.Errorf(
+				"the stack %s keeps its state in the same place, and was there first. Give one of the two another backend key, backendConfig.secretSuffix or workspace. Terrier runs nothing on it", client.ObjectKeyFromObject(other)))
+		}
+		return nil
+	}, client.MatchingFields{Index: place})
+	if err != nil {
+		err = fmt.Errorf("looking for stacks with the same state: %w", err)
+	}
+	return errors.Join(err, found)
+}
+
+// before reports whether other has the better claim: a stack that applied something
+// there comes before one that did not, and then the older one.
+func before(d dialect.Dialect, other client.Object, of Subject) bool {
+	st, err := d.Decode(other)
+	if err != nil {
+		return false // nothing is run for it
+	}
+	mine, theirs := established(of.Asked), established(st)
+	if mine != theirs {
+		return theirs
+	}
+	return cmp.Or(other.GetCreationTimestamp().Compare(of.Object.GetCreationTimestamp().Time), cmp.Compare(other.GetUID(), of.Object.GetUID())) < 0
+}

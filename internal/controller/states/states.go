@@ -1,0 +1,269 @@
+// Package states looks after the states of stacks: it loads the state that a run
+// starts from, makes sure that it is the stack's own and what it should be, stores
+// what runs made of it, keeps the versions before, and holds its lock for runs. A
+// state that is kept in a backend of the stack's own is only guarded against a
+// second stack. It decides nothing about the stack, and starts no run.
+//
+// Start reading at Keeper.Start and Keeper.Settle.
+package states
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Store keeps states and their locks.
+type Store interface {
+	Load(ctx context.Context, ref kube.StateRef) (kube.Stored, error)
+	Save(ctx context.Context, ref kube.StateRef, owner kube.Owner, state []byte) error
+	Locks
+}
+
+// Locks are the locks of states.
+type Locks interface {
+	Holder(ctx context.Context, ref kube.StateRef) (*kube.LockedError, error)
+	Lock(ctx context.Context, ref kube.StateRef, info kube.LockInfo) error
+	Unlock(ctx context.Context, ref kube.StateRef, id string) error
+}
+
+// Events tells people what happened to an object.
+type Events interface {
+	Event(obj client.Object, kind, reason, message string)
+}
+
+// Subject is the stack whose state is meant, as a pass has it.
+type Subject struct {
+	ID       string // the UID of the object
+	Dialect  dialect.Dialect
+	Object   client.Object
+	Asked    dialect.Stack      // what the object asks for, and its status when the pass began
+	Observed *stack.Observation // of the pass; its status is where the outcome of a step is noted
+}
+
+// Keeper loads the states of stacks for their runs, and stores what runs made of
+// them.
+type Keeper struct {
+	Cache     client.Reader
+	Dialects  dialect.Registry
+	Events    Events
+	Store     Store
+	Inspector *Inspector
+	Records   *records.Store
+	Versions  *Versions
+
+	// Audit records one entry about a stack. Once tells it from others of its sort.
+	Audit func(ctx context.Context, of Subject, e audit.Entry, once string) error
+}
+
+// Start returns the state that the run with this name starts from, after making
+// sure that it is the stack's own and what it should be. It is kept as a version
+// first: what a run is about to destroy must be found again. Ref is nil if the
+// engine keeps the state elsewhere.
+func (kp *Keeper) Start(ctx context.Context, of Subject, ref *kube.StateRef, run string, kind stack.RunKind, cause stack.Cause) (state []byte, err error) {
+	if ref == nil {
+		return nil, kp.unshared(ctx, of, kind)
+	}
+	state, err = kp.load(ctx, of, *ref)
+	if err != nil {
+		return nil, fault.New(fault.Of(err), fault.Reason(err, string(stack.StateFailed)), fmt.Errorf("loading the state: %w", err))
+	}
+	if len(state) == 0 {
+		return nil, kp.unshared(ctx, of, kind)
+	}
+	if !destructive(kind, cause) {
+		return state, nil
+	}
+	return state, kp.Versions.keep(ctx, of.ID, state, stack.StateVersion{By: of.Observed.Status.Wrote, At: of.Observed.Now, Before: run}, nil)
+}
+
+// destructive reports whether a run may destroy something.
+func destructive(kind stack.RunKind, cause stack.Cause) bool {
+	switch kind {
+	case stack.DestroyRun, stack.BreakGlassRun:
+		return true
+	case stack.ApplyRun:
+		return cause.Destroy || cause.Plan == nil || cause.Plan.Changes.Destroy > 0
+	default:
+		return false
+	}
+}
+
+// load returns the state of a stack, or says what is wrong with what is
+// there. What something else wrote is kept as a version.
+func (kp *Keeper) load(ctx context.Context, of Subject, ref kube.StateRef) ([]byte, error) {
+	s, err := kp.Inspector.inspect(ctx, of, ref)
+	if err != nil || len(s.ours) > 0 {
+		return s.ours, err
+	}
+	return s.State, kp.take(ctx, of, ref, s)
+}
+
+// take keeps what was found as a version if something else wrote it, and takes
+// it over if it may be, or if a person accepted it.
+func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s found) error {
+	if s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
+		return nil
+	}
+	head := &s.facts.Known
+	accepted := s.reason != "" && of.accepts(s.Digest)
+	if s.reason != "" && !accepted {
+		head = nil
+	}
+	news := s.continued && s.head != s.facts.Known
+	if news && s.Person != "" {
+		e := audit.Entry{What: audit.StatePushed, Why: "the state says who pushed it, and nothing proves that", Details: map[string]string{"by": s.Person, "state": s.facts.Known.String(), "after": s.known.String()}}
+		if err := kp.Audit(ctx, of, e, s.facts.Known.Digest); err != nil {
+			return err
+		}
+	}
+	if s.facts.Digest != "" {
+		v := stack.StateVersion{By: author(s.Stored, s.continued || s.reason != "", of.Observed.Status.Wrote), At: of.Observed.Now}
+		if err := kp.Versions.keep(ctx, of.ID, s.State, v, head); err != nil {
+			return err
+		}
+	}
+	switch {
+	case accepted:
+		of.Observed.Status.Known, of.Observed.Status.Accepted = s.facts.Known, of.Observed.Spec.AcceptState
+		if s.facts.Digest == "" {
+			of.Observed.Status.State = "" // there is none to go by
+			if err := kp.Versions.setHead(ctx, of.ID, stack.Known{}); err != nil {
+				return err
+			}
+		}
+		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateAccepted", fmt.Sprintf("The state %s was accepted, although %s was expected", stack.AcceptedState(of.Observed.Spec.AcceptState), s.known))
+		return nil
+	case s.reason != "":
+		return of.refused(s.reason, ref, s.known, s.facts)
+	case news:
+		kp.Events.Event(of.Object, corev1.EventTypeNormal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(s.Stored, true, ""), s.facts.Known, s.known))
+	}
+	return nil
+}
+
+// Settle stores what a run that ended made of the state, and says what is
+// known of it from now on.
+func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref *kube.StateRef, run *stack.Run) error {
+	if ref != nil && r.State.Serial > 0 {
+		run.Known = stack.Known{Lineage: r.State.Lineage, Serial: r.State.Serial, Digest: r.State.Digest}
+	}
+	if !r.Kind.Writes() {
+		return nil
+	}
+	err := kp.Flush(ctx, of, r, ref)
+	unstored := fault.Reason(err, "") == kube.StateConflict
+	if err != nil && !unstored {
+		return fmt.Errorf("storing the state after %s: %w", r.ID, err)
+	}
+	if ref != nil {
+		state, err := kp.Records.Left(of.ID, r.ID, runner.FileState)
+		if err == nil && len(state) > 0 {
+			run.Known, err = kp.keepRun(ctx, of, r.ID, state, unstored)
+		}
+		if err != nil {
+			return fmt.Errorf("keeping the state after %s: %w", r.ID, err)
+		}
+	}
+	if unstored {
+		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateNotStored", fmt.Sprintf("Another client wrote the state during the run %s; the state of the run is kept as the version %d: %v", r.ID, run.Known.Serial, err))
+	}
+	return kp.rescue(ctx, of, r, ref, run)
+}
+
+// keepRun keeps the state of a run as the version that is expected from now on.
+func (kp *Keeper) keepRun(ctx context.Context, of Subject, id string, state []byte, unstored bool) (stack.Known, error) {
+	facts, err := stack.ReadState(state)
+	if err != nil {
+		return stack.Known{}, err
+	}
+	facts.Unstored = unstored
+	v := stack.StateVersion{By: id, At: of.Observed.Now}
+	if unstored {
+		v.Before = id // it stays until a person dealt with it
+	}
+	return facts.Known, kp.Versions.keep(ctx, of.ID, state, v, &facts.Known)
+}
+
+// Newest is the last state that was stored of a stack whose state we keep.
+func (kp *Keeper) Newest(ctx context.Context, id string, r *runner.Report, ref *kube.StateRef) ([]byte, error) {
+	if ref == nil {
+		return kp.Records.Left(id, r.ID, runner.FileState)
+	}
+	return kp.Inspector.Newest(ctx, id)
+}
+
+// Flush stores the newest state that the supervisor acknowledged.
+func (kp *Keeper) Flush(ctx context.Context, of Subject, r *runner.Report, ref *kube.StateRef) error {
+	if ref == nil {
+		return nil
+	}
+	state, err := kp.Records.Left(of.ID, r.ID, runner.FileState)
+	if err != nil || len(state) == 0 {
+		return err
+	}
+	// A copy of our own: a namespace that is deleted takes the Secret with it
+	// before the stack is destroyed.
+	if err := kp.Records.Put(ctx, record.State(of.ID), state); err != nil {
+		return err
+	}
+	err = kp.Store.Save(ctx, *ref, kube.Owner{Name: of.Object.GetName(), UID: of.ID}, state)
+	if of.Observed.Deleting && fault.Of(err) == fault.Denied {
+		return nil // nothing can be made in a namespace that goes away
+	}
+	return err
+}
+
+// rescue takes over a state that could not be stored during the run, if it
+// follows the one that is, and keeps it otherwise.
+func (kp *Keeper) rescue(ctx context.Context, of Subject, r *runner.Report, ref *kube.StateRef, run *stack.Run) error {
+	if ref != nil {
+		state, err := kp.Records.Left(of.ID, r.ID, runner.FileRescue)
+		if err != nil || state == nil {
+			return err
+		}
+		if _, err := stack.ReadState(state); err != nil {
+			// The engine could not write it out, on a disk without room: what it
+			// created and no state tracks is found in its events.
+			kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateNotRescued", fmt.Sprintf("The newest state could not be stored during %s, and the file that the engine left of it is no state (%d bytes): %v", r.ID, len(state), err))
+			return kp.Records.Put(ctx, record.Rescued(of.ID, r.ID), state)
+		}
+		if kp.Store.Save(ctx, *ref, kube.Owner{Name: of.Object.GetName(), UID: of.ID}, state) == nil {
+			kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateRescued", "The newest state could not be stored during the run, and was stored after it")
+			if run.Known, err = kp.keepRun(ctx, of, r.ID, state, false); err != nil {
+				return err
+			}
+			return kp.Records.Put(ctx, record.State(of.ID), state)
+		}
+	}
+	kept, err := kp.Records.Keep(ctx, of.ID, r.ID, runner.FileRescue, record.Rescued(of.ID, r.ID))
+	if kept && err == nil {
+		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateRescued", "The backend refused the newest state, which is kept. To write it to a file: terrier state pull --rescued "+r.ID)
+	}
+	return err
+}
+
+// Read reads the state with a digest, or the newest if that one is gone.
+func (kp *Keeper) Read(ctx context.Context, id string, ref kube.StateRef, digest string) ([]byte, error) {
+	if state, err := kp.Records.Get(ctx, record.State(id)); err == nil {
+		sum := sha256.Sum256(state)
+		if hex.EncodeToString(sum[:]) == record.Hex(digest) {
+			return state, nil
+		}
+	}
+	stored, err := kp.Store.Load(ctx, ref)
+	return stored.State, err
+}
