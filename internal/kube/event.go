@@ -9,13 +9,10 @@ import (
 // eventBytes is what the API server takes as the message of an event.
 const eventBytes = 1000
 
-// Events writes events. It cuts messages that are too long for the API server.
+// Events writes events. It shortens messages that are too long for the API server.
 type Events struct{ Recorder record.EventRecorder }
 
 // Event writes an event about obj.
 func (e Events) Event(obj client.Object, kind, reason, message string) {
-	if len(message) > eventBytes {
-		message = message[:eventBytes] + "…"
-	}
-	e.Recorder.Event(obj, kind, reason, message)
+	e.Recorder.Event(obj, kind, reason, Shorten(message, eventBytes))
 }

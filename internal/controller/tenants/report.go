@@ -3,7 +3,6 @@ package tenants
 import (
 	"context"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,17 +163,8 @@ func moment(t time.Time) *metav1.Time {
 	return &out
 }
 
-// shorten limits a message to messageBytes, in whole characters.
-func shorten(text string) string {
-	if len(text) <= messageBytes {
-		return text
-	}
-	end := messageBytes
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}
+// shorten limits a message to messageBytes; its beginning and its end stay.
+func shorten(text string) string { return kube.Shorten(text, messageBytes) }
 
 // inventoryOf is the stored inventory.
 func inventoryOf(t *tenantsv1.Tenant) []tenant.Item {
