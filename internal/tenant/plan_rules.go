@@ -159,6 +159,9 @@ func (w *wanted) readiness() (Verdict, *Act) {
 		return Verdict{State: Failed, Reason: ResourceFailed, Message: w.ref.String() + ": " + cmp.Or(message, "its status says that it failed")}, nil
 	case IsProgressing:
 	}
+	if w.child.Depends {
+		w.recheck(dependsCheck)
+	}
 	return w.overdue(NotReady, w.ref.String()+": "+cmp.Or(message, "it is not ready yet"))
 }
 
@@ -211,6 +214,10 @@ func finalizers(c Child) string {
 	}
 	return ", held by " + strings.Join(c.Finalizers, ", ")
 }
+
+// dependsCheck is how often an object is read whose readiness depends on objects
+// that no watch sees.
+const dependsCheck = 30 * time.Second
 
 // deletionCheck is how often an object that is being deleted is read, in case its
 // watch misses the end.

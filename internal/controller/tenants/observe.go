@@ -256,7 +256,7 @@ func childOf(l children.Live) tenant.Child {
 	return tenant.Child{
 		Exists: l.Exists, Deleting: l.Deleting, Owned: l.Owned, Orphaned: l.Orphaned, CreatedOnce: l.CreatedOnce,
 		UID: l.UID, Generation: l.Generation, Deletion: tenant.DeletionPolicy(l.DeletionPolicy), Finalizers: l.Finalizers,
-		Readiness: l.State, Message: l.Message, Object: l.Object,
+		Readiness: l.State, Message: l.Message, Depends: l.Depends, Object: l.Object,
 	}
 }
 

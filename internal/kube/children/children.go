@@ -89,6 +89,7 @@ type Live struct {
 
 	State   State
 	Message string // why it is not ready; empty if it is
+	Depends bool   // its State depends on other objects, which no watch sees
 
 	// Object is the whole object. It is nil in the result of Recall, and of an
 	// unchanged Write that did not ask the server.

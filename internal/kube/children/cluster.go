@@ -28,6 +28,7 @@ type shared struct {
 	mapper  meta.RESTMapper
 	types   *Types
 	watches *Watches
+	claims  *claims
 
 	accounts cache.Map[string, dynamic.Interface]
 }
@@ -63,7 +64,10 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{config: c.REST, reader: reader, mapper: mapper, types: kinds, watches: watches, accounts: cache.Map[string, dynamic.Interface]{Size: maxAccounts}}
+	s := &shared{
+		config: c.REST, reader: reader, mapper: mapper, types: kinds, watches: watches, claims: &claims{reader: reader, now: c.Now},
+		accounts: cache.Map[string, dynamic.Interface]{Size: maxAccounts},
+	}
 	return &Cluster{shared: s, writer: reader}, nil
 }
 
@@ -123,13 +127,20 @@ func (c *Cluster) Read(ctx context.Context, key Key, owner Owner) (Live, error) 
 	if err != nil {
 		return Live{}, err
 	}
-	return c.found(key, u, owner), nil
+	return c.found(ctx, key, u, owner), nil
 }
 
 // found assesses an object that the server returned, and caches the result.
-func (c *Cluster) found(key Key, u *unstructured.Unstructured, owner Owner) Live {
+func (c *Cluster) found(ctx context.Context, key Key, u *unstructured.Unstructured, owner Owner) Live {
 	l := liveOf(u, owner)
 	l.State, l.Message = readiness(u, c.types)
+	if u.GroupVersionKind().GroupKind() == claimKind && l.State == Progressing && !l.Deleting {
+		if l.State, l.Message = c.claims.judge(ctx, u); l.State != Ready {
+			l.Depends = true
+			c.watches.forget(key) // no watch tells when a class appears
+			return l
+		}
+	}
 	c.watches.remember(key, owner, l)
 	return l
 }

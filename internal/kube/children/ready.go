@@ -34,7 +34,7 @@ var rules = map[schema.GroupKind]func(*unstructured.Unstructured) (State, string
 	{Kind: "Namespace"}:      phase("Active"),
 	{Kind: "Service"}:        service,
 
-	{Kind: "PersistentVolumeClaim"}: phase("Bound"),
+	{Kind: "PersistentVolumeClaim"}: claim,
 
 	{Group: "apps", Kind: "Deployment"}:  byLibrary,
 	{Group: "apps", Kind: "StatefulSet"}: byLibrary,
@@ -77,6 +77,15 @@ func phase(ready string) func(*unstructured.Unstructured) (State, string) {
 		}
 		return Progressing, fmt.Sprintf("its phase is %s, not %s", cmp.Or(is, "unknown"), ready)
 	}
+}
+
+// claim is by the phase alone; claims.judge knows more about one that is pending.
+func claim(u *unstructured.Unstructured) (State, string) {
+	if is, _, _ := unstructured.NestedString(u.Object, "status", "phase"); is == "Lost" {
+		volume, _, _ := unstructured.NestedString(u.Object, "spec", "volumeName")
+		return Failed, "its PersistentVolume " + volume + " is lost"
+	}
+	return phase("Bound")(u)
 }
 
 func service(u *unstructured.Unstructured) (State, string) {

@@ -74,7 +74,7 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 			return Live{}, err
 		}
 	}
-	after := c.found(key, u, w.Owner)
+	after := c.found(ctx, key, u, w.Owner)
 	switch {
 	case before.Orphaned:
 		after.Change = Adopted
@@ -121,7 +121,7 @@ func (c *Cluster) create(ctx context.Context, objects dynamic.ResourceInterface,
 	if err != nil {
 		return Live{}, err
 	}
-	live := c.found(key, u, w.Owner)
+	live := c.found(ctx, key, u, w.Owner)
 	live.Change = Created
 	return live, nil
 }
