@@ -33,6 +33,9 @@ func (builtin) At(apiVersion, kind string, path []string) tenant.Type {
 	return typeOf(at)
 }
 
+// List implements tenant.Types. Go types do not name all keys of lists.
+func (builtin) List(string, string, []string) tenant.List { return tenant.List{} }
+
 var (
 	intOrString = reflect.TypeFor[intstr.IntOrString]()
 	quantity    = reflect.TypeFor[resource.Quantity]()

@@ -42,7 +42,7 @@ func TestCheckFindsEverything(t *testing.T) {
 		`b: targetNamespace: "a.b" is not a valid name of a namespace: only small letters, digits and - can be in it`,
 		"b: readyWhen: line 1, column 8: Syntax error: no viable alternative at input '.'",
 		"b: includeWhen: line 1, column 1: undeclared reference to 'object' (in container '')",
-		`b: ignoreFields[1]: "$.a[0" is no path from "[0" on: write it like $.spec.replicas, $.spec.template.spec.containers[0].image or $.metadata.annotations['example.com/a']`,
+		`b: ignoreFields[1]: "$.a[0" is no path from "[0" on: write it like $.spec.replicas, $.spec.template.spec.containers[*].image or $.metadata.annotations['example.com/a']`,
 		"b: ignoreFields[2]: it is empty",
 		"apiVersion is missing",
 		"kind is missing",

@@ -25,7 +25,7 @@ func ParsePath(entry string) (Path, error) {
 	for rest := strings.TrimPrefix(entry, "$"); rest != ""; {
 		m := pathStep.FindStringSubmatch(rest)
 		if m == nil {
-			return nil, fmt.Errorf("%q is no path from %q on: write it like $.spec.replicas, $.spec.template.spec.containers[0].image or $.metadata.annotations['example.com/a']", entry, rest)
+			return nil, fmt.Errorf("%q is no path from %q on: write it like $.spec.replicas, $.spec.template.spec.containers[*].image or $.metadata.annotations['example.com/a']", entry, rest)
 		}
 		rest = rest[len(m[0]):]
 		switch {

@@ -54,6 +54,7 @@ func Render(t Template, v Values, o RenderOptions) ([]Object, []ResourceError) {
 		w := &writing{r: r, o: o, run: run}
 		rendered := w.object()
 		w.conditions()
+		w.ignored(rendered)
 		if errs = append(errs, w.errs...); len(w.errs) > 0 {
 			continue
 		}
@@ -172,6 +173,26 @@ func (w *writing) conditions() {
 	}
 	if err := expression.OverObject().Check(w.r.ReadyWhen); err != nil {
 		w.fail("readyWhen", err)
+	}
+}
+
+// ignored checks ignoreFields in advance: Terrier would write no object with entries
+// that do not fit.
+func (w *writing) ignored(object map[string]any) {
+	if len(w.r.IgnoreFields) == 0 || len(w.errs) > 0 {
+		return
+	}
+	ignored, err := ParseIgnored(w.r.IgnoreFields, func(path []string) List {
+		if w.o.Types == nil {
+			return List{}
+		}
+		return w.o.Types.List(w.apiVersion, w.kind, path)
+	})
+	if err == nil {
+		err = ignored.Check(object)
+	}
+	if err != nil {
+		w.fail("", err)
 	}
 }
 

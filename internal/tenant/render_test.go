@@ -56,6 +56,8 @@ type schemas map[string]Type
 
 func (s schemas) At(_, kind string, path []string) Type { return s[kind+" "+strings.Join(path, ".")] }
 
+func (s schemas) List(string, string, []string) List { return List{Known: true} }
+
 func config(t testing.TB, data string) Resource {
 	return Resource{ID: "c", NameTemplate: "{{ .uid }}-c", Object: parse(t, `{"apiVersion":"v1","kind":"ConfigMap","data":`+data+`}`)}
 }
@@ -199,7 +201,9 @@ func TestRenderSaysWhereAndWhy(t *testing.T) {
 		"a text in a field for a number":  {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"K","n":"{{ .uid }}"}`)}, []string{`r: spec.n: "acme" is no whole number`}},
 		"nothing in a field for a number": {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"K","n":"{{ if false }}1{{ end }}"}`)}, []string{`r: spec.n: an empty text is no whole number; default gives another value for it`}},
 		"a fraction in one":               {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"K","n":"{{ divf 1 2 }}"}`)}, []string{`r: spec.n: 0.5 is no whole number`}},
-		"a condition":                     {Resource{NameTemplate: "a", IncludeWhen: "row.nope == ''", Object: parse(t, `{"apiVersion":"v1","kind":"K"}`)}, []string{"r: includeWhen: no such key: nope"}},
+		"a field of a list without keys": {Resource{NameTemplate: "a", IgnoreFields: []string{"$.l[*].x"}, Object: parse(t, `{"apiVersion":"v1","kind":"K","l":[{"x":"1"}]}`)},
+			[]string{"r: ignoreFields[0]: $.l[*].x: the elements of l have no keys, so that Terrier cannot tell which of them is which; ignore the whole list instead: $.l"}},
+		"a condition": {Resource{NameTemplate: "a", IncludeWhen: "row.nope == ''", Object: parse(t, `{"apiVersion":"v1","kind":"K"}`)}, []string{"r: includeWhen: no such key: nope"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.resource.ID = "r"

@@ -17,6 +17,20 @@ const (
 // keys are free among them; "[]" stands for any element of a list.
 type Types interface {
 	At(apiVersion, kind string, path []string) Type
+	List(apiVersion, kind string, path []string) List
+}
+
+// List is a list field by the schema of its kind. The zero List is one whose schema
+// could not be read.
+type List struct {
+	Known bool      // the schema was read, or the cluster has none for this field
+	Keys  []ListKey // identify an element together; none for a list that is one value
+}
+
+// ListKey is a field that identifies the elements of a list.
+type ListKey struct {
+	Name    string
+	Default any // of an element that leaves the field out; nil for none
 }
 
 // ResourceError is a problem with one text of a template.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,8 +58,13 @@ type node struct {
 	Properties map[string]*node `json:"properties"`
 	Free       *additional      `json:"additionalProperties"`
 
-	IntOrString bool   `json:"x-kubernetes-int-or-string"`
-	MapType     string `json:"x-kubernetes-map-type"`
+	IntOrString bool     `json:"x-kubernetes-int-or-string"`
+	MapType     string   `json:"x-kubernetes-map-type"`
+	ListType    string   `json:"x-kubernetes-list-type"`
+	ListKeys    []string `json:"x-kubernetes-list-map-keys"`
+	MergeKey    string   `json:"x-kubernetes-patch-merge-key"`
+	Default     any      `json:"default"`
+	Required    []string `json:"required"`
 
 	Kinds []struct{ Group, Version, Kind string } `json:"x-kubernetes-group-version-kind"`
 }
@@ -106,6 +112,41 @@ func (t *Types) At(apiVersion, kind string, path []string) tenant.Type {
 		}
 	}
 	return g.typeOf(at)
+}
+
+// List implements tenant.Types.
+func (t *Types) List(apiVersion, kind string, path []string) tenant.List {
+	g, at := t.kind(apiVersion, kind)
+	if at == nil {
+		return tenant.List{} // the schema of a new kind comes a moment after it
+	}
+	for _, s := range path {
+		at = g.child(at, s)
+	}
+	return tenant.List{Known: true, Keys: g.listKeys(at)}
+}
+
+// listKeys are the keys by which the server tells the elements of a list apart.
+func (g *group) listKeys(list *node) []tenant.ListKey {
+	list = g.resolved(list)
+	if list == nil || list.ListType == "atomic" {
+		return nil
+	}
+	names := list.ListKeys
+	if len(names) == 0 && list.MergeKey != "" {
+		names = []string{list.MergeKey}
+	}
+	element := g.resolved(list.Items)
+	var keys []tenant.ListKey
+	for _, name := range names {
+		k := tenant.ListKey{Name: name}
+		// The built-in kinds have empty defaults for fields that are required.
+		if element != nil && element.Properties[name] != nil && !slices.Contains(element.Required, name) {
+			k.Default = element.Properties[name].Default
+		}
+		keys = append(keys, k)
+	}
+	return keys
 }
 
 // reports reports whether a kind has conditions in its status.

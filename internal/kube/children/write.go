@@ -21,7 +21,7 @@ import (
 // being deleted: its successor is another object.
 func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 	key := tenant.RefOf(w.Object)
-	ignored, err := paths(w.IgnoreFields)
+	ignored, err := c.ignored(w)
 	if err != nil {
 		return Live{}, err
 	}
@@ -53,13 +53,15 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 		return before, nil
 	}
 	desired := c.decorated(key, w, live)
-	for _, p := range ignored {
-		p.keep(desired.Object, live.Object)
+	if err := ignored.Keep(desired.Object, live.Object); err != nil {
+		kind := fault.Invalid
+		if errors.Is(err, tenant.ErrListUnknown) {
+			kind = fault.Missing
+		}
+		return Live{}, fault.New(kind, "ValidationFailed", err)
 	}
 	asked := desired.DeepCopy()
-	for _, p := range ignored {
-		p.drop(asked.Object)
-	}
+	ignored.Drop(asked.Object)
 	if !before.Orphaned && unchanged(w.Patch, asked, desired, live) {
 		return before, nil
 	}
@@ -82,6 +84,20 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 		after.Change = Updated
 	}
 	return after, nil
+}
+
+// ignored are the fields of w that are left to other managers.
+func (c *Cluster) ignored(w Write) (tenant.Ignored, error) {
+	key := tenant.RefOf(w.Object)
+	lists := func(path []string) tenant.List { return c.types.List(key.APIVersion(), key.Kind, path) }
+	ignored, err := tenant.ParseIgnored(w.IgnoreFields, lists)
+	if err == nil {
+		err = ignored.Check(w.Object)
+	}
+	if err != nil {
+		return tenant.Ignored{}, fault.New(fault.Invalid, "ValidationFailed", err)
+	}
+	return ignored, nil
 }
 
 // seen is the object as it is; it is read unless the caller just did.
