@@ -136,11 +136,11 @@ func (e estate) planned(t *testing.T) {
 			"message": "Plan generated: set approvePlan: \"plan-main-b8e362c206\" to approve this plan."}},
 		"terrier": map[string]any{
 			"phase": "AwaitingApproval", "rule": "a plan waits for approval", "since": moment, "isolation": "3", "waitingFor": "an approval",
-			"memory": stack.Status{Pending: &stack.Plan{
+			"memory": stack.Status{Plans: stack.Plans{Pending: &stack.Plan{
 				Name: "plan-main-b8e362c206", Digest: digest, Run: "plan-1", At: e.ago(time.Minute),
 				PlanInputs: stack.PlanInputs{Revision: "main@sha1:b8e362c206ffffffffffffffffffffffffffffff"},
 				Changes:    stack.Changes{Add: 2, Destroy: 1},
-			}},
+			}}},
 		},
 	})
 	if err != nil {

@@ -184,7 +184,7 @@ func (p platform) comparable(t *testing.T, s said) said {
 func (p platform) begin(t *testing.T, ended *stack.CommandResult) {
 	t.Helper()
 	glass := &stack.BreakGlass{Session: "s", At: p.ago(time.Minute), Until: p.Now().Add(time.Hour)}
-	p.remember(t, stack.Status{BreakGlass: glass, LastCommand: ended})
+	p.remember(t, stack.Status{Answers: stack.Answers{BreakGlass: glass, LastCommand: ended}})
 	o := p.object(t)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, infra.BreakTheGlassAt, "s")
 	if err := p.cluster.Client.Update(t.Context(), o); err != nil {

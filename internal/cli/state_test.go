@@ -38,7 +38,7 @@ func (e estate) withStates(t *testing.T, versions ...[]byte) kube.StateRef {
 		}
 		v := stack.StateVersion{Lineage: f.Lineage, Serial: f.Serial, Digest: f.Digest, Bytes: f.Bytes, Resources: f.Resources, By: "apply-1", At: e.ago(time.Minute)}
 		list.With(v)
-		list.Head = f.Known
+		list.Head = f.StateID
 		e.records[prefix+"states/"+v.Key()] = string(b)
 	}
 	raw, err := json.Marshal(list)

@@ -85,8 +85,8 @@ func (s *states) UnlockState(ctx context.Context, key query.Key, id string) (que
 }
 
 // AcceptState implements command.StateCommands.
-func (s *states) AcceptState(ctx context.Context, key query.Key) (stack.Known, error) {
-	return doOf[stack.Known](ctx, s.stackConn, key, struct{}{}, "state", "accept")
+func (s *states) AcceptState(ctx context.Context, key query.Key) (stack.StateID, error) {
+	return doOf[stack.StateID](ctx, s.stackConn, key, struct{}{}, "state", "accept")
 }
 
 // StateInfos implements query.StateReader.

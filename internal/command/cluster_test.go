@@ -90,7 +90,7 @@ func (c cluster) spec(change func(*v1alpha2.TerraformSpec)) {
 // waits makes a plan wait.
 func waits(t *testing.T, name, digest string) func(*v1alpha2.TerraformStatus) {
 	return func(s *v1alpha2.TerraformStatus) {
-		raw, err := json.Marshal(stack.Status{Pending: &stack.Plan{Name: name, Digest: digest, Changes: stack.Changes{Destroy: 1}}})
+		raw, err := json.Marshal(stack.Status{Plans: stack.Plans{Pending: &stack.Plan{Name: name, Digest: digest, Changes: stack.Changes{Destroy: 1}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -136,7 +136,7 @@ func TestInputsThatAModuleHides(t *testing.T) {
 		s.Vars = []v1alpha2.Variable{{Name: "size", Value: &apiextensionsv1.JSON{Raw: []byte(`3`)}}, {Name: "door", Value: &apiextensionsv1.JSON{Raw: []byte(`"` + canary + `"`)}}}
 	})
 	digest := "sha256:" + strings.Repeat("ab", 32)
-	memory, err := json.Marshal(stack.Status{Applied: &stack.Plan{Name: "plan-1", Digest: digest}})
+	memory, err := json.Marshal(stack.Status{Resources: stack.Resources{Applied: &stack.Plan{Name: "plan-1", Digest: digest}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,8 +198,8 @@ func TestDriftDetails(t *testing.T) {
 	seen := noon.Truncate(time.Second)
 	c.status(func(s *v1alpha2.TerraformStatus) {
 		raw, err := json.Marshal(stack.Status{
-			Pending: &stack.Plan{Name: "plan-main-1", Digest: digest, Drift: true, Changes: stack.Changes{Change: 1}},
-			Drift:   &stack.Drift{At: seen, Changes: stack.Changes{Change: 1}},
+			Plans:     stack.Plans{Pending: &stack.Plan{Name: "plan-main-1", Digest: digest, Drift: true, Changes: stack.Changes{Change: 1}}},
+			Resources: stack.Resources{Drift: &stack.Drift{At: seen, Changes: stack.Changes{Change: 1}}},
 		})
 		if err != nil {
 			t.Fatal(err)

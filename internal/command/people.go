@@ -43,7 +43,7 @@ type StateCommands interface {
 	WriteState(context.Context, StateChange) error
 	LockState(ctx context.Context, key query.Key, reason string) (query.StateLock, error)
 	UnlockState(ctx context.Context, key query.Key, id string) (query.StateLock, error)
-	AcceptState(context.Context, query.Key) (stack.Known, error)
+	AcceptState(context.Context, query.Key) (stack.StateID, error)
 }
 
 // SessionCommands are what a user does in a break-glass session.

@@ -90,7 +90,7 @@ func newVault(t *testing.T, now []byte, versions ...[]byte) vault {
 		f := facts(t, b)
 		one := stack.StateVersion{Lineage: f.Lineage, Serial: f.Serial, Digest: f.Digest, Bytes: f.Bytes, Resources: f.Resources, By: "apply-1"}
 		list.With(one)
-		list.Head = f.Known
+		list.Head = f.StateID
 		v.records[prefix+one.Key()] = string(b)
 	}
 	raw, err := json.Marshal(list)
@@ -135,7 +135,7 @@ func TestRollbackIsANewVersion(t *testing.T) {
 	got := v.stored(t)
 	f := facts(t, got.State)
 	if f.Serial != 8 || f.Lineage != "l" || f.Resources != 2 || got.Person == "" || got.Owner != "net" {
-		t.Errorf("stored is %+v by %q for %q; want serial 8 of l with two resources by a person", f.Known, got.Person, got.Owner)
+		t.Errorf("stored is %+v by %q for %q; want serial 8 of l with two resources by a person", f.StateID, got.Person, got.Owner)
 	}
 	if h, err := v.states.Holder(t.Context(), v.ref); err != nil || h != nil {
 		t.Errorf("the lock is held by %v, %v afterwards", h, err)
@@ -198,7 +198,7 @@ func TestPushFollowsWhatIsStored(t *testing.T) {
 				}
 			}
 			if f := facts(t, v.stored(t).State); f.Serial != tt.serial || f.Lineage != "l" {
-				t.Errorf("stored is %s, want serial %d of l", f.Known, tt.serial)
+				t.Errorf("stored is %s, want serial %d of l", f.StateID, tt.serial)
 			}
 		})
 	}
@@ -289,7 +289,7 @@ spec:
   backendConfig: {customConfiguration: 'backend "local" {}'}
 `)
 	v.status(func(s *v1alpha2.TerraformStatus) {
-		raw, err := json.Marshal(stack.Status{Known: stack.Known{Serial: 6}})
+		raw, err := json.Marshal(stack.Status{StoredState: stack.StoredState{KnownState: stack.StateID{Serial: 6}}})
 		if err != nil {
 			t.Fatal(err)
 		}

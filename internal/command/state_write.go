@@ -21,8 +21,8 @@ import (
 // StateChange is a state that is to replace the stored one.
 type StateChange struct {
 	Key  query.Key            `json:"-"`
-	From stack.Known          `json:"from,omitzero"` // the stored one; zero if there is none, or it cannot be read
-	To   stack.Known          `json:"to"`
+	From stack.StateID        `json:"from,omitzero"` // the stored one; zero if there is none, or it cannot be read
+	To   stack.StateID        `json:"to"`
 	Diff plan.StateDifference `json:"diff"`
 	Over string               `json:"over,omitempty"` // the digest of the stored one, readable or not
 
@@ -94,12 +94,12 @@ func (s *States) change(ctx context.Context, h *query.StoredState, state []byte,
 		return out, err
 	}
 	if now, err := stack.ReadState(found.State); err == nil {
-		out.From = now.Known
+		out.From = now.StateID
 		if !force && !known(kept, h.Status, now.Digest) {
-			return out, fault.New(fault.Conflict, query.ReasonStateUnseen, fmt.Errorf("no version of the stored state of %s (%s) is kept, since Terrier has not checked it yet", h.ID.Key, now.Known))
+			return out, fault.New(fault.Conflict, query.ReasonStateUnseen, fmt.Errorf("no version of the stored state of %s (%s) is kept, since Terrier has not checked it yet", h.ID.Key, now.StateID))
 		}
 	}
-	after := newest(out.From, h.Status.Known, kept.Head)
+	after := newest(out.From, h.Status.KnownState, kept.Head)
 	if follow {
 		if state, err = rewritten(state, after); err == nil {
 			facts, err = stack.ReadState(state)
@@ -108,28 +108,28 @@ func (s *States) change(ctx context.Context, h *query.StoredState, state []byte,
 			return out, err
 		}
 	}
-	if after != (stack.Known{}) && facts.Digest != out.From.Digest && !facts.Follows(after) {
-		return out, fault.New(fault.Conflict, query.ReasonStateBehind, fmt.Errorf("the state (%s) does not follow %s of the stack %s", facts.Known, after, h.ID.Key))
+	if after != (stack.StateID{}) && facts.Digest != out.From.Digest && !facts.Follows(after) {
+		return out, fault.New(fault.Conflict, query.ReasonStateBehind, fmt.Errorf("the state (%s) does not follow %s of the stack %s", facts.StateID, after, h.ID.Key))
 	}
-	out.State, out.To = state, facts.Known
+	out.State, out.To = state, facts.StateID
 	out.Diff, err = plan.DiffStates(found.State, state)
 	return out, err
 }
 
 // known reports whether a state can be found again once it was replaced.
 func known(kept query.KeptStates, m stack.Status, digest string) bool {
-	return m.Known.Digest == digest && len(kept.Versions) == 0 ||
+	return m.KnownState.Digest == digest && len(kept.Versions) == 0 ||
 		slices.ContainsFunc(kept.Versions, func(v stack.StateVersion) bool { return v.Digest == digest })
 }
 
 // newest is the version that the next state has to follow. Where the lineages
 // differ it is the one that the stack expects.
-func newest(stored, known, head stack.Known) stack.Known {
+func newest(stored, known, head stack.StateID) stack.StateID {
 	out := known
-	if out == (stack.Known{}) || head.Follows(out) {
+	if out == (stack.StateID{}) || head.Follows(out) {
 		out = head
 	}
-	if out == (stack.Known{}) || stored.Follows(out) {
+	if out == (stack.StateID{}) || stored.Follows(out) {
 		out = stored
 	}
 	out.Unstored = false
@@ -138,7 +138,7 @@ func newest(stored, known, head stack.Known) stack.Known {
 
 // rewritten gives a state the lineage of after and a serial that follows, and
 // leaves everything else as it is, byte for byte.
-func rewritten(state []byte, after stack.Known) ([]byte, error) {
+func rewritten(state []byte, after stack.StateID) ([]byte, error) {
 	var doc map[string]json.RawMessage
 	if err := json.Unmarshal(state, &doc); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func rewritten(state []byte, after stack.Known) ([]byte, error) {
 	if doc["encrypted_data"] != nil {
 		return nil, fault.New(fault.Invalid, query.ReasonNoState, errors.New("the state is encrypted, and its lineage and serial are encrypted with it"))
 	}
-	if after == (stack.Known{}) {
+	if after == (stack.StateID{}) {
 		return state, nil
 	}
 	lineage, err := json.Marshal(after.Lineage)
@@ -185,19 +185,19 @@ func (s *States) WriteState(ctx context.Context, c StateChange) error {
 
 // AcceptState accepts the stored state of a stack, although another one was
 // expected. It returns the state that was accepted.
-func (s *States) AcceptState(ctx context.Context, key query.Key) (stack.Known, error) {
+func (s *States) AcceptState(ctx context.Context, key query.Key) (stack.StateID, error) {
 	h, err := s.StoredState(ctx, key)
 	if err != nil {
-		return stack.Known{}, err
+		return stack.StateID{}, err
 	}
 	found, err := h.States.Load(ctx, h.Ref)
 	if err != nil {
-		return stack.Known{}, err
+		return stack.StateID{}, err
 	}
 	said, facts := stack.NoState, stack.StateFacts{}
 	if found.Digest != "" {
 		if facts, err = stack.ReadState(found.State); err != nil {
-			return stack.Known{}, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("the stored state of %s cannot be read: %w", key, err))
+			return stack.StateID{}, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("the stored state of %s cannot be read: %w", key, err))
 		}
 		said = facts.Digest
 	}
@@ -207,7 +207,7 @@ func (s *States) AcceptState(ctx context.Context, key query.Key) (stack.Known, e
 		annotate(o, query.RequestAnnotation, request)
 		return nil
 	})
-	return facts.Known, err
+	return facts.StateID, err
 }
 
 // newLock is the identifier of a lock.

@@ -137,8 +137,8 @@ func (ac *actor) start(ctx context.Context, p *pass, a stack.Start) error {
 	case stack.PreviewRun:
 		cause.Preview = p.o.Spec.Preview
 	default:
-		if p.o.Request != p.o.Status.Handled {
-			cause.Request = p.o.Request
+		if p.o.Replan != p.o.Status.HandledReplan {
+			cause.Replan = p.o.Replan
 		}
 	}
 	var err error

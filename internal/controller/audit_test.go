@@ -56,7 +56,7 @@ func TestOutcomesOfRuns(t *testing.T) {
 	}
 	makes := func(p *stack.Plan) func(*stack.Run) { return func(r *stack.Run) { r.Plan = p } }
 	applies := func(p *stack.Plan) func(*stack.Run) { return func(r *stack.Run) { r.Cause.Plan = p } }
-	failing := stack.Status{Failures: 2, FailedKind: stack.PlanRun, FailedStep: "plan", LastRun: "run-0"}
+	failing := stack.Status{Failure: stack.Failure{Failures: 2, FailedKind: stack.PlanRun, FailedStep: "plan"}, LastRun: "run-0"}
 	for name, c := range map[string]struct {
 		was  stack.Status
 		run  stack.Run
@@ -65,13 +65,13 @@ func TestOutcomesOfRuns(t *testing.T) {
 		"a quiet look":              {stack.Status{}, run(stack.CheckRun, stack.Succeeded, nil), nil},
 		"a plan without changes":    {stack.Status{}, run(stack.PlanRun, stack.Succeeded, nil), nil},
 		"a plan":                    {stack.Status{}, run(stack.PlanRun, stack.Succeeded, makes(plan)), []audit.What{audit.Planned}},
-		"the same plan again":       {stack.Status{Pending: plan}, run(stack.PlanRun, stack.Succeeded, makes(plan)), nil},
+		"the same plan again":       {stack.Status{Plans: stack.Plans{Pending: plan}}, run(stack.PlanRun, stack.Succeeded, makes(plan)), nil},
 		"drift":                     {stack.Status{}, run(stack.CheckRun, stack.Succeeded, makes(drift)), []audit.What{audit.DriftFound}},
-		"drift that goes":           {stack.Status{Pending: drift, Drift: &stack.Drift{}}, run(stack.CheckRun, stack.Succeeded, nil), []audit.What{audit.DriftResolved}},
-		"an apply":                  {stack.Status{Pending: plan}, run(stack.ApplyRun, stack.Succeeded, applies(plan)), []audit.What{audit.Applied}},
-		"an apply that fails":       {stack.Status{Pending: plan}, run(stack.ApplyRun, stack.Failed, applies(plan)), []audit.What{audit.ApplyFailed}},
+		"drift that goes":           {stack.Status{Plans: stack.Plans{Pending: drift}, Resources: stack.Resources{Drift: &stack.Drift{}}}, run(stack.CheckRun, stack.Succeeded, nil), []audit.What{audit.DriftResolved}},
+		"an apply":                  {stack.Status{Plans: stack.Plans{Pending: plan}}, run(stack.ApplyRun, stack.Succeeded, applies(plan)), []audit.What{audit.Applied}},
+		"an apply that fails":       {stack.Status{Plans: stack.Plans{Pending: plan}}, run(stack.ApplyRun, stack.Failed, applies(plan)), []audit.What{audit.ApplyFailed}},
 		"each apply that fails":     {failing, run(stack.ApplyRun, stack.Failed, applies(plan)), []audit.What{audit.ApplyFailed}},
-		"a destroy":                 {stack.Status{Built: true}, run(stack.DestroyRun, stack.Succeeded, nil), []audit.What{audit.Destroyed}},
+		"a destroy":                 {stack.Status{Resources: stack.Resources{Created: true}}, run(stack.DestroyRun, stack.Succeeded, nil), []audit.What{audit.Destroyed}},
 		"a plan that fails":         {stack.Status{}, run(stack.PlanRun, stack.Failed, nil), []audit.What{audit.PlanFailed}},
 		"one that fails again":      {failing, run(stack.PlanRun, stack.Failed, nil), nil},
 		"one that fails otherwise":  {failing, run(stack.PlanRun, stack.Failed, func(r *stack.Run) { r.Step = "init" }), []audit.What{audit.PlanFailed}},
@@ -159,7 +159,7 @@ func TestRequestsAreAuditedOnce(t *testing.T) {
 	pending := &stack.Plan{Name: "plan-1", Digest: "sha256:1"}
 	pass := func(spec stack.Spec, generation int64) *pass {
 		obj.Generation = generation
-		p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: obj, st: dialect.Stack{Spec: spec, Status: stack.Status{LastRun: "run-0", Pending: pending}}}
+		p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: obj, st: dialect.Stack{Spec: spec, Status: stack.Status{LastRun: "run-0", Plans: stack.Plans{Pending: pending}}}}
 		p.o.Spec, p.o.Status = p.st.Spec, p.st.Status
 		return p
 	}

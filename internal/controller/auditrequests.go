@@ -46,7 +46,7 @@ func (au *auditor) recordRequests(ctx context.Context, p *pass) error {
 	if err != nil || was != nil && *was == is {
 		return err
 	}
-	if was == nil && (p.st.Status.LastRun != "" || p.st.Status.Built || is.Deleting) {
+	if was == nil && (p.st.Status.LastRun != "" || p.st.Status.Created || is.Deleting) {
 		p.entry.audited = &is // the stack is older than the audit log
 		return nil
 	}
@@ -89,7 +89,7 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 	case stack.AskedToResume:
 		return audit.Entry{What: audit.Resumed}, generation
 	case stack.AskedToReplan:
-		return audit.Entry{What: audit.ReplanAsked, Details: map[string]string{"request": is.Request}}, is.Request
+		return audit.Entry{What: audit.ReplanAsked, Details: map[string]string{"request": is.Replan}}, is.Replan
 	case stack.AskedToIgnoreUntracked:
 		return audit.Entry{What: audit.UntrackedIgnored, Run: is.Ignored}, is.Ignored
 	case stack.AskedToRepair:

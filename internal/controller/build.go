@@ -213,7 +213,7 @@ func (jb *jobs) files(p *pass, backend workdir.File) ([]workdir.File, error) {
 // name gives a run the name of its cause: the same cause after the same past
 // has the same name, so that starting it twice starts it once.
 func (p *pass) name(kind stack.RunKind, cause stack.Cause) string {
-	digest := stack.Digest([]any{p.id, kind, cause.PlanInputs, cause.Request, cause.Preview, cause.Health, cause.Destroy, planDigest(cause.Plan), p.o.Status.LastRun, p.o.Status.Failures, p.o.CheckedAt})
+	digest := stack.Digest([]any{p.id, kind, cause.PlanInputs, cause.Replan, cause.Preview, cause.Health, cause.Destroy, planDigest(cause.Plan), p.o.Status.LastRun, p.o.Status.Failures, p.o.CheckedAt})
 	if cause.Command != nil {
 		digest = stack.Digest([]any{digest, cause.Command})
 	}

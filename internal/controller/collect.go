@@ -203,7 +203,7 @@ func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n no
 	}
 	made.Digest = plan.Digest(plan.Parts{
 		PlanInputs: made.PlanInputs, LockHash: r.LockHash, Backend: n.Backend, Lineage: made.Lineage, Serial: made.Serial,
-		ChangesHash: r.ChangesHash, Destroy: made.Destroy, After: p.o.Status.Wrote,
+		ChangesHash: r.ChangesHash, Destroy: made.Destroy, After: p.o.Status.LastWrite,
 	})
 	base := plan.Name(made.PlanInputs.Revision)
 	made.Name = p.o.Status.NameFor(base, plan.NameWith(base, made.Digest), made.Digest, p.o.Spec.Approved)

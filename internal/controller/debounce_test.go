@@ -22,7 +22,7 @@ func TestProgressThatNobodyWaitsForIsToldLate(t *testing.T) {
 		"a turn to come":                {func(p *pass) { p.o.Queued = "4 runs are at work" }, Patience},
 		"nothing is under way":          {func(*pass) {}, 0},
 		"a person approves each plan":   {func(p *pass) { p.o.Run, p.o.Spec.Mode = run(stack.ApplyRun), stack.Manual }, 0},
-		"a person asked for it":         {func(p *pass) { p.o.Run, p.o.Request = run(stack.PlanRun), "now" }, 0},
+		"a person asked for it":         {func(p *pass) { p.o.Run, p.o.Replan = run(stack.PlanRun), "now" }, 0},
 		"a person deletes it":           {func(p *pass) { p.o.Queued, p.o.Deleting = "4 runs are at work", true }, 0},
 		"a person looks at a preview":   {func(p *pass) { p.o.Run = run(stack.PreviewRun) }, 0},
 		"a run has ended":               {func(p *pass) { p.o.Queued, p.ended = "4 runs are at work", run(stack.PlanRun) }, 0},

@@ -98,7 +98,7 @@ func TestAGapOutlastsTheNextOne(t *testing.T) {
 	}
 	kept := was
 	follow := func(found []stack.UntrackedResource, forgotten string) (stack.Run, *stack.Untracked) {
-		p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{Status: stack.Status{Untracked: kept}, Spec: stack.Spec{IgnoreUntracked: forgotten}}}
+		p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, o: stack.Observation{Status: stack.Status{Resources: stack.Resources{Untracked: kept}}, Spec: stack.Spec{IgnoreUntracked: forgotten}}}
 		run := stack.Run{ID: "apply-2", Untracked: found}
 		if err := c.followUntracked(t.Context(), p, note{State: &kube.StateRef{}}, &run); err != nil {
 			t.Fatal(err)

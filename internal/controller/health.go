@@ -30,7 +30,7 @@ func (ac *actor) checkup(ctx context.Context, p *pass, why string) error {
 		Limits: p.job.Limits, Sandbox: p.job.Sandbox,
 	}
 	p.note = note{}
-	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: why, Health: stack.HealthKey(p.o.Spec.Health, p.o.Status.Wrote)}
+	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: why, Health: stack.HealthKey(p.o.Spec.Health, p.o.Status.LastWrite)}
 	return ac.launcher.launch(ctx, p, stack.HealthRun, cause, "")
 }
 

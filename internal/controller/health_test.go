@@ -57,7 +57,7 @@ func TestCheckup(t *testing.T) {
 		Stack: "uid", Name: "ns/name", Files: nil, Env: map[string]string{"AWS_SECRET_ACCESS_KEY": "k"}, Managed: true,
 		Mask: []string{"given"}, Limits: runner.Limits{Memory: 5}, Sandbox: runner.Sandbox{Network: "none"}, Options: runner.Options{InitKey: "x"},
 	}}
-	p.o.Spec.Health, p.o.Status.Wrote, p.o.PlanInputs = "sha256:h", "apply-7", stack.PlanInputs{Source: "s"}
+	p.o.Spec.Health, p.o.Status.LastWrite, p.o.PlanInputs = "sha256:h", "apply-7", stack.PlanInputs{Source: "s"}
 	p.st.Configuration.Checks = []stack.Check{
 		{Name: "web", Kind: stack.HTTPCheck, Target: "https://${{ .host }}/?t={{ .token }}", Timeout: time.Second},
 		{Name: "odd", Kind: stack.TCPCheck, Target: "{{ .gone }}:1"},

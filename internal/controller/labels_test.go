@@ -28,16 +28,16 @@ func TestStatusLabelsFollowFromTheStatus(t *testing.T) {
 		want   statusLabels
 	}{
 		"nothing is to be done":              {d: stack.Decision{Action: held, Ready: stack.Ready}},
-		"a plan waits":                       {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, want: statusLabels{yes}},
-		"a plan waits while another is made": {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.PlanRun}, want: statusLabels{yes}},
-		"a plan is about to be applied":      {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: next}},
-		"a plan waits for its turn":          {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: next}, wait: "4 runs are at work"},
-		"drift waits for its turn":           {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: next}, wait: "4 runs are at work", want: statusLabels{1: yes}},
-		"a plan is being applied":            {memory: stack.Status{Pending: plan}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}},
-		"drift waits for somebody":           {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: held}, want: statusLabels{yes, yes}},
-		"drift is about to be put right":     {memory: stack.Status{Pending: plan, Drift: drift}, d: stack.Decision{Action: next}},
-		"the last attempt failed":            {memory: stack.Status{Failures: 1}, d: stack.Decision{Action: held, Ready: stack.Reconciling}, want: statusLabels{2: yes}},
-		"another attempt is at work":         {memory: stack.Status{Failures: 1}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}, want: statusLabels{2: yes}},
+		"a plan waits":                       {memory: stack.Status{Plans: stack.Plans{Pending: plan}}, d: stack.Decision{Action: held}, want: statusLabels{yes}},
+		"a plan waits while another is made": {memory: stack.Status{Plans: stack.Plans{Pending: plan}}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.PlanRun}, want: statusLabels{yes}},
+		"a plan is about to be applied":      {memory: stack.Status{Plans: stack.Plans{Pending: plan}}, d: stack.Decision{Action: next}},
+		"a plan waits for its turn":          {memory: stack.Status{Plans: stack.Plans{Pending: plan}}, d: stack.Decision{Action: next}, wait: "4 runs are at work"},
+		"drift waits for its turn":           {memory: stack.Status{Plans: stack.Plans{Pending: plan}, Resources: stack.Resources{Drift: drift}}, d: stack.Decision{Action: next}, wait: "4 runs are at work", want: statusLabels{1: yes}},
+		"a plan is being applied":            {memory: stack.Status{Plans: stack.Plans{Pending: plan}}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}},
+		"drift waits for somebody":           {memory: stack.Status{Plans: stack.Plans{Pending: plan}, Resources: stack.Resources{Drift: drift}}, d: stack.Decision{Action: held}, want: statusLabels{yes, yes}},
+		"drift is about to be put right":     {memory: stack.Status{Plans: stack.Plans{Pending: plan}, Resources: stack.Resources{Drift: drift}}, d: stack.Decision{Action: next}},
+		"the last attempt failed":            {memory: stack.Status{Failure: stack.Failure{Failures: 1}}, d: stack.Decision{Action: held, Ready: stack.Reconciling}, want: statusLabels{2: yes}},
+		"another attempt is at work":         {memory: stack.Status{Failure: stack.Failure{Failures: 1}}, d: stack.Decision{Action: held}, run: &stack.Run{Kind: stack.ApplyRun}, want: statusLabels{2: yes}},
 		"somebody must do something":         {d: stack.Decision{Action: held, Ready: stack.Stalled}, want: statusLabels{2: yes}},
 		"it waits for its source":            {d: stack.Decision{Action: held, Ready: stack.Reconciling}},
 	} {
@@ -139,7 +139,7 @@ func (m *marker) become(patch string) {
 
 func TestLabelsAreThereWhileTheyAreTrue(t *testing.T) {
 	m := newMarker(t)
-	pending := stack.Status{Pending: &stack.Plan{Name: "plan-main"}}
+	pending := stack.Status{Plans: stack.Plans{Pending: &stack.Plan{Name: "plan-main"}}}
 	labels, _ := m.pass(pending)
 	if labels[PendingPlanLabel] != "true" || labels["team"] != "net" || len(labels) != 2 {
 		t.Fatalf("with a plan that waits, the labels are %v", labels)
@@ -180,7 +180,7 @@ func TestForgedLabelsArePutRight(t *testing.T) {
 	if labels, later := m.pass(stack.Status{}); len(labels) != 1 || later != 0 {
 		t.Errorf("after the pause the labels are %v, and it waits for %s", labels, later)
 	}
-	if labels, later := m.pass(stack.Status{Failures: 1}); labels[FailingLabel] != "true" || later != 0 {
+	if labels, later := m.pass(stack.Status{Failure: stack.Failure{Failures: 1}}); labels[FailingLabel] != "true" || later != 0 {
 		t.Errorf("what is new waits for nothing: the labels are %v, and it waits for %s", labels, later)
 	}
 }
@@ -189,7 +189,7 @@ func TestForgedLabelsArePutRight(t *testing.T) {
 func TestLabelsOfAFormerStackReachNoOther(t *testing.T) {
 	m := newMarker(t)
 	p := &pass{dialect: infra.Dialect{}, obj: m.object(), id: "00000000-0000-0000-0000-000000000000", entry: &entry{}}
-	p.o.Status, p.o.Now, p.decision = stack.Status{Failures: 1}, m.now, m.wait
+	p.o.Status, p.o.Now, p.decision = stack.Status{Failure: stack.Failure{Failures: 1}}, m.now, m.wait
 	if err := m.writeLabels(t.Context(), p); err != nil || p.recheck == 0 {
 		t.Error("nothing was said to come of it")
 	}

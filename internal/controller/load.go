@@ -91,7 +91,7 @@ func (ld *loader) decode(ctx context.Context, p *pass) error {
 	var err error
 	p.st, err = p.dialect.Decode(p.obj)
 	p.o = stack.Observation{
-		Now: ld.now(), Spec: p.st.Spec, Status: p.st.Status, Request: p.st.Request,
+		Now: ld.now(), Spec: p.st.Spec, Status: p.st.Status, Replan: p.st.Replan,
 		Deleting: !p.obj.GetDeletionTimestamp().IsZero(),
 	}
 	switch fault.Of(err) {

@@ -150,7 +150,7 @@ func TestSeriesAreBounded(t *testing.T) {
 }
 
 func TestAnswersToPlansAreToldApart(t *testing.T) {
-	waiting := stack.Status{Pending: &stack.Plan{Name: "plan-main", Digest: "sha256:1"}}
+	waiting := stack.Status{Plans: stack.Plans{Pending: &stack.Plan{Name: "plan-main", Digest: "sha256:1"}}}
 	spec := func(mode stack.Mode, approved, rejected string) stack.Spec {
 		return stack.Spec{Mode: mode, Approved: approved, Rejected: rejected}
 	}

@@ -44,7 +44,7 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 	run := func(kind stack.RunKind, outcome stack.Outcome, made *stack.Plan) *stack.Run {
 		return &stack.Run{ID: "run-2", Kind: kind, Done: true, Outcome: outcome, Plan: made, Step: "plan", Message: "no", At: now, Cause: stack.Cause{PlanInputs: basis}}
 	}
-	failed := stack.Status{Failures: 2, FailedKind: stack.PlanRun, FailedStep: "plan", FailedFor: basis, FailedAt: now}
+	failed := stack.Status{Failure: stack.Failure{Failures: 2, FailedKind: stack.PlanRun, FailedStep: "plan", FailedFor: basis, FailedAt: now}}
 	lock := func(since string, seen time.Duration) *stack.Lock {
 		return &stack.Lock{ID: "l1", Who: "ann@laptop", Since: since, Seen: now.Add(seen)}
 	}
@@ -59,7 +59,7 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 		recorded int
 	}{
 		"a plan waits":                     {mode: stack.Manual, run: run(stack.PlanRun, stack.Succeeded, &plan), told: []string{"TerraformPlanSucceed: Plan pending: plan-main-b8e362c206 waits for approval: 1 to add"}},
-		"the same plan again":              {mode: stack.Manual, was: stack.Status{Pending: &plan}, run: run(stack.PlanRun, stack.Succeeded, &plan), recorded: 1},
+		"the same plan again":              {mode: stack.Manual, was: stack.Status{Plans: stack.Plans{Pending: &plan}}, run: run(stack.PlanRun, stack.Succeeded, &plan), recorded: 1},
 		"a plan that is held":              {mode: stack.Auto, run: run(stack.PlanRun, stack.Succeeded, &plan), next: stack.Review{Plan: plan}, told: []string{"TerraformPlanSucceed: Planned plan-main-b8e362c206: 1 to add"}},
 		"a plan that is applied at once":   {mode: stack.Auto, run: run(stack.PlanRun, stack.Succeeded, &plan), next: stack.Apply{Plan: plan}},
 		"drift that is mended at once":     {mode: stack.Auto, run: run(stack.CheckRun, stack.Succeeded, &drift), next: stack.Apply{Plan: drift}, told: []string{"DriftDetected: Drift detected: 1 to add"}},
@@ -67,14 +67,14 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 		"the next failure":                 {was: failed, run: run(stack.PlanRun, stack.Failed, nil), recorded: 1},
 		"it works again":                   {was: failed, run: run(stack.PlanRun, stack.Succeeded, nil), told: []string{"Recovered: The stack works again, after it failed 2 times"}},
 		"drift":                            {run: run(stack.CheckRun, stack.Succeeded, &drift), told: []string{"DriftDetected: Drift detected: 1 to add"}},
-		"the same drift":                   {was: stack.Status{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, &drift)},
-		"drift that went away":             {was: stack.Status{Pending: &drift, Drift: &stack.Drift{}}, run: run(stack.CheckRun, stack.Succeeded, nil), told: []string{"DriftResolved: Drift resolved: the resources match the applied plan again"}},
-		"a lock of a moment ago":           {is: &stack.Status{Lock: lock(at, time.Minute)}},
-		"a lock that is old when met":      {is: &stack.Status{Lock: lock(at, time.Hour)}, told: []string{"LockHeld: The lock of the state is held by ann@laptop since 2026-03-01T12:00:00Z"}},
-		"a lock that became old":           {was: stack.Status{Lock: lock(at, time.Minute)}, is: &stack.Status{Lock: lock(at, 11*time.Minute)}, told: []string{"LockHeld: "}},
-		"a lock that was told":             {was: stack.Status{Lock: lock(at, 11*time.Minute)}, is: &stack.Status{Lock: lock(at, 20*time.Minute)}},
-		"a lock as the engine writes it":   {is: &stack.Status{Lock: lock("2026-03-01 12:00:00.123456789 +0000 UTC", time.Minute)}},
-		"a lock that does not say how old": {is: &stack.Status{Lock: lock("", 0)}, told: []string{"LockHeld: "}},
+		"the same drift":                   {was: stack.Status{Plans: stack.Plans{Pending: &drift}, Resources: stack.Resources{Drift: &stack.Drift{}}}, run: run(stack.CheckRun, stack.Succeeded, &drift)},
+		"drift that went away":             {was: stack.Status{Plans: stack.Plans{Pending: &drift}, Resources: stack.Resources{Drift: &stack.Drift{}}}, run: run(stack.CheckRun, stack.Succeeded, nil), told: []string{"DriftResolved: Drift resolved: the resources match the applied plan again"}},
+		"a lock of a moment ago":           {is: &stack.Status{StoredState: stack.StoredState{Lock: lock(at, time.Minute)}}},
+		"a lock that is old when met":      {is: &stack.Status{StoredState: stack.StoredState{Lock: lock(at, time.Hour)}}, told: []string{"LockHeld: The lock of the state is held by ann@laptop since 2026-03-01T12:00:00Z"}},
+		"a lock that became old":           {was: stack.Status{StoredState: stack.StoredState{Lock: lock(at, time.Minute)}}, is: &stack.Status{StoredState: stack.StoredState{Lock: lock(at, 11*time.Minute)}}, told: []string{"LockHeld: "}},
+		"a lock that was told":             {was: stack.Status{StoredState: stack.StoredState{Lock: lock(at, 11*time.Minute)}}, is: &stack.Status{StoredState: stack.StoredState{Lock: lock(at, 20*time.Minute)}}},
+		"a lock as the engine writes it":   {is: &stack.Status{StoredState: stack.StoredState{Lock: lock("2026-03-01 12:00:00.123456789 +0000 UTC", time.Minute)}}},
+		"a lock that does not say how old": {is: &stack.Status{StoredState: stack.StoredState{Lock: lock("", 0)}}, told: []string{"LockHeld: "}},
 		"nothing happened":                 {was: failed, is: &failed},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -107,6 +107,6 @@ func (jb *jobs) reviewable(p stack.Configuration) error {
 // lost has a plan made again whose record cannot be found; it is never guessed.
 func (p *pass) lost(made stack.Plan, err error) error {
 	p.o.Status.Pending, p.o.Status.Planned = nil, stack.PlanInputs{}
-	p.o.Status.Note = "the saved plan " + made.Name + " could not be found"
+	p.o.Status.PlanNote = "the saved plan " + made.Name + " could not be found"
 	return fault.New(fault.Conflict, "PlanLost", fmt.Errorf("reading plan %s: %w", made.Name, err))
 }

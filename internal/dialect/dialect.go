@@ -47,7 +47,7 @@ type Stack struct {
 	Spec          stack.Spec
 	Configuration stack.Configuration
 	Status        stack.Status
-	Request       string   // the newest request of a user
+	Replan        string   // the newest request of a user
 	Ignored       []string // fields that are set and do not work yet
 	Listed        string   // what the inventory in the object is of; empty if there is none
 }

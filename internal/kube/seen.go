@@ -92,7 +92,7 @@ func (s *Seen) forgetLease(key types.NamespacedName) {
 // seenState is a Secret without the state in it.
 type seenState struct {
 	secret   *corev1.Secret // nil if there was none
-	known    stack.Known    // zero if it held no state
+	known    stack.StateID  // zero if it held no state
 	outgrown bool
 }
 
@@ -107,7 +107,7 @@ func (s *Seen) before(key types.NamespacedName, next []byte) (secret *corev1.Sec
 		return nil, Stored{}, false
 	}
 	facts, err := stack.ReadState(next)
-	ok = err == nil && (seen.known == stack.Known{} || facts.Follows(seen.known))
+	ok = err == nil && (seen.known == stack.StateID{} || facts.Follows(seen.known))
 	return seen.secret.DeepCopy(), Stored{Outgrown: seen.outgrown}, ok
 }
 
@@ -123,7 +123,7 @@ func (s *Seen) holds(key types.NamespacedName, secret *corev1.Secret, state []by
 			s.forgetState(key)
 			return
 		}
-		seen.known = facts.Known
+		seen.known = facts.StateID
 	}
 	if secret != nil {
 		for name := range secret.Data {

@@ -29,7 +29,7 @@ func usual(i int) *v1alpha2.Terraform {
 		PlanInputs: stack.PlanInputs{Revision: "main@sha1:b8e362c206e3d0cbb7ed22ced771a0056455a2fb", Source: stack.Digest("source"), Inputs: stack.Digest(i), Shape: stack.Digest("shape"), Engine: "tofu 1.12.6"},
 		Changes:    stack.Changes{Add: 3}, At: day, Addresses: stack.Digest("addresses"), Example: "aws_instance.web",
 	}
-	m := stack.Status{Planned: plan.PlanInputs, PlannedAt: day, Applied: plan, AppliedAt: day.Add(time.Duration(i) * time.Second), Built: true, State: plan.Digest, LastRun: plan.Run, Named: []stack.Named{{Name: plan.Name, Digest: plan.Digest}}}
+	m := stack.Status{Plans: stack.Plans{Planned: plan.PlanInputs, PlannedAt: day, PlanNames: []stack.PlanName{{Name: plan.Name, Digest: plan.Digest}}}, Resources: stack.Resources{Applied: plan, AppliedAt: day.Add(time.Duration(i) * time.Second), Created: true}, StoredState: stack.StoredState{State: plan.Digest}, LastRun: plan.Run}
 	phase, ready, message := stack.NoDrift, metav1.ConditionTrue, "No drift: main@sha1:b8e362c206e3d0cbb7ed22ced771a0056455a2fb"
 	switch i % 20 {
 	case 7:

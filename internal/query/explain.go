@@ -171,8 +171,8 @@ func facts(s Stack, m stack.Status) []string {
 		}
 		add("the plan %s %s: %s", p.Name, does, p.Changes)
 	}
-	if m.Note != "" {
-		add("%s", m.Note)
+	if m.PlanNote != "" {
+		add("%s", m.PlanNote)
 	}
 	if p := s.Applied; p != nil {
 		add("applied last: %s at %s", p.Name, m.AppliedAt.UTC().Format(time.RFC3339))
@@ -189,7 +189,7 @@ func facts(s Stack, m stack.Status) []string {
 	if l := s.Lock; l != nil {
 		add("the state is locked by %q since %q, lock %s", l.Who, l.Since, l.ID)
 	}
-	if c := m.Circle; c != nil && c.Applies > 1 {
+	if c := m.Recurrence; c != nil && c.Applies > 1 {
 		add("the same changes were applied %s in a row, among them %s", Count(c.Applies, "time"), c.Example)
 	}
 	if r := m.Review; r != nil && r.Held {

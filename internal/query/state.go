@@ -31,19 +31,19 @@ const (
 
 // StateInfo is what is known of the state of a stack.
 type StateInfo struct {
-	Namespace string      `json:"namespace"`
-	Stack     string      `json:"stack"`
-	Kept      string      `json:"kept"` // where: the Secret's name, or that the stack keeps it elsewhere
-	Lineage   string      `json:"lineage,omitempty"`
-	Serial    uint64      `json:"serial,omitempty"`
-	Digest    string      `json:"digest,omitempty"`
-	Resources int         `json:"resources,omitempty"` // managed resource instances
-	Bytes     int         `json:"bytes,omitempty"`
-	Packed    int         `json:"packed,omitempty"`   // in the Secret
-	Outgrown  bool        `json:"outgrown,omitempty"` // the Secret only points to it
-	Problem   string      `json:"problem,omitempty"`  // why it cannot be read
-	Lock      *StateLock  `json:"lock,omitempty"`
-	Known     stack.Known `json:"known,omitzero"` // the version that the stack saw last
+	Namespace string        `json:"namespace"`
+	Stack     string        `json:"stack"`
+	Kept      string        `json:"kept"` // where: the Secret's name, or that the stack keeps it elsewhere
+	Lineage   string        `json:"lineage,omitempty"`
+	Serial    uint64        `json:"serial,omitempty"`
+	Digest    string        `json:"digest,omitempty"`
+	Resources int           `json:"resources,omitempty"` // managed resource instances
+	Bytes     int           `json:"bytes,omitempty"`
+	Packed    int           `json:"packed,omitempty"`   // in the Secret
+	Outgrown  bool          `json:"outgrown,omitempty"` // the Secret only points to it
+	Problem   string        `json:"problem,omitempty"`  // why it cannot be read
+	Lock      *StateLock    `json:"lock,omitempty"`
+	Known     stack.StateID `json:"known,omitzero"` // the version that the stack saw last
 }
 
 // StateLock is who holds the lock on a state.
@@ -134,7 +134,7 @@ func (s *States) stateInfo(ctx context.Context, o *v1alpha2.Terraform) (StateInf
 	if h == nil {
 		return info, nil
 	}
-	info.Kept, info.Known = h.Ref.String(), h.Status.Known
+	info.Kept, info.Known = h.Ref.String(), h.Status.KnownState
 	found, err := h.States.Load(ctx, h.Ref)
 	info.Digest, info.Packed, info.Outgrown = found.Digest, found.Packed, found.Outgrown
 	var facts stack.StateFacts

@@ -31,7 +31,7 @@ type StateRecords interface {
 
 // KeptStates are the states that the records hold of one stack.
 type KeptStates struct {
-	Head     stack.Known          `json:"head,omitzero"`
+	Head     stack.StateID        `json:"head,omitzero"`
 	Versions []stack.StateVersion `json:"versions"` // oldest first
 	Rescued  []string             `json:"rescued"`  // runs whose state the backend refused
 }

@@ -87,7 +87,7 @@ func pretend(o *v1alpha2.Terraform, asked dialect.Stack, now time.Time) stack.Ob
 		basis = p.PlanInputs
 	}
 	return stack.Observation{
-		Now: now, Spec: asked.Spec, Status: asked.Status, Request: asked.Request, PlanInputs: basis,
+		Now: now, Spec: asked.Spec, Status: asked.Status, Replan: asked.Replan, PlanInputs: basis,
 		Deleting: o.DeletionTimestamp != nil, CheckedAt: now,
 	}
 }
@@ -112,7 +112,7 @@ func tell(o stack.Observation) []Step {
 // next simulates a decision and says what it assumes; empty if that is the end.
 func next(o *stack.Observation, d stack.Decision, n int) string {
 	run := stack.Run{ID: "step" + strconv.Itoa(n), Done: true, Outcome: stack.Succeeded, At: o.Now, State: "newest", Exists: true,
-		Cause: stack.Cause{PlanInputs: o.PlanInputs, Request: o.Request, Destroy: o.Spec.Destroy}}
+		Cause: stack.Cause{PlanInputs: o.PlanInputs, Replan: o.Replan, Destroy: o.Spec.Destroy}}
 	switch a := d.Action.(type) {
 	case stack.Wait:
 		if d.Reason == stack.AwaitingApproval {

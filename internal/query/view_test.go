@@ -12,7 +12,7 @@ import (
 func TestViewTellsWhatFails(t *testing.T) {
 	o := &v1alpha2.Terraform{}
 	o.Status.LastAppliedRevision = "main@sha1:good"
-	m := stack.Status{Failures: 2, FailedFor: stack.PlanInputs{Revision: "main@sha1:bad"}, FailedWith: "no such bucket"}
+	m := stack.Status{Failure: stack.Failure{Failures: 2, FailedFor: stack.PlanInputs{Revision: "main@sha1:bad"}, FailedWith: "no such bucket"}}
 	if s := viewOf(o, dialect.Stack{Status: m}); s.Revision != "main@sha1:good" || s.FailedRevision != "main@sha1:bad" || s.FailedWith != "no such bucket" {
 		t.Errorf("viewOf() has the revisions %q and %q, and %q; want what was applied, what fails and with what", s.Revision, s.FailedRevision, s.FailedWith)
 	}

@@ -36,14 +36,14 @@ func ClassOf(kind stack.RunKind, cause stack.Cause, o stack.Observation) Class {
 	}
 	unknown := tried == stack.PlanInputs{} // what was tried before
 	switch differs := tried.Differs(o.PlanInputs); {
-	case kind == stack.BreakGlassRun, kind == stack.PreviewRun, cause.Request != "",
+	case kind == stack.BreakGlassRun, kind == stack.PreviewRun, cause.Replan != "",
 		cause.Unlock != "" && cause.Unlock == o.Spec.Unlock.ID:
 		return Person
 	case kind.Writes(), o.Deleting:
 		return Apply
 	case kind == stack.HealthRun:
 		return Spec // it ends what a change of the object began
-	case unknown && m.Applied == nil && m.Note == "", !unknown && slices.Contains(differs, "spec"):
+	case unknown && m.Applied == nil && m.PlanNote == "", !unknown && slices.Contains(differs, "spec"):
 		return Spec // the object is new, or another
 	case len(differs) > 0, m.Failures > 0:
 		return Upstream

@@ -8,9 +8,9 @@ import (
 
 func TestClassOf(t *testing.T) {
 	was := stack.PlanInputs{Source: "s", Inputs: "i", Shape: "p", Engine: "e"}
-	known := stack.Status{Planned: was, Applied: &stack.Plan{}}
+	known := stack.Status{Plans: stack.Plans{Planned: was}, Resources: stack.Resources{Applied: &stack.Plan{}}}
 	failed := func(of stack.PlanInputs) stack.Status {
-		return stack.Status{Failures: 1, FailedFor: of, FailedKind: stack.ApplyRun}
+		return stack.Status{Failure: stack.Failure{Failures: 1, FailedFor: of, FailedKind: stack.ApplyRun}}
 	}
 	basis := func(change func(*stack.PlanInputs)) stack.PlanInputs { b := was; change(&b); return b }
 	for name, tt := range map[string]struct {
@@ -23,8 +23,8 @@ func TestClassOf(t *testing.T) {
 		"a destroy":                                  {stack.DestroyRun, stack.Cause{}, stack.Observation{Status: known, Deleting: true}, Apply},
 		"the plan of a destroy":                      {stack.PlanRun, stack.Cause{Destroy: true}, stack.Observation{Status: known, Deleting: true}, Apply},
 		"a command of a person":                      {stack.BreakGlassRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, Person},
-		"a plan that a person asked for":             {stack.PlanRun, stack.Cause{Request: "r"}, stack.Observation{Status: known, PlanInputs: was}, Person},
-		"a check that a person asked for":            {stack.CheckRun, stack.Cause{Request: "r"}, stack.Observation{Status: known, PlanInputs: was}, Person},
+		"a plan that a person asked for":             {stack.PlanRun, stack.Cause{Replan: "r"}, stack.Observation{Status: known, PlanInputs: was}, Person},
+		"a check that a person asked for":            {stack.CheckRun, stack.Cause{Replan: "r"}, stack.Observation{Status: known, PlanInputs: was}, Person},
 		"a preview":                                  {stack.PreviewRun, stack.Cause{Preview: "v"}, stack.Observation{Status: known, PlanInputs: was}, Person},
 		"a lock that a person breaks":                {stack.PlanRun, stack.Cause{Unlock: "l"}, stack.Observation{Status: failed(was), PlanInputs: was, Spec: stack.Spec{Unlock: stack.Unlock{ID: "l"}}}, Person},
 		"a lock that is broken by itself":            {stack.PlanRun, stack.Cause{Unlock: "l"}, stack.Observation{Status: failed(was), PlanInputs: was, Spec: stack.Spec{Unlock: stack.Unlock{Auto: true}}}, Upstream},
@@ -35,7 +35,7 @@ func TestClassOf(t *testing.T) {
 		"a change of the engine":                     {stack.CheckRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: basis(func(b *stack.PlanInputs) { b.Engine = "f" })}, Upstream},
 		"another attempt":                            {stack.PlanRun, stack.Cause{}, stack.Observation{Status: failed(was), PlanInputs: was}, Upstream},
 		"another attempt with another spec":          {stack.PlanRun, stack.Cause{}, stack.Observation{Status: failed(was), PlanInputs: basis(func(b *stack.PlanInputs) { b.Shape = "q" })}, Spec},
-		"a plan whose state changed":                 {stack.PlanRun, stack.Cause{}, stack.Observation{Status: stack.Status{Note: "the state changed"}, PlanInputs: was}, Upstream},
+		"a plan whose state changed":                 {stack.PlanRun, stack.Cause{}, stack.Observation{Status: stack.Status{Plans: stack.Plans{PlanNote: "the state changed"}}, PlanInputs: was}, Upstream},
 		"the health of what was applied":             {stack.HealthRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, Spec},
 		"a drift check":                              {stack.CheckRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, Drift},
 		"a plan because the interval is over":        {stack.PlanRun, stack.Cause{}, stack.Observation{Status: known, PlanInputs: was}, Drift},

@@ -73,10 +73,10 @@ func (m Status) withCommand(r Run) Status {
 	if !r.Moved {
 		return m
 	}
-	m.Pending, m.Drift, m.Review, m.Circle, m.Clean = nil, nil, nil, nil, false
-	m.Planned, m.Wrote = PlanInputs{}, r.ID
-	m.Built = m.Built || r.Exists
-	m.Note = fmt.Sprintf("a break-glass command changed the state (%s%s)", h.Command, by(h.By))
+	m.Pending, m.Drift, m.Review, m.Recurrence, m.DriftFree = nil, nil, nil, nil, false
+	m.Planned, m.LastWrite = PlanInputs{}, r.ID
+	m.Created = m.Created || r.Exists
+	m.PlanNote = fmt.Sprintf("a break-glass command changed the state (%s%s)", h.Command, by(h.By))
 	if r.State != "" {
 		m.State = r.State
 	}

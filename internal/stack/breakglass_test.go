@@ -10,7 +10,7 @@ import (
 func inSession(now time.Time) Observation {
 	basis := PlanInputs{Source: "s"}
 	o := Observation{Now: now, PlanInputs: basis, Spec: Spec{Mode: Auto, BreakGlass: "t1", Interval: time.Hour, RetryEvery: time.Minute},
-		Status: Status{Planned: basis, Pending: &Plan{Name: "p1", Digest: "d", PlanInputs: basis}, State: "old", Built: true}}
+		Status: Status{Plans: Plans{Planned: basis, Pending: &Plan{Name: "p1", Digest: "d", PlanInputs: basis}}, StoredState: StoredState{State: "old"}, Resources: Resources{Created: true}}}
 	o.Status = o.Status.WithSession(o.Spec, now, time.Hour)
 	return o
 }
@@ -80,11 +80,11 @@ func TestWhatIsChangedByHand(t *testing.T) {
 		o := inSession(time.Unix(1e9, 0))
 		c := &Command{ID: "c1", Session: "t1", By: "ann", Args: []string{"state", "rm", "a.b"}}
 		m := o.Status.Record(Run{ID: "glass-1", Kind: BreakGlassRun, Done: true, Outcome: Succeeded, Moved: moved, State: "new", Cause: Cause{Command: c}})
-		if (m.Pending == nil) != moved || (m.Wrote == "glass-1") != moved || (m.State == "new") != moved {
-			t.Errorf("moved %v: pending %v, wrote %q, state %q", moved, m.Pending, m.Wrote, m.State)
+		if (m.Pending == nil) != moved || (m.LastWrite == "glass-1") != moved || (m.State == "new") != moved {
+			t.Errorf("moved %v: pending %v, wrote %q, state %q", moved, m.Pending, m.LastWrite, m.State)
 		}
-		if moved != (strings.Contains(m.Note, "state rm a.b") && strings.Contains(m.Note, "ann")) {
-			t.Errorf("moved %v: the note is %q", moved, m.Note)
+		if moved != (strings.Contains(m.PlanNote, "state rm a.b") && strings.Contains(m.PlanNote, "ann")) {
+			t.Errorf("moved %v: the note is %q", moved, m.PlanNote)
 		}
 		if again := m.Record(Run{ID: "glass-1", Kind: BreakGlassRun, Done: true}); again.LastCommand != m.LastCommand {
 			t.Error("the same run was recorded twice")

@@ -8,15 +8,15 @@ import "slices"
 // without it.
 type Checkpoint struct {
 	Untracked *Untracked `json:"gap,omitempty"`
-	Built     bool       `json:"built,omitempty"`
+	Created   bool       `json:"built,omitempty"`
 	Destroyed bool       `json:"destroyed,omitempty"`
 	Snapshot  string     `json:"snapshot,omitempty"`
-	Wrote     string     `json:"wrote,omitempty"`
+	LastWrite string     `json:"wrote,omitempty"`
 }
 
 // Checkpoint returns what must survive the status.
 func (m Status) Checkpoint() Checkpoint {
-	return Checkpoint{Untracked: m.Untracked, Built: m.Built, Destroyed: m.Destroyed, Snapshot: m.Snapshot, Wrote: m.Wrote}
+	return Checkpoint{Untracked: m.Untracked, Created: m.Created, Destroyed: m.Destroyed, Snapshot: m.Snapshot, LastWrite: m.LastWrite}
 }
 
 // Same reports whether l says what other says. Untracked resources are others if
@@ -35,15 +35,15 @@ func (l Checkpoint) Same(other Checkpoint) bool {
 // Blank reports whether Terrier never wrote anything down here, or all of it was
 // lost.
 func (m Status) Blank() bool {
-	return m.LastRun == "" && m.Wrote == "" && m.Snapshot == "" && m.Untracked == nil && m.Pending == nil && m.Planned == PlanInputs{}
+	return m.LastRun == "" && m.LastWrite == "" && m.Snapshot == "" && m.Untracked == nil && m.Pending == nil && m.Planned == PlanInputs{}
 }
 
 // Restored is a status that was lost, as far as l knows what was in it. Another
 // controller may have created since what the rest of the status says exists: it is
 // not released because l knows that everything was destroyed.
 func (m Status) Restored(l Checkpoint) Status {
-	m.Untracked, m.Snapshot, m.Wrote = l.Untracked, l.Snapshot, l.Wrote
-	m.Destroyed = l.Destroyed && !m.Built
-	m.Built = m.Built || l.Built
+	m.Untracked, m.Snapshot, m.LastWrite = l.Untracked, l.Snapshot, l.LastWrite
+	m.Destroyed = l.Destroyed && !m.Created
+	m.Created = m.Created || l.Created
 	return m
 }

@@ -10,22 +10,22 @@ import (
 // the records.
 func TestWhatLastsOutlivesAStatus(t *testing.T) {
 	gap := &Untracked{Run: "apply-1", Source: calmBasis.Source, Objects: []UntrackedResource{{Address: "x.a"}}}
-	kept := Status{Untracked: gap, Built: true, Snapshot: "s", Wrote: "apply-1", LastRun: "apply-1", Planned: calmBasis, Failures: 1}
-	if kept.Blank() || !(Status{Handled: "t1", Built: true, Outputs: []string{"a"}}).Blank() {
+	kept := Status{Resources: Resources{Untracked: gap, Created: true, Snapshot: "s"}, LastWrite: "apply-1", LastRun: "apply-1", Plans: Plans{Planned: calmBasis}, Failure: Failure{Failures: 1}}
+	if kept.Blank() || !(Status{Answers: Answers{HandledReplan: "t1"}, Resources: Resources{Created: true}, StoredState: StoredState{Outputs: []string{"a"}}}).Blank() {
 		t.Errorf("a memory of ours is taken for lost, or what upstream wrote for ours")
 	}
 	got := Status{}.Restored(kept.Checkpoint())
-	if want := (Status{Untracked: gap, Built: true, Snapshot: "s", Wrote: "apply-1"}); !cmp.Equal(got, want) {
+	if want := (Status{Resources: Resources{Untracked: gap, Created: true, Snapshot: "s"}, LastWrite: "apply-1"}); !cmp.Equal(got, want) {
 		t.Errorf("restored is %s", cmp.Diff(want, got))
 	}
 	if d := Decide(calmly(Spec{Mode: Auto}, got)); d.Reason != StateIncomplete {
 		t.Errorf("Decide() = %s (%s), want %s", d.Reason, d.Rule, StateIncomplete)
 	}
-	gone := Checkpoint{Destroyed: true, Snapshot: "s", Wrote: "apply-2"}
-	if got := (Status{}).Restored(gone); got.Built || !got.Destroyed {
-		t.Errorf("what was taken down is restored as built %v, destroyed %v", got.Built, got.Destroyed)
+	gone := Checkpoint{Destroyed: true, Snapshot: "s", LastWrite: "apply-2"}
+	if got := (Status{}).Restored(gone); got.Created || !got.Destroyed {
+		t.Errorf("what was taken down is restored as built %v, destroyed %v", got.Created, got.Destroyed)
 	}
-	o := calmly(Spec{Mode: Auto, DestroyLast: true}, Status{Built: true}.Restored(gone)) // another controller applied it since
+	o := calmly(Spec{Mode: Auto, DestroyLast: true}, Status{Resources: Resources{Created: true}}.Restored(gone)) // another controller applied it since
 	o.Deleting = true
 	if d := Decide(o); d.Action != Action(Destroy{}) {
 		t.Errorf("Decide() = %#v (%s), want what exists by its status to be taken down", d.Action, d.Rule)
@@ -33,7 +33,7 @@ func TestWhatLastsOutlivesAStatus(t *testing.T) {
 }
 
 func TestLastingIsWrittenWhenItChanges(t *testing.T) {
-	is := Checkpoint{Built: true, Wrote: "apply-1", Untracked: &Untracked{Run: "apply-1", Objects: []UntrackedResource{{Address: "x.a"}, {Address: "x.b"}}}}
+	is := Checkpoint{Created: true, LastWrite: "apply-1", Untracked: &Untracked{Run: "apply-1", Objects: []UntrackedResource{{Address: "x.a"}, {Address: "x.b"}}}}
 	for name, tt := range map[string]struct {
 		change func(*Checkpoint)
 		same   bool
@@ -43,8 +43,8 @@ func TestLastingIsWrittenWhenItChanges(t *testing.T) {
 		"a gap that is gone":  {func(l *Checkpoint) { l.Untracked = nil }, false},
 		"a smaller gap":       {func(l *Checkpoint) { l.Untracked = l.Untracked.Less(l.Untracked.Objects[:1]) }, false},
 		"a gap of a new run":  {func(l *Checkpoint) { l.Untracked = &Untracked{Run: "apply-2", Objects: l.Untracked.Objects} }, false},
-		"another write":       {func(l *Checkpoint) { l.Wrote = "apply-2" }, false},
-		"nothing that exists": {func(l *Checkpoint) { l.Built = false }, false},
+		"another write":       {func(l *Checkpoint) { l.LastWrite = "apply-2" }, false},
+		"nothing that exists": {func(l *Checkpoint) { l.Created = false }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := is
@@ -77,7 +77,7 @@ func TestNothingPassesOverAGap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.run.Done, tt.run.Outcome, tt.run.At = true, Succeeded, calm
-			o := calmly(tt.spec, Status{Untracked: gap, Built: true}.Record(tt.run))
+			o := calmly(tt.spec, Status{Resources: Resources{Untracked: gap, Created: true}}.Record(tt.run))
 			o.PlanInputs = tt.now
 			if d := Decide(o); d.Reason != StateIncomplete {
 				t.Errorf("Decide() = %s (%s), want %s", d.Reason, d.Rule, StateIncomplete)

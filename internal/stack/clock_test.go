@@ -18,7 +18,7 @@ func TestClockJumps(t *testing.T) {
 		every := time.Duration(rapid.Int64Range(1, 7200).Draw(t, "interval")) * time.Second
 		retry := time.Duration(rapid.Int64Range(1, 600).Draw(t, "retry")) * time.Second
 		o := calmly(Spec{Mode: Auto, CheckDrift: true, Spread: rapid.Uint64().Draw(t, "spread")},
-			Status{PlannedAt: jump("planned"), AppliedAt: jump("applied"), MovedAt: jump("moved"), Failures: 1, FailedAt: jump("failed"), FailedFor: calmBasis})
+			Status{Plans: Plans{PlannedAt: jump("planned"), SourceChangedAt: jump("moved")}, Resources: Resources{AppliedAt: jump("applied")}, Failure: Failure{Failures: 1, FailedAt: jump("failed"), FailedFor: calmBasis}})
 		o.Spec.Interval, o.Spec.RetryEvery, o.CheckedAt = every, retry, jump("checked")
 		for what, got := range map[string]struct{ wait, kind time.Duration }{
 			"the next look": {o.untilCheck(), every}, "the next attempt": {o.untilRetry(), retry}, "the next plan": {o.untilSettled(), settlesIn},
@@ -41,7 +41,7 @@ func TestClockJumps(t *testing.T) {
 // F24: a clock that is set back by a second right after a look does not make it
 // due again.
 func TestClockSetBackALittle(t *testing.T) {
-	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Status{PlannedAt: calm.Add(-time.Hour)})
+	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Status{Plans: Plans{PlannedAt: calm.Add(-time.Hour)}})
 	o.CheckedAt = o.Now
 	o.Now = o.Now.Add(-time.Second)
 	if got := o.untilCheck(); got != time.Hour+time.Second {

@@ -58,7 +58,7 @@ func (w *world) act(t *rapid.T) Decision {
 	id := fmt.Sprintf("run%d", w.seq)
 	cause := Cause{PlanInputs: w.o.PlanInputs, Destroy: w.o.Spec.Destroy}
 	if w.o.requested() {
-		cause.Request = w.o.Request
+		cause.Replan = w.o.Replan
 	}
 	switch a := d.Action.(type) {
 	case Wait:
@@ -69,7 +69,7 @@ func (w *world) act(t *rapid.T) Decision {
 			cause.Preview = w.o.Spec.Preview
 		}
 		if a.Kind == HealthRun {
-			cause.Health = HealthKey(w.o.Spec.Health, w.o.Status.Wrote)
+			cause.Health = HealthKey(w.o.Spec.Health, w.o.Status.LastWrite)
 		}
 		w.o.Run = &Run{ID: id, Kind: a.Kind, Cause: cause, Broke: a.Unlock}
 	case Review:
@@ -252,7 +252,7 @@ func TestDecideIsSafe(t *testing.T) {
 				w.o.Spec.Mode = rapid.SampledFrom([]Mode{Auto, Manual, PlanOnly, DriftOnly}).Draw(t, "mode")
 			},
 			"preview": func(*rapid.T) { w.seq++; w.o.Spec.Preview = fmt.Sprint("v", w.seq) },
-			"ask":     func(t *rapid.T) { w.seq++; w.o.Request = fmt.Sprint("t", w.seq) },
+			"ask":     func(t *rapid.T) { w.seq++; w.o.Replan = fmt.Sprint("t", w.seq) },
 			"suspend": func(t *rapid.T) { w.o.Spec.Suspended = !w.o.Spec.Suspended },
 			"block":   func(t *rapid.T) { w.o.Blocked = toggle(w.o.Blocked, SourceNotReady) },
 			"deps":    func(t *rapid.T) { w.o.Waiting = toggle(w.o.Waiting, DependencyNotReady) },
@@ -347,7 +347,7 @@ func TestQuietCheckLeavesNoTrace(t *testing.T) {
 // An old approval never reaches a new plan, even of the same revision.
 func TestNamesAreNotGivenTwice(t *testing.T) {
 	var m Status
-	m.Named = remember(m.Named, Named{"plan-main-abc", "d1"})
+	m.PlanNames = remember(m.PlanNames, PlanName{"plan-main-abc", "d1"})
 	for name, tt := range map[string]struct{ digest, approved, want string }{
 		"the same plan keeps its name":                 {"d1", "", "plan-main-abc"},
 		"another plan of the revision gets its own":    {"d2", "", "long"},
@@ -366,7 +366,7 @@ func TestNamesAreNotGivenTwice(t *testing.T) {
 		if name == "plan-main-abc" {
 			t.Fatalf("after %d other plans the name of the first is given once more: who saw that one would approve this", i+1)
 		}
-		m.Named = remember(m.Named, Named{name, digest})
+		m.PlanNames = remember(m.PlanNames, PlanName{name, digest})
 	}
 }
 
@@ -407,19 +407,19 @@ func TestGapHoldsBackWhatMayExist(t *testing.T) {
 		request string
 		want    Reason
 	}{
-		"no plan is made by itself":                  {Spec{Mode: Auto}, Status{Untracked: gap, Built: true}, false, "", StateIncomplete},
-		"a person may ask for one":                   {Spec{Mode: Auto}, Status{Untracked: gap, Built: true}, false, "t1", Planning},
-		"it is not applied by itself":                {Spec{Mode: Auto}, Status{Untracked: gap, Built: true, Pending: plan, Planned: basis}, false, "", AwaitingApproval},
-		"not even by force":                          {Spec{Mode: Auto, Force: true}, Status{Untracked: gap, Built: true, Pending: plan, Planned: basis}, false, "", AwaitingApproval},
-		"a named approval lets it through":           {Spec{Mode: Manual, Approved: "p"}, Status{Untracked: gap, Built: true, Pending: plan, Planned: basis}, false, "", Applying},
-		"what was dealt with by hand is no obstacle": {Spec{Mode: Auto, IgnoreUntracked: "apply-1"}, Status{Untracked: gap, Built: true}, false, "", Planning},
-		"the finalizer stays":                        {Spec{Mode: Auto, DestroyLast: true}, Status{Untracked: gap}, true, "", StateIncomplete},
-		"until it was dealt with":                    {Spec{Mode: Auto, DestroyLast: true, IgnoreUntracked: "apply-1"}, Status{Untracked: gap}, true, "", Deleting},
-		"what the state knows is taken down at once": {Spec{Mode: Auto, DestroyLast: true}, Status{Untracked: gap, Built: true}, true, "", Destroying},
+		"no plan is made by itself":                  {Spec{Mode: Auto}, Status{Resources: Resources{Untracked: gap, Created: true}}, false, "", StateIncomplete},
+		"a person may ask for one":                   {Spec{Mode: Auto}, Status{Resources: Resources{Untracked: gap, Created: true}}, false, "t1", Planning},
+		"it is not applied by itself":                {Spec{Mode: Auto}, Status{Resources: Resources{Untracked: gap, Created: true}, Plans: Plans{Pending: plan, Planned: basis}}, false, "", AwaitingApproval},
+		"not even by force":                          {Spec{Mode: Auto, Force: true}, Status{Resources: Resources{Untracked: gap, Created: true}, Plans: Plans{Pending: plan, Planned: basis}}, false, "", AwaitingApproval},
+		"a named approval lets it through":           {Spec{Mode: Manual, Approved: "p"}, Status{Resources: Resources{Untracked: gap, Created: true}, Plans: Plans{Pending: plan, Planned: basis}}, false, "", Applying},
+		"what was dealt with by hand is no obstacle": {Spec{Mode: Auto, IgnoreUntracked: "apply-1"}, Status{Resources: Resources{Untracked: gap, Created: true}}, false, "", Planning},
+		"the finalizer stays":                        {Spec{Mode: Auto, DestroyLast: true}, Status{Resources: Resources{Untracked: gap}}, true, "", StateIncomplete},
+		"until it was dealt with":                    {Spec{Mode: Auto, DestroyLast: true, IgnoreUntracked: "apply-1"}, Status{Resources: Resources{Untracked: gap}}, true, "", Deleting},
+		"what the state knows is taken down at once": {Spec{Mode: Auto, DestroyLast: true}, Status{Resources: Resources{Untracked: gap, Created: true}}, true, "", Destroying},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.spec.Interval, tt.spec.RetryEvery = time.Hour, time.Minute
-			o := Observation{Now: time.Unix(1e9, 0), Spec: tt.spec, Status: tt.memory, PlanInputs: basis, Deleting: tt.delete, Request: tt.request}
+			o := Observation{Now: time.Unix(1e9, 0), Spec: tt.spec, Status: tt.memory, PlanInputs: basis, Deleting: tt.delete, Replan: tt.request}
 			if d := Decide(o); d.Reason != tt.want {
 				t.Errorf("Decide() = %s by %q, want %s", d.Reason, d.Rule, tt.want)
 			}

@@ -6,7 +6,7 @@ func HealthKey(health, wrote string) string { return health + "/" + wrote }
 
 // unproved reports whether what was applied has not passed its health checks.
 func (m Status) unproved(s Spec) bool {
-	return s.Health != "" && m.Wrote != "" && m.Built && !m.Destroyed && !s.Destroy && m.Healthy != HealthKey(s.Health, m.Wrote)
+	return s.Health != "" && m.LastWrite != "" && m.Created && !m.Destroyed && !s.Destroy && m.Healthy != HealthKey(s.Health, m.LastWrite)
 }
 
 // unhealthy reports whether what was applied failed its health checks.

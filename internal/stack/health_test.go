@@ -10,14 +10,14 @@ import (
 // Health is asked for after each apply, and again after a pause if it is bad.
 func TestHealthIsAskedFor(t *testing.T) {
 	applied := &Plan{Name: "p", Digest: "d", PlanInputs: calmBasis}
-	o := calmly(Spec{Mode: Auto, CheckDrift: true, Health: "h"}, Status{Planned: calmBasis, PlannedAt: calm, Pending: applied})
+	o := calmly(Spec{Mode: Auto, CheckDrift: true, Health: "h"}, Status{Plans: Plans{Planned: calmBasis, PlannedAt: calm, Pending: applied}})
 	o.Status = o.Status.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Plan: applied}, State: "st", At: calm})
 	asks := func() bool {
 		a, ok := Decide(o).Action.(Start)
 		return ok && a.Kind == HealthRun
 	}
 	ask := func(id string, outcome Outcome) {
-		o.Status = o.Status.Record(Run{ID: id, Kind: HealthRun, Done: true, Outcome: outcome, Cause: Cause{PlanInputs: calmBasis, Health: HealthKey("h", o.Status.Wrote)}, Message: "no answer", At: o.Now})
+		o.Status = o.Status.Record(Run{ID: id, Kind: HealthRun, Done: true, Outcome: outcome, Cause: Cause{PlanInputs: calmBasis, Health: HealthKey("h", o.Status.LastWrite)}, Message: "no answer", At: o.Now})
 	}
 	if !asks() {
 		t.Fatalf("Decide() = %+v, want health to be asked for", Decide(o))
@@ -51,7 +51,7 @@ func TestHealthIsAskedFor(t *testing.T) {
 func ill(spec Spec, n int) Observation {
 	spec.CheckDrift, spec.Health = true, "h"
 	applied := &Plan{Name: "p", Digest: "d", PlanInputs: calmBasis}
-	o := calmly(spec, Status{Planned: calmBasis, PlannedAt: calm, Pending: applied})
+	o := calmly(spec, Status{Plans: Plans{Planned: calmBasis, PlannedAt: calm, Pending: applied}})
 	o.Status = o.Status.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Plan: applied}, State: "st", At: calm})
 	for i := range n {
 		o.Status = o.Status.Record(Run{ID: fmt.Sprint("h", i), Kind: HealthRun, Done: true, Outcome: Failed, Cause: Cause{PlanInputs: calmBasis, Health: HealthKey("h", "a1")}, Message: "no answer", At: calm})
@@ -70,7 +70,7 @@ func TestNoHealthIsNoFailure(t *testing.T) {
 	if d := Decide(o); !d.Reason.Settled() || o.Status.Failures != 0 {
 		t.Errorf("Decide() = %+v after %d failures, want it settled", d, o.Status.Failures)
 	}
-	o = calmly(Spec{Mode: Auto}, Status{Failures: 2, FailedKind: ApplyRun, FailedFor: calmBasis})
+	o = calmly(Spec{Mode: Auto}, Status{Failure: Failure{Failures: 2, FailedKind: ApplyRun, FailedFor: calmBasis}})
 	if m := o.Status.WithoutOldFailure(o.Spec); m.Failures != 2 {
 		t.Error("another failure was forgotten, too")
 	}
@@ -170,7 +170,7 @@ func TestBadHealthHoldsNothingElseUp(t *testing.T) {
 		change func(*Observation)
 		want   RunKind
 	}{
-		"a request":                  {func(o *Observation) { o.Request = "t1" }, PlanRun},
+		"a request":                  {func(o *Observation) { o.Replan = "t1" }, PlanRun},
 		"another module":             {func(o *Observation) { o.PlanInputs.Source = "other" }, PlanRun},
 		"an interval without checks": {func(o *Observation) { o.Now, o.Spec.CheckDrift = calm.Add(o.Spec.Interval), false }, PlanRun},
 	} {
@@ -183,8 +183,8 @@ func TestBadHealthHoldsNothingElseUp(t *testing.T) {
 		})
 	}
 	o := ill(Spec{Mode: Auto, MaxRetries: &one}, 2)
-	o.Status = o.Status.Record(Run{ID: "p1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Request: "t1"}, State: "st", At: o.Now})
-	o.Request = "t1"
+	o.Status = o.Status.Record(Run{ID: "p1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Replan: "t1"}, State: "st", At: o.Now})
+	o.Replan = "t1"
 	if a, ok := Decide(o).Action.(Start); !ok || a.Kind != HealthRun {
 		t.Errorf("after a plan that was asked for: %+v, want the health asked for anew", Decide(o))
 	}

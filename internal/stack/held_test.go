@@ -32,7 +32,7 @@ func TestAHeldPlanNeedsAnApproval(t *testing.T) {
 			tt.spec.Interval, tt.spec.RetryEvery = time.Hour, time.Minute
 			o := Observation{
 				Now: time.Unix(1e9, 0).Add(30 * time.Minute), Spec: tt.spec, PlanInputs: inputs,
-				Status: Status{Planned: inputs, Pending: &Plan{Name: "p1", Digest: "d", PlanInputs: inputs}, Review: tt.review},
+				Status: Status{Plans: Plans{Planned: inputs, Pending: &Plan{Name: "p1", Digest: "d", PlanInputs: inputs}, Review: tt.review}},
 			}
 			d := Decide(o)
 			if d.Reason != tt.want {

@@ -21,8 +21,8 @@ func TestNoLockIsBrokenTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := calmly(Spec{Mode: Auto, Unlock: tt.allowed}, Status{
-				Lock: &Lock{ID: dead, Seen: calm}, Unlocked: tt.broken,
-				Failures: 1, FailedAt: calm, FailedFor: calmBasis, FailedKind: PlanRun,
+				StoredState: StoredState{Lock: &Lock{ID: dead, Seen: calm}, BrokenLock: tt.broken},
+				Failure:     Failure{Failures: 1, FailedAt: calm, FailedFor: calmBasis, FailedKind: PlanRun},
 			})
 			got := ""
 			if a, starts := Decide(o).Action.(Start); starts {

@@ -142,8 +142,8 @@ func awaiting(o Observation) Decision {
 	if a := o.Spec.Approved; a != "" {
 		msg += fmt.Sprintf(" approvePlan is %q, which is not this plan.", a)
 	}
-	if o.Status.Note != "" {
-		msg += " (" + o.Status.Note + ")"
+	if o.Status.PlanNote != "" {
+		msg += " (" + o.Status.PlanNote + ")"
 	}
 	return Decision{Action: Wait{}, Ready: Held, Reason: AwaitingApproval, Message: msg}
 }
@@ -210,7 +210,7 @@ func notConverging(o Observation) Decision {
 	p := o.Status.Pending
 	return Decision{Action: waitOrCheck(o), Ready: Stalled, Reason: NotConverging, Message: fmt.Sprintf(
 		"Applied %d times from the same inputs, and the same changes come back: %s (%s). Fix the module so that a plan after an apply has no changes, for example with ignore_changes, or find what changes it back. To try once more: terrier replan. To apply this plan: approvePlan: %q",
-		o.Status.Circle.Applies, p.Example, p.Changes, p.Name)}
+		o.Status.Recurrence.Applies, p.Example, p.Changes, p.Name)}
 }
 
 // settled is the same decision however often it is made: its message names
@@ -223,7 +223,7 @@ func settled(o Observation) Decision {
 		d.Reason, d.Message = Destroyed, "Destroy applied successfully: "
 	case m.Destroyed:
 		d.Reason, d.Message = NothingLeft, "No objects need to be destroyed: "
-	case m.Clean:
+	case m.DriftFree:
 		d.Reason, d.Message = NoDrift, "No drift: "
 	case o.Spec.Outputs != "" && m.Published != "":
 		d.Reason, d.Message = OutputsWritten, "Outputs written: "

@@ -18,7 +18,7 @@ type Observation struct {
 	Blocked    *Blocked   // why PlanInputs cannot be known; nil when it is
 	Waiting    *Blocked   // the first dependency that is not ready
 	Run        *Run       // the run that goes on
-	Request    string     // the newest request of a person
+	Replan     string     // the newest request of a person
 	CheckedAt  time.Time  // the last drift check
 	Unwritten  bool       // the published outputs are missing or not what was written
 
@@ -42,14 +42,14 @@ func (o Observation) running() bool { return o.Run != nil && !o.Run.Done }
 
 // requested reports whether a person asked for something that was not answered.
 func (o Observation) requested() bool {
-	return o.Request != "" && o.Request != o.Status.Handled
+	return o.Replan != "" && o.Replan != o.Status.HandledReplan
 }
 
 // changed names what changed since the last plan.
 func changed(o Observation) string {
 	switch parts := o.Status.Planned.Differs(o.PlanInputs); {
-	case o.Status.Planned == PlanInputs{} && o.Status.Note != "":
-		return o.Status.Note
+	case o.Status.Planned == PlanInputs{} && o.Status.PlanNote != "":
+		return o.Status.PlanNote
 	case o.Status.Planned == PlanInputs{}:
 		return "first plan"
 	default:
@@ -109,5 +109,5 @@ func (o Observation) Imports() []UntrackedResource {
 // breakable reports whether the user allows the lock that was met to be broken.
 func (m Status) breakable(u Unlock) bool {
 	l := m.Lock
-	return l != nil && l.ID != "" && l.ID != m.Unlocked && (u.Auto || u.ID == l.ID)
+	return l != nil && l.ID != "" && l.ID != m.BrokenLock && (u.Auto || u.ID == l.ID)
 }

@@ -57,8 +57,8 @@ func (m Status) destroys() bool { return m.Pending != nil && m.Pending.Destroy }
 // recurs reports whether the pending plan makes the changes that the last applies
 // made already.
 func (m Status) recurs() bool {
-	c := m.Circle
-	return c != nil && c.Applies >= recurrences && c.Key == m.Pending.Circle()
+	c := m.Recurrence
+	return c != nil && c.Applies >= recurrences && c.Key == m.Pending.RecurrenceKey()
 }
 
 // recurrences is how often the same changes are applied in a row.

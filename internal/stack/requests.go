@@ -6,7 +6,7 @@ type Requests struct {
 	Generation int64  `json:"generation"`
 	Approved   string `json:"approved,omitempty"`
 	Rejected   string `json:"rejected,omitempty"`
-	Request    string `json:"request,omitempty"`
+	Replan     string `json:"request,omitempty"`
 	Ignored    string `json:"forgotten,omitempty"` // the run whose untracked resources a person dealt with
 	Repair     string `json:"repair,omitempty"`    // digest
 	Accepted   string `json:"accepted,omitempty"`
@@ -19,7 +19,7 @@ type Requests struct {
 func RequestsOf(o Observation, generation int64) Requests {
 	s := o.Spec
 	r := Requests{
-		Generation: generation, Approved: s.Approved, Rejected: s.Rejected, Request: o.Request, Ignored: s.IgnoreUntracked,
+		Generation: generation, Approved: s.Approved, Rejected: s.Rejected, Replan: o.Replan, Ignored: s.IgnoreUntracked,
 		Accepted: s.AcceptState, Adopted: s.AdoptState, Suspended: s.Suspended, Deleting: o.Deleting,
 	}
 	if s.Repair != nil {
@@ -64,7 +64,7 @@ func (r Requests) Since(before *Requests) []Request {
 		{r.Rejected != was.Rejected && r.Rejected != "", AskedToReject},
 		{r.Suspended && !was.Suspended, AskedToSuspend},
 		{!r.Suspended && was.Suspended, AskedToResume},
-		{r.Request != was.Request && r.Request != "" && before != nil, AskedToReplan},
+		{r.Replan != was.Replan && r.Replan != "" && before != nil, AskedToReplan},
 		{r.Ignored != was.Ignored && r.Ignored != "", AskedToIgnoreUntracked},
 		{r.Repair != was.Repair && r.Repair != "", AskedToRepair},
 		{r.Accepted != was.Accepted && r.Accepted != "", AskedToAcceptState},

@@ -96,7 +96,7 @@ func runRules() []rule {
 			"a running run is not interrupted",
 			Observation.running,
 			func(o Observation) Decision {
-				if o.degraded() && !o.Run.Kind.Writes() && o.Run.Kind != BreakGlassRun && o.Run.Cause.Request == "" {
+				if o.degraded() && !o.Run.Kind.Writes() && o.Run.Kind != BreakGlassRun && o.Run.Cause.Replan == "" {
 					return unhealthy(o, Wait{}) // it stays as bad as it was until something better is known
 				}
 				return Decision{Action: Wait{}, Ready: Reconciling, Reason: o.Run.Kind.progress(), Message: o.Run.Kind.doing()}

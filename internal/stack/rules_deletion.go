@@ -15,15 +15,15 @@ func deletionRules() []rule {
 		{
 			"a deleted stack with untracked resources is not released",
 			func(o Observation) bool {
-				return o.Deleting && o.Spec.DestroyLast && !o.Status.Built && o.untracked() != nil
+				return o.Deleting && o.Spec.DestroyLast && !o.Status.Created && o.untracked() != nil
 			},
 			incomplete,
 		},
 		{
 			"a deleted stack with nothing to destroy is released",
-			func(o Observation) bool { return o.Deleting && !(o.Spec.DestroyLast && o.Status.Built) },
+			func(o Observation) bool { return o.Deleting && !(o.Spec.DestroyLast && o.Status.Created) },
 			func(o Observation) Decision {
-				return Decision{Action: Finish{Retained: o.Status.Built || o.untracked() != nil}, Ready: Reconciling, Reason: Deleting, Message: DestroyRun.doing()}
+				return Decision{Action: Finish{Retained: o.Status.Created || o.untracked() != nil}, Ready: Reconciling, Reason: Deleting, Message: DestroyRun.doing()}
 			},
 		},
 		{

@@ -34,7 +34,7 @@ func TestBlocked(t *testing.T) {
 func TestRejected(t *testing.T) {
 	basis := PlanInputs{Source: "s"}
 	plan := &Plan{Name: "p1", Digest: "d", PlanInputs: basis}
-	o := Observation{Now: time.Unix(1e9, 0), PlanInputs: basis, Spec: Spec{Mode: Manual, Rejected: "p1"}, Status: Status{Planned: basis, Pending: plan}}
+	o := Observation{Now: time.Unix(1e9, 0), PlanInputs: basis, Spec: Spec{Mode: Manual, Rejected: "p1"}, Status: Status{Plans: Plans{Planned: basis, Pending: plan}}}
 	if d := Decide(o); d.Reason != AwaitingApproval || !strings.Contains(d.Message, "was rejected") {
 		t.Errorf("Decide() = %s %q, want to be told of the rejection", d.Reason, d.Message)
 	}

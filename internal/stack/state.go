@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Known is the version of a state that was seen last.
-type Known struct {
+// StateID is one version of a state.
+type StateID struct {
 	Lineage  string `json:"lineage,omitempty"`
 	Serial   uint64 `json:"serial,omitempty"`
 	Digest   string `json:"digest,omitempty"`   // sha256 of its bytes
@@ -20,7 +20,7 @@ type Known struct {
 
 // StateFacts are what can be said of a state without knowing its resources.
 type StateFacts struct {
-	Known
+	StateID
 	Bytes     int
 	Resources int  // managed resource instances
 	Sealed    bool // the state is encrypted and shows nothing of them
@@ -44,7 +44,7 @@ func ReadState(state []byte) (StateFacts, error) {
 		return StateFacts{}, errors.New("it has no lineage")
 	}
 	sum := sha256.Sum256(state)
-	f := StateFacts{Known: Known{Lineage: s.Lineage, Serial: s.Serial, Digest: "sha256:" + hex.EncodeToString(sum[:])}, Bytes: len(state), Sealed: s.Encrypted != nil}
+	f := StateFacts{StateID: StateID{Lineage: s.Lineage, Serial: s.Serial, Digest: "sha256:" + hex.EncodeToString(sum[:])}, Bytes: len(state), Sealed: s.Encrypted != nil}
 	for _, r := range s.Resources {
 		if r.Mode == "managed" {
 			f.Resources += len(r.Instances)
@@ -54,10 +54,10 @@ func ReadState(state []byte) (StateFacts, error) {
 }
 
 // Judge says what is wrong with a state that is found where k was the last that
-// was seen; nothing if the reason is empty. The zero Known is found where there
+// was seen; nothing if the reason is empty. The zero StateID is found where there
 // is no state. A state that continues k was written by something else than a run.
-func (k Known) Judge(found Known, built bool) (reason Reason, continued bool) {
-	none := Known{}
+func (k StateID) Judge(found StateID, built bool) (reason Reason, continued bool) {
+	none := StateID{}
 	switch {
 	case k == none:
 		return "", false
@@ -79,7 +79,7 @@ func (k Known) Judge(found Known, built bool) (reason Reason, continued bool) {
 }
 
 // Follows reports whether k is the later one of two versions of a state.
-func (k Known) Follows(l Known) bool { return k.Lineage == l.Lineage && k.Serial > l.Serial }
+func (k StateID) Follows(l StateID) bool { return k.Lineage == l.Lineage && k.Serial > l.Serial }
 
 // StateVersion is one version of a state that is kept in the records.
 type StateVersion struct {
@@ -100,7 +100,7 @@ const ByOutside = "outside"
 
 // StateVersions lists the versions of a state that are kept, oldest first.
 type StateVersions struct {
-	Head     Known          `json:"head,omitzero"` // what was stored last, as far as is known
+	Head     StateID        `json:"head,omitzero"` // what was stored last, as far as is known
 	Versions []StateVersion `json:"versions,omitempty"`
 }
 
@@ -151,7 +151,7 @@ func (v StateVersion) Key() string {
 }
 
 // String is k for messages.
-func (k Known) String() string {
+func (k StateID) String() string {
 	if k.Lineage == "" {
 		return fmt.Sprintf("the state %.19s", k.Digest)
 	}

@@ -6,31 +6,62 @@ import (
 	"time"
 )
 
-// Status is what earlier reconciles wrote down. A dialect keeps it in the
-// status of the object; losing it costs a plan, never the truth: see Checkpoint.
+// Status is what earlier reconciles stored of a stack. A dialect keeps it in the
+// status of the object; losing it costs a plan, never the truth: see Checkpoint. Its
+// JSON has no groups, so that every release reads it.
 type Status struct {
-	Pending *Plan  `json:"pending,omitempty"` // a plan with changes that was not applied yet
-	Note    string `json:"note,omitempty"`    // why the pending plan replaced an earlier one
+	Plans
+	Resources
+	StoredState
+	Failure
+	Answers
+
+	LastRun   string `json:"lastRun,omitempty"` // the last run folded in
+	LastWrite string `json:"wrote,omitempty"`   // the last run that changed resources, or may have
+}
+
+// Plans are the pending plan, and what is known of the plans before it.
+type Plans struct {
+	Pending  *Plan    `json:"pending,omitempty"` // a plan with changes that was not applied yet
+	PlanNote string   `json:"note,omitempty"`    // why the pending plan replaced an earlier one, or why there is none any more
+	Review   *Verdict `json:"review,omitempty"`  // what the reviewers said of the pending plan
 
 	Planned   PlanInputs `json:"planned,omitzero"` // of the last plan that came to an end
 	PlannedAt time.Time  `json:"plannedAt,omitzero"`
 
+	SourceChangedAt time.Time  `json:"movedAt,omitzero"` // when a plan of another source than the one before was made
+	PlanNames       []PlanName `json:"named,omitempty"`  // names given to plans, newest last
+}
+
+// Resources are what a stack applied, and whether it is still so.
+type Resources struct {
 	Applied   *Plan     `json:"applied,omitempty"`
 	AppliedAt time.Time `json:"appliedAt,omitzero"`
-	Built     bool      `json:"built,omitempty"`     // resources may exist
+	Created   bool      `json:"built,omitempty"`     // resources may exist
 	Destroyed bool      `json:"destroyed,omitempty"` // the last apply destroyed everything
 	Snapshot  string    `json:"snapshot,omitempty"`  // key of the record that a destroy is made from
 
-	State     string `json:"state,omitempty"`     // digest of the newest state known
-	Known     Known  `json:"known,omitzero"`      // of a state that we keep: which version was seen last
-	Accepted  string `json:"accepted,omitempty"`  // what a person accepted last, of what should not have been there
-	Published string `json:"published,omitempty"` // what was published: see Publication
+	Drift      *Drift      `json:"drift,omitempty"`   // nil when none is known
+	DriftFree  bool        `json:"clean,omitempty"`   // a check since the last apply found no drift
+	Recurrence *Recurrence `json:"circle,omitempty"`  // applies after which the same changes came back
+	Healthy    string      `json:"healthy,omitempty"` // what passed its health checks: see HealthKey
+	Untracked  *Untracked  `json:"gap,omitempty"`     // resources that were created and are in no state
+}
 
-	Outputs []string `json:"outputs,omitempty"` // names, sorted
+// StoredState is the state of a stack, its outputs and its lock.
+type StoredState struct {
+	State         string   `json:"state,omitempty"`     // digest of the newest state known
+	KnownState    StateID  `json:"known,omitzero"`      // of a state that we keep: which version was seen last
+	AcceptedState string   `json:"accepted,omitempty"`  // what a person accepted last, of what should not have been there
+	Outputs       []string `json:"outputs,omitempty"`   // names, sorted
+	Published     string   `json:"published,omitempty"` // what was published: see Publication
 
-	Drift *Drift `json:"drift,omitempty"` // nil when none is known
-	Clean bool   `json:"clean,omitempty"` // a check since the last apply found no drift
+	Lock       *Lock  `json:"lock,omitempty"`     // a state lock of another holder
+	BrokenLock string `json:"unlocked,omitempty"` // the last lock that was broken
+}
 
+// Failure are the attempts in a row that failed, and the last of them.
+type Failure struct {
 	Failures   int        `json:"failures,omitempty"`
 	FailedAt   time.Time  `json:"failedAt,omitzero"`
 	FailedFor  PlanInputs `json:"failedFor,omitzero"`
@@ -38,28 +69,17 @@ type Status struct {
 	FailedStep string     `json:"failedStep,omitempty"`
 	FailedWith string     `json:"failedWith,omitempty"`
 	FailedWhy  string     `json:"failedWhy,omitempty"` // a name for it, of what neither the engine nor a person did wrong
+}
 
-	Untracked *Untracked `json:"gap,omitempty"` // resources that were created and are in no state
-
-	MovedAt time.Time `json:"movedAt,omitzero"`  // when a plan of another source than the one before was made
-	Circle  *Circle   `json:"circle,omitempty"`  // applies after which the same changes came back
-	Review  *Verdict  `json:"review,omitempty"`  // what the webhooks said of the pending plan
-	Healthy string    `json:"healthy,omitempty"` // what passed its health checks: see HealthKey
-
-	Previewed string `json:"previewed,omitempty"` // the last preview that was asked for
-	Preview   *Plan  `json:"preview,omitempty"`   // what a destroy would destroy; nil if nothing
-	NoPreview string `json:"noPreview,omitempty"` // why the preview could not be made
+// Answers are what came of the requests of users.
+type Answers struct {
+	HandledReplan string `json:"handled,omitempty"`   // the last request for a plan that was answered
+	Previewed     string `json:"previewed,omitempty"` // the last preview that was asked for
+	Preview       *Plan  `json:"preview,omitempty"`   // what a destroy would destroy; nil if nothing
+	NoPreview     string `json:"noPreview,omitempty"` // why the preview could not be made
 
 	BreakGlass  *BreakGlass    `json:"glass,omitempty"`  // the break-glass session, or the last one
 	LastCommand *CommandResult `json:"byHand,omitempty"` // the last command of such a session
-
-	Lock     *Lock  `json:"lock,omitempty"`     // a state lock of another holder
-	Unlocked string `json:"unlocked,omitempty"` // the last lock that was broken
-
-	Handled string  `json:"handled,omitempty"` // the last request that was answered
-	LastRun string  `json:"lastRun,omitempty"` // the last run folded in
-	Wrote   string  `json:"wrote,omitempty"`   // the last run that changed resources, or may have
-	Named   []Named `json:"named,omitempty"`   // names given to plans, newest last
 }
 
 // Drift is a difference between the resources and what was applied.
@@ -96,9 +116,9 @@ type UntrackedResource struct {
 	Finished bool   `json:"finished,omitempty"` // its creation ended; else it may exist
 }
 
-// Circle counts applies in a row of the same changes to the same addresses,
+// Recurrence counts applies in a row of the same changes to the same addresses,
 // from the same inputs.
-type Circle struct {
+type Recurrence struct {
 	Key     string `json:"key"`
 	Applies int    `json:"applies"`
 	Example string `json:"example,omitempty"`
@@ -123,46 +143,46 @@ type Lock struct {
 	Seen  time.Time `json:"seen"`
 }
 
-// Named remembers which digest bears a plan's name, so that no name is given
+// PlanName remembers which digest bears a plan's name, so that no name is given
 // to two plans: an approval of a name must never reach another plan.
-type Named struct {
+type PlanName struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"`
 }
 
-// namesKept bounds Status.Named.
+// namesKept bounds Status.PlanNames.
 const namesKept = 8
 
 // Run is one run of the stack as it is seen now.
 type Run struct {
-	ID        string
-	Kind      RunKind
-	Cause     Cause
-	Plan      *Plan // the plan it applies, or the plan it made if that has changes
-	Done      bool
-	Outcome   Outcome
-	Step      string // the engine command that decided the outcome
-	Message   string
-	Why       string // a name for what ended it, if neither the engine nor a person did
-	Lock      *Lock
-	Untracked []UntrackedResource // what it created that is in no state
-	Apart     bool                // its state is kept elsewhere, and was not compared with Untracked
-	Rescued   bool                // its state could not be stored, and is kept
-	State     string              // digest of the newest state that was acknowledged, or planned against
-	Known     Known               // the same of a state that we keep; zero if there is none
-	Exists    bool                // that state holds something
-	Moved     bool                // it changed that state, or may have
-	Outputs   []string            // names of the outputs in that state; nil if unknown
-	Broke     string              // the lock that it broke
-	Since     time.Time
-	Until     time.Time // when it is interrupted at the latest; zero if unknown
-	At        time.Time // when it ended
+	ID         string
+	Kind       RunKind
+	Cause      Cause
+	Plan       *Plan // the plan it applies, or the plan it made if that has changes
+	Done       bool
+	Outcome    Outcome
+	Step       string // the engine command that decided the outcome
+	Message    string
+	Why        string // a name for what ended it, if neither the engine nor a person did
+	Lock       *Lock
+	Untracked  []UntrackedResource // what it created that is in no state
+	Apart      bool                // its state is kept elsewhere, and was not compared with Untracked
+	Rescued    bool                // its state could not be stored, and is kept
+	State      string              // digest of the newest state that was acknowledged, or planned against
+	KnownState StateID             // the same of a state that we keep; zero if there is none
+	Exists     bool                // that state holds something
+	Moved      bool                // it changed that state, or may have
+	Outputs    []string            // names of the outputs in that state; nil if unknown
+	Broke      string              // the lock that it broke
+	Since      time.Time
+	Until      time.Time // when it is interrupted at the latest; zero if unknown
+	At         time.Time // when it ended
 }
 
 // Cause is why a run was started; it travels with the run.
 type Cause struct {
 	PlanInputs PlanInputs `json:"basis"`
-	Request    string     `json:"request,omitempty"`  // the request it answers
+	Replan     string     `json:"request,omitempty"`  // the request it answers
 	Plan       *Plan      `json:"plan,omitempty"`     // the plan it applies
 	Snapshot   string     `json:"snapshot,omitempty"` // key of the record of what it is made from
 	Destroy    bool       `json:"destroy,omitempty"`
@@ -185,8 +205,8 @@ func (m Status) Record(r Run) Status {
 		// folded, so it leaves its name out and costs no write.
 		m.LastRun = r.ID
 	}
-	if r.Known != (Known{}) {
-		m.Known = r.Known
+	if r.KnownState != (StateID{}) {
+		m.KnownState = r.KnownState
 	}
 	switch r.Kind {
 	case PreviewRun:
@@ -194,20 +214,20 @@ func (m Status) Record(r Run) Status {
 	case BreakGlassRun:
 		return m.withCommand(r)
 	}
-	if r.Cause.Request != "" {
-		m.Handled, m.Circle = r.Cause.Request, nil
+	if r.Cause.Replan != "" {
+		m.HandledReplan, m.Recurrence = r.Cause.Replan, nil
 	}
 	if r.Broke != "" {
-		m.Unlocked = r.Broke
+		m.BrokenLock = r.Broke
 	}
 	if r.Kind.Writes() && (r.Outcome == Succeeded || len(r.Untracked) > 0) {
-		m.Wrote = r.ID
+		m.LastWrite = r.ID
 	}
 	if r.Outcome == Interrupted && !r.Kind.Writes() {
 		return m // a plan was cancelled: nothing happened, nothing failed
 	}
 	if r.Outcome == Stale {
-		m.Pending, m.Note = nil, "the state changed after the plan was made"
+		m.Pending, m.PlanNote = nil, "the state changed after the plan was made"
 		m.Planned = PlanInputs{}
 		return m
 	}
@@ -229,8 +249,8 @@ func (m Status) Record(r Run) Status {
 	case ApplyRun:
 		return m.applied(r)
 	case DestroyRun:
-		m.Pending, m.Applied, m.Drift, m.Built, m.Destroyed, m.State = nil, nil, nil, false, true, ""
-		m.AppliedAt, m.Circle = r.At, nil
+		m.Pending, m.Applied, m.Drift, m.Created, m.Destroyed, m.State = nil, nil, nil, false, true, ""
+		m.AppliedAt, m.Recurrence = r.At, nil
 	}
 	return m
 }
@@ -241,7 +261,7 @@ func (m Status) Record(r Run) Status {
 // Neither does a plan or a drift check that no person asked for end a failure of the
 // health checks.
 func (m Status) endsFailures(r Run) bool {
-	if m.FailedKind == HealthRun && (r.Kind == PlanRun || r.Kind == CheckRun) && m.FailedFor == r.Cause.PlanInputs && r.Cause.Request == "" {
+	if m.FailedKind == HealthRun && (r.Kind == PlanRun || r.Kind == CheckRun) && m.FailedFor == r.Cause.PlanInputs && r.Cause.Replan == "" {
 		return false
 	}
 	return r.Kind.Writes() || r.Plan == nil || !m.FailedKind.Writes() || m.FailedFor != r.Cause.PlanInputs
@@ -251,12 +271,12 @@ func (m Status) planned(r Run) Status {
 	if r.Kind == PlanRun || m.Planned != r.Cause.PlanInputs {
 		// A drift check that found nothing leaves no trace here: identical status, no write.
 		if was := m.Planned.Source; was != "" && was != r.Cause.PlanInputs.Source {
-			m.MovedAt = r.At
+			m.SourceChangedAt = r.At
 		}
 		m.Planned, m.PlannedAt = r.Cause.PlanInputs, r.At
 	}
 	if r.Exists {
-		m.Built = true
+		m.Created = true
 		if m.Snapshot == "" {
 			m.Snapshot = r.Cause.Snapshot
 		}
@@ -269,11 +289,11 @@ func (m Status) planned(r Run) Status {
 		return m // the same plan again
 	}
 	if m.Pending == nil || m.Pending.Digest != p.Digest {
-		m.Note = m.replaced(p)
+		m.PlanNote = m.replaced(p)
 	}
 	m.Pending = &p
-	m.Named = remember(m.Named, Named{p.Name, p.Digest})
-	m.Drift, m.Clean = nil, false
+	m.PlanNames = remember(m.PlanNames, PlanName{p.Name, p.Digest})
+	m.Drift, m.DriftFree = nil, false
 	if p.Drift {
 		m.Drift = &Drift{At: r.At, Changes: p.Changes}
 	}
@@ -282,13 +302,13 @@ func (m Status) planned(r Run) Status {
 
 // unchanged folds a plan without changes.
 func (m Status) unchanged(r Run) Status {
-	m.Pending, m.Note, m.Drift, m.Circle, m.Review = nil, "", nil, nil, nil
-	m.Clean = m.Clean || r.Kind == CheckRun
+	m.Pending, m.PlanNote, m.Drift, m.Recurrence, m.Review = nil, "", nil, nil, nil
+	m.DriftFree = m.DriftFree || r.Kind == CheckRun
 	if r.State != "" {
 		m.State = r.State
 	}
 	if r.Cause.Destroy {
-		m.Built, m.Destroyed, m.Published = false, true, ""
+		m.Created, m.Destroyed, m.Published = false, true, ""
 	}
 	return m
 }
@@ -296,7 +316,7 @@ func (m Status) unchanged(r Run) Status {
 // replaced says why p takes the place of the pending plan.
 func (m Status) replaced(p Plan) string {
 	if m.Pending == nil {
-		return m.Note
+		return m.PlanNote
 	}
 	parts := m.Pending.PlanInputs.Differs(p.PlanInputs)
 	if len(parts) == 0 {
@@ -312,31 +332,31 @@ func (m Status) applied(r Run) Status {
 	}
 	m = m.countApply(r.Cause.Plan)
 	m.Review = nil
-	m.Built, m.Destroyed = true, false
-	m.Pending, m.Note, m.Drift, m.Clean = nil, "", nil, false
+	m.Created, m.Destroyed = true, false
+	m.Pending, m.PlanNote, m.Drift, m.DriftFree = nil, "", nil, false
 	m.Snapshot = r.Cause.Snapshot
 	if r.Cause.Destroy {
-		m.Built, m.Destroyed, m.Published = false, true, ""
+		m.Created, m.Destroyed, m.Published = false, true, ""
 	}
 	return m
 }
 
 // countApply counts an apply of p: how often in a row the same changes were made.
 func (m Status) countApply(p *Plan) Status {
-	key := p.Circle()
+	key := p.RecurrenceKey()
 	switch {
 	case key == "":
-		m.Circle = nil
-	case m.Circle != nil && m.Circle.Key == key:
-		m.Circle = &Circle{Key: key, Applies: m.Circle.Applies + 1, Example: p.Example}
+		m.Recurrence = nil
+	case m.Recurrence != nil && m.Recurrence.Key == key:
+		m.Recurrence = &Recurrence{Key: key, Applies: m.Recurrence.Applies + 1, Example: p.Example}
 	default:
-		m.Circle = &Circle{Key: key, Applies: 1, Example: p.Example}
+		m.Recurrence = &Recurrence{Key: key, Applies: 1, Example: p.Example}
 	}
 	return m
 }
 
-// Circle names what a plan changes and what it is made from; empty if unknown.
-func (p *Plan) Circle() string {
+// RecurrenceKey names what a plan changes and what it is made from; empty if unknown.
+func (p *Plan) RecurrenceKey() string {
 	if p == nil || p.Addresses == "" || p.Destroy {
 		return ""
 	}
@@ -365,10 +385,10 @@ func (m Status) fail(r Run) Status {
 	}
 	if r.Kind.Writes() {
 		// A failed apply may have created something, and its plan is spent.
-		m.Pending, m.Note = nil, ""
+		m.Pending, m.PlanNote = nil, ""
 		m.Planned = PlanInputs{}
 		if r.Kind == ApplyRun {
-			m.Built = true
+			m.Created = true
 			m.Snapshot = r.Cause.Snapshot
 		}
 		if r.State != "" {
@@ -380,7 +400,7 @@ func (m Status) fail(r Run) Status {
 
 // clear forgets failures.
 func (m Status) clear() Status {
-	m.Failures, m.FailedAt, m.FailedFor, m.FailedKind, m.FailedStep, m.FailedWith, m.FailedWhy = 0, time.Time{}, PlanInputs{}, "", "", "", ""
+	m.Failure = Failure{}
 	return m
 }
 
@@ -388,20 +408,20 @@ func (m Status) clear() Status {
 // base was borne by another plan or is approved already, in which case the
 // longer form keeps an old approval from reaching a new plan.
 func (m Status) NameFor(base, long, digest, approved string) string {
-	for _, n := range m.Named {
+	for _, n := range m.PlanNames {
 		if n.Digest == digest {
 			return n.Name
 		}
 	}
 	// A longer form tells that another plan had base, although that plan is forgotten.
-	taken := slices.ContainsFunc(m.Named, func(n Named) bool { return n.Name == base || strings.HasPrefix(n.Name, base+"-") })
+	taken := slices.ContainsFunc(m.PlanNames, func(n PlanName) bool { return n.Name == base || strings.HasPrefix(n.Name, base+"-") })
 	if taken || approved == base {
 		return long
 	}
 	return base
 }
 
-func remember(names []Named, n Named) []Named {
+func remember(names []PlanName, n PlanName) []PlanName {
 	if slices.Contains(names, n) {
 		return names
 	}

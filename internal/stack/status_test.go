@@ -1,6 +1,9 @@
 package stack
 
 import (
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -54,8 +57,29 @@ func TestWhatChangedTheWorldIsRemembered(t *testing.T) {
 		"an apply that has not ended":      {Run{Kind: ApplyRun}, "old"},
 	} {
 		tt.run.ID, tt.run.Done = "new", tt.run.Outcome != ""
-		if got := (Status{Wrote: "old"}).Record(tt.run).Wrote; got != tt.want {
+		if got := (Status{LastWrite: "old"}).Record(tt.run).LastWrite; got != tt.want {
 			t.Errorf("%s: Wrote = %q, want %q", name, got, tt.want)
 		}
 	}
+}
+
+// The groups of a status are in one JSON object. Of two fields with one name JSON
+// would keep neither.
+func TestTheGroupsOfAStatusShareNoName(t *testing.T) {
+	var names []string
+	var collect func(reflect.Type)
+	collect = func(of reflect.Type) {
+		for f := range of.Fields() {
+			if f.Anonymous {
+				collect(f.Type)
+				continue
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" || slices.Contains(names, name) {
+				t.Errorf("%s.%s has the JSON name %q, want one of its own", of.Name(), f.Name, name)
+			}
+			names = append(names, name)
+		}
+	}
+	collect(reflect.TypeFor[Status]())
 }

@@ -34,7 +34,7 @@ func (s Spec) checkKind() RunKind {
 
 // untilCheck is how long it is until the next drift check.
 func (o Observation) untilCheck() time.Duration {
-	if m := o.Status; m.Known.Unstored && !m.PlannedAt.After(m.AppliedAt) && !o.CheckedAt.After(m.AppliedAt) {
+	if m := o.Status; m.KnownState.Unstored && !m.PlannedAt.After(m.AppliedAt) && !o.CheckedAt.After(m.AppliedAt) {
 		return 0 // something else wrote the state during the apply: the next run finds out what is stored
 	}
 	c, every := o.clock(), o.Spec.Interval
@@ -66,10 +66,10 @@ const settlesIn = 10 * time.Second
 
 // untilSettled is how long a plan for another source is put off.
 func (o Observation) untilSettled() time.Duration {
-	if o.requested() || o.Status.MovedAt.IsZero() {
+	if o.requested() || o.Status.SourceChangedAt.IsZero() {
 		return 0
 	}
-	return o.clock().left(o.Status.MovedAt, settlesIn)
+	return o.clock().left(o.Status.SourceChangedAt, settlesIn)
 }
 
 // untilRetry is how much of the wait after a failure is left.

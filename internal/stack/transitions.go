@@ -126,7 +126,7 @@ func failsAnew(was, is Status) bool {
 
 func resolved(was, is Status) Resolution {
 	switch {
-	case is.Wrote != was.Wrote:
+	case is.LastWrite != was.LastWrite:
 		return Remediated
 	case is.Pending != nil:
 		return Replaced

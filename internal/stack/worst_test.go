@@ -47,8 +47,8 @@ func TestCirclesEnd(t *testing.T) {
 	t.Run("a look that finds nothing ends it", func(t *testing.T) {
 		o := o
 		o.Status = o.Status.Record(Run{ID: "calm", Kind: CheckRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs}, Exists: true, At: o.Now})
-		if d := Decide(o); !d.Reason.Settled() || o.Status.Circle != nil {
-			t.Errorf("Decide() = %s with %+v, want it settled", d.Reason, o.Status.Circle)
+		if d := Decide(o); !d.Reason.Settled() || o.Status.Recurrence != nil {
+			t.Errorf("Decide() = %s with %+v, want it settled", d.Reason, o.Status.Recurrence)
 		}
 	})
 	t.Run("a change of the module is a new start", func(t *testing.T) {
@@ -60,10 +60,10 @@ func TestCirclesEnd(t *testing.T) {
 	})
 	t.Run("a request tries again", func(t *testing.T) {
 		o := o
-		o.Request = "t1"
+		o.Replan = "t1"
 		p := *o.Status.Pending
 		p.Digest = "after the request"
-		o.Status = o.Status.Record(Run{ID: "asked", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs, Request: "t1"}, Plan: &p, Exists: true, At: o.Now})
+		o.Status = o.Status.Record(Run{ID: "asked", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: o.PlanInputs, Replan: "t1"}, Plan: &p, Exists: true, At: o.Now})
 		if d := Decide(o); d.Reason != Applying {
 			t.Errorf("Decide() = %s, want an apply", d.Reason)
 		}
@@ -99,7 +99,7 @@ func TestRepair(t *testing.T) {
 		"nothing named is nothing": {Auto, &Repair{Run: "apply-1"}, plan, AwaitingApproval},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := calmly(Spec{Mode: tt.mode, Repair: tt.repair}, Status{Untracked: gap, Built: true, Pending: tt.pending})
+			o := calmly(Spec{Mode: tt.mode, Repair: tt.repair}, Status{Resources: Resources{Untracked: gap, Created: true}, Plans: Plans{Pending: tt.pending}})
 			if tt.pending != nil {
 				o.Status.Planned = calmBasis
 			}
@@ -108,12 +108,12 @@ func TestRepair(t *testing.T) {
 			}
 		})
 	}
-	got := calmly(Spec{Repair: asked}, Status{Untracked: gap}).Imports()
+	got := calmly(Spec{Repair: asked}, Status{Resources: Resources{Untracked: gap}}).Imports()
 	want := []UntrackedResource{{Address: "x.a", ID: "1", Finished: true}, {Address: "x.b", ID: "2"}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("Imports() = %v, want %v", got, want)
 	}
-	if got := calmly(Spec{Repair: &Repair{Run: "other"}}, Status{Untracked: gap}).Imports(); got != nil {
+	if got := calmly(Spec{Repair: &Repair{Run: "other"}}, Status{Resources: Resources{Untracked: gap}}).Imports(); got != nil {
 		t.Errorf("Imports() of another run's repair = %v, want none", got)
 	}
 }
@@ -149,7 +149,7 @@ func TestCommitsAreCoalesced(t *testing.T) {
 	if plans > 2 || o.Status.Planned.Source != "commit29" {
 		t.Errorf("%d plans, the last of %s; want two, the last of commit29", plans, o.Status.Planned.Source)
 	}
-	o.PlanInputs.Source, o.Request = "commit30", "t1"
+	o.PlanInputs.Source, o.Replan = "commit30", "t1"
 	if d := Decide(o); d.Reason != Planning {
 		t.Errorf("Decide() = %s, want a request to be answered at once", d.Reason)
 	}
@@ -175,7 +175,7 @@ func TestLooksAreSpread(t *testing.T) {
 	if got := (Spec{Interval: 30 * time.Second, Spread: 65535}).firstCheck(); got != 30*time.Second {
 		t.Errorf("firstLook() of a short interval = %v, want all of it", got)
 	}
-	o := calmly(Spec{Mode: Auto, CheckDrift: true, Spread: 65535}, Status{AppliedAt: calm, Planned: calmBasis})
+	o := calmly(Spec{Mode: Auto, CheckDrift: true, Spread: 65535}, Status{Resources: Resources{AppliedAt: calm}, Plans: Plans{Planned: calmBasis}})
 	if o.untilCheck() > time.Hour*51/100 {
 		t.Errorf("due after an apply in %v, want about half the interval", o.untilCheck())
 	}
@@ -187,9 +187,9 @@ func TestLooksAreSpread(t *testing.T) {
 
 // A preview changes nothing but itself.
 func TestPreviewStandsAlone(t *testing.T) {
-	m := Status{Planned: calmBasis, Built: true, Failures: 2, FailedFor: calmBasis, Pending: &Plan{Digest: "d"}}
+	m := Status{Plans: Plans{Planned: calmBasis, Pending: &Plan{Digest: "d"}}, Resources: Resources{Created: true}, Failure: Failure{Failures: 2, FailedFor: calmBasis}}
 	for _, outcome := range []Outcome{Succeeded, Failed, Killed, Locked} {
-		got := m.Record(Run{ID: "1", Kind: PreviewRun, Done: true, Outcome: outcome, Message: "m", Plan: &Plan{Digest: "e", Destroy: true}, Cause: Cause{Preview: "t", Request: "r"}})
+		got := m.Record(Run{ID: "1", Kind: PreviewRun, Done: true, Outcome: outcome, Message: "m", Plan: &Plan{Digest: "e", Destroy: true}, Cause: Cause{Preview: "t", Replan: "r"}})
 		if got.Previewed != "t" || (got.Preview != nil) != (outcome == Succeeded) || (got.NoPreview != "") == (outcome == Succeeded) {
 			t.Errorf("%s: previewed %q, %v, %q", outcome, got.Previewed, got.Preview, got.NoPreview)
 		}
@@ -202,7 +202,7 @@ func TestPreviewStandsAlone(t *testing.T) {
 
 // What a person wants to see first is not taken down before.
 func TestDestroyCanBeApproved(t *testing.T) {
-	o := calmly(Spec{Mode: Auto, DestroyLast: true, ApproveDestroy: true}, Status{Built: true, Planned: calmBasis, Pending: &Plan{Name: "build", Digest: "b", PlanInputs: calmBasis}})
+	o := calmly(Spec{Mode: Auto, DestroyLast: true, ApproveDestroy: true}, Status{Resources: Resources{Created: true}, Plans: Plans{Planned: calmBasis, Pending: &Plan{Name: "build", Digest: "b", PlanInputs: calmBasis}}})
 	o.Deleting, o.PlanInputs = true, PlanInputs{}
 	d := Decide(o)
 	if a, ok := d.Action.(Start); !ok || !a.Destroy || a.Kind != PlanRun {
@@ -235,9 +235,9 @@ func TestRetainedIsSaid(t *testing.T) {
 		want   Finish
 	}{
 		"nothing was built":         {Status{}, Finish{}},
-		"something was":             {Status{Built: true}, Finish{Retained: true}},
-		"something may have been":   {Status{Untracked: &Untracked{Run: "r", Objects: []UntrackedResource{{Address: "a"}}}}, Finish{Retained: true}},
-		"everything was taken down": {Status{Destroyed: true}, Finish{}},
+		"something was":             {Status{Resources: Resources{Created: true}}, Finish{Retained: true}},
+		"something may have been":   {Status{Resources: Resources{Untracked: &Untracked{Run: "r", Objects: []UntrackedResource{{Address: "a"}}}}}, Finish{Retained: true}},
+		"everything was taken down": {Status{Resources: Resources{Destroyed: true}}, Finish{}},
 	} {
 		o := calmly(Spec{}, tt.memory)
 		o.Deleting = true
@@ -292,7 +292,7 @@ func TestAStateThatWasNotStoredIsLookedAt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := Spec{Mode: Auto, Interval: time.Hour}
 			edit(&spec)
-			o := calmly(spec, Status{Planned: calmBasis, PlannedAt: calm.Add(-time.Minute), AppliedAt: calm.Add(-time.Second), Built: true, Known: Known{Lineage: "l", Serial: 2, Digest: "d", Unstored: true}})
+			o := calmly(spec, Status{Plans: Plans{Planned: calmBasis, PlannedAt: calm.Add(-time.Minute)}, Resources: Resources{AppliedAt: calm.Add(-time.Second), Created: true}, StoredState: StoredState{KnownState: StateID{Lineage: "l", Serial: 2, Digest: "d", Unstored: true}}})
 			o.CheckedAt = calm.Add(-time.Hour / 2)
 			d := Decide(o)
 			a, ok := d.Action.(Start)

@@ -86,11 +86,11 @@ func (hands) Approve(_ context.Context, _ query.Key, seen query.PlanInfo, _ stri
 }
 
 func (hands) PlanRollback(_ context.Context, key query.Key, _ string, _ bool) (command.StateChange, error) {
-	return command.StateChange{Key: key, Over: "sha256:now", To: stack.Known{Digest: "sha256:then"}}, nil
+	return command.StateChange{Key: key, Over: "sha256:now", To: stack.StateID{Digest: "sha256:then"}}, nil
 }
 
 func (hands) PlanPush(_ context.Context, key query.Key, state []byte, _ bool) (command.StateChange, error) {
-	return command.StateChange{Key: key, Over: "sha256:now", To: stack.Known{Digest: stack.Digest(string(state))}}, nil
+	return command.StateChange{Key: key, Over: "sha256:now", To: stack.StateID{Digest: stack.Digest(string(state))}}, nil
 }
 
 func (hands) WriteState(context.Context, command.StateChange) error { return nil }

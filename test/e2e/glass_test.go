@@ -81,8 +81,8 @@ func TestBreakTheGlass(t *testing.T) {
 		}
 		return nil
 	})
-	if m := memoryOf(t, s); m.Pending != nil || !strings.Contains(m.Note, "state rm world_thing.b") {
-		t.Errorf("the note is %q and %v waits, want what was done and no plan", m.Note, m.Pending)
+	if m := memoryOf(t, s); m.Pending != nil || !strings.Contains(m.PlanNote, "state rm world_thing.b") {
+		t.Errorf("the note is %q and %v waits, want what was done and no plan", m.PlanNote, m.Pending)
 	}
 	if state := string(stateOf(t, c, "stack")); strings.Contains(state, `"b"`) || !strings.Contains(state, `"a"`) {
 		t.Errorf("the stored state is %s, want it without b", state)

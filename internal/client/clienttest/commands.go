@@ -33,7 +33,7 @@ func approves(t *testing.T, w *World, s Subject) {
 }
 
 func approvesAgain(t *testing.T, w *World, s Subject) {
-	w.status(t, stack.Status{Applied: planOf(shown)}, nil)
+	w.status(t, stack.Status{Resources: stack.Resources{Applied: planOf(shown)}}, nil)
 	before := w.object(t, "net").ResourceVersion
 	got := must(s.Stacks.Approve(t.Context(), w.key("net"), shown, ""))(t)
 	if got.Applied == nil || got.Applied.Digest != shown.Digest || w.object(t, "net").ResourceVersion != before {
@@ -141,7 +141,7 @@ func previews(t *testing.T, w *World, s Subject) {
 		}
 		return nil
 	})
-	w.status(t, stack.Status{Previewed: request, Preview: planOf(other)}, nil)
+	w.status(t, stack.Status{Answers: stack.Answers{Previewed: request, Preview: planOf(other)}}, nil)
 	got := <-answers
 	if got.err != nil || got.doc.Digest != other.Digest || got.doc.Changes != other.Changes || string(got.doc.Document) != document {
 		t.Errorf("PreviewDestroy() = %+v, %v; want what would be taken down", got.doc, got.err)
@@ -154,7 +154,7 @@ func repairs(t *testing.T, w *World, s Subject) {
 	want(t, "Repair()", s.Stacks.Repair(t.Context(), w.key("net"), shown), fault.Conflict, command.ReasonNothingUntracked)
 
 	gap := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "t.a"}, {Address: "t.b", ID: "b"}}}
-	w.status(t, stack.Status{Untracked: gap}, nil)
+	w.status(t, stack.Status{Resources: stack.Resources{Untracked: gap}}, nil)
 	_, err = s.Stacks.PlanRepair(t.Context(), w.key("net"), command.RepairAnswers{})
 	want(t, "with too little said", err, fault.Invalid, "RepairUnclear")
 	_, err = s.Stacks.PlanRepair(t.Context(), w.key("net"), command.RepairAnswers{Absent: []string{"t.c"}})

@@ -75,7 +75,7 @@ func worksByHand(t *testing.T, w *World, s Subject) {
 	_, err = s.Stacks.OrderCommand(t.Context(), w.key("net"), second)
 	want(t, "a second command while the first is on its way", err, fault.Conflict, command.ReasonCommandBusy)
 
-	w.status(t, stack.Status{BreakGlass: &glass, LastCommand: &stack.CommandResult{Command: c, Run: "glass-1", Outcome: stack.Succeeded, Moved: true}}, nil)
+	w.status(t, stack.Status{Answers: stack.Answers{BreakGlass: &glass, LastCommand: &stack.CommandResult{Command: c, Run: "glass-1", Outcome: stack.Succeeded, Moved: true}}}, nil)
 	if again := must(s.Stacks.OrderCommand(t.Context(), w.key("net"), order))(t); again.ID != "one" {
 		t.Errorf("the order that was carried out, sent again, is %+v", again)
 	}
@@ -114,7 +114,7 @@ func breaks(t *testing.T, w *World, s Subject) stack.BreakGlass {
 	asked := session()
 	go ask()
 	glass := stack.BreakGlass{Session: asked, At: w.Now(), Until: w.Now().Add(time.Hour)}
-	w.status(t, stack.Status{BreakGlass: &glass}, nil)
+	w.status(t, stack.Status{Answers: stack.Answers{BreakGlass: &glass}}, nil)
 	for range 2 {
 		got := <-answers
 		if got.err != nil || got.glass.Session != asked {

@@ -201,7 +201,7 @@ func (w *World) status(t *testing.T, memory stack.Status, change func(*v1alpha2.
 // waits makes a plan of net wait, with its document in the records.
 func (w *World) waits(t *testing.T, p query.PlanInfo) {
 	t.Helper()
-	w.status(t, stack.Status{Pending: planOf(p)}, func(s *v1alpha2.TerraformStatus) {
+	w.status(t, stack.Status{Plans: stack.Plans{Pending: planOf(p)}}, func(s *v1alpha2.TerraformStatus) {
 		s.Plan.Pending, s.Terrier.Phase = p.Name, string(stack.AwaitingApproval)
 	})
 	w.put(t, record.Plan(w.id(t).UID, p.Digest, runner.FilePlanDoc), document)
@@ -249,7 +249,7 @@ func (w *World) stored(t *testing.T, now string, versions ...string) {
 		f := must(stack.ReadState([]byte(v)))(t)
 		one := stack.StateVersion{Lineage: f.Lineage, Serial: f.Serial, Digest: f.Digest, Bytes: f.Bytes, By: "apply-1"}
 		list.With(one)
-		list.Head = f.Known
+		list.Head = f.StateID
 		w.put(t, prefix+one.Key(), v)
 	}
 	raw, err := json.Marshal(list)

@@ -33,11 +33,11 @@ type Inspector struct {
 type found struct {
 	kube.Stored
 	facts     stack.StateFacts
-	ours      []byte       // the copy in the records, where the Secret went with its namespace
-	known     stack.Known  // what was expected
-	head      stack.Known  // what the records have as stored last
-	reason    stack.Reason // why it cannot be used as it is; empty if it can
-	continued bool         // something else than a run wrote it after what was expected
+	ours      []byte        // the copy in the records, where the Secret went with its namespace
+	known     stack.StateID // what was expected
+	head      stack.StateID // what the records have as stored last
+	reason    stack.Reason  // why it cannot be used as it is; empty if it can
+	continued bool          // something else than a run wrote it after what was expected
 }
 
 // inspect reads the state of a stack and compares it with what is known of it.
@@ -79,7 +79,7 @@ func (in *Inspector) inspect(ctx context.Context, of Subject, ref kube.StateRef)
 	if s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
 		return s, nil // as expected, which is the rule and costs one read
 	}
-	s.reason, s.continued = s.known.Judge(s.facts.Known, of.Observed.Status.Built && !of.Observed.Status.Destroyed)
+	s.reason, s.continued = s.known.Judge(s.facts.StateID, of.Observed.Status.Created && !of.Observed.Status.Destroyed)
 	if s.reason == stack.StateTampered && s.Person != "" && s.facts.Follows(s.known) {
 		s.reason, s.continued = "", true // a person took the place of a run that could not store
 	}
@@ -91,7 +91,7 @@ func (in *Inspector) inspect(ctx context.Context, of Subject, ref kube.StateRef)
 // stack may not know that there was one.
 func (of Subject) adopts(ref kube.StateRef, stored kube.Stored, facts stack.StateFacts) error {
 	former := stored.OwnerUID != "" && stored.OwnerUID != of.ID && stored.Owner == of.Object.GetName()
-	if !former || of.Observed.Spec.AdoptState || of.Observed.Status.Known != (stack.Known{}) || facts.Resources == 0 && !facts.Sealed {
+	if !former || of.Observed.Spec.AdoptState || of.Observed.Status.KnownState != (stack.StateID{}) || facts.Resources == 0 && !facts.Sealed {
 		return nil
 	}
 	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
@@ -100,12 +100,12 @@ func (of Subject) adopts(ref kube.StateRef, stored kube.Stored, facts stack.Stat
 
 // expected is the version that should be stored. The records remember it, too:
 // they know more than a status that was restored from a backup.
-func (of Subject) expected(head stack.Known) stack.Known {
-	known, none := of.Observed.Status.Known, stack.Known{}
+func (of Subject) expected(head stack.StateID) stack.StateID {
+	known, none := of.Observed.Status.KnownState, stack.StateID{}
 	if known == none || head.Follows(known) {
 		known = head
 	}
-	if known == none && of.Observed.Status.Built {
+	if known == none && of.Observed.Status.Created {
 		known.Digest = of.Observed.Status.State // written down before there was more
 	}
 	return known
@@ -115,7 +115,7 @@ func (of Subject) expected(head stack.Known) stack.Known {
 // was not taken at their word yet.
 func (of Subject) accepts(digest string) bool {
 	said := of.Observed.Spec.AcceptState
-	if said == "" || said == of.Observed.Status.Accepted {
+	if said == "" || said == of.Observed.Status.AcceptedState {
 		return false
 	}
 	if digest == "" {
@@ -137,8 +137,8 @@ func author(stored kube.Stored, foreign bool, run string) string {
 }
 
 // refused says what is there, what was expected, and what gets out.
-func (of Subject) refused(reason stack.Reason, ref kube.StateRef, known stack.Known, facts stack.StateFacts) error {
-	what := "is " + facts.Known.String()
+func (of Subject) refused(reason stack.Reason, ref kube.StateRef, known stack.StateID, facts stack.StateFacts) error {
+	what := "is " + facts.StateID.String()
 	switch {
 	case facts.Digest == "":
 		what = "is gone"
@@ -189,7 +189,7 @@ func shared(owner string) error {
 // resources: it does if a former stack of this name left them, and it may if the
 // state cannot be read.
 func (in *Inspector) Inherit(ctx context.Context, of Subject) error {
-	if of.Observed.Status.Built || of.Observed.Status.Destroyed || !of.Observed.Spec.DestroyLast || of.Observed.Blocked != nil {
+	if of.Observed.Status.Created || of.Observed.Status.Destroyed || !of.Observed.Spec.DestroyLast || of.Observed.Blocked != nil {
 		return nil
 	}
 	_, ref, _ := Backend(of.Asked.Configuration, of.Object.GetNamespace())
@@ -203,7 +203,7 @@ func (in *Inspector) Inherit(ctx context.Context, of Subject) error {
 	case stack.StateShared, stack.StateNotAdopted:
 		return nil // it is another stack's
 	case stack.StateTampered:
-		of.Observed.Status.Built = true
+		of.Observed.Status.Created = true
 		return nil // the destroy will say so
 	}
 	switch {
@@ -212,10 +212,10 @@ func (in *Inspector) Inherit(ctx context.Context, of Subject) error {
 	case len(s.ours) > 0:
 		s.facts, err = stack.ReadState(s.ours)
 	case s.reason != "" && !of.accepts(s.Digest):
-		of.Observed.Status.Built = true
+		of.Observed.Status.Created = true
 		return nil // the destroy will say so
 	}
-	of.Observed.Status.Built = s.facts.Resources > 0 || s.facts.Sealed
+	of.Observed.Status.Created = s.facts.Resources > 0 || s.facts.Sealed
 	return err
 }
 

@@ -70,7 +70,7 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 		if err := c.Inspector.Inherit(t.Context(), of); err != nil {
 			t.Fatal(err)
 		}
-		return of.Observed.Status.Built
+		return of.Observed.Status.Created
 	}
 	if built(true) {
 		t.Error("there is no state, and something is said to exist")

@@ -87,7 +87,7 @@ func (kp *Keeper) Start(ctx context.Context, of Subject, ref *kube.StateRef, run
 	if !destructive(kind, cause) {
 		return state, nil
 	}
-	return state, kp.Versions.keep(ctx, of.ID, state, stack.StateVersion{By: of.Observed.Status.Wrote, At: of.Observed.Now, Before: run}, nil)
+	return state, kp.Versions.keep(ctx, of.ID, state, stack.StateVersion{By: of.Observed.Status.LastWrite, At: of.Observed.Now, Before: run}, nil)
 }
 
 // destructive reports whether a run may destroy something.
@@ -118,30 +118,30 @@ func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s fou
 	if s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
 		return nil
 	}
-	head := &s.facts.Known
+	head := &s.facts.StateID
 	accepted := s.reason != "" && of.accepts(s.Digest)
 	if s.reason != "" && !accepted {
 		head = nil
 	}
-	news := s.continued && s.head != s.facts.Known
+	news := s.continued && s.head != s.facts.StateID
 	if news && s.Person != "" {
-		e := audit.Entry{What: audit.StatePushed, Why: "the state says who pushed it, and nothing proves that", Details: map[string]string{"by": s.Person, "state": s.facts.Known.String(), "after": s.known.String()}}
-		if err := kp.Audit(ctx, of, e, s.facts.Known.Digest); err != nil {
+		e := audit.Entry{What: audit.StatePushed, Why: "the state says who pushed it, and nothing proves that", Details: map[string]string{"by": s.Person, "state": s.facts.StateID.String(), "after": s.known.String()}}
+		if err := kp.Audit(ctx, of, e, s.facts.StateID.Digest); err != nil {
 			return err
 		}
 	}
 	if s.facts.Digest != "" {
-		v := stack.StateVersion{By: author(s.Stored, s.continued || s.reason != "", of.Observed.Status.Wrote), At: of.Observed.Now}
+		v := stack.StateVersion{By: author(s.Stored, s.continued || s.reason != "", of.Observed.Status.LastWrite), At: of.Observed.Now}
 		if err := kp.Versions.keep(ctx, of.ID, s.State, v, head); err != nil {
 			return err
 		}
 	}
 	switch {
 	case accepted:
-		of.Observed.Status.Known, of.Observed.Status.Accepted = s.facts.Known, of.Observed.Spec.AcceptState
+		of.Observed.Status.KnownState, of.Observed.Status.AcceptedState = s.facts.StateID, of.Observed.Spec.AcceptState
 		if s.facts.Digest == "" {
 			of.Observed.Status.State = "" // there is none to go by
-			if err := kp.Versions.setHead(ctx, of.ID, stack.Known{}); err != nil {
+			if err := kp.Versions.setHead(ctx, of.ID, stack.StateID{}); err != nil {
 				return err
 			}
 		}
@@ -150,7 +150,7 @@ func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s fou
 	case s.reason != "":
 		return of.refused(s.reason, ref, s.known, s.facts)
 	case news:
-		kp.Events.Event(of.Object, corev1.EventTypeNormal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(s.Stored, true, ""), s.facts.Known, s.known))
+		kp.Events.Event(of.Object, corev1.EventTypeNormal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(s.Stored, true, ""), s.facts.StateID, s.known))
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s fou
 // known of it from now on.
 func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref *kube.StateRef, run *stack.Run) error {
 	if ref != nil && r.State.Serial > 0 {
-		run.Known = stack.Known{Lineage: r.State.Lineage, Serial: r.State.Serial, Digest: r.State.Digest}
+		run.KnownState = stack.StateID{Lineage: r.State.Lineage, Serial: r.State.Serial, Digest: r.State.Digest}
 	}
 	if !r.Kind.Writes() {
 		return nil
@@ -172,30 +172,30 @@ func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref 
 	if ref != nil {
 		state, err := kp.Records.Left(of.ID, r.ID, runner.FileState)
 		if err == nil && len(state) > 0 {
-			run.Known, err = kp.keepRun(ctx, of, r.ID, state, unstored)
+			run.KnownState, err = kp.keepRun(ctx, of, r.ID, state, unstored)
 		}
 		if err != nil {
 			return fmt.Errorf("keeping the state after %s: %w", r.ID, err)
 		}
 	}
 	if unstored {
-		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateNotStored", fmt.Sprintf("Another client wrote the state during the run %s; the state of the run is kept as the version %d: %v", r.ID, run.Known.Serial, err))
+		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateNotStored", fmt.Sprintf("Another client wrote the state during the run %s; the state of the run is kept as the version %d: %v", r.ID, run.KnownState.Serial, err))
 	}
 	return kp.rescue(ctx, of, r, ref, run)
 }
 
 // keepRun keeps the state of a run as the version that is expected from now on.
-func (kp *Keeper) keepRun(ctx context.Context, of Subject, id string, state []byte, unstored bool) (stack.Known, error) {
+func (kp *Keeper) keepRun(ctx context.Context, of Subject, id string, state []byte, unstored bool) (stack.StateID, error) {
 	facts, err := stack.ReadState(state)
 	if err != nil {
-		return stack.Known{}, err
+		return stack.StateID{}, err
 	}
 	facts.Unstored = unstored
 	v := stack.StateVersion{By: id, At: of.Observed.Now}
 	if unstored {
 		v.Before = id // it stays until a person dealt with it
 	}
-	return facts.Known, kp.Versions.keep(ctx, of.ID, state, v, &facts.Known)
+	return facts.StateID, kp.Versions.keep(ctx, of.ID, state, v, &facts.StateID)
 }
 
 // Newest is the last state that was stored of a stack whose state we keep.
@@ -243,7 +243,7 @@ func (kp *Keeper) rescue(ctx context.Context, of Subject, r *runner.Report, ref 
 		}
 		if kp.Store.Save(ctx, *ref, kube.Owner{Name: of.Object.GetName(), UID: of.ID}, state) == nil {
 			kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateRescued", "The newest state could not be stored during the run, and was stored after it")
-			if run.Known, err = kp.keepRun(ctx, of, r.ID, state, false); err != nil {
+			if run.KnownState, err = kp.keepRun(ctx, of, r.ID, state, false); err != nil {
 				return err
 			}
 			return kp.Records.Put(ctx, record.State(of.ID), state)

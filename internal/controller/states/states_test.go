@@ -97,12 +97,12 @@ func storedAs(state []byte) kube.Stored {
 	return kube.Stored{State: state, Digest: facts.Digest}
 }
 
-func knownAs(state []byte) stack.Known {
+func knownAs(state []byte) stack.StateID {
 	facts, err := stack.ReadState(state)
 	if err != nil {
 		panic(err) // a test's own state
 	}
-	return facts.Known
+	return facts.StateID
 }
 
 // TB-16 and F18: what somebody else did to a state is named, and stops runs;
@@ -117,8 +117,8 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 	unstored := knownAs(five)
 	unstored.Unstored = true
 	for name, tt := range map[string]struct {
-		known  stack.Known
-		head   stack.Known // as the records have it
+		known  stack.StateID
+		head   stack.StateID // as the records have it
 		found  kube.Stored
 		err    error
 		empty  bool // nothing was built
@@ -142,13 +142,13 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 		"a person took its place":              {known: unstored, found: by("ann", thing("l", 9)), event: "StateContinued"},
 		"an older one is accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 4)).Digest, event: "StateAccepted"},
 		"that it is gone is accepted":          {known: knownAs(five), accept: "none@now", event: "StateAccepted"},
-		"only a digest was written down":       {known: stack.Known{Digest: knownAs(five).Digest}, found: storedAs(thing("l", 7)), event: "StateContinued"},
+		"only a digest was written down":       {known: stack.StateID{Digest: knownAs(five).Digest}, found: storedAs(thing("l", 7)), event: "StateContinued"},
 		"another one was accepted":             {known: knownAs(five), found: storedAs(thing("l", 4)), accept: knownAs(thing("l", 3)).Digest, want: stack.StateRegressed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := &events{}
 			c := newKeeper(Keeper{Store: &shelf{found: tt.found, err: tt.err}, Records: openRecords(t), Events: said}, nil)
-			if tt.head != (stack.Known{}) {
+			if tt.head != (stack.StateID{}) {
 				if err := c.Versions.setHead(t.Context(), "uid", tt.head); err != nil {
 					t.Fatal(err)
 				}
@@ -157,7 +157,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 			of := subject("uid", obj)
 			*of.Observed = stack.Observation{
 				Spec:   stack.Spec{AcceptState: tt.accept},
-				Status: stack.Status{Known: tt.known, Built: !tt.empty},
+				Status: stack.Status{StoredState: stack.StoredState{KnownState: tt.known}, Resources: stack.Resources{Created: !tt.empty}},
 			}
 			for range 2 { // it says the same each time, and tells it once
 				state, err := c.load(t.Context(), of, kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "net"})
@@ -181,7 +181,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if tt.head != (stack.Known{}) {
+			if tt.head != (stack.StateID{}) {
 				tt.known = tt.head
 			}
 			kept := tt.found.Digest != "" && tt.err == nil && !bytes.Equal(tt.found.State, []byte("x")) && tt.found.Digest != tt.known.Digest
@@ -194,7 +194,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 
 func TestAcceptanceIsOfOneMoment(t *testing.T) {
 	p := subject("uid", nil)
-	p.Observed.Spec.AcceptState, p.Observed.Status.Accepted = "sha256:a@1", "sha256:a@1"
+	p.Observed.Spec.AcceptState, p.Observed.Status.AcceptedState = "sha256:a@1", "sha256:a@1"
 	if p.accepts("sha256:a") {
 		t.Error("what was accepted once is accepted again")
 	}
@@ -268,13 +268,13 @@ func TestARunThatCannotStoreItsStateLosesNothing(t *testing.T) {
 	mine := thing("l", 8)
 	for name, tt := range map[string]struct {
 		full error
-		want stack.Known
+		want stack.StateID
 		says string
 		err  bool
 	}{
 		"all is well":           {nil, knownAs(mine), "", false},
-		"somebody wrote":        {fault.New(fault.Conflict, kube.StateConflict, errors.New("newer")), stack.Known{Lineage: "l", Serial: 8, Digest: knownAs(mine).Digest, Unstored: true}, "StateNotStored", false},
-		"the API server is ill": {errors.New("no"), stack.Known{}, "", true},
+		"somebody wrote":        {fault.New(fault.Conflict, kube.StateConflict, errors.New("newer")), stack.StateID{Lineage: "l", Serial: 8, Digest: knownAs(mine).Digest, Unstored: true}, "StateNotStored", false},
+		"the API server is ill": {errors.New("no"), stack.StateID{}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, at := &events{}, &shelf{full: tt.full}
@@ -282,8 +282,8 @@ func TestARunThatCannotStoreItsStateLosesNothing(t *testing.T) {
 			var run stack.Run
 			of := subject("uid", &v1alpha2.Terraform{})
 			err := c.Settle(t.Context(), of, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, &kube.StateRef{}, &run)
-			if (err != nil) != tt.err || run.Known != tt.want || said.last != tt.says {
-				t.Errorf("Settle() = %v, known %+v, said %q; want known %+v", err, run.Known, said.last, tt.want)
+			if (err != nil) != tt.err || run.KnownState != tt.want || said.last != tt.says {
+				t.Errorf("Settle() = %v, known %+v, said %q; want known %+v", err, run.KnownState, said.last, tt.want)
 			}
 			if list, err := c.Versions.list(t.Context(), "uid"); err != nil || !tt.err && (len(list.Versions) != 1 || list.Versions[0].By != "apply-1" || list.Head != tt.want) {
 				t.Errorf("the versions are %+v, %v; want that of the run", list, err)
@@ -299,10 +299,10 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 	before, after := thing("l", 8), string(thing("l", 9))
 	for name, tt := range map[string]struct {
 		stored, rescued, says string
-		want                  stack.Known
+		want                  stack.StateID
 	}{
-		"an empty file":          {"", "", "StateNotRescued", stack.Known{}},
-		"a part of a state":      {"", after[:len(after)/2], "StateNotRescued", stack.Known{}},
+		"an empty file":          {"", "", "StateNotRescued", stack.StateID{}},
+		"a part of a state":      {"", after[:len(after)/2], "StateNotRescued", stack.StateID{}},
 		"an empty file, later":   {string(before), "", "StateNotRescued", knownAs(before)},
 		"a state without a name": {string(before), "{}", "StateNotRescued", knownAs(before)},
 		"a state":                {string(before), after, "StateRescued", knownAs([]byte(after))},
@@ -319,8 +319,8 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 			if err := c.Settle(t.Context(), of, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, &kube.StateRef{}, &run); err != nil {
 				t.Fatal(err)
 			}
-			if run.Known != tt.want || said.last != tt.says {
-				t.Errorf("known is %+v, said %q; want %+v and %q", run.Known, said.last, tt.want, tt.says)
+			if run.KnownState != tt.want || said.last != tt.says {
+				t.Errorf("known is %+v, said %q; want %+v and %q", run.KnownState, said.last, tt.want, tt.says)
 			}
 			if tt.says == "StateNotRescued" && string(at.saved) != tt.stored {
 				t.Errorf("%q was stored, want %q", at.saved, tt.stored)
@@ -486,7 +486,7 @@ func TestAFormerStateIsNotAdoptedByAccident(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.known {
-				p.Observed.Status.Known = facts.Known
+				p.Observed.Status.KnownState = facts.StateID
 			}
 			err = p.adopts(kube.StateRef{Workspace: "default", Suffix: "app"}, found, facts)
 			if refused := fault.Reason(err, "") == string(stack.StateNotAdopted); refused != tt.want {

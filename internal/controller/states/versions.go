@@ -50,7 +50,7 @@ func (vs *Versions) list(ctx context.Context, id string) (stack.StateVersions, e
 // keep keeps a state as v, whose identity it fills in. A head is what is
 // stored from now on. It can be repeated: the same version has the same name,
 // and is in the list only once it is there.
-func (vs *Versions) keep(ctx context.Context, id string, state []byte, v stack.StateVersion, head *stack.Known) error {
+func (vs *Versions) keep(ctx context.Context, id string, state []byte, v stack.StateVersion, head *stack.StateID) error {
 	facts, err := stack.ReadState(state)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (vs *Versions) keep(ctx context.Context, id string, state []byte, v stack.S
 		return nil
 	}
 	if err := vs.Records.Put(ctx, record.StateVersion(id, v.Key()), state); err != nil {
-		return fmt.Errorf("keeping the state version %s: %w", facts.Known, err)
+		return fmt.Errorf("keeping the state version %s: %w", facts.StateID, err)
 	}
 	list.Trim(versionsKept, versionBytes)
 	if err := vs.write(ctx, id, list); err != nil {
@@ -86,7 +86,7 @@ func (vs *Versions) keep(ctx context.Context, id string, state []byte, v stack.S
 }
 
 // setHead says what is stored from now on.
-func (vs *Versions) setHead(ctx context.Context, id string, head stack.Known) error {
+func (vs *Versions) setHead(ctx context.Context, id string, head stack.StateID) error {
 	list, err := vs.list(ctx, id)
 	if err != nil || list.Head == head {
 		return err

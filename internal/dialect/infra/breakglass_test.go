@@ -71,10 +71,10 @@ func TestGlassIsShown(t *testing.T) {
 	}{
 		"nobody asked": {dialect.Report{Now: noon}, "", ""},
 		"not allowed":  {dialect.Report{Now: noon, BreakGlassDenied: true}, "NotAllowed", "Breaking the glass is not allowed"},
-		"open":         {dialect.Report{Now: noon, Status: stack.Status{BreakGlass: session}}, "SessionOpen", "Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z"},
-		"a command was run": {dialect.Report{Now: noon, Status: stack.Status{BreakGlass: session, LastCommand: ran}}, "SessionOpen",
+		"open":         {dialect.Report{Now: noon, Status: stack.Status{Answers: stack.Answers{BreakGlass: session}}}, "SessionOpen", "Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z"},
+		"a command was run": {dialect.Report{Now: noon, Status: stack.Status{Answers: stack.Answers{BreakGlass: session, LastCommand: ran}}}, "SessionOpen",
 			"Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z. Newest command, by ann: state list (Succeeded)"},
-		"over": {dialect.Report{Now: noon.Add(time.Hour), Status: stack.Status{BreakGlass: session}}, "SessionOver",
+		"over": {dialect.Report{Now: noon.Add(time.Hour), Status: stack.Status{Answers: stack.Answers{BreakGlass: session}}}, "SessionOver",
 			"The session expired at 2026-01-01T13:00:00Z. Begin another one with terrier break-glass"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -106,7 +106,7 @@ func (Dialect) Ready(o client.Object) (bool, string) {
 // EventReason returns upstream's reason for the end of a run.
 func (Dialect) EventReason(r stack.Run) string {
 	if r.Outcome != stack.Succeeded {
-		return failedReason(stack.Status{FailedStep: r.Step, FailedKind: r.Kind, FailedWhy: r.Why})
+		return failedReason(stack.Status{Failure: stack.Failure{FailedStep: r.Step, FailedKind: r.Kind, FailedWhy: r.Why}})
 	}
 	switch {
 	case r.Kind == stack.DestroyRun:
@@ -133,7 +133,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	configuration.Engine, configuration.Network = obj.Annotations[Engine], obj.Annotations[Network]
 	return dialect.Stack{
 		Spec: spec, Configuration: configuration, Status: status,
-		Request: obj.Annotations[RequestedAt],
+		Replan:  obj.Annotations[RequestedAt],
 		Ignored: notYet(&obj.Spec),
 		Listed:  listed(&obj.Status),
 	}, err

@@ -72,9 +72,9 @@ func health(c setter, s dialect.Report) {
 	switch m, wanted := s.Status, checksDigest(p); {
 	case wanted == "" || m.Destroyed:
 		c.drop(ConditionHealthCheck)
-	case m.Wrote == "":
+	case m.LastWrite == "":
 		// Terrier has applied nothing yet: upstream's result stays.
-	case m.Healthy == stack.HealthKey(wanted, m.Wrote):
+	case m.Healthy == stack.HealthKey(wanted, m.LastWrite):
 		c.set(ConditionHealthCheck, metav1.ConditionTrue, reasonHealthy, "Health checks succeeded")
 	case m.Failures > 0 && m.FailedKind == stack.HealthRun:
 		c.set(ConditionHealthCheck, metav1.ConditionFalse, reasonUnhealthy, m.FailedWith)

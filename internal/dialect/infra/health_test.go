@@ -74,19 +74,19 @@ func TestHealthCheckCondition(t *testing.T) {
 		t.Fatal(err)
 	}
 	healthy := stack.HealthKey(s.Health, "apply-1")
-	failed := stack.Status{Wrote: "apply-2", Healthy: healthy, Built: true, Failures: 2, FailedKind: stack.HealthRun, FailedStep: "health", FailedWith: "1 of 2 health checks failed: web: …"}
+	failed := stack.Status{LastWrite: "apply-2", Resources: stack.Resources{Healthy: healthy, Created: true}, Failure: stack.Failure{Failures: 2, FailedKind: stack.HealthRun, FailedStep: "health", FailedWith: "1 of 2 health checks failed: web: …"}}
 	for _, step := range []struct {
 		name string
 		m    stack.Status
 		want string // status/reason message; empty for no condition
 	}{
 		{"nothing was applied", stack.Status{}, ""},
-		{"applied and not asked yet", stack.Status{Wrote: "apply-1", Built: true}, "Unknown/Progressing The health checks have not run since the newest apply"},
-		{"healthy", stack.Status{Wrote: "apply-1", Healthy: healthy, Built: true}, "True/HealthChecksSucceed Health checks succeeded"},
-		{"a plan failed since", stack.Status{Wrote: "apply-1", Healthy: healthy, Built: true, Failures: 1, FailedKind: stack.PlanRun}, "True/HealthChecksSucceed Health checks succeeded"},
-		{"applied again", stack.Status{Wrote: "apply-2", Healthy: healthy, Built: true}, "Unknown/Progressing The health checks have not run since the newest apply"},
+		{"applied and not asked yet", stack.Status{LastWrite: "apply-1", Resources: stack.Resources{Created: true}}, "Unknown/Progressing The health checks have not run since the newest apply"},
+		{"healthy", stack.Status{LastWrite: "apply-1", Resources: stack.Resources{Healthy: healthy, Created: true}}, "True/HealthChecksSucceed Health checks succeeded"},
+		{"a plan failed since", stack.Status{LastWrite: "apply-1", Resources: stack.Resources{Healthy: healthy, Created: true}, Failure: stack.Failure{Failures: 1, FailedKind: stack.PlanRun}}, "True/HealthChecksSucceed Health checks succeeded"},
+		{"applied again", stack.Status{LastWrite: "apply-2", Resources: stack.Resources{Healthy: healthy, Created: true}}, "Unknown/Progressing The health checks have not run since the newest apply"},
 		{"not healthy", failed, "False/HealthChecksFailed 1 of 2 health checks failed: web: …"},
-		{"taken down", stack.Status{Wrote: "destroy-3", Healthy: healthy, Destroyed: true}, ""},
+		{"taken down", stack.Status{LastWrite: "destroy-3", Resources: stack.Resources{Healthy: healthy, Destroyed: true}}, ""},
 	} {
 		Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater}, Status: step.m, Now: noon})
 		if got := shown(obj, ConditionHealthCheck); got != step.want {
@@ -122,7 +122,7 @@ func shown(obj *v1alpha2.Terraform, kind string) string {
 func TestUpstreamsHealthStands(t *testing.T) {
 	obj := object(t, checked)
 	meta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: ConditionHealthCheck, Status: metav1.ConditionTrue, Reason: "HealthChecksSucceed"})
-	Dialect{}.Encode(obj, dialect.Report{Status: stack.Status{Built: true}, Now: noon})
+	Dialect{}.Encode(obj, dialect.Report{Status: stack.Status{Resources: stack.Resources{Created: true}}, Now: noon})
 	if got := shown(obj, ConditionHealthCheck); got != "True/HealthChecksSucceed " {
 		t.Errorf("HealthCheck = %q, want what upstream wrote", got)
 	}

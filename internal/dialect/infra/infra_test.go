@@ -141,8 +141,8 @@ func TestDecodeInvalid(t *testing.T) {
 			if got := fault.Of(err); got != fault.Invalid {
 				t.Errorf("kind is %q, want Invalid", got)
 			}
-			if !spec.Suspended || !spec.DestroyLast || !memory.Built {
-				t.Errorf("suspended %v, destroyed last %v, built %v: a spoilt spec hid what deletion needs", spec.Suspended, spec.DestroyLast, memory.Built)
+			if !spec.Suspended || !spec.DestroyLast || !memory.Created {
+				t.Errorf("suspended %v, destroyed last %v, built %v: a spoilt spec hid what deletion needs", spec.Suspended, spec.DestroyLast, memory.Created)
 			}
 		})
 	}
@@ -150,7 +150,7 @@ func TestDecodeInvalid(t *testing.T) {
 
 func TestDecodeStatus(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 8, 6, 10, 0, 0, 0, time.UTC))
-	want := stack.Status{Pending: &stack.Plan{Name: "plan-main-b8e362c206", Digest: "sha256:1", At: at.Time}, Built: true, Handled: "now"}
+	want := stack.Status{Plans: stack.Plans{Pending: &stack.Plan{Name: "plan-main-b8e362c206", Digest: "sha256:1", At: at.Time}}, Resources: stack.Resources{Created: true}, Answers: stack.Answers{HandledReplan: "now"}}
 	raw, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
@@ -165,11 +165,11 @@ func TestDecodeStatus(t *testing.T) {
 		},
 		"an object that upstream applied is adopted": {
 			v1alpha2.TerraformStatus{LastAppliedRevision: "main@sha1:x", LastHandledReconcileAt: "then", Plan: v1alpha2.PlanStatus{Pending: "plan-main-1"}},
-			stack.Status{Built: true, Handled: "then"},
+			stack.Status{Resources: stack.Resources{Created: true}, Answers: stack.Answers{HandledReplan: "then"}},
 		},
 		"an object that upstream left locked is adopted": {
 			v1alpha2.TerraformStatus{LastPlanAt: &at, Lock: v1alpha2.LockStatus{Pending: "new", LastApplied: "old"}},
-			stack.Status{Lock: &stack.Lock{ID: "new", Seen: at.Time}, Unlocked: "old"},
+			stack.Status{StoredState: stack.StoredState{Lock: &stack.Lock{ID: "new", Seen: at.Time}, BrokenLock: "old"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

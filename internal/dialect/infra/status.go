@@ -23,7 +23,7 @@ func encode(obj *v1alpha2.Terraform, s dialect.Report) {
 	}
 	st, m := &obj.Status, s.Status
 	st.ObservedGeneration = obj.Generation
-	st.LastHandledReconcileAt = m.Handled
+	st.LastHandledReconcileAt = m.HandledReplan
 	if s.PlanInputs.Revision != "" {
 		st.LastAttemptedRevision = s.PlanInputs.Revision
 	}
@@ -48,7 +48,7 @@ func encode(obj *v1alpha2.Terraform, s dialect.Report) {
 	if m.Drift != nil {
 		st.LastDriftDetectedAt = at(m.Drift.At)
 	}
-	st.Lock = v1alpha2.LockStatus{LastApplied: m.Unlocked}
+	st.Lock = v1alpha2.LockStatus{LastApplied: m.BrokenLock}
 	if m.Lock != nil {
 		st.Lock.Pending = m.Lock.ID
 	}

@@ -41,23 +41,23 @@ func TestReady(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"a plan waits": {stack.Observation{Spec: with(stack.Manual), Status: stack.Status{Pending: pending, Planned: basis}},
+		"a plan waits": {stack.Observation{Spec: with(stack.Manual), Status: stack.Status{Plans: stack.Plans{Pending: pending, Planned: basis}}},
 			"Unknown", "TerraformPlannedWithChanges", `Plan generated: set approvePlan: "plan-main-b8e362c206" to approve this plan.`},
-		"plan only": {stack.Observation{Spec: with(stack.PlanOnly), Status: stack.Status{Pending: pending, Planned: basis}},
+		"plan only": {stack.Observation{Spec: with(stack.PlanOnly), Status: stack.Status{Plans: stack.Plans{Pending: pending, Planned: basis}}},
 			"Unknown", "TerraformPlannedWithChanges", "Plan generated: This object is in the plan only mode."},
-		"applied": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Applied: pending, Planned: basis, PlannedAt: noon, Built: true}},
+		"applied": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Resources: stack.Resources{Applied: pending, Created: true}, Plans: stack.Plans{Planned: basis, PlannedAt: noon}}},
 			"True", "TerraformAppliedSucceed", "Applied successfully: " + basis.Revision},
-		"no changes": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Planned: basis, PlannedAt: noon}},
+		"no changes": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Plans: stack.Plans{Planned: basis, PlannedAt: noon}}},
 			"True", "TerraformPlannedNoChanges", "Plan no changes: " + basis.Revision},
-		"no drift": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Applied: pending, Planned: basis, PlannedAt: noon, Clean: true}},
+		"no drift": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Resources: stack.Resources{Applied: pending, DriftFree: true}, Plans: stack.Plans{Planned: basis, PlannedAt: noon}}},
 			"True", "NoDrift", "No drift: " + basis.Revision},
 		"a source that is not there": {stack.Observation{Spec: with(stack.Auto), Blocked: &stack.Blocked{Kind: "Missing", Reason: stack.SourceNotReady, Message: "Source is not ready, artifact not found"}},
 			"False", "ArtifactFailed", "Source is not ready, artifact not found"},
-		"a failed init": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.PlanRun, FailedStep: "init", FailedWith: "no such provider"}},
+		"a failed init": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Failure: stack.Failure{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.PlanRun, FailedStep: "init", FailedWith: "no such provider"}}},
 			"False", "TFExecInitFailed", "no such provider"},
-		"a failed apply": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "quota"}},
+		"a failed apply": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Failure: stack.Failure{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "quota"}}},
 			"False", "TFExecApplyFailed", "quota"},
-		"an apply that ran out of memory": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "the limit is 512 MiB", FailedWhy: "OutOfMemory"}},
+		"an apply that ran out of memory": {stack.Observation{Spec: with(stack.Auto), Status: stack.Status{Failure: stack.Failure{Failures: 1, FailedAt: noon, FailedFor: basis, FailedKind: stack.ApplyRun, FailedStep: "apply", FailedWith: "the limit is 512 MiB", FailedWhy: "OutOfMemory"}}},
 			"False", "OutOfMemory", "the limit is 512 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestReady(t *testing.T) {
 
 // The same knowledge gives the same status, whatever the time and the rule.
 func TestEncodeIsStable(t *testing.T) {
-	m := stack.Status{Planned: basis, PlannedAt: noon, Built: true}
+	m := stack.Status{Plans: stack.Plans{Planned: basis, PlannedAt: noon}, Resources: stack.Resources{Created: true}}
 	o := stack.Observation{Now: noon, PlanInputs: basis, Status: m, Spec: stack.Spec{Mode: stack.Auto, CheckDrift: true, Interval: time.Hour}}
 	obj := &v1alpha2.Terraform{}
 	encode := func() {
@@ -125,7 +125,7 @@ func TestRuleOfAnotherReleaseIsNotKept(t *testing.T) {
 // A memory that cannot be read is named, and everything else is left alone.
 func TestUnreadableStatusIsNamed(t *testing.T) {
 	obj := &v1alpha2.Terraform{}
-	Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Status: stack.Status{Built: true}, Now: noon})
+	Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Status: stack.Status{Resources: stack.Resources{Created: true}}, Now: noon})
 	obj.Status.Terrier.Memory.Raw = []byte(`"garbage"`)
 	_, err := Dialect{}.Decode(obj)
 	if fault.Of(err) != fault.Broken {
@@ -151,7 +151,7 @@ func TestOnlyProgressIsWhatDoesNotLast(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	status := func(change func(*dialect.Report)) *v1alpha2.Terraform {
 		s := dialect.Report{
-			Now: now, Status: stack.Status{LastRun: "plan-1", PlannedAt: now},
+			Now: now, Status: stack.Status{LastRun: "plan-1", Plans: stack.Plans{PlannedAt: now}},
 			Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.Queued, Message: "Waiting for its turn"},
 		}
 		change(&s)

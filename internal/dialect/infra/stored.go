@@ -27,10 +27,9 @@ func stored(s *v1alpha2.TerraformStatus) (stack.Status, error) {
 // outputs. A pending plan is not kept, since its inputs are unknown.
 func adopted(s *v1alpha2.TerraformStatus) stack.Status {
 	m := stack.Status{
-		Built:    s.LastAppliedRevision != "" || s.Plan.LastApplied != "",
-		Handled:  s.LastHandledReconcileAt,
-		Unlocked: s.Lock.LastApplied,
-		Outputs:  s.AvailableOutputs,
+		Resources:   stack.Resources{Created: s.LastAppliedRevision != "" || s.Plan.LastApplied != ""},
+		Answers:     stack.Answers{HandledReplan: s.LastHandledReconcileAt},
+		StoredState: stack.StoredState{BrokenLock: s.Lock.LastApplied, Outputs: s.AvailableOutputs},
 	}
 	if s.Lock.Pending != "" {
 		m.Lock = &stack.Lock{ID: s.Lock.Pending}

@@ -38,9 +38,9 @@ func Observation(t *rapid.T) stack.Observation {
 			Outputs: rapid.SampledFrom([]string{"", "o"}).Draw(t, "outputs"), Unlock: stack.Unlock{Auto: rapid.Bool().Draw(t, "unlock")},
 		},
 		Status: stack.Status{
-			Planned: basis("planned"), PlannedAt: ago("plannedAt"), AppliedAt: ago("appliedAt"),
-			Built: rapid.Bool().Draw(t, "built"), State: "st", Destroyed: rarely("destroyed"),
-			Published: rapid.SampledFrom([]string{"", stack.Publication("o", "st")}).Draw(t, "published"),
+			Plans:       stack.Plans{Planned: basis("planned"), PlannedAt: ago("plannedAt")},
+			Resources:   stack.Resources{AppliedAt: ago("appliedAt"), Created: rapid.Bool().Draw(t, "built"), Destroyed: rarely("destroyed")},
+			StoredState: stack.StoredState{State: "st", Published: rapid.SampledFrom([]string{"", stack.Publication("o", "st")}).Draw(t, "published")},
 		},
 	}
 	if rarely("limit") {
@@ -78,7 +78,7 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Run = &stack.Run{ID: "r", Kind: rapid.SampledFrom([]stack.RunKind{stack.PlanRun, stack.CheckRun, stack.ApplyRun, stack.DestroyRun, stack.PreviewRun, stack.HealthRun, stack.BreakGlassRun}).Draw(t, "kind")}
 	}
 	if rarely("request") {
-		o.Request = "t1"
+		o.Replan = "t1"
 	}
 	drawWorstDay(t, &o, rarely, ago)
 	if rarely("obstacle") {
@@ -121,19 +121,19 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 		}
 	}
 	if rarely("health") {
-		o.Spec.Health, o.Status.Wrote = "h", "apply-1"
+		o.Spec.Health, o.Status.LastWrite = "h", "apply-1"
 		if o.Status.Failures > 0 && rapid.Bool().Draw(t, "unwell") {
 			drawIll(t, o)
 		}
 	}
 	if rarely("moved") {
-		o.Status.MovedAt = ago("movedAt").Add(5 * time.Second)
+		o.Status.SourceChangedAt = ago("movedAt").Add(5 * time.Second)
 	}
 	if p := o.Status.Pending; p != nil {
 		p.Destroy = rapid.Bool().Draw(t, "ending")
 		if rarely("circle") {
 			p.Addresses, p.Destroy = "a", false
-			o.Status.Circle = &stack.Circle{Key: p.Circle(), Applies: 3}
+			o.Status.Recurrence = &stack.Recurrence{Key: p.RecurrenceKey(), Applies: 3}
 		}
 	}
 	if g := o.Status.Untracked; g != nil && rapid.Bool().Draw(t, "repair") {
@@ -145,7 +145,7 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 func drawIll(t *rapid.T, o *stack.Observation) {
 	m := &o.Status
 	m.FailedKind, m.Lock = stack.HealthRun, nil // it meets none
-	m.Built, m.Destroyed, m.Planned = true, false, o.PlanInputs
+	m.Created, m.Destroyed, m.Planned = true, false, o.PlanInputs
 	if rapid.Bool().Draw(t, "too often") {
 		few := 0
 		o.Spec.MaxRetries, m.FailedFor = &few, o.PlanInputs

@@ -207,7 +207,7 @@ type changing struct {
 }
 
 func (c *changing) PlanRollback(_ context.Context, k query.Key, _ string, _ bool) (command.StateChange, error) {
-	return command.StateChange{Key: k, Over: c.stored, From: stack.Known{Digest: c.stored}, To: stack.Known{Digest: c.to}}, nil
+	return command.StateChange{Key: k, Over: c.stored, From: stack.StateID{Digest: c.stored}, To: stack.StateID{Digest: c.to}}, nil
 }
 
 func (c *changing) WriteState(context.Context, command.StateChange) error {

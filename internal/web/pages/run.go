@@ -84,7 +84,7 @@ func runPageOf(head stackHead, r query.Report, others []query.Report, now time.T
 	if !r.Started.IsZero() {
 		p.Took = max(0, end.Sub(r.Started))
 	}
-	p.Why, p.Asked = whyOf(p.Cause), p.Cause.Request
+	p.Why, p.Asked = whyOf(p.Cause), p.Cause.Replan
 	if _, err := time.Parse(time.RFC3339Nano, p.Asked); err != nil {
 		p.Asked = ""
 	}

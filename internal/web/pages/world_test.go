@@ -208,7 +208,7 @@ func (h *hands) PlanRollback(_ context.Context, k query.Key, version string, _ b
 }
 
 func (h *hands) PlanPush(_ context.Context, k query.Key, state []byte, force bool) (command.StateChange, error) {
-	return command.StateChange{Key: k, To: stack.Known{Serial: 10}, Diff: plan.StateDifference{Changed: []string{hostile}}}, h.do("plan push %s %s %v", k, state, force)
+	return command.StateChange{Key: k, To: stack.StateID{Serial: 10}, Diff: plan.StateDifference{Changed: []string{hostile}}}, h.do("plan push %s %s %v", k, state, force)
 }
 
 func (h *hands) BreakGlass(_ context.Context, k query.Key) (stack.BreakGlass, error) {
@@ -225,8 +225,8 @@ func (h *hands) WriteState(_ context.Context, c command.StateChange) error {
 	return h.do("write state %s", c.Key)
 }
 
-func (h *hands) AcceptState(_ context.Context, k query.Key) (stack.Known, error) {
-	return stack.Known{}, h.do("accept state %s", k)
+func (h *hands) AcceptState(_ context.Context, k query.Key) (stack.StateID, error) {
+	return stack.StateID{}, h.do("accept state %s", k)
 }
 
 func (h *hands) LockState(_ context.Context, k query.Key, reason string) (query.StateLock, error) {
@@ -324,7 +324,7 @@ func town() *estate {
 		{Address: "data.world_zone.all", Mode: "data"},
 	}}
 	digest := func(c string) string { return strings.Repeat(c, 64) }
-	e.kept = query.KeptStates{Head: stack.Known{Serial: 9, Digest: digest("c")}, Rescued: []string{"apply-3"}, Versions: []stack.StateVersion{
+	e.kept = query.KeptStates{Head: stack.StateID{Serial: 9, Digest: digest("c")}, Rescued: []string{"apply-3"}, Versions: []stack.StateVersion{
 		{Serial: 7, Digest: digest("a"), By: "apply-2", At: now.Add(-48 * time.Hour), Bytes: 18000, Resources: 41},
 		{Serial: 8, Digest: digest("b"), By: "person " + hostile, At: now.Add(-24 * time.Hour), Bytes: 18000, Resources: 41, Before: "destroy-5"},
 		{Serial: 9, Digest: digest("c"), By: stack.ByOutside, At: now.Add(-time.Hour), Bytes: 19 << 20, Resources: 1042},
