@@ -22,7 +22,7 @@ import (
 var version = "v0.0.0-dev"
 
 func main() {
-	sandbox.Main() // this binary finds out how well it can box runs
+	sandbox.Main() // this binary finds out how well it can sandbox runs
 	if len(os.Args) > 1 && os.Args[1] == "control-plane" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

@@ -18,7 +18,7 @@ import (
 var version = "v0.0.0-dev"
 
 func main() {
-	sandbox.Main() // this binary finds out how well it can box runs
+	sandbox.Main() // this binary finds out how well it can sandbox runs
 	dir, err := os.Getwd()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "terrier:", err)

@@ -87,7 +87,7 @@ func object(namespace, name, version, kind string, spec map[string]any) *unstruc
 	return u
 }
 
-// as is a client of somebody else, who may do everything.
+// as is a client of another user, who may do everything.
 func as(t *testing.T, k *testkit.Cluster, name string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(k.Config)

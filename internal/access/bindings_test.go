@@ -38,8 +38,8 @@ func follow(t *testing.T, config *rest.Config, log *slog.Logger) *access.Binding
 	return b
 }
 
-// Whoever a role is bound to is likely to see something there: by name, by
-// group, as a service account; until the binding is gone.
+// The subject of a role binding is likely to see something in the namespace, by
+// name, by group or as a service account, until the binding is gone.
 func TestBindings(t *testing.T) {
 	c := testkit.Kube(t)
 	b := follow(t, c.Config, slog.New(slog.DiscardHandler))
@@ -77,7 +77,7 @@ func TestBindings(t *testing.T) {
 	likely(access.User{Name: "bob", Groups: []string{"crew"}}, false)
 }
 
-// words are what a log says, for whoever reads along.
+// words are what a log says.
 type words struct {
 	mu sync.Mutex
 	bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// nobody may see anything but the first namespace.
+// nobody is an authorizer that allows only the first namespace.
 type nobody struct{}
 
 var errNobody = fault.New(fault.Denied, ReasonAccessDenied, errors.New("no"))

@@ -11,8 +11,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 )
 
-// slow answers as a roster does, but keeps whoever asks about a namespace that
-// is shut waiting, and counts how many ask at once.
+// slow answers as a roster does, but delays the answers about a namespace that is
+// shut, and counts how many callers ask at once.
 type slow struct {
 	*roster
 	shut func(namespace string) bool
@@ -84,8 +84,9 @@ func at(when time.Time, namespaces ...string) func(access.User) map[string]time.
 	return func(access.User) map[string]time.Time { return likely }
 }
 
-// Nobody waits for a thousand answers: those that are likely to be yes come
-// first, what was not asked yet is in no scope, and how much that is is said.
+// A caller does not wait for a thousand answers. Likely namespaces come first, a
+// namespace that was not asked about is in no scope, and the number of these is
+// known.
 func TestScopeSoFar(t *testing.T) {
 	r := newSlow("ann team-0001", "ann team-0900")
 	likely := []string{"team-0001", "team-0002"}

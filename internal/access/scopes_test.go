@@ -60,7 +60,7 @@ func (r *roster) questions() int {
 	return len(r.asked)
 }
 
-// hands is a clock that is moved by hand.
+// hands is a clock that a test moves.
 type hands struct {
 	mu  sync.Mutex
 	now time.Time
@@ -86,8 +86,8 @@ func thousand() []string {
 	return all
 }
 
-// scopeOf asks for ann's scope and returns how many questions that took, those
-// included that nobody waited for.
+// scopeOf asks for ann's scope and returns how many questions that took, including
+// those that no caller waited for.
 func scopeOf(t *testing.T, s *access.Scopes, r *roster) (access.Scope, int) {
 	t.Helper()
 	before := r.questions()
@@ -99,8 +99,8 @@ func scopeOf(t *testing.T, s *access.Scopes, r *roster) (access.Scope, int) {
 	return scope, r.questions() - before
 }
 
-// What somebody may list is asked for once, and after that little by little:
-// the rights that they have at each turn, the refusals over a minute.
+// The rights of a user are asked for once, and then in parts: the granted ones at
+// each turn, the refused ones over a minute.
 func TestScopeIsCheap(t *testing.T) {
 	r, clock := &roster{may: map[string]bool{}}, &hands{now: noon}
 	for n := range 5 {
@@ -119,7 +119,7 @@ func TestScopeIsCheap(t *testing.T) {
 		t.Errorf("a look after 15 seconds takes %d questions, want 6: all, and each of the five", asked)
 	}
 	// Over the next minute every refusal is asked about again, never all at once,
-	// and with nobody waiting.
+	// and with no caller waiting.
 	most, total := 0, 0
 	for range 4 {
 		clock.pass(15 * time.Second)
@@ -131,8 +131,8 @@ func TestScopeIsCheap(t *testing.T) {
 	}
 }
 
-// A right that is taken away is gone within 15 seconds. One that is given is
-// there at the look after the first that finds the refusal a minute old.
+// A revoked right is gone within 15 seconds. A granted right is there at the check
+// after the first one that finds the refusal a minute old.
 func TestScopeFollowsTheRoles(t *testing.T) {
 	r, clock := &roster{may: map[string]bool{"ann team-0001": true}}, &hands{now: noon}
 	s := access.NewScopes(r, access.ScopeOptions{Namespaces: thousand, Now: clock.Now})

@@ -19,7 +19,7 @@ import (
 // there are new entries.
 const anchorEvery = time.Minute
 
-// journal is the audit log, and its head outside of it.
+// journal is the audit log and its anchor.
 type journal struct {
 	*audit.Log
 	dir    string

@@ -64,8 +64,8 @@ func change(t *testing.T, board *query.Board, cursor string) query.BoardNews {
 	}
 }
 
-// What is there before, what comes, what changes and what goes is on the board,
-// in that order.
+// The board shows the stacks that exist before it starts, then additions, changes
+// and deletions, in that order.
 func TestTheBoardFollowsTheCluster(t *testing.T) {
 	c := testkit.Kube(t, v1alpha2.AddToScheme)
 	c.Apply(t, `
@@ -133,7 +133,8 @@ func TestTheBoardBelievesTombstones(t *testing.T) {
 	}
 }
 
-// The board learns how long a look took from the run as it is forgotten.
+// The board learns the duration of a drift check from the run when the run is
+// removed.
 func TestTheBoardLearnsFromRunsThatEnd(t *testing.T) {
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	board := query.NewBoard(query.BoardOptions{Now: time.Now})

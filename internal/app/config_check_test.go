@@ -14,7 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// untouched is a control plane that nobody may start.
+// untouched is a control plane that no test may start.
 type untouched struct{ t *testing.T }
 
 // Start implements ControlPlane.

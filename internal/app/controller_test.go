@@ -63,7 +63,7 @@ func TestControllerPage(t *testing.T) {
 	}
 }
 
-// Nothing of a control plane that is somebody else's can be set.
+// The controller of a cluster has no flags of the control plane.
 func TestControllerHasNoFlagsOfTheControlPlane(t *testing.T) {
 	cmd, err := Controller("terrier", "v1", func(string) string { return "" }, time.Now)
 	if err != nil {

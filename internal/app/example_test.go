@@ -39,8 +39,8 @@ func customers() *tenantsv1.TenantRegistry {
 	return r
 }
 
-// What keeps an example from being ready is told with what to do, once its time
-// is over or somebody has to decide, and no sooner.
+// The reason why an example is not ready is printed with the next step when its time
+// is over or a user has to decide, and no sooner.
 func TestExamplesThatAreNotReadyAreTold(t *testing.T) {
 	stacks := func(ctx context.Context, q example, c client.Reader) { q.awaitStacks(ctx, c) }
 	tenants := func(ctx context.Context, q example, c client.Reader) { q.awaitTenants(ctx, c) }

@@ -152,8 +152,9 @@ func (l *leadership) check() error {
 const releaseTime = 2 * time.Second
 
 // release releases the Lease, so that the next controller need not wait until it has
-// expired. The elector would do so, too, but from the record that it saw last: then a
-// process that was stopped takes the Lease away from its current holder.
+// expired. The elector would do so, too, but from the record that it saw last: a
+// process that was stopped for a while would then take the Lease from its current
+// holder.
 func (l *leadership) release() {
 	leads := l.check() == nil
 	l.stop()

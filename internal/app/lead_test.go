@@ -37,7 +37,7 @@ func TestACommandThatIsUpKeepsControllersOff(t *testing.T) {
 	}
 }
 
-// Whoever says nothing of a Lease means the one that terrier up reserves.
+// Without --lease, a controller uses the Lease that terrier up reserves.
 func TestTheLeaseOfControllersIsTheDefault(t *testing.T) {
 	var k ClusterConfig
 	if err := bind(pflag.NewFlagSet("", pflag.ContinueOnError), &k, func(string) string { return "" }); err != nil {

@@ -128,7 +128,7 @@ func TestGaugesSayHowStacksStand(t *testing.T) {
 	now = now.Add(40 * time.Minute)
 	scraped(t, gauges).has(t, scrape{`terrier_stacks_failing_oldest_seconds`: 40 * 60})
 
-	// A stack that was mended and fails again has not failed in between.
+	// A stack that was repaired and fails again has not failed in between.
 	failing := board.rows
 	board.rows = board.rows[:len(board.rows)-1]
 	scraped(t, gauges).has(t, scrape{`terrier_stacks_failing`: 0, `terrier_stacks_failing_oldest_seconds`: 0})

@@ -10,7 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// nobody stands for a cluster that knows nobody.
+// nobody is a cluster that knows no user.
 type nobody struct{}
 
 func (nobody) Authenticate(context.Context, secret.Text) (access.User, error) {

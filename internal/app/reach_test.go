@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// F19, F20: a server that takes requests and answers none holds nobody, neither
+// F19, F20: a server that takes requests and answers none blocks no caller, neither
 // before its answer nor in the middle of it. A watch waits as long as it wants.
 func TestRequestsToTheAPIServerEnd(t *testing.T) {
 	t.Parallel()

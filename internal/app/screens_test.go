@@ -77,7 +77,7 @@ func TestListsOfTenantsComeFromTheCache(t *testing.T) {
 	}
 }
 
-// Engines are asked once in a while, and not by somebody who has gone away.
+// Engines are asked once in a while, and not for a caller that has gone away.
 func TestEnginesAreAskedNowAndThen(t *testing.T) {
 	at, asked := time.Unix(1e9, 0), 0
 	p := &programs{names: []string{"old", "gone"}, now: func() time.Time { return at }, find: func(_ context.Context, name string) (engine.Engine, error) {

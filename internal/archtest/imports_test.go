@@ -12,8 +12,8 @@ func inCore(f file) bool {
 	return l == core && !f.isTest()
 }
 
-// coreForbids are the parts of the standard library that read or change the
-// world, or that answer differently each time.
+// coreForbids are the parts of the standard library that do I/O, or that answer
+// differently each time.
 var coreForbids = []string{
 	"crypto/rand", "database/sql", "io/ioutil", "log", "math/rand", "net", "os", "plugin", "runtime", "syscall", "testing",
 }

@@ -76,7 +76,7 @@ const (
 	Recovered         What = "recovered"          // a series of failures ended
 	DriftFound        What = "drift"              // resources differ from what was applied
 	DriftResolved     What = "drift-resolved"     // they do not differ any more
-	UntrackedFound    What = "untracked-found"    // an apply was interrupted, and may have created resources that are in no state
+	UntrackedFound    What = "untracked-found"    // an apply was interrupted, and may have created untracked resources
 	UntrackedIgnored  What = "untracked-ignored"  // a user ignored them
 	LockBroken        What = "lock-broken"        // a foreign lock was broken
 	StateAccepted     What = "state-accepted"     // a user accepted an unexpected state

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is done to the files of a journal, Verify notices it, if it knows the
-// head that was kept elsewhere.
+// Verify notices every change of the files of an audit log if it knows the head that
+// is stored elsewhere.
 func TestAnyTamperingIsNoticed(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, 900)
@@ -90,8 +90,8 @@ func TestAnyTamperingIsNoticed(t *testing.T) {
 	})
 }
 
-// A journal that was written anew as a whole is one that is whole, and not the
-// one whose head was kept.
+// An audit log that was rewritten as a whole is consistent, but not the one whose
+// head was stored.
 func TestRewritingIsNoticed(t *testing.T) {
 	write := func(who string) (string, Head) {
 		dir := t.TempDir()

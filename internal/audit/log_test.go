@@ -21,7 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// helper makes the test binary a program that writes a journal.
+// helper makes the test binary a program that writes an audit log.
 const helper = "TERRIER_AUDIT_TEST"
 
 func TestMain(m *testing.M) {
@@ -66,8 +66,7 @@ func record(t testing.TB, j *Log, entries ...Entry) {
 	}
 }
 
-// sound fails the test unless the journal in dir is whole, and returns what was
-// found.
+// sound fails the test unless the audit log in dir is whole, and returns the report.
 func sound(t testing.TB, dir string, anchors ...Head) Report {
 	t.Helper()
 	r, err := Verify(dir, anchors...)
@@ -187,7 +186,7 @@ func TestTornLineIsTakenOff(t *testing.T) {
 	}
 }
 
-// What was changed while nobody wrote is told, and writing goes on behind it.
+// A change while the log was closed is reported, and writing continues after it.
 func TestDamageIsTold(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, 0)
@@ -221,7 +220,7 @@ func TestDamageIsTold(t *testing.T) {
 	}
 }
 
-// Nothing is written behind what somebody else changed under the writer.
+// Nothing is written after a foreign change of an open log.
 func TestChangedUnderTheWriter(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"more":  func(p string) error { return os.WriteFile(p, []byte("{}\n"), 0o600) },
@@ -316,7 +315,7 @@ func TestEntriesAreBounded(t *testing.T) {
 }
 
 // A program that is killed while it writes loses nothing that it was told is
-// recorded, and leaves a journal that is whole once it is opened again.
+// recorded, and leaves an audit log that is whole after the next start.
 func TestKilledWhileWriting(t *testing.T) {
 	dir := t.TempDir()
 	var told uint64

@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// walkedJournal is a journal of several segments, and a walk that has read it all.
+// walkedJournal is an audit log of several segments, and a walk that has read it
+// all.
 func walkedJournal(t *testing.T) (*Log, *Walk, []Head, []string) {
 	t.Helper()
 	j := open(t, t.TempDir(), 900)

@@ -76,7 +76,7 @@ func missing(key string) error {
 	return fault.New(fault.Missing, "BlobMissing", fmt.Errorf("there is no blob %s", key))
 }
 
-// Gone is the reason of the error of a store whose place was taken away.
+// Gone is the reason of the error of a store whose directory was removed.
 const Gone = "BlobsGone"
 
 func gone(dir string) error {

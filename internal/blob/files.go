@@ -39,8 +39,8 @@ type Files struct {
 	info   fs.FileInfo // of root
 	closed bool
 
-	// tree is held while directories come and go: removing one that became
-	// empty must not take away what a Put has just made.
+	// tree is held while directories come and go: removing one that became empty
+	// must not remove a directory that a Put has just made.
 	tree sync.Mutex
 }
 
@@ -86,8 +86,8 @@ func (f *Files) enter() error {
 	return nil
 }
 
-// at returns the directory, once it is sure that it is the one that everybody
-// sees: in one that was removed every value is absent, and a list is empty.
+// at returns the directory after a check that its path still leads to it: in a
+// directory that was removed, every value is absent and a list is empty.
 func (f *Files) at() (*os.Root, error) {
 	f.open.Lock()
 	defer f.open.Unlock()
@@ -108,8 +108,8 @@ func (f *Files) at() (*os.Root, error) {
 	return f.root, nil
 }
 
-// still reports whether root is the directory that everybody sees: only then is
-// what is absent in it absent.
+// still reports whether root is the directory that its path leads to: only then is
+// an absent value really absent.
 func (f *Files) still(root *os.Root) error {
 	now, err := f.at()
 	if err == nil && now != root {

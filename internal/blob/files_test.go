@@ -82,7 +82,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// A link that somebody plants does not lead out of the directory.
+// A planted link does not lead out of the directory.
 func TestLinksAreNotFollowedOut(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	f := files(t, dir)
@@ -164,9 +164,9 @@ func (announce) Read([]byte) (int, error) {
 	select {}
 }
 
-// A directory that is taken away has no values, which is no reason to say that
-// there are none: whoever asks hears where it was, and once there is one again it
-// is used, without anybody starting anew.
+// A directory that was removed has no values, which does not mean that there are
+// none. The error names its path. Once the directory exists again, it is used
+// without a restart.
 func TestADirectoryThatIsTakenAway(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "records")
 	f := files(t, dir)

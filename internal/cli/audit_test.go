@@ -12,7 +12,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 )
 
-// journalIn writes a journal of three entries into a directory and returns its head.
+// journalIn writes an audit log of three entries into a directory and returns its
+// head.
 func journalIn(t *testing.T, dir string) audit.Head {
 	t.Helper()
 	at := noon.Add(-3 * time.Hour)

@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// said is what a command left behind.
+// said is the output of a command.
 type said struct {
 	out, err string
 	code     int
@@ -123,7 +123,7 @@ func TestExplainManifest(t *testing.T) {
 	golden(t, "testdata/explain-manifest.txt", e.run(t, "explain", "-f", "-").out)
 }
 
-// A name is not a way to write on the screen of whoever looks.
+// A name cannot control the terminal that prints it.
 func TestHostileManifest(t *testing.T) {
 	e := env(t)
 	e.Stdin = strings.NewReader(strings.Replace(manifest, "name: network,", `name: "net\u001b[2Jwork\u202e",`, 1))

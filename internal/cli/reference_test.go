@@ -48,7 +48,7 @@ func TestEveryPhaseIsOnThePage(t *testing.T) {
 	}
 }
 
-// Whoever meets a command finds what it is for, how to type it and an example.
+// Each command says what it is for and how to type it, and has an example.
 func TestEveryCommandIsHelpful(t *testing.T) {
 	// The libraries of a control plane have a flag of this name for every program.
 	// A command that is asked for its flags before it has a parent takes it.

@@ -199,7 +199,7 @@ func TestLookingAtTenants(t *testing.T) {
 	}
 }
 
-// Deletions pass only if somebody who saw them said yes.
+// Deletions pass only after a user saw them and confirmed.
 func TestAllowingDeletions(t *testing.T) {
 	s := newShop(t)
 	allowed := func() string {

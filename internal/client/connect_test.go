@@ -81,8 +81,7 @@ func TestConnectChoosesTheKubeconfig(t *testing.T) {
 	}
 }
 
-// A kubeconfig that came with the files of somebody else starts no program and
-// reads no file.
+// A kubeconfig that came with foreign files starts no program and reads no file.
 func TestConnectRefusesForeignKubeconfigs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		user string

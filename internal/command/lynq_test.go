@@ -117,7 +117,7 @@ func TestImportLynq(t *testing.T) {
 		t.Errorf("the registry is %+v", r)
 	}
 	tpl := get(t, h, "web", &tenantsv1.TenantTemplate{})
-	delete(tpl.Annotations, kube.ChangedBy) // that is written by admission, of whoever makes it
+	delete(tpl.Annotations, kube.ChangedBy) // admission writes it for each author
 	if tpl.Spec.RegistryID != "customers" || tpl.Spec.Rollout.MaxSkew != 3 || *tpl.Spec.Deployments[0].SkipOnDependencyFailure || len(tpl.Annotations) != 0 {
 		t.Errorf("the template is %+v", tpl)
 	}
@@ -126,8 +126,8 @@ func TestImportLynq(t *testing.T) {
 	}
 }
 
-// What will not do here is said before anything is made, and what nobody would
-// read is left out.
+// The command names what Terrier refuses before it creates anything, and leaves out
+// what no controller would read.
 func TestImportSaysWhatWillBeRefused(t *testing.T) {
 	h := hall{Cluster: testkit.Kube(t, tenantsv1.AddToScheme, apiextensionsv1.AddToScheme)}
 	h.Tenants, h.kube = h.as(t, h.Config)

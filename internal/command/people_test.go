@@ -86,8 +86,8 @@ func TestPeopleActAsThemselves(t *testing.T) {
 	}
 }
 
-// On which way somebody decided can be told from the object: the journal has an
-// approval over the HTTP API as one.
+// The object says by which way a user decided: the audit log names an approval over
+// the HTTP API as one.
 func TestWhatIsApprovedOverTheAPIIsJournaledSo(t *testing.T) {
 	c := newCluster(t)
 	people, err := command.NewPeople(c.Config, nil, time.Now)

@@ -36,7 +36,7 @@ type Retained struct {
 	Secret    string           `json:"secret,omitempty"`    // that holds its state, in its namespace; empty if Terrier did not store it
 	Kept      bool             `json:"kept"`                // a copy of its last state is in the records
 	Resources []string         `json:"resources"`           // addresses in that state
-	Untracked *stack.Untracked `json:"untracked,omitempty"` // resources that may exist and are in no state
+	Untracked *stack.Untracked `json:"untracked,omitempty"` // resources that may exist
 	Gap       *stack.Untracked `json:"gap,omitempty"`       // Untracked, under its name of the release before
 	Ways      []string         `json:"ways"`                // what a user can do about it, each in a sentence
 }

@@ -154,8 +154,8 @@ func TestRollbackIsANewVersion(t *testing.T) {
 	}
 }
 
-// What cannot be read, or is gone, has to be replaced by something that whoever
-// knew the last version accepts.
+// A state that cannot be read, or is gone, is replaced by one that clients which
+// know the last version accept.
 func TestRollbackGetsOutOfWhatCannotBeRead(t *testing.T) {
 	last := stateOf("l", 7, "a")
 	v := newVault(t, nil, last)

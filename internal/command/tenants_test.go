@@ -77,7 +77,7 @@ func newHall(t *testing.T) hall {
 	return h
 }
 
-// as is the service for whoever config speaks for.
+// as is the service for the user of config.
 func (h hall) as(t *testing.T, config *rest.Config) (*command.Tenants, client.WithWatch) {
 	t.Helper()
 	kube, err := access.NewClient(config)
@@ -325,8 +325,8 @@ func TestReadNow(t *testing.T) {
 	}
 }
 
-// A template becomes what it was in a generation that is kept, unless it has
-// changed since somebody looked.
+// A template becomes what it was in a generation that is kept, unless it has changed
+// since the plan of the rollback.
 func TestUndo(t *testing.T) {
 	h := newHall(t)
 	tpl := get(t, h, "web", &tenantsv1.TenantTemplate{})

@@ -89,7 +89,7 @@ func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 			c := takeApart(&Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: tt.start, late: tt.late}, Queue: queueOf(1)})
 			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 			p.entry.stateOwn = tt.own
-			for range 2 { // whoever is refused tries again, and does not disturb others by it
+			for range 2 { // a refused run tries again, and does not disturb others
 				err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, "")
 				if (err == nil) != (tt.held == "" && tt.load == nil && tt.start == nil) {
 					t.Errorf("launch() error = %v", err)

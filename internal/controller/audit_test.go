@@ -98,8 +98,8 @@ func TestOutcomesOfRuns(t *testing.T) {
 	}
 }
 
-// Nothing begins that would change the world and is not on record; and what it
-// had taken is free again.
+// A run that writes does not start without its audit entry, and its lock and slot
+// are free again.
 func TestNothingIsAppliedOffTheRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   stack.RunKind
@@ -149,8 +149,8 @@ func TestWhatIsNotRecordedIsNotTakenOver(t *testing.T) {
 	}
 }
 
-// A stack that was there before the journal was adds nothing; each wish after
-// that is one entry, also for a controller that was started anew.
+// A stack that is older than the audit log adds nothing. Each later request is one
+// entry, also after a restart of the controller.
 func TestRequestsAreAuditedOnce(t *testing.T) {
 	d, blobs := &diary{}, openRecords(t)
 	obj := &v1alpha2.Terraform{}

@@ -33,7 +33,7 @@ func (au *auditor) auditedRequests(ctx context.Context, e *entry) (*stack.Reques
 }
 
 // auditRequests records what people asked for since the last pass. A request that
-// cannot be recorded holds back the runs that write, and nothing else.
+// cannot be recorded blocks the runs that write, and nothing else.
 func (au *auditor) auditRequests(ctx context.Context, p *pass) {
 	if p.unaudited = au.recordRequests(ctx, p); p.unaudited != nil {
 		au.log.Warn("requests not in the audit log", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", p.unaudited)
@@ -106,8 +106,8 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 	}
 }
 
-// decision is an approval of what is called said, or of something else than the
-// plan that waits.
+// decision is an approval of the plan called said, which need not be the pending
+// plan.
 func decision(p *pass, said string) audit.Entry {
 	e := audit.Entry{What: audit.Approved, Comment: p.obj.GetAnnotations()[kube.Comment]}
 	m := p.o.Status

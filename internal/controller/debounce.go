@@ -20,7 +20,7 @@ func (e *entry) debounce(now time.Time, patience time.Duration) time.Duration {
 	if e.debouncedAt.IsZero() {
 		e.debouncedAt = now
 	}
-	// A clock that was set back must not hold back a status.
+	// A clock that was set back must not delay a status.
 	return min(max(0, e.debouncedAt.Add(patience).Sub(now)), patience)
 }
 

@@ -77,7 +77,7 @@ func TestNothingIsRememberedOfAStackThatIsGone(t *testing.T) {
 	})
 }
 
-// removes takes the object away, finalizer and all.
+// removes deletes the object with its finalizer.
 func (l *frugal) removes(t *testing.T) {
 	t.Helper()
 	l.k.Patch(t, l.key.Name, `{"metadata":{"finalizers":null}}`)

@@ -158,7 +158,7 @@ func (tl *teller) say(p *pass, kind, reason, message string, facts map[string]st
 	tl.events.Event(p.obj, kind, reason, message)
 }
 
-// sayAgain tells of the next failure of a series, of which everybody knows.
+// sayAgain reports the next failure of a series, whose first failure had an event.
 func (tl *teller) sayAgain(p *pass, kind, reason, message string) {
 	if e, ok := tl.events.(FactualEvents); ok {
 		e.Record(p.obj, kind, reason, message)

@@ -66,7 +66,7 @@ func (s *script) Remove(string) error { return nil }
 
 func (s *script) List() ([]runner.Report, error) { return nil, nil }
 
-// ends has the run that is at work end well.
+// ends makes the active run succeed.
 func (s *script) ends(change func(*runner.Report), left map[string]string) {
 	s.left = left
 	s.report.Phase, s.report.Outcome, s.report.Finished = runner.Done, stack.Succeeded, s.report.Started.Add(time.Second)
@@ -83,7 +83,7 @@ type frugal struct {
 	made testkit.Requests
 	said *events
 	book *diary
-	wait time.Duration // until the next look, as the last one said
+	wait time.Duration // until the next check, as the last one said
 }
 
 func newFrugal(t *testing.T, name string) *frugal {
@@ -139,7 +139,7 @@ func (l *frugal) looks(t *testing.T) {
 	t.Fatal("it never comes to rest")
 }
 
-// works makes passes until a run of a kind is at work.
+// works makes passes until a run of a kind is active.
 func (l *frugal) works(t *testing.T, kind stack.RunKind) {
 	t.Helper()
 	if l.looks(t); l.runs.job == nil || l.runs.job.Kind != kind {
@@ -147,7 +147,7 @@ func (l *frugal) works(t *testing.T, kind stack.RunKind) {
 	}
 }
 
-// creates makes the stack, without anybody to approve its plans.
+// creates makes the stack, whose plans need no approval.
 func (l *frugal) creates(t *testing.T) {
 	t.Helper()
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}}

@@ -40,7 +40,7 @@ func (printed) Open(_, _, file string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(content)), nil
 }
 
-// A gap says whether what was built was compared with a state.
+// Untracked says whether the created resources were compared with a state.
 func TestAGapSaysWhetherItWasCompared(t *testing.T) {
 	for name, tt := range map[string]struct {
 		state          *kube.StateRef
@@ -87,8 +87,8 @@ func TestAProviderThatDiesLeavesAGap(t *testing.T) {
 	}
 }
 
-// What was in no state stays listed until it is in one, also if the run that
-// was to bring it in is cut short itself.
+// Untracked resources stay listed until a state has them, also if the run that
+// imports them is interrupted itself.
 func TestAGapOutlastsTheNextOne(t *testing.T) {
 	was := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "x.a", ID: "i-0"}, {Address: "x.in", ID: "1"}, {Address: "x.out", ID: "2"}}}
 	c := takeApart(&Stacks{Runner: printed{}, Blobs: openRecords(t)})

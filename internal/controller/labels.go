@@ -81,8 +81,8 @@ func statusLabelsIn(labels map[string]string) (l statusLabels) {
 	return l
 }
 
-// isStatusLabel reports whether a label says how its stack stands. Such a label
-// is no input: a stack must not be planned again because it was planned.
+// isStatusLabel reports whether a label shows the status of its stack. Such a label
+// is no input: a plan must not cause the next one.
 func isStatusLabel(name string) bool {
 	return slices.Contains(statusLabelNames[:], name)
 }

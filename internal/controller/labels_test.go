@@ -75,7 +75,7 @@ func TestWhoseLabelsWakeAStack(t *testing.T) {
 	}
 }
 
-// A stack must not be planned anew because it was planned.
+// A plan must not cause the next one.
 func TestStatusLabelsAreNoInput(t *testing.T) {
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "net", DriftedLabel: "true"}}}
 	for path, want := range map[string]string{"metadata.labels['team']": "net", "metadata.labels['" + DriftedLabel + "']": ""} {
@@ -131,7 +131,7 @@ func (m *marker) pass(memory stack.Status) (labels map[string]string, later time
 	return m.object().Labels, p.recheck
 }
 
-// become sets a label as somebody else does.
+// become sets a label as another client does.
 func (m *marker) become(patch string) {
 	m.t.Helper()
 	m.kube.Patch(m.t, "stack", `{"metadata":{"labels":`+patch+`}}`)
@@ -164,8 +164,8 @@ func managers(o client.Object) map[string]string {
 	return out
 }
 
-// Somebody else's labels are put right at once, but not again and again: two
-// controllers that disagree would write for ever.
+// A label that another client changed is restored at once, but not again and again:
+// two controllers that disagree would write for ever.
 func TestForgedLabelsArePutRight(t *testing.T) {
 	m := newMarker(t)
 	m.become(`{"` + DriftedLabel + `":"true"}`)
@@ -185,7 +185,7 @@ func TestForgedLabelsArePutRight(t *testing.T) {
 	}
 }
 
-// A stack that was made anew under the same name is another one.
+// A stack that was deleted and created under the same name is another one.
 func TestLabelsOfAFormerStackReachNoOther(t *testing.T) {
 	m := newMarker(t)
 	p := &pass{dialect: infra.Dialect{}, obj: m.object(), id: "00000000-0000-0000-0000-000000000000", entry: &entry{}}

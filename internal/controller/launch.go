@@ -52,8 +52,8 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 }
 
 // notStarted frees the lock that was taken for a run which then could not be
-// started. Nobody else would: the next run may have another name, and a deleted
-// stack none at all.
+// started. Nothing else would free it: the next run may have another name, and a
+// deleted stack has no run.
 func (la *launcher) notStarted(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) error {
 	if p.note.State == nil || !kind.Writes() {
 		return nil

@@ -49,8 +49,8 @@ func mayAnswer(before, after client.Object) bool {
 	return false
 }
 
-// answerOf is what an edit says to the plan that waits; nothing if it says
-// nothing, or if the stack waits for no approval.
+// answerOf is the answer of an edit to the pending plan, if it has one and the stack
+// waits for an approval.
 func answerOf(before, after dialect.Stack) answer {
 	said, p := after.Spec, after.Status.Pending
 	waits := func(name string) bool { return p != nil && (name == p.Name || name == p.Digest) }

@@ -7,8 +7,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// What neither the engine nor a person did wrong keeps its name until somebody
-// is told, and is gone with the failure.
+// The reason of a failure that is neither the engine's nor a user's is kept until
+// the status has it, and ends with the failure.
 func TestWhyARunFailedIsRemembered(t *testing.T) {
 	for reason, want := range map[string]string{
 		runner.OutOfMemory: "OutOfMemory",

@@ -16,7 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
-// A new stack that nobody has to approve asks the API server no more than this,
+// A new stack in automatic mode sends no more requests than these to the API server,
 // from its first pass until it is applied and its outputs are published. Each
 // request costs some milliseconds of processor time, which is most of what a
 // thousand new stacks cost.
@@ -44,7 +44,7 @@ func TestANewStackAsksTheServerLittle(t *testing.T) {
 		"PATCH terraforms/status": 3, // that it is looked after; the plan; that it was applied, and its outputs are published
 		"GET terraforms":          2, // before the apply, and before the outputs are written
 		"GET secrets":             2, // the state, for the plan, and under the lock
-		"GET leases":              1, // whether somebody holds the lock that a plan does not need
+		"GET leases":              1, // whether another client holds the lock, which a plan does not need
 		"POST leases":             1,
 		"PUT leases":              1,
 		"POST secrets":            2,
@@ -69,7 +69,7 @@ func TestANewStackAsksTheServerLittle(t *testing.T) {
 	l.looks(t)
 	within("a stack that was changed", map[string]int{
 		"PATCH terraforms/status": 3,
-		"GET terraforms":          3, // also who changed it, for the journal
+		"GET terraforms":          3, // also who changed it, for the audit log
 		"GET secrets":             5, // also that of the outputs, and lists of plans that were published
 		"GET configmaps":          2, // these lists
 		"GET leases":              1,
@@ -105,8 +105,8 @@ func TestANewStackAsksTheServerLittle(t *testing.T) {
 	}
 }
 
-// The outputs of an apply are shown once the journal has the apply, and not
-// before, although that is in one pass.
+// The outputs of an apply are published after the audit log has the apply, although
+// both happen in one pass.
 func TestOutputsAreShownOnTheRecord(t *testing.T) {
 	l := newFrugal(t, "net")
 	l.creates(t)

@@ -51,7 +51,7 @@ func (r *tally) Remove(id string) error {
 	return nil
 }
 
-// mute is nobody to tell.
+// mute is a recorder without readers.
 type mute struct{}
 
 func (mute) Event(client.Object, string, string, string) {}
@@ -155,9 +155,9 @@ func (l *lagging) does(ctx context.Context, p *pass, a stack.Action) error {
 	return nil
 }
 
-// What changes the world, or what cannot be taken back, is done only if the
-// server has the very object that it was decided upon. Each must also be done
-// with a copy that is not old, or this test would say nothing.
+// An act that changes resources or cannot be undone requires that the server has the
+// very object that the decision was made for. Each must also be done with a copy
+// that is not old, or this test would say nothing.
 var irrevocable = map[string]struct {
 	do   func(context.Context, *lagging, *pass) error
 	done func(*testing.T, *lagging, *pass) bool
@@ -225,9 +225,8 @@ var irrevocable = map[string]struct {
 	},
 }
 
-// F22: the cache serves an object as it was before. At each kind of decision
-// that matters it is found out, nothing is done, and the next look asks the
-// server.
+// F22: the cache serves an object as it was before. At each kind of decision that
+// matters it is found out, nothing is done, and the next pass reads from the server.
 func TestAnOldCopyIsNotActedUpon(t *testing.T) {
 	ages := map[string]func(*testing.T, *lagging){
 		"not old at all": func(*testing.T, *lagging) {},
@@ -289,7 +288,7 @@ func TestAnOldCopyIsNotActedUpon(t *testing.T) {
 	}
 }
 
-// removed takes an object away, finalizer and all.
+// removed deletes an object with its finalizer.
 func removed(t *testing.T, l *lagging) {
 	t.Helper()
 	obj := l.server(t)

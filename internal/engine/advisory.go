@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// The oldest OpenTofu versions without known holes that a run can fall into
-// before anybody has reviewed it: the installers of 1.12.0-1.12.2 and of
-// everything before 1.11.10 can be crashed, starved or made to read files by
-// what they download.
+// The oldest OpenTofu versions without known holes that a run can fall into before a
+// review: the installers of 1.12.0-1.12.2 and of everything before 1.11.10 can be
+// crashed, starved or made to read files by what they download.
 const (
 	floor     = "1.12.3"
 	floor1_11 = "1.11.10"

@@ -19,7 +19,7 @@ type InitOptions struct {
 }
 
 // Init prepares a directory. State is never migrated: a prepared directory is
-// made anew when its backend changes.
+// rebuilt when its backend changes.
 func Init(o InitOptions) ([]string, error) {
 	args := []string{"init", "-input=false", "-no-color", "-json"}
 	if o.Upgrade {

@@ -28,10 +28,10 @@ type inited struct {
 	Hash   uint64                     `json:"hash"`
 }
 
-// BareHTTP returns a BackendFile written anew, if it is one of the http backend
-// without a single setting, and an error if it is anything else. Where the state
-// is then comes from the environment of the engine: a file like that can send
-// no state anywhere.
+// BareHTTP returns a rewritten BackendFile if it is one of the http backend without
+// a single setting, and an error if it is anything else. Where the state is then
+// comes from the environment of the engine: a file like that can send no state
+// anywhere.
 func BareHTTP(data []byte) ([]byte, error) {
 	var f initialised
 	d := json.NewDecoder(bytes.NewReader(data))

@@ -36,8 +36,8 @@ const (
 	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-// of reports whether text consists of characters, and begins with a letter or
-// a digit. By hand: compiling an expression costs more than a lock file is long.
+// of reports whether text consists of characters, and begins with a letter or a
+// digit. It uses no expression: compiling one takes longer than the check.
 func of(text, characters string) bool {
 	return text != "" && strings.Contains(lower+upper+digits, text[:1]) &&
 		!strings.ContainsFunc(text, func(c rune) bool { return !strings.ContainsRune(characters, c) })

@@ -17,7 +17,7 @@ type Kind string
 const (
 	None     Kind = ""         // no failure
 	Invalid  Kind = "Invalid"  // the user must edit what they wrote
-	Denied   Kind = "Denied"   // RBAC, a policy or a guard forbids it
+	Denied   Kind = "Denied"   // RBAC, a policy or a guard denies it
 	Missing  Kind = "Missing"  // a referenced object does not exist yet
 	Conflict Kind = "Conflict" // another writer was faster: read again
 	Later    Kind = "Later"    // a lock, a quota, a dependency: wait

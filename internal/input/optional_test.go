@@ -15,8 +15,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// What need not exist may be absent. That it cannot be read is something else:
-// a plan without it would take away what it asked for.
+// What need not exist may be absent. That it cannot be read is something else: a
+// plan without it would destroy what it asked for.
 func TestOptionalHidesNoFailure(t *testing.T) {
 	k := testkit.Kube(t)
 	secrets := schema.GroupResource{Resource: "secrets"}

@@ -15,8 +15,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// Whoever puts the parts of a plan together gets the plan, and can see that the
-// last part is missing.
+// The joined parts of a plan are the plan, and show whether the last part is
+// missing.
 func TestAPlanInPartsIsWhole(t *testing.T) {
 	k := testkit.Kube(t)
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "app"}}

@@ -15,7 +15,7 @@ type Retained struct {
 	Why       string           `json:"why"`
 	State     *StateRef        `json:"state,omitempty"`     // where its state stays, if Terrier kept it
 	Resources []string         `json:"resources,omitempty"` // addresses in that state
-	Untracked *stack.Untracked `json:"gap,omitempty"`       // resources that are in no state
+	Untracked *stack.Untracked `json:"gap,omitempty"`       // untracked resources
 }
 
 // RetainedFor is how long the record of a deleted stack is kept.

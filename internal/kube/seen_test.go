@@ -60,7 +60,7 @@ func TestAMemoryOfLocksMisleadsNobody(t *testing.T) {
 	}
 	quiet := func(context.Context, States, StateRef) error { return nil }
 	for name, tt := range map[string]struct {
-		there                 bool // somebody had the lock before
+		there                 bool // another holder had the lock before
 		beforeLock, afterLock func(context.Context, States, StateRef) error
 		locked                bool
 		holder                string
@@ -114,8 +114,8 @@ func TestAMemoryOfLocksMisleadsNobody(t *testing.T) {
 	}
 }
 
-// TB-16: what somebody else has written is not written over by whoever remembers
-// what was there before.
+// TB-16: a foreign write is not overwritten by a client that remembers the version
+// before.
 func TestAMemoryOfStatesMisleadsNobody(t *testing.T) {
 	k := testkit.Kube(t)
 	forgetful, mindful, n := parties(t, k)

@@ -252,7 +252,7 @@ func TestPoisonedMessageLetsOthersPass(t *testing.T) {
 
 func TestTellNeverWaits(t *testing.T) {
 	l := newLab(t, Destination{})
-	for n := range queued + 10 { // nobody looks at them
+	for n := range queued + 10 { // no test reads them
 		l.Notify(event(n))
 	}
 	if l.lost != 10 {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// tally takes down what a client counts.
+// tally records what a client counts.
 type tally struct {
 	mu   sync.Mutex
 	seen []string

@@ -54,8 +54,8 @@ func (s *server) hostPort() string { return strings.TrimPrefix(s.URL, "http://")
 
 func (s *server) port() string { _, port, _ := net.SplitHostPort(s.hostPort()); return port }
 
-// names is a resolver made of a table; each look-up takes the next answer of
-// its name and stays at the last.
+// names is a resolver made of a table; each lookup takes the next answer of its name
+// and stays at the last.
 type names map[string][]string
 
 func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {

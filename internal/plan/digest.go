@@ -19,10 +19,10 @@ type Parts struct {
 	Serial      uint64
 	ChangesHash string // Document.Hash
 	Destroy     bool
-	// After names the run that changed the world last. State and effect can be
-	// what they were before: the same drift comes again after it was repaired,
-	// and a foreign state has no serial that is known. What was approved then was
-	// approved once.
+	// After names the last run that changed resources. State and effect can be what
+	// they were before: the same drift comes again after it was repaired, and a
+	// foreign state has no serial that is known. What was approved then was approved
+	// once.
 	After string `json:",omitempty"`
 }
 

@@ -83,8 +83,8 @@ const (
 	Errored    Stage = "errored"
 )
 
-// Applied is a stage of one change being made. A Completed one is the proof
-// that something exists in the world, or no longer does.
+// Applied is a stage of one change being made. A Completed one is the proof that a
+// resource exists, or no longer does.
 type Applied struct {
 	Head
 	Stage    Stage

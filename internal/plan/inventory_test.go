@@ -97,7 +97,7 @@ func TestInventoryIsBounded(t *testing.T) {
 	}
 }
 
-// A state of another backend is as its engine, or whoever else, wrote it.
+// A state of another backend is as its engine, or another program, wrote it.
 func FuzzInventory(f *testing.F) {
 	f.Add([]byte(inventoried))
 	f.Add([]byte(`{"resources": [{"mode": "managed", "instances": [{"attributes": {"l": [1]}, "sensitive_attributes": [[{"value": "l"}, {"value": {"value": 99999999999999999999}}]]}]}]}`))

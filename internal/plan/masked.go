@@ -253,7 +253,7 @@ func (d masker) maskedConfiguration(v any) any {
 	return v
 }
 
-// shortened cuts strings that are too long for anybody to read.
+// shortened cuts strings that are too long to read.
 func shortened(v any) any {
 	switch v := v.(type) {
 	case string:

@@ -55,7 +55,7 @@ func TestDigestCoversEveryPart(t *testing.T) {
 	edit("serial", func(p *Parts) { p.Serial++ }, false)
 	edit("border between two parts", func(p *Parts) { p.LockHash, p.Backend = "lb", "" }, false)
 
-	// Every string of Parts and of its Basis, also those added later.
+	// Every string of Parts and of its plan inputs, also those added later.
 	for _, typ := range []reflect.Type{reflect.TypeFor[Parts](), reflect.TypeFor[stack.PlanInputs]()} {
 		for i := range typ.NumField() {
 			field := typ.Field(i)

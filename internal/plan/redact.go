@@ -18,8 +18,8 @@ const (
 // likely to turn up: as they are, escaped for JSON, in base64, in a URL, and
 // line by line. A Redactor may be used by several goroutines.
 type Redactor struct {
-	// needles by their first four bytes, longest first; seen has one bit for
-	// each hash of those bytes, so that most positions cost one look.
+	// needles by their first four bytes, longest first; seen has one bit for each
+	// hash of those bytes, so that most positions cost one test.
 	needles map[uint32][][]byte
 	seen    [1 << 10]uint64
 	longest int

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// RedactWriter hides values in a text that arrives in pieces. It holds back as
-// much as a value may be long; Close writes the rest.
+// RedactWriter hides values in a text that arrives in pieces. It buffers as many
+// bytes as a value may have; Close writes the rest.
 type RedactWriter struct {
 	r    *Redactor
 	w    io.Writer
@@ -29,7 +29,7 @@ func (w *RedactWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes what was held back. It does not close the underlying writer.
+// Close writes the buffered rest. It does not close the underlying writer.
 func (w *RedactWriter) Close() error { return w.flush(true) }
 
 func (w *RedactWriter) flush(end bool) error {

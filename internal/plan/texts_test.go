@@ -23,7 +23,7 @@ func TestTexts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := plan.Texts([]byte(test.value))
-			slices.Sort(got) // the order of an object is nobody's
+			slices.Sort(got) // an object has no order
 			if diff := cmp.Diff(got, test.want); diff != "" {
 				t.Errorf("Texts(%s) (-got +want):\n%s", test.value, diff)
 			}

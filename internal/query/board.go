@@ -32,7 +32,7 @@ type Row struct {
 	Stack
 	Status Status         `json:"status"`
 	Tenant string         `json:"tenant,omitempty"` // by the label that the platform takes for it
-	Delta  *stack.Changes `json:"delta,omitempty"`  // of the plan that waits, else of the drift, else of what was applied last
+	Delta  *stack.Changes `json:"delta,omitempty"`  // of the pending plan, else of the drift, else of the last apply
 }
 
 // BoardQuery chooses and orders rows.

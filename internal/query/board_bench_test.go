@@ -20,9 +20,9 @@ import (
 // many is how many stacks a large platform has.
 const many = 10_000
 
-// usual is stack i of a large platform: two hundred namespaces, forty teams, one
-// in ten not at rest, with a memory as large as they are. It is built of JSON, as
-// an informer does it, so that it shares nothing with others.
+// usual is stack i of a large platform: two hundred namespaces, forty teams, one in
+// ten not settled, with a memory as large as they are. It is built of JSON, as an
+// informer does it, so that it shares nothing with others.
 func usual(i int) *v1alpha2.Terraform {
 	plan := &stack.Plan{
 		Name: fmt.Sprintf("plan-main-%010x", i), Digest: stack.Digest(i), Run: fmt.Sprintf("plan-%016x", i), Lineage: fmt.Sprintf("0d9f7a3c-%024x", i), Serial: 4,

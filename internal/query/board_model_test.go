@@ -46,8 +46,7 @@ func drawn(t *rapid.T) *v1alpha2.Terraform {
 	return o
 }
 
-// naive is the board as nobody would build it: everything is looked at, every
-// time.
+// naive is a board without an index: each question reads all rows.
 type naive map[Key]Row
 
 func (n naive) page(scope access.Scope, q BoardQuery) (items []Row, total int, counts map[Status]int, groups []BoardGroup) {
@@ -116,9 +115,8 @@ func drawnQuery(t *rapid.T) (access.Scope, BoardQuery) {
 	}
 }
 
-// Whatever was set and dropped, each question is answered as if everything had
-// been looked at, and whoever follows the changes from any moment on has the
-// same rows in the end.
+// After any sequence of changes, each answer equals that of a full scan, and a
+// reader that follows the changes from any moment on has the same rows in the end.
 func TestBoardIsWhatItWasTold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, model := newBoard(), naive{}

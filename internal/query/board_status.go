@@ -54,7 +54,7 @@ var statuses = map[stack.Reason]Status{
 	stack.DriftFound:       StatusDrifted,
 
 	stack.Suspended:         StatusSuspended,
-	stack.BreakGlassSession: StatusSuspended, // a person works on it by hand
+	stack.BreakGlassSession: StatusSuspended, // a break-glass session
 
 	stack.Applied:        StatusReady,
 	stack.Unchanged:      StatusReady,
@@ -65,8 +65,8 @@ var statuses = map[stack.Reason]Status{
 }
 
 // statusOf is the status of s in one word. A stack that failed is shown as that
-// while it is tried again, so that nothing blinks; one that is left alone on
-// purpose is shown as that, whatever was the matter with it before.
+// while it is tried again, so that nothing blinks; a suspended one is shown as
+// suspended, also after a failure.
 func statusOf(s Stack) Status {
 	st, known := statuses[stack.Reason(s.Phase)]
 	if !known {

@@ -181,7 +181,7 @@ func TestCursors(t *testing.T) {
 	}
 }
 
-// However much there is to tell, nobody is sent all of it at once.
+// Many changes are sent in parts.
 func TestManyChangesAreToldInParts(t *testing.T) {
 	b := syncedBoard()
 	cursor, seen := b.cursor(b.seq), map[string]bool{}

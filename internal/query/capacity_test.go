@@ -69,7 +69,7 @@ func TestBoardLearnsHowLongLooksTake(t *testing.T) {
 	}
 }
 
-// lastLooks are records of looks, by stack.
+// lastLooks are the records of the last drift checks, by stack.
 type lastLooks map[string]runner.Report
 
 func (l lastLooks) Get(_ context.Context, key string) ([]byte, error) {

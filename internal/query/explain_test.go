@@ -32,7 +32,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	}
 }
 
-// Whoever asks a moment too early is told that it is too early.
+// An explanation before the first pass says that it is too early.
 func TestAStackThatNobodyLookedAtIsExplained(t *testing.T) {
 	got := Explained("")
 	if !strings.Contains(got.Means, "not reconciled the stack yet") || !strings.Contains(got.Do, "terrier up") {
@@ -57,8 +57,8 @@ func TestEveryRuleHasItsText(t *testing.T) {
 const enough = 50_000
 
 // What is said of a rule is what it does, whatever is observed. Observations are
-// drawn at random, to find what nobody thought of, and from fixed seeds, which
-// meet every rule each time.
+// drawn at random, to find unexpected ones, and from fixed seeds, which meet every
+// rule each time.
 func TestRulesDoWhatIsSaidOfThem(t *testing.T) {
 	texts := map[string]RuleText{}
 	for _, r := range Rules() {

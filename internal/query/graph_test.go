@@ -16,7 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// tied is a stack at rest with what binds it to others.
+// tied is a settled stack with its ties to others.
 func tied(key string, ties ...func(*v1alpha2.TerraformSpec)) *v1alpha2.Terraform {
 	namespace, name, _ := strings.Cut(key, "/")
 	o := placed(namespace, name, stack.Applied)
@@ -180,7 +180,7 @@ func TestGraphTellsNothingThatIsHidden(t *testing.T) {
 			from, to := key.Draw(t, "from"), rapid.SliceOfN(key, 0, 3).Draw(t, "to")
 			for k := range has {
 				if k[0] == from {
-					delete(has, k) // it is set anew
+					delete(has, k) // it is set again
 				}
 			}
 			b.Set(tied(from, needs(to...)))

@@ -63,8 +63,7 @@ func (j *KeptJournal) CheckJournal(ctx context.Context) (AuditReport, error) {
 	return j.verified(ctx, func(head audit.Head) (audit.Report, bool, error) { return j.walk.Step(checkedBytes, head) })
 }
 
-// verified reads the journal, and says what that means with what is kept outside
-// of it.
+// verified reads the audit log and compares it with its anchor.
 func (j *KeptJournal) verified(ctx context.Context, read func(audit.Head) (found audit.Report, whole bool, err error)) (AuditReport, error) {
 	var head, lost audit.Head
 	anchored, err := j.anchor.Load(ctx, AuditHeadKey, &head)

@@ -23,7 +23,7 @@ type StackID struct {
 // Report is what a run says of itself.
 type Report = runner.Report
 
-// Records are what runs left behind. What is not there is Missing.
+// Records are the records of runs. The error for an absent one is Missing.
 type Records interface {
 	// Runs returns what the runs of a stack say of themselves, newest first.
 	Runs(ctx context.Context, id StackID) ([]Report, error)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// However the address of a source is written, what it lets somebody in with is
-// not told: the HTTP API sends it as it is here.
+// The credentials in the address of a source are never shown, however it is written.
+// The HTTP API sends it as it is here.
 func TestAddressesOfSourcesHoldNoPasswords(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://robot:hunter2@git.example.com/a.git": "https://git.example.com/a.git",
@@ -19,7 +19,7 @@ func TestAddressesOfSourcesHoldNoPasswords(t *testing.T) {
 		"robot:hunter2@minio.example.com:9000/box":    "minio.example.com:9000/box",
 		"hunter2@minio.example.com/box":               "minio.example.com/box",
 
-		"ssh://git@git.example.com/a":              "ssh://git@git.example.com/a", // whom everybody is there
+		"ssh://git@git.example.com/a":              "ssh://git@git.example.com/a", // the user of every client there
 		"git@git.example.com:a.git":                "git.example.com:a.git",
 		"minio.example.com:9000/box":               "minio.example.com:9000/box",
 		"oci://registry.example.com:5000/a@latest": "oci://registry.example.com:5000/a@latest",

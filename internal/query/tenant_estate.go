@@ -33,7 +33,7 @@ type RegistryDetail struct {
 	Unseen  []string  `json:"unseen,omitempty"` // what is not shown, and why
 }
 
-// GuardInfo is what has to hold before tenants are taken away.
+// GuardInfo is the guard of deletions of a registry.
 type GuardInfo struct {
 	AllowEmpty   bool          `json:"allowEmpty"`
 	MaxDeletions int           `json:"maxDeletions"`

@@ -27,7 +27,7 @@ func (c cached) List(_ context.Context, list client.ObjectList, _ ...client.List
 	return nil
 }
 
-// BenchmarkTenantsList is what a look at ten thousand tenants costs before any of
+// BenchmarkTenantsList is the cost of listing ten thousand tenants before any of
 // them is shown.
 func BenchmarkTenantsList(b *testing.B) {
 	var c cached

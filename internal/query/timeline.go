@@ -56,7 +56,7 @@ const (
 	MomentRun      MomentKind = "run"
 	MomentDecision MomentKind = "decision"
 	MomentEvent    MomentKind = "event"
-	MomentDeed     MomentKind = "deed" // of a person; only where the journal may be read
+	MomentDeed     MomentKind = "deed" // of a person; only where the audit log may be read
 )
 
 // momentsShown bounds a timeline.

@@ -121,7 +121,7 @@ func TestTimelineFoldsWhatFailsAlike(t *testing.T) {
 	}
 }
 
-// What goes on is told by the run, if it is there, and by the decision if not.
+// The run shows the current activity if it is there, otherwise the decision does.
 func TestTimelineKeepsDecisionsWithoutARun(t *testing.T) {
 	other := ended("apply-1", stack.ApplyRun, 3, 4, stack.Succeeded)
 	decided := []Decided{{At: minute(9), Phase: "Planning"}, {At: minute(3.5), Phase: "Applying"}, {At: minute(3), Phase: "Destroying"}, {At: minute(2), Phase: "Planning"}, {At: minute(1), Phase: "Applying"}}
@@ -134,7 +134,7 @@ func TestTimelineKeepsDecisionsWithoutARun(t *testing.T) {
 	}
 }
 
-// book is a journal that has what it is made of.
+// book is an audit log with fixed entries.
 type book struct {
 	Journal
 	entries []AuditEntry

@@ -59,7 +59,7 @@ type Stack struct {
 	FailedRevision string           `json:"failedRevision,omitempty"` // the revision that fails
 	FailedWith     string           `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
 	Lock           *stack.Lock      `json:"lock,omitempty"`
-	Untracked      *stack.Untracked `json:"untracked,omitempty"` // resources that may exist and are in no state
+	Untracked      *stack.Untracked `json:"untracked,omitempty"` // resources that may exist
 
 	BreakGlass     *stack.BreakGlass    `json:"breakGlass,omitempty"`     // the newest session; it is over once its end has passed
 	PendingCommand *stack.Command       `json:"pendingCommand,omitempty"` // in the session

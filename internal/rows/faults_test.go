@@ -63,7 +63,8 @@ func TestWhatKeepsFromReadingIsToldApart(t *testing.T) {
 			refused(t, p, c, fault.Later, rows.DatabaseUnreachable, "uid")
 			b.server.Start(t)
 			read(t, p, c, "uid")
-			// The connection that is kept dies with the server, and nobody notices.
+			// The connection that is kept dies with the server, and no client
+			// notices.
 			b.server.Stop(t)
 			b.server.Start(t)
 			read(t, p, c, "uid")

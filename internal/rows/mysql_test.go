@@ -64,7 +64,7 @@ func greeting(plugin string) []byte {
 	return packet(0, b.Bytes())
 }
 
-// hostile serves one connection: it lets anybody in, and answers the first
+// hostile serves one connection: it accepts every login, and answers the first
 // statement that holds a word with an answer of its own. What comes after is kept.
 func hostile(t *testing.T, plugin, word string, answer []byte) (*net.TCPAddr, <-chan []byte) {
 	after := make(chan []byte, 8)
@@ -88,7 +88,8 @@ func hostile(t *testing.T, plugin, word string, answer []byte) (*net.TCPAddr, <-
 			}
 			if bytes.Contains(buffer[:n], []byte(word)) {
 				_, _ = c.Write(packet(1, answer))
-				// The client waits for more. It is let go when it has said all.
+				// The client waits for more. It is disconnected when it has said
+				// all.
 				for wait := time.Minute; ; wait = 300 * time.Millisecond {
 					_ = c.SetReadDeadline(time.Now().Add(wait))
 					n, err := c.Read(buffer)
@@ -132,7 +133,7 @@ func TestAServerThatAsksForAFileGetsNothing(t *testing.T) {
 	}
 }
 
-// The password is never sent so that whoever listens could read it.
+// The password is never sent in clear.
 func TestPasswordsAreNotSentInClear(t *testing.T) {
 	for _, plugin := range []string{"mysql_clear_password", "mysql_old_password", "dialog"} {
 		address, after := hostile(t, plugin, "", nil)

@@ -92,8 +92,8 @@ func aboutModule(err error) bool {
 }
 
 // dropModule leaves of the module nothing but where its state is, if the command
-// needs no more and the state is not where only the module says. The directory
-// is made anew by the next run.
+// needs no more and the state is not where only the module says. The next run
+// rebuilds the directory.
 func (r *breakGlassSteps) dropModule(c engine.BreakGlassCommand) (bool, error) {
 	keep := []string{workdir.BackendOverridePath, CLIConfig}
 	if b := r.job.Options.BackendFile; b != "" {

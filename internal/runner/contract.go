@@ -122,7 +122,7 @@ type Job struct {
 	Plan      Content `json:",omitzero"` // apply: the saved plan, exactly as it was made; Files and Env must give the same variables
 	Lineage   string  // apply: what the plan was made against; empty skips the check
 	Serial    uint64
-	LockFile  Content `json:",omitzero"` // apply: the dependency lock file that the plan was made with; used if the directory is prepared anew
+	LockFile  Content `json:",omitzero"` // apply: the dependency lock file that the plan was made with; used if the directory is prepared again
 
 	Options Options
 	Limits  Limits

@@ -92,7 +92,7 @@ func TestSupervisorKilledDuringApply(t *testing.T) {
 	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", engine)); err == nil && !strings.Contains(string(stat), ") Z ") {
 		t.Errorf("the engine outlived its supervisor: %s", stat)
 	}
-	g.Open(t) // whoever had survived would go on now
+	g.Open(t) // a surviving process would continue now
 	if !runnertest.Has(`"type":"apply_complete"`, s.Read(id, runner.FileEvents)) {
 		t.Error("the finished operation is not on disk")
 	}
@@ -216,7 +216,7 @@ data "terraform_remote_state" "x" {
 	}
 }
 
-// hanging serves a page that never comes, and tells when somebody waits for it.
+// hanging serves a page that never comes, and reports the first request for it.
 func hanging(t *testing.T) (arrived <-chan struct{}, url string) {
 	t.Helper()
 	here := make(chan struct{}, 16)
@@ -360,7 +360,7 @@ func TestTreeThatLeadsOut(t *testing.T) {
 // foreign is a state store that is not ours, with a will of its own.
 type foreign struct {
 	state  []byte
-	held   map[string]string // a lock of somebody else
+	held   map[string]string // a foreign lock
 	refuse bool              // writes
 	broken atomic.Bool       // refuses everything, from now on
 }
@@ -412,7 +412,7 @@ func TestForeignBackend(t *testing.T) {
 	}
 }
 
-// F17: a lock of somebody else is named, and can be broken.
+// F17: a foreign lock is named, and can be broken.
 func TestForeignLock(t *testing.T) {
 	f := &foreign{held: map[string]string{"ID": "lock-1", "Who": "somebody@else", "Created": "2026-01-02T03:04:05Z", "Info": "nightly"}}
 	s := abroad(t, f)

@@ -64,7 +64,7 @@ func TestTermIsOneInterrupt(t *testing.T) {
 	m.Fault(`{"call": "create", "name": "a", "do": "delay", "delay": "500ms", "ignoreStop": true}`)
 	id := s.Start(stack.ApplyRun, runnertest.Saved(plan))
 	m.Await("create", "begin", 1)
-	for range 2 { // whoever evicts may say it more than once
+	for range 2 { // an eviction may send it more than once
 		if err := syscall.Kill(s.Current().PID, syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -84,9 +84,9 @@ func TestTermIsOneInterrupt(t *testing.T) {
 	}
 }
 
-// F12: a provider that dies in the middle of a call. What was made before is in
-// the state, the crash is shown, and what it was asked for may exist, whoever
-// started it.
+// F12: a provider that dies in the middle of a call. What was made before is in the
+// state, the crash is shown, and the requested resource may exist, for both ways to
+// start a provider.
 func TestProviderDiesInTheMiddleOfACall(t *testing.T) {
 	for _, do := range []string{"crash-before", "crash-after"} {
 		for by, alone := range map[string]bool{"kept": false, "started by the engine": true} {
@@ -228,7 +228,7 @@ func TestForeignBackendIsSlow(t *testing.T) {
 	}
 }
 
-// F43: a run that takes all it can get takes it from nobody else.
+// F43: a run that uses all the resources that it can get harms no other process.
 func TestGreedyRunHarmsNobodyElse(t *testing.T) {
 	for name, greedy := range map[string]string{
 		"processes":       "i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i+1)); done",

@@ -74,7 +74,7 @@ resource "terraform_data" "who" {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Whoever is without them has an empty home.
+	// A run without them has an empty home.
 	s.Job.Home = nil
 	if d := s.Finish(s.Start(stack.PlanRun)); d.Outcome != stack.Failed || !strings.Contains(d.Message, ".config/deep/cred") {
 		t.Errorf("without the file: ended %s: %s", d.Outcome, d.Message)

@@ -14,8 +14,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// A run that asks for health is a run like any other: whoever comes later finds
-// it, and one whose supervisor is killed ends with its sandbox.
+// A health run is a run like any other: a later controller finds it, and one whose
+// supervisor is killed ends with its sandbox.
 func TestHealthIsFoundAgain(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

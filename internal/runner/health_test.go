@@ -109,7 +109,7 @@ func TestTargetsThatAreNotAsked(t *testing.T) {
 	}
 }
 
-// A certificate that nobody vouches for is no answer.
+// A certificate of an unknown authority is a failure.
 func TestCertificatesAreVerified(t *testing.T) {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()

@@ -44,7 +44,7 @@ func TestForeignInventory(t *testing.T) {
 	}
 }
 
-// An apply is not a failure because nobody can say what exists after it.
+// An apply without an inventory is not a failure.
 func TestApplySucceedsWithoutItsInventory(t *testing.T) {
 	f := &foreign{}
 	s := abroad(t, f)

@@ -49,8 +49,8 @@ func awaitDeath(ctx context.Context, pid int, lock string) error {
 	if err != nil {
 		return err
 	}
-	// The handle becomes readable when the process has died. The first look is
-	// made at once, the others when the runtime's poller says so.
+	// The handle becomes readable when the process has died. The first test is made
+	// at once, the others when the runtime's poller says so.
 	err = raw.Read(func(fd uintptr) bool {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(poll, 0)

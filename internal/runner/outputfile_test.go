@@ -87,8 +87,8 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 }
 
-// What is in the file after a cut is the line that was begun, so that whoever
-// reads it after a crash knows all that was not handed on.
+// After a cut the file has the incomplete line, so that a reader after a crash knows
+// all that was not forwarded.
 func TestCutKeepsTheLineThatWasBegun(t *testing.T) {
 	s, _, size := newTestSpool(t)
 	s.frozen = &frozen{}
@@ -160,8 +160,8 @@ const (
 	failure = `{"@level":"error","@message":"Error: no","type":"diagnostic","diagnostic":{"severity":"error","summary":"no","detail":"hunter2","address":"a"}}`
 )
 
-// What nobody heard is brought home once, whenever and however often that is
-// tried, and beside what was heard.
+// Output that no reader received is recovered exactly once, however often that is
+// tried, and beside the received output.
 func TestUnheard(t *testing.T) {
 	dump := `{"@level":"info","@message":"Emergency state dump","type":"log","state":{"lineage":"l","serial":3,"x":"` + strings.Repeat("s", 2*maxLine) + `"}}`
 	for name, tt := range map[string]struct {
@@ -191,8 +191,7 @@ func TestUnheard(t *testing.T) {
 			}
 			put(FileEvents, tt.heard)
 			for again := range 3 {
-				// The second time it is as if whoever did this had died before
-				// the end.
+				// The second time it is as if the process had died before the end.
 				put(fileOutput, tt.spool)
 				put(filePrints, string(prints))
 				if err := recoverEvents(dir); err != nil {

@@ -90,8 +90,8 @@ func (r *preparation) init(ctx context.Context) error {
 	if r.initialised() {
 		return nil
 	}
-	// A directory that is ready has its providers: only its backend is told
-	// anew.
+	// A directory that is ready has its providers: only its backend is configured
+	// again.
 	args, err := engine.Init(engine.InitOptions{
 		Backend: r.backendConfig(), File: r.job.Options.BackendFile, Upgrade: r.job.Options.Upgrade && !r.ready,
 	})

@@ -82,8 +82,8 @@ func TestProvidersThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// A provider of the world that dies when it is asked takes the step with it. A
-// step that reads is run again without.
+// A provider that crashes fails its step. A step that reads is run again without the
+// session.
 func TestAStepThatReadsIsRunAgain(t *testing.T) {
 	s, m, work := withProviders(t, "", "")
 	s.Job.Files[0].Content = []byte(m.World() + "resource \"world_thing\" \"a\" {\n  name = \"a\"\n}\n" + pet)
@@ -310,8 +310,8 @@ resource "world_thing" "a" {
 	}
 }
 
-// What is shown is what is saved: nobody in the sandbox can write the plan that
-// an engine is reading to show it.
+// What is shown is what is saved: no process in the sandbox can write the plan that
+// an engine reads to show it.
 func TestThePlanThatIsShownCannotBeWritten(t *testing.T) {
 	for name, level := range map[string]int{"full": 0, "kernel": 2} {
 		t.Run(name, func(t *testing.T) {

@@ -139,8 +139,8 @@ func TestAKilledSupervisorLosesNoOperation(t *testing.T) {
 	}
 }
 
-// F09: the list of gaps is the difference of the world and the state, whenever
-// the supervisor or the engine is killed.
+// F09: the untracked resources are the difference of the cloud and the state,
+// whenever the supervisor or the engine is killed.
 func TestGapIsExactWheneverItIsKilled(t *testing.T) {
 	const n = 8
 	for _, victim := range []string{"supervisor", "engine"} {

@@ -13,9 +13,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit/smalldisk"
 )
 
-// onFullDisk runs the calling test with a small disk of its own that somebody
-// fills whenever there is room on it, and returns where that is and how to have
-// it filled; elsewhere it returns nothing.
+// onFullDisk runs the calling test with a small disk of its own that another process
+// fills whenever it has room, and returns its directory and a function that fills
+// it; elsewhere it returns nothing.
 func onFullDisk(t *testing.T, megabytes int) (dir string, fill func()) {
 	t.Helper()
 	dir = smalldisk.Run(t, megabytes, 0o711)
@@ -54,9 +54,9 @@ func version(serial, size int) []byte {
 	return fmt.Appendf(nil, `{"version":4,"lineage":"l","serial":%d,"resources":[],"check_results":"%s"}`, serial, strings.Repeat("x", size))
 }
 
-// F42: room that a run has set aside is never free for anybody else, so that on
-// a disk that somebody fills at every moment the state is saved each time,
-// whether it grows or shrinks, and so are events, log and report.
+// F42: the reserved room of a run is never free for another process, so that on a
+// disk that is filled at every moment the state is saved each time, whether it grows
+// or shrinks, and so are events, log and report.
 func TestNobodyTakesTheRoomThatIsSetAside(t *testing.T) {
 	dir, fill := onFullDisk(t, 24)
 	if dir == "" {

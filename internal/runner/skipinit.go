@@ -30,10 +30,10 @@ import (
 //	           it has planned        → only now the directory is prepared
 //
 // An apply never begins so: it finds the directory in which it was planned, or
-// initialises one. Nothing rests on what is kept being genuine. Whatever stands
-// there, only one form of it is used, which holds no setting: where the state is
-// is in the environment, and only the supervisor sets that. And an engine
-// compares it with the configuration before it believes it.
+// initialises one. The stored result need not be genuine. Only one form of it is
+// used, which has no setting: the place of the state is in the environment, and only
+// the supervisor sets that. And an engine compares it with the configuration before
+// it believes it.
 
 // maxBackend bounds the file that init writes about a backend, which is less
 // than a page.

@@ -118,9 +118,9 @@ func (p *workDir) lockFile(tree *os.Root) (data []byte, hash string, err error) 
 	return data, digest(data), nil
 }
 
-// rebuild makes the tree anew from the archive at a path, if it has one, and
-// puts it in the place of the old one in one step. Nothing of the old tree is
-// kept: what code of another revision left there must not reach this one.
+// rebuild makes the tree from the archive at a path, if it has one, and puts it in
+// the place of the old one in one step. Nothing of the old tree is kept: what code
+// of another revision left there must not reach this one.
 func (p *workDir) rebuild(tree Tree, archive string, lockFile []byte) error {
 	if err := removeIfThere(p.path(fileInitRecord)); err != nil {
 		return err

@@ -24,7 +24,7 @@ type targets struct {
 	Public   string // a world-readable file
 	Outside  string // a world-writable directory
 	TCP, UDP string // addresses that answer
-	Unix     string // a socket's path that anybody may connect to
+	Unix     string // the path of a socket that every user may connect to
 	Abstract string // a socket's name
 	Port     int    // free on the host's loopback
 }

@@ -102,8 +102,8 @@ func linkAt(p string) (string, bool) {
 	return string(buf[:n]), true
 }
 
-// enterEmpty makes an empty file system with a /proc the root, and lets go of
-// the host's.
+// enterEmpty makes an empty file system with a /proc the root, and unmounts the
+// host's.
 func enterEmpty(stage string, bytes int64) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV
 	steps := []struct {

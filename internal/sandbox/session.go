@@ -21,8 +21,8 @@ import (
 // which starts them on request. Every process of the session ends with the init
 // process, and the init process ends with the process that opened the session.
 //
-// When a program ends, the processes that it left behind are killed. The other
-// programs of the session stay.
+// When a program ends, its remaining processes are killed. The other programs of the
+// session stay.
 type Session struct {
 	init *Process
 	conn conn
@@ -225,8 +225,8 @@ func (r *Session) handleEnded(body []byte) {
 }
 
 // killStrays kills the children of the init process that are not programs of the
-// session: the init process adopts what a program left behind. It returns when
-// none is left.
+// session: the init process adopts the remaining processes of a program. It returns
+// when none is left.
 func (r *Session) killStrays() {
 	r.starting.Lock()
 	defer r.starting.Unlock()

@@ -101,7 +101,7 @@ func textsOf(texts [][]byte) []string {
 type tree struct {
 	Stage   string // a host directory to build it over; it is hidden in this sandbox alone
 	Bytes   int64
-	Scratch []string // empty directories that anybody may write
+	Scratch []string // empty directories that every user may write
 	Links   [][2]string
 	Texts   []text
 	Mounts  []mount // in this order

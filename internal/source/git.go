@@ -43,8 +43,8 @@ type Git struct {
 
 var _ Fetcher = (*Git)(nil)
 
-// gitTimeout is the longest that anything takes. Ending the context also lets
-// go of answers that the protocol library drops without closing them.
+// gitTimeout is the longest that anything takes. Ending the context also closes
+// answers that the protocol library drops without closing them.
 const gitTimeout = 10 * time.Minute
 
 // Resolve asks the server what the reference points to. A bare commit needs no

@@ -65,7 +65,7 @@ func privateKey(t *testing.T, passphrase string) (secret.Text, ssh.PublicKey) {
 	return secret.New(string(pem.EncodeToMemory(block))), signer.PublicKey()
 }
 
-// serveSSH lets in whoever holds the key of client.
+// serveSSH accepts the key of client.
 func (r *repository) serveSSH(client ssh.PublicKey, hosts ...ssh.Signer) *sshServer {
 	r.t.Helper()
 	config := &ssh.ServerConfig{PublicKeyCallback: func(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {

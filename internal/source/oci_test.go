@@ -26,7 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/outbound"
 )
 
-// serveOCI runs a registry of somebody else's making.
+// serveOCI runs a registry of another vendor.
 func serveOCI(t *testing.T, around func(http.Handler) http.Handler) (host string) {
 	t.Helper()
 	handler := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))

@@ -154,7 +154,7 @@ func answer(w http.ResponseWriter, err error) {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	}
-	// Nobody is left to tell when this fails.
+	// There is no reader when this fails.
 	_ = json.NewEncoder(w).Encode(map[string][]problem{"errors": {{r.code, r.message}}})
 }
 

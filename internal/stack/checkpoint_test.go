@@ -56,8 +56,8 @@ func TestLastingIsWrittenWhenItChanges(t *testing.T) {
 	}
 }
 
-// What a gap lists is shown until somebody dealt with it, whatever else happens
-// to the stack.
+// Untracked resources are shown until a user handled them, whatever else happens to
+// the stack.
 func TestNothingPassesOverAGap(t *testing.T) {
 	gap := &Untracked{Run: "apply-1", Source: calmBasis.Source, Objects: []UntrackedResource{{Address: "x.a", ID: "1", Finished: true}}}
 	other := calmBasis

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// F24: whatever the clock did while times were written down, no wait is longer
-// than two of its kind, a look that was just made is not due again, and one look
-// or one failure by the clock of now puts everything right.
+// F24: after any jump of the clock no wait is longer than two of its kind, a
+// finished drift check is not due again at once, and one check or one failure by the
+// current clock corrects all times.
 func TestClockJumps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		jump := func(label string) time.Time {
@@ -38,8 +38,8 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// F24: a clock that is set back by a second right after a look does not make it
-// due again.
+// F24: a clock that is set back by a second right after a drift check does not make
+// the check due again.
 func TestClockSetBackALittle(t *testing.T) {
 	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Status{Plans: Plans{PlannedAt: calm.Add(-time.Hour)}})
 	o.CheckedAt = o.Now

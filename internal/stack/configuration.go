@@ -9,9 +9,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// Configuration is how a stack is carried out: its module, what goes into it, where
-// its state is and where its outputs go. Decide does not look at it; its Shape
-// is part of the PlanInputs.
+// Configuration is how a stack runs: its module, its inputs, the place of its state
+// and the target of its outputs. Decide does not look at it; its Shape is part of
+// the PlanInputs.
 type Configuration struct {
 	Source *Ref   // nil when the module is inline
 	Path   string // the root module inside the source

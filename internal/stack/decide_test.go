@@ -279,8 +279,8 @@ func toggle(b *Blocked, reason Reason) *Blocked {
 	return &Blocked{Kind: fault.Missing, Reason: reason, Message: "not there"}
 }
 
-// Left alone in a calm world, every stack comes to rest in a few steps, or
-// stands where it says that a person is needed.
+// Without events from outside every stack settles in a few steps, or says that it
+// waits for a user.
 func TestDecideSettles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -310,7 +310,7 @@ func TestDecideSettles(t *testing.T) {
 	})
 }
 
-// A quiet look for drift changes neither the memory nor what is shown.
+// A drift check that finds nothing changes neither the status nor the conditions.
 func TestQuietCheckLeavesNoTrace(t *testing.T) {
 	o := Observation{
 		Now: time.Unix(1e9, 0), PlanInputs: PlanInputs{Revision: "main@sha1:0", Source: "s", Engine: "tofu"},
@@ -331,7 +331,7 @@ func TestQuietCheckLeavesNoTrace(t *testing.T) {
 		o.Status, o.CheckedAt, o.Run = o.Status.Record(*o.Run), o.Now, nil
 		return before, during, Decide(o)
 	}
-	look("3") // the first look may say "No drift"
+	look("3") // the first check may say "No drift"
 	memory := o.Status
 	before, during, after := look("4")
 	if got, want := fmt.Sprintf("%+v", o.Status), fmt.Sprintf("%+v", memory); got != want {
@@ -360,7 +360,7 @@ func TestNamesAreNotGivenTwice(t *testing.T) {
 	if got := (Status{}).NameFor("plan-main-abc", "long", "d2", "plan-main-abc"); got != "long" {
 		t.Errorf("after the memory is lost: %q, want long", got)
 	}
-	for i := range 2 * namesKept { // inputs that keep changing, and nobody who approves
+	for i := range 2 * namesKept { // inputs that keep changing, without an approval
 		digest := fmt.Sprintf("e%d", i)
 		name := m.NameFor("plan-main-abc", "plan-main-abc-"+digest, digest, "")
 		if name == "plan-main-abc" {

@@ -76,7 +76,7 @@ func TestNoHealthIsNoFailure(t *testing.T) {
 	}
 }
 
-// looked ends a look for drift with what it found, nil for nothing.
+// looked ends a drift check with the drift that it found, nil for none.
 func looked(o Observation, found *Plan) Observation {
 	o.Status = o.Status.Record(Run{ID: "c1", Kind: CheckRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis}, Plan: found, State: "st", Exists: true, At: o.Now})
 	o.CheckedAt, o.Run = o.Now, nil
@@ -129,7 +129,7 @@ func TestDriftIsLookedForWhileHealthIsBad(t *testing.T) {
 	}
 }
 
-// What a look finds while the health is bad is mended or shown as ever.
+// Drift that is found while the health is bad is fixed or shown as ever.
 func TestDriftIsMendedWhileHealthIsBad(t *testing.T) {
 	one := 1
 	drift := &Plan{Name: "p2", Digest: "d2", PlanInputs: calmBasis, Drift: true, Changes: Changes{Change: 1}}

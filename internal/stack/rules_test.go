@@ -30,7 +30,7 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// What somebody does not want is said; what somebody approves is applied.
+// A rejected plan is shown as rejected; an approved one is applied.
 func TestRejected(t *testing.T) {
 	basis := PlanInputs{Source: "s"}
 	plan := &Plan{Name: "p1", Digest: "d", PlanInputs: basis}

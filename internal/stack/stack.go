@@ -38,7 +38,7 @@ type Spec struct {
 	Destroy         bool   // plans destroy everything
 	DestroyLast     bool   // destroy the resources when the object is deleted
 	Retain          bool   // a person said that the resources stay when the object is deleted
-	CheckDrift      bool   // check drift at each interval; otherwise plan anew
+	CheckDrift      bool   // check drift at each interval; otherwise replan
 	Interval        time.Duration
 	RetryEvery      time.Duration
 	RetryMax        time.Duration // cap of an exponential backoff
@@ -61,11 +61,11 @@ type Spec struct {
 	Spread         uint64 // any number that is the stack's own: spreads looks over the interval
 }
 
-// Repair is how a person wants the gap of a run to be closed: its objects are
-// imported, in a plan like any other.
+// Repair is a request to import the untracked resources of a run, in a plan like any
+// other.
 type Repair struct {
 	Run    string            `json:"run"`
-	IDs    map[string]string `json:"ids,omitempty"`    // by address, where the journal has none or not the one to import by
+	IDs    map[string]string `json:"ids,omitempty"`    // by address, where the events of the run have none, or not the one to import by
 	Absent []string          `json:"absent,omitempty"` // addresses of what does not exist after all
 	Plan   string            `json:"plan,omitempty"`   // the name of the plan to carry out, once it was seen
 }
@@ -77,8 +77,7 @@ type Unlock struct {
 }
 
 // PlanInputs is everything that a plan is made from and that is known before it is
-// made. Two plans of one basis answer the same question; an approval of one
-// basis says nothing about another.
+// made. An approval of a plan says nothing about a plan of other inputs.
 type PlanInputs struct {
 	Revision string `json:"revision,omitempty"` // for people: main@sha1:…
 	Source   string `json:"source,omitempty"`   // digest of the module tree
@@ -113,12 +112,12 @@ func (b PlanInputs) same(c PlanInputs) bool { return len(b.Differs(c)) == 0 }
 // Plan identifies one saved plan. Two plans with one digest are one plan.
 type Plan struct {
 	Name       string     `json:"name"`   // what people approve: plan-main-b8e362c206
-	Digest     string     `json:"digest"` // covers the basis, lock file, backend, state and changes
+	Digest     string     `json:"digest"` // covers the plan inputs, lock file, backend, state and changes
 	Run        string     `json:"run"`    // the run that made it
 	PlanInputs PlanInputs `json:"basis"`
 	Changes    Changes    `json:"changes"`
 	Destroy    bool       `json:"destroy,omitempty"`
-	Drift      bool       `json:"drift,omitempty"`   // found while looking for drift
+	Drift      bool       `json:"drift,omitempty"`   // found by a drift check
 	Lineage    string     `json:"lineage,omitempty"` // of the state that it was made against
 	Serial     uint64     `json:"serial,omitempty"`
 	At         time.Time  `json:"at"`

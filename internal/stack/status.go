@@ -88,9 +88,9 @@ type Drift struct {
 	Changes Changes   `json:"changes"`
 }
 
-// Untracked is what an interrupted apply created, or may have created, and what is
-// in no state. Another apply would create it a second time, so none begins before a
-// person approved it.
+// Untracked are the resources that an interrupted apply created, or may have
+// created, and that the state does not have. Another apply would create them a
+// second time, so it needs an approval.
 type Untracked struct {
 	Run     string              `json:"run"`
 	At      time.Time           `json:"at"`
@@ -109,7 +109,7 @@ func (g Untracked) Less(missing []UntrackedResource) *Untracked {
 	return &g
 }
 
-// UntrackedResource is one object that is in no state.
+// UntrackedResource is one of them.
 type UntrackedResource struct {
 	Address  string `json:"address"`
 	ID       string `json:"id,omitempty"`

@@ -107,9 +107,9 @@ func (o Observation) exhausted() bool {
 		m.FailedFor.same(o.PlanInputs) && !o.requested()
 }
 
-// Recheck is how often a stack that waits as d says is looked at again while
-// nothing changes; zero if it is not, since an event or a person must come
-// first. It is the same however often d is made.
+// Recheck is the interval at which a stack that waits as d says is reconciled while
+// nothing changes; zero if only an event or a person ends the wait. It is the same
+// however often d is made.
 func (o Observation) Recheck(d Decision) time.Duration {
 	w, waits := d.Action.(Wait)
 	switch {

@@ -21,7 +21,7 @@ const (
 	LockBroken        Change = "LockBroken"        // a state lock of another holder was broken
 	LockHeld          Change = "LockHeld"          // another holder has had the state lock for long
 	DriftResolved     Change = "DriftResolved"     // drift that was known is no more
-	UntrackedFound    Change = "UntrackedFound"    // a run left resources that are in no state
+	UntrackedFound    Change = "UntrackedFound"    // a run left untracked resources
 	PlanReviewed      Change = "PlanReviewed"      // the webhooks answered, or could not be asked
 	BreakGlassStarted Change = "BreakGlassStarted" // a break-glass session began
 	BreakGlassEnded   Change = "BreakGlassEnded"   // it ended
@@ -49,7 +49,7 @@ type Resolution string
 
 // The resolutions.
 const (
-	WentAway   Resolution = "WentAway"   // the world is again as it was applied
+	WentAway   Resolution = "WentAway"   // the resources are again as they were applied
 	Remediated Resolution = "Remediated" // an apply took the place of it
 	Replaced   Resolution = "Replaced"   // a plan of something new is pending, and tells the two apart no more
 )

@@ -19,7 +19,7 @@ func calmly(spec Spec, m Status) Observation {
 	return Observation{Now: calm, Spec: spec, Status: m, PlanInputs: calmBasis}
 }
 
-// A module that never agrees with the world is applied three times.
+// A module whose plan always has changes is applied three times.
 func TestCirclesEnd(t *testing.T) {
 	o := calmly(Spec{Mode: Auto, CheckDrift: true}, Status{})
 	applies := 0
@@ -77,7 +77,7 @@ func TestCirclesEnd(t *testing.T) {
 	})
 }
 
-// A gap is closed by a plan that a person asked for, saw and named.
+// Untracked resources are imported by a plan that a person requested, saw and named.
 func TestRepair(t *testing.T) {
 	gap := &Untracked{Run: "apply-1", Source: "s", Objects: []UntrackedResource{{Address: "x.a", ID: "1", Finished: true}, {Address: "x.b"}, {Address: "x.c", ID: "3"}}}
 	plan := &Plan{Name: "p", Digest: "d", PlanInputs: calmBasis}
@@ -155,8 +155,8 @@ func TestCommitsAreCoalesced(t *testing.T) {
 	}
 }
 
-// Stacks that were applied together are not looked at together, each of them is
-// looked at in its interval, and looks keep their distance.
+// The drift checks of stacks that were applied together are spread, each within its
+// interval.
 func TestLooksAreSpread(t *testing.T) {
 	seen := map[time.Duration]int{}
 	for i := range uint64(1000) {
@@ -200,7 +200,7 @@ func TestPreviewStandsAlone(t *testing.T) {
 	}
 }
 
-// What a person wants to see first is not taken down before.
+// A destroy that needs an approval waits for it.
 func TestDestroyCanBeApproved(t *testing.T) {
 	o := calmly(Spec{Mode: Auto, DestroyLast: true, ApproveDestroy: true}, Status{Resources: Resources{Created: true}, Plans: Plans{Planned: calmBasis, Pending: &Plan{Name: "build", Digest: "b", PlanInputs: calmBasis}}})
 	o.Deleting, o.PlanInputs = true, PlanInputs{}
@@ -228,7 +228,7 @@ func TestDestroyCanBeApproved(t *testing.T) {
 	}
 }
 
-// Whatever is left behind is said to be.
+// Retained resources are reported.
 func TestRetainedIsSaid(t *testing.T) {
 	for name, tt := range map[string]struct {
 		memory Status
@@ -247,9 +247,9 @@ func TestRetainedIsSaid(t *testing.T) {
 	}
 }
 
-// P6: whatever a stack waits for, either the clock ends the wait, or a person or
-// an event that the reason names does; and how often it is looked at again does
-// not change from one look to the next.
+// P6: whatever a stack waits for, the clock ends the wait, or a person or an event
+// that the reason names does; and the interval of its checks does not change from
+// one check to the next.
 func TestEveryWaitHasAnEnd(t *testing.T) {
 	// Nothing but a person or a change of something that is watched helps here.
 	somebody := map[Reason]bool{
@@ -283,7 +283,7 @@ func TestEveryWaitHasAnEnd(t *testing.T) {
 	})
 }
 
-// A state that somebody wrote during an apply is looked at at once, and once.
+// A foreign write of the state during an apply is compared at once, and once.
 func TestAStateThatWasNotStoredIsLookedAt(t *testing.T) {
 	for name, edit := range map[string]func(*Spec){
 		"by a look for drift": func(s *Spec) { s.CheckDrift = true },

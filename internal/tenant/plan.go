@@ -10,7 +10,7 @@ import (
 type Observed struct {
 	Now       time.Time
 	Deleting  bool // the tenant itself is being deleted
-	Protected bool // and deletion protection forbids it
+	Protected bool // and deletion protection denies it
 
 	Resources []Resource      // of the template
 	Objects   []Object        // rendered; one that is missing was left out, unless there is an error for it

@@ -89,8 +89,8 @@ func (w *fakeWorld) child(ref Ref, wrote map[Ref]bool) Child {
 	return c
 }
 
-// pass is one look: until there is nothing to do, or the controller ends after
-// some acts, which loses everything but what was written down.
+// pass acts until there is nothing to do, or until the controller crashes after some
+// acts, which loses everything that was not written.
 func (w *fakeWorld) pass(crashAfter int) {
 	wrote := map[Ref]bool{}
 	acts := 0
@@ -322,7 +322,7 @@ func TestPlanHolds(t *testing.T) {
 				id := rapid.SampledFrom(w.template).Draw(t, "refused").ID
 				_, o := thing(Resource{ID: id}, w.kind(id))
 				w.refuses[RefOf(o.Rendered)] = true
-			case 4: // somebody deletes an object
+			case 4: // a user deletes an object
 				if refs := w.refs(); len(refs) > 0 {
 					delete(w.objects, rapid.SampledFrom(refs).Draw(t, "lost"))
 				}
@@ -346,7 +346,7 @@ func TestPlanHolds(t *testing.T) {
 	})
 }
 
-// settle lets the world be kind, after which everything is as it should be.
+// settle makes every request succeed, after which everything is as desired.
 func (w *fakeWorld) settle() {
 	w.refuses, w.broken = map[Ref]bool{}, map[string]bool{}
 	for range 40 {

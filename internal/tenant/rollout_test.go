@@ -126,7 +126,7 @@ func TestAFailureStopsTheRollout(t *testing.T) {
 	r.wantChanged("once it is ready", "a0", "a1")
 }
 
-// Whoever looks at a rollout that has stopped sees how far it had come.
+// The status of a stopped rollout shows its progress.
 func TestARolloutStopsInAWave(t *testing.T) {
 	r := newRoll(t, 4)
 	r.tenant("a3-web").Labels = map[string]string{"canary": "yes"}
@@ -230,7 +230,7 @@ func TestAnotherChangeEndsAStoppedRollout(t *testing.T) {
 	r.read()
 	r.failing("a0")
 	wantPhase(t, r.read(), RolloutFailed)
-	r.k.Templates[0].Generation = 3 // rolled back, or mended
+	r.k.Templates[0].Generation = 3 // rolled back, or fixed
 	wantPhase(t, r.read(), RolloutInProgress)
 	r.wantChanged("with a newer generation", "a0")
 }

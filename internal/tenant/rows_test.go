@@ -95,8 +95,8 @@ func TestRowsThatNoTenantCanBeMadeOf(t *testing.T) {
 	}
 }
 
-// A value that cannot be used spoils its own row. Where it is the uid, nobody
-// knows whose row it is.
+// An invalid value makes its own row invalid. Where it is the uid, the tenant of the
+// row is unknown.
 func TestAValueThatCannotBeUsedSpoilsItsRowOnly(t *testing.T) {
 	m := Mapping{UID: "id", Activate: "on", Extra: map[string]string{"note": "note"}}
 	rows, errs := Rows(m, Snapshot{Columns: []string{"id", "note", "on"}, Rows: [][]Cell{

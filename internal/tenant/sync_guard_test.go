@@ -82,8 +82,8 @@ func TestTheTokenOfAnEmptyTable(t *testing.T) {
 	e.wantTenants("after it", 0)
 }
 
-// The annotation stays where somebody has put it. Tenants that were made again
-// since are others, whatever they are called.
+// The annotation stays. Tenants that were created again since are others, although
+// they have the same names.
 func TestATokenIsOfNoUseForTenantsMadeAgain(t *testing.T) {
 	e := newRoll(t, 3)
 	e.deactivate(3)
@@ -182,4 +182,4 @@ func TestProtectedTenantsStay(t *testing.T) {
 	e.wantTenants("with a protected template", 2)
 }
 
-// F28: a row that flaps is let go more slowly each time.
+// F28: the tenants of a flapping row are deleted more slowly each time.

@@ -166,8 +166,8 @@ func sortedKeys(m map[string]Row) []string {
 	return all
 }
 
-// A table that stays as it is comes to rest: what is active has its tenants, and
-// nothing more is done.
+// A table that does not change settles: each active row has its tenants, and nothing
+// more is done.
 func TestStepsComeToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := Known{Now: time.Unix(0, 0), Registry: "ns/r", Digest: digest, Guard: Guard{MaxPercent: 100, MaxCount: 100},

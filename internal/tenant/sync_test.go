@@ -232,7 +232,7 @@ func TestAnAbsentRowNeedsTwoReads(t *testing.T) {
 		t.Errorf("%d are leaving, want 1", s.Leaving)
 	}
 	e.wantTenants("after the first read without it", 5)
-	// A look with the rows of the same read is no second read.
+	// A pass with the rows of the same read is no second read.
 	e.k.Now = e.k.Now.Add(time.Minute)
 	if s := Sync(e.k); len(s.Remove) != 0 {
 		t.Errorf("the same read twice takes away %v", s.Remove)

@@ -223,7 +223,7 @@ func (p *Platform) callsOf(tb testing.TB) []history.Call {
 	return all
 }
 
-// destroys are the runs that took a stack down, by the journal.
+// destroys are the destroy runs, by the audit log.
 func (p *Platform) destroys(tb testing.TB) []history.Run {
 	tb.Helper()
 	page, err := audit.Read(filepath.Join(p.Dir, "audit"), audit.Query{Limit: 1000})

@@ -68,7 +68,7 @@ func (g *Git) Commit(files map[string]string) string {
 	return strings.TrimSpace(g.git(g.tree, "rev-parse", "HEAD"))
 }
 
-// git runs git without anybody's configuration.
+// git runs git without the configuration of a user.
 func (g *Git) git(dir string, args ...string) string {
 	g.tb.Helper()
 	env := []string{

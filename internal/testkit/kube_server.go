@@ -21,7 +21,7 @@ import (
 const startWithin = Patience
 
 // sharedServer is this process's API server, which has our kinds by the time it
-// returns. It must not be let go of: a pipe that is collected is closed.
+// returns. It must stay referenced: a pipe that is collected is closed.
 var sharedServer = sync.OnceValues(func() (*server, error) {
 	s := &server{kubeconfig: os.Getenv("TERRIER_TEST_KUBECONFIG")}
 	if s.kubeconfig == "" {

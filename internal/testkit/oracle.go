@@ -32,8 +32,8 @@ func (w *World) Overlaps() []string {
 		}
 		end := slices.IndexFunc(calls[i+1:], func(e WorldCall) bool { return same(c, e) })
 		if end < 0 || calls[i+1+end].Phase == "begin" {
-			// It was cut short. Process ids are those inside the box, so a later run
-			// may bear the same ones and make the same call.
+			// It was cut short. Process ids are those inside the sandbox, so a later
+			// run may have the same ones and make the same call.
 			continue
 		}
 		for _, other := range calls[i+1 : i+1+end] {

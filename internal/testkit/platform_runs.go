@@ -28,7 +28,7 @@ func (p *Platform) Supervisors() []Process {
 	})
 }
 
-// Engines lists the engine processes in the boxes of the platform's runs.
+// Engines lists the engine processes in the sandboxes of the platform's runs.
 func (p *Platform) Engines() []Process {
 	all := processes()
 	parent := map[int]int{}

@@ -98,8 +98,8 @@ func (c *Cluster) clear(tb testing.TB) {
 	}
 }
 
-// Abandon lets go of every stack of the namespace, without a controller that
-// could: what they built is forgotten. It is for clean-up.
+// Abandon removes the finalizers of all stacks of the namespace, without a
+// controller. Their resources are abandoned. It is for clean-up.
 func (c *Cluster) Abandon(tb testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -262,7 +262,7 @@ func (c *Cluster) Delete(tb testing.TB, name string) {
 	}
 }
 
-// describe is one line about how a stack stands.
+// describe is the status of a stack in one line.
 func describe(s *infrav1alpha2.Terraform) string {
 	var b strings.Builder
 	for _, c := range s.Status.Conditions {

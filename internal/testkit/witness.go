@@ -136,9 +136,9 @@ func (w *Witness) see(o client.Object, gone bool) {
 	}
 }
 
-// Collect takes over what is on disk: the reports of the runs, which go with the
-// stacks, and what the journal has of those that took a stack down. Nothing else
-// is left of one that ended while its controller was being started again.
+// Collect reads the reports of the runs, which are removed with the stacks, and the
+// destroy runs in the audit log. A run that ended while its controller was restarted
+// leaves nothing else.
 func (w *Witness) Collect() {
 	w.tb.Helper()
 	runs, destroys := w.platform.reports(w.tb), w.platform.destroys(w.tb)

@@ -18,11 +18,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
-// World is the cloud of the world provider (test/world): one file, which tells
-// what runs really did, whatever anybody reported.
+// World is the cloud of the world provider (test/world): one file, which tells what
+// runs really did, whatever they reported.
 //
-// The methods end the test when the file or the journal is not what the
-// provider writes.
+// The methods end the test when the file or the call log is not what the provider
+// writes.
 type World struct {
 	Path string // absolute; runs must be able to write the directory
 	tb   testing.TB
@@ -49,15 +49,15 @@ type WorldFault struct {
 	IgnoreStop bool   `json:"ignoreStop,omitempty"`
 }
 
-// WorldCall is one line of the journal. A call leaves one when it begins and
-// one when it ends, unless it died on the way.
+// WorldCall is one line of the call log. A call leaves one when it begins and one
+// when it ends, unless it died on the way.
 type WorldCall struct {
 	Time   time.Time `json:"time"`
 	Call   string    `json:"call"`
 	Phase  string    `json:"phase"` // begin, done or failed
 	Name   string    `json:"name"`
 	ID     string    `json:"id,omitempty"`
-	PID    int       `json:"pid"`    // of the provider, as its box counts
+	PID    int       `json:"pid"`    // of the provider, as its sandbox counts
 	Engine int       `json:"engine"` // of the provider's parent
 	Note   string    `json:"note,omitempty"`
 }
@@ -134,7 +134,7 @@ func (w *World) Fault(faults ...WorldFault) {
 	})
 }
 
-// Calls reads the journal.
+// Calls reads the call log.
 func (w *World) Calls() []WorldCall {
 	w.tb.Helper()
 	calls, err := w.calls()
@@ -202,7 +202,7 @@ func (w *World) CreatedTwice() []string {
 			twice = append(twice, c.Name)
 		}
 	}
-	named := map[string]int{} // a create that crashed after its effect is not done in the journal
+	named := map[string]int{} // a create that crashed after its effect is not done in the call log
 	for _, t := range w.Things() {
 		if named[t.Name]++; named[t.Name] > 1 {
 			twice = append(twice, t.Name)
@@ -286,7 +286,7 @@ func (w *World) change(change func(*worldFile) (write bool)) {
 	}
 }
 
-// own gives the world to the user that boxed runs are.
+// own gives the world to the user of sandboxed runs.
 func (w *World) own() {
 	w.tb.Helper()
 	if err := sandbox.ChownWork(filepath.Dir(w.Path)); err != nil {

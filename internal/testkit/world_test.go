@@ -68,7 +68,7 @@ func TestWorldEditIsDrift(t *testing.T) {
 	if got := w.Things(); len(got) != 0 {
 		t.Errorf("after removing all there is %+v, want nothing", got)
 	}
-	// An id is never given twice, whatever was removed by hand.
+	// An id is never given twice, whatever was removed manually.
 	w.change(func(f *worldFile) bool {
 		if f.Next != 3 {
 			t.Errorf("next id is %d, want 3", f.Next)

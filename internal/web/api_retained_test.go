@@ -40,8 +40,8 @@ func (l *leftovers) Forget(_ context.Context, key query.Key, uid string) error {
 	return nil
 }
 
-// Whoever has a record forgotten, or reads the state in it, is in the journal
-// first; without a journal that can be written neither happens.
+// Deleting a record, or reading the state in it, requires an entry in the audit log
+// first. Without a writable audit log neither happens.
 func TestWhatStacksLeftIsTouchedOnTheRecord(t *testing.T) {
 	l, journal, o := &leftovers{}, &ledger{}, options(newRoles())
 	o.Retained, o.Audit = l, journal

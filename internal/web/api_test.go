@@ -209,7 +209,7 @@ func TestQueriesAreReadStrictly(t *testing.T) {
 	}
 }
 
-// Whoever misspells a status is told which there are.
+// The error for an unknown status lists the known ones.
 func TestAnUnknownStatusIsToldTheKnownOnes(t *testing.T) {
 	u, c := serve(t, options(newRoles()))
 	_, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/stacks?status=failed,happy", bearer)
@@ -321,7 +321,8 @@ func TestStatesAreReadOnTheRecord(t *testing.T) {
 	}
 }
 
-// Whoever has lost a namespace sees no more of it, in lists or otherwise.
+// A user who lost the rights in a namespace sees nothing of it, in lists or
+// otherwise.
 func TestListsAreCut(t *testing.T) {
 	o := options(newRoles())
 	board := emptyBoard()

@@ -23,14 +23,14 @@ func emptyBoard() *query.Board {
 	return b
 }
 
-// idle is a queue that nobody stands in.
+// idle is an empty queue.
 type idle struct{}
 
 func (idle) Backlog() schedule.Backlog           { return schedule.Backlog{MaxRuns: 4} }
 func (idle) Line() schedule.Line                 { return schedule.Line{} }
 func (idle) Place(string) (schedule.Place, bool) { return schedule.Place{}, false }
 
-// blank is a journal in which nothing is written.
+// blank is an empty audit log.
 type blank struct{}
 
 func (blank) Entries(context.Context, query.AuditSight, query.AuditQuery) (query.AuditPage, error) {
@@ -45,7 +45,7 @@ func (blank) VerifyJournal(context.Context) (query.AuditReport, error) {
 	return query.AuditReport{}, nil
 }
 
-// ledger is a journal that can be written.
+// ledger is a writable audit log.
 type ledger struct {
 	mu      sync.Mutex
 	entries []query.AuditEntry
@@ -103,7 +103,7 @@ func stackObject(namespace, name string) *v1alpha2.Terraform {
 	return o
 }
 
-// scopeFunc finds the scope of everybody anew each time.
+// scopeFunc computes the scope of every user each time.
 func scopeFunc(f func() access.Scope) func(context.Context, access.User) (access.Scope, error) {
 	return func(context.Context, access.User) (access.Scope, error) { return f(), nil }
 }

@@ -44,7 +44,7 @@ func (d *diary) all() []query.AuditEntry {
 
 const outgrownPath = "/api/v1/namespaces/apps/stacks/net/outgrown"
 
-// Whoever commands what they may not is on record; whoever only looks is not.
+// A denied command is in the audit log; a denied read is not.
 func TestDeniedCommandsAreRecorded(t *testing.T) {
 	auth, d := newRoles(), &diary{}
 	auth.deny(access.ResourceState)
@@ -70,8 +70,8 @@ func TestDeniedCommandsAreRecorded(t *testing.T) {
 	}
 }
 
-// Whoever may do nothing does not fill the journal either, and how often they
-// tried is told once there is room again.
+// Denied commands of one user do not fill the audit log, and their number is
+// recorded once there is room again.
 func TestDeniedCommandsAreBounded(t *testing.T) {
 	auth, d := newRoles(), &diary{}
 	auth.deny(access.ResourceState)
@@ -97,8 +97,8 @@ func TestDeniedCommandsAreBounded(t *testing.T) {
 	}
 }
 
-// Nobody hides what another one tries behind a noise of their own, and all of
-// them together do not fill the disk.
+// The denied commands of one user do not hide those of another, and those of all
+// users do not fill the disk.
 func TestNoiseHidesNobody(t *testing.T) {
 	r, now := newRefusals(), time.Now()
 	for range refusalsPerMinute + 5 {
@@ -141,7 +141,7 @@ func TestWhatIsRefusedOfManyIsRecorded(t *testing.T) {
 	}
 }
 
-// onlyApps is the hands of somebody who may suspend the stacks of one namespace.
+// onlyApps are the commands of a user who may suspend the stacks of one namespace.
 type onlyApps struct{ command.StackCommands }
 
 func (onlyApps) Suspend(_ context.Context, k query.Key) error {
@@ -158,7 +158,7 @@ func TestSigningInIsRecorded(t *testing.T) {
 	b.signIn(token)
 	own := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-origin") }
 	b.post("/sign-out", url.Values{}, own)
-	b.post("/sign-out", url.Values{}, own) // of nobody
+	b.post("/sign-out", url.Values{}, own) // of no user
 	all := d.all()
 	if len(all) != 3 || all[0].What != query.AuditSignInRefused || all[0].Who != "" || all[1].What != query.AuditSignedIn || all[1].Who != "ann" ||
 		all[2].What != query.AuditSignedOut || all[2].Who != "ann" {
@@ -183,7 +183,7 @@ func TestAStateIsShownOnRecord(t *testing.T) {
 	}
 }
 
-// onItsWay is hands that notice on which way somebody approves.
+// onItsWay are commands that record by which way a user approves.
 type onItsWay struct {
 	command.StackCommands
 	ways *[]query.AuditVia

@@ -18,7 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// commonEstate is one registry whose deletions are held back.
+// commonEstate is one registry whose deletions are blocked.
 type commonEstate struct{ query.TenantEstate }
 
 func (commonEstate) RegistryDetail(_ context.Context, k query.Key) (query.RegistryDetail, error) {
@@ -28,7 +28,7 @@ func (commonEstate) RegistryDetail(_ context.Context, k query.Key) (query.Regist
 	return d, nil
 }
 
-// deputy is whoever is asked to command registries, and what came of it.
+// deputy records the commands to registries.
 type deputy struct {
 	command.TenantCommands
 	done []string
@@ -56,8 +56,8 @@ func post(t *testing.T, c *http.Client, address string, form url.Values) (*http.
 	})
 }
 
-// Deletions pass by a form alone: what goes is named before, the browser is sent
-// on and told, and what the cluster says is a page.
+// Deletions are allowed by a form alone: the page names them before, the browser is
+// redirected to a notice, and the answer of the cluster is a page.
 func TestDeletionsPassWithoutScripts(t *testing.T) {
 	o := options(newRoles())
 	d := &deputy{}
@@ -86,7 +86,7 @@ func TestDeletionsPassWithoutScripts(t *testing.T) {
 	}
 }
 
-// pagedJournal is a journal of entries that come one at a time.
+// pagedJournal is an audit log with pages of one entry.
 type pagedJournal struct {
 	query.Journal
 	entries []query.AuditEntry
@@ -112,7 +112,7 @@ func (j *pagedJournal) Entries(_ context.Context, sight query.AuditSight, q quer
 	return query.AuditPage{}, nil
 }
 
-// partial is a person who may see the journal of some namespaces.
+// partial is a user who may see the audit log of some namespaces.
 type partial struct {
 	*roles
 	namespaces []string

@@ -42,7 +42,7 @@ type readerOf struct {
 
 func (r readerOf) Get(context.Context, query.Key) (query.Stack, error) { return r.row.Stack, nil }
 
-// deciding is the hands of somebody who decides on plans.
+// deciding are the commands of a user who decides on plans.
 type deciding struct {
 	command.StackCommands // what is not below is commanded by no test
 	approved              []string

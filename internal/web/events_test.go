@@ -209,8 +209,8 @@ func TestEventsSayWhenToLookAgain(t *testing.T) {
 	}
 }
 
-// A link of others leads to no stream: each window that they open would hold a
-// place of whoever follows it.
+// A link of another site leads to no stream: each window that it opens would use a
+// stream of the user who follows it.
 func TestNoLinkOfOthersOpensAStream(t *testing.T) {
 	r := newCrier(t, Limits{})
 	for site, want := range map[string]int{"cross-site": http.StatusForbidden, "same-site": http.StatusForbidden, "none": http.StatusOK, "same-origin": http.StatusOK} {
@@ -254,8 +254,8 @@ func TestEventsAreChosen(t *testing.T) {
 	}
 }
 
-// A namespace that is taken away is gone from the stream; when none is left, so
-// is the stream.
+// A namespace whose rights are revoked is gone from the stream; when none is left,
+// the stream ends.
 func TestEventsEndWithTheRights(t *testing.T) {
 	r := newCrier(t, Limits{Recheck: 2 * time.Millisecond})
 	r.see(access.Scope{In: map[string]bool{"apps": true, "infra": true}})
@@ -275,7 +275,7 @@ func TestEventsEndWithTheRights(t *testing.T) {
 	}
 	r.change("infra", "dns")
 	r.change("apps", "net")
-	// Whatever was told before the rights were looked at again is no news of infra.
+	// No event before the next check of the rights is about infra.
 	for {
 		e, err := l.next()
 		if err != nil {
@@ -302,8 +302,8 @@ func TestEventsEndWithTheRights(t *testing.T) {
 	}
 }
 
-// Whoever may see little is not made to wait until all is known, and is told
-// when more is.
+// A user with few rights does not wait until all scopes are known, and gets an event
+// when more are.
 func TestEventsBeginBeforeAllIsKnown(t *testing.T) {
 	r := newCrier(t, Limits{Recheck: 2 * time.Millisecond})
 	r.see(access.Scope{In: map[string]bool{}, Unasked: 2})

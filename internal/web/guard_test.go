@@ -15,9 +15,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// doors is what each route takes. A route that is not here fails the test, so
-// that nobody adds one without saying whom it lets in. Each area of routes has
-// its rows beside its tests, and adds them before anything runs.
+// doors are the rights that each route requires. A route that is not here fails the
+// test, so that each new route names its rights. Each area of routes has its rows
+// beside its tests, and adds them before anything runs.
 var doors = map[string]string{}
 
 func addDoors(more map[string]string) struct{} {
@@ -275,8 +275,8 @@ func endless(t *testing.T, auth Auth, limits Limits) (address string, c *http.Cl
 	return u.String() + "/api/v1/namespaces/apps/stacks/net/runs/plan-1/log?follow=true", c
 }
 
-// Whoever loses the right to a log loses the stream as well, and sees that it
-// was cut.
+// A user who loses the right to a log loses the stream as well, and sees that it was
+// cut.
 func TestStreamEndsWithTheRight(t *testing.T) {
 	auth := newRoles()
 	address, c := endless(t, auth, Limits{Recheck: time.Millisecond})
@@ -357,8 +357,8 @@ func TestReaderThatStallsIsDropped(t *testing.T) {
 	t.Error("a reader that takes nothing keeps its place")
 }
 
-// Somebody who types an address that is none sees where to go from there, and a
-// program is told in its own words.
+// The page for an unknown address links to the known ones, and a program gets a JSON
+// error.
 func TestAddressThatIsNone(t *testing.T) {
 	u, c := serve(t, options(newRoles()))
 	browser := func(r *http.Request) { r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8") }

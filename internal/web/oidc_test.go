@@ -106,7 +106,7 @@ func TestNamesOfAnIssuer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options func(*Issuer)
 		claims  map[string]any // changed
-		want    string         // who; empty for nobody
+		want    string         // who; empty for none
 		groups  []string
 	}{
 		"an e-mail address that is verified":     {func(i *Issuer) { i.UsernameClaim = "email" }, nil, "ann@example.com", []string{"net", "ops"}},

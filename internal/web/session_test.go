@@ -100,7 +100,7 @@ func TestSessionsEnd(t *testing.T) {
 	}
 }
 
-// What a page does by itself keeps nobody signed in.
+// The requests that a page makes by itself do not prolong a session.
 func TestAPageKeepsNoSessionAlive(t *testing.T) {
 	b := newBrowser(t, func(o *Options) { o.Sessions.Idle = 2 * time.Hour })
 	b.signIn(token)

@@ -72,8 +72,8 @@ func TestLinksDoNotLast(t *testing.T) {
 	b.link()
 }
 
-// A link is for whoever shows a token: a browser that is signed in cannot make
-// one, so that a page in it cannot either.
+// A link requires a token: a signed-in browser cannot create one, so a page in it
+// cannot either.
 func TestABrowserMakesNoLink(t *testing.T) {
 	b := newBrowser(t)
 	b.signIn(token)
@@ -86,8 +86,8 @@ func TestABrowserMakesNoLink(t *testing.T) {
 	}
 }
 
-// A link that somebody sends to lure others into their own account says whose
-// it is, even to who is signed in.
+// A link that lures a user into another account names that account, also to a user
+// who is signed in.
 func TestALinkSaysWhoseItIs(t *testing.T) {
 	b := newBrowser(t)
 	b.signIn("bobs-token")

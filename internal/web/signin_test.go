@@ -19,7 +19,7 @@ var _ = addDoors(map[string]string{
 	"POST /api/v1/sign-in-links": "known",
 })
 
-// From a page that nobody may see unknown, over the form, and back to it.
+// From a page that requires a session, over the form, and back to it.
 func TestSignIn(t *testing.T) {
 	b := newBrowser(t)
 	got := b.get("/about?x=1&y=%2F")
@@ -63,7 +63,7 @@ func TestTokensThatDoNotSignIn(t *testing.T) {
 	}
 }
 
-// Whoever tries again and again is made to wait.
+// Repeated tries are delayed.
 func TestTriesAreBounded(t *testing.T) {
 	b := newBrowser(t)
 	for range triesFrom {
@@ -84,7 +84,8 @@ func TestTriesAreBounded(t *testing.T) {
 	b.signIn(token)
 }
 
-// What any page can have a browser open keeps nobody out who shares its address.
+// Links that any page can open in a browser do not lock out users of the same
+// address.
 func TestLinksThatNeverWereKeepNobodyOut(t *testing.T) {
 	b := newBrowser(t)
 	for range triesAll + 1 {
@@ -95,8 +96,8 @@ func TestLinksThatNeverWereKeepNobodyOut(t *testing.T) {
 	b.signIn(token)
 }
 
-// A thousand guesses at once are no more than a thousand in turn, and who is let
-// in takes nothing away from others.
+// A thousand guesses at once are no more than a thousand in turn, and a successful
+// sign-in does not count against others.
 func TestTriesAreTakenBeforeTheyAreMade(t *testing.T) {
 	x := newTries(time.Now)
 	from := &http.Request{RemoteAddr: "192.0.2.1:1"}

@@ -20,7 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// handClock is a clock that is moved by hand.
+// handClock is a clock that a test moves.
 type handClock struct {
 	mu  sync.Mutex
 	now time.Time

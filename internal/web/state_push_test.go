@@ -15,8 +15,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// A state that somebody brings is stored only if it still changes what the
-// preview said, and to the byte.
+// An uploaded state is stored only if it is byte for byte the previewed one and
+// still makes the previewed changes.
 func TestAPushIsWhatWasShown(t *testing.T) {
 	o := options(newRoles())
 	o.People = func(u access.User) (command.Person, error) { return command.Person{User: u, Stacks: hands{}}, nil }

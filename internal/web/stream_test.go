@@ -144,8 +144,8 @@ func TestLogIsToldByLines(t *testing.T) {
 	}
 }
 
-// Whoever follows the newest run and comes back goes on with the run that they
-// followed, though another one is the newest by then.
+// A client that follows the newest run and reconnects continues with the same run,
+// although another one is the newest by then.
 func TestNewestLogIsGoneOnWith(t *testing.T) {
 	live := &running{}
 	address, c, _ := serveLog(t, live, Limits{})

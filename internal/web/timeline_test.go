@@ -18,8 +18,8 @@ func (newborn) Timeline(context.Context, query.Key) ([]query.Moment, error) {
 	return []query.Moment{{At: time.Unix(1, 0), Kind: query.MomentCreated, Title: "Created"}}, nil
 }
 
-// What people did takes the right to the journal, and nothing else is refused
-// without it.
+// The actions of people require the right to the audit log, and nothing else is
+// refused without it.
 func TestTimelineNeedsARightForDeeds(t *testing.T) {
 	j := &pagedJournal{entries: []query.AuditEntry{{Seq: 1, At: time.Unix(2, 0), What: "approved", Who: "ann", Object: query.AuditObject{Kind: "Terraform", Namespace: "apps", Name: "net"}}}}
 	for _, may := range []bool{true, false} {

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const token = "good-token"
 
-// roles is an Auth of one user whose rights can be taken away.
+// roles is an Auth of one user whose rights can be revoked.
 type roles struct {
 	mu     sync.Mutex
 	denied map[access.Resource]bool
@@ -67,7 +67,7 @@ func (r *roles) deny(list ...access.Resource) {
 	}
 }
 
-// rename has the token stand for somebody else.
+// rename makes the token that of another user.
 func (r *roles) rename(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -305,7 +305,7 @@ func TestRemoteFaults(t *testing.T) {
 	}
 }
 
-// What is wrong inside is told to nobody outside.
+// Internal errors are not shown to clients.
 func TestBrokenIsNotTold(t *testing.T) {
 	o := options(newRoles())
 	o.Stacks = estate{err: errors.New("opening /var/lib/secret: no")}

@@ -40,7 +40,7 @@ func TestTarget(t *testing.T) {
 		"http://h/?t={{ urlquery .token }}":       {"http://h/?t=s3cr3t", "http://h/?t=%28sensitive%29"},
 		`http://h/{{ printf "%.3s" .token }}`:     {"http://h/s3c", "http://h/(se"}, // nothing of it, not even a part
 		"http://h/?t={{ .creds.key }}":            {"http://h/?t=s3cr3t", "http://h/?t={{ .creds.key }}"},
-		"http://h/{{ .evil }}":                    {"http://h/x\nHost: y", ""}, // whoever asks refuses it
+		"http://h/{{ .evil }}":                    {"http://h/x\nHost: y", ""}, // its caller refuses it
 	} {
 		if want.shown == "" {
 			want.shown = want.target

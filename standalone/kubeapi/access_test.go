@@ -134,7 +134,7 @@ func testHosts(t *testing.T, server *Server, dir string) {
 	}
 }
 
-// statusOf asks over HTTP by hand, as a client that keeps no rules would.
+// statusOf asks over plain HTTP, as a client that keeps no rules would.
 func statusOf(t *testing.T, address, host, path, token string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+path, nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit/smalldisk"
 )
 
-// A disk that has no room for the store is not a store that is damaged: what is
-// in it is whole, and whoever puts a copy in its place only loses something.
+// A full disk is not a damaged store: its content is whole, and replacing it by a
+// copy would only lose something.
 func TestADiskThatIsTooSmall(t *testing.T) {
 	disk := smalldisk.Run(t, 200, 0o700)
 	if disk == "" {

@@ -20,8 +20,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// TestDamagedStore takes something from a store that was closed properly, and
-// wants the next start to say so rather than die or begin anew.
+// TestDamagedStore takes something from a store that was closed properly, and wants
+// the next start to say so rather than crash or begin with an empty store.
 func TestDamagedStore(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, store string){
 		"the last page of the database is cut off": func(t *testing.T, store string) {

@@ -48,7 +48,7 @@ func (b *bench) checks(ctx context.Context, out io.Writer) (err error) {
 		defer ours.close(&err)
 		check := func(ctx context.Context) error { return ours.run(ctx, stack.CheckRun) }
 		quiets = append(quiets, check)
-		// The first look after an apply is not yet quiet.
+		// The first check after an apply is not yet quiet.
 		for _, do := range []func(context.Context) error{plain.apply, ours.apply, check} {
 			if err := do(ctx); err != nil {
 				return err

@@ -154,7 +154,7 @@ func stop(c *exec.Cmd) error {
 	return nil
 }
 
-// connect speaks to an API server without holding itself back.
+// connect speaks to an API server without a limit of requests.
 func connect(kubeconfig string) (client.Client, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -168,8 +168,8 @@ func connect(kubeconfig string) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// inline is a stack of a module that is written in place, applied without
-// asking, and looked at again only long after everything here has ended.
+// inline is a stack of a module that is written in place, applied without asking,
+// and checked again only long after everything here has ended.
 func inline(namespace, name, hcl string) (*v1alpha2.Terraform, error) {
 	module, err := json.Marshal(map[string]string{"hcl": hcl})
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	ask       = 20   // stacks of the crowd whose runs are looked at
 )
 
-// hundreds is a stack whose runs take long beside what goes on between them.
+// hundreds is a stack whose runs take long beside the work between them.
 const hundreds = `
 resource "terraform_data" "many" {
   count = 500
@@ -29,9 +29,8 @@ resource "terraform_data" "many" {
 }
 `
 
-// fairness measures how long a tenant waits behind runs that are next to
-// nothing, so that all there is to it is what goes on between them, and behind
-// runs that are some work.
+// fairness measures how long a tenant waits behind runs that are next to nothing, so
+// that only the work between them counts, and behind runs that are some work.
 func (b *bench) fairness(ctx context.Context, out io.Writer) error {
 	if err := b.behind(ctx, out, "small", builtin); err != nil {
 		return err

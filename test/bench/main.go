@@ -2,9 +2,9 @@
 // engine costs there, in one run: `make bench`.
 //
 // It measures and judges nothing: goals stand beside the figures, and no test
-// depends on them. CPU is user and system time of this process and of every
-// process that it waited for, boxes and providers included; on a busy machine
-// the least of several runs says most. Start reading at run.
+// depends on them. CPU is user and system time of this process and of every process
+// that it waited for, sandboxes and providers included; on a busy machine the least
+// of several runs says most. Start reading at run.
 package main
 
 import (
@@ -30,7 +30,7 @@ var tenants = flag.Int("tenants", manyTenants, "how many tenants with a stack ea
 const repeats = 12
 
 func main() {
-	sandbox.Main() // this binary finds out how well it can box runs
+	sandbox.Main() // this binary finds out how well it can sandbox runs
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

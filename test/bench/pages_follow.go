@@ -57,7 +57,7 @@ func (h *heard) one(n int, at time.Time) {
 	h.at[n] = at
 }
 
-// audience is everybody who follows the same thing.
+// audience are all followers of the same thing.
 type audience struct {
 	path    string
 	hear    func(h *heard, name, data string, at time.Time) (more bool)

@@ -23,7 +23,7 @@ const (
 	fews     = 13                                      // persons who may see few
 	fewOf    = 3                                       // namespaces that each of those may see
 	firsts   = 5                                       // of those whose very first page is measured
-	readFor  = 40 * time.Second                        // by then some of what they may not see is asked about anew
+	readFor  = 40 * time.Second                        // by then some of the refused rights are asked about again
 	leftLong = time.Minute
 )
 

@@ -72,9 +72,8 @@ func (h *house) mayRegion(ctx context.Context) error {
 	})
 }
 
-// letTo makes tenants until there are n, and waits until the controller has said
-// how they stand. They are made by hand and have no objects: what a list costs is
-// what they say of themselves.
+// letTo makes tenants until there are n, and waits until the controller has written
+// their status. They have no objects: a list costs only their own size.
 func (h *house) letTo(ctx context.Context, there, n int) error {
 	g, making := errgroup.WithContext(ctx)
 	g.SetLimit(writers)

@@ -46,7 +46,7 @@ func (b *bench) quiet(ctx context.Context, dir, hcl string) (bare, ours samples,
 	if err := s.apply(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := s.run(ctx, stack.CheckRun); err != nil { // the first look after an apply is not yet quiet
+	if err := s.run(ctx, stack.CheckRun); err != nil { // the first check after an apply is not yet quiet
 		return nil, nil, err
 	}
 	for range repeats {
@@ -125,8 +125,8 @@ func (p *plain) apply(ctx context.Context) error {
 	return nil
 }
 
-// supervised is a stack that runs as a controller's do: a job to a supervisor
-// of its own, in a box, with a managed state.
+// supervised is a stack that runs as a controller's do: a job to a supervisor of its
+// own, in a sandbox, with a managed state.
 type supervised struct {
 	runs  *runner.Processes
 	job   runner.Job

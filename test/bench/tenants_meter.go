@@ -20,7 +20,7 @@ type meter struct {
 	at                time.Time
 	controller, plane used
 	reads, statements int             // of the rows
-	api               map[request]int // what the API server was asked, by whomever
+	api               map[request]int // the requests to the API server, of all clients
 }
 
 // used is what a process has used.

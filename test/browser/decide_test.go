@@ -15,7 +15,7 @@ type stack = v1alpha2.Terraform
 
 var errNotYet = errors.New("not yet")
 
-// waiting is a stack whose plan waits for somebody.
+// waiting is a stack with a pending plan.
 const waiting = `---
 apiVersion: infra.contrib.fluxcd.io/v1alpha2
 kind: Terraform
@@ -54,7 +54,7 @@ func TestAPlanIsApproved(t *testing.T) {
 	}
 }
 
-// Whoever looks at a page sees it change without touching it.
+// An open page changes by itself.
 func TestPagesAreLive(t *testing.T) {
 	p := platform(t)
 	c := p.Cluster(t)
@@ -78,8 +78,7 @@ func TestPagesAreLive(t *testing.T) {
 }
 
 // A page that was open while its server was replaced by another version is loaded
-// again: its scripts do not fit what the new one sends. What somebody is typing is
-// not taken from them.
+// again: its scripts do not fit what the new one sends. The text in a form is kept.
 func TestPagesOfAnotherVersion(t *testing.T) {
 	const older = `document.querySelector('script[type="module"]').setAttribute("src", "/static/0/app.js"), window.mark = 1`
 	p := platform(t)
@@ -155,7 +154,7 @@ func TestAStaleApprovalDoesNothing(t *testing.T) {
 	}
 }
 
-// The log of an apply grows under the eyes of whoever follows it.
+// The log of an apply grows on an open page.
 func TestALogIsFollowed(t *testing.T) {
 	p := platform(t)
 	c := p.Cluster(t)
@@ -185,7 +184,7 @@ resource "world_thing" "slow" { name = "slow" }
 	}
 }
 
-// What somebody changes by hand shows up as drift on a page that is open.
+// A manual change appears as drift on an open page.
 func TestDriftAppears(t *testing.T) {
 	p := platform(t)
 	c := p.Cluster(t)

@@ -88,8 +88,8 @@ func TestHostileTextRunsNoScript(t *testing.T) {
 
 const attackQuery = "%3C%2Fscript%3E%3Cscript%3Ewindow.pwned%3D1%3C%2Fscript%3E%22%27%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.pwned%3D1%3E"
 
-// T20: a page of somebody else, on this very machine, where cookies do not care
-// about ports, gets nothing done in the name of whoever looks at it.
+// T20: a page of another site, on this very machine, where cookies ignore ports,
+// cannot act in the name of the user who opens it.
 func TestNoOtherSiteActs(t *testing.T) {
 	p := platform(t)
 	c := p.Cluster(t)
@@ -122,7 +122,7 @@ func TestNoOtherSiteActs(t *testing.T) {
 	}
 }
 
-// T21: somebody who loses a right loses what was open, too.
+// T21: a user who loses a right loses the open page, too.
 func TestARightThatIsTakenAwayEndsAPage(t *testing.T) {
 	p := platform(t)
 	c := p.Cluster(t)
@@ -141,7 +141,7 @@ func TestARightThatIsTakenAwayEndsAPage(t *testing.T) {
 	w.sees("Permission denied")
 }
 
-// reader is somebody who may see stacks and nothing else.
+// reader is a user who may see stacks and nothing else.
 const reader = `---
 apiVersion: v1
 kind: ServiceAccount

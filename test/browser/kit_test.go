@@ -21,7 +21,7 @@ import (
 // patience bounds every wait for something to show.
 const patience = testkit.Patience
 
-// window is one browser window, in which nobody is signed in at first.
+// window is one browser window, at first without a session.
 type window struct {
 	t    *testing.T
 	ctx  context.Context
@@ -94,7 +94,7 @@ func open(t *testing.T, p *testkit.Platform) *window {
 	return w
 }
 
-// listen takes down what the console says, until the window is closed.
+// listen records the messages of the console until the window is closed.
 func (w *window) listen(console iter.Seq2[chromedp.ConsoleMessage, error]) {
 	for m, err := range console {
 		if err != nil {

@@ -6,10 +6,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// scene is a namespace in which a little of everything is to be seen: a stack
-// that is ready, one whose plan waits, one that has drifted, one that fails,
-// one that is suspended, one that waits for another, one that somebody works on by
-// hand, one that is gone and left something.
+// scene is a namespace in which a little of everything is to be seen: a stack that
+// is ready, one whose plan waits, one that has drifted, one that fails, one that is
+// suspended, one that waits for another, one with a break-glass session, one that is
+// gone and left resources.
 const scene = `---
 apiVersion: infra.contrib.fluxcd.io/v1alpha2
 kind: Terraform
@@ -104,7 +104,7 @@ spec:
       resource "terraform_data" "queue" { count = 3 }
 `
 
-// drifting is a stack whose world somebody changes by hand.
+// drifting is a stack whose resource is changed manually.
 const drifting = `---
 apiVersion: infra.contrib.fluxcd.io/v1alpha2
 kind: Terraform
@@ -143,7 +143,7 @@ resource "world_thing" "a" {
 	c.AwaitGone(t, "leaving")
 }
 
-// byHand has somebody at work on a stack by hand, who has run a command.
+// byHand starts a break-glass session, in which a command has run.
 func byHand(w *window, stack string) {
 	w.t.Helper()
 	w.visit(stack + "/break-glass")

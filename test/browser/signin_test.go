@@ -21,7 +21,7 @@ func signIn(t *testing.T, w *window, c *testkit.Cluster) {
 	w.at("/stacks")
 }
 
-// signInWith signs a window in with a token, as somebody of the cluster does.
+// signInWith signs a window in with a token, as a user of the cluster does.
 func signInWith(t *testing.T, w *window, token string) {
 	t.Helper()
 	w.visit("/sign-in")

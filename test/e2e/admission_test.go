@@ -57,7 +57,8 @@ func asked(t *testing.T, c *testkit.Cluster) {
 	})
 }
 
-// forgetWebhooks takes away what a controller of the test's namespace has left.
+// forgetWebhooks deletes the webhooks that a controller of the test's namespace has
+// left.
 func forgetWebhooks(t *testing.T, c *testkit.Cluster) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -72,7 +73,7 @@ func forgetWebhooks(t *testing.T, c *testkit.Cluster) {
 	}
 }
 
-// Whoever applies what cannot be is told so by kubectl, with the field.
+// kubectl shows the reason why an object is invalid, with the field.
 func TestKubectlIsToldWhatIsNotValid(t *testing.T) {
 	c := cluster(t)
 	asked(t, c)

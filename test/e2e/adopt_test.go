@@ -9,8 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// byHand is a directory in which somebody runs the engine on the state of a
-// stack.
+// byHand is a directory in which a user runs the engine on the state of a stack.
 func byHand(t *testing.T, c *testkit.Cluster, stack, hcl string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -20,8 +19,8 @@ func byHand(t *testing.T, c *testkit.Cluster, stack, hcl string) string {
 	return dir
 }
 
-// Whoever comes from another controller, or from no controller, keeps the state
-// where it is, and what exists.
+// A migration from another controller, or from none, keeps the state where it is,
+// and the resources.
 func TestExistingStateIsAdopted(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -63,5 +62,5 @@ resource "terraform_data" "gate" {
 	}
 	c.AwaitReady(t, "stack")
 	write(t, dir, "main.tf", hcl)
-	testkit.Engine(t, dir, nil, "plan", "-input=false", "-no-color", "-lock-timeout=0s") // nobody holds it now
+	testkit.Engine(t, dir, nil, "plan", "-input=false", "-no-color", "-lock-timeout=0s") // no client holds it now
 }

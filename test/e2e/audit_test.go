@@ -22,7 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// journal is what was recorded about a namespace of a platform, the oldest first.
+// journal is the audit log of a namespace of a platform, the oldest entry first.
 func journal(t *testing.T, p *testkit.Platform, namespace string) []audit.Entry {
 	t.Helper()
 	page, err := audit.Read(filepath.Join(p.Dir, "audit"), audit.Query{Namespace: namespace, Limit: 1000})
@@ -33,7 +33,7 @@ func journal(t *testing.T, p *testkit.Platform, namespace string) []audit.Entry 
 	return page.Items
 }
 
-// recorded waits until the journal of a namespace holds exactly these.
+// recorded waits until the audit log of a namespace has exactly these.
 func recorded(t *testing.T, p *testkit.Platform, namespace string, want ...audit.What) []audit.Entry {
 	t.Helper()
 	var all []audit.Entry
@@ -51,11 +51,11 @@ func recorded(t *testing.T, p *testkit.Platform, namespace string, want ...audit
 	return all
 }
 
-// as is what kubectl takes to act for somebody, who may do everything.
+// as are the flags of kubectl to impersonate a user who may do everything.
 func as(name string) []string { return []string{"--as", name, "--as-group", "system:masters"} }
 
-// Whoever does something is in the journal by the name that the API server knows
-// them by, whatever they write themselves.
+// The audit log names each user as the API server does, whatever they write
+// themselves.
 func TestWhoDidIt(t *testing.T) {
 	c := cluster(t)
 	p := platform(t)
@@ -74,7 +74,7 @@ func TestWhoDidIt(t *testing.T) {
 	c.AwaitReady(t, "stack")
 	recorded(t, p, c.Namespace, audit.Created, audit.Planned, audit.ApprovedStale, audit.Approved, audit.ApplyStarted, audit.Applied)
 
-	// Somebody who uses the pages.
+	// A user of the pages.
 	c.Apply(t, inline("stack", "interval: 1h", things(w, "two", "a")))
 	s := c.AwaitPending(t, "stack")
 	people, err := command.NewPeople(c.Config, nil, time.Now)
@@ -204,8 +204,8 @@ func TestDecisionsAreKept(t *testing.T) {
 	})
 }
 
-// A journal that cannot be written holds back what would change the world and
-// says so; and what is done to its files while Terrier is down is found.
+// An audit log that cannot be written blocks the runs that change resources, with a
+// message. A change of its files while Terrier is stopped is found.
 func TestJournalHoldsBackAndIsVerified(t *testing.T) {
 	p := testkit.Up(t)
 	c := p.Cluster(t)

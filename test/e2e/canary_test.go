@@ -94,7 +94,7 @@ writeOutputsToSecret: {name: out}`, w.HCL()+canaryStack))
 	pending := c.AwaitPending(t, "stack").Status.Plan.Pending
 	said := map[string]string{"terrier plan": c.Terrier(t, "plan", "stack"), "terrier plan -o json": c.Terrier(t, "plan", "stack", "-o", "json")}
 	c.Patch(t, "stack", `{"spec":{"approvePlan":"`+pending+`"}}`)
-	c.AwaitReason(t, "stack", "NoDrift") // one look for drift later
+	c.AwaitReason(t, "stack", "NoDrift") // one drift check later
 
 	// The doors were open: what is looked for was there to leak.
 	if got := c.Secret(t, "out")["hidden"]; got != canaryOfOutput {
@@ -234,9 +234,9 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// watchArguments collects what processes of the platform's runs are called
-// with, which everybody on the machine can read. The function that it returns
-// ends that, and says what they were.
+// watchArguments collects the arguments of the processes of the platform's runs,
+// which every user of the machine can read. The function that it returns ends that,
+// and returns them.
 func watchArguments(p *testkit.Platform) func() string {
 	var text strings.Builder
 	stop := make(chan struct{})

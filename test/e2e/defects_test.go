@@ -48,8 +48,8 @@ func TestDependantsOfOneNameAreTwo(t *testing.T) {
 	c.AwaitGone(t, "base")
 }
 
-// What somebody else's finalizer holds was let go by us: nothing is done with it
-// any more, and nothing is added.
+// An object that only a foreign finalizer holds is left alone: nothing is done with
+// it any more, and nothing is added.
 func TestOtherFinalizersHoldNothingUp(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -267,7 +267,7 @@ func TestCircularDependenciesAreNamed(t *testing.T) {
 	}
 }
 
-// A program that knows only the older version of the API takes nothing away.
+// A program that knows only the older version of the API removes nothing.
 func TestNothingIsLostThroughV1alpha1(t *testing.T) {
 	c := cluster(t)
 	c.Apply(t, inline("stack", "suspend: true\nplanOnly: true\nremediation: {retries: 3}\nretryStrategy: ExponentialBackoff\nmaxRetryInterval: 1h\nupgradeOnInit: false\nplan: {lock: false}", "resource \"terraform_data\" \"it\" {}"))

@@ -17,7 +17,7 @@ import (
 
 const kept = "approvePlan: auto\ninterval: 1h\ndestroyResourcesOnDeletion: true"
 
-// P7: what was applied is taken down from the record of it.
+// P7: a destroy uses the snapshot of the last apply.
 func TestDeleteNeedsNothingThatWasDeletedFirst(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -135,7 +135,7 @@ func TestDeleteLeavesTheWorldUnlessTold(t *testing.T) {
 	}
 }
 
-// F35: a namespace that goes away takes nothing down half.
+// F35: the deletion of a namespace leaves nothing half destroyed.
 func TestDeletedNamespaceIsDestroyedFirst(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)

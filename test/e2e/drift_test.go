@@ -15,7 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// A real provider, launched by the engine out of the mirror, in the box.
+// A real provider, launched by the engine out of the mirror, in the sandbox.
 func TestRealProviderEndToEnd(t *testing.T) {
 	c := cluster(t)
 	c.Apply(t, inline("pet", "approvePlan: auto\ninterval: 1h\nwriteOutputsToSecret: {name: pet-outputs}", `
@@ -81,7 +81,7 @@ func TestDriftIsRepairedInAutoMode(t *testing.T) {
 	}
 }
 
-// A stack that is true costs one engine process and no write.
+// The drift check of a settled stack costs one engine process and no write.
 func TestQuietCheckWritesNothing(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -124,7 +124,7 @@ func checks(w *testkit.World) int {
 	return n
 }
 
-// edit changes a file by hand.
+// edit changes a file manually.
 func edit(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -183,7 +183,7 @@ output "host"   { value = aws_s3_bucket.it.tags.Host }
 }
 
 // The whole stack of an enterprise: ten outputs, which the application takes from
-// the Secret and nobody sees elsewhere (A5, A6, A7), and all of it stays (A9).
+// the Secret and which are nowhere else (A5, A6, A7), and all of it stays (A9).
 func guideEnterprise(t *testing.T, p *testkit.Platform) {
 	e := newExample(t, p, "enterprise-tenant-stack", awsCredentials)
 	e.activate(t)

@@ -231,8 +231,8 @@ func (e *example) silent(t *testing.T, secrets ...string) {
 	}
 }
 
-// orphaned checks that a stack was let go of: it is there and says why, and what
-// it knows and has told is there, too (A9).
+// orphaned checks a stack that its tenant released: it is there and says why, and
+// its state and outputs are there, too (A9).
 func (e *example) orphaned(t *testing.T, name, outputs string) {
 	t.Helper()
 	s := e.Stack(t, name)

@@ -67,7 +67,7 @@ func startRabbitMQ(t *testing.T) rabbitMQ {
 	return b
 }
 
-// serve runs a program, as nobody where we may choose, until the test ends.
+// serve runs a program, as another user where we may choose, until the test ends.
 func serve(t *testing.T, dir string, env []string, program string, args ...string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(dir, "log."+filepath.Base(program)))

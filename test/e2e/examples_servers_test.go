@@ -102,7 +102,7 @@ func guidePostgreSQL(t *testing.T, p *testkit.Platform) {
 		t.Errorf("the schema did not stay: %v", err)
 	}
 	e.silent(t, "canary of the guide", got["db_password"])
-	server.Exec(t, `DROP SCHEMA tenant_tenant_alpha CASCADE`) // so that the stack can be taken away
+	server.Exec(t, `DROP SCHEMA tenant_tenant_alpha CASCADE`) // so that the stack can be destroyed
 }
 
 // Example 8: the number of the database is made of the tenant's id. Of some ids
@@ -152,9 +152,9 @@ func guideKafka(t *testing.T, p *testkit.Platform) {
 	e.AwaitGone(t, "tenant-alpha-kafka")
 }
 
-// Example 6, with a real RabbitMQ, which refuses a queue whose numbers are text,
-// as the provider sends them. That is said; the rest is there, and a template
-// that is mended makes the queue.
+// Example 6, with a real RabbitMQ, which refuses a queue whose numbers are text, as
+// the provider sends them. That is said; the rest is there, and a fixed template
+// makes the queue.
 func guideRabbitMQ(t *testing.T, p *testkit.Platform) {
 	broker := startRabbitMQ(t)
 	e := newExample(t, p, "tenant-with-rabbitmq", map[string]map[string]string{"rabbitmq-admin-credentials": {

@@ -73,9 +73,9 @@ func (s *severed) answers(t *testing.T, path string) int {
 	return resp.StatusCode
 }
 
-// F19: while the API server is away for ten seconds, an apply goes on to its end
-// and a person changes their mind. Nobody ends, and what was done meanwhile is
-// written down once the server is back; nothing is done twice.
+// F19: while the API server is away for ten seconds, an apply goes on to its end and
+// a person changes their mind. No process ends, and the work of the meantime is
+// written once the server is back; nothing is done twice.
 func TestAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(*testkit.Proxy){
@@ -161,8 +161,8 @@ func TestAPIServerRefusesWrites(t *testing.T) {
 			s.onePlanOneApply(t, w, stack)
 		})
 	}
-	// What is full stays full until somebody helps. A run that ends meanwhile keeps
-	// what it did.
+	// The storage stays full until a user acts. A run that ends meanwhile keeps its
+	// results.
 	t.Run("its storage is full", func(t *testing.T) {
 		w := s.controller.World(t)
 		w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "1s"})

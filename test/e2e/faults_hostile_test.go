@@ -13,9 +13,9 @@ import (
 )
 
 // T01: a module that attacks what runs it, through the real engine: it reads no
-// credential, writes nowhere but where it may, ends nobody, and nothing of it is
-// left when its run is over. TestMatrix in internal/sandbox tries everything
-// else that a program could.
+// credential, writes only where it may, ends no other process, and nothing of it is
+// left when its run is over. TestMatrix in internal/sandbox tries everything else
+// that a program could.
 func TestHostileModule(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// meddle changes the status of a stack as somebody does who knows better.
+// meddle changes the status of a stack, as a user might.
 func meddle(t *testing.T, c *testkit.Cluster, patch string) {
 	t.Helper()
 	s := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "stack"}}
@@ -28,8 +28,8 @@ func meddle(t *testing.T, c *testkit.Cluster, patch string) {
 	}
 }
 
-// F54: a person who edits what is Terrier's is either put right or told, and
-// nothing in the world is touched for it.
+// F54: a manual edit of Terrier's fields is either reverted or reported, and no
+// resource is changed for it.
 func TestPeopleEditWhatIsOurs(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
@@ -127,8 +127,8 @@ func TestPeopleEditWhatIsOurs(t *testing.T) {
 	verify(t, c, w, "stack")
 }
 
-// F45: a newer definition comes while the controller is at work. What it does
-// not know stays, and is no reason to plan again.
+// F45: a newer definition comes while the controller is running. Fields that it does
+// not know stay, and are no reason to plan again.
 func TestDefinitionIsUpgradedMeanwhile(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -178,8 +178,8 @@ func TestDefinitionIsUpgradedMeanwhile(t *testing.T) {
 	made(t, w)
 }
 
-// F49: a dependant says which of those before it keeps it, and starts when that
-// is mended.
+// F49: a dependant names the dependency that it waits for, and starts when that is
+// fixed.
 func TestDependencyFails(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)

@@ -57,8 +57,8 @@ func readyOf(s *sourcev1.GitRepository) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// F30: while git is away, what was fetched last repairs drift and is taken down,
-// and the source says why and since when.
+// F30: while git is unreachable, the last artifact is used to repair drift and to
+// destroy, and the source says why and since when.
 func TestGitIsAway(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
@@ -120,7 +120,7 @@ func planned(t *testing.T, c *testkit.Cluster, revision string) {
 }
 
 // F31: another history, a tag that moved and a branch that is gone are three
-// different things, and none of them takes anything down.
+// different things, and none of them destroys anything.
 func TestHistoryIsRewritten(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
@@ -170,8 +170,8 @@ func TestHistoryIsRewritten(t *testing.T) {
 	made(t, w, "a")
 }
 
-// F32: what is not what its digest says is not unpacked, whoever changed it, and
-// what is in the world stays as it is until the source has it right again.
+// F32: an artifact whose digest is wrong is not unpacked, and the resources stay as
+// they are until the source is correct again.
 func TestCorruptArtifactIsRefused(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)

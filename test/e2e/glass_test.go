@@ -11,7 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// glassReason waits until the condition about work by hand bears a reason.
+// glassReason waits until the condition of break-glass sessions has a reason.
 func glassReason(reason string) func(*v1alpha2.Terraform) error {
 	return func(s *v1alpha2.Terraform) error {
 		c := meta.FindStatusCondition(s.Status.Conditions, "BreakTheGlass")

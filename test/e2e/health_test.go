@@ -175,8 +175,8 @@ healthChecks: [{name: web, type: http, url: "`+s.URL+`/ready"}]`, things(w, "x",
 	}
 }
 
-// What exists is listed after each apply, for as long as it is wanted, whoever
-// keeps the state.
+// What exists is listed after each apply, for as long as it is wanted, for each kind
+// of backend.
 func TestInventoryFollowsTheState(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)

@@ -35,7 +35,8 @@ spec:
     labels: {team: a}
 `
 
-// From a manifest to the world, with everything that upstream's users look at.
+// From a manifest to a resource, with everything that users of the upstream
+// controller read.
 func TestInlineStackBecomesTrue(t *testing.T) {
 	c := cluster(t)
 	c.Apply(t, typed)

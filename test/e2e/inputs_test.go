@@ -29,8 +29,8 @@ func lines(t *testing.T, path string) []string {
 	return strings.Split(strings.TrimSpace(string(b)), "\n")
 }
 
-// absent looks for a secret in everything that the platform keeps on disk once
-// the stack is at rest: what a run is given is gone with it.
+// absent searches for a secret in all files of the platform once the stack has
+// settled: the inputs of a run are removed with it.
 func absent(t *testing.T, c *testkit.Cluster, stack string, secrets ...string) {
 	t.Helper()
 	c.Patch(t, stack, `{"spec":{"suspend":true}}`)
@@ -172,7 +172,7 @@ func TestInputsThatAreMissingAreNamed(t *testing.T) {
 			return nil
 		})
 	}
-	// A Secret that comes, or is mended, is noticed at once.
+	// A Secret that is created, or fixed, is noticed at once.
 	c.PutSecret(t, "s", map[string]string{"key": "v", "nope": "here"})
 	c.AwaitReady(t, "file")
 }
@@ -197,7 +197,7 @@ varsFrom: [{kind: Secret, name: creds}]
 runnerPodTemplate: {spec: {env: [{name: API_TOKEN, valueFrom: {secretKeyRef: {name: api, key: token}}}]}}`, module))
 	first := c.AwaitPending(t, "stack")
 	put("two", "north")
-	c.Patch(t, "stack", `{"metadata":{"labels":{"seen":"two"}}}`) // looked at again
+	c.Patch(t, "stack", `{"metadata":{"labels":{"seen":"two"}}}`) // reconciled again
 	c.Patch(t, "stack", `{"spec":{"approvePlan":"`+first.Status.Plan.Pending+`"}}`)
 	c.AwaitReady(t, "stack")
 	if got := lines(t, filepath.Join(dir, "used")); !slices.Equal(got, []string{"session-two api-two north"}) {
@@ -325,8 +325,8 @@ spec:
 	})
 }
 
-// registry is a module registry that wants a token, and a cloud that knows
-// nobody.
+// registry is a module registry that requires a token, and a cloud that knows no
+// user.
 type registry struct {
 	mu     sync.Mutex
 	tokens map[string]string // by the path that was asked for

@@ -60,7 +60,7 @@ func noRuns(t *testing.T, p *testkit.Platform) {
 	})
 }
 
-// F01, F02: a plan that nobody collected is found, or made again.
+// F01, F02: a plan that was not collected is found, or made again.
 func TestControllerKilledWhilePlanning(t *testing.T) {
 	p, c, w := alone(t)
 	c.Apply(t, inline("stack", slowly, chain(w, "first", "a")))
@@ -100,7 +100,7 @@ func TestControllerKilledWhileApplying(t *testing.T) {
 	verify(t, c, w, "stack")
 }
 
-// F04, F05: what was applied while nobody looked is not lost.
+// F04, F05: an apply that ended without a controller is not lost.
 func TestControllerKilledBetweenApplyAndOutputs(t *testing.T) {
 	p, c, w := alone(t)
 	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "2s"})
@@ -108,7 +108,7 @@ func TestControllerKilledBetweenApplyAndOutputs(t *testing.T) {
 	w.Await(t.Context(), begun("create", "a"))
 	kill(t, p)
 	noRuns(t, p)
-	made(t, w, "a", "b") // the apply has ended, and nobody knows
+	made(t, w, "a", "b") // the apply has ended without a controller
 	start(t, p)
 	c.AwaitReady(t, "stack")
 	if got, want := c.Secret(t, "out")["last"], w.Named("b")[0].ID; got != want {
@@ -174,7 +174,7 @@ func incomplete(t *testing.T, c *testkit.Cluster, w *testkit.World) {
 	if !strings.Contains(message(s), "world_thing.b may exist") {
 		t.Errorf("the message is %q, want it to say that b may exist", message(s))
 	}
-	// Nobody knows of b but the world, which a person has to look at.
+	// Only the world knows of b, so a person has to look there.
 	r := c.TryTerrier(t, "repair", "stack")
 	if r.Code == 0 || !strings.Contains(r.Stderr, "world_thing.b") {
 		t.Errorf("terrier repair ended with %d and said %s%s; want it to ask about b", r.Code, r.Stdout, r.Stderr)
@@ -182,7 +182,7 @@ func incomplete(t *testing.T, c *testkit.Cluster, w *testkit.World) {
 	// No answer is no.
 	out := c.Terrier(t, "repair", "stack", "--absent", "world_thing.b")
 	if len(w.Leaked(stateOf(t, c, "stack"))) > 0 {
-		pending := c.AwaitPending(t, "stack").Status.Plan.Pending // auto or not: somebody must look
+		pending := c.AwaitPending(t, "stack").Status.Plan.Pending // auto or not: a person must decide
 		if !strings.Contains(out, "world_thing.a") || !strings.Contains(out, "Nothing was changed") || began(w, "create", "b") != 1 {
 			t.Errorf("terrier repair said\n%s\nwant the import of a shown, and nothing done", out)
 		}
@@ -262,7 +262,7 @@ func TestEverythingKilledAgainAndAgain(t *testing.T) {
 	}
 }
 
-// torn is a stack that is killed in every round, and a person who mends it.
+// torn is a stack that is killed in every round, and a person who repairs it.
 type torn struct {
 	name  string
 	w     *testkit.World

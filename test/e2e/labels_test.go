@@ -10,8 +10,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// Whoever looks for stacks by how they stand finds those, and no others. Which
-// plans wait is what people ask first.
+// A search for stacks by their status finds those, and no others. Users ask for
+// pending plans first.
 func TestStacksAreFoundByHowTheyStand(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)

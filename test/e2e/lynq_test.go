@@ -29,10 +29,10 @@ type bequest struct {
 	db *database.Server
 }
 
-// Whoever comes from Lynq does what docs/migrate-from-tenant-operator.md says, in
-// that order. Nothing of an object changes but metadata, and of that only what
-// says whose it is: no Deployment gets another pod template, so no pod is started
-// again. Later a row reaches its own object, and what is left of Lynq can go.
+// A migration from Lynq follows docs/migrate-from-tenant-operator.md, in that order.
+// Nothing of an object changes but metadata, and of that only what says whose it is:
+// no Deployment gets another pod template, so no pod is started again. Later a row
+// reaches its own object, and what is left of Lynq can go.
 func TestTakeoverOfLynq(t *testing.T) {
 	p := testkit.Up(t)
 	b := bequest{p.Cluster(t), database.StartMariaDB(t)}

@@ -138,7 +138,7 @@ func TestMetricsAreWhatIsWrittenOfThem(t *testing.T) {
 	written(t, all)
 }
 
-// bounded refuses labels that nobody allowed, and names of stacks in any of them.
+// bounded refuses labels that are not allowed, and names of stacks in any of them.
 func bounded(t *testing.T, all map[string]*family) {
 	t.Helper()
 	for _, f := range all {

@@ -106,9 +106,9 @@ spec:
 `
 }
 
-// A plan that waits is told to whom an alert names, signed, although the server
-// was down and the platform was killed meanwhile. Others hear nothing of it, and
-// Flux's controller hears everything.
+// A pending plan is sent to the providers of an alert, signed, although the server
+// was down and the platform was killed meanwhile. Others do not get it, and Flux's
+// controller gets everything.
 func TestPeopleAreToldOfPlansThatWait(t *testing.T) {
 	flux := openInbox(t, false)
 	p := testkit.Up(t, "--events-addr", flux.URL+"/")

@@ -125,7 +125,7 @@ host "registry.opentofu.org" {
 		t.Errorf("to plan and to apply, the engine downloaded %d times, want once", n)
 	}
 
-	// Settings of a backend are told anew at each run, which is an init.
+	// Settings of a backend are passed at each run, which is an init.
 	c.Apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: backend}\ndata: {address: \""+backend.URL+"\"}\n")
 	c.Apply(t, inline("second", spec+"\nbackendConfig: {customConfiguration: 'backend \"http\" {}'}\nbackendConfigsFrom: [{kind: ConfigMap, name: backend}]", hcl))
 	c.AwaitReady(t, "second")

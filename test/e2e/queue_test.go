@@ -11,9 +11,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// With one slot, whoever waits for it says so, once; goes if it is deleted or
-// suspended meanwhile; and comes to its turn although the controller died with
-// a run at work. At no time are there two.
+// With one slot, a stack that waits for it says so, once; leaves the queue if it is
+// deleted or suspended meanwhile; and has its turn although the controller died with
+// an active run. At no time are there two runs.
 func TestWhoWaitsForARunIsNotLost(t *testing.T) {
 	p := testkit.Up(t, "--max-runs=1")
 	c, w := p.Cluster(t), p.World(t)

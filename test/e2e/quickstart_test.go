@@ -9,8 +9,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// What a stranger sees first: two stacks that are true, and a tour that works as
-// it is printed.
+// The first minutes of a new user: two settled stacks, and a tour that works as it
+// is printed.
 func TestQuickstart(t *testing.T) {
 	p := testkit.Up(t, "--quickstart")
 	c := p.In(t, "quickstart")
@@ -41,7 +41,7 @@ func TestQuickstart(t *testing.T) {
 				t.Error("the third replica is empty")
 			}
 		case strings.Contains(command, "--watch"):
-			continue // until somebody has seen enough
+			continue // until the user has seen enough
 		}
 		out += c.Shell(t, command)
 	}

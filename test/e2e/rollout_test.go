@@ -24,13 +24,13 @@ type streets struct {
 
 const (
 	early = "crow"  // the one that is asked first, and the last by name
-	extra = "added" // what a change adds, and the world refuses
+	extra = "added" // what a change adds, and the provider refuses
 )
 
-// A change that breaks a stack stops at the shop that was to show that, says
-// why and what to do, and holds up no new one. It is taken back there, with
-// nothing done to the others; or goes on all the same; or is mended, and goes
-// to the first shop first.
+// A change that breaks a stack stops at the shop that was to show that, says why and
+// what to do, and holds up no new one. It is taken back there, with nothing done to
+// the others; or goes on all the same; or is fixed, and goes to the first shop
+// first.
 func TestAChangeStopsAtTheFirstWave(t *testing.T) {
 	p := testkit.Up(t, "--sqlite-dir", os.TempDir())
 	s := streets{&example{Cluster: p.Cluster(t), platform: p, template: "web", database: filepath.Join(t.TempDir(), "rows.db")}, p.World(t)}
@@ -129,8 +129,8 @@ spec:
 	s.complete(t)
 }
 
-// close takes the tenants away, so that nobody makes their stacks again. Those
-// stay, for the witness has to see the reports of their runs.
+// close deletes the tenants, so that no controller creates their stacks again. The
+// stacks stay, since the witness has to see the reports of their runs.
 func (s streets) close(t *testing.T) {
 	t.Helper()
 	s.Terrier(t, "suspend", "tenantregistry/shops")
@@ -248,7 +248,7 @@ func (s streets) versions(t *testing.T, uids ...string) []string {
 	return all
 }
 
-// calls are what the world was asked for these, looks among them.
+// calls are the calls of the provider for these, drift checks among them.
 func (s streets) calls(uids ...string) []string {
 	var all []string
 	for _, c := range s.w.Calls() {

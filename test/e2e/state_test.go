@@ -51,8 +51,8 @@ func serials(t *testing.T, c *testkit.Cluster, name string) []string {
 	return out
 }
 
-// TB-16: a state that somebody damages stops everything, a destroy too, says so,
-// and is taken back by one command.
+// TB-16: a damaged state stops everything, a destroy too, with a message, and is
+// restored by one command.
 func TestTamperedStateStopsRuns(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
@@ -107,7 +107,7 @@ func TestStateThatGoesBackStopsRuns(t *testing.T) {
 		t.Errorf("b was created %d times after the newest state was taken back, want once", n)
 	}
 
-	// Somebody may also mean it.
+	// A user may also want it.
 	c.Terrier(t, "state", "lock", "stack", "--reason", "a test of locks")
 	restore(t, c, "stack", backup)
 	c.Terrier(t, "replan", "stack")

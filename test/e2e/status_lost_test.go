@@ -7,8 +7,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// Tools that write objects back without their status, and people, take away what
-// a stack knows of itself. What is in no state is not built a second time for it.
+// Tools that write objects back without their status, and people, delete the status
+// of a stack. Untracked resources are not created a second time for it.
 func TestAGapOutlivesItsStatus(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
@@ -19,7 +19,7 @@ func TestAGapOutlivesItsStatus(t *testing.T) {
 	cut := memoryOf(t, c.Stack(t, "stack")).Untracked
 
 	meddle(t, c, `{"status":null}`)
-	s := c.AwaitReason(t, "stack", "StateIncomplete") // though nobody asked for anything
+	s := c.AwaitReason(t, "stack", "StateIncomplete") // without a request
 	if gap := memoryOf(t, s).Untracked; gap == nil || gap.Run != cut.Run {
 		t.Errorf("the gap is %+v, want that of run %s", gap, cut.Run)
 	}
@@ -39,9 +39,9 @@ func TestAGapOutlivesItsStatus(t *testing.T) {
 	verify(t, c, w, "stack")
 }
 
-// Where the engine keeps the state, a provider that died while it created
-// something leaves a gap, too; and a stack that has lost its status still takes
-// down what it built.
+// Where the engine keeps the state, a provider that crashed while it created a
+// resource leaves it untracked, too; and a stack that lost its status still destroys
+// its resources.
 func TestAStateElsewhereOutlivesItsStatus(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)

@@ -30,18 +30,18 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// estate is a cluster as tofu-controller leaves it, and the world that it
-// built. Nothing of Terrier is at work in it until somebody starts the platform.
+// estate is a cluster as tofu-controller leaves it, and the world that it built.
+// Nothing of Terrier runs in it until a test starts the platform.
 type estate struct {
 	*testkit.Cluster
 	p     *testkit.Platform
 	w     *testkit.World
-	plane func() // ends the API server that is at work without Terrier
+	plane func() // ends the API server that runs without Terrier
 
 	backup string // where the script keeps copies
 
 	commit, before string            // of the source: the newest, and the one before
-	dirs           map[string]string // where the engine works on each state by hand
+	dirs           map[string]string // where a user runs the engine on each state
 }
 
 // holding is a state that the engine makes: where it is, and what is in it.
@@ -63,7 +63,7 @@ func (h holding) secret() string {
 	return "tfstate-" + cmp.Or(h.workspace, "default") + "-" + cmp.Or(h.suffix, h.stack)
 }
 
-// newEstate makes an estate. The API server is at work, and nothing else.
+// newEstate makes an estate. Only the API server runs.
 func newEstate(t *testing.T) *estate {
 	t.Helper()
 	p := testkit.Up(t)
@@ -86,7 +86,7 @@ func newEstate(t *testing.T) *estate {
 	for _, f := range files {
 		e.leave(t, f)
 	}
-	e.w.Things() // the engine by hand wrote it as another user than runs do
+	e.w.Things() // the user's engine wrote it as another user than runs do
 	return e
 }
 
@@ -123,8 +123,8 @@ func (e *estate) alone(t *testing.T) {
 	})
 }
 
-// define makes the definition of the kind one that a chart of somebody else
-// installed, and that knows nothing of ours.
+// define makes the definition of the kind one that another chart installed, and that
+// knows nothing of ours.
 func (e *estate) define(t *testing.T) {
 	t.Helper()
 	d := &unstructured.Unstructured{}
@@ -231,7 +231,7 @@ func (e *estate) make(t *testing.T, o *unstructured.Unstructured) {
 		o.Object["data"] = e.published(t, "settled")
 	}
 	err := e.Client.Create(t.Context(), o)
-	if apierrors.IsAlreadyExists(err) { // the engine made it, and let go of it
+	if apierrors.IsAlreadyExists(err) { // the engine created and released it
 		err = errors.Join(e.Client.Delete(t.Context(), o.DeepCopy()), e.Client.Create(t.Context(), o))
 	}
 	if err != nil {

@@ -28,9 +28,9 @@ type heritage struct {
 	objects []*unstructured.Unstructured // of its tenants, as they were
 }
 
-// Whoever comes from Tenant Operator 1.1.8 starts Terrier on the same cluster,
-// and no object of a tenant is written, before the database can be read and
-// after. What the template or the rows change later is changed in place.
+// A migration from Tenant Operator 1.1.8 starts Terrier on the same cluster, and no
+// object of a tenant is written, before the database can be read and after. What the
+// template or the rows change later is changed in place.
 func TestTakeoverOfTenants(t *testing.T) {
 	h := heritage{Cluster: testkit.Kube(t, tenantsv1.AddToScheme)}
 	_, h.objects = h.Operator118(t)

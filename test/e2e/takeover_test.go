@@ -17,8 +17,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// Whoever comes from tofu-controller starts Terrier on the same cluster, and
-// nothing happens to what exists. Whoever goes back finds everything where it was.
+// A migration from tofu-controller starts Terrier on the same cluster, and nothing
+// happens to existing resources. The way back finds everything where it was.
 func TestTakeover(t *testing.T) {
 	e := newEstate(t)
 	before := e.remember(t)
@@ -45,8 +45,8 @@ func TestTakeover(t *testing.T) {
 		if s := e.AwaitPending(t, "asked"); s.Status.Plan.Pending != name {
 			t.Errorf("the plan is called %q, want %q as before", s.Status.Plan.Pending, name)
 		}
-		// Nobody knows here what was approved: the plan that is made now was seen by
-		// nobody, and must not bear the name that is approved already.
+		// The approved plan is unknown here: no user has seen the new plan, so it
+		// must not have the name that is approved already.
 		s := e.AwaitPending(t, "approved")
 		if got := s.Status.Plan.Pending; got == name || !strings.HasPrefix(got, name) {
 			t.Errorf("the plan is called %q, want a longer name than %q", got, name)

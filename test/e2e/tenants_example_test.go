@@ -17,10 +17,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// What a stranger sees of tenants first: three of them, made of the rows of a
-// table. The commands that are printed beside them work as they are printed: a
-// row that is added is a tenant, one that is switched off is destroyed, and an
-// emptied table takes nothing away until somebody says so.
+// The first tenants of a new user: three of them, made of the rows of a table. The
+// commands that are printed beside them work as they are printed: a row that is
+// added is a tenant, one that is switched off is destroyed, and an emptied table
+// deletes nothing until a user allows it.
 func TestTenantsExample(t *testing.T) {
 	p := testkit.Up(t, "--quickstart")
 	c := shops{p.In(t, "tenants")}

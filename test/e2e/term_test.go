@@ -13,7 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// gate holds up an apply until somebody opens it: a run waits at a pipe.
+// gate delays an apply until a test opens it: a run waits at a pipe.
 type gate struct{ begun, pipe string }
 
 func newGate(t *testing.T, p *testkit.Platform) gate {
@@ -43,10 +43,10 @@ func (g gate) reached(t *testing.T) {
 	})
 }
 
-// open lets whoever waits go on, and those that come until the test ends.
+// open releases the waiting runs, and those that come until the test ends.
 func (g gate) open(t *testing.T) {
 	t.Helper()
-	pipe, err := os.OpenFile(g.pipe, os.O_RDWR, 0) // for both, it waits for nobody
+	pipe, err := os.OpenFile(g.pipe, os.O_RDWR, 0) // for both, it waits for no reader
 	if err == nil {
 		t.Cleanup(func() { pipe.Close() })
 		_, err = pipe.WriteString("go on\n")

@@ -83,8 +83,8 @@ func planCondition(s *v1alpha2.Terraform) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// What a webhook refuses is not applied, whoever approved it, and can be looked
-// at; what it lets pass is.
+// A plan that a webhook refuses is not applied, even if it was approved, and can be
+// read; a plan that it accepts is.
 func TestWebhookDecidesWhatIsApplied(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// A module that never agrees with the world is applied three times, and then
-// says what comes back.
+// A module whose plan always has changes is applied three times, and then the stack
+// names the recurring change.
 func TestCircleEnds(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -40,8 +40,8 @@ func TestCircleEnds(t *testing.T) {
 	c.AwaitReady(t, "stack")
 }
 
-// P3, P7: what a destroy would take down can be seen before anything is deleted,
-// and a deletion can wait until somebody has.
+// P3, P7: a destroy can be previewed before anything is deleted, and a deletion can
+// wait for an approval.
 func TestDestroyIsPreviewedAndApproved(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -93,7 +93,7 @@ func TestRetainIsSaid(t *testing.T) {
 	}
 }
 
-// A word that is not one of the three takes nothing down and lets nothing go.
+// A word that is not one of the three destroys nothing and abandons nothing.
 func TestDeletionByTypingError(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -228,8 +228,8 @@ output "count" { value = length(terraform_data.many) }
 	}
 }
 
-// F37: a stack that is created anew under a name does not take over what the
-// former one left, unless it says so.
+// F37: a stack that is created again under a name does not adopt the state of the
+// former one, unless it says so.
 func TestFormerStateIsNotAdoptedByAccident(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -246,5 +246,5 @@ func TestFormerStateIsNotAdoptedByAccident(t *testing.T) {
 	made(t, w, "a")
 	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/adopt-state":"true"}}}`)
 	c.AwaitReady(t, "stack")
-	made(t, w, "b") // a was the former one's, and is taken down by the plan
+	made(t, w, "b") // a was the former one's, and is destroyed by the plan
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 )
 
-// verifyJournal looks whether the journal is whole whatever was ended where, holds
-// nothing twice, and holds each apply that ended as one that was begun before.
+// verifyJournal checks that the audit log is whole wherever a process was ended, has
+// no entry twice, and has the start of each apply before its end.
 func (r *round) verifyJournal(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(r.platform.Dir, "audit")

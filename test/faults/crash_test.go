@@ -35,7 +35,7 @@ var always = []string{
 	"auto:before:blob.put/stacks/_/plans/_/plan.bin#1", // F01: planned, and not kept
 	"auto:after:blob.put/stacks/_/plans/_/plan.bin#1",  // F02: kept, and not written down
 	"auto:before:api.post/secrets#1",                   // F04: applied, and the state not stored
-	"auto:after:api.post/secrets#1",                    // F05: stored, and nobody told
+	"auto:after:api.post/secrets#1",                    // F05: stored, and not reported
 	"auto:before:process.start/apply#1",                // the supervisor, before the engine writes
 	"auto:after:run.event#1",                           // the supervisor, when something exists that no state holds
 }

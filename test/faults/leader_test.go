@@ -35,8 +35,8 @@ func newPair(t *testing.T) *pair {
 	if err := os.WriteFile(p.acts, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// As long as it is by default: on a busy machine, who holds a shorter one may
-	// lose it before the test takes it away.
+	// As long as it is by default: on a busy machine, the holder of a shorter one
+	// may lose it before the test takes it.
 	lease := []string{"--sources=false", "--lease", p.Namespace}
 	p.first = p.controller(t, lease...)
 	p.first.Env = []string{failpoint.Env + "=count@" + p.acts}
@@ -155,8 +155,8 @@ func TestKilledControllerIsFollowed(t *testing.T) {
 	p.end(t)
 }
 
-// A controller whose data directory knows nothing of what is at work is refused,
-// even if nobody else is there.
+// A controller whose data directory does not have the active runs is refused, even
+// if there is no other one.
 func TestAnotherDataDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -179,7 +179,8 @@ func TestAnotherDataDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// end lets go of the stacks, when nobody would take them down any more.
+// end removes the finalizers of the stacks when no controller would destroy them any
+// more.
 func (p *pair) end(t *testing.T) {
 	t.Helper()
 	for _, c := range []*testkit.Platform{p.first, p.second} {

@@ -129,8 +129,7 @@ func (r *round) arm(what string) {
 	r.platform.Env = []string{failpoint.Env + "=" + what + "@" + r.file}
 }
 
-// keepAlive starts the controller, and starts it again when it crashed, as
-// whoever looks after it would.
+// keepAlive starts the controller, and starts it again when it crashed.
 func (r *round) keepAlive(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := r.platform.Start()

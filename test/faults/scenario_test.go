@@ -38,7 +38,7 @@ func playAuto(t *testing.T, r *round) {
 	}
 }
 
-// playManual: a person approves, changes, and has somebody else's change undone.
+// playManual: a person approves, changes, and has a foreign change undone.
 func playManual(t *testing.T, r *round) {
 	r.ask(t, "stack", calmly, r.module("x", "a", "b"))
 	r.approve(t, "stack", "x")
@@ -60,7 +60,7 @@ func playManual(t *testing.T, r *round) {
 	r.holds(t, "y", "a", "b")
 }
 
-// playDelete: what was built is taken down, and then the object goes.
+// playDelete: the resources are destroyed, and then the object is deleted.
 func playDelete(t *testing.T, r *round) {
 	spec := calmly + "approvePlan: auto\ndestroyResourcesOnDeletion: true"
 	r.ask(t, "stack", spec, r.module("x", "a", "b"))
@@ -70,8 +70,7 @@ func playDelete(t *testing.T, r *round) {
 	r.holds(t, "x")
 }
 
-// playChain: one stack waits for another, and goes on from a state that somebody
-// else left.
+// playChain: one stack waits for another, and continues from a foreign state.
 func playChain(t *testing.T, r *round) {
 	spec := calmly + "approvePlan: auto\nwriteOutputsToSecret: {name: net-out}"
 	after := calmly + "approvePlan: auto\ndependsOn: [{name: net}]\nvarsFrom: [{kind: Secret, name: net-out, varsKeys: [last]}]"
@@ -132,7 +131,7 @@ func (r *round) ready(t *testing.T, name, spec, hcl string) {
 // value.
 func (r *round) approve(t *testing.T, name, value string) {
 	t.Helper()
-	for range 4 { // a plan may be made anew after a crash, and then is another one
+	for range 4 { // a plan may be made again after a crash, and then is another one
 		s := r.Await(t, name, func(s *v1alpha2.Terraform) error {
 			if s.Status.Plan.Pending != "" && s.Spec.ApprovePlan != s.Status.Plan.Pending && pendingShown(s) || stuck(s) {
 				return nil
@@ -153,7 +152,7 @@ func (r *round) approve(t *testing.T, name, value string) {
 		}
 		s = r.Await(t, name, orStuck(func(s *v1alpha2.Terraform) error {
 			if testkit.HasReason("TerraformPlannedWithChanges")(s) == nil && s.Status.Plan.Pending != s.Spec.ApprovePlan {
-				return nil // another plan, to be looked at again
+				return nil // another plan, to be reviewed again
 			}
 			return testkit.IsReady(s)
 		}))
@@ -196,8 +195,8 @@ func (r *round) holds(t *testing.T, value string, names ...string) {
 	}
 }
 
-// mend does what a person does about a stack that says what it does not know:
-// looks at the world, brings in what exists, and approves.
+// mend repairs a stack with untracked resources as a person does: looks at the
+// world, imports what exists, and approves.
 func (r *round) mend(t *testing.T, name, spec, hcl string) {
 	t.Helper()
 	r.verify(t)

@@ -106,7 +106,7 @@ func listed(t *testing.T) map[string]string {
 	return out
 }
 
-// known fails the test for metrics that nobody serves.
+// known fails the test for metrics that do not exist.
 func known(t *testing.T, where, expr string) {
 	t.Helper()
 	list := listed(t)

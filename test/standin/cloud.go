@@ -73,7 +73,7 @@ func (c *cloud) update(change func(*account) error) error {
 	if err != nil || string(changed) == string(text) {
 		return err
 	}
-	// Whoever reads it without the lock sees the whole old or the whole new one.
+	// A reader without the lock sees the whole old or the whole new one.
 	if err := os.WriteFile(c.path+".new", changed, 0o644); err != nil {
 		return fmt.Errorf("writing the cloud: %w", err)
 	}

@@ -16,7 +16,8 @@ type kind struct {
 	blocks     map[string]schema.Block
 	// id names a new one. It is the n-th that the cloud makes.
 	id func(asked map[string]any, n int) string
-	// computed are the values of attributes that nobody can ask for, beside id.
+	// computed are the values of attributes that a configuration cannot set, beside
+	// id.
 	computed func(asked map[string]any, id, region string) map[string]any
 }
 

@@ -115,8 +115,8 @@ func (postgresProvider) Resources(context.Context) []func() resource.Resource {
 	}
 }
 
-// relationKind is a kind of the database: what makes one, takes it away, and
-// tells whether it is there.
+// relationKind is a kind of the database: what creates one, drops it, and tells
+// whether it is there.
 type relationKind struct {
 	name       string
 	attributes attributes

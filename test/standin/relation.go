@@ -49,8 +49,8 @@ func (r *relation) Read(ctx context.Context, q resource.ReadRequest, p *resource
 	}
 }
 
-// Update takes it away and makes it again: the database has no other way that
-// fits all of them.
+// Update drops it and creates it again: the database has no other way that fits all
+// of them.
 func (r *relation) Update(ctx context.Context, q resource.UpdateRequest, p *resource.UpdateResponse) {
 	if err := r.server.do(ctx, append(r.drop(plainObject(q.State.Raw)), r.make(plainObject(q.Plan.Raw))...)...); err != nil {
 		p.Diagnostics.AddError("Updating "+r.name, err.Error())

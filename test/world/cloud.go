@@ -44,7 +44,7 @@ type entry struct {
 	Name   string    `json:"name"`
 	ID     string    `json:"id,omitempty"` // unknown when a create begins
 	PID    int       `json:"pid"`          // this provider process
-	Engine int       `json:"engine"`       // its parent: the engine, or whoever started the provider for it
+	Engine int       `json:"engine"`       // its parent: the engine, or the process that started the provider for it
 	Note   string    `json:"note,omitempty"`
 }
 
@@ -73,8 +73,8 @@ type cloud struct {
 // do runs one call: it journals the beginning, lets the faults strike, changes
 // the world with act and journals the end. act returns the id it dealt with.
 func (c *cloud) do(ctx context.Context, call, name, id string, act func(*world) (string, error)) error {
-	// Faults are counted before anybody can read that the call has begun, and
-	// kill us for it.
+	// Faults are counted before another process can read that the call has begun,
+	// and kill us for it.
 	due, err := c.due(call, name)
 	if err != nil {
 		return err

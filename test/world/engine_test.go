@@ -180,7 +180,7 @@ output "value" { value = data.world_thing.again.value }
 	}
 	e.must(0, "plan", "-detailed-exitcode")
 
-	err := e.cloud.update(func(w *world) (bool, error) { // by hand
+	err := e.cloud.update(func(w *world) (bool, error) { // a manual change
 		a, drifted := w.Things["thing-1"], "y"
 		a.Value = &drifted
 		w.Things["thing-1"] = a

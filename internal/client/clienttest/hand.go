@@ -16,7 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// pushes stores a state that somebody brings: it follows, or is made to.
+// pushes uploads a state that follows the stored one, or is made to follow it.
 func pushes(t *testing.T, w *World, s Subject) {
 	now, behind, next := stateOf(7, "a", "b"), stateOf(5, "c"), stateOf(8, "b")
 	w.stored(t, now, now)
@@ -91,7 +91,7 @@ func worksByHand(t *testing.T, w *World, s Subject) {
 	}
 }
 
-// breaks has the glass broken, twice at once as a double click has it.
+// breaks starts a break-glass session, twice at once as a double click does.
 func breaks(t *testing.T, w *World, s Subject) stack.BreakGlass {
 	t.Helper()
 	type result struct {

@@ -61,7 +61,7 @@ func router(t *testing.T) routers.Router {
 	return must(legacy.NewRouter(must(openapi3.NewLoader().LoadFromData(raw))(t)))(t)
 }
 
-// witness makes requests as somebody, and compares each answer with the document.
+// witness makes requests as a user, and compares each answer with the document.
 type witness struct {
 	t      *testing.T
 	next   http.RoundTripper

@@ -28,7 +28,7 @@ func (r *runs) write(text string) {
 	r.log = append(r.log, text...)
 }
 
-// end ends the run; its log stays open for whoever has opened it.
+// end ends the run; its log stays open for its readers.
 func (r *runs) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

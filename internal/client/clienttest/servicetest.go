@@ -1,8 +1,8 @@
-// Package clienttest is what everything must do that answers questions about
-// stacks and tenants and carries out commands: the service itself, and the HTTP
-// API with its client. Both meet the same cluster and the same records, as the
-// same two people: one who may do everything in the namespace of the test, and
-// one who may do nothing. What goes wrong goes wrong for the same reason.
+// Package clienttest is what everything must do that answers questions about stacks
+// and tenants and carries out commands: the service itself, and the HTTP API with
+// its client. Both meet the same cluster and the same records, as the same two
+// people: one who may do everything in the namespace of the test, and one who may do
+// nothing. Failures have the same reasons.
 //
 // Start reading at Run.
 package clienttest

@@ -32,7 +32,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// Who is somebody that asks and commands.
+// Who is a user of the test.
 type Who string
 
 // The two people: one may do everything in the namespace, one nothing.
@@ -118,13 +118,13 @@ func (w *World) admit(t *testing.T) {
 	})
 }
 
-// User is who somebody is to the cluster.
+// User is the name of who in the cluster.
 func (w *World) User(who Who) access.User {
 	accounts := "system:serviceaccounts"
 	return access.User{Name: "system:serviceaccount:" + w.Namespace + ":" + string(who), Groups: []string{accounts, accounts + ":" + w.Namespace}}
 }
 
-// Token is what somebody shows to be known.
+// Token is the bearer token of who.
 func (w *World) Token(t *testing.T, who Who) secret.Text {
 	t.Helper()
 	api := must(kubernetes.NewForConfig(w.Config))(t)
@@ -213,7 +213,7 @@ func planOf(p query.PlanInfo) *stack.Plan {
 
 const document = `{"format_version":"1.2","resource_changes":[]}`
 
-// Plans that are shown to somebody.
+// Plans that users see.
 var (
 	shown = query.PlanInfo{Name: "plan-main-b8e362c206", Digest: "sha256:" + strings.Repeat("ab", 32), Changes: stack.Changes{Add: 1}}
 	other = query.PlanInfo{Name: "plan-main-0000000000", Digest: "sha256:" + strings.Repeat("cd", 32), Changes: stack.Changes{Destroy: 3}}

@@ -33,7 +33,7 @@ import (
 
 func nothing(io.Writer) error { return nil }
 
-// serveGit serves a repository with one commit to whoever knows the password.
+// serveGit serves a repository with one commit to clients that know the password.
 func serveGit(t *testing.T, content string) (url, commit string) {
 	t.Helper()
 	root, work := t.TempDir(), t.TempDir()

@@ -52,8 +52,8 @@ func TestAStateHasOneStack(t *testing.T) {
 	}
 }
 
-// An object over the state of a former one is not let go while that holds
-// something and the object says that it is to be destroyed.
+// An object that inherited the state of a former one keeps its finalizer while the
+// state has resources that the object wants destroyed.
 func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 	k := testkit.Kube(t, v1alpha2.AddToScheme)
 	files, err := blob.OpenFiles(t.TempDir(), 1<<20)

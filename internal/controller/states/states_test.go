@@ -105,8 +105,8 @@ func knownAs(state []byte) stack.StateID {
 	return facts.StateID
 }
 
-// TB-16 and F18: what somebody else did to a state is named, and stops runs;
-// what they may do is accepted.
+// TB-16 and F18: a foreign change of a state is named and stops runs; a permitted
+// one is accepted.
 func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 	five := thing("l", 5)
 	by := func(person string, state []byte) kube.Stored {
@@ -292,9 +292,9 @@ func TestARunThatCannotStoreItsStateLosesNothing(t *testing.T) {
 	}
 }
 
-// On a full disk an engine leaves an empty file where it wanted to write the
-// state that nobody took. It takes the place of no state, also where there is
-// none yet.
+// On a full disk an engine leaves an empty file where it wanted to write the state
+// that no backend accepted. It takes the place of no state, also where there is none
+// yet.
 func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 	before, after := thing("l", 8), string(thing("l", 9))
 	for name, tt := range map[string]struct {
@@ -462,7 +462,7 @@ func TestAFormerStateIsNotAdoptedByAccident(t *testing.T) {
 	empty := []byte(`{"version":4,"lineage":"l","serial":4,"resources":[]}`)
 	for name, tt := range map[string]struct {
 		state []byte
-		uid   string // of whoever wrote it
+		uid   string // of its writer
 		known bool   // the stack has seen it before
 		adopt bool
 		want  bool // it is refused

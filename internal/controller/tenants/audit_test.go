@@ -132,7 +132,7 @@ func TestARolloutIsRecorded(t *testing.T) {
 	})
 }
 
-// A look that changes nothing adds nothing.
+// A pass that changes nothing adds nothing.
 func TestQuietLooksAreNotRecorded(t *testing.T) {
 	o, d := journaled(t)
 	o.insert(2)

@@ -123,8 +123,8 @@ func TestWhatCannotBeRenderedIsNotTriedAgain(t *testing.T) {
 	l.wantStates("once it is right", "")
 }
 
-// A condition that is none is said at once, of a Tenant that nobody has checked
-// before it came, and nothing is made that would wait for it in vain.
+// An invalid condition is reported at once for a Tenant that no webhook has checked,
+// and no object is created that would wait for it in vain.
 func TestConditionsThatAreNoneAreSaidAtOnce(t *testing.T) {
 	for field, expression := range map[string]string{"readyWhen": "object.status.", "includeWhen": "row.uid =="} {
 		t.Run(field, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestConditionsThatAreNoneAreSaidAtOnce(t *testing.T) {
 	}
 }
 
-// A Tenant that is refused is not sent again and again; one that could not be
-// written for another reason is, by whoever called.
+// A Tenant that is refused is not sent again and again; the caller retries one that
+// could not be written for another reason.
 func TestAttemptsOfTenants(t *testing.T) {
 	var m remembered
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

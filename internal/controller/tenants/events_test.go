@@ -66,7 +66,7 @@ func TestWhatATenantIsGivenIsTold(t *testing.T) {
 }
 
 // Making a tenant is told when it begins and when all of it is there, and nothing
-// more: not at rest, and not when an object is unwell for a while.
+// more: not while it is settled, and not when an object is not ready for a while.
 func TestMakingATenantIsTold(t *testing.T) {
 	l := newLab(t)
 	wantTold := func(when string, applying, success, partial int) {

@@ -63,7 +63,7 @@ func TestIdleTenantsAskForNothing(t *testing.T) {
 	l.available("acme-app")
 	testkit.Eventually(t, testkit.Patience, "all are ready", l.calm)
 
-	// A status that says the same is heard, and one look at that object is all.
+	// A status that says the same costs one read of that object.
 	l.line.since()
 	l.stackIs("acme-db", "True", "Ready", "applied again", 0)
 	var heard []string

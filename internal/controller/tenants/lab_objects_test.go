@@ -41,7 +41,7 @@ func (l *lab) wantThere(kind, name string, want bool) {
 	}
 }
 
-// edit changes an object as somebody else.
+// edit changes an object as another client.
 func (l *lab) edit(kind, name string, change func(map[string]any)) {
 	l.t.Helper()
 	u := l.child(kind, name)

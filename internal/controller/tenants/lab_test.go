@@ -81,7 +81,7 @@ func (l *lab) restart() {
 	}
 }
 
-// line is what goes over the wire.
+// line counts the requests and their bytes.
 type line struct {
 	mu       sync.Mutex
 	requests []string
@@ -99,7 +99,7 @@ func (l tapped) RoundTrip(r *http.Request) (*http.Response, error) {
 	if l.dead() {
 		return nil, context.Canceled
 	}
-	l.tell(r.Method + " " + r.URL.RequestURI()) // before anybody can see what it does
+	l.tell(r.Method + " " + r.URL.RequestURI()) // before a watch can see its effect
 	response, err := l.next.RoundTrip(r)
 	if r.Method != http.MethodGet {
 		l.wrote()

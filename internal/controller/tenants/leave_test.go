@@ -28,7 +28,7 @@ func (l *lab) finalize(kind, name string) {
 	l.t.Cleanup(func() { l.release(kind, name) })
 }
 
-// release takes it away.
+// release removes it.
 func (l *lab) release(kind, name string) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kindsInTests[kind])
@@ -167,8 +167,8 @@ func TestWordsOfWhatGoesHideTheRow(t *testing.T) {
 	}
 }
 
-// For a tenant that goes everything is looked at: nobody makes anything of which
-// they would find out that it is there.
+// For a deleted tenant each object is read, since no write would discover that it
+// exists.
 func TestNothingIsFreshOfATenantThatGoes(t *testing.T) {
 	l := newLab(t)
 	l.run()
@@ -237,7 +237,7 @@ func wantOrphan(t *testing.T, u *unstructured.Unstructured, reason string) {
 	}
 }
 
-// A protected tenant stays until somebody takes the annotation away.
+// A protected tenant stays until a user removes the annotation.
 func TestDeletionProtection(t *testing.T) {
 	l := newLab(t)
 	l.tenant("configMaps:"+configMap("config"), "terrier.dev/deletion-protection: \"true\"")
@@ -289,7 +289,7 @@ func (l *lab) killedAt(n int) {
 	l.t.Helper()
 	l.line.since()
 	l.line.cut(n)
-	// What it says does not matter: nobody hears a controller that was killed.
+	// The result does not matter: a killed controller reports none.
 	_, _ = l.c.Reconcile(l.t.Context(), requestOf(l.key()))
 	l.line.cut(0)
 	l.restart()

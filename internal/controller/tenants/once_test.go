@@ -2,8 +2,8 @@ package tenants
 
 import "testing"
 
-// What was made once and retained is the tenant's again when the tenant comes
-// back, and holds what it held: it may be a password that nobody else knows.
+// What was made once and retained is the tenant's again when the tenant comes back,
+// and holds what it held: it may be a password that is stored nowhere else.
 func TestWhatWasMadeOnceComesBackAsItWas(t *testing.T) {
 	l := newLab(t)
 	entry := "configMaps:" + configMap("config", "creationPolicy: Once", "deletionPolicy: Retain", "conflictPolicy: Force")

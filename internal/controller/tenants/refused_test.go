@@ -76,8 +76,8 @@ func keeping(t *testing.T, c *testkit.Cluster, group, version, resource string, 
 	}
 }
 
-// An object that the API server does not let go is said in its words, with when it
-// is tried again, and goes without anybody doing more than lifting that.
+// An object whose deletion the API server denies is reported with the server's
+// message and the time of the next attempt. It is deleted when the server allows it.
 func TestADeletionThatIsRefusedSaysByWhat(t *testing.T) {
 	l := newLab(t)
 	l.tenant("configMaps:" + configMap("config"))
@@ -110,8 +110,8 @@ func TestADeletionThatIsRefusedSaysByWhat(t *testing.T) {
 	}
 }
 
-// A Tenant that the API server does not let go is said by its registry, and goes
-// by itself, too.
+// A Tenant whose deletion the API server denies is reported by its registry, and is
+// also deleted when the server allows it.
 func TestATenantThatMayNotGoIsSaid(t *testing.T) {
 	o := newOffice(t)
 	o.insert(12)

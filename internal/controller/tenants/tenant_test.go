@@ -140,13 +140,14 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// Drift is mended, and a controller that restarts writes nothing that is right.
+// Drift is repaired, and a restarted controller does not write what is already
+// right.
 func TestWhenNeeded(t *testing.T) {
 	l := newLab(t)
 	l.tenant("configMaps:" + configMap("config"))
 	l.look()
 	l.edit("ConfigMap", "acme-config", func(o map[string]any) { o["data"] = map[string]any{"host": "mallory"} })
-	// A field that somebody else manages by now is a conflict, unless it may be forced.
+	// A field that another manager has taken is a conflict, unless force is set.
 	l.look()
 	l.wantStates("after an edit", "config Conflicted ResourceConflict")
 	l.tenant("configMaps:" + configMap("config", "conflictPolicy: Force"))
@@ -242,9 +243,9 @@ func TestForbiddenNamesTheServiceAccount(t *testing.T) {
 	}
 }
 
-// Whoever may write a template, but not read a Secret elsewhere, learns nothing
-// of it: not by readyWhen, not by a guess that causes no conflict, and not by
-// what another tenant has made once.
+// A user who may write a template, but not read a Secret elsewhere, learns nothing
+// of it: not by readyWhen, not by a guess that causes no conflict, and not by what
+// another tenant has made once.
 func TestAnAccountTellsWhatItMaySee(t *testing.T) {
 	l := newLab(t)
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: l.Namespace + "-"}}

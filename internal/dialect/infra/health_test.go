@@ -159,7 +159,7 @@ func TestEncodeInventory(t *testing.T) {
 	more = &v1alpha2.InventoryStatus{Of: "sha256:2", Incomplete: "the state is encrypted, so that its resources cannot be listed"}
 	check("encrypted")
 
-	obj.Status.Inventory = nil // by somebody else
+	obj.Status.Inventory = nil // by another writer
 	if st, err := (Dialect{}).Decode(obj); err != nil || st.Listed != "" {
 		t.Errorf("Decode() = %q, %v; want it listed again", st.Listed, err)
 	}

@@ -186,8 +186,7 @@ func TestDecodeStatus(t *testing.T) {
 	}
 }
 
-// A memory that cannot be read is not an empty one: that would let go of what
-// exists.
+// A memory that cannot be read is not an empty one: that would abandon what exists.
 func TestDecodeUnreadableStatus(t *testing.T) {
 	obj := sourced(t, ``)
 	obj.Status.Terrier = &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: []byte(`{"built":"yes"}`)}}

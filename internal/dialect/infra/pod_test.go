@@ -8,7 +8,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// T03: nobody steers the engine through its environment, whatever the case.
+// T03: no user controls the engine through its environment, whatever the case of the
+// name.
 func TestEnvironmentThatControlsTheEngineIsRefused(t *testing.T) {
 	for _, name := range []string{
 		"TF_CLI_ARGS", "TF_CLI_ARGS_apply", "TF_DATA_DIR", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE", "TF_REATTACH_PROVIDERS",

@@ -24,8 +24,8 @@ func managers(u *unstructured.Unstructured) []string {
 	return all
 }
 
-// What nobody is known to have is made by one request, and is the same object
-// that it would be after a look.
+// An object that no cache knows is created by one request, and is the same object
+// that it would be after a read.
 func TestWhatIsAbsentIsMadeWithoutALook(t *testing.T) {
 	l := newLab(t)
 	terraform := func(name string) string {
@@ -66,8 +66,8 @@ func TestWhatIsAbsentIsMadeWithoutALook(t *testing.T) {
 	}
 }
 
-// What is there after all is treated as if it had been looked at: nobody loses
-// anything by not being known of.
+// An object that exists after all is treated as if it had been read before: an
+// unknown object loses nothing.
 func TestWhatIsNotAbsentIsLookedAt(t *testing.T) {
 	l := newLab(t)
 	other := l.tenant("other")
@@ -100,7 +100,7 @@ func TestWhatIsNotAbsentIsLookedAt(t *testing.T) {
 			l.patchAs("person", l.key("ConfigMap", name("person")), `{"data":{"a":"theirs"}}`)
 			refused(l.want(l.configMap(name("person"), ours), by(strategy), absent), "set by person")
 
-			// Forced, it is written, but is not given what nobody asked for.
+			// Forced, it is written, but gets no field that no template asked for.
 			w := l.want(l.configMap(name("person"), ours), by(strategy), absent, force, func(w *Write) { w.Defaults = [][]string{{"data", "auto"}} })
 			if got := l.write(w); got.Change != Updated || !got.Owned {
 				t.Errorf("forced: %s, owned %t, want it written", got.Change, got.Owned)

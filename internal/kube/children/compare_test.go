@@ -21,7 +21,7 @@ spec:
   ingress: [{ports: [{port: 80}]}]
 `
 
-// A list without keys has one owner: what somebody adds to an element of it is
+// A list without keys has one owner: an addition of another manager to an element is
 // seen, although all that we ask for is still there.
 func TestEditInsideAListIsSeen(t *testing.T) {
 	l := newLab(t)
@@ -45,7 +45,8 @@ func TestEditInsideAListIsSeen(t *testing.T) {
 	}
 }
 
-// What others put into a list with keys is in nobody's way, and no reason to write.
+// Elements that others add to a list with keys do no harm, and are no reason to
+// write.
 func TestElementsOfOthersAreLeft(t *testing.T) {
 	l := newLab(t)
 	key, w := l.key("Deployment", "web"), l.want(deployment)
@@ -80,7 +81,8 @@ func TestEmptyMapIsWritten(t *testing.T) {
 	}
 }
 
-// A map that is one value is somebody's as a whole, also the keys it has not.
+// An atomic map belongs to one manager as a whole, also the keys that it does not
+// have.
 func TestMergeIntoAMapThatIsOneValue(t *testing.T) {
 	l := newLab(t)
 	key := l.key("Service", "s")

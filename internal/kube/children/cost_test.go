@@ -40,8 +40,8 @@ func (l *lab) metered(config *rest.Config, log *slog.Logger) (cost func() (reque
 	}
 }
 
-// Of what belongs to nobody only the metadata come, and nothing is kept, nor is
-// anybody woken. A list of it costs one request, whatever there is.
+// Of objects without a tenant only metadata are received, nothing is stored, and no
+// tenant is reconciled. A list of it costs one request, whatever there is.
 func TestWhatOthersHaveIsCheapToWatch(t *testing.T) {
 	l := newLab(t)
 	const many, size = 200, 8 << 10
@@ -70,8 +70,8 @@ func TestWhatOthersHaveIsCheapToWatch(t *testing.T) {
 	}
 }
 
-// A kind that may not be watched is complained of once, and not asked for again
-// and again; its objects are looked at every time.
+// A kind that may not be watched is complained of once, and not asked for again and
+// again; its objects are read every time.
 func TestForbiddenWatchIsQuiet(t *testing.T) {
 	l := newLab(t)
 	var complaints atomic.Int64

@@ -120,7 +120,7 @@ func (l *lab) live(key Key) *unstructured.Unstructured {
 	return u
 }
 
-// patchAs is a JSON merge patch of somebody.
+// patchAs is a JSON merge patch by who.
 func (l *lab) patchAs(who string, key Key, patch string) {
 	l.t.Helper()
 	if err := l.Client.Patch(l.t.Context(), l.live(key), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(who)); err != nil {
@@ -154,7 +154,8 @@ func marks(u *unstructured.Unstructured) []string {
 	return all
 }
 
-// owned makes a ConfigMap of somebody else that another object owns, and controls if controller.
+// owned makes a foreign ConfigMap that another object owns, and controls if
+// controller.
 func (l *lab) owned(name string, controller bool) {
 	l.t.Helper()
 	parent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: name + "-parent"}}

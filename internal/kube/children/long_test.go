@@ -11,8 +11,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// A name that is too long for a label is in one as a hash, and in an annotation
-// as it is. It finds its objects by either, and lets go of both.
+// A name that is too long for a label is in one as a hash, and in an annotation as
+// it is. It finds its objects by either, and releases both.
 func TestTenantsOfLongNames(t *testing.T) {
 	for _, strategy := range strategies {
 		t.Run(string(strategy), func(t *testing.T) {

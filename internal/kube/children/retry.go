@@ -46,7 +46,7 @@ func (p *listWatch) follow(ctx context.Context, o metav1.ListOptions) (events wa
 	return events, err
 }
 
-// until asks until the server neither forbids it nor lacks the kind.
+// until asks until the server permits it and has the kind.
 func (p *listWatch) until(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()

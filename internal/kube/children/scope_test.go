@@ -9,9 +9,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// A Tenant can own what is in its namespace. Everything else says by labels whose
-// it is: an owner in another namespace does not exist there, and the server would
-// take its objects away.
+// A Tenant can own what is in its namespace. Everything else says by labels whose it
+// is: an owner in another namespace does not exist there, and the server would
+// delete its objects.
 func TestOnlyTheSameNamespaceIsOwned(t *testing.T) {
 	l := newLab(t)
 	other := newLab(t).Namespace

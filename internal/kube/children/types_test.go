@@ -110,8 +110,8 @@ func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(r)
 }
 
-// Schemas that are slow to come hold up nobody who wants others, and are asked
-// for once, however many want them.
+// A slow schema delays no caller that wants another one, and is requested once for
+// all callers.
 func TestSlowSchemasHoldUpNobodyElse(t *testing.T) {
 	config := rest.CopyConfig(testkit.Kube(t).Config)
 	h := held{group: "/apis/batch/v1", arrived: make(chan struct{}, 8), letGo: make(chan struct{})}

@@ -156,7 +156,7 @@ spec:
 	l.woken(q, "the kind is there")
 }
 
-// What belongs to nobody costs nothing once it was heard of.
+// An object without a tenant costs nothing after its first event.
 func TestObjectsOfOthersCostNothing(t *testing.T) {
 	w, err := newWatches(Config{REST: &rest.Config{}, HTTP: http.DefaultClient}, nil)
 	if err != nil {

@@ -93,8 +93,8 @@ func TestEveryStrategyRepairsDrift(t *testing.T) {
 	}
 }
 
-// What a template does not say any more goes, except by merge, which takes
-// nothing away; and what others added stays.
+// A field that the template no longer has is removed, except by merge, which removes
+// nothing. Fields that others added stay.
 func TestWhatIsNotWantedAnyMore(t *testing.T) {
 	for strategy, want := range map[tenant.PatchStrategy]map[string]string{
 		tenant.Apply:   {"a": "1", "theirs": "3"},
@@ -115,7 +115,7 @@ func TestWhatIsNotWantedAnyMore(t *testing.T) {
 	}
 }
 
-// Replacing does not undo in silence what somebody else added.
+// Replacing does not silently undo additions of others.
 func TestReplaceAsksBeforeItDrops(t *testing.T) {
 	l := newLab(t)
 	key := l.key("ConfigMap", "c")

@@ -146,8 +146,8 @@ func logIsFollowedFromTheStart(t *testing.T, w *world, r query.Records) {
 	}
 }
 
-// quietLook is about a look for drift that found nothing: it is kept under a name
-// that the next one will bear, and was known by its own while it went on.
+// quietLook tests a drift check that found nothing: its record has a name that the
+// next one reuses, and had its own name while it was running.
 func quietLook(t *testing.T, w *world, r query.Records) {
 	w.keepAs("check", report("check-4", 4, runner.Done), "no changes\n")
 	w.begin(report("plan-1", 1, runner.Done)) // nothing newer goes on

@@ -84,7 +84,7 @@ func stateBesideItsSecret(t *testing.T, _ *world, r query.Records) {
 	}
 }
 
-// Put makes the world a store that can be written.
+// Put stores a value.
 func (w *world) Put(_ context.Context, key string, r io.Reader) error {
 	b, err := io.ReadAll(r)
 	if err == nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// Mirror is a provider mirror whose providers leave a line in a file
-// whenever they are started, by whomever.
+// Mirror is a provider mirror whose providers append a line to a file at each start.
 type Mirror struct {
 	Dir   string // of the mirror
 	Cloud string // a directory that runs can write
@@ -133,7 +132,7 @@ func (m *Mirror) Replace(name, old, new string) {
 	m.own()
 }
 
-// Fault makes the world go wrong, in the words of the world's file.
+// Fault sets faults in the format of the world file.
 func (m *Mirror) Fault(fault string) {
 	m.t.Helper()
 	path := filepath.Join(m.Cloud, "world.json")

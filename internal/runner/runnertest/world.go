@@ -15,12 +15,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Call is a line of the world's journal: a call that has begun, or has ended.
+// Call is a line of the call log: a call that has begun, or has ended.
 type Call struct {
 	Call, Phase, Name, ID string
 }
 
-// Calls reads the world's journal.
+// Calls reads the call log.
 func (m *Mirror) Calls() []Call {
 	m.t.Helper()
 	data, err := os.ReadFile(filepath.Join(m.Cloud, "world.json.journal"))
@@ -58,8 +58,8 @@ func (m *Mirror) Await(call, phase string, n int) {
 	}
 }
 
-// Things lists what exists in the world: its address by its id. Things are
-// named by the last part of their address.
+// Things lists the address of each thing by its id. Things are named by the last
+// part of their address.
 func (m *Mirror) Things() map[string]string {
 	m.t.Helper()
 	data, err := os.ReadFile(filepath.Join(m.Cloud, "world.json"))
@@ -79,9 +79,9 @@ func (m *Mirror) Things() map[string]string {
 	return things
 }
 
-// Exact compares the list of gaps that an apply left with the world: what was
-// finished is listed with its id and nothing else is, and what exists beside it
-// is listed as what may exist.
+// Exact compares the untracked resources of an apply with the cloud: each finished
+// resource is listed with its id and nothing else is, and any other existing one is
+// listed as one that may exist.
 func (m *Mirror) Exact(d Done, state []byte) []stack.UntrackedResource {
 	m.t.Helper()
 	gap, err := plan.Unrecorded(bytes.NewReader(d.Events), state)

@@ -13,7 +13,8 @@ import (
 	"syscall"
 )
 
-// nobody is the user that servers run as if the test runs as root, which they refuse.
+// nobody is the id of the user that servers run as if the test runs as root, which
+// they refuse.
 const nobody = 65534
 
 // servant is that user, or nil for ourselves.

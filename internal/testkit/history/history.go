@@ -26,7 +26,7 @@ type History struct {
 	Runs   []Run
 	World  []Call
 	Holes  []time.Time // up to when versions may have been missed, since the API server was away
-	End    time.Time   // when it was looked at last
+	End    time.Time   // when it was last observed
 	Rest   bool        // nothing was under way by then
 }
 

@@ -19,8 +19,8 @@ func plan(digest string, destroys int) *stack.Plan {
 	return &stack.Plan{Name: "plan-main-" + digest, Digest: "sha256:" + digest, Changes: stack.Changes{Add: 1, Destroy: destroys}}
 }
 
-// good is a history that holds: a stack is applied by hand, changed, applied,
-// and destroyed with its object.
+// good is a history that holds: a stack is applied manually, changed, applied, and
+// destroyed with its object.
 func good() History {
 	one, two := plan("1", 0), plan("2", 1)
 	apply := func(id string, p *stack.Plan, from, to float64) Run {

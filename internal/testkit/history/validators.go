@@ -124,7 +124,7 @@ func writersHaveCauses(h History) (found []string) {
 	return found
 }
 
-// runsEnd: no run is without an outcome once everything has come to rest.
+// runsEnd: no run is without an outcome once everything has settled.
 func runsEnd(h History) (found []string) {
 	if !h.Rest {
 		return nil
@@ -164,7 +164,7 @@ func deletesHaveCauses(h History) (found []string) {
 	return found
 }
 
-// removes reports whether a run was to take something down. A change may replace.
+// removes reports whether a run was to destroy something. A change may replace.
 func (r Run) removes() bool {
 	if !r.Kind.Writes() {
 		return false
@@ -172,8 +172,8 @@ func (r Run) removes() bool {
 	return r.Kind == stack.DestroyRun || r.Cause.Destroy || r.Cause.Plan != nil && (r.Cause.Plan.Destroy || r.Cause.Plan.Changes.Destroy > 0)
 }
 
-// awaited are the situations that end by an event or a person, not by a look
-// at a time: each says in its message what is missing.
+// awaited are the situations that end by an event or a person, not by a check at a
+// time: the message of each names what is missing.
 var awaited = []stack.Reason{
 	stack.AwaitingApproval, stack.PlanOnlyHeld, stack.DriftFound, stack.StateIncomplete, stack.RetryLimitReached, stack.SpecInvalid,
 	stack.SourceNotReady, stack.SourceDenied, stack.ModuleInvalid, stack.InputsFailed, stack.DependencyNotReady, stack.DeletionBlocked,
@@ -184,7 +184,7 @@ var awaited = []stack.Reason{
 // patience is how long a situation that passes by itself may last without a run.
 const patience = time.Minute
 
-// waitsAreBounded: a stack that is not at rest has a run, a next look, or names
+// waitsAreBounded: a stack that is not settled has a run, a next check, or names
 // what it waits for.
 func waitsAreBounded(h History) (found []string) {
 	keys, versions := h.versions()
@@ -239,8 +239,8 @@ func (s Stack) unbounded(end time.Time) string {
 	}
 }
 
-// goodbyesAreClean: when the finalizer went from a stack that takes down what it
-// built, its state was empty.
+// goodbyesAreClean: when the finalizer was removed from a stack that destroys its
+// resources, its state was empty.
 func goodbyesAreClean(h History) (found []string) {
 	keys, versions := h.versions()
 	for _, k := range keys {

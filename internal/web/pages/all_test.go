@@ -51,8 +51,8 @@ var screens = map[string]struct {
 }
 
 // Every page is well-formed, says what its parts are, leads only to addresses of
-// ours, and runs nothing of what others wrote; whoever may look and not touch
-// gets the same page.
+// ours, and runs nothing of what others wrote; a user who may only read gets the
+// same page.
 func TestPagesKeepTheRules(t *testing.T) {
 	for name, s := range screens {
 		t.Run(name, func(t *testing.T) {

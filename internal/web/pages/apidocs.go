@@ -213,8 +213,8 @@ func roleText(right string) string {
 	return right
 }
 
-// curlOf is a command to try a route with. What somebody fills in is in capitals,
-// and a shell takes none of it for something else.
+// curlOf is a command to try a route with. Placeholders are in capitals, and have no
+// meaning in a shell.
 func curlOf(method, path string, op apiOp) string {
 	for _, p := range op.Params {
 		if p.In == "path" {

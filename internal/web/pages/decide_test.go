@@ -80,7 +80,7 @@ func TestFormsCarryWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// A plan that destroys is approved only by somebody who says that they saw it.
+// The approval of a plan that destroys requires a confirmation.
 func TestDestroyingPlansAskTwice(t *testing.T) {
 	seen := url.Values{"plan": {"plan-main-4f1c9ab2d7"}, "digest": {"sha256:plan-main-4f1c9ab2d7"}}
 	_, h, err := post(t, town(), "/stacks/apps/checkout/approve", seen, Approve)
@@ -95,7 +95,7 @@ func TestDestroyingPlansAskTwice(t *testing.T) {
 	}
 }
 
-// Whoever decides on a plan that was replaced is led to the one that waits now.
+// A decision about a replaced plan leads to the pending one.
 func TestStaleApprovals(t *testing.T) {
 	v := visitor(t, town(), "/stacks/net/vpc/approve")
 	stale := fault.New(fault.Conflict, query.ReasonPlanChanged, errors.New("the pending plan is plan-b, not plan-a"))
@@ -191,8 +191,8 @@ func TestWhatCannotBeDoneSaysWhy(t *testing.T) {
 	}
 }
 
-// Why a button does nothing is shown to whoever gets to it, in whatever way:
-// every such button takes the focus, and has the reason in it.
+// Every disabled button takes the focus and contains the reason, so that each way to
+// reach it shows the reason.
 func TestButtonsThatDoNothingTakeTheFocus(t *testing.T) {
 	v := visitor(t, town(), "/stacks/apps/cart")
 	v.Can = func(a access.Request) bool { return a.Verb != "patch" }
@@ -237,7 +237,7 @@ func TestTabsThatAreClosed(t *testing.T) {
 	parse(t, v, p)
 }
 
-// slow makes previews only when whoever asked has gone.
+// slow makes a preview only after its client has gone.
 type slow struct{ *hands }
 
 func (s slow) PreviewDestroy(ctx context.Context, k query.Key) (query.PlanDocument, error) {

@@ -144,7 +144,7 @@ func TestHowFarAGraphReaches(t *testing.T) {
 	}
 }
 
-// A status that changes lays nothing out anew; an edge more does.
+// A changed status does not cause a new layout; a new edge does.
 func TestLayoutsAreKept(t *testing.T) {
 	var k layouts
 	g := graph.Graph{Boxes: []graph.Box{{W: 10, H: 10}, {W: 10, H: 10}}}

@@ -16,7 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// What somebody types reaches the engine as it is, one argument a line, in the
+// The text of the form reaches the engine as it is, one argument a line, in the
 // session and under the id that the page was made with.
 func TestCommandsByHandFromForms(t *testing.T) {
 	e := town()
@@ -51,7 +51,7 @@ func TestCommandsByHandFromForms(t *testing.T) {
 	}
 }
 
-// Where people may not work by hand, or not now, the page says so.
+// Where a user may not start a break-glass session, or not now, the page says so.
 func TestWorkByHandIsNotOfferedInVain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		edit func(*Visit, *query.Stack)
@@ -101,8 +101,8 @@ func bring(t *testing.T, v *Visit, content string) string {
 	return d.To
 }
 
-// A state that is brought is shown first, stored once however often one clicks,
-// and by nobody else.
+// An uploaded state is previewed first, and stored once, however often the user
+// clicks, and only by this user.
 func TestStatesThatAreBrought(t *testing.T) {
 	e, h := town(), &hands{}
 	v := visitor(t, e, "/stacks/apps/cart/states/push")

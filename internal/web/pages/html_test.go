@@ -93,7 +93,7 @@ func textOf(n *html.Node) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// inert: nothing runs but our own files, whatever somebody wrote.
+// inert: nothing runs but our own files, whatever the texts of users contain.
 func (d parsed) inert() {
 	for _, n := range d.all(func(*html.Node) bool { return true }) {
 		for _, a := range n.Attr {

@@ -33,7 +33,7 @@ func TestQueueSaysWhoIsNext(t *testing.T) {
 	}
 }
 
-// What is at work is one click from what it says.
+// An active run links to its log.
 func TestRunsAtWorkLeadToTheirLogs(t *testing.T) {
 	turn := schedule.Turn{UID: "u-1", Namespace: "apps", Name: "cart"}
 	row := query.Row{Stack: query.Stack{Namespace: "apps", Name: "cart", UID: "u-1", Run: &query.Running{ID: "apply-1"}}}
@@ -187,7 +187,7 @@ func TestAllowNamesWhatGoes(t *testing.T) {
 	}
 }
 
-// What somebody may not let pass is not offered, and says why.
+// Without the right to allow deletions the form is absent, and the page says why.
 func TestAllowIsNotOfferedInVain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		edit func(*county)

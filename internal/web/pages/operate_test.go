@@ -58,8 +58,8 @@ func person(v *Visit) *tenantHands {
 }
 
 // Every page is well-formed, leads only to addresses of ours, and runs nothing of
-// what others wrote. Whoever may look and not touch gets the page without forms
-// that change anything, and nobody reads names of what they may not see.
+// what others wrote. A user who may only read gets the page without forms that
+// change anything, and no user reads names of objects that they may not see.
 func TestCommonPagesKeepTheRules(t *testing.T) {
 	for name, s := range commons {
 		t.Run(name, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 	}
 }
 
-// Nobody waits for a journal that somebody else has read.
+// A page does not wait for a verification that another page has started.
 func TestNobodyWaitsForTheJournal(t *testing.T) {
 	var c AuditCheck
 	c.reading.Lock()
@@ -251,7 +251,7 @@ func TestNobodyWaitsForTheJournal(t *testing.T) {
 	}
 }
 
-// Whatever a journal may hold has a word to choose it by and a tone.
+// Every action of the audit log has a filter and a tone.
 func TestEveryDeedCanBeChosen(t *testing.T) {
 	file, err := parser.ParseFile(gotoken.NewFileSet(), "../../audit/audit.go", nil, 0)
 	if err != nil {
@@ -300,8 +300,8 @@ func TestAboutIsQuietAboutFailures(t *testing.T) {
 	wants(t, textOf(d.all(func(n *html.Node) bool { return attr(n, "data-region") == "about-health" })[0]), "alert(1)")
 }
 
-// Whoever has rights in some namespaces only is not told at first that there are
-// none, and may still ask about all.
+// A user with rights in some namespaces sees these first, and can still ask about
+// all.
 func TestAboutBeginsWithRightsThatThereAre(t *testing.T) {
 	some := access.Scope{In: map[string]bool{"net": true, "apps": true}}
 	for address, c := range map[string]struct {

@@ -68,8 +68,7 @@ func TestHintsAreForBrowsers(t *testing.T) {
 	}
 }
 
-// Whoever looks for a stack that is gone is shown what became of it, if they may
-// see that.
+// The page of a deleted stack shows its audit entries to users who may see them.
 func TestADeletedStackLeadsToTheAuditLog(t *testing.T) {
 	gone := command.Refusal{Error: "gone", Kind: fault.Missing, Reason: access.ReasonNotFound}
 	for name, tt := range map[string]struct {

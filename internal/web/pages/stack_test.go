@@ -15,7 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// diary is a journal with one entry about each stack that is asked for.
+// diary is an audit log with one entry about each stack that is asked for.
 type diary struct{ query.Journal }
 
 func (diary) Entries(_ context.Context, _ query.AuditSight, q query.AuditQuery) (query.AuditPage, error) {

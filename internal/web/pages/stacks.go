@@ -47,8 +47,8 @@ func (v *Visit) row(k query.Key) (query.Row, bool) {
 	return v.Backend.Board.Get(k)
 }
 
-// boardQuery reads the query of the address. Invalid values are ignored: addresses
-// are typed by hand.
+// boardQuery reads the query of the address. Invalid values are ignored: users type
+// addresses.
 func boardQuery(q url.Values) query.BoardQuery {
 	out := query.BoardQuery{
 		Text: strings.TrimSpace(q.Get("q")), Namespace: strings.TrimSpace(q.Get("namespace")), Tenant: strings.TrimSpace(q.Get("tenant")),

@@ -49,8 +49,8 @@ func TestBoardQueryOfAnAddress(t *testing.T) {
 	}
 }
 
-// What one filter does to the address leaves the others as they are, and begins
-// the list anew.
+// What one filter does to the address leaves the others as they are, and begins the
+// list again.
 func TestFiltersKeepEachOther(t *testing.T) {
 	d := show(t, town(), "/stacks?q=n&group=namespace&sort=-since&offset=0&status=failed&done=asked", Stacks)
 	got := map[string]string{}
@@ -262,8 +262,8 @@ func TestABoardThatIsNotThereYet(t *testing.T) {
 	}
 }
 
-// One thing done to many stacks: each is told of, and a refusal of one keeps
-// nobody from the others.
+// One command for many stacks: each has its result, and a refusal of one does not
+// affect the others.
 func TestManyAtOnce(t *testing.T) {
 	many := func(n int) (out []string) {
 		for i := range n {
@@ -322,7 +322,7 @@ func TestTooManySelected(t *testing.T) {
 	}
 }
 
-// Nobody is led out of the house by what a form says about where it came from.
+// The return address of a form never leads to another site.
 func TestWhereAListIs(t *testing.T) {
 	for back, want := range map[string]string{
 		"/stacks?namespace=net&done=asked": "/stacks?namespace=net", "": "/stacks", "https://evil.example/stacks": "/stacks", "//evil.example/stacks": "/stacks",

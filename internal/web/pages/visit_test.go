@@ -68,8 +68,8 @@ func (b board) Tally(scope access.Scope, label string, values []string) ([]query
 	return slices.DeleteFunc(page.Groups, func(g query.BoardGroup) bool { return !slices.Contains(values, g.Name) }), err
 }
 
-// Who may change everything is not asked about for each namespace, and nobody is
-// asked about twice.
+// The rights of an administrator are not asked for each namespace, and no right is
+// asked twice.
 func TestRightsAreAskedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		may  string // in this namespace; empty for all

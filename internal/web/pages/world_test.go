@@ -23,7 +23,7 @@ import (
 // now is when all tests of pages happen.
 var now = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
 
-// hostile is what somebody may write wherever they may write at all.
+// hostile is a text that users may write in any field.
 const hostile = `<script>alert(1)</script>"'` + "`" + `&amp; {{.}} ` + "\u202egnp.exe\u202c" + ` 🦮 javascript:alert(1) ]]> <!-- `
 
 // long is a text as long as messages get.
@@ -250,7 +250,7 @@ func row(namespace, name string, status query.Status, edit func(*query.Row)) que
 	return r
 }
 
-// byHand is a stack on which somebody works.
+// byHand is a stack with a break-glass session.
 func byHand(r *query.Row) {
 	r.Phase = string(stack.BreakGlassSession)
 	r.BreakGlass = &stack.BreakGlass{Session: "s", At: now.Add(-time.Minute), Until: now.Add(59 * time.Minute)}
@@ -347,8 +347,8 @@ func town() *estate {
 	return e
 }
 
-// visitor makes a visit to e by somebody who may do everything but see the
-// namespace hidden.
+// visitor makes a visit to e by a user who may do everything but see the namespace
+// hidden.
 func visitor(t *testing.T, e *estate, address string) *Visit {
 	t.Helper()
 	u, err := url.Parse(address)

@@ -181,8 +181,8 @@ func (c CLI) File(mirrorProviders []string, mirrorDir string) workdir.File {
 	return f
 }
 
-// writeInstall puts the platform's mirror first, and takes what it has away
-// from all other places.
+// writeInstall puts the platform's mirror first, and excludes its providers from all
+// other places.
 func (c CLI) writeInstall(b *strings.Builder, mirrored []string, mirrorDir string) {
 	b.WriteString("\nprovider_installation {\n")
 	if len(mirrored) > 0 {

@@ -167,7 +167,7 @@ func TestBackendSettings(t *testing.T) {
 	}
 }
 
-// The cloud block says where, and nobody's token.
+// The cloud block says where, and contains no token.
 func TestCloudNamesNoToken(t *testing.T) {
 	dir := t.TempDir()
 	f, err := BackendFile(Cloud{Organization: "acme", Workspace: "prod", Hostname: "127.0.0.1:1"})

@@ -19,8 +19,8 @@ const ImportsPath = workdir.ImportsPath
 type Import struct{ Address, ID string }
 
 // ImportsFile returns the configuration that imports objects. Addresses and
-// identifiers come from the journal of a run, which is hostile: an address must
-// be one, and an identifier becomes a string and nothing else.
+// identifiers come from the events of a run, which is hostile: an address must be
+// one, and an identifier becomes a string and nothing else.
 func ImportsFile(imports []Import) (workdir.File, error) {
 	f := hclwrite.NewEmptyFile()
 	for _, i := range imports {
