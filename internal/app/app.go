@@ -88,7 +88,7 @@ type parts struct {
 	modules       *modules.Reader
 	restored      records.Archives // archives that were restored from their records
 	key           secret.Text
-	journal       *journal
+	auditLog      *auditLog
 	plane         plane
 	meters        *meters
 	scraped       string // where metrics are served; empty if nowhere
@@ -148,10 +148,10 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.runs.Close()) }()
-	if p.journal, err = openJournal(p.dir("audit"), p.Now, p.log); err != nil {
+	if p.auditLog, err = openAuditLog(p.dir("audit"), p.Now, p.log); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.journal.Close()) }()
+	defer func() { err = errors.Join(err, p.auditLog.Close()) }()
 	err = p.serve(ctx)
 	if cause := context.Cause(ctx); errors.Is(cause, errNotLeading) {
 		err = errors.Join(cause, err)

@@ -19,8 +19,8 @@ import (
 // there are new entries.
 const anchorEvery = time.Minute
 
-// journal is the audit log and its anchor.
-type journal struct {
+// auditLog is the audit log and its anchor.
+type auditLog struct {
 	*audit.Log
 	dir    string
 	anchor kube.Anchor // of the head
@@ -28,15 +28,15 @@ type journal struct {
 	log    *slog.Logger
 }
 
-// openJournal opens the audit log.
-func openJournal(dir string, now func() time.Time, log *slog.Logger) (*journal, error) {
+// openAuditLog opens the audit log.
+func openAuditLog(dir string, now func() time.Time, log *slog.Logger) (*auditLog, error) {
 	entries, err := audit.Open(dir, audit.Options{Now: now})
-	return &journal{Log: entries, dir: dir, log: log}, err
+	return &auditLog{Log: entries, dir: dir, log: log}, err
 }
 
 // begin compares the audit log with the head that is stored outside of it,
 // and records that this program starts to write.
-func (j *journal) begin(ctx context.Context, direct client.Client, version string) error {
+func (j *auditLog) begin(ctx context.Context, direct client.Client, version string) error {
 	j.anchor = kube.Anchor{Client: direct, Key: types.NamespacedName{Namespace: access.ServerNamespace, Name: query.AuditConfigMap}}
 	var head audit.Head
 	if _, err := j.anchor.Load(ctx, query.AuditHeadKey, &head); err != nil {
@@ -61,7 +61,7 @@ func (j *journal) begin(ctx context.Context, direct client.Client, version strin
 }
 
 // lost records that a head was not found, until an operator has handled it.
-func (j *journal) lost(ctx context.Context, head audit.Head) error {
+func (j *auditLog) lost(ctx context.Context, head audit.Head) error {
 	j.log.Error("the audit log does not contain its stored head: run terrier audit verify", "entry", head.Seq, "dir", j.dir)
 	var earlier audit.Head
 	known, err := j.anchor.Load(ctx, query.AuditLostKey, &earlier)
@@ -80,7 +80,7 @@ func (j *journal) lost(ctx context.Context, head audit.Head) error {
 
 // follow stores the head of the audit log outside of it until ctx ends, and once
 // more then.
-func (j *journal) follow(ctx context.Context) error {
+func (j *auditLog) follow(ctx context.Context) error {
 	tick := time.NewTicker(anchorEvery)
 	defer tick.Stop()
 	for {
@@ -96,7 +96,7 @@ func (j *journal) follow(ctx context.Context) error {
 	}
 }
 
-func (j *journal) store(ctx context.Context) {
+func (j *auditLog) store(ctx context.Context) {
 	head := j.Head()
 	if head == j.stored {
 		return

@@ -132,10 +132,10 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		Client: mgr.GetClient(), Live: live, Dialects: dialects.NewRegistry(infra.Dialect{}),
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, p.board}, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
-		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.journal.Log, Webhooks: webhooks, Queue: p.queue,
+		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.auditLog.Log, Webhooks: webhooks, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.registry,
 	}
-	if err := errors.Join(mgr.Add(pruning(p.cache, p.Now, p.log)), mgr.Add(manager.RunnableFunc(p.journal.follow)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), keepBoard(mgr, p.board, p.records, p.log), p.alerts.run(mgr)); err != nil {
+	if err := errors.Join(mgr.Add(pruning(p.cache, p.Now, p.log)), mgr.Add(manager.RunnableFunc(p.auditLog.follow)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), keepBoard(mgr, p.board, p.records, p.log), p.alerts.run(mgr)); err != nil {
 		return err
 	}
 	if err := p.measure(mgr); err != nil {

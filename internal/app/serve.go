@@ -64,7 +64,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err
 	}
-	err = errors.Join(p.publish(ctx, direct), p.journal.begin(ctx, direct, p.Version))
+	err = errors.Join(p.publish(ctx, direct), p.auditLog.begin(ctx, direct, p.Version))
 	if err == nil {
 		p.alerts, err = p.openAlerts(ctx, direct)
 	}
@@ -290,7 +290,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.following,
 		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient),
-		Audit:    p.journal.Log, Journal: query.NewJournal(p.journal.Log, p.journal.anchor), Notices: p.alerts.sent(),
+		Audit:    p.auditLog.Log, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor), Notices: p.alerts.sent(),
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
 	}
 	if err := p.fillAccess(ctx, &o, p.pulls(auth)); err != nil {

@@ -104,7 +104,7 @@ func TestRewritingIsNoticed(t *testing.T) {
 	_, head := write("ann")
 	forged, other := write("bob")
 	if r := sound(t, forged, other); r.Entries != 10 {
-		t.Errorf("the forged journal has %d entries, want 10", r.Entries)
+		t.Errorf("the forged audit log has %d entries, want 10", r.Entries)
 	}
 	r, err := Verify(forged, head)
 	if err != nil || r.Bad == nil || r.Bad.Seq != 10 {

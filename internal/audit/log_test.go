@@ -74,12 +74,12 @@ func sound(t testing.TB, dir string, anchors ...Head) Report {
 		t.Fatal(err)
 	}
 	if r.Bad != nil {
-		t.Fatalf("the journal is not whole: %v", r.Bad)
+		t.Fatalf("the audit log is not whole: %v", r.Bad)
 	}
 	return r
 }
 
-func TestJournalGoesOnWhereItEnded(t *testing.T) {
+func TestAuditLogContinuesWhereItEnded(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, 0)
 	record(t, j, Entry{What: Approved, Who: "ann"}, Entry{What: Applied})
@@ -149,7 +149,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir, 0)
 	if _, err := Open(dir, Options{Now: clock()}); fault.Of(err) != fault.Conflict {
-		t.Errorf("Open() of an open journal = %v, want a Conflict", err)
+		t.Errorf("Open() of an open audit log = %v, want a Conflict", err)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestTornLineIsTakenOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := whats(page.Items); !cmp.Equal(got, []What{LogCut, Applied, Planned}) {
-				t.Errorf("the journal holds %v, want the cut to be told last", got)
+				t.Errorf("the audit log holds %v, want the cut to be told last", got)
 			}
 			if got := page.Items[0].Details["bytes"]; got != fmt.Sprint(len(tail)) {
 				t.Errorf("it says that %s bytes were cut, want %d", got, len(tail))
@@ -209,7 +209,7 @@ func TestDamageIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := whats(page.Items); !cmp.Equal(got, []What{LogDamaged, Planned, Approved, Planned}) {
-			t.Errorf("the journal holds %v", got)
+			t.Errorf("the audit log holds %v", got)
 		}
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
@@ -350,7 +350,7 @@ func TestKilledWhileWriting(t *testing.T) {
 	open(t, dir, 0)
 	r := sound(t, dir)
 	if r.Head.Seq < told || told < 250 {
-		t.Errorf("the journal ends with entry %d, and %d was told to be recorded", r.Head.Seq, told)
+		t.Errorf("the audit log ends with entry %d, and %d was told to be recorded", r.Head.Seq, told)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := whats(page.Items[:2]); r.Entries < 3 || !cmp.Equal(got, []What{Applied, Planned}) {
-		t.Errorf("the journal ends with %v of %d entries, want what was written once there was room", got, r.Entries)
+		t.Errorf("the audit log ends with %v of %d entries, want what was written once there was room", got, r.Entries)
 	}
 }
 

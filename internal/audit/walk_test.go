@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// walkedJournal is an audit log of several segments, and a walk that has read it
+// walkedAuditLog is an audit log of several segments, and a walk that has read it
 // all.
-func walkedJournal(t *testing.T) (*Log, *Walk, []Head, []string) {
+func walkedAuditLog(t *testing.T) (*Log, *Walk, []Head, []string) {
 	t.Helper()
 	j := open(t, t.TempDir(), 900)
 	heads := []Head{{}}
@@ -53,7 +53,7 @@ func step(t *testing.T, w *Walk, anchors ...Head) Report {
 
 // A walk comes to what Verify comes to, and reads what is full once.
 func TestWalkIsVerify(t *testing.T) {
-	j, w, heads, _ := walkedJournal(t)
+	j, w, heads, _ := walkedAuditLog(t)
 	record(t, j, Entry{What: Approved}, Entry{What: Applied})
 	names, err := segmentsIn(j.dir)
 	if err != nil {
@@ -96,7 +96,7 @@ func TestWalkNoticesChanges(t *testing.T) {
 		"removed": func(path string, _ []byte) error { return os.Remove(path) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			j, w, _, names := walkedJournal(t)
+			j, w, _, names := walkedAuditLog(t)
 			path := filepath.Join(j.dir, names[1])
 			text, err := os.ReadFile(path)
 			if err != nil {
@@ -126,7 +126,7 @@ func TestWalkNoticesChanges(t *testing.T) {
 
 // Old segments may be archived under the eyes of a walk.
 func TestWalkGoesOnWithoutTheArchived(t *testing.T) {
-	j, w, heads, names := walkedJournal(t)
+	j, w, heads, names := walkedAuditLog(t)
 	for _, name := range names[:2] {
 		if err := os.Remove(filepath.Join(j.dir, name)); err != nil {
 			t.Fatal(err)

@@ -111,7 +111,7 @@ func (p auditCommands) auditPage(ctx context.Context, a auditAsked) (query.Audit
 	if a.dir != "" {
 		return query.ReadAudit(p.path(a.dir), a.q)
 	}
-	j, err := p.connection.Journal(ctx)
+	j, err := p.connection.AuditLog(ctx)
 	if err != nil {
 		return query.AuditPage{}, err
 	}
@@ -197,7 +197,7 @@ verify" or stored in the ConfigMap terrier-system/terrier-audit.`,
 				}
 			}
 			if r.Problem != "" {
-				return fault.New(fault.Broken, "JournalDamaged", errors.New(r.Problem))
+				return fault.New(fault.Broken, "AuditLogDamaged", errors.New(r.Problem))
 			}
 			return nil
 		},
@@ -213,11 +213,11 @@ func (p auditCommands) auditReport(ctx context.Context, dir string, heads []stri
 		if len(heads) > 0 {
 			return query.AuditReport{}, usage("--head needs --dir: the server has an anchor of its own")
 		}
-		j, err := p.connection.Journal(ctx)
+		j, err := p.connection.AuditLog(ctx)
 		if err != nil {
 			return query.AuditReport{}, err
 		}
-		return j.VerifyJournal(ctx)
+		return j.VerifyAuditLog(ctx)
 	}
 	var known []query.AuditHead
 	for _, h := range heads {

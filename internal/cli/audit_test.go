@@ -12,9 +12,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 )
 
-// journalIn writes an audit log of three entries into a directory and returns its
+// auditLogIn writes an audit log of three entries into a directory and returns its
 // head.
-func journalIn(t *testing.T, dir string) audit.Head {
+func auditLogIn(t *testing.T, dir string) audit.Head {
 	t.Helper()
 	at := noon.Add(-3 * time.Hour)
 	j, err := audit.Open(filepath.Join(dir, "audit"), audit.Options{Now: func() time.Time { at = at.Add(time.Hour); return at }})
@@ -40,7 +40,7 @@ func journalIn(t *testing.T, dir string) audit.Head {
 
 func TestAuditList(t *testing.T) {
 	e := env(t)
-	journalIn(t, e.Dir)
+	auditLogIn(t, e.Dir)
 	got := e.run(t, "audit", "list", "--dir", "audit")
 	want := `SEQ   TIME                   USER      ACTION         OBJECT     DETAILS
 3     2026-03-01 12:00:00Z   Terrier   apply-failed   apps/net   plan-main-1; Failed
@@ -80,10 +80,10 @@ func TestAuditList(t *testing.T) {
 
 func TestAuditVerify(t *testing.T) {
 	e := env(t)
-	head := journalIn(t, e.Dir)
+	head := auditLogIn(t, e.Dir)
 	known := fmt.Sprintf("%d:%s", head.Seq, head.Hash)
 	if got := e.run(t, "audit", "verify", "--dir", "audit", "--head", known); got.code != 0 || !strings.Contains(got.out, "3 in 1 segment\n") || !strings.Contains(got.out, known) {
-		t.Errorf("verify of a whole journal ended with %d: %s%s", got.code, got.out, got.err)
+		t.Errorf("verify of a whole audit log ended with %d: %s%s", got.code, got.out, got.err)
 	}
 	path := filepath.Join(e.Dir, "audit", fmt.Sprintf("%020d.jsonl", 1))
 	text, err := os.ReadFile(path)

@@ -125,7 +125,7 @@ func (p *platform) serveAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	journalIn(t, p.Dir)
+	auditLogIn(t, p.Dir)
 	files, err := audit.Open(filepath.Join(p.Dir, "audit"), audit.Options{Now: p.Now})
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func (p *platform) serveAll(t *testing.T) {
 	sent := delivered{{ID: "1", At: noon, Namespace: p.cluster.Namespace, Kind: "Terraform", Name: "network", Event: "DriftDetected", Provider: "chat", Attempts: 1, Outcome: "delivered", Message: "2 objects differ"}}
 	url, ca := listen(t, web.Options{
 		Stacks: stacks, Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c),
-		Board: board{query.NewBoard(query.BoardOptions{Now: p.Now}), *p}, Notices: query.NewNotices(sent), Journal: query.NewJournal(files, anchor),
+		Board: board{query.NewBoard(query.BoardOptions{Now: p.Now}), *p}, Notices: query.NewNotices(sent), AuditLog: query.NewAuditLog(files, anchor),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
 	})
 	p.url = url

@@ -57,7 +57,7 @@ var hints = map[string]string{
 	"NeedsKubeconfig":         "Unset TERRIER_TOKEN, and name a kubeconfig with --kubeconfig or KUBECONFIG.",
 	"Conflict":                "Try again.",
 	"DataDirectory":           "Terrier changed nothing in it.",
-	"JournalDamaged":          "Investigate before you trust the audit log again. docs/audit.md says how entries are verified, and how a missing head is acknowledged.",
+	"AuditLogDamaged":         "Investigate before you trust the audit log again. docs/audit.md says how entries are verified, and how a missing head is acknowledged.",
 }
 
 // Hint says what to do about err; empty if there is nothing to do.

@@ -17,23 +17,23 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Journal is the audit log. Record returns once an entry is there for good; it
+// AuditLog is the audit log. Record returns once an entry is there for good; it
 // writes no ID a second time.
 //
 // An entry is recorded before its cause counts as known: a request of a person
 // before the record of audited requests has it, the outcome of a run before the
 // status has it, and a run that writes before it starts. A controller that is
 // killed in between records the entry again, under the same ID.
-type Journal interface {
+type AuditLog interface {
 	Record(context.Context, audit.Entry) error
 }
 
 // auditor writes the audit log.
 type auditor struct {
-	journal Journal
-	blobs   records.Blobs
-	live    client.Client
-	log     *slog.Logger
+	auditLog AuditLog
+	blobs    records.Blobs
+	live     client.Client
+	log      *slog.Logger
 }
 
 // record writes one entry about the stack of a pass.
@@ -44,7 +44,7 @@ func (au *auditor) record(ctx context.Context, p *pass, e audit.Entry, once stri
 // recordState writes one entry about a stack. Its ID is what happened, and to which
 // of the things that happen more than once.
 func (au *auditor) recordState(ctx context.Context, of states.Subject, e audit.Entry, once string) error {
-	if au.journal == nil {
+	if au.auditLog == nil {
 		return nil
 	}
 	e.ID = of.ID + "/" + string(e.What) + "/" + once
@@ -53,7 +53,7 @@ func (au *auditor) recordState(ctx context.Context, of states.Subject, e audit.E
 	if e.Via == "" {
 		e.Via = audit.ViaController
 	}
-	return au.journal.Record(ctx, e)
+	return au.auditLog.Record(ctx, e)
 }
 
 func (au *auditor) audited(obj client.Object) audit.Object {
@@ -69,7 +69,7 @@ func (au *auditor) audited(obj client.Object) audit.Object {
 // auditStart records that a run starts that may change resources. A run that
 // cannot be recorded does not start.
 func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) error {
-	if au.journal == nil || !kind.Writes() {
+	if au.auditLog == nil || !kind.Writes() {
 		return nil
 	}
 	err := p.unaudited
@@ -128,7 +128,7 @@ func basisOf(b stack.PlanInputs) map[string]string {
 // audit records what people asked for, and what the pass has brought about so far:
 // both before the status is written, after which it would be no news.
 func (au *auditor) audit(ctx context.Context, p *pass) {
-	if au.journal == nil || p.unreadable != nil {
+	if au.auditLog == nil || p.unreadable != nil {
 		return
 	}
 	if p.outcome == undecided {
@@ -141,7 +141,7 @@ func (au *auditor) audit(ctx context.Context, p *pass) {
 
 // auditChanges records what is different since the pass began.
 func (au *auditor) auditChanges(ctx context.Context, p *pass) error {
-	if au.journal == nil {
+	if au.auditLog == nil {
 		return nil
 	}
 	for _, t := range p.transitions() {

@@ -19,7 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// diary is a Journal that can be full.
+// diary is an AuditLog that can be full.
 type diary struct {
 	entries []audit.Entry
 	full    bool

@@ -68,7 +68,7 @@ type Stacks struct {
 	Blobs     records.Blobs
 	Engine    func(ctx context.Context, name string) (engine.Engine, error)
 	Events    Events
-	Audit     Journal // nil records nothing
+	Audit     AuditLog // nil records nothing
 	Webhooks  review.Webhooks
 	Queue     *schedule.Queue
 	Config    Config

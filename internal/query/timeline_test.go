@@ -136,7 +136,7 @@ func TestTimelineKeepsDecisionsWithoutARun(t *testing.T) {
 
 // book is an audit log with fixed entries.
 type book struct {
-	Journal
+	AuditLog
 	entries []AuditEntry
 	asked   AuditQuery
 	err     error
@@ -178,18 +178,18 @@ func TestToldTimeline(t *testing.T) {
 	}
 	quiet := []string{"run: Apply: done |  | ", "created: Created |  | "}
 	if diff := cmp.Diff(quiet, told(d, "other")); diff != "" || j.asked.Stack != "" {
-		t.Errorf("ToldTimeline() without the right asked the journal %+v (-want +got):\n%s", j.asked, diff)
+		t.Errorf("ToldTimeline() without the right asked the audit log %+v (-want +got):\n%s", j.asked, diff)
 	}
 	want := []string{quiet[0], "deed: Rejected | ann | plan-main-1; “not on a Friday”", "deed: Resumed |  | ", quiet[1]}
 	if diff := cmp.Diff(want, told(d, "apps")); diff != "" {
 		t.Errorf("ToldTimeline() (-want +got):\n%s", diff)
 	}
 	if !j.asked.Since.Equal(minute(0)) || j.asked.Namespace != "apps" || j.asked.Stack != "net" {
-		t.Errorf("the journal was asked for %+v, want this stack since it was created", j.asked)
+		t.Errorf("the audit log was asked for %+v, want this stack since it was created", j.asked)
 	}
 	j.err = errors.New("the disk is gone")
 	if diff := cmp.Diff(quiet, told(d, "apps")); diff != "" {
-		t.Errorf("ToldTimeline() without a journal (-want +got):\n%s", diff)
+		t.Errorf("ToldTimeline() without an audit log (-want +got):\n%s", diff)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // the first such init of an engine is a real one, its result is kept, and later
 // runs put that in place instead of starting the engine for it:
 //
-//	prepare    the tree was made anew, and nothing wants init    → a key
+//	prepare    the tree was rebuilt, and nothing wants init      → a key
 //	           what an init wrote for the same is kept           → put it there
 //	init       else the engine does it, and the result is kept
 //	plan       the engine refuses it → forget, init, plan again

@@ -21,11 +21,11 @@ func errNoSuch(what string) error {
 // its fields.
 type platformAPI struct {
 	*gate
-	board   Board
-	queue   query.Queue
-	sources query.SourceReader
-	journal query.Journal
-	notices query.Notices
+	board    Board
+	queue    query.Queue
+	sources  query.SourceReader
+	auditLog query.AuditLog
+	notices  query.Notices
 }
 
 func (a platformAPI) routes() []route {
@@ -46,10 +46,10 @@ func (a platformAPI) routes() []route {
 			number("before", "The value of next of the previous page."), number("limit", "Number of entries: 100 by default, at most 1000.")), a.listEntries),
 		reads(a.gate, api+"/audit/verify", guarded, everywhere("list", access.ResourceAudit), op("verifyAudit", "Verifies the audit log."),
 			func(c call) (query.AuditReport, error) {
-				if a.journal == nil {
+				if a.auditLog == nil {
 					return query.AuditReport{}, errNoSuch("audit log")
 				}
-				return a.journal.VerifyJournal(c.ctx())
+				return a.auditLog.VerifyAuditLog(c.ctx())
 			}),
 		reads(a.gate, api+"/notifications", guarded, rightIn("list", access.ResourceNotifications), op("listNotifications", "Lists the notifications that were sent, newest first, and their outcome.",
 			namespace, word("name", "The name of the object."), word("provider", "Only this provider."), word("event", "Only this event."),
@@ -115,7 +115,7 @@ func (a platformAPI) listSources(c call) (list[query.Source], error) {
 }
 
 func (a platformAPI) listEntries(c call) (query.AuditPage, error) {
-	if a.journal == nil {
+	if a.auditLog == nil {
 		return query.AuditPage{}, errNoSuch("audit log")
 	}
 	q := query.AuditQuery{Who: c.Query("who"), Via: query.AuditVia(c.Query("via")), Namespace: c.Query("namespace"), Stack: c.Query("stack"), Text: c.Query("q")}
@@ -143,7 +143,7 @@ func (a platformAPI) listEntries(c call) (query.AuditPage, error) {
 		}
 		return err == nil
 	})
-	page, err := a.journal.Entries(c.ctx(), sight, q)
+	page, err := a.auditLog.Entries(c.ctx(), sight, q)
 	if page.Items == nil {
 		page.Items = []query.AuditEntry{}
 	}

@@ -43,8 +43,8 @@ func (l *leftovers) Forget(_ context.Context, key query.Key, uid string) error {
 // Deleting a record, or reading the state in it, requires an entry in the audit log
 // first. Without a writable audit log neither happens.
 func TestWhatStacksLeftIsTouchedOnTheRecord(t *testing.T) {
-	l, journal, o := &leftovers{}, &ledger{}, options(newRoles())
-	o.Retained, o.Audit = l, journal
+	l, auditLog, o := &leftovers{}, &ledger{}, options(newRoles())
+	o.Retained, o.Audit = l, auditLog
 	o.People = func(access.User) (command.Person, error) { return command.Person{Stacks: hands{}}, nil }
 	u, c := serve(t, o)
 	one := u.String() + "/api/v1/namespaces/apps/retained/net"
@@ -68,22 +68,22 @@ func TestWhatStacksLeftIsTouchedOnTheRecord(t *testing.T) {
 	if resp, body := ask(t, c, http.MethodGet, one+"/state?uid=u1", bearer); resp.StatusCode != http.StatusOK || body != `{"serial":3}` {
 		t.Errorf("the state is %d %s", resp.StatusCode, body)
 	}
-	if got := strings.Join(journal.what(), ", "); got != "retained-forgotten ann apps/net, state-read ann apps/net" {
-		t.Errorf("the journal says %q", got)
+	if got := strings.Join(auditLog.what(), ", "); got != "retained-forgotten ann apps/net, state-read ann apps/net" {
+		t.Errorf("the audit log says %q", got)
 	}
-	journal.err = errors.New("the disk is full")
+	auditLog.err = errors.New("the disk is full")
 	if got := forget(`{"uid":"u1"}`); got < 500 || len(l.forgotten) != 1 {
-		t.Errorf("without a journal it is %d, and %v is forgotten", got, l.forgotten)
+		t.Errorf("without an audit log it is %d, and %v is forgotten", got, l.forgotten)
 	}
 	if resp, body := ask(t, c, http.MethodGet, one+"/state?uid=u1", bearer); resp.StatusCode < 500 || strings.Contains(body, "serial") {
-		t.Errorf("without a journal the state is %d %s", resp.StatusCode, body)
+		t.Errorf("without an audit log the state is %d %s", resp.StatusCode, body)
 	}
 }
 
 // The pages do the same, without scripts: the second click of two does nothing.
 func TestWhatStacksLeftIsTouchedOnTheRecordInABrowser(t *testing.T) {
-	l, journal, o := &leftovers{}, &ledger{}, options(newRoles())
-	o.Retained, o.Audit = l, journal
+	l, auditLog, o := &leftovers{}, &ledger{}, options(newRoles())
+	o.Retained, o.Audit = l, auditLog
 	o.People = func(access.User) (command.Person, error) { return command.Person{Stacks: hands{}}, nil }
 	u, c := serve(t, o)
 	one := u.String() + "/retained/apps/net"
@@ -102,11 +102,11 @@ func TestWhatStacksLeftIsTouchedOnTheRecordInABrowser(t *testing.T) {
 			t.Errorf("it is %d to %q", resp.StatusCode, resp.Header.Get("Location"))
 		}
 	}
-	if got := strings.Join(journal.what(), ", "); got != "state-read ann apps/net, retained-forgotten ann apps/net" || len(l.forgotten) != 1 {
-		t.Errorf("the journal says %q, and %v is forgotten", got, l.forgotten)
+	if got := strings.Join(auditLog.what(), ", "); got != "state-read ann apps/net, retained-forgotten ann apps/net" || len(l.forgotten) != 1 {
+		t.Errorf("the audit log says %q, and %v is forgotten", got, l.forgotten)
 	}
-	l.forgotten, journal.err = nil, errors.New("the disk is full")
+	l.forgotten, auditLog.err = nil, errors.New("the disk is full")
 	if resp, _ := post(t, c, one+"/forget", url.Values{"uid": {"u1"}, "name": {"net"}}); resp.StatusCode < 500 || len(l.forgotten) > 0 {
-		t.Errorf("without a journal it is %d, and %v is forgotten", resp.StatusCode, l.forgotten)
+		t.Errorf("without an audit log it is %d, and %v is forgotten", resp.StatusCode, l.forgotten)
 	}
 }

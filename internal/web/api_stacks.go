@@ -18,10 +18,10 @@ var errNoDetails = fault.New(fault.Later, "NotReady", errors.New("this server ha
 // stackAPI is the rows that read one stack.
 type stackAPI struct {
 	*gate
-	stacks  Stacks
-	details query.StackDetails // nil if the server has none
-	journal query.Journal      // nil without an audit log
-	logs    *logs
+	stacks   Stacks
+	details  query.StackDetails // nil if the server has none
+	auditLog query.AuditLog     // nil without an audit log
+	logs     *logs
 }
 
 func (a stackAPI) routes() []route {
@@ -93,7 +93,7 @@ func detail[A any](a stackAPI, f func(query.StackDetails, call) (A, error)) func
 // may read the audit log.
 func (a stackAPI) timeline(c call, d query.StackDetails) ([]query.Moment, error) {
 	var sight query.AuditSight
-	if a.journal != nil {
+	if a.auditLog != nil {
 		namespace := c.key().Namespace
 		err := a.auth.Authorize(c.ctx(), userOf(c.Context), access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: namespace})
 		if err != nil && fault.Of(err) != fault.Denied {
@@ -101,7 +101,7 @@ func (a stackAPI) timeline(c call, d query.StackDetails) ([]query.Moment, error)
 		}
 		sight.In = func(in string) bool { return err == nil && in == namespace }
 	}
-	return query.ToldTimeline(c.ctx(), d, a.journal, sight, c.key())
+	return query.ToldTimeline(c.ctx(), d, a.auditLog, sight, c.key())
 }
 
 // runOf is the run in the address: empty for the newest.

@@ -37,11 +37,11 @@ func (blank) Entries(context.Context, query.AuditSight, query.AuditQuery) (query
 	return query.AuditPage{}, nil
 }
 
-func (blank) CheckJournal(context.Context) (query.AuditReport, error) {
+func (blank) CheckAuditLog(context.Context) (query.AuditReport, error) {
 	return query.AuditReport{}, nil
 }
 
-func (blank) VerifyJournal(context.Context) (query.AuditReport, error) {
+func (blank) VerifyAuditLog(context.Context) (query.AuditReport, error) {
 	return query.AuditReport{}, nil
 }
 

@@ -23,7 +23,7 @@ type pageRows struct {
 	entrance *entrance
 	states   stateAPI
 	retained retainedAPI
-	journal  query.Journal // nil without an audit log
+	auditLog query.AuditLog // nil without an audit log
 	limits   Limits
 	log      *slog.Logger
 }

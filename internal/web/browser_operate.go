@@ -70,12 +70,12 @@ func (p pageRows) exportAudit(c *gin.Context) {
 		return
 	}
 	q.Before, q.Limit = 0, 1000
-	if p.journal == nil {
+	if p.auditLog == nil {
 		c.Data(http.StatusOK, "application/jsonl; charset=utf-8", nil) // there are no entries
 		return
 	}
 	sight := query.AuditSightOf(v.Can)
-	page, err := p.journal.Entries(c.Request.Context(), sight, q)
+	page, err := p.auditLog.Entries(c.Request.Context(), sight, q)
 	if err != nil {
 		p.replies.refuse(c, err)
 		return
@@ -93,7 +93,7 @@ func (p pageRows) exportAudit(c *gin.Context) {
 			return
 		}
 		q.Before = page.Next
-		if page, err = p.journal.Entries(c.Request.Context(), sight, q); err != nil {
+		if page, err = p.auditLog.Entries(c.Request.Context(), sight, q); err != nil {
 			p.log.Error("export of the audit log interrupted", "request", c.GetString(keyRequest), "err", err)
 			panic(http.ErrAbortHandler) // an incomplete export must not look complete
 		}

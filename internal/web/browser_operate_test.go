@@ -86,15 +86,15 @@ func TestDeletionsPassWithoutScripts(t *testing.T) {
 	}
 }
 
-// pagedJournal is an audit log with pages of one entry.
-type pagedJournal struct {
-	query.Journal
+// pagedAuditLog is an audit log with pages of one entry.
+type pagedAuditLog struct {
+	query.AuditLog
 	entries []query.AuditEntry
 	query   query.AuditQuery
 	err     error // of all but the newest
 }
 
-func (j *pagedJournal) Entries(_ context.Context, sight query.AuditSight, q query.AuditQuery) (query.AuditPage, error) {
+func (j *pagedAuditLog) Entries(_ context.Context, sight query.AuditSight, q query.AuditQuery) (query.AuditPage, error) {
 	j.query = q
 	for i, e := range j.entries {
 		if q.Before != 0 && e.Seq >= q.Before || !sight.Has(e.Object.Namespace) {
@@ -125,14 +125,14 @@ func (p partial) Authorize(ctx context.Context, u access.User, a access.Request)
 	return p.roles.Authorize(ctx, u, a)
 }
 
-func TestExportOfTheJournal(t *testing.T) {
+func TestExportOfTheAuditLog(t *testing.T) {
 	at := func(namespace string) query.AuditObject {
 		return query.AuditObject{Kind: "Terraform", Namespace: namespace, Name: "net"}
 	}
-	j := &pagedJournal{entries: []query.AuditEntry{{Seq: 9, What: "approved", Object: at("apps")}, {Seq: 8, What: "signed-in"}, {Seq: 7, What: "rejected", Object: at("other")}, {Seq: 6, What: "applied", Object: at("apps")}}}
+	j := &pagedAuditLog{entries: []query.AuditEntry{{Seq: 9, What: "approved", Object: at("apps")}, {Seq: 8, What: "signed-in"}, {Seq: 7, What: "rejected", Object: at("other")}, {Seq: 6, What: "applied", Object: at("apps")}}}
 	export := func(auth Auth, params string) (*http.Response, []uint64, error) {
 		o := options(auth)
-		o.Journal = j
+		o.AuditLog = j
 		u, c := serve(t, o)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u.String()+"/audit/export"+params, nil)
 		if err != nil {
@@ -170,6 +170,6 @@ func TestExportOfTheJournal(t *testing.T) {
 	}
 	j.err = errors.New("the disk is gone")
 	if _, got, err = export(newRoles(), ""); err == nil {
-		t.Errorf("%v and no error: half a journal is taken for all of it", got)
+		t.Errorf("%v and no error: half an audit log is taken for all of it", got)
 	}
 }

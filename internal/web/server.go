@@ -56,17 +56,17 @@ func newServer(o Options) (*server, error) {
 		api: []area{
 			aboutAPI{gate, o.Version},
 			boardAPI{gate, o.Board},
-			stackAPI{gate, o.Stacks, o.Details, o.Journal, logs},
+			stackAPI{gate, o.Stacks, o.Details, o.AuditLog, logs},
 			states,
 			commandAPI{gate, count},
 			tenantAPI{gate, o.Tenants},
 			secretAPI{gate, o.Stacks, audit, sender},
-			platformAPI{gate, o.Board, o.Queue, o.Sources, o.Journal, o.Notices},
+			platformAPI{gate, o.Board, o.Queue, o.Sources, o.AuditLog, o.Notices},
 			retained,
 			eventAPI{gate, o.Board, opener},
 			linkAPI{entrance},
 		},
-		pages:   pageRows{screen, replies, audit, entrance, states, retained, o.Journal, o.Limits, o.Log},
+		pages:   pageRows{screen, replies, audit, entrance, states, retained, o.AuditLog, o.Limits, o.Log},
 		mounted: mounted(o),
 	}, nil
 }
@@ -74,7 +74,7 @@ func newServer(o Options) (*server, error) {
 // backendOf is everything that pages ask.
 func backendOf(o Options) *pages.Backend {
 	return &pages.Backend{
-		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, Journal: o.Journal, Estate: o.Estate,
+		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, AuditLog: o.AuditLog, Estate: o.Estate,
 		Queue: o.Queue, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.AuditCheck{}, API: document, Version: o.Version,
 	}
 }

@@ -21,16 +21,16 @@ func (newborn) Timeline(context.Context, query.Key) ([]query.Moment, error) {
 // The actions of people require the right to the audit log, and nothing else is
 // refused without it.
 func TestTimelineNeedsARightForDeeds(t *testing.T) {
-	j := &pagedJournal{entries: []query.AuditEntry{{Seq: 1, At: time.Unix(2, 0), What: "approved", Who: "ann", Object: query.AuditObject{Kind: "Terraform", Namespace: "apps", Name: "net"}}}}
+	j := &pagedAuditLog{entries: []query.AuditEntry{{Seq: 1, At: time.Unix(2, 0), What: "approved", Who: "ann", Object: query.AuditObject{Kind: "Terraform", Namespace: "apps", Name: "net"}}}}
 	for _, may := range []bool{true, false} {
 		r := newRoles()
 		r.denied[access.ResourceAudit] = !may
 		o := options(r)
-		o.Journal, o.Details = j, newborn{}
+		o.AuditLog, o.Details = j, newborn{}
 		u, c := serve(t, o)
 		resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/namespaces/apps/stacks/net/timeline", bearer)
 		if resp.StatusCode != http.StatusOK || !strings.Contains(body, "Created") || strings.Contains(body, "Approved") != may {
-			t.Errorf("may read the journal %v: %s %s", may, resp.Status, body)
+			t.Errorf("may read the audit log %v: %s %s", may, resp.Status, body)
 		}
 	}
 }

@@ -75,8 +75,8 @@ type Options struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	Journal query.Journal // the audit log, for reading; nil without one
-	Audit   Audit         // the audit log, for writing; nil without one
+	AuditLog query.AuditLog // the audit log, for reading; nil without one
+	Audit    Audit          // the audit log, for writing; nil without one
 
 	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and need no permission
 	Registry  http.Handler // at /v2/

@@ -212,7 +212,7 @@ func options(auth Auth) Options {
 		Auth:   auth, Version: "v1", Hosts: []string{"127.0.0.1"},
 		Artifacts: echo("artifacts"), Registry: echo("registry"),
 		Admission: map[string]http.Handler{"/validate-a-kind": echo("admission")},
-		Board:     emptyBoard(), Queue: idle{}, Journal: blank{},
+		Board:     emptyBoard(), Queue: idle{}, AuditLog: blank{},
 	}
 }
 

@@ -46,10 +46,10 @@ func TestAPlanIsApproved(t *testing.T) {
 
 	w.visit("/audit?name=waiting")
 	w.sees("looks right to me")
-	journal := c.Terrier(t, "audit", "list", "--stack", c.Namespace+"/waiting", "--what", "approved")
+	auditLog := c.Terrier(t, "audit", "list", "--stack", c.Namespace+"/waiting", "--what", "approved")
 	for _, words := range []string{"terrier-admin", plan, "looks right to me"} {
-		if !strings.Contains(journal, words) {
-			t.Errorf("the journal says nothing of %q:\n%s", words, journal)
+		if !strings.Contains(auditLog, words) {
+			t.Errorf("the audit log says nothing of %q:\n%s", words, auditLog)
 		}
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// journal is the audit log of a namespace of a platform, the oldest entry first.
-func journal(t *testing.T, p *testkit.Platform, namespace string) []audit.Entry {
+// auditLog is the audit log of a namespace of a platform, the oldest entry first.
+func auditLog(t *testing.T, p *testkit.Platform, namespace string) []audit.Entry {
 	t.Helper()
 	page, err := audit.Read(filepath.Join(p.Dir, "audit"), audit.Query{Namespace: namespace, Limit: 1000})
 	if err != nil {
@@ -37,8 +37,8 @@ func journal(t *testing.T, p *testkit.Platform, namespace string) []audit.Entry 
 func recorded(t *testing.T, p *testkit.Platform, namespace string, want ...audit.What) []audit.Entry {
 	t.Helper()
 	var all []audit.Entry
-	testkit.Eventually(t, testkit.Patience, "the journal holds it", func(context.Context) error {
-		all = journal(t, p, namespace)
+	testkit.Eventually(t, testkit.Patience, "the audit log holds it", func(context.Context) error {
+		all = auditLog(t, p, namespace)
 		var got []audit.What
 		for _, e := range all {
 			got = append(got, e.What)
@@ -206,7 +206,7 @@ func TestDecisionsAreKept(t *testing.T) {
 
 // An audit log that cannot be written blocks the runs that change resources, with a
 // message. A change of its files while Terrier is stopped is found.
-func TestJournalHoldsBackAndIsVerified(t *testing.T) {
+func TestAuditLogBlocksRunsAndIsVerified(t *testing.T) {
 	p := testkit.Up(t)
 	c := p.Cluster(t)
 	w := p.World(t)
@@ -254,6 +254,6 @@ func TestJournalHoldsBackAndIsVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := c.TryTerrier(t, "audit", "verify"); r.Code == 0 || !strings.Contains(r.Stderr, "kept outside") {
-		t.Errorf("audit verify of a journal whose end was cut off ended with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+		t.Errorf("audit verify of an audit log whose end was cut off ended with %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 )
 
-// verifyJournal checks that the audit log is whole wherever a process was ended, has
+// verifyAuditLog checks that the audit log is whole wherever a process was ended, has
 // no entry twice, and has the start of each apply before its end.
-func (r *round) verifyJournal(t *testing.T) {
+func (r *round) verifyAuditLog(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(r.platform.Dir, "audit")
 	report, err := audit.Verify(dir)
@@ -17,7 +17,7 @@ func (r *round) verifyJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if report.Bad != nil {
-		t.Errorf("the journal is not whole: %v", report.Bad)
+		t.Errorf("the audit log is not whole: %v", report.Bad)
 	}
 	page, err := audit.Read(dir, audit.Query{Limit: 1000})
 	if err != nil {

@@ -83,7 +83,7 @@ func (r *round) run(t *testing.T) {
 	if r.broken != nil {
 		t.Error(r.broken)
 	}
-	r.verifyJournal(t)
+	r.verifyAuditLog(t)
 	r.witness.Collect()
 	r.witness.CatchUp()
 	r.witness.Judge(true)

@@ -15,7 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// diary is a Journal that can be full.
+// diary is an AuditLog that can be full.
 type diary struct {
 	mu      sync.Mutex
 	entries []audit.Entry
@@ -63,7 +63,7 @@ func whats(all []audit.Entry) []audit.What {
 	return out
 }
 
-func journaled(t *testing.T) (*office, *diary) {
+func audited(t *testing.T) (*office, *diary) {
 	d := &diary{}
 	return newOffice(t, func(o *Options) { o.Audit = d }), d
 }
@@ -71,7 +71,7 @@ func journaled(t *testing.T) (*office, *diary) {
 // Who lets deletions through is on record before the first of them, or nothing
 // is deleted.
 func TestDeletionsAreRecordedFirst(t *testing.T) {
-	o, d := journaled(t)
+	o, d := audited(t)
 	o.insert(3)
 	o.open()
 	o.sync()
@@ -106,7 +106,7 @@ func TestDeletionsAreRecordedFirst(t *testing.T) {
 }
 
 func TestARolloutIsRecorded(t *testing.T) {
-	o, d := journaled(t)
+	o, d := audited(t)
 	o.insert(2)
 	o.open()
 	o.sync()
@@ -134,7 +134,7 @@ func TestARolloutIsRecorded(t *testing.T) {
 
 // A pass that changes nothing adds nothing.
 func TestQuietLooksAreNotRecorded(t *testing.T) {
-	o, d := journaled(t)
+	o, d := audited(t)
 	o.insert(2)
 	o.open()
 	o.sync()

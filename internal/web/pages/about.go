@@ -171,7 +171,7 @@ func (d *aboutView) health(v *Visit) {
 		cancel()
 		d.Health = append(d.Health, row)
 	}
-	if v.Backend.Journal != nil && v.Backend.Checked != nil {
+	if v.Backend.AuditLog != nil && v.Backend.Checked != nil {
 		d.Health = append(d.Health, auditHealth(v.Backend.Checked.Last(), v.Now, all))
 	}
 }

@@ -19,13 +19,13 @@ import (
 // Audit shows the audit log, and whether it verifies.
 func Audit(v *Visit) (Page, error) {
 	page := Page{Title: "Audit", Section: "audit", Template: "audit", Live: Live{Every: tenantsEvery}}
-	if v.Backend.Journal == nil {
+	if v.Backend.AuditLog == nil {
 		page.Data = auditView{Now: v.Now, Empty: &ui.Empty{Title: "No audit log", Text: "This server keeps no audit log."}}
 		return page, nil
 	}
 	sight := query.AuditSightOf(v.Can)
 	q, wrong := AuditQuery(v.Query)
-	found, err := v.Backend.Journal.Entries(v.Context, sight, q)
+	found, err := v.Backend.AuditLog.Entries(v.Context, sight, q)
 	if err != nil {
 		return page, err
 	}
@@ -33,7 +33,7 @@ func Audit(v *Visit) (Page, error) {
 	d.Problem = problemOf("The filter by day was ignored", wrong)
 	if sight.All {
 		// Verifying reads all of the log, so not every visitor starts it.
-		d.Chain = chainOf(v.Backend.Checked.Look(v.Context, v.Backend.Journal, v.Now))
+		d.Chain = chainOf(v.Backend.Checked.Look(v.Context, v.Backend.AuditLog, v.Now))
 		if d.Chain.Tone == ui.ToneBusy {
 			page.Live.Every = checkEvery
 		}
@@ -49,8 +49,8 @@ var _ = says(map[Said]string{"audit-log-verified": "The whole audit log was read
 
 // VerifyAuditLog verifies the whole audit log again.
 func VerifyAuditLog(v *Visit) (Done, error) {
-	if v.Backend.Journal != nil {
-		v.Backend.Checked.again(v.Context, v.Backend.Journal, v.Now)
+	if v.Backend.AuditLog != nil {
+		v.Backend.Checked.again(v.Context, v.Backend.AuditLog, v.Now)
 	}
 	return Done{To: "/audit", Said: "audit-log-verified"}, nil
 }
@@ -292,12 +292,12 @@ type Found struct {
 
 // Look returns the last result, and verifies more of the log if the result is too
 // old or not complete. While another visit verifies, Look returns at once.
-func (c *AuditCheck) Look(ctx context.Context, j query.Journal, now time.Time) Found {
+func (c *AuditCheck) Look(ctx context.Context, j query.AuditLog, now time.Time) Found {
 	if last := c.Last(); !last.At.IsZero() && last.Err == nil && last.Report.Until == 0 && now.Sub(last.At) < checkedFor || !c.reading.TryLock() {
 		return last
 	}
 	defer c.reading.Unlock()
-	report, err := j.CheckJournal(ctx)
+	report, err := j.CheckAuditLog(ctx)
 	return c.keep(Found{now, report, err})
 }
 
@@ -309,10 +309,10 @@ func (c *AuditCheck) Last() Found {
 }
 
 // again reads all of it.
-func (c *AuditCheck) again(ctx context.Context, j query.Journal, now time.Time) {
+func (c *AuditCheck) again(ctx context.Context, j query.AuditLog, now time.Time) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
-	report, err := j.VerifyJournal(ctx)
+	report, err := j.VerifyAuditLog(ctx)
 	c.keep(Found{now, report, err})
 }
 

@@ -204,7 +204,7 @@ func TestSourcesShowNoPasswords(t *testing.T) {
 	}
 }
 
-func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
+func TestAuditLogIsVerifiedNowAndThen(t *testing.T) {
 	c := shire()
 	v := guest(t, c, "/audit")
 	v.Can = func(access.Request) bool { return true }
@@ -218,7 +218,7 @@ func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 	wants(t, look(), "Verified up to entry 1,042", "9f86d081", "Approved", "looks right", "Terrier itself", "the platform", "unheard of"[:0])
 	look()
 	if c.verified != 1 {
-		t.Errorf("the journal was read %d times, want once", c.verified)
+		t.Errorf("the audit log was read %d times, want once", c.verified)
 	}
 	c.report.Until = 1_000_000
 	v.Now = v.Now.Add(checkedFor)
@@ -226,7 +226,7 @@ func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 	c.report.Until = 0
 	wants(t, look(), "Verified up to entry 1,042")
 	if c.verified != 3 {
-		t.Errorf("the journal was read %d times, want each look to read more until there is none", c.verified)
+		t.Errorf("the audit log was read %d times, want each look to read more until there is none", c.verified)
 	}
 	c.report.Problem = "entry 17 was changed"
 	v.Now = v.Now.Add(checkedFor)
@@ -242,7 +242,7 @@ func TestJournalIsReadAsAWholeNowAndThen(t *testing.T) {
 }
 
 // A page does not wait for a verification that another page has started.
-func TestNobodyWaitsForTheJournal(t *testing.T) {
+func TestPagesDoNotWaitForTheAuditLog(t *testing.T) {
 	var c AuditCheck
 	c.reading.Lock()
 	defer c.reading.Unlock()
@@ -281,12 +281,12 @@ func TestEveryDeedCanBeChosen(t *testing.T) {
 		}
 		found++
 		if !have[value] {
-			t.Errorf("%s cannot be chosen on the page of the journal", value)
+			t.Errorf("%s cannot be chosen on the page of the audit log", value)
 		}
 		return true
 	})
 	if found < 40 {
-		t.Fatalf("%d deeds were found in the journal's own list", found)
+		t.Fatalf("%d deeds were found in the audit log's own list", found)
 	}
 }
 

@@ -76,12 +76,12 @@ func (c *county) Entries(_ context.Context, sight query.AuditSight, q query.Audi
 	return out, c.err
 }
 
-func (c *county) CheckJournal(context.Context) (query.AuditReport, error) {
+func (c *county) CheckAuditLog(context.Context) (query.AuditReport, error) {
 	c.verified++
 	return c.report, c.err
 }
 
-func (c *county) VerifyJournal(context.Context) (query.AuditReport, error) {
+func (c *county) VerifyAuditLog(context.Context) (query.AuditReport, error) {
 	c.verified++
 	return c.report, c.err
 }
@@ -137,7 +137,7 @@ func guest(t *testing.T, c *county, address string) *Visit {
 		v.Names = map[string]string{"namespace": parts[1], "name": parts[2]}
 	}
 	v.Backend.Tenants, v.Backend.Estate, v.Backend.Queue, v.Backend.Sources = c, c, c, sourcesOf{c}
-	v.Backend.Journal, v.Backend.Notices, v.Backend.Board = c, c, boardOf{v.Backend.Board, c}
+	v.Backend.AuditLog, v.Backend.Notices, v.Backend.Board = c, c, boardOf{v.Backend.Board, c}
 	v.Backend.Retained = leftIn{county: c}
 	v.Backend.Checked, v.Backend.API = &AuditCheck{}, []byte(apiDocument)
 	v.Backend.Platform = Platform{

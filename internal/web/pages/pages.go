@@ -22,21 +22,21 @@ import (
 // Backend is everything that pages ask, answered by the server itself. The caller
 // has checked the permissions.
 type Backend struct {
-	Stacks  query.StackReader
-	Tenants query.TenantReader
-	Board   Board
-	Details query.StackDetails
-	Sources query.SourceReader
-	Journal query.Journal
-	Estate  query.TenantEstate
-	Queue   query.Queue
-	Notices query.Notices
-	Version string
+	Stacks   query.StackReader
+	Tenants  query.TenantReader
+	Board    Board
+	Details  query.StackDetails
+	Sources  query.SourceReader
+	AuditLog query.AuditLog
+	Estate   query.TenantEstate
+	Queue    query.Queue
+	Notices  query.Notices
+	Version  string
 
 	Retained command.RetainedStacks // retained resources of deleted stacks
 
 	Platform Platform
-	Checked  *AuditCheck // the last result of verifying Journal
+	Checked  *AuditCheck // the last result of verifying AuditLog
 	API      []byte      // the document of the API
 
 	plans  keptPlans  // that were shown last

@@ -126,7 +126,7 @@ func (v *Visit) mayReadRetained(namespace string) bool {
 // mayReadAuditLog reports whether there is an audit log, and whether the visitor may
 // view its entries about the stacks of a namespace.
 func (v *Visit) mayReadAuditLog(namespace string) bool {
-	return v.Backend != nil && v.Backend.Journal != nil && v.Can != nil && v.Can(access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: namespace})
+	return v.Backend != nil && v.Backend.AuditLog != nil && v.Can != nil && v.Can(access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: namespace})
 }
 
 // listAddress is the list that a form came from, if it names one. Other addresses

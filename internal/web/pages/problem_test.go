@@ -72,17 +72,17 @@ func TestHintsAreForBrowsers(t *testing.T) {
 func TestADeletedStackLeadsToTheAuditLog(t *testing.T) {
 	gone := command.Refusal{Error: "gone", Kind: fault.Missing, Reason: access.ReasonNotFound}
 	for name, tt := range map[string]struct {
-		journal query.Journal
-		may     bool
-		want    bool
+		auditLog query.AuditLog
+		may      bool
+		want     bool
 	}{
-		"with permission":    {pastJournal{}, true, true},
-		"without permission": {pastJournal{}, false, false},
+		"with permission":    {pastAuditLog{}, true, true},
+		"without permission": {pastAuditLog{}, false, false},
 		"there is none":      {nil, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visitor(t, town(), "/stacks/apps/gone/runs")
-			v.Backend.Journal = tt.journal
+			v.Backend.AuditLog = tt.auditLog
 			v.Can = func(a access.Request) bool {
 				return tt.may && a == access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: "apps"}
 			}
@@ -97,4 +97,4 @@ func TestADeletedStackLeadsToTheAuditLog(t *testing.T) {
 	}
 }
 
-type pastJournal struct{ query.Journal }
+type pastAuditLog struct{ query.AuditLog }

@@ -219,10 +219,10 @@ type said struct {
 // visitor may read the audit log.
 func wordsOn(v *Visit, digest string) []said {
 	k := v.Key()
-	if digest == "" || v.Backend.Journal == nil {
+	if digest == "" || v.Backend.AuditLog == nil {
 		return nil
 	}
-	page, err := v.Backend.Journal.Entries(v.Context, query.AuditSightOf(v.Can),
+	page, err := v.Backend.AuditLog.Entries(v.Context, query.AuditSightOf(v.Can),
 		query.AuditQuery{What: []query.AuditWhat{"approved", "rejected"}, Namespace: k.Namespace, Stack: k.Name, Limit: 50})
 	if err != nil {
 		return nil // the page is complete without the audit log

@@ -21,7 +21,7 @@ func Stack(v *Visit) (Page, error) {
 	var moments []query.Moment
 	var missingErr error
 	if err == nil {
-		moments, missingErr = query.ToldTimeline(v.Context, v.Backend.Details, v.Backend.Journal, auditSight(v), v.Key())
+		moments, missingErr = query.ToldTimeline(v.Context, v.Backend.Details, v.Backend.AuditLog, auditSight(v), v.Key())
 	}
 	rights.Wait()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // diary is an audit log with one entry about each stack that is asked for.
-type diary struct{ query.Journal }
+type diary struct{ query.AuditLog }
 
 func (diary) Entries(_ context.Context, _ query.AuditSight, q query.AuditQuery) (query.AuditPage, error) {
 	return query.AuditPage{Items: []query.AuditEntry{{
@@ -28,7 +28,7 @@ func (diary) Entries(_ context.Context, _ query.AuditSight, q query.AuditQuery) 
 func TestTimelineHasWhatPeopleDid(t *testing.T) {
 	for may, want := range map[bool]bool{true: true, false: false} {
 		v := visitor(t, town(), "/stacks/apps/cart")
-		v.Backend.Journal = diary{}
+		v.Backend.AuditLog = diary{}
 		v.Can = func(a access.Request) bool {
 			return a.Resource != access.ResourceAudit || may && a.Verb == "list" && a.Namespace == "apps"
 		}
@@ -39,7 +39,7 @@ func TestTimelineHasWhatPeopleDid(t *testing.T) {
 		got := parse(t, v, p).text()
 		for _, word := range []string{"Rejected", "by ann", "not on a Friday"} {
 			if strings.Contains(got, word) != want {
-				t.Errorf("may read the journal %v: the page says %q: %v, want %v", may, word, !want, want)
+				t.Errorf("may read the audit log %v: the page says %q: %v, want %v", may, word, !want, want)
 			}
 		}
 	}

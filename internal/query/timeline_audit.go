@@ -20,7 +20,7 @@ var deeds = map[AuditWhat]string{
 // ToldTimeline is the timeline of a stack with what users did, if sight has its
 // namespace. If the audit log cannot be read, it returns the rest and the error.
 // There may be no audit log.
-func ToldTimeline(ctx context.Context, d StackDetails, j Journal, sight AuditSight, key Key) ([]Moment, error) {
+func ToldTimeline(ctx context.Context, d StackDetails, j AuditLog, sight AuditSight, key Key) ([]Moment, error) {
 	moments, err := d.Timeline(ctx, key)
 	if err != nil || j == nil || len(moments) == 0 || !sight.Has(key.Namespace) {
 		return moments, err

@@ -9,20 +9,20 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// Journal is the audit log of a server, as far as the server shows it to the user:
+// AuditLog is the audit log of a server, as far as the server shows it to the user:
 // it takes no AuditSight.
-type Journal struct{ *conn }
+type AuditLog struct{ *conn }
 
-var _ query.Journal = (*Journal)(nil)
+var _ query.AuditLog = (*AuditLog)(nil)
 
-// Journal returns the audit log of the server.
-func (c Connection) Journal(ctx context.Context) (*Journal, error) {
+// AuditLog returns the audit log of the server.
+func (c Connection) AuditLog(ctx context.Context) (*AuditLog, error) {
 	s, _, err := c.server(ctx)
-	return &Journal{s}, err
+	return &AuditLog{s}, err
 }
 
-// Entries implements Journal.
-func (j *Journal) Entries(ctx context.Context, _ query.AuditSight, q query.AuditQuery) (query.AuditPage, error) {
+// Entries implements AuditLog.
+func (j *AuditLog) Entries(ctx context.Context, _ query.AuditSight, q query.AuditQuery) (query.AuditPage, error) {
 	v := url.Values{}
 	for name, value := range map[string]string{"who": q.Who, "via": string(q.Via), "namespace": q.Namespace, "stack": q.Stack, "q": q.Text} {
 		if value != "" {
@@ -48,14 +48,14 @@ func (j *Journal) Entries(ctx context.Context, _ query.AuditSight, q query.Audit
 	return page, err
 }
 
-// VerifyJournal implements Journal.
-func (j *Journal) VerifyJournal(ctx context.Context) (query.AuditReport, error) {
+// VerifyAuditLog implements AuditLog.
+func (j *AuditLog) VerifyAuditLog(ctx context.Context) (query.AuditReport, error) {
 	var report query.AuditReport
 	err := j.json(ctx, &report, j.at(nil, "audit", "verify"))
 	return report, err
 }
 
-// CheckJournal implements Journal. The server verifies all of it.
-func (j *Journal) CheckJournal(ctx context.Context) (query.AuditReport, error) {
-	return j.VerifyJournal(ctx)
+// CheckAuditLog implements AuditLog. The server verifies all of it.
+func (j *AuditLog) CheckAuditLog(ctx context.Context) (query.AuditReport, error) {
+	return j.VerifyAuditLog(ctx)
 }

@@ -15,22 +15,22 @@ const (
 	AuditLostKey   = "lost" // the first head that is missing in the log; an operator removes it
 )
 
-// KeptJournal is the Journal of the server.
-type KeptJournal struct {
+// StoredAuditLog is the AuditLog of the server.
+type StoredAuditLog struct {
 	files  *audit.Log
 	walk   *audit.Walk
 	anchor kube.Anchor
 }
 
-// NewJournal returns the audit log in files, whose head is kept in anchor.
-func NewJournal(files *audit.Log, anchor kube.Anchor) *KeptJournal {
-	return &KeptJournal{files: files, walk: audit.NewWalk(files), anchor: anchor}
+// NewAuditLog returns the audit log in files, whose head is kept in anchor.
+func NewAuditLog(files *audit.Log, anchor kube.Anchor) *StoredAuditLog {
+	return &StoredAuditLog{files: files, walk: audit.NewWalk(files), anchor: anchor}
 }
 
-var _ Journal = (*KeptJournal)(nil)
+var _ AuditLog = (*StoredAuditLog)(nil)
 
-// Entries implements Journal.
-func (j *KeptJournal) Entries(_ context.Context, sight AuditSight, q AuditQuery) (AuditPage, error) {
+// Entries implements AuditLog.
+func (j *StoredAuditLog) Entries(_ context.Context, sight AuditSight, q AuditQuery) (AuditPage, error) {
 	page, err := j.files.Read(audit.Query{
 		Since: q.Since, Until: q.Until, Who: q.Who, What: q.What, Via: q.Via, Namespace: q.Namespace, Stack: q.Stack,
 		Text: q.Text, Before: q.Before, Limit: q.Limit, Seen: sight.Has,
@@ -46,8 +46,8 @@ func (j *KeptJournal) Entries(_ context.Context, sight AuditSight, q AuditQuery)
 	return page, nil
 }
 
-// VerifyJournal implements Journal.
-func (j *KeptJournal) VerifyJournal(ctx context.Context) (AuditReport, error) {
+// VerifyAuditLog implements AuditLog.
+func (j *StoredAuditLog) VerifyAuditLog(ctx context.Context) (AuditReport, error) {
 	return j.verified(ctx, func(head audit.Head) (audit.Report, bool, error) {
 		found, err := j.files.Verify(head)
 		return found, true, err
@@ -58,13 +58,13 @@ func (j *KeptJournal) VerifyJournal(ctx context.Context) (AuditReport, error) {
 // page: about a hundred thousand entries.
 const checkedBytes = 32 << 20
 
-// CheckJournal implements Journal.
-func (j *KeptJournal) CheckJournal(ctx context.Context) (AuditReport, error) {
+// CheckAuditLog implements AuditLog.
+func (j *StoredAuditLog) CheckAuditLog(ctx context.Context) (AuditReport, error) {
 	return j.verified(ctx, func(head audit.Head) (audit.Report, bool, error) { return j.walk.Step(checkedBytes, head) })
 }
 
 // verified reads the audit log and compares it with its anchor.
-func (j *KeptJournal) verified(ctx context.Context, read func(audit.Head) (found audit.Report, whole bool, err error)) (AuditReport, error) {
+func (j *StoredAuditLog) verified(ctx context.Context, read func(audit.Head) (found audit.Report, whole bool, err error)) (AuditReport, error) {
 	var head, lost audit.Head
 	anchored, err := j.anchor.Load(ctx, AuditHeadKey, &head)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 )
 
-// Journal answers questions about the audit log. Its caller says with an AuditSight
+// AuditLog answers questions about the audit log. Its caller says with an AuditSight
 // which entries the user may see.
-type Journal interface {
+type AuditLog interface {
 	Entries(context.Context, AuditSight, AuditQuery) (AuditPage, error)
-	VerifyJournal(context.Context) (AuditReport, error)
-	// CheckJournal verifies one part at a time: it continues where it ended before,
+	VerifyAuditLog(context.Context) (AuditReport, error)
+	// CheckAuditLog verifies one part at a time: it continues where it ended before,
 	// does not read unchanged files again, and never takes long.
-	CheckJournal(context.Context) (AuditReport, error)
+	CheckAuditLog(context.Context) (AuditReport, error)
 }
 
 // What the audit log holds, as in package audit.
