@@ -11,12 +11,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// nobody is an authorizer that allows only the first namespace.
-type nobody struct{}
+// onlyFirst is an authorizer that allows only the first namespace.
+type onlyFirst struct{}
 
 var errNobody = fault.New(fault.Denied, ReasonAccessDenied, errors.New("no"))
 
-func (nobody) Authorize(_ context.Context, _ User, a Request) error {
+func (onlyFirst) Authorize(_ context.Context, _ User, a Request) error {
 	if a.Namespace == "team-0000" {
 		return nil
 	}
@@ -34,7 +34,7 @@ func BenchmarkScopes(b *testing.B) {
 	for b.Loop() {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		s := NewScopes(nobody{}, ScopeOptions{Namespaces: func() []string { return namespaces }, Now: time.Now})
+		s := NewScopes(onlyFirst{}, ScopeOptions{Namespaces: func() []string { return namespaces }, Now: time.Now})
 		for i := range 100 {
 			if scope, err := s.Scope(b.Context(), User{Name: fmt.Sprint("person-", i)}); err != nil || len(scope.In) != 1 || scope.Unasked > 0 {
 				b.Fatal(scope, err)

@@ -10,19 +10,19 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// nobody is a cluster that knows no user.
-type nobody struct{}
+// noUsers is a cluster that knows no user.
+type noUsers struct{}
 
-func (nobody) Authenticate(context.Context, secret.Text) (access.User, error) {
+func (noUsers) Authenticate(context.Context, secret.Text) (access.User, error) {
 	return access.User{}, fault.New(fault.Denied, "X", errors.New("unknown"))
 }
 
-func (nobody) Authorize(context.Context, access.User, access.Request) error {
+func (noUsers) Authorize(context.Context, access.User, access.Request) error {
 	return fault.New(fault.Denied, "X", errors.New("no"))
 }
 
 func TestPulls(t *testing.T) {
-	p := pulls{Auth: nobody{}, key: secret.New("k"), host: "127.0.0.1:1"}
+	p := pulls{Auth: noUsers{}, key: secret.New("k"), host: "127.0.0.1:1"}
 	user, err := p.Authenticate(t.Context(), secret.New(p.token("team-a")))
 	if err != nil {
 		t.Fatal(err)
@@ -41,11 +41,11 @@ func TestPulls(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
-	other := pulls{Auth: nobody{}, key: secret.New("another key")}
+	other := pulls{Auth: noUsers{}, key: secret.New("another key")}
 	for name, token := range map[string]string{
 		"a token of another key":       other.token("team-a"),
 		"a token for another name":     p.token("team-a") + "0",
-		"somebody whom nobody knows":   "abc",
+		"an unknown user":              "abc",
 		"a name with the token's form": pullToken + "team-a.",
 	} {
 		if _, err := p.Authenticate(t.Context(), secret.New(token)); fault.Of(err) != fault.Denied {

@@ -103,8 +103,8 @@ var broken = map[string]map[string]string{
 		"internal/plan/a_test.go": "package plan\n\nimport \"testing\"\n\nfunc TestThere(*testing.T) {}\n",
 	},
 	"users read the words of their field": {
-		"internal/archive/a.go":                 "package archive\n\n// Somebody reads this.\nvar a = \"somebody\"\n\nvar b = \"ask somebody\" // BAD\n\nvar c = `first line\nBAD: the plan that\nwaits`\n",
-		"internal/archive/a_test.go":            "package archive\n\nvar a = \"ask somebody\"\n",
+		"internal/archive/a.go":                 "package archive\n\n// Somebody reads this. BAD\nvar a = \"somebody\"\n\nvar b = \"ask somebody\" // BAD\n\nvar c = `first line\nBAD: the plan that\nwaits`\n",
+		"internal/archive/a_test.go":            "package archive\n\n// BAD: this is what\n// goes.\nvar a = \"ask somebody\"\n",
 		"internal/web/pages/templates/a/b.html": "<p>Reconciled every minute.</p>\n<p>Drift is mended.</p><!-- BAD -->\n",
 		"internal/web/pages/static/a/b.js":      "// whoever reads this\nconst a = \"box\";\nconst b = \"a box here\"; // BAD\n",
 		"docs/a/b.md":                           "A plan that waits BAD\nis pending. A plan that\nis pending.\n`GlassWhole` BAD\n`terrier break-glass`\n",

@@ -39,7 +39,7 @@ var (
 		"internal/runner → http.Client{}":    "health checks are made inside the sandbox of a run: the sandbox confines them, and may reach its own loopback",
 		"internal/runner → http.Transport{}": "the same",
 	}}
-	// wordsLeft are written "directory", "file" or "file: words".
+	// wordsLeft are written "file: words" or "directory: words".
 	wordsLeft = exceptions{"users read the words of their field", map[string]string{
 		"docs/compatibility.md: glass":                "a message is the one of tofu-controller",
 		"docs/compatibility.md: gap":                  "it is the former name of a field of the API",
@@ -47,7 +47,15 @@ var (
 		"internal/dialect/infra/breakglass.go: glass": "a message is the one of tofu-controller",
 		"docs/adr/0022-content-by-digest.md: box":     "a JSON name of earlier records",
 		"internal/stack/messages.go: glass":           "a message is the one of tofu-controller",
-		"internal/graph/graph.go: boxes":              "a graph has boxes and edges",
+		"internal/graph: box":                         "a graph has boxes and edges",
+		"internal/graph: boxes":                       "the same",
+		"internal/web/pages/graph.go: box":            "the same",
+		"internal/testkit: the world":                 "it is the name of the cloud of the provider for tests",
+		"test/world: the world":                       "the same",
+		"test/world: journal":                         "the log of calls that this provider keeps",
+		"test/world: journals":                        "the same",
+		"test/e2e: the world":                         "it is the name of the cloud of the provider for tests",
+		"test/faults: the world":                      "the same",
 	}}
 	// largeTypes are written "package.type".
 	largeTypes = exceptions{"types stay small", map[string]string{}}

@@ -69,8 +69,8 @@ var oldNames = []word{
 	{`\bforget-gap\b`, "ignore-untracked"},
 }
 
-// usersReadTheirWords looks for words in what users read: pages, texts of the
-// code, documents, examples and alerts.
+// usersReadTheirWords looks for words in what users read (pages, texts of the code,
+// documents, examples and alerts) and in all comments.
 func usersReadTheirWords(t tree) []problem {
 	all := compiled(words)
 	old := compiled(oldNames)
@@ -84,7 +84,7 @@ func usersReadTheirWords(t tree) []problem {
 			for _, w := range list {
 				for _, at := range w.pattern.FindAllStringIndex(s.text, -1) {
 					hit := strings.Trim(s.text[at[0]:at[1]], " \"'`()<>,.;:!?*")
-					if !wordsLeft.has(t, f.dir()) && !wordsLeft.has(t, f.path) && !wordsLeft.has(t, f.path+": "+strings.ToLower(hit)) {
+					if lower := ": " + strings.ToLower(hit); !wordsLeft.has(t, f.dir()+lower) && !wordsLeft.has(t, f.path+lower) {
 						line := s.line + strings.Count(s.lines[:at[0]], "\n")
 						found = append(found, problem{f.path, line, fmt.Sprintf("says %q: %s", hit, w.use)})
 					}
@@ -115,15 +115,27 @@ type saying struct {
 	text, lines string
 }
 
-// said lists what users read of a file. Of code and scripts that is every string
-// with a space in it. Documents that are generated say what strings of the code say.
+// said lists what users and engineers read of a file. Of code and scripts that is
+// every comment, and every string with a space in it. Documents that are generated
+// say what strings of the code say.
 func said(t tree, f file) []saying {
 	switch {
 	case f.syntax != nil:
-		if f.generated || !product(f) {
+		if f.generated {
 			return nil
 		}
 		var all []saying
+		for _, group := range f.syntax.Comments {
+			var lines []string
+			for _, c := range group.List {
+				lines = append(lines, strings.TrimPrefix(strings.TrimPrefix(c.Text, "//"), " "))
+			}
+			text := strings.Join(lines, "\n")
+			all = append(all, saying{t.fset.Position(group.Pos()).Line, joined(text), text})
+		}
+		if !product(f) {
+			return all
+		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
 				text, err := strconv.Unquote(l.Value)

@@ -232,7 +232,7 @@ func becomeRoot() error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 0, 0, 0); errno != 0 {
 		return errno
 	}
-	// Inside a user namespace a user may be called root and be nobody: what
+	// Inside a user namespace the name root gives no rights: what
 	// counts is the right to something.
 	return write("/usr/bin/terrier-test", os.O_CREATE)
 }

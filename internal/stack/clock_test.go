@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// F24: after any jump of the clock no wait is longer than two of its kind, a
+// F24: after any change of the clock no wait is longer than two of its kind, a
 // finished drift check is not due again at once, and one check or one failure by the
 // current clock corrects all times.
 func TestClockJumps(t *testing.T) {

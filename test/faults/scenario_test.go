@@ -123,7 +123,7 @@ func (r *round) ready(t *testing.T, name, spec, hcl string) {
 	t.Helper()
 	s := r.Await(t, name, orStuck(testkit.IsReady))
 	if stuck(s) {
-		r.mend(t, name, spec, hcl)
+		r.repair(t, name, spec, hcl)
 	}
 }
 
@@ -146,7 +146,7 @@ func (r *round) approve(t *testing.T, name, value string) {
 		})
 		switch {
 		case stuck(s):
-			r.mend(t, name, calmly, r.module(value, "a", "b"))
+			r.repair(t, name, calmly, r.module(value, "a", "b"))
 		case s.Status.Plan.Pending != "":
 			r.Patch(t, name, `{"spec":{"approvePlan":"`+s.Status.Plan.Pending+`"}}`)
 		}
@@ -195,9 +195,9 @@ func (r *round) holds(t *testing.T, value string, names ...string) {
 	}
 }
 
-// mend repairs a stack with untracked resources as a person does: looks at the
+// repair repairs a stack with untracked resources as a person does: looks at the
 // world, imports what exists, and approves.
-func (r *round) mend(t *testing.T, name, spec, hcl string) {
+func (r *round) repair(t *testing.T, name, spec, hcl string) {
 	t.Helper()
 	r.verify(t)
 	t.Logf("%s waits for a person", name)

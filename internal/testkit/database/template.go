@@ -13,16 +13,16 @@ import (
 	"syscall"
 )
 
-// nobody is the id of the user that servers run as if the test runs as root, which
+// nobodyID is the id of the user that servers run as if the test runs as root, which
 // they refuse.
-const nobody = 65534
+const nobodyID = 65534
 
 // servant is that user, or nil for ourselves.
 func servant() *syscall.Credential {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return &syscall.Credential{Uid: nobody, Gid: nobody}
+	return &syscall.Credential{Uid: nobodyID, Gid: nobodyID}
 }
 
 // own gives a tree to the user that the server runs as.

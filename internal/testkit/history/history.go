@@ -80,7 +80,7 @@ type Run struct {
 	Outcome   stack.Outcome
 }
 
-// Call is one thing that a run did to the world.
+// Call is one act of a run on a resource.
 type Call struct {
 	Call, Name string // create, update or delete
 	Begun      time.Time

@@ -8,8 +8,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// writersAreAlone: no two runs that may write one state run at once. The oracle checks that
-// no two processes write to one world, since it knows the world of each stack.
+// writersAreAlone: no two runs that may write one state run at once. The oracle
+// checks that no two processes write to one world file, since it knows that of each
+// stack.
 func writersAreAlone(h History) (found []string) {
 	var writers []Run
 	for _, r := range h.Runs { // reports alone say to the moment when a run began and ended
