@@ -79,7 +79,7 @@ func TestKubeAuth(t *testing.T) {
 	}
 }
 
-func TestKubeAuthKnowsNobody(t *testing.T) {
+func TestKubeAuthKnowsNoUser(t *testing.T) {
 	c := testkit.Kube(t)
 	auth, err := access.NewKubeAuth(c.Config)
 	if err != nil {

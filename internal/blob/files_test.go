@@ -167,7 +167,7 @@ func (announce) Read([]byte) (int, error) {
 // A directory that was removed has no values, which does not mean that there are
 // none. The error names its path. Once the directory exists again, it is used
 // without a restart.
-func TestADirectoryThatIsTakenAway(t *testing.T) {
+func TestARemovedDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "records")
 	f := files(t, dir)
 	put := func(key, value string) error { return f.Put(t.Context(), key, strings.NewReader(value)) }

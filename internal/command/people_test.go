@@ -117,7 +117,7 @@ func TestWhatIsApprovedOverTheAPIIsJournaledSo(t *testing.T) {
 	}
 }
 
-func TestNobodyHasHands(t *testing.T) {
+func TestUsersWithoutANameCommandNothing(t *testing.T) {
 	people, err := command.NewPeople(&rest.Config{Host: "https://127.0.0.1:1"}, nil, time.Now)
 	if err != nil {
 		t.Fatal(err)

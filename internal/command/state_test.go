@@ -204,7 +204,7 @@ func TestPushFollowsWhatIsStored(t *testing.T) {
 	}
 }
 
-func TestWritingByHandWaitsForRuns(t *testing.T) {
+func TestPushingAStateWaitsForRuns(t *testing.T) {
 	now := stateOf("l", 7, "a")
 	v := newVault(t, now, now)
 	change, err := v.PlanPush(t.Context(), v.key(), stateOf("l", 8), false)

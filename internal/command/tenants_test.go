@@ -184,7 +184,7 @@ func TestTenantTree(t *testing.T) {
 
 // Who may not read Secrets or stacks sees a tenant all the same, and is told what
 // is not shown.
-func TestTenantAsSomebodyWhoSeesLittle(t *testing.T) {
+func TestTenantAsAUserWithFewRights(t *testing.T) {
 	h := newHall(t)
 	h.underWay(t)
 	user := "visitor-of-" + h.Namespace

@@ -10,7 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-func TestProgressThatNobodyWaitsForIsToldLate(t *testing.T) {
+func TestProgressWithoutAReaderIsWrittenLate(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	run := func(kind stack.RunKind) *stack.Run { return &stack.Run{ID: "run-2", Kind: kind, Since: now} }
 	for name, tt := range map[string]struct {

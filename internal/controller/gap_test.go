@@ -41,7 +41,7 @@ func (printed) Open(_, _, file string) (io.ReadCloser, error) {
 }
 
 // Untracked says whether the created resources were compared with a state.
-func TestAGapSaysWhetherItWasCompared(t *testing.T) {
+func TestUntrackedSaysWhetherItWasCompared(t *testing.T) {
 	for name, tt := range map[string]struct {
 		state          *kube.StateRef
 		rescued        *runner.StateID
@@ -71,7 +71,7 @@ func TestAGapSaysWhetherItWasCompared(t *testing.T) {
 // A provider that dies while it creates something may have created it, wherever
 // the state is: the engine writes one without it, and a second apply would make
 // it twice.
-func TestAProviderThatDiesLeavesAGap(t *testing.T) {
+func TestAProviderThatDiesLeavesUntrackedResources(t *testing.T) {
 	for name, state := range map[string]*kube.StateRef{"a state that we keep": {}, "a state elsewhere": nil} {
 		t.Run(name, func(t *testing.T) {
 			c := takeApart(&Stacks{Runner: silent{}, Blobs: openRecords(t)})
@@ -89,7 +89,7 @@ func TestAProviderThatDiesLeavesAGap(t *testing.T) {
 
 // Untracked resources stay listed until a state has them, also if the run that
 // imports them is interrupted itself.
-func TestAGapOutlastsTheNextOne(t *testing.T) {
+func TestUntrackedOutlastsTheNextRun(t *testing.T) {
 	was := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "x.a", ID: "i-0"}, {Address: "x.in", ID: "1"}, {Address: "x.out", ID: "2"}}}
 	c := takeApart(&Stacks{Runner: printed{}, Blobs: openRecords(t)})
 	state := `{"version":4,"resources":[{"mode":"managed","type":"x","name":"in","instances":[{"attributes":{"id":"1"}}]}]}`

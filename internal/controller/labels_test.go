@@ -166,7 +166,7 @@ func managers(o client.Object) map[string]string {
 
 // A label that another client changed is restored at once, but not again and again:
 // two controllers that disagree would write for ever.
-func TestForgedLabelsArePutRight(t *testing.T) {
+func TestForgedLabelsAreRestored(t *testing.T) {
 	m := newMarker(t)
 	m.become(`{"` + DriftedLabel + `":"true"}`)
 	if labels, later := m.pass(stack.Status{}); len(labels) != 1 || later != 0 {

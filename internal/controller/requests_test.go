@@ -135,7 +135,7 @@ func TestOutputsAreShownOnTheRecord(t *testing.T) {
 
 // An object that was changed while its apply went on does not get outputs that
 // are not asked for any more.
-func TestOutputsThatNobodyWantsAnyMoreAreNotShown(t *testing.T) {
+func TestOutputsThatAreNoLongerWantedAreNotShown(t *testing.T) {
 	l := newFrugal(t, "net")
 	l.creates(t)
 	l.applies(t, 1)

@@ -42,7 +42,7 @@ func parties(t *testing.T, k *testkit.Cluster) (forgetful, mindful States, n *in
 }
 
 // A lock is taken and freed upon what is there, not upon what is remembered.
-func TestAMemoryOfLocksMisleadsNobody(t *testing.T) {
+func TestAnOldLockMisleadsNoClient(t *testing.T) {
 	k := testkit.Kube(t)
 	forgetful, mindful, n := parties(t, k)
 	mine, theirs := LockInfo{ID: "run-1", Who: "terrier a/b", Holder: "i/uid/run-1"}, LockInfo{ID: "their-1", Who: "ann@laptop"}
@@ -116,7 +116,7 @@ func TestAMemoryOfLocksMisleadsNobody(t *testing.T) {
 
 // TB-16: a foreign write is not overwritten by a client that remembers the version
 // before.
-func TestAMemoryOfStatesMisleadsNobody(t *testing.T) {
+func TestAnOldStateMisleadsNoClient(t *testing.T) {
 	k := testkit.Kube(t)
 	forgetful, mindful, n := parties(t, k)
 	save := func(state []byte) func(context.Context, States, StateRef) error {

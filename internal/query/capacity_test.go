@@ -54,7 +54,7 @@ func TestCapacity(t *testing.T) {
 }
 
 // One slow look does not count for all, and what is no look does not count.
-func TestBoardLearnsHowLongLooksTake(t *testing.T) {
+func TestBoardLearnsHowLongChecksTake(t *testing.T) {
 	o := placed("a", "net", stack.Applied)
 	o.Spec.Interval = &metav1.Duration{Duration: 10 * time.Second}
 	b := syncedBoard(o, placed("a", "off", stack.AwaitingApproval))

@@ -33,7 +33,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 }
 
 // An explanation before the first pass says that it is too early.
-func TestAStackThatNobodyLookedAtIsExplained(t *testing.T) {
+func TestAStackBeforeItsFirstPassIsExplained(t *testing.T) {
 	got := Explained("")
 	if !strings.Contains(got.Means, "not reconciled the stack yet") || !strings.Contains(got.Do, "terrier up") {
 		t.Errorf("Explained() = %+v, want that it is too early, and what to do if it stays", got)

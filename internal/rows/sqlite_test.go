@@ -74,7 +74,7 @@ func TestFilesAreOnlyReadBelowAllowedDirectories(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsReplacedIsReadAnew(t *testing.T) {
+func TestAReplacedFileIsReadAgain(t *testing.T) {
 	b := sqlite(t)
 	b.exec(t, "CREATE TABLE x (uid TEXT)", "INSERT INTO x VALUES ('old')")
 	p := b.open(t)

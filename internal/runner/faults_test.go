@@ -229,7 +229,7 @@ func TestForeignBackendIsSlow(t *testing.T) {
 }
 
 // F43: a run that uses all the resources that it can get harms no other process.
-func TestGreedyRunHarmsNobodyElse(t *testing.T) {
+func TestGreedyRunHarmsNoOther(t *testing.T) {
 	for name, greedy := range map[string]string{
 		"processes":       "i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i+1)); done",
 		"open files":      "i=0; while [ $i -lt 300 ]; do (exec 3< /dev/null 4< /dev/null 5< /dev/null 6< /dev/null; sleep 1000) & i=$((i+1)); done",

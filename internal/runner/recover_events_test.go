@@ -141,7 +141,7 @@ func TestAKilledSupervisorLosesNoOperation(t *testing.T) {
 
 // F09: the untracked resources are the difference of the cloud and the state,
 // whenever the supervisor or the engine is killed.
-func TestGapIsExactWheneverItIsKilled(t *testing.T) {
+func TestUntrackedIsExactWheneverARunIsKilled(t *testing.T) {
 	const n = 8
 	for _, victim := range []string{"supervisor", "engine"} {
 		for made := 1; made < n; made += 2 {
@@ -176,7 +176,7 @@ func TestGapIsExactWheneverItIsKilled(t *testing.T) {
 
 // P2: what replaces something is not what it replaces, though both bear one
 // address.
-func TestGapOfAReplacement(t *testing.T) {
+func TestUntrackedOfAReplacement(t *testing.T) {
 	for name, more := range map[string]string{
 		"the old one first": "",
 		"the new one first": "  lifecycle {\n    create_before_destroy = true\n  }\n",

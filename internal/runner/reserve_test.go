@@ -57,7 +57,7 @@ func version(serial, size int) []byte {
 // F42: the reserved room of a run is never free for another process, so that on a
 // disk that is filled at every moment the state is saved each time, whether it grows
 // or shrinks, and so are events, log and report.
-func TestNobodyTakesTheRoomThatIsSetAside(t *testing.T) {
+func TestReservedRoomStaysReserved(t *testing.T) {
 	dir, fill := onFullDisk(t, 24)
 	if dir == "" {
 		return

@@ -250,17 +250,17 @@ func TestLocalStateOfADeadRun(t *testing.T) {
 	}
 }
 
-func TestTraceOutlivesNobodyElse(t *testing.T) {
+func TestTraceIsOfOneProcess(t *testing.T) {
 	us, err := traceOf(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	us.Start = "1" // the ID is ours, the process is not
 	if err := us.ensureDead(); err != nil {
-		t.Errorf("outlive() of a process whose ID is another's = %v", err)
+		t.Errorf("ensureDead() of a process whose ID is another's = %v", err)
 	}
 	if err := (trace{}).ensureDead(); err != nil {
-		t.Errorf("outlive() of no process = %v", err)
+		t.Errorf("ensureDead() of no process = %v", err)
 	}
 }
 

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkBox compares a program started plainly with the same one in a
+// BenchmarkSandbox compares a program started plainly with the same one in a
 // sandbox. cpu-ms/op is what the kernel charged us and our children, the
 // program's own share included.
-func BenchmarkBox(b *testing.B) {
+func BenchmarkSandbox(b *testing.B) {
 	for name, sandbox := range map[string]*Config{
 		"plain":       nil,
 		"full/none":   {Level: Full, Network: NoNetwork},

@@ -20,8 +20,8 @@ resource "terraform_data" "made" {
 output "made" { value = terraform_data.made.output }
 `
 
-// engineBox is a sandbox with a module and the engine, or a skip.
-func engineBox(t *testing.T, module string, change ...func(*Config)) (*Config, func(args string) Command) {
+// engineSandbox is a sandbox with a module and the engine, or a skip.
+func engineSandbox(t *testing.T, module string, change ...func(*Config)) (*Config, func(args string) Command) {
 	t.Helper()
 	engine := built(t, "tofu")
 	b := sandboxed(t, append(change, func(b *Config) {
@@ -77,7 +77,7 @@ func must(t *testing.T, c Command) {
 func TestTheEngine(t *testing.T) {
 	for column, change := range columns {
 		t.Run(column, func(t *testing.T) {
-			b, tofu := engineBox(t, program, change)
+			b, tofu := engineSandbox(t, program, change)
 			must(t, tofu("init -input=false -no-color"))
 			must(t, tofu("plan -input=false -no-color -out=plan.bin"))
 			must(t, tofu("apply -input=false -no-color plan.bin"))
@@ -103,7 +103,7 @@ func TestAProvider(t *testing.T) {
 	mirror := built(t, "mirror")
 	for column, change := range columns {
 		t.Run(column, func(t *testing.T) {
-			_, tofu := engineBox(t, `
+			_, tofu := engineSandbox(t, `
 resource "time_static" "now" {}
 output "year" { value = time_static.now.year }
 `, change, func(b *Config) { b.ReadOnly = append(b.ReadOnly, Bind{mirror, "/mirror"}) })

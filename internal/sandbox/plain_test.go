@@ -114,7 +114,7 @@ func TestCommandsThatMakeNoSense(t *testing.T) {
 }
 
 // A binary that forgot Main would start itself for ever.
-func TestABoxNeedsMain(t *testing.T) {
+func TestASandboxNeedsMain(t *testing.T) {
 	b := sandboxed(t)
 	armed.Store(false)
 	defer armed.Store(true)

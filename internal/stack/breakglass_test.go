@@ -75,7 +75,7 @@ func TestACommandIsRunOnceInItsSession(t *testing.T) {
 
 // A state that a person changed is not what the plan was made against; one
 // that was only read is.
-func TestWhatIsChangedByHand(t *testing.T) {
+func TestWhatABreakGlassCommandChanges(t *testing.T) {
 	for _, moved := range []bool{false, true} {
 		o := inSession(time.Unix(1e9, 0))
 		c := &Command{ID: "c1", Session: "t1", By: "ann", Args: []string{"state", "rm", "a.b"}}

@@ -58,7 +58,7 @@ func TestLastingIsWrittenWhenItChanges(t *testing.T) {
 
 // Untracked resources are shown until a user handled them, whatever else happens to
 // the stack.
-func TestNothingPassesOverAGap(t *testing.T) {
+func TestNothingPassesOverUntrackedResources(t *testing.T) {
 	gap := &Untracked{Run: "apply-1", Source: calmBasis.Source, Objects: []UntrackedResource{{Address: "x.a", ID: "1", Finished: true}}}
 	other := calmBasis
 	other.Source = "without x.a"

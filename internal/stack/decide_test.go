@@ -396,7 +396,7 @@ func TestRulesAreNamed(t *testing.T) {
 
 // Nothing is created behind an apply that was cut short unless a person said so
 // of exactly this plan, and a deleted stack does not lose what it may have left.
-func TestGapHoldsBackWhatMayExist(t *testing.T) {
+func TestUntrackedResourcesBlockCreates(t *testing.T) {
 	basis := PlanInputs{Revision: "main@sha1:0", Source: "s", Engine: "tofu"}
 	gap := &Untracked{Run: "apply-1", Source: "s", Objects: []UntrackedResource{{Address: "x.y", ID: "i-1", Finished: true}}}
 	plan := &Plan{Name: "p", Digest: "d", PlanInputs: basis}

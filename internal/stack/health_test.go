@@ -130,7 +130,7 @@ func TestDriftIsLookedForWhileHealthIsBad(t *testing.T) {
 }
 
 // Drift that is found while the health is bad is fixed or shown as ever.
-func TestDriftIsMendedWhileHealthIsBad(t *testing.T) {
+func TestDriftIsFixedWhileHealthIsBad(t *testing.T) {
 	one := 1
 	drift := &Plan{Name: "p2", Digest: "d2", PlanInputs: calmBasis, Drift: true, Changes: Changes{Change: 1}}
 	find := func(spec Spec) Observation {

@@ -63,7 +63,7 @@ func Transitions(was, is Status, ended *Run) []Transition {
 	case ended != nil && ended.ID != was.LastRun:
 		out = outcome(was, is, ended)
 	case is.Failures > was.Failures: // something came in the way of a run before it began
-		out = append(out, Transition{Change: AttemptFailed, Failures: is.Failures, Lock: is.Lock, Repeated: !failsAnew(was, is)})
+		out = append(out, Transition{Change: AttemptFailed, Failures: is.Failures, Lock: is.Lock, Repeated: !failsAgain(was, is)})
 	}
 	if c := is.LastCommand; ended == nil && c != nil && (was.LastCommand == nil || was.LastCommand.Run != c.Run) {
 		out = append(out, Transition{Change: CommandEnded, Command: c})
@@ -101,7 +101,7 @@ func outcome(was, is Status, r *Run) []Transition {
 	case r.Outcome == Stale:
 		add(Transition{Change: PlanStale, Plan: r.Cause.Plan})
 	case r.Outcome != Succeeded:
-		add(Transition{Change: AttemptFailed, Failures: is.Failures, Repeated: !failsAnew(was, is)})
+		add(Transition{Change: AttemptFailed, Failures: is.Failures, Repeated: !failsAgain(was, is)})
 	case r.Kind == DestroyRun:
 		add(Transition{Change: StackDestroyed})
 	case r.Kind == ApplyRun:
@@ -118,9 +118,9 @@ func outcome(was, is Status, r *Run) []Transition {
 	return out
 }
 
-// failsAnew reports whether a failure is the first of its sort, and not the next
+// failsAgain reports whether a failure is the first of its sort, and not the next
 // of a series.
-func failsAnew(was, is Status) bool {
+func failsAgain(was, is Status) bool {
 	return was.Failures == 0 || is.Failures == 1 || was.FailedKind != is.FailedKind || was.FailedStep != is.FailedStep || was.FailedWhy != is.FailedWhy
 }
 

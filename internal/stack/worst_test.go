@@ -157,7 +157,7 @@ func TestCommitsAreCoalesced(t *testing.T) {
 
 // The drift checks of stacks that were applied together are spread, each within its
 // interval.
-func TestLooksAreSpread(t *testing.T) {
+func TestChecksAreSpread(t *testing.T) {
 	seen := map[time.Duration]int{}
 	for i := range uint64(1000) {
 		s := Spec{Interval: time.Hour, Spread: i * 0x9E3779B97F4A7C15}
@@ -310,7 +310,7 @@ func TestAStateThatWasNotStoredIsLookedAt(t *testing.T) {
 }
 
 // Of a state that is kept elsewhere it is said what is known of it, and no more.
-func TestAGapOfAStateElsewhereSaysWhatIsKnown(t *testing.T) {
+func TestUntrackedOfAStateElsewhereSaysWhatIsKnown(t *testing.T) {
 	objects := []UntrackedResource{{Address: "x.a", ID: "i-1", Finished: true}, {Address: "x.b"}}
 	for name, tt := range map[string]struct {
 		apart, rescued bool

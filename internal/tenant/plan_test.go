@@ -330,7 +330,7 @@ func TestEventsAreOfChanges(t *testing.T) {
 	}
 }
 
-func TestTimeoutAsksForALook(t *testing.T) {
+func TestTimeoutAsksForAPass(t *testing.T) {
 	e := newEstate().add(Resource{ID: "a", Timeout: time.Minute}, "Deployment", bad("")).before(Verdict{ID: "a", State: Progressing, Reason: NotReady, Since: noon.Add(-20 * time.Second)})
 	if got := Plan(e.Observed).Recheck; got != 40*time.Second {
 		t.Errorf("Recheck = %s, want 40s", got)

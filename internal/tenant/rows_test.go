@@ -116,7 +116,7 @@ func TestAValueThatCannotBeUsedSpoilsItsRowOnly(t *testing.T) {
 	}
 }
 
-func TestNoHostIsNeededThatNobodyAskedFor(t *testing.T) {
+func TestOnlyRequestedHostsAreNeeded(t *testing.T) {
 	m := Mapping{UID: "id", Activate: "on"}
 	rows, errs := Rows(m, Snapshot{Columns: []string{"id", "on"}, Rows: [][]Cell{{{Text: "a"}, {Text: "1"}}}})
 	if len(rows) != 1 || len(errs) != 0 {

@@ -168,7 +168,7 @@ func sortedKeys(m map[string]Row) []string {
 
 // A table that does not change settles: each active row has its tenants, and nothing
 // more is done.
-func TestStepsComeToRest(t *testing.T) {
+func TestStepsSettle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := Known{Now: time.Unix(0, 0), Registry: "ns/r", Digest: digest, Guard: Guard{MaxPercent: 100, MaxCount: 100},
 			Templates: []TemplateKnown{{Name: "web", Generation: 1, Valid: true}}}

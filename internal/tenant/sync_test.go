@@ -345,7 +345,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 	e.wantTenants("of names that only one can have", 3) // a-c, a-b-b-c, z-b-c
 }
 
-func TestAnInvalidTemplateReachesNobody(t *testing.T) {
+func TestAnInvalidTemplateReachesNoTenant(t *testing.T) {
 	e := newRoll(t, 2)
 	e.k.Templates[0].Generation, e.k.Templates[0].Valid = 2, false
 	e.k.Read.Rows = append(e.k.Read.Rows, Row{UID: "new", Active: true})

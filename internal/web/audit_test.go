@@ -99,7 +99,7 @@ func TestDeniedCommandsAreBounded(t *testing.T) {
 
 // The denied commands of one user do not hide those of another, and those of all
 // users do not fill the disk.
-func TestNoiseHidesNobody(t *testing.T) {
+func TestDeniedCommandsHideNoOther(t *testing.T) {
 	r, now := newRefusals(), time.Now()
 	for range refusalsPerMinute + 5 {
 		r.take("", now)

@@ -192,7 +192,7 @@ func TestEventsGoOnWhereTheyWereLeft(t *testing.T) {
 	}
 }
 
-func TestEventsSayWhenToLookAgain(t *testing.T) {
+func TestEventsSayWhenToReload(t *testing.T) {
 	r := newCrier(t, Limits{})
 	r.change("apps", "a")
 	l := listen(t, r.client, r.address, from("anothertime-7"))
@@ -366,7 +366,7 @@ func TestEventsBeat(t *testing.T) {
 }
 
 // Readers that take nothing cost nothing, and are dropped.
-func TestEventsAreNotKeptForAnybody(t *testing.T) {
+func TestEventsAreNotStoredPerReader(t *testing.T) {
 	r := newCrier(t, Limits{UserStreams: 20, Stall: 20 * time.Millisecond})
 	for range 20 {
 		listen(t, r.client, r.address)

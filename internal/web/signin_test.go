@@ -86,7 +86,7 @@ func TestTriesAreBounded(t *testing.T) {
 
 // Links that any page can open in a browser do not lock out users of the same
 // address.
-func TestLinksThatNeverWereKeepNobodyOut(t *testing.T) {
+func TestUnknownLinksLockNoUserOut(t *testing.T) {
 	b := newBrowser(t)
 	for range triesAll + 1 {
 		b.get("/sign-in?code=never", fromIssuer)

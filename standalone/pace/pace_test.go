@@ -4,7 +4,7 @@ import "testing"
 
 const mib = 1 << 20
 
-func TestTheCollectorSavesMemoryAtRestAndTimeUnderLoad(t *testing.T) {
+func TestTheCollectorSavesMemoryWhenIdleAndTimeUnderLoad(t *testing.T) {
 	p := pacer{room: 2048 * mib, set: still, seen: 100 * mib}
 	allocated := int64(100)
 	at := func(what string, more, live int64, want int) {

@@ -123,7 +123,7 @@ func TestNoOtherSiteActs(t *testing.T) {
 }
 
 // T21: a user who loses a right loses the open page, too.
-func TestARightThatIsTakenAwayEndsAPage(t *testing.T) {
+func TestARevokedRightEndsAPage(t *testing.T) {
 	p := platform(t)
 	c := p.Cluster(t)
 	c.Apply(t, waiting+reader)

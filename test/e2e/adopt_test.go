@@ -39,7 +39,7 @@ func TestExistingStateIsAdopted(t *testing.T) {
 }
 
 // P1 holds against people, too: the lock is the one that they take.
-func TestApplyLocksOutTheEngineByHand(t *testing.T) {
+func TestApplyLocksOutTheEngineOfAUser(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
 	hcl := things(w, "x", "a")

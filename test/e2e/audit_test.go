@@ -136,7 +136,7 @@ func TestWhoDidIt(t *testing.T) {
 
 // Drift is recorded when it comes and when it goes, and looks that find nothing
 // are not recorded at all, however many there are.
-func TestDriftIsRecordedAndQuietLooksAreNot(t *testing.T) {
+func TestDriftIsRecordedAndQuietChecksAreNot(t *testing.T) {
 	c := cluster(t)
 	p := platform(t)
 	w := p.World(t)

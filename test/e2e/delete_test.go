@@ -120,7 +120,7 @@ func TestSuspendedStackCanBeDeleted(t *testing.T) {
 	}
 }
 
-func TestDeleteLeavesTheWorldUnlessTold(t *testing.T) {
+func TestDeleteRetainsResourcesUnlessTold(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.Apply(t, inline("stack", "approvePlan: auto", things(w, "x", "a")))

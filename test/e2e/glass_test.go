@@ -23,7 +23,7 @@ func glassReason(reason string) func(*v1alpha2.Terraform) error {
 }
 
 // Where it is not allowed the wish is shown, and the stack goes on.
-func TestGlassStaysWholeUnlessAllowed(t *testing.T) {
+func TestBreakGlassNeedsPermission(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.Apply(t, inline("stack", "approvePlan: auto\nbreakTheGlass: true", things(w, "x", "a")))
@@ -49,7 +49,7 @@ func TestGlassStaysWholeUnlessAllowed(t *testing.T) {
 
 // A person works on a stack while nothing else does, also behind a module that
 // is broken; what they change voids the plan that was made before.
-func TestBreakTheGlass(t *testing.T) {
+func TestBreakGlass(t *testing.T) {
 	p := testkit.Up(t, "--allow-break-the-glass")
 	c := p.Cluster(t)
 	w := p.World(t)
@@ -108,7 +108,7 @@ func TestBreakTheGlass(t *testing.T) {
 }
 
 // A session ends by itself.
-func TestGlassMendsItself(t *testing.T) {
+func TestBreakGlassTimesOut(t *testing.T) {
 	p := testkit.Up(t, "--allow-break-the-glass", "--break-the-glass-timeout", "3s")
 	c := p.Cluster(t)
 	w := p.World(t)

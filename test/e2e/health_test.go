@@ -156,7 +156,7 @@ healthChecks: [{name: web, type: http, url: "${{ .endpoint }}/ready"}]`, things(
 
 // Checks are made from where the run is: one without a network reaches nothing,
 // not even what listens on the machine.
-func TestHealthChecksStayInTheBox(t *testing.T) {
+func TestHealthChecksStayInTheSandbox(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
 	s := newService(t, true)

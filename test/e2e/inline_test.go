@@ -37,7 +37,7 @@ spec:
 
 // From a manifest to a resource, with everything that users of the upstream
 // controller read.
-func TestInlineStackBecomesTrue(t *testing.T) {
+func TestInlineStackBecomesReady(t *testing.T) {
 	c := cluster(t)
 	c.Apply(t, typed)
 	s := c.AwaitReady(t, "typed")

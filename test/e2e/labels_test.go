@@ -12,7 +12,7 @@ import (
 
 // A search for stacks by their status finds those, and no others. Users ask for
 // pending plans first.
-func TestStacksAreFoundByHowTheyStand(t *testing.T) {
+func TestStacksAreFoundByTheirStatus(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.Apply(t, inline("kept", "interval: 1s", things(w, "right", "a")))

@@ -51,7 +51,7 @@ func TestForceAppliesWithoutApproval(t *testing.T) {
 	}
 }
 
-func TestSpecDestroyTakesDownAndKeepsTheObject(t *testing.T) {
+func TestSpecDestroyDestroysAndKeepsTheObject(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.Apply(t, inline("stack", "approvePlan: auto", things(w, "x", "a", "b")))

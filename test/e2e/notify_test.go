@@ -109,7 +109,7 @@ spec:
 // A pending plan is sent to the providers of an alert, signed, although the server
 // was down and the platform was killed meanwhile. Others do not get it, and Flux's
 // controller gets everything.
-func TestPeopleAreToldOfPlansThatWait(t *testing.T) {
+func TestPeopleAreToldOfPendingPlans(t *testing.T) {
 	flux := openInbox(t, false)
 	p := testkit.Up(t, "--events-addr", flux.URL+"/")
 	c, w := p.Cluster(t), p.World(t)

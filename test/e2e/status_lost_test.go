@@ -9,7 +9,7 @@ import (
 
 // Tools that write objects back without their status, and people, delete the status
 // of a stack. Untracked resources are not created a second time for it.
-func TestAGapOutlivesItsStatus(t *testing.T) {
+func TestUntrackedOutlivesItsStatus(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)

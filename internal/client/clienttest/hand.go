@@ -44,8 +44,8 @@ func pushes(t *testing.T, w *World, s Subject) {
 	}
 }
 
-// worksByHand answers as the controller would.
-func worksByHand(t *testing.T, w *World, s Subject) {
+// runsBreakGlassCommands answers as the controller would.
+func runsBreakGlassCommands(t *testing.T, w *World, s Subject) {
 	order := command.CommandOrder{ID: "one", Args: []string{"state", "rm", "t.a"}}
 	_, err := s.Stacks.OrderCommand(t.Context(), w.key("net"), order)
 	want(t, "a command before whole glass", err, fault.Conflict, command.ReasonNoSession)

@@ -42,7 +42,7 @@ func Run(t *testing.T, subject func(t *testing.T, w *World, who Who) Subject) {
 		"states are read":                            readsStates,
 		"a state is rolled back":                     rollsBack,
 		"a state is brought":                         pushes,
-		"a stack is worked on by hand":               worksByHand,
+		"a stack is worked on by hand":               runsBreakGlassCommands,
 		"a state is locked by hand":                  locks,
 		"a state is accepted":                        accepts,
 		"tenants are read":                           readsTenants,

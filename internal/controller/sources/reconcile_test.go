@@ -52,7 +52,7 @@ func TestASourceBecomesReady(t *testing.T) {
 	}
 }
 
-func TestAQuietLookWritesNothing(t *testing.T) {
+func TestAQuietPassWritesNothing(t *testing.T) {
 	s := newStage(t)
 	s.push("latest", "one")
 	s.repository(nil)

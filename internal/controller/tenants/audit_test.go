@@ -133,7 +133,7 @@ func TestARolloutIsRecorded(t *testing.T) {
 }
 
 // A pass that changes nothing adds nothing.
-func TestQuietLooksAreNotRecorded(t *testing.T) {
+func TestQuietPassesAreNotRecorded(t *testing.T) {
 	o, d := audited(t)
 	o.insert(2)
 	o.open()

@@ -323,7 +323,7 @@ func TestARowsSecretThatIsGoneComesBack(t *testing.T) {
 	}
 }
 
-func TestATenantThatSomebodyDeletedComesBack(t *testing.T) {
+func TestADeletedTenantIsCreatedAgain(t *testing.T) {
 	o := newOffice(t)
 	o.insert(1)
 	o.open()

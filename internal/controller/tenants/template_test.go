@@ -94,7 +94,7 @@ func TestARolloutStopsAndIsResumed(t *testing.T) {
 	}
 }
 
-func TestAnInvalidTemplateSaysSoAndReachesNobody(t *testing.T) {
+func TestAnInvalidTemplateSaysSoAndReachesNoTenant(t *testing.T) {
 	o := newOffice(t)
 	o.insert(1)
 	o.open()

@@ -73,14 +73,14 @@ func sessionCondition(c setter, s dialect.Report) {
 	case g == nil:
 		c.drop(ConditionGlass)
 	case !s.Now.Before(g.Until):
-		c.set(ConditionGlass, metav1.ConditionFalse, "SessionOver", "The session expired at "+g.Until.UTC().Format(time.RFC3339)+". Begin another one with terrier break-glass"+lastByHand(s.Status))
+		c.set(ConditionGlass, metav1.ConditionFalse, "SessionOver", "The session expired at "+g.Until.UTC().Format(time.RFC3339)+". Begin another one with terrier break-glass"+lastBreakGlassCommand(s.Status))
 	default:
-		c.set(ConditionGlass, metav1.ConditionTrue, "SessionOpen", "Terrier plans and applies nothing by itself until "+g.Until.UTC().Format(time.RFC3339)+lastByHand(s.Status))
+		c.set(ConditionGlass, metav1.ConditionTrue, "SessionOpen", "Terrier plans and applies nothing by itself until "+g.Until.UTC().Format(time.RFC3339)+lastBreakGlassCommand(s.Status))
 	}
 }
 
-// lastByHand is a sentence about the newest command of the session.
-func lastByHand(m stack.Status) string {
+// lastBreakGlassCommand is a sentence about the newest command of the session.
+func lastBreakGlassCommand(m stack.Status) string {
 	h := m.LastCommand
 	if h == nil || h.Session != m.BreakGlass.Session {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-func TestDecodeGlass(t *testing.T) {
+func TestDecodeBreakGlass(t *testing.T) {
 	for name, tt := range map[string]struct {
 		field       bool
 		annotations map[string]string
@@ -61,7 +61,7 @@ func TestDecodeGlass(t *testing.T) {
 	}
 }
 
-func TestGlassIsShown(t *testing.T) {
+func TestBreakGlassIsShown(t *testing.T) {
 	session := &stack.BreakGlass{Session: "t1", At: noon, Until: noon.Add(time.Hour)}
 	ran := &stack.CommandResult{Command: stack.Command{Session: "t1", By: "ann", Args: []string{"state", "list"}}, Outcome: stack.Succeeded}
 	for name, tt := range map[string]struct {

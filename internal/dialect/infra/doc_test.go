@@ -64,7 +64,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	}
 }
 
-func TestEveryGapIsDocumented(t *testing.T) {
+func TestEveryDifferenceIsDocumented(t *testing.T) {
 	var got, want, refusedInCode, refusedInDoc []string
 	for _, g := range unsupportedFields() {
 		got = append(got, g.path)

@@ -26,7 +26,7 @@ func managers(u *unstructured.Unstructured) []string {
 
 // An object that no cache knows is created by one request, and is the same object
 // that it would be after a read.
-func TestWhatIsAbsentIsMadeWithoutALook(t *testing.T) {
+func TestWhatIsAbsentIsCreatedWithoutARead(t *testing.T) {
 	l := newLab(t)
 	terraform := func(name string) string {
 		return "apiVersion: infra.contrib.fluxcd.io/v1alpha2\nkind: Terraform\nmetadata: {name: " + name + "}\nspec: {interval: 1m, sourceRef: {kind: GitRepository, name: modules}}\n"
@@ -68,7 +68,7 @@ func TestWhatIsAbsentIsMadeWithoutALook(t *testing.T) {
 
 // An object that exists after all is treated as if it had been read before: an
 // unknown object loses nothing.
-func TestWhatIsNotAbsentIsLookedAt(t *testing.T) {
+func TestWhatIsNotAbsentIsRead(t *testing.T) {
 	l := newLab(t)
 	other := l.tenant("other")
 	ours := map[string]string{"a": "ours", "auto": "1"}

@@ -112,7 +112,7 @@ func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A slow schema delays no caller that wants another one, and is requested once for
 // all callers.
-func TestSlowSchemasHoldUpNobodyElse(t *testing.T) {
+func TestSlowSchemasDelayNoOther(t *testing.T) {
 	config := rest.CopyConfig(testkit.Kube(t).Config)
 	h := held{group: "/apis/batch/v1", arrived: make(chan struct{}, 8), letGo: make(chan struct{})}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { h.next = next; return h })

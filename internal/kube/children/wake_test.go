@@ -11,7 +11,7 @@ import (
 )
 
 // A Tenant whose objects say much is looked at at once, and then once a second.
-func TestManyEventsAreFewLooks(t *testing.T) {
+func TestManyEventsAreFewPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		w := &Watches{queue: q, woken: map[types.NamespacedName]time.Time{}}

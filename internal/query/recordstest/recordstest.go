@@ -59,7 +59,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 		"a log is read as far as it goes":               logIsReadAsFarAsItGoes,
 		"a log is followed until its run has ended":     logIsFollowed,
 		"a log is followed before anything is written":  logIsFollowedFromTheStart,
-		"a quiet look is read by both its names":        quietLook,
+		"a quiet look is read by both its names":        quietCheck,
 		"whoever stops following is let go":             followingStops,
 		"a plan is read by its digest":                  planByDigest,
 		"what is not there is missing":                  missing,
@@ -146,9 +146,9 @@ func logIsFollowedFromTheStart(t *testing.T, w *world, r query.Records) {
 	}
 }
 
-// quietLook tests a drift check that found nothing: its record has a name that the
+// quietCheck tests a drift check that found nothing: its record has a name that the
 // next one reuses, and had its own name while it was running.
-func quietLook(t *testing.T, w *world, r query.Records) {
+func quietCheck(t *testing.T, w *world, r query.Records) {
 	w.keepAs("check", report("check-4", 4, runner.Done), "no changes\n")
 	w.begin(report("plan-1", 1, runner.Done)) // nothing newer goes on
 	runs, err := r.Runs(t.Context(), Stack)

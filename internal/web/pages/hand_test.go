@@ -18,7 +18,7 @@ import (
 
 // The text of the form reaches the engine as it is, one argument a line, in the
 // session and under the id that the page was made with.
-func TestCommandsByHandFromForms(t *testing.T) {
+func TestBreakGlassCommandsFromForms(t *testing.T) {
 	e := town()
 	begin := show(t, e, "/stacks/apps/cart/break-glass", StackBreakGlass).forms("/break-glass")
 	if len(begin) != 1 {
@@ -52,7 +52,7 @@ func TestCommandsByHandFromForms(t *testing.T) {
 }
 
 // Where a user may not start a break-glass session, or not now, the page says so.
-func TestWorkByHandIsNotOfferedInVain(t *testing.T) {
+func TestBreakGlassIsNotOfferedInVain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		edit func(*Visit, *query.Stack)
 		want string
@@ -80,7 +80,7 @@ func (s slow) BreakGlass(ctx context.Context, _ query.Key) (stack.BreakGlass, er
 	return stack.BreakGlass{}, ctx.Err()
 }
 
-func TestGlassThatBreaksLater(t *testing.T) {
+func TestBreakGlassThatStartsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := visitor(t, town(), "/stacks/apps/cart/break-glass")
 		v.Person.Stacks = slow{&hands{}}

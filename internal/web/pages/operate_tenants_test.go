@@ -34,7 +34,7 @@ func TestQueueSaysWhoIsNext(t *testing.T) {
 }
 
 // An active run links to its log.
-func TestRunsAtWorkLeadToTheirLogs(t *testing.T) {
+func TestActiveRunsLinkToTheirLogs(t *testing.T) {
 	turn := schedule.Turn{UID: "u-1", Namespace: "apps", Name: "cart"}
 	row := query.Row{Stack: query.Stack{Namespace: "apps", Name: "cart", UID: "u-1", Run: &query.Running{ID: "apply-1"}}}
 	b := board{&estate{rows: []query.Row{row}}}

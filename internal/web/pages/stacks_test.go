@@ -225,7 +225,7 @@ func TestSourcesInShort(t *testing.T) {
 	}
 }
 
-func TestNobodySeesWhatTheyMayNotList(t *testing.T) {
+func TestUsersSeeOnlyWhatTheyMayList(t *testing.T) {
 	got := show(t, town(), "/stacks", Stacks).text()
 	if strings.Contains(got, "secret-stack") || strings.Contains(got, "hidden") {
 		t.Error("the list names what is in a namespace that the visitor may not list")
