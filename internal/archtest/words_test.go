@@ -109,7 +109,7 @@ func compiled(list []word) []compiledWord {
 }
 
 // saying is a text that users read. In text, lines are joined, so that a
-// pattern finds what goes on in the next one; lines is as long as it.
+// pattern finds words that continue in the next one; lines is as long as it.
 type saying struct {
 	line        int
 	text, lines string

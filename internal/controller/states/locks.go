@@ -71,8 +71,8 @@ func (lk *Locker) claim(ctx context.Context, of Subject, ref kube.StateRef, job 
 	return fault.New(fault.Later, string(stack.LockedByOther), h)
 }
 
-// holder names a run in a lock, so that a lock that was left behind can be told
-// from one of another installation, whose runs are out of sight.
+// holder names a run in a lock, so that the lock of a run that ended can be told
+// from a lock of another installation, whose runs are unknown here.
 func (lk *Locker) holder(id, run string) string {
 	return strings.Join([]string{lk.Installation, id, run}, "/")
 }

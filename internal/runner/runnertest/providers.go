@@ -132,7 +132,7 @@ func (m *Mirror) Replace(name, old, new string) {
 	m.own()
 }
 
-// Fault sets faults in the format of the world file.
+// Fault sets faults in the format of world.json.
 func (m *Mirror) Fault(fault string) {
 	m.t.Helper()
 	path := filepath.Join(m.Cloud, "world.json")
