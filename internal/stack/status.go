@@ -45,7 +45,7 @@ type Resources struct {
 	DriftFree  bool        `json:"clean,omitempty"`   // a check since the last apply found no drift
 	Recurrence *Recurrence `json:"circle,omitempty"`  // applies after which the same changes came back
 	Healthy    string      `json:"healthy,omitempty"` // what passed its health checks: see HealthKey
-	Untracked  *Untracked  `json:"gap,omitempty"`     // resources that were created and are in no state
+	Untracked  *Untracked  `json:"gap,omitempty"`     // resources that were created, and that the state does not have
 }
 
 // StoredState is the state of a stack, its outputs and its lock.
@@ -165,7 +165,7 @@ type Run struct {
 	Message    string
 	Why        string // a name for what ended it, if neither the engine nor a person did
 	Lock       *Lock
-	Untracked  []UntrackedResource // what it created that is in no state
+	Untracked  []UntrackedResource // what it created that the state does not have
 	Apart      bool                // its state is kept elsewhere, and was not compared with Untracked
 	Rescued    bool                // its state could not be stored, and is kept
 	State      string              // digest of the newest state that was acknowledged, or planned against
