@@ -57,11 +57,11 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 			if _, err := s.Approve(cmd.Context(), st.Key(), seen, comment); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "Approved %s of %s.\n", clean(seen.Name), clean(st.Key().String()))
-			if err == nil && st.Suspended {
-				_, err = fmt.Fprintln(p.Stderr, "The stack is suspended. The plan is applied when the stack is resumed.")
+			p.say("Approved %s of %s.\n", seen.Name, st.Key())
+			if st.Suspended {
+				p.note("The stack is suspended. The plan is applied when the stack is resumed.\n")
 			}
-			return err
+			return nil
 		},
 	}
 	c.Flags().StringVarP(&file, "filename", "f", "", "write the approval into this `file`; - edits standard input to standard output")
@@ -90,8 +90,8 @@ inputs or the spec replaces it. To replace it now, run "terrier replan".`,
 			if _, err := s.Reject(cmd.Context(), st.Key(), seen, comment); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "Rejected %s of %s.\n", clean(seen.Name), clean(st.Key().String()))
-			return err
+			p.say("Rejected %s of %s.\n", seen.Name, st.Key())
+			return nil
 		},
 	}
 	c.Flags().StringVarP(&comment, "comment", "m", "", "a reason, stored on the object and in the audit log")
@@ -123,8 +123,8 @@ const shownBefore = 20
 // can be read, else its counts, since an approval does not depend on the document.
 func (p decideCommands) summarize(ctx context.Context, s command.StackAPI, st query.Stack, seen query.PlanInfo) error {
 	if st.Plan == nil {
-		_, err := fmt.Fprintln(p.Stderr, "The changes of the plan are not known.")
-		return err
+		p.note("The changes of the plan are not known.\n")
+		return nil
 	}
 	doc, err := s.Plan(ctx, st.Key(), seen.Digest)
 	if err == nil {
@@ -136,8 +136,8 @@ func (p decideCommands) summarize(ctx context.Context, s command.StackAPI, st qu
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	_, err = fmt.Fprintf(p.Stderr, "%s\nThe details of the plan cannot be shown: %s\n", plan.Summarize(seen.Changes), clean(err.Error()))
-	return err
+	p.note("%s\nThe details of the plan cannot be shown: %s\n", plan.Summarize(seen.Changes), err)
+	return nil
 }
 
 // approveIn writes an approval into a manifest.
@@ -151,18 +151,18 @@ func (p decideCommands) approveIn(file string, st query.Stack, seen query.PlanIn
 		return fmt.Errorf("editing %s: %w", file, err)
 	}
 	if file == stdin {
-		_, err := p.Stdout.Write(after)
-		return err
+		p.print(p.Stdout, string(after))
+		return nil
 	}
 	if bytes.Equal(before, after) {
-		_, err := fmt.Fprintf(p.Stdout, "%s already approves %s.\n", clean(file), clean(seen.Name))
-		return err
+		p.say("%s already approves %s.\n", file, seen.Name)
+		return nil
 	}
 	if err := replaceFile(p.path(file), after); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.Stdout, "%s approves %s now. To approve the plan in the cluster: kubectl apply -f %[1]s\n", clean(file), clean(seen.Name))
-	return err
+	p.say("%s approves %s now. To approve the plan in the cluster: kubectl apply -f %[1]s\n", file, seen.Name)
+	return nil
 }
 
 // replaceFile replaces the content of a file atomically, and

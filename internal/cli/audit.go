@@ -22,7 +22,7 @@ func (p auditCommands) commands() []*cobra.Command {
 }
 
 func (p auditCommands) audit() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "audit",
 		Short: "Show and verify the audit log",
 		Long: `The audit log records who approved, applied and overrode what, and the outcome.
@@ -32,11 +32,7 @@ entry that was changed, removed or inserted afterwards.`,
 		Example: `  terrier audit list --since 24h
   terrier audit verify`,
 		GroupID: groupView,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	c.AddCommand(p.auditList(), p.auditVerify())
-	return c
+	}, p.auditList(), p.auditVerify())
 }
 
 // auditAsked is the filter of an audit list.
@@ -70,13 +66,10 @@ and needs no server.`,
 				a.q.Namespace = p.connection.Namespace
 			}
 			page, err := p.auditPage(cmd.Context(), a)
-			if err != nil {
-				return err
+			if err == nil && !p.structured(f, page) {
+				p.auditTable(page)
 			}
-			if done, err := p.structured(f, page); done {
-				return err
-			}
-			return p.auditTable(page)
+			return err
 		},
 	}
 	flags := c.Flags()
@@ -138,8 +131,8 @@ func (p auditCommands) moment(s string) (time.Time, error) {
 	return p.Now().Add(-d), nil
 }
 
-func (p auditCommands) auditTable(page query.AuditPage) error {
-	t := table{head: []string{"SEQ", "TIME", "USER", "ACTION", "OBJECT", "DETAILS"}}
+func (p auditCommands) auditTable(page query.AuditPage) {
+	t := &table{head: []string{"SEQ", "TIME", "USER", "ACTION", "OBJECT", "DETAILS"}}
 	for _, e := range page.Items {
 		object := e.Object.Name
 		if e.Object.Namespace != "" {
@@ -152,13 +145,10 @@ func (p auditCommands) auditTable(page query.AuditPage) error {
 		t.add(plain(strconv.FormatUint(e.Seq, 10)), plain(e.At.UTC().Format("2006-01-02 15:04:05Z")), plain(query.AuditWho(e)),
 			cell{string(e.What), colour}, plain(object), plain(cut(query.AuditAbout(e), 100)))
 	}
-	if err := t.print(p.Stdout, p.coloured()); err != nil {
-		return err
-	}
+	p.table(t)
 	if page.Next > 0 {
-		fmt.Fprintf(p.Stderr, "To list older entries, add: --before %d\n", page.Next)
+		p.note("To list older entries, add: --before %d\n", page.Next)
 	}
-	return nil
 }
 
 func (p auditCommands) auditVerify() *cobra.Command {
@@ -188,13 +178,8 @@ verify" or stored in the ConfigMap terrier-system/terrier-audit.`,
 			if err != nil {
 				return err
 			}
-			if done, err := p.structured(f, r); err != nil || done && r.Problem == "" {
-				return err
-			} else if !done {
-				err = p.sayAudit(r)
-				if err != nil {
-					return err
-				}
+			if !p.structured(f, r) {
+				p.sayAudit(r)
 			}
 			if r.Problem != "" {
 				return fault.New(fault.Broken, "AuditLogDamaged", errors.New(r.Problem))
@@ -231,16 +216,12 @@ func (p auditCommands) auditReport(ctx context.Context, dir string, heads []stri
 	return query.VerifyAudit(p.path(dir), known...)
 }
 
-func (p auditCommands) sayAudit(r query.AuditReport) error {
+func (p auditCommands) sayAudit(r query.AuditReport) {
 	s := &sheet{colour: p.coloured()}
 	if r.Problem == "" {
 		s.row("Audit log", "verified")
 	}
-	segments := "segments"
-	if r.Segments == 1 {
-		segments = "segment"
-	}
-	s.row("Entries", fmt.Sprintf("%d in %d %s", r.Entries, r.Segments, segments))
+	s.row("Entries", fmt.Sprintf("%d in %s", r.Entries, query.Count(r.Segments, "segment")))
 	if r.First > 1 {
 		s.row("Starts", fmt.Sprintf("with entry %d: earlier entries are not here", r.First))
 	}
@@ -250,5 +231,5 @@ func (p auditCommands) sayAudit(r query.AuditReport) error {
 	if r.Anchor != nil {
 		s.row("Anchor", fmt.Sprintf("entry %d", r.Anchor.Seq))
 	}
-	return p.write(s)
+	p.write(s)
 }

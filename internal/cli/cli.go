@@ -38,8 +38,11 @@ func run(ctx context.Context, env Env, extra ...*cobra.Command) int {
 	root := p.root(extra)
 	root.SetArgs(append([]string{}, env.Args...)) // nil would be those of the process
 	err := root.ExecuteContext(ctx)
-	if e, ok := errors.AsType[exit](err); ok {
+	if e, ok := errors.AsType[exit](err); ok && p.failed == nil {
 		return int(e)
+	}
+	if p.failed != nil {
+		err = p.failed
 	}
 	if err == nil {
 		return 0
@@ -73,7 +76,7 @@ type program struct {
 }
 
 func newProgram(env Env) *program {
-	return &program{printer: &printer{env}, cluster: &cluster{}}
+	return &program{printer: &printer{Env: env}, cluster: &cluster{}}
 }
 
 // families are the commands by theme. To add a command, add it to the family
@@ -126,8 +129,8 @@ token.`,
 	_ = root.PersistentFlags().MarkHidden("version")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *version {
-			_, err := fmt.Fprintln(p.Stdout, p.Version)
-			return err
+			p.say("%s\n", p.Version)
+			return nil
 		}
 		return cmd.Help()
 	}
@@ -145,6 +148,14 @@ token.`,
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	return root
+}
+
+// group makes a command that only has commands.
+func group(c *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	c.Args = cobra.NoArgs
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	c.AddCommand(commands...)
+	return c
 }
 
 // checkArgs makes a wrong number of arguments an error of usage everywhere.

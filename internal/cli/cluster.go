@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,22 +73,34 @@ func (c *cluster) ofStack(do func(context.Context, command.StackAPI, query.Key) 
 
 // names completes the names of stacks.
 func (c *cluster) names(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return complete(cmd, args, func(ctx context.Context) (map[string]string, error) {
+		s, err := c.stacks()
+		if err != nil {
+			return nil, err
+		}
+		list, err := s.List(ctx, query.Filter{Namespace: c.connection.Namespace})
+		found := map[string]string{}
+		for _, st := range list {
+			found[st.Name] = st.Phase
+		}
+		return found, err
+	})
+}
+
+// complete completes the first argument with names and what they are.
+func complete(cmd *cobra.Command, args []string, names func(context.Context) (map[string]string, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	s, err := c.stacks()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
 	defer cancel()
-	list, err := s.List(ctx, query.Filter{Namespace: c.connection.Namespace})
+	found, err := names(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var out []cobra.Completion
-	for _, st := range list {
-		out = append(out, cobra.CompletionWithDesc(st.Name, clean(st.Phase)))
+	for _, name := range sortedKeys(found) {
+		out = append(out, cobra.CompletionWithDesc(name, clean(found[name])))
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
@@ -137,41 +148,45 @@ func (c *cluster) oneOf(name string, kinds []string) (command.TenantAPI, query.K
 	return t, key, err
 }
 
+// ofTenants is ofStack for an object of these kinds.
+func (c *cluster) ofTenants(kinds []string, do func(context.Context, command.TenantAPI, query.Key) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		t, key, err := c.oneOf(args[0], kinds)
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), t, key)
+	}
+}
+
 // tenantNames completes the names of tenants.
 func (c *cluster) tenantNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return c.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Name, v.State })
+	return c.byTenants(cmd, args, func(v query.Tenant) (string, string) { return v.Name, v.State })
 }
 
 // templateNames completes the names of templates that have tenants.
 func (c *cluster) templateNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return c.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Template, v.Registry })
+	return c.byTenants(cmd, args, func(v query.Tenant) (string, string) { return v.Template, v.Registry })
 }
 
 // registryNames completes the names of registries that have tenants.
 func (c *cluster) registryNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return c.complete(cmd, args, func(v query.Tenant) (string, string) { return v.Registry, "" })
+	return c.byTenants(cmd, args, func(v query.Tenant) (string, string) { return v.Registry, "" })
 }
 
-func (c *cluster) complete(cmd *cobra.Command, args []string, of func(query.Tenant) (name, about string)) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	t, err := c.tenantsOf()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
-	defer cancel()
-	list, err := t.List(ctx, query.TenantFilter{Namespace: c.connection.Namespace})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []cobra.Completion
-	for _, v := range list.Items {
-		if name, about := of(v); name != "" {
-			out = append(out, cobra.CompletionWithDesc(name, clean(about)))
+func (c *cluster) byTenants(cmd *cobra.Command, args []string, of func(query.Tenant) (name, about string)) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return complete(cmd, args, func(ctx context.Context) (map[string]string, error) {
+		t, err := c.tenantsOf()
+		if err != nil {
+			return nil, err
 		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
+		list, err := t.List(ctx, query.TenantFilter{Namespace: c.connection.Namespace})
+		found := map[string]string{}
+		for _, v := range list.Items {
+			if name, about := of(v); name != "" {
+				found[name] = about
+			}
+		}
+		return found, err
+	})
 }

@@ -14,20 +14,19 @@ import (
 // that does not know of the question must not take that for success.
 var errNoAnswer = fault.New(fault.Invalid, "NoAnswer", errors.New("the question was not answered, so nothing was changed: answer y, or use --yes"))
 
-// confirm asks a question on standard error and reads the answer. Every answer
-// but yes is a no; the end of input is neither.
-func (p *printer) confirm(question string) (bool, error) {
-	if _, err := fmt.Fprintf(p.Stderr, "%s [y/N] ", question); err != nil {
-		return false, err
+// agreed asks a question on standard error, unless the user has agreed before, and
+// reads the answer. Every answer but yes is a no; the end of input is neither.
+func (p *printer) agreed(before bool, question string, args ...any) (bool, error) {
+	if before {
+		return true, nil
 	}
+	p.note(question+" [y/N] ", args...)
 	line, err := bufio.NewReader(io.LimitReader(p.Stdin, 100)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, fmt.Errorf("reading the answer: %w", err)
 	}
 	if errors.Is(err, io.EOF) {
-		if _, err := fmt.Fprintln(p.Stderr); err != nil {
-			return false, err
-		}
+		p.note("\n")
 		if line == "" {
 			return false, errNoAnswer
 		}

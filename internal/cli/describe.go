@@ -25,13 +25,9 @@ check, its plans, its last failure, its conditions and its events.`,
 		ValidArgsFunction: p.names,
 		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
 			d, err := s.Describe(ctx, key)
-			if err != nil {
-				return err
+			if err == nil && !p.structured(f, d) {
+				p.write(p.detail(d))
 			}
-			if done, err := p.structured(f, d); done {
-				return err
-			}
-			_, err = fmt.Fprint(p.Stdout, p.detail(d))
 			return err
 		}),
 	}
@@ -40,7 +36,7 @@ check, its plans, its last failure, its conditions and its events.`,
 }
 
 // detail lays out the details of a stack.
-func (p stackCommands) detail(d query.Detail) string {
+func (p stackCommands) detail(d query.Detail) *sheet {
 	s := &sheet{colour: p.coloured()}
 	p.spec(s, d)
 	s.heading("Status")
@@ -50,23 +46,12 @@ func (p stackCommands) detail(d query.Detail) string {
 		s.row("Started", p.at(r.Started))
 	}
 	p.known(s, d)
-	if len(d.Conditions) > 0 {
-		s.heading("Conditions")
-		for _, c := range d.Conditions {
-			s.line("%-14s %-8s %-32s %s", clean(c.Type), clean(c.Status), clean(c.Reason), age(p.Now(), c.Since))
-		}
-	}
+	p.conditionsAndEvents(s, d.Conditions, d.Events)
 	if d.Unseen != "" {
 		s.heading("Events")
-		s.line("not shown: %s", clean(d.Unseen))
+		s.line("not shown: %s", d.Unseen)
 	}
-	if len(d.Events) > 0 {
-		s.heading("Events")
-		for _, e := range d.Events {
-			s.line("%-6s %-8s %-28s %s", age(p.Now(), e.At), clean(e.Type), clean(e.Reason), cut(clean(e.Message), 120))
-		}
-	}
-	return s.b.String()
+	return s
 }
 
 // spec is the spec of the object.

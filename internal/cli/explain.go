@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/query"
@@ -40,18 +38,14 @@ starts from this status.`,
 			if err != nil {
 				return err
 			}
-			if done, err := p.structured(f, map[string]any{"items": list}); done {
-				return err
+			if p.structured(f, map[string]any{"items": list}) {
+				return nil
 			}
 			for i, e := range list {
 				if i > 0 {
-					if _, err := fmt.Fprintln(p.Stdout); err != nil {
-						return err
-					}
+					p.say("\n")
 				}
-				if _, err := fmt.Fprint(p.Stdout, p.explanation(e, rules || file != "")); err != nil {
-					return err
-				}
+				p.write(p.explanation(e, rules || file != ""))
 			}
 			return nil
 		},
@@ -78,7 +72,7 @@ func (p stackCommands) explanations(cmd *cobra.Command, args []string, file stri
 	return query.ExplainManifest(content, p.Now())
 }
 
-func (p stackCommands) explanation(e query.Explanation, rules bool) string {
+func (p stackCommands) explanation(e query.Explanation, rules bool) *sheet {
 	s := &sheet{colour: p.coloured()}
 	name := e.Stack.Name
 	if e.Stack.Namespace != "" {
@@ -92,7 +86,7 @@ func (p stackCommands) explanation(e query.Explanation, rules bool) string {
 	if len(e.Facts) > 0 {
 		s.heading("Facts")
 		for _, f := range e.Facts {
-			s.line("- %s", clean(f))
+			s.line("- %s", f)
 		}
 	}
 	if len(e.Story) > 0 {
@@ -117,5 +111,5 @@ func (p stackCommands) explanation(e query.Explanation, rules bool) string {
 			s.line("%s%s", mark, paint(s.colour, colour, r.Rule+": "+r.Does))
 		}
 	}
-	return s.b.String()
+	return s
 }

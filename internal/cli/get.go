@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"fmt"
-	"unicode/utf8"
-
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
@@ -48,19 +45,16 @@ that was applied last.
 			}
 			if len(args) == 1 {
 				st, err := s.Get(cmd.Context(), query.Key{Namespace: filter.Namespace, Name: filter.Name})
-				if err != nil {
-					return err
+				if err == nil && !p.structured(f, st) {
+					p.list([]query.Stack{st}, f, filter)
 				}
-				if done, err := p.structured(f, st); done {
-					return err
-				}
-				return p.list([]query.Stack{st}, f, filter)
-			}
-			list, err := s.List(cmd.Context(), filter)
-			if err != nil {
 				return err
 			}
-			return p.list(list, f, filter)
+			list, err := s.List(cmd.Context(), filter)
+			if err == nil && !p.structured(f, map[string]any{"items": list}) {
+				p.list(list, f, filter)
+			}
+			return err
 		},
 	}
 	p.allFlag(c)
@@ -70,37 +64,32 @@ that was applied last.
 	return c
 }
 
-// list prints stacks in the format f.
-func (p stackCommands) list(list []query.Stack, f format, filter query.Filter) error {
-	if done, err := p.structured(f, map[string]any{"items": list}); done {
-		return err
-	}
+// list prints stacks for people, or their names.
+func (p stackCommands) list(list []query.Stack, f format, filter query.Filter) {
 	if f == forName {
 		for _, s := range list {
-			if _, err := fmt.Fprintln(p.Stdout, stackName(s, filter)); err != nil {
-				return err
-			}
+			p.say("%s\n", stackName(s, filter))
 		}
-		return nil
+		return
 	}
 	if len(list) == 0 {
 		where := "in the namespace " + filter.Namespace
 		if filter.Namespace == "" {
 			where = "in any namespace"
 		}
-		text := "No stacks " + where
 		if filter.Selector != "" {
-			text = "No stack " + where + " has the labels " + filter.Selector
+			p.note("No stack %s has the labels %s.\n", where, filter.Selector)
+		} else {
+			p.note("No stacks %s.\n", where)
 		}
-		_, err := fmt.Fprintf(p.Stderr, "%s.\n", clean(text))
-		return err
+		return
 	}
 	v := p.listView(f, filter)
 	t := v.table()
 	for _, s := range list {
 		t.add(v.row(s)...)
 	}
-	return t.print(p.Stdout, p.coloured())
+	p.table(t)
 }
 
 func stackName(s query.Stack, f query.Filter) string {
@@ -108,13 +97,6 @@ func stackName(s query.Stack, f query.Filter) string {
 		return s.Namespace + "/" + s.Name
 	}
 	return s.Name
-}
-
-func cut(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:n-1]) + "…"
 }
 
 // watch prints all stacks, and then each one that changes.
@@ -127,21 +109,16 @@ func (p stackCommands) watch(cmd *cobra.Command, s command.StackAPI, filter quer
 		if change.Gone {
 			change.Phase = "Deleted"
 		}
-		if done, err := p.structured(f, change.Stack); done {
-			if err != nil {
-				return err
-			}
-			continue
+		switch {
+		case p.structured(f, change.Stack):
+		case f == forName:
+			p.say("%s\n", stackName(change.Stack, filter))
+		default:
+			t.add(p.listView(f, filter).row(change.Stack)...)
+			p.table(t)
 		}
-		if f == forName {
-			if _, err := fmt.Fprintln(p.Stdout, stackName(change.Stack, filter)); err != nil {
-				return err
-			}
-			continue
-		}
-		t.add(p.listView(f, filter).row(change.Stack)...)
-		if err := t.print(p.Stdout, p.coloured()); err != nil {
-			return err
+		if p.failed != nil {
+			return nil
 		}
 	}
 	return cmd.Context().Err()

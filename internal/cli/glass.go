@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -60,8 +59,8 @@ The operator has to allow it with --allow-break-the-glass.`,
 				if err := s.EndBreakGlass(ctx, key); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(p.Stdout, "The break-glass session of %s ended. Terrier reconciles the stack again.\n", clean(key.String()))
-				return err
+				p.say("The break-glass session of %s ended. Terrier reconciles the stack again.\n", key)
+				return nil
 			}
 			return p.runInSession(ctx, s, key, order)
 		},
@@ -85,20 +84,18 @@ func (p operateCommands) runInSession(ctx context.Context, s command.StackAPI, k
 		return err
 	}
 	if len(order) == 0 {
-		_, err := fmt.Fprintf(p.Stdout, "The break-glass session of %s is open until %s. Terrier plans and applies nothing until it ends.\nTo run a command:   terrier break-glass %s -- state list\nTo end the session: terrier break-glass %[3]s --end\n",
-			clean(key.String()), g.Until.Local().Format(time.DateTime), clean(key.Name))
-		return err
+		p.say("The break-glass session of %s is open until %s. Terrier plans and applies nothing until it ends.\nTo run a command:   terrier break-glass %s -- state list\nTo end the session: terrier break-glass %[3]s --end\n",
+			key, g.Until.Local().Format(time.DateTime), key.Name)
+		return nil
 	}
 	out := &cleanWriter{w: p.Stdout}
 	said := &afterHeading{word: order[0], to: out}
 	instead, err := command.RunCommand(ctx, s, key, command.CommandOrder{ID: p.Now().UTC().Format(time.RFC3339Nano), Args: order}, said)
 	if err != nil {
-		_, werr := p.Stderr.Write([]byte(cleanText(string(said.before))))
-		err = errors.Join(err, werr)
+		p.print(p.Stderr, cleanText(string(said.before)))
 	}
 	if instead != "" {
-		_, werr := fmt.Fprintf(p.Stderr, "terrier: the command ran with the configuration that was applied last, because the current one cannot be read: %s\n", clean(instead))
-		err = errors.Join(err, werr)
+		p.note("terrier: the command ran with the configuration that was applied last, because the current one cannot be read: %s\n", instead)
 	}
 	return errors.Join(err, out.Close())
 }

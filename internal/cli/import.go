@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/client"
@@ -18,16 +16,12 @@ func (p importCommands) commands() []*cobra.Command {
 }
 
 func (p importCommands) imports() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "import",
 		Short:   "Import the objects of another operator",
 		Example: `  terrier import lynq -n tenants`,
 		GroupID: groupOperate,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	c.AddCommand(p.importLynq())
-	return c
+	}, p.importLynq())
 }
 
 func (p importCommands) importLynq() *cobra.Command {
@@ -74,13 +68,9 @@ With --dry-run, or with neither flag, it prints the objects.`,
 				return err
 			}
 			for _, o := range i.Objects {
-				if _, err := fmt.Fprintf(p.Stdout, "Created from %s.\n", clean(o.From)); err != nil {
-					return err
-				}
+				p.say("Created from %s.\n", o.From)
 				for _, note := range o.Notes {
-					if _, err := fmt.Fprintf(p.Stdout, "  ! %s\n", clean(note)); err != nil {
-						return err
-					}
+					p.say("  ! %s\n", note)
 				}
 			}
 			return nil
@@ -95,17 +85,14 @@ With --dry-run, or with neither flag, it prints the objects.`,
 
 // imported prints an import.
 func (p importCommands) imported(i command.LynqImport, f format) error {
-	if f == forJSON {
-		_, err := p.structured(f, i)
-		return err
+	if p.structured(structuredOnly(f), i) {
+		return nil
 	}
 	text, err := i.Manifest()
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(p.Stdout, cleanText(string(text))); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(p.Stderr, "%s of Lynq use these objects. Lynq owns the objects of its nodes until it releases them.\n", query.Count(i.Nodes, "node"))
-	return err
+	p.print(p.Stdout, cleanText(string(text)))
+	p.note("%s of Lynq use these objects. Lynq owns the objects of its nodes until it releases them.\n", query.Count(i.Nodes, "node"))
+	return nil
 }

@@ -64,10 +64,7 @@ func (p runCommands) runs() *cobra.Command {
 		ValidArgsFunction: p.names,
 		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
 			runs, err := s.Runs(ctx, key)
-			if err != nil {
-				return err
-			}
-			if done, err := p.structured(f, map[string]any{"items": runs}); done {
+			if err != nil || p.structured(f, map[string]any{"items": runs}) {
 				return err
 			}
 			t := &table{head: []string{"RUN", "KIND", "OUTCOME", "CHANGES", "STARTED", "TOOK", "MESSAGE"}}
@@ -85,9 +82,10 @@ func (p runCommands) runs() *cobra.Command {
 				}
 				changed := fmt.Sprintf("+%d ~%d -%d", r.Changes.Add, r.Changes.Change, r.Changes.Destroy)
 				t.add(plain(r.ID), plain(string(r.Kind)), cell{outcome, colour}, plain(changed), plain(age(p.Now(), r.Started)),
-					plain(end.Sub(r.Started).Round(100*time.Millisecond).String()), plain(cut(clean(r.Message), messageWidth)))
+					plain(end.Sub(r.Started).Round(100*time.Millisecond).String()), plain(cut(r.Message, messageWidth)))
 			}
-			return t.print(p.Stdout, p.coloured())
+			p.table(t)
+			return nil
 		}),
 	}
 	formatFlag(c, &f, forJSON, forYAML)

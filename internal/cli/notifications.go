@@ -45,13 +45,10 @@ reason. You need the permission to list terraforms/notifications.`,
 				q.Namespace = namespace
 			}
 			page, err := n.Deliveries(cmd.Context(), access.Scope{}, q)
-			if err != nil {
-				return err
+			if err == nil && !p.structured(f, page) {
+				p.noticeTable(page, q)
 			}
-			if done, err := p.structured(f, page); done {
-				return err
-			}
-			return p.noticeTable(page, q)
+			return err
 		},
 	}
 	p.allFlag(c)
@@ -88,8 +85,8 @@ func outcomesOf(names []string) ([]query.Outcome, error) {
 // outcomeColours mark the outcomes that need attention.
 var outcomeColours = map[query.Outcome]string{query.NoticeFailed: red, query.NoticeRetrying: yellow, query.NoticeDropped: yellow}
 
-func (p serverCommands) noticeTable(page query.NoticePage, q query.NoticeQuery) error {
-	t := table{head: []string{"TIME", "EVENT", "OBJECT", "PROVIDER", "OUTCOME", "TRIES", "DETAILS"}}
+func (p serverCommands) noticeTable(page query.NoticePage, q query.NoticeQuery) {
+	t := &table{head: []string{"TIME", "EVENT", "OBJECT", "PROVIDER", "OUTCOME", "TRIES", "DETAILS"}}
 	for _, d := range page.Items {
 		provider := d.Provider
 		if d.Address != "" {
@@ -99,20 +96,13 @@ func (p serverCommands) noticeTable(page query.NoticePage, q query.NoticeQuery) 
 			cell{string(d.Outcome), outcomeColours[d.Outcome]}, plain(strconv.Itoa(d.Attempts)), plain(cut(cmp.Or(d.Error, d.Message), 100)))
 	}
 	if len(page.Items) > 0 {
-		if err := t.print(p.Stdout, p.coloured()); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(p.Stdout); err != nil {
-			return err
-		}
+		p.table(t)
+		p.say("\n")
 	}
-	if _, err := fmt.Fprintln(p.Stdout, noticeCounts(page)); err != nil {
-		return err
-	}
+	p.say("%s\n", noticeCounts(page))
 	if shown := q.Offset + len(page.Items); shown < page.Total && len(page.Items) > 0 {
-		fmt.Fprintf(p.Stderr, "To list more, add: --offset %d\n", shown)
+		p.note("To list more, add: --offset %d\n", shown)
 	}
-	return nil
 }
 
 // noticeCounts counts the messages by outcome.

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,8 +41,8 @@ command ends when the stack is settled, and prints its status.`,
 				return err
 			}
 			if !wait {
-				_, err := fmt.Fprintf(p.Stdout, "Requested a new plan of %s.\n", clean(key.String()))
-				return err
+				p.say("Requested a new plan of %s.\n", key)
+				return nil
 			}
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
@@ -51,7 +50,8 @@ command ends when the stack is settled, and prints its status.`,
 			if err != nil {
 				return err
 			}
-			return p.settled(st)
+			p.settled(st)
+			return nil
 		}),
 	}
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the stack is settled")
@@ -103,8 +103,8 @@ func (p operateCommands) orRegistry(done string, do func(command.TenantAPI, cont
 		if err := do(t, cmd.Context(), key); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.Stdout, "%s the registry %s.\n", done, clean(key.String()))
-		return err
+		p.say("%s the registry %s.\n", done, key)
+		return nil
 	}
 	return c
 }
@@ -139,9 +139,7 @@ func (p operateCommands) eachStack(c *cobra.Command, done string, do func(comman
 				errs = append(errs, err)
 				continue
 			}
-			if _, err := fmt.Fprintf(p.Stdout, "%s %s.\n", done, clean(key.String())); err != nil {
-				return err
-			}
+			p.say("%s %s.\n", done, key)
 		}
 		return errors.Join(errs...)
 	}
@@ -188,8 +186,8 @@ To show the lock and its holder, run "terrier describe".`,
 			if err := s.Unlock(cmd.Context(), key, id); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "The lock %s of %s will be broken.\n", clean(id), clean(key.String()))
-			return err
+			p.say("The lock %s of %s will be broken.\n", id, key)
+			return nil
 		},
 	}
 	c.Flags().StringVar(&id, "lock-id", "", "the `ID` of the lock")

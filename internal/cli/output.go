@@ -59,9 +59,19 @@ type table struct {
 	head   []string
 	rows   [][]cell
 	widths []int
+	from   int // the first column that is shown
+}
+
+// namespaced is a table whose first column is shown only for all namespaces.
+func namespaced(everywhere bool, head ...string) *table {
+	if everywhere {
+		return &table{head: head}
+	}
+	return &table{head: head[1:], from: 1}
 }
 
 func (t *table) add(cells ...cell) {
+	cells = cells[t.from:]
 	for i := range cells {
 		cells[i].text = clean(cells[i].text)
 	}
@@ -97,7 +107,7 @@ func (t *table) print(w io.Writer, colour bool) error {
 	for _, r := range t.rows {
 		var b strings.Builder
 		for i, c := range r {
-			b.WriteString(paint(colour, c.colour, c.text))
+			b.WriteString(string(paint(colour, c.colour, c.text)))
 			if i < len(r)-1 {
 				b.WriteString(strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(c.text)+3))
 			}
@@ -122,7 +132,7 @@ func (s *sheet) row(name, value string) {
 	if value == "" {
 		return
 	}
-	fmt.Fprintf(&s.b, "%s%s\n", paint(s.colour, bold, name+":")+strings.Repeat(" ", max(1, sheetIndent-len(name)-1)), clean(value))
+	s.b.WriteString(cleanf("%s%*s%s\n", []any{paint(s.colour, bold, name+":"), max(1, sheetIndent-len(name)-1), "", value}))
 }
 
 // text adds sentences, broken into lines.
@@ -130,7 +140,7 @@ func (s *sheet) text(name, value string) {
 	if value == "" {
 		return
 	}
-	for i, line := range wrap(clean(value), 100-sheetIndent) {
+	for i, line := range wrap(value, 100-sheetIndent) {
 		if i == 0 {
 			s.row(name, line)
 			continue
@@ -144,5 +154,5 @@ func (s *sheet) heading(name string) {
 }
 
 func (s *sheet) line(format string, args ...any) {
-	fmt.Fprintf(&s.b, "  %s\n", strings.TrimRight(fmt.Sprintf(format, args...), " "))
+	fmt.Fprintf(&s.b, "  %s\n", strings.TrimRight(cleanf(format, args), " "))
 }

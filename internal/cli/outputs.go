@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -34,17 +33,15 @@ given.`,
 			if err != nil {
 				return err
 			}
-			if done, err := p.structured(f, map[string]any{"items": list}); done {
-				return err
+			if p.structured(f, map[string]any{"items": list}) {
+				return nil
 			}
 			for _, o := range list {
 				value := plan.Mask
 				if o.Value != nil {
 					value = compact(o.Value)
 				}
-				if _, err := fmt.Fprintf(p.Stdout, "%s = %s\n", clean(o.Name), clean(value)); err != nil {
-					return err
-				}
+				p.say("%s = %s\n", o.Name, value)
 			}
 			return nil
 		}),

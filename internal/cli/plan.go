@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,8 +82,8 @@ func (p runCommands) preview(ctx context.Context, s command.StackAPI, key query.
 		return err
 	}
 	if doc.Document == nil {
-		_, err := fmt.Fprintf(p.Stdout, "A destroy of %s would destroy nothing.\n", clean(key.String()))
-		return err
+		p.say("A destroy of %s would destroy nothing.\n", key)
+		return nil
 	}
 	return p.printPlan(doc, f, limit)
 }

@@ -18,45 +18,62 @@ import (
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
-// printer prints answers and errors.
-type printer struct{ Env }
+// printer prints answers and errors. The first failure to print one is the failure
+// of the command.
+type printer struct {
+	Env
+	failed error
+}
+
+// say prints a part of the answer, with the texts of args as a terminal shows them.
+func (p *printer) say(format string, args ...any) { p.print(p.Stdout, cleanf(format, args)) }
+
+// note prints to standard error, which an answer in a pipe does not contain.
+func (p *printer) note(format string, args ...any) { p.print(p.Stderr, cleanf(format, args)) }
+
+func (p *printer) print(w io.Writer, text string) {
+	_, err := io.WriteString(w, text)
+	p.fail(err)
+}
+
+func (p *printer) fail(err error) {
+	if p.failed == nil {
+		p.failed = err
+	}
+}
 
 // complain prints the error in one sentence, and the next step in another.
 func (p *printer) complain(err error) {
-	fmt.Fprintf(p.Stderr, "terrier: %s\n", clean(err.Error()))
+	p.note("terrier: %s\n", err)
 	hint := command.Hint(err)
 	if fault.Reason(err, "") == reasonUsage {
 		hint = "To list the commands: terrier --help. For one command: terrier COMMAND --help"
 	}
 	if hint != "" {
-		fmt.Fprintf(p.Stderr, "  %s\n", hint)
+		p.note("  %s\n", hint)
 	}
 }
 
-// structured prints v if f is a format for programs.
-func (p *printer) structured(f format, v any) (done bool, err error) {
+// structured prints v if f is a format for programs, and reports whether it is.
+func (p *printer) structured(f format, v any) bool {
 	switch f {
 	case forJSON:
 		raw, err := json.MarshalIndent(v, "", "  ")
-		if err != nil {
-			return true, err
-		}
-		return true, p.printJSON(raw)
+		p.fail(err)
+		p.printJSON(raw)
 	case forYAML:
 		raw, err := yaml.Marshal(v)
-		if err != nil {
-			return true, err
-		}
-		_, err = p.Stdout.Write(raw)
-		return true, err
+		p.fail(err)
+		p.print(p.Stdout, string(raw))
 	default:
-		return false, nil
+		return false
 	}
+	return true
 }
 
 // printJSON prints JSON in which all characters that a terminal does not show are
 // escaped; a program reads the same values.
-func (p *printer) printJSON(raw []byte) error {
+func (p *printer) printJSON(raw []byte) {
 	var b strings.Builder
 	for _, r := range string(raw) {
 		switch {
@@ -69,8 +86,7 @@ func (p *printer) printJSON(raw []byte) error {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 	}
-	_, err := fmt.Fprintln(p.Stdout, strings.TrimSuffix(b.String(), "\n"))
-	return err
+	p.print(p.Stdout, strings.TrimSuffix(b.String(), "\n")+"\n")
 }
 
 func surrogates(r rune) (high, low rune) {
@@ -79,10 +95,10 @@ func surrogates(r rune) (high, low rune) {
 }
 
 // write prints a text that has been laid out.
-func (p *printer) write(s *sheet) error {
-	_, err := io.WriteString(p.Stdout, s.b.String())
-	return err
-}
+func (p *printer) write(s *sheet) { p.print(p.Stdout, s.b.String()) }
+
+// table prints a table; rows that are added later are printed below it.
+func (p *printer) table(t *table) { p.fail(t.print(p.Stdout, p.coloured())) }
 
 // coloured reports whether to use colours: on a terminal, unless the user
 // disables them (https://no-color.org).
@@ -104,18 +120,18 @@ func (p *printer) at(t time.Time) string {
 }
 
 // settled prints the status of a settled stack.
-func (p *printer) settled(st query.Stack) error {
-	text := fmt.Sprintf("%s: %s", st.Phase, st.Message)
+func (p *printer) settled(st query.Stack) {
+	text := st.Message
 	if st.Plan != nil {
-		text = fmt.Sprintf("%s: %s %s", st.Phase, st.Pending, plan.Summarize(st.Plan.Changes))
+		text = st.Pending + " " + plan.Summarize(st.Plan.Changes)
 	}
-	_, err := fmt.Fprintln(p.Stdout, clean(text))
-	return err
+	p.say("%s: %s\n", st.Phase, text)
 }
 
 func (p *printer) printPlan(doc query.PlanDocument, f format, limit int) error {
 	if f == forJSON {
-		return p.printJSON(doc.Document)
+		p.printJSON(doc.Document)
+		return nil
 	}
 	d, err := plan.ParseDocument(doc.Document)
 	if err != nil {
@@ -132,19 +148,13 @@ func (p *printer) printPlan(doc query.PlanDocument, f format, limit int) error {
 		state, doc.Name = "is stored", doc.Digest
 	}
 	color := p.coloured()
-	if _, err := fmt.Fprintf(p.Stdout, "%s %s\n", paint(color, bold, clean(doc.Name)), state); err != nil {
-		return err
-	}
+	p.say("%s %s\n", paint(color, bold, doc.Name), state)
 	for _, line := range []string{doc.Revision, doc.Digest, p.at(doc.At)} {
 		if line != "" && line != doc.Name {
-			if _, err := fmt.Fprintf(p.Stdout, "  %s\n", paint(color, faint, clean(line))); err != nil {
-				return err
-			}
+			p.say("  %s\n", paint(color, faint, line))
 		}
 	}
-	if _, err := fmt.Fprintln(p.Stdout); err != nil {
-		return err
-	}
+	p.say("\n")
 	return plan.Render(p.Stdout, d, plan.Options{Color: color, Wide: f == forWide, Limit: limit})
 }
 
@@ -153,13 +163,13 @@ func (p *printer) conditionsAndEvents(s *sheet, conditions []query.Condition, ev
 	if len(conditions) > 0 {
 		s.heading("Conditions")
 		for _, c := range conditions {
-			s.line("%-14s %-8s %-32s %s", clean(c.Type), clean(c.Status), clean(c.Reason), age(p.Now(), c.Since))
+			s.line("%-14s %-8s %-32s %s", c.Type, c.Status, c.Reason, age(p.Now(), c.Since))
 		}
 	}
 	if len(events) > 0 {
 		s.heading("Events")
 		for _, e := range events {
-			s.line("%-6s %-8s %-28s %s", age(p.Now(), e.At), clean(e.Type), clean(e.Reason), cut(clean(e.Message), 120))
+			s.line("%-6s %-8s %-28s %s", age(p.Now(), e.At), e.Type, e.Reason, cut(e.Message, 120))
 		}
 	}
 }

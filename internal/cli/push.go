@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/client"
@@ -45,8 +43,8 @@ For other registries, the command uses the credentials of "docker login" in
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "Pushed %s@%s\n", clean(args[1]), clean(digest))
-			return err
+			p.say("Pushed %s@%s\n", args[1], digest)
+			return nil
 		},
 	}
 	c.Flags().StringVar(&o.Source, "source", "", "the origin of the directory, recorded in the artifact")
@@ -62,8 +60,8 @@ func (p serverCommands) version() *cobra.Command {
 		GroupID: groupOperate,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.Stdout, p.Version)
-			return err
+			p.say("%s\n", p.Version)
+			return nil
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -114,29 +113,21 @@ func (p templateCommands) renderFile(file string, choose query.RenderChoice, row
 // rendered prints objects to standard output and errors to standard error, so that
 // the objects can be piped.
 func (p templateCommands) rendered(list []query.Rendering, f format) error {
-	if done, err := p.structured(structuredOnly(f), map[string]any{"items": list}); done && err != nil {
-		return err
-	}
+	done := p.structured(structuredOnly(f), map[string]any{"items": list})
 	var bad error
 	for _, r := range list {
-		if f != forJSON {
+		if !done {
 			text, err := r.Manifest()
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprint(p.Stdout, cleanText(string(text))); err != nil {
-				return err
-			}
+			p.print(p.Stdout, cleanText(string(text)))
 		}
 		for _, e := range r.Errors {
-			if _, err := fmt.Fprintf(p.Stderr, "%s: %s\n", clean(r.Template), clean(e.Error())); err != nil {
-				return err
-			}
+			p.note("%s: %s\n", r.Template, e.Error())
 		}
 		if r.UID == "" && len(r.Errors) == 0 {
-			if _, err := fmt.Fprintf(p.Stderr, "%s: its %s are valid. To render them, add: --row uid=UID\n", clean(r.Template), query.Count(r.Resources, "resource")); err != nil {
-				return err
-			}
+			p.note("%s: its %s are valid. To render them, add: --row uid=UID\n", r.Template, query.Count(r.Resources, "resource"))
 		}
 		if bad == nil {
 			bad = r.Fault()

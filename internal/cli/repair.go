@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -79,9 +78,7 @@ func (p decideCommands) repairStack(ctx context.Context, s command.StackAPI, key
 		return p.applyRepair(ctx, s, key, seen)
 	}
 	if st.Untracked != nil {
-		if err := p.printUntracked(*st.Untracked); err != nil {
-			return err
-		}
+		p.printUntracked(*st.Untracked)
 	}
 	request, err := s.PlanRepair(ctx, key, r.answers)
 	if err != nil {
@@ -91,7 +88,8 @@ func (p decideCommands) repairStack(ctx context.Context, s command.StackAPI, key
 		return err
 	}
 	if st.Plan == nil || st.Untracked == nil {
-		return p.settled(st)
+		p.settled(st)
+		return nil
 	}
 	doc, err := s.Plan(ctx, key, st.Plan.Digest)
 	if err != nil {
@@ -100,17 +98,13 @@ func (p decideCommands) repairStack(ctx context.Context, s command.StackAPI, key
 	if err := p.printPlan(doc, "", 0); err != nil {
 		return err
 	}
-	agreed := r.yes
-	if !agreed {
-		// Without an answer, the plan was still created and can be applied later.
-		agreed, err = p.confirm(fmt.Sprintf("Apply the repair plan %s of %s?", clean(st.Plan.Name), clean(key.String())))
-		if err != nil && !errors.Is(err, errNoAnswer) {
-			return err
-		}
-	}
-	if !agreed {
-		_, err := fmt.Fprintf(p.Stdout, "Nothing was changed. To apply the repair plan later: terrier repair %s --approve %s\n", clean(key.Name), clean(st.Plan.Name))
+	agreed, err := p.agreed(r.yes, "Apply the repair plan %s of %s?", st.Plan.Name, key)
+	if err != nil && !errors.Is(err, errNoAnswer) {
 		return err
+	}
+	if !agreed { // the plan was still created and can be applied later
+		p.say("Nothing was changed. To apply the repair plan later: terrier repair %s --approve %s\n", key.Name, st.Plan.Name)
+		return nil
 	}
 	return p.applyRepair(ctx, s, key, *st.Plan)
 }
@@ -119,24 +113,19 @@ func (p decideCommands) applyRepair(ctx context.Context, s command.StackAPI, key
 	if err := s.Repair(ctx, key, seen); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Stdout, "Applying the repair plan %s of %s. To show its progress: terrier explain %s\n", clean(seen.Name), clean(key.String()), clean(key.Name))
-	return err
+	p.say("Applying the repair plan %s of %s. To show its progress: terrier explain %s\n", seen.Name, key, key.Name)
+	return nil
 }
 
-func (p decideCommands) printUntracked(g stack.Untracked) error {
+func (p decideCommands) printUntracked(g stack.Untracked) {
 	text := "The run %s was interrupted. Untracked resources:\n"
 	if g.Apart {
 		text = "The run %s was interrupted. Its state is in a backend of your own, which may contain some of these resources:\n"
 	}
-	if _, err := fmt.Fprintf(p.Stdout, text, clean(g.Run)); err != nil {
-		return err
-	}
+	p.say(text, g.Run)
 	for _, u := range g.Objects {
-		if _, err := fmt.Fprintf(p.Stdout, "  %s  %s\n", clean(u.Address), clean(existence(u))); err != nil {
-			return err
-		}
+		p.say("  %s  %s\n", u.Address, existence(u))
 	}
-	return nil
 }
 
 // existence says whether an untracked resource exists.

@@ -44,10 +44,10 @@ show" shows the next steps for one of them.`,
 				namespace = ""
 			}
 			list, err := k.List(cmd.Context(), namespace)
-			if err != nil {
-				return err
+			if err == nil && !p.structured(f, map[string]any{"items": list}) {
+				p.printRetained(list)
 			}
-			return p.printRetained(list, f)
+			return err
 		},
 	}
 	p.allFlag(c)
@@ -63,19 +63,16 @@ func (p retainedCommands) records(ctx context.Context) (command.RetainedStacks, 
 	return k, err
 }
 
-func (p retainedCommands) printRetained(list []command.Retained, f format) error {
-	if done, err := p.structured(f, map[string]any{"items": list}); done {
-		return err
-	}
+func (p retainedCommands) printRetained(list []command.Retained) {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(p.Stdout, "No deleted stack has retained resources.")
-		return err
+		p.say("No deleted stack has retained resources.\n")
+		return
 	}
 	t := &table{head: []string{"NAMESPACE", "NAME", "AGE", "RESOURCES", "STATE", "WHY"}}
 	for _, r := range list {
 		t.add(plain(r.Namespace), plain(r.Name), plain(age(p.Now(), r.At)), plain(fmt.Sprint(len(r.Resources))), plain(whereRetained(r)), plain(r.Why))
 	}
-	return t.print(p.Stdout, p.coloured())
+	p.table(t)
 }
 
 // whereRetained is the location of the state of a deleted stack.
@@ -138,13 +135,10 @@ func (p retainedCommands) retainedShow() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, r, err := p.oneRetained(cmd.Context(), args[0], uid)
-			if err != nil {
-				return err
+			if err == nil && !p.structured(f, r) {
+				p.write(p.retainedSheet(r))
 			}
-			if done, err := p.structured(f, r); done {
-				return err
-			}
-			return p.describeRetained(r)
+			return err
 		},
 	}
 	uidFlag(c, &uid)
@@ -152,7 +146,7 @@ func (p retainedCommands) retainedShow() *cobra.Command {
 	return c
 }
 
-func (p retainedCommands) describeRetained(r command.Retained) error {
+func (p retainedCommands) retainedSheet(r command.Retained) *sheet {
 	s := &sheet{colour: p.coloured()}
 	s.row("Stack", r.Key().String())
 	s.row("UID", r.UID)
@@ -165,7 +159,7 @@ func (p retainedCommands) describeRetained(r command.Retained) error {
 		s.line("none known")
 	}
 	for _, address := range r.Resources {
-		s.line("%s", clean(address))
+		s.line("%s", address)
 	}
 	if r.Untracked != nil {
 		heading := "Untracked resources"
@@ -174,15 +168,14 @@ func (p retainedCommands) describeRetained(r command.Retained) error {
 		}
 		s.heading(heading)
 		for _, u := range r.Untracked.Objects {
-			s.line("%s  %s", clean(u.Address), clean(existence(u)))
+			s.line("%s  %s", u.Address, existence(u))
 		}
 	}
 	s.heading("Next steps")
 	for _, way := range r.Ways {
-		s.line("- %s", clean(way)) // on one line, so that commands in it can be copied
+		s.line("- %s", way) // on one line, so that commands in it can be copied
 	}
-	_, err := io.WriteString(p.Stdout, s.b.String())
-	return err
+	return s
 }
 
 func (p retainedCommands) retainedState() *cobra.Command {
@@ -232,25 +225,22 @@ the permission to delete terraforms. The audit log records the deletion.`,
 			if err != nil {
 				return err
 			}
-			agreed := yes
-			if !agreed {
-				question := fmt.Sprintf("Delete the record of %s, which has %s and was deleted %s ago?", clean(r.Key().String()), query.Count(len(r.Resources), "retained resource"), age(p.Now(), r.At))
-				if agreed, err = p.confirm(question); err != nil {
-					return err
-				}
+			agreed, err := p.agreed(yes, "Delete the record of %s, which has %s and was deleted %s ago?", r.Key(), query.Count(len(r.Resources), "retained resource"), age(p.Now(), r.At))
+			if err != nil {
+				return err
 			}
 			if !agreed {
-				_, err := fmt.Fprintln(p.Stdout, "Nothing was deleted.")
-				return err
+				p.say("Nothing was deleted.\n")
+				return nil
 			}
 			if err := k.Forget(cmd.Context(), r.Key(), r.UID); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "Deleted the record of %s.\n", clean(r.Key().String()))
-			if r.Secret != "" && err == nil {
-				_, err = fmt.Fprintf(p.Stdout, "The Secret %s still contains its state. If you no longer need it: kubectl delete secret %s -n %s\n", clean(r.Secret), clean(r.Secret), clean(r.Namespace))
+			p.say("Deleted the record of %s.\n", r.Key())
+			if r.Secret != "" {
+				p.say("The Secret %s still contains its state. If you no longer need it: kubectl delete secret %s -n %s\n", r.Secret, r.Secret, r.Namespace)
 			}
-			return err
+			return nil
 		},
 	}
 	uidFlag(c, &uid)

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -17,7 +20,7 @@ func (p templateCommands) commands() []*cobra.Command {
 }
 
 func (p templateCommands) rollout() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "rollout",
 		Short: "Show, resume or undo the rollout of a template",
 		Long: `A change of a template reaches its tenants as the rollout of the template defines: all
@@ -26,11 +29,7 @@ allows. New rows then get the last good generation.`,
 		Example: `  terrier rollout status web
   terrier rollout undo web`,
 		GroupID: groupOperate,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	c.AddCommand(p.rolloutStatus(), p.rolloutResume(), p.rolloutUndo())
-	return c
+	}, p.rolloutStatus(), p.rolloutResume(), p.rolloutUndo())
 }
 
 func (p templateCommands) rolloutStatus() *cobra.Command {
@@ -45,20 +44,13 @@ back to.`,
   terrier rollout status web -o json`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.templateNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, key, err := p.oneOf(args[0], query.TemplateWords)
-			if err != nil {
-				return err
+		RunE: p.ofTenants(query.TemplateWords, func(ctx context.Context, t command.TenantAPI, key query.Key) error {
+			r, err := t.Rollout(ctx, key)
+			if err == nil && !p.structured(f, r) {
+				p.write(p.rolloutSheet(r))
 			}
-			r, err := t.Rollout(cmd.Context(), key)
-			if err != nil {
-				return err
-			}
-			if done, err := p.structured(f, r); done {
-				return err
-			}
-			return p.write(p.rolloutSheet(r))
-		},
+			return err
+		}),
 	}
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
@@ -115,8 +107,8 @@ func (p templateCommands) rolloutSheet(r query.Rollout) *sheet {
 				more(s, len(r.Holding)-i)
 				break
 			}
-			s.line("%s  %s  %s", clean(t.Name), paint(s.colour, tenantColour(t.State), clean(t.State)), clean(t.Reason))
-			for _, line := range wrap(cut(clean(t.Message), messageShown), 96) {
+			s.line("%s  %s  %s", t.Name, paint(s.colour, tenantColour(t.State), t.State), t.Reason)
+			for _, line := range wrap(cut(t.Message, messageShown), 96) {
 				s.line("  %s", line)
 			}
 		}
@@ -131,20 +123,9 @@ func waveOf(r query.Rollout) string {
 	case len(r.Waves) == 0:
 		return ""
 	case r.Phase != query.RolloutInProgress && r.Phase != query.RolloutFailed:
-		return "none (of " + join(r.Waves) + ")"
+		return "none (of " + strings.Join(r.Waves, ", ") + ")"
 	}
-	return fmt.Sprintf("%s (of %s)", cmp.Or(r.Wave, "the rest"), join(r.Waves))
-}
-
-func join(list []string) string {
-	out := ""
-	for i, s := range list {
-		if i > 0 {
-			out += ", "
-		}
-		out += s
-	}
-	return out
+	return fmt.Sprintf("%s (of %s)", cmp.Or(r.Wave, "the rest"), strings.Join(r.Waves, ", "))
 }
 
 func (p templateCommands) rolloutResume() *cobra.Command {
@@ -156,18 +137,13 @@ rollout stops again when more tenants fail than the template allows.`,
 		Example:           `  terrier rollout resume web`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.templateNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, key, err := p.oneOf(args[0], query.TemplateWords)
-			if err != nil {
-				return err
+		RunE: p.ofTenants(query.TemplateWords, func(ctx context.Context, t command.TenantAPI, key query.Key) error {
+			generation, err := t.ResumeRollout(ctx, key)
+			if err == nil {
+				p.say("Resumed the rollout of generation %d of %s.\n", generation, key)
 			}
-			generation, err := t.ResumeRollout(cmd.Context(), key)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(p.Stdout, "Resumed the rollout of generation %d of %s.\n", generation, clean(key.String()))
 			return err
-		},
+		}),
 	}
 }
 
@@ -187,31 +163,24 @@ keep the template in Git, revert it there, too.`,
   terrier rollout undo web --to 4 --yes`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.templateNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, key, err := p.oneOf(args[0], query.TemplateWords)
-			if err != nil {
-				return err
-			}
-			u, err := t.PlanUndo(cmd.Context(), key, to)
+		RunE: p.ofTenants(query.TemplateWords, func(ctx context.Context, t command.TenantAPI, key query.Key) error {
+			u, err := t.PlanUndo(ctx, key, to)
 			if err != nil {
 				return err
 			}
 			if u.Same {
-				_, err := fmt.Fprintf(p.Stdout, "%s equals its generation %d. There is nothing to roll back.\n", clean(key.String()), u.To)
+				p.say("%s equals its generation %d. There is nothing to roll back.\n", key, u.To)
+				return nil
+			}
+			if agreed, err := p.agreed(yes, "Roll back %s to generation %d, in place of %d?", key, u.To, u.From); !agreed {
 				return err
 			}
-			if !yes {
-				agreed, err := p.confirm(fmt.Sprintf("Roll back %s to generation %d, in place of %d?", clean(key.String()), u.To, u.From))
-				if err != nil || !agreed {
-					return err
-				}
-			}
-			if err := t.Undo(cmd.Context(), u); err != nil {
+			if err := t.Undo(ctx, u); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "Rolled back %s to generation %d. To show the rollout: terrier rollout status %s\n", clean(key.String()), u.To, clean(key.Name))
-			return err
-		},
+			p.say("Rolled back %s to generation %d. To show the rollout: terrier rollout status %s\n", key, u.To, key.Name)
+			return nil
+		}),
 	}
 	c.Flags().Int64Var(&to, "to", 0, "the `generation` to roll back to")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "roll back without asking")

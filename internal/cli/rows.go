@@ -46,23 +46,16 @@ allowed.`,
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.registryNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, key, err := p.oneOf(args[0], query.RegistryWords)
-			if err != nil {
-				return err
+		RunE: p.ofTenants(query.RegistryWords, func(ctx context.Context, t command.TenantAPI, key query.Key) error {
+			r, err := p.readRows(ctx, t, key, now, timeout)
+			if err == nil && allow {
+				return p.allow(ctx, t, r, yes)
 			}
-			r, err := p.readRows(cmd.Context(), t, key, now, timeout)
-			if err != nil {
-				return err
+			if err == nil && !p.structured(f, r) {
+				p.write(p.registrySheet(r))
 			}
-			if allow {
-				return p.allow(cmd.Context(), t, r, yes)
-			}
-			if done, err := p.structured(f, r); done {
-				return err
-			}
-			return p.write(p.registrySheet(r))
-		},
+			return err
+		}),
 	}
 	c.Flags().BoolVar(&now, "now", false, "read the rows now, and wait for the result")
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait")
@@ -88,28 +81,23 @@ func (p registryCommands) readRows(ctx context.Context, t command.TenantAPI, key
 // allow shows blocked deletions and allows them after a confirmation.
 func (p registryCommands) allow(ctx context.Context, t command.TenantAPI, r query.Registry, yes bool) error {
 	if r.Blocked == nil {
-		_, err := fmt.Fprintf(p.Stdout, "No deletions of %s are blocked.\n", clean(r.Key().String()))
-		return err
+		p.say("No deletions of %s are blocked.\n", r.Key())
+		return nil
 	}
 	s := &sheet{colour: p.coloured()}
 	p.blocked(s, r.Blocked)
-	if _, err := fmt.Fprint(p.Stderr, s.b.String()); err != nil {
-		return err
-	}
+	p.print(p.Stderr, s.b.String())
 	if r.Blocked.Token == "" {
 		return usage("these deletions cannot be allowed together: %s", r.Blocked.Message)
 	}
-	if !yes {
-		agreed, err := p.confirm(fmt.Sprintf("Delete these %s of %s, with all their objects?", query.Count(r.Blocked.Count, "tenant"), clean(r.Key().String())))
-		if err != nil || !agreed {
-			return err
-		}
+	if agreed, err := p.agreed(yes, "Delete these %s of %s, with all their objects?", query.Count(r.Blocked.Count, "tenant"), r.Key()); !agreed {
+		return err
 	}
 	if err := t.Allow(ctx, r.Key(), r.Blocked.Token); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Stdout, "Allowed %s. The next read carries them out. To read now: terrier rows %s -n %s --now\n", query.Count(r.Blocked.Count, "deletion"), clean(r.Name), clean(r.Namespace))
-	return err
+	p.say("Allowed %s. The next read carries them out. To read now: terrier rows %s -n %s --now\n", query.Count(r.Blocked.Count, "deletion"), r.Name, r.Namespace)
+	return nil
 }
 
 // registrySheet lays out the details of a registry.
@@ -118,7 +106,7 @@ func (p registryCommands) registrySheet(r query.Registry) *sheet {
 	if r.Blocked != nil {
 		p.blocked(s, r.Blocked)
 		if r.Blocked.Token != "" {
-			s.line("To allow exactly these: terrier rows %s -n %s --allow", clean(r.Name), clean(r.Namespace))
+			s.line("To allow exactly these: terrier rows %s -n %s --allow", r.Name, r.Namespace)
 		}
 		s.b.WriteByte('\n')
 	}
@@ -144,7 +132,7 @@ func (p registryCommands) registrySheet(r query.Registry) *sheet {
 	if r.RowErrors > 0 {
 		s.heading(fmt.Sprintf("Invalid rows (%d)", r.RowErrors))
 		for _, e := range r.FirstErrors {
-			s.line("%-20s %-20s %s", strconv.Quote(e.UID), clean(e.Reason), clean(e.Message))
+			s.line("%-20s %-20s %s", strconv.Quote(e.UID), e.Reason, e.Message)
 			if !e.Next.IsZero() {
 				s.line("%-20s %-20s retry at %s", "", "", p.at(e.Next))
 			}
@@ -169,7 +157,7 @@ func (p registryCommands) changes(s *sheet, r query.Registry) {
 		quiet = false
 		s.line("Dry run: %s would be created, %d updated and %d deleted.", query.Count(w.Create, "tenant"), w.Update, w.Delete)
 		for _, name := range w.Tenants {
-			s.line("  %s", clean(name))
+			s.line("  %s", name)
 		}
 		more(s, w.Create+w.Update+w.Delete-len(w.Tenants))
 	}
@@ -188,23 +176,23 @@ func (p registryCommands) changes(s *sheet, r query.Registry) {
 		s.line("Tenants of missing rows are kept (vanishedRows: Keep).")
 	}
 	for _, d := range r.Departed {
-		s.line("The tenants of %s were deleted at %s, because its row was inactive or missing (%s).", clean(d.UID), p.at(d.At), query.Count(d.Count, "time"))
+		s.line("The tenants of %s were deleted at %s, because its row was inactive or missing (%s).", d.UID, p.at(d.At), query.Count(d.Count, "time"))
 	}
 }
 
 // blocked shows the blocked deletions.
 func (p registryCommands) blocked(s *sheet, b *query.BlockedSet) {
-	text := fmt.Sprintf("! %s blocked since %s: %s (%s)", query.Count(b.Count, "deletion"), p.at(b.Since), clean(b.Message), clean(b.Reason))
+	text := fmt.Sprintf("! %s blocked since %s: %s (%s)", query.Count(b.Count, "deletion"), p.at(b.Since), b.Message, b.Reason)
 	fmt.Fprintln(&s.b, paint(s.colour, red, text))
 	for _, name := range b.Tenants {
-		s.line("- %s", clean(name))
+		s.line("- %s", name)
 	}
 	more(s, b.Count-len(b.Tenants))
 	if b.Allowed {
 		s.line("These deletions were allowed. The next read carries them out.")
 	}
 	if b.Token != "" {
-		s.line("Token: %s", strings.TrimSpace(clean(b.Token)))
+		s.line("Token: %s", strings.TrimSpace(b.Token))
 	}
 }
 

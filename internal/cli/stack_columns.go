@@ -82,7 +82,7 @@ func stackMessage(v listView, s query.Stack) cell {
 	if v.wide {
 		return plain(s.Message)
 	}
-	return plain(cut(clean(s.Message), messageWidth))
+	return plain(cut(s.Message, messageWidth))
 }
 
 // statusColour is the colour of the status of a stack.

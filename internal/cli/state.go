@@ -20,7 +20,7 @@ func (p stateCommands) commands() []*cobra.Command {
 }
 
 func (p stateCommands) state() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "state",
 		Short: "Show, roll back and lock states",
 		Long: `The state records the resources of a stack. Terrier stores it where the engine with
@@ -33,11 +33,7 @@ docs/state.md describes where everything is stored.`,
   terrier state versions network
   terrier state rollback network 17`,
 		GroupID: groupOperate,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	c.AddCommand(p.stateList(), p.stateShow(), p.stateVersions(), p.statePull(), p.statePush(), p.stateRollback(), p.stateAccept(), p.stateLock(), p.stateUnlock())
-	return c
+	}, p.stateList(), p.stateShow(), p.stateVersions(), p.statePull(), p.statePush(), p.stateRollback(), p.stateAccept(), p.stateLock(), p.stateUnlock())
 }
 
 func (p stateCommands) stateList() *cobra.Command {
@@ -59,10 +55,10 @@ resources in its state.`,
 			}
 			if len(args) == 0 {
 				list, err := s.StateInfos(cmd.Context(), filter)
-				if err != nil {
-					return err
+				if err == nil && !p.structured(f, map[string]any{"items": list}) {
+					p.printStates(list, filter)
 				}
-				return p.printStates(list, f, filter)
+				return err
 			}
 			view, err := s.StateOf(cmd.Context(), query.Key{Namespace: filter.Namespace, Name: filter.Name}, "", false)
 			if err != nil {
@@ -72,13 +68,11 @@ resources in its state.`,
 			for _, r := range view.Resources {
 				addresses = append(addresses, r.Address)
 			}
-			if done, err := p.structured(f, map[string]any{"items": addresses}); done {
-				return err
+			if p.structured(f, map[string]any{"items": addresses}) {
+				return nil
 			}
 			for _, a := range addresses {
-				if _, err := fmt.Fprintln(p.Stdout, clean(a)); err != nil {
-					return err
-				}
+				p.say("%s\n", a)
 			}
 			return nil
 		},
@@ -88,19 +82,9 @@ resources in its state.`,
 	return c
 }
 
-func (p stateCommands) printStates(list []query.StateInfo, f format, filter query.Filter) error {
-	if done, err := p.structured(f, map[string]any{"items": list}); done {
-		return err
-	}
-	t := &table{head: []string{"NAME", "SERIAL", "RESOURCES", "SIZE", "STORED", "LOCK"}}
-	if filter.Namespace == "" {
-		t.head = append([]string{"NAMESPACE"}, t.head...)
-	}
+func (p stateCommands) printStates(list []query.StateInfo, filter query.Filter) {
+	t := namespaced(filter.Namespace == "", "NAMESPACE", "NAME", "SERIAL", "RESOURCES", "SIZE", "STORED", "LOCK")
 	for _, i := range list {
-		var row []cell
-		if filter.Namespace == "" {
-			row = append(row, plain(i.Namespace))
-		}
 		serial, resources, size, lock := "", "", "", ""
 		if i.Digest != "" && i.Problem == "" {
 			serial, resources, size = fmt.Sprint(i.Serial), fmt.Sprint(i.Resources), query.Size(i.Bytes)
@@ -111,13 +95,13 @@ func (p stateCommands) printStates(list []query.StateInfo, f format, filter quer
 		kept := i.Kept
 		switch {
 		case i.Problem != "":
-			kept = cut(clean(i.Problem), messageWidth)
+			kept = cut(i.Problem, messageWidth)
 		case i.Outgrown:
 			kept += " (outgrown)"
 		}
-		t.add(append(row, plain(i.Stack), plain(serial), plain(resources), plain(size), plain(kept), plain(lock))...)
+		t.add(plain(i.Namespace), plain(i.Stack), plain(serial), plain(resources), plain(size), plain(kept), plain(lock))
 	}
-	return t.print(p.Stdout, p.coloured())
+	p.table(t)
 }
 
 func (p stateCommands) stateShow() *cobra.Command {
@@ -151,10 +135,10 @@ with a name like password or token.`,
 					return err
 				}
 			}
-			if done, err := p.structured(f, view); done {
-				return err
+			if !p.structured(f, view) {
+				p.printState(view)
 			}
-			return p.printState(view)
+			return nil
 		},
 	}
 	c.Flags().BoolVar(&reveal, "reveal", false, "show sensitive values as well")
@@ -178,10 +162,9 @@ func only(v plan.StateView, address string) (plan.StateView, error) {
 	return v, nil
 }
 
-func (p stateCommands) printState(v plan.StateView) error {
-	var b strings.Builder
+func (p stateCommands) printState(v plan.StateView) {
 	if v.Sealed {
-		b.WriteString("# The state is encrypted. Only the engine can read it.\n")
+		p.say("# The state is encrypted. Only the engine can read it.\n")
 	}
 	for _, r := range v.Resources {
 		notes := ""
@@ -191,19 +174,17 @@ func (p stateCommands) printState(v plan.StateView) error {
 		if r.Deposed != "" {
 			notes += " (deposed object " + r.Deposed + ")"
 		}
-		fmt.Fprintf(&b, "# %s%s\n", clean(r.Address), clean(notes))
+		p.say("# %s%s\n", r.Address, notes)
 		for _, name := range sortedKeys(r.Attributes) {
-			fmt.Fprintf(&b, "    %s = %s\n", clean(name), clean(inline(r.Attributes[name])))
+			p.say("    %s = %s\n", name, inline(r.Attributes[name]))
 		}
 	}
 	if len(v.Outputs) > 0 {
-		b.WriteString("\nOutputs:\n")
+		p.say("\nOutputs:\n")
 	}
 	for _, o := range v.Outputs {
-		fmt.Fprintf(&b, "    %s = %s\n", clean(o.Name), clean(inline(o.Value)))
+		p.say("    %s = %s\n", o.Name, inline(o.Value))
 	}
-	_, err := fmt.Fprint(p.Stdout, b.String())
-	return err
 }
 
 func (p stateCommands) stateVersions() *cobra.Command {
@@ -221,20 +202,17 @@ backend rejected, with their runs.`,
 		ValidArgsFunction: p.names,
 		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
 			kept, err := s.StateVersions(ctx, key)
-			if err != nil {
-				return err
+			if err == nil && !p.structured(f, kept) {
+				p.printVersions(kept)
 			}
-			if done, err := p.structured(f, kept); done {
-				return err
-			}
-			return p.printVersions(kept)
+			return err
 		}),
 	}
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
 }
 
-func (p stateCommands) printVersions(kept query.KeptStates) error {
+func (p stateCommands) printVersions(kept query.KeptStates) {
 	t := &table{head: []string{"SERIAL", "DIGEST", "RESOURCES", "SIZE", "AGE", "BY", "NOTE"}}
 	for i := len(kept.Versions) - 1; i >= 0; i-- {
 		v := kept.Versions[i]
@@ -252,18 +230,12 @@ func (p stateCommands) printVersions(kept query.KeptStates) error {
 		t.add(plain(fmt.Sprint(v.Serial)), plain(digest[:min(12, len(digest))]), plain(fmt.Sprint(v.Resources)), plain(query.Size(v.Bytes)), plain(age(p.Now(), v.At)), plain(v.By), plain(strings.Join(notes, ", ")))
 	}
 	if len(kept.Versions) == 0 && len(kept.Rescued) == 0 {
-		_, err := fmt.Fprintln(p.Stdout, "No version of the state is stored yet. Nothing was applied.")
-		return err
+		p.say("No version of the state is stored yet. Nothing was applied.\n")
 	}
 	if len(kept.Versions) > 0 {
-		if err := t.print(p.Stdout, p.coloured()); err != nil {
-			return err
-		}
+		p.table(t)
 	}
 	for _, run := range kept.Rescued {
-		if _, err := fmt.Fprintf(p.Stdout, "A backend rejected the state of the run %s. To download it: terrier state pull STACK --rescued %[1]s\n", clean(run)); err != nil {
-			return err
-		}
+		p.say("A backend rejected the state of the run %s. To download it: terrier state pull STACK --rescued %[1]s\n", run)
 	}
-	return nil
 }

@@ -150,26 +150,21 @@ func (p stateCommands) storeState(ctx context.Context, s command.StackAPI, c com
 		addresses  []string
 	}{{"-", "removed from the state", c.Diff.Gone}, {"+", "added to the state", c.Diff.Added}, {"~", "attributes changed", c.Diff.Changed}} {
 		for _, a := range part.addresses {
-			if _, err := fmt.Fprintf(p.Stdout, "%s %s (%s)\n", part.sign, clean(a), part.what); err != nil {
-				return err
-			}
+			p.say("%s %s (%s)\n", part.sign, a, part.what)
 		}
 	}
 	from := "nothing"
 	if c.From.Lineage != "" {
 		from = fmt.Sprintf("serial %d", c.From.Serial)
 	}
-	if !yes {
-		agreed, err := p.confirm(fmt.Sprintf("Replace %s of the state of %s with serial %d?", from, clean(c.Key.String()), c.To.Serial))
-		if err != nil || !agreed {
-			return err
-		}
+	if agreed, err := p.agreed(yes, "Replace %s of the state of %s with serial %d?", from, c.Key, c.To.Serial); !agreed {
+		return err
 	}
 	if err := s.WriteState(ctx, c); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Stdout, "The state of %s now has serial %d, in place of %s. A plan was requested. To show it: terrier plan %s\n", clean(c.Key.String()), c.To.Serial, from, clean(c.Key.Name))
-	return err
+	p.say("The state of %s now has serial %d, in place of %s. A plan was requested. To show it: terrier plan %s\n", c.Key, c.To.Serial, from, c.Key.Name)
+	return nil
 }
 
 func (p stateCommands) stateAccept() *cobra.Command {
@@ -192,8 +187,8 @@ before the controller accepts it, nothing is accepted.`,
 			if known.Lineage != "" {
 				what = known.String()
 			}
-			_, err = fmt.Fprintf(p.Stdout, "Accepted for %s: %s.\n", clean(key.String()), clean(what))
-			return err
+			p.say("Accepted for %s: %s.\n", key, what)
+			return nil
 		}),
 	}
 }
@@ -215,8 +210,8 @@ lock and the time.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "The state of %s is locked by %s with the lock %s. To unlock it: terrier state unlock %s\n", clean(key.String()), clean(l.Who), clean(l.ID), clean(key.Name))
-			return err
+			p.say("The state of %s is locked by %s with the lock %s. To unlock it: terrier state unlock %s\n", key, l.Who, l.ID, key.Name)
+			return nil
 		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "", "the reason, a `text` that other users see")
@@ -247,8 +242,8 @@ is never released.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.Stdout, "Released the lock %s on the state of %s.\n", clean(l.ID), clean(key.String()))
-			return err
+			p.say("Released the lock %s on the state of %s.\n", l.ID, key)
+			return nil
 		},
 	}
 }

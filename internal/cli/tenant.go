@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -26,20 +28,13 @@ To view them, you need the permission to read Secrets in the namespace.`,
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.tenantNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, key, err := p.oneOf(args[0], query.TenantWords)
-			if err != nil {
-				return err
+		RunE: p.ofTenants(query.TenantWords, func(ctx context.Context, t command.TenantAPI, key query.Key) error {
+			d, err := t.Describe(ctx, key)
+			if err == nil && !p.structured(f, d) {
+				p.write(p.tenantSheet(d))
 			}
-			d, err := t.Describe(cmd.Context(), key)
-			if err != nil {
-				return err
-			}
-			if done, err := p.structured(f, d); done {
-				return err
-			}
-			return p.write(p.tenantSheet(d))
-		},
+			return err
+		}),
 	}
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
@@ -74,7 +69,7 @@ func (p tenantCommands) tenantSheet(d query.TenantDetail) *sheet {
 	if len(d.Unseen) > 0 {
 		s.heading("Not shown")
 		for _, u := range d.Unseen {
-			s.line("%s", clean(u))
+			s.line("%s", u)
 		}
 	}
 	return s
@@ -118,9 +113,9 @@ func (p tenantCommands) tenantTree(s *sheet, objects []query.TenantObject) {
 			state += " for " + age(p.Now(), o.Since)
 		}
 		id := clean(o.ID)
-		s.line("%s%s%s  %s  %s", branch, id, strings.Repeat(" ", width-len([]rune(id))), paint(s.colour, objectColour(o.State), clean(state)), objectText(o))
+		s.line("%s%s%s  %s  %s", branch, id, strings.Repeat(" ", width-len([]rune(id))), paint(s.colour, objectColour(o.State), state), objectText(o))
 		for _, text := range p.objectNotes(o) {
-			for _, line := range wrap(clean(text), 92) {
+			for _, line := range wrap(text, 92) {
 				s.line("%s    %s", stem, line)
 			}
 		}
@@ -157,7 +152,7 @@ func objectText(o query.TenantObject) string {
 	if special != nil {
 		text += " [" + strings.Join(special, ", ") + "]"
 	}
-	return clean(text)
+	return text
 }
 
 // objectNotes are the message of an object and the details of its stack.

@@ -44,10 +44,10 @@ cannot be read.`,
 				filter.Namespace = p.connection.Namespace
 			}
 			list, err := t.List(cmd.Context(), filter)
-			if err != nil {
-				return err
+			if err == nil && !p.structured(f, list) {
+				p.listTenants(list, f, filter)
 			}
-			return p.listTenants(list, f, filter)
+			return err
 		},
 	}
 	p.allFlag(c)
@@ -59,39 +59,27 @@ cannot be read.`,
 	return c
 }
 
-func (p tenantCommands) listTenants(list query.TenantList, f format, filter query.TenantFilter) error {
-	if done, err := p.structured(f, list); done {
-		return err
-	}
+func (p tenantCommands) listTenants(list query.TenantList, f format, filter query.TenantFilter) {
 	if f == forName {
 		for _, v := range list.Items {
 			name := v.Name
 			if filter.Namespace == "" {
 				name = v.Key().String()
 			}
-			if _, err := fmt.Fprintln(p.Stdout, clean(name)); err != nil {
-				return err
-			}
+			p.say("%s\n", name)
 		}
-		return nil
+		return
 	}
-	if err := p.alarms(list.Alarms); err != nil {
-		return err
-	}
+	p.alarms(list.Alarms)
 	if len(list.Items) > 0 {
-		if err := p.tenantTable(list.Items, f, filter).print(p.Stdout, p.coloured()); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(p.Stdout); err != nil {
-			return err
-		}
+		p.table(p.tenantTable(list.Items, f, filter))
+		p.say("\n")
 	}
-	_, err := fmt.Fprintln(p.Stdout, countText(list.Counts))
-	return err
+	p.say("%s\n", countText(list.Counts))
 }
 
 // alarms prints the problems that need attention, above the list.
-func (p tenantCommands) alarms(list []query.Alarm) error {
+func (p tenantCommands) alarms(list []query.Alarm) {
 	for _, a := range list {
 		where := a.Kind + " " + a.Namespace + "/" + a.Name
 		if a.Name == "" {
@@ -101,40 +89,24 @@ func (p tenantCommands) alarms(list []query.Alarm) error {
 		if !a.Since.IsZero() {
 			since = ", for " + age(p.Now(), a.Since)
 		}
-		text := fmt.Sprintf("! %s: %s (%s%s)", clean(where), clean(a.Message), clean(a.Reason), since)
-		if _, err := fmt.Fprintln(p.Stdout, paint(p.coloured(), red, text)); err != nil {
-			return err
-		}
+		p.say("%s\n", paint(p.coloured(), red, fmt.Sprintf("! %s: %s (%s%s)", where, a.Message, a.Reason, since)))
 		if a.Look != "" {
-			if _, err := fmt.Fprintf(p.Stdout, "    %s\n", clean(a.Look)); err != nil {
-				return err
-			}
+			p.say("    %s\n", a.Look)
 		}
 	}
-	if len(list) == 0 {
-		return nil
+	if len(list) > 0 {
+		p.say("\n")
 	}
-	_, err := fmt.Fprintln(p.Stdout)
-	return err
 }
 
 func (p tenantCommands) tenantTable(list []query.Tenant, f format, filter query.TenantFilter) *table {
-	t := &table{}
-	if filter.Namespace == "" {
-		t.head = append(t.head, "NAMESPACE")
-	}
-	t.head = append(t.head, "NAME", "UID", "TEMPLATE", "READY", "STATE", "REASON", "AGE")
+	t := namespaced(filter.Namespace == "", "NAMESPACE", "NAME", "UID", "TEMPLATE", "READY", "STATE", "REASON", "AGE")
 	if f == forWide {
 		t.head = append(t.head, "REGISTRY", "GENERATION", "SINCE", "MESSAGE")
 	}
 	for _, v := range list {
-		var row []cell
-		if filter.Namespace == "" {
-			row = append(row, plain(v.Namespace))
-		}
-		colour := tenantColour(v.State)
-		row = append(row, plain(v.Name), plain(v.UID), plain(v.Template), plain(fmt.Sprintf("%d/%d", v.Ready, v.Desired)),
-			cell{v.State, colour}, plain(v.Reason), plain(age(p.Now(), v.Created)))
+		row := []cell{plain(v.Namespace), plain(v.Name), plain(v.UID), plain(v.Template), plain(fmt.Sprintf("%d/%d", v.Ready, v.Desired)),
+			{v.State, tenantColour(v.State)}, plain(v.Reason), plain(age(p.Now(), v.Created))}
 		if f == forWide {
 			row = append(row, plain(v.Registry), plain(strconv.FormatInt(v.Generation, 10)), plain(age(p.Now(), v.Since)), plain(v.Message))
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,11 +87,40 @@ const (
 	reset  = "\x1b[0m"
 )
 
-func paint(on bool, colour, text string) string {
+// painted is a text that is clean except for our own colours.
+type painted string
+
+func paint(on bool, colour, text string) painted {
+	text = clean(text)
 	if !on || colour == "" || text == "" {
-		return text
+		return painted(text)
 	}
-	return colour + text + reset
+	return painted(colour + text + reset)
+}
+
+// cleanf formats args, of which all texts but painted ones become clean.
+func cleanf(format string, args []any) string {
+	clear := slices.Clone(args)
+	for i, a := range clear {
+		switch a := a.(type) {
+		case string:
+			clear[i] = clean(a)
+		case error:
+			clear[i] = clean(a.Error())
+		case fmt.Stringer:
+			clear[i] = clean(a.String())
+		}
+	}
+	return fmt.Sprintf(format, clear...)
+}
+
+// cut makes a text clean and at most n characters long.
+func cut(s string, n int) string {
+	s = clean(s)
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
 }
 
 // age is how long ago t was, as kubectl puts it.
@@ -118,11 +148,11 @@ func span(d time.Duration) string {
 	}
 }
 
-// wrap breaks text at spaces into lines of at most width characters.
+// wrap breaks text, made clean, at spaces into lines of at most width characters.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Fields(clean(text)) {
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			lines = append(lines, line)
 			line = ""

@@ -3,12 +3,15 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 func TestClean(t *testing.T) {
@@ -70,8 +73,8 @@ func TestPrintJSON(t *testing.T) {
 	}
 	var b bytes.Buffer
 	p := newProgram(Env{Stdout: &b})
-	if err := p.printJSON(raw); err != nil {
-		t.Fatal(err)
+	if p.printJSON(raw); p.failed != nil {
+		t.Fatal(p.failed)
 	}
 	for _, r := range b.String() {
 		if r != '\n' && !shown(r) {
@@ -118,3 +121,18 @@ x
 		t.Errorf("table (-got +want):\n%s", diff)
 	}
 }
+
+// An answer that cannot be printed is a failure of the command.
+func TestAnAnswerThatCannotBePrinted(t *testing.T) {
+	e := env(t)
+	var errs bytes.Buffer
+	e.Args, e.Stdout, e.Stderr = []string{"version"}, full{}, &errs
+	if got := run(t.Context(), e); got != fault.Broken.Meaning().Exit || !strings.Contains(errs.String(), "no space left") {
+		t.Errorf("run() without room for the answer = %d, %q, want %d and the reason", got, errs.String(), fault.Broken.Meaning().Exit)
+	}
+}
+
+// full is a file on a full disk.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }

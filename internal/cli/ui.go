@@ -33,13 +33,9 @@ the server, as it does for logs and plans. The link does not contain the token.`
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(p.Stdout, "%s\n", clean(address)); err != nil {
-				return err
-			}
+			p.say("%s\n", address)
 			left := link.Until.Sub(p.Now()).Round(1e9)
-			if _, err := fmt.Fprintf(p.Stderr, "Open the link within %s. It signs in one browser, once, as %s.\n", span(left), clean(link.Name)); err != nil {
-				return err
-			}
+			p.note("Open the link within %s. It signs in one browser, once, as %s.\n", span(left), link.Name)
 			if !open {
 				return nil
 			}
