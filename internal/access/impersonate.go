@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -47,7 +48,7 @@ const (
 
 // NewImpersonation returns the Impersonation of the cluster of config, whose user
 // must be allowed to impersonate every user that may sign in.
-func NewImpersonation(config *rest.Config, now func() time.Time) (*Impersonation, error) {
+func NewImpersonation(config *rest.Config, stacks dialect.Registry, now func() time.Time) (*Impersonation, error) {
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func NewImpersonation(config *rest.Config, now func() time.Time) (*Impersonation
 	if err != nil {
 		return nil, err
 	}
-	scheme, mapper, err := kinds()
+	scheme, mapper, err := kinds(stacks)
 	if err != nil {
 		return nil, err
 	}

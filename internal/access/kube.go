@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/dialect"
 )
 
 // compact is config with protobuf, for the kinds of Kubernetes itself.
@@ -33,10 +33,11 @@ const (
 	ServerCAKey     = "ca.crt"
 )
 
-// NewClient returns a client for the kinds that questions and commands need. It
+// NewClient returns a client for these kinds of stack, and the other kinds that
+// questions and commands need. It
 // does no discovery, so that a command costs one request.
-func NewClient(config *rest.Config) (client.WithWatch, error) {
-	scheme, mapper, err := kinds()
+func NewClient(config *rest.Config, stacks dialect.Registry) (client.WithWatch, error) {
+	scheme, mapper, err := kinds(stacks)
 	if err != nil {
 		return nil, err
 	}
@@ -44,13 +45,15 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 }
 
 // kinds are those that NewClient knows, and where they are served.
-func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
-	scheme, err := NewScheme()
+func kinds(stacks dialect.Registry) (*runtime.Scheme, meta.RESTMapper, error) {
+	scheme, err := NewScheme(stacks)
 	if err != nil {
 		return nil, nil, err
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(v1alpha2.GroupVersion.WithKind(v1alpha2.Kind), meta.RESTScopeNamespace)
+	for _, d := range stacks.All() {
+		mapper.Add(d.Kind(), meta.RESTScopeNamespace)
+	}
 	for _, kind := range []string{"Secret", "ConfigMap", "Event"} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
@@ -80,9 +83,13 @@ const (
 )
 
 // NewScheme returns the types of those kinds.
-func NewScheme() (*runtime.Scheme, error) {
+func NewScheme(stacks dialect.Registry) (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	return s, errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), authnv1.AddToScheme(s), v1alpha2.AddToScheme(s),
+	var errs []error
+	for _, d := range stacks.All() {
+		errs = append(errs, d.AddToScheme(s))
+	}
+	return s, errors.Join(errors.Join(errs...), corev1.AddToScheme(s), coordinationv1.AddToScheme(s), authnv1.AddToScheme(s),
 		appsv1.AddToScheme(s), tenantsv1.AddToScheme(s), sourcev1.AddToScheme(s))
 }
 

@@ -16,12 +16,13 @@ import (
 	authnv1 "k8s.io/api/authentication/v1"
 	authzv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	authnclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authzclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
@@ -75,6 +76,7 @@ func Resources() []Resource {
 type Request struct {
 	Verb      string // get, list or update
 	Resource  Resource
+	Kind      string // of the stack, as query.Key has it
 	Namespace string // all if empty
 	Name      string
 }
@@ -82,13 +84,14 @@ type Request struct {
 // KubeAuth asks the Kubernetes API which user a token stands for and what a user
 // may do: there is no other authority.
 type KubeAuth struct {
+	stacks   dialect.Registry
 	tokens   authnclient.TokenReviewInterface
 	accesses authzclient.SubjectAccessReviewInterface
 }
 
 // NewKubeAuth returns a KubeAuth that asks the API of config, whose user must
 // be allowed to create TokenReviews and SubjectAccessReviews.
-func NewKubeAuth(config *rest.Config) (*KubeAuth, error) {
+func NewKubeAuth(config *rest.Config, stacks dialect.Registry) (*KubeAuth, error) {
 	config = compact(config) // some pages need a thousand reviews
 	authn, err := authnclient.NewForConfig(config)
 	if err != nil {
@@ -98,7 +101,7 @@ func NewKubeAuth(config *rest.Config) (*KubeAuth, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &KubeAuth{tokens: authn.TokenReviews(), accesses: authz.SubjectAccessReviews()}, nil
+	return &KubeAuth{stacks: stacks, tokens: authn.TokenReviews(), accesses: authz.SubjectAccessReviews()}, nil
 }
 
 // Authenticate returns the user that token stands for. A token that is unknown, or
@@ -132,7 +135,7 @@ func (a *KubeAuth) Authenticate(ctx context.Context, token secret.Text) (User, e
 
 // Authorize returns nil if u may do what x says, and Denied if not.
 func (a *KubeAuth) Authorize(ctx context.Context, u User, x Request) error {
-	group, version, resource, sub, err := x.Resource.kubernetes()
+	of, sub, err := a.resource(x)
 	if err != nil {
 		return err
 	}
@@ -143,7 +146,7 @@ func (a *KubeAuth) Authorize(ctx context.Context, u User, x Request) error {
 	review, err := a.accesses.Create(ctx, &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{
 		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: extra,
 		ResourceAttributes: &authzv1.ResourceAttributes{
-			Group: group, Version: version, Resource: resource, Subresource: sub,
+			Group: of.Group, Version: of.Version, Resource: of.Resource, Subresource: sub,
 			Verb: x.Verb, Namespace: x.Namespace, Name: x.Name,
 		},
 	}}, metav1.CreateOptions{})
@@ -151,43 +154,44 @@ func (a *KubeAuth) Authorize(ctx context.Context, u User, x Request) error {
 		return Fault(err, "the review of an access")
 	}
 	if s := review.Status; s.Denied || !s.Allowed {
-		return fault.New(fault.Denied, ReasonAccessDenied, fmt.Errorf("%s may not %s %s", u.Name, x.Verb, x.what()))
+		return fault.New(fault.Denied, ReasonAccessDenied, fmt.Errorf("%s may not %s %s", u.Name, x.Verb, x.what(of.GroupResource(), sub)))
 	}
 	return nil
 }
 
-// kubernetes is the resource as roles name it.
-func (r Resource) kubernetes() (group, version, resource, sub string, err error) {
-	ours, tenants := v1alpha2.GroupVersion, tenantsv1.GroupVersion
-	switch r {
-	case ResourceStacks:
-		return ours.Group, ours.Version, "terraforms", "", nil
-	case ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceAudit, ResourceNotifications:
-		return ours.Group, ours.Version, "terraforms", r.Part(), nil
-	case ResourceRegistry:
-		return ours.Group, ours.Version, "terraforms", "registry", nil
+// resource is what roles call the resource of a request, and the part of it. A part
+// of a stack belongs to the group of the kind of the stack.
+func (a *KubeAuth) resource(x Request) (of schema.GroupVersionResource, sub string, err error) {
+	switch x.Resource {
+	case ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceAudit, ResourceNotifications, ResourceRegistry:
+		d := a.stacks.Named(x.Kind)
+		if d == nil {
+			return of, "", fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("%.80q is not a kind of stack", x.Kind))
+		}
+		of, sub = dialect.ResourceOf(d), x.Resource.Part()
+		if x.Resource == ResourceRegistry {
+			sub = "registry"
+		}
 	case ResourceTenants:
-		return tenants.Group, tenants.Version, "tenants", "", nil
+		of = tenantsv1.GroupVersion.WithResource("tenants")
 	case ResourceTemplates:
-		return tenants.Group, tenants.Version, "tenanttemplates", "", nil
+		of = tenantsv1.GroupVersion.WithResource("tenanttemplates")
 	case ResourceRegistries:
-		return tenants.Group, tenants.Version, "tenantregistries", "", nil
+		of = tenantsv1.GroupVersion.WithResource("tenantregistries")
 	case ResourceSources:
-		return sourcev1.GroupVersion.Group, sourcev1.GroupVersion.Version, "gitrepositories", "", nil
+		of = sourcev1.GroupVersion.WithResource("gitrepositories")
 	default:
-		return "", "", "", "", fmt.Errorf("%q is no resource", r)
+		return of, "", fmt.Errorf("%q is no resource", x.Resource)
 	}
+	return of, sub, nil
 }
 
-func (x Request) what() string {
-	group, _, resource, sub, err := x.Resource.kubernetes()
-	if err != nil {
-		return string(x.Resource)
-	}
+func (x Request) what(of schema.GroupResource, sub string) string {
+	resource := of.Resource
 	if sub != "" {
 		resource += "/" + sub
 	}
-	resource += "." + group
+	resource += "." + of.Group
 	switch {
 	case x.Name != "":
 		return resource + " " + x.Namespace + "/" + x.Name

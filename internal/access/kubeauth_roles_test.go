@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -34,7 +35,7 @@ func TestRolesOfThePage(t *testing.T) {
 			}
 		})
 	}
-	auth, err := access.NewKubeAuth(c.Config)
+	auth, err := access.NewKubeAuth(c.Config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -46,7 +47,7 @@ func reader(t *testing.T, c *testkit.Cluster, rule rbacv1.PolicyRule) secret.Tex
 func TestKubeAuth(t *testing.T) {
 	c := testkit.Kube(t)
 	token := reader(t, c, rbacv1.PolicyRule{APIGroups: []string{"infra.contrib.fluxcd.io"}, Resources: []string{"terraforms", "terraforms/log"}, Verbs: []string{"get"}})
-	auth, err := access.NewKubeAuth(c.Config)
+	auth, err := access.NewKubeAuth(c.Config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestKubeAuth(t *testing.T) {
 
 func TestKubeAuthKnowsNoUser(t *testing.T) {
 	c := testkit.Kube(t)
-	auth, err := access.NewKubeAuth(c.Config)
+	auth, err := access.NewKubeAuth(c.Config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,22 @@ type Scope struct {
 	// None of them is in the scope, and some of them may be later: until it is
 	// zero, a count within the scope is too low.
 	Unasked int
+	// Others are the scopes of the other kinds of stack than the first, by kind.
+	Others map[string]Scope
+
+	everything bool // of every kind
+}
+
+// Of is the scope of a kind of stack, as query.Key has it.
+func (s Scope) Of(kind string) Scope {
+	if kind == "" || s.everything {
+		return s
+	}
+	return s.Others[kind]
 }
 
 // Has reports whether namespace is in s.
 func (s Scope) Has(namespace string) bool { return s.All || s.In[namespace] }
 
-// Everything is the Scope of a user who may see all namespaces.
-var Everything = Scope{All: true}
+// Everything is the Scope of a user who may see all namespaces and all kinds.
+var Everything = Scope{All: true, everything: true}

@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -197,7 +198,7 @@ func TestScopesAreOnePersons(t *testing.T) {
 func TestScopeOfManyNamespaces(t *testing.T) {
 	c := testkit.Kube(t)
 	token := reader(t, c, rbacv1.PolicyRule{APIGroups: []string{"infra.contrib.fluxcd.io"}, Resources: []string{"terraforms"}, Verbs: []string{"list"}})
-	auth, err := access.NewKubeAuth(c.Config)
+	auth, err := access.NewKubeAuth(c.Config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}

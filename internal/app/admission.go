@@ -21,6 +21,7 @@ import (
 	config "github.com/terrier-iac/terrier/config/admission"
 	"github.com/terrier-iac/terrier/config/crd"
 	"github.com/terrier-iac/terrier/internal/controller/tenants/admission"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
@@ -31,7 +32,7 @@ func admissionHandlers(c *rest.Config, webhookSecret string) (map[string]http.Ha
 	if err != nil || webhookSecret == "" {
 		return all, err
 	}
-	direct, err := client.New(c, client.Options{Scheme: newScheme()})
+	direct, err := client.New(c, client.Options{Scheme: newScheme(kinds.All())})
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -93,6 +94,7 @@ type parts struct {
 	meters        *meters
 	scraped       string // where metrics are served; empty if nowhere
 	http          *server
+	kinds         query.Kinds // of stacks
 	board         *query.Board
 	records       *query.Blobs
 	queue         *schedule.Queue
@@ -105,7 +107,7 @@ type parts struct {
 // Run starts everything and blocks until ctx ends. Applies that are active then
 // are finished by their supervisors.
 func Run(ctx context.Context, o Options) (err error) {
-	p := &parts{Options: o}
+	p := &parts{Options: o, kinds: kinds.All()}
 	p.settings, p.engines = sync.OnceValues(func() (controller.Config, error) { return p.Options.settings() }), sync.OnceValues(func() (findEngine, error) { return findEngines(p.Options, p.log) })
 	if err := p.level.UnmarshalText([]byte(o.Config.LogLevel)); err != nil {
 		return usage("--log-level: %w", err)

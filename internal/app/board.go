@@ -2,23 +2,24 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // keepBoard has the board follow the controllers' cache, and then
 // read from the records how long drift checks took before this process started.
-func keepBoard(mgr ctrl.Manager, board *query.Board, records *query.Blobs, log *slog.Logger) error {
+func keepBoard(mgr ctrl.Manager, kinds query.Kinds, board *query.Board, records *query.Blobs, log *slog.Logger) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		stop, err := feed(ctx, mgr.GetCache(), board)
+		stop, err := feed(ctx, mgr.GetCache(), kinds, board)
 		if err != nil {
 			return err
 		}
@@ -30,43 +31,56 @@ func keepBoard(mgr ctrl.Manager, board *query.Board, records *query.Blobs, log *
 	}))
 }
 
-// feed passes every stack in a cache to the board, and every change from then on.
+// feed passes every stack of every kind in a cache to the board, and every change from then on.
 // It returns once the board knows all of them.
-func feed(ctx context.Context, stacks cache.Cache, board *query.Board) (stop func() error, err error) {
-	informer, err := stacks.GetInformer(ctx, &v1alpha2.Terraform{})
-	if err != nil {
-		return nil, err
+func feed(ctx context.Context, stacks cache.Cache, kinds query.Kinds, board *query.Board) (stop func() error, err error) {
+	var stops []func() error
+	stop = func() error {
+		var errs []error
+		for _, s := range stops {
+			errs = append(errs, s())
+		}
+		return errors.Join(errs...)
 	}
-	fed, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { set(board, o) },
-		UpdateFunc: func(_, o any) { set(board, o) },
-		DeleteFunc: func(o any) { drop(board, o) },
-	})
-	if err != nil {
-		return nil, err
+	var synced []toolscache.InformerSynced
+	for _, d := range kinds.All() {
+		informer, err := stacks.GetInformer(ctx, d.New())
+		if err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		fed, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { set(board, o) },
+			UpdateFunc: func(_, o any) { set(board, o) },
+			DeleteFunc: func(o any) { drop(board, kinds.Word(d), o) },
+		})
+		if err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		stops = append(stops, func() error { return informer.RemoveEventHandler(fed) })
+		synced = append(synced, fed.HasSynced)
 	}
-	if toolscache.WaitForCacheSync(ctx.Done(), fed.HasSynced) {
+	if toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		board.Synced()
 	}
-	return func() error { return informer.RemoveEventHandler(fed) }, nil
+	return stop, nil
 }
 
 func set(board *query.Board, o any) {
-	if s, ok := o.(*v1alpha2.Terraform); ok {
+	if s, ok := o.(client.Object); ok {
 		board.Set(s)
 	}
 }
 
 // drop also handles the tombstone of a cache that missed the deletion and found it
 // when it listed again: only the name in it is certain.
-func drop(board *query.Board, o any) {
+func drop(board *query.Board, kind string, o any) {
 	key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(o)
 	if err != nil {
 		return // neither an object nor a tombstone: informers send nothing else
 	}
 	namespace, name, err := toolscache.SplitMetaNamespaceKey(key)
 	if err == nil {
-		board.Drop(namespace, name)
+		board.Drop(query.Key{Namespace: namespace, Name: name, Kind: kind})
 	}
 }
 

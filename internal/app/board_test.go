@@ -16,6 +16,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -26,7 +27,7 @@ import (
 func fedBoard(t *testing.T, c *testkit.Cluster) *query.Board {
 	t.Helper()
 	stacks, err := cache.New(c.Config, cache.Options{
-		Scheme: newScheme(), DefaultTransform: slim, DefaultNamespaces: map[string]cache.Config{c.Namespace: {}},
+		Scheme: newScheme(kinds.All()), DefaultTransform: slim, DefaultNamespaces: map[string]cache.Config{c.Namespace: {}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -38,8 +39,8 @@ func fedBoard(t *testing.T, c *testkit.Cluster) *query.Board {
 			t.Errorf("the cache ended with %v", err)
 		}
 	})
-	board := query.NewBoard(query.BoardOptions{TenantLabel: "team", Now: time.Now})
-	if _, err := feed(t.Context(), stacks, board); err != nil {
+	board := query.NewBoard(query.BoardOptions{Kinds: kinds.All(), TenantLabel: "team", Now: time.Now})
+	if _, err := feed(t.Context(), stacks, kinds.All(), board); err != nil {
 		t.Fatal(err)
 	}
 	return board
@@ -123,9 +124,9 @@ func TestTheBoardBelievesTombstones(t *testing.T) {
 		"a tombstone of otherwise": toolscache.DeletedFinalStateUnknown{Key: "a/net", Obj: strings.NewReader("")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			board := query.NewBoard(query.BoardOptions{Now: time.Now})
+			board := query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: time.Now})
 			set(board, old)
-			drop(board, told)
+			drop(board, "", told)
 			if _, there := board.Get(query.Key{Namespace: "a", Name: "net"}); there {
 				t.Errorf("the stack is still there after %T", told)
 			}
@@ -137,7 +138,7 @@ func TestTheBoardBelievesTombstones(t *testing.T) {
 // removed.
 func TestTheBoardLearnsFromRunsThatEnd(t *testing.T) {
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	board := query.NewBoard(query.BoardOptions{Now: time.Now})
+	board := query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: time.Now})
 	board.Set(&v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "net", UID: "uid-1"}})
 	board.Synced()
 	dir := t.TempDir()

@@ -28,6 +28,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -54,7 +55,7 @@ type example struct {
 // run returns an error only if ctx has ended: Terrier continues without the
 // examples.
 func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
-	c, err := client.New(config, client.Options{Scheme: newScheme()})
+	c, err := client.New(config, client.Options{Scheme: newScheme(kinds.All())})
 	if err == nil {
 		err = q.applyAll(ctx, r, c)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -71,7 +72,7 @@ func TestExamplesThatAreNotReadyAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				kube := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(c.there...).WithInterceptorFuncs(interceptor.Funcs{
+				kube := fake.NewClientBuilder().WithScheme(newScheme(kinds.All())).WithObjects(c.there...).WithInterceptorFuncs(interceptor.Funcs{
 					Get: func(ctx context.Context, w client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 						if c.fails != nil {
 							return c.fails

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -42,7 +43,7 @@ type leadership struct {
 
 // takeLead returns once this process holds the Lease.
 func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, now func() time.Time, say func(string, ...any)) (*leadership, error) {
-	c, err := client.New(config, client.Options{Scheme: newScheme()})
+	c, err := client.New(config, client.Options{Scheme: newScheme(kinds.All())})
 	if err != nil {
 		return nil, err
 	}

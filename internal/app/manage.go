@@ -26,16 +26,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
-	dialects "github.com/terrier-iac/terrier/internal/dialect"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
@@ -49,9 +47,12 @@ const reconciles = 4
 // artifactBytes bounds one artifact of a source.
 const artifactBytes = 512 << 20
 
-func newScheme() *runtime.Scheme {
+func newScheme(stacks query.Kinds) *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, sourcev1.AddToScheme, v1alpha2.AddToScheme, tenantsv1.AddToScheme, notificationv1beta3.AddToScheme} {
+	for _, d := range stacks.All() {
+		utilruntime.Must(d.AddToScheme(s))
+	}
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, sourcev1.AddToScheme, tenantsv1.AddToScheme, notificationv1beta3.AddToScheme} {
 		utilruntime.Must(add(s)) // fails only if two packages claim one kind
 	}
 	return s
@@ -69,7 +70,7 @@ func (p *parts) manager() (ctrl.Manager, error) {
 	stop := stopManager
 	skip := true
 	return ctrl.NewManager(p.plane.rest(), ctrl.Options{
-		Scheme:                  newScheme(),
+		Scheme:                  newScheme(p.kinds),
 		Logger:                  logr.FromSlogHandler(p.log.Handler()),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: &stop,
@@ -129,13 +130,13 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		return err
 	}
 	stacks := &controller.Stacks{
-		Client: mgr.GetClient(), Live: live, Dialects: dialects.NewRegistry(infra.Dialect{}),
+		Client: mgr.GetClient(), Live: live, Dialects: p.kinds,
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, p.board}, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.auditLog.Log, Webhooks: webhooks, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.registry,
 	}
-	if err := errors.Join(mgr.Add(pruning(p.cache, p.Now, p.log)), mgr.Add(manager.RunnableFunc(p.auditLog.follow)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), keepBoard(mgr, p.board, p.records, p.log), p.alerts.run(mgr)); err != nil {
+	if err := errors.Join(mgr.Add(pruning(p.cache, p.Now, p.log)), mgr.Add(manager.RunnableFunc(p.auditLog.follow)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), keepBoard(mgr, p.kinds, p.board, p.records, p.log), p.alerts.run(mgr)); err != nil {
 		return err
 	}
 	if err := p.measure(mgr); err != nil {

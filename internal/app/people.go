@@ -20,7 +20,7 @@ import (
 // which of these to check first, the sessions of browsers, the issuer for
 // signing in.
 func (p *parts) fillAccess(ctx context.Context, o *web.Options, auth web.Auth) error {
-	people, err := command.NewPeople(p.plane.Config(), p.records, p.Now)
+	people, err := command.NewPeople(p.plane.Config(), p.kinds, p.records, p.Now)
 	if err != nil {
 		return err
 	}

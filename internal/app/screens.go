@@ -58,7 +58,7 @@ func labelled(s labels.Selector) client.ListOption {
 // server itself.
 func (p *parts) fillPages(o *web.Options, kube client.WithWatch) error {
 	p.lists.WithWatch = kube
-	tenants := query.NewTenants(query.New(&p.lists, p.records, p.Now), p.plane.Config())
+	tenants := query.NewTenants(query.New(&p.lists, p.kinds, p.records, p.Now), p.plane.Config())
 	o.Tenants, o.Estate, o.Queue = tenants, tenants, p.queue
 	c, err := p.settings()
 	if err != nil {

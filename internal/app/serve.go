@@ -45,7 +45,7 @@ type server struct {
 
 // serve starts the servers and controllers and blocks until ctx ends.
 func (p *parts) serve(ctx context.Context) (err error) {
-	direct, err := client.New(p.plane.rest(), client.Options{Scheme: newScheme()})
+	direct, err := client.New(p.plane.rest(), client.Options{Scheme: newScheme(p.kinds)})
 	if err != nil {
 		return err
 	}
@@ -258,11 +258,11 @@ func toUnstructured(o client.Object) (*unstructured.Unstructured, error) {
 
 // handler is the HTTP API with artifacts and registry.
 func (p *parts) handler(ctx context.Context) (http.Handler, error) {
-	kubeClient, err := access.NewClient(p.plane.Config())
+	kubeClient, err := access.NewClient(p.plane.Config(), p.kinds)
 	if err != nil {
 		return nil, err
 	}
-	auth, err := access.NewKubeAuth(p.plane.Config())
+	auth, err := access.NewKubeAuth(p.plane.Config(), p.kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -284,12 +284,12 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	p.records = query.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
-	stacks := query.New(kubeClient, p.records, p.Now)
-	p.board = query.NewBoard(query.BoardOptions{TenantLabel: p.Config.TenantLabel, Now: p.Now})
+	stacks := query.New(kubeClient, p.kinds, p.records, p.Now)
+	p.board = query.NewBoard(query.BoardOptions{Kinds: p.kinds, TenantLabel: p.Config.TenantLabel, Now: p.Now})
 	o := web.Options{
 		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.following,
-		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient),
+		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient, p.kinds),
 		Audit:    p.auditLog.Log, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor), Notices: p.alerts.sent(),
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
 	}

@@ -26,6 +26,13 @@ var broken = map[string]map[string]string{
 		"standalone/main.go":  "package main\n\nimport _ \"" + module + "/internal/app\"\n",
 		"internal/cli/a.go":   "package cli\n\nimport _ \"" + module + "/internal/app\" // BAD\n",
 	},
+	"only its dialect knows a kind of stack": {
+		"internal/query/a.go":         "package query\n\nimport (\n\t_ \"" + module + "/api/infra/v1alpha2\" // BAD\n\t_ \"" + module + "/internal/dialect/infra\" // BAD\n\t_ \"" + module + "/internal/dialect\"\n\t_ \"" + module + "/internal/dialect/kinds\"\n\t_ \"" + module + "/api/tenants/v1\"\n)\n",
+		"internal/query/a_test.go":    "package query\n\nimport _ \"" + module + "/api/infra/v1alpha2\"\n",
+		"internal/app/board.go":       "package app\n\nimport _ \"" + module + "/api/infra/v1alpha2\" // BAD\n",
+		"internal/app/stamps.go":      "package app\n\nimport _ \"" + module + "/api/infra/v1alpha2\"\n",
+		"internal/dialect/infra/a.go": "package infra\n\nimport _ \"" + module + "/api/infra/v1alpha2\"\n",
+	},
 	"the core does no I/O": {
 		"internal/plan/a.go":      "package plan\n\nimport (\n\t_ \"net/http\" // BAD\n\t_ \"net/url\"\n\t_ \"os\" // BAD\n\t_ \"math/rand/v2\" // BAD\n\t_ \"example.com/lib\" // BAD\n)\n",
 		"internal/plan/a_test.go": "package plan\n\nimport _ \"os\"\n",

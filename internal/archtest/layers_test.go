@@ -120,6 +120,19 @@ func onlyMainsImportApp(t tree) []problem {
 	})
 }
 
+// kindsStayInDialects keeps the wire types of stacks, and the packages that read them,
+// out of everything that serves all kinds. Two files of app make an object of the
+// first kind as a user would, and the admission webhook judges its inline modules.
+func kindsStayInDialects(t tree) []problem {
+	return importers(t, func(p string) bool {
+		dialect, below := strings.CutPrefix(p, module+"/internal/dialect/")
+		return under(p, module+"/api") && !under(p, module+"/api/tenants") || below && !slices.Contains([]string{"kinds", "tenants"}, dialect)
+	}, func(f file) bool {
+		return under(f.path, "api", "config", "internal/dialect", "internal/controller/tenants/admission") ||
+			slices.Contains([]string{"internal/app/example.go", "internal/app/stamps.go"}, f.path)
+	}, product)
+}
+
 // importers lists the imports that match in files outside home.
 func importers(t tree, match func(importPath string) bool, home func(file) bool, keep ...func(file) bool) []problem {
 	var found []problem

@@ -18,6 +18,7 @@ type rule struct {
 var rules = []rule{
 	{"arrows point down", "move what is shared to a lower layer, or declare the interface where it is used; a new package needs a layer in layers_test.go", arrowsPointDown},
 	{"only mains import app", "take what you need as a parameter; app hands it in", onlyMainsImportApp},
+	{"only its dialect knows a kind of stack", "ask dialect.Dialect, or add to dialect.View what you need", kindsStayInDialects},
 	{"the core does no I/O", "take the value as a parameter; an edge or the application layer gets it", coreImportsNothingForbidden},
 	{"the core has no clock", "take the time as a value: stack.Observation.Now, or a parameter", coreHasNoClock},
 	{"Kubernetes stays where it is spoken", "say it in our own words (stack, plan, service) and let dialect or kube translate", kubernetesStaysPut},

@@ -146,7 +146,7 @@ func (p decideCommands) approveIn(file string, st query.Stack, seen query.PlanIn
 	if err != nil {
 		return err
 	}
-	after, err := command.ApproveInManifest(before, st.Key(), seen.Name)
+	after, err := command.ApproveInManifest(before, p.connection.StackKinds(), st.Key(), seen.Name)
 	if err != nil {
 		return fmt.Errorf("editing %s: %w", file, err)
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -81,21 +83,21 @@ func newEstate(t *testing.T) estate {
 // serve starts the HTTP API and writes down in the cluster where it is.
 func (e estate) serve(t *testing.T) {
 	t.Helper()
-	auth, err := access.NewKubeAuth(e.cluster.Config)
+	auth, err := access.NewKubeAuth(e.cluster.Config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}
-	kube, err := access.NewClient(e.cluster.Config)
+	kube, err := access.NewClient(e.cluster.Config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}
 	records := query.NewBlobs(e.records, e.records, time.Millisecond)
-	people, err := command.NewPeople(e.cluster.Config, records, e.Now)
+	people, err := command.NewPeople(e.cluster.Config, kinds.All(), records, e.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	url, ca := listen(t, web.Options{
-		Stacks: command.New(kube, records, e.Now), Retained: command.NewRetained(e.records, kube),
+		Stacks: command.New(kube, kinds.All(), records, e.Now), Retained: command.NewRetained(e.records, kube, kinds.All()),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
 	})
 	data, err := json.Marshal(map[string]string{access.ServerURLKey: url, access.ServerCAKey: ca})
@@ -318,7 +320,7 @@ func TestOperating(t *testing.T) {
 	if got := e.run(t, "replan", "network", "--wait", "--timeout", "10ms"); got.code != 6 || !strings.Contains(got.err, "terrier explain") {
 		t.Errorf("an answer that does not come is exit %d %q, want 6 and what to do", got.code, got.err)
 	}
-	if e.object(t).Annotations[query.RequestAnnotation] == "" {
+	if e.object(t).Annotations[infra.RequestedAt] == "" {
 		t.Error("nobody asked for a new plan")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // Env is the environment of a program.
@@ -21,6 +22,7 @@ type Env struct {
 	Dir     string // the working directory
 	Now     func() time.Time
 	Version string
+	Kinds   query.Kinds // of stacks; all if empty
 }
 
 // getenv reads a variable; the last of several counts.

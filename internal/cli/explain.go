@@ -69,7 +69,7 @@ func (p stackCommands) explanations(cmd *cobra.Command, args []string, file stri
 	if err != nil {
 		return nil, err
 	}
-	return query.ExplainManifest(content, p.Now())
+	return query.ExplainManifest(content, p.connection.StackKinds(), p.Now())
 }
 
 func (p stackCommands) explanation(e query.Explanation, rules bool) *sheet {

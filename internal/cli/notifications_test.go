@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/notify"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -23,16 +24,16 @@ func (d delivered) Deliveries() []notify.Delivery { return d }
 // the cluster names.
 func (e *estate) answers(t *testing.T, sent delivered) {
 	t.Helper()
-	auth, err := access.NewKubeAuth(e.cluster.Config)
+	auth, err := access.NewKubeAuth(e.cluster.Config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}
-	kube, err := access.NewClient(e.cluster.Config)
+	kube, err := access.NewClient(e.cluster.Config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}
 	h, err := web.New(web.Options{
-		Stacks: command.New(kube, query.NewBlobs(e.records, e.records, time.Millisecond), e.Now), Auth: auth, Hosts: []string{"127.0.0.1"},
+		Stacks: command.New(kube, kinds.All(), query.NewBlobs(e.records, e.records, time.Millisecond), e.Now), Auth: auth, Hosts: []string{"127.0.0.1"},
 		Notices: query.NewNotices(sent),
 	})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -113,15 +114,15 @@ func (b board) Page(scope access.Scope, q query.BoardQuery) (query.BoardPage, er
 func (p *platform) serveAll(t *testing.T) {
 	t.Helper()
 	records := query.NewBlobs(p.records, p.records, time.Millisecond)
-	auth, err := access.NewKubeAuth(p.cluster.Config)
+	auth, err := access.NewKubeAuth(p.cluster.Config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := access.NewClient(p.cluster.Config)
+	c, err := access.NewClient(p.cluster.Config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}
-	people, err := command.NewPeople(p.cluster.Config, records, p.Now)
+	people, err := command.NewPeople(p.cluster.Config, kinds.All(), records, p.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,12 +136,12 @@ func (p *platform) serveAll(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	stacks := query.New(c, records, p.Now)
+	stacks := query.New(c, kinds.All(), records, p.Now)
 	anchor := kube.Anchor{Client: p.cluster.Client, Key: types.NamespacedName{Namespace: p.cluster.Namespace, Name: "anchor"}}
 	sent := delivered{{ID: "1", At: noon, Namespace: p.cluster.Namespace, Kind: "Terraform", Name: "network", Event: "DriftDetected", Provider: "chat", Attempts: 1, Outcome: "delivered", Message: "2 objects differ"}}
 	url, ca := listen(t, web.Options{
-		Stacks: stacks, Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c),
-		Board: board{query.NewBoard(query.BoardOptions{Now: p.Now}), *p}, Notices: query.NewNotices(sent), AuditLog: query.NewAuditLog(files, anchor),
+		Stacks: stacks, Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c, kinds.All()),
+		Board: board{query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: p.Now}), *p}, Notices: query.NewNotices(sent), AuditLog: query.NewAuditLog(files, anchor),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
 	})
 	p.url = url

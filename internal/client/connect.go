@@ -17,6 +17,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -33,6 +34,8 @@ type Connection struct {
 	Token  secret.Text // with Server: the cluster is not asked, and no kubeconfig is read
 	CA     string      // a file with the certificate authority of Server; the system's if empty
 
+	Kinds query.Kinds // of stacks; all if empty
+
 	Dir  string // in which "terrier up" may have left a kubeconfig
 	Home string
 	Now  func() time.Time
@@ -43,6 +46,14 @@ const ReasonNeedsCluster = "NeedsKubeconfig"
 
 // LocalKubeconfig is where "terrier up" leaves its kubeconfig, below its directory.
 const LocalKubeconfig = ".terrier/kubeconfig"
+
+// StackKinds are the kinds of stacks that commands know.
+func (c Connection) StackKinds() query.Kinds {
+	if len(c.Kinds.All()) == 0 {
+		return kinds.All()
+	}
+	return c.Kinds
+}
 
 // Direct reports whether a command speaks to the server alone.
 func (c Connection) Direct() bool { return c.Server != "" && !c.Token.Empty() }
@@ -73,7 +84,7 @@ func Connect(c Connection) (*command.Stacks, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	kube, err := access.NewClient(config)
+	kube, err := access.NewClient(config, c.StackKinds())
 	if err != nil {
 		return nil, "", fault.New(fault.Invalid, access.ReasonNoKubeconfig, fmt.Errorf("reading the kubeconfig: %w", err))
 	}
@@ -86,7 +97,7 @@ func Connect(c Connection) (*command.Stacks, string, error) {
 		}
 		return s.records(config)
 	}
-	return command.New(kube, &found{sync.OnceValues(find)}, c.Now), namespace, nil
+	return command.New(kube, c.StackKinds(), &found{sync.OnceValues(find)}, c.Now), namespace, nil
 }
 
 // ConnectTenants is Connect for registries, templates and tenants.

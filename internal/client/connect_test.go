@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -107,7 +108,7 @@ func TestConnectRefusesForeignKubeconfigs(t *testing.T) {
 }
 
 func TestFindServer(t *testing.T) {
-	scheme, err := access.NewScheme()
+	scheme, err := access.NewScheme(kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}

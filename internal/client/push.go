@@ -102,7 +102,7 @@ func (c Connection) ownRegistry(ctx context.Context, registry string) (keys, ca 
 	if err != nil {
 		return nil, nil
 	}
-	kube, err := access.NewClient(config)
+	kube, err := access.NewClient(config, c.StackKinds())
 	if err != nil {
 		return nil, nil
 	}

@@ -81,7 +81,7 @@ func (c Connection) server(ctx context.Context) (*conn, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	kube, err := access.NewClient(config)
+	kube, err := access.NewClient(config, c.StackKinds())
 	if err != nil {
 		return nil, "", fault.New(fault.Invalid, access.ReasonNoKubeconfig, fmt.Errorf("reading the kubeconfig: %w", err))
 	}

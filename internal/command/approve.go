@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -21,18 +20,17 @@ func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo
 	if o, err := s.Read(ctx, key); err == nil && approved(o, seen) {
 		return query.View(o), nil
 	}
-	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+	o, err := s.edit(ctx, key, func(o *query.Object) error {
 		if err := approvable(o); err != nil {
 			return err
 		}
 		if err := isPending(o, seen); err != nil {
 			return err
 		}
-		o.Spec.ApprovePlan = seen.Name
-		if o.Annotations[query.RejectedAnnotation] == seen.Name {
-			delete(o.Annotations, query.RejectedAnnotation)
+		o.View.Approved, o.View.Comment = seen.Name, comment
+		if o.View.Rejected == seen.Name {
+			o.View.Rejected = ""
 		}
-		say(o, comment)
 		return nil
 	})
 	if err != nil {
@@ -43,13 +41,13 @@ func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo
 
 // approved reports whether exactly the plan seen was approved before. Only a digest
 // can say so: an earlier plan may have had the same name.
-func approved(o *v1alpha2.Terraform, seen query.PlanInfo) bool {
-	m := query.Decode(o).Status
-	if seen.Digest == "" || o.DeletionTimestamp != nil {
+func approved(o *query.Object, seen query.PlanInfo) bool {
+	m := o.Status
+	if seen.Digest == "" || o.Deleting() {
 		return false
 	}
 	if p := m.Pending; p != nil && p.Digest == seen.Digest && p.Name == seen.Name {
-		return o.Spec.ApprovePlan == seen.Name || o.Spec.ApprovePlan == seen.Digest
+		return o.View.Approved == seen.Name || o.View.Approved == seen.Digest
 	}
 	return m.Applied != nil && m.Applied.Digest == seen.Digest && m.Applied.Name == seen.Name
 }
@@ -61,18 +59,17 @@ func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo,
 	if err := checkComment(comment); err != nil {
 		return query.Stack{}, err
 	}
-	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
+	o, err := s.edit(ctx, key, func(o *query.Object) error {
 		if err := approvable(o); err != nil {
 			return err
 		}
 		if err := isPending(o, seen); err != nil {
 			return err
 		}
-		if a := o.Spec.ApprovePlan; a == seen.Name || a == seen.Digest {
-			o.Spec.ApprovePlan = ""
+		if a := o.View.Approved; a == seen.Name || a == seen.Digest {
+			o.View.Approved = ""
 		}
-		annotate(o, query.RejectedAnnotation, seen.Name)
-		say(o, comment)
+		o.View.Rejected, o.View.Comment = seen.Name, comment
 		return nil
 	})
 	if err != nil {
@@ -91,48 +88,38 @@ func checkComment(comment string) error {
 	return nil
 }
 
-// say writes a comment, or removes that of an earlier decision.
-func say(o *v1alpha2.Terraform, comment string) {
-	if comment != "" {
-		annotate(o, query.CommentAnnotation, comment)
-	} else {
-		delete(o.Annotations, query.CommentAnnotation)
-	}
-}
-
 // approvable refuses an approval where the object has chosen another mode: it does
 // not hold for one plan only.
-func approvable(o *v1alpha2.Terraform) error {
+func approvable(o *query.Object) error {
 	var why string
-	asked := query.Decode(o)
-	switch mode := asked.Spec.Mode; {
-	case o.DeletionTimestamp != nil && asked.Spec.ApproveDestroy:
+	switch mode := o.Spec.Mode; {
+	case o.Deleting() && o.Spec.ApproveDestroy:
 		return nil
-	case o.DeletionTimestamp != nil:
+	case o.Deleting():
 		why = "it is being deleted"
 	case mode == stack.PlanOnly:
 		why = "planOnly is set, so that no plan is applied"
-	case mode == stack.Auto && asked.Status.Untracked == nil: // with untracked resources, auto needs an approval as well
+	case mode == stack.Auto && o.Status.Untracked == nil: // with untracked resources, auto needs an approval as well
 		why = "approvePlan is auto, so that every plan is applied without an approval"
 	case mode == stack.DriftOnly:
 		why = "approvePlan is disable, so that Terrier only checks for drift"
 	default:
 		return nil
 	}
-	return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("plans of the stack %s/%s cannot be approved or rejected: %s", o.Namespace, o.Name, why))
+	return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("plans of the stack %s cannot be approved or rejected: %s", o.Key(), why))
 }
 
 // isPending checks that the pending plan is the one that the user saw. The digest
 // counts where both sides know it.
-func isPending(o *v1alpha2.Terraform, seen query.PlanInfo) error {
-	name := o.Status.Plan.Pending
+func isPending(o *query.Object, seen query.PlanInfo) error {
+	name := o.View.Pending
 	if name == "" {
-		return fault.New(fault.Conflict, query.ReasonNoPlan, fmt.Errorf("the stack %s/%s has no pending plan", o.Namespace, o.Name))
+		return fault.New(fault.Conflict, query.ReasonNoPlan, fmt.Errorf("the stack %s has no pending plan", o.Key()))
 	}
 	if name != seen.Name {
 		return fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the pending plan is %s, not %s", name, seen.Name))
 	}
-	p := query.Decode(o).Status.Pending
+	p := o.Status.Pending
 	if p != nil && p.Name == name && seen.Digest != "" && p.Digest != seen.Digest {
 		return fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the plan %s was replaced by one of the same name since it was shown", name))
 	}
@@ -158,11 +145,11 @@ func Pending(s query.Stack, name string) (query.PlanInfo, error) {
 // covers all earlier requests that were not answered yet.
 func (s *Stacks) Replan(ctx context.Context, key query.Key) (request string, err error) {
 	request = s.request()
-	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		if o.Spec.Suspend {
+	_, err = s.edit(ctx, key, func(o *query.Object) error {
+		if o.View.Suspended {
 			return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
 		}
-		annotate(o, query.RequestAnnotation, request)
+		o.View.Replan = request
 		return nil
 	})
 	return request, err
@@ -179,8 +166,8 @@ func (s *Stacks) Resume(ctx context.Context, key query.Key) error {
 }
 
 func (s *Stacks) setSuspended(ctx context.Context, key query.Key, to bool) error {
-	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		o.Spec.Suspend = to
+	_, err := s.edit(ctx, key, func(o *query.Object) error {
+		o.View.Suspended = to
 		return nil
 	})
 	return err
@@ -189,23 +176,14 @@ func (s *Stacks) setSuspended(ctx context.Context, key query.Key, to bool) error
 // Unlock allows Terrier to break the foreign state lock called id. It must be the
 // lock that blocks the stack now.
 func (s *Stacks) Unlock(ctx context.Context, key query.Key, id string) error {
-	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		switch held := o.Status.Lock.Pending; {
+	_, err := s.edit(ctx, key, func(o *query.Object) error {
+		switch held := o.View.Lock; {
 		case held == "":
 			return fault.New(fault.Conflict, "NoLock", fmt.Errorf("no lock blocks the stack %s", key))
 		case held != id:
 			return fault.New(fault.Conflict, "LockChanged", fmt.Errorf("the lock that blocks the stack %s is %s, not %s", key, held, id))
 		}
-		t := o.Spec.TfState
-		if t == nil {
-			t = &v1alpha2.TfState{}
-			o.Spec.TfState = t
-		}
-		if t.ForceUnlock != v1alpha2.UnlockAuto {
-			t.ForceUnlock = v1alpha2.UnlockYes
-		}
-		t.LockIdentifier = id
-		annotate(o, query.RequestAnnotation, s.request())
+		o.View.Unlock, o.View.Replan = id, s.request()
 		return nil
 	})
 	return err

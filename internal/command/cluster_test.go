@@ -18,6 +18,9 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -45,7 +48,7 @@ spec:
   writeOutputsToSecret: {name: net-outputs}
 `)
 	var err error
-	if c.kube, err = access.NewClient(c.Config); err != nil {
+	if c.kube, err = access.NewClient(c.Config, kinds.All()); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -55,7 +58,7 @@ func (c cluster) key() query.Key { return query.Key{Namespace: c.Namespace, Name
 
 // stacks are the service as the administrator, with what interferes.
 func (c cluster) stacks(interfere interceptor.Funcs) *command.Stacks {
-	return command.New(interceptor.NewClient(c.kube, interfere), nil, func() time.Time { return noon })
+	return command.New(interceptor.NewClient(c.kube, interfere), kinds.All(), nil, func() time.Time { return noon })
 }
 
 func (c cluster) object() *v1alpha2.Terraform {
@@ -195,13 +198,13 @@ func TestReject(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := c.object()
-	if o.Spec.ApprovePlan != "" || o.Annotations[query.RejectedAnnotation] != shown.Name {
-		t.Errorf("approvePlan is %q and rejected %q, want the approval taken back and a note", o.Spec.ApprovePlan, o.Annotations[query.RejectedAnnotation])
+	if o.Spec.ApprovePlan != "" || o.Annotations[dialect.Rejected] != shown.Name {
+		t.Errorf("approvePlan is %q and rejected %q, want the approval taken back and a note", o.Spec.ApprovePlan, o.Annotations[dialect.Rejected])
 	}
 	if _, err := s.Approve(t.Context(), c.key(), shown, ""); err != nil {
 		t.Fatal(err)
 	}
-	if note, has := c.object().Annotations[query.RejectedAnnotation]; has {
+	if note, has := c.object().Annotations[dialect.Rejected]; has {
 		t.Errorf("rejected is still %q after an approval", note)
 	}
 }
@@ -213,7 +216,7 @@ func TestReplanAndItsAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.object().Annotations[query.RequestAnnotation]; got != request {
+	if got := c.object().Annotations[infra.RequestedAt]; got != request {
 		t.Fatalf("the annotation is %q, want %q", got, request)
 	}
 	answered := make(chan query.Stack, 1)

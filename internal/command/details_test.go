@@ -19,6 +19,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -54,7 +55,7 @@ func (drawer) Open(string, string, string) (io.ReadCloser, error) {
 // details are what is told of the stack net, with its records.
 func (c cluster) details(kept drawer) *query.Details {
 	blobs := query.NewBlobs(kept, kept, time.Second)
-	return query.NewDetails(query.New(c.kube, blobs, func() time.Time { return noon }), blobs, blobs)
+	return query.NewDetails(query.New(c.kube, kinds.All(), blobs, func() time.Time { return noon }), blobs, blobs)
 }
 
 func (c cluster) hold(name string, annotations map[string]string, data map[string]string) {
@@ -278,7 +279,7 @@ kind: Bucket
 metadata: {name: box}
 spec: {endpoint: minio.example.com, bucketName: modules, interval: 1m}
 `)
-	board := query.NewBoard(query.BoardOptions{Now: func() time.Time { return noon }})
+	board := query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: func() time.Time { return noon }})
 	sources := query.NewSources(c.kube, board)
 	mine := access.Scope{In: map[string]bool{c.Namespace: true}}
 	if _, err := sources.List(t.Context(), mine); fault.Of(err) != fault.Later {
@@ -311,7 +312,7 @@ spec: {endpoint: minio.example.com, bucketName: modules, interval: 1m}
 // no failure.
 func TestSourcesOfAClusterWithoutThem(t *testing.T) {
 	c := newCluster(t)
-	board := query.NewBoard(query.BoardOptions{Now: func() time.Time { return noon }})
+	board := query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: func() time.Time { return noon }})
 	board.Synced()
 	got, err := query.NewSources(interceptor.NewClient(c.kube, unknownKinds()), board).List(t.Context(), access.Everything)
 	if err != nil || len(got) != 0 {

@@ -17,7 +17,10 @@ import (
 // ApproveInManifest sets approvePlan of the stack key to plan wherever the manifest
 // defines that stack. No other byte changes, so that a review shows exactly the
 // approval. A document without a namespace matches any.
-func ApproveInManifest(content []byte, key query.Key, plan string) ([]byte, error) {
+func ApproveInManifest(content []byte, kinds query.Kinds, key query.Key, plan string) ([]byte, error) {
+	if key.Kind != "" {
+		return nil, fault.New(fault.Invalid, query.ReasonManifest, fmt.Errorf("a manifest of the kind %s has no approvePlan: approve the plan without -f", key.Kind))
+	}
 	docs, err := query.ReadManifest(content)
 	if err != nil {
 		return nil, err
@@ -27,7 +30,7 @@ func ApproveInManifest(content []byte, key query.Key, plan string) ([]byte, erro
 	out := content
 	for i := len(docs) - 1; i >= 0; i-- {
 		d := docs[i]
-		if ns := d.Text("metadata", "namespace"); !d.IsStack() || d.Text("metadata", "name") != key.Name || ns != "" && ns != key.Namespace {
+		if !defines(d, kinds, key) {
 			continue
 		}
 		if out, err = setApproval(out, d, plan); err != nil {
@@ -38,10 +41,16 @@ func ApproveInManifest(content []byte, key query.Key, plan string) ([]byte, erro
 	if !found {
 		return nil, fault.New(fault.Invalid, query.ReasonManifest, fmt.Errorf("the manifest does not define the stack %s", key))
 	}
-	if err := sameBut(content, out, key, plan); err != nil {
+	if err := sameBut(content, out, kinds, key, plan); err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// defines reports whether a document defines the stack key.
+func defines(d query.ManifestDocument, kinds query.Kinds, key query.Key) bool {
+	ns, of := d.Text("metadata", "namespace"), d.Dialect(kinds)
+	return of != nil && kinds.Word(of) == key.Kind && d.Text("metadata", "name") == key.Name && (ns == "" || ns == key.Namespace)
 }
 
 // setApproval edits the text of one document.
@@ -149,7 +158,7 @@ func splice(content []byte, at, remove int, insert string) []byte {
 
 // sameBut checks that the edited manifest differs from the old one only in the
 // approval.
-func sameBut(before, after []byte, key query.Key, plan string) error {
+func sameBut(before, after []byte, kinds query.Kinds, key query.Key, plan string) error {
 	broken := fault.New(fault.Invalid, query.ReasonManifest, errors.New("approvePlan cannot be set without changing something else"))
 	was, err := query.ReadManifest(before)
 	if err != nil {
@@ -167,8 +176,7 @@ func sameBut(before, after []byte, key query.Key, plan string) error {
 			}
 			return broken
 		}
-		ns := was[i].Text("metadata", "namespace")
-		if was[i].IsStack() && was[i].Text("metadata", "name") == key.Name && (ns == "" || ns == key.Namespace) {
+		if defines(was[i], kinds, key) {
 			spec, ok := a["spec"].(map[string]any)
 			if !ok {
 				return broken

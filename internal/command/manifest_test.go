@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -26,7 +27,7 @@ func TestApproveInManifest(t *testing.T) {
 		"two definitions are both approved": {"spec: {}\n---\n" + head + "spec: {path: y}", "spec: {approvePlan: plan-main-b8e362c206}\n---\n" + head + "spec: {approvePlan: plan-main-b8e362c206, path: y}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ApproveInManifest([]byte(other+"---\n"+head+tt.before+"\n"+other), query.Key{Namespace: "apps", Name: "net"}, "plan-main-b8e362c206")
+			got, err := ApproveInManifest([]byte(other+"---\n"+head+tt.before+"\n"+other), kinds.All(), query.Key{Namespace: "apps", Name: "net"}, "plan-main-b8e362c206")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -41,7 +42,7 @@ func TestApproveInManifest(t *testing.T) {
 func TestApproveInManifestQuotes(t *testing.T) {
 	const before = "apiVersion: infra.contrib.fluxcd.io/v1alpha2\nkind: Terraform\nmetadata: {name: net, namespace: apps}\nspec:\n  path: x\n"
 	for _, plan := range []string{"true", "1e3", "plan: x", "a # b", "\"", "- x", "plan-ü"} {
-		got, err := ApproveInManifest([]byte(before), query.Key{Namespace: "apps", Name: "net"}, plan)
+		got, err := ApproveInManifest([]byte(before), kinds.All(), query.Key{Namespace: "apps", Name: "net"}, plan)
 		if err != nil {
 			t.Errorf("%q: %v", plan, err)
 			continue
@@ -66,7 +67,7 @@ func TestApproveInManifestRefuses(t *testing.T) {
 		"a spec that comes from above": head + "x: &s {path: a}\nspec: *s\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ApproveInManifest([]byte(content), query.Key{Namespace: "apps", Name: "net"}, "plan-x")
+			got, err := ApproveInManifest([]byte(content), kinds.All(), query.Key{Namespace: "apps", Name: "net"}, "plan-x")
 			if fault.Of(err) != fault.Invalid || got != nil {
 				t.Errorf("ApproveInManifest() = %q, %v; want it to be invalid", got, err)
 			}
@@ -81,11 +82,11 @@ func FuzzApproveInManifest(f *testing.F) {
 	f.Add("spec: {a: 'b'}\n", "x: y")
 	f.Fuzz(func(t *testing.T, tail, plan string) {
 		content := "apiVersion: infra.contrib.fluxcd.io/v1alpha2\nkind: Terraform\nmetadata: {name: net}\n" + tail
-		got, err := ApproveInManifest([]byte(content), query.Key{Namespace: "apps", Name: "net"}, plan)
+		got, err := ApproveInManifest([]byte(content), kinds.All(), query.Key{Namespace: "apps", Name: "net"}, plan)
 		if err != nil {
 			return
 		}
-		if err := sameBut([]byte(content), got, query.Key{Namespace: "apps", Name: "net"}, plan); err != nil {
+		if err := sameBut([]byte(content), got, kinds.All(), query.Key{Namespace: "apps", Name: "net"}, plan); err != nil {
 			t.Errorf("%q became %q: %v", content, got, err)
 		}
 	})

@@ -104,18 +104,19 @@ func (s secrets) Render(ctx context.Context, key query.Key, row query.RowText, u
 // People are the users that the server acts for.
 type People struct {
 	users   *access.Impersonation
+	kinds   query.Kinds
 	records query.Records
 	now     func() time.Time
 }
 
 // NewPeople returns the People of the cluster of config, whose user must be
 // allowed to impersonate every user that may sign in.
-func NewPeople(config *rest.Config, records query.Records, now func() time.Time) (*People, error) {
-	users, err := access.NewImpersonation(config, now)
+func NewPeople(config *rest.Config, kinds query.Kinds, records query.Records, now func() time.Time) (*People, error) {
+	users, err := access.NewImpersonation(config, kinds, now)
 	if err != nil {
 		return nil, err
 	}
-	return &People{users: users, records: records, now: now}, nil
+	return &People{users: users, kinds: kinds, records: records, now: now}, nil
 }
 
 // As returns what u may ask and command: the cluster decides on each.
@@ -124,7 +125,7 @@ func (p *People) As(u access.User) (Person, error) {
 	if err != nil {
 		return Person{}, err
 	}
-	stacks := New(clients.Kube, p.records, p.now)
+	stacks := New(clients.Kube, p.kinds, p.records, p.now)
 	tenants := NewTenants(stacks, clients.Config)
 	return Person{User: u, Stacks: stacks, Tenants: tenants, Secrets: secrets{stacks, tenants}}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/controller/asker"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -57,7 +58,7 @@ func settled(ask func() error) func() error {
 // those of their groups do, and the server's own do not.
 func TestPeopleActAsThemselves(t *testing.T) {
 	c := newCluster(t)
-	people, err := command.NewPeople(c.Config, nil, time.Now)
+	people, err := command.NewPeople(c.Config, kinds.All(), nil, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestPeopleActAsThemselves(t *testing.T) {
 // the HTTP API as one.
 func TestWhatIsApprovedOverTheAPIIsJournaledSo(t *testing.T) {
 	c := newCluster(t)
-	people, err := command.NewPeople(c.Config, nil, time.Now)
+	people, err := command.NewPeople(c.Config, kinds.All(), nil, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestWhatIsApprovedOverTheAPIIsJournaledSo(t *testing.T) {
 }
 
 func TestUsersWithoutANameCommandNothing(t *testing.T) {
-	people, err := command.NewPeople(&rest.Config{Host: "https://127.0.0.1:1"}, nil, time.Now)
+	people, err := command.NewPeople(&rest.Config{Host: "https://127.0.0.1:1"}, kinds.All(), nil, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func TestServerThatMayNotImpersonate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := account(t, c.Cluster, strings.ReplaceAll(name, " ", "-"), tt.rules)
-			people, err := command.NewPeople(config, nil, time.Now)
+			people, err := command.NewPeople(config, kinds.All(), nil, time.Now)
 			if err != nil {
 				t.Fatal(err)
 			}

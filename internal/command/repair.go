@@ -2,14 +2,11 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/dialect"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -30,21 +27,20 @@ type RepairAnswers struct {
 // ordinary plan.
 func (s *Stacks) PlanRepair(ctx context.Context, key query.Key, a RepairAnswers) (request string, err error) {
 	request = s.request()
-	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		asked := query.Decode(o)
-		if err := repairable(key, asked.Spec, asked.Status); err != nil {
+	_, err = s.edit(ctx, key, func(o *query.Object) error {
+		if err := repairable(key, o.Spec, o.Status); err != nil {
 			return err
 		}
-		r, err := repairOf(asked, a)
+		r, err := repairOf(o.Stack, a)
 		if err != nil {
 			return err
 		}
-		if len(r.Absent) == len(asked.Status.Untracked.Objects) {
-			annotate(o, infra.IgnoreUntracked, r.Run)
-		} else if err := annotateRepair(o, r); err != nil {
-			return err
+		if len(r.Absent) == len(o.Status.Untracked.Objects) {
+			o.View.IgnoreUntracked = r.Run
+		} else {
+			o.View.Repair = &r
 		}
-		annotate(o, query.RequestAnnotation, request)
+		o.View.Replan = request
 		return nil
 	})
 	return request, err
@@ -103,32 +99,23 @@ func repairOf(asked dialect.Stack, a RepairAnswers) (stack.Repair, error) {
 	return r, nil
 }
 
-func annotateRepair(o *v1alpha2.Terraform, r stack.Repair) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	annotate(o, infra.Repair, string(b))
-	return nil
-}
-
 // Repair applies exactly the repair plan seen: if another plan is pending by now, it
 // is a Conflict and nothing changes.
 func (s *Stacks) Repair(ctx context.Context, key query.Key, seen query.PlanInfo) error {
-	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		asked := query.Decode(o)
-		if err := repairable(key, asked.Spec, asked.Status); err != nil {
+	_, err := s.edit(ctx, key, func(o *query.Object) error {
+		if err := repairable(key, o.Spec, o.Status); err != nil {
 			return err
 		}
-		if asked.Spec.Repair == nil || asked.Spec.Repair.Run != asked.Status.Untracked.Run {
+		if o.Spec.Repair == nil || o.Spec.Repair.Run != o.Status.Untracked.Run {
 			return fault.New(fault.Conflict, query.ReasonNoPlan, fmt.Errorf("the stack %s has no repair plan", key))
 		}
 		if err := isPending(o, seen); err != nil {
 			return err
 		}
-		r := *asked.Spec.Repair
+		r := *o.Spec.Repair
 		r.Plan = seen.Name
-		return annotateRepair(o, r)
+		o.View.Repair = &r
+		return nil
 	})
 	return err
 }
@@ -138,25 +125,25 @@ func (s *Stacks) Repair(ctx context.Context, key query.Key, seen query.PlanInfo)
 // document.
 func (s *Stacks) PreviewDestroy(ctx context.Context, key query.Key) (query.PlanDocument, error) {
 	request := s.request()
-	o, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		if o.DeletionTimestamp != nil {
+	o, err := s.edit(ctx, key, func(o *query.Object) error {
+		if o.Deleting() {
 			return fault.New(fault.Conflict, "Deleting", fmt.Errorf("the stack %s is being deleted", key))
 		}
-		if o.Spec.Suspend {
+		if o.View.Suspended {
 			return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
 		}
-		annotate(o, infra.PreviewDestroy, request)
+		o.View.Preview = request
 		return nil
 	})
 	if err != nil {
 		return query.PlanDocument{}, err
 	}
-	id := query.View(o).ID()
-	for seen, err := range s.Changes(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+	id := o.ID()
+	for seen, err := range s.Changes(ctx, key.Filter()) {
 		if err != nil {
 			return query.PlanDocument{}, err
 		}
-		m := query.Decode(seen.Object).Status
+		m := seen.Status
 		switch {
 		case seen.Gone:
 			return query.PlanDocument{}, fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))

@@ -20,7 +20,7 @@ type Watcher interface {
 // Answered waits until the controller has answered a request and the stack is
 // idle, and returns the stack as it is then.
 func Answered(ctx context.Context, w Watcher, key query.Key, request string) (query.Stack, error) {
-	for c, err := range w.Watch(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+	for c, err := range w.Watch(ctx, key.Filter()) {
 		switch {
 		case err != nil:
 			return query.Stack{}, err

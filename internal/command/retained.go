@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -67,13 +66,15 @@ type RetainedStore interface {
 type KeptRetained struct {
 	store RetainedStore
 	kube  client.Reader
+	kinds query.Kinds
 }
 
 var _ RetainedStacks = (*KeptRetained)(nil)
 
-// NewRetained returns the records in store. Kube says whether a stack exists again.
-func NewRetained(store RetainedStore, kube client.Reader) *KeptRetained {
-	return &KeptRetained{store, kube}
+// NewRetained returns the records in store. Kube says whether a stack of one of the
+// kinds exists again.
+func NewRetained(store RetainedStore, kube client.Reader, kinds query.Kinds) *KeptRetained {
+	return &KeptRetained{store, kube, kinds}
 }
 
 // List implements RetainedStacks.
@@ -179,13 +180,15 @@ func (k *KeptRetained) Forget(ctx context.Context, key query.Key, uid string) er
 	if _, err := k.one(ctx, key, uid); err != nil {
 		return err
 	}
-	var o v1alpha2.Terraform
-	err := k.kube.Get(ctx, types.NamespacedName(key), &o)
-	if client.IgnoreNotFound(err) != nil {
-		return access.Fault(err, "stack "+key.String())
-	}
-	if err == nil && string(o.UID) == uid {
-		return fault.New(fault.Conflict, query.ReasonNotRetained, fmt.Errorf("the stack %s exists again under the same UID, and uses its records", key))
+	for _, d := range k.kinds.All() {
+		o := d.New()
+		err := access.Fault(k.kube.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, o), "stack "+key.String())
+		if err != nil && fault.Of(err) != fault.Missing {
+			return err
+		}
+		if err == nil && string(o.GetUID()) == uid {
+			return fault.New(fault.Conflict, query.ReasonNotRetained, fmt.Errorf("the stack %s exists again under the same UID, and uses its records", key))
+		}
 	}
 	keys, err := k.store.List(ctx, record.Stack(uid))
 	if err != nil {

@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -49,60 +45,55 @@ func (s *Sessions) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGl
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	fresh := s.request()
-	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		if o.DeletionTimestamp != nil {
+	_, err := s.edit(ctx, key, func(o *query.Object) error {
+		if o.Deleting() {
 			return fault.New(fault.Conflict, "Deleting", fmt.Errorf("the stack %s is being deleted", key))
 		}
-		if o.Spec.Suspend {
+		if o.View.Suspended {
 			return fault.New(fault.Invalid, "Suspended", fmt.Errorf("the stack %s is suspended", key))
 		}
 		if !s.open(o) && !asking(o) {
-			annotate(o, infra.BreakTheGlassAt, fresh)
-			infra.DropBreakGlassCommand(o.Annotations)
+			o.View.Session, o.View.Command = fresh, nil
 		}
 		return nil
 	})
 	if err != nil {
 		return stack.BreakGlass{}, err
 	}
-	for seen, err := range s.Changes(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+	for seen, err := range s.Changes(ctx, key.Filter()) {
 		if err == nil && seen.Gone {
 			err = gone(key)
 		}
 		if err != nil {
 			return stack.BreakGlass{}, err
 		}
-		if c := meta.FindStatusCondition(seen.Object.Status.Conditions, infra.ConditionGlass); c != nil && c.Reason == "NotAllowed" {
+		if seen.View.BreakGlassDenied {
 			return stack.BreakGlass{}, errors.Join(fault.New(fault.Denied, ReasonBreakGlassDenied, fmt.Errorf("this platform does not allow break-glass sessions, so that there is none of %s", key)), s.EndBreakGlass(ctx, key))
 		}
 		if s.open(seen.Object) {
-			return *query.Decode(seen.Object).Status.BreakGlass, nil
+			return *seen.Status.BreakGlass, nil
 		}
 	}
 	return stack.BreakGlass{}, Unanswered(ctx, key)
 }
 
 // open reports whether the session that o asks for has begun and not ended.
-func (s *Sessions) open(o *v1alpha2.Terraform) bool {
-	asked := query.Decode(o)
-	g := asked.Status.BreakGlass
-	return g != nil && g.Session == asked.Spec.BreakGlass && s.Now().Before(g.Until)
+func (s *Sessions) open(o *query.Object) bool {
+	g := o.Status.BreakGlass
+	return g != nil && g.Session == o.Spec.BreakGlass && s.Now().Before(g.Until)
 }
 
 // asking reports whether a session was requested and has not begun.
-func asking(o *v1alpha2.Terraform) bool {
-	asked := query.Decode(o)
-	g := asked.Status.BreakGlass
-	return asked.Spec.BreakGlass != "" && (g == nil || g.Session != asked.Spec.BreakGlass)
+func asking(o *query.Object) bool {
+	g := o.Status.BreakGlass
+	return o.Spec.BreakGlass != "" && (g == nil || g.Session != o.Spec.BreakGlass)
 }
 
 // EndBreakGlass ends the session, if there is one: Terrier reconciles the stack
 // again. A running command ends first.
 func (s *Sessions) EndBreakGlass(ctx context.Context, key query.Key) error {
-	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		delete(o.Annotations, infra.BreakTheGlassAt)
-		infra.DropBreakGlassCommand(o.Annotations)
-		o.Spec.BreakTheGlass = false
+	_, err := s.edit(ctx, key, func(o *query.Object) error {
+		o.View.Session, o.View.Command = "", nil
 		return nil
 	})
 	return err
@@ -136,7 +127,7 @@ func followCommand(ctx context.Context, r Runner, key query.Key, id string, log 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shown := ""
-	for c, err := range r.Watch(ctx, query.Filter{Namespace: key.Namespace, Name: key.Name}) {
+	for c, err := range r.Watch(ctx, key.Filter()) {
 		if err == nil && c.Gone {
 			err = gone(key)
 		}

@@ -2,13 +2,10 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -42,10 +39,9 @@ func (s *Sessions) OrderCommand(ctx context.Context, key query.Key, order Comman
 		return stack.Command{}, err
 	}
 	c := stack.Command{ID: order.ID, By: s.whoami(ctx), Args: order.Args}
-	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		asked := query.Decode(o)
-		before := asked.Spec.Command
-		if h := asked.Status.LastCommand; h != nil && h.ID == c.ID {
+	_, err := s.edit(ctx, key, func(o *query.Object) error {
+		before := o.Spec.Command
+		if h := o.Status.LastCommand; h != nil && h.ID == c.ID {
 			before = &h.Command
 		}
 		if before != nil && before.ID == c.ID {
@@ -55,18 +51,14 @@ func (s *Sessions) OrderCommand(ctx context.Context, key query.Key, order Comman
 			c = *before
 			return nil
 		}
-		if !s.open(o) || order.Session != "" && order.Session != asked.Spec.BreakGlass {
+		if !s.open(o) || order.Session != "" && order.Session != o.Spec.BreakGlass {
 			return fault.New(fault.Conflict, ReasonNoSession, fmt.Errorf("the stack %s has no break-glass session, or a newer one", key))
 		}
-		if query.Underway(asked.Spec, asked.Status) {
+		if query.Underway(o.Spec, o.Status) {
 			return fault.New(fault.Conflict, ReasonCommandBusy, fmt.Errorf("another command is pending for %s: %s", key, before))
 		}
-		c.Session = asked.Spec.BreakGlass
-		text, err := json.Marshal(c)
-		if err != nil {
-			return err
-		}
-		annotate(o, infra.BreakGlassCommand, string(text))
+		c.Session = o.Spec.BreakGlass
+		o.View.Command = &c
 		return nil
 	})
 	return c, err

@@ -15,7 +15,6 @@ import (
 	authnv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -28,22 +27,15 @@ type Stacks struct {
 	*Sessions
 }
 
-// New returns the Stacks that kube may see and change, with the records of their
-// runs.
-func New(kube client.WithWatch, records query.Records, now func() time.Time) *Stacks {
-	e := editor{query.New(kube, records, now)}
+// New returns the Stacks of these kinds that kube may see and change, with the
+// records of their runs.
+func New(kube client.WithWatch, kinds query.Kinds, records query.Records, now func() time.Time) *Stacks {
+	e := editor{query.New(kube, kinds, records, now)}
 	return &Stacks{editor: e, States: &States{e}, Sessions: &Sessions{e}}
 }
 
 // editor changes the objects of stacks in the name of the user of its client.
 type editor struct{ *query.Stacks }
-
-func annotate(o *v1alpha2.Terraform, name, value string) {
-	if o.Annotations == nil {
-		o.Annotations = map[string]string{}
-	}
-	o.Annotations[name] = value
-}
 
 func (s editor) request() string { return s.Now().UTC().Format(time.RFC3339Nano) }
 
@@ -60,24 +52,24 @@ func (s editor) whoami(ctx context.Context) string {
 // edits bounds how often an edit is retried because the object changed.
 const edits = 8
 
-// edit changes the object of a stack and returns it as it is then. It writes over
-// exactly the version that change saw: if that is no longer the newest, change is
-// called again with the newest.
-func (s editor) edit(ctx context.Context, key query.Key, change func(*v1alpha2.Terraform) error) (*v1alpha2.Terraform, error) {
+// edit changes what is asked of a stack, in View.Asked, and returns its object as it
+// is then. It writes over exactly the version that change saw: if that is no longer
+// the newest, change is called again with the newest.
+func (s editor) edit(ctx context.Context, key query.Key, change func(*query.Object) error) (*query.Object, error) {
 	var err error
 	for range edits {
-		var o *v1alpha2.Terraform
+		var o *query.Object
 		if o, err = s.Read(ctx, key); err != nil {
 			return nil, err
 		}
-		before := o.DeepCopy()
 		if err := change(o); err != nil {
 			return nil, err
 		}
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		err = access.Fault(s.Kube.Patch(ctx, o, patch, client.FieldOwner(access.FieldManager)), "stack "+key.String())
+		patch := client.MergeFromWithOptions(o.DeepCopyObject().(client.Object), client.MergeFromWithOptimisticLock{})
+		o.Dialect.Ask(o.Object, o.View.Asked)
+		err = access.Fault(s.Kube.Patch(ctx, o.Object, patch, client.FieldOwner(access.FieldManager)), "stack "+key.String())
 		if err == nil {
-			return o, nil
+			return query.ReadObject(s.Kinds, o.Object), nil
 		}
 		if fault.Of(err) != fault.Conflict {
 			return nil, err
@@ -96,8 +88,8 @@ func (s editor) person(ctx context.Context) string {
 
 // wake has the controller reconcile the stack.
 func (s editor) wake(ctx context.Context, key query.Key) error {
-	_, err := s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		annotate(o, query.RequestAnnotation, s.request())
+	_, err := s.edit(ctx, key, func(o *query.Object) error {
+		o.View.Replan = s.request()
 		return nil
 	})
 	return err

@@ -11,8 +11,8 @@ import (
 
 // idle refuses to change a state while a run goes on.
 func idle(h *query.StoredState) error {
-	if t := h.Object.Status.Terrier; t != nil && t.Run != nil {
-		return fault.New(fault.Later, query.ReasonRunning, fmt.Errorf("the run %s of the stack %s is running", t.Run.ID, h.ID.Key))
+	if run := h.Object.View.Run; run != nil {
+		return fault.New(fault.Later, query.ReasonRunning, fmt.Errorf("the run %s of the stack %s is running", run.ID, h.ID.Key))
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (s *States) UnlockState(ctx context.Context, key query.Key, id string) (que
 	case id != "" && id != l.ID:
 		return *l, fault.New(fault.Conflict, query.ReasonLockChanged, fmt.Errorf("the lock on the state of %s is %s, not %s", key, l.ID, id))
 	}
-	if t := h.Object.Status.Terrier; t != nil && t.Run != nil && t.Run.ID == l.ID {
+	if run := h.Object.View.Run; run != nil && run.ID == l.ID {
 		return *l, fault.New(fault.Later, query.ReasonRunning, fmt.Errorf("the lock is held by the run %s of the stack %s, which is running", l.ID, key))
 	}
 	if own := l.Person != "" && l.Person == s.person(ctx); !own && id == "" {

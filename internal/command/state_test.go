@@ -16,7 +16,9 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -78,7 +80,7 @@ func newVault(t *testing.T, now []byte, versions ...[]byte) vault {
 	v := vault{cluster: newCluster(t), records: shelf{}}
 	v.states = kube.States{Client: v.Client, Now: time.Now}
 	v.ref = kube.StateRef{Namespace: v.Namespace, Workspace: "default", Suffix: "net"}
-	v.Stacks = command.New(interceptor.NewClient(v.kube, interceptor.Funcs{}), query.NewBlobs(v.records, v.records, time.Millisecond), time.Now)
+	v.Stacks = command.New(interceptor.NewClient(v.kube, interceptor.Funcs{}), kinds.All(), query.NewBlobs(v.records, v.records, time.Millisecond), time.Now)
 	if now != nil {
 		if err := v.states.Save(t.Context(), v.ref, kube.Owner{Name: "net"}, now); err != nil {
 			t.Fatal(err)
@@ -140,7 +142,7 @@ func TestRollbackIsANewVersion(t *testing.T) {
 	if h, err := v.states.Holder(t.Context(), v.ref); err != nil || h != nil {
 		t.Errorf("the lock is held by %v, %v afterwards", h, err)
 	}
-	if v.object().Annotations[query.RequestAnnotation] == "" {
+	if v.object().Annotations[infra.RequestedAt] == "" {
 		t.Error("no plan was asked for")
 	}
 	if err := v.WriteState(t.Context(), change); fault.Of(err) != fault.Conflict {
@@ -273,7 +275,7 @@ func TestAcceptNamesWhatIsThere(t *testing.T) {
 	if err != nil || known.Lineage != "m" {
 		t.Fatalf("AcceptState() = %+v, %v", known, err)
 	}
-	if said := v.object().Annotations[infra.AcceptState]; stack.AcceptedState(said) != facts(t, now).Digest || !strings.Contains(said, "@") {
+	if said := v.object().Annotations[dialect.AcceptState]; stack.AcceptedState(said) != facts(t, now).Digest || !strings.Contains(said, "@") {
 		t.Errorf("the annotation is %q, want the digest and when", said)
 	}
 }

@@ -9,8 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -95,11 +93,11 @@ func (s *States) change(ctx context.Context, h *query.StoredState, state []byte,
 	}
 	if now, err := stack.ReadState(found.State); err == nil {
 		out.From = now.StateID
-		if !force && !known(kept, h.Status, now.Digest) {
+		if !force && !known(kept, h.Object.Status, now.Digest) {
 			return out, fault.New(fault.Conflict, query.ReasonStateUnseen, fmt.Errorf("no version of the stored state of %s (%s) is kept, since Terrier has not checked it yet", h.ID.Key, now.StateID))
 		}
 	}
-	after := newest(out.From, h.Status.KnownState, kept.Head)
+	after := newest(out.From, h.Object.Status.KnownState, kept.Head)
 	if follow {
 		if state, err = rewritten(state, after); err == nil {
 			facts, err = stack.ReadState(state)
@@ -202,9 +200,9 @@ func (s *States) AcceptState(ctx context.Context, key query.Key) (stack.StateID,
 		said = facts.Digest
 	}
 	request := s.request()
-	_, err = s.edit(ctx, key, func(o *v1alpha2.Terraform) error {
-		annotate(o, infra.AcceptState, said+"@"+request)
-		annotate(o, query.RequestAnnotation, request)
+	_, err = s.edit(ctx, key, func(o *query.Object) error {
+		o.View.AcceptState = said + "@" + request
+		o.View.Replan = request
 		return nil
 	})
 	return facts.StateID, err

@@ -20,6 +20,7 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -80,11 +81,11 @@ func newHall(t *testing.T) hall {
 // as is the service for the user of config.
 func (h hall) as(t *testing.T, config *rest.Config) (*command.Tenants, client.WithWatch) {
 	t.Helper()
-	kube, err := access.NewClient(config)
+	kube, err := access.NewClient(config, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return command.NewTenants(command.New(kube, nil, func() time.Time { return noon }), config), kube
+	return command.NewTenants(command.New(kube, kinds.All(), nil, func() time.Time { return noon }), config), kube
 }
 
 func (h hall) key(name string) query.Key { return query.Key{Namespace: h.Namespace, Name: name} }

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -36,6 +37,12 @@ func (mapped) Kind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.
 func (mapped) New() client.Object { return &corev1.ConfigMap{} }
 
 func (mapped) NewList() client.ObjectList { return &corev1.ConfigMapList{} }
+
+func (mapped) AddToScheme(s *runtime.Scheme) error { return corev1.AddToScheme(s) }
+
+func (mapped) View(client.Object) dialect.View { return dialect.View{} }
+
+func (mapped) Ask(client.Object, dialect.Asked) {}
 
 func (mapped) Finalizer() string { return "mapped.example/stack" }
 

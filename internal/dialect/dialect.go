@@ -8,6 +8,7 @@ package dialect
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +23,8 @@ type Dialect interface {
 	New() client.Object
 	// NewList returns an empty list of such objects.
 	NewList() client.ObjectList
+	// AddToScheme adds the types of both.
+	AddToScheme(*runtime.Scheme) error
 	// Finalizer is what keeps an object until its stack is gone.
 	Finalizer() string
 	// DependencyFinalizer begins the finalizers that upstream puts on an object
@@ -33,6 +36,12 @@ type Dialect interface {
 	// Encode writes what is known into the status of the object, the same bytes
 	// for the same knowledge.
 	Encode(client.Object, Report)
+	// View reads what the object shows of its stack. It has no error: what cannot be
+	// read is Decode's to complain of.
+	View(client.Object) View
+	// Ask has the object ask for exactly this. It leaves every field as it is that says
+	// so already.
+	Ask(client.Object, Asked)
 	// OnlyProgress reports whether the status of one object differs from that of
 	// the other in nothing but how far a run is, or what it waits for.
 	OnlyProgress(before, after client.Object) bool
@@ -47,9 +56,10 @@ type Stack struct {
 	Spec          stack.Spec
 	Configuration stack.Configuration
 	Status        stack.Status
-	Replan        string   // the newest request of a user
-	Ignored       []string // fields that are set and do not work yet
-	Listed        string   // what the inventory in the object is of; empty if there is none
+	Legible       stack.Configuration // the same as far as it can be read, also where Decode has an error; for showing only
+	Replan        string              // the newest request of a user
+	Ignored       []string            // fields that are set and do not work yet
+	Listed        string              // what the inventory in the object is of; empty if there is none
 }
 
 // Report is what is known of a stack after a reconcile.

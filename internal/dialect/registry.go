@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Registry is the set of dialects in which stacks are asked for. Whatever looks at
-// all stacks goes through it: indexes, sweeps, the search for shared states.
+// all stacks goes through it: indexes, sweeps, the search for shared states, lists,
+// commands and pages.
 type Registry struct{ all []Dialect }
 
 // NewRegistry returns the set of these dialects, the first of which stands for
@@ -31,6 +34,13 @@ func NewRegistry(dialects ...Dialect) Registry {
 // KindOf is the kind of the objects of a dialect, with its group:
 // Terraform.infra.contrib.fluxcd.io.
 func KindOf(d Dialect) string { return d.Kind().GroupKind().String() }
+
+// ResourceOf is what roles and addresses of the Kubernetes API call the kind of a
+// dialect: terraforms of infra.contrib.fluxcd.io.
+func ResourceOf(d Dialect) schema.GroupVersionResource {
+	resource, _ := meta.UnsafeGuessKindToResource(d.Kind()) // as controller-gen names it
+	return resource
+}
 
 // All returns the dialects, in their order.
 func (r Registry) All() []Dialect { return slices.Clone(r.all) }
@@ -72,3 +82,51 @@ func (r Registry) EachStack(ctx context.Context, from client.Reader, what func(D
 	}
 	return nil
 }
+
+// Word is what users call the kind of a dialect, as kubectl has it:
+// terraform.alustan.io. Of the first it is empty, so that its stacks have the names
+// and addresses that they had while there was no other kind.
+func (r Registry) Word(d Dialect) string {
+	if KindOf(d) == KindOf(r.First()) {
+		return ""
+	}
+	return spelled(d)
+}
+
+// Words are the words of all kinds, in their order.
+func (r Registry) Words() []string {
+	out := make([]string, 0, len(r.all))
+	for _, d := range r.all {
+		out = append(out, r.Word(d))
+	}
+	return out
+}
+
+// Spelled is the word of a kind in full, also of the first.
+func (r Registry) Spelled(word string) string {
+	if d := r.Named(word); d != nil {
+		return spelled(d)
+	}
+	return word
+}
+
+// Named returns the dialect that a user means by a word: the first if it is empty,
+// nil if there is none. It takes what kubectl takes: the kind or its resource, with
+// the group, with or without the version, in any case.
+func (r Registry) Named(meant string) Dialect {
+	if meant == "" {
+		return r.First()
+	}
+	meant = strings.ToLower(meant)
+	for _, d := range r.all {
+		resource, kind := ResourceOf(d), d.Kind()
+		full := "." + kind.Version + "." + kind.Group
+		switch meant {
+		case spelled(d), resource.GroupResource().String(), strings.ToLower(kind.Kind) + full, resource.Resource + full:
+			return d
+		}
+	}
+	return nil
+}
+
+func spelled(d Dialect) string { return strings.ToLower(KindOf(d)) }

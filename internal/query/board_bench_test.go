@@ -161,7 +161,7 @@ func BenchmarkBoardGraph(b *testing.B) {
 	}
 	board.Synced()
 	for b.Loop() {
-		if _, err := board.Graph(access.Everything, Key{"tenant-007", "stack-00007"}, 0); err != nil {
+		if _, err := board.Graph(access.Everything, Key{Namespace: "tenant-007", Name: "stack-00007"}, 0); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -46,7 +46,7 @@ func (b *Board) Changes(scope access.Scope, since string) (BoardNews, error) {
 	changed := append(after(&b.recent, seq), after(&b.gone, seq)...)
 	slices.SortFunc(changed, func(x, y *card) int { return cmp.Compare(x.seq, y.seq) })
 	for i, e := range changed {
-		if !scope.Has(e.key.Namespace) {
+		if !scope.Of(e.key.Kind).Has(e.key.Namespace) {
 			continue
 		}
 		if len(news.Changes) == newsRows {

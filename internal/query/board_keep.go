@@ -11,7 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -54,6 +55,7 @@ type Board struct {
 
 // BoardOptions are what a Board is made of.
 type BoardOptions struct {
+	Kinds       Kinds  // of the stacks
 	TenantLabel string // whose value is the tenant of a stack; its namespace if empty or not set
 	Now         func() time.Time
 }
@@ -106,13 +108,13 @@ func (b *Board) Full() <-chan struct{} { return b.full }
 
 // Set takes in a stack that is there or changed. The object must not be changed
 // afterwards.
-func (b *Board) Set(o *v1alpha2.Terraform) {
-	asked := Decode(o)
-	row := rowOf(viewOf(o, asked), b.o.TenantLabel)
+func (b *Board) Set(object client.Object) {
+	o := ReadObject(b.o.Kinds, object)
+	row := rowOf(View(o), b.o.TenantLabel)
 	row.Rule, row.Phase, row.Reason = shared(row.Rule), shared(row.Phase), shared(row.Reason)
 	e := &card{
 		key: row.Key(), row: &row, rank: row.Status.rank(), search: searchText(&row), since: stamp(row.Since), applied: stamp(row.AppliedAt),
-		ties: tiesOf(o), every: checksEvery(row, asked.Spec),
+		ties: tiesOf(b.o.Kinds, o), every: checksEvery(row, o.Spec),
 	}
 
 	b.mu.Lock()
@@ -181,10 +183,9 @@ func (b *Board) add(e *card) {
 }
 
 // Drop takes out a stack that is gone.
-func (b *Board) Drop(namespace, name string) {
+func (b *Board) Drop(key Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	key := Key{namespace, name}
 	e := b.rows[key]
 	if e == nil {
 		return
@@ -224,7 +225,7 @@ func (b *Board) find(key Key) (int, bool) {
 }
 
 func compareKeys(a, b Key) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
 }
 
 // Get returns one row.
@@ -238,12 +239,19 @@ func (b *Board) Get(key Key) (Row, bool) {
 }
 
 // Namespaces lists the namespaces that hold stacks, sorted.
-func (b *Board) Namespaces() []string {
+func (b *Board) Namespaces() []string { return namespaces(b, func(Key) bool { return true }) }
+
+// NamespacesOf returns a function that lists those that hold stacks of a kind.
+func NamespacesOf(b *Board, kind string) func() []string {
+	return func() []string { return namespaces(b, func(k Key) bool { return k.Kind == kind }) }
+}
+
+func namespaces(b *Board, counts func(Key) bool) []string {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	var out []string
 	for _, e := range b.order {
-		if n := len(out); n == 0 || out[n-1] != e.key.Namespace {
+		if n := len(out); counts(e.key) && (n == 0 || out[n-1] != e.key.Namespace) {
 			out = append(out, e.key.Namespace)
 		}
 	}

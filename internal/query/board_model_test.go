@@ -17,6 +17,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -24,7 +25,7 @@ import (
 var day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 func newBoard() *Board {
-	return NewBoard(BoardOptions{TenantLabel: "team", Now: func() time.Time { return day }})
+	return NewBoard(BoardOptions{Kinds: kinds.All(), TenantLabel: "team", Now: func() time.Time { return day }})
 }
 
 // drawn is a stack of a small world, so that several are alike.
@@ -130,12 +131,12 @@ func TestBoardIsWhatItWasTold(t *testing.T) {
 			"set": func(t *rapid.T) {
 				o := drawn(t)
 				b.Set(o)
-				model[Key{o.Namespace, o.Name}] = rowOf(View(o), "team")
+				model[Key{Namespace: o.Namespace, Name: o.Name}] = rowOf(View(ReadObject(kinds.All(), o)), "team")
 			},
 			"drop": func(t *rapid.T) {
 				o := drawn(t)
-				b.Drop(o.Namespace, o.Name)
-				delete(model, Key{o.Namespace, o.Name})
+				b.Drop(Key{Namespace: o.Namespace, Name: o.Name})
+				delete(model, Key{Namespace: o.Namespace, Name: o.Name})
 			},
 			"ask": func(t *rapid.T) {
 				scope, q := drawnQuery(t)

@@ -81,10 +81,10 @@ func (b *Board) chosen(scope access.Scope, q boardQuery) func(yield func(*card) 
 			to, _ := b.find(Key{Namespace: q.Namespace + "\x00"})
 			rows = rows[from:to]
 		}
-		namespace, visible := "", false
+		namespace, kind, visible := "", "", false
 		for _, e := range rows {
-			if e.key.Namespace != namespace {
-				namespace, visible = e.key.Namespace, scope.Has(e.key.Namespace)
+			if e.key.Namespace != namespace || e.key.Kind != kind {
+				namespace, kind, visible = e.key.Namespace, e.key.Kind, scope.Of(e.key.Kind).Has(e.key.Namespace)
 			}
 			if visible && q.chooses(e) && !yield(e) {
 				return

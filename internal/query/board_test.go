@@ -38,7 +38,7 @@ func TestBoardAnswersNothingBeforeItIsFull(t *testing.T) {
 	b.Set(placed("a", "one", stack.Applied))
 	_, page := b.Page(access.Everything, BoardQuery{})
 	_, news := b.Changes(access.Everything, "")
-	_, graph := b.Graph(access.Everything, Key{"a", "one"}, 0)
+	_, graph := b.Graph(access.Everything, Key{Namespace: "a", Name: "one"}, 0)
 	_, capacity := b.Capacity(1)
 	_, tally := b.Tally(access.Everything, "team", []string{"a"})
 	for what, err := range map[string]error{"Page": page, "Tally": tally, "Changes": news, "Graph": graph, "Capacity": capacity} {
@@ -151,7 +151,7 @@ func TestCursors(t *testing.T) {
 	for i := range ghostsKept + 1 {
 		name := fmt.Sprint("s", i)
 		b.Set(placed("a", name, stack.Applied))
-		b.Drop("a", name)
+		b.Drop(Key{Namespace: "a", Name: name})
 	}
 	for name, c := range map[string]struct {
 		since string

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -10,15 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/access"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/stack"
-)
-
-// The annotations by which a person speaks to the controller.
-const (
-	RequestAnnotation  = infra.RequestedAt
-	RejectedAnnotation = "terrier.dev/rejected" // the name of a rejected plan
-	CommentAnnotation  = "terrier.dev/comment"  // the comment of the last approval or rejection
 )
 
 // Detail is all there is to know of a stack without looking into its records.
@@ -60,11 +52,11 @@ func (s *Stacks) Describe(ctx context.Context, key Key) (Detail, error) {
 	if err != nil {
 		return Detail{}, err
 	}
-	d := Detail{Stack: View(o), Conditions: conditions(o), Rejected: o.Annotations[RejectedAnnotation]}
-	for _, r := range o.Spec.DependsOn {
-		d.DependsOn = append(d.DependsOn, cmp.Or(r.Namespace, key.Namespace)+"/"+r.Name)
+	d := Detail{Stack: View(o), Conditions: conditions(o.View.Conditions), Rejected: o.View.Rejected}
+	for _, r := range input.References(o.Legible, key.Namespace).DependsOn {
+		d.DependsOn = append(d.DependsOn, keyOf(s.Kinds, r).String())
 	}
-	if m := Decode(o).Status; m.Failures > 0 {
+	if m := o.Status; m.Failures > 0 {
 		d.Failure = &Failure{At: m.FailedAt, Kind: m.FailedKind, Step: m.FailedStep, Message: m.FailedWith}
 	}
 	d.Means = Explained(stack.Reason(d.Phase))

@@ -120,10 +120,10 @@ func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, err
 	if err != nil {
 		return nil, err
 	}
-	if o.Spec.WriteOutputsToSecret == nil {
+	if o.View.OutputsIn == "" {
 		return nil, fault.New(fault.Missing, ReasonNoOutputs, fmt.Errorf("the stack %s publishes no outputs", key))
 	}
-	name := types.NamespacedName{Namespace: key.Namespace, Name: o.Spec.WriteOutputsToSecret.Name}
+	name := types.NamespacedName{Namespace: key.Namespace, Name: o.View.OutputsIn}
 	data, public, err := kube.ReadSecret(ctx, s.Kube, name)
 	if fault.Of(err) == fault.Missing {
 		return nil, fault.New(fault.Missing, ReasonUnpublished, fmt.Errorf("the stack %s has not published its outputs yet", key))

@@ -144,7 +144,7 @@ func (s *Stacks) Explain(ctx context.Context, key Key) (Explanation, error) {
 		return Explanation{}, err
 	}
 	st := View(o)
-	return Explanation{Stack: st, Means: Explained(stack.Reason(st.Phase)), Facts: facts(st, Decode(o).Status), Rules: verdicts(st.Rule)}, nil
+	return Explanation{Stack: st, Means: Explained(stack.Reason(st.Phase)), Facts: facts(st, o.Status), Rules: verdicts(st.Rule)}, nil
 }
 
 // verdicts lists the rules in their order, with what became of each.

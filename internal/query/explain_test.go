@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/stack/stacktest"
@@ -106,7 +107,7 @@ func TestExplainManifest(t *testing.T) {
 		"a spoilt one waits for an edit":        {"  workspace: --evil\n", []string{"wait"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ExplainManifest([]byte(header+tt.spec), time.Unix(1e9, 0))
+			got, err := ExplainManifest([]byte(header+tt.spec), kinds.All(), time.Unix(1e9, 0))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +139,7 @@ func TestExplainManifestRefuses(t *testing.T) {
 		"nothing":               "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := ExplainManifest([]byte(content), time.Unix(1e9, 0)); fault.Of(err) != fault.Invalid {
+			if _, err := ExplainManifest([]byte(content), kinds.All(), time.Unix(1e9, 0)); fault.Of(err) != fault.Invalid {
 				t.Errorf("ExplainManifest() is %v, want it to be invalid", err)
 			}
 		})
@@ -154,7 +155,7 @@ func TestExplainManifestWithStatus(t *testing.T) {
       planned: {source: "sha256:1"}
       pending: {name: plan-main-b8e362c206, digest: "sha256:2", basis: {source: "sha256:1"}, changes: {destroy: 3}}
 `
-	got, err := ExplainManifest([]byte(content), time.Unix(1e9, 0))
+	got, err := ExplainManifest([]byte(content), kinds.All(), time.Unix(1e9, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/terrier-iac/terrier/internal/access"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/input"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Graph is a stack with what it needs, and what needs it, directly or through
@@ -24,13 +26,14 @@ type Graph struct {
 type GraphNode struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
+	Kind      string `json:"kind,omitempty"` // as Key has it
 	Status    Status `json:"status,omitempty"`
 	Missing   bool   `json:"missing,omitempty"` // a stack depends on it, and it does not exist
 	Hidden    bool   `json:"hidden,omitempty"`  // the visitor may not see it: it has no name here, and nothing behind it is shown
 }
 
 // Key names the stack; it is zero if the node is hidden.
-func (n GraphNode) Key() Key { return Key{n.Namespace, n.Name} }
+func (n GraphNode) Key() Key { return Key{Namespace: n.Namespace, Name: n.Name, Kind: n.Kind} }
 
 // GraphEdge says that the stack From needs the stack To. Both are places in
 // Graph.Nodes, and never the same.
@@ -82,10 +85,10 @@ type need struct {
 // edges lists the needs of all stacks, from either end, each in order.
 func (b *Board) edges() (needs, neededBy map[Key][]need) {
 	needs, neededBy = map[Key][]need{}, map[Key][]need{}
-	publishers := map[Key][]Key{} // by Secret
+	publishers := map[types.NamespacedName][]Key{} // by Secret
 	for _, c := range b.order {
 		if s := c.ties.writes; s != "" {
-			secret := Key{c.key.Namespace, s}
+			secret := types.NamespacedName{Namespace: c.key.Namespace, Name: s}
 			publishers[secret] = append(publishers[secret], c.key)
 		}
 	}
@@ -100,7 +103,7 @@ func (b *Board) edges() (needs, neededBy map[Key][]need) {
 			tie(to, EdgeDependsOn)
 		}
 		for _, secret := range c.ties.reads {
-			for _, to := range publishers[Key{c.key.Namespace, secret}] {
+			for _, to := range publishers[types.NamespacedName{Namespace: c.key.Namespace, Name: secret}] {
 				tie(to, EdgeOutputs)
 			}
 		}
@@ -183,13 +186,13 @@ func (w *walk) graph(b *Board, needs map[Key][]need) Graph {
 }
 
 // hides reports whether a stack may not be seen.
-func (w *walk) hides(key Key) bool { return key != w.start && !w.scope.Has(key.Namespace) }
+func (w *walk) hides(key Key) bool { return key != w.start && !w.scope.Of(key.Kind).Has(key.Namespace) }
 
 func (w *walk) node(b *Board, key Key) GraphNode {
 	if w.hides(key) {
 		return GraphNode{Hidden: true}
 	}
-	n := GraphNode{Namespace: key.Namespace, Name: key.Name}
+	n := GraphNode{Namespace: key.Namespace, Name: key.Name, Kind: key.Kind}
 	if c := b.rows[key]; c != nil {
 		n.Status = c.row.Status
 	} else {
@@ -208,19 +211,28 @@ type ties struct {
 
 // tiesOf are the ties of a stack. A stack that reads a Secret is tied to the
 // stack that publishes to it, in whatever field the Secret is named.
-func tiesOf(o *v1alpha2.Terraform) ties {
+func tiesOf(kinds Kinds, o *Object) ties {
 	var t ties
-	refs := input.References(infra.Legible(o), o.Namespace)
+	refs := input.References(o.Legible, o.GetNamespace())
 	for _, r := range refs.DependsOn {
-		t.needs = append(t.needs, Key{r.Namespace, r.Name})
+		t.needs = append(t.needs, keyOf(kinds, r))
 	}
 	if refs.Writes != nil {
 		t.writes = refs.Writes.Name
 	}
 	for _, r := range refs.Reads {
-		if r.Kind == input.Secret && r.Namespace == o.Namespace && !slices.Contains(t.reads, r.Name) {
+		if r.Kind == input.Secret && r.Namespace == o.GetNamespace() && !slices.Contains(t.reads, r.Name) {
 			t.reads = append(t.reads, r.Name)
 		}
 	}
 	return t
+}
+
+// keyOf names the stack that another one refers to.
+func keyOf(kinds Kinds, r stack.Ref) Key {
+	k := Key{Namespace: r.Namespace, Name: r.Name, Kind: strings.ToLower(r.Kind)}
+	if d := kinds.Of(r.Kind); d != nil {
+		k.Kind = kinds.Word(d)
+	}
+	return k
 }

@@ -124,7 +124,7 @@ func TestGraph(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace, stack, _ := strings.Cut(c.key, "/")
-			g, err := b.Graph(c.scope, Key{namespace, stack}, c.depth)
+			g, err := b.Graph(c.scope, Key{Namespace: namespace, Name: stack}, c.depth)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,8 +143,8 @@ func TestGraphOfWhatIsNotThere(t *testing.T) {
 		depth int
 		want  fault.Kind
 	}{
-		"it does not exist":    {access.Everything, Key{"a", "nobody"}, 0, fault.Missing},
-		"a depth that is none": {access.Everything, Key{"a", "net"}, -1, fault.Invalid},
+		"it does not exist":    {access.Everything, Key{Namespace: "a", Name: "nobody"}, 0, fault.Missing},
+		"a depth that is none": {access.Everything, Key{Namespace: "a", Name: "net"}, -1, fault.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := b.Graph(c.scope, c.key, c.depth); fault.Of(err) != c.want {
@@ -161,7 +161,7 @@ func TestGraphHasACeiling(t *testing.T) {
 	for i := range 3 * graphNodes {
 		b.Set(tied(fmt.Sprintf("a/app-%04d", i), needs("net")))
 	}
-	g, err := b.Graph(access.Everything, Key{"a", "net"}, 0)
+	g, err := b.Graph(access.Everything, Key{Namespace: "a", Name: "net"}, 0)
 	if err != nil || len(g.Nodes) != graphNodes || g.Left != 2*graphNodes+1 || len(g.Edges) != graphNodes-1 {
 		t.Errorf("Graph() = %d nodes, %d edges, %d left, %v", len(g.Nodes), len(g.Edges), g.Left, err)
 	}
@@ -188,7 +188,7 @@ func TestGraphTellsNothingThatIsHidden(t *testing.T) {
 				has[[2]string{from, k}] = true
 			}
 		}
-		g, err := b.Graph(access.Scope{In: map[string]bool{"a": true}}, Key{"a", "1"}, rapid.IntRange(0, 3).Draw(t, "depth"))
+		g, err := b.Graph(access.Scope{In: map[string]bool{"a": true}}, Key{Namespace: "a", Name: "1"}, rapid.IntRange(0, 3).Draw(t, "depth"))
 		if err != nil {
 			t.Fatal(err)
 		}

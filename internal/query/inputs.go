@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -50,15 +49,11 @@ func (d *Details) Inputs(ctx context.Context, key Key) ([]InputInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := infra.Dialect{}.Decode(o)
-	if err != nil {
-		return nil, err // it names the field
+	if o.Invalid != nil {
+		return nil, o.Invalid // it names the field
 	}
-	p := asked.Configuration
-	in := &inputsOf{ctx: ctx, details: d, stack: key, namespace: key.Namespace, read: map[string]holding{}}
-	if t := o.Status.Terrier; t != nil {
-		in.environment = t.Environment
-	}
+	p := o.Configuration
+	in := &inputsOf{ctx: ctx, details: d, stack: key, namespace: key.Namespace, read: map[string]holding{}, environment: o.View.Environment}
 	for _, f := range p.VarFiles {
 		in.add(InputInfo{Name: f, Kind: InputFile, Origin: "spec.tfVarsFiles"})
 	}

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -47,8 +47,19 @@ func (d ManifestDocument) Text(path ...string) string {
 	return n.Value
 }
 
-func (d ManifestDocument) IsStack() bool {
-	return strings.HasPrefix(d.Text("apiVersion"), v1alpha2.GroupVersion.Group+"/") && d.Text("kind") == v1alpha2.Kind
+// Dialect is the dialect of the stack that the document describes; nil if it
+// describes none.
+func (d ManifestDocument) Dialect(kinds Kinds) dialect.Dialect {
+	return dialectOf(kinds, d.Text("apiVersion"), d.Text("kind"))
+}
+
+// dialectOf is the dialect of a kind in any version of its group.
+func dialectOf(kinds Kinds, apiVersion, kind string) dialect.Dialect {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil
+	}
+	return kinds.Of(gv.WithKind(kind).GroupKind().String())
 }
 
 // entry finds a key of a mapping.

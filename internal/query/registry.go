@@ -83,7 +83,7 @@ type Departed struct {
 }
 
 // Key names r.
-func (r Registry) Key() Key { return Key{r.Namespace, r.Name} }
+func (r Registry) Key() Key { return Key{Namespace: r.Namespace, Name: r.Name} }
 
 // Registry returns what is known of a registry. The rows themselves are seen by
 // the controller alone: a person needs no credential of the database for this.

@@ -123,3 +123,10 @@ func (t *Tenants) Revisions(ctx context.Context, o *tenantsv1.TenantTemplate) ([
 	}
 	return slices.DeleteFunc(list.Items, func(r appsv1.ControllerRevision) bool { return !metav1.IsControlledBy(&r, o) }), nil
 }
+
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}

@@ -145,7 +145,7 @@ func (b *Board) users(scope access.Scope) (map[sourceKey][]Key, error) {
 	}
 	out := map[sourceKey][]Key{}
 	for _, c := range b.order {
-		if k, ok := sourceUsed(c.row.Stack); ok && scope.Has(c.key.Namespace) {
+		if k, ok := sourceUsed(c.row.Stack); ok && scope.Of(c.key.Kind).Has(c.key.Namespace) {
 			out[k] = append(out[k], c.key)
 		}
 	}

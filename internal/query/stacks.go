@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -32,7 +33,7 @@ func parseSelector(s string) (labels.Selector, error) {
 	return sel, nil
 }
 
-// SortStacks orders stacks by namespace and name.
+// SortStacks orders stacks by namespace, name and kind.
 func SortStacks(s []Stack) { slices.SortFunc(s, compareStacks) }
 
 // StackReader answers questions about stacks.
@@ -53,20 +54,54 @@ type StackReader interface {
 	StateReader
 }
 
-// Key names a stack.
+// Key names a stack, or another object of a namespace.
 type Key struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	Kind      string `json:"kind,omitempty"` // of a stack, as terraform.alustan.io; empty for the first kind
 }
 
-func (k Key) String() string { return k.Namespace + "/" + k.Name }
+// String is the key as ParseKey reads it.
+func (k Key) String() string {
+	if k.Kind != "" {
+		return k.Kind + "/" + k.Namespace + "/" + k.Name
+	}
+	return k.Namespace + "/" + k.Name
+}
+
+// Filter chooses exactly the stack.
+func (k Key) Filter() Filter { return Filter{Namespace: k.Namespace, Name: k.Name, Kind: &k.Kind} }
+
+func (k Key) object() types.NamespacedName {
+	return types.NamespacedName{Namespace: k.Namespace, Name: k.Name}
+}
+
+// kindMark ends the kind in the address of a stack. It occurs in no name.
+const kindMark = ":"
+
+// Address is the name of the stack in addresses of pages and of the API:
+// terraform.alustan.io:net, and the bare name for the first kind.
+func (k Key) Address() string {
+	if k.Kind != "" {
+		return k.Kind + kindMark + k.Name
+	}
+	return k.Name
+}
+
+// SplitAddress reads what Address wrote.
+func SplitAddress(s string) (kind, name string) {
+	if kind, name, ok := strings.Cut(s, kindMark); ok {
+		return kind, name
+	}
+	return "", s
+}
 
 var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
 // Check refuses what cannot be the name of an object, so that no name is ever used
 // as a path.
 func (k Key) Check() error {
-	for _, s := range []string{k.Namespace, k.Name} {
+	for _, s := range []string{k.Namespace, k.Name, cmp.Or(k.Kind, "first")} {
 		if !objectName.MatchString(s) {
 			return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q cannot be a name", s))
 		}
@@ -75,13 +110,18 @@ func (k Key) Check() error {
 }
 
 // ParseKey reads NAME or NAMESPACE/NAME, with an optional kind before it as
-// kubectl writes it (terraform.infra.contrib.fluxcd.io/NAME).
+// kubectl writes it (terraform.infra.contrib.fluxcd.io/NAME). A kind without a group
+// is not said, since several groups may have it. Kinds.Named says whether there is
+// such a kind.
 func ParseKey(s, namespace string) (Key, error) {
 	parts := strings.Split(s, "/")
-	if kind, _, _ := strings.Cut(strings.ToLower(parts[0]), "."); len(parts) > 1 && (kind == "terraform" || kind == "terraforms" || kind == "tf") {
+	k := Key{Namespace: namespace, Name: parts[len(parts)-1]}
+	if kind := strings.ToLower(parts[0]); len(parts) > 1 && (unqualified[kind] || qualified.MatchString(kind)) {
+		if !unqualified[kind] {
+			k.Kind = kind
+		}
 		parts = parts[1:]
 	}
-	k := Key{Namespace: namespace, Name: parts[len(parts)-1]}
 	if len(parts) == 2 {
 		k.Namespace = parts[0]
 	}
@@ -91,23 +131,41 @@ func ParseKey(s, namespace string) (Key, error) {
 	return k, nil
 }
 
+// qualified is a kind with its group. The name of a namespace has no dot.
+var qualified = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$`)
+
+// unqualified are the words that kubectl takes for a kind of stack without its group.
+var unqualified = map[string]bool{"terraform": true, "terraforms": true, "tf": true}
+
+// Canonical returns key with its kind as Kinds.Word has it.
+func Canonical(kinds Kinds, key Key) (Key, error) {
+	d := kinds.Named(key.Kind)
+	if d == nil {
+		return key, noKind(kinds, key.Kind)
+	}
+	key.Kind = kinds.Word(d)
+	return key, nil
+}
+
 // Stacks answers questions about stacks and their states.
 type Stacks struct {
 	*Objects
 	*States
 }
 
-// New returns the Stacks that kube may see, with the records of their runs.
-func New(kube client.WithWatch, records Records, now func() time.Time) *Stacks {
-	objects := &Objects{Kube: kube, Records: records, Now: now}
+// New returns the Stacks of these kinds that kube may see, with the records of their
+// runs.
+func New(kube client.WithWatch, kinds Kinds, records Records, now func() time.Time) *Stacks {
+	objects := &Objects{Kube: kube, Kinds: kinds, Records: records, Now: now}
 	return &Stacks{Objects: objects, States: &States{objects}}
 }
 
 // Filter chooses stacks.
 type Filter struct {
-	Namespace string // all if empty
-	Name      string // all if empty
-	Selector  string // of labels, as kubectl reads it
+	Namespace string  // all if empty
+	Name      string  // all if empty
+	Selector  string  // of labels, as kubectl reads it
+	Kind      *string // as Key has it; all if nil
 }
 
 func (f Filter) options() ([]client.ListOption, error) {
@@ -135,8 +193,8 @@ func (s *Stacks) List(ctx context.Context, f Filter) ([]Stack, error) {
 		return nil, err
 	}
 	out := make([]Stack, 0, len(list))
-	for i := range list {
-		out = append(out, View(&list[i]))
+	for _, o := range list {
+		out = append(out, View(o))
 	}
 	SortStacks(out)
 	return out, nil
@@ -152,7 +210,7 @@ func (s *Stacks) Get(ctx context.Context, key Key) (Stack, error) {
 }
 
 func compareStacks(a, b Stack) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return compareKeys(a.Key(), b.Key())
 }
 
 // Change is a stack as it is now, or as it was last if it is gone.

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -33,7 +33,8 @@ const (
 type StateInfo struct {
 	Namespace string        `json:"namespace"`
 	Stack     string        `json:"stack"`
-	Kept      string        `json:"kept"` // where: the Secret's name, or that the stack keeps it elsewhere
+	Kind      string        `json:"kind,omitempty"` // of the stack, as Key has it
+	Kept      string        `json:"kept"`           // where: the Secret's name, or that the stack keeps it elsewhere
 	Lineage   string        `json:"lineage,omitempty"`
 	Serial    uint64        `json:"serial,omitempty"`
 	Digest    string        `json:"digest,omitempty"`
@@ -69,26 +70,20 @@ type States struct{ *Objects }
 
 // StoredState is the state of one stack, and where it is stored.
 type StoredState struct {
-	Object *v1alpha2.Terraform
+	Object *Object
 	ID     StackID
-	Status stack.Status
 	Ref    kube.StateRef
 	States kube.States
 }
 
 // stored finds the state of a stack; nil if Terrier does not store it.
-func (s *States) stored(o *v1alpha2.Terraform) *StoredState {
-	asked := Decode(o)
-	b := asked.Configuration.Backend
+func (s *States) stored(o *Object) *StoredState {
+	b := o.Configuration.Backend
 	if b.Kind != stack.Managed {
 		return nil
 	}
-	workspace := asked.Configuration.Workspace
-	if workspace == "" {
-		workspace = "default"
-	}
-	h := &StoredState{Object: o, ID: View(o).ID(), Status: asked.Status}
-	h.Ref = kube.StateRef{Namespace: o.Namespace, Workspace: workspace, Suffix: b.Suffix, Labels: b.Labels}
+	h := &StoredState{Object: o, ID: o.ID()}
+	h.Ref = kube.StateRef{Namespace: o.GetNamespace(), Workspace: cmp.Or(o.Configuration.Workspace, "default"), Suffix: b.Suffix, Labels: b.Labels}
 	h.States = kube.States{Client: s.Kube, Now: s.Now, Overflow: beside{s.Records, h.ID, h.Ref}}
 	return h
 }
@@ -115,26 +110,29 @@ func (s *States) StateInfos(ctx context.Context, f Filter) ([]StateInfo, error) 
 		return nil, err
 	}
 	out := make([]StateInfo, 0, len(list))
-	for i := range list {
-		info, err := s.stateInfo(ctx, &list[i])
+	for _, o := range list {
+		info, err := s.stateInfo(ctx, o)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, info)
 	}
 	slices.SortFunc(out, func(a, b StateInfo) int {
-		return compareStacks(Stack{Namespace: a.Namespace, Name: a.Stack}, Stack{Namespace: b.Namespace, Name: b.Stack})
+		return compareKeys(a.Key(), b.Key())
 	})
 	return out, nil
 }
 
-func (s *States) stateInfo(ctx context.Context, o *v1alpha2.Terraform) (StateInfo, error) {
-	info := StateInfo{Namespace: o.Namespace, Stack: o.Name, Kept: "elsewhere"}
+// Key names the stack.
+func (s StateInfo) Key() Key { return Key{Namespace: s.Namespace, Name: s.Stack, Kind: s.Kind} }
+
+func (s *States) stateInfo(ctx context.Context, o *Object) (StateInfo, error) {
+	info := StateInfo{Namespace: o.GetNamespace(), Stack: o.GetName(), Kind: o.Kind, Kept: "elsewhere"}
 	h := s.stored(o)
 	if h == nil {
 		return info, nil
 	}
-	info.Kept, info.Known = h.Ref.String(), h.Status.KnownState
+	info.Kept, info.Known = h.Ref.String(), o.Status.KnownState
 	found, err := h.States.Load(ctx, h.Ref)
 	info.Digest, info.Packed, info.Outgrown = found.Digest, found.Packed, found.Outgrown
 	var facts stack.StateFacts
@@ -169,7 +167,7 @@ func (s *States) id(ctx context.Context, key Key) (StackID, error) {
 	if err != nil {
 		return StackID{}, err
 	}
-	return View(o).ID(), nil
+	return o.ID(), nil
 }
 
 // PullState returns the newest state of a stack as it is stored, or one version

@@ -1,16 +1,13 @@
 package query
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/dialect"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -26,42 +23,52 @@ type Step struct {
 // ExplainManifest says what Terrier would do with each stack of a manifest, without
 // a cluster: it assumes that sources and inputs can be read and that runs succeed.
 // A manifest with a status is explained from that status on.
-func ExplainManifest(content []byte, now time.Time) ([]Explanation, error) {
+func ExplainManifest(content []byte, kinds Kinds, now time.Time) ([]Explanation, error) {
 	docs, err := ReadManifest(content)
 	if err != nil {
 		return nil, err
 	}
 	var out []Explanation
 	for _, d := range docs {
-		if !d.IsStack() {
+		of := d.Dialect(kinds)
+		if of == nil {
 			continue
 		}
-		var o v1alpha2.Terraform
+		o := of.New()
 		raw, err := d.yaml()
 		if err == nil {
-			err = yaml.UnmarshalStrict(raw, &o)
+			err = yaml.UnmarshalStrict(raw, o)
 		}
 		if err != nil {
-			return nil, fault.New(fault.Invalid, ReasonManifest, fmt.Errorf("reading the Terraform at line %d: %w", d.Line(), err))
+			return nil, fault.New(fault.Invalid, ReasonManifest, fmt.Errorf("reading the %s at line %d: %w", of.Kind().Kind, d.Line(), err))
 		}
-		e, err := explainObject(&o, now)
+		e, err := explainObject(ReadObject(kinds, o), now)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, e)
 	}
 	if out == nil {
-		return nil, fault.New(fault.Invalid, ReasonManifest, errors.New("the manifest holds no Terraform of infra.contrib.fluxcd.io"))
+		return nil, fault.New(fault.Invalid, ReasonManifest, fmt.Errorf("the manifest holds no %s", spelledOut(kinds)))
 	}
 	return out, nil
 }
 
-func explainObject(o *v1alpha2.Terraform, now time.Time) (Explanation, error) {
-	asked, err := infra.Dialect{}.Decode(o)
-	if err != nil && fault.Of(err) != fault.Invalid {
-		return Explanation{}, fmt.Errorf("reading %s/%s: %w", o.Namespace, o.Name, err)
+// spelledOut lists the kinds in the words of a manifest.
+func spelledOut(kinds Kinds) string {
+	var all []string
+	for _, d := range kinds.All() {
+		all = append(all, d.Kind().Kind+" of "+d.Kind().Group)
 	}
-	seen := pretend(o, asked, now)
+	return strings.Join(all, ", and no ")
+}
+
+func explainObject(o *Object, now time.Time) (Explanation, error) {
+	err := o.Invalid
+	if err != nil && fault.Of(err) != fault.Invalid {
+		return Explanation{}, fmt.Errorf("reading %s: %w", o.Key(), err)
+	}
+	seen := pretend(o, now)
 	if err != nil {
 		seen.Blocked = &stack.Blocked{Kind: fault.Invalid, Reason: stack.SpecInvalid, Message: err.Error()}
 	}
@@ -69,8 +76,8 @@ func explainObject(o *v1alpha2.Terraform, now time.Time) (Explanation, error) {
 	s := View(o)
 	s.Phase, s.Rule, s.Message = string(d.Reason), d.Rule, d.Message
 	s.Stalled = d.Ready == stack.Stalled
-	e := Explanation{Stack: s, Means: Explained(d.Reason), Facts: facts(s, asked.Status), Rules: verdicts(d.Rule), Story: tell(seen)}
-	for _, f := range asked.Ignored {
+	e := Explanation{Stack: s, Means: Explained(d.Reason), Facts: facts(s, o.Status), Rules: verdicts(d.Rule), Story: tell(seen)}
+	for _, f := range o.Ignored {
 		e.Facts = append(e.Facts, f+" is set and has no effect yet")
 	}
 	return e, nil
@@ -78,17 +85,17 @@ func explainObject(o *v1alpha2.Terraform, now time.Time) (Explanation, error) {
 
 // pretend observes a stack as if all objects that it refers to existed, unchanged
 // since the last plan.
-func pretend(o *v1alpha2.Terraform, asked dialect.Stack, now time.Time) stack.Observation {
-	basis := asked.Status.Planned
+func pretend(o *Object, now time.Time) stack.Observation {
+	basis := o.Status.Planned
 	if basis == (stack.PlanInputs{}) {
-		basis = stack.PlanInputs{Revision: "newest", Source: "newest", Shape: asked.Configuration.Shape(), Engine: "tofu"}
+		basis = stack.PlanInputs{Revision: "newest", Source: "newest", Shape: o.Configuration.Shape(), Engine: "tofu"}
 	}
-	if p := asked.Status.Pending; p != nil {
+	if p := o.Status.Pending; p != nil {
 		basis = p.PlanInputs
 	}
 	return stack.Observation{
-		Now: now, Spec: asked.Spec, Status: asked.Status, Replan: asked.Replan, PlanInputs: basis,
-		Deleting: o.DeletionTimestamp != nil, CheckedAt: now,
+		Now: now, Spec: o.Spec, Status: o.Status, Replan: o.Replan, PlanInputs: basis,
+		Deleting: o.Deleting(), CheckedAt: now,
 	}
 }
 

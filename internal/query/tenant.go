@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/dialect/tenants"
@@ -131,7 +130,7 @@ func (t *Tenants) readRow(ctx context.Context, o *tenantsv1.Tenant) (tenant.Row,
 
 // standing compares what a tenant has of its template with what there is.
 func (t *Tenants) standing(ctx context.Context, o *tenantsv1.Tenant, d *TenantDetail) error {
-	tpl, err := t.TemplateObject(ctx, Key{o.Namespace, o.Spec.TemplateRef})
+	tpl, err := t.TemplateObject(ctx, Key{Namespace: o.Namespace, Name: o.Spec.TemplateRef})
 	if fault.Reason(err, "") == ReasonNoSuchThing {
 		d.Behind = "the template is gone"
 		return nil
@@ -264,10 +263,11 @@ func awaited(list []TenantObject) {
 
 // addStack adds the status of the stack, if the object is one.
 func (t *Tenants) addStack(ctx context.Context, v *TenantObject) {
-	if v.Kind != v1alpha2.Kind || !strings.HasPrefix(v.APIVersion, v1alpha2.GroupVersion.Group+"/") || v.Name == "" {
+	d := dialectOf(t.stacks.Kinds, v.APIVersion, v.Kind)
+	if d == nil || v.Name == "" {
 		return
 	}
-	s, err := t.stacks.Get(ctx, Key{v.Namespace, v.Name})
+	s, err := t.stacks.Get(ctx, Key{Namespace: v.Namespace, Name: v.Name, Kind: t.stacks.Kinds.Word(d)})
 	if err != nil {
 		v.StackUnseen = fmt.Sprint(err)
 		return

@@ -63,7 +63,7 @@ type Template struct {
 }
 
 // Key names t.
-func (t Template) Key() Key { return Key{t.Namespace, t.Name} }
+func (t Template) Key() Key { return Key{Namespace: t.Namespace, Name: t.Name} }
 
 // TemplateDetail is a template with what it is made of.
 type TemplateDetail struct {

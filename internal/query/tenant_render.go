@@ -165,7 +165,7 @@ func (t *Tenants) Render(ctx context.Context, key Key, row RowText, uid string) 
 	if err != nil {
 		return Rendering{}, err
 	}
-	registry, err := t.RegistryObject(ctx, Key{key.Namespace, o.Spec.RegistryID})
+	registry, err := t.RegistryObject(ctx, Key{Namespace: key.Namespace, Name: o.Spec.RegistryID})
 	if err != nil && fault.Of(err) != fault.Missing && fault.Of(err) != fault.Denied {
 		return Rendering{}, err // without it, the names of variables are not checked
 	}

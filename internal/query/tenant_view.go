@@ -48,7 +48,7 @@ type Tenant struct {
 }
 
 // Key names t.
-func (t Tenant) Key() Key { return Key{t.Namespace, t.Name} }
+func (t Tenant) Key() Key { return Key{Namespace: t.Namespace, Name: t.Name} }
 
 // tenantView translates the object of a tenant.
 func tenantView(o *tenantsv1.Tenant) Tenant {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -272,7 +271,7 @@ func (t *Tenants) tenantObject(ctx context.Context, key Key) (*tenantsv1.Tenant,
 		return nil, err
 	}
 	var o tenantsv1.Tenant
-	if err := t.Kube.Get(ctx, types.NamespacedName(key), &o); err != nil {
+	if err := t.Kube.Get(ctx, key.object(), &o); err != nil {
 		return nil, TenantsFault(err, "tenant "+key.String())
 	}
 	return &o, nil
@@ -283,7 +282,7 @@ func (t *Tenants) TemplateObject(ctx context.Context, key Key) (*tenantsv1.Tenan
 		return nil, err
 	}
 	var o tenantsv1.TenantTemplate
-	if err := t.Kube.Get(ctx, types.NamespacedName(key), &o); err != nil {
+	if err := t.Kube.Get(ctx, key.object(), &o); err != nil {
 		return nil, TenantsFault(err, "template "+key.String())
 	}
 	return &o, nil
@@ -294,7 +293,7 @@ func (t *Tenants) RegistryObject(ctx context.Context, key Key) (*tenantsv1.Tenan
 		return nil, err
 	}
 	var o tenantsv1.TenantRegistry
-	if err := t.Kube.Get(ctx, types.NamespacedName(key), &o); err != nil {
+	if err := t.Kube.Get(ctx, key.object(), &o); err != nil {
 		return nil, TenantsFault(err, "registry "+key.String())
 	}
 	return &o, nil

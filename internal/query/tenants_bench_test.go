@@ -11,6 +11,7 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 )
 
 // cached answers lists as the controllers' cache does: all at once, and sharing
@@ -45,7 +46,7 @@ func BenchmarkTenantsList(b *testing.B) {
 		}
 		c.tenants = append(c.tenants, o)
 	}
-	t := NewTenants(New(c, nil, time.Now), nil)
+	t := NewTenants(New(c, kinds.All(), nil, time.Now), nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		if list, err := t.List(b.Context(), TenantFilter{}); err != nil || len(list.Items) != many {

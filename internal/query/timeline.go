@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -84,12 +84,12 @@ func (d *Details) Timeline(ctx context.Context, key Key) ([]Moment, error) {
 			return nil, err
 		}
 	}
-	return timeline(st.Created, runs, happened, decided), nil
+	return timeline(o.Dialect, st.Created, runs, happened, decided), nil
 }
 
 // timeline puts everything in one order, newest first. Of what is of the same
 // moment, the end of a run caused the decision, and that the event.
-func timeline(created time.Time, runs []Report, happened []Event, decided []Decided) []Moment {
+func timeline(of dialect.Dialect, created time.Time, runs []Report, happened []Event, decided []Decided) []Moment {
 	out := []Moment{{At: created, Kind: MomentCreated, Title: "Created"}}
 	decided, began := unsaid(decided, runs)
 	for _, d := range decided[:min(len(decided), momentsShown)] {
@@ -98,7 +98,7 @@ func timeline(created time.Time, runs []Report, happened []Event, decided []Deci
 	told := map[int]string{} // by run, in the words of its event
 	var others []Event
 	for _, e := range happened {
-		if i := slices.IndexFunc(runs, func(r Report) bool { return tellsOf(e, r) }); i >= 0 {
+		if i := slices.IndexFunc(runs, func(r Report) bool { return tellsOf(of, e, r) }); i >= 0 {
 			told[i] = e.Message
 			continue
 		}
@@ -161,16 +161,16 @@ const tells = 2 * time.Minute
 
 // tellsOf reports whether e says no more than that r ended. Events are kept to
 // the second.
-func tellsOf(e Event, r Report) bool {
+func tellsOf(of dialect.Dialect, e Event, r Report) bool {
 	if r.Phase != runner.Done || e.At.Before(r.Finished.Add(-time.Second)) || e.At.After(r.Finished.Add(tells)) {
 		return false
 	}
 	end := stack.Run{Kind: r.Kind, Outcome: r.Outcome, Step: r.Step, Why: r.Reason}
-	if e.Reason == (infra.Dialect{}).EventReason(end) {
+	if e.Reason == of.EventReason(end) {
 		return true
 	}
 	end.Plan = &stack.Plan{Drift: true} // the report does not say that it was drift
-	return r.Outcome == stack.Succeeded && !r.Kind.Writes() && e.Reason == (infra.Dialect{}).EventReason(end)
+	return r.Outcome == stack.Succeeded && !r.Kind.Writes() && e.Reason == of.EventReason(end)
 }
 
 // words is a CamelCase name as people write it: AwaitingApproval is Awaiting

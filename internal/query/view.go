@@ -6,9 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/dialect"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -22,6 +19,7 @@ func Underway(asked stack.Spec, m stack.Status) bool {
 type Stack struct {
 	Namespace string            `json:"namespace"`
 	Name      string            `json:"name"`
+	Kind      string            `json:"kind,omitempty"` // as terraform.alustan.io; empty for the first kind
 	UID       string            `json:"uid"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Created   time.Time         `json:"created"`
@@ -118,67 +116,39 @@ type Condition struct {
 }
 
 // Key names s.
-func (s Stack) Key() Key { return Key{s.Namespace, s.Name} }
+func (s Stack) Key() Key { return Key{Namespace: s.Namespace, Name: s.Name, Kind: s.Kind} }
 
 // ID is how the records know s.
 func (s Stack) ID() StackID { return StackID{Key: s.Key(), UID: s.UID} }
 
 // View translates the object of a stack.
-func View(o *v1alpha2.Terraform) Stack { return viewOf(o, Decode(o)) }
-
-func viewOf(o *v1alpha2.Terraform, asked dialect.Stack) Stack {
+func View(o *Object) Stack {
+	v := o.View
 	s := Stack{
-		Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), Labels: o.Labels, Created: o.CreationTimestamp.Time,
-		Mode: asked.Spec.Mode, Suspended: o.Spec.Suspend, Deleting: o.DeletionTimestamp != nil, Destroy: o.Spec.Destroy,
-		Approved: o.Spec.ApprovePlan, Source: "inline", Path: o.Spec.Path,
-		Ready: string(metav1.ConditionUnknown), Stalled: meta.IsStatusConditionTrue(o.Status.Conditions, "Stalled"),
-		Pending: o.Status.Plan.Pending, Outputs: o.Status.AvailableOutputs,
-		Failures: int(o.Status.ReconciliationFailures), Handled: o.Status.LastHandledReconcileAt,
-		Reconciling: meta.IsStatusConditionTrue(o.Status.Conditions, "Reconciling"),
+		Namespace: o.GetNamespace(), Name: o.GetName(), Kind: o.Kind, UID: string(o.GetUID()), Labels: o.GetLabels(), Created: o.GetCreationTimestamp().Time,
+		Mode: o.Spec.Mode, Suspended: v.Suspended, Deleting: o.Deleting(), Destroy: o.Spec.Destroy,
+		Approved: v.Approved, Source: v.Source, Path: v.Path,
+		Ready: string(metav1.ConditionUnknown), Stalled: meta.IsStatusConditionTrue(v.Conditions, "Stalled"),
+		Reconciling: meta.IsStatusConditionTrue(v.Conditions, "Reconciling"),
+		Phase:       v.Phase, Rule: v.Rule, WaitingFor: v.WaitingFor, Since: v.Since, NextAttempt: v.Next, Every: v.Every,
+		Pending: v.Pending, Revision: v.Revision, Failures: v.Failures, Handled: v.Handled,
+		Isolation: v.Isolation, Environment: v.Environment, Outputs: v.Outputs, OutputsIn: v.OutputsIn,
 	}
-	if r := o.Spec.SourceRef; r != nil {
-		s.Source = r.Kind + "/" + r.Name
-		if r.Namespace != "" && r.Namespace != o.Namespace {
-			s.Source = r.Kind + "/" + r.Namespace + "/" + r.Name
-		}
-	}
-	if w := o.Spec.WriteOutputsToSecret; w != nil {
-		s.OutputsIn = w.Name
-	}
-	if c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); c != nil {
+	if c := meta.FindStatusCondition(v.Conditions, "Ready"); c != nil {
 		s.Ready, s.Reason, s.Message = string(c.Status), c.Reason, c.Message
 	}
-	s.progress(o.Status.Terrier)
-	s.remember(asked.Status)
-	if g := asked.Status.BreakGlass; g != nil && g.Session == asked.Spec.BreakGlass {
-		s.BreakGlass = g
-		if Underway(asked.Spec, asked.Status) {
-			s.PendingCommand = asked.Spec.Command
-		}
+	if v.Run != nil {
+		s.Run = new(Running(*v.Run))
 	}
-	for _, r := range []string{o.Status.LastPlannedRevision, o.Status.LastAppliedRevision} {
-		if r != "" {
-			s.Revision = r
+	s.remember(o.Status)
+	if g := o.Status.BreakGlass; g != nil && g.Session == o.Spec.BreakGlass {
+		s.BreakGlass = g
+		if Underway(o.Spec, o.Status) {
+			s.PendingCommand = o.Spec.Command
 		}
 	}
 	s.FormerNames = FormerNames{s.Untracked, s.BreakGlass, s.PendingCommand, s.LastCommand}
 	return s
-}
-
-// progress takes over what the controller says about now.
-func (s *Stack) progress(t *v1alpha2.TerrierStatus) {
-	if t == nil {
-		return
-	}
-	s.Phase, s.Rule, s.WaitingFor = string(stack.ParseReason(t.Phase)), t.Rule, t.WaitingFor
-	s.Since, s.NextAttempt = timeOf(t.Since), timeOf(t.NextAttempt)
-	if t.RecheckEvery != nil {
-		s.Every = t.RecheckEvery.Duration
-	}
-	s.Isolation, s.Environment = t.Isolation, t.Environment
-	if r := t.Run; r != nil {
-		s.Run = &Running{ID: r.ID, Kind: r.Kind, Phase: r.Phase, Started: timeOf(r.StartedAt), Until: timeOf(r.Deadline)}
-	}
 }
 
 // remember takes over what earlier reconciles wrote down.
@@ -205,24 +175,10 @@ func PlanInfoOf(p *stack.Plan) *PlanInfo {
 	return &PlanInfo{Name: p.Name, Digest: p.Digest, Run: p.Run, Revision: p.PlanInputs.Revision, Changes: p.Changes, Destroy: p.Destroy, Drift: p.Drift, At: p.At}
 }
 
-// decode reads an object in our words. A spec that is spoilt, or a memory that
-// cannot be read, is the controller's to complain of: what can be read is shown.
-func Decode(o *v1alpha2.Terraform) dialect.Stack {
-	asked, _ := infra.Dialect{}.Decode(o)
-	return asked
-}
-
-func conditions(o *v1alpha2.Terraform) []Condition {
+func conditions(list []metav1.Condition) []Condition {
 	var out []Condition
-	for _, c := range o.Status.Conditions {
+	for _, c := range list {
 		out = append(out, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time})
 	}
 	return out
-}
-
-func timeOf(t *metav1.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
 }

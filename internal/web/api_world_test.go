@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/schedule"
@@ -18,7 +19,7 @@ import (
 
 // emptyBoard is the board of a cluster without stacks.
 func emptyBoard() *query.Board {
-	b := query.NewBoard(query.BoardOptions{Now: time.Now})
+	b := query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: time.Now})
 	b.Synced()
 	return b
 }

@@ -174,7 +174,7 @@ func TestEventsGoOnWhereTheyWereLeft(t *testing.T) {
 	first.resp.Body.Close()
 	r.change("apps", "c")
 	r.change("infra", "d")
-	r.Drop("apps", "a")
+	r.Drop(query.Key{Namespace: "apps", Name: "a"})
 	again := listen(t, r.client, r.address, from(got[1].id)).expect(3)
 	if diff := cmp.Diff(names(again), []string{"stack c", "stack d", "stack a"}); diff != "" {
 		t.Errorf("events after a break (-got +want):\n%s", diff)

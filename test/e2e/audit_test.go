@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -77,7 +78,7 @@ func TestWhoDidIt(t *testing.T) {
 	// A user of the pages.
 	c.Apply(t, inline("stack", "interval: 1h", things(w, "two", "a")))
 	s := c.AwaitPending(t, "stack")
-	people, err := command.NewPeople(c.Config, nil, time.Now)
+	people, err := command.NewPeople(c.Config, kinds.All(), nil, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -21,7 +22,7 @@ func approves(t *testing.T, w *World, s Subject) {
 	w.waits(t, shown)
 	got := must(s.Stacks.Approve(t.Context(), w.key("net"), shown, "looks right"))(t)
 	o := w.object(t, "net")
-	if got.Approved != shown.Name || o.Spec.ApprovePlan != shown.Name || o.Annotations[query.CommentAnnotation] != "looks right" {
+	if got.Approved != shown.Name || o.Spec.ApprovePlan != shown.Name || o.Annotations[dialect.Comment] != "looks right" {
 		t.Errorf("approved is %q, on the object %q with %v", got.Approved, o.Spec.ApprovePlan, o.Annotations)
 	}
 	again := must(s.Stacks.Approve(t.Context(), w.key("net"), shown, ""))(t)
@@ -56,7 +57,7 @@ func refusesOthers(t *testing.T, w *World, s Subject) {
 		_, err = s.Stacks.Reject(t.Context(), w.key("net"), seen, "")
 		want(t, what+", to reject", err, fault.Conflict, query.ReasonPlanChanged)
 	}
-	if o := w.object(t, "net"); o.Spec.ApprovePlan != "" || o.Annotations[query.RejectedAnnotation] != "" {
+	if o := w.object(t, "net"); o.Spec.ApprovePlan != "" || o.Annotations[dialect.Rejected] != "" {
 		t.Errorf("the stack was changed: %q %v", o.Spec.ApprovePlan, o.Annotations)
 	}
 	w.edit(t, func(s *v1alpha2.TerraformSpec) { s.ApprovePlan = "auto" })
@@ -74,7 +75,7 @@ func rejects(t *testing.T, w *World, s Subject) {
 	for range 2 {
 		got := must(s.Stacks.Reject(t.Context(), w.key("net"), shown, "not on a Friday"))(t)
 		o := w.object(t, "net")
-		if got.Approved != "" || o.Spec.ApprovePlan != "" || o.Annotations[query.RejectedAnnotation] != shown.Name || o.Annotations[query.CommentAnnotation] != "not on a Friday" {
+		if got.Approved != "" || o.Spec.ApprovePlan != "" || o.Annotations[dialect.Rejected] != shown.Name || o.Annotations[dialect.Comment] != "not on a Friday" {
 			t.Errorf("rejected, it is approved as %q, with %v", o.Spec.ApprovePlan, o.Annotations)
 		}
 	}
@@ -85,7 +86,7 @@ func rejects(t *testing.T, w *World, s Subject) {
 
 func replans(t *testing.T, w *World, s Subject) {
 	request := must(s.Stacks.Replan(t.Context(), w.key("net")))(t)
-	if got := w.object(t, "net").Annotations[query.RequestAnnotation]; request == "" || got != request {
+	if got := w.object(t, "net").Annotations[infra.RequestedAt]; request == "" || got != request {
 		t.Errorf("asked for is %q, on the object %q", request, got)
 	}
 	if later := must(s.Stacks.Replan(t.Context(), w.key("net")))(t); later == request {
@@ -136,7 +137,7 @@ func previews(t *testing.T, w *World, s Subject) {
 	}()
 	request := ""
 	testkit.Eventually(t, testkit.Patience, "a preview is asked for", func(context.Context) error {
-		if request = w.object(t, "net").Annotations[infra.PreviewDestroy]; request == "" {
+		if request = w.object(t, "net").Annotations[dialect.PreviewDestroy]; request == "" {
 			return errors.New("not yet")
 		}
 		return nil
@@ -160,7 +161,7 @@ func repairs(t *testing.T, w *World, s Subject) {
 	_, err = s.Stacks.PlanRepair(t.Context(), w.key("net"), command.RepairAnswers{Absent: []string{"t.c"}})
 	want(t, "of something else", err, fault.Invalid, "Usage")
 	request := must(s.Stacks.PlanRepair(t.Context(), w.key("net"), command.RepairAnswers{IDs: map[string]string{"t.a": "1"}}))(t)
-	if o := w.object(t, "net"); request == "" || !strings.Contains(o.Annotations[infra.Repair], `"t.a":"1"`) {
+	if o := w.object(t, "net"); request == "" || !strings.Contains(o.Annotations[dialect.Repair], `"t.a":"1"`) {
 		t.Errorf("asked for is %q with %v", request, o.Annotations)
 	}
 }

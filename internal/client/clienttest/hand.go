@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -86,7 +87,7 @@ func runsBreakGlassCommands(t *testing.T, w *World, s Subject) {
 
 	done(t, "EndBreakGlass()", s.Stacks.EndBreakGlass(t.Context(), w.key("net")))
 	done(t, "EndBreakGlass() once more", s.Stacks.EndBreakGlass(t.Context(), w.key("net")))
-	if a := w.object(t, "net").Annotations; a[infra.BreakTheGlassAt] != "" || a[infra.BreakGlassCommand] != "" {
+	if a := w.object(t, "net").Annotations; a[infra.BreakTheGlassAt] != "" || a[dialect.BreakGlassCommand] != "" {
 		t.Errorf("after the end there is still %v", a)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/web"
 )
@@ -46,9 +47,9 @@ func TestAPIIsTheService(t *testing.T) {
 // served is what a server of a world is made of.
 func served(t *testing.T, w *World) web.Options {
 	t.Helper()
-	auth := must(access.NewKubeAuth(w.Config))(t)
-	people := must(command.NewPeople(w.Config, w.Records, w.Now))(t)
-	stacks := command.New(w.Kube, w.Records, w.Now)
+	auth := must(access.NewKubeAuth(w.Config, kinds.All()))(t)
+	people := must(command.NewPeople(w.Config, kinds.All(), w.Records, w.Now))(t)
+	stacks := command.New(w.Kube, kinds.All(), w.Records, w.Now)
 	return web.Options{
 		Stacks: stacks, Tenants: command.NewTenants(stacks, w.Config), Board: w.Board(), Auth: auth, People: people.As,
 		Version: "v1", Hosts: []string{"127.0.0.1"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -46,7 +47,7 @@ func rollsBack(t *testing.T, w *World, s Subject) {
 	if got.Serial != 9 || len(got.Resources) != 2 {
 		t.Errorf("stored is %+v, want the two resources as serial 9", got)
 	}
-	if w.object(t, "net").Annotations[query.RequestAnnotation] == "" {
+	if w.object(t, "net").Annotations[infra.RequestedAt] == "" {
 		t.Error("nobody is asked to look at it")
 	}
 	want(t, "the same once more", s.Stacks.WriteState(t.Context(), change), fault.Conflict, kube.StateConflict)
@@ -75,7 +76,7 @@ func locks(t *testing.T, w *World, s Subject) {
 func accepts(t *testing.T, w *World, s Subject) {
 	w.stored(t, stateOf(3, "a"))
 	known := must(s.Stacks.AcceptState(t.Context(), w.key("net")))(t)
-	if known.Serial != 3 || known.Digest == "" || w.object(t, "net").Annotations[infra.AcceptState] == "" {
+	if known.Serial != 3 || known.Digest == "" || w.object(t, "net").Annotations[dialect.AcceptState] == "" {
 		t.Errorf("AcceptState() = %+v, want what is stored to be accepted", known)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 func read[T client.Object](t *testing.T, w *World, name string, o T) T {
 	t.Helper()
-	if err := w.Kube.Get(t.Context(), types.NamespacedName(w.key(name)), o); err != nil {
+	if err := w.Kube.Get(t.Context(), types.NamespacedName{Namespace: w.Namespace, Name: name}, o); err != nil {
 		t.Fatal(err)
 	}
 	return o

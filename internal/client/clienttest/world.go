@@ -23,6 +23,7 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -86,7 +87,7 @@ func newWorld(t *testing.T) *World {
 	t.Helper()
 	w := &World{Cluster: testkit.Kube(t, v1alpha2.AddToScheme, tenantsv1.AddToScheme), Now: time.Now, runs: &runs{}}
 	w.Apply(t, manifest)
-	w.Kube = must(access.NewClient(w.Config))(t)
+	w.Kube = must(access.NewClient(w.Config, kinds.All()))(t)
 	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +113,7 @@ func (w *World) admit(t *testing.T) {
 	must(api.RbacV1().RoleBindings(w.Namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta,
 		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: string(Boss)},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: string(Boss), Namespace: w.Namespace}}}, metav1.CreateOptions{}))(t)
-	auth := must(access.NewKubeAuth(w.Config))(t)
+	auth := must(access.NewKubeAuth(w.Config, kinds.All()))(t)
 	testkit.Eventually(t, testkit.Patience, "the cluster knows of the rights", func(ctx context.Context) error {
 		return auth.Authorize(ctx, w.User(Boss), access.Request{Verb: "list", Resource: access.ResourceTenants, Namespace: w.Namespace})
 	})
@@ -134,7 +135,7 @@ func (w *World) Token(t *testing.T, who Who) secret.Text {
 
 // Board is a board that knows what the cluster knows at the moment it is asked.
 func (w *World) Board() *Board {
-	return &Board{Board: query.NewBoard(query.BoardOptions{Now: w.Now}), world: w}
+	return &Board{Board: query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: w.Now}), world: w}
 }
 
 // Board looks at the cluster before it answers.
@@ -163,7 +164,7 @@ func (w *World) key(name string) query.Key {
 func (w *World) object(t *testing.T, name string) *v1alpha2.Terraform {
 	t.Helper()
 	var o v1alpha2.Terraform
-	if err := w.Kube.Get(t.Context(), types.NamespacedName(w.key(name)), &o); err != nil {
+	if err := w.Kube.Get(t.Context(), types.NamespacedName{Namespace: w.Namespace, Name: name}, &o); err != nil {
 		t.Fatal(err)
 	}
 	return &o

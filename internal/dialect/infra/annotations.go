@@ -1,7 +1,6 @@
 package infra
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 
@@ -23,7 +22,6 @@ func annotated(obj *v1alpha2.Terraform, s *stack.Spec) error {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(obj.UID)) // never fails
 	s.Spread = h.Sum64()
-	s.Preview, s.AcceptState = obj.Annotations[PreviewDestroy], obj.Annotations[AcceptState]
 	s.AdoptState = obj.Annotations[AdoptState] == "true"
 	switch v := obj.Annotations[Deletion]; v {
 	case "":
@@ -39,14 +37,5 @@ func annotated(obj *v1alpha2.Terraform, s *stack.Spec) error {
 		s.DestroyLast, s.ApproveDestroy = true, true
 		return fault.New(fault.Invalid, "", fmt.Errorf("the annotation %s is %.40q; it may be %s, %s or %s", Deletion, v, DeletionDestroy, DeletionApprove, DeletionRetain))
 	}
-	text, ok := obj.Annotations[Repair]
-	if !ok {
-		return nil
-	}
-	var r stack.Repair
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		return fault.New(fault.Invalid, "", fmt.Errorf("the annotation %s cannot be read: %w; write it with terrier repair, or remove it", Repair, err))
-	}
-	s.Repair = &r
 	return nil
 }

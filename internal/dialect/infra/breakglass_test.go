@@ -20,7 +20,7 @@ func TestDecodeBreakGlass(t *testing.T) {
 		session     string
 		command     *stack.Command
 	}{
-		"no session is asked for": {annotations: map[string]string{BreakGlassCommand: `{"id":"1","args":["plan"]}`}},
+		"no session is asked for": {annotations: map[string]string{dialect.BreakGlassCommand: `{"id":"1","args":["plan"]}`}},
 		"the field":               {field: true, session: "spec.breakTheGlass"},
 		"the annotation":          {annotations: map[string]string{BreakTheGlassAt: "t1"}, session: "t1"},
 		"the annotation wins":     {field: true, annotations: map[string]string{BreakTheGlassAt: "t1"}, session: "t1"},
@@ -28,19 +28,19 @@ func TestDecodeBreakGlass(t *testing.T) {
 			annotations: map[string]string{BreakTheGlassAt: strings.Repeat("x", 200_000)}, session: stack.Digest(strings.Repeat("x", 200_000)),
 		},
 		"a command": {
-			annotations: map[string]string{BreakTheGlassAt: "t1", BreakGlassCommand: `{"id":"1","session":"t1","by":"ann","args":["state","list"]}`}, session: "t1",
+			annotations: map[string]string{BreakTheGlassAt: "t1", dialect.BreakGlassCommand: `{"id":"1","session":"t1","by":"ann","args":["state","list"]}`}, session: "t1",
 			command: &stack.Command{ID: "1", Session: "t1", By: "ann", Args: []string{"state", "list"}},
 		},
 		"a command under its former name": {
-			annotations: map[string]string{BreakTheGlassAt: "t1", oldGlassCommand: `{"id":"1","session":"t1"}`}, session: "t1",
+			annotations: map[string]string{BreakTheGlassAt: "t1", "terrier.dev/glass-command": `{"id":"1","session":"t1"}`}, session: "t1",
 			command: &stack.Command{ID: "1", Session: "t1"},
 		},
 		"the new name wins": {
-			annotations: map[string]string{BreakTheGlassAt: "t1", oldGlassCommand: `{"id":"1"}`, BreakGlassCommand: `{"id":"2"}`}, session: "t1",
+			annotations: map[string]string{BreakTheGlassAt: "t1", "terrier.dev/glass-command": `{"id":"1"}`, dialect.BreakGlassCommand: `{"id":"2"}`}, session: "t1",
 			command: &stack.Command{ID: "2"},
 		},
 		"a command that cannot be read is answered, too": {
-			annotations: map[string]string{BreakTheGlassAt: "t1", BreakGlassCommand: `state list`}, session: "t1",
+			annotations: map[string]string{BreakTheGlassAt: "t1", dialect.BreakGlassCommand: `state list`}, session: "t1",
 			command: &stack.Command{ID: stack.Digest("state list"), Session: "t1"},
 		},
 	} {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,20 +23,11 @@ const (
 	Finalizer           = "finalizers.tf.contrib.fluxcd.io"
 	DependencyFinalizer = "tf.dependency.of." // prefix; followed by the name of a dependant
 	RequestedAt         = "reconcile.fluxcd.io/requestedAt"
-	IgnoreUntracked     = "terrier.dev/ignore-untracked" // the run whose untracked resources a user dealt with
-	Rejected            = "terrier.dev/rejected"         // the name of a plan that a user rejected
-	Engine              = "terrier.dev/engine"           // tofu, terraform, or a name that the operator gave
-	Network             = "terrier.dev/network"          // of the runs: none or host
-	Deletion            = "terrier.dev/deletion"         // approve, retain or destroy; what happens to what was created
-	PreviewDestroy      = "terrier.dev/preview-destroy"
-	Repair              = "terrier.dev/repair" // JSON of a stack.Repair
-	AdoptState          = "terrier.dev/adopt-state"
-	AcceptState         = "terrier.dev/accept-state" // the digest of an unexpected state that a user accepted
+	Engine              = "terrier.dev/engine"       // tofu, terraform, or a name that the operator gave
+	Network             = "terrier.dev/network"      // of the runs: none or host
+	Deletion            = "terrier.dev/deletion"     // approve, retain or destroy; what happens to what was created
+	AdoptState          = "terrier.dev/adopt-state"  // true
 	WebhookPlan         = "terrier.dev/webhook-plan" // masked or unmasked; what webhooks are shown of a plan
-
-	// oldIgnoreUntracked is the name of IgnoreUntracked before release 1; it is
-	// still read.
-	oldIgnoreUntracked = "terrier.dev/forget-gap"
 )
 
 // Dialect speaks infra.contrib.fluxcd.io.
@@ -51,6 +43,9 @@ func (Dialect) New() client.Object { return &v1alpha2.Terraform{} }
 
 // NewList returns an empty list of Terraforms.
 func (Dialect) NewList() client.ObjectList { return &v1alpha2.TerraformList{} }
+
+// AddToScheme adds the types of the group.
+func (Dialect) AddToScheme(s *runtime.Scheme) error { return v1alpha2.AddToScheme(s) }
 
 // Finalizer returns the finalizer that upstream uses.
 func (Dialect) Finalizer() string { return Finalizer }
@@ -124,16 +119,17 @@ func (Dialect) EventReason(r stack.Run) string {
 func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	obj := o.(*v1alpha2.Terraform)
 	spec, configuration, status, err := Decode(obj, d.Defaults)
-	spec.IgnoreUntracked = cmp.Or(obj.Annotations[IgnoreUntracked], obj.Annotations[oldIgnoreUntracked])
-	spec.Rejected = obj.Annotations[Rejected]
-	breakGlass(obj, &spec)
-	if why := annotated(obj, &spec); err == nil {
-		err = why
-	}
+	a, wrong := asked(obj)
+	a.Into(&spec)
+	err = cmp.Or(err, annotated(obj, &spec), wrong)
 	configuration.Engine, configuration.Network = obj.Annotations[Engine], obj.Annotations[Network]
+	legible := configuration
+	if err != nil {
+		legible = Legible(obj)
+	}
 	return dialect.Stack{
-		Spec: spec, Configuration: configuration, Status: status,
-		Replan:  obj.Annotations[RequestedAt],
+		Spec: spec, Configuration: configuration, Legible: legible, Status: status,
+		Replan:  a.Replan,
 		Ignored: notYet(&obj.Spec),
 		Listed:  listed(&obj.Status),
 	}, err

@@ -51,9 +51,9 @@ func TestUntrackedResourcesAreIgnored(t *testing.T) {
 		want        string
 	}{
 		"no annotation":   {nil, ""},
-		"the annotation":  {map[string]string{IgnoreUntracked: "apply-2"}, "apply-2"},
-		"its former name": {map[string]string{oldIgnoreUntracked: "apply-1"}, "apply-1"},
-		"both names":      {map[string]string{oldIgnoreUntracked: "apply-1", IgnoreUntracked: "apply-2"}, "apply-2"},
+		"the annotation":  {map[string]string{dialect.IgnoreUntracked: "apply-2"}, "apply-2"},
+		"its former name": {map[string]string{"terrier.dev/forget-gap": "apply-1"}, "apply-1"},
+		"both names":      {map[string]string{"terrier.dev/forget-gap": "apply-1", dialect.IgnoreUntracked: "apply-2"}, "apply-2"},
 	} {
 		obj := object(t, `{values: {hcl: x}}`)
 		obj.Annotations = tt.annotations

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -238,7 +239,7 @@ func TestAnEmptyListSaysWhatToDo(t *testing.T) {
 		t.Errorf("nothing is said about the first stack: %s", got)
 	}
 	_, manifest, _ := strings.Cut(firstStack, "\n")
-	told, err := query.ExplainManifest([]byte(strings.TrimSuffix(manifest, "EOF")), now)
+	told, err := query.ExplainManifest([]byte(strings.TrimSuffix(manifest, "EOF")), kinds.All(), now)
 	if err != nil || len(told) != 1 || told[0].Stack.Name != "hello" || told[0].Stack.Mode != stack.Manual {
 		t.Errorf("the first stack is %+v, %v", told, err)
 	}
