@@ -43,16 +43,12 @@ func (j *AuditLog) Entries(ctx context.Context, _ query.AuditSight, q query.Audi
 	if q.Limit > 0 {
 		v.Set("limit", strconv.Itoa(q.Limit))
 	}
-	var page query.AuditPage
-	err := j.json(ctx, &page, j.at(v, "audit"))
-	return page, err
+	return get[query.AuditPage](ctx, j.conn, j.at(v, "audit"))
 }
 
 // VerifyAuditLog implements AuditLog.
 func (j *AuditLog) VerifyAuditLog(ctx context.Context) (query.AuditReport, error) {
-	var report query.AuditReport
-	err := j.json(ctx, &report, j.at(nil, "audit", "verify"))
-	return report, err
+	return get[query.AuditReport](ctx, j.conn, j.at(nil, "audit", "verify"))
 }
 
 // CheckAuditLog implements AuditLog. The server verifies all of it.

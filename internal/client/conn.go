@@ -21,6 +21,11 @@ import (
 
 // conn is a connection to the HTTP API of a server.
 type conn struct {
+	find func() (peer, error) // once, at the first request
+}
+
+// peer is a server and the way to it.
+type peer struct {
 	base *url.URL
 	http *http.Client
 }
@@ -32,20 +37,36 @@ func newConn(base *url.URL, c *http.Client) *conn {
 	own := *c
 	// The client would send the credentials wherever a redirect leads.
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &conn{base: base, http: &own}
+	return &conn{func() (peer, error) { return peer{base, &own}, nil }}
+}
+
+// host is the host of the server, once a request was sent to it.
+func (c *conn) host() string {
+	p, err := c.find()
+	if err != nil {
+		return "unknown host"
+	}
+	return p.base.Host
 }
 
 // requestTime bounds every request that waits for nothing.
 const requestTime = time.Minute
 
-// at is an address below the API.
-func (c *conn) at(params url.Values, parts ...string) string {
-	all := append([]string{"api", "v1"}, parts...)
+// address is one below the API.
+type address struct {
+	params url.Values
+	parts  []string
+}
+
+func (c *conn) at(params url.Values, parts ...string) address { return address{params, parts} }
+
+func (a address) below(base *url.URL) string {
+	all := append([]string{"api", "v1"}, a.parts...)
 	for i := range all {
 		all[i] = url.PathEscape(all[i])
 	}
-	u := c.base.JoinPath(all...)
-	u.RawQuery = params.Encode()
+	u := base.JoinPath(all...)
+	u.RawQuery = a.params.Encode()
 	return u.String()
 }
 
@@ -59,81 +80,91 @@ func (c *conn) post(ctx context.Context, within time.Duration, in, out any, part
 	if err != nil {
 		return err
 	}
-	return c.send(ctx, within, body, out, c.at(nil, parts...))
+	return c.send(ctx, within, http.MethodPost, c.at(nil, parts...), body, out)
 }
 
-// send is post of a body that is JSON already.
-func (c *conn) send(ctx context.Context, within time.Duration, body []byte, out any, address string) error {
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	req, err := http.NewRequestWithContext(bounded, http.MethodPost, address, bytes.NewReader(body))
+// json reads an answer into v.
+func (c *conn) json(ctx context.Context, v any, to address) error {
+	return c.send(ctx, requestTime, http.MethodGet, to, nil, v)
+}
+
+func get[T any](ctx context.Context, c *conn, to address) (out T, err error) {
+	err = c.json(ctx, &out, to)
+	return out, err
+}
+
+// listed is get of a list that is not a page.
+func listed[T any](ctx context.Context, c *conn, to address) ([]T, error) {
+	list, err := get[items[T]](ctx, c, to)
+	return list.Items, err
+}
+
+// send sends a body of JSON and reads the answer into out, unless that is nil.
+func (c *conn) send(ctx context.Context, within time.Duration, method string, to address, body []byte, out any) error {
+	answer, err := c.do(ctx, within, method, to, body)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return c.unreachable(ctx, err)
+	if out != nil {
+		err = json.NewDecoder(io.LimitReader(answer, query.DocumentBytes)).Decode(out)
 	}
-	switch {
-	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNoContent:
-		err = c.refusal(resp)
-	case out != nil:
-		err = json.NewDecoder(io.LimitReader(resp.Body, query.DocumentBytes)).Decode(out)
-	}
-	return errors.Join(err, resp.Body.Close())
-}
-
-// json reads an answer into v, which is filled only if there is no error.
-func (c *conn) json(ctx context.Context, v any, address string) error {
-	body, err := c.open(ctx, requestTime, address)
-	if err != nil {
-		return err
-	}
-	err = json.NewDecoder(io.LimitReader(body, query.DocumentBytes)).Decode(v)
-	if err := errors.Join(err, body.Close()); err != nil {
-		return fmt.Errorf("reading the answer of %s: %w", c.base.Host, err)
+	if err := errors.Join(err, answer.Close()); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", c.host(), err)
 	}
 	return nil
 }
 
-func (c *conn) open(ctx context.Context, within time.Duration, address string) (io.ReadCloser, error) {
+func (c *conn) open(ctx context.Context, within time.Duration, to address) (io.ReadCloser, error) {
+	return c.do(ctx, within, http.MethodGet, to, nil)
+}
+
+// do sends a request. Its time, unless that is zero, ends with the returned body.
+func (c *conn) do(ctx context.Context, within time.Duration, method string, to address, body []byte) (io.ReadCloser, error) {
+	p, err := c.find()
+	if err != nil {
+		return nil, err
+	}
 	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if within > 0 {
 		bounded, cancel = context.WithTimeout(ctx, within)
 	}
-	req, err := http.NewRequestWithContext(bounded, http.MethodGet, address, nil)
+	req, err := http.NewRequestWithContext(bounded, method, to.below(p.base), bytes.NewReader(body))
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	resp, err := c.http.Do(req)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := p.http.Do(req)
 	if err != nil {
 		cancel()
-		return nil, c.unreachable(ctx, err)
+		return nil, p.unreachable(ctx, err)
 	}
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
+		return &answer{resp.Body, cancel}, nil
+	default:
 		defer cancel()
-		return nil, errors.Join(c.refusal(resp), resp.Body.Close())
+		return nil, errors.Join(p.refusal(resp), resp.Body.Close())
 	}
-	return &answer{resp.Body, cancel}, nil
 }
 
-func (c *conn) unreachable(ctx context.Context, err error) error {
+func (p peer) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if fault.Of(err) != fault.Broken {
 		return err
 	}
-	return fault.New(fault.Later, access.ReasonUnreachable, fmt.Errorf("the server at %s cannot be reached: %w", c.base.Host, err))
+	return fault.New(fault.Later, access.ReasonUnreachable, fmt.Errorf("the server at %s cannot be reached: %w", p.base.Host, err))
 }
 
 // refusal reads what the server says is wrong.
-func (c *conn) refusal(resp *http.Response) error {
+func (p peer) refusal(resp *http.Response) error {
 	var said command.Refusal
 	if json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&said) != nil || said.Error == "" {
-		return fmt.Errorf("the server at %s answers %s", c.base.Host, resp.Status)
+		return fmt.Errorf("the server at %s answers %s", p.base.Host, resp.Status)
 	}
 	f := &fault.Fault{Kind: fault.Broken, Reason: said.Reason, Err: errors.New(said.Error)}
 	for _, k := range []fault.Kind{fault.Invalid, fault.Denied, fault.Missing, fault.Conflict, fault.Later} {

@@ -88,16 +88,14 @@ func Connect(c Connection) (*command.Stacks, string, error) {
 	if err != nil {
 		return nil, "", fault.New(fault.Invalid, access.ReasonNoKubeconfig, fmt.Errorf("reading the kubeconfig: %w", err))
 	}
-	find := func() (query.Records, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), requestTime)
-		defer cancel()
-		s, err := findServer(ctx, kube, c.Server)
+	find := func() (peer, error) {
+		s, err := c.found(context.Background(), kube, config)
 		if err != nil {
-			return nil, err
+			return peer{}, err
 		}
-		return s.records(config)
+		return s.find()
 	}
-	return command.New(kube, c.StackKinds(), &found{sync.OnceValues(find)}, c.Now), namespace, nil
+	return command.New(kube, c.StackKinds(), &Records{&conn{sync.OnceValues(find)}}, c.Now), namespace, nil
 }
 
 // ConnectTenants is Connect for registries, templates and tenants.

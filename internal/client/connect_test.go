@@ -160,25 +160,25 @@ func TestTokenGoesToTheServerOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate().Raw})
-	records, err := server{base, ca}.records(&rest.Config{BearerToken: "tok", Impersonate: rest.ImpersonationConfig{UserName: "root"}})
+	to, err := server{base, ca}.connect(&rest.Config{BearerToken: "tok", Impersonate: rest.ImpersonationConfig{UserName: "root"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := records.Runs(t.Context(), query.StackID{Key: query.Key{Namespace: "apps", Name: "net"}, UID: "u"}); err == nil {
+	if _, err := (&Records{to}).Runs(t.Context(), query.StackID{Key: query.Key{Namespace: "apps", Name: "net"}, UID: "u"}); err == nil {
 		t.Error("a redirect is followed")
 	}
 	if len(sent) != 1 || sent[0] != "Bearer tok" || len(stray) != 0 {
 		t.Errorf("sent %q to the server and %q elsewhere", sent, stray)
 	}
-	if _, err := (server{base, ca}).records(&rest.Config{}); fault.Reason(err, "") != access.ReasonNoToken {
+	if _, err := (server{base, ca}).connect(&rest.Config{}); fault.Reason(err, "") != access.ReasonNoToken {
 		t.Errorf("without a token: %v, want that one is missing", err)
 	}
 	// Another certificate is not believed.
-	records, err = server{base, nil}.records(&rest.Config{BearerToken: "tok"})
+	to, err = server{base, nil}.connect(&rest.Config{BearerToken: "tok"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := records.Runs(t.Context(), query.StackID{Key: query.Key{Namespace: "apps", Name: "net"}, UID: "u"}); fault.Reason(err, "") != access.ReasonUnreachable || len(sent) != 1 {
+	if _, err := (&Records{to}).Runs(t.Context(), query.StackID{Key: query.Key{Namespace: "apps", Name: "net"}, UID: "u"}); fault.Reason(err, "") != access.ReasonUnreachable || len(sent) != 1 {
 		t.Errorf("a server that nobody vouches for: %v, want it to be unreachable", err)
 	}
 }

@@ -93,7 +93,7 @@ func (f *following) again(reason error) error {
 			return context.Cause(f.ctx)
 		}
 		if f.tries == followTries {
-			return fault.New(fault.Later, access.ReasonUnreachable, fmt.Errorf("the log broke off, and the server at %s has not gone on with it: %w", f.records.base.Host, reason))
+			return fault.New(fault.Later, access.ReasonUnreachable, fmt.Errorf("the log broke off, and the server at %s has not gone on with it: %w", f.records.host(), reason))
 		}
 		if err := f.pause(); err != nil {
 			return err

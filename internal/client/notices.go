@@ -38,7 +38,5 @@ func (n *Notices) Deliveries(ctx context.Context, _ access.Scope, q query.Notice
 	if q.Limit > 0 {
 		v.Set("limit", strconv.Itoa(q.Limit))
 	}
-	var page query.NoticePage
-	err := n.json(ctx, &page, n.at(v, "notifications"))
-	return page, err
+	return get[query.NoticePage](ctx, n.conn, n.at(v, "notifications"))
 }

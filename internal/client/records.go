@@ -1,9 +1,7 @@
 package client
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -23,16 +21,12 @@ func NewRecords(base *url.URL, c *http.Client) *Records { return &Records{newCon
 
 // Runs implements Records.
 func (r *Records) Runs(ctx context.Context, id query.StackID) ([]query.Report, error) {
-	var list items[query.Report]
-	err := r.json(ctx, &list, r.path(id, nil, "runs"))
-	return list.Items, err
+	return listed[query.Report](ctx, r.conn, r.path(id, nil, "runs"))
 }
 
 // Run implements Records.
 func (r *Records) Run(ctx context.Context, id query.StackID, run string) (query.Report, error) {
-	var report query.Report
-	err := r.json(ctx, &report, r.path(id, nil, "runs", run, "report"))
-	return report, err
+	return get[query.Report](ctx, r.conn, r.path(id, nil, "runs", run, "report"))
 }
 
 // Log implements Records.
@@ -48,15 +42,13 @@ func (r *Records) Plan(ctx context.Context, id query.StackID, digest string) (io
 	return r.open(ctx, requestTime, r.path(id, url.Values{"digest": {digest}}, "plan", "document"))
 }
 
-func (r *Records) path(id query.StackID, params url.Values, more ...string) string {
+func (r *Records) path(id query.StackID, params url.Values, more ...string) address {
 	return r.at(params, object(id.Key, "stacks", more...)...)
 }
 
 // States implements Records.
 func (r *Records) States(ctx context.Context, id query.StackID) (query.KeptStates, error) {
-	var out query.KeptStates
-	err := r.json(ctx, &out, r.path(id, nil, "states"))
-	return out, err
+	return get[query.KeptStates](ctx, r.conn, r.path(id, nil, "states"))
 }
 
 // State implements Records.
@@ -74,19 +66,5 @@ func (r *Records) Outgrown(ctx context.Context, id query.StackID, _ kube.StateRe
 
 // KeepOutgrown implements Records.
 func (r *Records) KeepOutgrown(ctx context.Context, id query.StackID, _ kube.StateRef, state []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, r.path(id, nil, "outgrown"), bytes.NewReader(state))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := r.http.Do(req)
-	if err != nil {
-		return r.unreachable(ctx, err)
-	}
-	if resp.StatusCode != http.StatusNoContent {
-		return errors.Join(r.refusal(resp), resp.Body.Close())
-	}
-	return resp.Body.Close()
+	return r.send(ctx, requestTime, http.MethodPut, r.path(id, nil, "outgrown"), state, nil)
 }

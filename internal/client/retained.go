@@ -26,9 +26,7 @@ func (c Connection) Retained(ctx context.Context) (*Retained, string, error) {
 func (k *Retained) List(ctx context.Context, namespace string) ([]command.Retained, error) {
 	params := url.Values{}
 	text(params, "namespace", namespace)
-	var list items[command.Retained]
-	err := k.json(ctx, &list, k.at(params, "retained"))
-	return list.Items, err
+	return listed[command.Retained](ctx, k.conn, k.at(params, "retained"))
 }
 
 // State implements RetainedStacks.

@@ -64,11 +64,8 @@ func (c Connection) direct() (*conn, string, error) {
 			return nil, "", fault.New(fault.Invalid, access.ReasonNoServer, fmt.Errorf("reading the certificate authority of the server: %w", err))
 		}
 	}
-	h, err := s.client(&rest.Config{BearerToken: c.Token.Reveal()})
-	if err != nil {
-		return nil, "", err
-	}
-	return newConn(s.base, h), namespace, nil
+	to, err := s.connect(&rest.Config{BearerToken: c.Token.Reveal()})
+	return to, namespace, err
 }
 
 // server connects to the server that is named, or to that of the cluster, and
@@ -85,26 +82,27 @@ func (c Connection) server(ctx context.Context) (*conn, string, error) {
 	if err != nil {
 		return nil, "", fault.New(fault.Invalid, access.ReasonNoKubeconfig, fmt.Errorf("reading the kubeconfig: %w", err))
 	}
+	s, err := c.found(ctx, kube, config)
+	return s, namespace, err
+}
+
+// found connects to the server of the cluster with the token of the kubeconfig.
+func (c Connection) found(ctx context.Context, kube client.Reader, config *rest.Config) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	s, err := findServer(ctx, kube, c.Server)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	h, err := s.client(config)
-	if err != nil {
-		return nil, "", err
-	}
-	return newConn(s.base, h), namespace, nil
+	return s.connect(config)
 }
 
-// records are those that the server keeps, read with the token of the kubeconfig.
-func (s server) records(config *rest.Config) (query.Records, error) {
-	c, err := s.client(config)
+func (s server) connect(config *rest.Config) (*conn, error) {
+	h, err := s.client(config)
 	if err != nil {
 		return nil, err
 	}
-	return NewRecords(s.base, c), nil
+	return newConn(s.base, h), nil
 }
 
 // client sends requests to the server with the token of the kubeconfig.

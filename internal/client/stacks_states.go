@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -51,7 +52,7 @@ func (s *states) push(ctx context.Context, key query.Key, state []byte, params u
 	if err := key.Check(); err != nil {
 		return err
 	}
-	return s.send(ctx, transferTime, state, out, s.at(params, object(key, "stacks", "state", "push")...))
+	return s.send(ctx, transferTime, http.MethodPost, s.at(params, object(key, "stacks", "state", "push")...), state, out)
 }
 
 // transferTime bounds a request that carries a state.
@@ -95,9 +96,7 @@ func (s *states) StateInfos(ctx context.Context, f query.Filter) ([]query.StateI
 	text(params, "namespace", f.Namespace)
 	text(params, "name", f.Name)
 	text(params, "selector", f.Selector)
-	var list items[query.StateInfo]
-	err := s.json(ctx, &list, s.at(params, "states"))
-	return list.Items, err
+	return listed[query.StateInfo](ctx, s.conn, s.at(params, "states"))
 }
 
 // PullState implements query.StateReader.

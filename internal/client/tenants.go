@@ -19,37 +19,29 @@ func (t *Tenants) List(ctx context.Context, f query.TenantFilter) (query.TenantL
 	text(params, "template", f.Template)
 	text(params, "selector", f.Selector)
 	flag(params, "notReady", f.NotReady)
-	var list query.TenantList
-	err := t.json(ctx, &list, t.at(params, "tenants"))
-	return list, err
+	return get[query.TenantList](ctx, t.conn, t.at(params, "tenants"))
 }
 
-func (t *Tenants) get(ctx context.Context, key query.Key, kind string, out any) error {
+func tenantsGet[T any](ctx context.Context, t *Tenants, key query.Key, kind string) (out T, err error) {
 	if err := key.Check(); err != nil {
-		return err
+		return out, err
 	}
-	return t.json(ctx, out, t.at(nil, object(key, kind)...))
+	return get[T](ctx, t.conn, t.at(nil, object(key, kind)...))
 }
 
 // Describe implements query.TenantReader.
 func (t *Tenants) Describe(ctx context.Context, key query.Key) (query.TenantDetail, error) {
-	var d query.TenantDetail
-	err := t.get(ctx, key, "tenants", &d)
-	return d, err
+	return tenantsGet[query.TenantDetail](ctx, t, key, "tenants")
 }
 
 // Registry implements query.TenantReader.
 func (t *Tenants) Registry(ctx context.Context, key query.Key) (query.Registry, error) {
-	var r query.Registry
-	err := t.get(ctx, key, "registries", &r)
-	return r, err
+	return tenantsGet[query.Registry](ctx, t, key, "registries")
 }
 
 // Rollout implements query.TenantReader.
 func (t *Tenants) Rollout(ctx context.Context, key query.Key) (query.Rollout, error) {
-	var r query.Rollout
-	err := t.get(ctx, key, "templates", &r)
-	return r, err
+	return tenantsGet[query.Rollout](ctx, t, key, "templates")
 }
 
 // do has one command carried out on a registry or a template.

@@ -102,7 +102,7 @@ func (w *watching) follow(ctx context.Context) error {
 		case err != nil && k != fault.Later && k != fault.Broken:
 			return err
 		case tries == followTries:
-			return fault.New(fault.Later, access.ReasonUnreachable, fmt.Errorf("the events of the server at %s broke off: %w", w.base.Host, errors.Join(err, io.ErrUnexpectedEOF)))
+			return fault.New(fault.Later, access.ReasonUnreachable, fmt.Errorf("the events of the server at %s broke off: %w", w.host(), errors.Join(err, io.ErrUnexpectedEOF)))
 		}
 		if tries > 0 {
 			select {
@@ -158,7 +158,7 @@ const eventBytes = 16 << 20
 func (w *watching) changed(data string) error {
 	var c query.BoardChange
 	if err := json.Unmarshal([]byte(data), &c); err != nil {
-		return fmt.Errorf("reading an event of %s: %w", w.base.Host, err)
+		return fmt.Errorf("reading an event of %s: %w", w.host(), err)
 	}
 	st := c.Row.Stack
 	_, known := w.known[st.Key()]
