@@ -29,7 +29,7 @@ func golden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(got, string(want)); diff != "" {
-		t.Errorf("%s has drifted, go test ./internal/cli -update mends it (-got +want):\n%s", path, diff)
+		t.Errorf("%s has drifted, to write it: go test ./internal/cli -update (-got +want):\n%s", path, diff)
 	}
 }
 
