@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -135,12 +136,22 @@ func (p *pass) subject() states.Subject {
 // reconcile brings one stack one step further. It is one pass in six steps.
 func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, error) {
 	c.newcomers.Reconciled(of.scheduleKey())
-	p, result, err := c.steps.loader.load(ctx, of) // the object, and what is remembered of it
-	if p == nil {
-		return result, err
+	p, err := c.steps.loader.load(ctx, of) // the object, and what is remembered of it
+	switch {
+	case p == nil && apierrors.IsNotFound(err):
+		wait, err := c.steps.removals.abandoned(ctx, of, "")
+		return ctrl.Result{RequeueAfter: wait}, err
+	case p == nil:
+		return ctrl.Result{}, err
+	}
+	if err == nil {
+		err = c.steps.claimer.claim(ctx, p) // nothing is created for an object that is not ours
 	}
 	if err == nil {
 		err = c.steps.settler.settle(ctx, p) // a run that ended, or goes on
+	}
+	if fault.Of(err) == fault.Conflict {
+		return c.steps.loader.requeue(p.entry), nil
 	}
 	if err == nil {
 		err = c.steps.observer.observe(ctx, p) // everything else that a decision depends on

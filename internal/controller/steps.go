@@ -8,6 +8,7 @@ import (
 // steps are the parts of a pass, each with the little that it needs.
 type steps struct {
 	loader    *loader
+	claimer   *claimer
 	settler   *settler
 	observer  *observer
 	auditor   *auditor
@@ -46,8 +47,7 @@ func (c *Stacks) assemble() *steps {
 		runner: c.Runner, store: c.States, index: &c.index, auditor: auditor, dependencies: dependencies, records: kept, settler: settler, states: keeper,
 	}
 	loader := &loader{
-		blobs: c.Blobs, cache: c.Client, live: c.Live, events: c.Events, log: c.Log, now: c.Now, queue: c.Queue,
-		index: &c.index, removals: removals,
+		blobs: c.Blobs, cache: c.Client, live: c.Live, events: c.Events, now: c.Now, queue: c.Queue, index: &c.index,
 	}
 	locks := &states.Locker{Events: c.Events, Runs: c.Runner, Store: c.States, Installation: jobs.installation()}
 	launcher := &launcher{
@@ -56,6 +56,7 @@ func (c *Stacks) assemble() *steps {
 	}
 	return &steps{
 		loader: loader, settler: settler, auditor: auditor, turns: turns, removals: removals,
+		claimer: &claimer{live: c.Live, log: c.Log, index: &c.index, removals: removals},
 		observer: &observer{
 			cache: c.Client, live: c.Live, config: c.Config,
 			checks: checks, dependencies: dependencies, inspector: inspector, jobs: jobs,
