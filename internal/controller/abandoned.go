@@ -74,7 +74,7 @@ func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error
 	rm.queue.Leave(id)
 	if report != nil && key.Name == "" {
 		key.Namespace, key.Name, _ = strings.Cut(report.Name, "/")
-		e = &entry{id: id, objectRef: objectRef{e.dialect, key}}
+		e = &entry{id: id, objectRef: objectRef{rm.dialects.Found(report.ObjectKind), key}}
 	}
 	r := kube.Retained{Stack: key.String(), UID: id, At: rm.now(), Why: "the object was removed before Terrier released it"}
 	if report != nil {
@@ -169,7 +169,7 @@ func (rm *removals) sweepGone(ctx context.Context) error {
 		}
 		e := rm.index.find(id)
 		if e == nil { // found by its records alone
-			e = &entry{id: id, objectRef: objectRef{dialect: rm.dialects.First()}}
+			e = &entry{id: id, objectRef: objectRef{dialect: rm.dialects.Found("")}}
 		}
 		if _, err := rm.abandon(ctx, e); err != nil {
 			return err

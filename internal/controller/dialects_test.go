@@ -25,6 +25,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -216,8 +217,12 @@ spec: {interval: 1h, path: ./, sourceRef: {kind: GitRepository, name: code}}
 	if err := k.Client.Get(t.Context(), client.ObjectKey{Namespace: k.Namespace, Name: "one"}, &first); err != nil {
 		t.Fatal(err)
 	}
+	// A run of the one that is gone is left, and nothing else says of which kind it was.
+	left, book := &script{report: &runner.Report{
+		ID: "plan-1", Stack: "gone", ObjectKind: dialect.KindOf(mapped{}), Name: "apps/two", Kind: stack.PlanRun, Phase: runner.Done, Note: []byte("{}"),
+	}}, &diary{}
 	c := takeApart(&Stacks{
-		Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}, mapped{}), Blobs: openRecords(t), Runner: &tally{},
+		Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}, mapped{}), Blobs: openRecords(t), Runner: left, Audit: book,
 		Queue: queueOf(1), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	alive := []string{string(first.UID), string(second.UID)}
@@ -240,6 +245,9 @@ spec: {interval: 1h, path: ./, sourceRef: {kind: GitRepository, name: code}}
 	}
 	if _, ok := retained["gone"]; !ok {
 		t.Error("the stack that is gone is not written down")
+	}
+	if got := book.entries; len(got) != 1 || got[0].Object.Kind != "ConfigMap" || got[0].Object.Name != "two" {
+		t.Errorf("the audit log has %+v, want the ConfigMap two", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/terrier-iac/terrier/internal/controller/states"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -73,7 +74,7 @@ func (la *launcher) notStarted(ctx context.Context, p *pass, kind stack.RunKind,
 // ready completes the job of a pass and takes the lock of a managed state.
 func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) (*runner.Job, error) {
 	job := p.job
-	job.ID, job.Kind = p.name(kind, cause), kind
+	job.ID, job.Kind, job.ObjectKind = p.name(kind, cause), kind, dialect.KindOf(p.dialect)
 	p.note.Cause = cause
 	var state []byte
 	var err error

@@ -119,7 +119,7 @@ func (c *Stacks) countRuns(ctx context.Context) error {
 		namespace, name, _ := strings.Cut(r.Name, "/")
 		// Its tenant is known once the stack is reconciled.
 		c.Queue.Found(r.Stack, schedule.Request{
-			Key: objectRef{c.Dialects.First(), types.NamespacedName{Namespace: namespace, Name: name}}.scheduleKey(), Kind: r.Kind, Tenant: namespace,
+			Key: objectRef{c.Dialects.Found(r.ObjectKind), types.NamespacedName{Namespace: namespace, Name: name}}.scheduleKey(), Kind: r.Kind, Tenant: namespace,
 			Memory: c.steps.turns.checks.memoryFor(ctx, &entry{id: r.Stack}, r.Kind), Began: r.Started,
 		})
 	}

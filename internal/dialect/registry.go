@@ -45,6 +45,15 @@ func ResourceOf(d Dialect) schema.GroupVersionResource {
 // All returns the dialects, in their order.
 func (r Registry) All() []Dialect { return slices.Clone(r.all) }
 
+// Found returns the dialect of a stack of which a run was found, by the kind in its
+// report. What earlier releases wrote holds no kind: then it is the first dialect.
+func (r Registry) Found(kind string) Dialect {
+	if d := r.Of(kind); d != nil && kind != "" {
+		return d
+	}
+	return r.First()
+}
+
 // First is the dialect that stands for stacks whose kind is unknown.
 func (r Registry) First() Dialect { return r.all[0] }
 

@@ -22,7 +22,7 @@ func TestDialectsAreFoundByTheirKind(t *testing.T) {
 	if r.For(infra.Dialect{}.New()) != (infra.Dialect{}) || r.For(&corev1.ConfigMap{}) != nil {
 		t.Error("an object is taken for one of another kind")
 	}
-	if len(r.All()) != 1 || r.First() != (infra.Dialect{}) {
+	if len(r.All()) != 1 || r.Found("") != (infra.Dialect{}) || r.Found("Widget.example.org") != (infra.Dialect{}) {
 		t.Errorf("the registry holds %v", r.All())
 	}
 	defer func() {

@@ -97,12 +97,13 @@ const (
 // path of a machine: the runner finds the content. It travels once and is never
 // stored by a runner, because it holds secrets in clear.
 type Job struct {
-	ID      string // lower-case letters, digits and '-'; derived from the cause of the run
-	Stack   string // the identity of the stack, its UID
-	Beside  string // a run beside the stack, by a name of its own; empty for the stack's own run. See Key
-	Name    string // namespace/name, for people
-	Kind    stack.RunKind
-	Created time.Time
+	ID         string // lower-case letters, digits and '-'; derived from the cause of the run
+	Stack      string // the identity of the stack, its UID
+	ObjectKind string `json:",omitempty"` // the kind of the object that asks for the stack, with its group; empty in what earlier releases wrote
+	Beside     string // a run beside the stack, by a name of its own; empty for the stack's own run. See Key
+	Name       string // namespace/name, for people
+	Kind       stack.RunKind
+	Created    time.Time
 
 	Engine Engine
 	Tree   Tree
@@ -245,11 +246,12 @@ const (
 type Report struct {
 	Version int `json:"version,omitempty"` // ReportVersion of the supervisor
 
-	ID     string        `json:"id"`
-	Stack  string        `json:"stack"`
-	Beside string        `json:"beside,omitempty"` // see Key
-	Name   string        `json:"name"`
-	Kind   stack.RunKind `json:"kind"`
+	ID         string        `json:"id"`
+	Stack      string        `json:"stack"`
+	ObjectKind string        `json:"objectKind,omitempty"` // the Job's, unchanged
+	Beside     string        `json:"beside,omitempty"`     // see Key
+	Name       string        `json:"name"`
+	Kind       stack.RunKind `json:"kind"`
 
 	Phase    Phase     `json:"phase"`
 	Since    time.Time `json:"since"`

@@ -93,7 +93,7 @@ func steps(d Done) string {
 
 func lifecycle(t *testing.T, f Fixture) {
 	s := f.stack(t, f.New(t), oneResource)
-	s.Job.Note = json.RawMessage(`{"cause":"test"}`)
+	s.Job.Note, s.Job.ObjectKind = json.RawMessage(`{"cause":"test"}`), "Terraform.example.org"
 
 	plan := s.Must(stack.PlanRun)
 	if got, want := plan.Changes, (stack.Changes{Add: 1, Outputs: 1}); got != want {
@@ -112,6 +112,9 @@ func lifecycle(t *testing.T, f Fixture) {
 	}
 	if apply.Resources != 1 || apply.State.Serial != uint64(Serial(t, s.State)) || apply.State.Digest == "" {
 		t.Errorf("report says %d resources and state %+v; the state is %s", apply.Resources, apply.State, s.State)
+	}
+	if apply.ObjectKind != "Terraform.example.org" {
+		t.Errorf("object kind = %q, want the job's", apply.ObjectKind)
 	}
 	if string(apply.Note) != `{"cause":"test"}` {
 		t.Errorf("note = %s, want the job's", apply.Note)
