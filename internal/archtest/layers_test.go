@@ -56,8 +56,10 @@ var below = map[layer][]layer{
 
 // beside are the arrows that point sideways.
 var beside = map[string][]string{
-	"internal/runner":  {"internal/engine"},      // the supervisor drives the engine inside its own process
-	"internal/dialect": {"internal/kube", "api"}, // a dialect maps those types, and writes conditions and events the way all our objects do
+	"internal/runner": {"internal/engine"}, // the supervisor drives the engine inside its own process
+	// A dialect maps the types of api, writes conditions and events the way all our
+	// objects do, and knows which kinds of sources its objects may name.
+	"internal/dialect": {"internal/kube", "internal/input", "api"},
 }
 
 // place finds the unit that a directory belongs to, the directory whose

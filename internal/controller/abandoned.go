@@ -41,6 +41,7 @@ type removals struct {
 	records      *records.Store
 	settler      *settler
 	states       *states.Keeper
+	release      func(ctx context.Context, id string) error // gives back what inputs handed out
 }
 
 // abandoned takes over stacks whose object is gone although they were not
@@ -81,6 +82,9 @@ func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error
 		if err := rm.salvage(ctx, e, report, &r); err != nil {
 			return 0, fmt.Errorf("keeping what the run %s of the removed stack %s left: %w", report.ID, key, err)
 		}
+	}
+	if err := rm.release(ctx, id); err != nil {
+		return 0, fmt.Errorf("giving credentials of the removed stack %s back: %w", key, err)
 	}
 	left, err := rm.blobs.List(ctx, record.Stack(id))
 	if err != nil {

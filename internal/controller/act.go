@@ -232,7 +232,7 @@ func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
 	if err := ac.removals.relieve(ctx, p); err != nil {
 		return err
 	}
-	if err := ac.jobs.resolver(p).Release(ctx); err != nil {
+	if err := ac.removals.release(ctx, p.id); err != nil {
 		return fmt.Errorf("giving credentials back: %w", err)
 	}
 	if err := ac.runner.Remove(p.id); err != nil {

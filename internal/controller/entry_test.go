@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"slices"
 	"testing"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
@@ -48,7 +50,10 @@ func TestNothingIsRememberedOfAStackThatIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newFrugal(t, "net")
+			var released []string
+			l.removals.release = func(_ context.Context, id string) error { released = append(released, id); return nil }
 			l.creates(t)
+			id := string(l.stored(t).UID)
 			l.applies(t, 1)
 			l.looks(t)
 			if got := l.remembered(); len(got) != 1 || got[0] != string(l.stored(t).UID) {
@@ -60,6 +65,9 @@ func TestNothingIsRememberedOfAStackThatIsGone(t *testing.T) {
 			}
 			if got := l.remembered(); len(got) > 0 {
 				t.Errorf("remembered are %v, want nothing", got)
+			}
+			if len(released) == 0 || slices.ContainsFunc(released, func(other string) bool { return other != id }) {
+				t.Errorf("credentials were given back for %v, want for %s", released, id)
 			}
 		})
 	}

@@ -73,7 +73,7 @@ func TestCheckup(t *testing.T) {
 	}
 	wantNote := note{Cause: stack.Cause{PlanInputs: stack.PlanInputs{Source: "s"}, Health: "sha256:h/apply-7", Why: "something was applied"}}
 	want := runner.Job{
-		ID: p.name(stack.HealthRun, wantNote.Cause), Stack: "uid", Name: "ns/name", Kind: stack.HealthRun,
+		ID: p.name(stack.HealthRun, wantNote.Cause), Stack: "uid", ObjectKind: dialect.KindOf(infra.Dialect{}), Name: "ns/name", Kind: stack.HealthRun,
 		Mask: []string{"90210", "deep-secret", "given", "s3cr3t"}, Limits: runner.Limits{Memory: 5}, Sandbox: runner.Sandbox{Network: "none"}, Note: got.Note,
 		Checks: []runner.Check{
 			{Name: "web", Kind: stack.HTTPCheck, Target: "https://example.com/?t=s3cr3t", Shown: "https://example.com/?t=(sensitive)", Timeout: time.Second},

@@ -201,6 +201,11 @@ func (jb *jobs) resolver(p *pass) input.Resolver {
 	}
 }
 
+// release gives back what inputs handed out for a stack that is gone.
+func (jb *jobs) release(ctx context.Context, id string) error {
+	return input.Release(ctx, kube.Objects{Client: jb.live}, id)
+}
+
 // keyed hashes what stands in the status or in the name of a directory under the
 // platform's key.
 func (jb *jobs) keyed(what any) string { return input.Digest(jb.key, what) }

@@ -3,14 +3,16 @@ package controller
 import (
 	"context"
 	"log/slog"
+	"path"
 	"strings"
 	"sync"
 	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -127,8 +129,6 @@ func (c *Stacks) setupKind(ctx context.Context, mgr ctrl.Manager, d dialect.Dial
 		For(d.New(), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, w.labelsChanged(), finalizersChanged{}, w.statusLost()))).
 		Watches(d.New(), handler.Funcs{CreateFunc: w.newcomer, UpdateFunc: w.answered}).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(w.referring(d, "Secret")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(w.referring(d, "ConfigMap")), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			c.requests.serve(dialect.KindOf(d), q)
 			return nil
@@ -137,6 +137,11 @@ func (c *Stacks) setupKind(ctx context.Context, mgr ctrl.Manager, d dialect.Dial
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		})
+	for _, kind := range input.WatchedKinds() {
+		obj := &metav1.PartialObjectMetadata{}
+		obj.SetGroupVersionKind(schema.FromAPIVersionAndKind(path.Dir(kind), path.Base(kind)))
+		b = b.WatchesMetadata(obj, handler.EnqueueRequestsFromMapFunc(w.referring(d, path.Base(kind))), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
+	}
 	for _, of := range c.Dialects.All() {
 		b = b.Watches(of.New(), handler.EnqueueRequestsFromMapFunc(w.neighbours(d)))
 	}

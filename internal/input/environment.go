@@ -57,7 +57,7 @@ func (s *session) settingsFrom(ctx context.Context, from stack.EnvFrom) ([]workd
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", from.Kind, from.Name, err)
 		}
-		secret := holdsSecrets(from.Kind) && !v.isPublic(key)
+		secret := HoldsSecrets(from.Kind) && !v.isPublic(key)
 		if secret {
 			s.mask = append(s.mask, string(v.Data[key]))
 		}
@@ -85,6 +85,6 @@ func (s *session) setting(ctx context.Context, v stack.EnvVar) (out workdir.Sett
 	if err != nil || !found {
 		return out, false, err
 	}
-	out.Value, out.Refers, out.Secret = string(text), false, holdsSecrets(kind)
+	out.Value, out.Refers, out.Secret = string(text), false, HoldsSecrets(kind)
 	return out, true, nil
 }

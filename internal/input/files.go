@@ -116,7 +116,7 @@ func (s *session) backendSettings(ctx context.Context) (map[string]string, error
 		}
 		for key, value := range data {
 			settings[key] = string(value)
-			if holdsSecrets(f.Kind) && !v.isPublic(key) {
+			if HoldsSecrets(f.Kind) && !v.isPublic(key) {
 				s.mask = append(s.mask, string(value))
 			}
 		}

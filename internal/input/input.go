@@ -4,23 +4,45 @@
 // object itself. It reads through a Reader, writes nothing, and decides nothing:
 // what cannot be resolved is an error whose kind says what follows.
 //
-// To add a source: implement Source, and return it from sourceOf for the kind
-// by which objects name it. Variables, environment and settings of the backend
-// can be taken from it then, what it reads wakes the stack (References), and
-// what it holds is hidden in logs.
+// To add a kind of sources: a file like object.go, and a line in Kinds.
 //
 // Start reading at Resolver.Resolve.
 package input
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
+
+// Kinds are the kinds of sources.
+func Kinds() []Kind {
+	return []Kind{
+		{Name: Secret, Open: openObject, Watched: []string{"v1/Secret"}},
+		{Name: ConfigMap, Open: openObject, Watched: []string{"v1/ConfigMap"}, Public: true},
+	}
+}
+
+// Kind is one kind of sources. Variables, environment and settings of the backend
+// can be taken from each.
+type Kind struct {
+	Name    string                 // by which objects name it
+	Open    func(stack.Ref) Source // the source of that name
+	Watched []string               // the kinds of objects that Wakes names, as apiVersion/kind: the controller watches them
+	Public  bool                   // what it holds is no secret; else it is hidden in logs and documents
+
+	// Release gives back what sources of the kind handed out for the stack with a
+	// UID, which is gone. It is nil for a kind that hands nothing out. It can be
+	// called again, and does not need the stack's configuration: that is gone, too,
+	// where the stack's finalizer was removed by force.
+	Release func(ctx context.Context, r Reader, uid string) error
+}
 
 // Source is where inputs come from.
 type Source interface {
@@ -28,10 +50,8 @@ type Source interface {
 	// there is no such source; an input that is optional does without it then.
 	Read(context.Context, Reader) (Value, error)
 	// Wakes names the objects whose change changes the value: the controller
-	// watches them, and reconciles the stack.
+	// reconciles the stack then.
 	Wakes() []stack.Ref
-	// Release gives back what the source handed out for the stack, which is gone.
-	Release(context.Context) error
 }
 
 // Value is what a source holds at one moment.
@@ -58,33 +78,66 @@ type Reader interface {
 	Read(context.Context, stack.Ref) (data map[string][]byte, public []string, err error)
 }
 
-// Kinds of sources.
-const (
-	Secret    = "Secret"
-	ConfigMap = "ConfigMap"
-)
-
-// sourceOf is the source that an object names by kind and name.
-func sourceOf(ref stack.Ref) (Source, error) {
-	switch ref.Kind {
-	case Secret, ConfigMap:
-		return object(ref), nil
-	default:
-		return nil, fault.New(fault.Invalid, "", fmt.Errorf("%q is neither Secret nor ConfigMap", ref.Kind))
+// kindOf returns a kind by its name.
+func kindOf(name string) (Kind, error) {
+	for _, k := range Kinds() {
+		if k.Name == name {
+			return k, nil
+		}
 	}
+	return Kind{}, fault.New(fault.Invalid, "", fmt.Errorf("is %.40q, not %s", name, names()))
 }
 
-// object is a Secret or a ConfigMap.
-type object stack.Ref
-
-// Read implements Source.
-func (o object) Read(ctx context.Context, r Reader) (Value, error) {
-	data, public, err := r.Read(ctx, stack.Ref(o))
-	return Value{Data: data, Public: public}, err
+// CheckKind reports in an error that there is no kind of sources with this name, and
+// which there are.
+func CheckKind(name string) error {
+	_, err := kindOf(name)
+	return err
 }
 
-// Wakes implements Source.
-func (o object) Wakes() []stack.Ref { return []stack.Ref{stack.Ref(o)} }
+// names are the names of all kinds, as a sentence has them.
+func names() string {
+	var all []string
+	for _, k := range Kinds() {
+		all = append(all, k.Name)
+	}
+	return strings.Join(all, " or ")
+}
 
-// Release implements Source: an object hands nothing out.
-func (object) Release(context.Context) error { return nil }
+// HoldsSecrets reports whether what a kind of sources holds is secret unless a
+// value says that it is public.
+func HoldsSecrets(name string) bool {
+	k, err := kindOf(name)
+	return err != nil || !k.Public
+}
+
+// Read reads a source that is named by its kind.
+func Read(ctx context.Context, r Reader, ref stack.Ref) (Value, error) {
+	k, err := kindOf(ref.Kind)
+	if err != nil {
+		return Value{}, fmt.Errorf("the kind of the source %s %w", ref.Name, err)
+	}
+	return k.Open(ref).Read(ctx, r)
+}
+
+// Release gives back what sources of all kinds handed out for the stack with a UID,
+// which is gone.
+func Release(ctx context.Context, r Reader, uid string) error {
+	var all []error
+	for _, k := range Kinds() {
+		if k.Release != nil {
+			all = append(all, k.Release(ctx, r, uid))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// WatchedKinds are the kinds of objects whose change wakes a stack, each once.
+func WatchedKinds() []string {
+	var all []string
+	for _, k := range Kinds() {
+		all = append(all, k.Watched...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,27 +1,27 @@
 package input
 
-import "github.com/terrier-iac/terrier/internal/stack"
+import (
+	"context"
 
-// Object is the object of the stack itself, whose fields are inputs, too.
-type Object struct {
-	Name, Namespace, UID string
-	Labels, Annotations  map[string]string
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// The kinds of objects that are sources.
+const (
+	Secret    = "Secret"
+	ConfigMap = "ConfigMap"
+)
+
+// object is a Secret or a ConfigMap.
+type object stack.Ref
+
+func openObject(ref stack.Ref) Source { return object(ref) }
+
+// Read implements Source.
+func (o object) Read(ctx context.Context, r Reader) (Value, error) {
+	data, public, err := r.Read(ctx, stack.Ref(o))
+	return Value{Data: data, Public: public}, err
 }
 
-// Field is a field of the object; one that it does not have is empty.
-func (o Object) Field(path string) string {
-	switch of, key, _ := stack.CutField(path); of {
-	case "name":
-		return o.Name
-	case "namespace":
-		return o.Namespace
-	case "uid":
-		return o.UID
-	case "labels":
-		return o.Labels[key]
-	case "annotations":
-		return o.Annotations[key]
-	default:
-		return ""
-	}
-}
+// Wakes implements Source.
+func (o object) Wakes() []stack.Ref { return []stack.Ref{stack.Ref(o)} }

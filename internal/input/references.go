@@ -21,9 +21,9 @@ func References(c stack.Configuration, namespace string) Refs {
 		r.Source = new(within(*c.Source, namespace))
 	}
 	for _, ref := range named(c) {
-		source, err := sourceOf(within(ref, namespace))
+		kind, err := kindOf(ref.Kind)
 		if err == nil { // else resolving it says so
-			r.Reads = append(r.Reads, source.Wakes()...)
+			r.Reads = append(r.Reads, kind.Open(within(ref, namespace)).Wakes()...)
 		}
 	}
 	if c.Outputs != nil {

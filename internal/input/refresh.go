@@ -49,7 +49,7 @@ func (s *session) freshSettings(ctx context.Context) []workdir.Setting {
 	var all []workdir.Setting
 	whole := true
 	for _, f := range s.Configuration.VarsFrom {
-		if !holdsSecrets(f.Kind) {
+		if !HoldsSecrets(f.Kind) {
 			continue
 		}
 		v, err := s.read(ctx, f.Kind, f.Name)

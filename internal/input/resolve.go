@@ -64,19 +64,6 @@ func (r Resolver) Resolve(ctx context.Context, m Module) (Inputs, error) {
 	return out, err
 }
 
-// Release gives back what sources handed out for the stack, which is gone.
-func (r Resolver) Release(ctx context.Context) error {
-	var all []error
-	for _, ref := range named(r.Configuration) {
-		source, err := sourceOf(within(ref, r.Object.Namespace))
-		if err == nil {
-			err = source.Release(ctx)
-		}
-		all = append(all, err)
-	}
-	return errors.Join(all...)
-}
-
 // session is one resolution. It collects what must be hidden.
 type session struct {
 	Resolver
@@ -230,11 +217,11 @@ func (s *session) gather(ctx context.Context) (workdir.Inputs, error) {
 			s.public = append(s.public, spellings(all.Data[key])...)
 		}
 		for _, value := range data {
-			if holdsSecrets(f.Kind) {
+			if HoldsSecrets(f.Kind) {
 				s.mask = append(s.mask, spellings(value)...)
 			}
 		}
-		in.From = append(in.From, workdir.From{Name: f.Kind + " " + f.Name, Secret: holdsSecrets(f.Kind), Data: data})
+		in.From = append(in.From, workdir.From{Name: f.Kind + " " + f.Name, Secret: HoldsSecrets(f.Kind), Data: data})
 	}
 	return in, nil
 }
@@ -294,21 +281,13 @@ func (s *session) variable(ctx context.Context, v stack.Var) (value json.RawMess
 	return value, true, err
 }
 
-// holdsSecrets reports whether what a kind of source holds is secret unless it
-// is marked public.
-func holdsSecrets(kind string) bool { return kind != ConfigMap }
-
 // read returns what a source in the namespace of the stack holds.
 func (s *session) read(ctx context.Context, kind, name string) (Value, error) {
 	return s.readFrom(ctx, stack.Ref{Kind: kind, Namespace: s.Object.Namespace, Name: name})
 }
 
 func (s *session) readFrom(ctx context.Context, ref stack.Ref) (Value, error) {
-	source, err := sourceOf(ref)
-	if err != nil {
-		return Value{}, err
-	}
-	v, err := source.Read(ctx, s.Reader)
+	v, err := Read(ctx, s.Reader, ref)
 	if err != nil {
 		return Value{}, err
 	}
@@ -339,7 +318,7 @@ func (s *session) key(ctx context.Context, kind string, ref stack.KeyRef) (value
 	case !found:
 		return nil, false, fault.New(fault.Missing, "", fmt.Errorf("%s %s has no key %q", kind, ref.Name, ref.Key))
 	}
-	if holdsSecrets(kind) && !all.isPublic(ref.Key) {
+	if HoldsSecrets(kind) && !all.isPublic(ref.Key) {
 		s.mask = append(s.mask, string(value))
 	}
 	return value, true, nil

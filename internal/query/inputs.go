@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -155,16 +156,15 @@ func (in *inputsOf) holdingOf(kind, name string) holding {
 		return h
 	}
 	var h holding
-	var data map[string][]byte
-	var err error
-	data, h.public, err = kube.Objects{Client: in.details.stacks.Kube}.Read(in.ctx, stack.Ref{Kind: kind, Namespace: in.namespace, Name: name})
+	v, err := input.Read(in.ctx, kube.Objects{Client: in.details.stacks.Kube}, stack.Ref{Kind: kind, Namespace: in.namespace, Name: name})
+	h.public = v.Public
 	if fault.Of(err) == fault.Missing {
 		h.absent, err = true, nil
 	}
 	if err != nil {
 		in.err = fmt.Errorf("looking at the %s %s: %w", kind, name, err)
 	}
-	h.keys = slices.Sorted(maps.Keys(data))
+	h.keys = slices.Sorted(maps.Keys(v.Data))
 	in.read[id] = h
 	return h
 }
@@ -191,7 +191,7 @@ func (in *inputsOf) key(i InputInfo, kind string, ref stack.KeyRef) {
 	i.Origin = fmt.Sprintf("%s %s key %s", kind, ref.Name, ref.Key)
 	i.Missing = !slices.Contains(h.keys, ref.Key)
 	i.Optional = i.Optional || ref.Optional
-	i.Sensitive = kind == "Secret" && !slices.Contains(h.public, ref.Key)
+	i.Sensitive = input.HoldsSecrets(kind) && !slices.Contains(h.public, ref.Key)
 	in.add(i)
 }
 
@@ -200,7 +200,7 @@ func (in *inputsOf) key(i InputInfo, kind string, ref stack.KeyRef) {
 func (in *inputsOf) whole(i InputInfo, kind, name string) {
 	h := in.holdingOf(kind, name)
 	i.Origin, i.Missing = kind+" "+name, h.absent
-	i.Sensitive = kind == "Secret" && (h.absent || slices.ContainsFunc(h.keys, func(k string) bool {
+	i.Sensitive = input.HoldsSecrets(kind) && (h.absent || slices.ContainsFunc(h.keys, func(k string) bool {
 		return !slices.Contains(h.public, strings.TrimSuffix(k, workdir.OutputType))
 	}))
 	in.add(i)
@@ -236,7 +236,7 @@ func (in *inputsOf) from(f stack.VarsFrom) {
 		in.key(InputInfo{Name: to, Kind: InputVariable, Optional: f.Optional}, f.Kind, stack.KeyRef{Name: f.Name, Key: from})
 	}
 	for i := range in.out[start:] {
-		if x := &in.out[start+i]; f.Kind == "Secret" && slices.Contains(in.environment, x.Name) {
+		if x := &in.out[start+i]; input.HoldsSecrets(f.Kind) && slices.Contains(in.environment, x.Name) {
 			x.Kind = InputEnvironment
 		}
 	}

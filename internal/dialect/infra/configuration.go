@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
@@ -140,8 +141,8 @@ func variables(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 		p.Vars = append(p.Vars, out)
 	}
 	for i, v := range s.VarsFrom {
-		if v.Kind != "Secret" && v.Kind != "ConfigMap" {
-			return invalid(fmt.Sprintf("spec.varsFrom[%d].kind", i), "is %q, not Secret or ConfigMap", v.Kind)
+		if err := input.CheckKind(v.Kind); err != nil {
+			return invalid(fmt.Sprintf("spec.varsFrom[%d].kind", i), "%v", err)
 		}
 		p.VarsFrom = append(p.VarsFrom, stack.VarsFrom{Kind: v.Kind, Name: v.Name, Keys: v.VarsKeys, Optional: v.Optional})
 	}

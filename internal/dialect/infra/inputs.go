@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -68,8 +69,8 @@ func cloud(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 // backend is then the engine's own: its settings may say another cluster.
 func completes(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	for i, c := range s.BackendConfigsFrom {
-		if c.Kind != "Secret" && c.Kind != "ConfigMap" {
-			return invalid(fmt.Sprintf("spec.backendConfigsFrom[%d].kind", i), "is %.40q, not Secret or ConfigMap", c.Kind)
+		if err := input.CheckKind(c.Kind); err != nil {
+			return invalid(fmt.Sprintf("spec.backendConfigsFrom[%d].kind", i), "%v", err)
 		}
 		p.Completes = append(p.Completes, stack.ConfigFrom{Kind: c.Kind, Name: c.Name, Keys: c.Keys, Optional: c.Optional})
 	}
