@@ -191,7 +191,7 @@ func idOf(state []byte) runner.StateID {
 	if err != nil {
 		panic(err) // a test's own state
 	}
-	return runner.StateID{Lineage: facts.Lineage, Serial: facts.Serial, Digest: facts.Digest}
+	return facts.StateID
 }
 
 func thing(lineage string, serial int) []byte {

@@ -291,11 +291,7 @@ type Report struct {
 func (r Report) Key() string { return Key(r.Stack, r.Beside) }
 
 // StateID names one version of a state.
-type StateID struct {
-	Lineage string `json:"lineage,omitempty"`
-	Serial  uint64 `json:"serial,omitempty"`
-	Digest  string `json:"digest,omitempty"` // sha256 of its bytes
-}
+type StateID = stack.StateID
 
 // Lock is a state lock as the engine printed it.
 type Lock = engine.Lock

@@ -159,7 +159,7 @@ func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s fou
 // known of it from now on.
 func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref *kube.StateRef, run *stack.Run) error {
 	if ref != nil && r.State.Serial > 0 {
-		run.KnownState = stack.StateID{Lineage: r.State.Lineage, Serial: r.State.Serial, Digest: r.State.Digest}
+		run.KnownState = r.State
 	}
 	if !r.Kind.Writes() {
 		return nil
