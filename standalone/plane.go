@@ -15,7 +15,6 @@ import (
 // plane is the embedded control plane as the application wants it.
 type plane struct{}
 
-// Start implements app.ControlPlane.
 func (plane) Start(ctx context.Context, dir, address string, log *slog.Logger) (app.Running, error) {
 	pace.Keep(ctx, machine.Memory(os.DirFS("/")))
 	server, err := kubeapi.Start(ctx, kubeapi.Options{Dir: dir, Address: address, Log: log})

@@ -107,17 +107,14 @@ func subjects(o *rbacv1.RoleBinding) []string {
 	return slices.Compact(out)
 }
 
-// Add implements cache.ReflectorStore.
 func (b *Bindings) Add(o any) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.take(o)
 }
 
-// Update implements cache.ReflectorStore.
 func (b *Bindings) Update(o any) error { return b.Add(o) }
 
-// Delete implements cache.ReflectorStore.
 func (b *Bindings) Delete(o any) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,7 +24,6 @@ type impersonating struct {
 	missing func(context.Context) error
 }
 
-// RoundTrip implements http.RoundTripper.
 func (i impersonating) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := i.next.RoundTrip(r)
 	if err != nil || resp.StatusCode != http.StatusForbidden {

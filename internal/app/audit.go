@@ -28,7 +28,6 @@ type auditLog struct {
 	log    *slog.Logger
 }
 
-// openAuditLog opens the audit log.
 func openAuditLog(dir string, now func() time.Time, log *slog.Logger) (*auditLog, error) {
 	entries, err := audit.Open(dir, audit.Options{Now: now})
 	return &auditLog{Log: entries, dir: dir, log: log}, err

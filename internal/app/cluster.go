@@ -142,13 +142,10 @@ func installationOf(dir string) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// Config implements Running.
 func (j *joined) Config() *rest.Config { return rest.CopyConfig(j.config) }
 
-// Kubeconfig implements Running.
 func (j *joined) Kubeconfig() string { return j.kubeconfig }
 
-// Address implements Running.
 func (j *joined) Address() string {
 	if u, err := url.Parse(j.config.Host); err == nil && u.Host != "" {
 		return u.Host
@@ -156,7 +153,6 @@ func (j *joined) Address() string {
 	return j.config.Host
 }
 
-// Certificate implements Running.
 func (j *joined) Certificate() (tls.Certificate, []byte, error) { return j.cert, j.ca, nil }
 
 // Wait implements Running: everything else has ended, so another process may become active.
@@ -171,7 +167,6 @@ func (j *joined) Wait() error {
 	return errors.Join(errs...)
 }
 
-// Lost implements leader.
 func (j *joined) Lost() <-chan struct{} {
 	if j.lead == nil {
 		return nil
@@ -179,7 +174,6 @@ func (j *joined) Lost() <-chan struct{} {
 	return j.lead.lost
 }
 
-// Leads implements leader.
 func (j *joined) Leads() error {
 	if j.lead == nil {
 		return nil

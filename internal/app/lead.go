@@ -197,7 +197,6 @@ type fenced struct {
 	leads func() error
 }
 
-// RoundTrip implements http.RoundTripper.
 func (f fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
 		failpoint.Act(asks, "")()
@@ -219,7 +218,6 @@ type fencedRuns struct {
 	leads func() error
 }
 
-// Start implements runner.Runner.
 func (f fencedRuns) Start(ctx context.Context, job runner.Job) error {
 	failpoint.Act(asks, "")()
 	if err := f.leads(); err != nil {

@@ -21,12 +21,10 @@ type datedLease struct {
 	until time.Time // zero before the Lease was held
 }
 
-// Create implements resourcelock.Interface.
 func (d *datedLease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	return d.write(ctx, r, d.Interface.Create)
 }
 
-// Update implements resourcelock.Interface.
 func (d *datedLease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	return d.write(ctx, r, d.Interface.Update)
 }

@@ -84,12 +84,10 @@ type meteredBlobs struct {
 	writes *prometheus.CounterVec
 }
 
-// Put implements blob.Store.
 func (b meteredBlobs) Put(ctx context.Context, key string, r io.Reader) error {
 	return b.count(ctx, b.Store.Put(ctx, key, r))
 }
 
-// Delete implements blob.Store.
 func (b meteredBlobs) Delete(ctx context.Context, key string) error {
 	return b.count(ctx, b.Store.Delete(ctx, key))
 }

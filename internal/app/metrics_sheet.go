@@ -17,14 +17,12 @@ func (s *sheet) gauge(name, help string, labels ...string) {
 	s.gauges[name] = prometheus.NewDesc(name, help, labels, nil)
 }
 
-// Describe implements prometheus.Collector.
 func (s *sheet) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range s.gauges {
 		out <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (s *sheet) Collect(out chan<- prometheus.Metric) {
 	s.fill(func(name string, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(s.gauges[name], prometheus.GaugeValue, value, labels...)

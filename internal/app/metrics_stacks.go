@@ -61,7 +61,6 @@ type failures struct {
 	since map[string]time.Time
 }
 
-// summarize counts rows.
 func (f *failures) summarize(rows []*query.Row, now time.Time) summary {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -44,7 +44,6 @@ func (r recorder) Event(obj client.Object, kind, reason, message string) {
 	r.EventWith(obj, kind, reason, message, nil)
 }
 
-// EventWith implements controller.FactualEvents.
 func (r recorder) EventWith(obj client.Object, kind, reason, message string, facts map[string]string) {
 	r.Events.Event(obj, kind, reason, message)
 	r.Notify(obj, kind, reason, message, facts)

@@ -47,7 +47,6 @@ func (p pulls) config(namespace string) []byte {
 	return b
 }
 
-// Authenticate implements web.Auth.
 func (p pulls) Authenticate(ctx context.Context, token secret.Text) (access.User, error) {
 	rest, ok := strings.CutPrefix(token.Reveal(), pullToken)
 	if !ok {
@@ -60,7 +59,6 @@ func (p pulls) Authenticate(ctx context.Context, token secret.Text) (access.User
 	return access.User{Name: pullUser + namespace}, nil
 }
 
-// Authorize implements web.Auth.
 func (p pulls) Authorize(ctx context.Context, u access.User, a access.Request) error {
 	namespace, ok := strings.CutPrefix(u.Name, pullUser)
 	if !ok {

@@ -53,7 +53,6 @@ type timed struct {
 	cancel context.CancelFunc
 }
 
-// Close implements io.Closer.
 func (t timed) Close() error {
 	defer t.cancel()
 	return t.ReadCloser.Close()

@@ -31,7 +31,6 @@ type tenantLists struct {
 	cache client.Reader // set once the controllers are, before the server answers
 }
 
-// List implements client.Reader.
 func (l *tenantLists) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	switch list.(type) {
 	case *tenantsv1.TenantList, *tenantsv1.TenantRegistryList, *tenantsv1.TenantTemplateList:

@@ -47,7 +47,6 @@ type Entry struct {
 // Via is the interface through which a request came.
 type Via string
 
-// The interfaces.
 const (
 	ViaUI         Via = "ui"         // pages in a browser
 	ViaAPI        Via = "api"        // the HTTP API

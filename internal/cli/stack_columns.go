@@ -57,7 +57,6 @@ func (v listView) table() *table {
 	return t
 }
 
-// row is the row of a stack.
 func (v listView) row(s query.Stack) []cell {
 	var out []cell
 	for _, c := range stackColumns {
@@ -85,7 +84,6 @@ func stackMessage(v listView, s query.Stack) cell {
 	return plain(cut(s.Message, messageWidth))
 }
 
-// statusColour is the colour of the status of a stack.
 func statusColour(s query.Stack) string {
 	switch {
 	case s.Stalled || s.Ready == "False":

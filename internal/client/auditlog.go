@@ -21,7 +21,6 @@ func (c Connection) AuditLog(ctx context.Context) (*AuditLog, error) {
 	return &AuditLog{s}, err
 }
 
-// Entries implements AuditLog.
 func (j *AuditLog) Entries(ctx context.Context, _ query.AuditSight, q query.AuditQuery) (query.AuditPage, error) {
 	v := url.Values{}
 	for name, value := range map[string]string{"who": q.Who, "via": string(q.Via), "namespace": q.Namespace, "stack": q.Stack, "q": q.Text} {
@@ -46,7 +45,6 @@ func (j *AuditLog) Entries(ctx context.Context, _ query.AuditSight, q query.Audi
 	return get[query.AuditPage](ctx, j.conn, j.at(v, "audit"))
 }
 
-// VerifyAuditLog implements AuditLog.
 func (j *AuditLog) VerifyAuditLog(ctx context.Context) (query.AuditReport, error) {
 	return get[query.AuditReport](ctx, j.conn, j.at(nil, "audit", "verify"))
 }

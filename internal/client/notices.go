@@ -22,7 +22,6 @@ func (c Connection) Notices(ctx context.Context) (*Notices, string, error) {
 	return &Notices{s}, namespace, err
 }
 
-// Deliveries implements Notices.
 func (n *Notices) Deliveries(ctx context.Context, _ access.Scope, q query.NoticeQuery) (query.NoticePage, error) {
 	v := url.Values{}
 	text(v, "namespace", q.Namespace)

@@ -19,17 +19,14 @@ var _ query.Records = (*Records)(nil)
 // Dial.
 func NewRecords(base *url.URL, c *http.Client) *Records { return &Records{newConn(base, c)} }
 
-// Runs implements Records.
 func (r *Records) Runs(ctx context.Context, id query.StackID) ([]query.Report, error) {
 	return listed[query.Report](ctx, r.conn, r.path(id, nil, "runs"))
 }
 
-// Run implements Records.
 func (r *Records) Run(ctx context.Context, id query.StackID, run string) (query.Report, error) {
 	return get[query.Report](ctx, r.conn, r.path(id, nil, "runs", run, "report"))
 }
 
-// Log implements Records.
 func (r *Records) Log(ctx context.Context, id query.StackID, run string, follow bool) (io.ReadCloser, error) {
 	if !follow {
 		return r.open(ctx, requestTime, r.path(id, nil, "runs", run, "log"))
@@ -37,7 +34,6 @@ func (r *Records) Log(ctx context.Context, id query.StackID, run string, follow 
 	return r.follow(ctx, id, run)
 }
 
-// Plan implements Records.
 func (r *Records) Plan(ctx context.Context, id query.StackID, digest string) (io.ReadCloser, error) {
 	return r.open(ctx, requestTime, r.path(id, url.Values{"digest": {digest}}, "plan", "document"))
 }
@@ -46,12 +42,10 @@ func (r *Records) path(id query.StackID, params url.Values, more ...string) addr
 	return r.at(params, object(id.Key, "stacks", more...)...)
 }
 
-// States implements Records.
 func (r *Records) States(ctx context.Context, id query.StackID) (query.KeptStates, error) {
 	return get[query.KeptStates](ctx, r.conn, r.path(id, nil, "states"))
 }
 
-// State implements Records.
 func (r *Records) State(ctx context.Context, id query.StackID, name string) (io.ReadCloser, error) {
 	if err := query.CheckStateName(name); err != nil {
 		return nil, err
@@ -64,7 +58,6 @@ func (r *Records) Outgrown(ctx context.Context, id query.StackID, _ kube.StateRe
 	return r.open(ctx, requestTime, r.path(id, url.Values{"digest": {digest}}, "outgrown"))
 }
 
-// KeepOutgrown implements Records.
 func (r *Records) KeepOutgrown(ctx context.Context, id query.StackID, _ kube.StateRef, state []byte) error {
 	return r.send(ctx, requestTime, http.MethodPut, r.path(id, nil, "outgrown"), state, nil)
 }

@@ -22,14 +22,12 @@ func (c Connection) Retained(ctx context.Context) (*Retained, string, error) {
 	return &Retained{s}, namespace, err
 }
 
-// List implements RetainedStacks.
 func (k *Retained) List(ctx context.Context, namespace string) ([]command.Retained, error) {
 	params := url.Values{}
 	text(params, "namespace", namespace)
 	return listed[command.Retained](ctx, k.conn, k.at(params, "retained"))
 }
 
-// State implements RetainedStacks.
 func (k *Retained) State(ctx context.Context, key query.Key, uid string) (io.ReadCloser, error) {
 	if err := errors.Join(key.Check(), query.CheckID(query.StackID{UID: uid}, "any")); err != nil {
 		return nil, err
@@ -37,7 +35,6 @@ func (k *Retained) State(ctx context.Context, key query.Key, uid string) (io.Rea
 	return k.open(ctx, requestTime, k.at(url.Values{"uid": {uid}}, object(key, "retained", "state")...))
 }
 
-// Forget implements RetainedStacks.
 func (k *Retained) Forget(ctx context.Context, key query.Key, uid string) error {
 	if err := key.Check(); err != nil {
 		return err

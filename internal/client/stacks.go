@@ -142,29 +142,24 @@ func (s *questions) page(ctx context.Context, q query.BoardQuery, parts ...strin
 	return page, err
 }
 
-// Get implements query.StackReader.
 func (s *questions) Get(ctx context.Context, key query.Key) (query.Stack, error) {
 	d, err := s.Describe(ctx, key)
 	return d.Stack, err
 }
 
-// Describe implements query.StackReader.
 func (s *questions) Describe(ctx context.Context, key query.Key) (query.Detail, error) {
 	return getOf[query.Detail](ctx, s.stackConn, key, nil)
 }
 
-// Explain implements query.StackReader.
 func (s *questions) Explain(ctx context.Context, key query.Key) (query.Explanation, error) {
 	return getOf[query.Explanation](ctx, s.stackConn, key, nil, "explain")
 }
 
-// Runs implements query.StackReader.
 func (s *questions) Runs(ctx context.Context, key query.Key) ([]query.Report, error) {
 	list, err := getOf[items[query.Report]](ctx, s.stackConn, key, nil, "runs")
 	return list.Items, err
 }
 
-// Run implements query.StackReader.
 func (s *questions) Run(ctx context.Context, key query.Key, run string) (query.Report, error) {
 	if err := checkRun(key, run); err != nil {
 		return query.Report{}, err
@@ -188,7 +183,6 @@ func orNewest(run string) string {
 	return run
 }
 
-// Log implements query.StackReader.
 func (s *questions) Log(ctx context.Context, key query.Key, run string, follow bool) (io.ReadCloser, error) {
 	if err := checkRun(key, run); err != nil {
 		return nil, err
@@ -196,14 +190,12 @@ func (s *questions) Log(ctx context.Context, key query.Key, run string, follow b
 	return (&Records{s.conn}).Log(ctx, query.StackID{Key: key}, orNewest(run), follow)
 }
 
-// Plan implements query.StackReader.
 func (s *questions) Plan(ctx context.Context, key query.Key, digest string) (query.PlanDocument, error) {
 	params := url.Values{}
 	text(params, "digest", digest)
 	return getOf[query.PlanDocument](ctx, s.stackConn, key, params, "plan")
 }
 
-// Outputs implements query.StackReader.
 func (s *questions) Outputs(ctx context.Context, key query.Key, show bool) ([]query.Output, error) {
 	params := url.Values{}
 	flag(params, "reveal", show)

@@ -11,34 +11,28 @@ import (
 // commands are what a user has done to stacks.
 type commands struct{ stackConn }
 
-// Approve implements command.StackCommands.
 func (s *commands) Approve(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error) {
 	return doOf[query.Stack](ctx, s.stackConn, key, command.SeenPlan{Name: seen.Name, Digest: seen.Digest, Comment: comment}, "approve")
 }
 
-// Reject implements command.StackCommands.
 func (s *commands) Reject(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error) {
 	return doOf[query.Stack](ctx, s.stackConn, key, command.SeenPlan{Name: seen.Name, Digest: seen.Digest, Comment: comment}, "reject")
 }
 
-// Replan implements command.StackCommands.
 func (s *commands) Replan(ctx context.Context, key query.Key) (request string, err error) {
 	var asked command.Requested
 	err = s.do(ctx, key, struct{}{}, &asked, "replan")
 	return asked.Request, err
 }
 
-// Suspend implements command.StackCommands.
 func (s *commands) Suspend(ctx context.Context, key query.Key) error {
 	return s.do(ctx, key, struct{}{}, nil, "suspend")
 }
 
-// Resume implements command.StackCommands.
 func (s *commands) Resume(ctx context.Context, key query.Key) error {
 	return s.do(ctx, key, struct{}{}, nil, "resume")
 }
 
-// Unlock implements command.StackCommands.
 func (s *commands) Unlock(ctx context.Context, key query.Key, id string) error {
 	return s.do(ctx, key, command.NamedLock{ID: id}, nil, "unlock")
 }
@@ -46,7 +40,6 @@ func (s *commands) Unlock(ctx context.Context, key query.Key, id string) error {
 // previewTime bounds a request that waits for a run.
 const previewTime = 15 * time.Minute
 
-// PreviewDestroy implements command.StackCommands.
 func (s *commands) PreviewDestroy(ctx context.Context, key query.Key) (query.PlanDocument, error) {
 	var doc query.PlanDocument
 	err := key.Check()
@@ -56,14 +49,12 @@ func (s *commands) PreviewDestroy(ctx context.Context, key query.Key) (query.Pla
 	return doc, answered(ctx, key, err)
 }
 
-// PlanRepair implements command.StackCommands.
 func (s *commands) PlanRepair(ctx context.Context, key query.Key, a command.RepairAnswers) (request string, err error) {
 	var asked command.Requested
 	err = s.do(ctx, key, a, &asked, "repair-plan")
 	return asked.Request, err
 }
 
-// Repair implements command.StackCommands.
 func (s *commands) Repair(ctx context.Context, key query.Key, seen query.PlanInfo) error {
 	return s.do(ctx, key, command.SeenRepair{Name: seen.Name, Digest: seen.Digest}, nil, "repair")
 }

@@ -15,7 +15,6 @@ type sessions struct{ stackConn }
 // sessionTime bounds a request that waits for the controller.
 const sessionTime = 2 * time.Minute
 
-// BreakGlass implements command.SessionCommands.
 func (s *sessions) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGlass, error) {
 	var g stack.BreakGlass
 	err := key.Check()
@@ -25,12 +24,10 @@ func (s *sessions) BreakGlass(ctx context.Context, key query.Key) (stack.BreakGl
 	return g, answered(ctx, key, err)
 }
 
-// OrderCommand implements command.SessionCommands.
 func (s *sessions) OrderCommand(ctx context.Context, key query.Key, order command.CommandOrder) (stack.Command, error) {
 	return doOf[stack.Command](ctx, s.stackConn, key, order, "break-glass", "run")
 }
 
-// EndBreakGlass implements command.SessionCommands.
 func (s *sessions) EndBreakGlass(ctx context.Context, key query.Key) error {
 	return s.do(ctx, key, struct{}{}, nil, "break-glass", "end")
 }

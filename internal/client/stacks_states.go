@@ -18,12 +18,10 @@ import (
 // states are the states of stacks, and what a user has done to them.
 type states struct{ stackConn }
 
-// StateVersions implements query.StateReader.
 func (s *states) StateVersions(ctx context.Context, key query.Key) (query.KeptStates, error) {
 	return getOf[query.KeptStates](ctx, s.stackConn, key, nil, "states")
 }
 
-// StateOf implements query.StateReader.
 func (s *states) StateOf(ctx context.Context, key query.Key, version string, reveal bool) (plan.StateView, error) {
 	params := url.Values{}
 	text(params, "version", version)
@@ -31,7 +29,6 @@ func (s *states) StateOf(ctx context.Context, key query.Key, version string, rev
 	return getOf[plan.StateView](ctx, s.stackConn, key, params, "state")
 }
 
-// PlanRollback implements command.StateCommands.
 func (s *states) PlanRollback(ctx context.Context, key query.Key, version string, force bool) (c command.StateChange, err error) {
 	order := command.RollbackOrder{Version: version, Force: force, Preview: true}
 	err = s.do(ctx, key, order, &c, "state", "rollback")
@@ -39,7 +36,6 @@ func (s *states) PlanRollback(ctx context.Context, key query.Key, version string
 	return c, err
 }
 
-// PlanPush implements command.StateCommands.
 func (s *states) PlanPush(ctx context.Context, key query.Key, state []byte, force bool) (c command.StateChange, err error) {
 	params := url.Values{"preview": {"true"}}
 	flag(params, "force", force)
@@ -75,22 +71,18 @@ func (s *states) WriteState(ctx context.Context, c command.StateChange) error {
 	return s.do(ctx, c.Key, order, nil, "state", "rollback")
 }
 
-// LockState implements command.StateCommands.
 func (s *states) LockState(ctx context.Context, key query.Key, reason string) (query.StateLock, error) {
 	return doOf[query.StateLock](ctx, s.stackConn, key, command.LockReason{Reason: reason}, "state", "lock")
 }
 
-// UnlockState implements command.StateCommands.
 func (s *states) UnlockState(ctx context.Context, key query.Key, id string) (query.StateLock, error) {
 	return doOf[query.StateLock](ctx, s.stackConn, key, command.NamedLock{ID: id}, "state", "unlock")
 }
 
-// AcceptState implements command.StateCommands.
 func (s *states) AcceptState(ctx context.Context, key query.Key) (stack.StateID, error) {
 	return doOf[stack.StateID](ctx, s.stackConn, key, struct{}{}, "state", "accept")
 }
 
-// StateInfos implements query.StateReader.
 func (s *states) StateInfos(ctx context.Context, f query.Filter) ([]query.StateInfo, error) {
 	params := url.Values{}
 	text(params, "namespace", f.Namespace)
@@ -99,7 +91,6 @@ func (s *states) StateInfos(ctx context.Context, f query.Filter) ([]query.StateI
 	return listed[query.StateInfo](ctx, s.conn, s.at(params, "states"))
 }
 
-// PullState implements query.StateReader.
 func (s *states) PullState(ctx context.Context, key query.Key, version string) ([]byte, error) {
 	if err := key.Check(); err != nil {
 		return nil, err
@@ -109,7 +100,6 @@ func (s *states) PullState(ctx context.Context, key query.Key, version string) (
 	return query.ReadState(s.open(ctx, transferTime, s.at(params, object(key, "stacks", "state", "file")...)))
 }
 
-// RescuedState implements query.StateReader.
 func (s *states) RescuedState(ctx context.Context, key query.Key, run string) ([]byte, error) {
 	if err := errors.Join(key.Check(), query.CheckStateName(query.RescuedName(run))); err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 // Tenants are the registries, templates and tenants of a server.
 type Tenants struct{ *conn }
 
-// List implements query.TenantReader.
 func (t *Tenants) List(ctx context.Context, f query.TenantFilter) (query.TenantList, error) {
 	params := url.Values{}
 	text(params, "namespace", f.Namespace)
@@ -29,17 +28,14 @@ func tenantsGet[T any](ctx context.Context, t *Tenants, key query.Key, kind stri
 	return get[T](ctx, t.conn, t.at(nil, object(key, kind)...))
 }
 
-// Describe implements query.TenantReader.
 func (t *Tenants) Describe(ctx context.Context, key query.Key) (query.TenantDetail, error) {
 	return tenantsGet[query.TenantDetail](ctx, t, key, "tenants")
 }
 
-// Registry implements query.TenantReader.
 func (t *Tenants) Registry(ctx context.Context, key query.Key) (query.Registry, error) {
 	return tenantsGet[query.Registry](ctx, t, key, "registries")
 }
 
-// Rollout implements query.TenantReader.
 func (t *Tenants) Rollout(ctx context.Context, key query.Key) (query.Rollout, error) {
 	return tenantsGet[query.Rollout](ctx, t, key, "templates")
 }
@@ -52,48 +48,40 @@ func (t *Tenants) do(ctx context.Context, key query.Key, in, out any, kind strin
 	return t.post(ctx, requestTime, in, out, object(key, kind, more...)...)
 }
 
-// Allow implements command.TenantCommands.
 func (t *Tenants) Allow(ctx context.Context, key query.Key, token string) error {
 	return t.do(ctx, key, command.AllowedToken{Token: token}, nil, "registries", "allow")
 }
 
-// ReadNow implements command.TenantCommands.
 func (t *Tenants) ReadNow(ctx context.Context, key query.Key) (request string, err error) {
 	var asked command.Requested
 	err = t.do(ctx, key, struct{}{}, &asked, "registries", "read-now")
 	return asked.Request, err
 }
 
-// SuspendRegistry implements command.TenantCommands.
 func (t *Tenants) SuspendRegistry(ctx context.Context, key query.Key) error {
 	return t.do(ctx, key, struct{}{}, nil, "registries", "suspend")
 }
 
-// ResumeRegistry implements command.TenantCommands.
 func (t *Tenants) ResumeRegistry(ctx context.Context, key query.Key) error {
 	return t.do(ctx, key, struct{}{}, nil, "registries", "resume")
 }
 
-// ResumeRollout implements command.TenantCommands.
 func (t *Tenants) ResumeRollout(ctx context.Context, key query.Key) (int64, error) {
 	var r command.Resumed
 	err := t.do(ctx, key, struct{}{}, &r, "templates", "rollout", "resume")
 	return r.Generation, err
 }
 
-// PlanUndo implements command.TenantCommands.
 func (t *Tenants) PlanUndo(ctx context.Context, key query.Key, to int64) (command.Undoing, error) {
 	var v command.UndoView
 	err := t.do(ctx, key, command.UndoOrder{To: to, Preview: true}, &v, "templates", "rollout", "undo")
 	return command.Undoing{Key: key, From: v.From, To: v.To, Same: v.Same}, err
 }
 
-// Undo implements command.TenantCommands.
 func (t *Tenants) Undo(ctx context.Context, u command.Undoing) error {
 	return t.do(ctx, u.Key, command.UndoOrder{To: u.To, From: u.From}, nil, "templates", "rollout", "undo")
 }
 
-// Render implements command.TenantAPI.
 func (t *Tenants) Render(ctx context.Context, key query.Key, row query.RowText, uid string) (query.Rendering, error) {
 	var r query.Rendering
 	err := t.do(ctx, key, command.RenderOrder{Row: row, UID: uid}, &r, "templates", "render")

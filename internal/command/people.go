@@ -96,7 +96,6 @@ type secrets struct {
 	tenants *Tenants
 }
 
-// Render implements SecretReader.
 func (s secrets) Render(ctx context.Context, key query.Key, row query.RowText, uid string) (query.Rendering, error) {
 	return s.tenants.Render(ctx, key, row, uid)
 }

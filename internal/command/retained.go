@@ -77,7 +77,6 @@ func NewRetained(store RetainedStore, kube client.Reader, kinds query.Kinds) *Ke
 	return &KeptRetained{store, kube, kinds}
 }
 
-// List implements RetainedStacks.
 func (k *KeptRetained) List(ctx context.Context, namespace string) ([]Retained, error) {
 	keys, err := k.store.List(ctx, record.AllRetained())
 	if err != nil {
@@ -159,7 +158,6 @@ func (k *KeptRetained) one(ctx context.Context, key query.Key, uid string) (Reta
 	return r, err
 }
 
-// State implements RetainedStacks.
 func (k *KeptRetained) State(ctx context.Context, key query.Key, uid string) (io.ReadCloser, error) {
 	if _, err := k.one(ctx, key, uid); err != nil {
 		return nil, err

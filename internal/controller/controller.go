@@ -118,7 +118,6 @@ type pass struct {
 // outcome is what came of the decision of a pass. A pass has at most one effect.
 type outcome string
 
-// The outcomes.
 const (
 	undecided outcome = ""          // nothing was decided yet
 	postponed outcome = "postponed" // a run that ended is written down first; the next pass carries the decision out

@@ -60,7 +60,6 @@ func providerFunction(src []byte, json bool) bool {
 
 var errProviderFunction = errors.New("it may call a function of a provider")
 
-// selfContainedFile counts the backends of one file.
 func selfContainedFile(src []byte) (backends int, err error) {
 	if providerFunction(src, false) {
 		return 0, errProviderFunction

@@ -78,7 +78,6 @@ type Reader interface {
 	Read(context.Context, stack.Ref) (data map[string][]byte, public []string, err error)
 }
 
-// kindOf returns a kind by its name.
 func kindOf(name string) (Kind, error) {
 	for _, k := range Kinds() {
 		if k.Name == name {

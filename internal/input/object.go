@@ -17,11 +17,9 @@ type object stack.Ref
 
 func openObject(ref stack.Ref) Source { return object(ref) }
 
-// Read implements Source.
 func (o object) Read(ctx context.Context, r Reader) (Value, error) {
 	data, public, err := r.Read(ctx, stack.Ref(o))
 	return Value{Data: data, Public: public}, err
 }
 
-// Wakes implements Source.
 func (o object) Wakes() []stack.Ref { return []stack.Ref{stack.Ref(o)} }

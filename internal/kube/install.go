@@ -108,7 +108,6 @@ func served(c client.Client, crd *apiextensionsv1.CustomResourceDefinition) erro
 	return errors.New("it is not established")
 }
 
-// readDefinitions reads the definitions in files.
 func readDefinitions(files fs.FS) ([]*unstructured.Unstructured, error) {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {

@@ -58,7 +58,6 @@ func (b *Budget) Take(n int) error {
 	return nil
 }
 
-// text counts one text.
 func (b *Budget) text(s string) error {
 	if len(s) > MaxText {
 		return ErrTooLong

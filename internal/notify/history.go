@@ -16,7 +16,6 @@ import (
 // Outcome is the outcome of a message.
 type Outcome string
 
-// The outcomes.
 const (
 	Failed    Outcome = "failed"
 	Retrying  Outcome = "retrying"

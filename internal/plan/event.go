@@ -75,7 +75,6 @@ type Summary struct {
 // Stage is how far an operation on one resource instance is.
 type Stage string
 
-// The stages.
 const (
 	Started    Stage = "started"
 	Progressed Stage = "progressed"

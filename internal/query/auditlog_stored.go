@@ -29,7 +29,6 @@ func NewAuditLog(files *audit.Log, anchor kube.Anchor) *StoredAuditLog {
 
 var _ AuditLog = (*StoredAuditLog)(nil)
 
-// Entries implements AuditLog.
 func (j *StoredAuditLog) Entries(_ context.Context, sight AuditSight, q AuditQuery) (AuditPage, error) {
 	page, err := j.files.Read(audit.Query{
 		Since: q.Since, Until: q.Until, Who: q.Who, What: q.What, Via: q.Via, Namespace: q.Namespace, Stack: q.Stack,
@@ -46,7 +45,6 @@ func (j *StoredAuditLog) Entries(_ context.Context, sight AuditSight, q AuditQue
 	return page, nil
 }
 
-// VerifyAuditLog implements AuditLog.
 func (j *StoredAuditLog) VerifyAuditLog(ctx context.Context) (AuditReport, error) {
 	return j.verified(ctx, func(head audit.Head) (audit.Report, bool, error) {
 		found, err := j.files.Verify(head)
@@ -58,7 +56,6 @@ func (j *StoredAuditLog) VerifyAuditLog(ctx context.Context) (AuditReport, error
 // page: about a hundred thousand entries.
 const checkedBytes = 32 << 20
 
-// CheckAuditLog implements AuditLog.
 func (j *StoredAuditLog) CheckAuditLog(ctx context.Context) (AuditReport, error) {
 	return j.verified(ctx, func(head audit.Head) (audit.Report, bool, error) { return j.walk.Step(checkedBytes, head) })
 }

@@ -41,7 +41,6 @@ func NewBlobs(store Blobstore, live Live, every time.Duration) *Blobs {
 	return &Blobs{store: store, live: live, every: every}
 }
 
-// Runs implements Records.
 func (b *Blobs) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
 	if err := CheckID(id, "any"); err != nil {
 		return nil, err
@@ -78,7 +77,6 @@ func (b *Blobs) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
 	return out[:min(len(out), runsShown)], nil
 }
 
-// Run implements Records.
 func (b *Blobs) Run(ctx context.Context, id StackID, run string) (runner.Report, error) {
 	if err := CheckID(id, run); err != nil {
 		return runner.Report{}, err
@@ -93,7 +91,6 @@ func (b *Blobs) Run(ctx context.Context, id StackID, run string) (runner.Report,
 	return b.report(ctx, id, run)
 }
 
-// Plan implements Records.
 func (b *Blobs) Plan(ctx context.Context, id StackID, digest string) (io.ReadCloser, error) {
 	if err := errors.Join(CheckID(id, "any"), checkDigest(digest)); err != nil {
 		return nil, err
@@ -101,7 +98,6 @@ func (b *Blobs) Plan(ctx context.Context, id StackID, digest string) (io.ReadClo
 	return b.get(ctx, record.Plan(id.UID, digest, runner.FilePlanDoc), "the plan "+digest)
 }
 
-// Log implements Records.
 func (b *Blobs) Log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error) {
 	if err := CheckID(id, run); err != nil {
 		return nil, err

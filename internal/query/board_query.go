@@ -272,16 +272,13 @@ func (f *front) rows(q boardQuery) []Row {
 	return out
 }
 
-// Len implements heap.Interface.
 func (f *front) Len() int { return len(f.kept) }
 
 // Less implements heap.Interface: the last of all is on top.
 func (f *front) Less(i, j int) bool { return f.compare(f.kept[i], f.kept[j]) > 0 }
 
-// Swap implements heap.Interface.
 func (f *front) Swap(i, j int) { f.kept[i], f.kept[j] = f.kept[j], f.kept[i] }
 
-// Push implements heap.Interface.
 func (f *front) Push(x any) { f.kept = append(f.kept, x.(*card)) }
 
 // Pop implements heap.Interface; heap.Fix needs no call of it.

@@ -151,7 +151,6 @@ func (t tally) counts() map[Status]int {
 	return out
 }
 
-// rowOf makes the row of a stack.
 func rowOf(s Stack, tenantLabel string) Row {
 	return Row{
 		Stack: s, Status: statusOf(s), Delta: deltaOf(s),

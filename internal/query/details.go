@@ -50,7 +50,6 @@ type DetailRecords interface {
 	CheckedAt(context.Context, StackID) (time.Time, error)
 }
 
-// OutputsOf implements DetailRecords.
 func (b *Blobs) OutputsOf(ctx context.Context, id StackID) (io.ReadCloser, error) {
 	if err := CheckID(id, "any"); err != nil {
 		return nil, err

@@ -54,7 +54,6 @@ func (d *Details) DriftDetails(ctx context.Context, key Key) (DriftDetail, error
 	return out, nil
 }
 
-// CheckedAt implements StackDetails.
 func (d *Details) CheckedAt(ctx context.Context, key Key) (time.Time, error) {
 	st, err := d.stacks.Get(ctx, key)
 	if err != nil {

@@ -138,7 +138,6 @@ func leftOut(err error) bool {
 	return fault.Of(err) == fault.Denied || fault.Reason(err, "") == access.ReasonNotInstalled
 }
 
-// read reads the objects of a list.
 func (s *Objects) read(list client.ObjectList) ([]*Object, error) {
 	var out []*Object
 	err := meta.EachListItem(list, func(o runtime.Object) error {

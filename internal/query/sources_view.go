@@ -133,7 +133,6 @@ func withoutPassword(address string) string {
 	return u.String()
 }
 
-// sourceKey names a source.
 type sourceKey struct{ kind, namespace, name string }
 
 // users lists the stacks in scope by the source that they use.

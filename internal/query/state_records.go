@@ -46,7 +46,6 @@ var stateNamed = regexp.MustCompile(`^([0-9]{20}-[0-9a-f]{12}|rescued\.[a-z0-9][
 // RescuedName is the name of the state that the backend refused of a run.
 func RescuedName(run string) string { return "rescued." + run }
 
-// States implements Records.
 func (b *Blobs) States(ctx context.Context, id StackID) (KeptStates, error) {
 	out := KeptStates{Versions: []stack.StateVersion{}, Rescued: []string{}}
 	if err := CheckID(id, "any"); err != nil {
@@ -74,7 +73,6 @@ func (b *Blobs) States(ctx context.Context, id StackID) (KeptStates, error) {
 	return out, nil
 }
 
-// State implements Records.
 func (b *Blobs) State(ctx context.Context, id StackID, name string) (io.ReadCloser, error) {
 	if err := errors.Join(CheckID(id, "any"), CheckStateName(name)); err != nil {
 		return nil, err
@@ -85,7 +83,6 @@ func (b *Blobs) State(ctx context.Context, id StackID, name string) (io.ReadClos
 	return b.get(ctx, record.StateVersion(id.UID, name), "the state version "+name)
 }
 
-// Outgrown implements Records.
 func (b *Blobs) Outgrown(ctx context.Context, id StackID, ref kube.StateRef, digest string) (io.ReadCloser, error) {
 	if err := errors.Join(CheckID(id, "any"), checkDigest(digest)); err != nil {
 		return nil, err
@@ -98,7 +95,6 @@ type keeper interface {
 	Put(ctx context.Context, key string, r io.Reader) error
 }
 
-// KeepOutgrown implements Records.
 func (b *Blobs) KeepOutgrown(ctx context.Context, id StackID, ref kube.StateRef, state []byte) error {
 	k, ok := b.store.(keeper)
 	if !ok {

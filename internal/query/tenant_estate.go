@@ -96,7 +96,6 @@ type WaveInfo struct {
 	Percent int    `json:"percent,omitempty"`
 }
 
-// Registries implements TenantEstate.
 func (t *Tenants) Registries(ctx context.Context, namespace string) ([]Registry, error) {
 	var list tenantsv1.TenantRegistryList
 	if err := t.Kube.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -112,7 +111,6 @@ func (t *Tenants) Registries(ctx context.Context, namespace string) ([]Registry,
 	return out, nil
 }
 
-// Templates implements TenantEstate.
 func (t *Tenants) Templates(ctx context.Context, namespace string) ([]Template, error) {
 	var list tenantsv1.TenantTemplateList
 	if err := t.Kube.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -139,7 +137,6 @@ func templateView(o *tenantsv1.TenantTemplate) Template {
 	return v
 }
 
-// RegistryDetail implements TenantEstate.
 func (t *Tenants) RegistryDetail(ctx context.Context, key Key) (RegistryDetail, error) {
 	o, err := t.RegistryObject(ctx, key)
 	if err != nil {
@@ -165,7 +162,6 @@ func (t *Tenants) RegistryDetail(ctx context.Context, key Key) (RegistryDetail, 
 	return d, nil
 }
 
-// TemplateDetail implements TenantEstate.
 func (t *Tenants) TemplateDetail(ctx context.Context, key Key) (TemplateDetail, error) {
 	o, err := t.TemplateObject(ctx, key)
 	if err != nil {

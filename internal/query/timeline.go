@@ -193,7 +193,6 @@ func words(name string) string {
 	return b.String()
 }
 
-// Decisions implements Decisions.
 func (b *Blobs) Decisions(ctx context.Context, id StackID) ([]Decided, error) {
 	if err := CheckID(id, "any"); err != nil {
 		return nil, err

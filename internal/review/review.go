@@ -68,7 +68,6 @@ type Plan struct {
 	bodies map[stack.Payload][]byte
 }
 
-// document reads the document of the plan.
 func (p *Plan) document(ctx context.Context) ([]byte, error) {
 	r, err := p.Open(ctx)
 	if fault.Of(err) == fault.Missing {

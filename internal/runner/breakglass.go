@@ -24,7 +24,6 @@ const ByHand Phase = "ByHand"
 // breakGlassSteps are the steps of a run that executes a command of a user.
 type breakGlassSteps struct{ *run }
 
-// runCommand runs the command.
 func (r *breakGlassSteps) runCommand(ctx context.Context) error {
 	o := engine.BreakGlassOptions{VarFiles: r.job.Options.VarFiles, Tree: r.work.treeRoot(), NoLock: r.job.Options.NoLock || r.job.Managed}
 	if r.state.locally {

@@ -97,7 +97,6 @@ type order struct {
 	Host    Host `json:"host"`
 }
 
-// write sends an order.
 func (o *order) write(w io.Writer) error {
 	if err := json.NewEncoder(w).Encode(o); err != nil {
 		return fmt.Errorf("sending the job: %w", err)

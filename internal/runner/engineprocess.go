@@ -60,7 +60,6 @@ type result struct {
 // engineProcesses is the part of a run that starts the engine and waits for it.
 type engineProcesses struct{ *run }
 
-// once runs one engine process.
 func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 	r.recorder.begin(r.job.Engine.Name + " " + c.args[0])
 	out, text := c.sinks(r.recorder)

@@ -47,7 +47,6 @@ type providerSession struct {
 	stopServing func()
 }
 
-// runningProvider is one of them.
 type runningProvider struct {
 	provider
 	proc   *sandbox.Process
@@ -203,7 +202,6 @@ func (r *providerProcesses) stop() error {
 	return nil
 }
 
-// hasEnded reports whether the provider has ended.
 func (p *runningProvider) hasEnded() bool {
 	select {
 	case <-p.ended:

@@ -42,7 +42,6 @@ type recorder struct {
 	output     stepOutput
 }
 
-// stepOutput is the output of one step.
 type stepOutput struct {
 	diagnostics []plan.Diagnostic
 	lock        *engine.Lock

@@ -90,7 +90,6 @@ func (l conn) send(m message, body []byte, fds ...int) error {
 	return nil
 }
 
-// sendJSON sends a value.
 func (l conn) sendJSON(m message, value any, fds ...int) error {
 	body, err := json.Marshal(value)
 	if err != nil {

@@ -8,29 +8,24 @@ type ranking struct {
 	tenants []*tenant
 }
 
-// Len implements heap.Interface.
 func (h *ranking) Len() int { return len(h.tenants) }
 
-// Less implements heap.Interface.
 func (h *ranking) Less(i, j int) bool {
 	a, b := h.tenants[i], h.tenants[j]
 	return cmp.Or(cmp.Compare(a.running, b.running), cmp.Compare(a.moved, b.moved)) < 0
 }
 
-// Swap implements heap.Interface.
 func (h *ranking) Swap(i, j int) {
 	h.tenants[i], h.tenants[j] = h.tenants[j], h.tenants[i]
 	h.tenants[i].index[h.class], h.tenants[j].index[h.class] = i, j
 }
 
-// Push implements heap.Interface.
 func (h *ranking) Push(x any) {
 	t := x.(*tenant)
 	t.index[h.class] = len(h.tenants)
 	h.tenants = append(h.tenants, t)
 }
 
-// Pop implements heap.Interface.
 func (h *ranking) Pop() any {
 	last := len(h.tenants) - 1
 	t := h.tenants[last]

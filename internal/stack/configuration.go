@@ -149,7 +149,6 @@ type Webhook struct {
 // Payload is what a webhook is sent.
 type Payload string
 
-// The payloads.
 const (
 	SpecAndPlan Payload = "SpecAndPlan"
 	SpecOnly    Payload = "SpecOnly"

@@ -46,7 +46,6 @@ func (Finish) action()  {}
 // Readiness is what a decision says about the stack as a whole.
 type Readiness string
 
-// The readinesses.
 const (
 	Ready       Readiness = "Ready"
 	Reconciling Readiness = "Reconciling" // on its way; no person is needed

@@ -31,7 +31,6 @@ func RequestsOf(o Observation, generation int64) Requests {
 // Request names what a person asks for.
 type Request string
 
-// The requests.
 const (
 	AskedToCreate          Request = "Create"
 	AskedToApprove         Request = "Approve"

@@ -10,7 +10,6 @@ import "time"
 // Mode says how far a stack may go without a person.
 type Mode string
 
-// The modes.
 const (
 	Auto      Mode = "auto"      // apply every plan
 	Manual    Mode = "manual"    // apply only a plan that a person approved
@@ -21,7 +20,6 @@ const (
 // Backoff says how the pause between retries grows.
 type Backoff string
 
-// The backoffs.
 const (
 	Static      Backoff = "Static"
 	Exponential Backoff = "Exponential"

@@ -4,7 +4,6 @@ import "time"
 
 // When something is to be done. A clock that jumps makes nothing wait for ever.
 
-// clock is the time of a pass.
 type clock struct{ now time.Time }
 
 func (o Observation) clock() clock { return clock{o.Now} }

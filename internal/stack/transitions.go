@@ -8,7 +8,6 @@ import (
 // Change names what a transition is about.
 type Change string
 
-// The changes.
 const (
 	RunEnded          Change = "RunEnded"          // a run ended, whatever came of it
 	CommandEnded      Change = "CommandEnded"      // a command of a break-glass session was run, or could not be
@@ -47,7 +46,6 @@ type Transition struct {
 // Resolution is how drift was resolved.
 type Resolution string
 
-// The resolutions.
 const (
 	WentAway   Resolution = "WentAway"   // the resources are again as they were applied
 	Remediated Resolution = "Remediated" // an apply took the place of it

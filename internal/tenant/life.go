@@ -78,7 +78,6 @@ func ParseKey(key string) (Item, bool) {
 // Readiness is the state of an object by the rules of its kind.
 type Readiness string
 
-// The readinesses.
 const (
 	IsReady       Readiness = "Ready"
 	IsProgressing Readiness = "Progressing"

@@ -8,7 +8,6 @@ import (
 // ConditionType is a condition of a tenant.
 type ConditionType string
 
-// The conditions.
 const (
 	ReadyCondition       ConditionType = "Ready"
 	ProgressingCondition ConditionType = "Progressing"

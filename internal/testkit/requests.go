@@ -61,7 +61,6 @@ type countedRequests struct {
 	next http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper.
 func (c countedRequests) RoundTrip(r *http.Request) (*http.Response, error) {
 	made := &Request{Method: r.Method, Path: r.URL.Path}
 	c.to.mu.Lock()

@@ -55,7 +55,6 @@ func (p pageRows) routes() []route {
 // access is the permission that a row needs.
 type requirement = func(*gin.Context) (access.Request, error)
 
-// page is the row of a page.
 func (p pageRows) page(path string, d door, a requirement, h pages.Handler) route {
 	return route{method: http.MethodGet, path: path, door: d, access: a, handle: func(c *gin.Context) {
 		v, err := p.screen.visit(c)

@@ -57,7 +57,6 @@ func (s *screen) can(c *gin.Context, user access.User) func(access.Request) bool
 	return func(a access.Request) bool { return s.recent.Authorize(c.Request.Context(), user, a) == nil }
 }
 
-// show sends a page.
 func (s *screen) show(c *gin.Context, status int, v *pages.Visit, p pages.Page) {
 	html, err := s.renderer.Render(v, p)
 	if err != nil {

@@ -95,7 +95,6 @@ var (
 	errGroupsLong = fault.New(fault.Invalid, "GroupsTooLong", errors.New("the issuer sent too many groups: a cookie has at most 4 KiB"))
 )
 
-// cookie is the cookie of a session.
 func (s *sessions) cookie(x session) (*http.Cookie, error) {
 	value, err := s.seal.seal(x)
 	if err != nil {

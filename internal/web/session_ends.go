@@ -29,7 +29,6 @@ func (s *EndedSessions) End(_ context.Context, id string, until time.Time) error
 	return nil
 }
 
-// Ended implements SignOuts.
 func (s *EndedSessions) Ended(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

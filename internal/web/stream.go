@@ -75,7 +75,6 @@ type stream struct {
 // again.
 var errEnded = errors.New("the stream has ended")
 
-// streaming is the time limit of streams.
 func streaming(l Limits) time.Duration { return l.Stream }
 
 // opener opens streams, as many as the limits allow.

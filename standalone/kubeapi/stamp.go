@@ -54,7 +54,6 @@ type stamps struct{ *admission.Handler }
 
 var _ admission.MutationInterface = stamps{}
 
-// Admit implements admission.MutationInterface.
 func (stamps) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetSubresource() != "" || !slices.Contains(stamped, a.GetResource().GroupResource()) {
 		return nil

@@ -35,7 +35,6 @@ func (r *runs) end() {
 	r.live = nil
 }
 
-// Current implements query.Live.
 func (r *runs) Current(uid string) (*runner.Report, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +45,6 @@ func (r *runs) Current(uid string) (*runner.Report, error) {
 	return &report, nil
 }
 
-// Open implements query.Live.
 func (r *runs) Open(uid, run, file string) (io.ReadCloser, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

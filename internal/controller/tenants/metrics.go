@@ -52,7 +52,6 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, errors.Join(errs...)
 }
 
-// observe counts one pass.
 func (m *metrics) observe(took time.Duration, out tenant.Outcome, err error) {
 	result := "success"
 	switch {

@@ -15,7 +15,6 @@ func (o Options) patch(ctx context.Context, obj, before client.Object) error {
 	return o.Live.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantsv1.FieldManager))
 }
 
-// patchStatus is patch for the status.
 func (o Options) patchStatus(ctx context.Context, obj, before client.Object) error {
 	return o.Live.Status().Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantsv1.FieldManager))
 }

@@ -76,7 +76,6 @@ type registryPass struct {
 	failures []tenant.RowError // Tenants that could not be written
 }
 
-// Reconcile implements reconcile.Reconciler.
 func (c *Registries) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	l := &registryPass{obj: &tenantsv1.TenantRegistry{}}
 	if err := c.Live.Get(ctx, req.NamespacedName, l.obj); err != nil {

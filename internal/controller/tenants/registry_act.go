@@ -124,7 +124,6 @@ func (c *tenantWriter) create(ctx context.Context, l *registryPass, pinned *pins
 	return c.writeRow(ctx, l, t, n.Row)
 }
 
-// writeRow writes the row of a Tenant.
 func (c *tenantWriter) writeRow(ctx context.Context, l *registryPass, t *tenantsv1.Tenant, row tenant.Row) error {
 	if err := writeRow(ctx, c.Live, t, row); err != nil {
 		return err

@@ -86,7 +86,6 @@ func onlyMessages(before, after *tenantsv1.Tenant) bool {
 	return err == nil && changed
 }
 
-// save writes the status of out.
 func (c *tenantStatus) save(ctx context.Context, p *pass, out tenant.Outcome) error {
 	before := p.obj.DeepCopy()
 	encode(p, out)

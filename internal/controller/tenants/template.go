@@ -30,7 +30,6 @@ type Templates struct {
 	revisions *revisions
 }
 
-// Reconcile implements reconcile.Reconciler.
 func (c *Templates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var obj tenantsv1.TenantTemplate
 	if err := c.Live.Get(ctx, req.NamespacedName, &obj); err != nil {

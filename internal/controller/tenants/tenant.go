@@ -105,7 +105,6 @@ func (p *pass) take(r tenant.Ref) *children.Live {
 	return &l
 }
 
-// Reconcile implements reconcile.Reconciler.
 func (c *Tenants) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	obj, err := c.latest(ctx, req.NamespacedName)
 	if err != nil {

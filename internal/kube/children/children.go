@@ -54,7 +54,6 @@ func (o Owner) key() types.NamespacedName {
 // State is the readiness of an object by the built-in rules.
 type State = tenant.Readiness
 
-// The states.
 const (
 	Ready       = tenant.IsReady
 	Progressing = tenant.IsProgressing

@@ -29,10 +29,8 @@ func (s *store) key(obj any) (Key, *metav1.PartialObjectMetadata, error) {
 	return Key{Group: s.kind.Group, Version: s.kind.Version, Kind: s.kind.Kind, Namespace: o.Namespace, Name: o.Name}, o, nil
 }
 
-// Add implements cache.ReflectorStore.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
-// Update implements cache.ReflectorStore.
 func (s *store) Update(obj any) error {
 	key, o, err := s.key(obj)
 	if err != nil {
@@ -46,7 +44,6 @@ func (s *store) Update(obj any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore.
 func (s *store) Delete(obj any) error {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
@@ -88,5 +85,4 @@ func (s *store) Replace(all []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore.
 func (s *store) Resync() error { return nil }

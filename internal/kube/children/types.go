@@ -72,7 +72,6 @@ type node struct {
 // additional is the schema of a map's values, or true or false.
 type additional struct{ of *node }
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (a *additional) UnmarshalJSON(data []byte) error {
 	if string(data) == "true" || string(data) == "false" {
 		return nil
@@ -103,7 +102,6 @@ func (t *Types) IsNamespaced(apiVersion, kind string) (namespaced, known bool) {
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, true
 }
 
-// At implements tenant.Types.
 func (t *Types) At(apiVersion, kind string, path []string) tenant.Type {
 	g, at := t.kind(apiVersion, kind)
 	for _, s := range path {
@@ -114,7 +112,6 @@ func (t *Types) At(apiVersion, kind string, path []string) tenant.Type {
 	return g.typeOf(at)
 }
 
-// List implements tenant.Types.
 func (t *Types) List(apiVersion, kind string, path []string) tenant.List {
 	g, at := t.kind(apiVersion, kind)
 	if at == nil {

@@ -55,7 +55,6 @@ type heldBy struct {
 	uid     types.UID
 }
 
-// kindWatch is the watch of one kind.
 type kindWatch struct {
 	started bool
 	synced  int                           // lists that have arrived

@@ -84,7 +84,6 @@ func (w *world) breakDown(err error) {
 	w.broken = err
 }
 
-// Get implements service.Blobstore.
 func (w *world) Get(_ context.Context, key string) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +97,6 @@ func (w *world) Get(_ context.Context, key string) ([]byte, error) {
 	return []byte(content), nil
 }
 
-// List implements service.Blobstore.
 func (w *world) List(_ context.Context, prefix string) ([]string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +109,6 @@ func (w *world) List(_ context.Context, prefix string) ([]string, error) {
 	return keys, w.broken
 }
 
-// Current implements service.Live.
 func (w *world) Current(uid string) (*runner.Report, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +119,6 @@ func (w *world) Current(uid string) (*runner.Report, error) {
 	return &r, nil
 }
 
-// Open implements service.Live.
 func (w *world) Open(uid, run, file string) (io.ReadCloser, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

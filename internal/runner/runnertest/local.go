@@ -28,7 +28,6 @@ type Host struct {
 	writable []string
 }
 
-// Archive implements runner.Contents.
 func (h *Host) Archive(_ context.Context, digest string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,7 +37,6 @@ func (h *Host) Archive(_ context.Context, digest string) (string, error) {
 	return "", errors.New("no test has put it there")
 }
 
-// Engine implements runner.Contents.
 func (h *Host) Engine(_ context.Context, asked string) (engine.Engine, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -48,7 +46,6 @@ func (h *Host) Engine(_ context.Context, asked string) (engine.Engine, error) {
 	return engine.Engine{}, fmt.Errorf("there is no engine %q", asked)
 }
 
-// Directories implements runner.Contents.
 func (h *Host) Directories() (mirror string, writable []string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -24,7 +24,6 @@ type Fixture struct {
 	Adapt  func(*runner.Job) // what all jobs have beside; may be nil
 }
 
-// stack returns a stack of the fixture.
 func (f Fixture) stack(t *testing.T, r Runner, module string) *Stack {
 	t.Helper()
 	s := NewStack(t, r, f.Engine, module)

@@ -177,7 +177,6 @@ func (r *Run) variable(path []string) (any, error) {
 	return v, nil
 }
 
-// field reads a field of a field.
 func field(v any, path ...string) (any, error) {
 	for _, name := range path {
 		switch m := v.(type) {

@@ -308,7 +308,6 @@ func (c *AuditCheck) Last() Found {
 	return c.found
 }
 
-// again reads all of it.
 func (c *AuditCheck) again(ctx context.Context, j query.AuditLog, now time.Time) {
 	c.reading.Lock()
 	defer c.reading.Unlock()

@@ -92,7 +92,6 @@ func StackGraph(v *Visit) (Page, error) {
 	return page, nil
 }
 
-// show makes the list.
 func (p *graphPage) show(g query.Graph) {
 	p.Left, p.Alone = g.Left, len(g.Nodes) < 2
 	for i, n := range g.Nodes {

@@ -20,7 +20,6 @@ const linesShown = 2000
 // logBytes bounds how much of a log is read for a page.
 const logBytes = 64 << 20
 
-// logPage is the log of one run.
 type logPage struct {
 	Head    stackHead
 	Run     string

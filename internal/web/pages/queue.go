@@ -104,7 +104,6 @@ type queueTenant struct {
 	Classes         string // its queued runs, by class
 }
 
-// classWords are the classes in words.
 var classWords = map[string]struct{ Word, Means string }{
 	"apply":    {"Apply", "Applies and destroys."},
 	"person":   {"User", "A user requested the run."},
@@ -120,7 +119,6 @@ func classWord(class string) string {
 	return cmp.Or(class, "Recovered")
 }
 
-// turnWords are the kinds of runs in words.
 var turnWords = map[stack.RunKind]string{
 	stack.PlanRun: "Plan", stack.CheckRun: "Drift check", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
 	stack.PreviewRun: "Destroy preview", stack.HealthRun: "Health check", stack.BreakGlassRun: "Break-glass command",

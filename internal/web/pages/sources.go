@@ -53,7 +53,6 @@ type sourcesView struct {
 	Failing, FailingStacks int // sources that cannot be fetched, and stacks that need them
 }
 
-// sourceRow is one source.
 type sourceRow struct {
 	query.Source
 	Pill   ui.Pill

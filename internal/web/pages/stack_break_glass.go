@@ -66,7 +66,6 @@ type breakGlassView struct {
 	Own       []string
 }
 
-// lastCommand is the last command.
 type lastCommand struct {
 	stack.CommandResult
 	Pill ui.Pill

@@ -31,7 +31,6 @@ type keptPushes struct {
 	by map[string]*keptPush
 }
 
-// keptPush is one of them.
 type keptPush struct {
 	who    access.User
 	key    query.Key

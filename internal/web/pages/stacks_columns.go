@@ -27,7 +27,6 @@ var stackColumns = []column{
 	{Class: "next", Name: "Next check"},
 }
 
-// column is one column of the list.
 type column struct {
 	Class string // of the heading, after "col-", and the cell of the template
 	Name  string // its heading
@@ -66,7 +65,6 @@ func columnsOf(path string, params url.Values, sorted string, rows []query.Row) 
 	return out
 }
 
-// stackRow is one stack of the list.
 type stackRow struct {
 	query.Row
 	Pill   ui.Pill

@@ -27,7 +27,6 @@ func statusPill(s query.Status) ui.Pill {
 	return ui.NewPill(ui.ToneIdle, "dot", string(s))
 }
 
-// outcomePills are the outcomes of runs.
 var outcomePills = map[stack.Outcome]ui.Pill{
 	stack.Succeeded:   ui.NewPill(ui.ToneOK, "check", "Succeeded"),
 	stack.Failed:      ui.NewPill(ui.ToneBad, "cross", "Failed"),

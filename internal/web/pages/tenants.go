@@ -85,7 +85,6 @@ type stateChip struct {
 	Current bool
 }
 
-// tenantRow is one tenant.
 type tenantRow struct {
 	query.Tenant
 	Href, RegistryHref, TemplateHref, StacksHref string
@@ -95,14 +94,12 @@ type tenantRow struct {
 	Bad    int // of these
 }
 
-// registryRow is one registry.
 type registryRow struct {
 	query.Registry
 	Href string
 	Pill ui.Pill
 }
 
-// templateRow is one template.
 type templateRow struct {
 	query.Template
 	Href, RegistryHref string

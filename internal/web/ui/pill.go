@@ -10,7 +10,6 @@ package ui
 // a word and a glyph say already.
 type Tone string
 
-// The tones.
 const (
 	ToneOK    Tone = "ok"
 	ToneBad   Tone = "bad"
