@@ -35,6 +35,18 @@ func TestCutting(t *testing.T) {
 	}
 }
 
+// The error of a long message is mostly at its end.
+func TestLongMessagesKeepBothEnds(t *testing.T) {
+	for _, tt := range []struct {
+		n        int
+		in, want string
+	}{{4, "abcd", "abcd"}, {4, "abcdef", "ab … ef"}, {4, "🦮🦮🦮🦮🦮", "🦮🦮 … 🦮🦮"}, {6, "ab cdef gh", "ab … gh"}, {2, "", ""}} {
+		if got := ui.Ends(tt.n, tt.in); got != tt.want {
+			t.Errorf("ends(%d, %q) = %q, want %q", tt.n, tt.in, got, tt.want)
+		}
+	}
+}
+
 func TestNumbersAndTimes(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
 		if got := ui.Thousands(n); got != want {

@@ -154,6 +154,7 @@ func (r *Renderer) functions() template.FuncMap {
 		"moment":   func(now, at time.Time) ui.Moment { return ui.Moment{Now: now, At: at} },
 		"problem":  func(title, text string) Problem { return Problem{Title: title, Error: text} },
 		"cut":      ui.Cut,
+		"ends":     ui.Ends,
 		"revision": ui.Revision,
 		"took":     ui.Took,
 		"span":     ui.Span,

@@ -40,6 +40,17 @@ func Cut(n int, s string) string {
 	return s
 }
 
+// Ends shortens a message to n characters by leaving out its middle: the error is
+// mostly at its end.
+func Ends(n int, s string) string {
+	runes := []rune(s)
+	if len(runes) <= n {
+		return s
+	}
+	head := n / 2
+	return strings.TrimRight(string(runes[:head]), " ") + " … " + strings.TrimLeft(string(runes[len(runes)-(n-head):]), " ")
+}
+
 // Thousands is a number in groups of three.
 func Thousands(n int) string {
 	s := fmt.Sprint(n)
