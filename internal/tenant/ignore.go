@@ -174,11 +174,13 @@ func (g Ignored) keepField(desired, live map[string]any, name string, at []strin
 
 func (g Ignored) keepElements(desired, live []any, at []string, p Path) error {
 	list := g.lists(at)
+	both := pairing{at: at, list: list, desired: list.places(desired), live: list.places(live)}
 	for i := range desired {
-		if _, all := p[0].(Any); !all && p[0] != i {
+		_, all := p[0].(Any)
+		if len(live) == 0 || !all && p[0] != i {
 			continue
 		}
-		is, found, err := list.counterpart(desired, live, i, at, p[0])
+		is, found, err := both.counterpart(desired, live, i, all)
 		switch {
 		case err != nil:
 			return err
@@ -194,43 +196,46 @@ func (g Ignored) keepElements(desired, live []any, at []string, p Path) error {
 	return nil
 }
 
-// counterpart is the element of live that element i of desired stands for.
-func (l List) counterpart(desired, live []any, i int, at []string, step any) (any, bool, error) {
-	_, all := step.(Any)
-	switch {
-	case len(live) == 0:
-		return nil, false, nil
-	case len(l.Keys) == 0 && !l.Known:
-		return nil, false, fmt.Errorf("%s: %w", written(at), ErrListUnknown)
-	case len(l.Keys) == 0 && all:
-		return nil, false, withoutKeys(at)
-	case len(l.Keys) == 0 && len(desired) != len(live):
-		return nil, false, fmt.Errorf("the elements of %[1]s have no keys, and the object has %[2]d of them while the template has %[3]d, so that element %[4]d may be another one; ignore the whole list instead: $.%[1]s",
-			written(at), len(live), len(desired), i)
-	case len(l.Keys) == 0:
-		return live[i], true, nil
-	}
-	key, ok := l.key(desired[i])
-	if !ok {
-		return nil, false, nil // the API server refuses it
-	}
-	is, n := l.find(live, key)
-	if _, own := l.find(desired, key); own > 1 || n > 1 {
-		return nil, false, fmt.Errorf("%[1]s has several elements with %[2]s, so that Terrier cannot tell which of them is which; ignore the whole list instead: $.%[1]s", written(at), key)
-	}
-	return is, n == 1, nil
+// pairing finds the elements of two lists that stand for each other.
+type pairing struct {
+	at            []string
+	list          List
+	desired, live map[string][]int // places by key
 }
 
-// find is the first element with a key, and how many there are.
-func (l List) find(list []any, key string) (element any, n int) {
-	for _, e := range list {
-		if k, ok := l.key(e); ok && k == key {
-			if n++; n == 1 {
-				element = e
-			}
+// counterpart is the element of live that element i of desired stands for; all says
+// that the entry means all elements, and no place.
+func (p pairing) counterpart(desired, live []any, i int, all bool) (any, bool, error) {
+	switch {
+	case len(p.list.Keys) > 0:
+		key, ok := p.list.key(desired[i])
+		if ok && (len(p.desired[key]) > 1 || len(p.live[key]) > 1) {
+			return nil, false, fmt.Errorf("%[1]s has several elements with %[2]s, so that Terrier cannot tell which of them is which; ignore the whole list instead: $.%[1]s", written(p.at), key)
+		}
+		if !ok || p.live[key] == nil {
+			return nil, false, nil // it is new, or the API server refuses it
+		}
+		return live[p.live[key][0]], true, nil
+	case !p.list.Known:
+		return nil, false, fmt.Errorf("%s: %w", written(p.at), ErrListUnknown)
+	case all:
+		return nil, false, withoutKeys(p.at)
+	case len(desired) != len(live):
+		return nil, false, fmt.Errorf("the elements of %[1]s have no keys, and the object has %[2]d of them while the template has %[3]d, so that element %[4]d may be another one; ignore the whole list instead: $.%[1]s",
+			written(p.at), len(live), len(desired), i)
+	}
+	return live[i], true, nil
+}
+
+// places are the places of elements by their keys; those without one are left out.
+func (l List) places(list []any) map[string][]int {
+	at := map[string][]int{}
+	for i, e := range list {
+		if k, ok := l.key(e); ok {
+			at[k] = append(at[k], i)
 		}
 	}
-	return element, n
+	return at
 }
 
 // key identifies an element; ok is false for one that lacks a part of its key. A

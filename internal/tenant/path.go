@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,6 +43,8 @@ func ParsePath(entry string) (Path, error) {
 		}
 	}
 	switch {
+	case p.identity():
+		return nil, fmt.Errorf("%q covers what identifies the object, so that it cannot be left to other managers: name a field of spec, or one label or annotation like $.metadata.annotations['example.com/a']", entry)
 	case len(p) > 0:
 		return p, nil
 	case strings.TrimSpace(entry) == "":
@@ -49,4 +52,21 @@ func ParsePath(entry string) (Path, error) {
 	default:
 		return nil, fmt.Errorf("%q names no field", entry)
 	}
+}
+
+// identityFields are the fields of metadata that say which object it is, and whose.
+var identityFields = []any{Any{}, "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences"}
+
+// identity reports whether p covers fields that identify the object.
+func (p Path) identity() bool {
+	if len(p) == 0 {
+		return false
+	}
+	switch p[0] {
+	case Any{}, "apiVersion", "kind":
+		return true
+	case "metadata":
+		return len(p) == 1 || slices.Contains(identityFields, p[1])
+	}
+	return false
 }
