@@ -40,6 +40,9 @@ func partError(s string) error {
 	return nil
 }
 
+// RowSecretPrefix and the name of a Tenant are the name of the Secret with its row.
+const RowSecretPrefix = "terrier-row-"
+
 // nameError says why no object of this kind can have a name.
 func nameError(apiVersion, kind, name string) error {
 	err := func() error {
@@ -48,6 +51,8 @@ func nameError(apiVersion, kind, name string) error {
 			return pathSegmentError(name)
 		case group == "" && kind == "Namespace":
 			return dnsLabelError(name)
+		case group == "" && kind == "Secret" && strings.HasPrefix(name, RowSecretPrefix):
+			return errors.New("names that begin with " + RowSecretPrefix + " are those of rows")
 		case group == "" && kind == "Service":
 			if err := dnsLabelError(name); err != nil {
 				return err

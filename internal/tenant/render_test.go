@@ -203,6 +203,8 @@ func TestRenderSaysWhereAndWhy(t *testing.T) {
 		"a fraction in one":               {Resource{NameTemplate: "a", Object: parse(t, `{"apiVersion":"v1","kind":"K","n":"{{ divf 1 2 }}"}`)}, []string{`r: spec.n: 0.5 is no whole number`}},
 		"a field of a list without keys": {Resource{NameTemplate: "a", IgnoreFields: []string{"$.l[*].x"}, Object: parse(t, `{"apiVersion":"v1","kind":"K","l":[{"x":"1"}]}`)},
 			[]string{"r: ignoreFields[0]: $.l[*].x: the elements of l have no keys, so that Terrier cannot tell which of them is which; ignore the whole list instead: $.l"}},
+		"the Secret of a row": {Resource{NameTemplate: "terrier-row-{{ .uid }}-web", Object: parse(t, `{"apiVersion":"v1","kind":"Secret"}`)},
+			[]string{`r: nameTemplate: "terrier-row-acme-web" is not a valid name of a Secret: names that begin with terrier-row- are those of rows`}},
 		"a condition": {Resource{NameTemplate: "a", IncludeWhen: "row.nope == ''", Object: parse(t, `{"apiVersion":"v1","kind":"K"}`)}, []string{"r: includeWhen: no such key: nope"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 const RowSecretType corev1.SecretType = "terrier.dev/row"
 
 // RowSecret is the name of the Secret with the row of a Tenant.
-func RowSecret(name string) string { return "terrier-row-" + name }
+func RowSecret(name string) string { return tenant.RowSecretPrefix + name }
 
 // Keys of a row's Secret. A variable of extraValueMappings has a key of its own, so
 // that names can be shown without values.
