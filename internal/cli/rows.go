@@ -96,7 +96,7 @@ func (p registryCommands) allow(ctx context.Context, t command.TenantAPI, r quer
 	if err := t.Allow(ctx, r.Key(), r.Blocked.Token); err != nil {
 		return err
 	}
-	p.say("Allowed %s. The next read carries them out. To read now: terrier rows %s -n %s --now\n", query.Count(r.Blocked.Count, "deletion"), r.Name, r.Namespace)
+	p.say("Allowed %s. The next read begins them; they follow when the grace period ends. To read now: terrier rows %s -n %s --now\n", query.Count(r.Blocked.Count, "deletion"), r.Name, r.Namespace)
 	return nil
 }
 
@@ -141,7 +141,11 @@ func (p registryCommands) registrySheet(r query.Registry) *sheet {
 	}
 	s.heading("Tenants")
 	s.row("Templates", fmt.Sprint(r.Templates))
-	s.row("Desired", fmt.Sprint(r.Desired))
+	desired := fmt.Sprint(r.Desired)
+	if r.Kept > 0 {
+		desired += fmt.Sprintf(", %d of them kept although no valid, active row asks for them", r.Kept)
+	}
+	s.row("Desired", desired)
 	s.row("Ready", fmt.Sprint(r.ReadyNow))
 	s.row("Failed", fmt.Sprint(r.Failed))
 	p.changes(s, r)
@@ -149,9 +153,9 @@ func (p registryCommands) registrySheet(r query.Registry) *sheet {
 	return s
 }
 
-// changes lists the pending changes.
+// changes lists the coming changes, and then the past ones.
 func (p registryCommands) changes(s *sheet, r query.Registry) {
-	s.heading("Changes")
+	s.heading("Coming changes")
 	quiet := true
 	if w := r.WouldChange; w != nil && r.DryRun {
 		quiet = false
@@ -167,13 +171,17 @@ func (p registryCommands) changes(s *sheet, r query.Registry) {
 	}
 	if r.Leaving > 0 {
 		quiet = false
-		s.line("%s will be deleted when the grace period of %s ends.", query.Count(r.Leaving, "tenant"), span(r.Grace))
+		s.line("%s will be deleted when the grace period of %s ends, unless the rows return.", query.Count(r.Leaving, "tenant"), span(r.Grace))
+		s.line("To see which, and when: terrier tenants -n %s --registry %s --not-ready -o wide", r.Namespace, r.Name)
 	}
 	if quiet {
 		s.line("None until the next read.")
 	}
 	if r.Keeps {
 		s.line("Tenants of missing rows are kept (vanishedRows: Keep).")
+	}
+	if len(r.Departed) > 0 {
+		s.heading("Past changes")
 	}
 	for _, d := range r.Departed {
 		s.line("The tenants of %s were deleted at %s, because its row was inactive or missing (%s).", d.UID, p.at(d.At), query.Count(d.Count, "time"))
@@ -189,7 +197,7 @@ func (p registryCommands) blocked(s *sheet, b *query.BlockedSet) {
 	}
 	more(s, b.Count-len(b.Tenants))
 	if b.Allowed {
-		s.line("These deletions were allowed. The next read carries them out.")
+		s.line("These deletions were allowed. The next read begins them; they follow when the grace period ends.")
 	}
 	if b.Token != "" {
 		s.line("Token: %s", strings.TrimSpace(b.Token))

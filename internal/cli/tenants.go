@@ -108,11 +108,19 @@ func (p tenantCommands) tenantTable(list []query.Tenant, f format, filter query.
 		row := []cell{plain(v.Namespace), plain(v.Name), plain(v.UID), plain(v.Template), plain(fmt.Sprintf("%d/%d", v.Ready, v.Desired)),
 			{v.State, tenantColour(v.State)}, plain(v.Reason), plain(age(p.Now(), v.Created))}
 		if f == forWide {
-			row = append(row, plain(v.Registry), plain(strconv.FormatInt(v.Generation, 10)), plain(age(p.Now(), v.Since)), plain(v.Message))
+			row = append(row, plain(v.Registry), plain(strconv.FormatInt(v.Generation, 10)), plain(age(p.Now(), v.Since)), plain(messageOf(v)))
 		}
 		t.add(row...)
 	}
 	return t
+}
+
+// messageOf is the message about a tenant; of one that leaves, when it is deleted.
+func messageOf(v query.Tenant) string {
+	if v.State == query.TenantLeaving {
+		return v.Leaving
+	}
+	return v.Message
 }
 
 func tenantColour(state string) string {

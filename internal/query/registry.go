@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/dialect/tenants"
 )
 
 // Registry is what is known of the rows of a database and of what follows.
@@ -33,6 +34,7 @@ type Registry struct {
 
 	Templates   int           `json:"templates"`
 	Desired     int           `json:"desired"`
+	Kept        int           `json:"kept,omitempty"` // of the desired ones: no valid, active row asks for them
 	ReadyNow    int           `json:"readyTenants"`
 	Failed      int           `json:"failedTenants"`
 	Leaving     int           `json:"leaving,omitempty"`
@@ -100,13 +102,11 @@ func RegistryOf(o *tenantsv1.TenantRegistry) Registry {
 	v := Registry{
 		Namespace: o.Namespace, Name: o.Name, Source: sourceText(&o.Spec.Source), Interval: o.Spec.Source.SyncInterval,
 		Created: o.CreationTimestamp.Time, Handled: o.Status.LastHandledSync, Suspended: o.Spec.Suspend, Ready: string(metav1.ConditionUnknown),
-		Templates: int(s.ReferencingTemplates), Desired: int(s.Desired), ReadyNow: int(s.Ready), Failed: int(s.Failed),
+		Templates: int(s.ReferencingTemplates), Desired: int(s.Desired), Kept: int(s.Kept), ReadyNow: int(s.Ready), Failed: int(s.Failed),
 		Leaving: int(s.Leaving), RowErrors: int(s.RowErrorCount), DryRun: o.Spec.DryRun,
 		Keeps: o.Spec.Guard.VanishedRows == "Keep", Conditions: conditionsOf(s.Conditions),
 	}
-	if g := o.Spec.Guard.GracePeriod; g != nil {
-		v.Grace = g.Duration
-	}
+	v.Grace = tenants.Guard(o).Grace
 	if c := FindCondition(s.Conditions, "Ready"); c != nil {
 		v.Ready, v.Reason, v.Message, v.Since = string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time
 	}

@@ -81,7 +81,7 @@ func (t *Tenants) Describe(ctx context.Context, key Key) (TenantDetail, error) {
 	if err != nil {
 		return TenantDetail{}, err
 	}
-	d := TenantDetail{Tenant: tenantView(o), Conditions: conditionsOf(o.Status.Conditions)}
+	d := TenantDetail{Tenant: tenantView(o, t.Now()), Conditions: conditionsOf(o.Status.Conditions)}
 	d.Means = TenantSituation(cmp.Or(d.Reason, d.State))
 	unseen := func(what string, err error) {
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/dialect/tenants"
 )
 
 // The status of a tenant, in one word.
@@ -35,7 +36,8 @@ type Tenant struct {
 	Reason    string    `json:"reason,omitempty"`
 	Message   string    `json:"message,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
-	Leaving   string    `json:"leaving,omitempty"` // since when and why
+	Leaving   string    `json:"leaving,omitempty"`  // since when, why, and when it is deleted; in words
+	DeletedAt time.Time `json:"deletedAt,omitzero"` // when it is deleted unless its row returns
 	Protected bool      `json:"protected,omitempty"`
 
 	Ready   int `json:"readyResources"`
@@ -51,12 +53,12 @@ type Tenant struct {
 func (t Tenant) Key() Key { return Key{Namespace: t.Namespace, Name: t.Name} }
 
 // tenantView translates the object of a tenant.
-func tenantView(o *tenantsv1.Tenant) Tenant {
+func tenantView(o *tenantsv1.Tenant, now time.Time) Tenant {
 	v := Tenant{
 		Namespace: o.Namespace, Name: o.Name, UID: o.Spec.UID, Template: o.Spec.TemplateRef,
 		Registry: registryOf(o), Labels: o.Labels, Created: o.CreationTimestamp.Time,
-		Leaving: o.Annotations[tenantsv1.AnnotationLeaving], Protected: o.Annotations[tenantsv1.AnnotationDeletionProtection] == "true",
-		Ready: int(o.Status.ReadyResources), Desired: int(o.Status.DesiredResources),
+		Protected: o.Annotations[tenantsv1.AnnotationDeletionProtection] == "true",
+		Ready:     int(o.Status.ReadyResources), Desired: int(o.Status.DesiredResources),
 		Failed: int(o.Status.FailedResources), Skipped: int(o.Status.SkippedResources),
 		Made: o.Status.TemplateGeneration,
 	}
@@ -64,6 +66,9 @@ func tenantView(o *tenantsv1.Tenant) Tenant {
 	v.Generation, _ = strconv.ParseInt(o.Annotations[tenantsv1.AnnotationTemplateGeneration], 10, 64)
 	if c := FindCondition(o.Status.Conditions, "Ready"); c != nil {
 		v.Reason, v.Message, v.Since = c.Reason, c.Message, c.LastTransitionTime.Time
+	}
+	if l := tenants.Leaving(o); l != nil {
+		v.Leaving, v.DeletedAt = l.Message(now), l.Due
 	}
 	v.State = tenantState(o)
 	if o.DeletionTimestamp != nil {

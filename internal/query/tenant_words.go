@@ -97,7 +97,7 @@ const (
 
 var ofRows = map[string]Situation{
 	tenant.RowUIDMissing:     {"The uid is NULL or empty.", "Give the row a uid, or leave it out with a view."},
-	tenant.RowUIDInvalid:     {"The uid cannot be a part of names of objects: lower-case letters, digits and hyphens.", "Change the uid, or map another column to uid."},
+	tenant.RowUIDInvalid:     {"The uid cannot be a part of names of objects: lower-case letters, digits, hyphens and dots, with a letter or digit first and last.", "Change the uid, or map another column to uid."},
 	tenant.RowUIDTooLong:     {"The uid is too long for a label.", "Use a shorter one."},
 	tenant.RowUIDDuplicate:   {"Several rows have this uid. Terrier uses none of them.", "Make the uid unique, best with a unique index."},
 	tenant.RowUIDsAlike:      {"Several rows have uids that differ only in case or spaces.", "Make them differ."},

@@ -165,7 +165,7 @@ func (t *Tenants) List(ctx context.Context, f TenantFilter) (TenantList, error) 
 		}
 		out.Items = slices.Grow(out.Items, len(page.Items))
 		for i := range page.Items {
-			v := tenantView(&page.Items[i])
+			v := tenantView(&page.Items[i], t.Now())
 			if f.Registry != "" && v.Registry != f.Registry || f.Template != "" && v.Template != f.Template {
 				continue
 			}

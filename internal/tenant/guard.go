@@ -86,14 +86,22 @@ func (s *syncing) depart() {
 	s.remember(gone)
 }
 
+// leavingPrecision is that of stored times.
+const leavingPrecision = time.Microsecond
+
 // wait marks a tenant that is deleted later.
 func (s *syncing) wait(c *candidate) {
 	s.step.Leaving++
-	if c.noticed() {
-		c.Leaving = &Leaving{Since: s.Read.Time, Absent: c.reason == RowAbsent, Allowed: c.allowed}
+	l := Leaving{Since: s.Read.Time, Absent: c.reason == RowAbsent, Allowed: c.allowed}
+	if c.Leaving != nil {
+		l = *c.Leaving
+	}
+	l.Due = l.Since.Add(s.graceOf(c.UID)).Truncate(leavingPrecision)
+	if c.Leaving == nil || !c.Leaving.Due.Equal(l.Due) {
+		c.Leaving = &l
 		s.changeOf(c.Existing).Leaving = c.Leaving
 	}
-	s.again(c.Leaving.Since.Add(s.graceOf(c.UID)).Sub(s.Now))
+	s.again(l.Due.Sub(s.Now))
 }
 
 // isDue reports whether a candidate has waited long enough. An absent row has to

@@ -67,8 +67,25 @@ type Existing struct {
 // Leaving says since when a tenant's row asks for its deletion.
 type Leaving struct {
 	Since   time.Time // when that was read
+	Due     time.Time // the first read from then on deletes the tenant; zero if an older version wrote this
 	Absent  bool      // the row is missing; otherwise it is inactive
 	Allowed bool      // a user allowed it past a guard
+}
+
+// Message says what is going to happen to a tenant that leaves, and what prevents it.
+func (l Leaving) Message(now time.Time) string {
+	what, unless := "its row is inactive", "becomes active again"
+	if l.Absent {
+		what, unless = "its row is missing", "returns"
+	}
+	since, due := l.Since.UTC().Format(time.RFC3339), l.Due.UTC().Format(time.RFC3339)
+	switch {
+	case l.Due.IsZero():
+		return fmt.Sprintf("%s since %s; the tenant is deleted after the grace period unless the row %s", what, since, unless)
+	case now.Before(l.Due):
+		return fmt.Sprintf("%s since %s; the tenant is deleted at %s unless the row %s", what, since, due, unless)
+	}
+	return fmt.Sprintf("%s since %s; the next read deletes the tenant unless the row %s or a guard blocks the deletion", what, since, unless)
 }
 
 // Departed is a row whose tenants were deleted lately, and how often.
@@ -92,7 +109,11 @@ type Step struct {
 	Departed  []Departed
 	Rollouts  map[string]RolloutState // by template
 
-	Desired, Ready, Failed, Leaving int
+	// Desired are the tenants that rows ask for, and the Staying ones: no usable,
+	// active row asks for those, and they stay all the same. Their row has an error,
+	// or a guard, protection or the registry keeps them. Ready and Failed are among
+	// the desired ones; Leaving are not.
+	Desired, Staying, Ready, Failed, Leaving int
 
 	Again time.Duration // until the next pass, with or without a read; 0 for none
 }
@@ -276,8 +297,8 @@ func (s *syncing) again(d time.Duration) {
 // tenantName is the name of the Tenant of a row with a template.
 func tenantName(uid, template string) string { return uid + "-" + template }
 
-// longestTenant leaves room for terrier-row- before the name of a Tenant.
-const longestTenant = longestName - len("terrier-row-")
+// longestTenant leaves room for RowSecretPrefix before the name of a Tenant.
+const longestTenant = longestName - len(RowSecretPrefix)
 
 // makeNew finds rows without tenants. The progress of a rollout does not matter to
 // them; after a stopped one they get the last good generation.
@@ -334,25 +355,35 @@ func (s *syncing) makeOne(name string, wanted []Creation) {
 	}
 }
 
-// count fills in the counters of the printer columns.
+// count fills in the counters.
 func (s *syncing) count() {
+	type pair struct{ uid, template string }
+	desired := map[pair]bool{}
+	for _, t := range s.Templates {
+		for _, r := range s.Read.Rows {
+			if r.Active && !t.Deleting {
+				desired[pair{r.UID, t.Name}] = true
+			}
+		}
+	}
+	leaving := map[string]bool{}
+	for _, c := range s.leaving {
+		leaving[c.Name] = !c.blocked
+	}
 	for _, e := range s.Tenants {
+		if e.Deleting || leaving[e.Name] || !s.usable && e.Leaving != nil {
+			continue
+		}
+		if of := (pair{e.UID, e.Template}); !desired[of] {
+			desired[of] = true
+			s.step.Staying++
+		}
 		switch {
-		case e.Deleting:
 		case e.Ready:
 			s.step.Ready++
 		case e.Failed:
 			s.step.Failed++
 		}
 	}
-	for _, t := range s.Templates {
-		if t.Deleting {
-			continue
-		}
-		for _, r := range s.Read.Rows {
-			if r.Active {
-				s.step.Desired++
-			}
-		}
-	}
+	s.step.Desired = len(desired)
 }

@@ -261,8 +261,12 @@ func TestGracePeriod(t *testing.T) {
 	e.k.Guard.Grace = 5 * time.Minute
 	e.deactivate(1)
 	s := e.read()
-	if s.Leaving != 1 || s.Again != 5*time.Minute {
-		t.Errorf("%d are leaving, the next look is in %s", s.Leaving, s.Again)
+	if s.Leaving != 1 || s.Again != 5*time.Minute || s.Desired != 2 {
+		t.Errorf("%d are leaving, %d are desired, the next read is in %s", s.Leaving, s.Desired, s.Again)
+	}
+	since := e.k.Read.Time
+	if l := s.Change[0].Leaving; !l.Due.Equal(since.Add(5*time.Minute)) || l.Message(since) != "its row is inactive since 2026-11-28T12:00:30Z; the tenant is deleted at 2026-11-28T12:05:30Z unless the row becomes active again" {
+		t.Errorf("it is leaving %+v: %s", l, l.Message(since))
 	}
 	for range 9 {
 		e.read()

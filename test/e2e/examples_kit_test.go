@@ -80,6 +80,7 @@ metadata: {name: %s}
 spec:
   source: {type: sqlite, syncInterval: 1s, sqlite: {path: %q, table: tenants}}
   valueMappings: {uid: id, hostOrUrl: url, activate: active}
+  guard: {gracePeriod: 0s}
 `, registry, e.database))
 	e.Apply(t, text)
 	return e

@@ -78,6 +78,7 @@ metadata: {name: %s}
 spec:
   source: {type: sqlite, syncInterval: 1s, sqlite: {path: %q, table: tenants}}
   valueMappings: {uid: id, hostOrUrl: url, activate: active}
+  guard: {gracePeriod: 0s}
 ---
 apiVersion: operator.kubernetes-tenants.org/v1
 kind: TenantTemplate

@@ -105,6 +105,7 @@ func TestTakeoverOfTenants(t *testing.T) {
 	})
 
 	t.Run("a row that is deactivated goes as its policies say", func(t *testing.T) {
+		h.change(t, "TenantRegistry", "customers", `[{"op":"add","path":"/spec/guard","value":{"gracePeriod":"0s"}}]`)
 		db.Exec(t, "UPDATE customers SET is_active = 0 WHERE customer_id = 'bolt'")
 		h.Terrier(t, "rows", "customers", "--now")
 		testkit.Eventually(t, testkit.Patience, "bolt-web is gone", func(context.Context) error {

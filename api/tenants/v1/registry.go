@@ -81,7 +81,10 @@ type Guard struct {
 	// +optional
 	MaxDeletions *int32 `json:"maxDeletions,omitempty"`
 
-	// How long a row must be inactive before its tenants are deleted; at once if absent.
+	// How long a row must be inactive or missing before its tenants are deleted: an
+	// unlucky read must not destroy a tenant and create it again. With 0s an inactive
+	// row deletes them at once, and a missing one after the second read.
+	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="string(duration(self)) != ''",message="must be a duration such as 90s or 1h30m"
@@ -89,7 +92,7 @@ type Guard struct {
 	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
 
 	// The fate of tenants whose row is missing, and not merely inactive: Keep keeps and
-	// reports them, Delete deletes them once the row was missing from two reads and
+	// reports them, Delete deletes them once the row was missing from two reads, and
 	// for gracePeriod.
 	// +kubebuilder:validation:Enum=Keep;Delete
 	// +kubebuilder:default=Delete
@@ -266,12 +269,20 @@ type TenantRegistryStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// +optional
 	ReferencingTemplates int32 `json:"referencingTemplates,omitempty"`
-	// The number of templates times active rows.
+	// The tenants that should exist: one for each template and active row, and those
+	// of kept. Leaving ones do not count.
 	// +optional
 	Desired int32 `json:"desired,omitempty"`
+	// Of the desired tenants, those that stay although no valid and active row asks for
+	// them: their row has an error, or a guard, deletion protection or vanishedRows
+	// keeps them.
+	// +optional
+	Kept int32 `json:"kept,omitempty"`
+	// Of the desired tenants, those that are ready.
 	// +optional
 	Ready int32 `json:"ready,omitempty"`
-	// Tenants with a failed resource; one that is starting does not count.
+	// Of the desired tenants, those with a failed resource; one that is starting does
+	// not count.
 	// +optional
 	Failed int32 `json:"failed,omitempty"`
 

@@ -125,6 +125,8 @@ type office struct {
 	heard   *rumours
 	metrics *prometheus.Registry
 	syncs   int
+	options []func(*Options)
+	stop    func()
 
 	mu    sync.Mutex
 	ready bool
@@ -133,8 +135,20 @@ type office struct {
 func newOffice(t *testing.T, set ...func(*Options)) *office {
 	o := &office{
 		Cluster: testkit.Kube(t, tenantsv1.AddToScheme), t: t, heard: &rumours{}, metrics: prometheus.NewRegistry(),
-		table: &board{rows: map[string][3]string{}, listen: map[string]func(){}},
+		table: &board{rows: map[string][3]string{}, listen: map[string]func(){}}, options: set,
 	}
+	o.start()
+	t.Cleanup(func() {
+		o.stop()
+		o.abandon()
+	})
+	return o
+}
+
+// start runs the reconcilers.
+func (o *office) start() {
+	t := o.t
+	t.Helper()
 	live, err := client.New(o.made.Of(o.Config), client.Options{Scheme: o.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +167,7 @@ func newOffice(t *testing.T, set ...func(*Options)) *office {
 	options := Options{
 		Live: live, Rows: o.table, Events: o.heard, Metrics: o.metrics, Key: secret.New("key"), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
-	for _, s := range set {
+	for _, s := range o.options {
 		s(&options)
 	}
 	if err = setupRows(mgr, options); err == nil {
@@ -165,14 +179,20 @@ func newOffice(t *testing.T, set ...func(*Options)) *office {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	o.stop = func() {
 		stop()
 		if err := <-done; err != nil {
 			t.Errorf("the manager ended with: %v", err)
 		}
-		o.abandon()
-	})
-	return o
+	}
+}
+
+// restart runs other reconcilers, which have seen nothing yet.
+func (o *office) restart() {
+	o.t.Helper()
+	o.stop()
+	o.metrics = prometheus.NewRegistry()
+	o.start()
 }
 
 // Reconcile is the stand-in.
@@ -243,8 +263,12 @@ func (o *office) abandon() {
 }
 
 // open makes the registry reg, with more lines of its spec, and the template web.
+// Without a guard among them it deletes tenants at once.
 func (o *office) open(more ...string) {
 	o.t.Helper()
+	if !slices.ContainsFunc(more, func(l string) bool { return strings.HasPrefix(l, "guard:") }) {
+		more = append(more, "guard: {gracePeriod: 0s}")
+	}
 	o.Apply(o.t, `
 apiVersion: operator.kubernetes-tenants.org/v1
 kind: TenantRegistry

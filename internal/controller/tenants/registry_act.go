@@ -190,6 +190,12 @@ func (c *tenantWriter) change(ctx context.Context, l *registryPass, pinned *pins
 func (c *tenantWriter) changeEvent(t *tenantsv1.Tenant, n tenant.Change, row any) {
 	fresh := n.Row != nil && row != t.Annotations[tenantsv1.AnnotationRow]
 	switch {
+	case n.Leaving != nil:
+		c.Events.Event(t, corev1.EventTypeWarning, "TenantLeaving", n.Leaving.Message(c.Now()))
+	case n.Stay:
+		c.Events.Event(t, corev1.EventTypeNormal, "TenantStays", "Its row asks for the tenant again, so that it is not deleted")
+	}
+	switch {
 	case fresh && n.Generation != 0:
 		c.Events.Event(t, corev1.EventTypeNormal, "TenantUpdated", fmt.Sprintf("The row has changed, and the tenant has generation %[2]d of the template %[1]s", n.Template, n.Generation))
 	case n.Generation != 0:

@@ -50,7 +50,9 @@ func (c *registryStatus) report(ctx context.Context, l *registryPass) error {
 	}
 	c.setReady(l)
 	if l.known.Read.OK {
-		s.Desired = int32(l.step.Desired)
+		if l.step.Ignored == "" {
+			s.Desired, s.Kept = int32(l.step.Desired), int32(l.step.Staying)
+		}
 		c.setRead(l)
 		c.setRows(l)
 	}
@@ -107,7 +109,11 @@ func (c *registryStatus) setReady(l *registryPass) {
 		}
 		return
 	}
-	c.condition(l.obj, conditionReady, true, reasonConnected, fmt.Sprintf("the query returned %d rows, %d of them active", l.memory.read.Total, active(l.memory.read.Rows)))
+	message := fmt.Sprintf("the query returned %d rows, %d of them active", l.memory.read.Total, active(l.memory.read.Rows))
+	if n := l.memory.read.Total - len(l.memory.read.Rows); n > 0 {
+		message += fmt.Sprintf(" and %d invalid", n)
+	}
+	c.condition(l.obj, conditionReady, true, reasonConnected, message)
 	if before != nil && before.Reason == reasonNotConnected {
 		c.Events.Event(l.obj, corev1.EventTypeNormal, reasonConnected, "The rows can be read again")
 	}

@@ -39,6 +39,7 @@ spec:
   source: {type: sqlite, syncInterval: 1h, sqlite: {path: shop.db, table: customers}}
   valueMappings: {uid: id, hostOrUrl: url, activate: active}
   extraValueMappings: {plan: plan}
+  guard: {gracePeriod: 0s}
 `)
 	o.template()
 	o.sync()

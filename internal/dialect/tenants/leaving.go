@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -14,8 +15,11 @@ const leavingTime = "2006-01-02T15:04:05.000000Z07:00"
 // allowedWord ends the annotation of a tenant whose deletion a user allowed.
 const allowedWord = "Allowed"
 
+// dueWord begins the time of the deletion in the annotation.
+const dueWord = "due="
+
 // LeavingText is the annotation terrier.dev/leaving: when a read first found that
-// the row asks for the deletion of its tenant, and why.
+// the row asks for the deletion of its tenant, why, and when the tenant is deleted.
 func LeavingText(l tenant.Leaving) string {
 	words := []string{l.Since.UTC().Format(leavingTime), tenant.RowInactive}
 	if l.Absent {
@@ -24,12 +28,15 @@ func LeavingText(l tenant.Leaving) string {
 	if l.Allowed {
 		words = append(words, allowedWord)
 	}
+	if !l.Due.IsZero() {
+		words = append(words, dueWord+l.Due.UTC().Format(leavingTime))
+	}
 	return strings.Join(words, " ")
 }
 
-// leavingOf reads the annotation, nil if the tenant stays. An unreadable one counts
+// Leaving reads the annotation, nil if the tenant stays. An unreadable one counts
 // as none: the grace period begins again.
-func leavingOf(t *tenantsv1.Tenant) *tenant.Leaving {
+func Leaving(t *tenantsv1.Tenant) *tenant.Leaving {
 	words := strings.Fields(t.Annotations[tenantsv1.AnnotationLeaving])
 	if len(words) < 2 {
 		return nil
@@ -38,5 +45,11 @@ func leavingOf(t *tenantsv1.Tenant) *tenant.Leaving {
 	if err != nil {
 		return nil
 	}
-	return &tenant.Leaving{Since: since, Absent: words[1] == tenant.RowAbsent, Allowed: len(words) > 2 && words[2] == allowedWord}
+	l := &tenant.Leaving{Since: since, Absent: words[1] == tenant.RowAbsent, Allowed: slices.Contains(words[2:], allowedWord)}
+	for _, w := range words[2:] {
+		if text, ok := strings.CutPrefix(w, dueWord); ok {
+			l.Due, _ = time.Parse(time.RFC3339Nano, text) // zero is written again
+		}
+	}
+	return l
 }

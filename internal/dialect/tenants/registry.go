@@ -22,6 +22,7 @@ const (
 	defaultPercent   = 10
 	defaultCount     = 10
 	defaultDeadline  = 600 * time.Second
+	defaultGrace     = time.Minute
 )
 
 // Mapping is the meaning of the columns of a registry.
@@ -36,7 +37,7 @@ func Mapping(r *tenantsv1.TenantRegistry) tenant.Mapping {
 // Guard limits the deletions of one read of a registry's rows.
 func Guard(r *tenantsv1.TenantRegistry) tenant.Guard {
 	g := r.Spec.Guard
-	out := tenant.Guard{AllowEmpty: g.AllowEmpty, MaxPercent: defaultPercent, MaxCount: defaultCount, KeepVanished: g.VanishedRows == "Keep"}
+	out := tenant.Guard{AllowEmpty: g.AllowEmpty, MaxPercent: defaultPercent, MaxCount: defaultCount, Grace: defaultGrace, KeepVanished: g.VanishedRows == "Keep"}
 	if g.MaxDeletionPercent != nil {
 		out.MaxPercent = int(*g.MaxDeletionPercent)
 	}
@@ -105,7 +106,7 @@ func Existing(t *tenantsv1.Tenant) tenant.Existing {
 	e := tenant.Existing{
 		ID: string(t.UID), Name: t.Name, UID: t.Spec.UID, Template: t.Spec.TemplateRef, Labels: t.Labels,
 		Row: a[tenantsv1.AnnotationRow], Generation: generation, Rendered: a[tenantsv1.AnnotationRow] == "", Changed: changed,
-		Leaving: leavingOf(t), Deleting: t.DeletionTimestamp != nil, Protected: a[tenantsv1.AnnotationDeletionProtection] == "true",
+		Leaving: Leaving(t), Deleting: t.DeletionTimestamp != nil, Protected: a[tenantsv1.AnnotationDeletionProtection] == "true",
 	}
 	s := &t.Status
 	if s.ObservedGeneration == t.Generation { // the status is about the present generation

@@ -18,16 +18,18 @@ func TestLeavingIsReadAsItIsWritten(t *testing.T) {
 		{Since: time.Date(2026, 11, 28, 12, 0, 0, 123456000, time.UTC)},
 		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Absent: true},
 		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Absent: true, Allowed: true},
+		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Due: time.Date(2026, 11, 28, 12, 1, 0, 123000, time.UTC)},
+		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Due: time.Date(2026, 11, 28, 12, 1, 0, 0, time.UTC), Absent: true, Allowed: true},
 	} {
 		tn := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tenantsv1.AnnotationLeaving: LeavingText(want)}}}
-		got := leavingOf(tn)
-		if got == nil || !got.Since.Equal(want.Since) || got.Absent != want.Absent || got.Allowed != want.Allowed {
+		got := Leaving(tn)
+		if got == nil || !got.Since.Equal(want.Since) || got.Absent != want.Absent || got.Allowed != want.Allowed || !got.Due.Equal(want.Due) {
 			t.Errorf("%q is read as %+v, want %+v", LeavingText(want), got, want)
 		}
 	}
 	for _, text := range []string{"", "yes", "yesterday RowAbsent", "2026-11-28T12:00:00Z"} {
 		tn := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tenantsv1.AnnotationLeaving: text}}}
-		if got := leavingOf(tn); got != nil {
+		if got := Leaving(tn); got != nil {
 			t.Errorf("%q is read as %+v", text, got)
 		}
 	}
@@ -72,7 +74,7 @@ func TestReadyIsOfThisGenerationAndThisRow(t *testing.T) {
 
 func TestDefaultsOfARegistry(t *testing.T) {
 	r := &tenantsv1.TenantRegistry{}
-	if diff := cmp.Diff(tenant.Guard{MaxPercent: 10, MaxCount: 10}, Guard(r)); diff != "" {
+	if diff := cmp.Diff(tenant.Guard{MaxPercent: 10, MaxCount: 10, Grace: time.Minute}, Guard(r)); diff != "" {
 		t.Errorf("the guard (-want +got):\n%s", diff)
 	}
 	for text, want := range map[string]time.Duration{"": 30 * time.Second, "soon": 30 * time.Second, "0s": time.Second, "5m": 5 * time.Minute} {

@@ -144,6 +144,17 @@ func TestTenantShowsWhatTheCommandLineShows(t *testing.T) {
 	}
 }
 
+// Coming changes and past ones are apart.
+func TestRegistryTellsComingChangesFromPastOnes(t *testing.T) {
+	d := screen(t, shire(), "/registries/apps/customers", Registry)
+	wants(t, d.text(), "Coming changes", "3 tenants will be deleted when the grace period of 1h ends, unless their rows return", "Past changes", "7 of them, although no valid, active row asks for them")
+	coming, past, found := strings.Cut(d.text()[strings.Index(d.text(), "Coming changes"):], "Past changes")
+	if !found || strings.Contains(coming, "vandelay") || !strings.Contains(past, "vandelay") {
+		t.Errorf("coming changes are %.300q, past ones %.300q; want the deleted row among the past ones", coming, past)
+	}
+	wants(t, screen(t, shire(), "/tenants", Tenants).text(), "the tenant is deleted at 2026-03-14T13:00:00Z unless the row becomes active again")
+}
+
 func TestAllowNamesWhatGoes(t *testing.T) {
 	d := screen(t, shire(), "/registries/apps/customers", Registry)
 	wants(t, d.text(), "42 deletions blocked", "acme-web", "and 39 more", "b81f3c2d90", "Type 42 or the name of the registry", "Allow exactly these 42 deletions", "10 tenants, or 10 % of them if that is more", "1,902 active of 1960 rows")
@@ -194,7 +205,7 @@ func TestAllowIsNotOfferedInVain(t *testing.T) {
 		may  bool
 		want string
 	}{
-		"it was allowed already": {func(c *county) { c.registry.Blocked.Allowed = true }, true, "The next read carries them out"},
+		"it was allowed already": {func(c *county) { c.registry.Blocked.Allowed = true }, true, "The next read begins them"},
 		"it has no token":        {func(c *county) { c.registry.Blocked.Token = "" }, true, "cannot be allowed together"},
 		"the right is missing":   {func(*county) {}, false, "Ask for the permission to patch tenantregistries in apps"},
 	} {

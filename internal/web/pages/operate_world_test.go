@@ -219,7 +219,7 @@ func (c *county) tenants() {
 		v.Reason, v.Message, v.Ready, v.Generation = "NotAllResourcesReady", "the stack initech-db is not ready yet", 4, 5
 	})
 	tenant("apps", "umbrella", query.TenantLeaving, func(v *query.Tenant) {
-		v.Leaving, v.Protected = "since 2026-03-14T12:00:00Z: its row is inactive", true
+		v.Leaving, v.Protected = "its row is inactive since 2026-03-14T12:00:00Z; the tenant is deleted at 2026-03-14T13:00:00Z unless the row becomes active again", true
 	})
 	tenant("apps", "hooli", query.TenantConflicted, func(v *query.Tenant) {
 		v.Reason, v.Message = "ResourcesConflicted", "ConfigMap hooli-settings is somebody else's: argocd"
@@ -255,7 +255,7 @@ func (c *county) estates() {
 	r := query.Registry{
 		Namespace: "apps", Name: "customers", Source: "postgresql db.internal:5432/crm, table customers", Interval: "1m", Created: now.Add(-900 * time.Hour),
 		Ready: "False", Reason: "TooManyDeletions", Message: hostile, Since: now.Add(-20 * time.Minute), Means: query.TenantSituation("TooManyDeletions"),
-		LastRead: now.Add(-20 * time.Minute), Rows: 1960, Active: 1902, Mark: "2026-03-14T15:00:00Z", Templates: 2, Desired: 1902, ReadyNow: 1888, Failed: 4, Leaving: 3, RowErrors: 7,
+		LastRead: now.Add(-20 * time.Minute), Rows: 1960, Active: 1902, Mark: "2026-03-14T15:00:00Z", Templates: 2, Desired: 1902, Kept: 7, ReadyNow: 1888, Failed: 4, Leaving: 3, RowErrors: 7,
 		FirstErrors: []query.RowError{{UID: hostile, Reason: "RowUIDInvalid", Message: hostile}, {Reason: "RowUIDMissing", Message: "the uid is NULL"}},
 		Blocked:     &query.BlockedSet{Reason: "TooManyDeletions", Message: "42 of 61 tenants would go at once", Since: now.Add(-20 * time.Minute), Count: 42, Tenants: []string{"acme-web", "globex-web", hostile}, Token: "b81f3c2d90"},
 		DryRun:      true, WouldChange: &query.WouldChange{Create: 2, Update: 1, Delete: 9, Tenants: []string{"+ new-web", "~ acme-web", "- " + hostile}},

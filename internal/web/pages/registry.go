@@ -15,7 +15,7 @@ import (
 )
 
 var _ = says(map[Said]string{
-	"registry-allowed":   "Exactly these deletions are allowed. The next read carries them out. To read the rows now, choose Read now.",
+	"registry-allowed":   "Exactly these deletions are allowed. The next read begins them; they follow when the grace period ends. To read the rows now, choose Read now.",
 	"registry-reading":   "The rows are being read. This page shows the result.",
 	"registry-suspended": "Suspended. Rows are not read, and tenants do not change.",
 	"registry-resumed":   "Resumed. The rows are read again.",
@@ -40,6 +40,7 @@ type registryView struct {
 	Pill        ui.Pill
 	TenantsHref string
 	NotReady    string // address of the tenants that are not ready
+	LeavingHref string // address of those that will be deleted
 	Unready     bool   // for another reason than blocked deletions
 	Errors      []rowErrorView
 	MoreErrors  int
@@ -79,7 +80,7 @@ func registryOf(v *Visit, d query.RegistryDetail) registryView {
 	list := "/tenants?" + url.Values{"namespace": {d.Namespace}, "registry": {d.Name}}.Encode()
 	view := registryView{
 		RegistryDetail: d, Now: v.Now, Pill: registryPill(d.Registry), Told: toldOf(v.Now, d.Conditions, d.Events, d.Unseen),
-		TenantsHref: list, NotReady: list + "&state=" + notReady,
+		TenantsHref: list, NotReady: list + "&state=" + notReady, LeavingHref: list + "&state=" + query.TenantLeaving,
 	}
 	for _, e := range d.FirstErrors {
 		view.Errors = append(view.Errors, rowErrorView{e, query.TenantSituation(e.Reason)})
@@ -95,7 +96,7 @@ func registryOf(v *Visit, d query.RegistryDetail) registryView {
 		view.Blocked = &blockedView{BlockedSet: *b, Means: query.TenantSituation(b.Reason), More: b.Count - len(b.Tenants), To: path + "/allow", Why: refused}
 		switch {
 		case b.Allowed:
-			view.Blocked.Why = "These deletions were allowed. The next read carries them out."
+			view.Blocked.Why = "These deletions were allowed. The next read begins them; they follow when the grace period ends."
 		case b.Token == "":
 			view.Blocked.Why = "These deletions cannot be allowed together: " + b.Message
 		}
