@@ -23,7 +23,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
 
-// cupboard is what stacks in these tests are given from. Its objects are made
+// cupboard has the inputs of stacks in these tests. Its objects are made
 // once, and a test that changes one says so.
 type cupboard struct {
 	*apart
@@ -37,25 +37,8 @@ func newCupboard(t *testing.T) *cupboard {
 	c := &cupboard{takeApart(&Stacks{Live: k.Client, Key: secret.New("key"), Modules: &modules.Reader{Dir: t.TempDir()}}), k, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: k.Namespace, Name: "stack", UID: "u-1", Labels: map[string]string{"team": "net"}, Annotations: map[string]string{"a/b": "\"${x}"},
 	}}}
-	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-1", "REGION": "north", "file": "file-canary-1", "not.a.name": "x"})
-	c.put(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-1"})
-	c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-1\"\n}\n"})
-	if err := k.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "config"}, Data: map[string]string{"ZONE": "z"}}); err != nil {
-		t.Fatal(err)
-	}
+	k.PutInputs(t)
 	return c
-}
-
-func (c *cupboard) put(t *testing.T, name string, data map[string]string) {
-	t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.kube.Namespace, Name: name}, StringData: data}
-	err := c.kube.Client.Create(t.Context(), s)
-	if client.IgnoreAlreadyExists(err) == nil && err != nil {
-		err = c.kube.Client.Update(t.Context(), s)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // resolve finds the inputs of a configuration.
@@ -128,9 +111,9 @@ func TestRefresh(t *testing.T) {
 		return b.String()
 	}
 	p.note.Backend = backendDigest(p.st.Configuration, p.in.Files.Settings)
-	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "file": "file-canary-2", "MORE": "more"})
-	c.put(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
-	c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
+	c.kube.SetSecret(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "file": "file-canary-2", "MORE": "more"})
+	c.kube.SetSecret(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
+	c.kube.SetSecret(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
 	job := recorded()
 	c.refresh(t.Context(), p, job)
 	if diff := cmp.Diff(map[string]string{"API_TOKEN": "token-canary-2", "URL": "https://token-canary-2@z"}, job.Env); diff != "" {
@@ -145,11 +128,11 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("what is hidden is %q", job.Mask)
 	}
 
-	c.put(t, "backend", map[string]string{"bucket": "another", "access_key": "access-canary-3"})
+	c.kube.SetSecret(t, "backend", map[string]string{"bucket": "another", "access_key": "access-canary-3"})
 	if err := c.kube.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.kube.Namespace, Name: "creds"}}); err != nil {
 		t.Fatal(err)
 	}
-	c.put(t, "rc", map[string]string{"x.tfrc": "no configuration"})
+	c.kube.SetSecret(t, "rc", map[string]string{"x.tfrc": "no configuration"})
 	job = recorded()
 	c.refresh(t.Context(), p, job)
 	if diff := cmp.Diff(recorded().Env, job.Env); diff != "" {
@@ -186,7 +169,7 @@ func TestLimits(t *testing.T) {
 // declare counts, and what they may not say is refused.
 func TestMappedConfigurationIsLookedAt(t *testing.T) {
 	c := newCupboard(t)
-	c.put(t, "tf", map[string]string{
+	c.kube.SetSecret(t, "tf", map[string]string{
 		"good":  "variable \"API_TOKEN\" {}\n",
 		"bad":   "variable \"x\" {\n",
 		"state": "terraform {\n  backend \"local\" {}\n}\n",

@@ -9,9 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -21,7 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// cupboard is what stacks in these tests are given from. Its objects are created
+// cupboard has the inputs of stacks in these tests. Its objects are created
 // once, and a test that changes one says so.
 type cupboard struct {
 	Resolver
@@ -34,25 +31,8 @@ func newCupboard(t *testing.T) *cupboard {
 	c := &cupboard{Resolver{Reader: kube.Objects{Client: k.Client}, Key: secret.New("key"), Object: Object{
 		Namespace: k.Namespace, Name: "stack", UID: "u-1", Labels: map[string]string{"team": "net"}, Annotations: map[string]string{"a/b": "\"${x}"},
 	}}, k}
-	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-1", "REGION": "north", "file": "file-canary-1", "not.a.name": "x"})
-	c.put(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-1"})
-	c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-1\"\n}\n"})
-	if err := k.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "config"}, Data: map[string]string{"ZONE": "z"}}); err != nil {
-		t.Fatal(err)
-	}
+	k.PutInputs(t)
 	return c
-}
-
-func (c *cupboard) put(t *testing.T, name string, data map[string]string) {
-	t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.kube.Namespace, Name: name}, StringData: data}
-	err := c.kube.Client.Create(t.Context(), s)
-	if client.IgnoreAlreadyExists(err) == nil && err != nil {
-		err = c.kube.Client.Update(t.Context(), s)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // resolve resolves the inputs of a configuration.
@@ -132,9 +112,9 @@ func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 	digest, record := inputs(configuration)
 
 	// Credentials of every kind are renewed.
-	c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "north", "file": "file-canary-1"})
-	c.put(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
-	c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
+	c.kube.SetSecret(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "north", "file": "file-canary-1"})
+	c.kube.SetSecret(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
+	c.kube.SetSecret(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
 	configuration.Backend.Cloud.Token = secret.New("cloud-canary-2")
 	renewed, recorded := inputs(configuration)
 	if renewed != digest {
@@ -145,11 +125,13 @@ func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 	}
 	for name, change := range map[string]func(){
 		"a region": func() {
-			c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "south", "file": "file-canary-1"})
+			c.kube.SetSecret(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "south", "file": "file-canary-1"})
 		},
-		"a bucket": func() { c.put(t, "backend", map[string]string{"bucket": "c", "access_key": "access-canary-2"}) },
+		"a bucket": func() {
+			c.kube.SetSecret(t, "backend", map[string]string{"bucket": "c", "access_key": "access-canary-2"})
+		},
 		"a host of the engine": func() {
-			c.put(t, "rc", map[string]string{"x.tfrc": "credentials \"i.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
+			c.kube.SetSecret(t, "rc", map[string]string{"x.tfrc": "credentials \"i.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
 		},
 		"a label": func() { c.Object.Labels = map[string]string{"team": "db"} },
 		"a variable": func() {
@@ -157,7 +139,7 @@ func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 		},
 		"a file": func() { configuration.Files = everything().Files },
 		"what a file holds": func() {
-			c.put(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "south", "file": "file-canary-2"})
+			c.kube.SetSecret(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "south", "file": "file-canary-2"})
 		},
 	} {
 		before, _ := inputs(configuration)
@@ -171,8 +153,8 @@ func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 // What is missing is said by its field, and no error passes for an absence.
 func TestInputsThatCannotBeRead(t *testing.T) {
 	c := newCupboard(t)
-	c.put(t, "two", map[string]string{"a.tfrc": "", "b.tfrc": ""})
-	c.put(t, "evil", map[string]string{"x": "1", "GIT_SSH_COMMAND": "canary"})
+	c.kube.SetSecret(t, "two", map[string]string{"a.tfrc": "", "b.tfrc": ""})
+	c.kube.SetSecret(t, "evil", map[string]string{"x": "1", "GIT_SSH_COMMAND": "canary"})
 	ref := func(name, key string, optional bool) *stack.KeyRef {
 		return &stack.KeyRef{Name: name, Key: key, Optional: optional}
 	}

@@ -144,26 +144,7 @@ func TestInterruptReachesTheProgramOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _ = stdin.Close(), in.Close()
-			lines := bufio.NewReader(out)
-			if _, err := lines.ReadString('\n'); err != nil {
-				t.Fatal(err)
-			}
-			for range 3 {
-				if err := p.Interrupt(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			_ = endInput.Close()
-			got, err := io.ReadAll(lines)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := "child 0\nprogram 1\n"; string(got) != want {
-				t.Errorf("interrupts: got %q, want %q", got, want)
-			}
-			if exit, err := p.Wait(); err != nil || !exit.OK() {
-				t.Errorf("Wait() = %v, %v", exit, err)
-			}
+			interruptOnce(t, p, out, endInput)
 			if err := p.Interrupt(); err != nil {
 				t.Errorf("Interrupt() after the end = %v", err)
 			}
@@ -215,4 +196,30 @@ func readLine(t *testing.T, from *os.File) string {
 		t.Fatal(err)
 	}
 	return line
+}
+
+// interruptOnce interrupts the program "count" three times, and expects that it was
+// interrupted once, and its child never.
+func interruptOnce(t *testing.T, p *Process, out io.Reader, endInput io.Closer) {
+	t.Helper()
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := p.Interrupt(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = endInput.Close()
+	got, err := io.ReadAll(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "child 0\nprogram 1\n"; string(got) != want {
+		t.Errorf("interrupts: got %q, want %q", got, want)
+	}
+	if exit, err := p.Wait(); err != nil || !exit.OK() {
+		t.Errorf("Wait() = %v, %v", exit, err)
+	}
 }

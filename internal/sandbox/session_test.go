@@ -1,9 +1,7 @@
 package sandbox
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -163,26 +161,7 @@ func TestSessionInterruptReachesTheProgramOnce(t *testing.T) {
 			c.Stdin, c.Stdout, c.Stderr = stdin, in, os.Stderr
 			p := admitted(t, r, c)
 			_, _ = stdin.Close(), in.Close()
-			lines := bufio.NewReader(out)
-			if _, err := lines.ReadString('\n'); err != nil {
-				t.Fatal(err)
-			}
-			for range 3 {
-				if err := p.Interrupt(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			_ = endInput.Close()
-			got, err := io.ReadAll(lines)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := "child 0\nprogram 1\n"; string(got) != want {
-				t.Errorf("interrupts: got %q, want %q", got, want)
-			}
-			if exit, err := p.Wait(); err != nil || !exit.OK() {
-				t.Errorf("Wait() = %v, %v", exit, err)
-			}
+			interruptOnce(t, p, out, endInput)
 			if rung(t, other) {
 				t.Error("the interrupt reached the other program")
 			}
