@@ -133,13 +133,8 @@ func (ac *actor) start(ctx context.Context, p *pass, a stack.Start) error {
 	}
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: a.Why, Destroy: a.Destroy || a.Kind == stack.PreviewRun || p.st.Configuration.Destroy}
 	p.job.Options.Destroy = cause.Destroy
-	switch a.Kind {
-	case stack.PreviewRun:
+	if a.Kind == stack.PreviewRun {
 		cause.Preview = p.o.Spec.Preview
-	default:
-		if p.o.Replan != p.o.Status.HandledReplan {
-			cause.Replan = p.o.Replan
-		}
 	}
 	var err error
 	if cause.Snapshot, err = ac.snapshots.snapshotFor(ctx, p); err != nil {

@@ -28,7 +28,7 @@ type launcher struct {
 
 // launch starts a run: admission, lock, state, supervisor.
 func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
-	cause.Unlock = unlock
+	cause.Unlock, cause.Replan = unlock, p.decision.Answers
 	if p.o.Queued = la.queue.Admit(p.id, la.turns.request(ctx, p, kind, cause)); p.o.Queued != "" {
 		return nil
 	}

@@ -18,12 +18,13 @@ type world struct {
 	seen     map[string]bool // plan digests that a person could have approved
 	approved map[string]bool // plan digests that a person did approve
 	applied  map[string]bool
-	exists   bool // the truth about the cloud
+	answered map[string]bool // requests that a run answered
+	exists   bool            // the truth about the cloud
 	gone     bool
 }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{made: map[string]int{}, seen: map[string]bool{}, approved: map[string]bool{}, applied: map[string]bool{}}
+	w := &world{made: map[string]int{}, seen: map[string]bool{}, approved: map[string]bool{}, applied: map[string]bool{}, answered: map[string]bool{}}
 	var retries *int
 	if rapid.Bool().Draw(t, "limited") {
 		n := rapid.IntRange(0, 2).Draw(t, "retries")
@@ -56,10 +57,8 @@ func (w *world) act(t *rapid.T) Decision {
 	w.check(t, d)
 	w.seq++
 	id := fmt.Sprintf("run%d", w.seq)
-	cause := Cause{PlanInputs: w.o.PlanInputs, Destroy: w.o.Spec.Destroy}
-	if w.o.requested() {
-		cause.Replan = w.o.Replan
-	}
+	w.attempts(t, d)
+	cause := Cause{PlanInputs: w.o.PlanInputs, Destroy: w.o.Spec.Destroy, Replan: d.Answers}
 	switch a := d.Action.(type) {
 	case Wait:
 		w.o.Now = w.o.Now.Add(a.For)
@@ -71,6 +70,7 @@ func (w *world) act(t *rapid.T) Decision {
 		if a.Kind == HealthRun {
 			cause.Health = HealthKey(w.o.Spec.Health, w.o.Status.LastWrite)
 		}
+		cause.Unlock = a.Unlock
 		w.o.Run = &Run{ID: id, Kind: a.Kind, Cause: cause, Broke: a.Unlock}
 	case Review:
 		v := Verdict{Plan: a.Plan.Digest, By: w.o.Spec.Reviews, Message: "no", At: w.o.Now}
@@ -83,10 +83,10 @@ func (w *world) act(t *rapid.T) Decision {
 		cause.Plan, cause.Destroy = &a.Plan, a.Plan.Destroy
 		w.o.Run = &Run{ID: id, Kind: ApplyRun, Cause: cause}
 	case Destroy:
-		w.o.Run = &Run{ID: id, Kind: DestroyRun, Cause: Cause{Destroy: true}, Broke: a.Unlock}
+		w.o.Run = &Run{ID: id, Kind: DestroyRun, Cause: Cause{Destroy: true, Replan: d.Answers, Unlock: a.Unlock}, Broke: a.Unlock}
 	case Cancel:
 		w.o.Run.Done, w.o.Run.Outcome, w.o.Run.At = true, Interrupted, w.o.Now
-		w.record()
+		w.record(t)
 	case Publish:
 		w.o.Status.Published = Publication(w.o.Spec.Outputs, a.State)
 	case Finish:
@@ -127,11 +127,14 @@ func (w *world) finish(t *rapid.T, mayFail bool) {
 	}
 	if r.Outcome == Locked {
 		r.Lock = &Lock{ID: fmt.Sprintf("lock%d", w.seq)}
+		if r.Broke != "" && rapid.Bool().Draw(t, "the lock stays") {
+			r.Lock.ID, r.Broke = r.Broke, ""
+		}
 	}
 	if r.Kind == CheckRun && r.Outcome == Succeeded {
 		w.o.CheckedAt = w.o.Now
 	}
-	w.record()
+	w.record(t)
 }
 
 func (w *world) finishPlan(t *rapid.T, r *Run) {
@@ -166,8 +169,46 @@ func (w *world) finishApply(t *rapid.T, r *Run) {
 	r.State = fmt.Sprintf("state%d", w.content)
 }
 
-func (w *world) record() {
-	w.o.Status = w.o.Status.Record(*w.o.Run)
+// attempts checks that one request is one attempt: a run that starts although the
+// pause after a failure is not over, or although no retry is left, answers a request
+// that no run has answered.
+func (w *world) attempts(t *rapid.T, d Decision) {
+	unlock := ""
+	switch a := d.Action.(type) {
+	case Start:
+		if a.Kind == PreviewRun || a.Kind == BreakGlassRun {
+			return
+		}
+		unlock = a.Unlock
+	case Destroy:
+		unlock = a.Unlock
+	case Apply:
+	default:
+		if d.Answers != "" {
+			t.Fatalf("%T answers the request %s", d.Action, d.Answers)
+		}
+		return
+	}
+	if d.Answers != "" && w.answered[d.Answers] {
+		t.Fatalf("the request %s is answered twice, by %+v", d.Answers, d)
+	}
+	w.answered[d.Answers] = d.Answers != ""
+	unasked := w.o
+	unasked.Replan = ""
+	if unlock != "" && unlock != unasked.Status.UnbrokenLock {
+		return // a lock that was not tried before is broken at once
+	}
+	if d.Answers == "" && !unasked.unhealthy() && (unasked.untilRetry() > 0 || !unasked.Deleting && unasked.exhausted()) {
+		t.Fatalf("starts %+v during the pause after a failure, and answers no request", d)
+	}
+}
+
+func (w *world) record(t *rapid.T) {
+	r := *w.o.Run
+	w.o.Status = w.o.Status.Record(r)
+	if r.Cause.Replan != "" && r.Kind != PreviewRun && w.o.Status.HandledReplan != r.Cause.Replan {
+		t.Fatalf("the run %s answers %s, and the status has %q as answered", r.ID, r.Cause.Replan, w.o.Status.HandledReplan)
+	}
 	w.o.Run = nil
 	if p := w.o.Status.Pending; p != nil {
 		w.seen[p.Digest] = true

@@ -142,4 +142,5 @@ type Decision struct {
 	Reason  Reason
 	Message string
 	Rule    string // the name of the rule that fired
+	Answers string // the request of a user that the run answers which the action starts; empty if it answers none
 }

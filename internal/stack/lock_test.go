@@ -1,6 +1,9 @@
 package stack
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // What was allowed once is not allowed for ever: the field stays in the spec
 // after the lock that it meant.
@@ -33,4 +36,31 @@ func TestNoLockIsBrokenTwice(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A lock that the engine could not break is tried again after the pause, and not at
+// once, again and again.
+func TestLockThatCannotBeBrokenIsTriedAfterThePause(t *testing.T) {
+	o := calmly(Spec{Mode: Auto, Unlock: Unlock{Auto: true}}, Status{})
+	attempts := 0
+	for range 10 {
+		switch a := Decide(o).Action.(type) {
+		case Start:
+			attempts++
+			o.Status = o.Status.Record(Run{
+				ID: string(rune('a' + attempts)), Kind: PlanRun, Cause: Cause{PlanInputs: calmBasis, Unlock: a.Unlock}, Done: true,
+				Outcome: Locked, Lock: &Lock{ID: "f00d"}, At: o.Now,
+			})
+		case Wait:
+			if attempts != 2 || a.For != time.Minute {
+				t.Fatalf("waits %v after %d attempts, want a minute after the plan that met the lock and the one that could not break it", a.For, attempts)
+			}
+			o.Now = o.Now.Add(a.For)
+			if again, ok := Decide(o).Action.(Start); !ok || again.Unlock != "f00d" {
+				t.Errorf("after the pause Decide() = %+v, want the lock to be broken", Decide(o).Action)
+			}
+			return
+		}
+	}
+	t.Errorf("%d attempts without a pause", attempts)
 }

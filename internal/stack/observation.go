@@ -45,6 +45,26 @@ func (o Observation) requested() bool {
 	return o.Replan != "" && o.Replan != o.Status.HandledReplan
 }
 
+// answers is the request that a answers, empty if it answers none. A request ends the
+// pause after a failure, so every run answers it that starts while it is open,
+// whatever comes of the run: one request is one attempt. A preview and a command of a
+// session answer requests of their own.
+func (o Observation) answers(a Action) string {
+	if !o.requested() {
+		return ""
+	}
+	switch a := a.(type) {
+	case Start:
+		if a.Kind != PreviewRun && a.Kind != BreakGlassRun {
+			return o.Replan
+		}
+	case Apply, Destroy:
+		return o.Replan
+	case Wait, Cancel, Publish, Review, Finish:
+	}
+	return ""
+}
+
 // changed names what changed since the last plan.
 func changed(o Observation) string {
 	switch parts := o.Status.Planned.Differs(o.PlanInputs); {
@@ -104,6 +124,13 @@ func (o Observation) Imports() []UntrackedResource {
 		out = append(out, u)
 	}
 	return out
+}
+
+// breaks reports whether the lock that was met is to be broken now. One that the last
+// run could not break is tried again as anything else that failed is.
+func (o Observation) breaks() bool {
+	m := o.Status
+	return m.breakable(o.Spec.Unlock) && (m.UnbrokenLock != m.Lock.ID || o.untilRetry() == 0 && (o.Deleting || !o.exhausted()))
 }
 
 // breakable reports whether the user allows the lock that was met to be broken.

@@ -34,7 +34,7 @@ func Decide(o Observation) Decision {
 	for _, r := range rules() {
 		if r.when(o) {
 			d := r.then(o)
-			d.Rule = r.name
+			d.Rule, d.Answers = r.name, o.answers(d.Action)
 			return queued(o, d)
 		}
 	}

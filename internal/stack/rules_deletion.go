@@ -28,7 +28,7 @@ func deletionRules() []rule {
 		},
 		{
 			"a destroy breaks a state lock that may be broken",
-			func(o Observation) bool { return o.Deleting && o.Status.breakable(o.Spec.Unlock) },
+			func(o Observation) bool { return o.Deleting && o.breaks() },
 			func(o Observation) Decision { return unlocking(o, Destroy{Unlock: o.Status.Lock.ID}) },
 		},
 		{
@@ -38,7 +38,9 @@ func deletionRules() []rule {
 		},
 		{
 			"a destroy that needs approval is planned first",
-			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy && !o.Status.destroys() },
+			func(o Observation) bool {
+				return o.Deleting && o.Spec.ApproveDestroy && (!o.Status.destroys() || o.requested() && !o.named())
+			},
 			func(Observation) Decision {
 				d := begin(PlanRun, deleted)
 				d.Action = Start{Kind: PlanRun, Why: deleted, Destroy: true}

@@ -4,7 +4,7 @@ func failureRules() []rule {
 	return []rule{
 		{
 			"a state lock that may be broken is broken",
-			func(o Observation) bool { return o.Status.breakable(o.Spec.Unlock) },
+			Observation.breaks,
 			func(o Observation) Decision {
 				return unlocking(o, Start{Kind: PlanRun, Why: "breaking a state lock", Unlock: o.Status.Lock.ID})
 			},
@@ -31,7 +31,7 @@ func requestRules() []rule {
 		},
 		{
 			"a plan is made on request",
-			func(o Observation) bool { return o.requested() && o.Spec.Mode != DriftOnly },
+			func(o Observation) bool { return o.requested() && (o.Spec.Mode != DriftOnly || o.Spec.Force) },
 			start(PlanRun, "requested"),
 		},
 		{

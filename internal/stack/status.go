@@ -58,6 +58,8 @@ type StoredState struct {
 
 	Lock       *Lock  `json:"lock,omitempty"`     // a state lock of another holder
 	BrokenLock string `json:"unlocked,omitempty"` // the last lock that was broken
+
+	UnbrokenLock string `json:"unbroken,omitempty"` // the lock that the last run was to break, and that is still held
 }
 
 // Failure are the attempts in a row that failed, and the last of them.
@@ -217,8 +219,11 @@ func (m Status) Record(r Run) Status {
 	if r.Cause.Replan != "" {
 		m.HandledReplan, m.Recurrence = r.Cause.Replan, nil
 	}
+	m.UnbrokenLock = ""
 	if r.Broke != "" {
 		m.BrokenLock = r.Broke
+	} else if r.Lock != nil && r.Lock.ID == r.Cause.Unlock {
+		m.UnbrokenLock = r.Cause.Unlock
 	}
 	if r.Kind.Writes() && (r.Outcome == Succeeded || len(r.Untracked) > 0) {
 		m.LastWrite = r.ID

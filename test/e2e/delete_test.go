@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -181,4 +183,45 @@ func TestDeleteDuringApplyLetsItFinish(t *testing.T) {
 // begun matches the beginning of a call.
 func begun(call, name string) func(testkit.WorldCall) bool {
 	return func(c testkit.WorldCall) bool { return c.Call == call && c.Phase == "begin" && c.Name == name }
+}
+
+// One request is one attempt, also of a destroy that fails: the pause after a failure
+// is as long as the stack says.
+func TestRequestIsOneAttemptToDestroy(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("stack", kept+"\nretryInterval: 1h", things(w, "x", "a")))
+	c.AwaitReady(t, "stack")
+	w.Fault(testkit.WorldFault{Call: "delete", Name: "a", Do: "fail"})
+	c.Delete(t, "stack")
+	c.AwaitReason(t, "stack", "TFExecApplyFailed")
+	if n := began(w, "delete", "a"); n != 1 {
+		t.Fatalf("the stack was deleted, and a destroy began %d times, want once", n)
+	}
+	for n, request := range []string{"first", "second"} {
+		c.Patch(t, "stack", `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"`+request+`"}}}`)
+		failedAgain(t, c, request)
+		// A pass more, of a change that asks for nothing.
+		c.Patch(t, "stack", `{"spec":{"interval":"`+strconv.Itoa(2+n)+`h"}}`)
+		failedAgain(t, c, request)
+		if got := began(w, "delete", "a"); got != 2+n {
+			t.Errorf("after the request %q a destroy has begun %d times, want %d", request, got, 2+n)
+		}
+	}
+	w.Fault()
+	c.Terrier(t, "replan", "stack")
+	c.AwaitGone(t, "stack")
+	made(t, w)
+}
+
+// failedAgain waits until a request was answered by an attempt that failed, and the
+// newest spec was seen since.
+func failedAgain(t *testing.T, c *testkit.Cluster, request string) {
+	t.Helper()
+	c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+		if s.Status.LastHandledReconcileAt != request || s.Status.ObservedGeneration != s.Generation || s.Status.Terrier.Run != nil {
+			return errNot("the answer to " + request)
+		}
+		return testkit.HasReason("TFExecApplyFailed")(s)
+	})
 }
