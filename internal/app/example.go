@@ -199,7 +199,7 @@ func (q example) poll(ctx context.Context, c client.Reader, s *exampleStack) err
 		q.say("  %s: %s", s.name, s.said)
 	}
 	if t := obj.Status.Terrier; t != nil {
-		s.held = slices.Contains([]stack.Reason{stack.AwaitingApproval, stack.DriftFound, stack.PlanOnlyHeld, stack.Suspended}, stack.Reason(t.Phase))
+		s.held = slices.Contains([]stack.Reason{stack.AwaitingApproval, stack.PlanRejected, stack.DriftFound, stack.PlanOnlyHeld, stack.Suspended}, stack.Reason(t.Phase))
 	}
 	s.done = (cond.Status == metav1.ConditionTrue || s.held) && obj.Status.ObservedGeneration == obj.Generation
 	if s.done && s.held {

@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // decideCommands decide about plans.
@@ -48,11 +49,19 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 			if err != nil {
 				return err
 			}
+			if st.Pending == "" {
+				_, err := fmt.Fprintf(p.Stdout, "Nothing is pending: %s.\n", clean(st.AppliedText()))
+				return err
+			}
 			if err := p.summarize(cmd.Context(), s, st, seen); err != nil {
 				return err
 			}
 			if file != "" {
 				return p.approveIn(file, st, seen)
+			}
+			if r := st.Run; r != nil && r.Kind == string(stack.ApplyRun) {
+				_, err := fmt.Fprintf(p.Stdout, "The run %s applies the plan %s already.\n", clean(r.ID), clean(seen.Name))
+				return err
 			}
 			if _, err := s.Approve(cmd.Context(), st.Key(), seen, comment); err != nil {
 				return err
@@ -75,8 +84,11 @@ func (p decideCommands) reject() *cobra.Command {
 		Use:   "reject STACK [PLAN]",
 		Short: "Reject the pending plan",
 		Long: `Records on the stack that the pending plan was rejected, and withdraws an approval of
-it that was not acted upon yet. The plan stays until a change of the source, the
-inputs or the spec replaces it. To replace it now, run "terrier replan".`,
+it that was not acted upon yet. The plan is not applied, and stays until a change of
+the source, the inputs or the spec makes another one.
+
+If a run applies the plan by now, or has applied it, the rejection is too late: the
+command says so, and exits with 5. The rejection is in the audit log all the same.`,
 		Example: `  terrier reject network
   terrier reject network plan-main-b8e362c206`,
 		GroupID:           groupDecide,

@@ -102,7 +102,11 @@ func (p stackCommands) known(s *sheet, d query.Detail) {
 		s.row("Created", p.at(d.Plan.At))
 		s.row("Run", d.Plan.Run)
 	}
-	s.row("Rejected", d.Rejected)
+	if r := d.Rejection; r != nil {
+		s.row("Rejected", d.Pending+" was "+r.String())
+	} else {
+		s.row("Rejected", d.Rejected)
+	}
 	if a := d.Applied; a != nil {
 		s.row("Applied", a.Name+" "+a.Revision)
 	}

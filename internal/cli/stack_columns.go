@@ -97,11 +97,15 @@ func statusColour(s query.Stack) string {
 
 // planText is the pending plan and its changes.
 func planText(s query.Stack) string {
-	if s.Plan == nil {
-		return s.Pending
+	text := s.Pending
+	if s.Plan != nil {
+		c := s.Plan.Changes
+		text = fmt.Sprintf("%s +%d ~%d -%d", s.Pending, c.Add, c.Change, c.Destroy)
 	}
-	c := s.Plan.Changes
-	return fmt.Sprintf("%s +%d ~%d -%d", s.Pending, c.Add, c.Change, c.Destroy)
+	if s.Rejection != nil {
+		text += " (rejected)"
+	}
+	return text
 }
 
 // shortRevision cuts the hash of a revision.

@@ -53,18 +53,22 @@ func approved(o *query.Object, seen query.PlanInfo) bool {
 }
 
 // Reject withdraws an approval of the plan seen that was not acted upon yet, and
-// notes on the object that the plan was rejected. The plan stays pending until
-// another one replaces it.
+// notes on the object that the plan was rejected. The plan stays until another one
+// replaces it. If a run applies the plan by now, or has applied it, that is a Conflict;
+// the object and the audit log have the rejection all the same.
 func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error) {
 	if err := checkComment(comment); err != nil {
 		return query.Stack{}, err
 	}
+	var late error
 	o, err := s.edit(ctx, key, func(o *query.Object) error {
-		if err := approvable(o); err != nil {
-			return err
-		}
-		if err := isPending(o, seen); err != nil {
-			return err
+		if late = tooLate(o, seen); late == nil {
+			if err := approvable(o); err != nil {
+				return err
+			}
+			if err := isPending(o, seen); err != nil {
+				return err
+			}
 		}
 		if a := o.View.Approved; a == seen.Name || a == seen.Digest {
 			o.View.Approved = ""
@@ -72,10 +76,29 @@ func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo,
 		o.View.Rejected, o.View.Comment = seen.Name, comment
 		return nil
 	})
+	if err == nil {
+		err = late
+	}
 	if err != nil {
 		return query.Stack{}, err
 	}
 	return query.View(o), nil
+}
+
+// tooLate says that a run applies the plan seen, or has applied it; nil if neither. The
+// controller writes the run into the status before it starts.
+func tooLate(o *query.Object, seen query.PlanInfo) error {
+	s := query.View(o)
+	switch {
+	case !s.Deleting && s.Mode != stack.Manual && s.Untracked == nil:
+		return nil // no plan needs an approval
+	case s.Pending == seen.Name && s.Run != nil && s.Run.Kind == string(stack.ApplyRun):
+		return fault.New(fault.Conflict, query.ReasonTooLate, fmt.Errorf("the run %s applies the plan %s already: your rejection came too late; it is noted on the stack and in the audit log", s.Run.ID, seen.Name))
+	case s.Pending != seen.Name && s.Applied != nil && s.Applied.Name == seen.Name && (seen.Digest == "" || s.Applied.Digest == seen.Digest):
+		return fault.New(fault.Conflict, query.ReasonTooLate, fmt.Errorf("%s: your rejection came too late; it is noted on the stack and in the audit log", s.AppliedText()))
+	default:
+		return nil
+	}
 }
 
 // commentBytes bounds a comment: it stays on the object.
@@ -127,9 +150,14 @@ func isPending(o *query.Object, seen query.PlanInfo) error {
 }
 
 // Pending returns the pending plan, which has to be the one called name unless name
-// is empty.
+// is empty. If no plan is pending it returns the plan called name if that was applied
+// last: it was decided about already.
 func Pending(s query.Stack, name string) (query.PlanInfo, error) {
 	switch {
+	case s.Pending == "" && name != "" && s.Applied != nil && (name == s.Applied.Name || name == s.Applied.Digest):
+		return *s.Applied, nil
+	case s.Pending == "" && s.Applied != nil:
+		return query.PlanInfo{}, fault.New(fault.Missing, query.ReasonNoPlan, fmt.Errorf("the stack %s has no pending plan: %s", s.Key(), s.AppliedText()))
 	case s.Pending == "":
 		return query.PlanInfo{}, fault.New(fault.Missing, query.ReasonNoPlan, fmt.Errorf("the stack %s has no pending plan", s.Key()))
 	case name != "" && name != s.Pending && (s.Plan == nil || name != s.Plan.Digest):

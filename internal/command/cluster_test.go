@@ -209,6 +209,55 @@ func TestReject(t *testing.T) {
 	}
 }
 
+// A rejection of a plan that a run applies is noted, and its author is told that it
+// came too late.
+func TestRejectTooLate(t *testing.T) {
+	c := newCluster(t)
+	s := c.stacks(interceptor.Funcs{})
+	for name, status := range map[string]func(*v1alpha2.TerraformStatus){
+		"a run applies it": func(s *v1alpha2.TerraformStatus) {
+			waits(t, shown.Name, shown.Digest)(s)
+			s.Terrier.Run = &v1alpha2.RunStatus{ID: "apply-1", Kind: "apply"}
+		},
+		"it was applied": func(s *v1alpha2.TerraformStatus) {
+			raw, err := json.Marshal(stack.Status{Resources: stack.Resources{Applied: &stack.Plan{Name: shown.Name, Digest: shown.Digest}, AppliedAt: noon}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Plan.Pending, s.Terrier = "", &v1alpha2.TerrierStatus{Phase: "Applied", Memory: &apiextensionsv1.JSON{Raw: raw}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := c
+			c.t = t
+			c.status(status)
+			c.spec(func(s *v1alpha2.TerraformSpec) { s.ApprovePlan = shown.Name })
+			_, err := s.Reject(t.Context(), c.key(), shown, "no, wait")
+			if fault.Of(err) != fault.Conflict || fault.Reason(err, "") != query.ReasonTooLate {
+				t.Errorf("Reject() is %v, want a conflict: too late", err)
+			}
+			if o := c.object(); o.Annotations[dialect.Rejected] != shown.Name || o.Annotations[dialect.Comment] != "no, wait" {
+				t.Errorf("the annotations are %v, want the rejection for the audit log", o.Annotations)
+			}
+		})
+	}
+}
+
+// A second approval of a plan that was applied meanwhile is told so.
+func TestPendingOfAnAppliedPlan(t *testing.T) {
+	s := query.Stack{Namespace: "apps", Name: "net", Approved: shown.Name, DecidedBy: "ann", Applied: &shown, AppliedAt: noon}
+	if got, err := command.Pending(s, shown.Name); err != nil || got.Digest != shown.Digest {
+		t.Errorf("Pending() of its name is %+v, %v; want the plan", got, err)
+	}
+	_, err := command.Pending(s, "")
+	if want := "the plan plan-main-b8e362c206 was approved by ann, and was applied at "; fault.Reason(err, "") != query.ReasonNoPlan || !strings.Contains(err.Error(), want) {
+		t.Errorf("Pending() is %v, want %q", err, want)
+	}
+	if _, err := command.Pending(s, "plan-main-0"); fault.Reason(err, "") != query.ReasonNoPlan {
+		t.Errorf("Pending() of another plan is %v, want that there is none", err)
+	}
+}
+
 func TestReplanAndItsAnswer(t *testing.T) {
 	c := newCluster(t)
 	s := c.stacks(interceptor.Funcs{})

@@ -81,9 +81,7 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 	case stack.AskedToApprove:
 		return decision(p, is.Approved), is.Approved + "/" + generation
 	case stack.AskedToReject:
-		e = decision(p, is.Rejected)
-		e.What = audit.Rejected
-		return e, is.Rejected
+		return rejection(p, is.Rejected), is.Rejected
 	case stack.AskedToSuspend:
 		return audit.Entry{What: audit.Suspended}, generation
 	case stack.AskedToResume:
@@ -104,6 +102,21 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 	default: // AskedToChange
 		return audit.Entry{What: audit.Changed, Details: map[string]string{"generation": generation}}, generation
 	}
+}
+
+// rejection is a rejection of the plan called said. It is too late for one that is not
+// pending, or whose run has begun.
+func rejection(p *pass, said string) audit.Entry {
+	e, m := decision(p, said), p.o.Status
+	pending := m.Pending != nil && (said == m.Pending.Name || said == m.Pending.Digest)
+	e.What = audit.Rejected
+	switch r := p.o.Run; {
+	case pending && r != nil && r.Kind == stack.ApplyRun:
+		e.What, e.Run = audit.RejectedLate, r.ID
+	case !pending:
+		e.What = audit.RejectedLate
+	}
+	return e
 }
 
 // decision is an approval of the plan called said, which need not be the pending

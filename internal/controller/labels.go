@@ -24,7 +24,7 @@ import (
 // nothing follows from them: a label that is removed or forged changes nothing but
 // what selectors find, and not for long.
 const (
-	PendingPlanLabel = "terrier.dev/pending-plan" // a plan waits for an approval
+	PendingPlanLabel = "terrier.dev/pending-plan" // a plan waits for an approval, and was not rejected
 	DriftedLabel     = "terrier.dev/drifted"      // resources are not as they were applied
 	FailingLabel     = "terrier.dev/failing"      // the last attempt failed, or a person must do something
 )
@@ -57,7 +57,7 @@ func statusLabelsOf(p *pass) (l statusLabels) {
 		approved, settling = true, settling || p.o.Queued == ""
 	}
 	for i, is := range [...]bool{
-		memory.Pending != nil && !approved,
+		memory.Pending != nil && !approved && p.decision.Reason != stack.PlanRejected,
 		memory.Drift != nil && !settling,
 		memory.Failures > 0 || p.decision.Ready == stack.Stalled,
 	} {

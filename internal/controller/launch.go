@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -20,6 +23,7 @@ type launcher struct {
 	runner  runner.Runner
 	store   states.Store
 	auditor *auditor
+	status  *committer
 	loader  *loader
 	locks   *states.Locker
 	states  *states.Keeper
@@ -40,16 +44,36 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 	}
 	job, err := la.ready(ctx, p, kind, cause, unlock)
 	if err == nil {
+		p.o.Run = &stack.Run{ID: job.ID, Kind: kind, Cause: cause, Since: p.o.Now}
+		err = la.announce(ctx, p, kind)
+	}
+	if err == nil {
 		err = la.auditor.auditStart(ctx, p, kind, cause)
 	}
 	if err == nil {
 		err = la.runner.Start(ctx, *job)
 	}
 	if err != nil {
+		p.o.Run = nil
 		return la.locked(p, kind, cause, errors.Join(err, la.notStarted(ctx, p, kind, cause)))
 	}
-	p.o.Run = &stack.Run{ID: job.ID, Kind: kind, Cause: cause, Since: p.o.Now}
 	return nil
+}
+
+// announce writes the run into the status before it starts, if a user may take back
+// what it starts by: an approval, or a deletion that is to destroy. The write is of
+// exactly the version of the object that the decision was made with. So a user either
+// changes the object first, and the run does not start; or sees that the run goes on,
+// and is told that it is too late.
+func (la *launcher) announce(ctx context.Context, p *pass, kind stack.RunKind) error {
+	if kind != stack.ApplyRun && kind != stack.DestroyRun || !p.o.Deleting && p.o.Spec.Mode != stack.Manual && p.o.Spec.Repair == nil {
+		return nil
+	}
+	err := la.status.writeStatus(ctx, p)
+	if apierrors.IsConflict(err) {
+		return fault.New(fault.Conflict, "ObjectChanged", fmt.Errorf("the object changed before the run began: %w", err))
+	}
+	return err
 }
 
 // notStarted frees the lock that was taken for a run which then could not be

@@ -51,12 +51,17 @@ func (c *Stacks) assemble() *steps {
 		blobs: c.Blobs, cache: c.Client, live: c.Live, events: c.Events, now: c.Now, queue: c.Queue, index: &c.index,
 	}
 	locks := &states.Locker{Events: c.Events, Runs: c.Runner, Store: c.States, Installation: jobs.installation()}
+	committer := &committer{
+		blobs: c.Blobs, config: c.Config, live: c.Live, log: c.Log, queue: c.Queue, runner: c.Runner, index: &c.index,
+		loader: loader, records: kept, states: keeper, turns: turns,
+		teller: &teller{events: c.Events, metrics: c.metrics},
+	}
 	launcher := &launcher{
 		queue: c.Queue, runner: c.Runner, store: c.States,
-		auditor: auditor, loader: loader, locks: locks, states: keeper, turns: turns,
+		auditor: auditor, status: committer, loader: loader, locks: locks, states: keeper, turns: turns,
 	}
 	return &steps{
-		loader: loader, settler: settler, auditor: auditor, turns: turns, removals: removals,
+		loader: loader, settler: settler, auditor: auditor, committer: committer, turns: turns, removals: removals,
 		claimer: &claimer{live: c.Live, log: c.Log, index: &c.index, removals: removals},
 		observer: &observer{
 			cache: c.Client, live: c.Live, config: c.Config,
@@ -66,11 +71,6 @@ func (c *Stacks) assemble() *steps {
 			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, webhooks: c.Webhooks, requests: &c.requests, reviews: c.reviews,
 			auditor: auditor, jobs: jobs, launcher: launcher, loader: loader, records: kept,
 			removals: removals, snapshots: snapshots, states: keeper,
-		},
-		committer: &committer{
-			blobs: c.Blobs, config: c.Config, live: c.Live, log: c.Log, queue: c.Queue, runner: c.Runner, index: &c.index,
-			loader: loader, records: kept, states: keeper, turns: turns,
-			teller: &teller{events: c.Events, metrics: c.metrics},
 		},
 		watches: &watches{
 			cache: c.Client, dialects: c.Dialects, log: c.Log, queue: c.Queue, index: &c.index, metrics: c.metrics, newcomers: &c.newcomers, turns: turns,

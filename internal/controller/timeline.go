@@ -109,6 +109,8 @@ func waitingFor(p *pass, d stack.Decision) string {
 			return "an approval of " + m.Pending.Name
 		}
 		return "an approval"
+	case stack.PlanRejected:
+		return "a change of the stack, or an approval"
 	case stack.LockedByOther:
 		if m.Lock != nil && m.Lock.Who != "" {
 			return "the state lock of " + m.Lock.Who

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -39,6 +40,7 @@ type Asked struct {
 
 	Rejected        string
 	Comment         string
+	DecidedBy       string // who approved or rejected last, as the API server stamps it; never written
 	IgnoreUntracked string
 	Repair          *stack.Repair
 	Preview         string
@@ -52,6 +54,7 @@ type Asked struct {
 func (a Asked) Annotated(o client.Object) (Asked, error) {
 	says := o.GetAnnotations()
 	a.Rejected, a.Comment, a.Preview, a.AcceptState = says[Rejected], says[Comment], says[PreviewDestroy], says[AcceptState]
+	a.DecidedBy = says[kube.DecidedBy]
 	a.IgnoreUntracked = cmp.Or(says[IgnoreUntracked], says[oldIgnoreUntracked])
 	if text := cmp.Or(says[BreakGlassCommand], says[oldBreakGlassCommand]); text != "" && a.Session != "" {
 		var c stack.Command
@@ -72,7 +75,10 @@ func (a Asked) Annotated(o client.Object) (Asked, error) {
 
 // Into writes what has one meaning in every kind into a spec.
 func (a Asked) Into(s *stack.Spec) {
-	s.Rejected, s.IgnoreUntracked, s.Repair = a.Rejected, a.IgnoreUntracked, a.Repair
+	if s.Rejected = a.Rejected; a.Rejected != "" {
+		s.RejectedBy, s.RejectedFor = a.DecidedBy, a.Comment
+	}
+	s.IgnoreUntracked, s.Repair = a.IgnoreUntracked, a.Repair
 	s.Preview, s.AcceptState, s.BreakGlass, s.Command = a.Preview, a.AcceptState, a.Session, a.Command
 }
 

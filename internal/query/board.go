@@ -16,6 +16,7 @@ const (
 	StatusFailed    Status = "failed"    // the last attempt failed; Terrier retries it, or a user has to act
 	StatusLocked    Status = "locked"    // another program holds the lock on the state
 	StatusPending   Status = "pending"   // a plan needs an approval
+	StatusRejected  Status = "rejected"  // a user rejected the plan, and the stack waits for another
 	StatusDrifted   Status = "drifted"   // resources differ from what was applied
 	StatusRunning   Status = "running"   // a run goes on
 	StatusWaiting   Status = "waiting"   // for a source, an input, a dependency or its turn

@@ -50,6 +50,7 @@ var statuses = map[stack.Reason]Status{
 
 	stack.LockedByOther:    StatusLocked,
 	stack.AwaitingApproval: StatusPending,
+	stack.PlanRejected:     StatusRejected,
 	stack.PlanOnlyHeld:     StatusPending, // planOnly prevents an approval, and the plan is pending
 	stack.DriftFound:       StatusDrifted,
 
@@ -95,7 +96,7 @@ func statusOf(s Stack) Status {
 // whileDeleted is the status of a stack whose object goes away.
 func whileDeleted(st Status) Status {
 	switch st {
-	case StatusFailed, StatusLocked, StatusPending:
+	case StatusFailed, StatusLocked, StatusPending, StatusRejected:
 		return st
 	default:
 		return StatusDeleting
@@ -128,7 +129,7 @@ func (s Status) rank() int {
 }
 
 // allStatuses is Statuses as an array, for counting.
-var allStatuses = [...]Status{StatusFailed, StatusLocked, StatusPending, StatusDrifted, StatusRunning, StatusWaiting, StatusDeleting, StatusSuspended, StatusReady}
+var allStatuses = [...]Status{StatusFailed, StatusLocked, StatusPending, StatusRejected, StatusDrifted, StatusRunning, StatusWaiting, StatusDeleting, StatusSuspended, StatusReady}
 
 // tally counts rows by status.
 type tally [len(allStatuses)]int

@@ -172,6 +172,10 @@ func checksEvery(r Row, s stack.Spec) time.Duration {
 	switch r.Status {
 	case StatusPending, StatusSuspended, StatusDeleting:
 		return 0
+	case StatusRejected:
+		if r.Drift == nil {
+			return 0
+		}
 	}
 	if s.Destroy && (r.Phase == string(stack.Destroyed) || r.Phase == string(stack.NothingLeft)) {
 		return 0

@@ -95,6 +95,10 @@ var situations = map[stack.Reason]Situation{
 		"A plan has changes, and needs an approval.",
 		"View it with terrier plan; then run terrier approve or terrier reject. If an input of the plan changes, a new plan replaces it and the approval is void.",
 	},
+	stack.PlanRejected: {
+		"A user rejected the pending plan, so that Terrier does not apply it. The message says who, and why.",
+		"Change the module or its inputs: Terrier then makes another plan. To apply the rejected plan nevertheless, run terrier approve.",
+	},
 	stack.PlanOnlyHeld:   {"A plan has changes; with planOnly, Terrier does not apply it.", "View it with terrier plan. To allow an approval, set planOnly to false."},
 	stack.DriftFound:     {"Resources differ from what was applied, and the stack does not remediate drift by itself.", "View the difference with terrier plan. Approve the plan to remediate it, or change the module to match the resources."},
 	stack.Applied:        {"The plan was applied.", ""},
@@ -160,14 +164,52 @@ func verdicts(fired string) []RuleVerdict {
 	return out
 }
 
+// approvedBy says that p was approved, and by whom; nothing if the object approves
+// another plan, or if no approval was needed.
+func (s Stack) approvedBy(p PlanInfo) string {
+	if s.Approved == "" || s.Approved != p.Name && s.Approved != p.Digest {
+		return ""
+	}
+	return ", approved" + by(s.DecidedBy)
+}
+
+// AppliedText says of the plan that was applied last when that was, and who approved
+// it; nothing if none was applied.
+func (s Stack) AppliedText() string {
+	p := s.Applied
+	if p == nil {
+		return ""
+	}
+	text := "the plan " + p.Name + " was applied"
+	if s.approvedBy(*p) != "" {
+		text = "the plan " + p.Name + " was approved" + by(s.DecidedBy) + ", and was applied"
+	}
+	if s.AppliedAt.IsZero() {
+		return text
+	}
+	return text + " at " + s.AppliedAt.UTC().Format(time.RFC3339)
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return " by " + who
+}
+
 // facts are what a user would ask next.
 func facts(s Stack, m stack.Status) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if p := s.Plan; p != nil {
 		does := "is pending"
-		if s.Phase == string(stack.Applying) {
-			does = "is applied"
+		switch {
+		case s.Run != nil && s.Run.Kind == string(stack.ApplyRun):
+			does = "is being applied by the run " + s.Run.ID
+		case s.Rejection != nil:
+			does = "was " + s.Rejection.String()
+		case s.Approved != "" && (s.Approved == p.Name || s.Approved == p.Digest):
+			does = "is approved" + by(s.DecidedBy)
 		}
 		add("the plan %s %s: %s", p.Name, does, p.Changes)
 	}
@@ -175,7 +217,7 @@ func facts(s Stack, m stack.Status) []string {
 		add("%s", m.PlanNote)
 	}
 	if p := s.Applied; p != nil {
-		add("applied last: %s at %s", p.Name, m.AppliedAt.UTC().Format(time.RFC3339))
+		add("applied last: %s at %s%s", p.Name, m.AppliedAt.UTC().Format(time.RFC3339), s.approvedBy(*p))
 	}
 	if s.Drift != nil {
 		add("drift since %s: %s", s.Drift.At.UTC().Format(time.RFC3339), s.Drift.Changes)

@@ -59,11 +59,15 @@ var rules = []RuleText{
 	},
 	{
 		"a failed destroy is retried after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
-		"The finalizer stays until all resources are destroyed.",
+		"The finalizer stays until all resources are destroyed. Each request of a user, such as terrier replan, is one attempt before the pause is over.",
 	},
 	{
 		"a destroy that needs approval is planned first", "plan", []stack.Reason{stack.Planning},
-		"terrier.dev/deletion is approve.",
+		"terrier.dev/deletion is approve. A request of a user plans the destroy again.",
+	},
+	{
+		"a rejected destroy plan is not applied", "wait", []stack.Reason{stack.PlanRejected},
+		"A user rejected the plan of the destroy. The object stays until a destroy is approved, or terrier.dev/deletion is retain.",
 	},
 	{
 		"a destroy that needs approval waits for it", "wait", []stack.Reason{stack.AwaitingApproval},
@@ -103,7 +107,7 @@ var rules = []RuleText{
 	},
 	{
 		"a state lock that may be broken is broken", "plan", []stack.Reason{stack.Unlocking},
-		"tfstate.forceUnlock names this lock, or any. No lock is broken twice.",
+		"tfstate.forceUnlock names this lock, or any. No lock is broken twice; one that the engine could not break is tried again after the pause.",
 	},
 	{
 		"a stack stops after too many failures", "wait", []stack.Reason{stack.RetryLimitReached},
@@ -119,7 +123,7 @@ var rules = []RuleText{
 	},
 	{
 		"a plan is made on request", "plan", []stack.Reason{stack.Planning},
-		"A user requested it with terrier replan or the annotation reconcile.fluxcd.io/requestedAt.",
+		"A user requested it with terrier replan or the annotation reconcile.fluxcd.io/requestedAt. Each request is one attempt.",
 	},
 	{
 		"a drift-only stack is checked, never planned", "check for drift", []stack.Reason{stack.Checking},
@@ -160,6 +164,10 @@ var rules = []RuleText{
 	{
 		"an approved plan is applied", "apply", []stack.Reason{stack.Applying},
 		"approvePlan names exactly the pending plan, or is auto, or force is set, unless a reviewer holds the plan; and no input of the plan has changed.",
+	},
+	{
+		"a rejected plan waits for another plan", "wait, or check for drift", []stack.Reason{stack.PlanRejected},
+		"A user rejected the plan with terrier reject or the annotation terrier.dev/rejected. A change of its inputs makes another plan; an approval of this one is still possible.",
 	},
 	{
 		"drift that is not to be remediated is shown", "wait, or check for drift", []stack.Reason{stack.DriftFound},

@@ -241,6 +241,7 @@ const (
 	ReasonNoRuns      = "NoRuns"
 	ReasonNotKept     = "NotKept"
 	ReasonPlanChanged = "PlanChanged"
+	ReasonTooLate     = "TooLate"
 	ReasonNotManual   = "NotManual"
 	ReasonManifest    = "ManifestInvalid"
 	ReasonNoOutputs   = "NoOutputs"

@@ -47,8 +47,10 @@ type Stack struct {
 	Reconciling bool          `json:"reconciling,omitempty"`    // the controller goes on by itself
 	Handled     string        `json:"handledRequest,omitempty"` // the newest request that the controller has answered
 
-	Pending        string           `json:"pending,omitempty"` // the name of the pending plan
-	Plan           *PlanInfo        `json:"plan,omitempty"`    // and what is known of it
+	Pending        string           `json:"pending,omitempty"`   // the name of the pending plan
+	Plan           *PlanInfo        `json:"plan,omitempty"`      // and what is known of it
+	Rejection      *Rejection       `json:"rejection,omitempty"` // of the pending plan, if a user rejected it
+	DecidedBy      string           `json:"decidedBy,omitempty"` // the user who approved or rejected a plan last, if the API server stamps it
 	Applied        *PlanInfo        `json:"applied,omitempty"`
 	AppliedAt      time.Time        `json:"appliedAt,omitzero"`
 	Revision       string           `json:"revision,omitempty"` // applied last, else planned last
@@ -100,6 +102,24 @@ type PlanInfo struct {
 	At       time.Time     `json:"at,omitzero"`
 }
 
+// Rejection is the decision of a user that a plan is not to be applied.
+type Rejection struct {
+	By      string `json:"by,omitempty"` // if known
+	Comment string `json:"comment,omitempty"`
+}
+
+// String is the rejection, for lists and messages.
+func (r Rejection) String() string {
+	out := "rejected"
+	if r.By != "" {
+		out += " by " + r.By
+	}
+	if r.Comment != "" {
+		out += ": " + r.Comment
+	}
+	return out
+}
+
 // DriftInfo is a difference between resources and what was applied.
 type DriftInfo struct {
 	At      time.Time     `json:"at"`
@@ -141,6 +161,10 @@ func View(o *Object) Stack {
 		s.Run = new(Running(*v.Run))
 	}
 	s.remember(o.Status)
+	s.DecidedBy = v.DecidedBy
+	if r := o.Spec.Rejected; r != "" && r == s.Pending && r != s.Approved {
+		s.Rejection = &Rejection{By: v.DecidedBy, Comment: v.Comment}
+	}
 	if g := o.Status.BreakGlass; g != nil && g.Session == o.Spec.BreakGlass {
 		s.BreakGlass = g
 		if Underway(o.Spec, o.Status) {

@@ -467,3 +467,31 @@ func TestUntrackedResourcesBlockCreates(t *testing.T) {
 		})
 	}
 }
+
+// One request is one attempt, of whatever kind: a person who asks while a stack fails
+// gets one run for each request, and the pause after a failure is kept otherwise.
+func TestNoRequestIsAnsweredTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		w.o.Spec.DestroyLast = true
+		advance := func(t *rapid.T) {
+			if w.gone {
+				return
+			}
+			w.finish(t, true)
+			w.act(t)
+		}
+		for range rapid.IntRange(2, 8).Draw(t, "begin") {
+			advance(t)
+		}
+		w.o.Deleting = rapid.Bool().Draw(t, "deleted")
+		for range rapid.IntRange(2, 8).Draw(t, "requests") {
+			w.seq++
+			w.o.Replan = fmt.Sprint("t", w.seq)
+			w.o.Spec.Unlock.Auto = rapid.Bool().Draw(t, "unlock")
+			for range rapid.IntRange(1, 5).Draw(t, "steps") {
+				advance(t) // checks each attempt
+			}
+		}
+	})
+}

@@ -85,6 +85,7 @@ const (
 	RetryLimitReached  Reason = "RetryLimitReached"
 	StateIncomplete    Reason = "StateIncomplete"
 	AwaitingApproval   Reason = "AwaitingApproval"
+	PlanRejected       Reason = "PlanRejected"
 	PlanOnlyHeld       Reason = "PlanOnly"
 	DriftFound         Reason = "DriftFound"
 	Publishing         Reason = "Publishing"

@@ -52,6 +52,37 @@ func (k RunKind) progress() Reason {
 	}
 }
 
+// suspended says how the last run ended as well: the conditions of a suspended stack
+// stay as they were when it began.
+func suspended(o Observation) Decision {
+	m, msg := o.Status, "Suspended: set suspend to false to resume"
+	switch {
+	case m.Failures > 0:
+		msg += fmt.Sprintf(". The last run, a %s, did not succeed: %s", m.FailedKind.noun(), m.FailedWith)
+	case m.Pending != nil:
+		msg += fmt.Sprintf(". The plan %s is pending: %s", m.Pending.Name, m.Pending.Changes)
+	case m.LastRun != "" && m.LastRun == m.LastWrite && m.Applied != nil:
+		msg += fmt.Sprintf(". The last run applied the plan %s: %s", m.Applied.Name, m.Applied.Changes)
+	}
+	return Decision{Action: Wait{}, Ready: Held, Reason: Suspended, Message: msg}
+}
+
+// noun is a run of this kind, for messages.
+func (k RunKind) noun() string {
+	switch k {
+	case CheckRun:
+		return "drift check"
+	case HealthRun:
+		return "health check"
+	case BreakGlassRun:
+		return "break-glass command"
+	case PlanRun, ApplyRun, DestroyRun, PreviewRun:
+		return string(k)
+	default:
+		return "run"
+	}
+}
+
 func blocked(o Observation, b Blocked) Decision {
 	d := Decision{Ready: Reconciling, Reason: b.Reason, Message: b.Message}
 	after := b.After
@@ -114,6 +145,8 @@ func unhealthy(o Observation, a Action) Decision {
 	case !o.current():
 	case o.refused() != nil:
 		d.Message += ". " + o.refused().Message
+	case isRejected(o):
+		d.Message += ". " + rejected(o).Message
 	case o.Status.Drift != nil:
 		d.Message += ". " + drifted(o).Message
 	case o.Spec.Mode == Manual:
@@ -136,9 +169,6 @@ func awaiting(o Observation) Decision {
 	if r := o.held(); r != nil {
 		msg += " A reviewer holds it: " + r.Message
 	}
-	if o.Spec.Rejected == p.Name {
-		msg = fmt.Sprintf("The plan %s was rejected: change the module or its inputs. To approve it nevertheless, set approvePlan: %[1]q.", p.Name)
-	}
 	if a := o.Spec.Approved; a != "" {
 		msg += fmt.Sprintf(" approvePlan is %q, which is not this plan.", a)
 	}
@@ -146,6 +176,35 @@ func awaiting(o Observation) Decision {
 		msg += " (" + o.Status.PlanNote + ")"
 	}
 	return Decision{Action: Wait{}, Ready: Held, Reason: AwaitingApproval, Message: msg}
+}
+
+// rejected says that a person does not want the pending plan, and how the stack goes
+// on. Drift is checked at each interval, since the plan may be needed no more.
+func rejected(o Observation) Decision {
+	p := o.Status.Pending
+	msg := fmt.Sprintf("The plan %s (%s) was rejected%s", p.Name, p.Changes, by(o.Spec.RejectedBy))
+	if why := o.Spec.RejectedFor; why != "" {
+		msg += ": " + why
+	}
+	msg += ". Terrier does not apply it."
+	switch {
+	case o.Deleting:
+		msg += " The resources stay until a destroy is approved. To let the object go without a destroy: annotate it with terrier.dev/deletion=retain."
+	case o.repairing():
+		msg += fmt.Sprintf(" To apply it nevertheless: terrier repair --approve %s.", p.Name)
+	case o.Status.Drift != nil:
+		msg += " The resources stay as they are: drifted. A change of the module or its inputs makes another plan."
+	default:
+		msg += " A change of the module or its inputs makes another plan."
+	}
+	if !o.repairing() {
+		msg += fmt.Sprintf(" To apply this one nevertheless, set approvePlan: %q.", p.Name)
+	}
+	d := Decision{Action: Wait{}, Ready: Held, Reason: PlanRejected, Message: msg}
+	if o.Status.Drift != nil && !o.Deleting {
+		d.Action = waitOrCheck(o)
+	}
+	return d
 }
 
 func drifted(o Observation) Decision {

@@ -49,7 +49,7 @@ func (o Observation) requested() bool {
 // pause after a failure, so every run answers it that starts while it is open,
 // whatever comes of the run: one request is one attempt. A preview and a command of a
 // session answer requests of their own.
-func (o Observation) answers(a Action) string {
+func answers(o Observation, a Action) string {
 	if !o.requested() {
 		return ""
 	}
@@ -126,9 +126,9 @@ func (o Observation) Imports() []UntrackedResource {
 	return out
 }
 
-// breaks reports whether the lock that was met is to be broken now. One that the last
+// breaksLock reports whether the lock that was met is to be broken now. One that the last
 // run could not break is tried again as anything else that failed is.
-func (o Observation) breaks() bool {
+func breaksLock(o Observation) bool {
 	m := o.Status
 	return m.breakable(o.Spec.Unlock) && (m.UnbrokenLock != m.Lock.ID || o.untilRetry() == 0 && (o.Deleting || !o.exhausted()))
 }

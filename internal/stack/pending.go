@@ -39,6 +39,12 @@ func (s Spec) Approves(p *Plan) bool {
 // named reports whether a person approved exactly the pending plan.
 func (o Observation) named() bool { return o.Spec.Approves(o.Status.Pending) }
 
+// isRejected reports whether a person rejected the pending plan.
+func isRejected(o Observation) bool {
+	p, r := o.Status.Pending, o.Spec.Rejected
+	return p != nil && r != "" && (r == p.Name || r == p.Digest) && !o.named() && !o.repaired()
+}
+
 // repaired reports whether a person approved exactly the pending plan of a repair.
 func (o Observation) repaired() bool {
 	p := o.Status.Pending

@@ -34,7 +34,7 @@ func Decide(o Observation) Decision {
 	for _, r := range rules() {
 		if r.when(o) {
 			d := r.then(o)
-			d.Rule, d.Answers = r.name, o.answers(d.Action)
+			d.Rule, d.Answers = r.name, answers(o, d.Action)
 			return queued(o, d)
 		}
 	}
@@ -116,7 +116,7 @@ func suspensionRules() []rule {
 		{
 			"a suspended stack does nothing",
 			func(o Observation) bool { return o.Spec.Suspended },
-			is(Wait{}, Held, Suspended, "Suspended: set suspend to false to resume"),
+			suspended,
 		},
 		{
 			"a break-glass command is run",

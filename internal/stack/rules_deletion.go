@@ -28,7 +28,7 @@ func deletionRules() []rule {
 		},
 		{
 			"a destroy breaks a state lock that may be broken",
-			func(o Observation) bool { return o.Deleting && o.breaks() },
+			func(o Observation) bool { return o.Deleting && breaksLock(o) },
 			func(o Observation) Decision { return unlocking(o, Destroy{Unlock: o.Status.Lock.ID}) },
 		},
 		{
@@ -46,6 +46,11 @@ func deletionRules() []rule {
 				d.Action = Start{Kind: PlanRun, Why: deleted, Destroy: true}
 				return d
 			},
+		},
+		{
+			"a rejected destroy plan is not applied",
+			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy && isRejected(o) },
+			rejected,
 		},
 		{
 			"a destroy that needs approval waits for it",

@@ -4,7 +4,7 @@ func failureRules() []rule {
 	return []rule{
 		{
 			"a state lock that may be broken is broken",
-			Observation.breaks,
+			breaksLock,
 			func(o Observation) Decision {
 				return unlocking(o, Start{Kind: PlanRun, Why: "breaking a state lock", Unlock: o.Status.Lock.ID})
 			},

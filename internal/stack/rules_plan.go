@@ -44,6 +44,11 @@ func pendingRules() []rule {
 			},
 		},
 		{
+			"a rejected plan waits for another plan",
+			func(o Observation) bool { return o.current() && isRejected(o) },
+			rejected,
+		},
+		{
 			"drift that is not to be remediated is shown",
 			func(o Observation) bool {
 				return o.current() && o.Status.Drift != nil && (o.Spec.Mode == DriftOnly || o.Spec.Mode == Manual)

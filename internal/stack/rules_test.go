@@ -34,9 +34,27 @@ func TestBlocked(t *testing.T) {
 func TestRejected(t *testing.T) {
 	basis := PlanInputs{Source: "s"}
 	plan := &Plan{Name: "p1", Digest: "d", PlanInputs: basis}
-	o := Observation{Now: time.Unix(1e9, 0), PlanInputs: basis, Spec: Spec{Mode: Manual, Rejected: "p1"}, Status: Status{Plans: Plans{Planned: basis, Pending: plan}}}
-	if d := Decide(o); d.Reason != AwaitingApproval || !strings.Contains(d.Message, "was rejected") {
-		t.Errorf("Decide() = %s %q, want to be told of the rejection", d.Reason, d.Message)
+	o := Observation{
+		Now: time.Unix(1e9, 0), PlanInputs: basis, Status: Status{Plans: Plans{Planned: basis, PlannedAt: time.Unix(1e9, 0), Pending: plan}},
+		Spec: Spec{Mode: Manual, Interval: time.Hour, Rejected: "p1", RejectedBy: "ann", RejectedFor: "not on a Friday"},
+	}
+	if d := Decide(o); d.Reason != PlanRejected || d.Ready != Held || d.Action != (Wait{}) || !strings.Contains(d.Message, "was rejected, by ann: not on a Friday") {
+		t.Errorf("Decide() = %+v, want to be told of the rejection", d)
+	}
+	drift := o
+	drift.Status.Drift = &Drift{}
+	if d := Decide(drift); d.Reason != PlanRejected || d.Action != (Wait{time.Hour}) || drift.Recheck(d) != time.Hour {
+		t.Errorf("Decide() with drift = %+v, want the rejection, and the next drift check", d)
+	}
+	gone := o
+	gone.Deleting, gone.Spec.DestroyLast, gone.Spec.ApproveDestroy, gone.Status.Created = true, true, true, true
+	gone.Status.Pending = &Plan{Name: "p1", Digest: "d", PlanInputs: basis, Destroy: true}
+	if d := Decide(gone); d.Reason != PlanRejected || !strings.Contains(d.Message, "terrier.dev/deletion=retain") {
+		t.Errorf("Decide() of a deleted stack = %+v, want the rejection and the way out", d)
+	}
+	gone.Replan = "t1"
+	if a, ok := Decide(gone).Action.(Start); !ok || !a.Destroy {
+		t.Errorf("Decide() of a request = %+v, want another plan of the destroy", Decide(gone))
 	}
 	o.Spec.Approved = "p1"
 	if d := Decide(o); d.Reason != Applying {

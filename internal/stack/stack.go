@@ -32,6 +32,8 @@ type Spec struct {
 	Force           bool // apply whatever is planned, in every mode; plan again at each interval
 	Suspended       bool
 	Rejected        string // the name of a plan that a person rejected; only said, since a plan that is not approved is not applied
+	RejectedBy      string // that person, if known; only said
+	RejectedFor     string // why, in that person's words; only said
 	Approved        string // the name of a plan, or its digest; empty if none
 	Destroy         bool   // plans destroy everything
 	DestroyLast     bool   // destroy the resources when the object is deleted

@@ -253,7 +253,7 @@ func TestRetainedIsSaid(t *testing.T) {
 func TestEveryWaitHasAnEnd(t *testing.T) {
 	// Nothing but a person or a change of something that is watched helps here.
 	somebody := map[Reason]bool{
-		Suspended: true, SpecInvalid: true, AwaitingApproval: true, PlanOnlyHeld: true, StateIncomplete: true,
+		Suspended: true, SpecInvalid: true, AwaitingApproval: true, PlanRejected: true, PlanOnlyHeld: true, StateIncomplete: true,
 		RetryLimitReached: true, Destroyed: true, NothingLeft: true,
 		// The end of a run wakes the stack, and each run has a deadline.
 		Planning: true, Checking: true, Applying: true, Destroying: true, Previewing: true, CheckingHealth: true,

@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -145,4 +148,78 @@ func message(s *v1alpha2.Terraform) string {
 		return c.Message
 	}
 	return ""
+}
+
+// A rejection that comes too late says so; one that comes in time holds. No rejection is
+// taken and the plan applied all the same.
+func TestRejectionRightAfterAnApproval(t *testing.T) {
+	c := cluster(t)
+	p := platform(t)
+	w := p.World(t)
+	c.Apply(t, inline("stack", "interval: 1h", things(w, "x", "a")))
+	pending := c.AwaitPending(t, "stack").Status.Plan.Pending
+	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "8s", Times: 1})
+
+	c.Terrier(t, "approve", "stack", pending)
+	said := c.TryTerrier(t, "reject", "stack", pending, "-m", "no, wait")
+	if said.Code == 0 {
+		s := c.AwaitReason(t, "stack", "PlanRejected")
+		if len(w.Things()) != 0 || !strings.Contains(message(s), "no, wait") {
+			t.Errorf("the plan was rejected, the world holds %+v, and the message is %q", w.Things(), message(s))
+		}
+		c.Terrier(t, "approve", "stack", pending)
+	} else if said.Code != 5 || !strings.Contains(said.Stderr, "too late") {
+		t.Errorf("reject exits with %d and says %q, want 5 and that it came too late", said.Code, said.Stderr)
+	}
+	w.Await(t.Context(), begun("create", "a"))
+
+	// The apply goes on for certain.
+	late := c.TryTerrier(t, "reject", "stack", pending)
+	if late.Code != 5 || !strings.Contains(late.Stderr, "applies the plan "+pending+" already") {
+		t.Errorf("reject during the apply exits with %d and says %q, want 5 and the run", late.Code, late.Stderr)
+	}
+	if again := c.TryTerrier(t, "approve", "stack"); again.Code != 0 || !strings.Contains(again.Stdout, "applies the plan "+pending) {
+		t.Errorf("approve during the apply exits with %d and says %q%q", again.Code, again.Stdout, again.Stderr)
+	}
+	c.AwaitReady(t, "stack")
+	made(t, w, "a")
+	after := c.TryTerrier(t, "reject", "stack", pending)
+	if after.Code != 5 || !strings.Contains(after.Stderr, "was applied at ") {
+		t.Errorf("reject after the apply exits with %d and says %q, want 5 and that the plan was applied", after.Code, after.Stderr)
+	}
+	if again := c.TryTerrier(t, "approve", "stack", pending); again.Code != 0 || !strings.Contains(again.Stdout, "Nothing is pending: the plan "+pending) {
+		t.Errorf("approve after the apply exits with %d and says %q%q", again.Code, again.Stdout, again.Stderr)
+	}
+	testkit.Eventually(t, testkit.Patience, "the audit log has the rejection that came too late", func(context.Context) error {
+		if !slices.ContainsFunc(auditLog(t, p, c.Namespace), func(e audit.Entry) bool { return e.What == audit.RejectedLate && e.Plan == pending }) {
+			return errNot("the rejection")
+		}
+		return nil
+	})
+}
+
+// Lists and explanations show a rejection.
+func TestRejectionIsShown(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("stack", "interval: 1h", things(w, "x", "a")))
+	pending := c.AwaitPending(t, "stack").Status.Plan.Pending
+	c.Terrier(t, "reject", "stack", "-m", "not on a Friday")
+	s := c.AwaitReason(t, "stack", "PlanRejected")
+	if s.Status.Terrier.Phase != "PlanRejected" {
+		t.Errorf("the phase is %s, want the rejection", s.Status.Terrier.Phase)
+	}
+	found(t, c, "terrier.dev/pending-plan=true")
+	for command, want := range map[string]string{
+		"get":      pending + " +1 ~0 -0 (rejected)",
+		"describe": pending + " was rejected",
+		"explain":  "not on a Friday",
+	} {
+		if said := c.Terrier(t, command, "stack"); !strings.Contains(said, want) {
+			t.Errorf("terrier %s says %q, want %q", command, said, want)
+		}
+	}
+	c.Terrier(t, "approve", "stack", pending)
+	c.AwaitReady(t, "stack")
+	made(t, w, "a")
 }

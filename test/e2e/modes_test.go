@@ -276,3 +276,26 @@ func TestManyStacksAtOnce(t *testing.T) {
 		t.Errorf("the broken stack is ready: %s", message(s))
 	}
 }
+
+// A stack that is suspended while a run goes on says how that run ended, and not for
+// ever that it goes on.
+func TestSuspendedStackSaysHowItsRunEnded(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "2s", Times: 1})
+	c.Apply(t, inline("well", "approvePlan: auto", things(w, "x", "a")))
+	w.Await(t.Context(), begun("create", "a"))
+	c.Patch(t, "well", `{"spec":{"suspend":true}}`)
+	s := c.AwaitReason(t, "well", "TerraformAppliedSucceed")
+	if s.Status.Terrier.Phase != "Suspended" || !strings.Contains(s.Status.Terrier.WaitingFor, "applied the plan") {
+		t.Errorf("the phase is %s: %q, want it suspended, and what the run applied", s.Status.Terrier.Phase, s.Status.Terrier.WaitingFor)
+	}
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "2s", Times: 1}, testkit.WorldFault{Call: "create", Name: "b", Do: "fail"})
+	c.Apply(t, inline("ill", "approvePlan: auto", things(w, "x", "b")))
+	w.Await(t.Context(), begun("create", "b"))
+	c.Patch(t, "ill", `{"spec":{"suspend":true}}`)
+	s = c.AwaitReason(t, "ill", "TFExecApplyFailed")
+	if s.Status.Terrier.Phase != "Suspended" || !strings.Contains(s.Status.Terrier.WaitingFor, "as told") {
+		t.Errorf("the phase is %s: %q, want it suspended, and what the run failed with", s.Status.Terrier.Phase, s.Status.Terrier.WaitingFor)
+	}
+}

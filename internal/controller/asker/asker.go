@@ -37,7 +37,7 @@ const commandLine = "terrier"
 // decided are the entries about decisions. The object has a separate stamp for
 // the user who decided.
 var decided = map[audit.What]bool{
-	audit.Approved: true, audit.ApprovedStale: true, audit.Rejected: true, audit.DeletionsAllowed: true, audit.RolloutResumed: true,
+	audit.Approved: true, audit.ApprovedStale: true, audit.Rejected: true, audit.RejectedLate: true, audit.DeletionsAllowed: true, audit.RolloutResumed: true,
 }
 
 // fields are the fields that users write to make a request. Names in a path are
@@ -50,6 +50,7 @@ var fields = map[audit.What][]string{
 	audit.RegistrySuspended: {"spec\tsuspend"},
 	audit.RegistryResumed:   {"spec\tsuspend"},
 	audit.Rejected:          {annotation + "terrier.dev/rejected"},
+	audit.RejectedLate:      {annotation + "terrier.dev/rejected"},
 	audit.DeletionsAllowed:  {annotation + tenantsv1.AnnotationAllowDeletions},
 	audit.RolloutResumed:    {annotation + tenantsv1.AnnotationRollout},
 	audit.ReplanAsked:       {annotation + "reconcile.fluxcd.io/requestedAt"},

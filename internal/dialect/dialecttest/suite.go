@@ -52,7 +52,7 @@ func asking(t *testing.T, d dialect.Dialect, o client.Object) {
 	want.Into(&spec)
 	spec.Suspended, spec.Approved, spec.Unlock = want.Suspended, want.Approved, stack.Unlock{ID: want.Unlock}
 	got := stack.Spec{
-		Suspended: st.Spec.Suspended, Approved: st.Spec.Approved, Unlock: st.Spec.Unlock, Rejected: st.Spec.Rejected, IgnoreUntracked: st.Spec.IgnoreUntracked,
+		Suspended: st.Spec.Suspended, Approved: st.Spec.Approved, Unlock: st.Spec.Unlock, Rejected: st.Spec.Rejected, RejectedFor: st.Spec.RejectedFor, IgnoreUntracked: st.Spec.IgnoreUntracked,
 		Repair: st.Spec.Repair, Preview: st.Spec.Preview, AcceptState: st.Spec.AcceptState, BreakGlass: st.Spec.BreakGlass, Command: st.Spec.Command,
 	}
 	if diff := cmp.Diff(spec, got); diff != "" || st.Replan != want.Replan {

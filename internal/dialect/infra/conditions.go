@@ -58,7 +58,7 @@ var readiness = map[stack.Reason]ready{
 	stack.Deleting:           {metav1.ConditionUnknown, reasonProgressing},
 	stack.Unlocking:          {metav1.ConditionUnknown, reasonProgressing},
 	stack.Publishing:         {metav1.ConditionUnknown, reasonProgressing},
-	stack.Suspended:          {}, // upstream leaves everything as it is
+	stack.Suspended:          {}, // see whileSuspended
 	stack.DeletionBlocked:    {metav1.ConditionFalse, "DeletionBlockedByDependantsReason"},
 	stack.SpecInvalid:        {metav1.ConditionFalse, "SpecInvalid"},
 	stack.SourceNotReady:     {metav1.ConditionFalse, "ArtifactFailed"},
@@ -88,6 +88,7 @@ var readiness = map[stack.Reason]ready{
 	stack.RetryLimitReached:  {metav1.ConditionFalse, ""},
 	stack.StateIncomplete:    {metav1.ConditionFalse, "StateIncomplete"},
 	stack.AwaitingApproval:   {metav1.ConditionUnknown, reasonChanges},
+	stack.PlanRejected:       {metav1.ConditionUnknown, string(stack.PlanRejected)},
 	stack.PlanOnlyHeld:       {metav1.ConditionUnknown, reasonChanges},
 	stack.DriftFound:         {metav1.ConditionFalse, "DriftDetected"},
 	stack.Applied:            {metav1.ConditionTrue, reasonApplied},
@@ -109,7 +110,9 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Report) {
 	if r.status == metav1.ConditionFalse && r.reason == "" {
 		r.reason = failedReason(s.Status)
 	}
-	if r.status != "" {
+	if d.Reason == stack.Suspended {
+		whileSuspended(c, s)
+	} else {
 		c.set(ConditionReady, r.status, r.reason, d.Message)
 	}
 	switch d.Ready {
@@ -147,6 +150,25 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Report) {
 		c.drop(ConditionIgnored)
 	}
 	repaired(c)
+}
+
+// whileSuspended leaves the Ready condition of a suspended stack as it is, as upstream
+// does, unless the end of the run that went on belies it: then the condition says how
+// that run ended.
+func whileSuspended(c setter, s dialect.Report) {
+	was := meta.FindStatusCondition(c.obj.Status.Conditions, ConditionReady)
+	m := s.Status
+	switch {
+	case was != nil && was.Reason != reasonProgressing && !(was.Status == metav1.ConditionTrue && (m.Failures > 0 || m.Pending != nil)):
+	case m.Failures > 0:
+		c.set(ConditionReady, metav1.ConditionFalse, failedReason(m), m.FailedWith)
+	case m.Pending != nil:
+		c.set(ConditionReady, metav1.ConditionUnknown, reasonChanges, "Plan generated: "+m.Pending.Changes.String())
+	case m.Applied != nil:
+		c.set(ConditionReady, metav1.ConditionTrue, reasonApplied, "Applied successfully: "+m.Applied.PlanInputs.Revision)
+	default:
+		c.set(ConditionReady, metav1.ConditionUnknown, string(stack.Suspended), s.Decision.Message)
+	}
 }
 
 // repaired warns that the engine was given a text with more lines than the spec

@@ -80,6 +80,9 @@ func Observation(t *rapid.T) stack.Observation {
 	if rarely("request") {
 		o.Replan = "t1"
 	}
+	if rarely("rejected") {
+		o.Spec.Rejected = "p1"
+	}
 	drawWorstDay(t, &o, rarely, ago)
 	if rarely("obstacle") {
 		drawObstacle(t, &o)

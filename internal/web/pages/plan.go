@@ -119,6 +119,9 @@ func (p *planPage) setStatus(s query.Stack) {
 		d := decideOf(s, p.Head.mayNot(), "plan")
 		p.Decide, p.Pill = &d, ui.NewPill(ui.ToneWarn, "ask", "Pending")
 		p.Means = "The plan is pending."
+		if s.Rejection != nil {
+			p.Pill, p.Means = statusPill(query.StatusRejected), "The plan was "+s.Rejection.String()+"."
+		}
 	case s.Applied != nil && s.Applied.Digest == p.Info.Digest:
 		p.Pill, p.Means = ui.PillOf(ui.ToneOK, "Applied"), "This plan was applied last."
 	default:

@@ -162,6 +162,7 @@ var doHere = map[stack.Reason]string{
 	stack.RetryLimitReached:  "Correct the cause. Then choose Plan now, or change the object or its source.",
 	stack.StateIncomplete:    "To import the resources, choose Repair. If you removed them yourself, annotate the stack with terrier.dev/ignore-untracked and the name of the run.",
 	stack.AwaitingApproval:   "Review the plan, then approve or reject it. If an input of the plan changes, a new plan replaces it and the approval becomes void.",
+	stack.PlanRejected:       "Change the module or its inputs: Terrier then makes another plan. To apply the rejected plan nevertheless, approve it.",
 	stack.PlanOnlyHeld:       "Review the plan. To allow approvals, set planOnly to false.",
 	stack.DriftFound:         "Review the drifted resources. Approve the plan to fix them, or change the module to match.",
 	stack.ReviewRefused:      "Review the plan and the message of the webhook. Correct the module or the webhook.",

@@ -60,7 +60,8 @@ type Decide struct {
 	Back    string // where the browser goes afterwards, see backTo
 	Why     string // why the visitor cannot decide
 	Warn    string // what an approval destroys
-	Said    string // the decision so far: approved, or nothing
+	Said    string // the decision so far, as a sentence; empty if there is none
+	Against bool   // that decision is a rejection
 	See     string // the address of the plan
 	Confirm bool   // the plan destroys: a checkbox has to be selected
 }
@@ -75,8 +76,13 @@ func decideOf(s query.Stack, may, back string) Decide {
 	if why := undecidable(s); why != "" {
 		d.Why = why // for every user
 	}
-	if s.Approved != "" && (s.Approved == p.Name || s.Approved == p.Digest) {
-		d.Said = "approved"
+	switch running := s.Run != nil && s.Run.Kind == string(stack.ApplyRun); {
+	case running:
+		d.Said, d.Why = p.Name+" is being applied.", "The run "+s.Run.ID+" applies the plan. It is too late to reject it."
+	case s.Approved != "" && (s.Approved == p.Name || s.Approved == p.Digest):
+		d.Said = p.Name + " is approved and will be applied."
+	case s.Rejection != nil:
+		d.Said, d.Against = p.Name+" was "+s.Rejection.String()+".", true
 	}
 	switch {
 	case p.Destroy:
@@ -118,7 +124,7 @@ func undecidable(s query.Stack) string {
 var _ = says(map[Said]string{
 	"asked":          "A new plan was requested. This page shows it as soon as it is ready.",
 	"approved":       "Approved. Exactly this plan is applied.",
-	"rejected":       "Rejected. The plan is not applied, and stays until another plan replaces it.",
+	"rejected":       "Rejected. The plan is not applied. A change of the module or its inputs makes another plan.",
 	"suspended":      "Suspended. An active run ends first.",
 	"resumed":        "Resumed.",
 	"unlocking":      "The lock will be broken, and the stack will be reconciled.",

@@ -63,7 +63,8 @@ func TestFiltersKeepEachOther(t *testing.T) {
 	want := map[string]string{
 		"All": "/stacks?group=namespace&q=n&sort=-since", "Failed": "/stacks?group=namespace&q=n&sort=-since",
 		"Locked": "/stacks?group=namespace&q=n&sort=-since&status=locked", "Needs approval": "/stacks?group=namespace&q=n&sort=-since&status=pending",
-		"Drifted": "/stacks?group=namespace&q=n&sort=-since&status=drifted", "Running": "/stacks?group=namespace&q=n&sort=-since&status=running",
+		"Plan rejected": "/stacks?group=namespace&q=n&sort=-since&status=rejected",
+		"Drifted":       "/stacks?group=namespace&q=n&sort=-since&status=drifted", "Running": "/stacks?group=namespace&q=n&sort=-since&status=running",
 		"Waiting": "/stacks?group=namespace&q=n&sort=-since&status=waiting", "Deleting": "/stacks?group=namespace&q=n&sort=-since&status=deleting",
 		"Suspended": "/stacks?group=namespace&q=n&sort=-since&status=suspended", "Ready": "/stacks?group=namespace&q=n&sort=-since&status=ready",
 		"Search n: remove the filter":             "/stacks?group=namespace&sort=-since&status=failed",

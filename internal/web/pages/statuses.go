@@ -11,6 +11,7 @@ var statusPills = map[query.Status]ui.Pill{
 	query.StatusFailed:    ui.NewPill(ui.ToneBad, "cross", "Failed"),
 	query.StatusLocked:    ui.NewPill(ui.ToneWarn, "lock", "Locked"),
 	query.StatusPending:   ui.NewPill(ui.ToneWarn, "ask", "Needs approval"),
+	query.StatusRejected:  ui.NewPill(ui.ToneWarn, "cross", "Plan rejected"),
 	query.StatusDrifted:   ui.NewPill(ui.ToneDrift, "differs", "Drifted"),
 	query.StatusRunning:   ui.NewPill(ui.ToneBusy, "turn", "Running"),
 	query.StatusWaiting:   ui.NewPill(ui.ToneIdle, "clock", "Waiting"),
