@@ -21,10 +21,10 @@ func (p runCommands) outputs() *cobra.Command {
 		Use:   "outputs STACK",
 		Short: "Show the outputs of a stack",
 		Long: `Shows the outputs of a stack, from the Secret that writeOutputsToSecret names. You
-need the permission to read this Secret. Sensitive values are masked unless --show is
-given.`,
+need the permission to read this Secret. Sensitive outputs, and outputs that hold a value
+from a Secret, are masked unless --show-secrets is given.`,
 		Example: `  terrier outputs network
-  terrier outputs network -o json --show`,
+  terrier outputs network -o json --show-secrets`,
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
@@ -46,7 +46,7 @@ given.`,
 			return nil
 		}),
 	}
-	c.Flags().BoolVar(&show, "show", false, "show sensitive values as well")
+	secretsFlag(c, &show, "show")
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
 }

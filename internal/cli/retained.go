@@ -70,7 +70,7 @@ func (p retainedCommands) printRetained(list []command.Retained) {
 	}
 	t := &table{head: []string{"NAMESPACE", "NAME", "AGE", "RESOURCES", "STATE", "WHY"}}
 	for _, r := range list {
-		t.add(plain(r.Namespace), plain(r.Name), plain(age(p.Now(), r.At)), plain(fmt.Sprint(len(r.Resources))), plain(whereRetained(r)), plain(r.Why))
+		t.add(plain(r.Namespace), plain(r.Name), plain(age(p.Now(), r.At)), plain(counted(len(r.Resources), r.Sealed)), plain(whereRetained(r)), plain(r.Why))
 	}
 	p.table(t)
 }
@@ -155,7 +155,10 @@ func (p retainedCommands) retainedSheet(r command.Retained) *sheet {
 	s.row("State", whereRetained(r))
 	s.row("Expires", r.Until.UTC().Format("2006-01-02"))
 	s.heading("Resources in its last state")
-	if len(r.Resources) == 0 {
+	switch {
+	case r.Sealed:
+		s.line("%s", sealedState)
+	case len(r.Resources) == 0:
 		s.line("none known")
 	}
 	for _, address := range r.Resources {
@@ -225,7 +228,11 @@ the permission to delete terraforms. The audit log records the deletion.`,
 			if err != nil {
 				return err
 			}
-			agreed, err := p.agreed(yes, "Delete the record of %s, which has %s and was deleted %s ago?", r.Key(), query.Count(len(r.Resources), "retained resource"), age(p.Now(), r.At))
+			what := query.Count(len(r.Resources), "retained resource")
+			if r.Sealed {
+				what = "an unknown number of retained resources (its state is encrypted)"
+			}
+			agreed, err := p.agreed(yes, "Delete the record of %s, which has %s and was deleted %s ago?", r.Key(), what, age(p.Now(), r.At))
 			if err != nil {
 				return err
 			}

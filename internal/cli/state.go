@@ -64,11 +64,19 @@ resources in its state.`,
 			if err != nil {
 				return err
 			}
-			var addresses []string
+			addresses := []string{}
 			for _, r := range view.Resources {
-				addresses = append(addresses, r.Address)
+				addresses = append(addresses, r.Title())
 			}
-			if p.structured(f, map[string]any{"items": addresses}) {
+			items := map[string]any{"items": addresses}
+			if view.Sealed {
+				items["sealed"] = true
+			}
+			if p.structured(f, items) {
+				return nil
+			}
+			if view.Sealed {
+				p.note("%s\n", sealedState)
 				return nil
 			}
 			for _, a := range addresses {
@@ -87,7 +95,7 @@ func (p stateCommands) printStates(list []query.StateInfo, filter query.Filter) 
 	for _, i := range list {
 		serial, resources, size, lock := "", "", "", ""
 		if i.Digest != "" && i.Problem == "" {
-			serial, resources, size = fmt.Sprint(i.Serial), fmt.Sprint(i.Resources), query.Size(i.Bytes)
+			serial, resources, size = fmt.Sprint(i.Serial), counted(i.Resources, i.Sealed), query.Size(i.Bytes)
 		}
 		if i.Lock != nil {
 			lock = i.Lock.Who + " since " + age(p.Now(), i.Lock.Since)
@@ -104,6 +112,15 @@ func (p stateCommands) printStates(list []query.StateInfo, filter query.Filter) 
 	p.table(t)
 }
 
+// counted is how many resources a state has. Those of an encrypted one cannot be
+// counted, which is not the same as none.
+func counted(resources int, sealed bool) string {
+	if sealed {
+		return "encrypted"
+	}
+	return fmt.Sprint(resources)
+}
+
 func (p stateCommands) stateShow() *cobra.Command {
 	var (
 		f       format
@@ -113,9 +130,9 @@ func (p stateCommands) stateShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show STACK [ADDRESS]",
 		Short: "Show the resources and outputs of a state",
-		Long: `Shows the resources and outputs in the state of a stack, or one resource. Sensitive
-values are masked unless --reveal is given: the values that the state marks, and those
-with a name like password or token.`,
+		Long: `Shows the resources and outputs in the state of a stack, or one resource. Secret values
+are masked unless --show-secrets is given: the values that the state marks, those that
+came from a Secret, and those with a name like password or token.`,
 		Example: `  terrier state show network
   terrier state show network 'aws_subnet.a[0]' -o json
   terrier state show network --version 17`,
@@ -141,10 +158,21 @@ with a name like password or token.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&reveal, "reveal", false, "show sensitive values as well")
+	secretsFlag(c, &reveal, "reveal")
 	c.Flags().StringVar(&version, "version", "", "the `serial` of an older version")
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
+}
+
+// sealedState says why an encrypted state shows nothing.
+const sealedState = "The state is encrypted. Only the engine can read it, so its resources are not known here."
+
+// secretsFlag adds the flag by which a user asks for secret values, and its name in
+// the release before.
+func secretsFlag(c *cobra.Command, show *bool, before string) {
+	c.Flags().BoolVar(show, "show-secrets", false, "show secret values as well")
+	c.Flags().BoolVar(show, before, false, "")
+	c.Flags().Lookup(before).Hidden = true
 }
 
 // only reduces a state to one address.
@@ -164,17 +192,17 @@ func only(v plan.StateView, address string) (plan.StateView, error) {
 
 func (p stateCommands) printState(v plan.StateView) {
 	if v.Sealed {
-		p.say("# The state is encrypted. Only the engine can read it.\n")
+		p.say("# %s\n", sealedState)
+	}
+	if v.Masked != "" {
+		p.say("# %s. To show the values: --show-secrets\n", v.Masked)
 	}
 	for _, r := range v.Resources {
 		notes := ""
 		if r.Tainted {
 			notes += " (tainted)"
 		}
-		if r.Deposed != "" {
-			notes += " (deposed object " + r.Deposed + ")"
-		}
-		p.say("# %s%s\n", r.Address, notes)
+		p.say("# %s%s\n", r.Title(), notes)
 		for _, name := range sortedKeys(r.Attributes) {
 			p.say("    %s = %s\n", name, inline(r.Attributes[name]))
 		}
@@ -227,7 +255,7 @@ func (p stateCommands) printVersions(kept query.KeptStates) {
 			notes = append(notes, "lineage "+v.Lineage)
 		}
 		digest := strings.TrimPrefix(v.Digest, "sha256:")
-		t.add(plain(fmt.Sprint(v.Serial)), plain(digest[:min(12, len(digest))]), plain(fmt.Sprint(v.Resources)), plain(query.Size(v.Bytes)), plain(age(p.Now(), v.At)), plain(v.By), plain(strings.Join(notes, ", ")))
+		t.add(plain(fmt.Sprint(v.Serial)), plain(digest[:min(12, len(digest))]), plain(counted(v.Resources, v.Sealed)), plain(query.Size(v.Bytes)), plain(age(p.Now(), v.At)), plain(v.By), plain(strings.Join(notes, ", ")))
 	}
 	if len(kept.Versions) == 0 && len(kept.Rescued) == 0 {
 		p.say("No version of the state is stored yet. Nothing was applied.\n")

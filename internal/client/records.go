@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -56,6 +57,10 @@ func (r *Records) State(ctx context.Context, id query.StackID, name string) (io.
 // Outgrown implements Records. The server knows where the state of the stack is.
 func (r *Records) Outgrown(ctx context.Context, id query.StackID, _ kube.StateRef, digest string) (io.ReadCloser, error) {
 	return r.open(ctx, requestTime, r.path(id, url.Values{"digest": {digest}}, "outgrown"))
+}
+
+func (r *Records) SecretPrints(ctx context.Context, id query.StackID) (plan.Prints, error) {
+	return get[plan.Prints](ctx, r.conn, r.path(id, nil, "secret-prints"))
 }
 
 func (r *Records) KeepOutgrown(ctx context.Context, id query.StackID, _ kube.StateRef, state []byte) error {

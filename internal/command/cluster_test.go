@@ -22,7 +22,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -32,13 +34,14 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 // cluster is a namespace with one stack, net, in it.
 type cluster struct {
 	*testkit.Cluster
-	t    *testing.T
-	kube client.WithWatch
+	t       *testing.T
+	kube    client.WithWatch
+	records shelf
 }
 
 func newCluster(t *testing.T) cluster {
 	t.Helper()
-	c := cluster{Cluster: testkit.Kube(t, v1alpha2.AddToScheme), t: t}
+	c := cluster{Cluster: testkit.Kube(t, v1alpha2.AddToScheme), t: t, records: shelf{}}
 	c.Apply(t, `
 apiVersion: infra.contrib.fluxcd.io/v1alpha2
 kind: Terraform
@@ -58,7 +61,7 @@ func (c cluster) key() query.Key { return query.Key{Namespace: c.Namespace, Name
 
 // stacks are the service as the administrator, with what interferes.
 func (c cluster) stacks(interfere interceptor.Funcs) *command.Stacks {
-	return command.New(interceptor.NewClient(c.kube, interfere), kinds.All(), nil, func() time.Time { return noon })
+	return command.New(interceptor.NewClient(c.kube, interfere), kinds.All(), query.NewBlobs(c.records, c.records, time.Millisecond), func() time.Time { return noon })
 }
 
 func (c cluster) object() *v1alpha2.Terraform {
@@ -396,6 +399,19 @@ func TestOutputs(t *testing.T) {
 	}
 	if got, want := text(false), `id="vpc-1" password= zones=["a"]`; got != want {
 		t.Errorf("Outputs() = %s, want %s", got, want)
+	}
+	if got, want := text(true), `id="vpc-1" password="hunter22" zones=["a"]`; got != want {
+		t.Errorf("Outputs() shown = %s, want %s", got, want)
+	}
+	known := plan.Remembered{Key: []byte("k")}
+	known.Add([]string{"vpc-1"})
+	raw, err := json.Marshal(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.records[record.Secrets(string(c.object().UID))] = string(raw)
+	if got, want := text(false), `id= password= zones=["a"]`; got != want {
+		t.Errorf("Outputs() once an identifier came from a Secret = %s, want %s", got, want)
 	}
 	if got, want := text(true), `id="vpc-1" password="hunter22" zones=["a"]`; got != want {
 		t.Errorf("Outputs() shown = %s, want %s", got, want)

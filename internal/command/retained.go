@@ -35,6 +35,7 @@ type Retained struct {
 	Secret    string           `json:"secret,omitempty"`    // that holds its state, in its namespace; empty if Terrier did not store it
 	Kept      bool             `json:"kept"`                // a copy of its last state is in the records
 	Resources []string         `json:"resources"`           // addresses in that state
+	Sealed    bool             `json:"sealed,omitempty"`    // that state is encrypted, and they are not known
 	Untracked *stack.Untracked `json:"untracked,omitempty"` // resources that may exist
 	Gap       *stack.Untracked `json:"gap,omitempty"`       // Untracked, under its name of the release before
 	Ways      []string         `json:"ways"`                // what a user can do about it, each in a sentence
@@ -118,7 +119,7 @@ func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
 	namespace, name, _ := strings.Cut(r.Stack, "/")
 	out := Retained{
 		Namespace: namespace, Name: name, UID: uid, At: r.At, Until: r.At.Add(kube.RetainedFor), Why: r.Why,
-		Resources: append([]string{}, r.Resources...), Untracked: r.Untracked, Gap: r.Untracked,
+		Resources: append([]string{}, r.Resources...), Sealed: r.Sealed, Untracked: r.Untracked, Gap: r.Untracked,
 	}
 	if r.State != nil {
 		_, out.Secret, _ = strings.Cut(r.State.String(), "/")

@@ -69,15 +69,14 @@ func stateOf(lineage string, serial int, names ...string) []byte {
 // vault is a cluster whose stack has a state and versions of it.
 type vault struct {
 	cluster
-	records shelf
-	states  kube.States
-	ref     kube.StateRef
+	states kube.States
+	ref    kube.StateRef
 	*command.Stacks
 }
 
 func newVault(t *testing.T, now []byte, versions ...[]byte) vault {
 	t.Helper()
-	v := vault{cluster: newCluster(t), records: shelf{}}
+	v := vault{cluster: newCluster(t)}
 	v.states = kube.States{Client: v.Client, Now: time.Now}
 	v.ref = kube.StateRef{Namespace: v.Namespace, Workspace: "default", Suffix: "net"}
 	v.Stacks = command.New(interceptor.NewClient(v.kube, interceptor.Funcs{}), kinds.All(), query.NewBlobs(v.records, v.records, time.Millisecond), time.Now)

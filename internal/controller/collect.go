@@ -217,7 +217,7 @@ func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n no
 		files[runner.FilePlanRaw] = documentRaw
 	}
 	for file, key := range files {
-		if _, err := se.records.Keep(ctx, p.id, r.ID, file, record.Plan(p.id, made.Digest, key)); err != nil {
+		if err := se.keepPlanFile(ctx, p, r, file, record.Plan(p.id, made.Digest, key)); err != nil {
 			return fmt.Errorf("keeping plan %s: %w", made.Name, err)
 		}
 	}
@@ -232,6 +232,37 @@ func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n no
 		return fmt.Errorf("publishing plan %s: %w", made.Name, err)
 	}
 	return nil
+}
+
+// keepPlanFile keeps one file of a plan. What it shows has none of the values that
+// Secrets held earlier: the run knew only those of now, and a plan also says what
+// was before.
+func (se *settler) keepPlanFile(ctx context.Context, p *pass, r *runner.Report, file, key string) error {
+	if file != runner.FilePlanDoc && file != runner.FilePlanTxt {
+		_, err := se.records.Keep(ctx, p.id, r.ID, file, key)
+		return err
+	}
+	text, err := se.shown(ctx, p, r, file)
+	if err != nil || text == nil {
+		return err
+	}
+	return se.records.Put(ctx, key, text)
+}
+
+// shown is a file of a plan that users read, nil if the run left none.
+func (se *settler) shown(ctx context.Context, p *pass, r *runner.Report, file string) ([]byte, error) {
+	text, err := se.records.Left(p.id, r.ID, file)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	hidden, err := se.records.SecretPrints(ctx, p.id)
+	if err != nil {
+		return nil, err
+	}
+	if file == runner.FilePlanDoc {
+		return hidden.RedactJSON(text), nil
+	}
+	return hidden.Lines(text), nil
 }
 
 // drifted reports whether the changes of a plan are drift: nothing
@@ -262,7 +293,7 @@ func (se *settler) readable(ctx context.Context, p *pass, r *runner.Report, made
 	case stack.ReadableJSON:
 		out.JSON, err = se.records.Left(p.id, r.ID, runner.FilePlanRaw)
 	case stack.ReadableHuman:
-		out.Text, err = se.records.Left(p.id, r.ID, runner.FilePlanTxt)
+		out.Text, err = se.shown(ctx, p, r, runner.FilePlanTxt)
 	}
 	if err != nil {
 		return err

@@ -28,6 +28,7 @@ type entry struct {
 	audited      *stack.Requests  // nil before the record was read
 	timeline     timeline         // decisions that are not in the records yet
 	stateOwn     bool             // the state was the stack's own, and as expected, when it was read last
+	secrets      string           // a digest of the secret values that are remembered; empty before that
 	outputs      publishedOutputs // where the outputs are as they were written
 	debouncedAt  time.Time        // since when the status says less than is known; zero if it says all
 	statusLabels atomic.Pointer[writtenLabels]

@@ -45,7 +45,15 @@ func (ac *actor) outputs(ctx context.Context, p *pass) (map[string]kube.Output, 
 		return nil, err
 	}
 	outputs := map[string]kube.Output{}
-	return outputs, json.Unmarshal(b, &outputs)
+	if err := json.Unmarshal(b, &outputs); err != nil {
+		return nil, err
+	}
+	hidden, err := ac.records.SecretPrints(ctx, p.id)
+	if err != nil {
+		return nil, err
+	}
+	kube.MarkSecret(outputs, hidden)
+	return outputs, nil
 }
 
 // healthChecks renders what is to be checked. A check that cannot be rendered goes

@@ -44,9 +44,16 @@ func (cm *committer) inventory(ctx context.Context, p *pass) *dialect.Inventory 
 	if err == nil {
 		inv, err = plan.InventoryOf(state, p.job.Mask)
 	}
+	var hidden plan.Prints
+	if err == nil {
+		hidden, err = cm.states.Records.SecretPrints(ctx, p.id)
+	}
 	if err != nil {
 		cm.log.Warn("stack not listed", "stack", p.job.Name, "err", err) // the next pass tries again
 		return nil
+	}
+	for i, it := range inv.Items {
+		inv.Items[i].ID = hidden.String(it.ID) // of Secrets that have changed since, too
 	}
 	return listed(of, inv)
 }

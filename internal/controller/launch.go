@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -27,6 +29,7 @@ type launcher struct {
 	loader  *loader
 	locks   *states.Locker
 	states  *states.Keeper
+	records *records.Store
 	turns   *turns
 }
 
@@ -128,8 +131,24 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 		job.Options.ForceUnlock = unlock
 	}
 	job.State = runner.ContentOf(state)
-	job.Note, err = json.Marshal(p.note)
-	return job, err
+	if job.Note, err = json.Marshal(p.note); err != nil {
+		return nil, err
+	}
+	return job, la.rememberSecrets(ctx, p, job.Mask)
+}
+
+// rememberSecrets keeps prints of the secret values of a run, unless they are those
+// of the run before.
+func (la *launcher) rememberSecrets(ctx context.Context, p *pass, values []string) error {
+	digest := stack.Digest(slices.Sorted(slices.Values(values)))
+	if p.entry.secrets == digest {
+		return nil
+	}
+	err := la.records.RememberSecrets(ctx, p.id, values)
+	if err == nil {
+		p.entry.secrets = digest
+	}
+	return err
 }
 
 // startState returns the state that a run starts from, and remembers whether it was

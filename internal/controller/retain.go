@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // retain writes down what a stack leaves behind.
@@ -38,6 +39,9 @@ func (rm *removals) retain(ctx context.Context, p *pass) error {
 	how := "its state is not kept here"
 	if len(state) > 0 {
 		how = fmt.Sprintf("resources in the state: %d", len(r.Resources))
+	}
+	if r.Sealed {
+		how = "its state is encrypted, so they are not known"
 	}
 	rm.events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf("The resources of the stack are retained (%s): %s", how, r.Why))
 	return nil
@@ -68,8 +72,12 @@ func (rm *removals) lastState(ctx context.Context, p *pass, ref *kube.StateRef) 
 // keepRetained keeps the record, and the state if it is known.
 func (rm *removals) keepRetained(ctx context.Context, r *kube.Retained, state []byte) error {
 	if len(state) > 0 {
-		var err error
-		if r.Resources, err = addresses(state); err != nil {
+		facts, err := stack.ReadState(state)
+		if err == nil {
+			r.Sealed = facts.Sealed
+			r.Resources, err = addresses(state)
+		}
+		if err != nil {
 			return err
 		}
 		if err := rm.records.Put(ctx, record.Retained(r.UID, record.RetainedStateFile), state); err != nil {

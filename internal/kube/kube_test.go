@@ -145,10 +145,13 @@ func TestEncodeOutputs(t *testing.T) {
 		out  Published
 		kind fault.Kind
 	}{
-		"all of them":            {nil, all, fault.None},
-		"some, renamed":          {[]string{"name:vpc.name"}, Published{Data: map[string][]byte{"vpc.name": []byte("a\nb")}, Public: []string{"vpc.name"}}, fault.None},
-		"one that is not output": {[]string{"nope"}, Published{}, fault.Invalid},
-		"a key that is no key":   {[]string{"name:a/b"}, Published{}, fault.Invalid},
+		"all of them":                        {nil, all, fault.None},
+		"some, renamed":                      {[]string{"name:vpc.name"}, Published{Data: map[string][]byte{"vpc.name": []byte("a\nb")}, Public: []string{"vpc.name"}}, fault.None},
+		"one twice":                          {[]string{"name", "name"}, Published{Data: map[string][]byte{"name": []byte("a\nb")}, Public: []string{"name"}}, fault.None},
+		"two with one key":                   {[]string{"name:key", "list:key"}, Published{}, fault.Invalid},
+		"one with the key of another's type": {[]string{"count", "name:count__type"}, Published{}, fault.Invalid},
+		"one that is not output":             {[]string{"nope"}, Published{}, fault.Invalid},
+		"a key that is no key":               {[]string{"name:a/b"}, Published{}, fault.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := EncodeOutputs(outputs, tt.want)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -27,6 +27,17 @@ type Output struct {
 	Value     json.RawMessage `json:"value"`
 	Type      json.RawMessage `json:"type"`
 	Sensitive bool            `json:"sensitive,omitempty"`
+}
+
+// MarkSecret marks outputs as sensitive that hold a value from a Secret, as those
+// that the module declares so: their readers have to hide them, too.
+func MarkSecret(outputs map[string]Output, hidden plan.Prints) {
+	for name, o := range outputs {
+		if !o.Sensitive && hidden.Holds(o.Value) {
+			o.Sensitive = true
+			outputs[name] = o
+		}
+	}
 }
 
 // Annotations of a Secret with outputs.
@@ -55,8 +66,6 @@ func (p Published) Count() int {
 	return n
 }
 
-var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
-
 // EncodeOutputs turns outputs into the data of a Secret the way its readers
 // know it (tofu-controller.md §2.9): a string as its bytes; any other value as
 // JSON, with its type as JSON under <key>__type, both as the engine prints them.
@@ -65,18 +74,19 @@ func EncodeOutputs(outputs map[string]Output, want []string) (Published, error) 
 		want = slices.Sorted(maps.Keys(outputs))
 	}
 	p := Published{Data: map[string][]byte{}}
+	taken := claims{}
 	var err error
-	for _, w := range want {
-		name, key, found := strings.Cut(w, ":")
-		if !found {
-			key = name
-		}
+	for _, w := range slices.Compact(slices.Sorted(slices.Values(want))) {
+		name, key := stack.SelectedOutput(w)
 		o, ok := outputs[name]
 		if !ok {
 			return Published{}, fault.New(fault.Invalid, "OutputMissing", fmt.Errorf("writeOutputsToSecret.outputs names %q, which the module does not output", name))
 		}
-		if !secretKey.MatchString(key) {
-			return Published{}, fault.New(fault.Invalid, "OutputKeyInvalid", fmt.Errorf("the output %q cannot be a key of a Secret: give it another name with %q", name, name+":NAME"))
+		if !stack.IsSecretKey(key) {
+			return Published{}, fault.New(fault.Invalid, "OutputKeyInvalid", fmt.Errorf("the output %q would have the key %q, which a Secret cannot have; a key has %s: give it another key with an entry OUTPUT:KEY in writeOutputsToSecret.outputs", name, key, stack.SecretKeys))
+		}
+		if err := taken.take(key, fmt.Sprintf("the output %q", name)); err != nil {
+			return Published{}, err
 		}
 		if !o.Sensitive {
 			p.Public = append(p.Public, key)
@@ -86,6 +96,9 @@ func EncodeOutputs(outputs map[string]Output, want []string) (Published, error) 
 			p.Data[key] = []byte(text)
 			continue
 		}
+		if err := taken.take(key+workdir.OutputType, fmt.Sprintf("the type of the output %q", name)); err != nil {
+			return Published{}, err
+		}
 		if p.Data[key], err = printed(o.Value); err == nil {
 			p.Data[key+workdir.OutputType], err = printed(o.Type)
 		}
@@ -94,6 +107,17 @@ func EncodeOutputs(outputs map[string]Output, want []string) (Published, error) 
 		}
 	}
 	return p, nil
+}
+
+// claims are the keys of a Secret, and what each is for.
+type claims map[string]string
+
+func (c claims) take(key, by string) error {
+	if other, ok := c[key]; ok {
+		return fault.New(fault.Invalid, "OutputKeyTaken", fmt.Errorf("%s and %s would both have the key %q of the Secret: give one of them another key with an entry OUTPUT:KEY in writeOutputsToSecret.outputs", other, by, key))
+	}
+	c[key] = by
+	return nil
 }
 
 // printed is JSON as "output -json" prints a value or its type, three levels

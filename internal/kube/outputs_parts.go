@@ -77,8 +77,11 @@ func divide(data map[string][]byte) (spread, error) {
 		piece := partBytes - len(k) - len(cutSuffix) - 4
 		for n, chunk := range slices.Collect(slices.Chunk(v, piece)) {
 			name := k + cutSuffix + strconv.Itoa(n)
-			if !secretKey.MatchString(name) {
-				return s, fault.New(fault.Invalid, "OutputKeyInvalid", fmt.Errorf("the output %.60q is too large for one Secret, and its name is too long to split it: give it a shorter one with %q", k, "…:NAME"))
+			if !stack.IsSecretKey(name) {
+				return s, fault.New(fault.Invalid, "OutputKeyInvalid", fmt.Errorf("the key %.60q holds an output that is too large for one Secret, and is too long for its parts %q: give it a shorter key with an entry OUTPUT:KEY in writeOutputsToSecret.outputs", k, "…"+cutSuffix+strconv.Itoa(n)))
+			}
+			if _, taken := data[name]; taken {
+				return s, fault.New(fault.Invalid, "OutputKeyTaken", fmt.Errorf("the key %.60q holds an output that is too large for one Secret, and another output has the key of its part %q: give one of them another key with an entry OUTPUT:KEY in writeOutputsToSecret.outputs", k, name))
 			}
 			put(name, chunk)
 		}

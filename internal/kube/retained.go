@@ -15,6 +15,7 @@ type Retained struct {
 	Why       string           `json:"why"`
 	State     *StateRef        `json:"state,omitempty"`     // where its state stays, if Terrier kept it
 	Resources []string         `json:"resources,omitempty"` // addresses in that state
+	Sealed    bool             `json:"sealed,omitempty"`    // that state is encrypted, and they are not known
 	Untracked *stack.Untracked `json:"gap,omitempty"`       // untracked resources
 }
 

@@ -110,6 +110,9 @@ func (p pathStep) key() any {
 	return v
 }
 
+// attributes are those of the instance, without wrappers of dynamic values.
+func (i inventoryInstance) attributes() any { return unwrapped(decode(i.Attributes)) }
+
 // id is what the provider calls the instance.
 func (i inventoryInstance) id() string {
 	attrs := map[string]json.RawMessage{}
@@ -154,7 +157,7 @@ func (s inventoryState) secrets() []string {
 			if len(i.Sensitive) == 0 || i.Attributes == nil {
 				continue
 			}
-			attrs := decode(i.Attributes)
+			attrs := i.attributes()
 			for _, path := range i.Sensitive {
 				found.all(reach(attrs, path))
 			}

@@ -107,7 +107,7 @@ func (d *Document) masked(v any, marks ...any) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key, item := range v {
-			out[d.hide.key(key)] = d.masked(item, children(marks, key)...)
+			out[redactedKey(d.hide, key)] = d.masked(item, children(marks, key)...)
 		}
 		return out
 	case []any:

@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"hash"
 	"maps"
@@ -11,14 +13,18 @@ import (
 )
 
 // Prints recognise the values that a Redactor hides without holding one of
-// them, so that they can be kept on disk for a while: keyed hashes of every
-// form, by length. Looking is slow, and meant for a few short texts.
+// them, so that they can be kept: keyed hashes of every form, by length.
 type Prints struct {
 	Key   []byte                  `json:"key"`
 	Forms map[int]map[string]bool `json:"forms"` // length → hash
+
+	// Begin has the lengths of the forms that begin with the four bytes of a hint,
+	// so that most positions of a text cost no hash. Prints of earlier releases
+	// have none: then each position costs one hash for each length.
+	Begin map[uint16][]int `json:"begin,omitempty"`
 }
 
-// maxLooks bounds the work on one text.
+// maxLooks bounds the hashes for one text.
 const maxLooks = 1 << 18
 
 // Prints returns the prints of what r hides. The key is to be random, and used
@@ -28,30 +34,58 @@ func (r *Redactor) Prints(key []byte) Prints {
 	if r == nil {
 		return p
 	}
-	h := hmac.New(sha256.New, key)
+	h := p.hasher()
 	for _, needles := range r.needles {
 		for _, n := range needles {
-			if p.Forms[len(n)] == nil {
-				p.Forms[len(n)] = map[string]bool{}
-			}
-			p.Forms[len(n)][fingerprint(h, string(n))] = true
+			p.add(len(n), h.hint(string(n)), h.hash(string(n)))
 		}
 	}
+	for v := range r.shorts {
+		p.add(len(v), 0, h.hash(v))
+	}
 	return p
+}
+
+func (p *Prints) add(length int, hint uint16, hash string) {
+	if p.Forms[length] == nil {
+		p.Forms[length] = map[string]bool{}
+	}
+	p.Forms[length][hash] = true
+	if length < minValue || slices.Contains(p.Begin[hint], length) {
+		return
+	}
+	if p.Begin == nil {
+		p.Begin = map[uint16][]int{}
+	}
+	p.Begin[hint] = append(p.Begin[hint], length)
 }
 
 // String returns s with every known value replaced by Mask; Mask alone if that
 // would take too long to find out.
 func (p Prints) String(s string) string {
-	if len(p.Forms)*len(s) > maxLooks {
-		return Mask
+	if len(p.Forms) == 0 || len(s) < minValue {
+		return s
 	}
-	h := hmac.New(sha256.New, p.Key)
-	lengths := slices.Sorted(maps.Keys(p.Forms))
-	slices.Reverse(lengths)
+	h := p.hasher()
+	var all []int
+	if p.Begin == nil {
+		all = slices.Collect(maps.Keys(p.Forms))
+	}
 	var out strings.Builder
 	for i := 0; i < len(s); {
-		n := p.match(h, lengths, s[i:])
+		n := 0
+		lengths := all
+		if p.Begin != nil && len(s)-i >= minValue {
+			lengths = p.Begin[h.hint(s[i:])]
+		}
+		for _, length := range lengths {
+			if length > n && length >= minValue && length <= len(s)-i && p.Forms[length][h.hash(s[i:i+length])] {
+				n = length
+			}
+		}
+		if h.looks > maxLooks {
+			return Mask
+		}
 		if n == 0 {
 			out.WriteByte(s[i])
 			i++
@@ -63,18 +97,80 @@ func (p Prints) String(s string) string {
 	return out.String()
 }
 
-// match returns the length of the longest value that s begins with, or 0.
-func (p Prints) match(h hash.Hash, lengths []int, s string) int {
-	for _, n := range lengths {
-		if n <= len(s) && p.Forms[n][fingerprint(h, s[:n])] {
-			return n
-		}
+// RedactJSON returns a JSON text with every known value replaced by Mask, as a
+// Redactor does. What is not JSON is hidden as a whole.
+func (p Prints) RedactJSON(b []byte) []byte {
+	if len(p.Forms) == 0 {
+		return b
 	}
-	return 0
+	if out, ok := redactedJSON(p, b); ok {
+		return out
+	}
+	return encode(Mask)
 }
 
-func fingerprint(h hash.Hash, s string) string {
-	h.Reset()
-	_, _ = h.Write([]byte(s))
-	return hex.EncodeToString(h.Sum(nil)[:16])
+// Lines returns a text of several lines with every known value replaced by Mask.
+func (p Prints) Lines(text []byte) []byte {
+	if len(p.Forms) == 0 {
+		return text
+	}
+	var out bytes.Buffer
+	for line := range bytes.Lines(text) {
+		out.WriteString(p.String(string(line)))
+	}
+	return out.Bytes()
+}
+
+// Holds reports whether a JSON text holds one of the values.
+func (p Prints) Holds(text []byte) bool {
+	if len(p.Forms) == 0 {
+		return false
+	}
+	_, holds := redactedValue(p, decode(text), true)
+	return holds
+}
+
+// hidden returns a value out of JSON with every known value replaced by Mask. It
+// changes v.
+func (p Prints) hidden(v any) any {
+	if len(p.Forms) > 0 {
+		v, _ = redactedValue(p, v, true)
+	}
+	return v
+}
+
+func (p Prints) whole(s string) bool { return len(s) >= minValue && p.known(s) }
+
+func (p Prints) short(s string) bool { return isShort(s) && p.known(s) }
+
+func (p Prints) known(s string) bool {
+	return len(p.Forms[len(s)]) > 0 && p.Forms[len(s)][p.hasher().hash(s)]
+}
+
+// hasher makes the hashes of prints.
+type hasher struct {
+	mac    hash.Hash
+	xor    uint32
+	factor uint32
+	looks  int
+}
+
+func (p Prints) hasher() *hasher {
+	sum := sha256.Sum256(p.Key)
+	return &hasher{
+		mac: hmac.New(sha256.New, p.Key),
+		xor: binary.LittleEndian.Uint32(sum[:]), factor: binary.LittleEndian.Uint32(sum[4:]) | 1,
+	}
+}
+
+func (h *hasher) hash(s string) string {
+	h.looks++
+	h.mac.Reset()
+	_, _ = h.mac.Write([]byte(s))
+	return hex.EncodeToString(h.mac.Sum(nil)[:16])
+}
+
+// hint is what the first four bytes of a text come to. Others come to the same.
+func (h *hasher) hint(s string) uint16 {
+	return uint16((binary.LittleEndian.Uint32([]byte(s[:minValue])) ^ h.xor) * h.factor >> 16)
 }

@@ -34,7 +34,95 @@ func TestPrintsHideWhatTheRedactorHides(t *testing.T) {
 	if got := NewRedactor(nil).Prints(nil).String("as it is"); got != "as it is" {
 		t.Errorf("prints of nothing make %q of a text", got)
 	}
+	p.Begin = nil
 	if got := p.String(strings.Repeat("x", maxLooks)); got != Mask {
 		t.Errorf("a text that is too long to be looked through = %.20q, want it hidden whole", got)
+	}
+}
+
+func TestRemembered(t *testing.T) {
+	m := Remembered{Key: []byte("a key")}
+	const old, now, pin, long = "old-password-1", "new-password-2", "007", "54321"
+	if !m.Add([]string{old, pin, "x", "true"}) || m.Add([]string{pin, old}) {
+		t.Error("values are new the first time, and only then")
+	}
+	if !m.Add([]string{now, pin, long}) {
+		t.Error("a value that changed is new")
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{old, now, pin, long} {
+		if strings.Contains(string(data), `"`+s) {
+			t.Errorf("%q stands in what is kept: %s", s, data)
+		}
+	}
+	var kept Remembered
+	if err := json.Unmarshal(data, &kept); err != nil {
+		t.Fatal(err)
+	}
+	p, err := kept.Prints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{
+		`"old-password-1"`:                                           `"` + Mask + `"`,
+		`{"url":"https://u:new-password-2@h/"}`:                      `{"url":"https://u:` + Mask + `@h/"}`,
+		`["` + base64.StdEncoding.EncodeToString([]byte(now)) + `"]`: `["` + Mask + `"]`,
+		`{"port":54321,"other":543210,"n":7}`:                        `{"n":7,"other":543210,"port":"` + Mask + `"}`,
+		`{"pin":"007","note":"agent 007"}`:                           `{"note":"agent 007","pin":"` + Mask + `"}`,
+		`{"yes":true,"none":null,"x":"x"}`:                           `{"none":null,"x":"x","yes":true}`,
+		`{"key of old-password-1":1}`:                                `{"key of ` + Mask + `":1}`,
+		`"nothing to see here"`:                                      `"nothing to see here"`,
+	} {
+		if got := string(encode(p.hidden(decode([]byte(value))))); got != want {
+			t.Errorf("%s becomes %s, want %s", value, got, want)
+		}
+		if p.Holds([]byte(value)) != (strings.Contains(want, Mask)) {
+			t.Errorf("Holds(%s) = %v", value, p.Holds([]byte(value)))
+		}
+	}
+	if got := string(p.RedactJSON([]byte(`{"mode":"007","after":{"pin":"007"}}`))); got != `{"after":{"pin":"`+Mask+`"},"mode":"007"}` {
+		t.Errorf("a short value outside of values: %s", got)
+	}
+	if got := string(p.Lines([]byte("a old-password-1\nb new-password-2\nc\n"))); got != "a "+Mask+"\nb "+Mask+"\nc\n" {
+		t.Errorf("Lines() = %q", got)
+	}
+}
+
+// What a stack is given again and again does not grow without bound, and what it is
+// given now is always known.
+func TestRememberedIsBounded(t *testing.T) {
+	m := Remembered{Key: []byte("k")}
+	var sheet strings.Builder
+	for i := range 3000 {
+		sheet.WriteString(strings.Repeat("a line of a large secret ", 1) + strings.Repeat(string(rune('a'+i%26)), 1+i/26) + "\n")
+	}
+	for i := range 10 {
+		m.Add([]string{"value " + string(rune('0'+i)), sheet.String() + string(rune('0'+i))})
+	}
+	forms := 0
+	for _, v := range m.Values {
+		forms += len(v.Forms)
+	}
+	if len(m.Values) < 2 || forms > 2*formsKept {
+		t.Errorf("%d values with %d forms are kept, want a bound", len(m.Values), forms)
+	}
+	p, err := m.Prints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.String("it is value 9"); got != "it is "+Mask {
+		t.Errorf("the value of now: %q", got)
+	}
+}
+
+// Prints of an earlier release have no hints.
+func TestPrintsWithoutHints(t *testing.T) {
+	p := NewRedactor([]string{"hunter2hunter2"}).Prints([]byte("k"))
+	p.Begin = nil
+	if got := p.String("a hunter2hunter2 b"); got != "a "+Mask+" b" {
+		t.Errorf("String() = %q", got)
 	}
 }

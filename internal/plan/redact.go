@@ -12,7 +12,12 @@ import (
 const (
 	minValue = 4 // a whole secret value
 	minLine  = 8 // one line of a secret of several lines
+	minShort = 2 // a secret value that is the whole of a text in JSON
 )
+
+// isShort reports whether a value is hidden only where it is the whole of a text
+// that a document holds as a value.
+func isShort(v string) bool { return len(v) >= minShort && len(v) < minValue }
 
 // Redactor hides known secret values in text, in the forms in which they are
 // likely to turn up: as they are, escaped for JSON, in base64, in a URL, and
@@ -23,14 +28,19 @@ type Redactor struct {
 	needles map[uint32][][]byte
 	seen    [1 << 10]uint64
 	longest int
+	shorts  map[string]bool // values that are too short to be looked for in a text
 }
 
-// NewRedactor returns a Redactor for values. Values below four bytes, and the
-// words true, false and null, are not hidden.
+// NewRedactor returns a Redactor for values. The words true, false and null are
+// not hidden; values of two and three bytes only where they are the whole of a
+// value in JSON; values of one byte never.
 func NewRedactor(values []string) *Redactor {
-	r := &Redactor{needles: map[uint32][][]byte{}}
+	r := &Redactor{needles: map[uint32][][]byte{}, shorts: map[string]bool{}}
 	known := map[string]bool{}
 	for _, v := range values {
+		if isShort(v) {
+			r.shorts[v] = true
+		}
 		for _, form := range forms(v) {
 			if len(form) >= minValue && !known[form] {
 				known[form] = true

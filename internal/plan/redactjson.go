@@ -5,60 +5,92 @@ import (
 	"encoding/json"
 )
 
+// hider recognises secret values.
+type hider interface {
+	String(s string) string // s without the values in it
+	whole(s string) bool    // s is a value, and long enough to be looked for anywhere
+	short(s string) bool    // s is a value, and shorter than that
+}
+
 // RedactJSON returns a JSON text with every known value replaced by Mask and
 // still JSON: strings are searched, numbers are replaced whole when they are a
 // value. Keys are searched too, for values long enough not to be a word of the
 // format by chance. What is not JSON is treated as text.
 func (r *Redactor) RedactJSON(b []byte) []byte {
-	if r == nil || r.longest == 0 {
+	if r == nil || r.longest == 0 && len(r.shorts) == 0 {
 		return b
 	}
+	if out, ok := redactedJSON(r, b); ok {
+		return out
+	}
+	return r.Redact(b)
+}
+
+// redactedJSON is not ok if b is no JSON.
+func redactedJSON(h hider, b []byte) (out []byte, ok bool) {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	if err := dec.Decode(&v); err != nil || dec.More() {
-		return r.Redact(b)
+		return nil, false
 	}
-	v, changed := r.redactValue(v)
+	v, changed := redactedValue(h, v, false)
 	if !changed {
-		return b
+		return b, true
 	}
-	return encode(v)
+	return encode(v), true
 }
 
-func (r *Redactor) redactValue(v any) (any, bool) {
+// redactedValue changes v, and reports whether it did. A short value is hidden only
+// inside of what a document holds as a value: elsewhere it may be a word of the
+// format.
+func redactedValue(h hider, v any, inside bool) (any, bool) {
 	switch v := v.(type) {
 	case string:
-		out := r.String(v)
+		if inside && h.short(v) {
+			return Mask, true
+		}
+		out := h.String(v)
 		return out, out != v
 	case json.Number:
-		if r.match([]byte(v.String())) == len(v.String()) {
+		if h.whole(v.String()) {
 			return Mask, true
 		}
 		return v, false
 	case []any:
 		changed := false
 		for i := range v {
-			item, c := r.redactValue(v[i])
+			item, c := redactedValue(h, v[i], inside)
 			v[i], changed = item, changed || c
 		}
 		return v, changed
 	case map[string]any:
-		return r.redactObject(v)
+		return redactedObject(h, v, inside)
 	default:
 		return v, false
 	}
 }
 
-func (r *Redactor) redactObject(m map[string]any) (any, bool) {
+// holdsValues reports whether what stands under a key of the engine's formats are
+// values of the module.
+func holdsValues(key string) bool {
+	switch key {
+	case "before", "after", "value", "values", "constant_value":
+		return true
+	default:
+		return false
+	}
+}
+
+func redactedObject(h hider, m map[string]any, inside bool) (any, bool) {
 	changed := false
 	for key, item := range m {
-		item, c := r.redactValue(item)
+		item, c := redactedValue(h, item, inside || holdsValues(key))
 		changed = changed || c
 		m[key] = item
 	}
 	for key, item := range m {
-		if hidden := r.key(key); hidden != key {
+		if hidden := redactedKey(h, key); hidden != key {
 			delete(m, key)
 			m[hidden] = item
 			changed = true
@@ -67,14 +99,18 @@ func (r *Redactor) redactObject(m map[string]any) (any, bool) {
 	return m, changed
 }
 
-// key hides values in the key of an object, unless it is so short that it may
-// be a word of the format.
-func (r *Redactor) key(key string) string {
+// redactedKey hides values in the key of an object, unless it is so short that it
+// may be a word of the format.
+func redactedKey(h hider, key string) string {
 	if len(key) < minLine {
 		return key
 	}
-	return r.String(key)
+	return h.String(key)
 }
+
+func (r *Redactor) whole(s string) bool { return r.match([]byte(s)) == len(s) && s != "" }
+
+func (r *Redactor) short(s string) bool { return r != nil && r.shorts[s] }
 
 // encode is the one way JSON leaves this package: keys sorted, no escaping of
 // < > & beyond what JSON needs, no newline at the end.

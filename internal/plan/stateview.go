@@ -16,6 +16,7 @@ type StateView struct {
 	Serial    uint64          `json:"serial"`
 	Engine    string          `json:"engine,omitempty"` // the version that wrote it
 	Sealed    bool            `json:"sealed,omitempty"` // it is encrypted and shows nothing more
+	Masked    string          `json:"masked,omitempty"` // why every value is masked; empty if only secret ones are
 	Resources []StateResource `json:"resources"`
 	Outputs   []StateOutput   `json:"outputs"`
 }
@@ -28,6 +29,15 @@ type StateResource struct {
 	Tainted    bool           `json:"tainted,omitempty"`
 	Deposed    string         `json:"deposed,omitempty"` // the key of one that was replaced and is still there
 	Attributes map[string]any `json:"attributes,omitempty"`
+}
+
+// Title is the address, and the key of the object where it is deposed: one
+// resource may have an object of now and deposed ones.
+func (r StateResource) Title() string {
+	if r.Deposed == "" {
+		return r.Address
+	}
+	return r.Address + " (deposed object " + r.Deposed + ")"
 }
 
 // StateOutput is one output value.
@@ -54,10 +64,18 @@ type viewedState struct {
 	} `json:"resources"`
 }
 
-// ViewState reads a state. Unless reveal is set, what is sensitive is masked
-// wherever it stands: what the state marks, and attributes whose name says it,
-// since older engines did not write down what their providers' schemas mark.
-func ViewState(state []byte, reveal bool) (StateView, error) {
+// Showing says what a view of a state shows.
+type Showing struct {
+	Reveal  bool   // every value in clear
+	Secrets Prints // of values that came from Secrets
+	Unknown string // why it is not known which did; then every value is masked
+}
+
+// ViewState reads a state. Unless values are revealed, what is secret is masked
+// wherever it stands: what the state marks, what came from a Secret, and attributes
+// whose name says it, since older engines did not write down what their providers'
+// schemas mark.
+func ViewState(state []byte, show Showing) (StateView, error) {
 	v := StateView{Resources: []StateResource{}, Outputs: []StateOutput{}}
 	if len(state) == 0 {
 		return v, nil
@@ -67,27 +85,26 @@ func ViewState(state []byte, reveal bool) (StateView, error) {
 		return v, fmt.Errorf("reading the state: %w", err)
 	}
 	v.Lineage, v.Serial, v.Engine, v.Sealed = s.Lineage, s.Serial, s.Engine, s.Encrypted != nil
+	if !show.Reveal {
+		v.Masked = show.Unknown
+	}
 	var known inventoryState
 	if err := json.Unmarshal(state, &known); err != nil {
 		return v, fmt.Errorf("reading the state: %w", err)
 	}
-	m := stateMask{reveal: reveal, hide: NewRedactor(known.secrets())}
+	m := stateMask{Showing: show, hide: NewRedactor(known.secrets())}
 	for _, r := range s.Resources {
 		for _, i := range r.Instances {
 			out := StateResource{Mode: r.Mode, Provider: providerName(r.Provider), Tainted: i.Status == "tainted", Deposed: i.Deposed}
-			out.Address = stateAddress(r.Module, r.Mode, r.Type, r.Name, i.Index)
-			if attrs, ok := decode(i.Attributes).(map[string]any); ok {
+			out.Address = m.text(stateAddress(r.Module, r.Mode, r.Type, r.Name, i.Index))
+			if attrs, ok := i.attributes().(map[string]any); ok {
 				out.Attributes = m.attributes(attrs, i.Sensitive)
 			}
 			v.Resources = append(v.Resources, out)
 		}
 	}
 	for name, o := range s.Outputs {
-		value := decode(o.Value)
-		if o.Sensitive && !reveal {
-			value = Mask
-		}
-		v.Outputs = append(v.Outputs, StateOutput{Name: name, Sensitive: o.Sensitive, Value: m.value(value)})
+		v.Outputs = append(v.Outputs, m.output(name, o.Value, o.Sensitive))
 	}
 	slices.SortFunc(v.Outputs, func(a, b StateOutput) int { return strings.Compare(a.Name, b.Name) })
 	return v, nil
@@ -122,10 +139,32 @@ func providerName(p string) string {
 	return source
 }
 
-// stateMask hides what is sensitive in a state.
+// stateMask hides what is secret in a state.
 type stateMask struct {
-	reveal bool
-	hide   *Redactor
+	Showing
+	hide *Redactor // of what the state marks
+}
+
+// output is an output that holds a secret value, if only in a part of it, as
+// sensitive as one that the module declares so.
+func (m stateMask) output(name string, raw json.RawMessage, sensitive bool) StateOutput {
+	out := StateOutput{Name: name, Sensitive: sensitive || m.Secrets.Holds(raw), Value: decode(raw)}
+	switch {
+	case m.Reveal:
+	case out.Sensitive:
+		out.Value = Mask
+	default:
+		out.Value = m.value(out.Value)
+	}
+	return out
+}
+
+// text hides known secrets in a text that is no value.
+func (m stateMask) text(s string) string {
+	if m.Reveal {
+		return s
+	}
+	return m.Secrets.String(m.hide.String(s))
 }
 
 // telling are names of attributes that say what they hold.
@@ -134,7 +173,7 @@ var telling = sync.OnceValue(func() *regexp.Regexp {
 })
 
 func (m stateMask) attributes(attrs map[string]any, sensitive [][]pathStep) map[string]any {
-	if m.reveal {
+	if m.Reveal {
 		return attrs
 	}
 	for _, path := range sensitive {
@@ -198,9 +237,24 @@ func container(v any) bool {
 
 // value hides known secrets wherever they stand.
 func (m stateMask) value(v any) any {
-	if m.reveal {
-		return v
+	if m.Unknown != "" {
+		return unreadable(v)
 	}
+	return m.Secrets.hidden(m.marked(v))
+}
+
+// unreadable is v with nothing to read but its shape.
+func unreadable(v any) any {
+	switch v := v.(type) {
+	case nil, bool:
+		return v
+	default:
+		return Mask
+	}
+}
+
+// marked hides what the state marks, and what the names of attributes say.
+func (m stateMask) marked(v any) any {
 	switch v := v.(type) {
 	case string:
 		return m.hide.String(v)
@@ -210,13 +264,13 @@ func (m stateMask) value(v any) any {
 			if item != nil && item != "" && telling().MatchString(name) {
 				item = Mask
 			}
-			out[m.hide.String(name)] = m.value(item)
+			out[m.hide.String(name)] = m.marked(item)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, item := range v {
-			out[i] = m.value(item)
+			out[i] = m.marked(item)
 		}
 		return out
 	default:
@@ -235,11 +289,11 @@ type StateDifference struct {
 // the first may be unreadable: then it counts as empty.
 func DiffStates(before, after []byte) (StateDifference, error) {
 	var d StateDifference
-	a, err := ViewState(before, true)
+	a, err := ViewState(before, Showing{Reveal: true})
 	if err != nil {
 		a = StateView{}
 	}
-	b, err := ViewState(after, true)
+	b, err := ViewState(after, Showing{Reveal: true})
 	if err != nil {
 		return d, err
 	}
@@ -274,11 +328,7 @@ func (v StateView) managed() map[string]string {
 		if err != nil {
 			b = nil
 		}
-		address := r.Address
-		if r.Deposed != "" {
-			address += " (deposed object " + r.Deposed + ")"
-		}
-		out[address] = string(b)
+		out[r.Title()] = string(b)
 	}
 	return out
 }

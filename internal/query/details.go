@@ -46,6 +46,7 @@ const (
 type DetailRecords interface {
 	// OutputsOf opens the outputs of the newest state of a stack, values and all.
 	OutputsOf(context.Context, StackID) (io.ReadCloser, error)
+	SecretRecords
 	// CheckedAt says when the last drift check ended; zero if that is unknown.
 	CheckedAt(context.Context, StackID) (time.Time, error)
 }
@@ -93,6 +94,11 @@ func (d *Details) OutputsKept(ctx context.Context, key Key) ([]Output, error) {
 	if err := errors.Join(err, r.Close()); err != nil {
 		return nil, fmt.Errorf("reading the outputs of the stack %s: %w", key, err)
 	}
+	hidden, err := d.records.SecretPrints(ctx, st.ID())
+	if err != nil {
+		return nil, err
+	}
+	kube.MarkSecret(values, hidden)
 	out := make([]Output, 0, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		o := Output{Name: name, Sensitive: values[name].Sensitive}
@@ -112,8 +118,9 @@ type Output struct {
 }
 
 // Outputs returns what a stack published, read from its Secret as the caller.
-// The values of sensitive ones are left out unless show says otherwise; what
-// was published by a program that does not say is sensitive.
+// The values of sensitive ones, and of those that hold a value from a Secret, are
+// left out unless show says otherwise; what was published by a program that does
+// not say is sensitive.
 func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, error) {
 	o, err := s.Read(ctx, key)
 	if err != nil {
@@ -134,9 +141,13 @@ func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, err
 	if err != nil {
 		return nil, fmt.Errorf("reading the Secret %s: %w", name, err)
 	}
+	hidden, unknown := s.Objects.Records.SecretPrints(ctx, View(o).ID())
+	if unknown != nil {
+		public = nil // any of them may hold a value from a Secret
+	}
 	out := make([]Output, 0, len(values))
 	for name, value := range values {
-		v := Output{Name: name, Sensitive: !slices.Contains(public, name)}
+		v := Output{Name: name, Sensitive: !slices.Contains(public, name) || hidden.Holds(value)}
 		if show || !v.Sensitive {
 			v.Value = value
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
 
@@ -36,6 +38,33 @@ type Records interface {
 	Plan(ctx context.Context, id StackID, digest string) (io.ReadCloser, error)
 
 	StateRecords
+	SecretRecords
+}
+
+// SecretRecords know the values from Secrets that a stack was given.
+type SecretRecords interface {
+	// SecretPrints recognise the values; those of a stack that was given none are
+	// empty.
+	SecretPrints(ctx context.Context, id StackID) (plan.Prints, error)
+}
+
+// SecretPrints implements Records.
+func (b *Blobs) SecretPrints(ctx context.Context, id StackID) (plan.Prints, error) {
+	if err := CheckID(id, "any"); err != nil {
+		return plan.Prints{}, err
+	}
+	raw, err := b.store.Get(ctx, record.Secrets(id.UID))
+	if fault.Of(err) == fault.Missing {
+		return plan.Prints{}, nil
+	}
+	var known plan.Remembered
+	if err == nil {
+		known, err = record.At[plan.Remembered](record.Secrets(id.UID)).Decode(raw)
+	}
+	if err != nil {
+		return plan.Prints{}, fmt.Errorf("reading which values of %s came from Secrets: %w", id.Key, err)
+	}
+	return known.Prints()
 }
 
 // Limits of what is read of records at once.

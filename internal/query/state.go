@@ -39,6 +39,7 @@ type StateInfo struct {
 	Serial    uint64        `json:"serial,omitempty"`
 	Digest    string        `json:"digest,omitempty"`
 	Resources int           `json:"resources,omitempty"` // managed resource instances
+	Sealed    bool          `json:"sealed,omitempty"`    // it is encrypted, and they cannot be counted
 	Bytes     int           `json:"bytes,omitempty"`
 	Packed    int           `json:"packed,omitempty"`   // in the Secret
 	Outgrown  bool          `json:"outgrown,omitempty"` // the Secret only points to it
@@ -143,6 +144,7 @@ func (s *States) stateInfo(ctx context.Context, o *Object) (StateInfo, error) {
 		info.Problem = err.Error()
 	}
 	info.Lineage, info.Serial, info.Resources, info.Bytes = facts.Lineage, facts.Serial, facts.Resources, facts.Bytes
+	info.Sealed = facts.Sealed
 	lock, err := h.Lock(ctx)
 	if err != nil {
 		info.Problem = errors.Join(errors.New(info.Problem), err).Error()
@@ -152,13 +154,22 @@ func (s *States) stateInfo(ctx context.Context, o *Object) (StateInfo, error) {
 }
 
 // StateOf returns what the newest state of a stack says, or one version of it.
-// What is sensitive is masked unless reveal is set.
+// What is sensitive or came from a Secret is masked unless reveal is set. While it
+// is not known what came from Secrets, every value is masked.
 func (s *States) StateOf(ctx context.Context, key Key, version string, reveal bool) (plan.StateView, error) {
-	raw, err := s.PullState(ctx, key, version)
+	h, err := s.StoredState(ctx, key)
 	if err != nil {
 		return plan.StateView{}, err
 	}
-	return plan.ViewState(raw, reveal)
+	raw, err := s.pull(ctx, h, version)
+	if err != nil {
+		return plan.StateView{}, err
+	}
+	show := plan.Showing{Reveal: reveal}
+	if show.Secrets, err = s.Records.SecretPrints(ctx, h.ID); err != nil {
+		show.Unknown = fmt.Sprintf("every value is masked, because the server did not say which values came from Secrets: %v", err)
+	}
+	return plan.ViewState(raw, show)
 }
 
 // id is how the records know a stack.
@@ -178,6 +189,10 @@ func (s *States) PullState(ctx context.Context, key Key, version string) ([]byte
 	if err != nil {
 		return nil, err
 	}
+	return s.pull(ctx, h, version)
+}
+
+func (s *States) pull(ctx context.Context, h *StoredState, version string) ([]byte, error) {
 	if version != "" {
 		v, err := s.Version(ctx, h, version)
 		if err != nil {
@@ -190,7 +205,7 @@ func (s *States) PullState(ctx context.Context, key Key, version string) ([]byte
 		return nil, err
 	}
 	if found.Digest == "" {
-		return nil, fault.New(fault.Missing, ReasonNoState, fmt.Errorf("the stack %s has no state yet (the Secret %s)", key, h.Ref))
+		return nil, fault.New(fault.Missing, ReasonNoState, fmt.Errorf("the stack %s has no state yet (the Secret %s)", h.ID.Key, h.Ref))
 	}
 	return found.State, nil
 }
@@ -219,6 +234,15 @@ func (s *States) StateVersions(ctx context.Context, key Key) (KeptStates, error)
 		return KeptStates{}, err
 	}
 	return s.Records.States(ctx, id)
+}
+
+// SecretPrints recognise the values from Secrets that a stack was given.
+func (s *States) SecretPrints(ctx context.Context, key Key) (plan.Prints, error) {
+	id, err := s.id(ctx, key)
+	if err != nil {
+		return plan.Prints{}, err
+	}
+	return s.Records.SecretPrints(ctx, id)
 }
 
 // ServerState opens a state of the records, for the HTTP API.

@@ -100,6 +100,9 @@ func StateIndex(uid string) Of[stack.StateVersions] {
 // Decisions are the last decisions about a stack, the newest last.
 func Decisions(uid string) Of[[]stack.Decided] { return At[[]stack.Decided](decisions.key(uid)) }
 
+// Secrets is the key of the prints of secret values that runs were given.
+func Secrets(uid string) string { return secrets.key(uid) }
+
 // Lasting is what must outlast the status.
 func Lasting(uid string) Of[stack.Checkpoint] { return At[stack.Checkpoint](lasting.key(uid)) }
 

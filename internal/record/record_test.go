@@ -32,6 +32,7 @@ var keys = map[string]string{
 	record.StateIndex("u").Key:                           "stacks/u/states/index.json",
 	record.StateVersion("u", "00000000000000000001-abc"): "stacks/u/states/00000000000000000001-abc",
 	record.Decisions("u").Key:                            "stacks/u/decisions.json",
+	record.Secrets("u"):                                  "stacks/u/secrets",
 	record.Lasting("u").Key:                              "stacks/u/lasting",
 	record.Audited("u"):                                  "stacks/u/told",
 	record.Checked("u").Key:                              "stacks/u/checked",

@@ -48,6 +48,7 @@ var _ = addDoors(map[string]string{
 	"GET /api/v1/namespaces/:namespace/stacks/:name/state":              "get terraforms/state apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/resources":          "get terraforms/state apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/states":             "get terraforms/state apps/net",
+	"GET /api/v1/namespaces/:namespace/stacks/:name/secret-prints":      "get terraforms/state apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/states/:version":    "get terraforms/state apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/outgrown":           "get terraforms/state apps/net",
 	"PUT /api/v1/namespaces/:namespace/stacks/:name/outgrown":           "update terraforms/state apps/net",

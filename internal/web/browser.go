@@ -62,6 +62,7 @@ func (p pageRows) page(path string, d door, a requirement, h pages.Handler) rout
 			p.replies.refuse(c, err)
 			return
 		}
+		v.Revealed = func(version string) error { return p.states.sender.read(c, version) }
 		page, err := h(v)
 		if err = cmp.Or(v.Unknown(), err); err != nil {
 			p.replies.refuse(c, err)

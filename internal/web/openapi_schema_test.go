@@ -43,6 +43,8 @@ func (w *writer) schema(t reflect.Type, depth int) *openapi3.SchemaRef {
 		s := openapi3.NewInt64Schema()
 		s.Description = "nanoseconds"
 		return s.NewRef()
+	case reflect.TypeFor[[]byte]():
+		return openapi3.NewBytesSchema().NewRef()
 	case reflect.TypeFor[json.RawMessage](), anyType:
 		return (&openapi3.Schema{Nullable: true}).NewRef()
 	case reflect.TypeFor[query.Status]():

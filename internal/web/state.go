@@ -21,6 +21,7 @@ import (
 // of their own.
 type States interface {
 	StateVersions(ctx context.Context, key query.Key) (query.KeptStates, error)
+	SecretPrints(ctx context.Context, key query.Key) (plan.Prints, error)
 	ServerState(ctx context.Context, key query.Key, name string) (io.ReadCloser, error)
 	ServerOutgrown(ctx context.Context, key query.Key, digest string) (io.ReadCloser, error)
 	KeepOutgrown(ctx context.Context, key query.Key, state []byte) error
@@ -55,6 +56,8 @@ func (a stateAPI) routes() []route {
 				v, err := a.stacks.StateOf(c.ctx(), c.key(), "", false)
 				return listed(v.Resources, err)
 			}),
+		reads(a.gate, oneStack+"/secret-prints", guarded, read, op("getSecretPrints", "Returns keyed hashes that recognise the values from Secrets which runs of the stack were given, to mask them in its state."),
+			func(c call) (plan.Prints, error) { return a.stacks.SecretPrints(c.ctx(), c.key()) }),
 		a.raw(oneStack+"/states/:version", read, file, a.version),
 		a.raw(oneStack+"/outgrown", read, outgrown, a.outgrown),
 		{method: http.MethodPut, path: oneStack + "/outgrown", door: guarded, access: right("update", access.ResourceState),

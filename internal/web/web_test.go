@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/recordstest"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -158,6 +159,14 @@ func (e estate) StateVersions(ctx context.Context, key query.Key) (query.KeptSta
 		return query.KeptStates{}, err
 	}
 	return e.records.States(ctx, id)
+}
+
+func (e estate) SecretPrints(ctx context.Context, key query.Key) (plan.Prints, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return plan.Prints{}, err
+	}
+	return e.records.SecretPrints(ctx, id)
 }
 
 func (e estate) ServerState(ctx context.Context, key query.Key, name string) (io.ReadCloser, error) {

@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -8,7 +9,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/record"
 )
 
 func readsStates(t *testing.T, w *World, s Subject) {
@@ -29,6 +32,17 @@ func readsStates(t *testing.T, w *World, s Subject) {
 	}
 	_, err := s.Stacks.StateOf(t.Context(), w.key("net"), "5", false)
 	want(t, "a version that is not kept", err, fault.Missing, query.ReasonNoVersion)
+
+	w.stored(t, stateOf(8, "from-a-secret"))
+	known := plan.Remembered{Key: []byte("k")}
+	known.Add([]string{"from-a-secret"})
+	w.put(t, record.Secrets(w.id(t).UID), string(must(json.Marshal(known))(t)))
+	for reveal, id := range map[bool]string{false: plan.Mask, true: "from-a-secret"} {
+		v := must(s.Stacks.StateOf(t.Context(), w.key("net"), "", reveal))(t)
+		if len(v.Resources) != 1 || v.Resources[0].Attributes["id"] != id || v.Masked != "" {
+			t.Errorf("StateOf(reveal %v) = %+v, want the identifier %s", reveal, v, id)
+		}
+	}
 }
 
 func rollsBack(t *testing.T, w *World, s Subject) {

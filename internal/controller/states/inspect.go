@@ -94,8 +94,12 @@ func (of Subject) adopts(ref kube.StateRef, stored kube.Stored, facts stack.Stat
 	if !former || of.Observed.Spec.AdoptState || of.Observed.Status.KnownState != (stack.StateID{}) || facts.Resources == 0 && !facts.Sealed {
 		return nil
 	}
+	what := fmt.Sprintf("a state with %d resources", facts.Resources)
+	if facts.Sealed {
+		what = "an encrypted state, whose resources cannot be counted,"
+	}
 	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
-		"the Secret %s holds a state with %d resources of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another backendConfig.secretSuffix to start with an empty state", ref, facts.Resources))
+		"the Secret %s holds %s of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another backendConfig.secretSuffix to start with an empty state", ref, what))
 }
 
 // expected is the version that should be stored. The records remember it, too:

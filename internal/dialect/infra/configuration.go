@@ -198,6 +198,18 @@ func outputs(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	if o.Name == "" {
 		return invalid("spec.writeOutputsToSecret.name", "is empty")
 	}
+	taken := map[string]string{} // key → entry
+	for i, entry := range o.Outputs {
+		field := fmt.Sprintf("spec.writeOutputsToSecret.outputs[%d]", i)
+		_, key := stack.SelectedOutput(entry)
+		if !stack.IsSecretKey(key) {
+			return invalid(field, "is %q: a Secret cannot have the key %q; a key has %s", entry, key, stack.SecretKeys)
+		}
+		if other, ok := taken[key]; ok && other != entry {
+			return invalid(field, "is %q, and %q has the key %q already: give one of them another key, as in OUTPUT:KEY", entry, other, key)
+		}
+		taken[key] = entry
+	}
 	p.Outputs = &stack.Outputs{Secret: o.Name, Select: o.Outputs, Labels: o.Labels, Annotations: o.Annotations}
 	return nil
 }

@@ -106,6 +106,8 @@ func TestDecodeInvalid(t *testing.T) {
 		"a workspace that is read as an option": {`{values: {hcl: x}, workspace: -or-create}`, `spec.workspace is "-or-create", which is no name for a workspace`},
 		"an unknown form of a plan":             {`{values: {hcl: x}, storeReadablePlan: yaml}`, `spec.storeReadablePlan is "yaml", not none, json or human`},
 		"outputs to a Secret without a name":    {`{values: {hcl: x}, writeOutputsToSecret: {name: ""}}`, "spec.writeOutputsToSecret.name is empty"},
+		"two outputs with one key":              {`{values: {hcl: x}, writeOutputsToSecret: {name: s, outputs: ["a:key", "b:key"]}}`, `spec.writeOutputsToSecret.outputs[1] is "b:key", and "a:key" has the key "key" already: give one of them another key, as in OUTPUT:KEY`},
+		"an output with a key that is none":     {`{values: {hcl: x}, writeOutputsToSecret: {name: s, outputs: ["a:bad key"]}}`, `spec.writeOutputsToSecret.outputs[0] is "a:bad key": a Secret cannot have the key "bad key"; a key has 1 to 253 letters of ASCII, digits, hyphens, underscores and dots`},
 		"variables of what a run has not": {`{values: {hcl: x}, vars: [{name: a, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}, {name: b, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]}`,
 			"spec.vars[].valueFrom.fileKeyRef is not supported: a run has no volumes that it could be in; spec.vars[].valueFrom.resourceFieldRef is not supported: a run has no container whose resources it could name"},
 		"a variable of another field":          {`{values: {hcl: x}, vars: [{name: a, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]}`, `spec.vars[0].valueFrom.fieldRef.fieldPath is "status.podIP": a run has ` + stack.Fields},

@@ -14,14 +14,19 @@ import (
 )
 
 // StackResources lists the resources in the state of a stack, by module and type.
-// Sensitive values are masked by the service.
+// Secret values are masked unless the visitor asks for them.
 func StackResources(v *Visit) (Page, error) {
 	head, err := headOf(v, tabResources)
 	if err != nil {
 		return Page{}, err
 	}
 	view := resourceList{Head: head, Text: strings.TrimSpace(v.Query.Get("q")), Version: v.Query.Get("version")}
-	state, err := v.Backend.Stacks.StateOf(v.Context, v.Key(), view.Version, false)
+	if view.Revealed = v.Query.Get("secrets") == "show"; view.Revealed {
+		if err := v.Revealed(view.Version); err != nil {
+			return Page{}, err
+		}
+	}
+	state, err := v.Backend.Stacks.StateOf(v.Context, v.Key(), view.Version, view.Revealed)
 	switch {
 	case fault.Of(err) == fault.Missing && view.Version == "":
 		view.Nothing = "The stack has no state yet. Nothing was created."
@@ -33,7 +38,13 @@ func StackResources(v *Visit) (Page, error) {
 		view.Nothing = "The state is encrypted by the engine. Only a run can read it."
 	default:
 		view.fill(state)
+		view.Masked = state.Masked
 	}
+	show := "show"
+	if view.Revealed {
+		show = ""
+	}
+	view.Toggle = ui.With(v.Path, v.Query, "secrets", show)
 	return stackPage(v, "stack_resources", "Resources", view), nil
 }
 
@@ -44,14 +55,18 @@ type resourceList struct {
 	Head    stackHead
 	Text    string
 	Version string // of the state; empty for the newest
-	Serial  uint64
-	Engine  string
-	Total   int
-	Found   int
-	Hidden  int // found and not shown
-	Modules []moduleGroup
-	Nothing string
-	Problem *Problem
+	Masked  string // why every value is masked
+
+	Revealed bool   // secret values are shown
+	Toggle   string // this page with or without them
+	Serial   uint64
+	Engine   string
+	Total    int
+	Found    int
+	Hidden   int // found and not shown
+	Modules  []moduleGroup
+	Nothing  string
+	Problem  *Problem
 }
 
 type moduleGroup struct {

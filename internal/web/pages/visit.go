@@ -30,6 +30,10 @@ type Visit struct {
 	// user. An Action has it where such records exist.
 	Forget func(key query.Key, uid string) error
 
+	// Revealed records that the visitor asked for the secret values of a state. A
+	// page shows them only after that.
+	Revealed func(version string) error
+
 	Path  string            // as the browser has it, without the query
 	Names map[string]string // the parts of the path that are variables
 	Query url.Values

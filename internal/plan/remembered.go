@@ -1,0 +1,106 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Remembered are prints of the secret values that a stack was given over time.
+// The values that it was given last come last.
+type Remembered struct {
+	Key    []byte            `json:"key"` // random, one for each stack
+	Values []RememberedValue `json:"values"`
+}
+
+// RememberedValue is what is kept of one secret value.
+type RememberedValue struct {
+	ID    string   `json:"id"`    // a keyed hash of the value
+	Forms []string `json:"forms"` // of each form: length.hint.hash
+}
+
+// formsKept bounds the forms of all values of one stack. Values that the stack was
+// given last are kept whatever they come to.
+const formsKept = 1 << 17
+
+// Add remembers the values that a stack is given now, and reports whether there
+// was anything new among them. The values that it was given longest ago go when
+// there is no room.
+func (m *Remembered) Add(values []string) bool {
+	h := Prints{Key: m.Key}.hasher()
+	was := map[string]RememberedValue{}
+	for _, v := range m.Values {
+		was[v.ID] = v
+	}
+	var now []RememberedValue
+	given, fresh := map[string]bool{}, false
+	for _, value := range values {
+		id := h.hash("value\x00" + value)
+		if given[id] || len(forms(value)) == 0 && !isShort(value) {
+			continue
+		}
+		given[id] = true
+		v, known := was[id]
+		if !known {
+			fresh, v = true, RememberedValue{ID: id, Forms: printsOf(h, value)}
+		}
+		now = append(now, v)
+	}
+	if !fresh {
+		return false
+	}
+	room := formsKept
+	for _, v := range now {
+		room -= len(v.Forms)
+	}
+	for _, v := range slices.Backward(m.Values) {
+		if given[v.ID] {
+			continue
+		}
+		if room -= len(v.Forms); room < 0 {
+			break
+		}
+		now = slices.Insert(now, 0, v)
+	}
+	m.Values = now
+	return true
+}
+
+// printsOf are the prints of one value, sorted, so that their order tells nothing.
+func printsOf(h *hasher, value string) []string {
+	var out []string
+	if isShort(value) {
+		out = append(out, fmt.Sprintf("%d.0.%s", len(value), h.hash(value)))
+	}
+	for _, form := range forms(value) {
+		if len(form) >= minValue {
+			out = append(out, fmt.Sprintf("%d.%d.%s", len(form), h.hint(form), h.hash(form)))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Prints returns the prints of all values.
+func (m Remembered) Prints() (Prints, error) {
+	p := Prints{Key: m.Key, Forms: map[int]map[string]bool{}}
+	for _, v := range m.Values {
+		for _, form := range v.Forms {
+			parts := strings.Split(form, ".")
+			if len(parts) != 3 {
+				return Prints{}, fmt.Errorf("reading the prints of a secret value: %q has %d parts, not 3", form, len(parts))
+			}
+			length, err := strconv.Atoi(parts[0])
+			if err != nil {
+				return Prints{}, fmt.Errorf("reading the prints of a secret value: %w", err)
+			}
+			hint, err := strconv.ParseUint(parts[1], 10, 16)
+			if err != nil {
+				return Prints{}, fmt.Errorf("reading the prints of a secret value: %w", err)
+			}
+			p.add(length, uint16(hint), parts[2])
+		}
+	}
+	return p, nil
+}
