@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 )
@@ -27,69 +28,74 @@ func (s *secrets) value(v, marks any) {
 		s.all(v)
 		return
 	}
-	switch v := v.(type) {
-	case map[string]any:
-		for key, item := range v {
-			s.value(item, child(marks, key))
-		}
-	case []any:
-		for i, item := range v {
-			s.value(item, child(marks, i))
-		}
+	for step, item := range parts(v) {
+		s.value(item, child(marks, step))
 	}
 }
 
 func (s *secrets) all(v any) {
-	switch v := v.(type) {
-	case string:
+	if text, ok := v.(string); ok {
 		if *s == nil {
 			*s = secrets{}
 		}
-		(*s)[v] = true
-	case map[string]any:
-		for _, item := range v {
-			s.all(item)
-		}
-	case []any:
-		for _, item := range v {
-			s.all(item)
+		(*s)[text] = true
+	}
+	for _, item := range parts(v) {
+		s.all(item)
+	}
+}
+
+// parts are the members of an object by their keys, or the elements of a list by
+// their indexes. Any other value has none.
+func parts(v any) iter.Seq2[any, any] {
+	return func(yield func(step, item any) bool) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, item := range v {
+				if !yield(key, item) {
+					return
+				}
+			}
+		case []any:
+			for i, item := range v {
+				if !yield(i, item) {
+					return
+				}
+			}
 		}
 	}
+}
+
+// rewrite replaces each of the parts of v in place.
+func rewrite(v any, by func(step, item any) any) any {
+	for step, item := range parts(v) {
+		switch v := v.(type) {
+		case map[string]any:
+			v[step.(string)] = by(step, item)
+		case []any:
+			v[step.(int)] = by(step, item)
+		}
+	}
+	return v
 }
 
 // child returns what a tree of marks says about one key or index. Marks that
 // cover everything cover each part.
 func child(marks any, step any) any {
-	switch m := marks.(type) {
-	case bool:
-		return m
-	case map[string]any:
-		if key, ok := step.(string); ok {
-			return m[key]
-		}
-	case []any:
-		if i, ok := step.(int); ok && i < len(m) {
-			return m[i]
-		}
+	if all, ok := marks.(bool); ok {
+		return all
 	}
-	return nil
+	return childValue(marks, step)
 }
 
 // anyMarked reports whether something in a tree of marks is marked.
 func anyMarked(marks any) bool {
-	switch m := marks.(type) {
-	case bool:
-		return m
-	case map[string]any:
-		for _, item := range m {
-			if anyMarked(item) {
-				return true
-			}
+	for _, item := range parts(marks) {
+		if anyMarked(item) {
+			return true
 		}
-	case []any:
-		return slices.ContainsFunc(m, anyMarked)
 	}
-	return false
+	return marks == true
 }
 
 // masked returns v with everything hidden that one of the trees of marks

@@ -204,28 +204,21 @@ func (d masker) sectionState(raw json.RawMessage) any {
 }
 
 func (d masker) maskedState(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		if v["sensitive"] == true {
-			v["value"] = Mask
-		}
-		marks, isInstance := v["sensitive_values"]
-		for key, item := range v {
-			switch {
-			case isInstance && key == "values":
-				v[key] = d.masked(item, marks)
-			case key == "value":
-				v[key] = d.masked(item)
-			default:
-				v[key] = d.maskedState(item)
-			}
-		}
-	case []any:
-		for i, item := range v {
-			v[i] = d.maskedState(item)
-		}
+	object, _ := v.(map[string]any)
+	if object["sensitive"] == true {
+		object["value"] = Mask
 	}
-	return v
+	marks, isInstance := object["sensitive_values"]
+	return rewrite(v, func(key, item any) any {
+		switch {
+		case isInstance && key == "values":
+			return d.masked(item, marks)
+		case key == "value":
+			return d.masked(item)
+		default:
+			return d.maskedState(item)
+		}
+	})
 }
 
 func (d masker) sectionConfiguration(raw json.RawMessage) any {
@@ -233,41 +226,24 @@ func (d masker) sectionConfiguration(raw json.RawMessage) any {
 }
 
 func (d masker) maskedConfiguration(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, item := range v {
-			switch {
-			case key == "constant_value", key == "default" && v["sensitive"] == true:
-				v[key] = Mask
-			default:
-				v[key] = d.maskedConfiguration(item)
-			}
-		}
-	case []any:
-		for i, item := range v {
-			v[i] = d.maskedConfiguration(item)
-		}
-	case string:
-		return d.hide.String(v)
+	if text, ok := v.(string); ok {
+		return d.hide.String(text)
 	}
-	return v
+	object, _ := v.(map[string]any)
+	return rewrite(v, func(key, item any) any {
+		if key == "constant_value" || key == "default" && object["sensitive"] == true {
+			return Mask
+		}
+		return d.maskedConfiguration(item)
+	})
 }
 
 // shortened cuts strings that are too long to read.
 func shortened(v any) any {
-	switch v := v.(type) {
-	case string:
-		return shorten(v, maxString)
-	case map[string]any:
-		for key, item := range v {
-			v[key] = shortened(item)
-		}
-	case []any:
-		for i, item := range v {
-			v[i] = shortened(item)
-		}
+	if text, ok := v.(string); ok {
+		return shorten(text, maxString)
 	}
-	return v
+	return rewrite(v, func(_, item any) any { return shortened(item) })
 }
 
 // shorten cuts s to about n bytes, at a rune, and says how much is missing.

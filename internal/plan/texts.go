@@ -24,14 +24,9 @@ func texts(found []string, v any) []string {
 		found = append(found, v)
 	case json.Number:
 		found = append(found, v.String())
-	case []any:
-		for _, item := range v {
-			found = texts(found, item)
-		}
-	case map[string]any:
-		for _, item := range v {
-			found = texts(found, item)
-		}
+	}
+	for _, item := range parts(v) {
+		found = texts(found, item)
 	}
 	return found
 }
