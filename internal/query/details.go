@@ -34,6 +34,8 @@ type StackDetails interface {
 	DriftDetails(context.Context, Key) (DriftDetail, error)
 	// CheckedAt says when the last drift check was; zero if that is unknown.
 	CheckedAt(context.Context, Key) (time.Time, error)
+	// Manifest returns the object itself, without the values that must not be shown.
+	Manifest(context.Context, Key) (Manifest, error)
 }
 
 // The reasons of faults about details.

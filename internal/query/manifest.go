@@ -2,14 +2,20 @@ package query
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"regexp"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	objectyaml "sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
 )
 
 // document is one document of a manifest.
@@ -73,4 +79,118 @@ func Entry(n *yaml.Node, key string) (k, v *yaml.Node) {
 		}
 	}
 	return nil, nil
+}
+
+// Manifest is the object of a stack as a user would write it, without the values
+// that a page must not show.
+type Manifest struct {
+	Object  string // YAML, without its status and its managed fields
+	HCL     string // the module in spec.values.hcl; empty if there is none
+	Status  string // YAML
+	Managed string // YAML: which program manages which field
+	Masked  int    // values that plan.Mask replaces
+}
+
+// lastApplied is where kubectl keeps a second copy of an object, with all values.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// Manifest implements StackDetails. Variables that the module declares as
+// sensitive, values of environment variables, and literals whose name is that of
+// a secret are masked.
+func (d *Details) Manifest(ctx context.Context, key Key) (Manifest, error) {
+	o, err := d.stacks.Read(ctx, key)
+	if err != nil {
+		return Manifest{}, err
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o.Object)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("reading the object of the stack %s: %w", key, err)
+	}
+	kind := o.Dialect.Kind()
+	object["apiVersion"], object["kind"] = kind.GroupVersion().String(), kind.Kind
+	var m Manifest
+	in := &inputsOf{ctx: ctx, details: d, stack: key}
+	m.Masked = maskObject(object, in.declaredSensitive)
+	m.HCL, _, _ = unstructured.NestedString(object, "spec", "values", "hcl")
+	managed, _, _ := unstructured.NestedSlice(object, "metadata", "managedFields")
+	status := object["status"]
+	unstructured.RemoveNestedField(object, "metadata", "managedFields")
+	unstructured.RemoveNestedField(object, "metadata", "annotations", lastApplied)
+	delete(object, "status")
+	for _, part := range []struct {
+		of   any
+		to   *string
+		none bool
+	}{{object, &m.Object, false}, {status, &m.Status, status == nil}, {managed, &m.Managed, len(managed) == 0}} {
+		if part.none {
+			continue
+		}
+		text, err := objectyaml.Marshal(part.of)
+		if err != nil {
+			return Manifest{}, fmt.Errorf("writing the object of the stack %s as YAML: %w", key, err)
+		}
+		*part.to = string(text)
+	}
+	return m, nil
+}
+
+// maskObject masks values of an object and says how many.
+func maskObject(object map[string]any, sensitive func(variable string) bool) (masked int) {
+	each := func(found []any, mask func(map[string]any) bool) {
+		for _, item := range found {
+			if m, ok := item.(map[string]any); ok && m["value"] != nil && mask(m) {
+				m["value"] = plan.Mask
+				masked++
+			}
+		}
+	}
+	spec, _ := object["spec"].(map[string]any)
+	vars, _ := spec["vars"].([]any)
+	each(vars, func(m map[string]any) bool {
+		name, _ := m["name"].(string)
+		return sensitive(name)
+	})
+	always := func(map[string]any) bool { return true }
+	pod, _ := nested(spec, "runnerPodTemplate", "spec").(map[string]any)
+	env, _ := pod["env"].([]any)
+	each(env, always)
+	for _, kind := range []string{"initContainers", "containers"} {
+		containers, _ := pod[kind].([]any)
+		for _, c := range containers {
+			env, _ := nested(map[string]any{"c": c}, "c", "env").([]any)
+			each(env, always)
+		}
+	}
+	for _, path := range [][]string{{"values", "hcl"}, {"backendConfig", "customConfiguration"}} {
+		parent, _ := nested(spec, path[0]).(map[string]any)
+		if text, ok := parent[path[1]].(string); ok {
+			shown, n := maskHCL(text)
+			parent[path[1]] = shown
+			masked += n
+		}
+	}
+	return masked
+}
+
+// nested is a value of nested maps; nil if there is none.
+func nested(from map[string]any, path ...string) any {
+	var at any = from
+	for _, p := range path {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[p]
+	}
+	return at
+}
+
+// secretLiteral is an argument of HCL whose name is that of a secret and whose
+// value stands there in full. An expression is no secret.
+var secretLiteral = regexp.MustCompile(`(?i)("?\b[\w.-]*(?:password|passwd|secret|secret_key|token|private_key|access_key|credentials?|api_key|conn_str)"?\s*[=:]\s*)"(?:[^"\\$]|\\.|\$[^{"])+"`)
+
+// maskHCL masks the literal secrets of a text and says how many.
+func maskHCL(text string) (string, int) {
+	n := len(secretLiteral.FindAllStringIndex(text, -1))
+	return secretLiteral.ReplaceAllString(text, `${1}"`+plan.Mask+`"`), n
 }

@@ -43,7 +43,7 @@ type Moment struct {
 	Outcome stack.Outcome `json:"outcome,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`  // of a run that ended; nanoseconds
 	Count   int           `json:"count,omitempty"` // how often, if more than once
-	First   time.Time     `json:"first,omitzero"`  // of a run that failed Count times in the same way: the end of the first
+	First   time.Time     `json:"first,omitzero"`  // of a run that failed, or a drift check that found the same, Count times: the end of the first
 	Bad     bool          `json:"bad,omitempty"`   // it went wrong
 }
 

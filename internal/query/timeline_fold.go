@@ -60,7 +60,7 @@ func bad(r Report) bool {
 }
 
 // streaks makes one moment, the last, of runs that failed alike with nothing
-// between them. The newest come first.
+// between them, and of drift checks that found the same. The newest come first.
 func streaks(moments []Moment, runs []Report) []Moment {
 	of := map[string]Report{}
 	for _, r := range runs {
@@ -68,9 +68,10 @@ func streaks(moments []Moment, runs []Report) []Moment {
 	}
 	var out []Moment
 	for _, m := range moments {
-		if n := len(out); n > 0 && m.Kind == MomentRun && out[n-1].Kind == MomentRun && alike(of[m.Run], of[out[n-1].Run]) {
-			last := &out[n-1]
+		if n := before(out); m.Kind == MomentRun && n >= 0 && alike(of[m.Run], of[out[n].Run]) {
+			last := &out[n]
 			last.Count, last.First = max(last.Count, 1)+1, m.At
+			out = out[:n+1]
 			continue
 		}
 		out = append(out, m)
@@ -78,7 +79,32 @@ func streaks(moments []Moment, runs []Report) []Moment {
 	return out
 }
 
-// alike reports whether two runs failed in the same way.
+// before is the place of the run that the next moment may be folded into; -1 if
+// there is none. What only says that a drift check is due, or what it found, is no
+// moment between two of them.
+func before(out []Moment) int {
+	for i := len(out) - 1; i >= 0; i-- {
+		switch m := out[i]; {
+		case m.Kind == MomentRun:
+			return i
+		case m.Kind != MomentDecision || !slices.Contains(aboutChecks, m.Title):
+			return -1
+		}
+	}
+	return -1
+}
+
+// aboutChecks are the titles of decisions that a drift check causes.
+var aboutChecks = []string{
+	words(string(stack.Checking)), words(string(stack.Queued)), words(string(stack.NoDrift)), words(string(stack.DriftFound)),
+}
+
+// alike reports whether two runs failed in the same way, or are drift checks that
+// found the same.
 func alike(a, b Report) bool {
-	return bad(a) && bad(b) && a.Kind == b.Kind && a.Outcome == b.Outcome && a.Step == b.Step && a.Reason == b.Reason && a.Message == b.Message
+	same := a.Kind == b.Kind && a.Outcome == b.Outcome && a.Phase == b.Phase
+	if a.Kind == stack.CheckRun && a.Outcome == stack.Succeeded {
+		return same && a.Changes == b.Changes && a.ChangesHash == b.ChangesHash
+	}
+	return same && bad(a) && bad(b) && a.Step == b.Step && a.Reason == b.Reason && a.Message == b.Message
 }

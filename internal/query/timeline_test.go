@@ -194,6 +194,34 @@ func TestToldTimeline(t *testing.T) {
 	}
 }
 
+// Drift checks that find the same are one moment with their count, whatever was
+// decided because of them. A check that finds something else is another moment.
+func TestTimelineFoldsEqualDriftChecks(t *testing.T) {
+	check := func(id string, from float64, changes int) Report {
+		r := ended(id, stack.CheckRun, from, from+1, stack.Succeeded)
+		r.Changes = stack.Changes{Change: changes}
+		return r
+	}
+	runs := []Report{check("check-5", 50, 2), check("check-4", 40, 1), check("check-3", 30, 1), check("check-2", 20, 1), check("check-1", 10, 0)}
+	decided := []Decided{{At: minute(39), Phase: "Queued"}, {At: minute(31), Phase: "DriftFound"}, {At: minute(11), Phase: "NoDrift"}}
+	var got []string
+	for _, m := range timeline(infra.Dialect{}, minute(0), runs, nil, decided) {
+		line := m.Title
+		if m.Count > 1 {
+			line += fmt.Sprintf(" | %d times from %gm to %gm", m.Count, m.First.Sub(day).Minutes(), m.At.Sub(day).Minutes())
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		"Drift check: 0 to add, 2 to change, 0 to destroy",
+		"Drift check: 0 to add, 1 to change, 0 to destroy | 3 times from 21m to 41m",
+		"No drift", "Drift check: no drift", "Created",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("timeline() (-want +got):\n%s", diff)
+	}
+}
+
 func TestTimelineIsBounded(t *testing.T) {
 	var decided []Decided
 	for i := range 3 * momentsShown {

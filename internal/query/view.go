@@ -56,6 +56,7 @@ type Stack struct {
 	Revision       string           `json:"revision,omitempty"` // applied last, else planned last
 	Drift          *DriftInfo       `json:"drift,omitempty"`
 	Failures       int              `json:"failures,omitempty"`
+	FailsSince     time.Time        `json:"failsSince,omitzero"`      // the first failure after the last success
 	FailedRevision string           `json:"failedRevision,omitempty"` // the revision that fails
 	FailedWith     string           `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
 	Lock           *stack.Lock      `json:"lock,omitempty"`
@@ -185,7 +186,10 @@ func (s *Stack) remember(m stack.Status) {
 		s.Drift = &DriftInfo{At: m.Drift.At, Changes: m.Drift.Changes}
 	}
 	if m.Failures > 0 {
-		s.FailedRevision, s.FailedWith = m.FailedFor.Revision, m.FailedWith
+		s.FailedRevision, s.FailedWith, s.FailsSince = m.FailedFor.Revision, m.FailedWith, m.FailsSince
+		if s.FailsSince.IsZero() {
+			s.FailsSince = m.FailedAt
+		}
 	}
 	if s.Plan != nil && s.Plan.Name != s.Pending {
 		s.Plan = nil // the object is being written: what is public counts

@@ -66,6 +66,7 @@ type StoredState struct {
 type Failure struct {
 	Failures   int        `json:"failures,omitempty"`
 	FailedAt   time.Time  `json:"failedAt,omitzero"`
+	FailsSince time.Time  `json:"failsSince,omitzero"` // the first failure after the last success, also of another revision
 	FailedFor  PlanInputs `json:"failedFor,omitzero"`
 	FailedKind RunKind    `json:"failedKind,omitempty"`
 	FailedStep string     `json:"failedStep,omitempty"`
@@ -382,6 +383,12 @@ func (m Status) fail(r Run) Status {
 		m.Failures = 0
 	}
 	m.Failures++
+	if m.FailsSince.IsZero() {
+		m.FailsSince = r.At
+		if !m.FailedAt.IsZero() {
+			m.FailsSince = m.FailedAt // an earlier release wrote the status
+		}
+	}
 	m.FailedAt, m.FailedFor, m.FailedKind = r.At, r.Cause.PlanInputs, r.Kind
 	m.FailedStep, m.FailedWith, m.FailedWhy = r.Step, r.Message, r.Why
 	m.Lock = r.Lock

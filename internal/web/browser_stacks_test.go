@@ -10,6 +10,7 @@ var _ = addDoors(map[string]string{
 	"GET /stacks/:namespace/:name/states":               "get terraforms/state apps/net",
 	"GET /stacks/:namespace/:name/drift":                "get terraforms/plan apps/net",
 	"GET /stacks/:namespace/:name/events":               "get terraforms apps/net",
+	"GET /stacks/:namespace/:name/manifest":             "get terraforms apps/net",
 	"GET /stacks/:namespace/:name/repair":               "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/approve":             "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/reject":              "patch terraforms apps/net",

@@ -95,6 +95,26 @@ func TestDestroyingPlansAskTwice(t *testing.T) {
 	}
 }
 
+// What a plan destroys stands beside the checkbox about it. A page
+// that does not show it leads to one that does.
+func TestWhatIsDestroyedStandsBesideTheBox(t *testing.T) {
+	for address, h := range map[string]Handler{"/stacks/apps/checkout": Stack, "/stacks/apps/checkout/plan": Plan} {
+		got := show(t, town(), address, h).text()
+		list, box := strings.Index(got, `module.m["1"].world_thing.x[1]`), strings.Index(got, "I have reviewed what this plan destroys")
+		if list < 0 || box < list {
+			t.Errorf("%s: the list is at %d, the box at %d: %s", address, list, box, got)
+		}
+	}
+	unread := town()
+	unread.document = nil
+	for address, h := range map[string]Handler{"/stacks/apps/checkout": Stack, "/approvals": Approvals} {
+		d := show(t, unread, address, h)
+		if text := d.text(); strings.Contains(text, "I have reviewed") || !strings.Contains(text, "Review what it destroys") {
+			t.Errorf("%s: a plan that destroys can be approved without its changes: %s", address, text)
+		}
+	}
+}
+
 // A decision about a replaced plan leads to the pending one.
 func TestStaleApprovals(t *testing.T) {
 	v := visitor(t, town(), "/stacks/net/vpc/approve")

@@ -114,7 +114,7 @@ func (d parsed) inert() {
 
 // scheme is every address that a page may lead to.
 var scheme = regexp.MustCompile(`^/($|(stacks|approvals|drift|queue|tenants|sources|audit|notifications|retained|about|api|sign-in)$` +
-	`|stacks/[^/]+/[^/]+(/(runs(/[^/]+(/log)?)?|plan|resources|outputs|inputs|graph|states(/[^/]+/file)?|drift|events|repair|break-glass))?$` +
+	`|stacks/[^/]+/[^/]+(/(runs(/[^/]+(/log)?)?|plan|resources|outputs|inputs|graph|states(/[^/]+/file)?|drift|events|manifest|repair|break-glass))?$` +
 	`|(tenants|registries|templates)/[^/]+/[^/]+$|audit/export$|retained/[^/]+/[^/]+/state$|api/v1/openapi\.json$` +
 	`|api/v1/namespaces/[^/]+/stacks/[^/]+/(plan|runs/[^/]+/log)$)`)
 
@@ -202,9 +202,25 @@ func (d parsed) labels() {
 		}
 	}
 	for _, n := range d.all(is(atom.Svg)) {
-		if attr(n, "aria-hidden") != "true" && attr(n, "role") != "group" {
+		switch {
+		case attr(n, "aria-hidden") == "true", attr(n, "role") == "group":
+		case attr(n, "role") == "img":
+			d.named(n)
+		default:
 			d.t.Error("a glyph is heard")
 		}
+	}
+}
+
+// named: a picture says what it shows, and its figures are in a table beside it.
+func (d parsed) named(svg *html.Node) {
+	for id := range strings.FieldsSeq(attr(svg, "aria-labelledby")) {
+		if found := d.all(func(n *html.Node) bool { return attr(n, "id") == id }); len(found) != 1 || textOf(found[0]) == "" {
+			d.t.Errorf("a picture is named by %q, which says nothing", id)
+		}
+	}
+	if attr(svg, "aria-labelledby") == "" || len((parsed{d.t, svg.Parent}).all(is(atom.Table))) == 0 {
+		d.t.Error("a picture has no name, or no table of its figures")
 	}
 }
 

@@ -74,6 +74,9 @@ func Plan(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	p.setStatus(head.Stack)
+	if p.Decide != nil {
+		p.Decide.shows(parsed)
+	}
 	p.fill(v, parsed)
 	p.Said = wordsOn(v, p.Info.Digest)
 	p.Warnings = warningsOf(v, p.Info.Run)

@@ -39,15 +39,6 @@ func (p *planned) Plan(_ context.Context, k query.Key, digest string) (query.Pla
 	return query.PlanDocument{PlanInfo: query.PlanInfo{Digest: digest}, Document: p.document}, p.fail
 }
 
-func (p *planned) Run(_ context.Context, _ query.Key, run string) (query.Report, error) {
-	for _, r := range p.reports {
-		if r.ID == run {
-			return r, nil
-		}
-	}
-	return query.Report{}, fault.New(fault.Missing, query.ReasonNoRuns, errors.New("no such run"))
-}
-
 // recorded is a document as it is kept, from a plan that a real engine made.
 func recorded(t testing.TB, name string) []byte {
 	t.Helper()

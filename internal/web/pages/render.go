@@ -173,6 +173,15 @@ func (r *Renderer) functions() template.FuncMap {
 				Said said
 			}{now, s}
 		},
+		"happened": func(now time.Time, m moment) struct {
+			Now    time.Time
+			Moment moment
+		} {
+			return struct {
+				Now    time.Time
+				Moment moment
+			}{now, m}
+		},
 		"mode": func(m stack.Mode) string { return modes[m] },
 		"head": func(now time.Time, h stackHead) struct {
 			Now  time.Time

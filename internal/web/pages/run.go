@@ -75,7 +75,7 @@ const liveRun = 3 * time.Second
 
 func runPageOf(head stackHead, r query.Report, others []query.Report, now time.Time) runPage {
 	k := head.Stack.Key()
-	p := runPage{Head: head, Report: r, Kind: turnWord(r.Kind), Pill: outcomePill(r.Outcome), Cause: noteOf(r).Cause, Isolation: isolation(r.Level), Log: runPath(k, r.ID) + "/log"}
+	p := runPage{Head: head, Report: r, Kind: turnWord(r.Kind), Pill: runPill(r, head.Stack), Cause: noteOf(r).Cause, Isolation: isolation(r.Level), Log: runPath(k, r.ID) + "/log"}
 	p.Goes = r.Finished.IsZero() && r.Outcome == ""
 	end := r.Finished
 	if end.IsZero() {

@@ -1,12 +1,14 @@
 package pages
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -146,5 +148,69 @@ func TestTheWayOfARunWithoutInit(t *testing.T) {
 	}
 	if s := page.Data.(runPage).Stages[i]; s.State != "skipped" || !strings.Contains(s.Text, "nothing to install") {
 		t.Errorf("init is %q: %q, want it skipped because there is nothing to install", s.State, s.Text)
+	}
+}
+
+// A plan that needs an approval does not look as if all were done.
+func TestRunsSayWhatTheyDid(t *testing.T) {
+	st := town().rows[0].Stack // its plan-1 is pending
+	applying := st
+	applying.Phase = string(stack.Applying)
+	for name, tt := range map[string]struct {
+		st   query.Stack
+		r    query.Report
+		want string
+	}{
+		"a pending plan":        {st, query.Report{ID: "plan-1", Kind: stack.PlanRun, Outcome: stack.Succeeded, Changes: stack.Changes{Add: 2}}, "warn Pending plan"},
+		"one that is applied":   {applying, query.Report{ID: "plan-1", Kind: stack.PlanRun, Outcome: stack.Succeeded}, "busy Being applied"},
+		"an older plan":         {st, query.Report{ID: "plan-0", Kind: stack.PlanRun, Outcome: stack.Succeeded, Changes: stack.Changes{Add: 2}}, "idle Planned"},
+		"a plan of nothing":     {st, query.Report{ID: "plan-0", Kind: stack.PlanRun, Outcome: stack.Succeeded}, "ok No changes"},
+		"a check":               {st, query.Report{ID: "check", Kind: stack.CheckRun, Outcome: stack.Succeeded}, "ok No drift"},
+		"a check with a find":   {st, query.Report{ID: "check", Kind: stack.CheckRun, Outcome: stack.Succeeded, Changes: stack.Changes{Change: 1}}, "drift Drifted"},
+		"an apply":              {st, query.Report{ID: "apply-1", Kind: stack.ApplyRun, Outcome: stack.Succeeded}, "ok Applied"},
+		"a plan that failed":    {st, query.Report{ID: "plan-1", Kind: stack.PlanRun, Outcome: stack.Failed}, "bad Failed"},
+		"a plan that goes on":   {st, query.Report{ID: "plan-9", Kind: stack.PlanRun}, "busy Running"},
+		"a destroy":             {st, query.Report{ID: "destroy-1", Kind: stack.DestroyRun, Outcome: stack.Succeeded}, "warn Destroyed"},
+		"a break-glass command": {st, query.Report{ID: "glass-1", Kind: stack.BreakGlassRun, Outcome: stack.Succeeded}, "ok Done"},
+	} {
+		if p := runPill(tt.r, tt.st); string(p.Tone)+" "+p.Word != tt.want {
+			t.Errorf("%s: %s %s, want %s", name, p.Tone, p.Word, tt.want)
+		}
+	}
+}
+
+// entries is an audit log that has these.
+type entries struct {
+	query.AuditLog
+	all []query.AuditEntry
+}
+
+func (e entries) Entries(context.Context, query.AuditSight, query.AuditQuery) (query.AuditPage, error) {
+	return query.AuditPage{Items: e.all}, nil
+}
+
+func TestRunsNameWhoCausedThem(t *testing.T) {
+	p := history(t)
+	p.reports[2].Note = noted(t, stack.Cause{Why: "requested", Replan: "r-1"}, 0)
+	v := runVisit(t, p, "/stacks/apps/checkout/runs")
+	v.Backend.AuditLog = entries{all: []query.AuditEntry{
+		{What: "approved", Who: "ann " + hostile, Digest: "sha256:x"}, {What: "replan-asked", Who: "bob", Details: map[string]string{"request": "r-1"}},
+	}}
+	page, err := StackRuns(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := parse(t, v, page).text()
+	for _, want := range []string{"applies the plan plan-main-1", "ann <script>", "bob", "main@4f1c9ab2", "source changed"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table does not say %q: %s", want, text)
+		}
+	}
+	v.Can = func(a access.Request) bool { return a.Resource != access.ResourceAudit }
+	if page, err = StackRuns(v); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(parse(t, v, page).text(), "bob") {
+		t.Error("a visitor without the permission for the audit log sees who requested a run")
 	}
 }

@@ -33,7 +33,8 @@ func Stack(v *Visit) (Page, error) {
 		missing = "The actions of users cannot be shown"
 	}
 	view.TimelineProblem = problemOf(missing, missingErr)
-	view.Timeline = timeline(v.Key(), moments)
+	view.fold(timeline(v.Key(), moments))
+	view.lost(v)
 	view.failing(moments)
 	return stackPage(v, "stack", "", view), nil
 }
@@ -73,7 +74,7 @@ type overview struct {
 	Head            stackHead
 	Means           query.Situation
 	Message         string
-	Whole           string // the message if it is cut above
+	Whole           string // the error, or the message, where Message has only a part of it
 	Failed          bool
 	Waiting         string
 	Facts           []string
@@ -82,7 +83,8 @@ type overview struct {
 	Rules           []query.RuleVerdict
 	Run             *runNow
 	Labels          []field
-	Timeline        []moment
+	Timeline        []moment // its newest entries
+	Earlier         []moment // the others
 	TimelineProblem *Problem
 
 	FailedLog string // of the run that failed last, if the stack fails
@@ -97,6 +99,12 @@ type overview struct {
 // messageLength is how much of a message heads the page.
 const messageLength = 400
 
+// headline is the first line of a message.
+func headline(message string) string {
+	first, _, _ := strings.Cut(message, "\n")
+	return ui.Cut(messageLength, first)
+}
+
 // runNow is the active run.
 type runNow struct {
 	query.Running
@@ -105,8 +113,12 @@ type runNow struct {
 
 func overviewOf(e query.Explanation, head stackHead) overview {
 	s := e.Stack
-	o := overview{Head: head, Means: inBrowser(stack.Reason(s.Phase), e.Means), Message: ui.Cut(messageLength, s.Message), Waiting: s.WaitingFor, Facts: e.Facts, Rule: s.Rule, Rules: e.Rules}
-	if o.Message != s.Message {
+	o := overview{Head: head, Means: inBrowser(stack.Reason(s.Phase), e.Means), Waiting: s.WaitingFor, Facts: e.Facts, Rule: s.Rule, Rules: e.Rules}
+	o.Message = headline(s.Message)
+	switch {
+	case s.Failures > 0 && s.FailedWith != "" && !strings.Contains(o.Message, s.FailedWith):
+		o.Whole = s.FailedWith
+	case o.Message != s.Message:
 		o.Whole = s.Message
 	}
 	if o.Waiting == s.Message {
@@ -177,7 +189,33 @@ var momentIcons = map[query.MomentKind]string{
 const (
 	timelineShown = 100
 	timelineText  = 400
+	timelineOpen  = 8 // entries that are not folded
+	timelineBad   = 3 // the same of a stack that fails: its error comes first
 )
+
+// fold shows the newest entries, and the others on demand.
+func (o *overview) fold(all []moment) {
+	open := timelineOpen
+	if o.Failed {
+		open = timelineBad
+	}
+	o.Timeline, o.Earlier = all, nil
+	if len(all) > open+1 { // one entry takes no more room than the words that hide it
+		o.Timeline, o.Earlier = all[:open], all[open:]
+	}
+}
+
+// lost names what the pending plan destroys, if the visitor may view the plan.
+func (o *overview) lost(v *Visit) {
+	d := o.Head.Decide
+	if d == nil || !d.Confirm || o.Applies || d.Plan.Digest == "" || v.Can == nil ||
+		!v.Can(access.Request{Verb: "get", Resource: access.ResourcePlan, Namespace: d.Key.Namespace, Name: d.Key.Name}) {
+		return
+	}
+	if doc, err := readPlan(v, o.Head.Stack, &d.Plan); err == nil {
+		d.shows(doc) // without the plan, the page leads to it
+	}
+}
 
 func timeline(k query.Key, moments []query.Moment) []moment {
 	var out []moment
@@ -194,7 +232,7 @@ func timeline(k query.Key, moments []query.Moment) []moment {
 			p := outcomePill(m.Outcome)
 			x.Pill, x.Tone = &p, p.Tone
 			if m.Outcome == stack.Succeeded {
-				x.Icon = "play"
+				x.Icon, x.Pill = "play", nil // the title says what the run found or did
 			}
 		}
 		out = append(out, x)

@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/planview"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
@@ -64,6 +65,18 @@ type Decide struct {
 	Against bool   // that decision is a rejection
 	See     string // the address of the plan
 	Confirm bool   // the plan destroys: a checkbox has to be selected
+	Shows   bool   // this page shows what the plan destroys; without it, the plan cannot be approved here
+	Lost    []planview.Lost
+	More    int // resources that the plan destroys and the page does not name
+}
+
+// lostShown is how many resources that a plan destroys are named beside its approval.
+const lostShown = 50
+
+// shows names what the plan destroys beside its approval.
+func (d *Decide) shows(p *planview.Plan) {
+	d.Shows = true
+	d.Lost, d.More = p.Destroyed(lostShown)
 }
 
 // decideOf is for the pending plan of s.

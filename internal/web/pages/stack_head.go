@@ -41,6 +41,7 @@ const (
 	tabStates    = "states"
 	tabDrift     = "drift"
 	tabEvents    = "events"
+	tabManifest  = "manifest"
 )
 
 // stackTabNames are the tabs in their order, each with the right that its row in
@@ -52,6 +53,7 @@ var stackTabNames = []struct {
 	{tabOverview, "Overview", access.ResourceStacks}, {tabRuns, "Runs", access.ResourceLog}, {tabResources, "Resources", access.ResourceState},
 	{tabOutputs, "Outputs", access.ResourceOutputs}, {tabInputs, "Inputs", access.ResourceStacks}, {tabGraph, "Graph", access.ResourceStacks},
 	{tabStates, "States", access.ResourceState}, {tabDrift, "Drift", access.ResourcePlan}, {tabEvents, "Events", access.ResourceStacks},
+	{tabManifest, "Manifest", access.ResourceStacks},
 }
 
 // stackPath is the address of a stack, or of something below it.

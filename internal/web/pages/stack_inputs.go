@@ -72,3 +72,18 @@ type outputRow struct {
 	Sensitive bool
 	Absent    bool // the value is not shown
 }
+
+// StackManifest shows the object of a stack: its YAML, and the module in it.
+func StackManifest(v *Visit) (Page, error) {
+	head, err := headOf(v, tabManifest)
+	if err != nil {
+		return Page{}, err
+	}
+	m, err := v.Backend.Details.Manifest(v.Context, v.Key())
+	return stackPage(v, "stack_manifest", "Manifest", struct {
+		Head     stackHead
+		Manifest query.Manifest
+		Get      string // prints the object as it is
+		Problem  *Problem
+	}{head, m, "kubectl get terraform -n " + head.Stack.Namespace + " " + head.Stack.Name + " -o yaml", problemOf("The object cannot be shown", err)}), nil
+}

@@ -47,3 +47,34 @@ func outcomePill(o stack.Outcome) ui.Pill {
 	}
 	return ui.NewPill(ui.ToneBad, "cross", string(o))
 }
+
+// runPill says what a run found or did: a plan that needs an approval has not
+// succeeded yet. st is the stack of the run.
+func runPill(r query.Report, st query.Stack) ui.Pill {
+	if r.Outcome != stack.Succeeded {
+		return outcomePill(r.Outcome)
+	}
+	pending := st.Plan != nil && st.Plan.Run == r.ID
+	switch {
+	case pending && st.Phase == string(stack.Applying):
+		return ui.NewPill(ui.ToneBusy, "turn", "Being applied")
+	case pending:
+		return ui.NewPill(ui.ToneWarn, "ask", "Pending plan")
+	case r.Kind == stack.HealthRun:
+		return ui.PillOf(ui.ToneOK, "Healthy")
+	case r.Kind == stack.BreakGlassRun:
+		return ui.PillOf(ui.ToneOK, "Done")
+	case r.Kind == stack.DestroyRun:
+		return ui.NewPill(ui.ToneWarn, "minus", "Destroyed")
+	case r.Kind == stack.ApplyRun:
+		return ui.PillOf(ui.ToneOK, "Applied")
+	case r.Kind == stack.CheckRun && r.Changes.None():
+		return ui.PillOf(ui.ToneOK, "No drift")
+	case r.Kind == stack.CheckRun:
+		return ui.PillOf(ui.ToneDrift, "Drifted")
+	case r.Changes.None():
+		return ui.PillOf(ui.ToneOK, "No changes")
+	default:
+		return ui.NewPill(ui.ToneIdle, "play", "Planned")
+	}
+}

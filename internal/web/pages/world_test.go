@@ -42,7 +42,9 @@ type estate struct {
 	outputs           []query.Output
 	drift             query.DriftDetail
 	looked            time.Time
-	err               error // of what takes a right of its own
+	manifest          query.Manifest
+	document          []byte // of every plan
+	err               error  // of what takes a right of its own
 	asked             query.BoardQuery
 }
 
@@ -127,6 +129,14 @@ func (e *estate) Describe(ctx context.Context, k query.Key) (query.Detail, error
 	return d, err
 }
 
+func (e *estate) Run(_ context.Context, _ query.Key, run string) (query.Report, error) {
+	i := slices.IndexFunc(e.reports, func(r query.Report) bool { return r.ID == run })
+	if i < 0 {
+		return query.Report{}, fault.New(fault.Missing, query.ReasonNoRuns, errors.New("no such run"))
+	}
+	return e.reports[i], nil
+}
+
 func (e *estate) Runs(context.Context, query.Key) ([]query.Report, error) { return e.reports, nil }
 
 func (e *estate) StateOf(context.Context, query.Key, string, bool) (plan.StateView, error) {
@@ -151,6 +161,18 @@ func (e *estate) OutputsKept(context.Context, query.Key) ([]query.Output, error)
 
 func (e *estate) CheckedAt(context.Context, query.Key) (time.Time, error) {
 	return e.looked, e.err
+}
+
+func (e *estate) Manifest(context.Context, query.Key) (query.Manifest, error) {
+	return e.manifest, e.err
+}
+
+// Plan returns the document of the estate, and none if it has none.
+func (e *estate) Plan(_ context.Context, k query.Key, digest string) (query.PlanDocument, error) {
+	if e.document == nil {
+		return query.PlanDocument{}, fault.New(fault.Missing, query.ReasonNotKept, fmt.Errorf("the plan of %s is not kept", k))
+	}
+	return query.PlanDocument{PlanInfo: query.PlanInfo{Digest: digest}, Document: e.document}, e.err
 }
 
 func (e *estate) DriftDetails(context.Context, query.Key) (query.DriftDetail, error) {
@@ -340,6 +362,8 @@ func town() *estate {
 		{At: now.Add(-55 * time.Minute), Kind: query.MomentEvent, Title: hostile, Text: long, Count: 4},
 		{At: now.Add(-90 * 24 * time.Hour), Kind: query.MomentCreated, Title: "Created"},
 	}
+	e.manifest = query.Manifest{Object: "kind: Terraform\nmetadata:\n  name: " + hostile, HCL: `resource "x" "y" { # ` + hostile, Status: hostile, Managed: "- manager: kubectl", Masked: 1}
+	e.document = large(3)
 	e.drift = query.DriftDetail{Since: now.Add(-26 * time.Hour), Changes: stack.Changes{Change: 2}, Digest: "sha256:plan-main-77", Drifted: []plan.Change{
 		{Address: "world_thing.two[0]", Action: plan.Update, Diffs: []plan.Diff{{Path: "size", Before: json.Number("3"), After: json.Number("5")}, {Path: "token", Before: plan.Mask, After: plan.Mask, Sensitive: true}, {Path: `tags["` + hostile + `"]`, After: hostile}}},
 		{Address: "world_thing.gone", Action: plan.Delete},

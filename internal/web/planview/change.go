@@ -34,7 +34,6 @@ type Change struct {
 // page that they are on.
 func Groups(list []plan.Change, totals map[plan.Action]int, found bool, prefix, link string) []Group {
 	var out []Group
-	few := len(list) <= fewChanges
 	for _, c := range list {
 		if len(out) == 0 || out[len(out)-1].Action != c.Action {
 			g := Group{Kind: Kind{Action: c.Action, Title: string(c.Action), Found: string(c.Action), Mark: "·", Tone: ui.ToneIdle}, Total: totals[c.Action]}
@@ -48,24 +47,24 @@ func Groups(list []plan.Change, totals map[plan.Action]int, found bool, prefix, 
 			out = append(out, g)
 		}
 		g := &out[len(out)-1]
-		g.Changes = append(g.Changes, changeOf(c, g.Kind, few, prefix, link))
+		g.Changes = append(g.Changes, changeOf(c, g.Kind, len(g.Changes) < openChanges, prefix, link))
 	}
 	return out
 }
 
 const (
-	fewChanges      = 25  // of which all attributes are shown at once
+	openChanges     = 25  // of one group, whose attributes are shown at once
 	attributesShown = 100 // of one change
 )
 
-func changeOf(c plan.Change, a Kind, few bool, prefix, link string) Change {
+func changeOf(c plan.Change, a Kind, open bool, prefix, link string) Change {
 	x := Change{ID: prefix + ui.Anchor(c.Address+c.Deposed), Address: ui.Visible(c.Address), Mark: a.Mark, Tone: a.Tone, Unchanged: c.Unchanged, Config: c.Config}
 	x.Link = link + "#" + x.ID
 	diffs := c.Diffs
 	if c.Action == plan.Forget {
 		diffs = nil // the attributes do not change: the resource only leaves the state
 	}
-	x.Open = (a.Open || few) && c.Action != plan.Delete && len(diffs) > 0
+	x.Open = a.Open && open && len(diffs) > 0
 	for _, d := range diffs[:min(len(diffs), attributesShown)] {
 		x.Attributes = append(x.Attributes, AttributeOf(d))
 	}

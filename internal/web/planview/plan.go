@@ -23,12 +23,12 @@ type Kind struct {
 	Found  string // of one that was changed outside
 	Mark   string
 	Tone   ui.Tone
-	Open   bool // its attributes are shown at once
+	Open   bool // the attributes of the first ones are shown at once
 }
 
 // Kinds are in the order of how much there is to lose.
 var Kinds = []Kind{
-	{plan.Delete, "Destroy", "Deleted", "-", ui.ToneBad, false},
+	{plan.Delete, "Destroy", "Deleted", "-", ui.ToneBad, true},
 	{plan.Replace, "Replace", "Replaced", "±", ui.ToneBad, true},
 	{plan.Update, "Update", "Changed", "~", ui.ToneWarn, true},
 	{plan.Create, "Create", "Created", "+", ui.ToneOK, false},
@@ -68,6 +68,28 @@ func Parse(raw []byte) (*Plan, error) {
 		slices.SortStableFunc(list, func(a, b plan.Change) int { return place(a.Action) - place(b.Action) })
 	}
 	return p, nil
+}
+
+// Destroyed are the addresses of the resources that the plan destroys, also those
+// that it creates again: the first most of them, and how many more there are.
+func (p *Plan) Destroyed(most int) (shown []Lost, more int) {
+	for _, c := range p.Changes {
+		if c.Action != plan.Delete && c.Action != plan.Replace {
+			continue
+		}
+		if len(shown) == most {
+			more++
+			continue
+		}
+		shown = append(shown, Lost{Address: ui.Visible(c.Address), Again: c.Action == plan.Replace})
+	}
+	return shown, more
+}
+
+// Lost is a resource that a plan destroys.
+type Lost struct {
+	Address string
+	Again   bool // the plan creates it again
 }
 
 // Filter chooses changes.
