@@ -96,6 +96,7 @@ type parts struct {
 	http          *server
 	kinds         query.Kinds // of stacks
 	board         *query.Board
+	figures       *query.Figures
 	records       *query.Blobs
 	queue         *schedule.Queue
 	alerts        alerts

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -84,17 +85,60 @@ func drop(board *query.Board, kind string, o any) {
 	}
 }
 
-// timedRuns passes the duration of runs to the board.
+// timedRuns passes the duration of runs to the board, and all of them to the figures.
 type timedRuns struct {
 	fencedRuns
-	board *query.Board
+	board   *query.Board
+	figures *query.Figures
 }
 
 // Forget implements runner.Runner. It is called once for each run that
 // ended, after everything else about it was recorded.
 func (t timedRuns) Forget(id, run string) error {
-	if r, err := t.Current(id); err == nil && r != nil && r.ID == run && r.Outcome == stack.Succeeded {
-		t.board.Ran(id, r.Kind, r.Finished.Sub(r.Started))
+	if r, err := t.Current(id); err == nil && r != nil && r.ID == run {
+		t.figures.Ran(*r)
+		if r.Outcome == stack.Succeeded {
+			t.board.Ran(id, r.Kind, r.Finished.Sub(r.Started))
+		}
 	}
 	return t.fencedRuns.Forget(id, run)
+}
+
+// figuresEvery is how often the figures of runs are saved: a crash loses no more.
+const figuresEvery = time.Minute
+
+// figuresEnd bounds the last save when the process ends.
+const figuresEnd = 5 * time.Second
+
+// keepFigures reads the figures of runs from the records, and saves them from then on.
+func keepFigures(figures *query.Figures, board *query.Board, records query.FigureStore, log *slog.Logger) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		if err := figures.Load(ctx, records); err != nil && ctx.Err() == nil {
+			log.Warn("figures of runs not read", "err", err) // the charts begin again
+		}
+		tick := time.NewTicker(figuresEvery)
+		defer tick.Stop()
+		save := func(ctx context.Context) {
+			figures.Sample()
+			if err := figures.Save(ctx, records); err != nil {
+				log.Warn("figures of runs not saved", "err", err) // they are saved with the next ones
+			}
+		}
+		select {
+		case <-board.Full():
+			save(ctx)
+		case <-ctx.Done():
+		}
+		for {
+			select {
+			case <-tick.C:
+				save(ctx)
+			case <-ctx.Done():
+				end, cancel := context.WithTimeout(context.WithoutCancel(ctx), figuresEnd)
+				defer cancel()
+				save(end)
+				return nil
+			}
+		}
+	}
 }

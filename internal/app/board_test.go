@@ -157,7 +157,8 @@ func TestTheBoardLearnsFromRunsThatEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer processes.Close()
-	runs := timedRuns{fencedRuns{processes, func() error { return nil }}, board}
+	figures := query.NewFigures(board, time.Now)
+	runs := timedRuns{fencedRuns{processes, func() error { return nil }}, board, figures}
 	for range 2 { // a pass that was cut short is made again
 		if err := runs.Forget("uid-1", "check-1"); err != nil {
 			t.Fatal(err)

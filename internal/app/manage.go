@@ -131,12 +131,12 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	}
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Dialects: p.kinds,
-		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, p.board}, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
+		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, p.board, p.figures}, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.auditLog.Log, Webhooks: webhooks, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.registry,
 	}
-	if err := errors.Join(mgr.Add(pruning(p.cache, p.Now, p.log)), mgr.Add(manager.RunnableFunc(p.auditLog.follow)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), keepBoard(mgr, p.kinds, p.board, p.records, p.log), p.alerts.run(mgr)); err != nil {
+	if err := errors.Join(mgr.Add(pruning(p.cache, p.Now, p.log)), mgr.Add(manager.RunnableFunc(p.auditLog.follow)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), keepBoard(mgr, p.kinds, p.board, p.records, p.log), mgr.Add(keepFigures(p.figures, p.board, p.blobs, p.log)), p.alerts.run(mgr)); err != nil {
 		return err
 	}
 	if err := p.measure(mgr); err != nil {

@@ -286,8 +286,9 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	p.records = query.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
 	stacks := query.New(kubeClient, p.kinds, p.records, p.Now)
 	p.board = query.NewBoard(query.BoardOptions{Kinds: p.kinds, TenantLabel: p.Config.TenantLabel, Now: p.Now})
+	p.figures = query.NewFigures(p.board, p.Now)
 	o := web.Options{
-		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Version: p.Version,
+		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Figures: p.figures, Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.following,
 		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient, p.kinds),
 		Audit:    p.auditLog.Log, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor), Notices: p.alerts.sent(),

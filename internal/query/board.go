@@ -36,6 +36,21 @@ type Row struct {
 	Delta  *stack.Changes `json:"delta,omitempty"`  // of the pending plan, else of the drift, else of the last apply
 }
 
+// StatusSince is when the row got its status, and not the last attempt of a stack
+// that fails again and again; zero if that is unknown.
+func (r Row) StatusSince() time.Time {
+	switch {
+	case (r.Status == StatusFailed || r.Status == StatusLocked) && !r.FailsSince.IsZero():
+		return r.FailsSince
+	case r.Status == StatusPending && r.Plan != nil && !r.Plan.At.IsZero():
+		return r.Plan.At
+	case r.Status == StatusDrifted && r.Drift != nil && !r.Drift.At.IsZero():
+		return r.Drift.At
+	default:
+		return r.Since
+	}
+}
+
 // BoardQuery chooses and orders rows.
 type BoardQuery struct {
 	Text      string   // words that must all occur in the name, namespace, tenant, source, path, labels or message

@@ -70,7 +70,7 @@ type card struct {
 	row     *Row // never changed, only replaced
 	rank    int  // of its status
 	search  string
-	since   int64 // when it became as it is, to order by; 0 if it never did
+	since   int64 // when it got its status, to order by; 0 if it never did
 	applied int64 // likewise
 	ties    ties
 	every   time.Duration // between two checks; 0 if there are none
@@ -113,7 +113,7 @@ func (b *Board) Set(object client.Object) {
 	row := rowOf(View(o), b.o.TenantLabel)
 	row.Rule, row.Phase, row.Reason = shared(row.Rule), shared(row.Phase), shared(row.Reason)
 	e := &card{
-		key: row.Key(), row: &row, rank: row.Status.rank(), search: searchText(&row), since: stamp(row.Since), applied: stamp(row.AppliedAt),
+		key: row.Key(), row: &row, rank: row.Status.rank(), search: searchText(&row), since: stamp(row.StatusSince()), applied: stamp(row.AppliedAt),
 		ties: tiesOf(b.o.Kinds, o), every: checksEvery(row, o.Spec),
 	}
 

@@ -171,6 +171,21 @@ func AllDeliveries() string { return deliveries.key() }
 // Deliveries is the key of the deliveries of a namespace.
 func Deliveries(namespace string) string { return deliveries.key(namespace) }
 
+// AllFigures is what the keys of all figures of runs begin with.
+func AllFigures() string { return figures.key() }
+
+// Figures is the key of the figures of one bucket of a period.
+func Figures(period, start string) string { return figures.key(period, start) }
+
+// FiguresOf returns the period and the start of a key below AllFigures.
+func FiguresOf(key string) (period, start string, ok bool) {
+	rest, ok := strings.CutPrefix(key, AllFigures())
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(rest, "/")
+}
+
 // SignOuts is what the keys of all sessions begin with that were ended.
 func SignOuts() string { return signOut.key() }
 

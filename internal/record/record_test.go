@@ -42,6 +42,7 @@ var keys = map[string]string{
 	record.Outgrown("p", "sha256:d4"):                    "overflow/p/d4",
 	record.OutboxMessage("0001-0002"):                    "notices/outbox/0001-0002",
 	record.Deliveries("team"):                            "notices/history/team",
+	record.Figures("day", "1767225600"):                  "figures/day/1767225600",
 	record.SignOut("id"):                                 "sessions/ended/id",
 }
 
@@ -59,6 +60,7 @@ var prefixes = map[string]string{
 	record.OutgrownOf("p"):    "overflow/p/",
 	record.Outbox():           "notices/outbox/",
 	record.AllDeliveries():    "notices/history/",
+	record.AllFigures():       "figures/",
 	record.SignOuts():         "sessions/ended/",
 }
 

@@ -32,10 +32,7 @@ type pageRows struct {
 // gets a page that says so; a visitor without a session is sent to sign
 // in.
 func (p pageRows) routes() []route {
-	table := []route{
-		{method: http.MethodGet, path: "/", door: known, handle: func(c *gin.Context) { c.Redirect(http.StatusSeeOther, "/stacks") }},
-	}
-	table = append(table, p.entrance.routes()...)
+	table := append(p.entrance.routes(), p.page("/", known, nil, pages.Home))
 	table = append(table, p.stackRoutes()...)
 	table = append(table, p.runRoutes()...)
 	table = append(table, p.operateRoutes()...)

@@ -75,7 +75,7 @@ func newServer(o Options) (*server, error) {
 func backendOf(o Options) *pages.Backend {
 	return &pages.Backend{
 		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, AuditLog: o.AuditLog, Estate: o.Estate,
-		Queue: o.Queue, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.AuditCheck{}, API: document, Version: o.Version,
+		Queue: o.Queue, Figures: o.Figures, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.AuditCheck{}, API: document, Version: o.Version,
 	}
 }
 

@@ -20,6 +20,8 @@ var screens = map[string]struct {
 	address string
 	handle  Handler
 }{
+	"home":                     {"/", Home},
+	"home of a month":          {"/?period=month", Home},
 	"all stacks":               {"/stacks", Stacks},
 	"stacks by namespace":      {"/stacks?group=namespace&sort=-since", Stacks},
 	"stacks that are filtered": {"/stacks?q=net&namespace=net&status=failed&status=locked&labels=a%3Db&tenant=net", Stacks},
@@ -42,6 +44,7 @@ var screens = map[string]struct {
 	"a rollback":               {"/stacks/apps/cart/states?to=7", StackStates},
 	"the drift of a stack":     {"/stacks/net/vpc/drift", StackDrift},
 	"events":                   {"/stacks/apps/hostile/events", StackEvents},
+	"the manifest":             {"/stacks/apps/hostile/manifest", StackManifest},
 	"no break-glass session":   {"/stacks/apps/cart/break-glass", StackBreakGlass},
 	"a break-glass session":    {"/stacks/apps/byhand/break-glass", StackBreakGlass},
 	"a break-glass command":    {"/stacks/apps/commanded/break-glass", StackBreakGlass},

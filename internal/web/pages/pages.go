@@ -30,6 +30,7 @@ type Backend struct {
 	AuditLog query.AuditLog
 	Estate   query.TenantEstate
 	Queue    query.Queue
+	Figures  Figures
 	Notices  query.Notices
 	Version  string
 
@@ -43,6 +44,8 @@ type Backend struct {
 	graphs layouts    // likewise
 	pushes keptPushes // states that were uploaded and not stored yet
 
+	tenants keptTenants // numbers that the first page shows
+
 	forgetting sync.Mutex // records: the second of two clicks waits for the first
 }
 
@@ -54,6 +57,11 @@ type Board interface {
 	Namespaces() []string
 	Graph(scope access.Scope, key query.Key, depth int) (query.Graph, error)
 	Capacity(slots int) (query.CapacityInfo, error)
+}
+
+// Figures are what runs did over time.
+type Figures interface {
+	Over(access.Scope, query.Period) (figures []query.Figure, since time.Time)
 }
 
 // Page is what is shown.

@@ -207,14 +207,19 @@ function changed(element) {
 function grow() {
   for (const time of main.querySelectorAll("time[datetime]")) {
     const at = Date.parse(time.dateTime);
-    if (!Number.isNaN(at) && time.dataset.exact === undefined) time.textContent = age(Date.now() - at);
+    if (Number.isNaN(at) || time.dataset.exact !== undefined) continue;
+    time.textContent = time.dataset.lasting === undefined ? age(Date.now() - at) : span(Date.now() - at);
   }
 }
 
-function age(ms) {
+function span(ms) {
   const s = Math.abs(ms) / 1000;
   const [n, unit] = s >= 172800 ? [s / 86400, "d"] : s >= 7200 ? [s / 3600, "h"] : s >= 120 ? [s / 60, "m"] : [Math.max(1, s), "s"];
-  const text = Math.floor(n) + unit;
+  return Math.floor(n) + unit;
+}
+
+function age(ms) {
+  const text = span(ms);
   if (ms < 0) return `in ${text}`;
   return ms < 1000 ? "now" : `${text} ago`;
 }

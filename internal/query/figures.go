@@ -1,0 +1,352 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Figure is what the runs of one period did, and how many stacks were in trouble at
+// one time.
+type Figure struct {
+	Start time.Time `json:"start,omitzero"`
+
+	Checks  int `json:"checks,omitempty"`  // drift checks
+	Plans   int `json:"plans,omitempty"`   // and previews
+	Applies int `json:"applies,omitempty"` // and destroys
+	Failed  int `json:"failed,omitempty"`  // of all of these
+
+	PlanTime     int64 `json:"planTime,omitempty"`     // milliseconds that plans and drift checks took
+	ApplyTime    int64 `json:"applyTime,omitempty"`    // the same of applies and destroys
+	LongestPlan  int64 `json:"longestPlan,omitempty"`  // milliseconds
+	LongestApply int64 `json:"longestApply,omitempty"` // likewise
+
+	Drifted int `json:"drifted,omitempty"` // stacks, the most at one time
+	Failing int `json:"failing,omitempty"` // likewise
+}
+
+// Runs is how many runs ended.
+func (f Figure) Runs() int { return f.Checks + f.Plans + f.Applies }
+
+// add puts another namespace, or another run, beside f.
+func (f *Figure) add(g Figure) {
+	f.Checks, f.Plans, f.Applies, f.Failed = f.Checks+g.Checks, f.Plans+g.Plans, f.Applies+g.Applies, f.Failed+g.Failed
+	f.PlanTime, f.ApplyTime = f.PlanTime+g.PlanTime, f.ApplyTime+g.ApplyTime
+	f.LongestPlan, f.LongestApply = max(f.LongestPlan, g.LongestPlan), max(f.LongestApply, g.LongestApply)
+	f.Drifted, f.Failing = f.Drifted+g.Drifted, f.Failing+g.Failing
+}
+
+// Period is a span of time that figures are shown of.
+type Period struct {
+	Name   string        // day, week or month
+	Bucket time.Duration // what one figure is of
+	Count  int           // figures
+}
+
+// Periods are all of them, the shortest first.
+func Periods() []Period {
+	return []Period{{"day", time.Hour, 24}, {"week", 6 * time.Hour, 28}, {"month", 24 * time.Hour, 30}}
+}
+
+// Figures counts what runs do, by period and namespace. What it holds is bounded,
+// whatever number of stacks and runs there is. It survives a restart: Load and Save
+// keep it in the records.
+type Figures struct {
+	board *Board
+	now   func() time.Time
+
+	mu      sync.Mutex
+	buckets map[figureKey]map[string]*Figure // by namespace; allNamespaces is the sum of all
+	named   map[string]bool                  // namespaces that are told apart
+	changed map[figureKey]bool               // since they were saved
+}
+
+// figureKey names one bucket.
+type figureKey struct {
+	period string
+	start  int64 // Unix
+}
+
+// allNamespaces is the sum. No namespace has that name.
+const allNamespaces = ""
+
+// namespacesTold bounds the namespaces that are told apart. Runs in others count
+// in the sum only.
+const namespacesTold = 4000
+
+// NewFigures returns Figures about the stacks of board.
+func NewFigures(board *Board, now func() time.Time) *Figures {
+	return &Figures{board: board, now: now, buckets: map[figureKey]map[string]*Figure{}, named: map[string]bool{}, changed: map[figureKey]bool{}}
+}
+
+// Ran counts a run that ended.
+func (f *Figures) Ran(r Report) {
+	one, ok := figureOf(r)
+	if !ok {
+		return
+	}
+	namespace := namespaceOf(f.board, r.Stack)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range Periods() {
+		f.add(bucketOf(p, r.Finished), namespace, one)
+	}
+}
+
+// figureOf is what one run counts as; false for a run that no figure is about.
+func figureOf(r Report) (one Figure, ok bool) {
+	took := max(0, r.Finished.Sub(r.Started).Milliseconds())
+	switch r.Kind {
+	case stack.CheckRun:
+		one = Figure{Checks: 1, PlanTime: took, LongestPlan: took}
+	case stack.PlanRun, stack.PreviewRun:
+		one = Figure{Plans: 1, PlanTime: took, LongestPlan: took}
+	case stack.ApplyRun, stack.DestroyRun:
+		one = Figure{Applies: 1, ApplyTime: took, LongestApply: took}
+	default:
+		return one, false
+	}
+	if bad(r) {
+		one.Failed = 1
+	}
+	return one, !r.Finished.IsZero()
+}
+
+func bucketOf(p Period, at time.Time) figureKey {
+	return figureKey{p.Name, at.UTC().Truncate(p.Bucket).Unix()}
+}
+
+// add counts one in a bucket, for its namespace and in the sum. The caller holds mu.
+func (f *Figures) add(k figureKey, namespace string, one Figure) {
+	f.at(k, allNamespaces).add(one)
+	if g := f.at(k, namespace); g != nil && namespace != allNamespaces {
+		g.add(one)
+	}
+}
+
+// at is the figure of a namespace in a bucket; nil if the namespace is one too many.
+func (f *Figures) at(k figureKey, namespace string) *Figure {
+	if namespace != allNamespaces && !f.named[namespace] {
+		if len(f.named) >= namespacesTold {
+			return nil
+		}
+		f.named[namespace] = true
+	}
+	b := f.buckets[k]
+	if b == nil {
+		b = map[string]*Figure{}
+		f.buckets[k] = b
+	}
+	if b[namespace] == nil {
+		b[namespace] = &Figure{}
+	}
+	f.changed[k] = true
+	return b[namespace]
+}
+
+// Sample counts the stacks that are in trouble now. It does nothing before the
+// board knows all stacks.
+func (f *Figures) Sample() {
+	now, ok := troubled(f.board)
+	if !ok {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.now()
+	for _, p := range Periods() {
+		k := bucketOf(p, at)
+		for namespace, t := range now {
+			if g := f.at(k, namespace); g != nil {
+				g.Drifted, g.Failing = max(g.Drifted, t.Drifted), max(g.Failing, t.Failing)
+			}
+		}
+	}
+}
+
+// Over returns the figures of a period for the namespaces in scope, the oldest
+// first, one for each bucket. since is when the oldest figure that is kept begins;
+// zero if there is none.
+func (f *Figures) Over(scope access.Scope, p Period) (figures []Figure, since time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := f.now().UTC().Truncate(p.Bucket)
+	for i := p.Count - 1; i >= 0; i-- {
+		start := last.Add(-time.Duration(i) * p.Bucket)
+		sum := Figure{}
+		b := f.buckets[figureKey{p.Name, start.Unix()}]
+		switch {
+		case scope.All && b[allNamespaces] != nil:
+			sum = *b[allNamespaces]
+		case !scope.All:
+			for namespace, g := range b {
+				if namespace != allNamespaces && scope.Has(namespace) {
+					sum.add(*g)
+				}
+			}
+		}
+		if b != nil && since.IsZero() {
+			since = start
+		}
+		sum.Start = start
+		figures = append(figures, sum)
+	}
+	return figures, since
+}
+
+// FigureStore keeps figures.
+type FigureStore interface {
+	record.Reader
+	record.Writer
+	List(ctx context.Context, prefix string) ([]string, error)
+	Delete(ctx context.Context, key string) error
+}
+
+// recorded is the record of a bucket.
+func (k figureKey) recorded() record.Of[map[string]*Figure] {
+	return record.At[map[string]*Figure](record.Figures(k.period, strconv.FormatInt(k.start, 10)))
+}
+
+// Load reads what was saved, before the first Sample. A record that is damaged is
+// left out: the others are shown.
+func (f *Figures) Load(ctx context.Context, from FigureStore) error {
+	keys, err := from.List(ctx, record.AllFigures())
+	if err != nil {
+		return fmt.Errorf("listing the figures of runs: %w", err)
+	}
+	for _, key := range keys {
+		k, ok := parseFigureKey(key)
+		if !ok {
+			continue
+		}
+		content, err := record.Read(ctx, from, key)
+		if err != nil {
+			return fmt.Errorf("reading the figures of runs: %w", err)
+		}
+		if kept, err := k.recorded().Decode(content); err == nil {
+			f.restore(k, kept)
+		}
+	}
+	return nil
+}
+
+func (f *Figures) restore(k figureKey, kept map[string]*Figure) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fresh := f.changed[k]
+	for namespace, g := range kept {
+		if mine := f.at(k, namespace); g != nil && mine != nil {
+			mine.add(*g)
+		}
+	}
+	if !fresh {
+		delete(f.changed, k) // it is what was saved
+	}
+}
+
+func parseFigureKey(key string) (figureKey, bool) {
+	period, start, ok := record.FiguresOf(key)
+	at, err := strconv.ParseInt(start, 10, 64)
+	return figureKey{period, at}, ok && err == nil
+}
+
+// Save writes what changed since, and deletes what is older than its period. What
+// could not be written is written the next time.
+func (f *Figures) Save(ctx context.Context, to FigureStore) error {
+	changed, old := f.unsaved()
+	var failed []error
+	for k, b := range changed {
+		if err := k.recorded().Write(ctx, to, b); err != nil {
+			failed = append(failed, fmt.Errorf("writing the figures of runs: %w", err))
+			f.mu.Lock()
+			f.changed[k] = true
+			f.mu.Unlock()
+		}
+	}
+	for _, k := range old {
+		if err := to.Delete(ctx, k.recorded().Key); err != nil && fault.Of(err) != fault.Missing {
+			failed = append(failed, fmt.Errorf("deleting old figures of runs: %w", err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// unsaved copies what is to be written, and takes out what has expired.
+func (f *Figures) unsaved() (changed map[figureKey]map[string]*Figure, old []figureKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for k := range f.buckets {
+		if f.expired(k) {
+			old = append(old, k)
+			delete(f.buckets, k)
+			delete(f.changed, k)
+		}
+	}
+	changed = map[figureKey]map[string]*Figure{}
+	for k := range f.changed {
+		changed[k] = map[string]*Figure{}
+		for namespace, g := range f.buckets[k] {
+			one := *g
+			changed[k][namespace] = &one
+		}
+	}
+	clear(f.changed)
+	return changed, old
+}
+
+// expired reports whether no period shows a bucket any more. The caller holds mu.
+func (f *Figures) expired(k figureKey) bool {
+	for _, p := range Periods() {
+		if p.Name == k.period {
+			return k.start < f.now().UTC().Truncate(p.Bucket).Add(-time.Duration(p.Count)*p.Bucket).Unix()
+		}
+	}
+	return true
+}
+
+// namespaceOf is the namespace of a stack; empty if the board does not know it.
+func namespaceOf(b *Board, uid string) string {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if c := b.byUID[uid]; c != nil {
+		return c.key.Namespace
+	}
+	return ""
+}
+
+// troubled counts stacks that have drifted or fail, by namespace and in sum; false
+// before all stacks were read.
+func troubled(b *Board) (map[string]Figure, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.synced {
+		return nil, false
+	}
+	out := map[string]Figure{allNamespaces: {}}
+	for _, c := range b.order {
+		one := Figure{}
+		if c.row.Drift != nil {
+			one.Drifted = 1
+		}
+		if s := c.row.Status; s == StatusFailed || s == StatusLocked {
+			one.Failing = 1
+		}
+		if one == (Figure{}) {
+			continue
+		}
+		for _, namespace := range []string{allNamespaces, c.key.Namespace} {
+			sum := out[namespace]
+			sum.add(one)
+			out[namespace] = sum
+		}
+	}
+	return out, true
+}

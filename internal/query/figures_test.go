@@ -1,0 +1,121 @@
+package query
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// clocked is figures whose time a test sets, about two stacks.
+func clocked(at *time.Time) *Figures {
+	board := syncedBoard(placed("shop", "net", stack.Applied), placed("mail", "db", stack.RetryLimitReached))
+	return NewFigures(board, func() time.Time { return *at })
+}
+
+func finished(uid string, kind stack.RunKind, at time.Time, took time.Duration, outcome stack.Outcome) Report {
+	return Report{Stack: uid, Kind: kind, Phase: "Done", Started: at.Add(-took), Finished: at, Outcome: outcome}
+}
+
+// total is the sum of all buckets.
+func total(figures []Figure) (sum Figure) {
+	for _, f := range figures {
+		sum.add(f)
+	}
+	return sum
+}
+
+func TestFiguresCountWhatRunsDo(t *testing.T) {
+	at := time.Date(2026, 3, 14, 15, 9, 0, 0, time.UTC)
+	f := clocked(&at)
+	f.Ran(finished("uid-shop-net", stack.CheckRun, at, 2*time.Second, stack.Succeeded))
+	f.Ran(finished("uid-shop-net", stack.ApplyRun, at.Add(-2*time.Hour), time.Minute, stack.Failed))
+	f.Ran(finished("uid-mail-db", stack.PlanRun, at, 4*time.Second, stack.Succeeded))
+	f.Ran(finished("uid-mail-db", stack.HealthRun, at, time.Second, stack.Succeeded)) // is of no figure
+	f.Ran(finished("uid-gone", stack.DestroyRun, at, time.Second, stack.Succeeded))
+	f.Sample()
+	only := func(namespace string) access.Scope { return access.Scope{In: map[string]bool{namespace: true}} }
+	for name, tt := range map[string]struct {
+		scope access.Scope
+		want  Figure
+	}{
+		"all namespaces, and a stack that is gone": {access.Everything, Figure{Checks: 1, Plans: 1, Applies: 2, Failed: 1, PlanTime: 6000, ApplyTime: 61000, LongestPlan: 4000, LongestApply: 60000, Failing: 1}},
+		"one namespace":              {only("shop"), Figure{Checks: 1, Applies: 1, Failed: 1, PlanTime: 2000, ApplyTime: 60000, LongestPlan: 2000, LongestApply: 60000}},
+		"another one":                {only("mail"), Figure{Plans: 1, PlanTime: 4000, LongestPlan: 4000, Failing: 1}},
+		"a namespace without stacks": {only("else"), Figure{}},
+	} {
+		for _, p := range Periods() {
+			got, _ := f.Over(tt.scope, p)
+			if len(got) != p.Count {
+				t.Errorf("%s, %s: %d figures, want %d", name, p.Name, len(got), p.Count)
+			}
+			if diff := cmp.Diff(total(got), tt.want); diff != "" {
+				t.Errorf("%s, %s (-got +want):\n%s", name, p.Name, diff)
+			}
+		}
+	}
+	day, since := f.Over(access.Everything, Periods()[0])
+	if last := day[len(day)-1]; last.Runs() != 3 || !last.Start.Equal(at.Truncate(time.Hour)) || day[len(day)-3].Applies != 1 {
+		t.Errorf("the last hour is %+v, the one of the apply %+v", last, day[len(day)-3])
+	}
+	if want := at.Add(-2 * time.Hour).Truncate(time.Hour); !since.Equal(want) {
+		t.Errorf("figures since %s, want %s", since, want)
+	}
+}
+
+// A restart loses no figure, and what no chart shows any more goes.
+func TestFiguresSurviveARestart(t *testing.T) {
+	at := time.Date(2026, 3, 14, 15, 9, 0, 0, time.UTC)
+	store, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	f := clocked(&at)
+	f.Ran(finished("uid-shop-net", stack.CheckRun, at, time.Second, stack.Succeeded))
+	f.Sample()
+	if err := f.Save(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	again := clocked(&at)
+	again.Ran(finished("uid-shop-net", stack.CheckRun, at, time.Second, stack.Succeeded)) // ended while the figures were read
+	if err := again.Load(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	again.Sample()
+	for _, p := range Periods() {
+		got, _ := again.Over(access.Everything, p)
+		if sum := total(got); sum.Checks != 2 || sum.Failing != 1 {
+			t.Errorf("%s after a restart: %+v, want two checks and one failing stack", p.Name, sum)
+		}
+	}
+	at = at.Add(40 * 24 * time.Hour)
+	if err := again.Save(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := store.List(t.Context(), record.AllFigures()); err != nil || len(left) != 0 {
+		t.Errorf("after 40 days %q is kept, %v", left, err)
+	}
+}
+
+// However many namespaces there are, what is kept is bounded, and the sum is right.
+func TestFiguresOfManyNamespaces(t *testing.T) {
+	at := time.Date(2026, 3, 14, 15, 9, 0, 0, time.UTC)
+	f := clocked(&at)
+	f.mu.Lock()
+	for i := range namespacesTold {
+		f.named[string(rune('a'))+time.Duration(i).String()] = true
+	}
+	f.mu.Unlock()
+	f.Ran(finished("uid-shop-net", stack.PlanRun, at, time.Second, stack.Succeeded))
+	got, _ := f.Over(access.Everything, Periods()[0])
+	apart, _ := f.Over(access.Scope{In: map[string]bool{"shop": true}}, Periods()[0])
+	if total(got).Plans != 1 || total(apart).Plans != 0 {
+		t.Errorf("all: %+v, the namespace: %+v", total(got), total(apart))
+	}
+}
