@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
@@ -140,5 +141,30 @@ func TestTenantsOfRowsWithErrorsAreDesired(t *testing.T) {
 	c := o.wantCondition(o.ofRegistry, "Ready", metav1.ConditionTrue, "DatabaseConnected")
 	if want := "the query returned 5 rows, 2 of them active and 3 invalid"; c.Message != want {
 		t.Errorf("the message is %q, want %q", c.Message, want)
+	}
+}
+
+// A dry run says what would be deleted, although it marks no tenant, so that no
+// grace period ever ends.
+func TestADryRunTellsOfDeletions(t *testing.T) {
+	o := newOffice(t)
+	o.insert(3)
+	o.open("guard: {}")
+	o.sync()
+	r := o.registry()
+	r.Spec.DryRun = true
+	if err := o.Client.Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	o.set("a000", "https://a000.example.com", "1", "silver")
+	o.set("a001", "https://a001.example.com", "0", "gold")
+	for range 2 {
+		want := &tenantsv1.Changes{Update: 1, Delete: 1, Tenants: []string{"-a001-web", "~a000-web"}}
+		if diff := cmp.Diff(want, o.sync().Status.DryRun); diff != "" {
+			t.Errorf("the dry run (-want +got):\n%s", diff)
+		}
+	}
+	if got := o.leaving("a001-web"); got != "" {
+		t.Errorf("a dry run marks a tenant with %q", got)
 	}
 }

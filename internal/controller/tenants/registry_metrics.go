@@ -30,9 +30,9 @@ func newRegistryMetrics(r prometheus.Registerer) (*registryMetrics, error) {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, names)
 	}
 	m := &registryMetrics{
-		desired:   gauge("registry_desired", "Tenants that the active rows and the templates of a registry ask for."),
-		ready:     gauge("registry_ready", "Tenants of a registry that are ready."),
-		failed:    gauge("registry_failed", "Tenants of a registry with a failed resource."),
+		desired:   gauge("registry_desired", "Tenants of a registry that should exist: for its active rows, and those that stay without one."),
+		ready:     gauge("registry_ready", "Desired tenants of a registry that are ready."),
+		failed:    gauge("registry_failed", "Desired tenants of a registry with a failed resource."),
 		rows:      gauge("registry_rows", "Rows of a registry at the last complete read."),
 		rowErrors: gauge("registry_row_errors", "Rows of a registry that no tenant can be made of."),
 		blocked:   gauge("registry_deletions_blocked", "Tenants of a registry whose deletion a guard blocks."),

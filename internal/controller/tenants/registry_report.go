@@ -205,8 +205,18 @@ func (c *registryStatus) setGuarded(l *registryPass) {
 	c.Events.Event(l.obj, corev1.EventTypeWarning, "DeletionsBlocked", message)
 }
 
+// wouldChange counts a tenant that would wait for its deletion as deleted: a dry run
+// marks none, so that no grace period ends.
 func wouldChange(s tenant.Step) *tenantsv1.Changes {
-	out := &tenantsv1.Changes{Create: int32(len(s.Create)), Update: int32(len(s.Change)), Delete: int32(len(s.Remove))}
+	var leave, update []tenant.Change
+	for _, n := range s.Change {
+		if n.Leaving != nil {
+			leave = append(leave, n)
+		} else {
+			update = append(update, n)
+		}
+	}
+	out := &tenantsv1.Changes{Create: int32(len(s.Create)), Update: int32(len(update)), Delete: int32(len(s.Remove) + len(leave))}
 	add := func(sign, name string) {
 		if len(out.Tenants) < shown {
 			out.Tenants = append(out.Tenants, sign+name)
@@ -215,10 +225,13 @@ func wouldChange(s tenant.Step) *tenantsv1.Changes {
 	for _, r := range s.Remove {
 		add("-", r.Name)
 	}
+	for _, n := range leave {
+		add("-", n.Name)
+	}
 	for _, n := range s.Create {
 		add("+", n.Name)
 	}
-	for _, n := range s.Change {
+	for _, n := range update {
 		add("~", n.Name)
 	}
 	return out

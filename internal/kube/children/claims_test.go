@@ -10,6 +10,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -131,4 +132,21 @@ func TestClaimsAreReadWhileTheyWaitForAClass(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A controller that may not list classes says so: it cannot know whether the claim
+// waits for its first pod.
+func TestClaimsWithoutTheRightToListClasses(t *testing.T) {
+	l := newLab(t)
+	l.write(l.want(storageClaim("c", ", storageClassName: fast")))
+	config := rest.CopyConfig(l.Config)
+	config.Impersonate.UserName = "system:serviceaccount:" + l.Namespace + ":nobody"
+	cluster, err := New(Config{REST: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, message := cluster.claims.judge(t.Context(), l.live(l.key("PersistentVolumeClaim", "c")))
+	if state != Progressing || !strings.Contains(message, "whether its volume waits for the first pod is unknown: reading StorageClasses: ") || !strings.Contains(message, "forbidden") {
+		t.Errorf("the claim is %s, %q", state, message)
+	}
 }
